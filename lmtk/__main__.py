@@ -1,0 +1,3 @@
+from lmtk.cli import main
+
+main()

@@ -1,0 +1,189 @@
+"""The command table, the check of option names, and the one place where an error becomes a line and a status."""
+
+import os
+import re
+import signal
+import sys
+import warnings
+
+from lmtk import __version__
+from lmtk.errors import LmtkError, LmtkWarning, UsageError
+
+COMMANDS = {
+    "normalize": "text to text: lower case, numbers to <num>, proper nouns to <name>",
+    "vocab": "texts or models to a word list",
+    "ngram-count": "text or counts to n-gram counts",
+    "ngram-interp": "counts and held-out text to a deleted-interpolation model",
+    "nplm-train": "text to a neural model",
+    "mix": "models and held-out text to a mixture",
+    "ppl": "a model and a text to perplexity",
+    "info": "any file of lmtk's, described",
+}
+
+HELP = """usage: lmtk COMMAND [OPTION ...]
+
+{commands}
+
+lmtk COMMAND -help lists a command's options; man lmtk-COMMAND says more.
+Options have one dash or two; "-" is stdin or stdout; numbers in reports are log10.
+"""
+
+
+def nearest(word, names):
+    """ "; did you mean X?" for the name most like `word`, or nothing."""
+    import difflib
+
+    found = difflib.get_close_matches(word, names, 1, 0.5)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def spelled(words, options):
+    """Words of a command line -> the same with every option spelled as it is declared, one value behind each.
+
+    options: declared name -> (takes a value, takes several). "--x" becomes "-x", "_" becomes "-", "-x=v" becomes "-x v";
+    the words behind an option that takes several are given one each; "-write2 F" is folded into "-writeN 2=F".
+    Raises UsageError at a name that is not declared or a value that is not there.
+    """
+    out, words = [], list(words)
+    while words:
+        word = words.pop(0)
+        if not is_option(word):
+            raise UsageError(f"unexpected word '{word}'; values stand behind their option")
+        word, equals, value = word.partition("=")
+        if equals:
+            words.insert(0, value)
+        name = "-" + word.lstrip("-").replace("_", "-")
+        order = None
+        if name not in options and (family := re.fullmatch(r"(-\D+?)(\d+)(\D*)", name)):
+            if (folded := f"{family[1]}N{family[3]}") in options:
+                name, order = folded, family[2]
+        if name not in options:
+            raise UsageError(f"no option {word}{nearest(name, options)}")
+        valued, several = options[name]
+        if not valued:
+            if equals:
+                raise UsageError(f"{name} takes no value")
+            out.append(name)
+            continue
+        if not words or (not equals and is_option(words[0]) and "-" + words[0].lstrip("-").replace("_", "-") in options):
+            raise UsageError(f"{word} needs a value")
+        while True:
+            value = words.pop(0)
+            out += [name, f"{order}={value}" if order else value]
+            if not several or order or equals or not words or is_option(words[0]):
+                break
+    return out
+
+
+def is_option(word):
+    """Whether a word is an option's name: "-" is a file, "-1.5" a number."""
+    return len(word) > 1 and word[0] == "-" and not re.fullmatch(r"-(\d[\d.e+-]*|\.\d+|inf|nan)", word)
+
+
+def run(name, words):
+    """Run one command; only its module is imported."""
+    import importlib
+
+    import typer
+
+    module = importlib.import_module("lmtk.commands." + name.replace("-", "_"))
+    app = typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-help"], "max_content_width": 110},
+    )
+    app.command()(module.command)
+    command = typer.main.get_command(app)
+    options = {"-help": (False, False)}
+    for p in command.params:
+        options[p.opts[0]] = (not p.is_flag, p.multiple)
+    words = ["-help" if w in ("-h", "--help") else w for w in words]
+    words = ["-help"] if "-help" in words else spelled(words, options)
+    try:
+        command.main(words, prog_name=f"lmtk {name}", standalone_mode=False)
+    except typer.exceptions.TyperException as e:
+        message = e.format_message()
+        raise UsageError(message[:1].lower() + message[1:].rstrip(".")) from None
+
+
+def say(program, message):
+    """One line on stderr, whatever bytes the message holds."""
+    try:
+        sys.stderr.write(f"{program}: {' '.join(str(message).split())}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        pass
+
+
+def explain(e):
+    """An OSError as "file: what the system says"."""
+    name = os.fsdecode(e.filename) if e.filename is not None else "stdout"
+    return f"{name}: {e.strerror or e}"
+
+
+def top(words):
+    """What to do when the first word is no command; the exit status."""
+    if words and words[0] in ("-help", "--help", "-h", "help"):
+        width = max(map(len, COMMANDS))
+        table = "\n".join(f"  {name:{width}}  {what}" for name, what in COMMANDS.items())
+        sys.stdout.write(HELP.format(commands=table))
+        return 0
+    if words and words[0] in ("-version", "--version"):
+        print(f"lmtk {__version__}")
+        return 0
+    if not words:
+        raise UsageError("a command is missing; lmtk -help lists them")
+    raise UsageError(f"no command {words[0]}{nearest(words[0], COMMANDS)}")
+
+
+def main():
+    """The `lmtk` program: exits with 0 done, 1 bad data, 2 usage, 130 interrupted, 141 closed pipe."""
+    for stream in ("stdin", "stdout", "stderr"):
+        if getattr(sys, stream) is None:
+            setattr(sys, stream, open(os.devnull, "r" if stream == "stdin" else "w"))
+    # names of files and words may be any bytes
+    sys.stdout.reconfigure(errors="surrogateescape")
+    sys.stderr.reconfigure(errors="backslashreplace")
+    words = sys.argv[1:]
+    program = f"lmtk {words[0]}" if words and words[0] in COMMANDS else "lmtk"
+    warnings.simplefilter("always", LmtkWarning)
+    warnings.showwarning = lambda message, *_: say(program, f"warning: {message}")
+    # a job that is ended removes its temporary files as one that fails does
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    status = 0
+    try:
+        if words and words[0] in COMMANDS:
+            run(words[0], words[1:])
+        else:
+            status = top(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        close_stdout()
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+    except UsageError as e:
+        say(program, e)
+        status = 2
+    except LmtkError as e:
+        say(program, e)
+        status = 1
+    except KeyboardInterrupt:
+        status = 130
+    except MemoryError as e:
+        say(program, f"out of memory {e}")
+        status = 1
+    except OSError as e:
+        say(program, explain(e))
+        status = 1
+    if status == 1:
+        close_stdout()
+    sys.exit(status)
+
+
+def close_stdout():
+    """Stop Python from trying, and failing, to write what is left when it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,0 +1,27 @@
+from typing import Annotated
+
+from lmtk.commands.options import Tolower, Write, option
+
+
+def command(
+    text: Annotated[list[str], option("text", "Text to read (several; default: stdin).", "FILE")] = None,
+    tolower: Tolower = False,
+    numbers: Annotated[bool, option("numbers", "Numeric forms to <num>: 1,234.5 -45 3rd 1960s 12:30 50%.")] = False,
+    proper: Annotated[bool, option("proper", "Capitalised words inside a sentence to <name>.")] = False,
+    proper_list: Annotated[str, option("proper-list", "The words of this list to <name>.", "FILE")] = None,
+    write: Write = "-",
+):
+    """Normalize text: lower case, numbers and proper nouns to one symbol each.
+
+    Example: echo 'Ann paid 1,234.5 crowns' | lmtk normalize -tolower -numbers
+    """
+    from lmtk.files.streams import blocks, open_out
+    from lmtk.text.normalize import normalize
+    from lmtk.text.vocab import read_vocab
+
+    names = set(read_vocab(proper_list)) if proper_list else None
+    with open_out(write) as out:
+        for path in text or ["-"]:
+            for block in blocks(path, eager=True):
+                out.write(normalize(block, tolower, numbers, proper, names))
+                out.flush()

@@ -1,0 +1,66 @@
+"""Option types that commands share: the same thing has the same name everywhere."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from lmtk.errors import UsageError
+
+
+def option(name, help, metavar=None, **settings):
+    return typer.Option(f"-{name}", help=help, metavar=metavar, show_default=False, **settings)
+
+
+Texts = Annotated[list[str], option("text", "Text to read, a sentence a line (several; -: stdin).", "FILE")]
+Models = Annotated[list[str], option("lm", "A model of any kind (several).", "FILE")]
+Model = Annotated[str, option("lm", "A model of any kind.", "FILE")]
+VocabFile = Annotated[str, option("vocab", "Word list: the first field of each line.", "FILE")]
+Order = Annotated[int, option("order", "The longest n-grams.", "N", min=1)]
+Unk = Annotated[bool, option("unk", "Treat unknown words as the word <unk>, which is predicted like others.")]
+MapUnk = Annotated[str, option("map-unk", "The word that stands for unknown ones, in place of <unk>.", "WORD")]
+NoSos = Annotated[bool, option("no-sos", "No <s> before a sentence.")]
+NoEos = Annotated[bool, option("no-eos", "No </s> after a sentence.")]
+Stream = Annotated[bool, option("stream", "The text is one running text: no <s>, no </s>, contexts cross line ends.")]
+Tolower = Annotated[bool, option("tolower", "Lower case, as Unicode has it.")]
+Heldout = Annotated[str, option("heldout", "Held-out text.", "FILE")]
+Write = Annotated[str, option("write", "Where to write (-: stdout).", "FILE")]
+Debug = Annotated[int, option("debug", "How much to tell: 0 nothing, 1 and more.", "N", min=0)]
+Threads = Annotated[int, option("threads", "Threads of matrix products (default: all cores).", "N", min=1)]
+Seed = Annotated[int, option("seed", "Seed of the random numbers (default 1).", "N", min=0)]
+Iterations = Annotated[int, option("iterations", "At most N iterations of EM.", "N", min=0)]
+Tolerance = Annotated[float, option("tolerance", "Stop EM when no weight moves by more than X.", "X", min=0)]
+
+
+def needed(value, name):
+    """A value that the command cannot do without."""
+    if value in (None, "", []):
+        raise UsageError(f"-{name} is missing")
+    return value
+
+
+def one_stdin(*paths):
+    """Only one of the inputs may be stdin."""
+    if sum(p == "-" for p in paths) > 1:
+        raise UsageError("only one input can be stdin (-)")
+
+
+def per_order(values, kind):
+    """The folded values of a family of options: ["2=x", "3=y"] -> {2: x, 3: y}, each through `kind`; the last one wins."""
+    out = {}
+    for value in values or []:
+        order, _, text = value.partition("=")
+        try:
+            out[int(order)] = kind(text)
+        except ValueError:
+            raise UsageError(f"order {order}: '{text}' is not what this option takes") from None
+    return out
+
+
+def show(number):
+    return f"{number:.7g}"
+
+
+def arg_bytes(text):
+    """A word given on the command line, as the bytes it was typed in."""
+    return os.fsencode(text)

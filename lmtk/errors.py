@@ -1,0 +1,21 @@
+"""What can go wrong, as one line each. `cli.main` turns these into a message and an exit status."""
+
+
+class LmtkError(Exception):
+    """Bad data or a failure at run time: exit status 1."""
+
+
+class FormatError(LmtkError):
+    """A file that is not what it should be: `place` is "file" or "file:line"."""
+
+    def __init__(self, path, message, line=None):
+        place = "stdin" if path == "-" else path
+        super().__init__(f"{place}:{line}: {message}" if line else f"{place}: {message}")
+
+
+class UsageError(LmtkError):
+    """A wrong command line: exit status 2."""
+
+
+class LmtkWarning(UserWarning):
+    """Something odd that was tolerated; printed as one line on stderr."""

@@ -1,0 +1,243 @@
+"""N-gram counts: text or count files -> a sorted trie of counts -> count files.
+
+An n-gram w_1 .. w_k is a node of level k: its key is (node of w_1 .. w_(k-1)) * W + w_k, W being the number of words,
+and its number is the place of that key in the level's sorted keys. The key of a single word is its id.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.errors import FormatError
+from lmtk.files.streams import blocks
+from lmtk.text.corpus import Closed, Growing, Marks, read_ids, tokens
+from lmtk.text.vocab import UNK
+
+OUTSIDE = -2  # the id of a word whose n-gram is dropped
+
+
+@dataclass(frozen=True)
+class Level:
+    """The n-grams of one order: keys (N,) int64, sorted; count (N,); first (N,), where each was seen first."""
+
+    keys: np.ndarray
+    count: np.ndarray
+    first: np.ndarray
+
+
+@dataclass(frozen=True)
+class Counts:
+    """words: id -> word; levels[k - 1]: the n-grams of order k. Every n-gram's prefix is a node too, if of count 0."""
+
+    words: list
+    levels: list
+
+    @property
+    def order(self):
+        return len(self.levels)
+
+
+def count_ids(ids, starts, order, W):
+    """Count every n-gram up to `order` inside sentences: (N,) ids and (S + 1,) starts -> levels.
+
+    Each order is the one before with a word added: one sort of 64-bit keys an order.
+    """
+    left = np.repeat(starts[1:], np.diff(starts)) - np.arange(len(ids))  # tokens to the sentence's end
+    at = np.arange(len(ids))
+    node = ids.astype(np.int64)
+    levels = []
+    for k in range(1, order + 1):
+        if k > 1:
+            inside = left[at] >= k
+            at = at[inside]
+            node = node[inside] * W + ids[at + k - 1]
+        keys, first, node, count = np.unique(node, return_index=True, return_inverse=True, return_counts=True)
+        levels.append(Level(keys, count, at[first]))
+    return levels
+
+
+def find(level, parent, word, W):
+    """Nodes of parent's children `word` at this level, -1 where there is none (or the parent is -1)."""
+    if not len(level.keys):
+        return np.full(len(word), -1)
+    key = parent * W + word
+    place = np.minimum(np.searchsorted(level.keys, key), len(level.keys) - 1)
+    return np.where((level.keys[place] == key) & (parent >= 0) & (word >= 0), place, -1)
+
+
+def from_rows(rows, weights, W):
+    """Levels from n-grams given as rows of ids, repeats summed: rows[k - 1] (N, k), weights[k - 1] (N,).
+
+    Prefixes that are not among the rows become nodes of count 0.
+    """
+    rows, weights = list(rows), list(weights)
+    for k in range(len(rows) - 1, 0, -1):
+        rows[k - 1] = np.concatenate((rows[k - 1], rows[k][:, :-1]))
+        weights[k - 1] = np.concatenate((weights[k - 1], np.zeros(len(rows[k]), weights[k - 1].dtype)))
+    levels = []
+    for k, (row, weight) in enumerate(zip(rows, weights, strict=True), 1):
+        parent = np.zeros(len(row), np.int64)
+        for j in range(k - 1):
+            parent = find(levels[j], parent, row[:, j], W)
+        keys, first, inverse = np.unique(parent * W + row[:, -1], return_index=True, return_inverse=True)
+        count = np.zeros(len(keys), weight.dtype)
+        np.add.at(count, inverse.ravel(), weight)
+        levels.append(Level(keys, count, first))
+    return levels
+
+
+def to_rows(levels, W):
+    """The n-grams of each order as rows of ids, in the order of their keys: (N, k) for each k."""
+    rows = []
+    for level in levels:
+        word = (level.keys % W).astype(np.int32)[:, None]
+        rows.append(np.hstack((rows[-1][level.keys // W], word)) if rows else word)
+    return rows
+
+
+def read_rows(path, index, order=None, floats=False):
+    """A count file as (rows, weights) of each order up to the longest, or to `order` (longer n-grams are passed over).
+
+    `index` maps a word to its id. Raises FormatError at the first line that is not words and a count.
+    """
+    rows, weights, lines_before = {}, {}, 0
+    for block in blocks(path):
+        found = tokens(block)
+        ends = np.flatnonzero(np.fromiter(map(b"\n".__eq__, found), bool, len(found)))
+        length = np.diff(ends, prepend=-1) - 2  # words on the line: neither the count nor the line's end
+        kept = length > -1
+        counts = parse_counts([found[i] for i in ends[kept] - 1], floats)
+        if counts is None or (length == 0).any():
+            line = bad_line(found, floats)
+            raise FormatError(path, "expected words and a count (a whole number, or any with -float-counts)", lines_before + line)
+        last = ends[kept] - 1
+        for i in last:
+            found[i] = b"\n"
+        ids = np.fromiter(map(index.__getitem__, found), np.int32, len(found))
+        for k in np.unique(length[kept]):
+            if order and k > order:
+                continue
+            here = length[kept] == k
+            rows.setdefault(int(k), []).append(ids[last[here][:, None] - np.arange(k, 0, -1)])
+            weights.setdefault(int(k), []).append(counts[here])
+        lines_before += len(ends)
+    dtype = np.float64 if floats else np.int64
+    longest = max(rows, default=1)
+    return (
+        [np.concatenate(rows.get(k, [np.zeros((0, k), np.int32)])) for k in range(1, longest + 1)],
+        [np.concatenate(weights.get(k, [np.zeros(0, dtype)])) for k in range(1, longest + 1)],
+    )
+
+
+def parse_counts(texts, floats):
+    """(N,) int64 (or float64) from the counts' bytes; None where one is no such number, or negative."""
+    if not floats:
+        if not all(map(bytes.isdigit, texts)):
+            return None
+        try:
+            return np.array(list(map(int, texts)), np.int64)
+        except OverflowError:
+            return None
+    try:
+        counts = np.array(texts, dtype="S").astype(np.float64)
+    except ValueError:
+        return None
+    return counts if (np.isfinite(counts) & (counts >= 0)).all() else None
+
+
+def bad_line(found, floats):
+    """The number of the first line of tokens that is not words and a count."""
+    number, words = 1, []
+    for word in found:
+        if word == b"\n":
+            if words and (len(words) < 2 or parse_counts(words[-1:], floats) is None):
+                return number
+            number, words = number + 1, []
+        else:
+            words.append(word)
+    return number
+
+
+def walk(counts, by_bytes):
+    """Every n-gram as (depth, word, count), a prefix before its extensions: (N,) each.
+
+    Siblings stand in the byte order of their words, or in the order in which they were first seen.
+    """
+    W = len(counts.words)
+    rank = np.empty(W, np.int64)
+    rank[sorted(range(W), key=counts.words.__getitem__)] = np.arange(1, W + 1)
+    paths, depth, word, count = [], [], [], []
+    path = np.zeros((1, 0), np.int64)
+    for k, level in enumerate(counts.levels, 1):
+        last = level.keys % W
+        sibling = rank[last] if by_bytes else level.first + 1
+        parent = level.keys // W if k > 1 else np.zeros(len(last), np.int64)
+        path = np.column_stack((path[parent], sibling))
+        paths.append(np.pad(path, ((0, 0), (0, counts.order - k))))
+        depth.append(np.full(len(last), k))
+        word.append(last)
+        count.append(level.count)
+    place = np.lexsort(np.concatenate(paths).T[::-1])
+    return (np.concatenate(x)[place] for x in (depth, word, count))
+
+
+def write_counts(out, counts, by_bytes=False, only=None):
+    """Write "w1 w2<TAB>n" lines of every order (or of `only` one), without n-grams of count 0."""
+    prefix = [b""] * (counts.order + 1)
+    words, found = counts.words, []
+    depths, last, numbers = (x.tolist() for x in walk(counts, by_bytes))
+    text = b"%s\t%.16g\n" if numbers and isinstance(numbers[0], float) else b"%s\t%d\n"
+    for depth, w, number in zip(depths, last, numbers, strict=True):
+        ngram = prefix[depth] = words[w] if depth == 1 else prefix[depth - 1] + b" " + words[w]
+        if number and only in (None, depth):
+            found.append(text % (ngram, number))
+            if len(found) == 1 << 16:
+                out.write(b"".join(found))
+                found.clear()
+    out.write(b"".join(found))
+
+
+
+
+def collect(texts, files, order, words=None, marks=Marks(), unk=UNK, tolower=False, limit=False, floats=False):
+    """The counts of texts and count files, added up, as SRILM's ngram-count does it.
+
+    words: a closed vocabulary, outside which a word is `unk` (or, with `limit`, its n-gram in a count file is dropped);
+    None takes every word. The words of the result start with <s>, </s> and `unk`.
+    """
+    index = Growing()
+    unk_id = index[unk]
+    for word in words or []:
+        index[word]
+    known, readable = index, index
+    if words is not None:
+        known, readable = Closed(index, unk_id), Closed(index, OUTSIDE if limit else unk_id)
+    found = [read_rows(path, readable, order, floats) for path in files]
+    found = [inside(rows, weights) for rows, weights in found] if limit else found
+    ids, starts = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
+    for path in texts:
+        more, ends, _ = read_ids(path, known, marks, tolower)
+        ids.append(more)
+        starts.append(starts[-1][-1] + ends[1:])
+    ids, starts = np.concatenate(ids), np.concatenate(starts)
+    W = len(index.words())
+    levels = count_ids(ids, starts, order, W)
+    if found:
+        if len(ids):
+            found.append((to_rows(levels, W), [level.count for level in levels]))
+        levels = from_rows(*merged(found), W)
+    return Counts(index.words(), levels)
+
+
+def inside(rows, weights):
+    """Only the n-grams all of whose words have an id."""
+    kept = [(row >= 0).all(axis=1) for row in rows]
+    return [row[k] for row, k in zip(rows, kept, strict=True)], [w[k] for w, k in zip(weights, kept, strict=True)]
+
+
+def merged(found):
+    """Several (rows, weights) as one."""
+    longest = max(len(rows) for rows, _ in found)
+    rows = [np.concatenate([r[k] for r, _ in found if k < len(r)]) for k in range(longest)]
+    weights = [np.concatenate([w[k] for _, w in found if k < len(w)]) for k in range(longest)]
+    return rows, weights

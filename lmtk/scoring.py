@@ -1,0 +1,112 @@
+"""Scores to SRILM's perplexity report."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.lm import vocabulary_sums
+from lmtk.text.vocab import SOS
+
+LN10 = math.log(10)
+
+
+@dataclass
+class Tally:
+    """What a stretch of text adds up to. log10p leaves out OOVs and zeroprobs, as both denominators do."""
+
+    sentences: int = 0
+    words: int = 0
+    oovs: int = 0
+    zeroprobs: int = 0
+    log10p: float = 0.0
+
+    def add(self, other):
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    def lines(self, head=""):
+        """SRILM's two lines: ppl over all predictions, ppl1 leaving out the sentence ends.
+
+        ppl = 10^(-log10p / (words - OOVs - zeroprobs + sentences)).
+        """
+        text = f"{head}{self.sentences} sentences, {self.words} words, {self.oovs} OOVs\n"
+        if self.words + self.sentences:
+            known = self.words - self.oovs - self.zeroprobs
+            ppl, ppl1 = (perplexity(self.log10p, count) for count in (known + self.sentences, known))
+            text += f"{self.zeroprobs} zeroprobs, logprob= {self.log10p:.7g} ppl= {ppl} ppl1= {ppl1}\n"
+        return text.encode()
+
+
+def perplexity(log10p, count):
+    """10^(-log10p / count) as SRILM prints it; "undefined" where nothing was predicted."""
+    if count <= 0:
+        return "undefined"
+    exponent = -log10p / count
+    return f"{10**exponent:.7g}" if exponent < 308 else "inf"
+
+
+def outcome(vocab, corpus, scores):
+    """(oov, zero, log10p) of each token: bool, bool, float64 with 0 where it does not count.
+
+    As in SRILM, an unknown word is an OOV where <unk> has no probability, and a word like others where it has one.
+    """
+    never = corpus.scored & (scores.logp == -np.inf)
+    unknown = corpus.ids == vocab.unk_id
+    return never & unknown, never & ~unknown, np.where(corpus.scored & ~never, scores.logp, 0.0) / LN10
+
+
+def tallies(corpus, eos, oov, zero, log10p):
+    """A Tally for each sentence of the corpus; `eos` marks its </s>."""
+    first = corpus.starts[:-1]
+    if not len(corpus.ids):
+        return []
+    columns = (np.add.reduceat(x, first) for x in (eos & corpus.scored, corpus.scored & ~eos, oov, zero, log10p))
+    return [Tally(int(s), int(w), int(o), int(z), float(p)) for s, w, o, z, p in zip(*columns, strict=True)]
+
+
+def token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end):
+    """The lines of -debug 2, one for each token of a sentence; with `sums` those of -debug 3."""
+    out = []
+    for t in range(start, end):
+        if not corpus.scored[t]:
+            continue
+        if t == start:
+            context = b" "
+        else:
+            previous = words[corpus.ids[t - 1]]
+            context = previous + (b" " if t - 1 == start and previous == SOS else b" ...")
+        never = oov[t] or zero[t]
+        tag = scores.tag(t)
+        if oov[t]:
+            tag = "[OOV]" * tag.count("[")  # one for each part of a mixture, as SRILM has it
+        p, logp = (0, "-inf") if never else (10 ** log10p[t], f"{log10p[t]:.7g}")
+        total = f" / {sums[t]:.7g}" if sums is not None else ""
+        out.append(
+            b"\tp( %s | %s) \t= %s\n" % (words[corpus.ids[t]], context, f"{tag} {p:.7g} [ {logp} ]{total}".encode())
+        )
+    return b"".join(out)
+
+
+def report(model, name, corpora, debug, write):
+    """SRILM's report of a text on `write` (a function that takes bytes), from `debug` 0 to 3; the Tally of the whole."""
+    whole = Tally()
+    for corpus in corpora:
+        scores = model.score(corpus)
+        sums = None
+        if debug >= 3:
+            sums = np.zeros(len(corpus.ids))
+            sums[corpus.scored] = vocabulary_sums(model, corpus, corpus.scored)
+        oov, zero, log10p = outcome(model.vocab, corpus, scores)
+        eos = corpus.ids == model.vocab.eos_id
+        for i, tally in enumerate(tallies(corpus, eos, oov, zero, log10p)):
+            if debug >= 1 and corpus.lines is not None:
+                write(corpus.lines[i] + b"\n")
+            if debug >= 2:
+                start, end = corpus.starts[i : i + 2]
+                write(token_lines(model.vocab.words, corpus, scores, oov, zero, log10p, sums, start, end))
+            if debug >= 1 and corpus.lines is not None:
+                write(tally.lines() + b"\n")
+            whole.add(tally)
+    write(whole.lines(f"file {name}: "))
+    return whole

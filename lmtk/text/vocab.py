@@ -1,0 +1,73 @@
+"""Vocabularies: words as bytes, their ids, and which of them a model predicts."""
+
+from dataclasses import dataclass, field
+
+from lmtk.errors import LmtkError
+from lmtk.files.streams import lines
+
+UNK, SOS, EOS = b"<unk>", b"<s>", b"</s>"
+
+
+@dataclass(frozen=True)
+class Vocab:
+    """The words of a model. Ids below V are predicted; the others only stand in contexts.
+
+    words: every word, the predicted ones first; each of <unk>, <s>, </s> stands in it once.
+    V: the number of words predicted, |V| in the papers.
+    unk: the word that stands for those not in the list (-map-unk).
+    """
+
+    words: list
+    V: int
+    unk: bytes = UNK
+    index: dict = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "index", {w: i for i, w in enumerate(self.words)})
+
+    @property
+    def unk_id(self):
+        return self.index[self.unk]
+
+    @property
+    def sos_id(self):
+        return self.index[SOS]
+
+    @property
+    def eos_id(self):
+        return self.index[EOS]
+
+    def predicts(self, word):
+        return self.index.get(word, self.V) < self.V
+
+
+def make_vocab(words, unk=False, eos=True, unk_word=UNK):
+    """A Vocab that predicts `words` (each once, in their order, the special ones left out), `</s>` if `eos`, `<unk>` if `unk`.
+
+    Raises LmtkError where nothing would be predicted.
+    """
+    special = [(EOS, eos), (unk_word, unk), (SOS, False)]
+    plain = dict.fromkeys(words)
+    for word, _ in special:
+        plain.pop(word, None)
+    if not plain:
+        raise LmtkError("the vocabulary is empty")
+    events = [w for w, predicted in special if predicted] + list(plain)
+    return Vocab(events + [w for w, predicted in special if not predicted], len(events), unk_word)
+
+
+def lower(text):
+    """Lower case as Unicode has it; bytes that are not UTF-8 stay as they are."""
+    return text.decode("utf-8", "surrogateescape").lower().encode("utf-8", "surrogateescape")
+
+
+def read_vocab(path, tolower=False):
+    """The words of a word list, each once: the first field of each line, so that a count file serves too."""
+    words = (line.replace(b"\t", b" ").strip(b" ").split(b" ", 1)[0] for _, line in lines(path))
+    return list(dict.fromkeys(lower(w) if tolower else w for w in words if w))
+
+
+def differences(a, b):
+    """The words that one of two vocabularies has and the other has not, special ones aside, in byte order."""
+    special = {UNK, SOS, EOS, a.unk, b.unk}
+    return sorted((set(a.words) ^ set(b.words)) - special)
