@@ -64,3 +64,8 @@ def show(number):
 def arg_bytes(text):
     """A word given on the command line, as the bytes it was typed in."""
     return os.fsencode(text)
+
+
+def cores():
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,200 @@
+import contextlib
+import os
+import signal
+import sys
+import time
+from typing import Annotated
+
+from lmtk.commands.options import (
+    Debug,
+    Heldout,
+    MapUnk,
+    NoEos,
+    NoSos,
+    Seed,
+    Stream,
+    Threads,
+    Tolower,
+    Unk,
+    VocabFile,
+    arg_bytes,
+    cores,
+    needed,
+    one_stdin,
+    option,
+)
+from lmtk.errors import UsageError
+
+
+def command(
+    text: Annotated[str, option("text", "Training text (-: stdin).", "FILE")] = None,
+    heldout: Heldout = None,
+    lm: Annotated[str, option("lm", "The model to write.", "FILE")] = None,
+    vocab: VocabFile = None,
+    unk: Unk = False,
+    map_unk: MapUnk = "<unk>",
+    order: Annotated[int, option("order", "n: predict a word from the n-1 before it (default 5).", "N", min=1)] = 5,
+    hidden: Annotated[int, option("hidden", "h, hidden units (default 100; 0: none, with -direct).", "N", min=0)] = 100,
+    features: Annotated[int, option("features", "m, features a word (default 60).", "N", min=1)] = 60,
+    direct: Annotated[bool, option("direct", "W: direct connections from the features to the outputs.")] = False,
+    epochs: Annotated[int, option("epochs", "Passes over the text (default 6).", "N", min=1)] = 6,
+    rate: Annotated[float, option("rate", "eps_0, the rate of one example (default 0.016).", "X", min=0)] = 0.016,
+    decay: Annotated[
+        float, option("decay", "r: the rate is eps_0/(1+rt) after t examples (default: falls linearly to 0).", "X", min=0)
+    ] = None,
+    weight_decay: Annotated[
+        float, option("weight-decay", "Decay of U, W, H and C, not of the biases (default 3e-5).", "X", min=0)
+    ] = 3e-5,
+    feature_rate: Annotated[float, option("feature-rate", "C learns X times faster (default 4).", "X", min=0)] = 4,
+    minibatch: Annotated[int, option("minibatch", "K, examples in an update (default 128).", "K", min=1)] = 128,
+    patience: Annotated[
+        int, option("patience", "Stop after N epochs without a better held-out perplexity (default 3).", "N", min=1)
+    ] = 3,
+    init_features: Annotated[str, option("init-features", "C of words known beforehand (word2vec text).", "FILE")] = None,
+    seed: Seed = 1,
+    threads: Threads = None,
+    no_sos: NoSos = False,
+    no_eos: NoEos = False,
+    stream: Stream = False,
+    tolower: Tolower = False,
+    save_every: Annotated[
+        int, option("save-every", "A checkpoint (MODEL.ckpt) every N minibatches and epoch (0: only when cut off).", "N", min=0)
+    ] = None,
+    resume: Annotated[bool, option("resume", "Go on from MODEL.ckpt if it is there.")] = False,
+    debug: Debug = 0,
+    quiet: Annotated[bool, option("quiet", "No progress bar.")] = False,
+):
+    """Train the neural model of Bengio et al. 2003: y = b + Wx + U tanh(d + Hx).
+
+    The model with the best held-out perplexity is kept. -debug 1 prints a line an epoch.
+
+    Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin
+    """
+    needed(text, "text"), needed(lm, "lm")
+    one_stdin(text, heldout, vocab, init_features)
+    if hidden == 0 and not direct:
+        raise UsageError("-hidden 0 leaves no way from the features to the outputs; add -direct")
+
+    from lmtk.files.streams import open_in, open_out
+    from lmtk.nplm import training
+    from lmtk.nplm.network import write
+    from lmtk.nplm.sgd import Diverged
+    from lmtk.text.corpus import Marks, count_words, whole_corpus
+    from lmtk.text.vocab import make_vocab, read_vocab
+
+    settings = training.Settings(
+        order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed
+    )
+    marks = Marks.of(no_sos, no_eos, stream)
+    words = read_vocab(vocab, tolower) if vocab else None
+    if words is None:
+        if text == "-":
+            raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
+        counts = count_words([text], tolower)
+        words = sorted(counts, key=lambda w: (-counts[w], w))
+    known = make_vocab(words, unk, marks.eos, arg_bytes(map_unk))
+    corpus = whole_corpus(text, known, marks, tolower)
+    held = whole_corpus(heldout, known, marks, tolower) if heldout else None
+    data = training.examples(corpus, known, order, held)
+    if held is not None and not (held.scored & (held.ids < known.V)).any():
+        raise UsageError(f"{heldout}: no word of the vocabulary in it")
+    given = training.read_features(init_features, known, features) if init_features else None
+    network = training.initial(known, settings, data.w, given)
+    progress, checkpoint = training.Progress(network), lm + ".ckpt"
+    if resume and os.path.exists(checkpoint):
+        with open_in(checkpoint) as stream_in:
+            progress = training.read_checkpoint(stream_in, checkpoint, settings, network)
+
+    def save(network):
+        with open_out(checkpoint) as out:
+            training.write_checkpoint(out, progress, network, settings)
+
+    def finish():
+        with open_out(lm) as out:
+            write(out, training.replace(progress.best, settings=vars(settings)))
+
+    tell = Reporter(debug, quiet, len(data.w), minibatch, epochs, progress)
+    with tell, interruptible() as cut:
+        try:
+            for over, now in training.train(progress, data, settings, threads or cores()):
+                tell(progress, over)
+                if cut:
+                    save(now())
+                    break
+                if save_every != 0 and (over or (save_every and progress.step % save_every == 0)):
+                    save(now())
+        except Diverged as e:
+            kept = f"; the best model so far, of epoch {progress.best_epoch}, is in {lm}" if progress.best else ""
+            if progress.best:
+                finish()
+            raise Diverged(f"{e}{kept}") from None
+    if cut:
+        sys.stderr.write(f"lmtk nplm-train: interrupted; -resume goes on from {checkpoint}\n")
+        if progress.best:
+            finish()
+        sys.exit(128 + cut[0])
+    finish()
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(checkpoint)
+
+
+@contextlib.contextmanager
+def interruptible():
+    """A list that gets the number of the signal that asks to stop; a second one stops at once."""
+    cut = []
+
+    def note(number, frame):
+        if cut:
+            raise KeyboardInterrupt
+        cut.append(number)
+
+    old = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield cut
+    finally:
+        for s, handler in old.items():
+            signal.signal(s, handler)
+
+
+class Reporter:
+    """A line an epoch at -debug 1; on a terminal a bar with the time to go."""
+
+    def __init__(self, debug, quiet, N, K, epochs, progress):
+        self.debug, self.N, self.K, self.epochs = debug, N, K, epochs
+        self.bar = None
+        self.done = self.first = self.position(progress)
+        self.begun = self.epoch_begun = time.monotonic()
+        if not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%")
+            self.bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+            self.task = self.bar.add_task("", total=N * epochs, completed=self.done)
+
+    def position(self, progress):
+        return progress.epoch * self.N + progress.step * self.K
+
+    def __enter__(self):
+        if self.bar:
+            self.bar.start()
+
+    def __exit__(self, *_):
+        if self.bar:
+            self.bar.stop()
+
+    def __call__(self, progress, over):
+        at = self.position(progress)
+        if self.bar and (over or progress.step % 16 == 0):
+            speed = (at - self.first) / max(time.monotonic() - self.begun, 1e-9)
+            epoch = min(progress.epoch + 1, self.epochs)
+            self.bar.update(self.task, completed=at, description=f"epoch {epoch}/{self.epochs}  {speed:,.0f} words/s")
+        if over and self.debug:
+            now = time.monotonic()
+            ppl, heldout = progress.ppl[-1]
+            line = f"epoch {progress.epoch}: training ppl= {ppl:.7g} held-out ppl= {heldout:.7g} "
+            line += f"{(at - self.done) / (now - self.epoch_begun):.0f} words/s"
+            if progress.best_epoch == progress.epoch:
+                line += " best"
+            (self.bar.console.print if self.bar else lambda text: sys.stderr.write(text + "\n"))(line)
+            self.done, self.epoch_begun = at, now

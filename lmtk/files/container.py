@@ -1,0 +1,93 @@
+"""Binary files: safetensors with our own description in its metadata.
+
+The metadata has one entry, "lmtk": eight hexadecimal digits of CRC-32, a blank, and JSON with the kind, the format's
+version, the settings and a CRC-32 for each array. The array "vocabulary" holds the words as bytes, one a line.
+"""
+
+import json
+import os
+import stat
+import zlib
+
+import numpy as np
+
+from lmtk import __version__
+from lmtk.errors import FormatError
+
+VERSION = 1
+DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U8": "<u1"}
+MAX_HEADER = 100_000_000
+
+
+def looks_binary(head):
+    """Whether the first bytes of a file can be a safetensors header."""
+    return len(head) >= 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") <= MAX_HEADER
+
+
+def write(out, kind, settings, arrays, words=None):
+    """Write arrays (name -> ndarray) with their description. Same content, same bytes."""
+    from safetensors.numpy import save
+
+    arrays = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
+    if words is not None:
+        arrays["vocabulary"] = np.frombuffer(b"\n".join(words), np.uint8)
+    crc = {name: zlib.crc32(a) for name, a in sorted(arrays.items())}
+    about = {"kind": kind, "format": VERSION, "lmtk": __version__, "settings": settings, "crc": crc}
+    text = json.dumps(about, sort_keys=True, separators=(",", ":"))
+    out.write(save(arrays, {"lmtk": f"{zlib.crc32(text.encode()):08x} {text}"}))
+
+
+def read(stream, path):
+    """(about, arrays) of a file of ours: the kind, settings and so on, and name -> ndarray.
+
+    A plain file is memory-mapped; a pipe is read whole. Every size is checked against the file, every array and
+    the description against its CRC. Raises FormatError.
+    """
+    cut = FormatError(path, "the file is cut short or damaged; was it written whole?")
+    size = int.from_bytes(stream.read(8), "little")
+    if size > MAX_HEADER:
+        raise cut
+    header = stream.read(size)
+    try:
+        table = json.loads(header)
+        digits, _, text = table.pop("__metadata__")["lmtk"].partition(" ")
+        if len(header) != size or int(digits, 16) != zlib.crc32(text.encode()) or header != header.rstrip(b" \n") + b" " * (
+            size - len(header.rstrip(b" \n"))
+        ):
+            raise cut
+        about = json.loads(text)
+        spans = {name: (entry["dtype"], entry["shape"], *entry["data_offsets"]) for name, entry in table.items()}
+        assert sorted(spans) == sorted(about["crc"])
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError):
+        raise cut from None
+    if about["format"] > VERSION:
+        raise FormatError(path, f"written by lmtk {about['lmtk']}, format {about['format']}; this lmtk reads {VERSION}")
+    total = max((end for *_, end in spans.values()), default=0)
+    data = bytes_behind(stream, path, 8 + size, total)
+    if data is None or sum(end - begin for _, _, begin, end in spans.values()) != total:
+        raise cut
+    arrays = {}
+    for name, (dtype, shape, begin, end) in spans.items():
+        part = data[begin:end]
+        kind = np.dtype(DTYPES.get(dtype, "V1"))
+        if zlib.crc32(part) != about["crc"][name] or int(np.prod(shape, dtype=object)) * kind.itemsize != end - begin:
+            raise cut
+        arrays[name] = part.view(kind).reshape(shape)
+    return about, arrays
+
+
+def bytes_behind(stream, path, offset, total):
+    """(total,) uint8 behind a header of `offset` bytes, or None where there are fewer or more."""
+    try:
+        plain = stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and path != "-"
+    except (OSError, AttributeError, ValueError):
+        plain = False
+    if plain and stream.tell() == offset and os.path.getsize(path) == offset + total:
+        return np.memmap(path, np.uint8, "r", offset, (total,)) if total else np.zeros(0, np.uint8)
+    data = stream.read(total + 1)
+    return np.frombuffer(data, np.uint8) if len(data) == total else None
+
+
+def words_of(arrays):
+    """The vocabulary that `write` put among the arrays."""
+    return arrays["vocabulary"].tobytes().split(b"\n")

@@ -1,0 +1,32 @@
+"""numba's njit for every kernel of ours, with its cache in a folder that can be written."""
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def cache_folder():
+    """A folder for compiled kernels: numba's own choice, else beside the source, else the user's cache, else none."""
+    if "NUMBA_CACHE_DIR" in os.environ:
+        return os.environ["NUMBA_CACHE_DIR"]
+    here = Path(__file__).parent
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "lmtk"
+    for folder in (here, home, Path(tempfile.gettempdir()) / f"lmtk-{os.getuid()}"):
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                return "" if folder is here else str(folder)
+        except OSError:
+            continue
+    return None
+
+
+def jit(function=None, **settings):
+    """`numba.njit` with nogil, numpy's error model (division by zero gives inf) and a cache where there can be one."""
+    import numba
+
+    folder = cache_folder()
+    if folder:
+        numba.config.CACHE_DIR = folder
+    settings = {"nogil": True, "error_model": "numpy", "cache": folder is not None, **settings}
+    return numba.njit(**settings)(function) if function else numba.njit(**settings)

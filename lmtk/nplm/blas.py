@@ -1,0 +1,58 @@
+"""numpy's own OpenBLAS, for what numpy does not offer: a product added into its target, and the number of threads."""
+
+import ctypes
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
+
+
+@cache
+def library():
+    """The OpenBLAS that numpy's wheel carries, or None (numpy built otherwise)."""
+    for found in sorted((Path(np.__file__).parent.parent / "numpy.libs").glob("*openblas64_*")):
+        try:
+            return ctypes.CDLL(str(found))
+        except OSError:
+            continue
+    return None
+
+
+@cache
+def sgemm():
+    try:
+        function = library().scipy_cblas_sgemm64_
+    except AttributeError:
+        return None
+    size, pointer = ctypes.c_int64, ctypes.c_void_p
+    real = ctypes.c_float
+    shape = [size, size, size]
+    function.argtypes = [ctypes.c_int] * 3 + shape + [real, pointer, size, pointer, size, real, pointer, size]
+    function.restype = None
+    return function
+
+
+def add_product(alpha, A, B, beta, M):
+    """M <- beta M + alpha A'B in place: A (K, D), B (K, V), M (D, V), float32, rows contiguous.
+
+    One pass over M, where numpy would need a product of M's size and two more passes.
+    """
+    (K, D), V = A.shape, B.shape[1]
+    function = sgemm()
+    if function is None or not (A.flags.c_contiguous and B.flags.c_contiguous and M.flags.c_contiguous):
+        M *= np.float32(beta)
+        M += np.float32(alpha) * (A.T @ B)
+        return
+    function(
+        ROW_MAJOR, TRANSPOSE, NO_TRANSPOSE, D, V, K, alpha, A.ctypes.data, D, B.ctypes.data, V, beta, M.ctypes.data, V
+    )  # fmt: skip
+
+
+def set_threads(threads):
+    """Run matrix products on so many threads; without OpenBLAS nothing changes."""
+    try:
+        library().scipy_openblas_set_num_threads64_(ctypes.c_int(threads))
+    except AttributeError:
+        pass

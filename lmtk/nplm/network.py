@@ -1,0 +1,139 @@
+"""The neural model of Bengio et al. 2003, section 2: what it holds, how it scores, its file."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.errors import FormatError
+from lmtk.files import container
+from lmtk.lm import Scores
+from lmtk.nplm import kernels
+from lmtk.text.corpus import contexts
+from lmtk.text.vocab import Vocab
+
+ROWS, COLUMNS = 512, 1024  # contexts and outputs of one product while scoring: 2 MB of outputs, which the caches hold
+
+
+@dataclass(frozen=True)
+class Network:
+    """theta = (b, d, W, U, H, C), equation (1): y = b + Wx + U tanh(d + Hx).
+
+    C (words, m), H (h, (n-1)m), d (h,), U (V, h), W (V, (n-1)m) or None, b (V,), float32; shapes as in `kernels`.
+    settings: the command's options that made it, as they are written into the file.
+    """
+
+    vocab: Vocab
+    order: int
+    C: np.ndarray
+    H: np.ndarray
+    d: np.ndarray
+    U: np.ndarray
+    W: np.ndarray | None
+    b: np.ndarray
+    settings: dict
+
+    def score(self, corpus):
+        """Exact ln p of every scored token. Equal contexts are computed once; memory does not grow with the text."""
+        logp = np.zeros(len(corpus.ids))
+        at = np.flatnonzero(corpus.scored)
+        logp[at] = -np.inf
+        at = at[corpus.ids[at] < self.vocab.V]
+        if len(at):
+            rows = self.padded(contexts(corpus, self.order)[at])
+            logp[at] = score_contexts(self, rows, corpus.ids[at])
+        return Scores(logp, lambda t: "[nplm]")
+
+    def padded(self, rows):
+        """Contexts with <s> where nothing stands, before a sentence's start."""
+        return np.where(rows < 0, self.vocab.sos_id, rows)
+
+    def describe(self):
+        V, h, m = len(self.b), len(self.d), self.C.shape[1]
+        yield "kind", "nplm: neural probabilistic language model"
+        yield "order n", self.order
+        yield "hidden units h", h
+        yield "features m", m
+        yield "direct connections", "no" if self.W is None else "yes"
+        yield "parameters", sum(a.size for a in (self.C, self.H, self.d, self.U, self.W, self.b) if a is not None)
+        yield "predicted words |V|", V
+        yield from self.settings.items()
+
+
+def distinct(rows, W):
+    """Equal rows of ids below W, once: (index of a row for each distinct one, number of the distinct one for each row)."""
+    number = np.zeros(len(rows), np.int64)
+    first = np.zeros(1, np.int64)
+    for column in rows.T:
+        _, first, number = np.unique(number * W + column, return_index=True, return_inverse=True)
+    return first, number
+
+
+def score_contexts(network, rows, w):
+    """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,)."""
+    C, H, d, U, W, b = network.C, network.H, network.d, network.U, network.W, network.b
+    M = np.column_stack((U, b) if W is None else (U, W, b))
+    first, number = distinct(rows, len(C))
+    by_context = np.argsort(number, kind="stable")
+    ends = np.searchsorted(number, np.arange(len(first)), "right", sorter=by_context)
+    logp = np.empty(len(w))
+    start = 0
+    for top in range(0, len(first), ROWS):
+        x, a = kernels.hidden(C, H, d, rows[first[top : top + ROWS]])
+        z = kernels.stack(a, x, W is not None)
+        end = ends[min(top + ROWS, len(first)) - 1]
+        tokens = by_context[start:end]
+        start = end
+        mine = number[tokens] - top
+        # in steps, since one context may be asked for every word of the vocabulary
+        target = np.concatenate([
+            np.einsum("kd,kd->k", z[mine[i : i + ROWS]], M[w[tokens[i : i + ROWS]]]) for i in range(0, len(mine), ROWS)
+        ])  # fmt: skip
+        logp[tokens] = target - log_sums(z, M)[mine]
+    return logp
+
+
+def log_sums(z, M):
+    """ln sum_i e^(y_i), (K,) float64, y = M z: z (K, D), M (V, D).
+
+    The sums are taken without the maximum first; rows that leave float32's range are done again with it.
+    """
+    S = np.zeros(len(z))
+    y = np.empty((len(z), COLUMNS), np.float32)
+    with np.errstate(over="ignore"):
+        for j in range(0, len(M), COLUMNS):
+            block = M[j : j + COLUMNS]
+            out = np.matmul(z, block.T, out=y[:, : len(block)])
+            S += np.exp(out, out=out).sum(axis=1)
+    odd = ~((S > 1e-30) & (S < 1e30))
+    if odd.any():
+        y = z[odd] @ M.T
+        q = y.max(axis=1, keepdims=True)
+        S[odd] = np.exp(y - q).sum(axis=1)
+        logs = np.log(S)
+        logs[odd] += q[:, 0]
+        return logs
+    return np.log(S)
+
+
+def write(out, network):
+    vocab = network.vocab
+    arrays = {name: getattr(network, name) for name in "CHdUWb" if getattr(network, name) is not None}
+    about = {"order": network.order, "V": vocab.V, "unk": vocab.unk.decode("latin-1"), "training": network.settings}
+    container.write(out, "nplm", about, arrays, vocab.words)
+
+
+def from_arrays(about, arrays, path):
+    """The Network in a file's arrays. Raises FormatError where their shapes do not fit together."""
+    try:
+        settings, words = about["settings"], container.words_of(arrays)
+        n, V = settings["order"], settings["V"]
+        C, H, d, U, W, b = (arrays.get(name) for name in "CHdUWb")
+        m, h = C.shape[1], len(d)
+        shapes = {"C": (len(words), m), "H": (h, (n - 1) * m), "d": (h,), "U": (V, h), "b": (V,)}
+        if W is not None:
+            shapes["W"] = (V, (n - 1) * m)
+        if any(arrays[name].shape != shape or arrays[name].dtype != np.float32 for name, shape in shapes.items()):
+            raise ValueError
+        return Network(Vocab(words, V, settings["unk"].encode("latin-1")), n, C, H, d, U, W, b, settings["training"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise FormatError(path, "not a whole neural model: its arrays do not fit together") from None

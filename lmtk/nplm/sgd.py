@@ -1,0 +1,99 @@
+"""Stochastic gradient ascent on the log-likelihood (Bengio et al. 2003, sections 2 and 3.2).
+
+The output units are in blocks, one a thread, as section 3.2 has them one a processor: a block computes its own outputs,
+their sums and its share of dL/da and dL/dx, and updates its own rows of U, W and b.
+"""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.errors import LmtkError
+from lmtk.nplm import blas, kernels
+
+f32 = np.float32
+
+
+class Diverged(LmtkError):
+    """The likelihood is not a finite number any more."""
+
+
+@dataclass
+class Parameters:
+    """theta, in the layout in which it is trained: blocks holds (start, M_i) pairs, M_i (D, V_i); the rest is shared."""
+
+    C: np.ndarray
+    H: np.ndarray
+    d: np.ndarray
+    blocks: list
+    direct: bool
+
+
+def split(C, H, d, U, W, b, parts):
+    """Parameters as section 2 has them -> Parameters in `parts` blocks of ceil(V / parts) output units, copied."""
+    V = len(b)
+    size = -(-V // parts)
+    M = np.column_stack((U, b) if W is None else (U, W, b)).astype(f32)
+    blocks = [(i, np.ascontiguousarray(M[i : i + size].T)) for i in range(0, V, size)]
+    return Parameters(C.copy(), H.copy(), d.copy(), blocks, W is not None)
+
+
+def join(theta):
+    """Parameters -> (C, H, d, U, W, b), copied; W is None without direct connections."""
+    M = np.concatenate([M for _, M in theta.blocks], axis=1).T
+    h = len(theta.d)
+    U, W, b = (np.ascontiguousarray(part) for part in (M[:, :h], M[:, h:-1], M[:, -1]))
+    return theta.C.copy(), theta.H.copy(), theta.d.copy(), U, W if theta.direct else None, b
+
+
+class Team:
+    """Threads that work on a block each. Products inside a block run on one thread."""
+
+    def __init__(self, threads):
+        blas.set_threads(1)
+        self.pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+        self.buffers = []
+
+    def __call__(self, work, items):
+        """[work(item) for item in items], the first in this thread."""
+        if self.pool is None:
+            return [work(item) for item in items]
+        rest = [self.pool.submit(work, item) for item in items[1:]]
+        return [work(items[0]), *(r.result() for r in rest)]
+
+    def outputs(self, theta, K):
+        """An array (K, V_i) for each block's outputs, kept from step to step: fresh memory costs as much as a product."""
+        if not self.buffers or len(self.buffers[0]) < K:
+            self.buffers = [np.empty((K, M.shape[1]), f32) for _, M in theta.blocks]
+        return [y[:K] for y in self.buffers]
+
+
+def step(theta, contexts, w, epsilon, decay, feature_rate, team):
+    """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
+
+    contexts (K, n-1) and w (K,): ids. The rate is the paper's, an example's; the decay is on U, W, H and C, not on the
+    biases b and d; C learns feature_rate times faster. Returns (sum of ln p, norm of dL/dz), taken before the update;
+    where the former is not finite nothing is updated.
+    """
+    K, direct = len(w), theta.direct
+    x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts)
+    z = kernels.stack(a, x, direct)
+    work = [(start, M, y) for (start, M), y in zip(theta.blocks, team.outputs(theta, K), strict=True)]
+    q, s, t = (np.stack(part) for part in zip(*team(lambda b: kernels.block_forward(z, w, *b), work), strict=True))
+    logp, scale = kernels.normalize(q, s, t)
+    total = float(logp.sum())
+    if not math.isfinite(total):
+        return total, math.nan
+    keep = 1 - K * epsilon * decay
+    work = [(*b, c, epsilon, keep) for b, c in zip(work, scale, strict=True)]
+    gz = sum(team(lambda b: kernels.block_backward(z, w, *b), work))
+    go, gx = kernels.hidden_gradient(gz, a, x, theta.H, direct)
+    if decay:
+        theta.H *= f32(keep)
+        theta.C *= f32(1 - K * epsilon * feature_rate * decay)
+    theta.H += f32(epsilon) * (go.T @ x)
+    theta.d += f32(epsilon) * go.sum(axis=0)
+    kernels.add_features(theta.C, contexts, gx, f32(epsilon * feature_rate))
+    return total, float(np.linalg.norm(gz))

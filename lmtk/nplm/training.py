@@ -1,0 +1,207 @@
+"""Training: a corpus to a Network, in epochs, with checkpoints from which a run goes on to the same bytes."""
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError
+from lmtk.files import container
+from lmtk.files.streams import lines
+from lmtk.nplm import sgd
+from lmtk.nplm.network import Network
+from lmtk.text.corpus import contexts
+
+f32 = np.float32
+ARRAYS = "CHdUWb"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is made of; a checkpoint goes on only under the same. Rates are an example's, as the paper's."""
+
+    order: int
+    hidden: int
+    features: int
+    direct: bool
+    rate: float  # eps_0
+    decay: float | None  # r of eps_t = eps_0 / (1 + r t); None: falling linearly to 0 at the last example
+    weight_decay: float
+    feature_rate: float
+    minibatch: int
+    epochs: int
+    patience: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training examples: contexts (N, n-1), words w (N,), ids; heldout, a Corpus or None."""
+
+    contexts: np.ndarray
+    w: np.ndarray
+    heldout: object
+
+
+@dataclass
+class Progress:
+    """Where a run stands: `step` minibatches into `epoch` (from 0), L the sum of ln p over them.
+
+    best: the network with the lowest held-out perplexity so far, after `best_epoch`; ppl holds (training, held-out) of
+    each epoch that is over.
+    """
+
+    network: Network
+    epoch: int = 0
+    step: int = 0
+    L: float = 0.0
+    best: Network | None = None
+    best_epoch: int = 0
+    ppl: list = field(default_factory=list)
+
+
+def examples(corpus, vocab, order, heldout):
+    """The scored words of a corpus with their contexts; raises LmtkError where there are none."""
+    at = np.flatnonzero(corpus.scored & (corpus.ids < vocab.V))
+    if not len(at):
+        raise LmtkError("the training text has no word of the vocabulary")
+    rows = contexts(corpus, order)[at]
+    return Data(np.where(rows < 0, vocab.sos_id, rows).astype(np.int32), corpus.ids[at], heldout)
+
+
+def initial(vocab, settings, w, features=None):
+    """A network before training: U = W = 0 and b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
+
+    features: id -> feature vector, (m,), for words that have one beforehand (a-priori knowledge, section 5.2).
+    """
+    n, m, h, V = settings.order, settings.features, settings.hidden, vocab.V
+    random = np.random.default_rng(settings.seed)
+    C = random.standard_normal((len(vocab.words), m)).astype(f32) / f32(math.sqrt(m))
+    H = random.standard_normal((h, (n - 1) * m)).astype(f32) / f32(math.sqrt(max((n - 1) * m, 1)))
+    for i, vector in (features or {}).items():
+        C[i] = vector
+    counts = np.bincount(w, minlength=V) + 1
+    b = np.log(counts / counts.sum()).astype(f32)
+    W = np.zeros((V, (n - 1) * m), f32) if settings.direct else None
+    return Network(vocab, n, C, H, np.zeros(h, f32), np.zeros((V, h), f32), W, b, {})
+
+
+def rate(settings, t, total):
+    """eps_t after t examples of the `total` of all epochs: eps_0 / (1 + r t) (section 4), or falling linearly to 0."""
+    if settings.decay is None:
+        return settings.rate * (1 - t / total)
+    return settings.rate / (1 + settings.decay * t)
+
+
+def heldout_ppl(network, corpus):
+    """Perplexity, as `lmtk ppl` has it: over the tokens that have a probability. nan where there are none."""
+    logp = network.score(corpus).logp[corpus.scored]
+    logp = logp[np.isfinite(logp)]
+    return math.exp(min(-logp.sum() / len(logp), 700)) if len(logp) else math.nan
+
+
+def train(progress, data, settings, threads):
+    """Train from where `progress` stands, changing it; yields (epoch over, network now) after each minibatch.
+
+    `network now` is a function, since to make a Network of the parameters costs a copy. Raises sgd.Diverged where the
+    likelihood is no finite number; `progress` then still has the best network so far.
+    """
+    N, K = len(data.w), settings.minibatch
+    steps = -(-N // K)
+    team = sgd.Team(threads)
+    now = progress.network
+    theta = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads)
+
+    def network():
+        return replace(now, **dict(zip(ARRAYS, sgd.join(theta), strict=True)))
+
+    norm = math.nan
+    while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
+        order = np.random.default_rng([settings.seed, progress.epoch]).permutation(N)
+        while progress.step < steps:
+            t = progress.epoch * N + progress.step * K
+            epsilon = rate(settings, t, settings.epochs * N)
+            at = order[progress.step * K : (progress.step + 1) * K]
+            L, next_norm = sgd.step(
+                theta, data.contexts[at], data.w[at], epsilon, settings.weight_decay, settings.feature_rate, team
+            )
+            if not math.isfinite(L):
+                raise sgd.Diverged(
+                    f"the likelihood is not finite at epoch {progress.epoch + 1}, step {progress.step + 1}: rate "
+                    f"{epsilon:.4g}, gradient norm {norm:.4g} the step before; a lower -rate may help"
+                )
+            norm = next_norm
+            progress.L += L
+            progress.step += 1
+            if progress.step < steps:
+                yield False, network
+        finish_epoch(progress, network(), data, N)
+        yield True, network
+
+
+def finish_epoch(progress, network, data, N):
+    """Close an epoch: its perplexities, and the network kept if it is the best."""
+    heldout = heldout_ppl(network, data.heldout) if data.heldout is not None else math.nan
+    earlier = [h for _, h in progress.ppl]
+    progress.ppl.append((math.exp(min(-progress.L / N, 700)), heldout))
+    progress.epoch += 1
+    progress.step, progress.L = 0, 0.0
+    if data.heldout is None or not earlier or heldout < min(earlier):
+        progress.best, progress.best_epoch = network, progress.epoch
+
+
+def write_checkpoint(out, progress, network, settings):
+    """Everything that a run needs to go on."""
+    arrays = named(network)
+    if progress.best is not None:
+        arrays |= {"best." + name: a for name, a in named(progress.best).items()}
+    state = {name: getattr(progress, name) for name in ("epoch", "step", "L", "best_epoch", "ppl")}
+    container.write(out, "nplm-checkpoint", {"run": vars(settings), "state": state}, arrays, network.vocab.words)
+
+
+def named(network):
+    return {name: getattr(network, name) for name in ARRAYS if getattr(network, name) is not None}
+
+
+def read_checkpoint(stream, path, settings, network):
+    """The Progress in a checkpoint of a run with these settings; `network` is a fresh one. Raises FormatError."""
+    about, arrays = container.read(stream, path)
+    if about["kind"] != "nplm-checkpoint":
+        raise FormatError(path, f"a file of kind {about['kind']}, not a checkpoint of nplm-train")
+    run = about["settings"]["run"]
+    changed = [name.replace("_", "-") for name, value in vars(settings).items() if run.get(name) != value]
+    if container.words_of(arrays) != network.vocab.words:
+        changed.append("vocab")
+    if changed:
+        raise FormatError(path, f"a checkpoint of another run: -{changed[0]} differs; remove it or give the same options")
+    state = about["settings"]["state"]
+
+    def taken(prefix):
+        return replace(network, **{name: arrays.get(prefix + name) for name in ARRAYS})
+
+    best = taken("best.") if state["best_epoch"] else None
+    ppl = [tuple(pair) for pair in state["ppl"]]
+    return Progress(taken(""), state["epoch"], state["step"], state["L"], best, state["best_epoch"], ppl)
+
+
+def read_features(path, vocab, m):
+    """Feature vectors of words of the vocabulary from a word2vec text file: id -> (m,) float32.
+
+    A first line of two numbers (words, features) may stand or not. Raises FormatError where a line has not m numbers.
+    """
+    found = {}
+    for number, line in lines(path):
+        fields = line.split()
+        if not fields or (number == 1 and len(fields) == 2):
+            continue
+        try:
+            vector = np.array(fields[1:], dtype="S").astype(f32)
+        except ValueError:
+            vector = np.zeros(0, f32)
+        if len(vector) != m or not np.isfinite(vector).all():
+            raise FormatError(path, f"expected a word and {m} numbers (-features); found {len(fields) - 1} or no numbers", number)
+        if fields[0] in vocab.index:
+            found[vocab.index[fields[0]]] = vector
+    if not found:
+        raise FormatError(path, "no word of the vocabulary has features in it")
+    return found
