@@ -49,11 +49,13 @@ def perplexity(log10p, count):
 def outcome(vocab, corpus, scores):
     """(oov, zero, log10p) of each token: bool, bool, float64 with 0 where it does not count.
 
-    As in SRILM, an unknown word is an OOV where <unk> has no probability, and a word like others where it has one.
+    As in SRILM, an unknown word is an OOV where <unk> has no probability, and a word like others where it has one; and
+    log10 p is rounded to single precision, on which the last digits of its reports depend.
     """
     never = corpus.scored & (scores.logp == -np.inf)
     unknown = corpus.ids == vocab.unk_id
-    return never & unknown, never & ~unknown, np.where(corpus.scored & ~never, scores.logp, 0.0) / LN10
+    log10p = (np.where(corpus.scored & ~never, scores.logp, 0.0) / LN10).astype(np.float32).astype(np.float64)
+    return never & unknown, never & ~unknown, log10p
 
 
 def tallies(corpus, eos, oov, zero, log10p):

@@ -17,8 +17,11 @@ def function(name):
     return getattr(importlib.import_module(module), attribute)
 
 
-def load(path):
-    """The model in a file ("-": stdin), whatever its kind, told by its content. Raises FormatError."""
+def load(path, seen=()):
+    """The model in a file ("-": stdin), whatever its kind, told by its content. Raises FormatError.
+
+    seen: the mixtures on whose behalf it is read, so that one that names itself is found out.
+    """
     with open_in(path) as stream:
         head = stream.peek(64)[:64]
         if not head:
@@ -29,5 +32,5 @@ def load(path):
                 raise FormatError(path, f"a file of kind {about['kind']}, not a model")
             return function(BINARY[about["kind"]])(about, arrays, path)
         head = head.removeprefix(BOM).lstrip()
-        reader = next((r for magic, r in TEXT.items() if head.startswith(magic)), ARPA)
-    return function(reader)(path)
+        name = next((r for magic, r in TEXT.items() if head.startswith(magic)), ARPA)
+        return function(name)(stream, path, seen)

@@ -32,7 +32,7 @@ def decompressed(raw, kind):
     import gzip
     import lzma
 
-    readers = {"gzip": gzip.GzipFile, "bz2": bz2.BZ2File, "xz": lzma.LZMAFile}
+    readers = {"gzip": lambda raw: gzip.GzipFile(fileobj=raw), "bz2": bz2.BZ2File, "xz": lzma.LZMAFile}
     reader = readers[kind](raw) if kind in readers else zstd_module().ZstdFile(raw)
     return io.BufferedReader(reader, 1 << 20)
 
@@ -67,42 +67,48 @@ def open_in(path):
 def blocks(path, size=1 << 22, eager=False):
     """The text of `path` in blocks of about `size` bytes that end at a line's end (the last may not).
 
-    An eager reader hands over what a pipe holds at once, so that a filter answers line by line. A byte order mark at the start is skipped; NUL bytes stay. Each is warned of once.
+    An eager reader hands over what a pipe holds at once, so that a filter answers line by line. A byte order mark
+    at the start is skipped; NUL bytes stay. Each is warned of once.
     """
     with open_in(path) as stream:
-        parts, nul, first = [], False, True
-        read = stream.read1 if eager else stream.read
-        while True:
-            block = read(size)
-            if first:
-                while block and len(block) < len(BOM) and (more := read(size)):
-                    block += more
-                if block.startswith(BOM):
-                    warnings.warn(f"{path}: byte order mark skipped", LmtkWarning, stacklevel=2)
-                    block = block[len(BOM) :]
-                first = False
-                if not block:
-                    block = read(size)
-            if not block:
-                break
-            if not nul and b"\0" in block:
-                nul = True
-                warnings.warn(f"{path}: NUL bytes in the text, taken as part of their words", LmtkWarning, stacklevel=2)
-            end = block.rfind(b"\n") + 1
-            if end:
-                parts.append(block[:end])
-                yield b"".join(parts)
-                parts = [block[end:]] if end < len(block) else []
-            else:
-                parts.append(block)
-        if parts:
-            yield b"".join(parts)
+        yield from blocks_of(stream, path, size, eager)
+
+
+def blocks_of(stream, path, size=1 << 22, eager=False):
+    """`blocks` of an open stream; `path` is for messages."""
+    read = stream.read1 if eager else stream.read
+    block = read(size)
+    while block and len(block) < len(BOM) and (more := read(size)):
+        block += more
+    if block.startswith(BOM):
+        warnings.warn(f"{path}: byte order mark skipped", LmtkWarning, stacklevel=2)
+        block = block[len(BOM) :] or read(size)
+    parts, nul = [], False
+    while block:
+        if not nul and b"\0" in block:
+            nul = True
+            warnings.warn(f"{path}: NUL bytes in the text, taken as part of their words", LmtkWarning, stacklevel=2)
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield b"".join((*parts, block[:end]))
+            parts = []
+        if end < len(block):
+            parts.append(block[end:])
+        block = read(size)
+    if parts:
+        yield b"".join(parts)
 
 
 def lines(path):
     """Pairs of line number and line (without its line end) of a text file."""
+    with open_in(path) as stream:
+        yield from lines_of(stream, path)
+
+
+def lines_of(stream, path):
+    """`lines` of an open stream; `path` is for messages."""
     number = 0
-    for block in blocks(path):
+    for block in blocks_of(stream, path):
         rows = block.split(b"\n")
         if rows[-1] == b"":
             rows.pop()

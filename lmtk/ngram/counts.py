@@ -95,38 +95,50 @@ def to_rows(levels, W):
     return rows
 
 
-def read_rows(path, index, order=None, floats=False):
-    """A count file as (rows, weights) of each order up to the longest, or to `order` (longer n-grams are passed over).
+class BadLine(Exception):
+    """The number of a line, from 1, that is not words and a count."""
 
-    `index` maps a word to its id. Raises FormatError at the first line that is not words and a count.
+
+def parse_rows(block, index, order=None, floats=False):
+    """Count lines -> ({k: (N, k) ids}, {k: (N,) counts}) for each order k, without orders above `order`.
+
+    `index` maps a word to its id. Raises BadLine.
     """
-    rows, weights, lines_before = {}, {}, 0
+    found = tokens(block)
+    ends = np.flatnonzero(np.fromiter(map(b"\n".__eq__, found), bool, len(found)))
+    length = np.diff(ends, prepend=-1) - 2  # words on the line: neither the count nor the line's end
+    kept = length > -1
+    last = ends[kept] - 1
+    counts = parse_counts([found[i] for i in last], floats)
+    if counts is None or (length == 0).any():
+        raise BadLine(bad_line(found, floats))
+    for i in last:
+        found[i] = b"\n"
+    ids = np.fromiter(map(index.__getitem__, found), np.int32, len(found))
+    length = length[kept]
+    rows, weights = {}, {}
+    for k in np.unique(length).tolist():
+        if order is None or k <= order:
+            here = length == k
+            rows[k] = ids[last[here][:, None] - np.arange(k, 0, -1)]
+            weights[k] = counts[here]
+    return rows, weights
+
+
+def read_rows(path, index, order=None, floats=False):
+    """A count file as (rows, weights), a list item for each order up to the longest, or to `order`. Raises FormatError."""
+    parts, before = [], 0
     for block in blocks(path):
-        found = tokens(block)
-        ends = np.flatnonzero(np.fromiter(map(b"\n".__eq__, found), bool, len(found)))
-        length = np.diff(ends, prepend=-1) - 2  # words on the line: neither the count nor the line's end
-        kept = length > -1
-        counts = parse_counts([found[i] for i in ends[kept] - 1], floats)
-        if counts is None or (length == 0).any():
-            line = bad_line(found, floats)
-            raise FormatError(path, "expected words and a count (a whole number, or any with -float-counts)", lines_before + line)
-        last = ends[kept] - 1
-        for i in last:
-            found[i] = b"\n"
-        ids = np.fromiter(map(index.__getitem__, found), np.int32, len(found))
-        for k in np.unique(length[kept]):
-            if order and k > order:
-                continue
-            here = length[kept] == k
-            rows.setdefault(int(k), []).append(ids[last[here][:, None] - np.arange(k, 0, -1)])
-            weights.setdefault(int(k), []).append(counts[here])
-        lines_before += len(ends)
-    dtype = np.float64 if floats else np.int64
-    longest = max(rows, default=1)
-    return (
-        [np.concatenate(rows.get(k, [np.zeros((0, k), np.int32)])) for k in range(1, longest + 1)],
-        [np.concatenate(weights.get(k, [np.zeros(0, dtype)])) for k in range(1, longest + 1)],
-    )
+        try:
+            parts.append(parse_rows(block, index, order, floats))
+        except BadLine as e:
+            what = "a count" if floats else "a whole count (-float-counts takes others)"
+            raise FormatError(path, f"expected words and {what}", before + e.args[0]) from None
+        before += block.count(b"\n")
+    longest = max((k for rows, _ in parts for k in rows), default=1)
+    none = {k: np.zeros((0, k), np.int32) for k in range(1, longest + 1)}
+    parts.append((none, {k: np.zeros(0, np.float64 if floats else np.int64) for k in none}))
+    return tuple([np.concatenate([part[k] for part in column if k in part]) for k in none] for column in zip(*parts))
 
 
 def parse_counts(texts, floats):

@@ -1,0 +1,89 @@
+import sys
+from typing import Annotated
+
+from lmtk.commands.options import (
+    Debug,
+    Heldout,
+    Iterations,
+    MapUnk,
+    NoEos,
+    NoSos,
+    Order,
+    Stream,
+    Texts,
+    Tolerance,
+    Tolower,
+    Unk,
+    VocabFile,
+    arg_bytes,
+    needed,
+    one_stdin,
+    option,
+    show,
+)
+from lmtk.errors import LmtkWarning, UsageError
+
+
+def command(
+    read: Annotated[list[str], option("read", "Training counts (several).", "FILE")] = None,
+    text: Texts = None,
+    heldout: Heldout = None,
+    lm: Annotated[str, option("lm", "The model to write, as text (-: stdout).", "FILE")] = None,
+    write_bin: Annotated[str, option("write-bin", "The model to write in binary form.", "FILE")] = None,
+    order: Order = 3,
+    vocab: VocabFile = None,
+    unk: Unk = False,
+    map_unk: MapUnk = "<unk>",
+    iterations: Iterations = 5,
+    tolerance: Tolerance = 0.001,
+    no_sos: NoSos = False,
+    no_eos: NoEos = False,
+    stream: Stream = False,
+    tolower: Tolower = False,
+    float_counts: Annotated[bool, option("float-counts", "Read counts that are not whole numbers.")] = False,
+    debug: Debug = 0,
+):
+    """Estimate the deleted-interpolation model of Jelinek and Mercer: counts give the relative frequencies, EM on
+    held-out text the weights for each bin of context frequency.
+
+    -debug 1 prints the held-out perplexity of each iteration and each bin's weights.
+
+    Example: lmtk ngram-interp -read train.counts -heldout valid.txt -unk -lm interp.lm
+    """
+    import warnings
+
+    from lmtk.files.streams import open_out
+    from lmtk.ngram import interp
+    from lmtk.ngram.counts import collect
+    from lmtk.text.corpus import Marks, whole_corpus
+    from lmtk.text.vocab import EOS, make_vocab, read_vocab
+
+    needed(heldout, "heldout")
+    if not (read or text):
+        raise UsageError("nothing to learn from: give -read or -text")
+    if not (lm or write_bin):
+        raise UsageError("nothing to write: give -lm or -write-bin")
+    one_stdin(*(read or []), *(text or []), heldout, vocab)
+    marks, unk_word = Marks.of(no_sos, no_eos, stream), arg_bytes(map_unk)
+    words = read_vocab(vocab, tolower) if vocab else None
+    counts = collect(text or [], read or [], order, words, marks, unk_word, tolower, floats=float_counts)
+    known = make_vocab(words or sorted(counts.words), unk, marks.eos, unk_word)
+    if marks.eos and not counts.levels[0].count[counts.levels[0].keys == counts.words.index(EOS)].sum():
+        warnings.warn("the counts have no </s>; if they were made with -stream, give it here too", LmtkWarning, stacklevel=1)
+
+    def tell(iteration, ppl):
+        when = f"iteration {iteration}" if iteration else "at the end"
+        sys.stderr.write(f"{when}: held-out ppl= {show(ppl)}\n")
+
+    held = whole_corpus(heldout, known, marks, tolower)
+    model, mass = interp.estimate(counts, known, order, held, iterations, tolerance, tell if debug else None)
+    if debug:
+        for i, (alpha, tokens) in enumerate(zip(model.alpha, mass, strict=True)):
+            weights = " ".join(map(show, alpha))
+            sys.stderr.write(f"bin {i}: {tokens} held-out words ({show(tokens / mass.sum())}), alpha = ({weights})\n")
+    if lm:
+        with open_out(lm) as out:
+            interp.write_text(out, model)
+    if write_bin:
+        with open_out(write_bin) as out:
+            interp.write_binary(out, model)

@@ -1,0 +1,164 @@
+"""Mixtures of models: p = sum_j weight_j p_j, with one set of weights or one for each bin of context frequencies.
+
+Section 2, "Mixture of models", of Bengio et al. 2003: fixed weights, weights learned on held-out text, or weights that
+depend on the frequency of the context, in the bins of the deleted-interpolation model that is among the parts.
+"""
+
+import os
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lmtk.em import check_weights
+from lmtk.errors import FormatError, LmtkError
+from lmtk.files import registry
+from lmtk.files.streams import lines_of
+from lmtk.lm import Scores
+from lmtk.text.corpus import Corpus
+from lmtk.text.vocab import differences
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """parts: models of one vocabulary; weights (bins, parts); binned: the part whose bins they are, or None.
+
+    names: the parts' files.
+    """
+
+    parts: list
+    weights: np.ndarray
+    binned: int | None = None
+    names: list = field(default_factory=list)
+
+    @property
+    def vocab(self):
+        return self.parts[0].vocab
+
+    @property
+    def order(self):
+        return max(part.order for part in self.parts)
+
+    def score(self, corpus):
+        """ln p of every scored token; the tag is the parts' tags, one behind the other."""
+        logp, bins, tag = part_scores(self.parts, corpus, self.binned)
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(self.weights)[bins]
+        mixed = np.logaddexp.reduce(logp + log_weights, axis=1)
+        return Scores(np.where(corpus.scored, mixed, 0), tag)
+
+    def lower(self, order):
+        """The mixture of the parts at a lower order."""
+        return Mixture([lowered(part, order) for part in self.parts], self.weights, self.binned, self.names)
+
+    def describe(self):
+        yield "kind", "mixture"
+        for i, name in enumerate(self.names):
+            weight = f"{self.weights[0, i]:.7g}" if self.binned is None else "by context frequency"
+            yield f"part {i + 1}", f"{name} weight {weight}"
+        yield "bins", len(self.weights)
+        yield "order", self.order
+        yield "predicted words |V|", self.vocab.V
+
+
+def lowered(model, order):
+    """The model with contexts cut to order - 1 words; a model that can't is an error where it would have to."""
+    if order >= model.order:
+        return model
+    if not hasattr(model, "lower"):
+        raise LmtkError(f"-order {order}: the order of this kind of model, {model.order}, is fixed")
+    return model.lower(order)
+
+
+def part_scores(parts, corpus, binned):
+    """ln p of each part (N, J), the bin of each token (N,), and the tag of all parts."""
+    first = parts[0].vocab
+    scores = []
+    for part in parts:
+        ids = corpus.ids
+        if part.vocab.words != first.words:
+            ids = np.array([part.vocab.index.get(w, part.vocab.unk_id) for w in first.words], np.int32)[ids]
+        own = Corpus(ids, corpus.starts, corpus.scored)
+        scores.append(part.score(own))
+        if len(scores) - 1 == binned:
+            bins = part.bins(own)[0]
+    if binned is None:
+        bins = np.zeros(len(corpus.ids), np.int64)
+    return np.column_stack([s.logp for s in scores]), bins, lambda t: "".join(s.tag(t) for s in scores)
+
+
+def check_vocabularies(parts, names):
+    """Raises LmtkError where two parts predict different words."""
+    for part, name in zip(parts[1:], names[1:]):
+        words = differences(parts[0].vocab, part.vocab)
+        if words:
+            shown = ", ".join(w.decode("utf-8", "backslashreplace") for w in words[:3])
+            raise LmtkError(
+                f"the vocabularies of {names[0]} and {name} differ in {len(words)} words ({shown}{' ...' * (len(words) > 3)}); "
+                "their probabilities can't be mixed"
+            )
+
+
+def binned_part(parts):
+    """The first part that has bins of context frequencies. Raises LmtkError."""
+    for i, part in enumerate(parts):
+        if hasattr(part, "bins"):
+            return i
+    raise LmtkError("-bins needs an interpolated model (ngram-interp) among the models: its counts give the frequencies")
+
+
+def write_text(out, mixture, path):
+    """The \\\\mixture\\\\ text form. The parts' names are written relative to `path`, the file itself ("-": here)."""
+    folder = os.path.dirname(os.path.realpath(path)) if path != "-" else os.getcwd()
+    text = ["\\mixture\\"]
+    for name in mixture.names:
+        if "\n" in name or name == "-":
+            raise LmtkError(f"a mixture names its parts' files; '{name}' can't be named")
+        text.append("model " + os.path.relpath(name, folder))
+    text += [f"bins {0 if mixture.binned is None else mixture.binned + 1} {len(mixture.weights)}", "", "\\weights\\"]
+    text += [f"{i} " + " ".join(map(repr, row)) for i, row in enumerate(mixture.weights.tolist())]
+    out.write(os.fsencode("\n".join([*text, "", "\\end\\", ""])))
+
+
+def read_text(stream, path, seen=()):
+    """The Mixture in a \\\\mixture\\\\ file, with its parts. Raises FormatError."""
+    here = os.path.realpath(path)
+    if here in seen:
+        raise FormatError(path, "a mixture that is a part of itself")
+    names, rows, bins, where, ended = [], [], None, None, False
+    folder = os.path.dirname(here) if path != "-" else os.getcwd()
+    for number, line in lines_of(stream, path):
+        words = line.split()
+        if not words:
+            continue
+        try:
+            if words[0] in (b"\\mixture\\", b"\\weights\\"):
+                where = words[0]
+            elif words[0] == b"\\end\\":
+                ended = True
+                break
+            elif where == b"\\weights\\":
+                rows.append([float(w) for w in words[1:]])
+                if int(words[0]) != len(rows) - 1 or len(rows[-1]) != len(names):
+                    raise ValueError
+            elif words[0] == b"model":
+                names.append(os.path.join(folder, os.fsdecode(line.split(None, 1)[1])))
+            elif words[0] == b"bins":
+                bins = int(words[1]), int(words[2])
+            else:
+                raise ValueError
+        except (ValueError, IndexError):
+            raise FormatError(path, "expected 'model FILE', 'bins PART NUMBER', or a bin and a weight for each model", number) from None
+    if not ended:
+        raise FormatError(path, "no \\end\\; the file is cut short")
+    if not names or bins is None or len(rows) != bins[1] or not 0 <= bins[0] <= len(names):
+        raise FormatError(path, "not a whole mixture: its models, bins and weights do not fit together")
+    weights = np.array(rows)
+    check_weights(weights, path)
+    parts = [registry.load(name, (*seen, here)) for name in names]
+    check_vocabularies(parts, names)
+    binned = bins[0] - 1 if bins[0] else None
+    if binned is not None and (not hasattr(parts[binned], "alpha") or len(parts[binned].alpha) != len(weights)):
+        raise FormatError(path, f"{names[binned]} has not the bins of this mixture; was it made anew?")
+    if binned is None and len(weights) != 1:
+        raise FormatError(path, "several sets of weights without bins")
+    return Mixture(parts, weights, binned, names)

@@ -1,0 +1,128 @@
+"""ARPA files: the text form of back-off models. Probabilities are log10 in the file, natural inside."""
+
+import math
+import re
+import warnings
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkWarning
+from lmtk.files.streams import lines_of
+from lmtk.ngram.backoff import Backoff, Probabilities
+from lmtk.ngram.counts import find
+from lmtk.text.corpus import TOKEN
+from lmtk.text.vocab import EOS, SOS, UNK, Vocab
+
+LN10 = math.log(10)
+ZERO = -99.0  # what stands for the logarithm of 0
+SECTION = re.compile(rb"\\(\d+)-grams:$")
+
+
+def read_text(stream, path, seen=()):
+    """The Backoff model in an ARPA file, forward only. Raises FormatError.
+
+    Text before \\data\\, tabs or blanks, CRLF, exponents and missing back-off weights are taken as they come; wrong
+    numbers of n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> are one warning each.
+    """
+    sections, stated, order, ended = {}, {}, None, False
+    positive, worst = 0, 0.0
+    for number, line in lines_of(stream, path):
+        line = line.strip(b" \t\r")
+        if order is None:
+            if line == b"\\data\\":
+                order = 0
+        elif not line:
+            continue
+        elif line == b"\\end\\":
+            ended = True
+            break
+        elif found := SECTION.match(line):
+            order = int(found[1])
+            if order != len(sections) + 1:
+                raise FormatError(path, f"the {order}-grams follow the {len(sections)}-grams", number)
+            sections[order] = []
+        elif order == 0:
+            if not (found := re.fullmatch(rb"ngram\s+(\d+)\s*=\s*(\d+)", line)):
+                raise FormatError(path, "expected 'ngram N=count'", number)
+            stated[int(found[1])] = int(found[2])
+        else:
+            entry = parse(line, order)
+            if isinstance(entry, str):
+                raise FormatError(path, entry, number)
+            if entry[0] > 0:
+                positive, worst = positive + 1, max(worst, entry[0])
+            sections[order].append(entry)
+    if order is None:
+        raise FormatError(path, "no model: neither a binary file of lmtk's, nor \\interp\\, \\mixture\\ or ARPA's \\data\\")
+    if not ended:
+        raise FormatError(path, "no \\end\\; the file is cut short")
+    if not sections.get(1):
+        raise FormatError(path, "the model has no 1-grams")
+    if positive:
+        warnings.warn(f"{path}: {positive} positive log probabilities, up to {worst:.7g}", LmtkWarning, stacklevel=2)
+    for k, entries in sections.items():
+        if stated.get(k) != len(entries):
+            text = f"{path}: \\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {len(entries)}"
+            warnings.warn(text, LmtkWarning, stacklevel=2)
+    return model_of(sections, path)
+
+
+def parse(line, k):
+    """A line of order k -> (log10 p, words, log10 back-off weight), or what is wrong with it."""
+    fields = TOKEN.findall(line)
+    if len(fields) not in (k + 1, k + 2):
+        return f"expected {k} words after the probability, got {len(fields) - 1}; is this a {k}-gram section?"
+    try:
+        p, bow = float(fields[0]), float(fields[k + 1]) if len(fields) == k + 2 else 0.0
+    except ValueError:
+        return "a probability or back-off weight is not a number"
+    if math.isnan(p) or math.isnan(bow) or p == math.inf:
+        return "a probability or back-off weight is not a number"
+    return p, fields[1 : k + 1], bow
+
+
+def model_of(sections, path):
+    """The model of parsed sections: {k: [(log10 p, words, log10 bow)]}."""
+    predicted = [words[0] for _, words, _ in sections[1] if words[0] != SOS]
+    missing = [w for w in (SOS, EOS, UNK) if w not in predicted]
+    names = list(dict.fromkeys(predicted)) + missing
+    vocab = Vocab(names, len(names) - len(missing))
+    for mark in (SOS, EOS):
+        if all(words[0] != mark for _, words, _ in sections[1]):
+            warnings.warn(f"{path}: the model has no {mark.decode()}", LmtkWarning, stacklevel=2)
+    W, levels, repeated = len(names), [], 0
+    for k, entries in sections.items():
+        try:
+            rows = np.array([[vocab.index[w] for w in words] for _, words, _ in entries], np.int32).reshape(-1, k)
+        except KeyError as e:
+            raise FormatError(path, f"the word {e.args[0].decode(errors='backslashreplace')} has no 1-gram") from None
+        # single precision, as SRILM keeps them: the last digits of its reports depend on it
+        logp = np.array([p for p, _, _ in entries], np.float32).astype(np.float64)
+        bow = np.array([b for _, _, b in entries], np.float32).astype(np.float64)
+        parent = np.zeros(len(rows), np.int64)
+        for j in range(k - 1):
+            parent = find(levels[j], parent, rows[:, j], W)
+            if (parent < 0).any():
+                levels[j], parent = with_prefixes(levels, j, rows, W)
+        keys, place = np.unique(parent * W + rows[:, -1], return_index=True)
+        repeated += len(rows) - len(keys)
+        logp = np.where((logp == ZERO) | (logp == -np.inf), -np.inf, logp * LN10)[place]
+        bow = np.where((bow == ZERO) | (bow == -np.inf), -np.inf, bow * LN10)[place]
+        levels.append(Probabilities(keys, logp, bow))
+    if repeated:
+        warnings.warn(f"{path}: {repeated} repeated n-grams; the first of each is kept", LmtkWarning, stacklevel=2)
+    return Backoff(vocab, len(levels), levels)
+
+
+def with_prefixes(levels, j, rows, W):
+    """Level j with the prefixes of `rows` that it lacked, as nodes without a probability; and the nodes of `rows` in it."""
+    parent = np.zeros(len(rows), np.int64)
+    for i in range(j):
+        parent = find(levels[i], parent, rows[:, i], W)
+    old = levels[j]
+    key = parent * W + rows[:, j]
+    keys = np.union1d(old.keys, key)
+    at = np.searchsorted(keys, old.keys)
+    logp, bow = np.full(len(keys), np.nan), np.zeros(len(keys))
+    logp[at], bow[at] = old.logp, old.bow
+    return Probabilities(keys, logp, bow), np.searchsorted(keys, key)
