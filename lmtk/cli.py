@@ -40,8 +40,8 @@ def nearest(word, names):
 def spelled(words, options):
     """Words of a command line -> the same with every option spelled as it is declared, one value behind each.
 
-    options: declared name -> (takes a value, takes several). "--x" becomes "-x", "_" becomes "-", "-x=v" becomes "-x v";
-    the words behind an option that takes several are given one each; "-write2 F" is folded into "-writeN 2=F".
+    options: declared name -> (takes a value, takes several). "--x" becomes "-x", "_" becomes "-", "-x=v" becomes
+    "-x v"; the words behind an option that takes several get one each; "-write2 F" is folded into "-writeN 2=F".
     Raises UsageError at a name that is not declared or a value that is not there.
     """
     out, words = [], list(words)
@@ -65,7 +65,9 @@ def spelled(words, options):
                 raise UsageError(f"{name} takes no value")
             out.append(name)
             continue
-        if not words or (not equals and is_option(words[0]) and "-" + words[0].lstrip("-").replace("_", "-") in options):
+        if not words or (
+            not equals and is_option(words[0]) and "-" + words[0].lstrip("-").replace("_", "-") in options
+        ):
             raise UsageError(f"{word} needs a value")
         while True:
             value = words.pop(0)

@@ -56,5 +56,7 @@ def check_weights(weights, path):
     if (off > 1e-4).any():
         worst = weights.sum(axis=1)[off.argmax()]
         warnings.warn(
-            f"{path}: {(off > 1e-4).sum()} sets of weights do not sum to one; one sums to {worst:.7g}", LmtkWarning, stacklevel=2
+            f"{path}: {(off > 1e-4).sum()} sets of weights do not sum to one; one sums to {worst:.7g}",
+            LmtkWarning,
+            stacklevel=2,
         )

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from functools import partial, wraps
 from pathlib import Path
 
 
@@ -22,11 +23,29 @@ def cache_folder():
 
 
 def jit(function=None, **settings):
-    """`numba.njit` with nogil, numpy's error model (division by zero gives inf) and a cache where there can be one."""
+    """`numba.njit` with nogil, numpy's error model (division by zero gives inf) and a cache where there can be one.
+
+    numba is imported at the first call, so that a small job that calls no kernel does not pay for it.
+    """
+    if function is None:
+        return partial(jit, **settings)
+    compiled = None
+
+    @wraps(function)
+    def call(*arguments):
+        nonlocal compiled
+        if compiled is None:
+            compiled = compile_later(function, settings)
+        return compiled(*arguments)
+
+    return call
+
+
+def compile_later(function, settings):
+    """The function as numba's dispatcher, which compiles it for the types of its first call."""
     import numba
 
     folder = cache_folder()
     if folder:
         numba.config.CACHE_DIR = folder
-    settings = {"nogil": True, "error_model": "numpy", "cache": folder is not None, **settings}
-    return numba.njit(**settings)(function) if function else numba.njit(**settings)
+    return numba.njit(nogil=True, error_model="numpy", cache=folder is not None, **settings)(function)

@@ -103,7 +103,9 @@ def binned_part(parts):
     for i, part in enumerate(parts):
         if hasattr(part, "bins"):
             return i
-    raise LmtkError("-bins needs an interpolated model (ngram-interp) among the models: its counts give the frequencies")
+    raise LmtkError(
+        "-bins needs an interpolated model (ngram-interp) among the models: its counts give the frequencies"
+    )
 
 
 def write_text(out, mixture, path):
@@ -147,7 +149,9 @@ def read_text(stream, path, seen=()):
             else:
                 raise ValueError
         except (ValueError, IndexError):
-            raise FormatError(path, "expected 'model FILE', 'bins PART NUMBER', or a bin and a weight for each model", number) from None
+            raise FormatError(
+                path, "expected 'model FILE', 'bins PART NUMBER', or a bin and a weight for each model", number
+            ) from None
     if not ended:
         raise FormatError(path, "no \\end\\; the file is cut short")
     if not names or bins is None or len(rows) != bins[1] or not 0 <= bins[0] <= len(names):

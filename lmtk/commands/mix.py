@@ -24,7 +24,8 @@ from lmtk.errors import LmtkError, UsageError
 def command(
     lm: Models = None,
     weight: Annotated[
-        list[float], option("lambda", "A weight for each model (the last may be left out and takes the rest).", "X")
+        list[float] | None,
+        option("lambda", "A weight for each model (the last may be left out and takes the rest).", "X"),
     ] = None,
     heldout: Heldout = None,
     bins: Annotated[bool, option("bins", "Weights by the frequency of the context, learned on -heldout.")] = False,

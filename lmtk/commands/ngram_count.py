@@ -21,14 +21,16 @@ from lmtk.errors import UsageError
 
 def command(
     text: Texts = None,
-    read: Annotated[list[str], option("read", "Counts to read and add (several).", "FILE")] = None,
+    read: Annotated[list[str] | None, option("read", "Counts to read and add (several).", "FILE")] = None,
     order: Order = 3,
     write: Write = None,
-    write_n: Annotated[list[str], option("writeN", "Write the n-grams of order N alone: -write1 FILE ...", "FILE")] = None,
+    write_n: Annotated[
+        list[str] | None, option("writeN", "Write the n-grams of order N alone: -write1 FILE ...", "FILE")
+    ] = None,
     sort: Annotated[bool, option("sort", "Write n-grams in byte order, else as first seen.")] = False,
     vocab: VocabFile = None,
     limit_vocab: Annotated[bool, option("limit-vocab", "Drop read n-grams with words that are not in -vocab.")] = False,
-    write_vocab: Annotated[str, option("write-vocab", "Write the words, in byte order.", "FILE")] = None,
+    write_vocab: Annotated[str | None, option("write-vocab", "Write the words, in byte order.", "FILE")] = None,
     unk: Unk = False,
     map_unk: MapUnk = "<unk>",
     tolower: Tolower = False,

@@ -25,11 +25,11 @@ from lmtk.errors import LmtkWarning, UsageError
 
 
 def command(
-    read: Annotated[list[str], option("read", "Training counts (several).", "FILE")] = None,
+    read: Annotated[list[str] | None, option("read", "Training counts (several).", "FILE")] = None,
     text: Texts = None,
     heldout: Heldout = None,
-    lm: Annotated[str, option("lm", "The model to write, as text (-: stdout).", "FILE")] = None,
-    write_bin: Annotated[str, option("write-bin", "The model to write in binary form.", "FILE")] = None,
+    lm: Annotated[str | None, option("lm", "The model to write, as text (-: stdout).", "FILE")] = None,
+    write_bin: Annotated[str | None, option("write-bin", "The model to write in binary form.", "FILE")] = None,
     order: Order = 3,
     vocab: VocabFile = None,
     unk: Unk = False,
@@ -69,7 +69,9 @@ def command(
     counts = collect(text or [], read or [], order, words, marks, unk_word, tolower, floats=float_counts)
     known = make_vocab(words or sorted(counts.words), unk, marks.eos, unk_word)
     if marks.eos and not counts.levels[0].count[counts.levels[0].keys == counts.words.index(EOS)].sum():
-        warnings.warn("the counts have no </s>; if they were made with -stream, give it here too", LmtkWarning, stacklevel=1)
+        warnings.warn(
+            "the counts have no </s>; if they were made with -stream, give it here too", LmtkWarning, stacklevel=1
+        )
 
     def tell(iteration, ppl):
         when = f"iteration {iteration}" if iteration else "at the end"

@@ -4,11 +4,11 @@ from lmtk.commands.options import Tolower, Write, option
 
 
 def command(
-    text: Annotated[list[str], option("text", "Text to read (several; default: stdin).", "FILE")] = None,
+    text: Annotated[list[str] | None, option("text", "Text to read (several; default: stdin).", "FILE")] = None,
     tolower: Tolower = False,
     numbers: Annotated[bool, option("numbers", "Numeric forms to <num>: 1,234.5 -45 3rd 1960s 12:30 50%.")] = False,
     proper: Annotated[bool, option("proper", "Capitalised words inside a sentence to <name>.")] = False,
-    proper_list: Annotated[str, option("proper-list", "The words of this list to <name>.", "FILE")] = None,
+    proper_list: Annotated[str | None, option("proper-list", "The words of this list to <name>.", "FILE")] = None,
     write: Write = "-",
 ):
     """Normalize text: lower case, numbers and proper nouns to one symbol each.

@@ -27,9 +27,9 @@ from lmtk.errors import UsageError
 
 
 def command(
-    text: Annotated[str, option("text", "Training text (-: stdin).", "FILE")] = None,
+    text: Annotated[str | None, option("text", "Training text (-: stdin).", "FILE")] = None,
     heldout: Heldout = None,
-    lm: Annotated[str, option("lm", "The model to write.", "FILE")] = None,
+    lm: Annotated[str | None, option("lm", "The model to write.", "FILE")] = None,
     vocab: VocabFile = None,
     unk: Unk = False,
     map_unk: MapUnk = "<unk>",
@@ -40,7 +40,8 @@ def command(
     epochs: Annotated[int, option("epochs", "Passes over the text (default 6).", "N", min=1)] = 6,
     rate: Annotated[float, option("rate", "eps_0, the rate of one example (default 0.016).", "X", min=0)] = 0.016,
     decay: Annotated[
-        float, option("decay", "r: the rate is eps_0/(1+rt) after t examples (default: falls linearly to 0).", "X", min=0)
+        float | None,
+        option("decay", "r: the rate is eps_0/(1+rt) after t examples (default: falls linearly to 0).", "X", min=0),
     ] = None,
     weight_decay: Annotated[
         float, option("weight-decay", "Decay of U, W, H and C, not of the biases (default 3e-5).", "X", min=0)
@@ -50,7 +51,9 @@ def command(
     patience: Annotated[
         int, option("patience", "Stop after N epochs without a better held-out perplexity (default 3).", "N", min=1)
     ] = 3,
-    init_features: Annotated[str, option("init-features", "C of words known beforehand (word2vec text).", "FILE")] = None,
+    init_features: Annotated[
+        str | None, option("init-features", "C of words known beforehand (word2vec text).", "FILE")
+    ] = None,
     seed: Seed = 1,
     threads: Threads = None,
     no_sos: NoSos = False,
@@ -58,7 +61,10 @@ def command(
     stream: Stream = False,
     tolower: Tolower = False,
     save_every: Annotated[
-        int, option("save-every", "A checkpoint (MODEL.ckpt) every N minibatches and epoch (0: only when cut off).", "N", min=0)
+        int | None,
+        option(
+            "save-every", "A checkpoint (MODEL.ckpt) every N minibatches and epoch (0: only when cut off).", "N", min=0
+        ),
     ] = None,
     resume: Annotated[bool, option("resume", "Go on from MODEL.ckpt if it is there.")] = False,
     debug: Debug = 0,

@@ -7,10 +7,12 @@ from lmtk.errors import LmtkWarning, UsageError
 
 def command(
     lm: Model = None,
-    text: Annotated[list[str], option("text", "Text to score, a sentence a line (several; -: stdin).", "FILE")] = None,
-    ppl: Annotated[list[str], option("ppl", "The same as -text, as SRILM has it.", "FILE")] = None,
+    text: Annotated[
+        list[str] | None, option("text", "Text to score, a sentence a line (several; -: stdin).", "FILE")
+    ] = None,
+    ppl: Annotated[list[str] | None, option("ppl", "The same as -text, as SRILM has it.", "FILE")] = None,
     debug: Debug = 0,
-    order: Annotated[int, option("order", "Use n-grams up to N only.", "N", min=1)] = None,
+    order: Annotated[int | None, option("order", "Use n-grams up to N only.", "N", min=1)] = None,
     unk: Unk = False,
     no_sos: NoSos = False,
     no_eos: NoEos = False,
@@ -42,7 +44,9 @@ def command(
         model = lowered(model, order)
     marks = Marks.of(no_sos, no_eos, stream)
     if marks.eos and not model.vocab.predicts(b"</s>"):
-        warnings.warn("the model predicts no </s>; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1)
+        warnings.warn(
+            "the model predicts no </s>; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1
+        )
     for path in texts:
         blank = 0
 

@@ -51,8 +51,10 @@ def read(stream, path):
     try:
         table = json.loads(header)
         digits, _, text = table.pop("__metadata__")["lmtk"].partition(" ")
-        if len(header) != size or int(digits, 16) != zlib.crc32(text.encode()) or header != header.rstrip(b" \n") + b" " * (
-            size - len(header.rstrip(b" \n"))
+        if (
+            len(header) != size
+            or int(digits, 16) != zlib.crc32(text.encode())
+            or header != header.rstrip(b" \n") + b" " * (size - len(header.rstrip(b" \n")))
         ):
             raise cut
         about = json.loads(text)

@@ -1,14 +1,16 @@
 """First bytes -> reader."""
 
 import importlib
+import re
 
 from lmtk.errors import FormatError
 from lmtk.files import container
-from lmtk.files.streams import BOM, open_in
+from lmtk.files.streams import BOM, lines_of, open_in
 
 TEXT = {b"\\interp\\": "lmtk.ngram.interp:read_text", b"\\mixture\\": "lmtk.mixture:read_text"}
 ARPA = "lmtk.ngram.arpa:read_text"
 BINARY = {"nplm": "lmtk.nplm.network:from_arrays", "interp": "lmtk.ngram.interp:from_arrays"}
+COUNT_LINE = re.compile(rb"[^\t]*[^ \t]+[ \t]+[0-9][0-9.e+]*$")
 
 
 def function(name):
@@ -34,3 +36,47 @@ def load(path, seen=()):
         head = head.removeprefix(BOM).lstrip()
         name = next((r for magic, r in TEXT.items() if head.startswith(magic)), ARPA)
         return function(name)(stream, path, seen)
+
+
+def describe(path):
+    """What a file of any kind is: ([(name, value)], its words in the order of their ids). Raises FormatError."""
+    with open_in(path) as stream:
+        head = stream.peek(1 << 16)
+        if container.looks_binary(head):
+            about, arrays = container.read(stream, path)
+            if about["kind"] in BINARY:
+                model = function(BINARY[about["kind"]])(about, arrays, path)
+                return list(model.describe()), model.vocab.words
+            return [("kind", about["kind"]), *flat(about["settings"])], container.words_of(arrays)
+        start = head.removeprefix(BOM).lstrip()
+        if b"\\data\\" not in head and not any(start.startswith(magic) for magic in TEXT):
+            return describe_text(stream, path)
+        name = next((r for magic, r in TEXT.items() if start.startswith(magic)), ARPA)
+        model = function(name)(stream, path, ())
+    return list(model.describe()), model.vocab.words
+
+
+def flat(settings, prefix=""):
+    """Nested settings as (name, value) pairs."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from flat(value)
+        else:
+            yield name.replace("_", " "), value
+
+
+def describe_text(stream, path):
+    """A file of no format of ours: counts, a word list or plain text, told by its first lines."""
+    rows = [line for _, line in lines_of(stream, path) if line]
+    if not rows:
+        return [("kind", "empty file")], []
+    if all(map(COUNT_LINE.match, rows)):
+        order = max(len(row.split()) for row in rows) - 1
+        sizes = [0] * order
+        for row in rows:
+            sizes[len(row.split()) - 2] += 1
+        words = [row.split()[0] for row in rows if len(row.split()) == 2]
+        return [("kind", "n-gram counts"), *((f"{k}-grams", n) for k, n in enumerate(sizes, 1))], words
+    if all(len(row.split()) == 1 for row in rows):
+        return [("kind", "word list"), ("words", len(rows))], rows
+    return [("kind", "text"), ("lines", len(rows)), ("tokens", sum(len(row.split()) for row in rows))], []

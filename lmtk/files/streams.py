@@ -6,7 +6,7 @@ import stat
 import sys
 import warnings
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from lmtk.errors import FormatError, LmtkWarning, UsageError
 
@@ -164,10 +164,8 @@ def open_out(path):
             os.replace(temporary, target)
     except BaseException as e:
         if not in_place:
-            try:
+            with suppress(FileNotFoundError):
                 os.unlink(temporary)
-            except FileNotFoundError:
-                pass
         if isinstance(e, OSError) and (e.filename is None or e.filename == temporary):
             e.filename = path
         raise

@@ -53,7 +53,9 @@ def read_text(stream, path, seen=()):
                 positive, worst = positive + 1, max(worst, entry[0])
             sections[order].append(entry)
     if order is None:
-        raise FormatError(path, "no model: neither a binary file of lmtk's, nor \\interp\\, \\mixture\\ or ARPA's \\data\\")
+        raise FormatError(
+            path, "no model: neither a binary file of lmtk's, nor \\interp\\, \\mixture\\ or ARPA's \\data\\"
+        )
     if not ended:
         raise FormatError(path, "no \\end\\; the file is cut short")
     if not sections.get(1):

@@ -209,8 +209,6 @@ def write_counts(out, counts, by_bytes=False, only=None):
     out.write(b"".join(found))
 
 
-
-
 def collect(texts, files, order, words=None, marks=Marks(), unk=UNK, tolower=False, limit=False, floats=False):
     """The counts of texts and count files, added up, as SRILM's ngram-count does it.
 

@@ -188,7 +188,12 @@ def read_text(stream, path, seen=()):
         alpha = np.array([line.split()[1:] for line in named[b"weights"][0].split(b"\n")], dtype="S").astype(np.float64)
         words = named[b"words"][0].split(b"\n")
         vocab = Vocab(words, V, settings[b"unk"])
-        if order < 1 or alpha.shape != (B, order + 1) or len(words) != int(settings[b"words"]) or not 0 < V <= len(words):
+        if (
+            order < 1
+            or alpha.shape != (B, order + 1)
+            or len(words) != int(settings[b"words"])
+            or not 0 < V <= len(words)
+        ):
             raise ValueError
         vocab.unk_id, vocab.sos_id, vocab.eos_id  # noqa: B018  each must stand among the words
         index = Known(vocab.index)

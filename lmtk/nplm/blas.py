@@ -1,5 +1,6 @@
 """numpy's own OpenBLAS, for what numpy does not offer: a product added into its target, and the number of threads."""
 
+import contextlib
 import ctypes
 from functools import cache
 from pathlib import Path
@@ -52,7 +53,5 @@ def add_product(alpha, A, B, beta, M):
 
 def set_threads(threads):
     """Run matrix products on so many threads; without OpenBLAS nothing changes."""
-    try:
+    with contextlib.suppress(AttributeError):
         library().scipy_openblas_set_num_threads64_(ctypes.c_int(threads))
-    except AttributeError:
-        pass

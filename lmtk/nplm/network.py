@@ -11,7 +11,8 @@ from lmtk.nplm import kernels
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import Vocab
 
-ROWS, COLUMNS = 512, 1024  # contexts and outputs of one product while scoring: 2 MB of outputs, which the caches hold
+ROWS, COLUMNS = 512, 2048  # contexts and outputs of one product while scoring: few enough for the caches
+MANY = 20_000  # contexts from which on a compiled kernel pays for its start-up
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def score_contexts(network, rows, w):
     first, number = distinct(rows, len(C))
     by_context = np.argsort(number, kind="stable")
     ends = np.searchsorted(number, np.arange(len(first)), "right", sorter=by_context)
+    exp_rows = kernels.exp_rows if len(first) > MANY else exp_rows_plain
     logp = np.empty(len(w))
     start = 0
     for top in range(0, len(first), ROWS):
@@ -88,31 +90,30 @@ def score_contexts(network, rows, w):
         target = np.concatenate([
             np.einsum("kd,kd->k", z[mine[i : i + ROWS]], M[w[tokens[i : i + ROWS]]]) for i in range(0, len(mine), ROWS)
         ])  # fmt: skip
-        logp[tokens] = target - log_sums(z, M)[mine]
+        logp[tokens] = target - log_sums(z, M, exp_rows)[mine]
     return logp
 
 
-def log_sums(z, M):
-    """ln sum_i e^(y_i), (K,) float64, y = M z: z (K, D), M (V, D).
+def log_sums(z, M, exp_rows):
+    """ln sum_i e^(y_i), (K,) float64, y = M z: z (K, D), M (V, D). Each block of outputs has its own maximum taken off."""
+    K = len(z)
+    y, s = np.empty((K, COLUMNS), np.float32), np.empty(K, np.float32)
+    Q, S = np.full(K, -np.inf), np.zeros(K)
+    for j in range(0, len(M), COLUMNS):
+        block = M[j : j + COLUMNS]
+        out = y if len(block) == COLUMNS else np.empty((K, len(block)), np.float32)
+        np.matmul(z, block.T, out=out)
+        q = out.max(axis=1)
+        exp_rows(out, q, s)
+        top = np.maximum(Q, q)
+        S = S * np.exp(Q - top) + s * np.exp(q - top)
+        Q = top
+    return Q + np.log(S)
 
-    The sums are taken without the maximum first; rows that leave float32's range are done again with it.
-    """
-    S = np.zeros(len(z))
-    y = np.empty((len(z), COLUMNS), np.float32)
-    with np.errstate(over="ignore"):
-        for j in range(0, len(M), COLUMNS):
-            block = M[j : j + COLUMNS]
-            out = np.matmul(z, block.T, out=y[:, : len(block)])
-            S += np.exp(out, out=out).sum(axis=1)
-    odd = ~((S > 1e-30) & (S < 1e30))
-    if odd.any():
-        y = z[odd] @ M.T
-        q = y.max(axis=1, keepdims=True)
-        S[odd] = np.exp(y - q).sum(axis=1)
-        logs = np.log(S)
-        logs[odd] += q[:, 0]
-        return logs
-    return np.log(S)
+
+def exp_rows_plain(y, q, s):
+    """`kernels.exp_rows` for small jobs, which would wait longer for the compiler."""
+    s[:] = np.exp(y - q[:, None]).sum(axis=1)
 
 
 def write(out, network):

@@ -173,7 +173,9 @@ def read_checkpoint(stream, path, settings, network):
     if container.words_of(arrays) != network.vocab.words:
         changed.append("vocab")
     if changed:
-        raise FormatError(path, f"a checkpoint of another run: -{changed[0]} differs; remove it or give the same options")
+        raise FormatError(
+            path, f"a checkpoint of another run: -{changed[0]} differs; remove it or give the same options"
+        )
     state = about["settings"]["state"]
 
     def taken(prefix):
@@ -199,7 +201,9 @@ def read_features(path, vocab, m):
         except ValueError:
             vector = np.zeros(0, f32)
         if len(vector) != m or not np.isfinite(vector).all():
-            raise FormatError(path, f"expected a word and {m} numbers (-features); found {len(fields) - 1} or no numbers", number)
+            raise FormatError(
+                path, f"expected a word and {m} numbers (-features); found {len(fields) - 1} or no numbers", number
+            )
         if fields[0] in vocab.index:
             found[vocab.index[fields[0]]] = vector
     if not found:

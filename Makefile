@@ -1,0 +1,31 @@
+# make demo   builds .venv and runs the quick start, from raw text to a table of perplexities
+# make test   builds .venv and runs the whole test suite
+PYTHON ?= python3
+BIN = $(CURDIR)/.venv/bin
+
+demo: .venv/installed
+	$(MAKE) -C examples/1-quickstart LMTK=$(BIN)/lmtk PYTHON=$(BIN)/python
+
+test: .venv/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest -q
+
+# timings, side by side with references where they are installed
+bench: .venv/installed
+	for b in tests/bench/*.py; do $(BIN)/python $$b || exit 1; done
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+.venv/installed: pyproject.toml | .venv/bin/python
+	$(BIN)/pip install -q -e .
+	touch $@
+.venv/installed-test: pyproject.toml | .venv/bin/python
+	$(BIN)/pip install -q -e '.[test]'
+	touch $@ .venv/installed
+
+clean:
+	rm -rf .venv build *.egg-info
+	$(MAKE) -C examples/1-quickstart clean
+
+.PHONY: demo test bench clean

@@ -1,0 +1,24 @@
+import sys
+from typing import Annotated
+
+from lmtk.commands.options import needed, option
+
+
+def command(
+    lm: Annotated[
+        list[str] | None, option("lm", "A file of any kind (several): models, checkpoints, counts, word lists.", "FILE")
+    ] = None,
+    words: Annotated[int, option("words", "Show the first N words (default 10).", "N", min=0)] = 10,
+):
+    """Describe files: kind, sizes, settings, vocabulary.
+
+    Example: lmtk info -lm model.lm
+    """
+    from lmtk.files.registry import describe
+
+    for i, path in enumerate(needed(lm, "lm")):
+        lines, vocabulary = describe(path)
+        shown = vocabulary[:words]
+        if shown:
+            lines = [*lines, ("first words", b" ".join(shown).decode("utf-8", "surrogateescape"))]
+        sys.stdout.write("\n" * (i > 0) + f"file {path}\n" + "".join(f"{name}: {value}\n" for name, value in lines))
