@@ -52,11 +52,10 @@ def spelled(words, options):
         word, equals, value = word.partition("=")
         if equals:
             words.insert(0, value)
-        name = "-" + word.lstrip("-").replace("_", "-")
-        order = None
-        if name not in options and (family := re.fullmatch(r"(-\D+?)(\d+)(\D*)", name)):
-            if (folded := f"{family[1]}N{family[3]}") in options:
-                name, order = folded, family[2]
+        name, order = declared(word), None
+        family = re.fullmatch(r"(-\D+?)(\d+)(\D*)", name)
+        if name not in options and family and f"{family[1]}N{family[3]}" in options:
+            name, order = f"{family[1]}N{family[3]}", family[2]
         if name not in options:
             raise UsageError(f"no option {word}{nearest(name, options)}")
         valued, several = options[name]
@@ -65,9 +64,7 @@ def spelled(words, options):
                 raise UsageError(f"{name} takes no value")
             out.append(name)
             continue
-        if not words or (
-            not equals and is_option(words[0]) and "-" + words[0].lstrip("-").replace("_", "-") in options
-        ):
+        if not words or (not equals and is_option(words[0]) and declared(words[0]) in options):
             raise UsageError(f"{word} needs a value")
         while True:
             value = words.pop(0)
@@ -75,6 +72,11 @@ def spelled(words, options):
             if not several or order or equals or not words or is_option(words[0]):
                 break
     return out
+
+
+def declared(word):
+    """The spelling under which an option is declared: "--no_sos" -> "-no-sos"."""
+    return "-" + word.lstrip("-").replace("_", "-")
 
 
 def is_option(word):

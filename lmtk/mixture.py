@@ -92,8 +92,9 @@ def check_vocabularies(parts, names):
         words = differences(parts[0].vocab, part.vocab)
         if words:
             shown = ", ".join(w.decode("utf-8", "backslashreplace") for w in words[:3])
+            more = " ..." if len(words) > 3 else ""
             raise LmtkError(
-                f"the vocabularies of {names[0]} and {name} differ in {len(words)} words ({shown}{' ...' * (len(words) > 3)}); "
+                f"the vocabularies of {names[0]} and {name} differ in {len(words)} words ({shown}{more}); "
                 "their probabilities can't be mixed"
             )
 

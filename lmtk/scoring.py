@@ -91,9 +91,10 @@ def token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end):
 
 
 def report(model, name, corpora, debug, write):
-    """SRILM's report of a text on `write` (a function that takes bytes), from `debug` 0 to 3; the Tally of the whole."""
-    whole = Tally()
+    """SRILM's report of a text through `write`, which takes bytes, from `debug` 0 to 3; the number of blank lines."""
+    whole, blank = Tally(), 0
     for corpus in corpora:
+        blank += corpus.blank
         scores = model.score(corpus)
         sums = None
         if debug >= 3:
@@ -111,4 +112,4 @@ def report(model, name, corpora, debug, write):
                 write(tally.lines() + b"\n")
             whole.add(tally)
     write(whole.lines(f"file {name}: "))
-    return whole
+    return blank

@@ -46,7 +46,7 @@ def one_stdin(*paths):
 
 
 def per_order(values, kind):
-    """The folded values of a family of options: ["2=x", "3=y"] -> {2: x, 3: y}, each through `kind`; the last one wins."""
+    """The folded values of a family of options: ["2=x", "3=y"] -> {2: x, 3: y}, each through `kind`; the last wins."""
     out = {}
     for value in values or []:
         order, _, text = value.partition("=")

@@ -48,15 +48,8 @@ def command(
             "the model predicts no </s>; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1
         )
     for path in texts:
-        blank = 0
-
-        def corpora():
-            nonlocal blank
-            for corpus in read_corpus(path, model.vocab, marks, model.order, debug >= 1, tolower):
-                blank += corpus.blank
-                yield corpus
-
-        report(model, path, corpora(), debug, sys.stdout.buffer.write)
+        corpora = read_corpus(path, model.vocab, marks, model.order, debug >= 1, tolower)
+        blank = report(model, path, corpora, debug, sys.stdout.buffer.write)
         if debug and blank:
             sys.stderr.write(f"{path}: {blank} blank lines skipped\n")
 

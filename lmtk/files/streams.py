@@ -134,7 +134,7 @@ def compressor(raw, kind):
 
 @contextmanager
 def open_out(path):
-    """Open `path` for writing bytes; "-" is stdout. A regular file appears, whole, when the block ends without an error.
+    """Open `path` for writing bytes ("-": stdout). A regular file appears, whole, when the block ends without an error.
 
     A device or a FIFO is written in place. The suffix chooses the compression.
     """

@@ -117,7 +117,7 @@ def model_of(sections, path):
 
 
 def with_prefixes(levels, j, rows, W):
-    """Level j with the prefixes of `rows` that it lacked, as nodes without a probability; and the nodes of `rows` in it."""
+    """Level j with the prefixes of `rows` that it lacked, as nodes without a probability; and the nodes of `rows`."""
     parent = np.zeros(len(rows), np.int64)
     for i in range(j):
         parent = find(levels[i], parent, rows[:, i], W)

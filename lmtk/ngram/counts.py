@@ -13,6 +13,7 @@ from lmtk.files.streams import blocks
 from lmtk.text.corpus import Closed, Growing, Marks, read_ids, tokens
 from lmtk.text.vocab import UNK
 
+SENTENCES = Marks()
 OUTSIDE = -2  # the id of a word whose n-gram is dropped
 
 
@@ -126,7 +127,7 @@ def parse_rows(block, index, order=None, floats=False):
 
 
 def read_rows(path, index, order=None, floats=False):
-    """A count file as (rows, weights), a list item for each order up to the longest, or to `order`. Raises FormatError."""
+    """A count file as (rows, weights), an item for each order up to the longest, or to `order`. Raises FormatError."""
     parts, before = [], 0
     for block in blocks(path):
         try:
@@ -209,7 +210,7 @@ def write_counts(out, counts, by_bytes=False, only=None):
     out.write(b"".join(found))
 
 
-def collect(texts, files, order, words=None, marks=Marks(), unk=UNK, tolower=False, limit=False, floats=False):
+def collect(texts, files, order, words=None, marks=SENTENCES, unk=UNK, tolower=False, limit=False, floats=False):
     """The counts of texts and count files, added up, as SRILM's ngram-count does it.
 
     words: a closed vocabulary, outside which a word is `unk` (or, with `limit`, its n-gram in a count file is dropped);

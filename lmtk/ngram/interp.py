@@ -2,11 +2,12 @@
 
 For the trigram, with q_t = l(freq(w_(t-1), w_(t-2))):
 
-    p(w_t | w_(t-1), w_(t-2)) = alpha_0(q_t) p_0 + alpha_1(q_t) p_1(w_t) + alpha_2(q_t) p_2(w_t | w_(t-1)) + alpha_3(q_t) p_3(..)
+    p(w_t | w_(t-1), w_(t-2)) = alpha_0(q_t) p_0 + alpha_1(q_t) p_1(w_t) + alpha_2(q_t) p_2(w_t | w_(t-1))
+                                + alpha_3(q_t) p_3(w_t | w_(t-1), w_(t-2))
 
-p_0 = 1/|V|; p_k is the relative frequency in the training counts; l(x) = ceil(-ln((1 + x)/T)), T the size of the training
-text. Where the context of p_k was never seen p_k is p_(k-1), so that the sum over the vocabulary stays one. Where a
-sentence has fewer than n - 1 words yet, freq is that of the words that there are.
+p_0 = 1/|V|; p_k is the relative frequency in the training counts; l(x) = ceil(-ln((1 + x)/T)), T the size of the
+training text. Where the context of p_k was never seen p_k is p_(k-1), so that the sum over the vocabulary stays one.
+Where a sentence has fewer than n - 1 words yet, freq is that of the words that there are.
 """
 
 import math
@@ -120,7 +121,7 @@ def predictors(model, rows, w):
 def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=None):
     """Counts and a held-out Corpus (ids of `vocab`) -> (Interpolated, held-out tokens of each bin).
 
-    The weights start equal. `tell(iteration, ppl)` hears the held-out perplexity before each iteration and after the last.
+    The weights start equal. `tell(iteration, ppl)` hears the held-out perplexity before each iteration and at the end.
     Raises LmtkError where the counts hold no predicted word, or the held-out text.
     """
     if counts.order < order:

@@ -6,7 +6,7 @@ m h n   -                 features a word, hidden units, order: a prediction loo
 C       (>= V, m)         feature vectors, C(i) in row i
 H d     (h, (n-1)m) (h,)  hidden layer
 U W b   (V, h) (V, (n-1)m) (V,)  output layer; W only with direct connections
-M       (D, V)            [U | W | b] transposed, in one piece: one matrix product each way (D = h + (n-1)m + 1, or h + 1)
+M       (D, V)            [U | W | b] transposed, one matrix product each way; D = h + (n-1)m + 1, or h + 1
 K       -                 examples in a minibatch
 x a o   (K, (n-1)m) (K, h) (K, h)  word features, hidden activations, what goes into tanh
 z       (K, D)            [a | x | 1]
@@ -45,7 +45,7 @@ def stack(a, x, direct):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def exp_rows(y, q, s):
-    """Steps 1(c)ii-iv with the maximum taken off: y <- e^(y - q) in place, s <- its sums. y (K, V), q (K,), s (K,) float32.
+    """Steps 1(c)ii-iv: y <- e^(y - q) in place, q being the maximum; s <- its sums. y (K, V), q (K,), s (K,), float32.
 
     e^v is 2^k times a polynomial in the rest (relative error under 4e-7), which the compiler vectorises; libm's exp it
     cannot. Below e^-87 the result stays there, a 2^126th of the largest.

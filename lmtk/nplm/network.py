@@ -61,7 +61,7 @@ class Network:
 
 
 def distinct(rows, W):
-    """Equal rows of ids below W, once: (index of a row for each distinct one, number of the distinct one for each row)."""
+    """Equal rows of ids below W, once: (a row's index for each distinct one, the distinct one's number for each row)."""
     number = np.zeros(len(rows), np.int64)
     first = np.zeros(1, np.int64)
     for column in rows.T:
@@ -95,7 +95,7 @@ def score_contexts(network, rows, w):
 
 
 def log_sums(z, M, exp_rows):
-    """ln sum_i e^(y_i), (K,) float64, y = M z: z (K, D), M (V, D). Each block of outputs has its own maximum taken off."""
+    """ln sum_i e^(y_i), (K,) float64, with y = M z: z (K, D), M (V, D). Each block of outputs has its own maximum."""
     K = len(z)
     y, s = np.empty((K, COLUMNS), np.float32), np.empty(K, np.float32)
     Q, S = np.full(K, -np.inf), np.zeros(K)

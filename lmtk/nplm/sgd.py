@@ -22,7 +22,7 @@ class Diverged(LmtkError):
 
 @dataclass
 class Parameters:
-    """theta, in the layout in which it is trained: blocks holds (start, M_i) pairs, M_i (D, V_i); the rest is shared."""
+    """theta in the layout in which it is trained: blocks holds (start, M_i) pairs, M_i (D, V_i); the rest is shared."""
 
     C: np.ndarray
     H: np.ndarray
@@ -64,7 +64,7 @@ class Team:
         return [work(items[0]), *(r.result() for r in rest)]
 
     def outputs(self, theta, K):
-        """An array (K, V_i) for each block's outputs, kept from step to step: fresh memory costs as much as a product."""
+        """An array (K, V_i) for each block's outputs, kept between steps: fresh memory costs as much as a product."""
         if not self.buffers or len(self.buffers[0]) < K:
             self.buffers = [np.empty((K, M.shape[1]), f32) for _, M in theta.blocks]
         return [y[:K] for y in self.buffers]

@@ -172,7 +172,7 @@ def whole_corpus(path, vocab, marks, tolower=False):
 
 
 def contexts(corpus, n):
-    """(N, n - 1) int32: row t holds w_(t-1), w_(t-2) .. w_(t-n+1), -1 before the sentence's start (x's order in equation 1)."""
+    """(N, n - 1) int32: row t holds w_(t-1), w_(t-2) .. w_(t-n+1), as x does in equation 1; -1 before the sentence."""
     ids, starts = corpus.ids, corpus.starts
     out = np.full((len(ids), n - 1), -1, np.int32)
     distance = np.arange(len(ids)) - np.repeat(starts[:-1], np.diff(starts))
@@ -183,7 +183,7 @@ def contexts(corpus, n):
 
 
 def sentences(rows):
-    """A Corpus of given sentences of ids (equal length), of which only the last word is scored: (K, L) -> K sentences."""
+    """A Corpus of K sentences of L ids, of which only the last is scored: rows (K, L)."""
     K, L = rows.shape
     scored = np.zeros((K, L), bool)
     scored[:, -1] = True

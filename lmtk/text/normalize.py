@@ -1,4 +1,4 @@
-"""Text to text, as Bengio et al. 2003 (section 4) prepared AP News: lower case, numeric forms and proper nouns as symbols.
+"""Text to text, as Bengio et al. 2003 (section 4) did it for AP News: lower case, symbols for numbers and proper nouns.
 
 Only words change: blanks, line ends and bytes that are not UTF-8 stay as they are.
 """

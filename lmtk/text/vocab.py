@@ -42,7 +42,7 @@ class Vocab:
 
 
 def make_vocab(words, unk=False, eos=True, unk_word=UNK):
-    """A Vocab that predicts `words` (each once, in their order, the special ones left out), `</s>` if `eos`, `<unk>` if `unk`.
+    """A Vocab that predicts `words` (each once, in their order, special ones aside), </s> if `eos`, <unk> if `unk`.
 
     Raises LmtkError where nothing would be predicted.
     """
