@@ -1,0 +1,23 @@
+import os
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+FILES = TESTS / "files"
+# one kernel cache for the whole suite, the same environment for every command
+ENVIRONMENT = {
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    "HOME": os.environ.get("HOME", "/"),
+    "LC_ALL": "C.UTF-8",
+    "TZ": "UTC",
+    "COLUMNS": "80",
+    "NO_COLOR": "1",
+    "PYTHONHASHSEED": "0",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "FILES": str(FILES),
+}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--update", action="store_true", help="write what the golden cases print as what they should print")

@@ -1,0 +1,61 @@
+"""Golden cases: each folder below cases/ is a command and what it prints.
+
+cmd: a shell script, its first line a comment that says what it shows and where the figures come from; it runs by
+`sh -eu` in an empty folder that holds a copy of files/. out, err, status: what is expected, nothing, nothing and 0 where
+the file is absent. tol: a relative tolerance for numbers, else every byte counts. $FILES is tests/files.
+"""
+
+import math
+import re
+import shutil
+import subprocess
+
+import pytest
+from conftest import ENVIRONMENT, TESTS
+
+CASES = sorted(cmd.parent for cmd in (TESTS / "cases").glob("*/*/cmd"))
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+
+def same(found, expected, tol):
+    """Whether two texts are equal, numbers within the relative tolerance."""
+    if found == expected or tol is None:
+        return found == expected
+    if NUMBER.sub("#", found) != NUMBER.sub("#", expected):
+        return False
+    pairs = zip(NUMBER.findall(found), NUMBER.findall(expected), strict=True)
+    return all(math.isclose(float(a), float(b), rel_tol=tol, abs_tol=tol) for a, b in pairs)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.parent.name}/{c.name}")
+def test_case(case, tmp_path, request):
+    if (case / "files").is_dir():
+        shutil.copytree(case / "files", tmp_path, dirs_exist_ok=True)
+    script = (case / "cmd").read_text()
+    assert script.startswith("# "), "the first line says what the case shows"
+    done = subprocess.run(
+        ["sh", "-euc", script], cwd=tmp_path, env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, timeout=120
+    )
+    found = {
+        "out": done.stdout.decode("utf-8", "surrogateescape"),
+        "err": done.stderr.decode("utf-8", "surrogateescape"),
+        "status": f"{done.returncode}\n",
+    }
+    nothing = {"out": "", "err": "", "status": "0\n"}
+    if request.config.getoption("--update"):
+        for name, text in found.items():
+            path = case / name
+            if text == nothing[name]:
+                path.unlink(missing_ok=True)
+            else:
+                path.write_bytes(text.encode("utf-8", "surrogateescape"))
+        return
+    tol = float((case / "tol").read_text()) if (case / "tol").exists() else None
+    for name, text in found.items():
+        path = case / name
+        expected = path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else nothing[name]
+        assert same(text, expected, tol), f"{name}: found\n{text}\nexpected\n{expected}"
+
+
+def test_there_are_cases():
+    assert len(CASES) > 40
