@@ -151,6 +151,8 @@ def main():
     sys.stderr.reconfigure(errors="backslashreplace")
     words = sys.argv[1:]
     program = f"lmtk {words[0]}" if words and words[0] in COMMANDS else "lmtk"
+    # numpy's own warnings are no line of ours: numbers that are none are found where they matter
+    warnings.simplefilter("ignore")
     warnings.simplefilter("always", LmtkWarning)
     warnings.showwarning = lambda message, *_: say(program, f"warning: {message}")
     # a job that is ended removes its temporary files as one that fails does

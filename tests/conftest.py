@@ -20,4 +20,6 @@ ENVIRONMENT = {
 
 
 def pytest_addoption(parser):
-    parser.addoption("--update", action="store_true", help="write what the golden cases print as what they should print")
+    parser.addoption(
+        "--update", action="store_true", help="write what the golden cases print as what they should print"
+    )

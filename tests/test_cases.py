@@ -34,7 +34,12 @@ def test_case(case, tmp_path, request):
     script = (case / "cmd").read_text()
     assert script.startswith("# "), "the first line says what the case shows"
     done = subprocess.run(
-        ["sh", "-euc", script], cwd=tmp_path, env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, timeout=120
+        ["sh", "-euc", script],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=120,
     )
     found = {
         "out": done.stdout.decode("utf-8", "surrogateescape"),

@@ -33,6 +33,8 @@ def load(path, seen=()):
             if about["kind"] not in BINARY:
                 raise FormatError(path, f"a file of kind {about['kind']}, not a model")
             return function(BINARY[about["kind"]])(about, arrays, path)
+        if b"\0" in head:
+            raise FormatError(path, "no model: neither a binary file of lmtk's nor a text")
         head = head.removeprefix(BOM).lstrip()
         name = next((r for magic, r in TEXT.items() if head.startswith(magic)), ARPA)
         return function(name)(stream, path, seen)

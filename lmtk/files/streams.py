@@ -88,7 +88,8 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
         if not nul and b"\0" in block:
             nul = True
             warnings.warn(f"{path}: NUL bytes in the text, taken as part of their words", LmtkWarning, stacklevel=2)
-        end = block.rfind(b"\n") + 1
+        at_end = not eager and len(block) < size
+        end = len(block) if at_end else block.rfind(b"\n") + 1
         if end:
             yield b"".join((*parts, block[:end]))
             parts = []

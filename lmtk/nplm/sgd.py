@@ -70,6 +70,7 @@ class Team:
         return [y[:K] for y in self.buffers]
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def step(theta, contexts, w, epsilon, decay, feature_rate, team):
     """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 

@@ -1,0 +1,97 @@
+"""Slow, obvious twins of what lmtk computes fast, straight from the definitions."""
+
+import math
+from collections import Counter
+
+
+def ngrams(sentences, order):
+    """Counter of the n-grams (tuples) of lists of words, up to `order`."""
+    counts = Counter()
+    for sentence in sentences:
+        for i in range(len(sentence)):
+            for k in range(1, order + 1):
+                if i + k <= len(sentence):
+                    counts[tuple(sentence[i : i + k])] += 1
+    return counts
+
+
+def interpolated(counts, events, order, alpha, context, word):
+    """p(word | context) of section 4.1: counts of tuples, alpha[bin][k], context oldest word first."""
+    T = sum(n for w, n in counts.items() if len(w) == 1 and w[0] in events)
+    context = tuple(context[max(len(context) - order + 1, 0) :])
+    p = [1 / len(events)]
+    for k in range(1, order + 1):
+        if k - 1 > len(context):
+            p.append(p[-1])
+            continue
+        seen = context[len(context) - k + 1 :]
+        total = sum(n for w, n in counts.items() if len(w) == k and w[:-1] == seen and w[-1] in events)
+        p.append(counts.get((*seen, word), 0) / total if total else p[-1])
+    x = counts.get(context, 0) if context else T
+    bin = max(math.ceil(-math.log((1 + x) / T)), 0)
+    return sum(a * b for a, b in zip(alpha[bin], p, strict=True))
+
+
+def backoff(model, context, word):
+    """log10 p by Katz's recursion: model maps tuples to (log10 p, log10 back-off weight)."""
+    if (*context, word) in model:
+        return model[(*context, word)][0]
+    if not context:
+        return -math.inf
+    return model.get(tuple(context), (0, 0))[1] + backoff(model, context[1:], word)
+
+
+def forward(C, H, d, U, W, b, context):
+    """Equation (1): p over the vocabulary, C[j] .. lists; context is w_(t-1), w_(t-2) .."""
+    x = [v for j in context for v in C[j]]
+    a = [math.tanh(d[k] + sum(H[k][i] * x[i] for i in range(len(x)))) for k in range(len(d))]
+    y = []
+    for j in range(len(b)):
+        y.append(b[j] + sum(a[k] * U[j][k] for k in range(len(a))))
+        if W is not None:
+            y[j] += sum(x[i] * W[j][i] for i in range(len(x)))
+    q = max(y)
+    e = [math.exp(v - q) for v in y]
+    return [v / sum(e) for v in e], x, a
+
+
+def update(C, H, d, U, W, b, context, w, epsilon):
+    """The forward and backward phases of section 3.2 for one example, on lists of floats, in place. Returns ln p."""
+    p, x, a = forward(C, H, d, U, W, b, context)
+    gx, ga = [0.0] * len(x), [0.0] * len(a)
+    for j in range(len(b)):
+        gy = (j == w) - p[j]
+        b[j] += epsilon * gy
+        if W is not None:
+            for i in range(len(x)):
+                gx[i] += gy * W[j][i]
+                W[j][i] += epsilon * gy * x[i]
+        for k in range(len(a)):
+            ga[k] += gy * U[j][k]
+            U[j][k] += epsilon * gy * a[k]
+    go = [(1 - a[k] ** 2) * ga[k] for k in range(len(a))]
+    for k in range(len(a)):
+        for i in range(len(x)):
+            gx[i] += H[k][i] * go[k]
+    for k in range(len(a)):
+        d[k] += epsilon * go[k]
+        for i in range(len(x)):
+            H[k][i] += epsilon * go[k] * x[i]
+    m = len(C[0])
+    for place, j in enumerate(context):
+        for i in range(m):
+            C[j][i] += epsilon * gx[place * m + i]
+    return math.log(p[w])
+
+
+def em_step(p, bins, weights):
+    """One step of EM: the mean share of each model in each bin."""
+    new = []
+    for b, row in enumerate(weights):
+        shares = []
+        for i in range(len(p)):
+            if bins[i] == b:
+                total = sum(w * v for w, v in zip(row, p[i], strict=True))
+                shares.append([w * v / total for w, v in zip(row, p[i], strict=True)])
+        new.append([sum(s[j] for s in shares) / len(shares) for j in range(len(row))] if shares else list(row))
+    return new

@@ -1,0 +1,69 @@
+"""The shape of the code: imports go one way, and a command imports only what it needs."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+from conftest import ENVIRONMENT, FILES, TESTS
+
+ROOT = TESTS.parent
+# a module imports from its own layer or an earlier one; folders and modules of lmtk/
+LAYERS = [
+    ["errors", "jit"],
+    ["files"],
+    ["text"],
+    ["em", "lm"],
+    ["scoring"],
+    ["ngram", "nplm", "nmt"],
+    ["mixture"],
+    ["commands"],
+    ["cli"],
+]
+RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
+APART = {"ngram", "nplm", "nmt"}
+
+
+def imports(path):
+    """The lmtk modules that a file imports anywhere, as their first name below lmtk."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("lmtk"):
+            parts = node.module.split(".")
+            yield from [parts[1]] if len(parts) > 1 else [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            yield from [a.name.split(".")[1] for a in node.names if a.name.startswith("lmtk.")]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "lmtk").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_one_way(path):
+    parts = path.relative_to(ROOT / "lmtk").with_suffix("").parts
+    if parts[0] in ("__init__", "__main__"):
+        return
+    for name in imports(path):
+        if name in RANK:
+            assert RANK[name] <= RANK[parts[0]], f"{parts[0]} imports {name}"
+            assert not (name in APART and parts[0] in APART and name != parts[0])
+
+
+def modules_after(*arguments):
+    """The modules loaded when a command has ended."""
+    code = (
+        "import sys, lmtk.cli\n"
+        f"sys.argv = ['lmtk', *{list(arguments)!r}]\n"
+        "try: lmtk.cli.main()\n"
+        "except SystemExit: pass\n"
+        "print('MODULES', *sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    return set(done.stdout.rpartition("MODULES")[2].split())
+
+
+def test_help_is_light():
+    loaded = modules_after("-help")
+    assert not loaded & {"typer", "numpy", "numba", "rich", "mpi4py", "lmtk.commands.ppl"}
+
+
+def test_a_small_ppl_does_without_numba():
+    loaded = modules_after("ppl", "-lm", str(FILES / "wb.arpa"), "-text", str(FILES / "te.txt"))
+    assert "numpy" in loaded
+    assert not loaded & {"numba", "rich", "mpi4py", "pydantic", "safetensors", "lmtk.commands.mix", "lmtk.nplm.network"}

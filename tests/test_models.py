@@ -1,0 +1,279 @@
+"""Interpolated, back-off and mixture models against their definitions; files whole, cut and damaged."""
+
+import io
+import math
+import random
+import warnings
+
+import naive
+import numpy as np
+import pytest
+from conftest import FILES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lmtk
+from lmtk.em import em, neighbours_for_unvisited
+from lmtk.errors import FormatError, LmtkError, LmtkWarning
+from lmtk.files import container
+from lmtk.lm import vocabulary_sums
+from lmtk.mixture import Mixture, check_vocabularies, write_text
+from lmtk.ngram import interp
+from lmtk.ngram.counts import collect
+from lmtk.nplm import network, training
+from lmtk.text.corpus import Marks, contexts, read_corpus, whole_corpus
+from lmtk.text.vocab import make_vocab
+
+TRAIN = "the cat sat\na dog sat on the cat\nthe dog saw a cat on the mat\n\na cat saw the dog\n"
+HELD = "the dog sat on a mat\na cat sat\nthe zebra saw\n"
+MARKS = [Marks(), Marks(sos=False), Marks(eos=False), Marks(False, False, True)]
+
+
+@pytest.fixture
+def texts(tmp_path):
+    (tmp_path / "train").write_text(TRAIN)
+    (tmp_path / "held").write_text(HELD)
+    return tmp_path
+
+
+def interpolated(folder, order=3, marks=Marks(), unk=True, iterations=5):
+    counts = collect([str(folder / "train")], [], order, marks=marks)
+    vocab = make_vocab(sorted(counts.words), unk, marks.eos)
+    heldout = whole_corpus(str(folder / "held"), vocab, marks)
+    return interp.estimate(counts, vocab, order, heldout, iterations, 0)[0]
+
+
+def neural(folder, marks=Marks(), unk=True, **options):
+    options = {
+        "order": 3, "hidden": 4, "features": 3, "direct": True, "rate": 0.1, "decay": None, "weight_decay": 1e-4,
+        "feature_rate": 2, "minibatch": 4, "epochs": 3, "patience": 3, "seed": 1,
+    } | options  # fmt: skip
+    made = training.Settings(**options)
+    vocab = make_vocab(sorted(set(TRAIN.encode().split())), unk, marks.eos)
+    corpus = whole_corpus(str(folder / "train"), vocab, marks)
+    heldout = whole_corpus(str(folder / "held"), vocab, marks)
+    data = training.examples(corpus, vocab, made.order, heldout)
+    progress = training.Progress(training.initial(vocab, made, data.w))
+    for _ in training.train(progress, data, made, 1):
+        pass
+    return progress.best
+
+
+def models(folder, marks=Marks(), unk=True):
+    a, b = interpolated(folder, marks=marks, unk=unk), neural(folder, marks, unk)
+    yield a
+    yield interpolated(folder, 1, marks, unk)
+    yield a.lower(2)
+    yield b
+    yield Mixture([a, b], np.array([[0.3, 0.7]]))
+    yield Mixture([b, a], np.random.default_rng(1).dirichlet([1, 1], len(a.alpha)), 1)
+
+
+@pytest.mark.parametrize("marks", MARKS)
+@pytest.mark.parametrize("unk", [False, True])
+def test_every_model_sums_to_one(texts, marks, unk):
+    for model in models(texts, marks, unk):
+        for corpus in read_corpus(str(texts / "held"), model.vocab, marks, model.order):
+            assert vocabulary_sums(model, corpus, corpus.scored) == pytest.approx(1, abs=2e-6)
+
+
+@pytest.mark.parametrize("name", ["wb.arpa", "unk.arpa", "uni.arpa"])
+def test_arpa_models_sum_to_one(name):
+    model = lmtk.load(str(FILES / name))
+    for corpus in read_corpus(str(FILES / "te.txt"), model.vocab, Marks()):
+        assert vocabulary_sums(model, corpus, corpus.scored) == pytest.approx(1, abs=1e-6)
+
+
+def test_scoring_does_not_depend_on_what_is_scored_with_it(texts):
+    """Order, blocks and repetition of sentences change no score."""
+    sentences = [s.split() for s in (TRAIN + HELD).split("\n") if s] * 3
+    random.Random(1).shuffle(sentences)
+    (texts / "many").write_text("\n".join(map(" ".join, sentences)))
+    for model in models(texts):
+        (together,) = read_corpus(str(texts / "many"), model.vocab, Marks())
+        whole = model.score(together).logp
+        for i, sentence in enumerate(sentences[:12]):
+            (texts / "one").write_text(" ".join(sentence))
+            (alone,) = read_corpus(str(texts / "one"), model.vocab, Marks())
+            span = slice(together.starts[i], together.starts[i + 1])
+            finite = np.isfinite(whole[span])
+            assert model.score(alone).logp[finite] == pytest.approx(whole[span][finite], abs=1e-5)
+
+
+@pytest.mark.parametrize("marks", MARKS)
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_interpolation_is_the_papers_formula(texts, marks, order):
+    model = interpolated(texts, order, marks)
+    rows = [s.encode().split() for s in TRAIN.split("\n") if s]
+    if marks.stream:
+        rows = [[w for s in rows for w in s]]
+    counts = naive.ngrams([[b"<s>"] * marks.sos + s + [b"</s>"] * marks.eos for s in rows], order)
+    words = model.vocab.words
+    events = words[: model.vocab.V]
+    (corpus,) = read_corpus(str(texts / "held"), model.vocab, marks)
+    logp = model.score(corpus).logp
+    for t, context in enumerate(contexts(corpus, order)):
+        if corpus.scored[t] and corpus.ids[t] < model.vocab.V:
+            history = [words[i] for i in context[::-1] if i >= 0]
+            p = naive.interpolated(counts, events, order, model.alpha, history, words[corpus.ids[t]])
+            assert math.exp(logp[t]) == pytest.approx(p, rel=1e-9)
+
+
+def test_backoff_is_katz_recursion():
+    """Also where an n-gram's prefix is not in the file, as pruning by other tools leaves it."""
+    text = (FILES / "wb.arpa").read_text()
+    entries, k = {}, 0
+    for line in text.splitlines():
+        if line.endswith("-grams:"):
+            k += 1
+        elif k and "\t" in line:
+            p, words, *bow = line.split("\t")
+            entries[tuple(words.split())] = (float(p), float(bow[0]) if bow else 0)
+    model = lmtk.load(str(FILES / "wb.arpa"))
+    (corpus,) = read_corpus(str(FILES / "te.txt"), model.vocab, Marks())
+    logp = model.score(corpus).logp / math.log(10)
+    for t, context in enumerate(contexts(corpus, 3)):
+        history = [model.vocab.words[i].decode() for i in context[::-1] if i >= 0]
+        word = model.vocab.words[corpus.ids[t]].decode()
+        if corpus.scored[t]:
+            assert logp[t] == pytest.approx(naive.backoff(entries, history, word), abs=1e-6)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_em_is_the_mean_share(data):
+    N, J, B = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 4)), data.draw(st.integers(1, 3))
+    random = np.random.default_rng(data.draw(st.integers(0, 999)))
+    p, bins = random.uniform(1e-6, 1, (N, J)), random.integers(0, B, N)
+    start = np.full((B, J), 1 / J)
+    heard = []
+    weights = em(np.log(p), bins, start, 3, 0, lambda i, w, L: heard.append(L))
+    expected = start.tolist()
+    for _ in range(3):
+        expected = naive.em_step(p.tolist(), bins.tolist(), expected)
+    assert weights == pytest.approx(np.array(expected), rel=1e-9)
+    assert all(b >= a - 1e-9 for a, b in zip(heard, heard[1:]))
+    assert weights.sum(axis=1) == pytest.approx(1)
+
+
+def test_an_unvisited_bin_takes_its_nearest_neighbours_weights():
+    weights = np.arange(6.0)[:, None]
+    assert neighbours_for_unvisited(weights, np.array([1, 4])).ravel().tolist() == [1, 1, 1, 4, 4, 4]
+
+
+def files_of(model):
+    """The bytes of every form that the model can be written in."""
+    if isinstance(model, interp.Interpolated):
+        for write in (interp.write_text, interp.write_binary):
+            out = io.BytesIO()
+            write(out, model)
+            yield out.getvalue()
+    if isinstance(model, network.Network):
+        out = io.BytesIO()
+        network.write(out, model)
+        yield out.getvalue()
+
+
+@pytest.mark.parametrize("unk", [False, True])
+def test_files_give_back_the_model(texts, unk):
+    for model in list(models(texts, unk=unk))[:4]:
+        (corpus,) = read_corpus(str(texts / "held"), model.vocab, Marks())
+        for data in files_of(model):
+            (texts / "model").write_bytes(data)
+            again = lmtk.load(str(texts / "model"))
+            assert again.vocab == model.vocab and again.order == model.order
+            assert (again.score(corpus).logp == model.score(corpus).logp).all()
+            assert data in list(files_of(again))
+
+
+def test_a_mixture_file_names_its_parts_relative_to_itself(texts, monkeypatch):
+    a, b = interpolated(texts), neural(texts)
+    (texts / "models").mkdir()
+    (texts / "models/a b.lm").write_bytes(next(files_of(a)))
+    (texts / "models/n.bin").write_bytes(next(files_of(b)))
+    names = [str(texts / "models/a b.lm"), str(texts / "models/n.bin")]
+    model = Mixture([b, a], np.random.default_rng(1).dirichlet([1, 1], len(a.alpha)), 1, names[::-1])
+    with open(texts / "mix.lm", "wb") as out:
+        write_text(out, model, str(texts / "mix.lm"))
+    assert b"model models/a b.lm\n" in (texts / "mix.lm").read_bytes()
+    monkeypatch.chdir("/")
+    again = lmtk.load(str(texts / "mix.lm"))
+    (corpus,) = read_corpus(str(texts / "held"), b.vocab, Marks())
+    assert again.score(corpus).logp == pytest.approx(model.score(corpus).logp)
+
+
+def test_parts_may_order_their_words_differently(texts):
+    a = interpolated(texts)
+    counts = collect([str(texts / "train")], [], 3)
+    vocab = make_vocab(sorted(counts.words, reverse=True), True, True)
+    heldout = whole_corpus(str(texts / "held"), vocab, Marks())
+    b = interp.estimate(counts, vocab, 3, heldout)[0]
+    assert a.vocab.words != b.vocab.words
+    check_vocabularies([a, b], ["a", "b"])
+    (corpus,) = read_corpus(str(texts / "held"), a.vocab, Marks())
+    mixed = Mixture([a, b], np.array([[0.5, 0.5]])).score(corpus).logp
+    assert mixed == pytest.approx(a.score(corpus).logp, abs=1e-12)
+
+
+def test_parts_with_other_words_are_an_error():
+    parts = [lmtk.load(str(FILES / name)) for name in ("wb.arpa", "unk.arpa")]
+    with pytest.raises(LmtkError, match=r"of a and b differ in 4 words \(a, log, mat \.\.\.\)"):
+        check_vocabularies(parts, ["a", "b"])
+
+
+@pytest.mark.parametrize("form", [0, 1, 2])
+def test_a_cut_or_damaged_model_is_one_error(texts, form):
+    """Cut anywhere, or any byte of a binary form changed: a FormatError, never a model and never another exception."""
+    data = (list(files_of(interpolated(texts, 2))) + list(files_of(neural(texts))))[form]
+    path = texts / "model"
+    random_ = random.Random(form)
+    for cut in {*range(12), *random_.sample(range(len(data) - 1), 40)}:
+        path.write_bytes(data[:cut])
+        with pytest.raises(FormatError):
+            lmtk.load(str(path))
+    if form == 0:
+        return
+    for at in {*range(300), *random_.sample(range(len(data)), 100)}:
+        path.write_bytes(data[:at] + bytes([data[at] ^ (1 << random_.randrange(8))]) + data[at + 1 :])
+        with pytest.raises(FormatError):
+            lmtk.load(str(path))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_text_models_survive_any_damage(tmp_path_factory, data):
+    """A damaged text form is read or is a FormatError: no other exception."""
+    folder = tmp_path_factory.mktemp("d")
+    (folder / "train").write_text(TRAIN)
+    (folder / "held").write_text(HELD)
+    whole = data.draw(st.sampled_from([next(files_of(interpolated(folder, 2))), (FILES / "wb.arpa").read_bytes()]))
+    at = data.draw(st.integers(0, len(whole)))
+    there = data.draw(
+        st.binary(max_size=6) | st.sampled_from([b"\n\n", b"\\end\\\n", b"-1", b"nan", b"1e999", b"\t", b" x"])
+    )
+    (folder / "m").write_bytes(whole[:at] + there + whole[at + data.draw(st.integers(0, 20)) :])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LmtkWarning)
+        try:
+            model = lmtk.load(str(folder / "m"))
+        except FormatError:
+            return
+        for corpus in read_corpus(str(folder / "held"), model.vocab, Marks()):
+            model.score(corpus)
+
+
+def test_safetensors_reads_our_files(texts):
+    from safetensors.numpy import load
+
+    model = neural(texts)
+    arrays = load(next(files_of(model)))
+    assert (arrays["C"] == model.C).all() and arrays["U"].shape == (model.vocab.V, 4)
+
+
+def test_a_later_format_is_named(texts, monkeypatch):
+    monkeypatch.setattr(container, "VERSION", 9)
+    data = next(files_of(neural(texts)))
+    monkeypatch.undo()
+    (texts / "m").write_bytes(data)
+    with pytest.raises(FormatError, match="written by lmtk .*, format 9; this lmtk reads 1"):
+        lmtk.load(str(texts / "m"))

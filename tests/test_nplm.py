@@ -1,0 +1,282 @@
+"""The network: kernels against their twins, gradients against differences, training against the paper's own update."""
+
+import copy
+import math
+
+import naive
+import numpy as np
+import pytest
+from test_models import TRAIN, neural, texts  # noqa: F401  a fixture
+
+from lmtk.errors import FormatError, LmtkError
+from lmtk.nplm import kernels, network, sgd, training
+from lmtk.nplm.blas import add_product
+from lmtk.text.corpus import Marks, whole_corpus
+from lmtk.text.vocab import make_vocab
+
+
+def parameters(seed=1, V=11, h=5, m=3, n=4, direct=True, dtype=np.float32):
+    random = np.random.default_rng(seed)
+    C, H, d, U, W, b = (
+        random.normal(0, 0.5, shape).astype(dtype)
+        for shape in ((V + 1, m), (h, (n - 1) * m), (h,), (V, h), (V, (n - 1) * m), (V,))
+    )
+    return C, H, d, U, W if direct else None, b
+
+
+def minibatch(K, seed=2, V=11, n=4):
+    random = np.random.default_rng(seed)
+    return random.integers(0, V + 1, (K, n - 1)).astype(np.int32), random.integers(0, V, K)
+
+
+def test_exp_rows():
+    y = np.random.default_rng(1).normal(0, 20, (7, 300)).astype(np.float32)
+    q, s, found = y.max(axis=1), np.empty(7, np.float32), y.copy()
+    kernels.exp_rows(found, q, s)
+    expected = np.exp((y - q[:, None]).astype(np.float64))
+    assert found == pytest.approx(expected, rel=4e-7, abs=2e-38)
+    assert s == pytest.approx(expected.sum(axis=1), rel=1e-5)
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.5])
+def test_add_product(beta):
+    random = np.random.default_rng(1)
+    A, B, M = (random.normal(size=shape).astype(np.float32) for shape in ((4, 3), (4, 9), (3, 9)))
+    for a in (A, np.asfortranarray(A)):  # the library's path and numpy's
+        found = M.copy()
+        add_product(0.3, a, B, beta, found)
+        assert found == pytest.approx(beta * M + 0.3 * A.T @ B, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_one_example_is_the_update_of_section_3_2(direct, parts):
+    """K = 1, no decay: every parameter as the paper's loops leave it, whatever the number of blocks."""
+    theta = parameters(direct=direct)
+    contexts, w = minibatch(1)
+    expected = [x.astype(float).tolist() if x is not None else None for x in theta]
+    logp = naive.update(*expected, contexts[0].tolist(), int(w[0]), 0.1)
+    mine = sgd.split(*theta, parts)
+    L, _ = sgd.step(mine, contexts, w, 0.1, 0, 1, sgd.Team(parts))
+    assert pytest.approx(logp, rel=1e-5) == L
+    for found, wanted in zip(sgd.join(mine), expected, strict=True):
+        assert (found is None) == (wanted is None)
+        if found is not None:
+            assert found == pytest.approx(np.array(wanted), rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("hidden", [0, 5])
+def test_the_gradient_is_that_of_finite_differences(direct, hidden):
+    """A step of a minibatch moves each parameter by epsilon times the slope of L, measured in double precision."""
+    if not (direct or hidden):
+        return
+    theta = parameters(h=hidden, direct=direct)
+    contexts, w = minibatch(6)
+    double = [x.astype(np.float64) if x is not None else None for x in theta]
+
+    def likelihood(C, H, d, U, W, b):
+        x = C[contexts].reshape(len(w), -1)
+        y = np.tanh(x @ H.T + d) @ U.T + b + (x @ W.T if W is not None else 0)
+        return (y[np.arange(len(w)), w] - np.log(np.exp(y).sum(axis=1))).sum()
+
+    mine = sgd.split(*theta, 2)
+    L, _ = sgd.step(mine, contexts, w, 1e-2, 0, 1, sgd.Team(2))
+    assert pytest.approx(likelihood(*double), rel=1e-5) == L
+    for name, before, after in zip("CHdUWb", theta, sgd.join(mine), strict=True):
+        if before is None:
+            continue
+        i = "CHdUWb".index(name)
+        for at in np.ndindex(before.shape):
+            slopes = []
+            for step in (1e-5, -1e-5):
+                moved = copy.deepcopy(double)
+                moved[i][at] += step
+                slopes.append(likelihood(*moved))
+            slope = (slopes[0] - slopes[1]) / 2e-5
+            assert (after[at] - before[at]) / 1e-2 == pytest.approx(slope, rel=2e-3, abs=2e-3), (name, at)
+
+
+def test_weight_decay_is_on_weights_and_not_on_biases():
+    theta = parameters()
+    contexts, w = minibatch(4)
+    with_decay, without = sgd.split(*theta, 2), sgd.split(*theta, 2)
+    sgd.step(without, contexts, w, 0.01, 0, 1, sgd.Team(1))
+    sgd.step(with_decay, contexts, w, 0.01, 0.5, 1, sgd.Team(1))
+    for name, start, a, b in zip("CHdUWb", theta, sgd.join(without), sgd.join(with_decay), strict=True):
+        expected = a if name in "db" else a - 4 * 0.01 * 0.5 * start
+        assert b == pytest.approx(expected, rel=1e-4, abs=1e-5), name
+
+
+def test_feature_rate_is_the_rate_of_C_alone():
+    theta = parameters()
+    contexts, w = minibatch(4)
+    once, fast = sgd.split(*theta, 1), sgd.split(*theta, 1)
+    sgd.step(once, contexts, w, 0.01, 0, 1, sgd.Team(1))
+    sgd.step(fast, contexts, w, 0.01, 0, 3, sgd.Team(1))
+    assert fast.C - theta[0] == pytest.approx(3 * (once.C - theta[0]), rel=1e-4, abs=1e-6)
+    assert (fast.H == once.H).all() and (fast.blocks[0][1] == once.blocks[0][1]).all()
+
+
+def test_outputs_far_apart_do_not_overflow():
+    theta = list(parameters())
+    theta[5] = np.linspace(-1e4, 1e4, 11).astype(np.float32)
+    contexts, w = minibatch(3)
+    L, _ = sgd.step(sgd.split(*theta, 2), contexts, w, 0, 0, 1, sgd.Team(1))
+    assert math.isfinite(L) and L < -1000
+
+
+def test_a_last_block_may_be_smaller():
+    mine = sgd.split(*parameters(), 3)
+    assert [(start, M.shape[1]) for start, M in mine.blocks] == [(0, 4), (4, 4), (8, 3)]
+    for a, b in zip(sgd.join(mine), parameters(), strict=True):
+        assert (a == b).all()
+
+
+def test_rates():
+    made = settings(rate=0.1, decay=0.5)
+    assert training.rate(made, 0, 100) == 0.1 and training.rate(made, 4, 100) == pytest.approx(0.1 / 3)
+    made = settings(rate=0.1)
+    assert [training.rate(made, t, 100) for t in (0, 50, 99)] == pytest.approx([0.1, 0.05, 0.001])
+
+
+def settings(**changes):
+    base = {
+        "order": 3, "hidden": 4, "features": 3, "direct": False, "rate": 0.1, "decay": None, "weight_decay": 0.0,
+        "feature_rate": 1.0, "minibatch": 4, "epochs": 4, "patience": 9, "seed": 1,
+    }  # fmt: skip
+    return training.Settings(**base | changes)
+
+
+def run(folder, made, upto=None, progress=None, threads=1, heldout="held"):
+    """Train on the toy text; stops after `upto` minibatches. Returns (progress, network then)."""
+    vocab = make_vocab(sorted(set(TRAIN.encode().split())), True, True)
+    held = whole_corpus(str(folder / heldout), vocab, Marks()) if heldout else None
+    data = training.examples(whole_corpus(str(folder / "train"), vocab, Marks()), vocab, made.order, held)
+    fresh = training.initial(vocab, made, data.w)
+    if callable(progress):
+        progress = progress(fresh)
+    progress = progress or training.Progress(fresh)
+    for i, (_, now) in enumerate(training.train(progress, data, made, threads), 1):
+        if i == upto:
+            break
+    return progress, now()
+
+
+def test_the_heldout_perplexity_is_that_of_ppl(texts):  # noqa: F811
+    progress, _ = run(texts, settings())
+    from lmtk.scoring import report
+    from lmtk.text.corpus import read_corpus
+
+    out = []
+    corpora = read_corpus(str(texts / "held"), progress.best.vocab, Marks())
+    report(progress.best, "held", corpora, 0, out.append)
+    assert f"ppl= {progress.ppl[progress.best_epoch - 1][1]:.5g}"[:-1] in out[-1].decode()
+
+
+@pytest.mark.parametrize("upto", [1, 5, 9, 10, 17])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, threads):  # noqa: F811
+    made = settings(weight_decay=1e-3, direct=True)
+    whole, _ = run(texts, made, threads=threads)
+    part, now = run(texts, made, upto, threads=threads)
+    with open(texts / "ckpt", "wb") as out:
+        training.write_checkpoint(out, part, now, made)
+
+    def resumed(fresh):
+        with open(texts / "ckpt", "rb") as stream:
+            return training.read_checkpoint(stream, str(texts / "ckpt"), made, fresh)
+
+    again, _ = run(texts, made, progress=resumed, threads=threads)
+    assert again.ppl == whole.ppl and again.best_epoch == whole.best_epoch
+    for name in "CHdUWb":
+        assert (getattr(again.best, name) == getattr(whole.best, name)).all()
+
+
+def test_a_checkpoint_of_another_run_is_refused(texts):  # noqa: F811
+    made = settings()
+    part, now = run(texts, made, 2)
+    with open(texts / "ckpt", "wb") as out:
+        training.write_checkpoint(out, part, now, made)
+    with open(texts / "ckpt", "rb") as stream, pytest.raises(FormatError, match="-weight-decay differs"):
+        training.read_checkpoint(stream, str(texts / "ckpt"), settings(weight_decay=0.1), now)
+
+
+def test_blocks_change_rounding_only(texts):  # noqa: F811
+    one, _ = run(texts, settings())
+    three, _ = run(texts, settings(), threads=3)
+    assert three.best.U == pytest.approx(one.best.U, abs=1e-4)
+
+
+def test_training_learns_and_keeps_the_best(texts):  # noqa: F811
+    progress, _ = run(texts, settings(epochs=30, rate=0.3, decay=0.0, patience=30), heldout="train")
+    assert progress.ppl[-1][0] < progress.ppl[0][0] / 2
+    held = [h for _, h in progress.ppl]
+    assert progress.best_epoch == held.index(min(held)) + 1
+
+
+def test_patience(texts):  # noqa: F811
+    (texts / "odd").write_text("mat mat mat\n")
+    progress, _ = run(texts, settings(epochs=50, rate=0.3, patience=2), heldout="odd")
+    assert progress.epoch == progress.best_epoch + 2 < 50
+
+
+def test_a_likelihood_that_is_no_number_stops_training(texts):  # noqa: F811
+    with pytest.raises(sgd.Diverged, match=r"epoch \d+, step \d+: rate .*, gradient norm "):
+        run(texts, settings(rate=1e30, decay=0.0))
+
+
+def test_order_1_and_no_hidden_units(texts):  # noqa: F811
+    for changes in ({"order": 1}, {"hidden": 0, "direct": True}):
+        progress, _ = run(texts, settings(**changes))
+        assert math.isfinite(progress.ppl[-1][1])
+
+
+def test_scoring_is_the_papers_formula(texts):  # noqa: F811
+    model = neural(texts)
+    corpus = whole_corpus(str(texts / "held"), model.vocab, Marks())
+    from lmtk.text.corpus import contexts
+
+    logp = model.score(corpus).logp
+    rows = model.padded(contexts(corpus, model.order))
+    theta = [getattr(model, name).astype(float).tolist() for name in "CHdUWb"]
+    for t in np.flatnonzero(corpus.scored):
+        p, _, _ = naive.forward(*theta, rows[t].tolist())
+        assert math.exp(logp[t]) == pytest.approx(p[corpus.ids[t]], rel=1e-5)
+
+
+def test_compiled_and_plain_scoring_agree(texts, monkeypatch):  # noqa: F811
+    model = neural(texts)
+    corpus = whole_corpus(str(texts / "train"), model.vocab, Marks())
+    plain = model.score(corpus).logp
+    monkeypatch.setattr(network, "MANY", 0)
+    monkeypatch.setattr(network, "ROWS", 3)
+    monkeypatch.setattr(network, "COLUMNS", 4)
+    assert model.score(corpus).logp == pytest.approx(plain, abs=1e-5)
+
+
+def test_distinct_rows():
+    rows = np.random.default_rng(1).integers(0, 4, (200, 3))
+    first, number = network.distinct(rows, 4)
+    assert (rows[first][number] == rows).all() and len(first) == len(np.unique(rows, axis=0))
+
+
+def test_features_known_beforehand(tmp_path):
+    vocab = make_vocab([b"a", b"b", b"c"])
+    path = tmp_path / "w2v"
+    path.write_text("2 3\nb 1 2 3\nzzz 4 5 6\n")
+    given = training.read_features(str(path), vocab, 3)
+    assert {vocab.words[i]: v.tolist() for i, v in given.items()} == {b"b": [1, 2, 3]}
+    C = training.initial(vocab, settings(), np.array([1]), given).C
+    assert C[vocab.index[b"b"]].tolist() == [1, 2, 3]
+    for bad, message in (("b 1 2\n", "w2v:1: expected a word and 3 numbers"), ("zzz 1 2 3\n", "no word of the vocab")):
+        path.write_text(bad)
+        with pytest.raises(FormatError, match=message):
+            training.read_features(str(path), vocab, 3)
+
+
+def test_a_text_without_known_words(texts):  # noqa: F811
+    vocab = make_vocab([b"nothing"], eos=False)
+    corpus = whole_corpus(str(texts / "train"), vocab, Marks(False, False, True))
+    with pytest.raises(LmtkError, match="no word of the vocabulary"):
+        training.examples(corpus, vocab, 3, None)

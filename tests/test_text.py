@@ -1,0 +1,203 @@
+"""Tokens, vocabularies, sentences, counts, against their definitions."""
+
+import gzip
+import io
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lmtk.errors import FormatError, LmtkError, LmtkWarning
+from lmtk.files.streams import blocks, lines, open_in, open_out
+from lmtk.ngram.counts import collect, count_ids, from_rows, read_rows, to_rows, write_counts
+from lmtk.text.corpus import Growing, Marks, contexts, read_corpus, tokens
+from lmtk.text.normalize import normalize
+from lmtk.text.vocab import make_vocab
+
+words = st.sampled_from([b"a", b"b", b"c", b"dd", b"\xe9", b"<unk>"])
+text = st.lists(st.lists(words, max_size=7), min_size=1, max_size=8)
+slow = settings(max_examples=60, deadline=None)
+
+
+def written(tmp, sentences):
+    path = tmp / "text"
+    path.write_bytes(b"".join(b" ".join(s) + b"\n" for s in sentences))
+    return str(path)
+
+
+@given(st.binary(max_size=300))
+def test_tokens_are_split_on_four_bytes_only(data):
+    for row, line in zip(b" ".join(tokens(data)).split(b"\n"), data.split(b"\n")):
+        expected = line.replace(b"\t", b" ").replace(b"\r", b" ").split(b" ")
+        assert [w for w in row.split(b" ") if w] == [w for w in expected if w]
+
+
+def test_only_four_bytes_are_blank():
+    line = "a\u00a0b c\u3000d e\x0bf g\x0ch i\x85j".encode()
+    assert tokens(line + b"\tk\r\n") == [*line.split(b" "), b"k", b"\n"]
+
+
+@slow
+@given(text, st.integers(1, 4), st.booleans(), st.booleans())
+def test_counts_are_those_of_a_dictionary(tmp_path_factory, sentences, order, no_sos, no_eos):
+    path = written(tmp_path_factory.mktemp("c"), sentences)
+    counts = collect([path], [], order, marks=Marks.of(no_sos, no_eos, False))
+    marked = [[b"<s>"] * (not no_sos) + s + [b"</s>"] * (not no_eos) for s in sentences if s]
+    expected = naive.ngrams(marked, order)
+    found = {}
+    for rows, level in zip(to_rows(counts.levels, len(counts.words)), counts.levels):
+        for row, n in zip(rows, level.count):
+            found[tuple(counts.words[i] for i in row)] = n
+    assert found == expected
+
+
+@slow
+@given(text, text, st.integers(1, 3))
+def test_counts_of_parts_add_up(tmp_path_factory, first, second, order):
+    tmp = tmp_path_factory.mktemp("c")
+    files = []
+    for name, part in (("a", first), ("b", second)):
+        with open_out(str(tmp / f"{name}.gz")) as out:
+            write_counts(out, collect([written(tmp, part)], [], order))
+        files.append(str(tmp / f"{name}.gz"))
+    whole, merged = io.BytesIO(), io.BytesIO()
+    write_counts(whole, collect([written(tmp, first + second)], [], order), by_bytes=True)
+    write_counts(merged, collect([], files, order), by_bytes=True)
+    assert whole.getvalue() == merged.getvalue()
+
+
+def test_rows_and_levels_are_two_views_of_the_same():
+    ids = np.array([0, 1, 2, 1, 0, 1, 2], np.int32)
+    levels = count_ids(ids, np.array([0, 4, 7]), 3, 3)
+    again = from_rows(to_rows(levels, 3), [level.count for level in levels], 3)
+    for a, b in zip(levels, again):
+        assert (a.keys == b.keys).all() and (a.count == b.count).all()
+
+
+def test_a_prefix_that_was_not_counted_is_a_node_of_count_0():
+    levels = from_rows([np.zeros((0, 1), int), np.array([[2, 1]])], [np.zeros(0, int), np.array([5])], 3)
+    assert levels[0].keys.tolist() == [2] and levels[0].count.tolist() == [0]
+
+
+@pytest.mark.parametrize("line", [b"a b", b"3", b"a -1", b"a nan", b"a 1.5", b"a 1_0", b"a 99999999999999999999"])
+def test_a_bad_count_line_is_named(tmp_path, line):
+    path = tmp_path / "counts"
+    path.write_bytes(b"a 1\n\n" + line + b"\nb 2\n")
+    with pytest.raises(FormatError, match=r"counts:3: expected words and a whole count"):
+        read_rows(str(path), Growing())
+
+
+@slow
+@given(text, st.integers(1, 4))
+def test_a_stream_in_blocks_is_the_stream(tmp_path_factory, sentences, order):
+    path = written(tmp_path_factory.mktemp("s"), sentences)
+    vocab = make_vocab([b"a", b"b"], unk=True, eos=False)
+    whole = [vocab.index.get(w, vocab.unk_id) for s in sentences for w in s]
+    scored = []
+    import lmtk.text.corpus as module
+
+    original = module.blocks
+    module.blocks = lambda path: original(path, size=5)
+    try:
+        for corpus in read_corpus(path, vocab, Marks.of(False, False, True), order):
+            rows = contexts(corpus, order)
+            scored += [(w, tuple(c)) for w, c, s in zip(corpus.ids, rows, corpus.scored) if s]
+    finally:
+        module.blocks = original
+    expected = []
+    for t, w in enumerate(whole):
+        expected.append((w, tuple(whole[t - k] if t >= k else -1 for k in range(1, order))))
+    assert scored == expected
+
+
+def test_marks_of_a_line_are_not_doubled(tmp_path):
+    path = tmp_path / "t"
+    path.write_bytes(b"<s> a </s>\nb\n")
+    vocab = make_vocab([b"a", b"b"])
+    (corpus,) = read_corpus(str(path), vocab, Marks())
+    assert [vocab.words[i] for i in corpus.ids] == [b"<s>", b"a", b"</s>", b"<s>", b"b", b"</s>"]
+    assert corpus.scored.tolist() == [False, True, True] * 2
+
+
+def test_special_words_stand_once():
+    vocab = make_vocab([b"<unk>", b"a", b"<s>", b"a", b"</s>"], unk=True)
+    assert vocab.words == [b"</s>", b"<unk>", b"a", b"<s>"] and vocab.V == 3
+    with pytest.raises(LmtkError, match="empty"):
+        make_vocab([b"<unk>", b"<s>"], unk=True)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".bz2", ".xz"])
+def test_compression_by_suffix_and_content(tmp_path, suffix):
+    data = b"a b\nc\n" * 1000
+    path = str(tmp_path / f"x{suffix}")
+    for _ in range(2):
+        with open_out(path) as out:
+            out.write(data)
+        first = (tmp_path / f"x{suffix}").read_bytes()
+    assert (tmp_path / f"x{suffix}").read_bytes() == first and (first == data) == (suffix == "")
+    (tmp_path / "other").write_bytes(first)
+    assert b"".join(blocks(str(tmp_path / "other"))) == data
+
+
+def test_a_cut_gzip_file_is_named(tmp_path):
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress(b"a b c\n" * 9999)[:-9])
+    with pytest.raises(FormatError, match=r"x\.gz: the compressed data is cut short"):
+        list(lines(str(path)))
+
+
+def test_output_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    with pytest.raises(ZeroDivisionError), open_out(str(path)) as out:
+        out.write(b"new")
+        raise ZeroDivisionError
+    assert path.read_bytes() == b"old" and [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_bom_and_nul_are_warned_of_once(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"\xef\xbb\xbfa\0b\n\0\n")
+    with pytest.warns(LmtkWarning) as found:
+        assert b"".join(blocks(str(path))) == b"a\0b\n\0\n"
+    assert len(found) == 2
+
+
+def test_open_in_leaves_the_callers_error_alone(tmp_path):
+    (tmp_path / "x").write_bytes(b"a")
+    with pytest.raises(ZeroDivisionError), open_in(str(tmp_path / "x")):
+        raise ZeroDivisionError
+
+
+@given(st.binary(max_size=200))
+def test_normalizing_changes_words_only(data):
+    for options in ({"tolower": True}, {"to_num": True}, {"proper": True}):
+        out = normalize(data, **options)
+        assert out.count(b"\n") == data.count(b"\n")
+        assert len(b" ".join(tokens(out)).split(b" ")) == len(b" ".join(tokens(data)).split(b" "))
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        (b"1,234.5", b"<num>"), (b"-45", b"<num>"), (b"3rd", b"<num>"), (b"1960s", b"<num>"), (b"12:30", b"<num>"),
+        (b"50%", b"<num>"), (b"(1960),", b"(<num>),"), (b"$5.", b"<num>."), (b".5", b"<num>"), (b"1/2", b"<num>"),
+        (b"B-52", b"B-52"), (b"3D", b"3D"), (b"x1", b"x1"), (b"...", b"..."), (b"-", b"-"), (b"1\xe9", b"1\xe9"),
+    ],
+)  # fmt: skip
+def test_numeric_forms(word, expected):
+    assert normalize(b"a " + word + b" b\n", to_num=True) == b"a " + expected + b" b\n"
+
+
+def test_proper_nouns_stand_inside_a_sentence():
+    line = b"The man saw Mary , and I saw `` Bob '' . Then John's dog\n"
+    assert normalize(line, proper=True) == b"The man saw <name> , and I saw `` <name> '' . Then <name>'s dog\n"
+    assert (
+        normalize(line, names={b"The", b"dog"}) == b"<name> man saw Mary , and I saw `` Bob '' . Then John's <name>\n"
+    )
+
+
+def test_lower_case_is_unicode_and_leaves_bad_bytes():
+    assert normalize("ÉTÉ Ωß".encode() + b" \xff\xc9A\n", tolower=True) == "été ωß".encode() + b" \xff\xc9a\n"
