@@ -4,6 +4,7 @@ import io
 import math
 import random
 import warnings
+from itertools import pairwise
 
 import naive
 import numpy as np
@@ -26,7 +27,8 @@ from lmtk.text.vocab import make_vocab
 
 TRAIN = "the cat sat\na dog sat on the cat\nthe dog saw a cat on the mat\n\na cat saw the dog\n"
 HELD = "the dog sat on a mat\na cat sat\nthe zebra saw\n"
-MARKS = [Marks(), Marks(sos=False), Marks(eos=False), Marks(False, False, True)]
+SENTENCES = Marks()
+MARKS = [SENTENCES, Marks(sos=False), Marks(eos=False), Marks(False, False, True)]
 
 
 @pytest.fixture
@@ -36,14 +38,14 @@ def texts(tmp_path):
     return tmp_path
 
 
-def interpolated(folder, order=3, marks=Marks(), unk=True, iterations=5):
+def interpolated(folder, order=3, marks=SENTENCES, unk=True, iterations=5):
     counts = collect([str(folder / "train")], [], order, marks=marks)
     vocab = make_vocab(sorted(counts.words), unk, marks.eos)
     heldout = whole_corpus(str(folder / "held"), vocab, marks)
     return interp.estimate(counts, vocab, order, heldout, iterations, 0)[0]
 
 
-def neural(folder, marks=Marks(), unk=True, **options):
+def neural(folder, marks=SENTENCES, unk=True, **options):
     options = {
         "order": 3, "hidden": 4, "features": 3, "direct": True, "rate": 0.1, "decay": None, "weight_decay": 1e-4,
         "feature_rate": 2, "minibatch": 4, "epochs": 3, "patience": 3, "seed": 1,
@@ -59,7 +61,7 @@ def neural(folder, marks=Marks(), unk=True, **options):
     return progress.best
 
 
-def models(folder, marks=Marks(), unk=True):
+def models(folder, marks=SENTENCES, unk=True):
     a, b = interpolated(folder, marks=marks, unk=unk), neural(folder, marks, unk)
     yield a
     yield interpolated(folder, 1, marks, unk)
@@ -152,7 +154,7 @@ def test_em_is_the_mean_share(data):
     for _ in range(3):
         expected = naive.em_step(p.tolist(), bins.tolist(), expected)
     assert weights == pytest.approx(np.array(expected), rel=1e-9)
-    assert all(b >= a - 1e-9 for a, b in zip(heard, heard[1:]))
+    assert all(b >= a - 1e-9 for a, b in pairwise(heard))
     assert weights.sum(axis=1) == pytest.approx(1)
 
 
@@ -275,5 +277,5 @@ def test_a_later_format_is_named(texts, monkeypatch):
     data = next(files_of(neural(texts)))
     monkeypatch.undo()
     (texts / "m").write_bytes(data)
-    with pytest.raises(FormatError, match="written by lmtk .*, format 9; this lmtk reads 1"):
+    with pytest.raises(FormatError, match=r"written by lmtk .*, format 9; this lmtk reads 1"):
         lmtk.load(str(texts / "m"))

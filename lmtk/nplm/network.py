@@ -61,7 +61,10 @@ class Network:
 
 
 def distinct(rows, W):
-    """Equal rows of ids below W, once: (a row's index for each distinct one, the distinct one's number for each row)."""
+    """Equal rows of ids below W, once.
+
+    Returns (a row's index for each distinct one, the number of its distinct one for each row).
+    """
     number = np.zeros(len(rows), np.int64)
     first = np.zeros(1, np.int64)
     for column in rows.T:

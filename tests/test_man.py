@@ -1,0 +1,50 @@
+"""Every command has a page, every option stands in it, and the pages are clean."""
+
+import importlib
+import re
+import shutil
+import subprocess
+
+import pytest
+import typer
+from conftest import TESTS
+
+from lmtk.cli import COMMANDS
+
+MAN = TESTS.parent / "man"
+PAGES = sorted(p for p in MAN.iterdir() if p.suffix in (".1", ".5", ".7"))
+
+
+def options(name):
+    """The names of a command's options, without the dash."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(importlib.import_module("lmtk.commands." + name.replace("-", "_")).command)
+    return [p.opts[0][1:] for p in typer.main.get_command(app).params]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_stands_in_the_page(name):
+    page = (MAN / f"lmtk-{name}.1").read_text()
+    described = set(re.findall(r"^\.It Fl (\S+)", page, re.MULTILINE))
+    assert described >= set(options(name)), "options that the page lacks"
+    assert described <= {*options(name), "help"} | {o.replace("N", "1") for o in options(name)}, "options that are none"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_overview_lists_every_command(name):
+    assert f".Xr lmtk-{name} 1" in (MAN / "lmtk.1").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_pages_are_clean(page):
+    if not shutil.which("mandoc"):
+        pytest.skip("mandoc is not installed; it checks the manual pages")
+    done = subprocess.run(["mandoc", "-T", "lint", page.name], cwd=MAN, capture_output=True, text=True)
+    assert done.stdout + done.stderr == ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_cross_references_exist(page):
+    ours = {(p.stem, p.suffix[1:]) for p in PAGES}
+    for name, section in re.findall(r"^\.Xr (\S+) (\d)", page.read_text(), re.MULTILINE):
+        assert not name.startswith("lmtk") or (name, section) in ours, f"{name}({section})"
