@@ -49,8 +49,11 @@ def command(
     feature_rate: Annotated[float, option("feature-rate", "C learns X times faster (default 4).", "X", min=0)] = 4,
     minibatch: Annotated[int, option("minibatch", "K, examples in an update (default 128).", "K", min=1)] = 128,
     patience: Annotated[
-        int, option("patience", "Stop after N epochs without a better held-out perplexity (default 3).", "N", min=1)
-    ] = 3,
+        int | None,
+        option(
+            "patience", "Stop after N epochs without a better held-out perplexity (default: 3 with -decay).", "N", min=1
+        ),
+    ] = None,
     init_features: Annotated[
         str | None, option("init-features", "C of words known beforehand (word2vec text).", "FILE")
     ] = None,
@@ -88,6 +91,9 @@ def command(
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
+    if patience is None:
+        # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
+        patience = epochs if decay is None else 3
     settings = training.Settings(
         order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed
     )
