@@ -33,7 +33,7 @@ def nearest(word, names):
     """ "; did you mean X?" for the name most like `word`, or nothing."""
     import difflib
 
-    found = difflib.get_close_matches(word, names, 1, 0.5)
+    found = difflib.get_close_matches(word, names, 1)
     return f"; did you mean {found[0]}?" if found else ""
 
 
@@ -105,7 +105,11 @@ def run(name, words):
     words = ["-help" if w in ("-h", "--help") else w for w in words]
     words = ["-help"] if "-help" in words else spelled(words, options)
     try:
-        command.main(words, prog_name=f"lmtk {name}", standalone_mode=False)
+        # not command.main, which would turn an interrupt and a closed pipe into statuses of its own
+        with command.make_context(f"lmtk {name}", words) as context:
+            command.invoke(context)
+    except typer.Exit:
+        pass
     except typer.exceptions.TyperException as e:
         message = e.format_message()
         raise UsageError(message[:1].lower() + message[1:].rstrip(".")) from None

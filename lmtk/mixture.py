@@ -54,7 +54,7 @@ class Mixture:
         yield "kind", "mixture"
         for i, name in enumerate(self.names):
             weight = f"{self.weights[0, i]:.7g}" if self.binned is None else "by context frequency"
-            yield f"part {i + 1}", f"{name} weight {weight}"
+            yield f"part {i + 1}", f"{os.path.relpath(name)} weight {weight}"
         yield "bins", len(self.weights)
         yield "order", self.order
         yield "predicted words |V|", self.vocab.V

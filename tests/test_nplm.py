@@ -149,14 +149,17 @@ def settings(**changes):
     return training.Settings(**base | changes)
 
 
-def run(folder, made, upto=None, progress=None, threads=1, heldout="held"):
-    """Train on the toy text; stops after `upto` minibatches. Returns (progress, network then)."""
+def prepared(folder, made, heldout="held"):
+    """The toy text as (data, network before training)."""
     vocab = make_vocab(sorted(set(TRAIN.encode().split())), True, True)
     held = whole_corpus(str(folder / heldout), vocab, Marks()) if heldout else None
     data = training.examples(whole_corpus(str(folder / "train"), vocab, Marks()), vocab, made.order, held)
-    fresh = training.initial(vocab, made, data.w)
-    if callable(progress):
-        progress = progress(fresh)
+    return data, training.initial(vocab, made, data.w)
+
+
+def run(folder, made, upto=None, progress=None, threads=1, heldout="held"):
+    """Train on the toy text; stops after `upto` minibatches. Returns (progress, network then)."""
+    data, fresh = prepared(folder, made, heldout)
     progress = progress or training.Progress(fresh)
     run = training.train(progress, data, made, threads)
     now = [now for _, now in islice(run, upto)][-1]
@@ -180,13 +183,11 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, threads):  # 
     made = settings(weight_decay=1e-3, direct=True)
     whole, _ = run(texts, made, threads=threads)
     part, now = run(texts, made, upto, threads=threads)
+    data, fresh = prepared(texts, made)
     with open(texts / "ckpt", "wb") as out:
-        training.write_checkpoint(out, part, now, made)
-
-    def resumed(fresh):
-        with open(texts / "ckpt", "rb") as stream:
-            return training.read_checkpoint(stream, str(texts / "ckpt"), made, fresh)
-
+        training.write_checkpoint(out, part, now, made, data)
+    with open(texts / "ckpt", "rb") as stream:
+        resumed = training.read_checkpoint(stream, str(texts / "ckpt"), made, data, fresh)
     again, _ = run(texts, made, progress=resumed, threads=threads)
     assert again.ppl == whole.ppl and again.best_epoch == whole.best_epoch
     for name in "CHdUWb":
@@ -196,10 +197,14 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, threads):  # 
 def test_a_checkpoint_of_another_run_is_refused(texts):  # noqa: F811
     made = settings()
     part, now = run(texts, made, 2)
-    with open(texts / "ckpt", "wb") as out:
-        training.write_checkpoint(out, part, now, made)
-    with open(texts / "ckpt", "rb") as stream, pytest.raises(FormatError, match="-weight-decay differs"):
-        training.read_checkpoint(stream, str(texts / "ckpt"), settings(weight_decay=0.1), now)
+    data, fresh = prepared(texts, made)
+    path = str(texts / "ckpt")
+    with open(path, "wb") as out:
+        training.write_checkpoint(out, part, now, made, data)
+    with open(path, "rb") as stream, pytest.raises(FormatError, match="-weight-decay differs"):
+        training.read_checkpoint(stream, path, settings(weight_decay=0.1), data, fresh)
+    with open(path, "rb") as stream, pytest.raises(FormatError, match="-text or -heldout differs"):
+        training.read_checkpoint(stream, path, made, prepared(texts, made, "train")[0], fresh)
 
 
 def test_blocks_change_rounding_only(texts):  # noqa: F811

@@ -8,7 +8,7 @@ def command(
     lm: Annotated[
         list[str] | None, option("lm", "A file of any kind (several): models, checkpoints, counts, word lists.", "FILE")
     ] = None,
-    words: Annotated[int, option("words", "Show the first N words (default 10).", "N", min=0)] = 10,
+    words: Annotated[int, option("words", "Show the first N words.", "N", min=0)] = 10,
 ):
     """Describe files: kind, sizes, settings, vocabulary.
 

@@ -23,7 +23,7 @@ from lmtk.commands.options import (
     one_stdin,
     option,
 )
-from lmtk.errors import UsageError
+from lmtk.errors import LmtkError, UsageError
 
 
 def command(
@@ -33,21 +33,21 @@ def command(
     vocab: VocabFile = None,
     unk: Unk = False,
     map_unk: MapUnk = "<unk>",
-    order: Annotated[int, option("order", "n: predict a word from the n-1 before it (default 5).", "N", min=1)] = 5,
-    hidden: Annotated[int, option("hidden", "h, hidden units (default 100; 0: none, with -direct).", "N", min=0)] = 100,
-    features: Annotated[int, option("features", "m, features a word (default 60).", "N", min=1)] = 60,
+    order: Annotated[int, option("order", "n: predict a word from the n-1 before it.", "N", min=1)] = 5,
+    hidden: Annotated[int, option("hidden", "h, hidden units (0: none, with -direct).", "N", min=0)] = 100,
+    features: Annotated[int, option("features", "m, features a word.", "N", min=1)] = 60,
     direct: Annotated[bool, option("direct", "W: direct connections from the features to the outputs.")] = False,
-    epochs: Annotated[int, option("epochs", "Passes over the text (default 6).", "N", min=1)] = 6,
-    rate: Annotated[float, option("rate", "eps_0, the rate of one example (default 0.016).", "X", min=0)] = 0.016,
+    epochs: Annotated[int, option("epochs", "Passes over the text.", "N", min=1)] = 6,
+    rate: Annotated[float, option("rate", "eps_0, the rate of one example.", "X", min=0)] = 0.016,
     decay: Annotated[
         float | None,
         option("decay", "r: the rate is eps_0/(1+rt) after t examples (default: falls linearly to 0).", "X", min=0),
     ] = None,
     weight_decay: Annotated[
-        float, option("weight-decay", "Decay of U, W, H and C, not of the biases (default 3e-5).", "X", min=0)
+        float, option("weight-decay", "Decay of U, W, H and C, not of the biases.", "X", min=0)
     ] = 3e-5,
-    feature_rate: Annotated[float, option("feature-rate", "C learns X times faster (default 4).", "X", min=0)] = 4,
-    minibatch: Annotated[int, option("minibatch", "K, examples in an update (default 128).", "K", min=1)] = 128,
+    feature_rate: Annotated[float, option("feature-rate", "C learns X times faster.", "X", min=0)] = 4,
+    minibatch: Annotated[int, option("minibatch", "K, examples in an update.", "K", min=1)] = 128,
     patience: Annotated[
         int | None,
         option(
@@ -109,17 +109,17 @@ def command(
     held = whole_corpus(heldout, known, marks, tolower) if heldout else None
     data = training.examples(corpus, known, order, held)
     if held is not None and not (held.scored & (held.ids < known.V)).any():
-        raise UsageError(f"{heldout}: no word of the vocabulary in it")
+        raise LmtkError(f"{heldout}: no word of the vocabulary in it")
     given = training.read_features(init_features, known, features) if init_features else None
     network = training.initial(known, settings, data.w, given)
     progress, checkpoint = training.Progress(network), lm + ".ckpt"
     if resume and os.path.exists(checkpoint):
         with open_in(checkpoint) as stream_in:
-            progress = training.read_checkpoint(stream_in, checkpoint, settings, network)
+            progress = training.read_checkpoint(stream_in, checkpoint, settings, data, network)
 
     def save(network):
         with open_out(checkpoint) as out:
-            training.write_checkpoint(out, progress, network, settings)
+            training.write_checkpoint(out, progress, network, settings, data)
 
     def finish():
         with open_out(lm) as out:
@@ -136,6 +136,9 @@ def command(
                 if save_every != 0 and (over or (save_every and progress.step % save_every == 0)):
                     save(now())
         except Diverged as e:
+            # from here on the same run would come to the same end
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(checkpoint)
             kept = f"; the best model so far, of epoch {progress.best_epoch}, is in {lm}" if progress.best else ""
             if progress.best:
                 finish()
@@ -204,9 +207,10 @@ class Reporter:
         if over and self.debug:
             now = time.monotonic()
             ppl, heldout = progress.ppl[-1]
-            line = f"epoch {progress.epoch}: training ppl= {ppl:.7g} held-out ppl= {heldout:.7g} "
+            line = f"epoch {progress.epoch}: training ppl= {ppl:.7g} "
+            line += "" if heldout is None else f"held-out ppl= {heldout:.7g} "
             line += f"{(at - self.done) / (now - self.epoch_begun):.0f} words/s"
-            if progress.best_epoch == progress.epoch:
+            if heldout is not None and progress.best_epoch == progress.epoch:
                 line += " best"
             (self.bar.console.print if self.bar else lambda text: sys.stderr.write(text + "\n"))(line)
             self.done, self.epoch_begun = at, now

@@ -9,7 +9,7 @@ from lmtk.errors import UsageError
 
 
 def option(name, help, metavar=None, **settings):
-    return typer.Option(f"-{name}", help=help, metavar=metavar, show_default=False, **settings)
+    return typer.Option(f"-{name}", help=help, metavar=metavar, **settings)
 
 
 Texts = Annotated[list[str], option("text", "Text to read, a sentence a line (several; -: stdin).", "FILE")]
@@ -18,6 +18,7 @@ Model = Annotated[str, option("lm", "A model of any kind.", "FILE")]
 VocabFile = Annotated[str, option("vocab", "Word list: the first field of each line.", "FILE")]
 Order = Annotated[int, option("order", "The longest n-grams.", "N", min=1)]
 Unk = Annotated[bool, option("unk", "Treat unknown words as the word <unk>, which is predicted like others.")]
+UnkAsIs = Annotated[bool, option("unk", "Accepted as SRILM has it; unknown words are <unk> with it and without.")]
 MapUnk = Annotated[str, option("map-unk", "The word that stands for unknown ones, in place of <unk>.", "WORD")]
 NoSos = Annotated[bool, option("no-sos", "No <s> before a sentence.")]
 NoEos = Annotated[bool, option("no-eos", "No </s> after a sentence.")]
@@ -27,7 +28,7 @@ Heldout = Annotated[str, option("heldout", "Held-out text.", "FILE")]
 Write = Annotated[str, option("write", "Where to write (-: stdout).", "FILE")]
 Debug = Annotated[int, option("debug", "How much to tell: 0 nothing, 1 and more.", "N", min=0)]
 Threads = Annotated[int, option("threads", "Threads of matrix products (default: all cores).", "N", min=1)]
-Seed = Annotated[int, option("seed", "Seed of the random numbers (default 1).", "N", min=0)]
+Seed = Annotated[int, option("seed", "Seed of the random numbers.", "N", min=0)]
 Iterations = Annotated[int, option("iterations", "At most N iterations of EM.", "N", min=0)]
 Tolerance = Annotated[float, option("tolerance", "Stop EM when no weight moves by more than X.", "X", min=0)]
 

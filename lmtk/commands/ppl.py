@@ -1,7 +1,19 @@
 import warnings
 from typing import Annotated
 
-from lmtk.commands.options import Debug, Model, NoEos, NoSos, Stream, Threads, Tolower, Unk, needed, one_stdin, option
+from lmtk.commands.options import (
+    Debug,
+    Model,
+    NoEos,
+    NoSos,
+    Stream,
+    Threads,
+    Tolower,
+    UnkAsIs,
+    needed,
+    one_stdin,
+    option,
+)
 from lmtk.errors import LmtkWarning, UsageError
 
 
@@ -13,7 +25,7 @@ def command(
     ppl: Annotated[list[str] | None, option("ppl", "The same as -text, as SRILM has it.", "FILE")] = None,
     debug: Debug = 0,
     order: Annotated[int | None, option("order", "Use n-grams up to N only.", "N", min=1)] = None,
-    unk: Unk = False,
+    unk: UnkAsIs = False,
     no_sos: NoSos = False,
     no_eos: NoEos = False,
     stream: Stream = False,

@@ -33,7 +33,7 @@ def command(
     one_stdin(*(text or []), *(lm or []), vocab)
     counts = count_words(text or [], tolower)
     kept = {w for w, n in counts.items() if n >= mincount and w not in (SOS, EOS)}
-    listed = read_vocab(vocab) if vocab else []
+    listed = read_vocab(vocab, tolower) if vocab else []
     if limit_vocab:
         kept.intersection_update(listed)
     else:

@@ -90,6 +90,15 @@ def bytes_behind(stream, path, offset, total):
     return np.frombuffer(data, np.uint8) if len(data) == total else None
 
 
+def shown(settings):
+    """Settings as (name, value) pairs for people: option names, nested ones in line, those not set left out."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from shown(value)
+        elif value is not None:
+            yield name.replace("_", "-"), value
+
+
 def words_of(arrays):
     """The vocabulary that `write` put among the arrays."""
     return arrays["vocabulary"].tobytes().split(b"\n")

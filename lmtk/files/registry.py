@@ -49,22 +49,13 @@ def describe(path):
             if about["kind"] in BINARY:
                 model = function(BINARY[about["kind"]])(about, arrays, path)
                 return list(model.describe()), model.vocab.words
-            return [("kind", about["kind"]), *flat(about["settings"])], container.words_of(arrays)
+            return [("kind", about["kind"]), *container.shown(about["settings"])], container.words_of(arrays)
         start = head.removeprefix(BOM).lstrip()
         if b"\\data\\" not in head and not any(start.startswith(magic) for magic in TEXT):
             return describe_text(stream, path)
         name = next((r for magic, r in TEXT.items() if start.startswith(magic)), ARPA)
         model = function(name)(stream, path, ())
     return list(model.describe()), model.vocab.words
-
-
-def flat(settings, prefix=""):
-    """Nested settings as (name, value) pairs."""
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            yield from flat(value)
-        else:
-            yield name.replace("_", " "), value
 
 
 def describe_text(stream, path):

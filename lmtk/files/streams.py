@@ -149,8 +149,8 @@ def open_out(path):
     except FileNotFoundError:
         in_place = False
     # a link is written through, as a shell's redirection would
-    target = os.path.realpath(path)
-    temporary = target if in_place else f"{target}.tmp.{os.getpid()}"
+    target = path if in_place else os.path.realpath(path)
+    temporary = path if in_place else f"{target}.tmp.{os.getpid()}"
     try:
         with open(temporary, "wb") as raw:
             if kind:

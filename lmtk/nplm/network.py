@@ -57,7 +57,7 @@ class Network:
         yield "direct connections", "no" if self.W is None else "yes"
         yield "parameters", sum(a.size for a in (self.C, self.H, self.d, self.U, self.W, self.b) if a is not None)
         yield "predicted words |V|", V
-        yield from self.settings.items()
+        yield from container.shown(self.settings)
 
 
 def distinct(rows, W):

@@ -1,6 +1,7 @@
 """Training: a corpus to a Network, in epochs, with checkpoints from which a run goes on to the same bytes."""
 
 import math
+import zlib
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -141,7 +142,7 @@ def train(progress, data, settings, threads):
 
 def finish_epoch(progress, network, data, N):
     """Close an epoch: its perplexities, and the network kept if it is the best."""
-    heldout = heldout_ppl(network, data.heldout) if data.heldout is not None else math.nan
+    heldout = heldout_ppl(network, data.heldout) if data.heldout is not None else None
     earlier = [h for _, h in progress.ppl]
     progress.ppl.append((math.exp(min(-progress.L / N, 700)), heldout))
     progress.epoch += 1
@@ -150,21 +151,28 @@ def finish_epoch(progress, network, data, N):
         progress.best, progress.best_epoch = network, progress.epoch
 
 
-def write_checkpoint(out, progress, network, settings):
+def write_checkpoint(out, progress, network, settings, data):
     """Everything that a run needs to go on."""
     arrays = named(network)
     if progress.best is not None:
         arrays |= {"best." + name: a for name, a in named(progress.best).items()}
     state = {name: getattr(progress, name) for name in ("epoch", "step", "L", "best_epoch", "ppl")}
-    container.write(out, "nplm-checkpoint", {"run": vars(settings), "state": state}, arrays, network.vocab.words)
+    about = {"run": vars(settings), "data": fingerprint(data), "state": state}
+    container.write(out, "nplm-checkpoint", about, arrays, network.vocab.words)
+
+
+def fingerprint(data):
+    """A number that tells whether two runs read the same texts."""
+    crc = zlib.crc32(data.w, zlib.crc32(data.contexts))
+    return crc if data.heldout is None else zlib.crc32(data.heldout.ids, crc)
 
 
 def named(network):
     return {name: getattr(network, name) for name in ARRAYS if getattr(network, name) is not None}
 
 
-def read_checkpoint(stream, path, settings, network):
-    """The Progress in a checkpoint of a run with these settings; `network` is a fresh one. Raises FormatError."""
+def read_checkpoint(stream, path, settings, data, network):
+    """The Progress in a checkpoint of a run with these settings and texts; `network` is a fresh one. Raises FormatError."""
     about, arrays = container.read(stream, path)
     if about["kind"] != "nplm-checkpoint":
         raise FormatError(path, f"a file of kind {about['kind']}, not a checkpoint of nplm-train")
@@ -172,6 +180,8 @@ def read_checkpoint(stream, path, settings, network):
     changed = [name.replace("_", "-") for name, value in vars(settings).items() if run.get(name) != value]
     if container.words_of(arrays) != network.vocab.words:
         changed.append("vocab")
+    if about["settings"]["data"] != fingerprint(data):
+        changed.append("text or -heldout")
     if changed:
         raise FormatError(
             path, f"a checkpoint of another run: -{changed[0]} differs; remove it or give the same options"
