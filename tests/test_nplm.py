@@ -12,6 +12,7 @@ from test_models import TRAIN, neural, texts  # noqa: F401  a fixture
 from lmtk.errors import FormatError, LmtkError
 from lmtk.nplm import kernels, network, sgd, training
 from lmtk.nplm.blas import add_product
+from lmtk.nplm.threads import Team
 from lmtk.text.corpus import Marks, whole_corpus
 from lmtk.text.vocab import make_vocab
 
@@ -58,7 +59,7 @@ def test_one_example_is_the_update_of_section_3_2(direct, parts):
     expected = [x.astype(float).tolist() if x is not None else None for x in theta]
     logp = naive.update(*expected, contexts[0].tolist(), int(w[0]), 0.1)
     mine = sgd.split(*theta, parts)
-    L, _ = sgd.step(mine, contexts, w, 0.1, 0, 1, sgd.Team(parts))
+    L, _ = sgd.step(mine, contexts, w, 0.1, 0, 1, Team(parts))
     assert abs(L - logp) < 1e-4
     for found, wanted in zip(sgd.join(mine), expected, strict=True):
         assert (found is None) == (wanted is None)
@@ -82,7 +83,7 @@ def test_the_gradient_is_that_of_finite_differences(direct, hidden):
         return (y[np.arange(len(w)), w] - np.log(np.exp(y).sum(axis=1))).sum()
 
     mine = sgd.split(*theta, 2)
-    L, _ = sgd.step(mine, contexts, w, 1e-2, 0, 1, sgd.Team(2))
+    L, _ = sgd.step(mine, contexts, w, 1e-2, 0, 1, Team(2))
     assert abs(L - likelihood(*double)) < 1e-3
     for name, before, after in zip("CHdUWb", theta, sgd.join(mine), strict=True):
         if before is None:
@@ -102,8 +103,8 @@ def test_weight_decay_is_on_weights_and_not_on_biases():
     theta = parameters()
     contexts, w = minibatch(4)
     with_decay, without = sgd.split(*theta, 2), sgd.split(*theta, 2)
-    sgd.step(without, contexts, w, 0.01, 0, 1, sgd.Team(1))
-    sgd.step(with_decay, contexts, w, 0.01, 0.5, 1, sgd.Team(1))
+    sgd.step(without, contexts, w, 0.01, 0, 1, Team(1))
+    sgd.step(with_decay, contexts, w, 0.01, 0.5, 1, Team(1))
     for name, start, a, b in zip("CHdUWb", theta, sgd.join(without), sgd.join(with_decay), strict=True):
         expected = a if name in "db" else a - 4 * 0.01 * 0.5 * start
         assert b == pytest.approx(expected, rel=1e-4, abs=1e-5), name
@@ -113,8 +114,8 @@ def test_feature_rate_is_the_rate_of_C_alone():
     theta = parameters()
     contexts, w = minibatch(4)
     once, fast = sgd.split(*theta, 1), sgd.split(*theta, 1)
-    sgd.step(once, contexts, w, 0.01, 0, 1, sgd.Team(1))
-    sgd.step(fast, contexts, w, 0.01, 0, 3, sgd.Team(1))
+    sgd.step(once, contexts, w, 0.01, 0, 1, Team(1))
+    sgd.step(fast, contexts, w, 0.01, 0, 3, Team(1))
     assert fast.C - theta[0] == pytest.approx(3 * (once.C - theta[0]), rel=1e-4, abs=1e-6)
     assert (fast.H == once.H).all() and (fast.blocks[0][1] == once.blocks[0][1]).all()
 
@@ -123,7 +124,7 @@ def test_outputs_far_apart_do_not_overflow():
     theta = list(parameters())
     theta[5] = np.linspace(-1e4, 1e4, 11).astype(np.float32)
     contexts, w = minibatch(3)
-    L, _ = sgd.step(sgd.split(*theta, 2), contexts, w, 0, 0, 1, sgd.Team(1))
+    L, _ = sgd.step(sgd.split(*theta, 2), contexts, w, 0, 0, 1, Team(1))
     assert math.isfinite(L) and L < -1000
 
 

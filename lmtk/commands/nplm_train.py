@@ -18,7 +18,6 @@ from lmtk.commands.options import (
     Unk,
     VocabFile,
     arg_bytes,
-    cores,
     needed,
     one_stdin,
     option,
@@ -88,12 +87,14 @@ def command(
     from lmtk.nplm import training
     from lmtk.nplm.network import write
     from lmtk.nplm.sgd import Diverged
+    from lmtk.nplm.threads import count, limit
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
     if patience is None:
         # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
         patience = epochs if decay is None else 3
+    limit(threads)
     settings = training.Settings(
         order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed
     )
@@ -128,7 +129,7 @@ def command(
     tell = Reporter(debug, quiet, len(data.w), minibatch, epochs, progress)
     with tell, interruptible() as cut:
         try:
-            for over, now in training.train(progress, data, settings, threads or cores()):
+            for over, now in training.train(progress, data, settings, threads or count()):
                 tell(progress, over)
                 if cut:
                     save(now())

@@ -27,7 +27,7 @@ Tolower = Annotated[bool, option("tolower", "Lower case, as Unicode has it.")]
 Heldout = Annotated[str, option("heldout", "Held-out text.", "FILE")]
 Write = Annotated[str, option("write", "Where to write (-: stdout).", "FILE")]
 Debug = Annotated[int, option("debug", "How much to tell: 0 nothing, 1 and more.", "N", min=0)]
-Threads = Annotated[int, option("threads", "Threads of matrix products (default: all cores).", "N", min=1)]
+Threads = Annotated[int, option("threads", "Threads that the neural model works on (default: all cores).", "N", min=1)]
 Seed = Annotated[int, option("seed", "Seed of the random numbers.", "N", min=0)]
 Iterations = Annotated[int, option("iterations", "At most N iterations of EM.", "N", min=0)]
 Tolerance = Annotated[float, option("tolerance", "Stop EM when no weight moves by more than X.", "X", min=0)]
@@ -65,8 +65,3 @@ def show(number):
 def arg_bytes(text):
     """A word given on the command line, as the bytes it was typed in."""
     return os.fsencode(text)
-
-
-def cores():
-    """The processors that this process may use."""
-    return len(os.sched_getaffinity(0))

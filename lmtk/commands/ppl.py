@@ -67,8 +67,8 @@ def command(
 
 
 def limit_threads(threads):
-    """Matrix products on so many threads, whoever computes them."""
+    """Neural models score on so many threads."""
     if threads:
-        from lmtk.nplm.blas import set_threads
+        from lmtk.nplm.threads import limit
 
-        set_threads(threads)
+        limit(threads)

@@ -7,11 +7,11 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.lm import Scores
-from lmtk.nplm import kernels
+from lmtk.nplm import kernels, threads
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import Vocab
 
-ROWS, COLUMNS = 512, 2048  # contexts and outputs of one product while scoring: few enough for the caches
+ROWS, COLUMNS = 2048, 512  # contexts and outputs of one product while scoring: few enough for the caches
 MANY = 20_000  # contexts from which on a compiled kernel pays for its start-up
 
 
@@ -81,19 +81,22 @@ def score_contexts(network, rows, w):
     ends = np.searchsorted(number, np.arange(len(first)), "right", sorter=by_context)
     exp_rows = kernels.exp_rows if len(first) > MANY else exp_rows_plain
     logp = np.empty(len(w))
-    start = 0
-    for top in range(0, len(first), ROWS):
-        x, a = kernels.hidden(C, H, d, rows[first[top : top + ROWS]])
-        z = kernels.stack(a, x, W is not None)
-        end = ends[min(top + ROWS, len(first)) - 1]
-        tokens = by_context[start:end]
-        start = end
-        mine = number[tokens] - top
-        # in steps, since one context may be asked for every word of the vocabulary
-        target = np.concatenate([
-            np.einsum("kd,kd->k", z[mine[i : i + ROWS]], M[w[tokens[i : i + ROWS]]]) for i in range(0, len(mine), ROWS)
-        ])  # fmt: skip
-        logp[tokens] = target - log_sums(z, M, exp_rows)[mine]
+    tops = range(0, len(first), ROWS)
+
+    def score(tops):
+        for top in tops:
+            x, a = kernels.hidden(C, H, d, rows[first[top : top + ROWS]])
+            z = kernels.stack(a, x, W is not None)
+            tokens = by_context[ends[top - 1] if top else 0 : ends[min(top + ROWS, len(first)) - 1]]
+            mine = number[tokens] - top
+            sums = log_sums(z, M, exp_rows)
+            # in steps, since one context may be asked for every word of the vocabulary
+            for i in range(0, len(tokens), ROWS):
+                k, at = mine[i : i + ROWS], tokens[i : i + ROWS]
+                logp[at] = np.einsum("kd,kd->k", z[k], M[w[at]]) - sums[k]
+
+    members = min(threads.count(), len(tops))
+    threads.Team(members)(score, [tops[i::members] for i in range(members)])
     return logp
 
 

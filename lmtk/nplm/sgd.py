@@ -5,13 +5,12 @@ their sums and its share of dL/da and dL/dx, and updates its own rows of U, W an
 """
 
 import math
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from lmtk.errors import LmtkError
-from lmtk.nplm import blas, kernels
+from lmtk.nplm import kernels
 
 f32 = np.float32
 
@@ -22,13 +21,17 @@ class Diverged(LmtkError):
 
 @dataclass
 class Parameters:
-    """theta in the layout in which it is trained: blocks holds (start, M_i) pairs, M_i (D, V_i); the rest is shared."""
+    """theta in the layout in which it is trained: blocks holds (start, M_i) pairs, M_i (D, V_i); the rest is shared.
+
+    outputs: room for the blocks' outputs.
+    """
 
     C: np.ndarray
     H: np.ndarray
     d: np.ndarray
     blocks: list
     direct: bool
+    outputs: list = field(default_factory=list)
 
 
 def split(C, H, d, U, W, b, parts):
@@ -48,26 +51,11 @@ def join(theta):
     return theta.C.copy(), theta.H.copy(), theta.d.copy(), U, W if theta.direct else None, b
 
 
-class Team:
-    """Threads that work on a block each. Products inside a block run on one thread."""
-
-    def __init__(self, threads):
-        blas.set_threads(1)
-        self.pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
-        self.buffers = []
-
-    def __call__(self, work, items):
-        """[work(item) for item in items], the first in this thread."""
-        if self.pool is None:
-            return [work(item) for item in items]
-        rest = [self.pool.submit(work, item) for item in items[1:]]
-        return [work(items[0]), *(r.result() for r in rest)]
-
-    def outputs(self, theta, K):
-        """An array (K, V_i) for each block's outputs, kept between steps: fresh memory costs as much as a product."""
-        if not self.buffers or len(self.buffers[0]) < K:
-            self.buffers = [np.empty((K, M.shape[1]), f32) for _, M in theta.blocks]
-        return [y[:K] for y in self.buffers]
+def outputs(theta, K):
+    """An array (K, V_i) for each block's outputs, kept between steps: fresh memory costs as much as a product."""
+    if not theta.outputs or len(theta.outputs[0]) < K:
+        theta.outputs = [np.empty((K, M.shape[1]), f32) for _, M in theta.blocks]
+    return [y[:K] for y in theta.outputs]
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -81,7 +69,7 @@ def step(theta, contexts, w, epsilon, decay, feature_rate, team):
     K, direct = len(w), theta.direct
     x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts)
     z = kernels.stack(a, x, direct)
-    work = [(start, M, y) for (start, M), y in zip(theta.blocks, team.outputs(theta, K), strict=True)]
+    work = [(start, M, y) for (start, M), y in zip(theta.blocks, outputs(theta, K), strict=True)]
     q, s, t = (np.stack(part) for part in zip(*team(lambda b: kernels.block_forward(z, w, *b), work), strict=True))
     logp, scale = kernels.normalize(q, s, t)
     total = float(logp.sum())

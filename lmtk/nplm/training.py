@@ -11,6 +11,7 @@ from lmtk.files import container
 from lmtk.files.streams import lines
 from lmtk.nplm import sgd
 from lmtk.nplm.network import Network
+from lmtk.nplm.threads import Team
 from lmtk.text.corpus import contexts
 
 f32 = np.float32
@@ -109,7 +110,7 @@ def train(progress, data, settings, threads):
     """
     N, K = len(data.w), settings.minibatch
     steps = -(-N // K)
-    team = sgd.Team(threads)
+    team = Team(threads)
     now = progress.network
     theta = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads)
 
@@ -172,7 +173,10 @@ def named(network):
 
 
 def read_checkpoint(stream, path, settings, data, network):
-    """The Progress in a checkpoint of a run with these settings and texts; `network` is a fresh one. Raises FormatError."""
+    """The Progress in a checkpoint of a run with these settings and texts. Raises FormatError.
+
+    network: a fresh one.
+    """
     about, arrays = container.read(stream, path)
     if about["kind"] != "nplm-checkpoint":
         raise FormatError(path, f"a file of kind {about['kind']}, not a checkpoint of nplm-train")

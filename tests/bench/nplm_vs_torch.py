@@ -23,6 +23,7 @@ def main():
 
     from lmtk.nplm import sgd
     from lmtk.nplm.blas import set_threads
+    from lmtk.nplm.threads import Team
 
     try:
         import torch
@@ -39,7 +40,7 @@ def main():
         contexts = random.integers(0, V, (steps, K, n - 1)).astype(np.int32)
         w = random.integers(0, V, (steps, K))
         flops = 6 * (V * (h + 1 + direct * (n - 1) * m) + h * (n - 1) * m)
-        works = {"lmtk": ours(sgd, np, V, n, m, h, direct, contexts, w, given.threads)}
+        works = {"lmtk": ours(sgd, Team, np, V, n, m, h, direct, contexts, w, given.threads)}
         if torch:
             works["torch"] = theirs(torch, V, n, m, h, direct, contexts, w)
         square = random.random((2048, 2048), np.float32)
@@ -68,14 +69,14 @@ def timed(run):
     return time.perf_counter() - begun
 
 
-def ours(sgd, np, V, n, m, h, direct, contexts, w, threads):
+def ours(sgd, Team, np, V, n, m, h, direct, contexts, w, threads):
     random = np.random.default_rng(1)
     C = random.normal(0, 0.1, (V, m)).astype(np.float32)
     H = random.normal(0, 0.1, (h, (n - 1) * m)).astype(np.float32)
     W = np.zeros((V, (n - 1) * m), np.float32) if direct else None
     b = np.full(V, -np.log(V), np.float32)
     theta = sgd.split(C, H, np.zeros(h, np.float32), np.zeros((V, h), np.float32), W, b, threads)
-    team = sgd.Team(threads)
+    team = Team(threads)
 
     def run():
         for x, y in zip(contexts, w):
