@@ -83,7 +83,7 @@ def command(
     if hidden == 0 and not direct:
         raise UsageError("-hidden 0 leaves no way from the features to the outputs; add -direct")
 
-    from lmtk.files.streams import open_in, open_out
+    from lmtk.files.streams import check_out, open_in, open_out, written_in_place
     from lmtk.nplm import training
     from lmtk.nplm.network import write
     from lmtk.nplm.sgd import Diverged
@@ -94,6 +94,7 @@ def command(
     if patience is None:
         # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
         patience = epochs if decay is None else 3
+    check_out(lm)
     limit(threads)
     settings = training.Settings(
         order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed
@@ -113,10 +114,12 @@ def command(
         raise LmtkError(f"{heldout}: no word of the vocabulary in it")
     given = training.read_features(init_features, known, features) if init_features else None
     network = training.initial(known, settings, data.w, given)
-    progress, checkpoint = training.Progress(network), lm + ".ckpt"
-    if resume and os.path.exists(checkpoint):
+    progress, checkpoint = training.Progress(network), None if written_in_place(lm) else lm + ".ckpt"
+    if resume and checkpoint and os.path.exists(checkpoint):
         with open_in(checkpoint) as stream_in:
             progress = training.read_checkpoint(stream_in, checkpoint, settings, data, network)
+        if debug:
+            sys.stderr.write(f"going on from {checkpoint}: epoch {progress.epoch + 1}, step {progress.step + 1}\n")
 
     def save(network):
         with open_out(checkpoint) as out:
@@ -132,26 +135,32 @@ def command(
             for over, now in training.train(progress, data, settings, threads or count()):
                 tell(progress, over)
                 if cut:
-                    save(now())
+                    if checkpoint:
+                        save(now())
                     break
-                if save_every != 0 and (over or (save_every and progress.step % save_every == 0)):
+                if checkpoint and save_every != 0 and (over or (save_every and progress.step % save_every == 0)):
                     save(now())
         except Diverged as e:
             # from here on the same run would come to the same end
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(checkpoint)
+            remove(checkpoint)
             kept = f"; the best model so far, of epoch {progress.best_epoch}, is in {lm}" if progress.best else ""
             if progress.best:
                 finish()
             raise Diverged(f"{e}{kept}") from None
     if cut:
-        sys.stderr.write(f"lmtk nplm-train: interrupted; -resume goes on from {checkpoint}\n")
+        sys.stderr.write("lmtk nplm-train: interrupted")
+        sys.stderr.write(f"; -resume goes on from {checkpoint}\n" if checkpoint else "\n")
         if progress.best:
             finish()
         sys.exit(128 + cut[0])
     finish()
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(checkpoint)
+    remove(checkpoint)
+
+
+def remove(checkpoint):
+    if checkpoint:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(checkpoint)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import stat
 import sys
 import warnings
@@ -133,6 +134,32 @@ def compressor(raw, kind):
     return zstd_module().ZstdFile(raw, "wb")
 
 
+def written_in_place(path):
+    """Whether `path` is stdout, a device or a FIFO, which no other file can take the place of."""
+    try:
+        return path == "-" or not stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def temporary_name(path):
+    """Where the content of `path` stands until it is whole: beside it, or beside what it links to."""
+    return f"{os.path.realpath(path)}.tmp.{os.getpid()}"
+
+
+def check_out(path):
+    """Raise OSError now where `open_out(path)` would later, so that no long work is done in vain."""
+    if written_in_place(path):
+        return
+    temporary = temporary_name(path)
+    try:
+        open(temporary, "wb").close()
+        os.unlink(temporary)
+    except OSError as e:
+        e.filename = path
+        raise
+
+
 @contextmanager
 def open_out(path):
     """Open `path` for writing bytes ("-": stdout). A regular file appears, whole, when the block ends without an error.
@@ -144,13 +171,8 @@ def open_out(path):
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    try:
-        in_place = not stat.S_ISREG(os.stat(path).st_mode)
-    except FileNotFoundError:
-        in_place = False
-    # a link is written through, as a shell's redirection would
-    target = path if in_place else os.path.realpath(path)
-    temporary = path if in_place else f"{target}.tmp.{os.getpid()}"
+    in_place = written_in_place(path)
+    temporary = path if in_place else temporary_name(path)
     try:
         with open(temporary, "wb") as raw:
             if kind:
@@ -162,10 +184,12 @@ def open_out(path):
             if not in_place:
                 os.fsync(raw.fileno())
         if not in_place:
-            os.replace(temporary, target)
+            with suppress(FileNotFoundError):
+                shutil.copymode(path, temporary)
+            os.replace(temporary, os.path.realpath(path))
     except BaseException as e:
         if not in_place:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 os.unlink(temporary)
         if isinstance(e, OSError) and (e.filename is None or e.filename == temporary):
             e.filename = path

@@ -96,10 +96,10 @@ def rate(settings, t, total):
 
 
 def heldout_ppl(network, corpus):
-    """Perplexity, as `lmtk ppl` has it: over the tokens that have a probability. nan where there are none."""
+    """Perplexity, as `lmtk ppl` has it: over the tokens that have a probability, of which there must be one."""
     logp = network.score(corpus).logp[corpus.scored]
-    logp = logp[np.isfinite(logp)]
-    return math.exp(min(-logp.sum() / len(logp), 700)) if len(logp) else math.nan
+    logp = logp[logp != -np.inf]
+    return math.exp(min(-logp.sum() / len(logp), 700))
 
 
 def train(progress, data, settings, threads):
@@ -142,8 +142,10 @@ def train(progress, data, settings, threads):
 
 
 def finish_epoch(progress, network, data, N):
-    """Close an epoch: its perplexities, and the network kept if it is the best."""
+    """Close an epoch: its perplexities, and the network kept if it is the best. Raises sgd.Diverged."""
     heldout = heldout_ppl(network, data.heldout) if data.heldout is not None else None
+    if heldout is not None and math.isnan(heldout):
+        raise sgd.Diverged(f"the held-out likelihood is not finite after epoch {progress.epoch + 1}; try a lower -rate")
     earlier = [h for _, h in progress.ppl]
     progress.ppl.append((math.exp(min(-progress.L / N, 700)), heldout))
     progress.epoch += 1
