@@ -40,9 +40,9 @@ def nearest(word, names):
 def spelled(words, options):
     """Words of a command line -> the same with every option spelled as it is declared, one value behind each.
 
-    options: declared name -> (takes a value, takes several). "--x" becomes "-x", "_" becomes "-", "-x=v" becomes
-    "-x v"; the words behind an option that takes several get one each; "-write2 F" is folded into "-writeN 2=F".
-    Raises UsageError at a name that is not declared or a value that is not there.
+    options: declared name -> (takes a value, takes several, is a real number). "--x" becomes "-x", "_" becomes "-",
+    "-x=v" becomes "-x v"; the words behind an option that takes several get one each; "-write2 F" is folded
+    into "-writeN 2=F". Raises UsageError at a name that is not declared or a value that is not there.
     """
     out, words = [], list(words)
     while words:
@@ -56,9 +56,11 @@ def spelled(words, options):
         family = re.fullmatch(r"(-\D+?)(\d+)(\D*)", name)
         if name not in options and family and f"{family[1]}N{family[3]}" in options:
             name, order = f"{family[1]}N{family[3]}", family[2]
-        if name not in options:
-            raise UsageError(f"no option {word}{nearest(name, options)}")
-        valued, several = options[name]
+        elif name not in options or "N" in name:
+            raise UsageError(
+                f"no option {word}{nearest(name.replace('N', '2'), [o.replace('N', '2') for o in options])}"
+            )
+        valued, several, real = options[name]
         if not valued:
             if equals:
                 raise UsageError(f"{name} takes no value")
@@ -68,6 +70,10 @@ def spelled(words, options):
             raise UsageError(f"{word} needs a value")
         while True:
             value = words.pop(0)
+            if not value:
+                raise UsageError(f"{word} got an empty value")
+            if real and re.fullmatch(r"[-+]?(nan|inf|infinity)", value, re.IGNORECASE):
+                raise UsageError(f"{word} takes a finite number, not {value}")
             out += [name, f"{order}={value}" if order else value]
             if not several or order or equals or not words or is_option(words[0]):
                 break
@@ -76,7 +82,7 @@ def spelled(words, options):
 
 def declared(word):
     """The spelling under which an option is declared: "--no_sos" -> "-no-sos"."""
-    return "-" + word.lstrip("-").replace("_", "-")
+    return "-" + re.sub("^--?", "", word).replace("_", "-")
 
 
 def is_option(word):
@@ -99,9 +105,9 @@ def run(name, words):
     )
     app.command()(module.command)
     command = typer.main.get_command(app)
-    options = {"-help": (False, False)}
+    options = {"-help": (False, False, False)}
     for p in command.params:
-        options[p.opts[0]] = (not p.is_flag, p.multiple)
+        options[p.opts[0]] = (not p.is_flag, p.multiple, p.type.name.startswith("float"))
     words = ["-help" if w in ("-h", "--help") else w for w in words]
     words = ["-help"] if "-help" in words else spelled(words, options)
     try:
@@ -147,9 +153,13 @@ def top(words):
 
 def main():
     """The `lmtk` program: exits with 0 done, 1 bad data, 2 usage, 130 interrupted, 141 closed pipe."""
-    for stream in ("stdin", "stdout", "stderr"):
-        if getattr(sys, stream) is None:
-            setattr(sys, stream, open(os.devnull, "r" if stream == "stdin" else "w"))
+    # streams that were closed: opened the wrong way round, so that using them is an error and not using them is none
+    if sys.stdin is None:
+        sys.stdin = open(os.open(os.devnull, os.O_WRONLY))
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")
     # names of files and words may be any bytes
     sys.stdout.reconfigure(errors="surrogateescape")
     sys.stderr.reconfigure(errors="backslashreplace")

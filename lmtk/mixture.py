@@ -114,8 +114,8 @@ def write_text(out, mixture, path):
     folder = os.path.dirname(os.path.realpath(path)) if path != "-" else os.getcwd()
     text = ["\\mixture\\"]
     for name in mixture.names:
-        if "\n" in name or name == "-":
-            raise LmtkError(f"a mixture names its parts' files; '{name}' can't be named")
+        if "\n" in name or not os.path.isfile(name):
+            raise LmtkError(f"a mixture names its parts' files; {name} is none that stays")
         text.append("model " + os.path.relpath(name, folder))
     text += [f"bins {0 if mixture.binned is None else mixture.binned + 1} {len(mixture.weights)}", "", "\\weights\\"]
     text += [f"{i} " + " ".join(map(repr, row)) for i, row in enumerate(mixture.weights.tolist())]
@@ -155,7 +155,7 @@ def read_text(stream, path, seen=()):
             ) from None
     if not ended:
         raise FormatError(path, "no \\end\\; the file is cut short")
-    if not names or bins is None or len(rows) != bins[1] or not 0 <= bins[0] <= len(names):
+    if not names or not rows or bins is None or len(rows) != bins[1] or not 0 <= bins[0] <= len(names):
         raise FormatError(path, "not a whole mixture: its models, bins and weights do not fit together")
     weights = np.array(rows)
     check_weights(weights, path)

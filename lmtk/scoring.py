@@ -1,6 +1,7 @@
 """Scores to SRILM's perplexity report."""
 
 import math
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +36,7 @@ class Tally:
             known = self.words - self.oovs - self.zeroprobs
             ppl, ppl1 = (perplexity(self.log10p, count) for count in (known + self.sentences, known))
             text += f"{self.zeroprobs} zeroprobs, logprob= {self.log10p:.7g} ppl= {ppl} ppl1= {ppl1}\n"
-        return text.encode()
+        return os.fsencode(text)
 
 
 def perplexity(log10p, count):
@@ -101,7 +102,10 @@ def report(model, name, corpora, debug, write):
             sums = np.zeros(len(corpus.ids))
             sums[corpus.scored] = vocabulary_sums(model, corpus, corpus.scored)
         oov, zero, log10p = outcome(model.vocab, corpus, scores)
-        eos = corpus.ids == model.vocab.eos_id
+        eos = np.zeros(len(corpus.ids), bool)
+        if not corpus.stream and len(corpus.ids):
+            last = corpus.starts[1:] - 1
+            eos[last] = corpus.ids[last] == model.vocab.eos_id
         for i, tally in enumerate(tallies(corpus, eos, oov, zero, log10p)):
             if debug >= 1 and corpus.lines is not None:
                 write(corpus.lines[i] + b"\n")

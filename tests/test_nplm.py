@@ -275,7 +275,11 @@ def test_features_known_beforehand(tmp_path):
     assert {vocab.words[i]: v.tolist() for i, v in given.items()} == {b"b": [1, 2, 3]}
     C = training.initial(vocab, settings(), np.array([1]), given).C
     assert C[vocab.index[b"b"]].tolist() == [1, 2, 3]
-    for bad, message in (("b 1 2\n", "w2v:1: expected a word and 3 numbers"), ("zzz 1 2 3\n", "no word of the vocab")):
+    for bad, message in (
+        ("b 1 2\n", "w2v:1: expected a word and 3 finite numbers .-features., got 2"),
+        ("5 3\nb 1 2 3\n", "says 5"),
+        ("zzz 1 2 3\n", "no word of the vocab"),
+    ):
         path.write_text(bad)
         with pytest.raises(FormatError, match=message):
             training.read_features(str(path), vocab, 3)

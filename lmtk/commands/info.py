@@ -1,7 +1,7 @@
 import sys
 from typing import Annotated
 
-from lmtk.commands.options import needed, option
+from lmtk.commands.options import needed, one_stdin, option
 
 
 def command(
@@ -16,7 +16,8 @@ def command(
     """
     from lmtk.files.registry import describe
 
-    for i, path in enumerate(needed(lm, "lm")):
+    one_stdin(*needed(lm, "lm"))
+    for i, path in enumerate(lm):
         lines, vocabulary = describe(path)
         shown = vocabulary[:words]
         if shown:

@@ -62,6 +62,8 @@ def command(
     if bins and not heldout:
         raise UsageError("-bins learns its weights on -heldout")
     one_stdin(*lm, heldout)
+    if write and "-" in lm:
+        raise UsageError("a mixture names its parts' files; stdin (-) can't be named")
     start = given_weights(weight, len(lm))
     limit_threads(threads)
     parts = [load(path) for path in lm]

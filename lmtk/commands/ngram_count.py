@@ -11,10 +11,10 @@ from lmtk.commands.options import (
     UnkAsIs,
     VocabFile,
     Write,
-    arg_bytes,
     one_stdin,
     option,
     per_order,
+    unknown_word,
 )
 from lmtk.errors import UsageError
 
@@ -56,7 +56,7 @@ def command(
         raise UsageError("-limit-vocab needs -vocab")
     one_stdin(*(text or []), *(read or []), vocab)
     words = read_vocab(vocab, tolower) if vocab else None
-    marks, unk_word = Marks.of(no_sos, no_eos, stream), arg_bytes(map_unk)
+    marks, unk_word = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
     counts = collect(text or [], read or [], order, words, marks, unk_word, tolower, limit_vocab, float_counts)
     if write:
         with open_out(write) as out:

@@ -15,11 +15,11 @@ from lmtk.commands.options import (
     Tolower,
     Unk,
     VocabFile,
-    arg_bytes,
     needed,
     one_stdin,
     option,
     show,
+    unknown_word,
 )
 from lmtk.errors import LmtkWarning, UsageError
 
@@ -64,10 +64,11 @@ def command(
     if not (lm or write_bin):
         raise UsageError("nothing to write: give -lm or -write-bin")
     one_stdin(*(read or []), *(text or []), heldout, vocab)
-    marks, unk_word = Marks.of(no_sos, no_eos, stream), arg_bytes(map_unk)
+    marks, unk_word = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
     words = read_vocab(vocab, tolower) if vocab else None
     counts = collect(text or [], read or [], order, words, marks, unk_word, tolower, floats=float_counts)
-    known = make_vocab(words or sorted(counts.words), unk, marks.eos, unk_word)
+    source = vocab or (read or text)[0]
+    known = make_vocab(words if vocab else sorted(counts.words), unk, marks.eos, unk_word, source)
     if marks.eos and not counts.levels[0].count[counts.levels[0].keys == counts.words.index(EOS)].sum():
         warnings.warn(
             "the counts have no </s>; if they were made with -stream, give it here too", LmtkWarning, stacklevel=1

@@ -1,6 +1,6 @@
 from typing import Annotated
 
-from lmtk.commands.options import Tolower, Write, option
+from lmtk.commands.options import Tolower, Write, one_stdin, option
 
 
 def command(
@@ -19,6 +19,7 @@ def command(
     from lmtk.text.normalize import normalize
     from lmtk.text.vocab import read_vocab
 
+    one_stdin(*(text or ["-"]), proper_list)
     names = set(read_vocab(proper_list)) if proper_list else None
     with open_out(write) as out:
         for path in text or ["-"]:

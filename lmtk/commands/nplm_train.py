@@ -6,6 +6,7 @@ import time
 from typing import Annotated
 
 from lmtk.commands.options import (
+    MAX_ORDER,
     Debug,
     Heldout,
     MapUnk,
@@ -17,10 +18,10 @@ from lmtk.commands.options import (
     Tolower,
     Unk,
     VocabFile,
-    arg_bytes,
     needed,
     one_stdin,
     option,
+    unknown_word,
 )
 from lmtk.errors import LmtkError, UsageError
 
@@ -32,7 +33,7 @@ def command(
     vocab: VocabFile = None,
     unk: Unk = False,
     map_unk: MapUnk = "<unk>",
-    order: Annotated[int, option("order", "n: predict a word from the n-1 before it.", "N", min=1)] = 5,
+    order: Annotated[int, option("order", "n: predict a word from the n-1 before it.", "N", min=1, max=MAX_ORDER)] = 5,
     hidden: Annotated[int, option("hidden", "h, hidden units (0: none, with -direct).", "N", min=0)] = 100,
     features: Annotated[int, option("features", "m, features a word.", "N", min=1)] = 60,
     direct: Annotated[bool, option("direct", "W: direct connections from the features to the outputs.")] = False,
@@ -106,7 +107,7 @@ def command(
             raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
         counts = count_words([text], tolower)
         words = sorted(counts, key=lambda w: (-counts[w], w))
-    known = make_vocab(words, unk, marks.eos, arg_bytes(map_unk))
+    known = make_vocab(words, unk, marks.eos, unknown_word(map_unk), vocab or text)
     corpus = whole_corpus(text, known, marks, tolower)
     held = whole_corpus(heldout, known, marks, tolower) if heldout else None
     data = training.examples(corpus, known, order, held)

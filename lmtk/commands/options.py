@@ -7,6 +7,8 @@ import typer
 
 from lmtk.errors import UsageError
 
+MAX_ORDER = 99
+
 
 def option(name, help, metavar=None, **settings):
     return typer.Option(f"-{name}", help=help, metavar=metavar, **settings)
@@ -16,7 +18,7 @@ Texts = Annotated[list[str], option("text", "Text to read, a sentence a line (se
 Models = Annotated[list[str], option("lm", "A model of any kind (several).", "FILE")]
 Model = Annotated[str, option("lm", "A model of any kind.", "FILE")]
 VocabFile = Annotated[str, option("vocab", "Word list: the first field of each line.", "FILE")]
-Order = Annotated[int, option("order", "The longest n-grams.", "N", min=1)]
+Order = Annotated[int, option("order", "The longest n-grams.", "N", min=1, max=MAX_ORDER)]
 Unk = Annotated[bool, option("unk", "Treat unknown words as the word <unk>, which is predicted like others.")]
 UnkAsIs = Annotated[bool, option("unk", "Accepted as SRILM has it; unknown words are <unk> with it and without.")]
 MapUnk = Annotated[str, option("map-unk", "The word that stands for unknown ones, in place of <unk>.", "WORD")]
@@ -51,6 +53,8 @@ def per_order(values, kind):
     out = {}
     for value in values or []:
         order, _, text = value.partition("=")
+        if not 1 <= int(order) <= MAX_ORDER:
+            raise UsageError(f"there is no order {order}")
         try:
             out[int(order)] = kind(text)
         except ValueError:
@@ -62,6 +66,9 @@ def show(number):
     return f"{number:.7g}"
 
 
-def arg_bytes(text):
-    """A word given on the command line, as the bytes it was typed in."""
-    return os.fsencode(text)
+def unknown_word(text):
+    """The value of -map-unk, as the bytes it was typed in."""
+    word = os.fsencode(text)
+    if word in (b"<s>", b"</s>") or len(word.split()) != 1 or word.strip() != word:
+        raise UsageError(f"-map-unk takes a word that is no sentence mark, not '{text}'")
+    return word

@@ -2,6 +2,7 @@ import warnings
 from typing import Annotated
 
 from lmtk.commands.options import (
+    MAX_ORDER,
     Debug,
     Model,
     NoEos,
@@ -24,7 +25,7 @@ def command(
     ] = None,
     ppl: Annotated[list[str] | None, option("ppl", "The same as -text, as SRILM has it.", "FILE")] = None,
     debug: Debug = 0,
-    order: Annotated[int | None, option("order", "Use n-grams up to N only.", "N", min=1)] = None,
+    order: Annotated[int | None, option("order", "Use n-grams up to N only.", "N", min=1, max=MAX_ORDER)] = None,
     unk: UnkAsIs = False,
     no_sos: NoSos = False,
     no_eos: NoEos = False,

@@ -10,7 +10,7 @@ from lmtk.files.streams import BOM, lines_of, open_in
 TEXT = {b"\\interp\\": "lmtk.ngram.interp:read_text", b"\\mixture\\": "lmtk.mixture:read_text"}
 ARPA = "lmtk.ngram.arpa:read_text"
 BINARY = {"nplm": "lmtk.nplm.network:from_arrays", "interp": "lmtk.ngram.interp:from_arrays"}
-COUNT_LINE = re.compile(rb"[^\t]*[^ \t]+[ \t]+[0-9][0-9.e+]*$")
+COUNT = re.compile(rb"[0-9][0-9.e+]*$")
 
 
 def function(name):
@@ -60,16 +60,14 @@ def describe(path):
 
 def describe_text(stream, path):
     """A file of no format of ours: counts, a word list or plain text, told by its first lines."""
-    rows = [line for _, line in lines_of(stream, path) if line]
+    rows = [line for _, line in lines_of(stream, path) if line.strip()]
     if not rows:
         return [("kind", "empty file")], []
-    if all(map(COUNT_LINE.match, rows)):
-        order = max(len(row.split()) for row in rows) - 1
-        sizes = [0] * order
-        for row in rows:
-            sizes[len(row.split()) - 2] += 1
-        words = [row.split()[0] for row in rows if len(row.split()) == 2]
-        return [("kind", "n-gram counts"), *((f"{k}-grams", n) for k, n in enumerate(sizes, 1))], words
-    if all(len(row.split()) == 1 for row in rows):
+    fields = [row.split() for row in rows]
+    lengths = [len(row) for row in fields]
+    if min(lengths) > 1 and all(COUNT.match(row[-1]) for row in fields):
+        sizes = [(f"{k}-grams", lengths.count(k + 1)) for k in range(1, max(lengths))]
+        return [("kind", "n-gram counts"), *sizes], [row[0] for row in fields if len(row) == 2]
+    if max(lengths) == 1:
         return [("kind", "word list"), ("words", len(rows))], rows
-    return [("kind", "text"), ("lines", len(rows)), ("tokens", sum(len(row.split()) for row in rows))], []
+    return [("kind", "text"), ("lines", len(rows)), ("tokens", sum(lengths))], []

@@ -9,12 +9,13 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkWarning
 from lmtk.files.streams import lines_of
 from lmtk.ngram.backoff import Backoff, Probabilities
-from lmtk.ngram.counts import find
+from lmtk.ngram.counts import trie
 from lmtk.text.corpus import TOKEN
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 LN10 = math.log(10)
 ZERO = -99.0  # what stands for the logarithm of 0
+NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
 SECTION = re.compile(rb"\\(\d+)-grams:$")
 
 
@@ -74,12 +75,12 @@ def parse(line, k):
     fields = TOKEN.findall(line)
     if len(fields) not in (k + 1, k + 2):
         return f"expected {k} words after the probability, got {len(fields) - 1}; is this a {k}-gram section?"
-    try:
-        p, bow = float(fields[0]), float(fields[k + 1]) if len(fields) == k + 2 else 0.0
-    except ValueError:
+    numbers = [fields[0], *fields[k + 1 :], b"0"]
+    if not all(map(NUMBER.match, numbers[:2])):
         return "a probability or back-off weight is not a number"
-    if math.isnan(p) or math.isnan(bow) or p == math.inf:
-        return "a probability or back-off weight is not a number"
+    p, bow = float(numbers[0]), float(numbers[1])
+    if max(p, bow) > 1e30:
+        return "a probability or back-off weight is too large"
     return p, fields[1 : k + 1], bow
 
 
@@ -92,39 +93,22 @@ def model_of(sections, path):
     for mark in (SOS, EOS):
         if all(words[0] != mark for _, words, _ in sections[1]):
             warnings.warn(f"{path}: the model has no {mark.decode()}", LmtkWarning, stacklevel=2)
-    W, levels, repeated = len(names), [], 0
-    for k, entries in sections.items():
+    W, rows, levels, repeated = len(names), [], [], 0
+    for entries in sections.values():
         try:
-            rows = np.array([[vocab.index[w] for w in words] for _, words, _ in entries], np.int32).reshape(-1, k)
+            rows.append(np.array([[vocab.index[w] for w in words] for _, words, _ in entries], np.int32))
         except KeyError as e:
             raise FormatError(path, f"the word {e.args[0].decode(errors='backslashreplace')} has no 1-gram") from None
+    rows = [row.reshape(-1, k) for k, row in enumerate(rows, 1)]
+    for entries, (keys, first, _) in zip(sections.values(), trie(rows, W), strict=True):
+        own = first < len(entries)  # the others are prefixes that the file lacks
+        repeated += len(entries) - int(own.sum())
+        logp, bow = np.full(len(keys), np.nan), np.zeros(len(keys))
         # single precision, as SRILM keeps them: the last digits of its reports depend on it
-        logp = np.array([p for p, _, _ in entries], np.float32).astype(np.float64)
-        bow = np.array([b for _, _, b in entries], np.float32).astype(np.float64)
-        parent = np.zeros(len(rows), np.int64)
-        for j in range(k - 1):
-            parent = find(levels[j], parent, rows[:, j], W)
-            if (parent < 0).any():
-                levels[j], parent = with_prefixes(levels, j, rows, W)
-        keys, place = np.unique(parent * W + rows[:, -1], return_index=True)
-        repeated += len(rows) - len(keys)
-        logp = np.where((logp == ZERO) | (logp == -np.inf), -np.inf, logp * LN10)[place]
-        bow = np.where((bow == ZERO) | (bow == -np.inf), -np.inf, bow * LN10)[place]
+        for array, column in ((logp, 0), (bow, 2)):
+            log10 = np.array([entries[i][column] for i in first[own]], np.float32).astype(np.float64)
+            array[own] = np.where((log10 == ZERO) | (log10 == -np.inf), -np.inf, log10 * LN10)
         levels.append(Probabilities(keys, logp, bow))
     if repeated:
         warnings.warn(f"{path}: {repeated} repeated n-grams; the first of each is kept", LmtkWarning, stacklevel=2)
     return Backoff(vocab, len(levels), levels)
-
-
-def with_prefixes(levels, j, rows, W):
-    """Level j with the prefixes of `rows` that it lacked, as nodes without a probability; and the nodes of `rows`."""
-    parent = np.zeros(len(rows), np.int64)
-    for i in range(j):
-        parent = find(levels[i], parent, rows[:, i], W)
-    old = levels[j]
-    key = parent * W + rows[:, j]
-    keys = np.union1d(old.keys, key)
-    at = np.searchsorted(keys, old.keys)
-    logp, bow = np.full(len(keys), np.nan), np.zeros(len(keys))
-    logp[at], bow[at] = old.logp, old.bow
-    return Probabilities(keys, logp, bow), np.searchsorted(keys, key)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.lm import Scores
-from lmtk.ngram.counts import find
+from lmtk.ngram.counts import find, values
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import Vocab
 
@@ -37,13 +37,13 @@ class Backoff:
             # the node of w_(t-k+1) .. w_(t-1); the root, 0, stands for none of them
             node = np.zeros(len(at), np.int64)
             for below, column in zip(self.levels, range(k - 2, -1, -1)):
-                node = find(below, node, rows[:, column], W)
-            child = find(level, node, w, W)
-            here = child >= 0
-            here[here] = ~np.isnan(level.logp[child[here]])
+                node = find(below.keys, node, rows[:, column], W)
+            child = find(level.keys, node, w, W)
             if k > 1:
-                logp += np.where(node >= 0, self.levels[k - 2].bow[node], 0)
-            logp[here], used[here] = level.logp[child[here]], k
+                logp += values(self.levels[k - 2].bow, node, 0)
+            found = values(level.logp, child, np.nan)
+            here = ~np.isnan(found)
+            logp[here], used[here] = found[here], k
         whole, tag = np.zeros(len(corpus.ids)), np.zeros(len(corpus.ids), np.int8)
         whole[at], tag[at] = logp, used
         return Scores(whole, lambda t: f"[{tag[t]}gram]")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.errors import FormatError
+from lmtk.errors import FormatError, LmtkError
 from lmtk.files.streams import blocks
 from lmtk.text.corpus import Closed, Growing, Marks, read_ids, tokens
 from lmtk.text.vocab import UNK
@@ -57,32 +57,50 @@ def count_ids(ids, starts, order, W):
     return levels
 
 
-def find(level, parent, word, W):
-    """Nodes of parent's children `word` at this level, -1 where there is none (or the parent is -1)."""
-    if not len(level.keys):
+def find(keys, parent, word, W):
+    """Nodes of parent's children `word` in a level's sorted keys, -1 where there is none (or parent or word is -1)."""
+    if not len(keys):
         return np.full(len(word), -1)
     key = parent * W + word
-    place = np.minimum(np.searchsorted(level.keys, key), len(level.keys) - 1)
-    return np.where((level.keys[place] == key) & (parent >= 0) & (word >= 0), place, -1)
+    place = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+    return np.where((keys[place] == key) & (parent >= 0) & (word >= 0), place, -1)
+
+
+def values(array, node, default):
+    """array[node], or `default` where the node is -1."""
+    return np.where(node >= 0, array[node], default) if len(array) else np.full(len(node), default)
+
+
+def trie(rows, W):
+    """The nodes of n-grams given as rows of ids, rows[k - 1] (N_k, k), and of all their prefixes.
+
+    Yields for each order: keys, sorted; first, the index of a node's first row; node, that of each row. The rows of an
+    order are its own, then the prefixes of those of the next.
+    """
+    rows = list(rows)
+    for k in range(len(rows) - 1, 0, -1):
+        rows[k - 1] = np.concatenate((rows[k - 1], rows[k][:, :-1]))
+    levels = []
+    for k, row in enumerate(rows, 1):
+        parent = np.zeros(len(row), np.int64)
+        for j in range(k - 1):
+            parent = find(levels[j], parent, row[:, j], W)
+        keys, first, node = np.unique(parent * W + row[:, -1], return_index=True, return_inverse=True)
+        levels.append(keys)
+        yield keys, first, node.ravel()
 
 
 def from_rows(rows, weights, W):
     """Levels from n-grams given as rows of ids, repeats summed: rows[k - 1] (N, k), weights[k - 1] (N,).
 
-    Prefixes that are not among the rows become nodes of count 0.
+    Prefixes that are not among the rows become nodes of count 0. Raises LmtkError where counts leave 64 bits.
     """
-    rows, weights = list(rows), list(weights)
-    for k in range(len(rows) - 1, 0, -1):
-        rows[k - 1] = np.concatenate((rows[k - 1], rows[k][:, :-1]))
-        weights[k - 1] = np.concatenate((weights[k - 1], np.zeros(len(rows[k]), weights[k - 1].dtype)))
     levels = []
-    for k, (row, weight) in enumerate(zip(rows, weights, strict=True), 1):
-        parent = np.zeros(len(row), np.int64)
-        for j in range(k - 1):
-            parent = find(levels[j], parent, row[:, j], W)
-        keys, first, inverse = np.unique(parent * W + row[:, -1], return_index=True, return_inverse=True)
+    for (keys, first, node), weight in zip(trie(rows, W), weights, strict=True):
+        if weight.sum(dtype=np.float64) >= 2.0**63:
+            raise LmtkError("the counts add up to more than 2^63")
         count = np.zeros(len(keys), weight.dtype)
-        np.add.at(count, inverse.ravel(), weight)
+        np.add.at(count, node[: len(weight)], weight)
         levels.append(Level(keys, count, first))
     return levels
 
@@ -97,22 +115,22 @@ def to_rows(levels, W):
 
 
 class BadLine(Exception):
-    """The number of a line, from 1, that is not words and a count."""
+    """The number of a line, from 1, that is not words and a count, and the line."""
 
 
-def parse_rows(block, index, order=None, floats=False):
+def parse_rows(block, index, order=None, floats=False, tolower=False):
     """Count lines -> ({k: (N, k) ids}, {k: (N,) counts}) for each order k, without orders above `order`.
 
     `index` maps a word to its id. Raises BadLine.
     """
-    found = tokens(block)
+    found = tokens(block, tolower)
     ends = np.flatnonzero(np.fromiter(map(b"\n".__eq__, found), bool, len(found)))
     length = np.diff(ends, prepend=-1) - 2  # words on the line: neither the count nor the line's end
     kept = length > -1
     last = ends[kept] - 1
     counts = parse_counts([found[i] for i in last], floats)
     if counts is None or (length == 0).any():
-        raise BadLine(bad_line(found, floats))
+        raise BadLine(*bad_line(found, floats))
     for i in last:
         found[i] = b"\n"
     ids = np.fromiter(map(index.__getitem__, found), np.int32, len(found))
@@ -126,15 +144,15 @@ def parse_rows(block, index, order=None, floats=False):
     return rows, weights
 
 
-def read_rows(path, index, order=None, floats=False):
+def read_rows(path, index, order=None, floats=False, tolower=False):
     """A count file as (rows, weights), an item for each order up to the longest, or to `order`. Raises FormatError."""
     parts, before = [], 0
     for block in blocks(path):
         try:
-            parts.append(parse_rows(block, index, order, floats))
+            parts.append(parse_rows(block, index, order, floats, tolower))
         except BadLine as e:
             what = "a count" if floats else "a whole count (-float-counts takes others)"
-            raise FormatError(path, f"expected words and {what}", before + e.args[0]) from None
+            raise FormatError(path, f"expected words and {what}, found '{e.args[1]}'", before + e.args[0]) from None
         before += block.count(b"\n")
     longest = max((k for rows, _ in parts for k in rows), default=1)
     none = {k: np.zeros((0, k), np.int32) for k in range(1, longest + 1)}
@@ -152,23 +170,24 @@ def parse_counts(texts, floats):
         except OverflowError:
             return None
     try:
-        counts = np.array(texts, dtype="S").astype(np.float64)
+        # float() and numpy take 1_000, which is no number elsewhere
+        counts = np.array([t.replace(b"_", b"x") for t in texts], dtype="S").astype(np.float64)
     except ValueError:
         return None
     return counts if (np.isfinite(counts) & (counts >= 0)).all() else None
 
 
 def bad_line(found, floats):
-    """The number of the first line of tokens that is not words and a count."""
+    """The number of the first line of tokens that is not words and a count, and its start."""
     number, words = 1, []
     for word in found:
         if word == b"\n":
             if words and (len(words) < 2 or parse_counts(words[-1:], floats) is None):
-                return number
+                return number, b" ".join(words)[:60].decode("utf-8", "backslashreplace")
             number, words = number + 1, []
         else:
             words.append(word)
-    return number
+    raise AssertionError("a bad line was to be found")
 
 
 def walk(counts, by_bytes):
@@ -223,7 +242,7 @@ def collect(texts, files, order, words=None, marks=SENTENCES, unk=UNK, tolower=F
     known, readable = index, index
     if words is not None:
         known, readable = Closed(index, unk_id), Closed(index, OUTSIDE if limit else unk_id)
-    found = [read_rows(path, readable, order, floats) for path in files]
+    found = [read_rows(path, readable, order, floats, tolower) for path in files]
     found = [inside(rows, weights) for rows, weights in found] if limit else found
     ids, starts = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
     for path in texts:

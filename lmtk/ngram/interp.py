@@ -20,7 +20,7 @@ from lmtk.em import check_weights, em, likelihood, neighbours_for_unvisited
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.lm import Scores
-from lmtk.ngram.counts import BadLine, Level, find, from_rows, parse_rows, to_rows
+from lmtk.ngram.counts import BadLine, Level, find, from_rows, parse_rows, to_rows, values
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import Vocab
 
@@ -106,13 +106,13 @@ def predictors(model, rows, w):
         # the node of w_(t-k+1) .. w_(t-1); the root, 0, stands for none of them
         node = np.zeros(N, np.int64)
         for level, column in zip(levels, range(k - 2, -1, -1)):
-            node = find(level, node, rows[:, column], W)
+            node = find(level.keys, node, rows[:, column], W)
         if k > 1:
             there = rows[:, k - 2] >= 0
-            frequency[there] = np.where(node >= 0, levels[k - 2].count[node], 0)[there]
-        child = find(levels[k - 1], node, w, W)
-        total = np.where(node >= 0, model.totals[k - 1][node], 0)
-        count = np.where(child >= 0, levels[k - 1].count[child], 0)
+            frequency[there] = values(levels[k - 2].count, node, 0)[there]
+        child = find(levels[k - 1].keys, node, w, W)
+        total = values(model.totals[k - 1], node, 0)
+        count = values(levels[k - 1].count, child, 0)
         length[count > 0] = k
         p[:, k] = np.where(total > 0, count / np.maximum(total, 1e-300), p[:, k - 1])
     return p, np.minimum(bin_of(frequency, model.T), bin_count(model.T) - 1), length
@@ -131,7 +131,7 @@ def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=
     levels = from_rows(rows, [level.count for level in counts.levels[:order]], len(vocab.words))
     model = Interpolated(vocab, order, levels, None)
     if not model.T:
-        raise LmtkError("the counts hold no word of the vocabulary")
+        raise LmtkError("the counts hold no 1-gram of the vocabulary")
     at = np.flatnonzero(heldout.scored & (heldout.ids < vocab.V))
     if not len(at):
         raise LmtkError("the held-out text has no word of the vocabulary")
@@ -207,9 +207,9 @@ def read_text(stream, path, seen=()):
             rows.append(row.get(k, np.zeros((0, k), np.int32)))
             counts.append(count.get(k, np.zeros(0, np.int64)))
     except BadLine as e:
-        raise FormatError(path, "expected words and a count", line + e.args[0]) from None
+        raise FormatError(path, f"expected words and a count, found '{e.args[1]}'", line + e.args[0]) from None
     except UnknownWord as e:
-        raise FormatError(path, f"the word {e.args[0]!r} of an n-gram is not in \\words\\") from None
+        raise FormatError(path, f"the word {e.args[0]} of an n-gram is not in \\words\\") from None
     except (ValueError, KeyError, IndexError):
         raise FormatError(path, "not a whole \\interp\\ model: a section or a number is missing or odd") from None
     return checked(Interpolated(vocab, order, from_rows(rows, counts, len(words)), alpha), path)
@@ -227,7 +227,7 @@ class Known(dict):
         self[b"\n"] = -1
 
     def __missing__(self, word):
-        raise UnknownWord(word)
+        raise UnknownWord(word.decode("utf-8", "backslashreplace"))
 
 
 def checked(model, path):

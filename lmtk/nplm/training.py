@@ -66,7 +66,7 @@ def examples(corpus, vocab, order, heldout):
     """The scored words of a corpus with their contexts; raises LmtkError where there are none."""
     at = np.flatnonzero(corpus.scored & (corpus.ids < vocab.V))
     if not len(at):
-        raise LmtkError("the training text has no word of the vocabulary")
+        raise LmtkError("no word of the vocabulary in the training text")
     rows = contexts(corpus, order)[at]
     return Data(np.where(rows < 0, vocab.sos_id, rows).astype(np.int32), corpus.ids[at], heldout)
 
@@ -207,21 +207,25 @@ def read_features(path, vocab, m):
 
     A first line of two numbers (words, features) may stand or not. Raises FormatError where a line has not m numbers.
     """
-    found = {}
+    found, stated, vectors = {}, None, 0
     for number, line in lines(path):
         fields = line.split()
-        if not fields or (number == 1 and len(fields) == 2):
+        if number == 1 and len(fields) == 2 and all(map(bytes.isdigit, fields)):
+            stated = int(fields[0])
+            continue
+        if not fields:
             continue
         try:
             vector = np.array(fields[1:], dtype="S").astype(f32)
         except ValueError:
-            vector = np.zeros(0, f32)
+            raise FormatError(path, f"expected a word and {m} numbers", number) from None
         if len(vector) != m or not np.isfinite(vector).all():
-            raise FormatError(
-                path, f"expected a word and {m} numbers (-features); found {len(fields) - 1} or no numbers", number
-            )
+            raise FormatError(path, f"expected a word and {m} finite numbers (-features), got {len(vector)}", number)
+        vectors += 1
         if fields[0] in vocab.index:
             found[vocab.index[fields[0]]] = vector
+    if stated not in (None, vectors):
+        raise FormatError(path, f"the first line says {stated} words, there are {vectors}; is it cut short?")
     if not found:
         raise FormatError(path, "no word of the vocabulary has features in it")
     return found

@@ -40,6 +40,7 @@ class Corpus:
     scored: (N,) bool, False where a token is only context: <s>, and what -stream carries over from the block before.
     lines: the sentences as they were read (where asked for), else None.
     blank: the number of blank lines passed over.
+    stream: whether this is a piece of one running text, and no sentences.
     """
 
     ids: np.ndarray
@@ -47,6 +48,7 @@ class Corpus:
     scored: np.ndarray
     lines: list | None = None
     blank: int = 0
+    stream: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def read_corpus(path, vocab, marks, order=1, keep_lines=False, tolower=False):
             opening = starts[:-1][ids[starts[:-1]] == sos]
             scored[opening] = False
         if len(ids) or blank:
-            yield Corpus(ids, starts, scored, lines, blank)
+            yield Corpus(ids, starts, scored, lines, blank, marks.stream)
 
 
 def whole_corpus(path, vocab, marks, tolower=False):

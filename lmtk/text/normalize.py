@@ -36,7 +36,9 @@ def proper_nouns(text, names=None):
             nonlocal inside
             word = match[0]
             before, core, after = CORE.match(word).groups()
-            if names is not None:
+            if word[0] + word[-1] == "<>":
+                name = False  # a symbol already
+            elif names is not None:
                 name = core.encode("utf-8", "surrogateescape") in names
             else:
                 name = inside and core[:1].isupper() and re.split("['’]", core)[0] != "I"

@@ -41,17 +41,17 @@ class Vocab:
         return self.index.get(word, self.V) < self.V
 
 
-def make_vocab(words, unk=False, eos=True, unk_word=UNK):
+def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"):
     """A Vocab that predicts `words` (each once, in their order, special ones aside), </s> if `eos`, <unk> if `unk`.
 
-    Raises LmtkError where nothing would be predicted.
+    Raises LmtkError where no word would be predicted; `source` is where the words are from.
     """
     special = [(EOS, eos), (unk_word, unk), (SOS, False)]
     plain = dict.fromkeys(words)
     for word, _ in special:
         plain.pop(word, None)
     if not plain:
-        raise LmtkError("the vocabulary is empty")
+        raise LmtkError(f"{source}: no words in it, and a vocabulary needs one")
     events = [w for w, predicted in special if predicted] + list(plain)
     return Vocab(events + [w for w, predicted in special if not predicted], len(events), unk_word)
 
