@@ -12,14 +12,15 @@ wanted = None
 
 
 def limit(threads):
-    """Let scoring use so many threads (training is told its own); None: a thread a processor."""
+    """Let scoring use so many threads (training is told its own); None: as many as `count` finds."""
     global wanted
     wanted = threads
 
 
 def count():
-    """Threads to use: as limited, else the processors that this process may run on."""
-    return wanted or len(os.sched_getaffinity(0))
+    """Threads to use: as limited, else as the environment says for OpenBLAS, else a thread a processor."""
+    stated = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or ""
+    return wanted or (stated.isdigit() and int(stated)) or len(os.sched_getaffinity(0))
 
 
 class Team:
