@@ -9,7 +9,11 @@ from lmtk.files.streams import BOM, lines_of, open_in
 
 TEXT = {b"\\interp\\": "lmtk.ngram.interp:read_text", b"\\mixture\\": "lmtk.mixture:read_text"}
 ARPA = "lmtk.ngram.arpa:read_text"
-BINARY = {"nplm": "lmtk.nplm.network:from_arrays", "interp": "lmtk.ngram.interp:from_arrays"}
+BINARY = {
+    "nplm": "lmtk.nplm.network:from_arrays",
+    "interp": "lmtk.ngram.interp:from_arrays",
+    "backoff": "lmtk.ngram.backoff:from_arrays",
+}
 COUNT = re.compile(rb"[0-9][0-9.e+]*$")
 
 

@@ -1,6 +1,5 @@
 """ARPA files: the text form of back-off models. Probabilities are log10 in the file, natural inside."""
 
-import math
 import re
 import warnings
 
@@ -8,13 +7,11 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning
 from lmtk.files.streams import lines_of
-from lmtk.ngram.backoff import Backoff, Probabilities
+from lmtk.ngram.backoff import Backoff, Probabilities, decimal, natural
 from lmtk.ngram.counts import trie
 from lmtk.text.corpus import TOKEN
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
-LN10 = math.log(10)
-ZERO = -99.0  # what stands for the logarithm of 0
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
 SECTION = re.compile(rb"\\(\d+)-grams:$")
 
@@ -104,11 +101,47 @@ def model_of(sections, path):
         own = first < len(entries)  # the others are prefixes that the file lacks
         repeated += len(entries) - int(own.sum())
         logp, bow = np.full(len(keys), np.nan), np.zeros(len(keys))
-        # single precision, as SRILM keeps them: the last digits of its reports depend on it
         for array, column in ((logp, 0), (bow, 2)):
-            log10 = np.array([entries[i][column] for i in first[own]], np.float32).astype(np.float64)
-            array[own] = np.where((log10 == ZERO) | (log10 == -np.inf), -np.inf, log10 * LN10)
+            array[own] = natural([entries[i][column] for i in first[own]])
         levels.append(Probabilities(keys, logp, bow))
     if repeated:
         warnings.warn(f"{path}: {repeated} repeated n-grams; the first of each is kept", LmtkWarning, stacklevel=2)
     return Backoff(vocab, len(levels), levels)
+
+
+def write_text(out, model):
+    """Write a Backoff model as SRILM does: seven digits, a weight where an n-gram is a context, n-grams in the byte
+    order of their words, those of the context compared from the last one back.
+    """
+    words = np.array(model.vocab.words, object)
+    W = len(words)
+    rank = np.empty(W, np.int64)
+    rank[sorted(range(W), key=model.vocab.words.__getitem__)] = np.arange(W)
+    levels = list(ngrams(model))
+    out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, len(level[0])) for k, level in enumerate(levels, 1)))
+    for k, (rows, logp, bow, weighted) in enumerate(levels, 1):
+        out.write(b"\n\\%d-grams:\n" % k)
+        ranks = rank[rows]
+        place = np.lexsort((ranks[:, -1], *ranks.T[:-1]))
+        columns = [words[rows[place, j]] for j in range(k)]
+        line = b"%s\t" + b" ".join([b"%s"] * k) + b"%s\n"
+        p = [b"%.7g" % x for x in decimal(logp[place]).tolist()]
+        weights = [b"\t%.7g" % x if there else b"" for x, there in zip(decimal(bow[place]).tolist(), weighted[place])]
+        out.writelines(map(line.__mod__, zip(p, *columns, weights)))
+    out.write(b"\n\\end\\\n")
+
+
+def ngrams(model):
+    """For each order: rows (N, k) of ids, logp, bow (N,), and whether the weight stands in the file, (N,)."""
+    W = len(model.vocab.words)
+    rows = np.zeros((1, 0), np.int64)
+    for k, level in enumerate(model.levels, 1):
+        parent = level.keys // W if k > 1 else np.zeros(len(level.keys), np.int64)
+        rows = np.column_stack((rows[parent], level.keys % W))
+        kept = ~np.isnan(level.logp)
+        context = np.zeros(len(level.keys), bool)
+        if k < model.order:
+            above = model.levels[k]
+            context[(above.keys // W)[~np.isnan(above.logp)]] = True
+            context |= level.bow != 0
+        yield rows[kept], level.logp[kept], level.bow[kept], context[kept]

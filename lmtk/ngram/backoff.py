@@ -1,13 +1,32 @@
 """Back-off n-gram models (Katz 1987): what they hold, how they score."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.errors import FormatError
+from lmtk.files import container
 from lmtk.lm import Scores
 from lmtk.ngram.counts import find, values
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import Vocab
+
+LN10 = math.log(10)
+ZERO = -99.0  # what stands for the logarithm of 0
+
+
+def natural(log10):
+    """ln of numbers given as log10, -99 being log 0. They go through single precision, in which SRILM keeps them: the
+    last digits of its reports depend on it.
+    """
+    log10 = np.asarray(log10, np.float32).astype(np.float64)
+    return np.where(log10 == ZERO, -np.inf, log10 * LN10)
+
+
+def decimal(logs):
+    """log10 of natural logs in single precision, -99 for log 0: what the file holds."""
+    return np.where(np.isneginf(logs), ZERO, logs / LN10).astype(np.float32) + np.float32(0)
 
 
 @dataclass(frozen=True)
@@ -58,3 +77,28 @@ class Backoff:
         for k, level in enumerate(self.levels, 1):
             yield f"{k}-grams", int((~np.isnan(level.logp)).sum())
         yield "predicted words |V|", self.vocab.V
+
+
+def write_binary(out, model):
+    """The binary form: keys as they are, logs as the log10 in single precision that an ARPA file holds."""
+    arrays = {}
+    for k, level in enumerate(model.levels, 1):
+        arrays |= {f"keys{k}": level.keys, f"log10p{k}": decimal(level.logp), f"log10bow{k}": decimal(level.bow)}
+    about = {"order": model.order, "V": model.vocab.V, "unk": model.vocab.unk.decode("latin-1")}
+    container.write(out, "backoff", about, arrays, model.vocab.words)
+
+
+def from_arrays(about, arrays, path):
+    """The model in a binary file's arrays. Raises FormatError."""
+    try:
+        settings = about["settings"]
+        vocab = Vocab(container.words_of(arrays), settings["V"], settings["unk"].encode("latin-1"))
+        levels = []
+        for k in range(1, settings["order"] + 1):
+            keys, logp, bow = (arrays[f"{name}{k}"] for name in ("keys", "log10p", "log10bow"))
+            if not len(keys) == len(logp) == len(bow):
+                raise ValueError
+            levels.append(Probabilities(keys, natural(logp), natural(bow)))
+        return Backoff(vocab, len(levels), levels)
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise FormatError(path, "not a whole back-off model: its arrays do not fit together") from None
