@@ -40,9 +40,9 @@ def nearest(word, names):
 def spelled(words, options):
     """Words of a command line -> the same with every option spelled as it is declared, one value behind each.
 
-    options: declared name -> (takes a value, takes several, is a real number). "--x" becomes "-x", "_" becomes "-",
-    "-x=v" becomes "-x v"; the words behind an option that takes several get one each; "-write2 F" is folded
-    into "-writeN 2=F". Raises UsageError at a name that is not declared or a value that is not there.
+    options: declared name -> (values: "none", "one" or "optional", takes several, is a real number). "--x" becomes
+    "-x", "_" becomes "-", "-x=v" becomes "-x v"; the words behind an option that takes several get one each;
+    "-write2 F" is folded into "-writeN 2=F". Raises UsageError at a name that is not declared or a value that is not there.
     """
     out, words = [], list(words)
     while words:
@@ -60,11 +60,14 @@ def spelled(words, options):
             raise UsageError(
                 f"no option {word}{nearest(name.replace('N', '2'), [o.replace('N', '2') for o in options])}"
             )
-        valued, several, real = options[name]
-        if not valued:
+        values, several, real = options[name]
+        if values == "none":
             if equals:
-                raise UsageError(f"{name} takes no value")
-            out.append(name)
+                raise UsageError(f"{word} takes no value")
+            out += [name, order] if order else [name]
+            continue
+        if values == "optional" and not equals and (not words or is_option(words[0])):
+            out += [name, "default"]
             continue
         if not words or (not equals and is_option(words[0]) and declared(words[0]) in options):
             raise UsageError(f"{word} needs a value")
@@ -105,9 +108,12 @@ def run(name, words):
     )
     app.command()(module.command)
     command = typer.main.get_command(app)
-    options = {"-help": (False, False, False)}
+    options = {"-help": ("none", False, False)}
     for p in command.params:
-        options[p.opts[0]] = (not p.is_flag, p.multiple, p.type.name.startswith("float"))
+        # a family of flags, as -kndiscount2, is told by its orders alone
+        none = p.is_flag or ("N" in p.opts[0] and p.type.name.startswith("int"))
+        values = "none" if none else "optional" if (p.metavar or "").startswith("[") else "one"
+        options[p.opts[0]] = (values, p.multiple, p.type.name.startswith("float"))
     words = ["-help" if w in ("-h", "--help") else w for w in words]
     words = ["-help"] if "-help" in words else spelled(words, options)
     try:

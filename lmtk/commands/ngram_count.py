@@ -1,6 +1,8 @@
+import sys
 from typing import Annotated
 
 from lmtk.commands.options import (
+    Debug,
     MapUnk,
     NoEos,
     NoSos,
@@ -8,7 +10,6 @@ from lmtk.commands.options import (
     Stream,
     Texts,
     Tolower,
-    UnkAsIs,
     VocabFile,
     Write,
     one_stdin,
@@ -31,26 +32,60 @@ def command(
     vocab: VocabFile = None,
     limit_vocab: Annotated[bool, option("limit-vocab", "Drop read n-grams with words that are not in -vocab.")] = False,
     write_vocab: Annotated[str | None, option("write-vocab", "Write the words, in byte order.", "FILE")] = None,
-    unk: UnkAsIs = False,
+    unk: Annotated[bool, option("unk", "The model predicts <unk>, the words that are not in -vocab.")] = False,
     map_unk: MapUnk = "<unk>",
     tolower: Tolower = False,
     no_sos: NoSos = False,
     no_eos: NoEos = False,
     stream: Stream = False,
     float_counts: Annotated[bool, option("float-counts", "Read counts that are not whole numbers.")] = False,
+    lm: Annotated[str | None, option("lm", "The back-off model to write, as ARPA.", "FILE")] = None,
+    write_bin: Annotated[str | None, option("write-bin", "The back-off model to write in binary form.", "FILE")] = None,
+    gtmin: Annotated[
+        float | None, option("gtmin", "Leave out n-grams counted less, orders above 9.", "C", min=0)
+    ] = None,
+    gtmin_n: Annotated[
+        list[str] | None, option("gtNmin", "Leave out n-grams counted less [1, 1, then 2].", "C")
+    ] = None,
+    gtmax_n: Annotated[list[str] | None, option("gtNmax", "Good-Turing up to this count [1, then 7].", "C")] = None,
+    gt: Annotated[
+        list[str] | None, option("gtN", "Good-Turing coefficients, read with -lm, else written.", "FILE")
+    ] = None,
+    kn: Annotated[list[str] | None, option("knN", "Kneser-Ney discounts, read with -lm, else written.", "FILE")] = None,
+    wbdiscount: Annotated[bool, option("wbdiscount", "Witten-Bell smoothing.")] = False,
+    wbdiscount_n: Annotated[list[int] | None, option("wbdiscountN", "The same for order N alone.")] = None,
+    cdiscount: Annotated[float | None, option("cdiscount", "Absolute discounting by D.", "D", min=0, max=1)] = None,
+    cdiscount_n: Annotated[list[str] | None, option("cdiscountN", "The same for order N alone.", "D")] = None,
+    addsmooth: Annotated[float | None, option("addsmooth", "D added to each count.", "D", min=0)] = None,
+    addsmooth_n: Annotated[list[str] | None, option("addsmoothN", "The same for order N alone.", "D")] = None,
+    ukndiscount: Annotated[bool, option("ukndiscount", "The original Kneser-Ney smoothing.")] = False,
+    ukndiscount_n: Annotated[list[int] | None, option("ukndiscountN", "The same for order N alone.")] = None,
+    kndiscount: Annotated[bool, option("kndiscount", "Modified Kneser-Ney smoothing (Chen and Goodman).")] = False,
+    kndiscount_n: Annotated[list[int] | None, option("kndiscountN", "The same for order N alone.")] = None,
+    interpolate: Annotated[bool, option("interpolate", "Add lower orders in.")] = False,
+    interpolate_n: Annotated[list[int] | None, option("interpolateN", "The same for order N alone.")] = None,
+    discount_fallback: Annotated[
+        list[str] | None,
+        option("discount-fallback", "Kneser-Ney's D1 D2 D3+ where the counts give none.", "[D ...]"),
+    ] = None,
+    debug: Debug = 0,
 ):
-    """Count the n-grams of texts, and add, sort and limit counts.
+    """Count the n-grams of texts; add, sort and limit counts; estimate a back-off model from them.
 
-    Example: lmtk ngram-count -text train.txt -order 3 -sort -write train.counts.gz
+    Without a method Good-Turing smoothing (Katz) is used, as in SRILM; n-grams of order 3 and above that are counted
+    once are left out, as in SRILM (-gt3min 1 keeps them).
+
+    Example: lmtk ngram-count -text train.txt -order 3 -kndiscount -interpolate -lm train.lm
     """
     from lmtk.files.streams import open_out
     from lmtk.ngram.counts import collect, write_counts
+    from lmtk.ngram.smoothing import Method
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import read_vocab
 
     if not (text or read):
         raise UsageError("nothing to count: give -text or -read")
-    if not (write or write_n or write_vocab):
+    if not (write or write_n or write_vocab or lm or write_bin or gt or kn):
         write = "-"
     if limit_vocab and not vocab:
         raise UsageError("-limit-vocab needs -vocab")
@@ -69,3 +104,86 @@ def command(
     if write_vocab:
         with open_out(write_vocab) as out:
             out.write(b"".join(w + b"\n" for w in sorted(counts.words)))
+    if not (lm or write_bin or gt or kn):
+        return
+    given = {
+        "wb": (wbdiscount, dict.fromkeys(wbdiscount_n or [], ())),
+        "cd": (cdiscount is not None and (cdiscount,), per_order(cdiscount_n, alone)),
+        "add": (addsmooth is not None and (addsmooth,), per_order(addsmooth_n, alone)),
+        "ukn": (ukndiscount, dict.fromkeys(ukndiscount_n or [], ())),
+        "kn": (kndiscount, dict.fromkeys(kndiscount_n or [], ())),
+    }
+    files = {"gt": per_order(gt, str), "kn": per_order(kn, str)}
+    floor = per_order(gtmin_n, float)
+    upto = per_order(gtmax_n, int)
+    chosen = []
+    for n in range(1, order + 1):
+        name, parameters = method_of(n, given, files)
+        if name == "gt":
+            parameters = (upto.get(n, 1 if n == 1 else 7 if n <= 9 else 5),)
+        low = floor.get(n, (gtmin or 1) if n > 9 else 1 if n < 3 else 2)
+        chosen.append(Method(name, parameters, interpolate or n in (interpolate_n or []), low))
+        if float_counts and name in ("gt", "ukn", "kn"):
+            raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; see -wbdiscount{n}")
+    from lmtk.ngram import arpa, backoff, smoothing
+    from lmtk.text.vocab import make_vocab
+
+    def tell(line):
+        if debug:
+            sys.stderr.write(line + "\n")
+
+    read_from = {n: (path, name) for name, paths in files.items() for n, path in paths.items() if lm or write_bin}
+    known = {n: smoothing.read_discounts(path, chosen[n - 1]) for n, (path, _) in read_from.items() if n <= order}
+    vocabulary = make_vocab(sorted(counts.words), unk, True, unk_word, vocab or (text or read)[0])
+    fallback = fallback_discounts(discount_fallback)
+    model, used = smoothing.estimate(counts, vocabulary, order, chosen, fallback, tell, known)
+    for n, path in sorted({**files["gt"], **files["kn"]}.items()):
+        if not read_from and n <= order:
+            with open_out(path) as out:
+                smoothing.write_discounts(out, used[n - 1])
+    if lm:
+        with open_out(lm) as out:
+            arpa.write_text(out, model)
+    if write_bin:
+        with open_out(write_bin) as out:
+            backoff.write_binary(out, model)
+
+
+def method_of(n, given, files):
+    """The smoothing of order n, by its own option, else by the one for all orders, else Good-Turing; its parameters."""
+    own = [(name, orders[n]) for name, (_, orders) in given.items() if n in orders]
+    own += [(name, ()) for name, paths in files.items() if n in paths and not (name == "kn" and n in given["ukn"][1])]
+    if len({name for name, _ in own}) > 1:
+        raise UsageError(f"several smoothing methods for order {n}: {', '.join(sorted({name for name, _ in own}))}")
+    if own:
+        return own[0]
+    for name, (everywhere, _) in given.items():
+        if everywhere:
+            return name, everywhere if everywhere is not True else ()
+    return "gt", ()
+
+
+def fallback_discounts(values):
+    """D1, D2, D3+ of -discount-fallback, or None where it was not given."""
+    if not values:
+        return None
+    if values == ["default"]:
+        return 0.5, 1.0, 1.5
+    try:
+        D = [positive(v) for v in values]
+    except ValueError:
+        raise UsageError("-discount-fallback takes numbers: D1 D2 D3+") from None
+    if len(D) > 3 or any(d > r for r, d in enumerate(D, 1)):
+        raise UsageError("-discount-fallback takes up to three discounts, D1 up to 1, D2 up to 2, D3+ up to 3")
+    return *D, *[D[-1]] * (3 - len(D))
+
+
+def alone(text):
+    return (positive(text),)
+
+
+def positive(text):
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError
+    return value

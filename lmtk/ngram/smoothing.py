@@ -1,0 +1,450 @@
+"""Smoothing: counts -> a back-off model (Katz 1987; Chen and Goodman 1998), as SRILM's ngram-count estimates it.
+
+For each order a method turns the count c of an n-gram into a coefficient d(c), and an n-gram's probability is
+
+    p(w | h) = d(c) c / T(h)  [ + weight(h) p(w | h without its oldest word)   where it is interpolated ]
+
+T(h) being the sum of the counts of h's extensions. What the seen extensions leave goes to the unseen ones:
+
+    bow(h) = (1 - sum p(w | h)) / (1 - sum p(w | h without its oldest word)),  both sums over the seen w,
+
+and at order 1 to the words of the vocabulary without a count. Logarithms are log10 in single precision here, since
+SRILM keeps them so and its last digits depend on it.
+"""
+
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError
+from lmtk.files.streams import lines
+from lmtk.ngram.backoff import Backoff, Probabilities, natural
+from lmtk.ngram.counts import find, to_rows, trie
+
+EPSILON = 3e-6  # a probability mass below it is none, as in SRILM
+f32 = np.float32
+
+
+class NoDiscount(LmtkError):
+    """The counts of counts do not give the discounts that a method needs."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """How one order is smoothed.
+
+    name: gt, wb, cd, add, ukn or kn. parameters: what -cdiscount, -addsmooth or -gtNmax gave, the D's of Kneser-Ney, or
+    the coefficients of Good-Turing. interpolate: whether lower orders are added in. minimum: n-grams counted less are
+    left out.
+    """
+
+    name: str
+    parameters: tuple = ()
+    interpolate: bool = False
+    minimum: float = 1
+
+    @property
+    def idle(self):
+        """Whether it leaves the counts as they are, so that there is nothing to give to the unseen."""
+        return self.minimum <= 1 and (
+            (self.name == "gt" and not self.parameters) or (self.name in ("cd", "add") and self.parameters[0] == 0)
+        )
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Of each context, (N,): T, the sum of its extensions' counts; types, types2, types3: how many there are, how many
+    of a count of 2 or more, and of 3 or more; V, the size of the vocabulary.
+    """
+
+    T: np.ndarray
+    types: np.ndarray
+    types2: np.ndarray
+    types3: np.ndarray
+    V: int
+
+    def at(self, contexts):
+        return Totals(self.T[contexts], self.types[contexts], self.types2[contexts], self.types3[contexts], self.V)
+
+
+def good_turing(c, parameters, h):
+    """Katz: d(r) for r up to gtmax, 1 above."""
+    d = np.array([1.0, *parameters, 1.0])
+    return d[np.minimum(np.ceil(c).astype(np.int64), len(d) - 1)], np.zeros(len(h.T))
+
+
+def witten_bell(c, parameters, h):
+    """T / (T + types); the rest of the mass is types / (T + types)."""
+    return h.T / (h.T + h.types), h.types / (h.T + h.types)
+
+
+def absolute(c, parameters, h):
+    """(c - D) / c: absolute discounting; with continuation counts in the lower orders the original Kneser-Ney."""
+    (D,) = parameters
+    return (c - D) / np.maximum(c, 1e-9), D * h.types / h.T
+
+
+def additive(c, parameters, h):
+    """(c + delta) / (T + V delta)."""
+    (delta,) = parameters
+    return (1 + delta / np.maximum(c, 1e-9)) / (1 + h.V * delta / h.T), np.zeros(len(h.T))
+
+
+def modified_kneser_ney(c, parameters, h):
+    """(c - D(c)) / c with D1, D2 and D3+ (Chen and Goodman 1998)."""
+    D = np.array([0.0, *parameters])[np.minimum(np.ceil(c).astype(np.int64), 3)]
+    D1, D2, D3 = parameters
+    mass = D1 * (h.types - h.types2) + D2 * (h.types2 - h.types3) + D3 * h.types3
+    return (c - D) / np.maximum(c, 1e-9), mass / h.T
+
+
+COEFFICIENTS = {
+    "gt": good_turing,
+    "wb": witten_bell,
+    "cd": absolute,
+    "add": additive,
+    "ukn": absolute,
+    "kn": modified_kneser_ney,
+}
+
+
+@dataclass
+class Level:
+    """One order while it is estimated, (N,) each: keys; parent, the context's node; word; suffix, the node without the
+    oldest word; count; counted, whether the counts had it; first_word; unknown, whether <unk> is in it; log10p (nan:
+    left out) and log10bow, single precision.
+    """
+
+    keys: np.ndarray
+    parent: np.ndarray
+    word: np.ndarray
+    suffix: np.ndarray
+    count: np.ndarray
+    counted: np.ndarray
+    first_word: np.ndarray
+    unknown: np.ndarray
+    log10p: np.ndarray = None
+    log10bow: np.ndarray = None
+
+
+def levels_of(counts, vocab, order):
+    """Counts -> Levels with the vocabulary's ids; every word is a node of order 1, and every n-gram's suffix is one."""
+    W = len(vocab.words)
+    ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words], np.int64)
+    own = [ids[row] for row in to_rows(counts.levels, len(counts.words))][:order]
+    given = [level.count for level in counts.levels][:order]
+    real = [row[c > 0] for row, c in zip(own, given)]
+    given = [c[c > 0] for c in given]
+    rows = list(real)
+    rows[0] = np.concatenate((rows[0], np.arange(W)[:, None]))
+    for k in range(len(rows) - 1, 0, -1):
+        rows[k - 1] = np.concatenate((rows[k - 1], rows[k][:, :-1], rows[k][:, 1:]))
+    levels = []
+    for k, (keys, _, node) in enumerate(trie(rows, W), 1):
+        node = node[: len(given[k - 1])]
+        count = np.zeros(len(keys), given[k - 1].dtype)
+        np.add.at(count, node, given[k - 1])
+        counted = np.zeros(len(keys), bool)
+        counted[node] = True
+        parent, word = (keys // W, keys % W) if k > 1 else (np.zeros(len(keys), np.int64), keys)
+        if k == 1:
+            suffix, first_word, unknown = parent, word, word == vocab.unk_id
+        else:
+            below = levels[-1]
+            suffix = word if k == 2 else find(below.keys, below.suffix[parent], word, W)
+            first_word, unknown = below.first_word[parent], below.unknown[parent] | (word == vocab.unk_id)
+        levels.append(Level(keys, parent, word, suffix, count, counted, first_word, unknown))
+    return levels
+
+
+def continuation_counts(levels, k, V):
+    """The counts of order k that Kneser-Ney smoothing wants below the highest order: behind how many different words an
+    n-gram stands. One that starts with a word that is not predicted, as <s>, keeps its own: nothing stands before it.
+    """
+    level, above = levels[k - 1], levels[k]
+    follows = (above.count > 0) & (level.first_word[above.suffix] < V)
+    fresh = np.bincount(above.suffix[follows], minlength=len(level.keys)).astype(level.count.dtype)
+    return np.where(level.first_word < V, fresh, level.count)
+
+
+def counts_of_counts(level, count, V, upto):
+    """n_1 .. n_upto: how many n-grams that end in a predicted word have the count r."""
+    mine = count[level.counted & (level.word < V)]
+    return [int((mine == r).sum()) for r in range(1, upto + 1)]
+
+
+def discounts(method, k, level, count, V, fallback, tell):
+    """The method with its discounts estimated from order k's counts of counts. Raises NoDiscount.
+
+    fallback: D1, D2, D3+ to take where Kneser-Ney has none, or None. `tell` takes SRILM's lines about the discounts.
+    """
+    if method.name == "gt":
+        return estimate_good_turing(method, k, level, count, V, tell)
+    if method.name not in ("ukn", "kn"):
+        return method
+    n = counts_of_counts(level, count, V, 2 if method.name == "ukn" else 4)
+    tell(f"Kneser-Ney smoothing {k}-grams")
+    for r, n_r in enumerate(n, 1):
+        tell(f"n{r} = {n_r}")
+    why = None
+    if method.name == "ukn":
+        names, D = ["D"], ()
+        if min(n) == 0:
+            why = "D = n1 / (n1 + 2 n2) needs n1 and n2"
+        else:
+            D = (n[0] / (n[0] + 2 * n[1]),)
+    else:
+        names, D = ["D1", "D2", "D3+"], ()
+        if min(n) == 0:
+            r = min(n.index(0) + 1, 3)
+            why = f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} with Y = n1/(n1 + 2 n2) needs n1 .. n4"
+        else:
+            Y = n[0] / (n[0] + 2 * n[1])
+            D = tuple(r - (r + 1) * Y * n[r] / n[r - 1] for r in (1, 2, 3))
+            if min(D) < 0:
+                r = int(np.argmin(D)) + 1
+                why = f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} is {D[r - 1]:.4g}, below 0"
+    if why:
+        if fallback is None:
+            found = ", ".join(f"n{r} = {n_r}" for r, n_r in enumerate(n, 1))
+            raise NoDiscount(
+                f"no Kneser-Ney discounts for order {k}: {found}; {why}; -wbdiscount{k} smooths such counts, "
+                "-discount-fallback takes discounts as given"
+            )
+        D = tuple(fallback[: len(names)])
+        sys.stderr.write(f"discounts of order {k} as given by -discount-fallback: {' '.join(map(str, D))}\n")
+    for name, value in zip(names, D):
+        tell(f"{name} = {value:.6g}")
+    return Method(method.name, D, method.interpolate, method.minimum)
+
+
+def estimate_good_turing(method, k, level, count, V, tell):
+    """Katz's coefficients for counts up to -gtmax; where a count of counts is lacking they are 1, as in SRILM."""
+    upto = int(method.parameters[0])
+    n = counts_of_counts(level, count, V, upto + 1)
+    tell(f"Good-Turing discounting {k}-grams")
+    tell("GT-count [0] = 0")
+    for r, n_r in enumerate(n, 1):
+        tell(f"GT-count [{r}] = {n_r}")
+    if n[0] == 0:
+        tell("warning: no singleton counts")
+        upto = 0
+    while upto > 0 and n[upto] == 0:
+        tell(f"warning: count of count {upto + 1} is zero -- lowering maxcount")
+        upto -= 1
+    if not upto:
+        tell("GT discounting disabled")
+    d = []
+    for r in range(1, upto + 1):
+        common = (upto + 1) * n[upto] / n[0]
+        if n[r - 1] == 0:
+            tell(f"warning: count of count {r} is zero")
+            d.append(1.0)
+            continue
+        plain = (r + 1) * n[r] / (r * n[r - 1])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = float(np.divide(plain - common, 1 - common))
+        if not np.isfinite(value) or value <= EPSILON or plain > 1:
+            tell(f"warning: discount coeff {r} is out of range: {value:.6g}")
+            value = 1.0
+        d.append(value)
+    return Method("gt", tuple(d), method.interpolate, method.minimum)
+
+
+def estimate(counts, vocab, order, methods, fallback=None, tell=lambda line: None, known=None):
+    """Counts -> (Backoff, the methods with their discounts).
+
+    methods: a Method for each order. fallback: as in `discounts`. known: {order: Method} whose discounts are given
+    (-kn, -gt files). Raises NoDiscount, LmtkError where there is nothing to count.
+    """
+    V = vocab.V
+    levels = levels_of(counts, vocab, order)
+    raw = [level.count for level in levels]
+    if not raw[0][(levels[0].word < V)].sum():
+        raise LmtkError("no word of the vocabulary is counted")
+    used = []
+    for k, method in enumerate(methods, 1):
+        if method.name in ("ukn", "kn") and k < len(levels):
+            levels[k - 1].count = continuation_counts(levels, k, V)
+        level = levels[k - 1] if k <= len(levels) else None
+        if level is None:
+            break
+        given = (known or {}).get(k)
+        used.append(given or discounts(method, k, level, level.count, V, fallback, tell))
+    for k, method in enumerate(used, 1):
+        estimate_order(levels, k, method, vocab, tell)
+    fix_contexts(levels)
+    return Backoff(vocab, len(levels), [Probabilities(x.keys, *logs(x)) for x in levels]), used
+
+
+def logs(level):
+    """The natural logs that a model holds; -99 never stands for a number here."""
+    return [natural(np.where(np.isneginf(x), -99, x)) for x in (level.log10p, level.log10bow)]
+
+
+def estimate_order(levels, k, method, vocab, tell):
+    """The probabilities of order k, then the back-off weights of its contexts."""
+    level, V = levels[k - 1], vocab.V
+    event = level.counted & (level.word < V)
+    contexts = len(levels[k - 2].keys) if k > 1 else 1
+    if k > 1:
+        # a context that ends in </s> has no extensions; one with <unk> only where <unk> is a word
+        below = levels[k - 2]
+        odd = below.word == vocab.eos_id
+        if vocab.unk_id >= V:
+            odd = odd | below.unknown
+        event &= ~odd[level.parent]
+    n = np.flatnonzero(event)
+    parent, c = level.parent[n], level.count[n]
+    sizes = [np.bincount(parent[c >= r] if r else parent, minlength=contexts) for r in (0, 2, 3)]
+    h = Totals(np.bincount(parent, c, contexts), *sizes, V)
+    kept = (h.T[parent] > 0) & ((c > 0) | (k == 1))
+    n, parent, c = n[kept], parent[kept], c[kept]
+    if not method.interpolate:
+        lower = None
+    else:
+        lower = probability(backed_off(levels, k - 1)[level.suffix[n]]) if k > 1 else np.full(len(n), 1 / V)
+    p, d = smoothed(method, parent, c, h, lower)
+    level.log10p = np.full(len(level.keys), np.nan, f32)
+    with np.errstate(divide="ignore"):
+        level.log10p[n[d != 0]] = np.log10(p[d != 0]).astype(f32)
+    level.log10bow = np.zeros(len(level.keys), f32)
+    if k == 1:
+        give_to_unseen(level, vocab, tell)
+    else:
+        levels[k - 2].log10bow = backoff_weights(levels, k)
+
+
+def smoothed(method, parent, c, h, lower):
+    """p and d of n-grams with counts c in contexts `parent`, (N,) each; lower: p of the lower order or None.
+
+    Where nothing is left for a context's unseen words, interpolation is given up in it, then its total grows by one
+    until something is (Doug Paul's remedy, as SRILM has it).
+    """
+    T, interpolated = h.T.astype(np.float64), np.full(len(h.T), lower is not None)
+    p, d = np.empty(len(c)), np.empty(len(c))
+    todo = np.arange(len(c))
+    while len(todo):
+        mine = parent[todo]
+        now = Totals(T, h.types, h.types2, h.types3, h.V).at(mine)
+        coefficient, weight = COEFFICIENTS[method.name](c[todo].astype(np.float64), method.parameters, now)
+        coefficient = np.where(c[todo] <= 0, 1, np.where(c[todo] < method.minimum, 0, coefficient))
+        d[todo] = coefficient
+        p[todo] = coefficient * c[todo] / now.T
+        if lower is not None:
+            p[todo] += np.where(interpolated[mine], weight * lower[todo], 0)
+        if method.idle:
+            break
+        sums = np.bincount(mine, np.where(coefficient != 0, p[todo], 0), len(T))
+        full = (sums > 1 - EPSILON) & (h.types < h.V)
+        T[full & ~interpolated] += 1
+        interpolated &= ~full
+        todo = todo[full[mine]]
+    return p, d
+
+
+def probability(log10):
+    """10^log10 in double precision."""
+    return 10.0 ** log10.astype(np.float64)
+
+
+def give_to_unseen(level, vocab, tell):
+    """Order 1: what the seen words leave goes to those without a probability, or to all where there are none."""
+    left = 1 - np.nansum(probability(level.log10p))
+    left = left if left >= EPSILON else 0.0
+    level.log10p[level.word == vocab.sos_id] = -np.inf
+    words = level.word < vocab.V
+    unseen = words & ~(level.log10p > -np.inf)
+    with np.errstate(divide="ignore"):
+        if unseen.any():
+            tell(f"warning: distributing {left:.6g} left-over probability mass over {unseen.sum()} zeroton words")
+            level.log10p[unseen] = f32(np.log10(left / unseen.sum()))
+        elif left:
+            tell(f"warning: distributing {left:.6g} left-over probability mass over all {words.sum()} words")
+            level.log10p[words] = np.log10(probability(level.log10p[words]) + left / words.sum()).astype(f32)
+
+
+def backed_off(levels, k):
+    """log10 p of every node of order k by the back-off recursion, whether it has a probability of its own or not."""
+    level = levels[k - 1]
+    if k == 1:
+        return np.where(np.isnan(level.log10p), -np.inf, level.log10p)
+    through = levels[k - 2].log10bow[level.parent] + backed_off(levels, k - 1)[level.suffix]
+    return np.where(np.isnan(level.log10p), through, level.log10p).astype(f32)
+
+
+def backoff_weights(levels, k):
+    """log10 back-off weights of the nodes of order k - 1 from the probabilities of order k; 0 for what nothing extends.
+
+    Where the lower order leaves nothing, the probabilities of order k are scaled to sum to one, in place.
+    """
+    level, contexts = levels[k - 1], len(levels[k - 2].keys)
+    n = np.flatnonzero(~np.isnan(level.log10p))
+    parent = level.parent[n]
+    # the weights of order k - 1 are what is computed here; below it they stand
+    levels[k - 2].log10bow = np.zeros(contexts, f32)
+    lower = probability(backed_off(levels, k - 1)[level.suffix[n]])
+    numerator = 1 - np.bincount(parent, probability(level.log10p[n]), contexts)
+    denominator = 1 - np.bincount(parent, lower, contexts)
+    numerator[np.abs(numerator) < EPSILON] = 0
+    denominator[np.abs(denominator) < EPSILON] = 0
+    scaled = (denominator < EPSILON) & (numerator > EPSILON)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if scaled.any():
+            scale = np.where(scaled, -np.log10(1 - numerator), 0).astype(f32)
+            level.log10p[n] += scale[parent]
+        bow = (np.log10(numerator) - np.log10(denominator)).astype(f32)
+    bow[scaled | (denominator <= 0) | ((numerator < EPSILON) & (denominator < EPSILON))] = 0
+    bow[numerator < 0] = -np.inf  # less than nothing is left: SRILM writes -99 too
+    return bow
+
+
+def fix_contexts(levels):
+    """An ARPA file needs every prefix of its n-grams: give those that were left out what backing off gives them."""
+    needed = np.zeros(len(levels[-1].keys), bool)
+    for k in range(len(levels), 0, -1):
+        level = levels[k - 1]
+        if k < len(levels):
+            faked = needed & np.isnan(level.log10p)
+            level.log10p[faked] = backed_off(levels, k)[faked]
+        there = ~np.isnan(level.log10p) | needed
+        if k > 1:
+            needed = np.zeros(len(levels[k - 2].keys), bool)
+            needed[level.parent[there]] = True
+
+
+def read_discounts(path, method):
+    """The method with the discounts in a file as SRILM's -kn and -gt write it. Raises FormatError."""
+    found, minimum = {}, method.minimum
+    for number, line in lines(path):
+        fields = line.split()
+        if not fields:
+            continue
+        try:
+            if fields[0] == b"mincount":
+                minimum = float(fields[1])
+            elif fields[0] == b"maxcount":
+                continue
+            elif fields[0] == b"discount":
+                found[fields[1]] = float(fields[2])
+            else:
+                found[fields[0].removeprefix(b"discount")] = float(fields[1])
+        except (ValueError, IndexError):
+            raise FormatError(path, "expected a name and a number", number) from None
+    names = {"kn": [b"1", b"2", b"3+"], "ukn": [b"1"]}.get(method.name) or sorted(found, key=int)
+    if any(name not in found for name in names):
+        raise FormatError(path, f"no discounts of {len(names)} kinds in it; was it written for another method?")
+    return Method(method.name, tuple(found[name] for name in names), method.interpolate, minimum)
+
+
+def write_discounts(out, method):
+    """A file of discounts as SRILM's -kn and -gt options write it."""
+    text = f"mincount {method.minimum:g}\n"
+    if method.name == "gt":
+        text += f"maxcount {len(method.parameters)}\n"
+        text += "".join(f"discount {r} {d:.17g}\n" for r, d in enumerate(method.parameters, 1))
+    else:
+        names = ("1", "2", "3+") if method.name == "kn" else ("1",)
+        text += "".join(f"discount{name} {d:.17g}\n" for name, d in zip(names, method.parameters))
+    out.write(text.encode())
