@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files.streams import blocks, lines, open_in, open_out
 from lmtk.ngram.counts import collect, count_ids, from_rows, read_rows, to_rows, write_counts
-from lmtk.text.corpus import Growing, Marks, contexts, read_corpus, tokens
+from lmtk.text import corpus
+from lmtk.text.corpus import Closed, Growing, Marks, contexts, count_words, read_corpus, read_ids, tokens
 from lmtk.text.normalize import normalize
 from lmtk.text.vocab import make_vocab
 
@@ -37,6 +38,46 @@ def test_tokens_are_split_on_four_bytes_only(data):
 def test_only_four_bytes_are_blank():
     line = "a\u00a0b c\u3000d e\x0bf g\x0ch i\x85j".encode()
     assert tokens(line + b"\tk\r\n") == [*line.split(b" "), b"k", b"\n"]
+
+
+def read_with(monkeypatch, large, path, index, size, tolower=False):
+    """read_ids with the kernel for blocks of `large` bytes or more, in blocks of `size`."""
+    monkeypatch.setattr(corpus, "LARGE", large)
+    monkeypatch.setattr(corpus, "blocks", lambda path: blocks(path, size))
+    return read_ids(path, index, Marks(), tolower)
+
+
+byte = st.sampled_from(b"aAb\xe9 \t\r\n\x0b\x00\x85")
+long_words = st.sampled_from([b"", b"1234567", b"12345678", b"123456789" * 9, b"\xc3\xa9", b"<s>", b"</s>", b"<unk>"])
+
+
+@slow
+@given(st.lists(st.one_of(st.lists(byte).map(bytes), long_words)), st.integers(1, 99), st.booleans(), st.booleans())
+@pytest.mark.filterwarnings("ignore::lmtk.errors.LmtkWarning")
+def test_the_kernel_reads_what_the_dictionary_reads(tmp_path_factory, parts, size, tolower, closed):
+    path = tmp_path_factory.mktemp("k") / "t"
+    path.write_bytes(b"".join(parts))
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        for large in (1 << 30, 1):
+            index = Closed({b"a": 3, b"<s>": 7, b"</s>": -2, b"": 1, b"123456789" * 9: 0}, 9) if closed else Growing()
+            ids, starts, blank = read_with(patch, large, str(path), index, size, tolower)
+            counts = list(count_words([str(path)], tolower).items())
+            found.append((ids.tolist(), starts.tolist(), blank, list(index.items()), counts))
+    assert found[0] == found[1]
+
+
+def test_the_kernels_table_grows(tmp_path, monkeypatch):
+    random = np.random.default_rng(1)
+    path = tmp_path / "t"
+    numbers = random.integers(0, 30000, 100000).tolist()
+    path.write_bytes(b"".join(b"%d%s" % (n, b"x" * (n % 13)) + b" \n"[n % 2 :][:1] for n in numbers) + b"y" * 200000)
+    plain, fast = Growing([b"<s>", b"</s>", b"7"]), Growing([b"<s>", b"</s>", b"7"])
+    for a, b in zip(
+        read_with(monkeypatch, 1 << 30, str(path), plain, 1 << 16), read_with(monkeypatch, 1, str(path), fast, 1 << 16)
+    ):
+        assert np.array_equal(a, b)
+    assert list(plain.items()) == list(fast.items())
 
 
 @slow

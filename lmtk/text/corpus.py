@@ -11,17 +11,21 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.files.streams import blocks
+from lmtk.text.kernels import look_up
 from lmtk.text.vocab import EOS, SOS, lower
 
 TOKEN = re.compile(rb"[^ \t\r\n]+|\n")
 NEWLINE = -1
+LARGE = 1 << 21  # bytes of a text for which loading numba pays
 
 
 class Growing(dict):
-    """Word -> id, <s> being 0 and </s> 1; a new word gets the next id."""
+    """Word -> id, those of `first` from 0 on; a new word gets the next id."""
 
-    def __init__(self):
-        super().__init__({b"\n": NEWLINE, SOS: 0, EOS: 1})
+    def __init__(self, first=(SOS, EOS)):
+        super().__init__({b"\n": NEWLINE})
+        for word in first:
+            self[word]
 
     def __missing__(self, word):
         self[word] = i = len(self) - 1
@@ -74,14 +78,111 @@ def tokens(block, tolower=False):
     return found
 
 
+class Closed(dict):
+    """Word -> id of a fixed vocabulary; a word that is not in it has the id `unk`."""
+
+    def __init__(self, index, unk):
+        super().__init__(index)
+        self[b"\n"] = NEWLINE
+        self.unk = unk
+
+    def __missing__(self, word):
+        return self.unk
+
+
+class Reader:
+    """The ids of a text's blocks by an index of words, Growing or Closed: in Python, or with the kernel from the first
+    large block on. `finish` must follow the last block: only then a Growing index knows all the words.
+    """
+
+    def __init__(self, index, tolower=False):
+        self.index, self.tolower, self.table = index, tolower, None
+
+    def ids(self, block):
+        """(n,) int32: what the index has for `tokens(block)`."""
+        if self.table is None:
+            if len(block) < LARGE:
+                words = tokens(block, self.tolower)
+                return np.fromiter(map(self.index.__getitem__, words), np.int32, len(words))
+            self.table = Table(self.index)
+        return self.table.ids(lower(block) if self.tolower else block)
+
+    def finish(self):
+        if self.table and not self.table.closed:
+            for word in self.table.words()[self.table.given :]:
+                self.index[word]
+
+
+class Table:
+    """The words of an index as `kernels.look_up` wants them, and the new ones that it meets."""
+
+    def __init__(self, index):
+        self.closed = isinstance(index, Closed)
+        self.unk = index.unk if self.closed else 0
+        self.buffer = np.empty(0, np.int32)
+        # a token neither is empty nor has blanks in it, and the id of a word that never comes does not matter
+        words = {w: i for w, i in index.items() if TOKEN.fullmatch(w) and w != b"\n"}
+        text = b"".join(w + b"\n" for w in words)
+        self.room(2 * len(words), 2 * len(text))
+        self.add(text)
+        self.value[: self.known] = np.fromiter(words.values(), np.int32, len(words))
+        self.given, self.next_id = self.known, -1 if self.closed else len(index) - 1
+
+    def room(self, words, letters):
+        """An empty table for so many words, at least."""
+        half = 1 << max(12, (words - 1).bit_length())
+        self.slots = np.zeros((2 * half, 2), np.uint64)
+        self.letters = np.empty(max(letters, 1 << 16), np.uint8)
+        self.ends, self.value = np.zeros(half + 1, np.int64), np.empty(half, np.int32)
+        self.known = 0
+
+    def look_up(self, text, start, new_id, ids):
+        arrays = self.slots, self.letters, self.ends, self.value
+        start, found, self.known = look_up(text, start, *arrays, self.known, new_id, self.unk, ids)
+        return start, found
+
+    def add(self, text):
+        """The words of a text, none of which is known and for which there is room, under the numbers from 0 on."""
+        self.look_up(np.frombuffer(text, np.uint8), 0, 0, np.empty(len(text), np.int32))
+
+    def grow(self):
+        text, value = self.letters[: self.ends[self.known]].tobytes(), self.value[: self.known]
+        self.room(2 * len(self.value), 2 * len(self.letters))
+        self.add(text)
+        self.value[: self.known] = value
+
+    def words(self):
+        return self.letters[: self.ends[self.known]].tobytes().split(b"\n")[:-1]
+
+    def ids(self, block):
+        text, parts, start = np.frombuffer(block, np.uint8), [], 0
+        while start < len(text):
+            # one buffer for all blocks: memory touched for the first time costs more than the look-ups
+            if len(self.buffer) < len(text):
+                self.buffer = np.empty(len(text), np.int32)
+            before = self.known
+            start, found = self.look_up(text, start, self.next_id, self.buffer)
+            parts.append(self.buffer[:found].copy())
+            self.next_id += (self.known - before) if not self.closed else 0
+            if start < len(text):
+                self.grow()
+        if any(map(len, parts)) and next(p for p in reversed(parts) if len(p))[-1] != NEWLINE:
+            parts.append(np.array([NEWLINE], np.int32))
+        return np.concatenate(parts or [np.zeros(0, np.int32)])
+
+
 def count_words(paths, tolower=False):
     """Word -> number of times it stands in the texts."""
-    counts = Counter()
+    index, counts = Growing(()), np.zeros(0, np.int64)
     for path in paths:
+        reader = Reader(index, tolower)
         for block in blocks(path):
-            counts.update(tokens(block, tolower))
-    counts.pop(b"\n", None)
-    return counts
+            ids = reader.ids(block)
+            more = np.bincount(ids[ids != NEWLINE], minlength=len(counts))
+            more[: len(counts)] += counts
+            counts = more
+        reader.finish()
+    return Counter(dict(zip(index.words(), counts.tolist())))
 
 
 def with_marks(ids, marks, sos, eos):
@@ -115,23 +216,10 @@ def read_ids(path, index, marks, tolower=False):
 
     The ids of <s> and </s> are the index's; -1 must not be among its values.
     """
-    found = [np.zeros(0, np.int32)]
-    for block in blocks(path):
-        words = tokens(block, tolower)
-        found.append(np.fromiter(map(index.__getitem__, words), np.int32, len(words)))
+    reader = Reader(index, tolower)
+    found = [np.zeros(0, np.int32), *map(reader.ids, blocks(path))]
+    reader.finish()
     return with_marks(np.concatenate(found), marks, index[SOS], index[EOS])
-
-
-class Closed(dict):
-    """Word -> id of a fixed vocabulary; a word that is not in it has the id `unk`."""
-
-    def __init__(self, index, unk):
-        super().__init__(index)
-        self[b"\n"] = NEWLINE
-        self.unk = unk
-
-    def __missing__(self, word):
-        return self.unk
 
 
 def read_corpus(path, vocab, marks, order=1, keep_lines=False, tolower=False):
@@ -142,10 +230,9 @@ def read_corpus(path, vocab, marks, order=1, keep_lines=False, tolower=False):
     index = Closed(vocab.index, vocab.unk_id)
     sos, eos = index[SOS], index[EOS]
     carried = np.zeros(0, np.int32)
+    reader = Reader(index, tolower)
     for block in blocks(path):
-        words = tokens(block, tolower)
-        ids = np.fromiter(map(index.__getitem__, words), np.int32, len(words))
-        ids, starts, blank = with_marks(ids, marks, sos, eos)
+        ids, starts, blank = with_marks(reader.ids(block), marks, sos, eos)
         lines = None
         if keep_lines and not marks.stream:
             lines = [b" ".join(found) for row in block.split(b"\n") if (found := TOKEN.findall(row))]
