@@ -443,8 +443,8 @@ def write_discounts(out, method):
     text = f"mincount {method.minimum:g}\n"
     if method.name == "gt":
         text += f"maxcount {len(method.parameters)}\n"
-        text += "".join(f"discount {r} {d:.17g}\n" for r, d in enumerate(method.parameters, 1))
+        text += "".join(f"discount {r} {d:.16g}\n" for r, d in enumerate(method.parameters, 1))
     else:
         names = ("1", "2", "3+") if method.name == "kn" else ("1",)
-        text += "".join(f"discount{name} {d:.17g}\n" for name, d in zip(names, method.parameters))
+        text += "".join(f"discount{name} {d:.16f}\n" for name, d in zip(names, method.parameters))
     out.write(text.encode())
