@@ -16,6 +16,7 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "NUMBA_NUM_THREADS": "1",
     "FILES": str(FILES),
+    "BIN": str(TESTS.parent / "bin"),
 }
 
 
