@@ -1,0 +1,63 @@
+"""Random sentences from a back-off model."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from lmtk.errors import LmtkError
+from lmtk.ngram.counts import find
+
+LONGEST = 50_000  # words; where SRILM ends a sentence that does not end itself
+CACHED = 1 << 23  # probabilities of contexts that are kept for the next time
+
+
+def sentences(model, prefixes, seed=1, unk=False):
+    """For each prefix, a list of ids, a random continuation up to </s>, which is left out: a list of ids.
+
+    A word is drawn from p(. | context), over the words that are predicted; the unknown word is among them with `unk`.
+    Each sentence takes its random numbers where the one before left off. Raises LmtkError where the model has no </s>.
+    """
+    vocab, random = model.vocab, np.random.default_rng(seed)
+    if not vocab.predicts(vocab.words[vocab.eos_id]):
+        raise LmtkError("the model predicts no </s>, so its sentences would have no end")
+    cumulative = lru_cache(max(CACHED // vocab.V, 1))(lambda nodes: np.cumsum(chances(model, nodes, unk)))
+    for prefix in prefixes:
+        nodes = (-1,) * (model.order - 1)
+        for word in prefix:
+            nodes = follow(model, nodes, word)
+        found, ended = [], len(prefix) and prefix[-1] == vocab.eos_id
+        while not ended and len(found) < LONGEST:
+            sums = cumulative(nodes)
+            if not sums[-1] > 0:
+                raise LmtkError("the model gives every word the probability 0 after some context")
+            word = int(np.searchsorted(sums, random.random() * sums[-1], "right"))
+            ended = word == vocab.eos_id
+            if not ended:
+                found.append(word)
+                nodes = follow(model, nodes, word)
+        yield found
+
+
+def follow(model, nodes, word):
+    """The context with a word added: a node for its last 1, 2 .. order - 1 words each, -1 where the model has none."""
+    W, word = len(model.vocab.words), np.array([word])
+    above = (0, *nodes[:-1])
+    return tuple(int(find(level.keys, np.array([n]), word, W)[0]) for level, n in zip(model.levels[:-1], above))
+
+
+def chances(model, nodes, unk):
+    """(V,) probabilities of the predicted words after a context, as `follow` gives it."""
+    vocab, W = model.vocab, len(model.vocab.words)
+    p = np.zeros(vocab.V)
+    for k, (level, node) in enumerate(zip(model.levels, (0, *nodes))):
+        if node < 0:
+            continue
+        if k:
+            p *= np.exp(model.levels[k - 1].bow[node])
+        first, last = np.searchsorted(level.keys, [node * W, node * W + vocab.V])
+        own = np.exp(level.logp[first:last])
+        known = ~np.isnan(own)
+        p[level.keys[first:last][known] % W] = own[known]
+    if not unk and vocab.unk_id < vocab.V:
+        p[vocab.unk_id] = 0
+    return p

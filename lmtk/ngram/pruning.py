@@ -1,0 +1,220 @@
+"""Back-off weights made anew, and relative-entropy pruning (Stolcke 1998), for back-off models.
+
+    p(w | h) = p of the n-gram h w where the model has it, else bow(h) p(w | h')        h' is h without its oldest word
+    bow(h) = (1 - sum p(w | h)) / (1 - sum p(w | h')),  sums over the words w of the n-grams h w
+
+Sums of probabilities are in double precision. A log probability or weight on its own is a log10 in single precision,
+in which SRILM keeps it: whether an n-gram falls to pruning, and the last digits of the file, depend on it.
+"""
+
+import warnings
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from lmtk.errors import LmtkWarning
+from lmtk.ngram.backoff import LN10, Backoff, Probabilities
+from lmtk.ngram.counts import find, values
+
+# sums of probabilities of seven digits that differ by less than this are taken as equal, as SRILM does
+EPSILON = 3e-6
+
+
+class Links(NamedTuple):
+    """Where the n-grams of order k, (N,) of them, and their contexts stand in the model.
+
+    nodes[j - 1]: the node of the last j words of each n-gram, j = 1 .. k; contexts[j - 1]: of the last j words of its
+    context, j = 1 .. k - 1. The last of the nodes are the n-grams themselves, the last of the contexts their parents;
+    -1 where the model has no such node.
+    """
+
+    nodes: list
+    contexts: list
+
+
+def links(levels, W):
+    """Links of each order of a model with W words."""
+    nodes = []
+    for k, level in enumerate(levels, 1):
+        parent, word = level.keys // W, level.keys % W
+        contexts = [values(before, parent, -1) for before in nodes] if k > 1 else []
+        above = [np.zeros(len(word), np.int64), *contexts]
+        nodes = [find(levels[j].keys, above[j], word, W) for j in range(k - 1)] + [np.arange(len(word))]
+        yield Links(nodes, contexts)
+
+
+def single(logs):
+    """log10, in single precision, of natural logs; -inf and nan stay."""
+    return (logs / LN10).astype(np.float32)
+
+
+def chance(log10p):
+    """Probabilities, in double precision, of log10 in single precision."""
+    return np.exp(log10p.astype(np.float64) * LN10)
+
+
+def backed_off(log10p, log10bow, nodes, contexts):
+    """log10 p, (N,) in single precision, of words after contexts. log10p and log10bow: an array for each order; nodes:
+    those of the n-grams that are looked up, from the 1-grams on; contexts: of all contexts but the empty one.
+    """
+    out, weight = np.full(len(nodes[0]), -np.inf, np.float32), np.zeros(len(nodes[0]), np.float32)
+    for j, node in enumerate(nodes):
+        found = values(log10p[j], node, np.float32(np.nan))
+        here = ~np.isnan(found)
+        out[here], weight[here] = found[here], 0
+        if j < len(contexts):
+            weight += values(log10bow[j], contexts[j], np.float32(0))
+    return out + weight
+
+
+class Masses(NamedTuple):
+    """What the n-grams of a context leave: numerator, denominator (C,) of its weight; scale (C,), the log10 by which
+    its n-grams' probabilities have to be multiplied; over (C,), whether they add up to more than one.
+    """
+
+    numerator: np.ndarray
+    denominator: np.ndarray
+    scale: np.ndarray
+    over: np.ndarray
+
+
+def masses(log10p, lower, parent, C):
+    """The Masses of the C contexts of an order: log10p, lower, parent (N,) are those of its n-grams."""
+    given = ~np.isnan(log10p)
+    numerator = 1 - np.bincount(parent[given], chance(log10p[given]), C)
+    denominator = 1 - np.bincount(parent[given], chance(lower[given]), C)
+    numerator[abs(numerator) < EPSILON] = 0
+    denominator[abs(denominator) < EPSILON] = 0
+    over = numerator < 0
+    # what is left over has no word to go to: the n-grams get it
+    wasted = (numerator > 0) & (denominator <= 0)
+    scale = np.where(wasted | over, -np.log10(1 - numerator), 0).astype(np.float32)
+    numerator[wasted | over] = 0
+    denominator[wasted | (denominator < 0)] = 0
+    return Masses(numerator, denominator, scale, over)
+
+
+def renormalized(model):
+    """The model with the back-off weights that make every context's probabilities sum to one.
+
+    What the 1-grams leave over goes to the words of probability 0 in equal parts, or, where there are none, to all
+    words. Where nothing is left to back off to, a context's n-grams are scaled to sum to one; so they are, with a
+    warning, where they add up to more.
+    """
+    W, over = len(model.vocab.words), 0
+    log10p = [single(level.logp) for level in model.levels]
+    log10bow = [np.zeros(len(level.keys), np.float32) for level in model.levels]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log10p[0] = whole_unigrams(log10p[0], model.levels[0].keys < model.vocab.V)
+        for k, (nodes, contexts) in enumerate(links(model.levels, W), 1):
+            if k == 1:
+                continue
+            lower = backed_off(log10p, log10bow, nodes[:-1], contexts[:-1])
+            left = masses(log10p[k - 1], lower, contexts[-1], len(log10p[k - 2]))
+            over += int(left.over.sum())
+            log10p[k - 1] += left.scale[contexts[-1]]
+            none = (left.numerator == 0) & (left.denominator == 0)
+            bow = np.log10(left.numerator) - np.log10(left.denominator)
+            log10bow[k - 2] = np.where(none, 0, bow).astype(np.float32)
+    if over:
+        text = f"the probabilities after {over} contexts add up to more than one; they are scaled down"
+        warnings.warn(text, LmtkWarning, stacklevel=2)
+    return with_logs(model, log10p, log10bow)
+
+
+def whole_unigrams(log10p, predicted):
+    """log10 p of the 1-grams, (N,), made to sum to one over the predicted words."""
+    p = chance(log10p)
+    left = 1 - np.nansum(p)
+    if left <= -EPSILON:
+        return log10p - np.float32(np.log10(1 - left))
+    if left < EPSILON:
+        return log10p
+    zero = predicted & ~(p > 0)
+    takers = zero if zero.any() else predicted
+    p[takers] = np.where(p[takers] > 0, p[takers], 0) + left / takers.sum()
+    return np.where(takers, np.log10(p).astype(np.float32), log10p)
+
+
+def with_logs(model, log10p, log10bow):
+    """The model with other probabilities and weights: log10, an array for each order."""
+    columns = zip(model.levels, log10p, log10bow, strict=True)
+    return replace(model, levels=[Probabilities(level.keys, p * LN10, bow * LN10) for level, p, bow in wide(columns)])
+
+
+def wide(columns):
+    return ((level, p.astype(np.float64), bow.astype(np.float64)) for level, p, bow in columns)
+
+
+def context_probabilities(model, log10p, log10bow, every):
+    """log10 p of each node as a sequence of words, an array for each order. For <s>, which opens a sentence, stands the
+    probability of </s>, which closes one; a word that is not predicted is left out elsewhere.
+    """
+    vocab, W, out = model.vocab, len(model.vocab.words), []
+    for k, (level, (nodes, contexts)) in enumerate(zip(model.levels, every, strict=True), 1):
+        word = level.keys % W
+        own = backed_off(log10p, log10bow, nodes, contexts)
+        if k == 1:
+            opening = word == vocab.sos_id
+            own[opening] = own[word == vocab.eos_id] if (word == vocab.eos_id).any() else -np.inf
+            out.append(own)
+            continue
+        skipped = np.isneginf(own) & (word >= vocab.V)
+        out.append(out[-1][contexts[-1]] + np.where(skipped, np.float32(0), own))
+    return out
+
+
+def pruned(model, threshold, minorder=2):
+    """The model without the n-grams of `minorder` words or more whose loss raises its own perplexity by less than
+    `threshold`, as a share; weights are made anew.
+
+    Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by (Stolcke 1998, equation 6)
+        -p(h) {p(w|h) [log p(w|h') + log bow'(h) - log p(w|h)] + (1 - sum p(v|h)) [log bow'(h) - log bow(h)]}.
+    Each n-gram is judged as if it went alone. One that is the context of another stays.
+    """
+    W, order = len(model.vocab.words), model.order
+    log10p = [single(level.logp) for level in model.levels]
+    log10bow = [single(level.bow) for level in model.levels]
+    every = list(links(model.levels, W))
+    kept = [~np.isnan(p) for p in log10p]
+    # whether a node is the context of an n-gram that stays, or the end of such a context
+    needed = [np.zeros(len(p), bool) for p in log10p]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        context = context_probabilities(model, log10p, log10bow, every)
+        for k in range(order, 1, -1):
+            nodes, contexts = every[k - 1]
+            parent = contexts[-1]
+            if k >= minorder and threshold > 0:
+                lower = backed_off(log10p, log10bow, nodes[:-1], contexts[:-1])
+                left = masses(log10p[k - 1], lower, parent, len(log10p[k - 2]))
+                own = log10p[k - 1] = log10p[k - 1] + left.scale[parent]
+                numerator = left.numerator[parent]
+                new = np.log10(numerator + chance(own)) - np.log10(left.denominator[parent] + chance(lower))
+                new = new.astype(np.float32)
+                loss = chance(own) * (lower + new - own) + numerator * (new - log10bow[k - 2][parent])
+                entropy = -chance(context[k - 2][parent]) * loss
+                rise = np.exp(entropy * LN10) - 1
+                kept[k - 1] &= needed[k - 1] | left.over[parent] | ~(rise < threshold)
+            staying = kept[k - 1] | needed[k - 1]
+            needed[k - 2][parent[staying]] = True
+            for j in range(1, k):
+                ends = nodes[j - 1][needed[k - 1]]
+                needed[j - 1][ends[ends >= 0]] = True
+    return renormalized(without(with_logs(model, log10p, log10bow), kept))
+
+
+def without(model, kept):
+    """The model with the n-grams of each order that `kept`, (N,) bool, says; an n-gram that goes but is the prefix of
+    one that stays becomes a bare prefix.
+    """
+    W, staying, levels = len(model.vocab.words), [k.copy() for k in kept], []
+    for k in range(model.order - 1, 0, -1):
+        staying[k - 1][(model.levels[k].keys // W)[staying[k]]] = True
+    place = np.zeros(1, np.int64)
+    for k, (level, own, stays) in enumerate(zip(model.levels, kept, staying, strict=True), 1):
+        keys = level.keys if k == 1 else place[level.keys // W] * W + level.keys % W
+        logp = np.where(own, level.logp, np.nan)
+        levels.append(Probabilities(keys[stays], logp[stays], level.bow[stays]))
+        place = np.cumsum(stays) - 1
+    return Backoff(model.vocab, model.order, levels)
