@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.lm import vocabulary_sums
+from lmtk.text.corpus import sentences
 from lmtk.text.vocab import SOS
 
 LN10 = math.log(10)
@@ -31,11 +32,11 @@ class Tally:
 
         ppl = 10^(-log10p / (words - OOVs - zeroprobs + sentences)).
         """
-        text = f"{head}{self.sentences} sentences, {self.words} words, {self.oovs} OOVs\n"
+        text = f"{head}{self.sentences:.16g} sentences, {self.words:.16g} words, {self.oovs:.16g} OOVs\n"
         if self.words + self.sentences:
             known = self.words - self.oovs - self.zeroprobs
             ppl, ppl1 = (perplexity(self.log10p, count) for count in (known + self.sentences, known))
-            text += f"{self.zeroprobs} zeroprobs, logprob= {self.log10p:.7g} ppl= {ppl} ppl1= {ppl1}\n"
+            text += f"{self.zeroprobs:.16g} zeroprobs, logprob= {self.log10p:.7g} ppl= {ppl} ppl1= {ppl1}\n"
         return os.fsencode(text)
 
 
@@ -79,16 +80,19 @@ def token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end):
         else:
             previous = words[corpus.ids[t - 1]]
             context = previous + (b" " if t - 1 == start and previous == SOS else b" ...")
-        never = oov[t] or zero[t]
-        tag = scores.tag(t)
-        if oov[t]:
-            tag = "[OOV]" * tag.count("[")  # one for each part of a mixture, as SRILM has it
-        p, logp = (0, "-inf") if never else (10 ** log10p[t], f"{log10p[t]:.7g}")
-        total = f" / {sums[t]:.7g}" if sums is not None else ""
-        out.append(
-            b"\tp( %s | %s) \t= %s\n" % (words[corpus.ids[t]], context, f"{tag} {p:.7g} [ {logp} ]{total}".encode())
-        )
+        found = prediction(scores.tag(t), oov[t], zero[t], log10p[t], 1, None if sums is None else sums[t])
+        out.append(b"\tp( %s | %s) \t= %s\n" % (words[corpus.ids[t]], context, found))
     return b"".join(out)
+
+
+def prediction(tag, oov, zero, log10p, weight, total):
+    """What the line of a word says of its probability: tag, p, log10 p, its weight if not 1, with `total` that too."""
+    if oov:
+        tag = "[OOV]" * tag.count("[")  # one for each part of a mixture, as SRILM has it
+    p, logp = (0, "-inf") if oov or zero else (10**log10p, f"{log10p:.7g}")
+    times = f" *{weight:.7g}" if weight != 1 else ""
+    total = f" / {total:.7g}" if total is not None else ""
+    return f"{tag} {p:.7g} [ {logp}{times} ]{total}".encode()
 
 
 def report(model, name, corpora, debug, write):
@@ -117,3 +121,39 @@ def report(model, name, corpora, debug, write):
             whole.add(tally)
     write(whole.lines(f"file {name}: "))
     return blank
+
+
+def report_counts(model, name, counts, debug, write):
+    """SRILM's report of n-gram counts: each n-gram is a prediction of its last word, which counts so many times.
+
+    counts: for each order rows (N, k) of ids and their counts (N,); repeats are added up. An n-gram that ends in </s>
+    is a sentence, every other one a word.
+    """
+    whole, vocab = Tally(), model.vocab
+    words = vocab.words
+    by_bytes = sorted(range(len(words)), key=words.__getitem__)
+    rank = np.empty(len(words), np.int64)
+    rank[by_bytes] = np.arange(len(words))
+    any_ = False
+    for rows, weights in counts:
+        if not len(rows):
+            continue
+        any_ = True
+        ranks, inverse = np.unique(rank[rows], axis=0, return_inverse=True)
+        weight = np.bincount(inverse.ravel(), weights, len(ranks))
+        ranks, weight = ranks[weight > 0], weight[weight > 0]
+        corpus = sentences(np.array(by_bytes, np.int32)[ranks])
+        scores = model.score(corpus)
+        oov, zero, log10p = (x[corpus.scored] for x in outcome(vocab, corpus, scores))
+        eos = corpus.ids[corpus.scored] == vocab.eos_id
+        ends, inside, oovs, zeros = (weight[x].sum() for x in (eos, ~eos, oov, zero))
+        whole.add(Tally(ends, inside, oovs, zeros, weight @ log10p))
+        if debug >= 2:
+            sums = vocabulary_sums(model, corpus, corpus.scored) if debug >= 3 else [None] * len(weight)
+            for i, t in enumerate(np.flatnonzero(corpus.scored)):
+                ngram = [words[w] for w in corpus.ids[corpus.starts[i] : t + 1]]
+                found = prediction(scores.tag(t), oov[i], zero[i], log10p[i], weight[i], sums[i])
+                write(b"\tp( %s | %s ) \t= %s\n" % (ngram[-1], b" ".join(ngram[-2::-1]), found))
+    if debug >= 1 and any_:
+        write(whole.lines() + b"\n")
+    write(whole.lines(f"file {name}: "))

@@ -17,6 +17,8 @@ LAYERS = [
     ["scoring"],
     ["ngram", "nplm", "nmt"],
     ["mixture"],
+    ["kenlm"],
+    ["api"],
     ["commands"],
     ["cli"],
 ]

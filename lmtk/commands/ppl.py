@@ -24,6 +24,14 @@ def command(
         list[str] | None, option("text", "Text to score, a sentence a line (several; -: stdin).", "FILE")
     ] = None,
     ppl: Annotated[list[str] | None, option("ppl", "The same as -text, as SRILM has it.", "FILE")] = None,
+    counts: Annotated[
+        list[str] | None, option("counts", "N-gram counts to score: the last word of each (several).", "FILE")
+    ] = None,
+    count_order: Annotated[
+        int | None, option("count-order", "Score counts of n-grams up to N only.", "N", min=1, max=MAX_ORDER)
+    ] = None,
+    float_counts: Annotated[bool, option("float-counts", "Counts may be fractions.")] = False,
+    format: Annotated[str, option("format", "Whose report to print: srilm or kenlm.", "NAME")] = "srilm",
     debug: Debug = 0,
     order: Annotated[int | None, option("order", "Use n-grams up to N only.", "N", min=1, max=MAX_ORDER)] = None,
     unk: UnkAsIs = False,
@@ -33,7 +41,7 @@ def command(
     tolower: Tolower = False,
     threads: Threads = None,
 ):
-    """Perplexity of a text under any model, in SRILM's report.
+    """Perplexity of a text under any model, in SRILM's report or KenLM's.
 
     -debug 1 adds the sentences, 2 the words, 3 the sum of the probabilities over the vocabulary.
 
@@ -41,30 +49,59 @@ def command(
     """
     import sys
 
-    from lmtk import load
+    from lmtk.files.registry import load
     from lmtk.mixture import lowered
-    from lmtk.scoring import report
-    from lmtk.text.corpus import Marks, read_corpus
+    from lmtk.text.corpus import Marks
 
-    texts = (text or []) + (ppl or [])
-    needed(lm, "lm"), needed(texts, "text")
-    one_stdin(lm, *texts)
-    if debug > 3:
-        raise UsageError("-debug goes to 3 here")
+    texts, counts = (text or []) + (ppl or []), counts or []
+    needed(lm, "lm"), needed(texts + counts, "text")
+    one_stdin(lm, *texts, *counts)
+    if format not in ("srilm", "kenlm"):
+        raise UsageError(f"-format is srilm or kenlm, not {format}")
+    if format == "kenlm" and (counts or stream):
+        raise UsageError(f"-{'counts' if counts else 'stream'} has no report in KenLM's format")
+    most = 3 if format == "srilm" else 2
+    if debug > most:
+        raise UsageError(f"-debug goes to {most} here")
     limit_threads(threads)
     model = load(lm)
+    count_order = count_order or order or model.order
     if order:
         model = lowered(model, order)
     marks = Marks.of(no_sos, no_eos, stream)
-    if marks.eos and not model.vocab.predicts(b"</s>"):
+    if texts and marks.eos and not model.vocab.predicts(b"</s>"):
         warnings.warn(
             "the model predicts no </s>; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1
         )
+    write = sys.stdout.buffer.write
     for path in texts:
-        corpora = read_corpus(path, model.vocab, marks, model.order, debug >= 1, tolower)
-        blank = report(model, path, corpora, debug, sys.stdout.buffer.write)
-        if debug and blank:
-            sys.stderr.write(f"{path}: {blank} blank lines skipped\n")
+        if format == "kenlm":
+            from lmtk.kenlm import report
+
+            report(model, lm, path, marks, debug, write, tolower)
+        else:
+            report_text(model, path, marks, debug, write, tolower)
+    for path in counts:
+        from lmtk.ngram.counts import read_rows
+        from lmtk.scoring import report_counts
+        from lmtk.text.corpus import Closed
+
+        index = Closed(model.vocab.index, model.vocab.unk_id)
+        rows, numbers = read_rows(path, index, count_order, float_counts, tolower)
+        report_counts(model, path, zip(rows, numbers), debug, write)
+
+
+def report_text(model, path, marks, debug, write, tolower):
+    """SRILM's report of a text."""
+    import sys
+
+    from lmtk.scoring import report
+    from lmtk.text.corpus import read_corpus
+
+    corpora = read_corpus(path, model.vocab, marks, model.order, debug >= 1, tolower)
+    blank = report(model, path, corpora, debug, write)
+    if debug and blank:
+        sys.stderr.write(f"{path}: {blank} blank lines skipped\n")
 
 
 def limit_threads(threads):
