@@ -7,10 +7,14 @@ __version__ = "0.1.0"
 
 
 def load(path):
-    """Read a model of any kind (n-gram, interpolated, neural, mixture) from a file or "-".
+    """Read a model of any kind (n-gram, interpolated, neural, mixture) from a file or "-" (stdin).
 
-    Returns a `lmtk.lm.LanguageModel`. Raises `lmtk.errors.FormatError` where the file is not a whole model.
+    Returns a `lmtk.api.Model`: score(sentence), full_scores(sentence), perplexity(sentence), "word" in model, order;
+    all logarithms are to base 10. Raises OSError where the file can't be read, `lmtk.errors.FormatError` where it is
+    no whole model.
     """
+    from lmtk.api import Model
     from lmtk.files.registry import load as read
 
-    return read(path)
+    path = str(path)
+    return Model(read(path), path)

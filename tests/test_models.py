@@ -13,10 +13,10 @@ from conftest import FILES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lmtk
 from lmtk.em import em, neighbours_for_unvisited
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container
+from lmtk.files.registry import load
 from lmtk.lm import vocabulary_sums
 from lmtk.mixture import Mixture, check_vocabularies, write_text
 from lmtk.ngram import interp
@@ -81,7 +81,7 @@ def test_every_model_sums_to_one(texts, marks, unk):
 
 @pytest.mark.parametrize("name", ["wb.arpa", "unk.arpa", "uni.arpa"])
 def test_arpa_models_sum_to_one(name):
-    model = lmtk.load(str(FILES / name))
+    model = load(str(FILES / name))
     for corpus in read_corpus(str(FILES / "te.txt"), model.vocab, Marks()):
         assert vocabulary_sums(model, corpus, corpus.scored) == pytest.approx(1, abs=1e-6)
 
@@ -131,7 +131,7 @@ def test_backoff_is_katz_recursion():
         elif k and "\t" in line:
             p, words, *bow = line.split("\t")
             entries[tuple(words.split())] = (float(p), float(bow[0]) if bow else 0)
-    model = lmtk.load(str(FILES / "wb.arpa"))
+    model = load(str(FILES / "wb.arpa"))
     (corpus,) = read_corpus(str(FILES / "te.txt"), model.vocab, Marks())
     logp = model.score(corpus).logp / math.log(10)
     for t, context in enumerate(contexts(corpus, 3)):
@@ -182,7 +182,7 @@ def test_files_give_back_the_model(texts, unk):
         (corpus,) = read_corpus(str(texts / "held"), model.vocab, Marks())
         for data in files_of(model):
             (texts / "model").write_bytes(data)
-            again = lmtk.load(str(texts / "model"))
+            again = load(str(texts / "model"))
             assert again.vocab == model.vocab and again.order == model.order
             assert (again.score(corpus).logp == model.score(corpus).logp).all()
             assert data in list(files_of(again))
@@ -199,7 +199,7 @@ def test_a_mixture_file_names_its_parts_relative_to_itself(texts, monkeypatch):
         write_text(out, model, str(texts / "mix.lm"))
     assert b"model models/a b.lm\n" in (texts / "mix.lm").read_bytes()
     monkeypatch.chdir("/")
-    again = lmtk.load(str(texts / "mix.lm"))
+    again = load(str(texts / "mix.lm"))
     (corpus,) = read_corpus(str(texts / "held"), b.vocab, Marks())
     assert again.score(corpus).logp == pytest.approx(model.score(corpus).logp)
 
@@ -218,7 +218,7 @@ def test_parts_may_order_their_words_differently(texts):
 
 
 def test_parts_with_other_words_are_an_error():
-    parts = [lmtk.load(str(FILES / name)) for name in ("wb.arpa", "unk.arpa")]
+    parts = [load(str(FILES / name)) for name in ("wb.arpa", "unk.arpa")]
     with pytest.raises(LmtkError, match=r"of a and b differ in 4 words \(a, log, mat \.\.\.\)"):
         check_vocabularies(parts, ["a", "b"])
 
@@ -232,13 +232,13 @@ def test_a_cut_or_damaged_model_is_one_error(texts, form):
     for cut in {*range(12), *random_.sample(range(len(data) - 1), 40)}:
         path.write_bytes(data[:cut])
         with pytest.raises(FormatError):
-            lmtk.load(str(path))
+            load(str(path))
     if form == 0:
         return
     for at in {*range(300), *random_.sample(range(len(data)), 100)}:
         path.write_bytes(data[:at] + bytes([data[at] ^ (1 << random_.randrange(8))]) + data[at + 1 :])
         with pytest.raises(FormatError):
-            lmtk.load(str(path))
+            load(str(path))
 
 
 @settings(max_examples=150, deadline=None)
@@ -257,7 +257,7 @@ def test_text_models_survive_any_damage(tmp_path_factory, data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LmtkWarning)
         try:
-            model = lmtk.load(str(folder / "m"))
+            model = load(str(folder / "m"))
         except FormatError:
             return
         for corpus in read_corpus(str(folder / "held"), model.vocab, Marks()):
@@ -265,10 +265,10 @@ def test_text_models_survive_any_damage(tmp_path_factory, data):
 
 
 def test_safetensors_reads_our_files(texts):
-    from safetensors.numpy import load
+    from safetensors.numpy import load as read
 
     model = neural(texts)
-    arrays = load(next(files_of(model)))
+    arrays = read(next(files_of(model)))
     assert (arrays["C"] == model.C).all() and arrays["U"].shape == (model.vocab.V, 4)
 
 
@@ -278,4 +278,4 @@ def test_a_later_format_is_named(texts, monkeypatch):
     monkeypatch.undo()
     (texts / "m").write_bytes(data)
     with pytest.raises(FormatError, match=r"written by lmtk .*, format 9; this lmtk reads 1"):
-        lmtk.load(str(texts / "m"))
+        load(str(texts / "m"))

@@ -49,9 +49,10 @@ def command(
     """
     import numpy as np
 
-    from lmtk import load, mixture
+    from lmtk import mixture
     from lmtk.commands.ppl import limit_threads
     from lmtk.em import em, neighbours_for_unvisited
+    from lmtk.files.registry import load
     from lmtk.files.streams import open_out
     from lmtk.text.corpus import Marks, read_corpus
 

@@ -21,7 +21,7 @@ def command(
 
     Example: lmtk vocab -text train.txt -mincount 4 -write vocab.txt
     """
-    from lmtk import load
+    from lmtk.files.registry import load
     from lmtk.files.streams import open_out
     from lmtk.text.corpus import count_words
     from lmtk.text.vocab import EOS, SOS, read_vocab

@@ -1,0 +1,129 @@
+"""lmtk from Python: the interface of lmtk.load, KenLM's figures, and the README's examples."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from conftest import FILES, TESTS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_models import models
+
+import lmtk
+from lmtk import kenlm
+from lmtk.api import Model
+from lmtk.errors import FormatError
+
+KENLM = (TESTS / "cases/ppl/kenlm-words/out").read_text().splitlines()
+SENTENCES = (FILES / "te.txt").read_text().splitlines()
+
+
+@pytest.fixture
+def model():
+    return lmtk.load(FILES / "wb.arpa")
+
+
+@pytest.mark.parametrize("i", range(len(SENTENCES)))
+def test_scores_are_kenlms(model, i):
+    """What `query` prints of each sentence: prob, length, OOV of each word, and their sum."""
+    *words, total = KENLM[i].split("\t")
+    expected = [tuple(word.rpartition("=")[2].split(" ")) for word in words]
+    found = list(model.full_scores(SENTENCES[i]))
+    assert [(int(n), kenlm.shortest(np.float32(p))) for p, n, _ in found] == [(int(n), p) for _, n, p in expected]
+    assert [oov for *_, oov in found] == [number == "0" for number, *_ in expected]
+    assert kenlm.shortest(np.float32(model.score(SENTENCES[i]))) == total.split(" ")[1]
+
+
+def test_sentence_marks(model):
+    sentence = "the cat saw"
+    whole = [p for p, *_ in model.full_scores(sentence)]
+    assert model.score(sentence) == pytest.approx(sum(whole), abs=1e-6)
+    assert model.score(sentence, eos=False) == pytest.approx(sum(whole[:-1]), abs=1e-6)
+    inside = list(model.full_scores(sentence, bos=False, eos=False))
+    assert len(inside) == 3 and inside[0] == (pytest.approx(-0.7112045), 1, False)
+    assert model.score("the cat saw </s>", eos=False) == model.score(sentence)
+    assert model.score("", bos=False, eos=False) == 0
+    assert list(model.full_scores("", bos=False, eos=False)) == []
+
+
+def test_perplexity_counts_the_sentence_end(model):
+    assert model.perplexity("the cat saw") == pytest.approx(10 ** (-model.score("the cat saw") / 4))
+
+
+def test_words_and_order(model):
+    assert "the" in model and b"the" in model and "</s>" in model and "<s>" in model
+    assert "zebra" not in model and "<unk>" not in model
+    assert model.order == 3 and len(model.vocab.words) == 12
+    assert "<unk>" not in lmtk.load(FILES / "unk.arpa")
+    assert repr(model) == "<Backoff model of order 3 from wb.arpa>"
+    with pytest.raises(TypeError):
+        model.score(["the", "cat"])
+
+
+def test_bytes_blanks_and_unknown_words(model):
+    assert model.score(b" the\tcat \n") == model.score("the cat")
+    (_, length, oov), _ = model.full_scores("\udcff")
+    assert (length, oov) == (1, True)
+    unknown = lmtk.load(FILES / "unk.arpa")
+    (p, length, oov), *_ = unknown.full_scores("zebra")
+    assert (length, oov) == (2, True) and p == pytest.approx(-0.7781513)
+
+
+def test_errors(tmp_path):
+    with pytest.raises(OSError):
+        lmtk.load(tmp_path / "nothing")
+    (tmp_path / "text").write_text("no model")
+    with pytest.raises(FormatError):
+        lmtk.load(tmp_path / "text")
+
+
+@pytest.mark.parametrize("unk", [False, True])
+def test_every_kind_of_model(tmp_path, unk):
+    """The probabilities of all words sum to one through this door too, and an unknown word is an OOV."""
+    from test_models import HELD, TRAIN
+
+    (tmp_path / "train").write_text(TRAIN)
+    (tmp_path / "held").write_text(HELD)
+    for inside in models(tmp_path, unk=unk):
+        model = Model(inside)
+        for start in ("", "the", "a cat", "the zebra"):
+            words = [w.decode() for w in model.vocab.words[: model.vocab.V]]
+            sums = [list(model.full_scores(f"{start} {w}", eos=False))[-1][0] for w in words]
+            assert sum(10**p for p in sums) == pytest.approx(1, abs=2e-6)
+        for word, (p, length, oov) in zip(["the", "zebra", "cat"], model.full_scores("the zebra cat", eos=False)):
+            assert oov == (word == "zebra") == (word not in model)
+            assert 1 <= length <= model.order
+            assert p == -100 if oov and not unk else -5 < p < 0
+
+
+@settings(max_examples=300)
+@given(st.floats(width=32) | st.integers(-50, 50).map(lambda e: 10.0**e))
+def test_shortest_digits(x):
+    """They give the number back, and no shorter ones do; written plainly from 1e-6 up to 1e21."""
+    x = np.float32(x)
+    text = kenlm.shortest(x)
+    if not np.isfinite(x):
+        assert text in ("NaN", "inf", "-inf")
+        return
+    assert np.float32(text) == x and math.copysign(1, float(text)) == math.copysign(1, x)
+    digits = re.sub("e.*|[-.]", "", text).strip("0")
+    assert len(digits) < 2 or np.float32(f"{x:.{len(digits) - 2}e}") != x
+    assert ("e" in text) == bool(x and not 1e-6 <= abs(np.float64(x)) < 1e21) or abs(x) == np.float32(1e-6)
+    assert "+" not in text
+
+
+def test_the_readmes_examples(tmp_path, monkeypatch):
+    """What the README shows of Python runs, and gives what its comments say."""
+    section = (TESTS.parent / "README.md").read_text().split("## In Python\n")[1].split("\n## ")[0]
+    code = "\n".join(line[4:] for line in section.splitlines() if line.startswith("    "))
+    (tmp_path / "wb.arpa").write_bytes((FILES / "wb.arpa").read_bytes())
+    for name, source in (("train.txt", "tr.txt"), ("valid.txt", "te.txt")):
+        (tmp_path / name).write_bytes((FILES / source).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(code, names)
+    shown = re.findall(r"^(model\..*?|\".*?)  +# (.*)$", code, re.MULTILINE)
+    assert len(shown) >= 4
+    for expression, comment in shown:
+        assert repr(eval(expression, names)).startswith(comment.split(" ")[0].rstrip(".,:")), expression
