@@ -65,7 +65,8 @@ def test_help_is_light():
     assert not loaded & {"typer", "numpy", "numba", "rich", "mpi4py", "lmtk.commands.ppl"}
 
 
-def test_a_small_ppl_does_without_numba():
-    loaded = modules_after("ppl", "-lm", str(FILES / "wb.arpa"), "-text", str(FILES / "te.txt"))
-    assert "numpy" in loaded
+@pytest.mark.parametrize("more", [[], ["-format", "kenlm", "-debug", "2"], ["-counts", "/dev/null"]])
+def test_a_small_ppl_does_without_numba(more):
+    loaded = modules_after("ppl", "-lm", str(FILES / "wb.arpa"), "-text", str(FILES / "te.txt"), *more)
+    assert "numpy" in loaded and ("lmtk.kenlm" in loaded) == ("kenlm" in more)
     assert not loaded & {"numba", "rich", "mpi4py", "pydantic", "safetensors", "lmtk.commands.mix", "lmtk.nplm.network"}
