@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files.streams import blocks, lines, open_in, open_out
-from lmtk.ngram.counts import collect, count_ids, from_rows, read_rows, to_rows, write_counts
+from lmtk.ngram.counts import (
+    collect,
+    count_ids,
+    find,
+    from_rows,
+    read_rows,
+    sort_keys,
+    sort_positions,
+    to_rows,
+    write_counts,
+)
 from lmtk.text import corpus
 from lmtk.text.corpus import Closed, Growing, Marks, contexts, count_words, read_corpus, read_ids, tokens
 from lmtk.text.normalize import normalize
@@ -107,6 +117,28 @@ def test_counts_of_parts_add_up(tmp_path_factory, first, second, order):
     write_counts(whole, collect([written(tmp, first + second)], [], order), by_bytes=True)
     write_counts(merged, collect([], files, order), by_bytes=True)
     assert whole.getvalue() == merged.getvalue()
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("seed", range(8))
+def test_one_sort_counts_as_a_sort_an_order_does(order, seed):
+    random = np.random.default_rng(seed)
+    W = [1, 2, 3, 9, 70][seed % 5]
+    lengths = random.integers(1, 1 + [1, 3, 12, 40][seed % 4], [1, 40, 600][seed % 3])
+    starts = np.concatenate(([0], np.cumsum(lengths)))
+    ids = random.integers(0, W, starts[-1]).astype(np.int32)
+    plain, linked = sort_keys(ids, starts, order, W), sort_positions(ids, starts, order, W, True)
+    alone = sort_positions(ids, starts, order, W, False)
+    for k in range(order):
+        for name in ("keys", "count", "first"):
+            for levels in (linked, alone):
+                assert np.array_equal(getattr(plain[k], name), getattr(levels[k], name))
+        if k:
+            above = linked[k - 1].suffix if k > 1 else np.zeros(W, int)
+            parent = plain[k].keys // W
+            place = parent if k > 1 else np.searchsorted(plain[0].keys, parent)
+            node = find(plain[k - 1].keys, above[place].astype(int), plain[k].keys % W, W)
+            assert np.array_equal(linked[k].suffix, node)
 
 
 def test_rows_and_levels_are_two_views_of_the_same():

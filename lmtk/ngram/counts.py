@@ -10,20 +10,25 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files.streams import blocks
+from lmtk.ngram import kernels
 from lmtk.text.corpus import Closed, Growing, Marks, read_ids, tokens
 from lmtk.text.vocab import UNK
 
 SENTENCES = Marks()
 OUTSIDE = -2  # the id of a word whose n-gram is dropped
+LARGE = 200_000  # tokens for which loading numba pays
 
 
 @dataclass(frozen=True)
 class Level:
-    """The n-grams of one order: keys (N,) int64, sorted; count (N,); first (N,), where each was seen first."""
+    """The n-grams of one order: keys (N,) int64, sorted; count (N,); first (N,), where each was seen first; suffix
+    (N,), the nodes of the n-grams without their first words, where they were asked for.
+    """
 
     keys: np.ndarray
     count: np.ndarray
     first: np.ndarray
+    suffix: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -38,11 +43,38 @@ class Counts:
         return len(self.levels)
 
 
-def count_ids(ids, starts, order, W):
-    """Count every n-gram up to `order` inside sentences: (N,) ids and (S + 1,) starts -> levels.
-
-    Each order is the one before with a word added: one sort of 64-bit keys an order.
+def count_ids(ids, starts, order, W, links=False):
+    """Count every n-gram up to `order` inside sentences: (N,) ids and (S + 1,) starts -> levels, which have their
+    suffixes with `links` (large texts only).
     """
+    if LARGE <= len(ids) < 1 << 31 and W < 1 << 30:
+        return sort_positions(ids, starts, order, W, links)
+    return sort_keys(ids, starts, order, W)
+
+
+def sort_positions(ids, starts, order, W, links):
+    """`count_ids` by a single sort of the text's positions."""
+    N = len(ids)
+    v = np.append(ids, np.resize(ids, order)) * np.int32(2)
+    v[starts[1:] - 1] += 1
+    # the rows are as long as they can get; the rest of them is never touched and takes no memory
+    keys, count, first = (np.empty((order, N), kind) for kind in (np.int64, np.int64, np.int32))
+    at = np.empty((N, order - 2) if links and order > 2 else (0, 0), np.int32)
+    sizes = kernels.count_nodes(v, W, kernels.suffix_order(ids, W, order), order, keys, count, first, at)
+    levels = []
+    for k, size in enumerate(sizes.tolist(), 1):
+        mine = (keys[k - 1, :size], count[k - 1, :size], first[k - 1, :size])
+        suffix = np.zeros(size, np.int32) if links else None
+        if links and k == 2:
+            suffix[:] = np.searchsorted(levels[0].keys, mine[0] % W)
+        elif links and k > 2:
+            kernels.link_suffixes(k, mine[2], at, suffix)
+        levels.append(Level(*mine, suffix))
+    return levels
+
+
+def sort_keys(ids, starts, order, W):
+    """`count_ids` with one sort of 64-bit keys an order: each is the one before with a word added."""
     left = np.repeat(starts[1:], np.diff(starts)) - np.arange(len(ids))  # tokens to the sentence's end
     at = np.arange(len(ids))
     node = ids.astype(np.int64)
