@@ -81,7 +81,7 @@ def command(
     from lmtk.ngram.counts import collect, write_counts
     from lmtk.ngram.smoothing import Method
     from lmtk.text.corpus import Marks
-    from lmtk.text.vocab import read_vocab
+    from lmtk.text.vocab import make_vocab, read_vocab
 
     if not (text or read):
         raise UsageError("nothing to count: give -text or -read")
@@ -92,7 +92,14 @@ def command(
     one_stdin(*(text or []), *(read or []), vocab)
     words = read_vocab(vocab, tolower) if vocab else None
     marks, unk_word = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
-    counts = collect(text or [], read or [], order, words, marks, unk_word, tolower, limit_vocab, float_counts)
+    model_wanted = bool(lm or write_bin or gt or kn)
+
+    def vocabulary_of(words):
+        return make_vocab(sorted(words), unk, True, unk_word, vocab or (text or read)[0])
+
+    arrange = (lambda words: vocabulary_of(words).words) if model_wanted else None
+    kept = (tolower, limit_vocab, float_counts, arrange)
+    counts = collect(text or [], read or [], order, words, marks, unk_word, *kept)
     if write:
         with open_out(write) as out:
             write_counts(out, counts, sort)
@@ -104,7 +111,7 @@ def command(
     if write_vocab:
         with open_out(write_vocab) as out:
             out.write(b"".join(w + b"\n" for w in sorted(counts.words)))
-    if not (lm or write_bin or gt or kn):
+    if not model_wanted:
         return
     given = {
         "wb": (wbdiscount, dict.fromkeys(wbdiscount_n or [], ())),
@@ -126,7 +133,6 @@ def command(
         if float_counts and name in ("gt", "ukn", "kn"):
             raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; see -wbdiscount{n}")
     from lmtk.ngram import arpa, backoff, smoothing
-    from lmtk.text.vocab import make_vocab
 
     def tell(line):
         if debug:
@@ -134,7 +140,7 @@ def command(
 
     read_from = {n: (path, name) for name, paths in files.items() for n, path in paths.items() if lm or write_bin}
     known = {n: smoothing.read_discounts(path, chosen[n - 1]) for n, (path, _) in read_from.items() if n <= order}
-    vocabulary = make_vocab(sorted(counts.words), unk, True, unk_word, vocab or (text or read)[0])
+    vocabulary = vocabulary_of(counts.words)
     fallback = fallback_discounts(discount_fallback)
     model, used = smoothing.estimate(counts, vocabulary, order, chosen, fallback, tell, known)
     for n, path in sorted({**files["gt"], **files["kn"]}.items()):

@@ -261,11 +261,15 @@ def write_counts(out, counts, by_bytes=False, only=None):
     out.write(b"".join(found))
 
 
-def collect(texts, files, order, words=None, marks=SENTENCES, unk=UNK, tolower=False, limit=False, floats=False):
+def collect(
+    texts, files, order, words=None, marks=SENTENCES, unk=UNK, tolower=False, limit=False, floats=False, arrange=None
+):
     """The counts of texts and count files, added up, as SRILM's ngram-count does it.
 
     words: a closed vocabulary, outside which a word is `unk` (or, with `limit`, its n-gram in a count file is dropped);
-    None takes every word. The words of the result start with <s>, </s> and `unk`.
+    None takes every word. The words of the result start with <s>, </s> and `unk`, unless the counts of a large text
+    are wanted for a model: `arrange` takes the words and returns them in the model's order, and the levels have their
+    suffixes, so that the model needs no other sort.
     """
     index = Growing()
     unk_id = index[unk]
@@ -282,13 +286,20 @@ def collect(texts, files, order, words=None, marks=SENTENCES, unk=UNK, tolower=F
         ids.append(more)
         starts.append(starts[-1][-1] + ends[1:])
     ids, starts = np.concatenate(ids), np.concatenate(starts)
-    W = len(index.words())
-    levels = count_ids(ids, starts, order, W)
+    words = index.words()
+    W = len(words)
+    links = arrange is not None and not found and len(ids) >= LARGE
+    if links:
+        words = arrange(words)
+        new_id = np.empty(W, np.int32)
+        new_id[[index[word] for word in words]] = np.arange(W)
+        ids = new_id[ids]
+    levels = count_ids(ids, starts, order, W, links)
     if found:
         if len(ids):
             found.append((to_rows(levels, W), [level.count for level in levels]))
         levels = from_rows(*merged(found), W)
-    return Counts(index.words(), levels)
+    return Counts(words, levels)
 
 
 def inside(rows, weights):

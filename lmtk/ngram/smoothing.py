@@ -130,32 +130,59 @@ class Level:
 
 def levels_of(counts, vocab, order):
     """Counts -> Levels with the vocabulary's ids; every word is a node of order 1, and every n-gram's suffix is one."""
+    linked = counts.words == vocab.words and all(level.suffix is not None for level in counts.levels)
+    nodes = nodes_of_links if linked else nodes_of_rows
+    levels = []
+    for k, (keys, suffix, count, counted) in enumerate(nodes(counts, vocab, order), 1):
+        if k == 1:
+            word, parent = keys, np.zeros(len(keys), np.int32)
+            suffix, first_word, unknown = parent, word, word == vocab.unk_id
+        else:
+            below = levels[-1]
+            kind = np.int32 if len(below.keys) < 1 << 31 else np.int64  # half the memory
+            parent, word = (x.astype(kind) for x in np.divmod(keys, len(vocab.words)))
+            if suffix is None:
+                suffix = (
+                    word if k == 2 else find(below.keys, below.suffix[parent].astype(np.int64), word, len(vocab.words))
+                )
+            first_word, unknown = below.first_word[parent], below.unknown[parent] | (word == vocab.unk_id)
+        levels.append(Level(keys, parent, word, suffix, count, counted, first_word, unknown))
+    return levels
+
+
+def nodes_of_links(counts, vocab, order):
+    """Yields keys, suffix, count, counted of each order where the counts have the vocabulary's ids and their suffixes:
+    then only words that were not seen can be missing.
+    """
+    W, seen = len(vocab.words), counts.levels[0].keys
+    for k, level in enumerate(counts.levels[:order], 1):
+        keys, count, counted = level.keys, level.count, np.ones(len(level.keys), bool)
+        if k == 1:
+            keys, count, counted = np.arange(W), np.zeros(W, count.dtype), np.zeros(W, bool)
+            count[seen], counted[seen] = level.count, True
+        elif k == 2 and len(seen) < W:
+            keys = seen[keys // W] * W + keys % W
+        yield keys, level.suffix if k > 2 else None, count, counted
+
+
+def nodes_of_rows(counts, vocab, order):
+    """Yields keys, None, count, counted of each order from any counts."""
     W = len(vocab.words)
     ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words], np.int64)
     own = [ids[row] for row in to_rows(counts.levels, len(counts.words))][:order]
     given = [level.count for level in counts.levels][:order]
-    real = [row[c > 0] for row, c in zip(own, given)]
+    rows = [row[c > 0] for row, c in zip(own, given)]
     given = [c[c > 0] for c in given]
-    rows = list(real)
     rows[0] = np.concatenate((rows[0], np.arange(W)[:, None]))
     for k in range(len(rows) - 1, 0, -1):
         rows[k - 1] = np.concatenate((rows[k - 1], rows[k][:, :-1], rows[k][:, 1:]))
-    levels = []
-    for k, (keys, _, node) in enumerate(trie(rows, W), 1):
-        node = node[: len(given[k - 1])]
-        count = np.zeros(len(keys), given[k - 1].dtype)
-        np.add.at(count, node, given[k - 1])
+    for weight, (keys, _, node) in zip(given, trie(rows, W)):
+        node = node[: len(weight)]
+        count = np.zeros(len(keys), weight.dtype)
+        np.add.at(count, node, weight)
         counted = np.zeros(len(keys), bool)
         counted[node] = True
-        parent, word = (keys // W, keys % W) if k > 1 else (np.zeros(len(keys), np.int64), keys)
-        if k == 1:
-            suffix, first_word, unknown = parent, word, word == vocab.unk_id
-        else:
-            below = levels[-1]
-            suffix = word if k == 2 else find(below.keys, below.suffix[parent], word, W)
-            first_word, unknown = below.first_word[parent], below.unknown[parent] | (word == vocab.unk_id)
-        levels.append(Level(keys, parent, word, suffix, count, counted, first_word, unknown))
-    return levels
+        yield keys, None, count, counted
 
 
 def continuation_counts(levels, k, V):
