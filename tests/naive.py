@@ -41,6 +41,26 @@ def backoff(model, context, word):
     return model.get(tuple(context), (0, 0))[1] + backoff(model, context[1:], word)
 
 
+def prune_rise(model, words, ngram):
+    """By what share the perplexity rises when `ngram` is left out: 10^D - 1, D = p(h) sum_w p(w | h) (log10 p(w | h) -
+    log10 p'(w | h)), p' being the model without it, its weight for h made anew. model as in `backoff`; words: the
+    predicted ones.
+    """
+    h, shorter = ngram[:-1], ngram[1:-1]
+    rest = [w for w in words if (*h, w) not in model or (*h, w) == ngram]
+    seen = [w for w in words if w not in rest]
+    left = 1 - sum(10 ** model[(*h, w)][0] for w in seen)
+    bow = math.log10(left / (1 - sum(10 ** backoff(model, shorter, w) for w in seen)))
+    D = 0.0
+    for w in rest:
+        before, after = backoff(model, h, w), bow + backoff(model, shorter, w)
+        D += 10**before * (before - after) if before > -math.inf else 0.0
+    # the probability of the context; <s> has none, and that of </s> stands for it
+    start = b"</s>" if h[0] == b"<s>" else h[0]
+    history = backoff(model, (), start) + sum(backoff(model, h[:i], h[i]) for i in range(1, len(h)))
+    return 10 ** (10**history * D) - 1
+
+
 def forward(C, H, d, U, W, b, context):
     """Equation (1): p over the vocabulary, C[j] .. lists; context is w_(t-1), w_(t-2) .."""
     x = [v for j in context for v in C[j]]

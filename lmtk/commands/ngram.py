@@ -80,7 +80,7 @@ def command(
         model = load(path)
         if not isinstance(model, backoff.Backoff):
             kind = next(value for name, value in model.describe() if name == "kind")
-            raise LmtkError(f"{path}: a model of kind {kind}; a back-off n-gram was wanted")
+            raise LmtkError(f"{path}: {kind}; a back-off n-gram was wanted")
         model = model.lower(min(order or model.order, model.order))
         tell(path, model)
         return model

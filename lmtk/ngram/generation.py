@@ -18,9 +18,10 @@ def sentences(model, prefixes, seed=1, unk=False):
     Each sentence takes its random numbers where the one before left off. Raises LmtkError where the model has no </s>.
     """
     vocab, random = model.vocab, np.random.default_rng(seed)
-    if not vocab.predicts(vocab.words[vocab.eos_id]):
+    if vocab.eos_id >= vocab.V:
         raise LmtkError("the model predicts no </s>, so its sentences would have no end")
-    cumulative = lru_cache(max(CACHED // vocab.V, 1))(lambda nodes: np.cumsum(chances(model, nodes, unk)))
+    chances = after(model, unk)
+    cumulative = lru_cache(max(CACHED // vocab.V, 1))(lambda nodes: np.cumsum(chances(nodes)))
     for prefix in prefixes:
         nodes = (-1,) * (model.order - 1)
         for word in prefix:
@@ -45,19 +46,30 @@ def follow(model, nodes, word):
     return tuple(int(find(level.keys, np.array([n]), word, W)[0]) for level, n in zip(model.levels[:-1], above))
 
 
-def chances(model, nodes, unk):
-    """(V,) probabilities of the predicted words after a context, as `follow` gives it."""
-    vocab, W = model.vocab, len(model.vocab.words)
-    p = np.zeros(vocab.V)
-    for k, (level, node) in enumerate(zip(model.levels, (0, *nodes))):
-        if node < 0:
-            continue
-        if k:
-            p *= np.exp(model.levels[k - 1].bow[node])
-        first, last = np.searchsorted(level.keys, [node * W, node * W + vocab.V])
-        own = np.exp(level.logp[first:last])
-        known = ~np.isnan(own)
-        p[level.keys[first:last][known] % W] = own[known]
-    if not unk and vocab.unk_id < vocab.V:
-        p[vocab.unk_id] = 0
-    return p
+def after(model, unk=True):
+    """The function that gives, for a context as `follow` has it, (V,) probabilities of the predicted words; where `unk`
+    is false that of the unknown word is 0.
+    """
+    V, W, unk_id = model.vocab.V, len(model.vocab.words), model.vocab.unk_id
+    # every exponential once, and not the whole vocabulary's for every word drawn
+    p = [np.exp(level.logp) for level in model.levels]
+    bow = [np.exp(level.bow) for level in model.levels]
+    keys, predicted = model.levels[0].keys, model.levels[0].keys < V
+    shortest = np.zeros(V)
+    shortest[keys[predicted]] = np.nan_to_num(p[0][predicted])
+
+    def chances(nodes):
+        out = shortest.copy()
+        for k, node in enumerate(nodes, 1):
+            if node < 0:
+                continue
+            out *= bow[k - 1][node]
+            first, last = np.searchsorted(model.levels[k].keys, [node * W, node * W + V])
+            own = p[k][first:last]
+            known = ~np.isnan(own)
+            out[model.levels[k].keys[first:last][known] % W] = own[known]
+        if not unk and unk_id < V:
+            out[unk_id] = 0
+        return out
+
+    return chances

@@ -102,10 +102,11 @@ def renormalized(model):
     words. Where nothing is left to back off to, a context's n-grams are scaled to sum to one; so they are, with a
     warning, where they add up to more.
     """
-    W, over = len(model.vocab.words), 0
+    W = len(model.vocab.words)
     log10p = [single(level.logp) for level in model.levels]
     log10bow = [np.zeros(len(level.keys), np.float32) for level in model.levels]
     with np.errstate(divide="ignore", invalid="ignore"):
+        over = int(np.nansum(chance(log10p[0])) - 1 >= EPSILON)
         log10p[0] = whole_unigrams(log10p[0], model.levels[0].keys < model.vocab.V)
         for k, (nodes, contexts) in enumerate(links(model.levels, W), 1):
             if k == 1:
@@ -127,10 +128,10 @@ def whole_unigrams(log10p, predicted):
     """log10 p of the 1-grams, (N,), made to sum to one over the predicted words."""
     p = chance(log10p)
     left = 1 - np.nansum(p)
-    if left <= -EPSILON:
-        return log10p - np.float32(np.log10(1 - left))
-    if left < EPSILON:
+    if abs(left) < EPSILON:
         return log10p
+    if left < 0:
+        return log10p - np.float32(np.log10(1 - left))
     zero = predicted & ~(p > 0)
     takers = zero if zero.any() else predicted
     p[takers] = np.where(p[takers] > 0, p[takers], 0) + left / takers.sum()
@@ -139,12 +140,10 @@ def whole_unigrams(log10p, predicted):
 
 def with_logs(model, log10p, log10bow):
     """The model with other probabilities and weights: log10, an array for each order."""
-    columns = zip(model.levels, log10p, log10bow, strict=True)
-    return replace(model, levels=[Probabilities(level.keys, p * LN10, bow * LN10) for level, p, bow in wide(columns)])
-
-
-def wide(columns):
-    return ((level, p.astype(np.float64), bow.astype(np.float64)) for level, p, bow in columns)
+    levels = []
+    for level, p, bow in zip(model.levels, log10p, log10bow, strict=True):
+        levels.append(Probabilities(level.keys, p.astype(np.float64) * LN10, bow.astype(np.float64) * LN10))
+    return replace(model, levels=levels)
 
 
 def context_probabilities(model, log10p, log10bow, every):

@@ -1,0 +1,248 @@
+"""Operations on back-off models: sums, pruning against its definition, merging against the exact mixture, sentences."""
+
+import math
+import warnings
+
+import naive
+import numpy as np
+import pytest
+from conftest import FILES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lmtk.errors import LmtkError, LmtkWarning
+from lmtk.files import registry
+from lmtk.lm import vocabulary_sums
+from lmtk.mixture import Mixture
+from lmtk.ngram.backoff import Backoff, Probabilities, natural
+from lmtk.ngram.counts import to_rows, trie
+from lmtk.ngram.generation import after, follow, sentences
+from lmtk.ngram.merge import limited, merged, mixture
+from lmtk.ngram.pruning import pruned, renormalized
+from lmtk.text.corpus import Corpus
+from lmtk.text.vocab import EOS, SOS, UNK, Vocab
+
+LN10 = math.log(10)
+
+
+def random_model(seed, order=3, words="abcde", unk=False, holes=True):
+    """A model with random n-grams, some of them without their prefix, and random probabilities that sum to one."""
+    random = np.random.default_rng(seed)
+    events = [EOS, *([UNK] if unk else []), *(w.encode() for w in words)]
+    vocab = Vocab([*events, SOS, *([] if unk else [UNK])], len(events))
+    V, W = vocab.V, len(vocab.words)
+    rows = [np.arange(V + 1)[:, None]]
+    for k in range(2, order + 1):
+        row = random.integers(1, V, (random.integers(0, 4 * V), k))
+        row[:, 0] = np.where(random.random(len(row)) < 0.3, vocab.sos_id, row[:, 0])
+        row[:, -1] = random.integers(0, V, len(row))
+        if not holes:
+            # an n-gram's context, and what is left of it without its oldest word, are n-grams too
+            known = [set(map(tuple, r.tolist())) for r in rows]
+            row = np.array([r for r in row.tolist() if tuple(r[:-1]) in known[-1]], np.int64).reshape(-1, k)
+        rows.append(row)
+    levels = []
+    for row, (keys, first, _) in zip(rows, trie(rows, W)):
+        parent = keys // W if len(levels) else np.zeros(len(keys), np.int64)
+        p = random.dirichlet(np.ones(V)) if not levels else random.uniform(0.01, 1, len(keys))
+        own = first < len(row)
+        if not levels:
+            p = np.append(p, 0)
+        else:
+            # the n-grams of a context sum to less than one
+            total = np.bincount(parent, p * own, parent.max(initial=0) + 1)[parent]
+            p *= random.uniform(0.3, 0.95) / np.where(own, total, 1)
+        with np.errstate(divide="ignore"):
+            logp = np.where(own, np.log(p), np.nan)
+        levels.append(Probabilities(keys, logp, np.zeros(len(keys))))
+    return renormalized(Backoff(vocab, order, levels))
+
+
+def sums(model, tries=40):
+    """The sums over the vocabulary after every context of the model, and after random ones."""
+    W = len(model.vocab.words)
+    rows = [r for level in to_rows(model.levels, W)[:-1] for r in level.tolist()]
+    random = np.random.default_rng(0)
+    rows += [*random.integers(0, W, (tries, model.order)).tolist(), []]
+    ids = [i for row in rows for i in [*row, 0]]
+    starts = np.cumsum([0, *(len(row) + 1 for row in rows)])
+    corpus = Corpus(np.array(ids, np.int32), starts, np.zeros(len(ids), bool))
+    return vocabulary_sums(model, corpus, starts[1:] - 1)
+
+
+def entries(model):
+    """{words: (log10 p, log10 bow)} of the n-grams that have a probability."""
+    out = {}
+    for row, level in zip(to_rows(model.levels, len(model.vocab.words)), model.levels):
+        for ids, logp, bow in zip(row.tolist(), level.logp / LN10, level.bow / LN10):
+            if not math.isnan(logp):
+                out[tuple(model.vocab.words[i] for i in ids)] = (float(logp), float(bow))
+    return out
+
+
+models = st.builds(
+    random_model, st.integers(0, 9999), st.integers(1, 4), st.sampled_from(["ab", "abcde", "xyabc"]), st.booleans()
+)
+whole_models = st.builds(random_model, st.integers(0, 9999), st.integers(2, 4), unk=st.booleans(), holes=st.just(False))
+
+
+@settings(max_examples=40, deadline=None)
+@given(models, models, st.data())
+def test_every_operation_leaves_sums_of_one(a, b, data):
+    assert sums(a) == pytest.approx(1, abs=1e-5)
+    order = data.draw(st.integers(1, a.order))
+    threshold = data.draw(st.sampled_from([0, 1e-6, 1e-3, 1e-2, 0.1, 10]))
+    weight = data.draw(st.sampled_from([0, 0.1, 0.5, 1]))
+    words = data.draw(st.lists(st.sampled_from([b"a", b"b", b"x", b"new"]), min_size=1, unique=True))
+    for model in (
+        a.lower(order),
+        renormalized(a),
+        pruned(a, threshold, data.draw(st.integers(2, 3))),
+        merged(a, b, weight),
+        mixture([a, b, a], [weight, 1 - weight, 0]),
+        limited(a, words, data.draw(st.booleans())),
+        pruned(limited(merged(a, b, weight), words), threshold),
+    ):
+        assert sums(model) == pytest.approx(1, abs=1e-5)
+        assert not any(np.isposinf(level.bow).any() for level in model.levels)
+
+
+@settings(max_examples=100, deadline=None)
+@given(whole_models, st.data())
+def test_pruning_drops_what_costs_less_than_the_threshold(model, data):
+    """Against the change in entropy summed over the whole vocabulary, one n-gram left out at a time."""
+    whole, words = entries(model), model.vocab.words[: model.vocab.V]
+    rise = {n: naive.prune_rise(whole, words, n) for n in whole if len(n) > 1}
+    if not rise:
+        return
+    # a threshold that no n-gram is near to: the model's logs have seven digits
+    steps = sorted(rise.values())
+    between = [(a + b) / 2 for a, b in zip([0, *steps], [*steps, 1]) if b - a > max(0.01 * b, 1e-5)]
+    if not between:
+        return
+    threshold = data.draw(st.sampled_from(between))
+    kept = set(whole)
+    for n in sorted(rise, key=len, reverse=True):
+        context = any(other[:-1][-len(n) :] == n for other in kept if len(other) > len(n))
+        if rise[n] < threshold and not context:
+            kept.discard(n)
+    assert set(entries(pruned(model, threshold))) == kept
+
+
+def test_pruning_nothing_changes_nothing():
+    model = registry.load(str(FILES / "wb.arpa"))
+    again = entries(pruned(model, 0))
+    assert again.keys() == entries(model).keys()
+    assert all(again[n] == pytest.approx(e, abs=1e-5) for n, e in entries(model).items())
+    assert entries(pruned(model, 1e9)).keys() == entries(model.lower(1)).keys()
+    assert len(entries(pruned(model, 1e9, 3))) == len(entries(model.lower(2)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(models, models, st.floats(0.01, 0.99))
+def test_a_merged_model_has_the_mixtures_probability_of_every_ngram(a, b, weight):
+    """That of the exact mixture, where the words of both are the same; back-off estimates are left out."""
+    both = merged(a, b, weight)
+    named = {*entries(a), *entries(b)}
+    assert entries(both).keys() == named
+    if set(a.vocab.words) != set(b.vocab.words) or a.vocab.V != b.vocab.V:
+        return
+    exact = Mixture([a, b], np.array([[weight, 1 - weight]]))
+    for ngram in named:
+        ids = np.array([a.vocab.index[w] for w in ngram], np.int32)
+        corpus = Corpus(ids, np.array([0, len(ids)]), np.arange(len(ids)) == len(ids) - 1)
+        assert entries(both)[ngram][0] * LN10 == pytest.approx(exact.score(corpus).logp[-1], abs=2e-6)
+
+
+def test_merging_is_no_exact_mixture():
+    """What the manual warns of: the figure of `lmtk mix` for p(cat | <s> the) is 0.09333333."""
+    a, b = (registry.load(str(FILES / name)) for name in ("wb.arpa", "uni.arpa"))
+    both = entries(merged(a, b, 0.7))
+    assert 10 ** naive.backoff(both, [b"<s>", b"the"], b"cat") == pytest.approx(0.09377386, rel=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(models, st.booleans())
+def test_a_limited_model_has_only_the_listed_words(model, unk):
+    words = [b"a", b"new", b"<s>"]
+    small = limited(model, words, unk)
+    predicted = set(small.vocab.words[: small.vocab.V])
+    assert predicted - {UNK} == {EOS, b"a", b"new"}
+    assert (UNK in predicted) == (unk or model.vocab.predicts(UNK))
+    old = entries(model)
+    for ngram, (log10p, _) in entries(small).items():
+        if len(ngram) > 1:
+            assert log10p > old[ngram][0] - 1e-5  # more where it had to take what nothing else could
+    assert entries(limited(model, model.vocab.words)) == entries(renormalized(model))
+
+
+def test_more_than_one_is_scaled_down_with_a_warning():
+    vocab = Vocab([EOS, b"a", b"b", SOS, UNK], 3)
+    keys, more = np.array([0, 1, 2, 3]), natural(np.log10([0.7, 0.5, 0.3, 1]))
+    more[3] = -np.inf
+    two = Probabilities(np.array([5, 6]), natural(np.log10([0.9, 0.8])), np.zeros(2))
+    model = Backoff(vocab, 2, [Probabilities(keys, more, np.zeros(4)), two])
+    with pytest.warns(LmtkWarning, match="after 2 contexts add up to more than one; they are scaled down"):
+        whole = renormalized(model)
+    assert sums(whole) == pytest.approx(1, abs=1e-5)
+
+
+def test_what_nothing_can_take_goes_to_the_context_itself():
+    """All words stand after a context: its probabilities are scaled to sum to one."""
+    vocab = Vocab([EOS, b"a", SOS, UNK], 2)
+    one = Probabilities(np.array([0, 1, 2]), natural(np.log10([0.5, 0.5, 1e-99])), np.zeros(3))
+    two = Probabilities(np.array([4, 5]), natural(np.log10([0.3, 0.3])), np.zeros(2))
+    whole = renormalized(Backoff(vocab, 2, [one, two]))
+    assert np.exp(whole.levels[1].logp) == pytest.approx(0.5, abs=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(models)
+def test_sentences_are_drawn_from_the_models_probabilities(model):
+    chances = after(model)
+    random = np.random.default_rng(1)
+    for length in range(model.order):
+        context = random.integers(0, len(model.vocab.words), length).tolist()
+        nodes = (-1,) * (model.order - 1)
+        for word in context:
+            nodes = follow(model, nodes, word)
+        every = np.array([[*context, w] for w in range(model.vocab.V)], np.int32)
+        ends = np.arange(1, len(every) + 1) * (length + 1)
+        scored = np.isin(np.arange(every.size), ends - 1)
+        logp = model.score(Corpus(every.ravel(), np.concatenate(([0], ends)), scored)).logp[scored]
+        assert chances(nodes) == pytest.approx(np.exp(logp), abs=1e-9)
+
+
+def test_first_words_are_as_frequent_as_probable():
+    model = registry.load(str(FILES / "wb.arpa"))
+    N, sos = 4000, model.vocab.sos_id
+    found = list(sentences(model, [[sos]] * N, 3))
+    first = np.bincount([s[0] if s else model.vocab.eos_id for s in found], minlength=model.vocab.V) / N
+    p = after(model)(follow(model, (-1, -1), sos))
+    assert (abs(first - p) < 4 * np.sqrt(p * (1 - p) / N) + 1e-9).all()
+    assert list(sentences(model, [[sos]] * 10, 3)) == found[:10]
+    assert list(sentences(model, [[sos]] * 10, 4)) != found[:10]
+    assert list(sentences(model, [[sos, model.vocab.eos_id]], 3)) == [[]]
+
+
+def test_unknown_words_are_generated_where_asked_for():
+    model = registry.load(str(FILES / "unk.arpa"))
+    unk, sos = model.vocab.unk_id, model.vocab.sos_id
+    assert not any(unk in s for s in sentences(model, [[sos]] * 100))
+    assert any(unk in s for s in sentences(model, [[sos]] * 100, unk=True))
+
+
+def test_sentences_need_an_end():
+    one = Probabilities(np.array([0]), np.zeros(1), np.zeros(1))
+    with pytest.raises(LmtkError, match="predicts no </s>"):
+        list(sentences(Backoff(Vocab([b"a", EOS, SOS, UNK], 1), 1, [one]), [[2]]))
+    with pytest.raises(LmtkError, match="the probability 0"):
+        zero = Probabilities(np.array([0, 1]), np.array([-np.inf, -np.inf]), np.zeros(2))
+        list(sentences(Backoff(Vocab([b"a", EOS, SOS, UNK], 2), 1, [zero]), [[2]]))
+
+
+def test_operations_bring_no_warnings_of_numpy():
+    a, b = random_model(1), random_model(2, words="xyz", unk=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pruned(limited(merged(a, b, 0.3), [b"a", b"q"], True), 1e-3)
