@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from lmtk.ngram import backoff, counts
+from lmtk.ngram import arpa, backoff, counts
 from lmtk.ngram.counts import collect, write_counts
 from lmtk.ngram.smoothing import Method, estimate
 from lmtk.text.corpus import Marks
@@ -31,6 +31,50 @@ def estimated(text, name, order, marks, unk, words, interpolate):
     out = io.BytesIO()
     write_counts(out, found)
     return out.getvalue(), model
+
+
+def check_numbers(x):
+    cells, length = arpa.printed(x)
+    expected = [b"%.7g" % v for v in x.tolist()]
+    found = [cell[:n].tobytes() for cell, n in zip(cells, length)]
+    wrong = [(a, b) for a, b in zip(found, expected) if a != b]
+    assert not wrong, wrong[:5]
+
+
+def test_numbers_are_printed_as_python_prints_them():
+    random = np.random.default_rng(1)
+    check_numbers((-(10 ** random.uniform(-4.5, 2.5, 150_000))).astype(np.float32))
+    check_numbers(random.integers(0, 1 << 32, 50_000, np.uint32).view(np.float32))
+    # numbers whose 8th digit is a 5 and the last: halves, quarters .. of whole numbers
+    check_numbers((random.integers(0, 1 << 24, 100_000) / 2 ** random.integers(0, 24, 100_000)).astype(np.float32))
+
+
+def test_awkward_numbers_are_printed_as_python_prints_them():
+    powers = np.array([float(f"1e{e}") for e in range(-45, 39)], np.float32)
+    ones = [1 - 2.0**-k for k in range(1, 25)] + [9.9999995, 99.999995, 0.99999995, 999999.94, 9.999999e-5, 0.1, 0.3]
+    values = np.concatenate((powers, np.array([0, -99, np.inf, np.nan, 1e-40, 123456.5, 1234567.5, *ones], np.float32)))
+    near = [values, np.nextafter(values, np.float32(0)), np.nextafter(values, np.float32(np.inf))]
+    check_numbers(np.concatenate([s * x for x in near for s in (1, -1)]).astype(np.float32))
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+@pytest.mark.parametrize("unk", [False, True])
+def test_large_models_are_written_as_small_ones(tmp_path, monkeypatch, order, unk):
+    text = random_text(tmp_path, order)
+    with open(text, "a") as f:
+        f.write(f"{'long' * 700_000} w1 w1 w2\n")
+    words = [b"w1", b"w2", b"w5", b"never"] if unk else None
+    _, model = estimated(text, "wb", order, Marks(eos=not unk), unk, words, True)
+    # prefixes that have no probability are not written
+    for level in model.levels[1:]:
+        level.logp[::5] = np.nan
+    found = []
+    for large in (1 << 40, 1):
+        monkeypatch.setattr(arpa, "LARGE", large)
+        out = io.BytesIO()
+        arpa.write_text(out, model)
+        found.append(out.getvalue())
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("name", METHODS)

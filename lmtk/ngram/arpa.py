@@ -7,12 +7,15 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning
 from lmtk.files.streams import lines_of
+from lmtk.ngram import kernels
 from lmtk.ngram.backoff import Backoff, Probabilities, decimal, natural
 from lmtk.ngram.counts import trie
 from lmtk.text.corpus import TOKEN
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
+LARGE = 100_000  # n-grams for which loading numba pays
+SOME = 1 << 13  # lines made together: their numbers stay in a cache
 SECTION = re.compile(rb"\\(\d+)-grams:$")
 
 
@@ -113,13 +116,20 @@ def write_text(out, model):
     """Write a Backoff model as SRILM does: seven digits, a weight where an n-gram is a context, n-grams in the byte
     order of their words, those of the context compared from the last one back.
     """
-    words = np.array(model.vocab.words, object)
-    W = len(words)
-    rank = np.empty(W, np.int64)
+    sizes = [int(np.count_nonzero(~np.isnan(level.logp))) for level in model.levels]
+    out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
+    W = len(model.vocab.words)
+    rank = np.empty(W, np.int32)
     rank[sorted(range(W), key=model.vocab.words.__getitem__)] = np.arange(W)
-    levels = list(ngrams(model))
-    out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, len(level[0])) for k, level in enumerate(levels, 1)))
-    for k, (rows, logp, bow, weighted) in enumerate(levels, 1):
+    sections = print_sections if LARGE <= sum(sizes) < 1 << 31 else format_sections
+    sections(out, model, rank)
+    out.write(b"\n\\end\\\n")
+
+
+def format_sections(out, model, rank):
+    """The n-grams of each order; rank (W,): the place of each word in byte order."""
+    words = np.array(model.vocab.words, object)
+    for k, (rows, logp, bow, weighted) in enumerate(ngrams(model), 1):
         out.write(b"\n\\%d-grams:\n" % k)
         ranks = rank[rows]
         place = np.lexsort((ranks[:, -1], *ranks.T[:-1]))
@@ -128,7 +138,60 @@ def write_text(out, model):
         p = [b"%.7g" % x for x in decimal(logp[place]).tolist()]
         weights = [b"\t%.7g" % x if there else b"" for x, there in zip(decimal(bow[place]).tolist(), weighted[place])]
         out.writelines(map(line.__mod__, zip(p, *columns, weights)))
-    out.write(b"\n\\end\\\n")
+
+
+def print_sections(out, model, rank):
+    """`format_sections` of a large model."""
+    W = len(rank)
+    ends = np.cumsum([0, *map(len, model.vocab.words)])
+    letters = np.frombuffer(b"".join(model.vocab.words), np.uint8)
+    text = np.empty(1 << 20, np.uint8)
+    rows, context_rank = np.zeros((1, 0), np.int32), np.zeros(1, np.int32)
+    for k, level in enumerate(model.levels, 1):
+        out.write(b"\n\\%d-grams:\n" % k)
+        parent, word = np.divmod(level.keys, W) if k > 1 else (np.zeros(len(level.keys), np.int64), level.keys)
+        rows = np.column_stack((rows[parent], word.astype(np.int32)))
+        # the order of n-grams is that of their contexts read backwards, then of their last words
+        word, above = rank[word], context_rank[parent]
+        anyhow = np.arange(len(word), dtype=np.int32)
+        place = kernels.sorted_by(kernels.sorted_by(anyhow, word, W), above, len(context_rank))
+        place = place[~np.isnan(level.logp)[place]]
+        weighted = written_weights(model, k)
+        for begin in range(0, len(place), SOME):
+            here = place[begin : begin + SOME]
+            p, bow = (printed(decimal(x)) for x in (level.logp[here], np.where(weighted[here], level.bow[here], 0)))
+            bow[1][~weighted[here]] = 0
+            start = 0
+            while start < len(here):
+                start, filled = kernels.print_lines(here, start, rows, letters, ends, *p, *bow, text)
+                out.write(text[:filled].data)
+                if not filled:
+                    text = np.empty(2 * len(text), np.uint8)
+        if k < model.order:
+            by_word = kernels.sorted_by(kernels.sorted_by(anyhow, above, len(context_rank)), word, W)
+            context_rank = np.empty(len(by_word), np.int32)
+            context_rank[by_word] = anyhow
+
+
+def printed(x):
+    """b"%.7g" of float32 numbers (N,), in cells (N, 16), and their lengths (N,)."""
+    cells, length = np.empty((len(x), 16), np.uint8), np.empty(len(x), np.uint8)
+    kernels.print_numbers(x, cells, length)
+    for i in np.flatnonzero(length == 0):
+        found = b"%.7g" % x[i].item()
+        cells[i, : len(found)], length[i] = np.frombuffer(found, np.uint8), len(found)
+    return cells, length
+
+
+def written_weights(model, k):
+    """Whether the back-off weight of each n-gram of order k stands in the file, (N,): it is a context, or has one."""
+    level = model.levels[k - 1]
+    context = np.zeros(len(level.keys), bool)
+    if k < model.order:
+        above = model.levels[k]
+        context[(above.keys // len(model.vocab.words))[~np.isnan(above.logp)]] = True
+        context |= level.bow != 0
+    return context
 
 
 def ngrams(model):
@@ -139,9 +202,4 @@ def ngrams(model):
         parent = level.keys // W if k > 1 else np.zeros(len(level.keys), np.int64)
         rows = np.column_stack((rows[parent], level.keys % W))
         kept = ~np.isnan(level.logp)
-        context = np.zeros(len(level.keys), bool)
-        if k < model.order:
-            above = model.levels[k]
-            context[(above.keys // W)[~np.isnan(above.logp)]] = True
-            context |= level.bow != 0
-        yield rows[kept], level.logp[kept], level.bow[kept], context[kept]
+        yield rows[kept], level.logp[kept], level.bow[kept], written_weights(model, k)[kept]

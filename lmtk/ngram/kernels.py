@@ -1,4 +1,4 @@
-"""Counting by one sort, for texts that are worth compiling for.
+"""Counting by one sort and writing of ARPA files, for jobs that are worth compiling for.
 
 symbol  shape      meaning
 N W n   -          tokens, words, the highest order
@@ -99,3 +99,120 @@ def link_suffixes(k, first, at, suffix):
     """The nodes of the n-grams without their first word, those of order k > 2, from their `first`; in place."""
     for i in range(len(first)):
         suffix[i] = at[first[i] + 1, k - 3]
+
+
+@jit
+def sorted_by(order, key, size):
+    """`order` by key[order], below `size`, in a stable counting sort; (N,) int32. Two random accesses an item."""
+    start = np.zeros(size + 1, np.int32)
+    for i in range(len(key)):
+        start[key[i] + 1] += 1
+    for i in range(size):
+        start[i + 1] += start[i]
+    out = np.empty(len(order), np.int32)
+    for i in range(len(order)):
+        c = key[order[i]]
+        out[start[c]] = order[i]
+        start[c] += 1
+    return out
+
+
+@jit
+def print_numbers(x, cells, length):
+    """x (N,) float32 as "%.7g", into cells (N, 16) uint8 and length (N,) uint8, in place. Length 0 leaves to Python
+    what is not 0 but below 1e-4, or from 1e6 on, near which exponents begin.
+
+    Exact: x has 24 bits and the 5^10 in 10^10 another 24, so that the product is a double without rounding, and
+    rounding it half to even is what "%" does. Bound by arithmetic, about 7 divisions by 10 a number.
+    """
+    power = np.empty(11)
+    power[0] = 1
+    for i in range(10):
+        power[i + 1] = power[i] * 10
+    digit = np.empty(7, np.uint8)
+    for i in range(len(x)):
+        v = np.float64(x[i])
+        a = abs(v)
+        out, n = cells[i], 0
+        length[i] = 0
+        if a != 0 and not (1e-4 <= a < 1e6):
+            continue
+        if np.copysign(1.0, v) < 0:
+            out[0] = 45
+            n = 1
+        if a == 0:
+            out[n] = 48
+            length[i] = n + 1
+            continue
+        e = 0  # a = d.dddddd 10^e
+        if a >= 1:
+            while a >= power[e + 1]:
+                e += 1
+        else:
+            e = -1
+            while a * power[-e] < 1:
+                e -= 1
+        r = np.int64(np.rint(a * power[6 - e]))
+        if r == 10000000:
+            r = 1000000
+            e += 1
+        for j in range(6, -1, -1):
+            digit[j] = 48 + r % 10
+            r //= 10
+        used = 7
+        while used > 1 and digit[used - 1] == 48:
+            used -= 1
+        if e < 0:
+            out[n] = 48
+            out[n + 1] = 46
+            n += 2
+            for _ in range(-e - 1):
+                out[n] = 48
+                n += 1
+        for j in range(max(used, e + 1)):
+            if j == e + 1 and j:
+                out[n] = 46
+                n += 1
+            out[n] = digit[j]
+            n += 1
+        length[i] = n
+
+
+@jit
+def print_lines(place, start, rows, letters, ends, p, p_length, bow, bow_length, text):
+    """Lines "p words[ bow]" into text (uint8), in place, for place[start:] until one does not fit. Returns where it
+    stopped and how far `text` is filled.
+
+    place: nodes in the order of the lines; rows (nodes, k): their words, letters[ends[w] : ends[w + 1]]. p, bow and
+    their lengths: cells of print_numbers for each line; a length of 0 is no back-off weight. Bound by the copying of
+    bytes and a random access a row.
+    """
+    k = rows.shape[1]
+    at = 0
+    for i in range(start, len(place)):
+        row = rows[place[i]]
+        size = p_length[i] + bow_length[i] + k + 2
+        for j in range(k):
+            size += ends[row[j] + 1] - ends[row[j]]
+        if at + size > len(text):
+            return i, at
+        for c in range(p_length[i]):
+            text[at + c] = p[i, c]
+        at += p_length[i]
+        for j in range(k):
+            text[at] = 32 if j else 9
+            at += 1
+            first = ends[row[j]]
+            here = ends[row[j] + 1] - first
+            for c in range(here):
+                text[at + c] = letters[first + c]
+            at += here
+        if bow_length[i]:
+            text[at] = 9
+            at += 1
+            for c in range(bow_length[i]):
+                text[at + c] = bow[i, c]
+            at += bow_length[i]
+        text[at] = 10
+        at += 1
+    return len(place), at
