@@ -176,15 +176,19 @@ def test_a_limited_model_has_only_the_listed_words(model, unk):
     assert entries(limited(model, model.vocab.words)) == entries(renormalized(model))
 
 
-def test_more_than_one_is_scaled_down_with_a_warning():
+def test_more_than_one_stays_with_a_warning():
+    """As SRILM has it: no weight can make such a context's probabilities sum to one."""
     vocab = Vocab([EOS, b"a", b"b", SOS, UNK], 3)
     keys, more = np.array([0, 1, 2, 3]), natural(np.log10([0.7, 0.5, 0.3, 1]))
     more[3] = -np.inf
     two = Probabilities(np.array([5, 6]), natural(np.log10([0.9, 0.8])), np.zeros(2))
     model = Backoff(vocab, 2, [Probabilities(keys, more, np.zeros(4)), two])
-    with pytest.warns(LmtkWarning, match="after 2 contexts add up to more than one; they are scaled down"):
-        whole = renormalized(model)
-    assert sums(whole) == pytest.approx(1, abs=1e-5)
+    with pytest.warns(LmtkWarning, match="after 2 contexts add up to more than one, and stay so"):
+        again = renormalized(model)
+    assert np.exp(again.levels[0].logp) == pytest.approx([0.7, 0.5, 0.3, 0], rel=1e-6)
+    assert again.levels[0].bow[1] == -np.inf
+    with pytest.warns(LmtkWarning, match="after 2 contexts"):
+        assert len(pruned(model, 10).levels[1].keys) == 2
 
 
 def test_what_nothing_can_take_goes_to_the_context_itself():

@@ -89,8 +89,8 @@ def masses(log10p, lower, parent, C):
     over = numerator < 0
     # what is left over has no word to go to: the n-grams get it
     wasted = (numerator > 0) & (denominator <= 0)
-    scale = np.where(wasted | over, -np.log10(1 - numerator), 0).astype(np.float32)
-    numerator[wasted | over] = 0
+    scale = np.where(wasted, -np.log10(1 - numerator), 0).astype(np.float32)
+    numerator[wasted] = 0
     denominator[wasted | (denominator < 0)] = 0
     return Masses(numerator, denominator, scale, over)
 
@@ -99,8 +99,8 @@ def renormalized(model):
     """The model with the back-off weights that make every context's probabilities sum to one.
 
     What the 1-grams leave over goes to the words of probability 0 in equal parts, or, where there are none, to all
-    words. Where nothing is left to back off to, a context's n-grams are scaled to sum to one; so they are, with a
-    warning, where they add up to more.
+    words. Where nothing is left to back off to, a context's n-grams are scaled to sum to one. Where they add up to more
+    than one they stay as they are and get the weight 0, with a warning.
     """
     W = len(model.vocab.words)
     log10p = [single(level.logp) for level in model.levels]
@@ -117,21 +117,19 @@ def renormalized(model):
             log10p[k - 1] += left.scale[contexts[-1]]
             none = (left.numerator == 0) & (left.denominator == 0)
             bow = np.log10(left.numerator) - np.log10(left.denominator)
-            log10bow[k - 2] = np.where(none, 0, bow).astype(np.float32)
+            log10bow[k - 2] = np.where(left.over, -np.inf, np.where(none, 0, bow)).astype(np.float32)
     if over:
-        text = f"the probabilities after {over} contexts add up to more than one; they are scaled down"
+        text = f"the probabilities after {over} contexts add up to more than one, and stay so"
         warnings.warn(text, LmtkWarning, stacklevel=2)
     return with_logs(model, log10p, log10bow)
 
 
 def whole_unigrams(log10p, predicted):
-    """log10 p of the 1-grams, (N,), made to sum to one over the predicted words."""
+    """log10 p of the 1-grams, (N,), with what is missing from a sum of one."""
     p = chance(log10p)
     left = 1 - np.nansum(p)
-    if abs(left) < EPSILON:
+    if left < EPSILON:
         return log10p
-    if left < 0:
-        return log10p - np.float32(np.log10(1 - left))
     zero = predicted & ~(p > 0)
     takers = zero if zero.any() else predicted
     p[takers] = np.where(p[takers] > 0, p[takers], 0) + left / takers.sum()
