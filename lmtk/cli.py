@@ -43,7 +43,8 @@ def spelled(words, options):
 
     options: declared name -> (values: "none", "one" or "optional", takes several, is a real number). "--x" becomes
     "-x", "_" becomes "-", "-x=v" becomes "-x v"; the words behind an option that takes several get one each;
-    "-write2 F" is folded into "-writeN 2=F". Raises UsageError at a name that is not declared or a value that is not there.
+    "-write2 F" is folded into "-writeN 2=F". Raises UsageError at a name that is not declared or a value that is not
+    there.
     """
     out, words = [], list(words)
     while words:

@@ -10,7 +10,7 @@ from lmtk.files import container
 from lmtk.lm import Scores
 from lmtk.ngram.counts import find, values
 from lmtk.text.corpus import contexts
-from lmtk.text.vocab import Vocab
+from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 LN10 = math.log(10)
 ZERO = -99.0  # what stands for the logarithm of 0
@@ -84,7 +84,7 @@ def write_binary(out, model):
     arrays = {}
     for k, level in enumerate(model.levels, 1):
         arrays |= {f"keys{k}": level.keys, f"log10p{k}": decimal(level.logp), f"log10bow{k}": decimal(level.bow)}
-    about = {"order": model.order, "V": model.vocab.V, "unk": model.vocab.unk.decode("latin-1")}
+    about = {"order": model.order, **vocab_settings(model.vocab)}
     container.write(out, "backoff", about, arrays, model.vocab.words)
 
 
@@ -92,7 +92,7 @@ def from_arrays(about, arrays, path):
     """The model in a binary file's arrays. Raises FormatError."""
     try:
         settings = about["settings"]
-        vocab = Vocab(container.words_of(arrays), settings["V"], settings["unk"].encode("latin-1"))
+        vocab = vocab_of(settings, container.words_of(arrays))
         levels = []
         for k in range(1, settings["order"] + 1):
             keys, logp, bow = (arrays[f"{name}{k}"] for name in ("keys", "log10p", "log10bow"))

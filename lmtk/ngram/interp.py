@@ -22,7 +22,7 @@ from lmtk.files import container
 from lmtk.lm import Scores
 from lmtk.ngram.counts import BadLine, Level, find, from_rows, parse_rows, to_rows, values
 from lmtk.text.corpus import contexts
-from lmtk.text.vocab import Vocab
+from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 
 @dataclass(frozen=True)
@@ -188,15 +188,9 @@ def read_text(stream, path, seen=()):
             lines_before += body.count(b"\n") + 3
         alpha = np.array([line.split()[1:] for line in named[b"weights"][0].split(b"\n")], dtype="S").astype(np.float64)
         words = named[b"words"][0].split(b"\n")
-        vocab = Vocab(words, V, settings[b"unk"])
-        if (
-            order < 1
-            or alpha.shape != (B, order + 1)
-            or len(words) != int(settings[b"words"])
-            or not 0 < V <= len(words)
-        ):
+        vocab = vocab_of({"V": V, "unk": settings[b"unk"].decode("latin-1")}, words)
+        if order < 1 or alpha.shape != (B, order + 1) or len(words) != int(settings[b"words"]):
             raise ValueError
-        vocab.unk_id, vocab.sos_id, vocab.eos_id  # noqa: B018  each must stand among the words
         index = Known(vocab.index)
         rows, counts = [], []
         for k in range(1, order + 1):
@@ -242,7 +236,7 @@ def write_binary(out, model):
     arrays = {"alpha": model.alpha}
     for k, level in enumerate(model.levels, 1):
         arrays |= {f"keys{k}": level.keys, f"count{k}": level.count}
-    about = {"order": model.order, "V": model.vocab.V, "unk": model.vocab.unk.decode("latin-1")}
+    about = {"order": model.order, **vocab_settings(model.vocab)}
     container.write(out, "interp", about, arrays, model.vocab.words)
 
 
@@ -250,7 +244,7 @@ def from_arrays(about, arrays, path):
     """The model in a binary file's arrays. Raises FormatError."""
     try:
         settings = about["settings"]
-        vocab = Vocab(container.words_of(arrays), settings["V"], settings["unk"].encode("latin-1"))
+        vocab = vocab_of(settings, container.words_of(arrays))
         levels = [Level(arrays[f"keys{k}"], arrays[f"count{k}"], None) for k in range(1, settings["order"] + 1)]
         model = Interpolated(vocab, settings["order"], levels, arrays["alpha"])
         if model.alpha.shape[1] != model.order + 1:

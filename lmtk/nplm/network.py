@@ -9,7 +9,7 @@ from lmtk.files import container
 from lmtk.lm import Scores
 from lmtk.nplm import kernels, threads
 from lmtk.text.corpus import contexts
-from lmtk.text.vocab import Vocab
+from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 ROWS, COLUMNS = 2048, 512  # contexts and outputs of one product while scoring: few enough for the caches
 MANY = 20_000  # contexts from which on a compiled kernel pays for its start-up
@@ -125,7 +125,7 @@ def exp_rows_plain(y, q, s):
 def write(out, network):
     vocab = network.vocab
     arrays = {name: getattr(network, name) for name in "CHdUWb" if getattr(network, name) is not None}
-    about = {"order": network.order, "V": vocab.V, "unk": vocab.unk.decode("latin-1"), "training": network.settings}
+    about = {"order": network.order, **vocab_settings(vocab), "training": network.settings}
     container.write(out, "nplm", about, arrays, vocab.words)
 
 
@@ -141,6 +141,6 @@ def from_arrays(about, arrays, path):
             shapes["W"] = (V, (n - 1) * m)
         if any(arrays[name].shape != shape or arrays[name].dtype != np.float32 for name, shape in shapes.items()):
             raise ValueError
-        return Network(Vocab(words, V, settings["unk"].encode("latin-1")), n, C, H, d, U, W, b, settings["training"])
+        return Network(vocab_of(settings, words), n, C, H, d, U, W, b, settings["training"])
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FormatError(path, "not a whole neural model: its arrays do not fit together") from None

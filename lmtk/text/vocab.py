@@ -41,6 +41,20 @@ class Vocab:
         return self.index.get(word, self.V) < self.V
 
 
+def vocab_settings(vocab):
+    """What a binary file's settings say of a vocabulary, beside the words."""
+    return {"V": vocab.V, "unk": vocab.unk.decode("latin-1")}
+
+
+def vocab_of(settings, words):
+    """The vocabulary that a binary file describes. Raises KeyError, ValueError where it cannot be one."""
+    vocab = Vocab(words, settings["V"], settings["unk"].encode("latin-1"))
+    if not 0 < vocab.V <= len(words) or len(vocab.index) != len(words):
+        raise ValueError
+    vocab.unk_id, vocab.sos_id, vocab.eos_id  # noqa: B018  each must stand among the words
+    return vocab
+
+
 def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"):
     """A Vocab that predicts `words` (each once, in their order, special ones aside), </s> if `eos`, <unk> if `unk`.
 
