@@ -14,7 +14,8 @@ from lmtk.errors import LmtkError, LmtkWarning
 from lmtk.files import registry
 from lmtk.lm import vocabulary_sums
 from lmtk.mixture import Mixture
-from lmtk.ngram.backoff import Backoff, Probabilities, natural
+from lmtk.ngram.arpa import write_text
+from lmtk.ngram.backoff import Backoff, Probabilities, natural, write_binary
 from lmtk.ngram.counts import to_rows, trie
 from lmtk.ngram.generation import after, follow, sentences
 from lmtk.ngram.merge import limited, merged, mixture
@@ -144,7 +145,7 @@ def test_a_merged_model_has_the_mixtures_probability_of_every_ngram(a, b, weight
     """That of the exact mixture, where the words of both are the same; back-off estimates are left out."""
     both = merged(a, b, weight)
     named = {*entries(a), *entries(b)}
-    assert entries(both).keys() == named
+    assert named == entries(both).keys()
     if set(a.vocab.words) != set(b.vocab.words) or a.vocab.V != b.vocab.V:
         return
     exact = Mixture([a, b], np.array([[weight, 1 - weight]]))
@@ -243,6 +244,21 @@ def test_sentences_need_an_end():
     with pytest.raises(LmtkError, match="the probability 0"):
         zero = Probabilities(np.array([0, 1]), np.array([-np.inf, -np.inf]), np.zeros(2))
         list(sentences(Backoff(Vocab([b"a", EOS, SOS, UNK], 2), 1, [zero]), [[2]]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(models, models)
+def test_both_forms_give_back_the_model(tmp_path_factory, a, b):
+    """The weights of what were bare prefixes too."""
+    model = pruned(merged(a, b, 0.4), 1e-3)
+    path = tmp_path_factory.mktemp("m") / "m"
+    for write in (write_text, write_binary):
+        with open(path, "wb") as out:
+            write(out, model)
+        again = registry.load(str(path))
+        assert sums(again) == pytest.approx(1, abs=1e-5)
+        assert entries(again).keys() == entries(model).keys()
+        assert all(entries(again)[n] == pytest.approx(e, abs=1e-5) for n, e in entries(model).items())
 
 
 def test_operations_bring_no_warnings_of_numpy():

@@ -100,7 +100,8 @@ def renormalized(model):
 
     What the 1-grams leave over goes to the words of probability 0 in equal parts, or, where there are none, to all
     words. Where nothing is left to back off to, a context's n-grams are scaled to sum to one. Where they add up to more
-    than one they stay as they are and get the weight 0, with a warning.
+    than one they stay as they are and get the weight 0, with a warning. A bare prefix becomes an n-gram, with the
+    probability that backing off gave it.
     """
     W = len(model.vocab.words)
     log10p = [single(level.logp) for level in model.levels]
@@ -118,6 +119,9 @@ def renormalized(model):
             none = (left.numerator == 0) & (left.denominator == 0)
             bow = np.log10(left.numerator) - np.log10(left.denominator)
             log10bow[k - 2] = np.where(left.over, -np.inf, np.where(none, 0, bow)).astype(np.float32)
+            # the weight of a bare prefix has no place in an ARPA file without a probability, which changes no sum
+            bare = np.isnan(log10p[k - 1])
+            log10p[k - 1][bare] = (log10bow[k - 2][contexts[-1]] + lower)[bare]
     if over:
         text = f"the probabilities after {over} contexts add up to more than one, and stay so"
         warnings.warn(text, LmtkWarning, stacklevel=2)
@@ -166,7 +170,7 @@ def pruned(model, threshold, minorder=2):
     """The model without the n-grams of `minorder` words or more whose loss raises its own perplexity by less than
     `threshold`, as a share; weights are made anew.
 
-    Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by (Stolcke 1998, equation 6)
+    Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by (Stolcke 1998)
         -p(h) {p(w|h) [log p(w|h') + log bow'(h) - log p(w|h)] + (1 - sum p(v|h)) [log bow'(h) - log bow(h)]}.
     Each n-gram is judged as if it went alone. One that is the context of another stays.
     """
