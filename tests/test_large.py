@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from lmtk.ngram import arpa, backoff, counts
+from lmtk.ngram import arpa, backoff, counts, smoothing
 from lmtk.ngram.counts import collect, write_counts
 from lmtk.ngram.smoothing import Method, estimate
 from lmtk.text.corpus import Marks
@@ -31,6 +31,16 @@ def estimated(text, name, order, marks, unk, words, interpolate):
     out = io.BytesIO()
     write_counts(out, found)
     return out.getvalue(), model
+
+
+@pytest.mark.parametrize("name", ["wb", "kn"])
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_a_model_estimated_in_pieces_is_the_same(tmp_path, monkeypatch, name, size):
+    text = random_text(tmp_path, size)
+    whole = estimated(text, name, 4, Marks(), False, None, True)[1]
+    monkeypatch.setattr(smoothing, "PIECE", size)
+    for a, b in zip(whole.levels, estimated(text, name, 4, Marks(), False, None, True)[1].levels):
+        assert np.array_equal(a.logp, b.logp, equal_nan=True) and np.array_equal(a.bow, b.bow)
 
 
 def check_numbers(x):

@@ -179,40 +179,44 @@ def print_numbers(x, cells, length):
 
 
 @jit
-def print_lines(place, start, rows, letters, ends, p, p_length, bow, bow_length, text):
-    """Lines "p words[ bow]" into text (uint8), in place, for place[start:] until one does not fit. Returns where it
-    stopped and how far `text` is filled.
+def print_lines(start, rows, letters, ends, p, p_length, bow, bow_length, text):
+    """Lines "p words[ bow]" into text (uint8), in place, for rows[start:] (N, k) until one may not fit. Returns where
+    it stopped and how far `text` is filled.
 
-    place: nodes in the order of the lines; rows (nodes, k): their words, letters[ends[w] : ends[w + 1]]. p, bow and
-    their lengths: cells of print_numbers for each line; a length of 0 is no back-off weight. Bound by the copying of
-    bytes and a random access a row.
+    A word is letters[ends[w] : ends[w + 1]]; 16 bytes more follow the last. p, bow and their lengths: cells of
+    print_numbers for each line; a length of 0 is no back-off weight. Bound by the copying: 16 bytes at once, whatever
+    the length, since a loop over a few bytes costs more than they do.
     """
     k = rows.shape[1]
     at = 0
-    for i in range(start, len(place)):
-        row = rows[place[i]]
-        size = p_length[i] + bow_length[i] + k + 2
+    for i in range(start, len(rows)):
+        size = 64 + k
         for j in range(k):
-            size += ends[row[j] + 1] - ends[row[j]]
+            size += ends[rows[i, j] + 1] - ends[rows[i, j]]
         if at + size > len(text):
             return i, at
-        for c in range(p_length[i]):
-            text[at + c] = p[i, c]
+        source, target = p[i], text[at : at + 16]
+        for c in range(16):
+            target[c] = source[c]
         at += p_length[i]
+        text[at] = 9
         for j in range(k):
-            text[at] = 32 if j else 9
+            if j:
+                text[at] = 32
             at += 1
-            first = ends[row[j]]
-            here = ends[row[j] + 1] - first
-            for c in range(here):
-                text[at + c] = letters[first + c]
+            first = ends[rows[i, j]]
+            here = ends[rows[i, j] + 1] - first
+            for done in range(0, here, 16):
+                source, target = letters[first + done : first + done + 16], text[at + done : at + done + 16]
+                for c in range(16):
+                    target[c] = source[c]
             at += here
         if bow_length[i]:
             text[at] = 9
-            at += 1
-            for c in range(bow_length[i]):
-                text[at + c] = bow[i, c]
-            at += bow_length[i]
+            source, target = bow[i], text[at + 1 : at + 17]
+            for c in range(16):
+                target[c] = source[c]
+            at += 1 + bow_length[i]
         text[at] = 10
         at += 1
-    return len(place), at
+    return len(rows), at

@@ -23,6 +23,7 @@ from lmtk.ngram.backoff import Backoff, Probabilities, natural
 from lmtk.ngram.counts import find, to_rows, trie
 
 EPSILON = 3e-6  # a probability mass below it is none, as in SRILM
+PIECE = 1 << 17  # n-grams estimated together
 f32 = np.float32
 
 
@@ -54,7 +55,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Totals:
-    """Of each context, (N,): T, the sum of its extensions' counts; types, types2, types3: how many there are, how many
+    """Of each context, (H,): T, the sum of its extensions' counts; types, types2, types3: how many there are, how many
     of a count of 2 or more, and of 3 or more; V, the size of the vocabulary.
     """
 
@@ -64,34 +65,35 @@ class Totals:
     types3: np.ndarray
     V: int
 
-    def at(self, contexts):
-        return Totals(self.T[contexts], self.types[contexts], self.types2[contexts], self.types3[contexts], self.V)
+
+# A method's d(c) of n-grams with counts c (N,) in contexts `of` (N,), and the weight of the lower order in each context
+# (H,), from the totals h.
 
 
-def good_turing(c, parameters, h):
+def good_turing(c, of, parameters, h):
     """Katz: d(r) for r up to gtmax, 1 above."""
     d = np.array([1.0, *parameters, 1.0])
     return d[np.minimum(np.ceil(c).astype(np.int64), len(d) - 1)], np.zeros(len(h.T))
 
 
-def witten_bell(c, parameters, h):
+def witten_bell(c, of, parameters, h):
     """T / (T + types); the rest of the mass is types / (T + types)."""
-    return h.T / (h.T + h.types), h.types / (h.T + h.types)
+    return (h.T / (h.T + h.types))[of], h.types / (h.T + h.types)
 
 
-def absolute(c, parameters, h):
+def absolute(c, of, parameters, h):
     """(c - D) / c: absolute discounting; with continuation counts in the lower orders the original Kneser-Ney."""
     (D,) = parameters
     return (c - D) / np.maximum(c, 1e-9), D * h.types / h.T
 
 
-def additive(c, parameters, h):
+def additive(c, of, parameters, h):
     """(c + delta) / (T + V delta)."""
     (delta,) = parameters
-    return (1 + delta / np.maximum(c, 1e-9)) / (1 + h.V * delta / h.T), np.zeros(len(h.T))
+    return (1 + delta / np.maximum(c, 1e-9)) / (1 + h.V * delta / h.T)[of], np.zeros(len(h.T))
 
 
-def modified_kneser_ney(c, parameters, h):
+def modified_kneser_ney(c, of, parameters, h):
     """(c - D(c)) / c with D1, D2 and D3+ (Chen and Goodman 1998)."""
     D = np.array([0.0, *parameters])[np.minimum(np.ceil(c).astype(np.int64), 3)]
     D1, D2, D3 = parameters
@@ -113,7 +115,7 @@ COEFFICIENTS = {
 class Level:
     """One order while it is estimated, (N,) each: keys; parent, the context's node; word; suffix, the node without the
     oldest word; count; counted, whether the counts had it; first_word; unknown, whether <unk> is in it; log10p (nan:
-    left out) and log10bow, single precision.
+    left out), log10bow and backed_off, log10 p whether it was left out or not, single precision.
     """
 
     keys: np.ndarray
@@ -126,6 +128,7 @@ class Level:
     unknown: np.ndarray
     log10p: np.ndarray = None
     log10bow: np.ndarray = None
+    backed_off: np.ndarray = None
 
 
 def levels_of(counts, vocab, order):
@@ -190,14 +193,13 @@ def continuation_counts(levels, k, V):
     n-gram stands. One that starts with a word that is not predicted, as <s>, keeps its own: nothing stands before it.
     """
     level, above = levels[k - 1], levels[k]
-    follows = (above.count > 0) & (level.first_word[above.suffix] < V)
-    fresh = np.bincount(above.suffix[follows], minlength=len(level.keys)).astype(level.count.dtype)
+    fresh = np.bincount(above.suffix[above.count > 0], minlength=len(level.keys)).astype(level.count.dtype)
     return np.where(level.first_word < V, fresh, level.count)
 
 
 def counts_of_counts(level, count, V, upto):
     """n_1 .. n_upto: how many n-grams that end in a predicted word have the count r."""
-    mine = count[level.counted & (level.word < V)]
+    mine = count[level.counted & (level.word < V) & (count <= upto)]
     return [int((mine == r).sum()) for r in range(1, upto + 1)]
 
 
@@ -310,41 +312,66 @@ def logs(level):
     return [natural(np.where(np.isneginf(x), -99, x)) for x in (level.log10p, level.log10bow)]
 
 
+def pieces(parent):
+    """Pairs of slices: some n-grams, with `parent` (N,) sorted, and the contexts that they alone extend.
+
+    What stands between two passes over a piece stays in a cache, and in memory that was touched before.
+    """
+    start = 0
+    while start < len(parent):
+        end = len(parent)
+        if start + PIECE < end:
+            end = np.searchsorted(parent, parent[start + PIECE])
+            if end == start:
+                end = np.searchsorted(parent, parent[start], side="right")
+        yield slice(start, end), slice(parent[start], parent[end - 1] + 1)
+        start = end
+
+
 def estimate_order(levels, k, method, vocab, tell):
     """The probabilities of order k, then the back-off weights of its contexts."""
-    level, V = levels[k - 1], vocab.V
-    event = level.counted & (level.word < V)
-    contexts = len(levels[k - 2].keys) if k > 1 else 1
+    level = levels[k - 1]
+    level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
+    if k > 1:
+        levels[k - 2].backed_off = backed_off(levels, k - 1)
+    for nodes, contexts in pieces(level.parent):
+        estimate_piece(levels, k, method, vocab, nodes, contexts)
+    if k == 1:
+        give_to_unseen(level, vocab, tell)
+    else:
+        for nodes, contexts in pieces(level.parent):
+            levels[k - 2].log10bow[contexts] = backoff_weights(levels, k, nodes, contexts)
+
+
+def estimate_piece(levels, k, method, vocab, nodes, contexts):
+    """The probabilities of order k for a slice of its n-grams, which extend a slice of contexts."""
+    level, V, H = levels[k - 1], vocab.V, contexts.stop - contexts.start
+    parent = level.parent[nodes] - contexts.start
+    event = level.counted[nodes] & (level.word[nodes] < V)
     if k > 1:
         # a context that ends in </s> has no extensions; one with <unk> only where <unk> is a word
         below = levels[k - 2]
-        odd = below.word == vocab.eos_id
+        odd = below.word[contexts] == vocab.eos_id
         if vocab.unk_id >= V:
-            odd = odd | below.unknown
-        event &= ~odd[level.parent]
+            odd = odd | below.unknown[contexts]
+        event &= ~odd[parent]
     n = np.flatnonzero(event)
-    parent, c = level.parent[n], level.count[n]
-    sizes = [np.bincount(parent[c >= r] if r else parent, minlength=contexts) for r in (0, 2, 3)]
-    h = Totals(np.bincount(parent, c, contexts), *sizes, V)
+    parent, c = parent[n], level.count[nodes][n]
+    sizes = [np.bincount(parent[c >= r] if r else parent, minlength=H) for r in (0, 2, 3)]
+    h = Totals(np.bincount(parent, c, H), *sizes, V)
     kept = (h.T[parent] > 0) & ((c > 0) | (k == 1))
     n, parent, c = n[kept], parent[kept], c[kept]
     if not method.interpolate:
         lower = None
     else:
-        lower = probability(backed_off(levels, k - 1)[level.suffix[n]]) if k > 1 else np.full(len(n), 1 / V)
+        lower = probability(levels[k - 2].backed_off[level.suffix[nodes][n]]) if k > 1 else np.full(len(n), 1 / V)
     p, d = smoothed(method, parent, c, h, lower)
-    level.log10p = np.full(len(level.keys), np.nan, f32)
     with np.errstate(divide="ignore"):
-        level.log10p[n[d != 0]] = np.log10(p[d != 0]).astype(f32)
-    level.log10bow = np.zeros(len(level.keys), f32)
-    if k == 1:
-        give_to_unseen(level, vocab, tell)
-    else:
-        levels[k - 2].log10bow = backoff_weights(levels, k)
+        level.log10p[nodes][n[d != 0]] = np.log10(p[d != 0]).astype(f32)
 
 
 def smoothed(method, parent, c, h, lower):
-    """p and d of n-grams with counts c in contexts `parent`, (N,) each; lower: p of the lower order or None.
+    """p and d of n-grams with counts c in contexts `parent`, (N,) each, of h; lower: p of the lower order or None.
 
     Where nothing is left for a context's unseen words, interpolation is given up in it, then its total grows by one
     until something is (Doug Paul's remedy, as SRILM has it).
@@ -353,14 +380,15 @@ def smoothed(method, parent, c, h, lower):
     p, d = np.empty(len(c)), np.empty(len(c))
     todo = np.arange(len(c))
     while len(todo):
-        mine = parent[todo]
-        now = Totals(T, h.types, h.types2, h.types3, h.V).at(mine)
-        coefficient, weight = COEFFICIENTS[method.name](c[todo].astype(np.float64), method.parameters, now)
-        coefficient = np.where(c[todo] <= 0, 1, np.where(c[todo] < method.minimum, 0, coefficient))
+        mine, number = parent[todo], c[todo].astype(np.float64)
+        now = Totals(T, h.types, h.types2, h.types3, h.V)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            coefficient, weight = COEFFICIENTS[method.name](number, mine, method.parameters, now)
+        coefficient = np.where(number <= 0, 1, np.where(number < method.minimum, 0, coefficient))
         d[todo] = coefficient
-        p[todo] = coefficient * c[todo] / now.T
+        p[todo] = coefficient * number / T[mine]
         if lower is not None:
-            p[todo] += np.where(interpolated[mine], weight * lower[todo], 0)
+            p[todo] += np.where(interpolated, weight, 0)[mine] * lower[todo]
         if method.idle:
             break
         sums = np.bincount(mine, np.where(coefficient != 0, p[todo], 0), len(T))
@@ -393,34 +421,39 @@ def give_to_unseen(level, vocab, tell):
 
 
 def backed_off(levels, k):
-    """log10 p of every node of order k by the back-off recursion, whether it has a probability of its own or not."""
+    """log10 p of every node of order k by the back-off recursion, whether it has a probability of its own or not; the
+    orders below have theirs.
+    """
     level = levels[k - 1]
     if k == 1:
-        return np.where(np.isnan(level.log10p), -np.inf, level.log10p)
-    through = levels[k - 2].log10bow[level.parent] + backed_off(levels, k - 1)[level.suffix]
-    return np.where(np.isnan(level.log10p), through, level.log10p).astype(f32)
+        return np.where(np.isnan(level.log10p), f32(-np.inf), level.log10p)
+    out = level.log10p.copy()
+    missing = np.flatnonzero(np.isnan(out))
+    below = levels[k - 2]
+    out[missing] = below.log10bow[level.parent[missing]] + below.backed_off[level.suffix[missing]]
+    return out
 
 
-def backoff_weights(levels, k):
-    """log10 back-off weights of the nodes of order k - 1 from the probabilities of order k; 0 for what nothing extends.
+def backoff_weights(levels, k, nodes, contexts):
+    """log10 back-off weights of a slice of contexts, nodes of order k - 1, from the probabilities of those n-grams of
+    order k, a slice too, that extend them; 0 for what nothing extends.
 
     Where the lower order leaves nothing, the probabilities of order k are scaled to sum to one, in place.
     """
-    level, contexts = levels[k - 1], len(levels[k - 2].keys)
-    n = np.flatnonzero(~np.isnan(level.log10p))
-    parent = level.parent[n]
-    # the weights of order k - 1 are what is computed here; below it they stand
-    levels[k - 2].log10bow = np.zeros(contexts, f32)
-    lower = probability(backed_off(levels, k - 1)[level.suffix[n]])
-    numerator = 1 - np.bincount(parent, probability(level.log10p[n]), contexts)
-    denominator = 1 - np.bincount(parent, lower, contexts)
+    level, H = levels[k - 1], contexts.stop - contexts.start
+    log10p = level.log10p[nodes]
+    n = np.flatnonzero(~np.isnan(log10p))
+    parent = level.parent[nodes][n] - contexts.start
+    lower = probability(levels[k - 2].backed_off[level.suffix[nodes][n]])
+    numerator = 1 - np.bincount(parent, probability(log10p[n]), H)
+    denominator = 1 - np.bincount(parent, lower, H)
     numerator[np.abs(numerator) < EPSILON] = 0
     denominator[np.abs(denominator) < EPSILON] = 0
     scaled = (denominator < EPSILON) & (numerator > EPSILON)
     with np.errstate(divide="ignore", invalid="ignore"):
         if scaled.any():
             scale = np.where(scaled, -np.log10(1 - numerator), 0).astype(f32)
-            level.log10p[n] += scale[parent]
+            log10p[n] += scale[parent]
         bow = (np.log10(numerator) - np.log10(denominator)).astype(f32)
     bow[scaled | (denominator <= 0) | ((numerator < EPSILON) & (denominator < EPSILON))] = 0
     bow[numerator < 0] = -np.inf  # less than nothing is left: SRILM writes -99 too
@@ -434,7 +467,7 @@ def fix_contexts(levels):
         level = levels[k - 1]
         if k < len(levels):
             faked = needed & np.isnan(level.log10p)
-            level.log10p[faked] = backed_off(levels, k)[faked]
+            level.log10p[faked] = level.backed_off[faked]
         there = ~np.isnan(level.log10p) | needed
         if k > 1:
             needed = np.zeros(len(levels[k - 2].keys), bool)
