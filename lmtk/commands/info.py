@@ -12,6 +12,7 @@ def command(
 ):
     """Describe files: kind, sizes, settings, vocabulary.
 
+    \b
     Example: lmtk info -lm model.lm
     """
     from lmtk.files.registry import describe

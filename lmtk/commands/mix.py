@@ -45,6 +45,7 @@ def command(
     Prints the weights as SRILM's compute-best-mix does; -debug 1 each iteration's. The file that -write makes names
     the models, which stay where they are, and is a model itself.
 
+    \b
     Example: lmtk mix -lm interp.lm -lm nplm.bin -heldout valid.txt -write mix.lm
     """
     import numpy as np

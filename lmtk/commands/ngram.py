@@ -2,7 +2,17 @@ import sys
 from itertools import pairwise
 from typing import Annotated
 
-from lmtk.commands.options import MAX_ORDER, Debug, Seed, VocabFile, needed, one_stdin, option
+from lmtk.commands.options import (
+    MAX_ORDER,
+    Debug,
+    MapUnk,
+    Seed,
+    VocabFile,
+    needed,
+    one_stdin,
+    option,
+    unknown_word,
+)
 from lmtk.errors import LmtkError, UsageError
 
 
@@ -36,6 +46,7 @@ def command(
     unk: Annotated[
         bool, option("unk", "<unk> is a word: it is generated, and -limit-vocab leaves it what dropped words had.")
     ] = False,
+    map_unk: MapUnk = None,
     debug: Debug = 0,
 ):
     """One back-off model to another: ARPA to binary and back, merged, cut to a vocabulary, renormalised, pruned; or
@@ -66,6 +77,7 @@ def command(
     if (write_lm, write_bin, "-" if gen is not None or gen_prefixes else None).count("-") > 1:
         raise UsageError("only one of the outputs can be stdout")
     one_stdin(lm, *(mix_lm or []), vocab, gen_prefixes)
+    unknown = unknown_word(map_unk) if map_unk else None
     weights = given_weights(weight, 1 + len(mix_lm or []))
     for path in (write_lm, write_bin):
         if path:
@@ -83,7 +95,7 @@ def command(
             raise LmtkError(f"{path}: {kind}; a back-off n-gram was wanted")
         model = model.lower(min(order or model.order, model.order))
         tell(path, model)
-        return model
+        return merge.with_unknown(model, unknown) if unknown else model
 
     model = read(lm)
     if mix_lm:

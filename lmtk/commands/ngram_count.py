@@ -75,6 +75,7 @@ def command(
     Without a method Good-Turing smoothing (Katz) is used, as in SRILM; n-grams of order 3 and above that are counted
     once are left out, as in SRILM (-gt3min 1 keeps them).
 
+    \b
     Example: lmtk ngram-count -text train.txt -order 3 -kndiscount -interpolate -lm train.lm
     """
     from lmtk.files.streams import open_out

@@ -48,6 +48,7 @@ def command(
 
     -debug 1 prints the held-out perplexity of each iteration and each bin's weights.
 
+    \b
     Example: lmtk ngram-interp -read train.counts -heldout valid.txt -unk -lm interp.lm
     """
     import warnings

@@ -13,6 +13,7 @@ def command(
 ):
     """Normalize text: lower case, numbers and proper nouns to one symbol each.
 
+    \b
     Example: echo 'Ann paid 1,234.5 crowns' | lmtk normalize -tolower -numbers
     """
     from lmtk.files.streams import blocks, open_out

@@ -77,6 +77,7 @@ def command(
 
     The model with the best held-out perplexity is kept. -debug 1 prints a line an epoch.
 
+    \b
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin
     """
     needed(text, "text"), needed(lm, "lm")

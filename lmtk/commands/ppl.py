@@ -45,6 +45,7 @@ def command(
 
     -debug 1 adds the sentences, 2 the words, 3 the sum of the probabilities over the vocabulary.
 
+    \b
     Example: lmtk ppl -lm model.lm -unk -text test.txt
     """
     import sys

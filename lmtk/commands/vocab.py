@@ -19,6 +19,7 @@ def command(
     The counts of several texts add up; the words of models and (without -limit-vocab) of the -vocab list join them
     whatever their count.
 
+    \b
     Example: lmtk vocab -text train.txt -mincount 4 -write vocab.txt
     """
     from lmtk.files.registry import load
