@@ -103,3 +103,11 @@ def limited(model, words, unk=False):
     first = whole.levels[0]
     logp = np.where(np.isnan(first.logp), added.levels[0].logp, first.logp)
     return renormalized(replace(whole, levels=[replace(first, logp=logp), *whole.levels[1:]]))
+
+
+def with_unknown(model, word):
+    """The model with `word` for unknown words; what stood for them becomes an ordinary word if it is predicted."""
+    old = model.vocab
+    words = [w for i, w in enumerate(old.words) if i < old.V or w != old.unk]
+    vocab = Vocab(list(dict.fromkeys([*words, word])), old.V, word)
+    return aligned([replace(model, vocab=Vocab(old.words, old.V, word))], vocab)[0]
