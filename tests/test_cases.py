@@ -2,7 +2,8 @@
 
 cmd: a shell script, its first line a comment that says what it shows and where the figures come from; it runs by
 `sh -eu` in an empty folder that holds a copy of files/. out, err, status: what is expected; nothing, nothing and 0
-where the file is absent. tol: a relative tolerance for numbers, else every byte counts. $FILES is tests/files, $BIN is bin.
+where the file is absent. tol: a relative tolerance for numbers, else every byte counts. $FILES is tests/files, $BIN
+is bin.
 """
 
 import math

@@ -46,7 +46,7 @@ def test_every_method_sums_to_one(name, interpolate, order):
             for corpus in read_corpus(str(FILES / "words.txt"), model.vocab, marks, model.order):
                 some = corpus.scored.copy()
                 some[60:] = False
-                # without <s> some n-grams stand behind nothing; SRILM gives their contexts a share for them all the same
+                # without <s> some n-grams stand behind nothing; SRILM gives their contexts a share for them too
                 tolerance = 5e-3 if name in ("ukn", "kn") and interpolate and not marks.sos else 1e-4
                 assert vocabulary_sums(model, corpus, some) == pytest.approx(1, abs=tolerance)
                 break
