@@ -1,7 +1,11 @@
 """ARPA files: the text form of back-off models. Probabilities are log10 in the file, natural inside."""
 
+import os
 import re
 import warnings
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import numpy as np
 
@@ -143,9 +147,9 @@ def format_sections(out, model, rank):
 def print_sections(out, model, rank):
     """`format_sections` of a large model."""
     W = len(rank)
-    ends = np.cumsum([0, *map(len, model.vocab.words)])
+    length = np.array([len(word) for word in model.vocab.words])
+    ends = np.concatenate(([0], np.cumsum(length)))
     letters = np.frombuffer(b"".join((*model.vocab.words, bytes(16))), np.uint8)
-    text = np.empty(1 << 20, np.uint8)
     rows, context_rank = np.zeros((1, 0), np.int32), np.zeros(1, np.int32)
     for k, level in enumerate(model.levels, 1):
         out.write(b"\n\\%d-grams:\n" % k)
@@ -154,24 +158,47 @@ def print_sections(out, model, rank):
         # the order of n-grams is that of their contexts read backwards, then of their last words
         word, above = rank[word], context_rank[parent]
         anyhow = np.arange(len(word), dtype=np.int32)
-        place = kernels.sorted_by(kernels.sorted_by(anyhow, word, W), above, len(context_rank))
+        place = sorted_by(sorted_by(anyhow, word, W), above, len(context_rank))
         place = place[~np.isnan(level.logp)[place]]
         weighted = written_weights(model, k)
-        for begin in range(0, len(place), SOME):
+
+        def section(begin, place=place, level=level, rows=rows, weighted=weighted):
             here = place[begin : begin + SOME].astype(np.intp)  # take is several times faster with these
             there = weighted.take(here)
             p, bow = (printed(decimal(x)) for x in (level.logp.take(here), np.where(there, level.bow.take(here), 0)))
             bow[1][~there] = 0
-            mine, start = rows.take(here, axis=0), 0
-            while start < len(here):
-                start, filled = kernels.print_lines(start, mine, letters, ends, *p, *bow, text)
-                out.write(text[:filled].data)
-                if not filled:
-                    text = np.empty(2 * len(text), np.uint8)
+            mine = rows.take(here, axis=0)
+            text = np.empty(length.take(mine).sum() + len(here) * (64 + mine.shape[1]), np.uint8)
+            return text[: kernels.print_lines(mine, letters, ends, *p, *bow, text)].data
+
+        out.writelines(in_threads(section, range(0, len(place), SOME)))
         if k < model.order:
-            by_word = kernels.sorted_by(kernels.sorted_by(anyhow, above, len(context_rank)), word, W)
+            by_word = sorted_by(sorted_by(anyhow, above, len(context_rank)), word, W)
             context_rank = np.empty(len(by_word), np.int32)
             context_rank[by_word] = anyhow
+
+
+def in_threads(work, items):
+    """work(item) for the items in turn; threads are a few items ahead."""
+    items = iter(items)
+    yield from map(work, islice(items, 1))  # compiles
+    stated = os.environ.get("OMP_NUM_THREADS", "")
+    threads = (stated.isdigit() and int(stated)) or len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(threads) as pool:
+        ahead = deque()
+        for item in items:
+            ahead.append(pool.submit(work, item))
+            if len(ahead) > 2 * threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def sorted_by(order, key, size):
+    """order (N,) int32 by key[order], which is below `size`; equal ones as they were."""
+    out = np.empty_like(order)
+    kernels.sort_by(order, key, size, out)
+    return out
 
 
 def printed(x):

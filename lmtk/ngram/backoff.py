@@ -20,8 +20,10 @@ def natural(log10):
     """ln of numbers given as log10, -99 being log 0. They go through single precision, in which SRILM keeps them: the
     last digits of its reports depend on it.
     """
-    log10 = np.asarray(log10, np.float32).astype(np.float64)
-    return np.where(log10 == ZERO, -np.inf, log10 * LN10)
+    logs = np.asarray(log10, np.float32).astype(np.float64)
+    zero = logs == ZERO
+    logs *= LN10
+    return np.where(zero, -np.inf, logs) if zero.any() else logs
 
 
 def decimal(logs):

@@ -17,10 +17,11 @@ SOME = 256  # positions looked at together
 
 
 @jit
-def suffix_order(w, W, n):
-    """`order`, by n counting sorts, from the last of the n words to the first; the text counts as a circle.
+def suffix_order(w, W, n, order, other):
+    """Returns `order`, by n counting sorts, from the last of the n words to the first; the text counts as a circle.
 
-    A pass shifts every position by one and puts it behind those with the same word: bound by two random accesses.
+    order, other (N,) int32: memory to sort in (numpy gives arrays large pages, which numba does not). A pass shifts
+    every position by one and puts it behind those with the same word: bound by two random accesses.
     """
     N = len(w)
     start = np.zeros(W + 1, np.int32)
@@ -28,7 +29,6 @@ def suffix_order(w, W, n):
         start[w[p] + 1] += 1
     for i in range(W):
         start[i + 1] += start[i]
-    order, other = np.empty(N, np.int32), np.empty(N, np.int32)
     for i in range(N):
         order[i] = i
     for _ in range(n):
@@ -37,9 +37,10 @@ def suffix_order(w, W, n):
             p = order[i] - 1
             if p < 0:
                 p += N
-            place = head[w[p]]
+            c = w[p]
+            place = head[c]
             other[place] = p
-            head[w[p]] = place + 1
+            head[c] = place + 1
         order, other = other, order
     return order
 
@@ -102,19 +103,17 @@ def link_suffixes(k, first, at, suffix):
 
 
 @jit
-def sorted_by(order, key, size):
-    """`order` by key[order], below `size`, in a stable counting sort; (N,) int32. Two random accesses an item."""
+def sort_by(order, key, size, out):
+    """out <- `order` by key[order], below `size`, in a stable counting sort; (N,) int32. Two random reads an item."""
     start = np.zeros(size + 1, np.int32)
     for i in range(len(key)):
         start[key[i] + 1] += 1
     for i in range(size):
         start[i + 1] += start[i]
-    out = np.empty(len(order), np.int32)
     for i in range(len(order)):
         c = key[order[i]]
         out[start[c]] = order[i]
         start[c] += 1
-    return out
 
 
 @jit
@@ -179,22 +178,17 @@ def print_numbers(x, cells, length):
 
 
 @jit
-def print_lines(start, rows, letters, ends, p, p_length, bow, bow_length, text):
-    """Lines "p words[ bow]" into text (uint8), in place, for rows[start:] (N, k) until one may not fit. Returns where
-    it stopped and how far `text` is filled.
+def print_lines(rows, letters, ends, p, p_length, bow, bow_length, text):
+    """Lines "p words[ bow]" of n-grams (N, k) into text (uint8), in place; returns how far it is filled.
 
-    A word is letters[ends[w] : ends[w + 1]]; 16 bytes more follow the last. p, bow and their lengths: cells of
-    print_numbers for each line; a length of 0 is no back-off weight. Bound by the copying: 16 bytes at once, whatever
-    the length, since a loop over a few bytes costs more than they do.
+    A word is letters[ends[w] : ends[w + 1]]. p, bow and their lengths: cells of print_numbers for each line; a length
+    of 0 is no back-off weight. Bound by the copying: 16 bytes at once, whatever the length, since a loop over a few
+    bytes costs more than they do. So 16 bytes more follow the last word, and the text has room for 64 + k bytes a line
+    and its words.
     """
     k = rows.shape[1]
     at = 0
-    for i in range(start, len(rows)):
-        size = 64 + k
-        for j in range(k):
-            size += ends[rows[i, j] + 1] - ends[rows[i, j]]
-        if at + size > len(text):
-            return i, at
+    for i in range(len(rows)):
         source, target = p[i], text[at : at + 16]
         for c in range(16):
             target[c] = source[c]
@@ -219,4 +213,4 @@ def print_lines(start, rows, letters, ends, p, p_length, bow, bow_length, text):
             at += 1 + bow_length[i]
         text[at] = 10
         at += 1
-    return len(rows), at
+    return at
