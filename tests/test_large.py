@@ -5,6 +5,7 @@ import io
 import numpy as np
 import pytest
 
+from lmtk.files.streams import open_out
 from lmtk.ngram import arpa, backoff, counts, smoothing
 from lmtk.ngram.counts import collect, write_counts
 from lmtk.ngram.smoothing import Method, estimate
@@ -102,3 +103,28 @@ def test_linked_counts_give_the_same_model(tmp_path, monkeypatch, name, order, w
             backoff.write_binary(binary, model)
             found.append((table, binary.getvalue()))
         assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("by_bytes", [False, True])
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_many_counts_are_written_as_few(tmp_path, monkeypatch, by_bytes, order):
+    text = random_text(tmp_path, order)
+    with open(text, "a") as f:
+        f.write(f"{'long' * 400_000} w1 w1 w2\n")
+    found = collect([text], [], order)
+    # counts of 0 and large ones
+    for level in found.levels:
+        level.count[::3] = 0
+        level.count[1::5] *= 10**13 - 1
+    with open_out(str(tmp_path / "counts")) as out:
+        write_counts(out, found)
+    read = collect([], [str(tmp_path / "counts")], order)
+    for only in (None, *range(1, order + 1)):
+        for counted in (found, read):
+            written = []
+            for large in (1 << 40, 1):
+                monkeypatch.setattr(counts, "LARGE", large)
+                out = io.BytesIO()
+                write_counts(out, counted, by_bytes, only)
+                written.append(out.getvalue())
+            assert written[0] == written[1]

@@ -13,7 +13,7 @@ from lmtk.errors import FormatError, LmtkWarning
 from lmtk.files.streams import lines_of
 from lmtk.ngram import kernels
 from lmtk.ngram.backoff import Backoff, Probabilities, decimal, natural
-from lmtk.ngram.counts import trie
+from lmtk.ngram.counts import ranks, sorted_by, trie
 from lmtk.text.corpus import TOKEN
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
@@ -122,11 +122,8 @@ def write_text(out, model):
     """
     sizes = [int(np.count_nonzero(~np.isnan(level.logp))) for level in model.levels]
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
-    W = len(model.vocab.words)
-    rank = np.empty(W, np.int32)
-    rank[sorted(range(W), key=model.vocab.words.__getitem__)] = np.arange(W)
     sections = print_sections if LARGE <= sum(sizes) < 1 << 31 else format_sections
-    sections(out, model, rank)
+    sections(out, model, ranks(model.vocab.words))
     out.write(b"\n\\end\\\n")
 
 
@@ -192,13 +189,6 @@ def in_threads(work, items):
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
-
-
-def sorted_by(order, key, size):
-    """order (N,) int32 by key[order], which is below `size`; equal ones as they were."""
-    out = np.empty_like(order)
-    kernels.sort_by(order, key, size, out)
-    return out
 
 
 def printed(x):

@@ -229,8 +229,7 @@ def walk(counts, by_bytes):
     Siblings stand in the byte order of their words, or in the order in which they were first seen.
     """
     W = len(counts.words)
-    rank = np.empty(W, np.int64)
-    rank[sorted(range(W), key=counts.words.__getitem__)] = np.arange(1, W + 1)
+    rank = ranks(counts.words) + 1
     paths, depth, word, count = [], [], [], []
     path = np.zeros((1, 0), np.int64)
     for k, level in enumerate(counts.levels, 1):
@@ -248,6 +247,61 @@ def walk(counts, by_bytes):
 
 def write_counts(out, counts, by_bytes=False, only=None):
     """Write "w1 w2<TAB>n" lines of every order (or of `only` one), without n-grams of count 0."""
+    nodes = sum(len(level.keys) for level in counts.levels)
+    whole = all(level.count.dtype == np.int64 for level in counts.levels)
+    write = print_counts if whole and LARGE <= nodes < 1 << 31 else format_counts
+    write(out, counts, by_bytes, only)
+
+
+def print_counts(out, counts, by_bytes, only):
+    """`format_counts` of many n-grams of whole counts."""
+    W = len(counts.words)
+    ends = np.concatenate(([0], np.cumsum([len(word) for word in counts.words])))
+    letters = np.frombuffer(b"".join((*counts.words, bytes(16))), np.uint8)
+    rank = ranks(counts.words) if by_bytes else None
+    parents, words, numbers = [], [], []
+    place_of = np.zeros(1, np.int32)  # of each node, where its line stands in its level
+    for k, level in enumerate(counts.levels, 1):
+        parent, word = np.divmod(level.keys, W) if k > 1 else (np.zeros(len(level.keys), np.int64), level.keys)
+        above = place_of[parent]
+        nodes = np.arange(len(word), dtype=np.int32)
+        if by_bytes:
+            order = sorted_by(nodes, rank[word], W)
+        else:
+            order = np.full(level.first.max(initial=-1) + 1, -1, np.int32)  # no two n-grams are first at one position
+            order[level.first] = nodes
+            order = order[order >= 0]
+        order = sorted_by(order, above, len(place_of))
+        place_of = np.empty(len(order), np.int32)
+        place_of[order] = nodes
+        parents.append(above[order])
+        words.append(word[order].astype(np.int32))
+        numbers.append(level.count[order])
+    base = np.cumsum([0, *map(len, words)])
+    columns = [np.concatenate(column) for column in (parents, words, numbers)]
+    cursor, depth, room, text = np.zeros(counts.order, np.int64), 0, 1 << 20, np.empty(0, np.uint8)
+    while room:
+        text = np.empty(max(len(text), room), np.uint8)
+        depth, filled, room = kernels.print_counts(cursor, depth, base, *columns, only or 0, letters, ends, text)
+        out.write(text[:filled].data)
+
+
+def sorted_by(order, key, size):
+    """order (N,) int32 by key[order], which is below `size`; equal ones as they were."""
+    out = np.empty_like(order)
+    kernels.sort_by(order, key, size, out)
+    return out
+
+
+def ranks(words):
+    """The place of each word in byte order, (W,)."""
+    rank = np.empty(len(words), np.int32)
+    rank[sorted(range(len(words)), key=words.__getitem__)] = np.arange(len(words))
+    return rank
+
+
+def format_counts(out, counts, by_bytes, only):
+    """The lines of `write_counts`."""
     prefix = [b""] * (counts.order + 1)
     words, found = counts.words, []
     depths, last, numbers = (x.tolist() for x in walk(counts, by_bytes))

@@ -214,3 +214,55 @@ def print_lines(rows, letters, ends, p, p_length, bow, bow_length, text):
         text[at] = 10
         at += 1
     return at
+
+
+@jit
+def print_counts(cursor, depth, base, parent, word, count, only, letters, ends, text):
+    """Lines "words count" of n-grams into text (uint8), in place, each before those that extend it, until one does not
+    fit or all are written. Returns the depth reached, how far `text` is filled, and the room that the next line wants.
+
+    Levels lie end to end from base[k - 1] on, each in the order of its lines; there parent, word (int32) and count are
+    an n-gram's, the parent as a place in its level. cursor (n,), in place: what was passed of each level; depth: the
+    length of the last n-gram. A word is letters[ends[w] : ends[w + 1]], 16 bytes more after the last. only: the one
+    order to write, or 0. Bound by the copying, as print_lines.
+    """
+    n = len(cursor)
+    at, path = 0, np.zeros(n, np.int32)
+    for k in range(depth):
+        path[k] = word[base[k] + cursor[k] - 1]
+    while True:
+        j = base[depth] + cursor[depth] if depth < n else 0
+        if depth < n and j < base[depth + 1] and (depth == 0 or parent[j] == cursor[depth - 1] - 1):
+            path[depth] = word[j]
+            if count[j] and (only == 0 or only == depth + 1):
+                room = 64 + depth
+                for k in range(depth + 1):
+                    room += ends[path[k] + 1] - ends[path[k]]
+                if at + room > len(text):
+                    return depth, at, room
+                for k in range(depth + 1):
+                    first = ends[path[k]]
+                    here = ends[path[k] + 1] - first
+                    for done in range(0, here, 16):
+                        source, target = letters[first + done : first + done + 16], text[at + done : at + done + 16]
+                        for c in range(16):
+                            target[c] = source[c]
+                    at += here
+                    text[at] = 32 if k < depth else 9
+                    at += 1
+                rest, digits = count[j], 1
+                while rest >= 10:
+                    rest //= 10
+                    digits += 1
+                rest = count[j]
+                for c in range(digits - 1, -1, -1):
+                    text[at + c] = 48 + rest % 10
+                    rest //= 10
+                text[at + digits] = 10
+                at += digits + 1
+            cursor[depth] += 1
+            depth += 1
+        elif depth == 0:
+            return depth, at, 0
+        else:
+            depth -= 1
