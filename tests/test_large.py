@@ -1,9 +1,12 @@
 """What is done otherwise for large jobs is the same as for small ones."""
 
 import io
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from conftest import ENVIRONMENT
 
 from lmtk.files.streams import open_out
 from lmtk.ngram import arpa, backoff, counts, smoothing
@@ -42,6 +45,24 @@ def test_a_model_estimated_in_pieces_is_the_same(tmp_path, monkeypatch, name, si
     monkeypatch.setattr(smoothing, "PIECE", size)
     for a, b in zip(whole.levels, estimated(text, name, 4, Marks(), False, None, True)[1].levels):
         assert np.array_equal(a.logp, b.logp, equal_nan=True) and np.array_equal(a.bow, b.bow)
+
+
+def test_a_small_job_does_without_numba(tmp_path):
+    model = str(tmp_path / "m")
+    run = [
+        sys.executable,
+        "-X",
+        "importtime",
+        "-m",
+        "lmtk",
+        "ngram-count",
+        "-text",
+        random_text(tmp_path, 1),
+        "-lm",
+        model,
+    ]
+    loaded = subprocess.run(run, env=ENVIRONMENT, capture_output=True, text=True, check=True).stderr
+    assert "lmtk.ngram.smoothing" in loaded and "numba" not in loaded
 
 
 def check_numbers(x):
