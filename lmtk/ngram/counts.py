@@ -61,7 +61,8 @@ def sort_positions(ids, starts, order, W, links):
     keys, count, first = (np.empty((order, N), kind) for kind in (np.int64, np.int64, np.int32))
     at = np.empty((N, order - 2) if links and order > 2 else (0, 0), np.int32)
     place = kernels.suffix_order(ids, W, order, *np.empty((2, N), np.int32))
-    sizes = kernels.count_nodes(v, W, place, order, keys, count, first, at)
+    sizes = np.empty(order, np.int64)
+    kernels.count_nodes(v, W, place, keys, count, first, at, sizes)
     levels = []
     for k, size in enumerate(sizes.tolist(), 1):
         mine = (keys[k - 1, :size], count[k - 1, :size], first[k - 1, :size])

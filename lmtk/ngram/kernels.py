@@ -46,41 +46,43 @@ def suffix_order(w, W, n, order, other):
 
 
 @jit
-def count_nodes(v, W, order, n, keys, count, first, at):
+def count_nodes(v, W, order, keys, count, first, at, sizes):
     """Every node's key and count, int64, and the position where it was seen first, int32, in place: row k - 1 of (n, N)
-    arrays has the k-grams. Returns the number of nodes of each length, (n,).
+    arrays has the k-grams. sizes (n,), int64: the number of nodes of each length, in place.
 
     at (N, n - 2), or (0, 0) where it is not wanted: the nodes of the 2-gram .. (n - 1)-gram at each position, in place.
 
     Between two equal k-grams may stand one that crosses a sentence's end and so does not count: what matters is the
     least that neighbours have in common since the last k-gram that counted. Bound by one random access a position;
-    those of a few hundred positions are made together, so that they overlap.
+    those of a few hundred positions are made together, so that they overlap. (Plain loops compile in a fraction of the
+    time of numpy's expressions.)
     """
-    N = len(order)
-    node = np.full(n, -1, np.int64)
-    words = np.full((SOME + 1, n), -1, np.int32)
+    n, N = keys.shape
+    node, words = np.empty(n, np.int64), np.empty((SOME + 1, n), np.int32)
+    for k in range(n):
+        node[k] = words[SOME, k] = -1
     new = 1  # the lengths from this one on have moved to another n-gram since they last had one
     for start in range(0, N, SOME):
         end = min(start + SOME, N)
-        words[0] = words[SOME]
+        for k in range(n):
+            words[0, k] = words[SOME, k]
         for i in range(start, end):
             p = order[i]
             for k in range(n):
                 words[i - start + 1, k] = v[p + k]
         for i in range(start, end):
-            here, before = words[i - start + 1], words[i - start]
-            p = order[i]
+            p, j = order[i], i - start + 1
             common = 0
-            while common < n and here[common] >> 1 == before[common] >> 1:
+            while common < n and words[j, common] >> 1 == words[j - 1, common] >> 1:
                 common += 1
             most = 1
-            while most < n and not here[most - 1] & 1:
+            while most < n and not words[j, most - 1] & 1:
                 most += 1
             new = min(new, common + 1)
             for k in range(most):
                 if k + 1 >= new:
                     node[k] += 1
-                    keys[k, node[k]] = (here[k] >> 1) + (node[k - 1] * W if k else 0)
+                    keys[k, node[k]] = (words[j, k] >> 1) + (node[k - 1] * W if k else 0)
                     count[k, node[k]] = 1
                     first[k, node[k]] = p
                 else:
@@ -92,7 +94,8 @@ def count_nodes(v, W, order, n, keys, count, first, at):
             if len(at):
                 for k in range(1, min(most, n - 1)):
                     at[p, k - 1] = node[k]
-    return node + 1
+    for k in range(n):
+        sizes[k] = node[k] + 1
 
 
 @jit
