@@ -1,0 +1,86 @@
+"""Whole runs that a golden case cannot hold: interrupted ones, and input that is large."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import ENVIRONMENT, FILES
+
+from lmtk.files import container
+
+
+def lmtk(*words, **settings):
+    command = [sys.executable, "-m", "lmtk", *map(str, words)]
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, timeout=120, **settings)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_training_goes_on_to_the_same_bytes(tmp_path, number, status):
+    """Status 130, a whole checkpoint and the best model so far; -resume ends as the unbroken run does."""
+    train = [
+        "nplm-train",
+        "-text",
+        FILES / "words.txt",
+        "-heldout",
+        FILES / "words.txt",
+        "-hidden",
+        "8",
+        "-features",
+        "4",
+    ]
+    train += ["-epochs", "120", "-minibatch", "16", "-threads", "1", "-debug", "1"]
+    assert lmtk(*train, "-lm", tmp_path / "whole").returncode == 0
+    running = subprocess.Popen(
+        [sys.executable, "-m", "lmtk", *map(str, train), "-lm", str(tmp_path / "cut")],
+        env=ENVIRONMENT, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    running.stderr.readline()  # the first epoch is over
+    running.send_signal(number)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == status
+    assert err.decode().splitlines()[-1].startswith("lmtk nplm-train: interrupted; -resume goes on from ")
+    assert {p.name for p in tmp_path.iterdir()} == {"whole", "cut", "cut.ckpt"}
+    with open(tmp_path / "cut.ckpt", "rb") as stream:
+        about, _ = container.read(stream, str(tmp_path / "cut.ckpt"))
+    assert about["settings"]["state"]["epoch"] < 120
+    assert lmtk("info", "-lm", tmp_path / "cut").returncode == 0
+    assert lmtk(*train, "-lm", tmp_path / "cut", "-resume").returncode == 0
+    assert (tmp_path / "cut").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert {p.name for p in tmp_path.iterdir()} == {"whole", "cut"}
+
+
+def test_an_interrupted_count_leaves_nothing(tmp_path):
+    """A command that waits for its input: status 130, no line, no file."""
+    command = [sys.executable, "-m", "lmtk", "ngram-count", "-text", "-", "-write", str(tmp_path / "counts")]
+    read, write = os.pipe()
+    running = subprocess.Popen(command, env=ENVIRONMENT, stdin=read, stderr=subprocess.PIPE)
+    os.write(write, b"a b\n")
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(1)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    os.close(write)
+    assert (running.returncode, err) == (130, b"")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_line_of_ten_megabytes(tmp_path):
+    """A sentence of 2.5 million words, and a word of ten million bytes."""
+    (tmp_path / "line").write_bytes(b"the cat saw the mat " * 500_000)
+    done = lmtk("ppl", "-lm", FILES / "wb.arpa", "-text", tmp_path / "line")
+    assert done.returncode == 0 and b": 1 sentences, 2500000 words, 0 OOVs" in done.stdout
+    done = lmtk("ngram-count", "-text", tmp_path / "line", "-order", "1", "-sort")
+    assert done.stdout == b"</s>\t1\n<s>\t1\ncat\t500000\nmat\t500000\nsaw\t500000\nthe\t1000000\n"
+    (tmp_path / "word").write_bytes(b"x" * 10_000_000 + b"\n")
+    done = lmtk("ppl", "-lm", FILES / "wb.arpa", "-text", tmp_path / "word")
+    assert done.returncode == 0 and b": 1 sentences, 1 words, 1 OOVs" in done.stdout
+
+
+@pytest.mark.parametrize("text", [b"caf\xe9 \xff a\0b\n", b"\xef\xbb\xbfthe cat\r\nsat\r\n"])
+def test_odd_bytes_pass_through(tmp_path, text):
+    (tmp_path / "t").write_bytes(text)
+    done = lmtk("normalize", "-text", tmp_path / "t")
+    assert (done.returncode, done.stdout) == (0, text.removeprefix(b"\xef\xbb\xbf"))
+    assert lmtk("ppl", "-lm", FILES / "wb.arpa", "-text", tmp_path / "t").returncode == 0
