@@ -52,6 +52,19 @@ def test_every_method_sums_to_one(name, interpolate, order):
                 break
 
 
+@pytest.mark.parametrize("cutoff", [0, 1, 2])
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_kenlms_conventions_sum_to_one(cutoff, order):
+    counts = collect([TEXT], [], order)
+    vocab = make_vocab(sorted(counts.words), True, True)
+    methods = [Method("kn", interpolate=True, cutoff=cutoff if k > 1 else 0) for k in range(1, order + 1)]
+    model = estimate(counts, vocab, order, methods, (0.5, 1, 1.5), exact=True)[0]
+    (corpus,) = read_corpus(TEXT, vocab, Marks())
+    some = corpus.scored.copy()
+    some[90:] = False
+    assert vocabulary_sums(model, corpus, some) == pytest.approx(1, abs=1e-5)
+
+
 def kneser_ney(sentences, order, words):
     """p(word | context) of interpolated modified Kneser-Ney (Chen and Goodman 1998), straight from its equations."""
     raw = naive.ngrams(sentences, order)

@@ -68,6 +68,11 @@ def command(
         list[str] | None,
         option("discount-fallback", "Kneser-Ney's D1 D2 D3+ where the counts give none.", "[D ...]"),
     ] = None,
+    prune_by_count: Annotated[
+        list[int] | None,
+        option("prune-by-count", "Leave out n-grams seen K times or less; a K an order.", "K", min=0),
+    ] = None,
+    kenlm: Annotated[bool, option("kenlm", "As KenLM's lmplz: interpolated modified Kneser-Ney with <unk>.")] = False,
     debug: Debug = 0,
 ):
     """Count the n-grams of texts; add, sort and limit counts; estimate a back-off model from them.
@@ -94,6 +99,39 @@ def command(
     words = read_vocab(vocab, tolower) if vocab else None
     marks, unk_word = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
     model_wanted = bool(lm or write_bin or gt or kn)
+    if kenlm:
+        if no_sos or no_eos or stream or unk_word != b"<unk>":
+            raise UsageError("-kenlm has <s>, </s> and <unk> as they are")
+        unk, kndiscount, interpolate, marks = True, True, True, Marks(blank=True)
+    given = {
+        "wb": (wbdiscount, dict.fromkeys(wbdiscount_n or [], ())),
+        "cd": (cdiscount is not None and (cdiscount,), per_order(cdiscount_n, alone)),
+        "add": (addsmooth is not None and (addsmooth,), per_order(addsmooth_n, alone)),
+        "ukn": (ukndiscount, dict.fromkeys(ukndiscount_n or [], ())),
+        "kn": (kndiscount, dict.fromkeys(kndiscount_n or [], ())),
+    }
+    files = {"gt": per_order(gt, str), "kn": per_order(kn, str)}
+    floor = per_order(gtmin_n, float)
+    upto = per_order(gtmax_n, int)
+    cutoffs = prune_by_count or [0]
+    if cutoffs[0] or cutoffs != sorted(cutoffs):
+        raise UsageError(
+            "-prune-by-count takes 0 for words (lmtk vocab -mincount leaves words out), then rising numbers"
+        )
+    chosen = []
+    for n in range(1, order + 1):
+        name, parameters = method_of(n, given, files)
+        if name == "gt":
+            parameters = (upto.get(n, 1 if n == 1 else 7 if n <= 9 else 5),)
+        low = floor.get(n, (gtmin or 1) if n > 9 else 1 if n < 3 else 2)
+        if kenlm:
+            if name != "kn":
+                raise UsageError(f"order {n}: -kenlm smooths all orders by modified Kneser-Ney")
+            low = 1
+        cutoff = cutoffs[min(n, len(cutoffs)) - 1]
+        chosen.append(Method(name, parameters, interpolate or n in (interpolate_n or []), low, cutoff))
+        if float_counts and name in ("gt", "ukn", "kn"):
+            raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; see -wbdiscount{n}")
 
     def vocabulary_of(words):
         return make_vocab(sorted(words), unk, True, unk_word, vocab or (text or read)[0])
@@ -114,25 +152,6 @@ def command(
             out.write(b"".join(w + b"\n" for w in sorted(counts.words)))
     if not model_wanted:
         return
-    given = {
-        "wb": (wbdiscount, dict.fromkeys(wbdiscount_n or [], ())),
-        "cd": (cdiscount is not None and (cdiscount,), per_order(cdiscount_n, alone)),
-        "add": (addsmooth is not None and (addsmooth,), per_order(addsmooth_n, alone)),
-        "ukn": (ukndiscount, dict.fromkeys(ukndiscount_n or [], ())),
-        "kn": (kndiscount, dict.fromkeys(kndiscount_n or [], ())),
-    }
-    files = {"gt": per_order(gt, str), "kn": per_order(kn, str)}
-    floor = per_order(gtmin_n, float)
-    upto = per_order(gtmax_n, int)
-    chosen = []
-    for n in range(1, order + 1):
-        name, parameters = method_of(n, given, files)
-        if name == "gt":
-            parameters = (upto.get(n, 1 if n == 1 else 7 if n <= 9 else 5),)
-        low = floor.get(n, (gtmin or 1) if n > 9 else 1 if n < 3 else 2)
-        chosen.append(Method(name, parameters, interpolate or n in (interpolate_n or []), low))
-        if float_counts and name in ("gt", "ukn", "kn"):
-            raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; see -wbdiscount{n}")
     from lmtk.ngram import arpa, backoff, smoothing
 
     def tell(line):
@@ -143,7 +162,7 @@ def command(
     known = {n: smoothing.read_discounts(path, chosen[n - 1]) for n, (path, _) in read_from.items() if n <= order}
     vocabulary = vocabulary_of(counts.words)
     fallback = fallback_discounts(discount_fallback)
-    model, used = smoothing.estimate(counts, vocabulary, order, chosen, fallback, tell, known)
+    model, used = smoothing.estimate(counts, vocabulary, order, chosen, fallback, tell, known, kenlm)
     for n, path in sorted({**files["gt"], **files["kn"]}.items()):
         if not read_from and n <= order:
             with open_out(path) as out:

@@ -12,7 +12,7 @@ from lmtk.errors import FormatError, LmtkError
 from lmtk.files.streams import blocks
 from lmtk.ngram import kernels
 from lmtk.text.corpus import Closed, Growing, Marks, read_ids, tokens
-from lmtk.text.vocab import UNK
+from lmtk.text.vocab import EOS, SOS, UNK
 
 SENTENCES = Marks()
 OUTSIDE = -2  # the id of a word whose n-gram is dropped
@@ -338,7 +338,10 @@ def collect(
     found = [inside(rows, weights) for rows, weights in found] if limit else found
     ids, starts = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
     for path in texts:
-        more, ends, _ = read_ids(path, known, marks, tolower)
+        more, ends, blank = read_ids(path, known, marks, tolower)
+        if marks.blank:
+            more = np.concatenate((more, np.tile(np.array([index[SOS], index[EOS]], np.int32), blank)))
+            ends = np.concatenate((ends, ends[-1] + 2 * np.arange(1, blank + 1)))
         ids.append(more)
         starts.append(starts[-1][-1] + ends[1:])
     ids, starts = np.concatenate(ids), np.concatenate(starts)

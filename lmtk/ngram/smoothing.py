@@ -13,7 +13,7 @@ SRILM keeps them so and its last digits depend on it.
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,13 +37,15 @@ class Method:
 
     name: gt, wb, cd, add, ukn or kn. parameters: what -cdiscount, -addsmooth or -gtNmax gave, the D's of Kneser-Ney, or
     the coefficients of Good-Turing. interpolate: whether lower orders are added in. minimum: n-grams counted less are
-    left out.
+    left out. cutoff: n-grams seen so often or less are left out once the discounts are known, and what they had goes to
+    the lower order, as in KenLM's lmplz --prune.
     """
 
     name: str
     parameters: tuple = ()
     interpolate: bool = False
     minimum: float = 1
+    cutoff: int = 0
 
     @property
     def idle(self):
@@ -56,13 +58,15 @@ class Method:
 @dataclass(frozen=True)
 class Totals:
     """Of each context, (H,): T, the sum of its extensions' counts; types, types2, types3: how many there are, how many
-    of a count of 2 or more, and of 3 or more; V, the size of the vocabulary.
+    of a count of 2 or more, and of 3 or more; lost, the counts of those that a cutoff leaves out, which are no types;
+    V, the size of the vocabulary.
     """
 
     T: np.ndarray
     types: np.ndarray
     types2: np.ndarray
     types3: np.ndarray
+    lost: np.ndarray
     V: int
 
 
@@ -114,8 +118,9 @@ COEFFICIENTS = {
 @dataclass
 class Level:
     """One order while it is estimated, (N,) each: keys; parent, the context's node; word; suffix, the node without the
-    oldest word; count; counted, whether the counts had it; first_word; unknown, whether <unk> is in it; log10p (nan:
-    left out), log10bow and backed_off, log10 p whether it was left out or not, single precision.
+    oldest word; count; raw, how often it was seen; counted, whether the counts had it; first_word; unknown, whether
+    <unk> is in it; log10p (nan: left out), log10bow and backed_off, log10 p whether it was left out or not, single
+    precision.
     """
 
     keys: np.ndarray
@@ -126,6 +131,7 @@ class Level:
     counted: np.ndarray
     first_word: np.ndarray
     unknown: np.ndarray
+    raw: np.ndarray = None
     log10p: np.ndarray = None
     log10bow: np.ndarray = None
     backed_off: np.ndarray = None
@@ -203,10 +209,11 @@ def counts_of_counts(level, count, V, upto):
     return [int((mine == r).sum()) for r in range(1, upto + 1)]
 
 
-def discounts(method, k, level, count, V, fallback, tell):
+def discounts(method, k, level, count, V, fallback, tell, kenlm):
     """The method with its discounts estimated from order k's counts of counts. Raises NoDiscount.
 
     fallback: D1, D2, D3+ to take where Kneser-Ney has none, or None. `tell` takes SRILM's lines about the discounts.
+    kenlm: n4 may be 0, and D(c) may not be above c.
     """
     if method.name == "gt":
         return estimate_good_turing(method, k, level, count, V, tell)
@@ -225,15 +232,17 @@ def discounts(method, k, level, count, V, fallback, tell):
             D = (n[0] / (n[0] + 2 * n[1]),)
     else:
         names, D = ["D1", "D2", "D3+"], ()
-        if min(n) == 0:
+        if min(n[: 3 if kenlm else 4]) == 0:
             r = min(n.index(0) + 1, 3)
             why = f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} with Y = n1/(n1 + 2 n2) needs n1 .. n4"
         else:
             Y = n[0] / (n[0] + 2 * n[1])
             D = tuple(r - (r + 1) * Y * n[r] / n[r - 1] for r in (1, 2, 3))
-            if min(D) < 0:
-                r = int(np.argmin(D)) + 1
-                why = f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} is {D[r - 1]:.4g}, below 0"
+            outside = [r for r, d in enumerate(D, 1) if d < 0 or (kenlm and d > r)]
+            if outside:
+                r = outside[0]
+                what = "below 0" if D[r - 1] < 0 else f"above {r}"
+                why = f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} is {D[r - 1]:.4g}, {what}"
     if why:
         if fallback is None:
             found = ", ".join(f"n{r} = {n_r}" for r, n_r in enumerate(n, 1))
@@ -245,7 +254,7 @@ def discounts(method, k, level, count, V, fallback, tell):
         sys.stderr.write(f"discounts of order {k} as given by -discount-fallback: {' '.join(map(str, D))}\n")
     for name, value in zip(names, D):
         tell(f"{name} = {value:.6g}")
-    return Method(method.name, D, method.interpolate, method.minimum)
+    return replace(method, parameters=D)
 
 
 def estimate_good_turing(method, k, level, count, V, tell):
@@ -278,19 +287,22 @@ def estimate_good_turing(method, k, level, count, V, tell):
             tell(f"warning: discount coeff {r} is out of range: {value:.6g}")
             value = 1.0
         d.append(value)
-    return Method("gt", tuple(d), method.interpolate, method.minimum)
+    return replace(method, parameters=tuple(d))
 
 
-def estimate(counts, vocab, order, methods, fallback=None, tell=lambda line: None, known=None):
+def estimate(counts, vocab, order, methods, fallback=None, tell=lambda line: None, known=None, exact=False):
     """Counts -> (Backoff, the methods with their discounts).
 
     methods: a Method for each order. fallback: as in `discounts`. known: {order: Method} whose discounts are given
-    (-kn, -gt files). Raises NoDiscount, LmtkError where there is nothing to count.
+    (-kn, -gt files). exact: the methods interpolate, and the lower orders' weights are the back-off weights, as in
+    KenLM; else these follow from the probabilities in single precision, as in SRILM. Raises NoDiscount, LmtkError
+    where there is nothing to count.
     """
     V = vocab.V
     levels = levels_of(counts, vocab, order)
-    raw = [level.count for level in levels]
-    if not raw[0][(levels[0].word < V)].sum():
+    for level in levels:
+        level.raw = level.count
+    if not levels[0].raw[levels[0].word < V].sum():
         raise LmtkError("no word of the vocabulary is counted")
     used = []
     for k, method in enumerate(methods, 1):
@@ -300,9 +312,9 @@ def estimate(counts, vocab, order, methods, fallback=None, tell=lambda line: Non
         if level is None:
             break
         given = (known or {}).get(k)
-        used.append(given or discounts(method, k, level, level.count, V, fallback, tell))
+        used.append(given or discounts(method, k, level, level.count, V, fallback, tell, exact))
     for k, method in enumerate(used, 1):
-        estimate_order(levels, k, method, vocab, tell)
+        estimate_order(levels, k, method, vocab, tell, exact)
     fix_contexts(levels)
     return Backoff(vocab, len(levels), [Probabilities(x.keys, *logs(x)) for x in levels]), used
 
@@ -328,23 +340,24 @@ def pieces(parent):
         start = end
 
 
-def estimate_order(levels, k, method, vocab, tell):
+def estimate_order(levels, k, method, vocab, tell, exact):
     """The probabilities of order k, then the back-off weights of its contexts."""
     level = levels[k - 1]
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
     if k > 1:
         levels[k - 2].backed_off = backed_off(levels, k - 1)
-    for nodes, contexts in pieces(level.parent):
-        estimate_piece(levels, k, method, vocab, nodes, contexts)
+    total = sum(
+        estimate_piece(levels, k, method, vocab, nodes, contexts, exact) for nodes, contexts in pieces(level.parent)
+    )
     if k == 1:
-        give_to_unseen(level, vocab, tell)
-    else:
+        give_to_unseen(level, vocab, 1 - (total if exact else np.nansum(probability(level.log10p))), tell)
+    elif not exact:
         for nodes, contexts in pieces(level.parent):
             levels[k - 2].log10bow[contexts] = backoff_weights(levels, k, nodes, contexts)
 
 
-def estimate_piece(levels, k, method, vocab, nodes, contexts):
-    """The probabilities of order k for a slice of its n-grams, which extend a slice of contexts."""
+def estimate_piece(levels, k, method, vocab, nodes, contexts, exact):
+    """The probabilities of order k for a slice of its n-grams, which extend a slice of contexts. Returns their sum."""
     level, V, H = levels[k - 1], vocab.V, contexts.stop - contexts.start
     parent = level.parent[nodes] - contexts.start
     event = level.counted[nodes] & (level.word[nodes] < V)
@@ -357,21 +370,26 @@ def estimate_piece(levels, k, method, vocab, nodes, contexts):
         event &= ~odd[parent]
     n = np.flatnonzero(event)
     parent, c = parent[n], level.count[nodes][n]
-    sizes = [np.bincount(parent[c >= r] if r else parent, minlength=H) for r in (0, 2, 3)]
-    h = Totals(np.bincount(parent, c, H), *sizes, V)
-    kept = (h.T[parent] > 0) & ((c > 0) | (k == 1))
+    cut = (level.raw[nodes][n] <= method.cutoff) & (k > 1)
+    sizes = [np.bincount(parent[(c >= r) & ~cut if r else ~cut], minlength=H) for r in (0, 2, 3)]
+    h = Totals(np.bincount(parent, c, H), *sizes, np.bincount(parent[cut], c[cut], H), V)
+    kept = (h.T[parent] > 0) & ((c > 0) | (k == 1)) & ~cut
     n, parent, c = n[kept], parent[kept], c[kept]
     if not method.interpolate:
         lower = None
     else:
         lower = probability(levels[k - 2].backed_off[level.suffix[nodes][n]]) if k > 1 else np.full(len(n), 1 / V)
-    p, d = smoothed(method, parent, c, h, lower)
+    p, d, weight = smoothed(method, parent, c, h, lower, exact)
     with np.errstate(divide="ignore"):
         level.log10p[nodes][n[d != 0]] = np.log10(p[d != 0]).astype(f32)
+        if exact and k > 1:
+            below.log10bow[contexts] = np.where(h.T > 0, np.log10(weight), 0).astype(f32)
+    return float(p[d != 0].sum())
 
 
-def smoothed(method, parent, c, h, lower):
+def smoothed(method, parent, c, h, lower, exact):
     """p and d of n-grams with counts c in contexts `parent`, (N,) each, of h; lower: p of the lower order or None.
+    Also the lower order's weight in each context.
 
     Where nothing is left for a context's unseen words, interpolation is given up in it, then its total grows by one
     until something is (Doug Paul's remedy, as SRILM has it).
@@ -379,24 +397,26 @@ def smoothed(method, parent, c, h, lower):
     T, interpolated = h.T.astype(np.float64), np.full(len(h.T), lower is not None)
     p, d = np.empty(len(c)), np.empty(len(c))
     todo = np.arange(len(c))
-    while len(todo):
+    while True:
         mine, number = parent[todo], c[todo].astype(np.float64)
-        now = Totals(T, h.types, h.types2, h.types3, h.V)
+        now = replace(h, T=T)
         with np.errstate(divide="ignore", invalid="ignore"):
             coefficient, weight = COEFFICIENTS[method.name](number, mine, method.parameters, now)
+            weight += h.lost / T
         coefficient = np.where(number <= 0, 1, np.where(number < method.minimum, 0, coefficient))
-        d[todo] = coefficient
+        d[todo] = 1 if exact else coefficient  # an n-gram of coefficient 0 is left out
         p[todo] = coefficient * number / T[mine]
         if lower is not None:
             p[todo] += np.where(interpolated, weight, 0)[mine] * lower[todo]
-        if method.idle:
-            break
+        if method.idle or exact:
+            return p, d, weight
         sums = np.bincount(mine, np.where(coefficient != 0, p[todo], 0), len(T))
         full = (sums > 1 - EPSILON) & (h.types < h.V)
         T[full & ~interpolated] += 1
         interpolated &= ~full
         todo = todo[full[mine]]
-    return p, d
+        if not len(todo):
+            return p, d, weight
 
 
 def probability(log10):
@@ -404,9 +424,8 @@ def probability(log10):
     return 10.0 ** log10.astype(np.float64)
 
 
-def give_to_unseen(level, vocab, tell):
+def give_to_unseen(level, vocab, left, tell):
     """Order 1: what the seen words leave goes to those without a probability, or to all where there are none."""
-    left = 1 - np.nansum(probability(level.log10p))
     left = left if left >= EPSILON else 0.0
     level.log10p[level.word == vocab.sos_id] = -np.inf
     words = level.word < vocab.V
@@ -495,7 +514,7 @@ def read_discounts(path, method):
     names = {"kn": [b"1", b"2", b"3+"], "ukn": [b"1"]}.get(method.name) or sorted(found, key=int)
     if any(name not in found for name in names):
         raise FormatError(path, f"no discounts of {len(names)} kinds in it; was it written for another method?")
-    return Method(method.name, tuple(found[name] for name in names), method.interpolate, minimum)
+    return replace(method, parameters=tuple(found[name] for name in names), minimum=minimum)
 
 
 def write_discounts(out, method):

@@ -57,11 +57,14 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Marks:
-    """How lines become sentences: with <s> or not, with </s> or not, or all lines one stream without either."""
+    """How lines become sentences: with <s> or not, with </s> or not, or all lines one stream without either; blank:
+    whether counting takes a blank line for a sentence without words, as KenLM does.
+    """
 
     sos: bool = True
     eos: bool = True
     stream: bool = False
+    blank: bool = False
 
     @classmethod
     def of(cls, no_sos, no_eos, stream):
