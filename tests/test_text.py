@@ -238,6 +238,26 @@ def test_bom_and_nul_are_warned_of_once(tmp_path):
     assert len(found) == 2
 
 
+@pytest.mark.parametrize("size", [3, 4, 5, 8, 100])
+@pytest.mark.parametrize("eager", [False, True])
+def test_blocks_are_whole_lines_after_a_bom_too(tmp_path, size, eager):
+    data = b"alpha beta\n\ngamma\ndelta"
+    (tmp_path / "x").write_bytes(b"\xef\xbb\xbf" + data)
+    with pytest.warns(LmtkWarning):
+        found = list(blocks(str(tmp_path / "x"), size, eager))
+    assert b"".join(found) == data
+    assert all(block.endswith(b"\n") for block in found[:-1])
+
+
+@pytest.mark.parametrize("empty", [b"", b"\n\n"])
+def test_a_text_without_words_among_others_adds_nothing(tmp_path, empty):
+    (tmp_path / "empty").write_bytes(empty)
+    (tmp_path / "t").write_bytes(b"a b\n")
+    once = collect([str(tmp_path / "t")], [], 2)
+    with_empty = collect([str(tmp_path / "empty"), str(tmp_path / "t"), str(tmp_path / "empty")], [], 2)
+    assert [level.count.tolist() for level in with_empty.levels] == [level.count.tolist() for level in once.levels]
+
+
 def test_open_in_leaves_the_callers_error_alone(tmp_path):
     (tmp_path / "x").write_bytes(b"a")
     with pytest.raises(ZeroDivisionError), open_in(str(tmp_path / "x")):

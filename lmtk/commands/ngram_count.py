@@ -139,6 +139,7 @@ def command(
     arrange = (lambda words: vocabulary_of(words).words) if model_wanted else None
     kept = (tolower, limit_vocab, float_counts, arrange)
     counts = collect(text or [], read or [], order, words, marks, unk_word, *kept)
+    vocabulary = vocabulary_of(counts.words) if model_wanted else None
     if write:
         with open_out(write) as out:
             write_counts(out, counts, sort)
@@ -160,7 +161,6 @@ def command(
 
     read_from = {n: (path, name) for name, paths in files.items() for n, path in paths.items() if lm or write_bin}
     known = {n: smoothing.read_discounts(path, chosen[n - 1]) for n, (path, _) in read_from.items() if n <= order}
-    vocabulary = vocabulary_of(counts.words)
     fallback = fallback_discounts(discount_fallback)
     model, used = smoothing.estimate(counts, vocabulary, order, chosen, fallback, tell, known, kenlm)
     for n, path in sorted({**files["gt"], **files["kn"]}.items()):

@@ -83,7 +83,8 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
         block += more
     if block.startswith(BOM):
         warnings.warn(f"{path}: byte order mark skipped", LmtkWarning, stacklevel=2)
-        block = block[len(BOM) :] or read(size)
+        # as long as every block: a shorter one is the last
+        block = block[len(BOM) :] + read(len(BOM))
     parts, nul = [], False
     while block:
         if not nul and b"\0" in block:

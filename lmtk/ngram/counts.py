@@ -341,9 +341,9 @@ def collect(
         more, ends, blank = read_ids(path, known, marks, tolower)
         if marks.blank:
             more = np.concatenate((more, np.tile(np.array([index[SOS], index[EOS]], np.int32), blank)))
-            ends = np.concatenate((ends, ends[-1] + 2 * np.arange(1, blank + 1)))
+            ends = np.concatenate((ends, (ends[-1] if len(ends) else 0) + 2 * np.arange(1, blank + 1)))
+        starts.append(sum(map(len, ids)) + ends[1:])
         ids.append(more)
-        starts.append(starts[-1][-1] + ends[1:])
     ids, starts = np.concatenate(ids), np.concatenate(starts)
     words = index.words()
     W = len(words)
