@@ -119,7 +119,7 @@ def command(
             "-prune-by-count takes 0 for words (lmtk vocab -mincount leaves words out), then rising numbers"
         )
     chosen = []
-    for n in range(1, order + 1):
+    for n in range(1, order + 1) if model_wanted else ():
         name, parameters = method_of(n, given, files)
         if name == "gt":
             parameters = (upto.get(n, 1 if n == 1 else 7 if n <= 9 else 5),)
