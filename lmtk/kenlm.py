@@ -17,12 +17,12 @@ import numpy as np
 from lmtk.errors import LmtkWarning
 from lmtk.files import container
 from lmtk.files.streams import blocks, lines_of, open_in
+from lmtk.lm import LN10
 from lmtk.ngram.backoff import Backoff, decimal
 from lmtk.ngram.counts import find, to_rows, trie, values
 from lmtk.text.corpus import Closed, Corpus, contexts
 from lmtk.text.vocab import EOS, SOS, UNK, lower
 
-LN10 = math.log(10)
 MISSING = -100.0  # log10 p of an unknown word where <unk> has no probability
 NEVER = -99.0  # log10 p of another word of probability 0: what an ARPA file holds
 CAPITALS = b"<UNK>"  # as good as <unk>

@@ -1,5 +1,6 @@
 """What every language model can do, and what follows from it."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,6 +9,8 @@ import numpy as np
 
 from lmtk.text.corpus import Corpus, contexts, sentences
 from lmtk.text.vocab import Vocab
+
+LN10 = math.log(10)  # natural logs inside, log10 in files and reports
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,13 @@
 """Scores to SRILM's perplexity report."""
 
-import math
 import os
 from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.lm import vocabulary_sums
+from lmtk.lm import LN10, vocabulary_sums
 from lmtk.text.corpus import sentences
 from lmtk.text.vocab import SOS
-
-LN10 = math.log(10)
 
 
 @dataclass

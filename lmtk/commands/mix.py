@@ -15,8 +15,11 @@ from lmtk.commands.options import (
     Tolower,
     UnkAsIs,
     Write,
+    given_weights,
+    limit_threads,
     one_stdin,
     option,
+    short,
 )
 from lmtk.errors import LmtkError, UsageError
 
@@ -51,7 +54,6 @@ def command(
     import numpy as np
 
     from lmtk import mixture
-    from lmtk.commands.ppl import limit_threads
     from lmtk.em import em, neighbours_for_unvisited
     from lmtk.files.registry import load
     from lmtk.files.streams import open_out
@@ -96,22 +98,6 @@ def command(
     if write:
         with open_out(write) as out:
             mixture.write_text(out, mixture.Mixture(parts, weights, binned, lm), write)
-
-
-def given_weights(given, parts):
-    """Weights that sum to one from those of -lambda; equal ones where none was given."""
-    if not given:
-        return [1 / parts] * parts
-    if len(given) not in (parts - 1, parts):
-        raise UsageError(f"{parts} models need {parts - 1} or {parts} weights (-lambda), not {len(given)}")
-    weights = [*given, 1 - sum(given)] if len(given) < parts else given
-    if not all(0 <= w <= 1 for w in weights) or abs(sum(weights) - 1) > 1e-4:
-        raise UsageError(f"the weights ({short(weights)}) must lie between 0 and 1 and sum to one")
-    return weights
-
-
-def short(weights):
-    return " ".join(f"{w:.6g}" for w in weights)
 
 
 def tell_best(weights, where, bins, out):

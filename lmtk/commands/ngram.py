@@ -8,6 +8,7 @@ from lmtk.commands.options import (
     MapUnk,
     Seed,
     VocabFile,
+    given_weights,
     needed,
     one_stdin,
     option,
@@ -59,7 +60,6 @@ def command(
     """
     import numpy as np
 
-    from lmtk.commands.mix import given_weights
     from lmtk.files.registry import load
     from lmtk.files.streams import check_out, open_out
     from lmtk.ngram import arpa, backoff, generation, merge, pruning

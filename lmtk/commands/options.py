@@ -72,3 +72,27 @@ def unknown_word(text):
     if word in (b"<s>", b"</s>") or len(word.split()) != 1 or word.strip() != word:
         raise UsageError(f"-map-unk takes a word that is no sentence mark, not '{text}'")
     return word
+
+
+def limit_threads(threads):
+    """Neural models score on so many threads."""
+    if threads:
+        from lmtk.nplm.threads import limit
+
+        limit(threads)
+
+
+def given_weights(given, parts):
+    """Weights that sum to one from those of -lambda; equal ones where none was given."""
+    if not given:
+        return [1 / parts] * parts
+    if len(given) not in (parts - 1, parts):
+        raise UsageError(f"{parts} models need {parts - 1} or {parts} weights (-lambda), not {len(given)}")
+    weights = [*given, 1 - sum(given)] if len(given) < parts else given
+    if not all(0 <= w <= 1 for w in weights) or abs(sum(weights) - 1) > 1e-4:
+        raise UsageError(f"the weights ({short(weights)}) must lie between 0 and 1 and sum to one")
+    return weights
+
+
+def short(weights):
+    return " ".join(f"{w:.6g}" for w in weights)

@@ -11,6 +11,7 @@ from lmtk.commands.options import (
     Threads,
     Tolower,
     UnkAsIs,
+    limit_threads,
     needed,
     one_stdin,
     option,
@@ -103,11 +104,3 @@ def report_text(model, path, marks, debug, write, tolower):
     blank = report(model, path, corpora, debug, write)
     if debug and blank:
         sys.stderr.write(f"{path}: {blank} blank lines skipped\n")
-
-
-def limit_threads(threads):
-    """Neural models score on so many threads."""
-    if threads:
-        from lmtk.nplm.threads import limit
-
-        limit(threads)

@@ -1,18 +1,16 @@
 """Back-off n-gram models (Katz 1987): what they hold, how they score."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files import container
-from lmtk.lm import Scores
+from lmtk.lm import LN10, Scores
 from lmtk.ngram.counts import find, values
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
-LN10 = math.log(10)
 ZERO = -99.0  # what stands for the logarithm of 0
 
 

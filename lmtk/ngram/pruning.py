@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lmtk.errors import LmtkWarning
-from lmtk.ngram.backoff import LN10, Backoff, Probabilities
+from lmtk.lm import LN10
+from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.counts import find, values
 
 # sums of probabilities of seven digits that differ by less than this are taken as equal, as SRILM does

@@ -11,6 +11,7 @@ from lmtk.nplm import kernels, threads
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
+ARRAYS = "CHdUWb"
 ROWS, COLUMNS = 2048, 512  # contexts and outputs of one product while scoring: few enough for the caches
 MANY = 20_000  # contexts from which on a compiled kernel pays for its start-up
 
@@ -122,9 +123,13 @@ def exp_rows_plain(y, q, s):
     s[:] = np.exp(y - q[:, None]).sum(axis=1)
 
 
+def named(network):
+    """The network's arrays by their letters, as a file holds them; no W without direct connections."""
+    return {name: getattr(network, name) for name in ARRAYS if getattr(network, name) is not None}
+
+
 def write(out, network):
-    vocab = network.vocab
-    arrays = {name: getattr(network, name) for name in "CHdUWb" if getattr(network, name) is not None}
+    vocab, arrays = network.vocab, named(network)
     about = {"order": network.order, **vocab_settings(vocab), "training": network.settings}
     container.write(out, "nplm", about, arrays, vocab.words)
 
@@ -134,7 +139,7 @@ def from_arrays(about, arrays, path):
     try:
         settings, words = about["settings"], container.words_of(arrays)
         n, V = settings["order"], settings["V"]
-        C, H, d, U, W, b = (arrays.get(name) for name in "CHdUWb")
+        C, H, d, U, W, b = (arrays.get(name) for name in ARRAYS)
         m, h = C.shape[1], len(d)
         shapes = {"C": (len(words), m), "H": (h, (n - 1) * m), "d": (h,), "U": (V, h), "b": (V,)}
         if W is not None:

@@ -10,12 +10,11 @@ from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.streams import lines
 from lmtk.nplm import sgd
-from lmtk.nplm.network import Network
+from lmtk.nplm.network import ARRAYS, Network, named
 from lmtk.nplm.threads import Team
 from lmtk.text.corpus import contexts
 
 f32 = np.float32
-ARRAYS = "CHdUWb"
 
 
 @dataclass(frozen=True)
@@ -168,10 +167,6 @@ def fingerprint(data):
     """A number that tells whether two runs read the same texts."""
     crc = zlib.crc32(data.w, zlib.crc32(data.contexts))
     return crc if data.heldout is None else zlib.crc32(data.heldout.ids, crc)
-
-
-def named(network):
-    return {name: getattr(network, name) for name in ARRAYS if getattr(network, name) is not None}
 
 
 def read_checkpoint(stream, path, settings, data, network):

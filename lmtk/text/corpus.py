@@ -225,6 +225,13 @@ def read_ids(path, index, marks, tolower=False):
     return with_marks(np.concatenate(found), marks, index[SOS], index[EOS])
 
 
+def but_openings(ids, starts, sos):
+    """(N,) bool: every token but the <s> that opens a sentence."""
+    scored = np.ones(len(ids), bool)
+    scored[starts[:-1][ids[starts[:-1]] == sos]] = False
+    return scored
+
+
 def read_corpus(path, vocab, marks, order=1, keep_lines=False, tolower=False):
     """The text of `path` as a series of Corpus blocks of whole sentences.
 
@@ -239,15 +246,13 @@ def read_corpus(path, vocab, marks, order=1, keep_lines=False, tolower=False):
         lines = None
         if keep_lines and not marks.stream:
             lines = [b" ".join(found) for row in block.split(b"\n") if (found := TOKEN.findall(row))]
-        scored = np.ones(len(ids), bool)
         if marks.stream:
             ids = np.concatenate((carried, ids))
             scored = np.arange(len(ids)) >= len(carried)
             starts = np.array([0, len(ids)])
             carried = ids[len(ids) - min(order - 1, len(ids)) :]
         else:
-            opening = starts[:-1][ids[starts[:-1]] == sos]
-            scored[opening] = False
+            scored = but_openings(ids, starts, sos)
         if len(ids) or blank:
             yield Corpus(ids, starts, scored, lines, blank, marks.stream)
 
@@ -255,11 +260,9 @@ def read_corpus(path, vocab, marks, order=1, keep_lines=False, tolower=False):
 def whole_corpus(path, vocab, marks, tolower=False):
     """The whole text of `path` as one Corpus. Raises LmtkError where it holds no words."""
     ids, starts, blank = read_ids(path, Closed(vocab.index, vocab.unk_id), marks, tolower)
-    scored = np.ones(len(ids), bool)
     if not len(ids):
         raise LmtkError(f"{'stdin' if path == '-' else path}: no words in it; is it the right file?")
-    if not marks.stream:
-        scored[starts[:-1][ids[starts[:-1]] == vocab.sos_id]] = False
+    scored = np.ones(len(ids), bool) if marks.stream else but_openings(ids, starts, vocab.sos_id)
     return Corpus(ids, starts, scored, None, blank)
 
 
