@@ -5,7 +5,7 @@ import re
 import warnings
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -144,35 +144,46 @@ def format_sections(out, model, rank):
 def print_sections(out, model, rank):
     """`format_sections` of a large model."""
     W = len(rank)
-    length = np.array([len(word) for word in model.vocab.words])
-    ends = np.concatenate(([0], np.cumsum(length)))
+    ends = np.concatenate(([0], np.cumsum([len(word) for word in model.vocab.words])))
     letters = np.frombuffer(b"".join((*model.vocab.words, bytes(16))), np.uint8)
-    rows, context_rank = np.zeros((1, 0), np.int32), np.zeros(1, np.int32)
+    base = np.cumsum([0, *(len(level.keys) for level in model.levels)])
+    link = np.empty((base[-1], 2), np.int32)
+    starts, straight, weighted = [], [], []
+    for k, level in enumerate(model.levels):
+        above = len(model.levels[k - 1].keys) if k else 1
+        here = slice(base[k], base[k + 1])
+        starts.append(np.empty(above + 1, np.int32))
+        weighted.append(np.zeros(above, np.uint8))
+        links = (link[here], starts[k], weighted[k])
+        straight.append(kernels.link_children(level.keys, W, level.logp, rank, *links))
+    weighted = [*weighted[1:], np.zeros(0, np.uint8)]
+    contexts = np.zeros(1, np.int32)
     for k, level in enumerate(model.levels, 1):
         out.write(b"\n\\%d-grams:\n" % k)
-        parent, word = np.divmod(level.keys, W) if k > 1 else (np.zeros(len(level.keys), np.int64), level.keys)
-        rows = np.column_stack((rows[parent], word.astype(np.int32)))
-        # the order of n-grams is that of their contexts read backwards, then of their last words
-        word, above = rank[word], context_rank[parent]
-        anyhow = np.arange(len(word), dtype=np.int32)
-        place = sorted_by(sorted_by(anyhow, word, W), above, len(context_rank))
-        place = place[~np.isnan(level.logp)[place]]
-        weighted = written_weights(model, k)
+        here, nodes = slice(base[k - 1], base[k]), np.zeros(0, np.int32)
+        if not straight[k - 1]:
+            nodes = np.arange(len(level.keys), dtype=np.int32)
+            parent, word = link[here].T
+            nodes = sorted_by(sorted_by(nodes, rank[word], W), parent, len(starts[k - 1]))
+        cuts = np.empty((len(level.keys) // SOME + 2, 2), np.int64)
+        cuts = cuts[: kernels.cut_lines(contexts, starts[k - 1], SOME, cuts)].tolist()
 
-        def section(begin, place=place, level=level, rows=rows, weighted=weighted):
-            here = place[begin : begin + SOME].astype(np.intp)  # take is several times faster with these
-            there = weighted.take(here)
-            p, bow = (printed(decimal(x)) for x in (level.logp.take(here), np.where(there, level.bow.take(here), 0)))
-            bow[1][~there] = 0
-            mine = rows.take(here, axis=0)
-            text = np.empty(length.take(mine).sum() + len(here) * (64 + mine.shape[1]), np.uint8)
-            return text[: kernels.print_lines(mine, letters, ends, *p, *bow, text)].data
+        def section(cut, k=k, level=level, nodes=nodes, contexts=contexts):
+            (begin, before), (end, after) = cut
+            rows, numbers = np.empty((after - before, k), np.int32), np.zeros((2, after - before), np.float32)
+            there = np.empty(after - before, np.uint8)
+            trie = (contexts[begin:end], starts[k - 1], nodes, base, link)
+            values = (level.logp, level.bow, weighted[k - 1])
+            found, size = kernels.gather_lines(*trie, *values, ends, rows, *numbers, there)
+            p, bow = (printed(x[:found]) for x in numbers)
+            bow[1][there[:found] == 0] = 0
+            text = np.empty(size + found * (64 + k), np.uint8)
+            return text[: kernels.print_lines(rows[:found], letters, ends, *p, *bow, text)].data
 
-        out.writelines(in_threads(section, range(0, len(place), SOME)))
+        out.writelines(in_threads(section, pairwise(cuts)))
         if k < model.order:
-            by_word = sorted_by(sorted_by(anyhow, above, len(context_rank)), word, W)
-            context_rank = np.empty(len(by_word), np.int32)
-            context_rank[by_word] = anyhow
+            last, contexts = contexts, np.empty(len(level.keys), np.int32)
+            kernels.order_contexts(last, starts[k - 1], link[here], rank, contexts)
 
 
 def in_threads(work, items):

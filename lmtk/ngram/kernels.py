@@ -12,6 +12,7 @@ node    -          an n-gram's number among those of its length
 import numpy as np
 
 from lmtk.jit import jit
+from lmtk.lm import LN10
 
 SOME = 256  # positions looked at together
 
@@ -120,64 +121,190 @@ def sort_by(order, key, size, out):
 
 
 @jit
+def link_children(keys, W, logp, rank, link, start, context):
+    """The trie's links from the keys of order k, in place: link (N, 2), int32, parent and word; start (P + 1,): the
+    children of node i of order k - 1 are those from start[i] up to start[i + 1]; context (P,), uint8: whether any of
+    these has a probability. Returns whether children stand in the order of `rank` (W,). One pass over memory.
+    """
+    node, straight = 0, True
+    start[0] = 0
+    for i in range(len(keys)):
+        while keys[i] >= (node + 1) * W:
+            node += 1
+            start[node] = i
+        link[i, 0] = node
+        link[i, 1] = keys[i] - node * W
+        if i > start[node] and rank[link[i, 1]] < rank[link[i - 1, 1]]:
+            straight = False
+        if logp[i] == logp[i]:
+            context[node] = 1
+    while node < len(start) - 1:
+        node += 1
+        start[node] = len(keys)
+    return straight
+
+
+@jit
+def order_contexts(contexts, start, link, rank, out):
+    """out <- the nodes of order k, (N,), by the `rank` of their words from the last one back, from `contexts`, the
+    nodes of order k - 1 so ordered: a counting sort. Two random accesses a node.
+    """
+    head = np.zeros(len(rank) + 1, np.int32)
+    for i in range(len(link)):
+        head[rank[link[i, 1]] + 1] += 1
+    for i in range(len(rank)):
+        head[i + 1] += head[i]
+    for i in range(len(contexts)):
+        c = contexts[i]
+        for child in range(start[c], start[c + 1]):
+            r = rank[link[child, 1]]
+            out[head[r]] = child
+            head[r] += 1
+
+
+@jit
+def cut_lines(contexts, start, some, cuts):
+    """Cuts contexts (P,) where their children come to `some`: cuts (., 2) <- the places among `contexts` and how many
+    children stand before them, from (0, 0) to (P, N). Returns how many cuts there are.
+    """
+    lines, last, found = 0, 0, 1
+    cuts[0, 0] = cuts[0, 1] = 0
+    for i in range(len(contexts)):
+        lines += start[contexts[i] + 1] - start[contexts[i]]
+        if lines - last >= some or (i == len(contexts) - 1 and lines > last):
+            cuts[found, 0] = i + 1
+            cuts[found, 1] = last = lines
+            found += 1
+    return found
+
+
+@jit
+def gather_lines(contexts, start, nodes, base, link, logp, bow, weighted, ends, rows, p, weight, there):
+    """The n-grams of order k that extend some contexts, without those of no probability: rows (N, k) of ids, p and
+    weight (N,), log10 in single precision, there (N,), uint8: whether the weight is written; in place. Returns how
+    many there are, and how many letters they have.
+
+    nodes (N,) where children do not stand in the order of their lines, else (0,). link: parents and words of all orders
+    end to end, order j's from base[j - 1] on. weighted: as `there`, by node, (0,) for none. Bound by k random reads a
+    context and four a child, a loop for each, so that they overlap.
+    """
+    P, k = len(contexts), rows.shape[1]
+    node = np.empty(len(rows), np.int32)
+    above = np.empty(len(rows), np.int32)  # the place of each line's context among `contexts`
+    first, last = np.empty(P, np.int32), np.empty(P, np.int32)
+    for i in range(P):
+        first[i], last[i] = start[contexts[i]], start[contexts[i] + 1]
+    found = 0
+    for i in range(P):
+        for child in range(first[i], last[i]):
+            node[found] = child
+            above[found] = i
+            found += 1
+    if len(nodes):
+        for line in range(found):
+            node[line] = nodes[node[line]]
+    kept = 0
+    for line in range(found):
+        value = logp[node[line]]
+        p[kept] = -99 if value == -np.inf else value / LN10 + 0.0
+        node[kept], above[kept] = node[line], above[line]
+        kept += value == value
+    size = 0
+    for line in range(kept):
+        w = link[base[k - 1] + node[line], 1]
+        rows[line, k - 1] = w
+        size += ends[w + 1] - ends[w]
+    if len(weighted):
+        for line in range(kept):
+            value = bow[node[line]]
+            there[line] = weighted[node[line]] != 0 or value != 0
+            weight[line] = -99 if value == -np.inf else value / LN10 + 0.0
+    else:
+        for line in range(kept):
+            there[line] = 0
+    for i in range(P):
+        first[i] = contexts[i]
+    for j in range(k - 2, -1, -1):
+        for i in range(P):
+            last[i] = link[base[j] + first[i], 1]
+            first[i] = link[base[j] + first[i], 0]
+        for line in range(kept):
+            w = last[above[line]]
+            rows[line, j] = w
+            size += ends[w + 1] - ends[w]
+    return kept, size
+
+
+@jit
 def print_numbers(x, cells, length):
     """x (N,) float32 as "%.7g", into cells (N, 16) uint8 and length (N,) uint8, in place. Length 0 leaves to Python
     what is not 0 but below 1e-4, or from 1e6 on, near which exponents begin.
 
     Exact: x has 24 bits and the 5^10 in 10^10 another 24, so that the product is a double without rounding, and
-    rounding it half to even is what "%" does. Bound by arithmetic, about 7 divisions by 10 a number.
+    rounding it half to even is what "%" does. Bound by the bytes' stores: the digits of some numbers are made first,
+    eight or more at once.
     """
     power = np.empty(11)
     power[0] = 1
     for i in range(10):
         power[i + 1] = power[i] * 10
-    digit = np.empty(7, np.uint8)
-    for i in range(len(x)):
-        v = np.float64(x[i])
-        a = abs(v)
-        out, n = cells[i], 0
-        length[i] = 0
-        if a != 0 and not (1e-4 <= a < 1e6):
-            continue
-        if np.copysign(1.0, v) < 0:
-            out[0] = 45
-            n = 1
-        if a == 0:
-            out[n] = 48
-            length[i] = n + 1
-            continue
-        e = 0  # a = d.dddddd 10^e
-        if a >= 1:
-            while a >= power[e + 1]:
-                e += 1
-        else:
-            e = -1
-            while a * power[-e] < 1:
-                e -= 1
-        r = np.int64(np.rint(a * power[6 - e]))
-        if r == 10000000:
-            r = 1000000
-            e += 1
+    exponent, r = np.empty(SOME, np.int32), np.empty(SOME, np.int32)
+    digit = np.empty((7, SOME), np.uint8)
+    for start in range(0, len(x), SOME):
+        end = min(start + SOME, len(x))
+        for i in range(end - start):
+            a = abs(np.float64(x[start + i]))
+            e = 0  # a = d.dddddd 10^e
+            for j in range(1, 6):
+                e += a >= power[j]
+            for j in range(4):
+                e -= a * power[j] < 1
+            exponent[i] = e
+            r[i] = np.int32(np.rint(a * power[6 - e])) if 1e-4 <= a < 1e6 else 0
+        for i in range(end - start):
+            if r[i] == 10000000:
+                r[i] = 1000000
+                exponent[i] += 1
         for j in range(6, -1, -1):
-            digit[j] = 48 + r % 10
-            r //= 10
-        used = 7
-        while used > 1 and digit[used - 1] == 48:
-            used -= 1
-        if e < 0:
-            out[n] = 48
-            out[n + 1] = 46
-            n += 2
-            for _ in range(-e - 1):
+            for i in range(end - start):
+                digit[j, i] = 48 + r[i] % 10
+                r[i] //= 10
+        for i in range(end - start):
+            v, out, n, e = x[start + i], cells[start + i], 0, exponent[i]
+            length[start + i] = 0
+            if v != 0 and not (1e-4 <= abs(v) < 1e6):
+                continue
+            if np.copysign(np.float32(1), v) < 0:
+                out[0] = 45
+                n = 1
+            if v == 0:
                 out[n] = 48
+                length[start + i] = n + 1
+                continue
+            used = 7
+            while used > 1 and digit[used - 1, i] == 48:
+                used -= 1
+            if e == 0:
+                out[n] = digit[0, i]
+                out[n + 1] = 46
+                for j in range(1, 7):
+                    out[n + 1 + j] = digit[j, i]
+                length[start + i] = n + used + (used > 1)
+                continue
+            if e < 0:
+                out[n] = 48
+                out[n + 1] = 46
+                n += 2
+                for _ in range(-e - 1):
+                    out[n] = 48
+                    n += 1
+            for j in range(max(used, e + 1)):
+                if j == e + 1 and j:
+                    out[n] = 46
+                    n += 1
+                out[n] = digit[j, i]
                 n += 1
-        for j in range(max(used, e + 1)):
-            if j == e + 1 and j:
-                out[n] = 46
-                n += 1
-            out[n] = digit[j]
-            n += 1
-        length[i] = n
+            length[start + i] = n
 
 
 @jit
