@@ -47,6 +47,25 @@ def test_a_model_estimated_in_pieces_is_the_same(tmp_path, monkeypatch, name, si
         assert np.array_equal(a.logp, b.logp, equal_nan=True) and np.array_equal(a.bow, b.bow)
 
 
+@pytest.mark.parametrize("name", [*METHODS, "ukn", "cd", "add", "idle"])
+@pytest.mark.parametrize("interpolate", [False, True])
+@pytest.mark.parametrize("words", [None, [b"w1", b"w2", b"w5", b"never"]])
+@pytest.mark.parametrize("minimum", [1, 2])
+def test_a_large_model_is_estimated_as_a_small_one(tmp_path, monkeypatch, name, interpolate, words, minimum):
+    counts = collect([random_text(tmp_path, 1)], [], 4, words)
+    vocab = make_vocab(sorted(counts.words), words is not None)
+    given = {"cd": (0.5,), "add": (0.1,), "idle": (0,), "ukn": ()} | METHODS
+    name_of = "cd" if name == "idle" else name
+    methods = [Method(name_of, given[name], interpolate, 1 if k == 1 else minimum) for k in range(1, 5)]
+    monkeypatch.setattr(smoothing, "PIECE", 50)
+    models = []
+    for large in (1 << 40, 1):
+        monkeypatch.setattr(smoothing, "LARGE", large)
+        models.append(estimate(counts, vocab, 4, methods, (0.5, 1, 1.5))[0])
+    for a, b in zip(*(model.levels for model in models)):
+        assert np.array_equal(a.logp, b.logp, equal_nan=True) and np.array_equal(a.bow, b.bow)
+
+
 def test_a_small_job_does_without_numba(tmp_path):
     model = str(tmp_path / "m")
     run = [

@@ -1,11 +1,8 @@
 """ARPA files: the text form of back-off models. Probabilities are log10 in the file, natural inside."""
 
-import os
 import re
 import warnings
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,6 +13,7 @@ from lmtk.ngram.backoff import Backoff, Probabilities, decimal, natural
 from lmtk.ngram.counts import ranks, sorted_by, trie
 from lmtk.text.corpus import TOKEN
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
+from lmtk.threads import in_threads
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
 LARGE = 100_000  # n-grams for which loading numba pays
@@ -184,22 +182,6 @@ def print_sections(out, model, rank):
         if k < model.order:
             last, contexts = contexts, np.empty(len(level.keys), np.int32)
             kernels.order_contexts(last, starts[k - 1], link[here], rank, contexts)
-
-
-def in_threads(work, items):
-    """work(item) for the items in turn; threads are a few items ahead."""
-    items = iter(items)
-    yield from map(work, islice(items, 1))  # compiles
-    stated = os.environ.get("OMP_NUM_THREADS", "")
-    threads = (stated.isdigit() and int(stated)) or len(os.sched_getaffinity(0))
-    with ThreadPoolExecutor(threads) as pool:
-        ahead = deque()
-        for item in items:
-            ahead.append(pool.submit(work, item))
-            if len(ahead) > 2 * threads:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
 
 
 def printed(x):

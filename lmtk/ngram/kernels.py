@@ -121,6 +121,56 @@ def sort_by(order, key, size, out):
 
 
 @jit
+def context_totals(parent, word, suffix, count, counted, odd, backed_off, V, T, types, n, of, c, lower):
+    """The events among the n-grams of a slice: n (N,) int32, their places; of (N,) int32, their contexts; c (N,)
+    float64, their counts; lower (N,) float64, the backed_off log10 p of their suffixes; T (H,) and types (3, H)
+    float64, the sums of smoothing.Totals, from 0; in place. Returns how many they are. parent: from the slice's first
+    context on.
+
+    An event is counted, of a count above 0, ends in a predicted word (below V) and has no odd (H,) context. Bound by a
+    random read of backed_off an event.
+    """
+    found = 0
+    for i in range(len(parent)):
+        h = parent[i]
+        if not counted[i] or word[i] >= V or odd[h]:
+            continue
+        r = count[i]
+        T[h] += r
+        types[0, h] += 1
+        types[1, h] += r >= 2
+        types[2, h] += r >= 3
+        if r > 0:
+            n[found], of[found], c[found] = i, h, r
+            found += 1
+    for j in range(found):
+        lower[j] = backed_off[suffix[n[j]]]
+    return found
+
+
+@jit
+def interpolate(d, c, of, T, weight, lower, p, sums):
+    """p (N,) <- d c / T + weight lower for n-grams of counts c in contexts `of`, nan where d is 0; sums (H,) <- those
+    of p, from 0. The operations are those of smoothing.smoothed, in its order.
+    """
+    for i in range(len(c)):
+        if d[i] == 0:
+            p[i] = np.nan
+        else:
+            p[i] = d[i] * c[i] / T[of[i]] + weight[of[i]] * lower[i]
+            sums[of[i]] += p[i]
+
+
+@jit
+def sum_seen(p, lower, of, sums, lower_sums):
+    """The sums of p and lower (N,) in each context, (H,), from 0, without those whose p is nan; in place."""
+    for i in range(len(p)):
+        if p[i] == p[i]:
+            sums[of[i]] += p[i]
+            lower_sums[of[i]] += lower[i]
+
+
+@jit
 def link_children(keys, W, logp, rank, link, start, context):
     """The trie's links from the keys of order k, in place: link (N, 2), int32, parent and word; start (P + 1,): the
     children of node i of order k - 1 are those from start[i] up to start[i + 1]; context (P,), uint8: whether any of

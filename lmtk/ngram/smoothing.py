@@ -13,14 +13,18 @@ SRILM keeps them so and its last digits depend on it.
 """
 
 import sys
+from collections import deque
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files.streams import lines
+from lmtk.ngram import kernels
 from lmtk.ngram.backoff import Backoff, Probabilities, natural
-from lmtk.ngram.counts import find, to_rows, trie
+from lmtk.ngram.counts import LARGE, find, to_rows, trie
+from lmtk.threads import in_threads
 
 EPSILON = 3e-6  # a probability mass below it is none, as in SRILM
 PIECE = 1 << 17  # n-grams estimated together
@@ -346,6 +350,9 @@ def estimate_order(levels, k, method, vocab, tell, exact):
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
     if k > 1:
         levels[k - 2].backed_off = backed_off(levels, k - 1)
+    if k > 1 and len(level.keys) >= LARGE and not (method.cutoff or exact):
+        deque(in_threads(partial(estimate_large, levels, k, method, vocab), pieces(level.parent)), 0)
+        return
     total = sum(
         estimate_piece(levels, k, method, vocab, nodes, contexts, exact) for nodes, contexts in pieces(level.parent)
     )
@@ -356,18 +363,63 @@ def estimate_order(levels, k, method, vocab, tell, exact):
             levels[k - 2].log10bow[contexts] = backoff_weights(levels, k, nodes, contexts)
 
 
+def estimate_large(levels, k, method, vocab, piece):
+    """`estimate_piece` and `backoff_weights` with kernels, which leave to them what is out of the ordinary."""
+    nodes, contexts = piece
+    level, below, H = levels[k - 1], levels[k - 2], contexts.stop - contexts.start
+    n, of = np.empty((2, nodes.stop - nodes.start), np.int32)
+    c, lower, p = np.empty((3, nodes.stop - nodes.start))
+    T, sums, seen, seen_lower = np.zeros((4, H))
+    types = np.zeros((3, H))
+    columns = (level.parent, level.word, level.suffix, level.count, level.counted)
+    parent, *columns = (column[nodes] for column in columns)
+    odd = odd_contexts(below, contexts, vocab)
+    given = (parent - contexts.start, *columns, odd, below.backed_off, vocab.V)
+    found = kernels.context_totals(*given, T, types, n, of, c, lower)
+    n, of, c, p = (x[:found] for x in (n, of, c, p))
+    lower = 10.0 ** lower[:found]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        d, weight = COEFFICIENTS[method.name](c, of, method.parameters, Totals(T, *types, np.zeros(H), vocab.V))
+        d[c < method.minimum] = 0
+        weight = weight if method.interpolate else np.zeros(H)
+        kernels.interpolate(d, c, of, T, weight, lower, p, sums)
+        if not method.idle and (full := no_mass_left(sums, types[0], vocab.V)).any():
+            weight[full], sums[:] = 0, 0
+            kernels.interpolate(d, c, of, T, weight, lower, p, sums)
+        if method.idle or not no_mass_left(sums, types[0], vocab.V).any():
+            log10p = np.log10(p).astype(f32)
+            level.log10p[nodes][n] = log10p
+            kernels.sum_seen(probability(log10p), lower, of, seen, seen_lower)
+            bow, scaled = masses_left(seen, seen_lower)
+            if not scaled.any():
+                below.log10bow[contexts] = bow
+                return
+        else:
+            estimate_piece(levels, k, method, vocab, nodes, contexts, False)
+    below.log10bow[contexts] = backoff_weights(levels, k, nodes, contexts)
+
+
+def odd_contexts(below, contexts, vocab):
+    """Which of a slice of contexts, nodes of `below`, extend to nothing: those that end in </s>, and those with <unk>
+    unless it is a word.
+    """
+    odd = below.word[contexts] == vocab.eos_id
+    return odd if vocab.unk_id < vocab.V else odd | below.unknown[contexts]
+
+
+def no_mass_left(sums, types, V):
+    """Whether contexts whose seen words sum to `sums` leave nothing for others, of which there are some."""
+    return (sums > 1 - EPSILON) & (types < V)
+
+
 def estimate_piece(levels, k, method, vocab, nodes, contexts, exact):
     """The probabilities of order k for a slice of its n-grams, which extend a slice of contexts. Returns their sum."""
     level, V, H = levels[k - 1], vocab.V, contexts.stop - contexts.start
     parent = level.parent[nodes] - contexts.start
     event = level.counted[nodes] & (level.word[nodes] < V)
     if k > 1:
-        # a context that ends in </s> has no extensions; one with <unk> only where <unk> is a word
         below = levels[k - 2]
-        odd = below.word[contexts] == vocab.eos_id
-        if vocab.unk_id >= V:
-            odd = odd | below.unknown[contexts]
-        event &= ~odd[parent]
+        event &= ~odd_contexts(below, contexts, vocab)[parent]
     n = np.flatnonzero(event)
     parent, c = parent[n], level.count[nodes][n]
     cut = (level.raw[nodes][n] <= method.cutoff) & (k > 1)
@@ -411,7 +463,7 @@ def smoothed(method, parent, c, h, lower, exact):
         if method.idle or exact:
             return p, d, weight
         sums = np.bincount(mine, np.where(coefficient != 0, p[todo], 0), len(T))
-        full = (sums > 1 - EPSILON) & (h.types < h.V)
+        full = no_mass_left(sums, h.types, h.V)
         T[full & ~interpolated] += 1
         interpolated &= ~full
         todo = todo[full[mine]]
@@ -464,19 +516,28 @@ def backoff_weights(levels, k, nodes, contexts):
     n = np.flatnonzero(~np.isnan(log10p))
     parent = level.parent[nodes][n] - contexts.start
     lower = probability(levels[k - 2].backed_off[level.suffix[nodes][n]])
-    numerator = 1 - np.bincount(parent, probability(log10p[n]), H)
-    denominator = 1 - np.bincount(parent, lower, H)
+    sums = np.bincount(parent, probability(log10p[n]), H)
+    bow, scaled = masses_left(sums, np.bincount(parent, lower, H))
+    if scaled.any():
+        with np.errstate(divide="ignore"):
+            scale = np.where(scaled, -np.log10(sums), 0).astype(f32)
+        log10p[n] += scale[parent]
+    return bow
+
+
+def masses_left(sums, lower_sums):
+    """log10 back-off weights of contexts whose seen words sum to `sums`, and to lower_sums in the lower order; and
+    where the lower order leaves nothing, though there is something to give.
+    """
+    numerator, denominator = 1 - sums, 1 - lower_sums
     numerator[np.abs(numerator) < EPSILON] = 0
     denominator[np.abs(denominator) < EPSILON] = 0
     scaled = (denominator < EPSILON) & (numerator > EPSILON)
     with np.errstate(divide="ignore", invalid="ignore"):
-        if scaled.any():
-            scale = np.where(scaled, -np.log10(1 - numerator), 0).astype(f32)
-            log10p[n] += scale[parent]
         bow = (np.log10(numerator) - np.log10(denominator)).astype(f32)
     bow[scaled | (denominator <= 0) | ((numerator < EPSILON) & (denominator < EPSILON))] = 0
     bow[numerator < 0] = -np.inf  # less than nothing is left: SRILM writes -99 too
-    return bow
+    return bow, scaled
 
 
 def fix_contexts(levels):

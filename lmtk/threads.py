@@ -1,0 +1,26 @@
+"""Work for several processors: functions that let go of Python's lock, on items one after another."""
+
+import os
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+
+def count():
+    """How many threads to use: as OMP_NUM_THREADS says, else one a processor."""
+    stated = os.environ.get("OMP_NUM_THREADS", "")
+    return (stated.isdigit() and int(stated)) or len(os.sched_getaffinity(0))
+
+
+def in_threads(work, items):
+    """work(item) for the items in turn; threads are a few items ahead."""
+    items, threads = iter(items), count()
+    yield from map(work, islice(items, 1))  # compiles
+    with ThreadPoolExecutor(threads) as pool:
+        ahead = deque()
+        for item in items:
+            ahead.append(pool.submit(work, item))
+            if len(ahead) > 2 * threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
