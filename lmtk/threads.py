@@ -7,8 +7,8 @@ from itertools import islice
 
 
 def count():
-    """How many threads to use: as OMP_NUM_THREADS says, else one a processor."""
-    stated = os.environ.get("OMP_NUM_THREADS", "")
+    """How many threads to use: as the environment says for OpenBLAS or OpenMP, else one a processor."""
+    stated = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or ""
     return (stated.isdigit() and int(stated)) or len(os.sched_getaffinity(0))
 
 

@@ -163,6 +163,7 @@ def command(
     known = {n: smoothing.read_discounts(path, chosen[n - 1]) for n, (path, _) in read_from.items() if n <= order}
     fallback = fallback_discounts(discount_fallback)
     model, used = smoothing.estimate(counts, vocabulary, order, chosen, fallback, tell, known, kenlm)
+    del counts  # its memory serves the writing
     for n, path in sorted({**files["gt"], **files["kn"]}.items()):
         if not read_from and n <= order:
             with open_out(path) as out:

@@ -320,7 +320,11 @@ def estimate(counts, vocab, order, methods, fallback=None, tell=lambda line: Non
     for k, method in enumerate(used, 1):
         estimate_order(levels, k, method, vocab, tell, exact)
     fix_contexts(levels)
-    return Backoff(vocab, len(levels), [Probabilities(x.keys, *logs(x)) for x in levels]), used
+    done = []
+    for level in levels:
+        done.append(Probabilities(level.keys, *logs(level)))
+        vars(level).clear()  # large models leave little memory
+    return Backoff(vocab, len(done), done), used
 
 
 def logs(level):
