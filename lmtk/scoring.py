@@ -57,13 +57,12 @@ def outcome(vocab, corpus, scores):
     return never & unknown, never & ~unknown, log10p
 
 
-def tallies(corpus, eos, oov, zero, log10p):
-    """A Tally for each sentence of the corpus; `eos` marks its </s>."""
+def sentence_sums(corpus, eos, oov, zero, log10p):
+    """What a Tally holds for each sentence of the corpus, five arrays (S,); `eos` marks its </s>."""
     first = corpus.starts[:-1]
     if not len(corpus.ids):
-        return []
-    columns = (np.add.reduceat(x, first) for x in (eos & corpus.scored, corpus.scored & ~eos, oov, zero, log10p))
-    return [Tally(int(s), int(w), int(o), int(z), float(p)) for s, w, o, z, p in zip(*columns, strict=True)]
+        return np.zeros((5, 0))
+    return [np.add.reduceat(x, first) for x in (eos & corpus.scored, corpus.scored & ~eos, oov, zero, log10p)]
 
 
 def token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end):
@@ -107,13 +106,21 @@ def report(model, name, corpora, debug, write):
         if not corpus.stream and len(corpus.ids):
             last = corpus.starts[1:] - 1
             eos[last] = corpus.ids[last] == model.vocab.eos_id
-        for i, tally in enumerate(tallies(corpus, eos, oov, zero, log10p)):
-            if debug >= 1 and corpus.lines is not None:
+        sums_of = sentence_sums(corpus, eos, oov, zero, log10p)
+        if debug == 0:
+            *numbers, logs = sums_of
+            # one after another, as below
+            whole.log10p = float(np.add.accumulate(np.concatenate(([whole.log10p], logs)))[-1])
+            whole.add(Tally(*(int(column.sum()) for column in numbers)))
+            continue
+        for i, (*numbers, log) in enumerate(zip(*sums_of, strict=True)):
+            tally = Tally(*map(int, numbers), float(log))
+            if corpus.lines is not None:
                 write(corpus.lines[i] + b"\n")
             if debug >= 2:
                 start, end = corpus.starts[i : i + 2]
                 write(token_lines(model.vocab.words, corpus, scores, oov, zero, log10p, sums, start, end))
-            if debug >= 1 and corpus.lines is not None:
+            if corpus.lines is not None:
                 write(tally.lines() + b"\n")
             whole.add(tally)
     write(whole.lines(f"file {name}: "))

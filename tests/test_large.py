@@ -12,7 +12,7 @@ from lmtk.files.streams import open_out
 from lmtk.ngram import arpa, backoff, counts, smoothing
 from lmtk.ngram.counts import collect, write_counts
 from lmtk.ngram.smoothing import Method, estimate
-from lmtk.text.corpus import Marks
+from lmtk.text.corpus import Marks, read_corpus
 from lmtk.text.vocab import make_vocab
 
 METHODS = {"gt": (7,), "wb": (), "kn": ()}
@@ -64,6 +64,24 @@ def test_a_large_model_is_estimated_as_a_small_one(tmp_path, monkeypatch, name, 
         models.append(estimate(counts, vocab, 4, methods, (0.5, 1, 1.5))[0])
     for a, b in zip(*(model.levels for model in models)):
         assert np.array_equal(a.logp, b.logp, equal_nan=True) and np.array_equal(a.bow, b.bow)
+
+
+@pytest.mark.parametrize("order", [1, 2, 5])
+@pytest.mark.parametrize("words", [None, [b"w1", b"w2", b"w5", b"never"]])
+@pytest.mark.parametrize("marks", [Marks(), Marks(False, False, True)])
+def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, order, words, marks):
+    model = estimated(random_text(tmp_path, 1), "kn", order, marks, words is not None, words, False)[1]
+    for level in model.levels[1:]:
+        level.logp[::5] = np.nan  # bare prefixes, and n-grams without their suffixes
+    for corpus in read_corpus(random_text(tmp_path, 2), model.vocab, marks, order):
+        found = []
+        for large, some in ((1 << 40, 0), (1, 1), (1, 100), (1, 1 << 14)):
+            monkeypatch.setattr(backoff, "LARGE", large)
+            monkeypatch.setattr(backoff, "SOME", some)
+            scores = model.score(corpus)
+            found.append((scores.logp, [scores.tag(t) for t in range(len(corpus.ids))]))
+        for logp, tags in found[1:]:
+            assert np.array_equal(logp, found[0][0]) and tags == found[0][1]
 
 
 def test_a_small_job_does_without_numba(tmp_path):

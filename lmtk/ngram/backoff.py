@@ -1,16 +1,20 @@
 """Back-off n-gram models (Katz 1987): what they hold, how they score."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.lm import LN10, Scores
-from lmtk.ngram.counts import find, values
+from lmtk.ngram import kernels
+from lmtk.ngram.counts import LARGE, find, values
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
+from lmtk.threads import in_threads
 
+SOME = 1 << 14  # tokens scored together: what is kept of them stays in a cache
 ZERO = -99.0  # what stands for the logarithm of 0
 
 
@@ -27,6 +31,13 @@ def natural(log10):
 def decimal(logs):
     """log10 of natural logs in single precision, -99 for log 0: what the file holds."""
     return np.where(np.isneginf(logs), ZERO, logs / LN10).astype(np.float32) + np.float32(0)
+
+
+def frozen(array):
+    """The array as one that cannot be written, as those of a file are: kernels are compiled for one kind."""
+    array = np.asarray(array).view()
+    array.flags.writeable = False
+    return array
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,12 @@ class Backoff:
 
     def score(self, corpus):
         """ln p of every scored token; the tag is the length of the n-gram used."""
+        score = self.score_large if len(corpus.ids) >= LARGE else self.score_small
+        logp, tag = score(corpus)
+        return Scores(logp, lambda t: f"[{tag[t]}gram]")
+
+    def score_small(self, corpus):
+        """(logp, tag): (N,) float64 and int8, 0 where a token is not scored."""
         at = np.flatnonzero(corpus.scored)
         rows, w, W = contexts(corpus, self.order)[at], corpus.ids[at], len(self.vocab.words)
         w = np.where(w < self.vocab.V, w, -1)
@@ -65,7 +82,42 @@ class Backoff:
             logp[here], used[here] = found[here], k
         whole, tag = np.zeros(len(corpus.ids)), np.zeros(len(corpus.ids), np.int8)
         whole[at], tag[at] = logp, used
-        return Scores(whole, lambda t: f"[{tag[t]}gram]")
+        return whole, tag
+
+    @cached_property
+    def children(self):
+        """For each order but the last, where the children of its nodes begin in the next one, (N + 1,) int32."""
+        starts = [np.empty(len(level.keys) + 1, np.int32) for level in self.levels[:-1]]
+        for level, start in zip(self.levels[1:], starts):
+            kernels.first_children(frozen(level.keys), len(self.vocab.words), start)
+        return starts
+
+    def score_large(self, corpus):
+        """`score_small` with kernels."""
+        N, W = len(corpus.ids), len(self.vocab.words)
+        fresh = np.zeros(N + 1, bool)
+        fresh[corpus.starts] = True
+        word_node = np.full(W, -1, np.int32)
+        word_node[self.levels[0].keys] = np.arange(len(self.levels[0].keys))
+        word_logp = np.full(W + 1, -np.inf)
+        word_logp[self.levels[0].keys] = np.where(np.isnan(self.levels[0].logp), -np.inf, self.levels[0].logp)
+        word_logp[self.vocab.V :] = -np.inf
+        children = self.children
+
+        def score_some(begin):
+            start, end = max(begin - self.order + 1, 0), min(begin + SOME, N)
+            ids = corpus.ids[start:end]
+            node, logp, used = word_node[ids], word_logp[ids], np.ones(len(ids), np.int8)
+            for k in range(2, self.order + 1):
+                above, level = self.levels[k - 2], self.levels[k - 1]
+                trie = (frozen(level.keys), children[k - 2], W, above.bow, level.logp)
+                kernels.extend_ngrams(ids, fresh[start:end], self.vocab.V, k, *trie, node, logp, used)
+            return logp[begin - start :], used[begin - start :]
+
+        parts = in_threads(score_some, range(0, N, SOME))
+        logp, used = (np.concatenate(column) for column in zip(*parts))
+        logp[~corpus.scored] = used[~corpus.scored] = 0
+        return logp, used
 
     def lower(self, order):
         """The same model without its longer n-grams."""

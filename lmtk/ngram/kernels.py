@@ -1,4 +1,4 @@
-"""Counting by one sort and writing of ARPA files, for jobs that are worth compiling for.
+"""Counting by one sort, estimating, scoring and writing of ARPA files, for jobs that are worth compiling for.
 
 symbol  shape      meaning
 N W n   -          tokens, words, the highest order
@@ -283,6 +283,66 @@ def gather_lines(contexts, start, nodes, base, link, logp, bow, weighted, ends, 
             rows[line, j] = w
             size += ends[w + 1] - ends[w]
     return kept, size
+
+
+@jit
+def first_children(keys, W, start):
+    """start (P + 1,): node i of the order below has the children from start[i] up to start[i + 1]; in place."""
+    node = 0
+    start[0] = 0
+    for i in range(len(keys)):
+        while keys[i] >= (node + 1) * W:
+            node += 1
+            start[node] = i
+    while node < len(start) - 1:
+        node += 1
+        start[node] = len(keys)
+
+
+@jit
+def extend_ngrams(ids, fresh, V, k, keys, start, W, bow, level_logp, node, logp, used):
+    """From order k - 1 to k, for tokens `ids` (N,): node (N,) int32, the n-gram that ends at each, -1 for none; logp
+    (N,) and used (N,) int8, ln p by the orders so far and the one that gave it; in place. fresh (N,): nothing before a
+    token counts, as at 0. bow: the weights of order k - 1, level_logp: the probabilities of order k.
+
+    Bound by four random reads a token, those of some tokens together: the range of the context's children, its weight,
+    the middle of that range, the probability. Returns a number that keeps the reads ahead from being left out.
+    """
+    N, ahead, last = len(ids), 0, -1
+    low, high, wanted = np.empty(SOME, np.int32), np.empty(SOME, np.int32), np.empty(SOME, np.int64)
+    weight = np.empty(SOME)
+    for begin in range(0, N, SOME):
+        end = min(begin + SOME, N)
+        for t in range(begin, end):
+            context = last if t == begin else node[t - 1]
+            j = t - begin
+            if context < 0 or t == 0 or fresh[t]:
+                low[j] = high[j] = 0
+                weight[j] = 0
+            else:
+                low[j], high[j], weight[j] = start[context], start[context + 1], bow[context]
+                wanted[j] = context * np.int64(W) + ids[t]
+        last = node[end - 1]
+        for j in range(end - begin):
+            if low[j] < high[j]:
+                ahead += keys[(low[j] + high[j]) >> 1]
+        for t in range(begin, end):
+            j = t - begin
+            first, size = low[j], high[j] - low[j]
+            while size > 1:
+                half = size >> 1
+                if keys[first + half] <= wanted[j]:
+                    first += half
+                size -= half
+            node[t] = first if size == 1 and keys[first] == wanted[j] else -1
+        for t in range(begin, end):
+            logp[t] += weight[t - begin]
+            if node[t] >= 0 and ids[t] < V:
+                value = level_logp[node[t]]
+                if value == value:
+                    logp[t] = value
+                    used[t] = k
+    return ahead
 
 
 @jit
