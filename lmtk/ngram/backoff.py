@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -48,6 +49,31 @@ class Probabilities:
     logp: np.ndarray
     bow: np.ndarray
 
+    @property
+    def log10p(self):
+        return decimal(self.logp)
+
+    @property
+    def log10bow(self):
+        return decimal(self.bow)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The same as a file holds them, log10 in single precision; natural where that is asked for."""
+
+    keys: np.ndarray
+    log10p: np.ndarray
+    log10bow: np.ndarray
+
+    @cached_property
+    def logp(self):
+        return natural(self.log10p)
+
+    @cached_property
+    def bow(self):
+        return natural(self.log10bow)
+
 
 @dataclass(frozen=True)
 class Backoff:
@@ -85,34 +111,36 @@ class Backoff:
         return whole, tag
 
     @cached_property
-    def children(self):
-        """For each order but the last, where the children of its nodes begin in the next one, (N + 1,) int32."""
-        starts = [np.empty(len(level.keys) + 1, np.int32) for level in self.levels[:-1]]
-        for level, start in zip(self.levels[1:], starts):
-            kernels.first_children(frozen(level.keys), len(self.vocab.words), start)
-        return starts
+    def packed(self):
+        """The nodes of each order as kernels.pack_nodes makes them, one more at the end: (N + 1, 4) int32."""
+        packed, children = [], np.empty(2, np.int32)
+        for level in self.levels:
+            packed.append(np.zeros((len(level.keys) + 1, 4), np.int32))
+            logs = frozen(level.log10p), frozen(level.log10bow)
+            nodes = packed[-1], packed[-1].view(np.float32)
+            kernels.pack_nodes(frozen(level.keys), len(self.vocab.words), *logs, children, *nodes)
+            children = packed[-1][:, 1]
+        return packed
 
     def score_large(self, corpus):
         """`score_small` with kernels."""
-        N, W = len(corpus.ids), len(self.vocab.words)
+        N, W, V = len(corpus.ids), len(self.vocab.words), self.vocab.V
         fresh = np.zeros(N + 1, bool)
         fresh[corpus.starts] = True
-        word_node = np.full(W, -1, np.int32)
-        word_node[self.levels[0].keys] = np.arange(len(self.levels[0].keys))
-        word_logp = np.full(W + 1, -np.inf)
-        word_logp[self.levels[0].keys] = np.where(np.isnan(self.levels[0].logp), -np.inf, self.levels[0].logp)
-        word_logp[self.vocab.V :] = -np.inf
-        children = self.children
+        words = self.levels[0]
+        word_node, word_logp = np.full(W, -1, np.int32), np.full(W, -np.inf)
+        word_node[words.keys] = np.arange(len(words.keys))
+        word_logp[words.keys] = np.where(np.isnan(words.logp), -np.inf, words.logp)
+        word_logp[V:] = -np.inf
+        packed = [(nodes, nodes.view(np.float32)) for nodes in self.packed]
 
         def score_some(begin):
             start, end = max(begin - self.order + 1, 0), min(begin + SOME, N)
             ids = corpus.ids[start:end]
-            node, logp, used = word_node[ids], word_logp[ids], np.ones(len(ids), np.int8)
-            for k in range(2, self.order + 1):
-                above, level = self.levels[k - 2], self.levels[k - 1]
-                trie = (frozen(level.keys), children[k - 2], W, above.bow, level.logp)
-                kernels.extend_ngrams(ids, fresh[start:end], self.vocab.V, k, *trie, node, logp, used)
-            return logp[begin - start :], used[begin - start :]
+            found = word_node[ids], word_logp[ids], np.ones(len(ids), np.int8)
+            for k, (above, nodes) in enumerate(pairwise(packed), 2):
+                kernels.extend_ngrams(ids, fresh[start:end], V, k, *above, *nodes, *found)
+            return [x[begin - start :] for x in found[1:]]
 
         parts = in_threads(score_some, range(0, N, SOME))
         logp, used = (np.concatenate(column) for column in zip(*parts))
@@ -135,7 +163,7 @@ def write_binary(out, model):
     """The binary form: keys as they are, logs as the log10 in single precision that an ARPA file holds."""
     arrays = {}
     for k, level in enumerate(model.levels, 1):
-        arrays |= {f"keys{k}": level.keys, f"log10p{k}": decimal(level.logp), f"log10bow{k}": decimal(level.bow)}
+        arrays |= {f"keys{k}": level.keys, f"log10p{k}": level.log10p, f"log10bow{k}": level.log10bow}
     about = {"order": model.order, **vocab_settings(model.vocab)}
     container.write(out, "backoff", about, arrays, model.vocab.words)
 
@@ -145,12 +173,10 @@ def from_arrays(about, arrays, path):
     try:
         settings = about["settings"]
         vocab = vocab_of(settings, container.words_of(arrays))
-        levels = []
-        for k in range(1, settings["order"] + 1):
-            keys, logp, bow = (arrays[f"{name}{k}"] for name in ("keys", "log10p", "log10bow"))
-            if not len(keys) == len(logp) == len(bow):
-                raise ValueError
-            levels.append(Probabilities(keys, natural(logp), natural(bow)))
+        names = ("keys", "log10p", "log10bow")
+        levels = [Stored(*(arrays[f"{name}{k}"] for name in names)) for k in range(1, settings["order"] + 1)]
+        if any(not len(level.keys) == len(level.log10p) == len(level.log10bow) for level in levels):
+            raise ValueError
         return Backoff(vocab, len(levels), levels)
     except (KeyError, TypeError, ValueError, IndexError):
         raise FormatError(path, "not a whole back-off model: its arrays do not fit together") from None

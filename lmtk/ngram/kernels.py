@@ -286,61 +286,61 @@ def gather_lines(contexts, start, nodes, base, link, logp, bow, weighted, ends, 
 
 
 @jit
-def first_children(keys, W, start):
-    """start (P + 1,): node i of the order below has the children from start[i] up to start[i + 1]; in place."""
-    node = 0
-    start[0] = 0
+def pack_nodes(keys, W, log10p, log10bow, children, nodes, logs):
+    """What scoring wants to know of each n-gram of an order, in one place: its last word, its first child, log10 p and
+    log10 bow, to nodes (N, 4), int32, and to logs, the same memory as float32. children (P + 1,), the second column of
+    the order below, in place: its node i has the children from children[i] up to children[i + 1]. One pass over memory.
+    """
+    parent = 0
+    children[0] = 0
     for i in range(len(keys)):
-        while keys[i] >= (node + 1) * W:
-            node += 1
-            start[node] = i
-    while node < len(start) - 1:
-        node += 1
-        start[node] = len(keys)
+        while keys[i] >= (parent + 1) * W:
+            parent += 1
+            children[parent] = i
+        nodes[i, 0] = keys[i] - parent * W
+        logs[i, 2] = -np.inf if log10p[i] == -99 else log10p[i]
+        logs[i, 3] = -np.inf if log10bow[i] == -99 else log10bow[i]
+    while parent < len(children) - 1:
+        parent += 1
+        children[parent] = len(keys)
 
 
 @jit
-def extend_ngrams(ids, fresh, V, k, keys, start, W, bow, level_logp, node, logp, used):
+def extend_ngrams(ids, fresh, V, k, above, above_logs, nodes, logs, node, logp, used):
     """From order k - 1 to k, for tokens `ids` (N,): node (N,) int32, the n-gram that ends at each, -1 for none; logp
     (N,) and used (N,) int8, ln p by the orders so far and the one that gave it; in place. fresh (N,): nothing before a
-    token counts, as at 0. bow: the weights of order k - 1, level_logp: the probabilities of order k.
+    token counts, as at 0. above, nodes: those of order k - 1 and k, as pack_nodes makes them.
 
-    Bound by four random reads a token, those of some tokens together: the range of the context's children, its weight,
-    the middle of that range, the probability. Returns a number that keeps the reads ahead from being left out.
+    Bound by one random read a token, of its n-gram, where contexts have few extensions; some tokens' are made together.
+    Returns a number that keeps reads ahead from being left out.
     """
     N, ahead, last = len(ids), 0, -1
-    low, high, wanted = np.empty(SOME, np.int32), np.empty(SOME, np.int32), np.empty(SOME, np.int64)
-    weight = np.empty(SOME)
+    low, high, weight = np.empty(SOME, np.int32), np.empty(SOME, np.int32), np.empty(SOME)
     for begin in range(0, N, SOME):
         end = min(begin + SOME, N)
         for t in range(begin, end):
             context = last if t == begin else node[t - 1]
             j = t - begin
-            if context < 0 or t == 0 or fresh[t]:
-                low[j] = high[j] = 0
-                weight[j] = 0
-            else:
-                low[j], high[j], weight[j] = start[context], start[context + 1], bow[context]
-                wanted[j] = context * np.int64(W) + ids[t]
+            low[j] = high[j] = weight[j] = 0
+            if context >= 0 and t and not fresh[t]:
+                low[j], high[j] = above[context, 1], above[context + 1, 1]
+                weight[j] = np.float64(above_logs[context, 3]) * LN10
         last = node[end - 1]
         for j in range(end - begin):
-            if low[j] < high[j]:
-                ahead += keys[(low[j] + high[j]) >> 1]
+            ahead += nodes[(low[j] + high[j]) >> 1, 0]
         for t in range(begin, end):
-            j = t - begin
-            first, size = low[j], high[j] - low[j]
+            first, size = low[t - begin], high[t - begin] - low[t - begin]
             while size > 1:
                 half = size >> 1
-                if keys[first + half] <= wanted[j]:
-                    first += half
+                first += half if nodes[first + half, 0] <= ids[t] else 0
                 size -= half
-            node[t] = first if size == 1 and keys[first] == wanted[j] else -1
+            node[t] = first if size == 1 and nodes[first, 0] == ids[t] else -1
         for t in range(begin, end):
             logp[t] += weight[t - begin]
             if node[t] >= 0 and ids[t] < V:
-                value = level_logp[node[t]]
+                value = logs[node[t], 2]
                 if value == value:
-                    logp[t] = value
+                    logp[t] = np.float64(value) * LN10
                     used[t] = k
     return ahead
 
