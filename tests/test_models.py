@@ -20,7 +20,7 @@ from lmtk.files.registry import load
 from lmtk.lm import vocabulary_sums
 from lmtk.mixture import Mixture, check_vocabularies, write_text
 from lmtk.ngram import interp
-from lmtk.ngram.counts import collect
+from lmtk.ngram.collection import collect
 from lmtk.nplm import network, training
 from lmtk.text.corpus import Marks, contexts, read_corpus, whole_corpus
 from lmtk.text.vocab import make_vocab

@@ -4,6 +4,7 @@ from typing import Annotated
 from lmtk.commands.options import (
     Debug,
     MapUnk,
+    Memory,
     NoEos,
     NoSos,
     Order,
@@ -12,6 +13,7 @@ from lmtk.commands.options import (
     Tolower,
     VocabFile,
     Write,
+    bytes_of,
     one_stdin,
     option,
     per_order,
@@ -73,6 +75,7 @@ def command(
         option("prune-by-count", "Leave out n-grams seen K times or less; a K an order.", "K", min=0),
     ] = None,
     kenlm: Annotated[bool, option("kenlm", "As KenLM's lmplz: interpolated modified Kneser-Ney with <unk>.")] = False,
+    memory: Memory = None,
     debug: Debug = 0,
 ):
     """Count the n-grams of texts; add, sort and limit counts; estimate a back-off model from them.
@@ -84,7 +87,8 @@ def command(
     Example: lmtk ngram-count -text train.txt -order 3 -kndiscount -interpolate -lm train.lm
     """
     from lmtk.files.streams import open_out
-    from lmtk.ngram.counts import collect, write_counts
+    from lmtk.ngram.collection import collect
+    from lmtk.ngram.counts import write_counts
     from lmtk.ngram.smoothing import Method
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import make_vocab, read_vocab
@@ -137,7 +141,7 @@ def command(
         return make_vocab(sorted(words), unk, True, unk_word, vocab or (text or read)[0])
 
     arrange = (lambda words: vocabulary_of(words).words) if model_wanted else None
-    kept = (tolower, limit_vocab, float_counts, arrange)
+    kept = (tolower, limit_vocab, float_counts, arrange, bytes_of(memory) if memory else None)
     counts = collect(text or [], read or [], order, words, marks, unk_word, *kept)
     vocabulary = vocabulary_of(counts.words) if model_wanted else None
     if write:

@@ -1,6 +1,7 @@
 """Option types that commands share: the same thing has the same name everywhere."""
 
 import os
+import re
 from typing import Annotated
 
 import typer
@@ -30,6 +31,7 @@ Heldout = Annotated[str, option("heldout", "Held-out text.", "FILE")]
 Write = Annotated[str, option("write", "Where to write (-: stdout).", "FILE")]
 Debug = Annotated[int, option("debug", "How much to tell: 0 nothing, 1 and more.", "N", min=0)]
 Threads = Annotated[int, option("threads", "Threads that the neural model works on (default: all cores).", "N", min=1)]
+Memory = Annotated[str, option("memory", "Count in about this much memory, the rest on disk: 500M, 4G.", "SIZE")]
 Seed = Annotated[int, option("seed", "Seed of the random numbers.", "N", min=0)]
 Iterations = Annotated[int, option("iterations", "At most N iterations of EM.", "N", min=0)]
 Tolerance = Annotated[float, option("tolerance", "Stop EM when no weight moves by more than X.", "X", min=0)]
@@ -46,6 +48,14 @@ def one_stdin(*paths):
     """Only one of the inputs may be stdin."""
     if sum(p == "-" for p in paths) > 1:
         raise UsageError("only one input can be stdin (-)")
+
+
+def bytes_of(size):
+    """The bytes of "4G", as sort(1) has it: K where no unit is given; b, K, M, G, T."""
+    found = re.fullmatch(r"(\d+)([bKMGT]?)", size)
+    if not found or not int(found[1]):
+        raise UsageError(f"-memory {size}: a size is a number and b, K, M, G or T")
+    return int(found[1]) << 10 * "bKMGT".index(found[2] or "K")
 
 
 def per_order(values, kind):

@@ -11,11 +11,8 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files.streams import blocks
 from lmtk.ngram import kernels
-from lmtk.text.corpus import Closed, Growing, Marks, read_ids, tokens
-from lmtk.text.vocab import EOS, SOS, UNK
+from lmtk.text.corpus import tokens
 
-SENTENCES = Marks()
-OUTSIDE = -2  # the id of a word whose n-gram is dropped
 LARGE = 200_000  # tokens for which loading numba pays
 
 
@@ -33,10 +30,14 @@ class Level:
 
 @dataclass(frozen=True)
 class Counts:
-    """words: id -> word; levels[k - 1]: the n-grams of order k. Every n-gram's prefix is a node too, if of count 0."""
+    """words: id -> word; levels[k - 1]: the n-grams of order k. Every n-gram's prefix is a node too, if of count 0.
+
+    arranged: whether the words stand in a model's order, and every n-gram's suffix is one too, as in texts.
+    """
 
     words: list
     levels: list
+    arranged: bool = False
 
     @property
     def order(self):
@@ -315,61 +316,3 @@ def format_counts(out, counts, by_bytes, only):
                 out.write(b"".join(found))
                 found.clear()
     out.write(b"".join(found))
-
-
-def collect(
-    texts, files, order, words=None, marks=SENTENCES, unk=UNK, tolower=False, limit=False, floats=False, arrange=None
-):
-    """The counts of texts and count files, added up, as SRILM's ngram-count does it.
-
-    words: a closed vocabulary, outside which a word is `unk` (or, with `limit`, its n-gram in a count file is dropped);
-    None takes every word. The words of the result start with <s>, </s> and `unk`, unless the counts of a large text
-    are wanted for a model: `arrange` takes the words and returns them in the model's order, and the levels have their
-    suffixes, so that the model needs no other sort.
-    """
-    index = Growing()
-    unk_id = index[unk]
-    for word in words or []:
-        index[word]
-    known, readable = index, index
-    if words is not None:
-        known, readable = Closed(index, unk_id), Closed(index, OUTSIDE if limit else unk_id)
-    found = [read_rows(path, readable, order, floats, tolower) for path in files]
-    found = [inside(rows, weights) for rows, weights in found] if limit else found
-    ids, starts = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
-    for path in texts:
-        more, ends, blank = read_ids(path, known, marks, tolower)
-        if marks.blank:
-            more = np.concatenate((more, np.tile(np.array([index[SOS], index[EOS]], np.int32), blank)))
-            ends = np.concatenate((ends, (ends[-1] if len(ends) else 0) + 2 * np.arange(1, blank + 1)))
-        starts.append(sum(map(len, ids)) + ends[1:])
-        ids.append(more)
-    ids, starts = np.concatenate(ids), np.concatenate(starts)
-    words = index.words()
-    W = len(words)
-    links = arrange is not None and not found and len(ids) >= LARGE
-    if links:
-        words = arrange(words)
-        new_id = np.empty(W, np.int32)
-        new_id[[index[word] for word in words]] = np.arange(W)
-        ids = new_id[ids]
-    levels = count_ids(ids, starts, order, W, links)
-    if found:
-        if len(ids):
-            found.append((to_rows(levels, W), [level.count for level in levels]))
-        levels = from_rows(*merged(found), W)
-    return Counts(words, levels)
-
-
-def inside(rows, weights):
-    """Only the n-grams all of whose words have an id."""
-    kept = [(row >= 0).all(axis=1) for row in rows]
-    return [row[k] for row, k in zip(rows, kept, strict=True)], [w[k] for w, k in zip(weights, kept, strict=True)]
-
-
-def merged(found):
-    """Several (rows, weights) as one."""
-    longest = max(len(rows) for rows, _ in found)
-    rows = [np.concatenate([r[k] for r, _ in found if k < len(r)]) for k in range(longest)]
-    weights = [np.concatenate([w[k] for _, w in found if k < len(w)]) for k in range(longest)]
-    return rows, weights

@@ -214,15 +214,27 @@ def with_marks(ids, marks, sos, eos):
     return out, starts, blank
 
 
-def read_ids(path, index, marks, tolower=False):
-    """A whole text as (ids, starts, blank): `index` maps a word to its id (a Growing one takes new words).
+def id_blocks(path, index, marks, tolower=False):
+    """A text as (ids, starts, blank) of each of its blocks: `index` maps a word to its id (a Growing one takes new
+    words, and knows them all after the last block). With marks.stream no sentence ends between blocks.
 
     The ids of <s> and </s> are the index's; -1 must not be among its values.
     """
     reader = Reader(index, tolower)
-    found = [np.zeros(0, np.int32), *map(reader.ids, blocks(path))]
+    for block in blocks(path):
+        yield with_marks(reader.ids(block), marks, index[SOS], index[EOS])
     reader.finish()
-    return with_marks(np.concatenate(found), marks, index[SOS], index[EOS])
+
+
+def read_ids(path, index, marks, tolower=False):
+    """A whole text as (ids, starts, blank), as `id_blocks` has its blocks."""
+    parts, starts, blank, N = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0, 0
+    for ids, ends, empty in id_blocks(path, index, marks, tolower):
+        parts.append(ids)
+        starts.append(N + ends[1:])
+        N += len(ids)
+        blank += empty
+    return np.concatenate(parts), np.array([0, N]) if marks.stream else np.concatenate(starts), blank
 
 
 def but_openings(ids, starts, sos):
