@@ -124,10 +124,8 @@ def test_what_fails_on_rank_0_ends_all(tmp_path):
 
 
 @needs_mpi
-@pytest.mark.parametrize(
-    "error, line", [("LmtkError('broken')", "lmtk nplm-train: broken"), ("KeyError('broken')", "")]
-)
-def test_a_rank_that_fails_ends_all(tmp_path, error, line):
+@pytest.mark.parametrize("error", ["LmtkError", "KeyError"])
+def test_a_rank_that_fails_ends_all(tmp_path, error):
     """Rank 1 in the middle of its work, while the others wait for it."""
     code = f"""
 import sys
