@@ -68,14 +68,14 @@ def work(given):
             for name in ("waiting", "communication"):
                 found[name].append(float(many.sum(np.array([getattr(many, name) / timed]))[0]) / many.size)
         if many.rank == 0:
-            one, together = [s[1:] for s in (found["one"], found["many"])]
-            print(
-                f"MLP9 K={K}: one process {steps * K / statistics.median(one):.0f} examples/s, {many.size} ranks "
-                f"{statistics.median(one) / statistics.median(together):.2f} times that ({min(one) / min(together):.2f}); "
-                f"communication {statistics.median(found['communication'][1:]):.3f} of their time "
-                f"({min(found['communication'][1:]):.3f}), waiting {statistics.median(found['waiting'][1:]):.3f} "
-                f"({min(found['waiting'][1:]):.3f})"
-            )
+            one, together = found["one"][1:], found["many"][1:]
+            faster = statistics.median(one) / statistics.median(together)
+            line = f"MLP9 K={K}: one process {steps * K / statistics.median(one):.0f} examples/s, "
+            line += f"{many.size} ranks {faster:.2f} times that ({min(one) / min(together):.2f})"
+            for name in ("communication", "waiting"):
+                share = found[name][1:]
+                line += f", {name} {statistics.median(share):.3f} of their time ({min(share):.3f})"
+            print(line)
 
 
 if __name__ == "__main__":
