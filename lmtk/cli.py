@@ -191,7 +191,9 @@ def main():
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
     except UsageError as e:
-        say(program, e)
+        # all ranks of an mpiexec have the same command line
+        if os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")) == "0":
+            say(program, e)
         status = 2
     except LmtkError as e:
         say(program, e)

@@ -59,6 +59,7 @@ def command(
     ] = None,
     seed: Seed = 1,
     threads: Threads = None,
+    mpi: Annotated[bool, option("mpi", "Share the output units among the ranks of mpiexec.")] = False,
     no_sos: NoSos = False,
     no_eos: NoEos = False,
     stream: Stream = False,
@@ -88,6 +89,7 @@ def command(
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
     from lmtk.nplm import training
     from lmtk.nplm.network import write
+    from lmtk.nplm.parallel import ALONE, ranks
     from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
     from lmtk.text.corpus import Marks, count_words, whole_corpus
@@ -96,67 +98,85 @@ def command(
     if patience is None:
         # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
         patience = epochs if decay is None else 3
-    check_out(lm)
-    limit(threads)
+    if text == "-" and not vocab:
+        raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
+    limit(threads or (1 if mpi else None))
     settings = training.Settings(
         order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed
     )
-    marks = Marks.of(no_sos, no_eos, stream)
-    words = read_vocab(vocab, tolower) if vocab else None
-    if words is None:
-        if text == "-":
-            raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
-        counts = count_words([text], tolower)
-        words = sorted(counts, key=lambda w: (-counts[w], w))
-    known = make_vocab(words, unk, marks.eos, unknown_word(map_unk), vocab or text)
-    corpus = whole_corpus(text, known, marks, tolower)
-    held = whole_corpus(heldout, known, marks, tolower) if heldout else None
-    data = training.examples(corpus, known, order, held)
-    if held is not None and not (held.scored & (held.ids < known.V)).any():
-        raise LmtkError(f"{heldout}: no word of the vocabulary in it")
-    given = training.read_features(init_features, known, features) if init_features else None
-    network = training.initial(known, settings, data.w, given)
-    progress, checkpoint = training.Progress(network), None if written_in_place(lm) else lm + ".ckpt"
-    if resume and checkpoint and os.path.exists(checkpoint):
+    checkpoint = None if written_in_place(lm) else lm + ".ckpt"
+
+    def prepare():
+        """(training.Data, training.Progress) from the files."""
+        check_out(lm)
+        marks = Marks.of(no_sos, no_eos, stream)
+        words = read_vocab(vocab, tolower) if vocab else None
+        if words is None:
+            counts = count_words([text], tolower)
+            words = sorted(counts, key=lambda w: (-counts[w], w))
+        known = make_vocab(words, unk, marks.eos, unknown_word(map_unk), vocab or text)
+        corpus = whole_corpus(text, known, marks, tolower)
+        held = whole_corpus(heldout, known, marks, tolower) if heldout else None
+        data = training.examples(corpus, known, order, held)
+        if held is not None and not (held.scored & (held.ids < known.V)).any():
+            raise LmtkError(f"{heldout}: no word of the vocabulary in it")
+        given = training.read_features(init_features, known, features) if init_features else None
+        network = training.initial(known, settings, data.w, given)
+        if not (resume and checkpoint and os.path.exists(checkpoint)):
+            return data, training.Progress(network)
         with open_in(checkpoint) as stream_in:
             progress = training.read_checkpoint(stream_in, checkpoint, settings, data, network)
         if debug:
             sys.stderr.write(f"going on from {checkpoint}: epoch {progress.epoch + 1}, step {progress.step + 1}\n")
+        return data, progress
 
-    def save(network):
-        with open_out(checkpoint) as out:
-            training.write_checkpoint(out, progress, network, settings, data)
+    with ranks(debug > 0) if mpi else contextlib.nullcontext(ALONE) as comm:
+        first = comm.rank == 0
+        data, progress = comm.share(prepare)
 
-    def finish():
-        with open_out(lm) as out:
-            write(out, training.replace(progress.best, settings=vars(settings)))
+        def save(network):
+            if first:
+                with open_out(checkpoint) as out:
+                    training.write_checkpoint(out, progress, network, settings, data)
 
-    tell = Reporter(debug, quiet, len(data.w), minibatch, epochs, progress)
-    with tell, interruptible() as cut:
-        try:
-            for over, now in training.train(progress, data, settings, threads or count()):
-                tell(progress, over)
-                if cut:
-                    if checkpoint:
+        def finish():
+            if first:
+                with open_out(lm) as out:
+                    write(out, training.replace(progress.best, settings=vars(settings)))
+
+        tell = Reporter(debug * first, quiet or not first, len(data.w), minibatch, epochs, progress)
+        stop = 0
+        with tell, interruptible() as cut:
+            try:
+                for over, now in training.train(progress, data, settings, count(), comm):
+                    tell(progress, over)
+                    if stop := comm.largest(cut[0] if cut else 0):
+                        if checkpoint:
+                            save(now())
+                        break
+                    if checkpoint and save_every != 0 and (over or (save_every and progress.step % save_every == 0)):
                         save(now())
-                    break
-                if checkpoint and save_every != 0 and (over or (save_every and progress.step % save_every == 0)):
-                    save(now())
-        except Diverged as e:
-            # from here on the same run would come to the same end
-            remove(checkpoint)
-            kept = f"; the best model so far, of epoch {progress.best_epoch}, is in {lm}" if progress.best else ""
-            if progress.best:
-                finish()
-            raise Diverged(f"{e}{kept}") from None
-    if cut:
-        sys.stderr.write("lmtk nplm-train: interrupted")
-        sys.stderr.write(f"; -resume goes on from {checkpoint}\n" if checkpoint else "\n")
-        if progress.best:
+            except Diverged as e:
+                # every rank comes here, one tells; from here on the same run would come to the same end
+                comm.follow()
+                remove(checkpoint)
+                kept = f"; the best model so far, of epoch {progress.best_epoch}, is in {lm}" if progress.best else ""
+                if progress.best:
+                    finish()
+                raise Diverged(f"{e}{kept}") from None
+        if first and stop:
+            sys.stderr.write("lmtk nplm-train: interrupted")
+            sys.stderr.write(f"; -resume goes on from {checkpoint}\n" if checkpoint else "\n")
+        if progress.best or not stop:
             finish()
-        sys.exit(128 + cut[0])
-    finish()
-    remove(checkpoint)
+        times = comm.times()
+        if first and times is not None:
+            shown = ", ".join(f"{name} {t:.3f} s" for name, t in zip(("compute", "communication", "waiting"), times))
+            sys.stderr.write(f"{comm.size} ranks, mean: {shown}\n")
+    if stop:
+        sys.exit(128 + stop)
+    if first:
+        remove(checkpoint)
 
 
 def remove(checkpoint):

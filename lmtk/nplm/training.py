@@ -10,7 +10,8 @@ from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.streams import lines
 from lmtk.nplm import sgd
-from lmtk.nplm.network import ARRAYS, Network, named
+from lmtk.nplm.network import ARRAYS, Network, named, score_contexts
+from lmtk.nplm.parallel import ALONE
 from lmtk.nplm.threads import Team
 from lmtk.text.corpus import contexts
 
@@ -94,24 +95,32 @@ def rate(settings, t, total):
     return settings.rate / (1 + settings.decay * t)
 
 
-def heldout_ppl(network, corpus):
-    """Perplexity, as `lmtk ppl` has it: over the tokens that have a probability, of which there must be one."""
-    logp = network.score(corpus).logp[corpus.scored]
+def heldout_ppl(network, corpus, comm=ALONE):
+    """Perplexity, as `lmtk ppl` has it: over the tokens that have a probability, of which there must be one.
+
+    Each rank of `comm` scores a part of them.
+    """
+    at = np.flatnonzero(corpus.scored & (corpus.ids < network.vocab.V))
+    mine = at[comm.rank :: comm.size]
+    rows = network.padded(contexts(corpus, network.order)[mine])
+    logp = score_contexts(network, rows, corpus.ids[mine])
     logp = logp[logp != -np.inf]
-    return math.exp(min(-logp.sum() / len(logp), 700))
+    total, tokens = comm.sum(np.array([logp.sum(), len(logp)]))
+    return math.exp(min(-total / tokens, 700))
 
 
-def train(progress, data, settings, threads):
+def train(progress, data, settings, threads, comm=ALONE):
     """Train from where `progress` stands, changing it; yields (epoch over, network now) after each minibatch.
 
-    `network now` is a function, since to make a Network of the parameters costs a copy. Raises sgd.Diverged where the
-    likelihood is no finite number; `progress` then still has the best network so far.
+    `network now` is a function, since to make a Network of the parameters costs a copy; the ranks of `comm` call it
+    together. Raises sgd.Diverged where the likelihood is no finite number; `progress` then still has the best network
+    so far.
     """
     N, K = len(data.w), settings.minibatch
     steps = -(-N // K)
     team = Team(threads)
     now = progress.network
-    theta = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads)
+    theta = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm)
 
     def network():
         return replace(now, **dict(zip(ARRAYS, sgd.join(theta), strict=True)))
@@ -136,13 +145,13 @@ def train(progress, data, settings, threads):
             progress.step += 1
             if progress.step < steps:
                 yield False, network
-        finish_epoch(progress, network(), data, N)
+        finish_epoch(progress, network(), data, N, comm)
         yield True, network
 
 
-def finish_epoch(progress, network, data, N):
+def finish_epoch(progress, network, data, N, comm):
     """Close an epoch: its perplexities, and the network kept if it is the best. Raises sgd.Diverged."""
-    heldout = heldout_ppl(network, data.heldout) if data.heldout is not None else None
+    heldout = heldout_ppl(network, data.heldout, comm) if data.heldout is not None else None
     if heldout is not None and math.isnan(heldout):
         raise sgd.Diverged(f"the held-out likelihood is not finite after epoch {progress.epoch + 1}; try a lower -rate")
     earlier = [h for _, h in progress.ppl]
