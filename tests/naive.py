@@ -115,3 +115,9 @@ def em_step(p, bins, weights):
                 shares.append([w * v / total for w, v in zip(row, p[i], strict=True)])
         new.append([sum(s[j] for s in shares) / len(shares) for j in range(len(row))] if shares else list(row))
     return new
+
+
+def cosine(a, b):
+    """The cosine of two vectors, 0 where one is all zeros."""
+    length = math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(y * y for y in b))
+    return sum(x * y for x, y in zip(a, b)) / length if length else 0.0
