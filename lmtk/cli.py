@@ -18,6 +18,7 @@ COMMANDS = {
     "nplm-train": "text to a neural model",
     "mix": "models and held-out text to a mixture",
     "ppl": "a model and a text to perplexity",
+    "features": "a neural model to the words that are alike, vectors or a picture",
     "info": "any file of lmtk's, described",
 }
 

@@ -149,3 +149,26 @@ def em_step(p, bins, weights):
                 shares.append([w * v / total for w, v in zip(row, p[i], strict=True)])
         new.append([sum(s[j] for s in shares) / len(shares) for j in range(len(row))] if shares else list(row))
     return new
+
+
+def cosine(a, b):
+    """The cosine of two vectors, 0 where one is all zeros."""
+    length = math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(y * y for y in b))
+    return sum(x * y for x, y in zip(a, b)) / length if length else 0.0
+
+
+def sampled_likelihood(C, H, d, U, W, b, contexts, words, candidates, inclusion):
+    """The sum of ln p over the examples, each p from a softmax over candidates whose e^y are divided by their chance to
+    be candidates, the example's own word excepted. Parameters as lists.
+    """
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        x = [feature for j in context for feature in C[j]]
+        a = [math.tanh(d[k] + sum(H[k][i] * x[i] for i in range(len(x)))) for k in range(len(d))]
+        y = {j: b[j] + sum(U[j][k] * a[k] for k in range(len(a))) for j in candidates}
+        if W is not None:
+            for j in candidates:
+                y[j] += sum(W[j][i] * x[i] for i in range(len(x)))
+        rest = sum(math.exp(y[j]) / inclusion[j] for j in candidates if j != w)
+        total += y[w] - math.log(math.exp(y[w]) + rest)
+    return total

@@ -47,6 +47,12 @@ def command(
         float, option("weight-decay", "Decay of U, W, H and C, not of the biases.", "X", min=0)
     ] = 3e-5,
     feature_rate: Annotated[float, option("feature-rate", "C learns X times faster.", "X", min=0)] = 4,
+    objective: Annotated[
+        str, option("objective", "What an update sees: full (all words) or sampled.", "full|sampled")
+    ] = "full",
+    samples: Annotated[
+        int | None, option("samples", "S, words drawn for a minibatch with -objective sampled (250).", "S", min=1)
+    ] = None,
     minibatch: Annotated[int, option("minibatch", "K, examples in an update.", "K", min=1)] = 128,
     patience: Annotated[
         int | None,
@@ -85,6 +91,12 @@ def command(
     one_stdin(text, heldout, vocab, init_features)
     if hidden == 0 and not direct:
         raise UsageError("-hidden 0 leaves no way from the features to the outputs; add -direct")
+    if objective not in ("full", "sampled"):
+        raise UsageError(f"-objective is full or sampled, not {objective}")
+    if samples and objective == "full":
+        raise UsageError("-samples needs -objective sampled")
+    if objective == "sampled":
+        samples = samples or 250
 
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
     from lmtk.nplm import training
@@ -102,8 +114,9 @@ def command(
         raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
     limit(threads or (1 if mpi else None))
     settings = training.Settings(
-        order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed
-    )
+        order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed,
+        objective, samples,
+    )  # fmt: skip
     checkpoint = None if written_in_place(lm) else lm + ".ckpt"
 
     def prepare():
@@ -239,7 +252,8 @@ class Reporter:
         if over and self.debug:
             now = time.monotonic()
             ppl, heldout = progress.ppl[-1]
-            line = f"epoch {progress.epoch}: training ppl= {ppl:.7g} "
+            line = f"epoch {progress.epoch}: "
+            line += "" if ppl is None else f"training ppl= {ppl:.7g} "
             line += "" if heldout is None else f"held-out ppl= {heldout:.7g} "
             line += f"{(at - self.done) / (now - self.epoch_begun):.0f} words/s"
             if heldout is not None and progress.best_epoch == progress.epoch:

@@ -2,14 +2,14 @@
 
 import math
 import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.streams import lines
-from lmtk.nplm import sgd
+from lmtk.nplm import sampled, sgd
 from lmtk.nplm.network import ARRAYS, Network, named, score_contexts
 from lmtk.nplm.parallel import ALONE
 from lmtk.nplm.threads import Team
@@ -34,6 +34,8 @@ class Settings:
     epochs: int
     patience: int
     seed: int
+    objective: str = "full"
+    samples: int | None = None  # S, with the objective "sampled"
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,44 @@ class Data:
     contexts: np.ndarray
     w: np.ndarray
     heldout: object
+
+
+def full(now, data, settings, threads, comm):
+    """The softmax of section 2, as an objective: (step, arrays).
+
+    step(at, epsilon, epoch, number) makes an update from the examples `at`, minibatch `number` of the epoch, both from
+    0, and returns what `sgd.step` does; arrays() are the parameters then: C, H, d, U, W, b.
+    """
+    theta, team = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm), Team(threads)
+
+    def step(at, epsilon, epoch, number):
+        w, decay, feature_rate = data.w[at], settings.weight_decay, settings.feature_rate
+        return sgd.step(theta, data.contexts[at], w, epsilon, decay, feature_rate, team)
+
+    return step, lambda: sgd.join(theta)
+
+
+def sample(now, data, settings, threads, comm):
+    """The softmax over a sample of the words, as an objective, as `full` has it."""
+    theta = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm)
+    proposal, team = sampled.Proposal(data.w, len(now.b), settings.samples), Team(threads)
+    steps = -(-len(data.w) // settings.minibatch)
+
+    def step(at, epsilon, epoch, number):
+        random = np.random.default_rng([settings.seed, epoch, number])
+        words, log_inclusion = proposal.draw(data.w[at], random)
+        rows = data.contexts[at], data.w[at], words, log_inclusion
+        found = sampled.step(theta, *rows, epsilon, settings.feature_rate, team, threads)
+        # the decay of updates that leave most of the parameters alone, many at once
+        due = (number + 1) % sampled.DECAY_EVERY or sampled.DECAY_EVERY
+        if settings.weight_decay and (due == sampled.DECAY_EVERY or number + 1 == steps):
+            sampled.shrink(theta, due * settings.minibatch * epsilon * settings.weight_decay, settings.feature_rate)
+        return found
+
+    return step, lambda: sampled.join(theta)
+
+
+OBJECTIVES = {"full": full, "sampled": sample}
 
 
 @dataclass
@@ -118,12 +158,11 @@ def train(progress, data, settings, threads, comm=ALONE):
     """
     N, K = len(data.w), settings.minibatch
     steps = -(-N // K)
-    team = Team(threads)
     now = progress.network
-    theta = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm)
+    step, arrays = OBJECTIVES[settings.objective](now, data, settings, threads, comm)
 
     def network():
-        return replace(now, **dict(zip(ARRAYS, sgd.join(theta), strict=True)))
+        return replace(now, **dict(zip(ARRAYS, arrays(), strict=True)))
 
     norm = math.nan
     while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
@@ -132,9 +171,7 @@ def train(progress, data, settings, threads, comm=ALONE):
             t = progress.epoch * N + progress.step * K
             epsilon = rate(settings, t, settings.epochs * N)
             at = order[progress.step * K : (progress.step + 1) * K]
-            L, next_norm = sgd.step(
-                theta, data.contexts[at], data.w[at], epsilon, settings.weight_decay, settings.feature_rate, team
-            )
+            L, next_norm = step(at, epsilon, progress.epoch, progress.step)
             if not math.isfinite(L):
                 raise sgd.Diverged(
                     f"the likelihood is not finite at epoch {progress.epoch + 1}, step {progress.step + 1}: rate "
@@ -145,17 +182,20 @@ def train(progress, data, settings, threads, comm=ALONE):
             progress.step += 1
             if progress.step < steps:
                 yield False, network
-        finish_epoch(progress, network(), data, N, comm)
+        finish_epoch(progress, network(), data, N if settings.objective == "full" else None, comm)
         yield True, network
 
 
 def finish_epoch(progress, network, data, N, comm):
-    """Close an epoch: its perplexities, and the network kept if it is the best. Raises sgd.Diverged."""
+    """Close an epoch: its perplexities, and the network kept if it is the best. Raises sgd.Diverged.
+
+    N: the number of examples; None where their likelihoods are no exact ones, so that they make no perplexity.
+    """
     heldout = heldout_ppl(network, data.heldout, comm) if data.heldout is not None else None
     if heldout is not None and math.isnan(heldout):
         raise sgd.Diverged(f"the held-out likelihood is not finite after epoch {progress.epoch + 1}; try a lower -rate")
     earlier = [h for _, h in progress.ppl]
-    progress.ppl.append((math.exp(min(-progress.L / N, 700)), heldout))
+    progress.ppl.append((math.exp(min(-progress.L / N, 700)) if N else None, heldout))
     progress.epoch += 1
     progress.step, progress.L = 0, 0.0
     if data.heldout is None or not earlier or heldout < min(earlier):
@@ -187,7 +227,9 @@ def read_checkpoint(stream, path, settings, data, network):
     if about["kind"] != "nplm-checkpoint":
         raise FormatError(path, f"a file of kind {about['kind']}, not a checkpoint of nplm-train")
     run = about["settings"]["run"]
-    changed = [name.replace("_", "-") for name, value in vars(settings).items() if run.get(name) != value]
+    # an earlier version's checkpoint lacks options that came later
+    before = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
+    changed = [name.replace("_", "-") for name, value in vars(settings).items() if (before | run).get(name) != value]
     if container.words_of(arrays) != network.vocab.words:
         changed.append("vocab")
     if about["settings"]["data"] != fingerprint(data):
