@@ -104,6 +104,21 @@ def update(C, H, d, U, W, b, context, w, epsilon):
     return math.log(p[w])
 
 
+def energy(C, H, d, v, b, context, w):
+    """Section 5.1: E of a word after its context; v[j] has one weight or one for each word."""
+    x = [value for j in (w, *context) for value in C[j]]
+    total = b[w]
+    for k in range(len(d)):
+        total += v[k][w if len(v[k]) > 1 else 0] * math.tanh(d[k] + sum(H[k][i] * x[i] for i in range(len(x))))
+    return total
+
+
+def energy_forward(C, H, d, v, b, context):
+    """Section 5.1: p over the vocabulary."""
+    e = [math.exp(-energy(C, H, d, v, b, context, w)) for w in range(len(b))]
+    return [value / sum(e) for value in e]
+
+
 def open_vocabulary(C, H, d, U, W, b, contexts, words):
     """The end of section 5.1: p of each word, and the sum of all, new words joining; ids from len(C) on are new."""
     C, V, found = list(C), len(b), []

@@ -33,6 +33,12 @@ def command(
     vocab: VocabFile = None,
     unk: Unk = False,
     map_unk: MapUnk = "<unk>",
+    model: Annotated[
+        str, option("model", "nplm, or energy: the energy network of section 5.1.", "nplm|energy")
+    ] = "nplm",
+    target_weights: Annotated[
+        bool, option("target-weights", "With -model energy: output weights v for each word.")
+    ] = False,
     order: Annotated[int, option("order", "n: predict a word from the n-1 before it.", "N", min=1, max=MAX_ORDER)] = 5,
     hidden: Annotated[int, option("hidden", "h, hidden units (0: none, with -direct).", "N", min=0)] = 100,
     features: Annotated[int, option("features", "m, features a word.", "N", min=1)] = 60,
@@ -89,6 +95,15 @@ def command(
     """
     needed(text, "text"), needed(lm, "lm")
     one_stdin(text, heldout, vocab, init_features)
+    if model not in ("nplm", "energy"):
+        raise UsageError(f"-model is nplm or energy, not {model}")
+    if model == "energy":
+        if direct or mpi:
+            raise UsageError(f"-model energy has no -{'direct' if direct else 'mpi'}")
+        if hidden == 0:
+            raise UsageError("-model energy has its features go to hidden units; -hidden 0 leaves only the biases")
+    elif target_weights:
+        raise UsageError("-target-weights needs -model energy")
     if hidden == 0 and not direct:
         raise UsageError("-hidden 0 leaves no way from the features to the outputs; add -direct")
     if objective not in ("full", "sampled"):
@@ -99,8 +114,8 @@ def command(
         samples = samples or 250
 
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
-    from lmtk.nplm import training
-    from lmtk.nplm.network import write
+    from lmtk.nplm import energy, training
+    from lmtk.nplm import network as section_2
     from lmtk.nplm.parallel import ALONE, ranks
     from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
@@ -115,7 +130,7 @@ def command(
     limit(threads or (1 if mpi else None))
     settings = training.Settings(
         order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed,
-        objective, samples,
+        objective, samples, *((model, target_weights) if model == "energy" else ()),
     )  # fmt: skip
     checkpoint = None if written_in_place(lm) else lm + ".ckpt"
 
@@ -154,6 +169,7 @@ def command(
 
         def finish():
             if first:
+                write = energy.write if model == "energy" else section_2.write
                 with open_out(lm) as out:
                     write(out, training.replace(progress.best, settings=vars(settings)))
 

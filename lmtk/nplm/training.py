@@ -9,8 +9,8 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.streams import lines
-from lmtk.nplm import sampled, sgd
-from lmtk.nplm.network import ARRAYS, Network, named, score_contexts
+from lmtk.nplm import energy_sgd, sampled, sgd
+from lmtk.nplm.network import Network, named
 from lmtk.nplm.parallel import ALONE
 from lmtk.nplm.threads import Team
 from lmtk.text.corpus import contexts
@@ -36,6 +36,8 @@ class Settings:
     seed: int
     objective: str = "full"
     samples: int | None = None  # S, with the objective "sampled"
+    model: str | None = None  # "energy", that of section 5.1; None: that of section 2
+    target_weights: bool | None = None  # with "energy": v for each target word
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def full(now, data, settings, threads, comm):
     """The softmax of section 2, as an objective: (step, arrays).
 
     step(at, epsilon, epoch, number) makes an update from the examples `at`, minibatch `number` of the epoch, both from
-    0, and returns what `sgd.step` does; arrays() are the parameters then: C, H, d, U, W, b.
+    0, and returns what `sgd.step` does; arrays() are the parameters then, in the order of the network's `arrays`.
     """
     theta, team = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm), Team(threads)
 
@@ -82,7 +84,7 @@ def sample(now, data, settings, threads, comm):
     return step, lambda: sampled.join(theta)
 
 
-OBJECTIVES = {"full": full, "sampled": sample}
+OBJECTIVES = {None: {"full": full, "sampled": sample}, "energy": energy_sgd.OBJECTIVES}  # by model
 
 
 @dataclass
@@ -114,16 +116,19 @@ def examples(corpus, vocab, order, heldout):
 def initial(vocab, settings, w, features=None):
     """A network before training: U = W = 0 and b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
 
+    That of the model "energy" has the same C and b, the rest as `energy_sgd` says.
     features: id -> feature vector, (m,), for words that have one beforehand (a-priori knowledge, section 5.2).
     """
     n, m, h, V = settings.order, settings.features, settings.hidden, vocab.V
     random = np.random.default_rng(settings.seed)
     C = random.standard_normal((len(vocab.words), m)).astype(f32) / f32(math.sqrt(m))
-    H = random.standard_normal((h, (n - 1) * m)).astype(f32) / f32(math.sqrt(max((n - 1) * m, 1)))
     for i, vector in (features or {}).items():
         C[i] = vector
     counts = np.bincount(w, minlength=V) + 1
     b = np.log(counts / counts.sum()).astype(f32)
+    if settings.model == "energy":
+        return energy_sgd.initial(vocab, settings, C, b, random)
+    H = random.standard_normal((h, (n - 1) * m)).astype(f32) / f32(math.sqrt(max((n - 1) * m, 1)))
     W = np.zeros((V, (n - 1) * m), f32) if settings.direct else None
     return Network(vocab, n, C, H, np.zeros(h, f32), np.zeros((V, h), f32), W, b, {})
 
@@ -143,7 +148,7 @@ def heldout_ppl(network, corpus, comm=ALONE):
     at = np.flatnonzero(corpus.scored & (corpus.ids < network.vocab.V))
     mine = at[comm.rank :: comm.size]
     rows = network.padded(contexts(corpus, network.order)[mine])
-    logp = score_contexts(network, rows, corpus.ids[mine])
+    logp = network.score_contexts(rows, corpus.ids[mine])
     logp = logp[logp != -np.inf]
     total, tokens = comm.sum(np.array([logp.sum(), len(logp)]))
     return math.exp(min(-total / tokens, 700))
@@ -159,10 +164,10 @@ def train(progress, data, settings, threads, comm=ALONE):
     N, K = len(data.w), settings.minibatch
     steps = -(-N // K)
     now = progress.network
-    step, arrays = OBJECTIVES[settings.objective](now, data, settings, threads, comm)
+    step, arrays = OBJECTIVES[settings.model][settings.objective](now, data, settings, threads, comm)
 
     def network():
-        return replace(now, **dict(zip(ARRAYS, arrays(), strict=True)))
+        return replace(now, **dict(zip(now.arrays, arrays(), strict=True)))
 
     norm = math.nan
     while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
@@ -241,7 +246,7 @@ def read_checkpoint(stream, path, settings, data, network):
     state = about["settings"]["state"]
 
     def taken(prefix):
-        return replace(network, **{name: arrays.get(prefix + name) for name in ARRAYS})
+        return replace(network, **{name: arrays.get(prefix + name) for name in network.arrays})
 
     best = taken("best.") if state["best_epoch"] else None
     ppl = [tuple(pair) for pair in state["ppl"]]
