@@ -1,3 +1,4 @@
+import contextlib
 import sys
 from typing import Annotated
 
@@ -76,6 +77,7 @@ def command(
     ] = None,
     kenlm: Annotated[bool, option("kenlm", "As KenLM's lmplz: interpolated modified Kneser-Ney with <unk>.")] = False,
     memory: Memory = None,
+    mpi: Annotated[bool, option("mpi", "Share the counting among the ranks of mpiexec.")] = False,
     debug: Debug = 0,
 ):
     """Count the n-grams of texts; add, sort and limit counts; estimate a back-off model from them.
@@ -90,6 +92,7 @@ def command(
     from lmtk.ngram.collection import collect
     from lmtk.ngram.counts import write_counts
     from lmtk.ngram.smoothing import Method
+    from lmtk.parallel import ALONE, ranks
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import make_vocab, read_vocab
 
@@ -100,7 +103,6 @@ def command(
     if limit_vocab and not vocab:
         raise UsageError("-limit-vocab needs -vocab")
     one_stdin(*(text or []), *(read or []), vocab)
-    words = read_vocab(vocab, tolower) if vocab else None
     marks, unk_word = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
     model_wanted = bool(lm or write_bin or gt or kn)
     if kenlm:
@@ -142,7 +144,13 @@ def command(
 
     arrange = (lambda words: vocabulary_of(words).words) if model_wanted else None
     kept = (tolower, limit_vocab, float_counts, arrange, bytes_of(memory) if memory else None)
-    counts = collect(text or [], read or [], order, words, marks, unk_word, *kept)
+    with ranks() if mpi else contextlib.nullcontext(ALONE) as comm:
+        if comm.size > 1 and (stream or "-" in (text or [])):
+            raise UsageError("-mpi wants texts of sentences, in files that every rank can read")
+        words = comm.share(lambda: read_vocab(vocab, tolower) if vocab else None)
+        counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm)
+    if comm.rank:
+        return
     vocabulary = vocabulary_of(counts.words) if model_wanted else None
     if write:
         with open_out(write) as out:

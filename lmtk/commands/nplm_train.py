@@ -89,9 +89,9 @@ def command(
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
     from lmtk.nplm import training
     from lmtk.nplm.network import write
-    from lmtk.nplm.parallel import ALONE, ranks
     from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
+    from lmtk.parallel import ALONE, ranks
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 

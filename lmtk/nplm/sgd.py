@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lmtk import parallel
 from lmtk.errors import LmtkError
-from lmtk.nplm import kernels, parallel
+from lmtk.nplm import kernels
 
 f32 = np.float32
 

@@ -11,8 +11,8 @@ from lmtk.files import container
 from lmtk.files.streams import lines
 from lmtk.nplm import sgd
 from lmtk.nplm.network import ARRAYS, Network, named, score_contexts
-from lmtk.nplm.parallel import ALONE
 from lmtk.nplm.threads import Team
+from lmtk.parallel import ALONE
 from lmtk.text.corpus import contexts
 
 f32 = np.float32

@@ -6,6 +6,7 @@ A token is a run of bytes other than space, tab, CR and LF: nothing else splits.
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -214,14 +215,15 @@ def with_marks(ids, marks, sos, eos):
     return out, starts, blank
 
 
-def id_blocks(path, index, marks, tolower=False):
+def id_blocks(path, index, marks, tolower=False, rank=0, size=1):
     """A text as (ids, starts, blank) of each of its blocks: `index` maps a word to its id (a Growing one takes new
     words, and knows them all after the last block). With marks.stream no sentence ends between blocks.
 
+    Of `size` readers each gets every size-th block, from its `rank` on.
     The ids of <s> and </s> are the index's; -1 must not be among its values.
     """
     reader = Reader(index, tolower)
-    for block in blocks(path):
+    for block in islice(blocks(path), rank, None, size):
         yield with_marks(reader.ids(block), marks, index[SOS], index[EOS])
     reader.finish()
 
