@@ -34,8 +34,8 @@ def collect(
     words: a closed vocabulary, outside which a word is `unk` (or, with `limit`, its n-gram in a count file is dropped);
     None takes every word. The words of the result start with <s>, </s> and `unk`, unless the counts of a large text
     are wanted for a model: `arrange` takes the words and returns them in the model's order, so that the model needs no
-    other sort. memory: about how many bytes counting texts takes besides the result; the rest goes to disk. comm: the ranks
-    that count together; rank 0 has the result.
+    other sort. memory: about how many bytes counting texts takes besides the result; the rest goes to disk. comm: the
+    ranks that count together; rank 0 has the result.
     """
     index = Growing()
     unk_id = index[unk]
