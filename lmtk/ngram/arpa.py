@@ -2,23 +2,44 @@
 
 import re
 import warnings
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import chain, groupby, pairwise
 
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning
-from lmtk.files.streams import lines_of
-from lmtk.ngram import kernels
-from lmtk.ngram.backoff import Backoff, Probabilities, decimal, natural
+from lmtk.files.streams import blocks_of, rows_of
+from lmtk.ngram import kernels, reading
+from lmtk.ngram.backoff import Backoff, Probabilities, Stored, decimal, natural
 from lmtk.ngram.counts import ranks, sorted_by, trie
-from lmtk.text.corpus import TOKEN
+from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 from lmtk.threads import in_threads
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
 LARGE = 100_000  # n-grams for which loading numba pays
 SOME = 1 << 13  # lines made together: their numbers stay in a cache
-SECTION = re.compile(rb"\\(\d+)-grams:$")
+SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
+WORD = re.compile(rb"[^ \t\r\n]+")
+LARGE_FILE = 1 << 21  # bytes of a file for which loading numba pays
+ENDED = -1  # the order behind \end\, or behind a section that cannot follow
+UNKNOWN = -2  # the id of a word that has no 1-gram
+
+
+@dataclass(frozen=True)
+class Rows:
+    """N n-grams of one order from lines that follow each other: p, bow (N,) float32, log10; ids (N, k) int32, or the
+    words where these are what gives the ids, in the 1-grams; how many p are positive, the largest of them; the first
+    word that has no 1-gram, or None.
+    """
+
+    p: np.ndarray
+    bow: np.ndarray
+    ids: np.ndarray | None
+    words: list | None
+    positive: int
+    worst: float
+    unknown: bytes | None
 
 
 def read_text(stream, path, seen=()):
@@ -27,9 +48,17 @@ def read_text(stream, path, seen=()):
     Text before \\data\\, tabs or blanks, CRLF, exponents and missing back-off weights are taken as they come; wrong
     numbers of n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> are one warning each.
     """
+    blocks = blocks_of(stream, path)
+    first = next(blocks, b"")
+    large = len(first) >= LARGE_FILE
+    blocks = chain([first], blocks)
     sections, stated, order, ended = {}, {}, None, False
     positive, worst = 0, 0.0
-    for number, line in lines_of(stream, path):
+    for number, line in pieces(blocks) if large else rows_of(blocks):
+        if isinstance(line, Rows):
+            positive, worst = positive + line.positive, max(worst, line.worst)
+            sections[order].append(line)
+            continue
         line = line.strip(b" \t\r")
         if order is None:
             if line == b"\\data\\":
@@ -45,7 +74,7 @@ def read_text(stream, path, seen=()):
                 raise FormatError(path, f"the {order}-grams follow the {len(sections)}-grams", number)
             sections[order] = []
         elif order == 0:
-            if not (found := re.fullmatch(rb"ngram\s+(\d+)\s*=\s*(\d+)", line)):
+            if not (found := re.fullmatch(rb"ngram\s+(\d{1,9})\s*=\s*(\d{1,18})", line)):
                 raise FormatError(path, "expected 'ngram N=count'", number)
             stated[int(found[1])] = int(found[2])
         else:
@@ -66,10 +95,11 @@ def read_text(stream, path, seen=()):
     if positive:
         warnings.warn(f"{path}: {positive} positive log probabilities, up to {worst:.7g}", LmtkWarning, stacklevel=2)
     for k, entries in sections.items():
-        if stated.get(k) != len(entries):
-            text = f"{path}: \\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {len(entries)}"
+        size = sum(len(x.p) if isinstance(x, Rows) else 1 for x in entries)
+        if stated.get(k) != size:
+            text = f"{path}: \\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
             warnings.warn(text, LmtkWarning, stacklevel=2)
-    return model_of(sections, path)
+    return model_of(sections, path, levels_of_many if large else levels_of)
 
 
 def parse(line, k):
@@ -86,22 +116,128 @@ def parse(line, k):
     return p, fields[1 : k + 1], bow
 
 
-def model_of(sections, path):
-    """The model of parsed sections: {k: [(log10 p, words, log10 bow)]}."""
-    predicted = [words[0] for _, words, _ in sections[1] if words[0] != SOS]
+def pieces(blocks):
+    """The lines of a large file and their numbers, as `rows_of` has them, but Rows for those that `read_lines` reads.
+
+    From the 2-grams on, blocks are read in threads, as being of the order that `last_order` sees in those before.
+    """
+    words, line, order = [], 0, None
+    for block in blocks:
+        found, lines, order = read_block(block, order, words)
+        yield from ((line + number, piece) for number, piece in found)
+        line += lines
+        if order == ENDED:
+            return
+        if order is not None and order > 1:
+            break
+    table = known_words(words)
+
+    def guessed():
+        guess = order
+        for block in blocks:
+            yield block, guess
+            guess = last_order(block, guess)
+            if guess == ENDED:
+                break
+
+    def read(item):
+        return item, read_block(*item, [], table)
+
+    for (block, guess), (found, lines, after) in in_threads(read, guessed()):
+        if guess != order:
+            found, lines, after = read_block(block, order, [], table)
+        yield from ((line + number, piece) for number, piece in found)
+        line, order = line + lines, after
+
+
+def last_order(block, order):
+    """The order at the end of a block that begins inside of `order`, if all marks are lines of their own in it."""
+    at = block.rfind(b"\n\\") + 1
+    mark = block[at:].partition(b"\n")[0].strip(b" \t\r") if block[at : at + 1] == b"\\" else b""
+    if mark == b"\\end\\":
+        return ENDED
+    return int(found[1]) if (found := SECTION.match(mark)) else order
+
+
+def next_order(order, line):
+    """The order of what follows a line that itself is inside of `order`: None before the model, 0 in its head."""
+    line = line.strip(b" \t\r")
+    if order is None:
+        return 0 if line == b"\\data\\" else None
+    if found := SECTION.match(line):
+        return order + 1 if int(found[1]) == order + 1 else ENDED
+    return ENDED if line == b"\\end\\" else order
+
+
+def known_words(words):
+    """The ids of a model's words, as threads can look them up."""
+    return Table(Closed(vocabulary(words).index, UNKNOWN))
+
+
+def read_block(block, order, words, table=None):
+    """A block of whole lines that begins inside of `order`: [(number in it, line or Rows)], how many lines, the order
+    at its end. The words of 1-grams are appended to `words`; `table` has all of them, and is made of `words` where it
+    is None.
+    """
+    ended = block if block.endswith(b"\n") else block + b"\n"
+    text, at, line, found = np.frombuffer(ended, np.uint8).copy(), 0, 0, []
+    while at < len(text) and order != ENDED:
+        if order:
+            numbers = np.empty((2, (len(text) - at) // (2 * order + 2) + 1), np.float32)
+            start = at
+            at, size, lines, positive, worst = reading.read_lines(text, at, order, *numbers)
+            line += lines
+            if size:
+                if order > 1 and table is None:
+                    table = known_words(words)
+                left = text[start:at]
+                mine = WORD.findall(left) if order == 1 else []
+                words += mine
+                ids = table.look_up_known(left, size * order) if order > 1 else None
+                outside = [] if ids is None else np.flatnonzero(ids == UNKNOWN)
+                unknown = WORD.findall(left)[outside[0]] if len(outside) else None
+                ids = ids if ids is None else ids.reshape(size, order)
+                found.append((line, Rows(*numbers[:, :size].copy(), ids, mine, positive, worst, unknown)))
+            if at == len(text):
+                break
+        end = ended.index(b"\n", at)
+        piece, at, line = ended[at:end], end + 1, line + 1
+        found.append((line, piece))
+        before, order = order, next_order(order, piece)
+        if before == order == 1 and not isinstance(entry := parse(piece, 1), str):
+            words += entry[1]
+    return found, line, order
+
+
+def vocabulary(words):
+    """The Vocab of a model with these 1-grams."""
+    predicted = dict.fromkeys(word for word in words if word != SOS)
     missing = [w for w in (SOS, EOS, UNK) if w not in predicted]
-    names = list(dict.fromkeys(predicted)) + missing
-    vocab = Vocab(names, len(names) - len(missing))
+    return Vocab([*predicted, *missing], len(predicted))
+
+
+def model_of(sections, path, levels_of):
+    """The model of parsed sections: {k: [(log10 p, words, log10 bow)]}, or Rows of several."""
+    words = [w for x in sections[1] for w in (x.words if isinstance(x, Rows) else x[1])]
+    vocab = vocabulary(words)
     for mark in (SOS, EOS):
-        if all(words[0] != mark for _, words, _ in sections[1]):
+        if mark not in words:
             warnings.warn(f"{path}: the model has no {mark.decode()}", LmtkWarning, stacklevel=2)
-    W, rows, levels, repeated = len(names), [], [], 0
-    for entries in sections.values():
-        try:
-            rows.append(np.array([[vocab.index[w] for w in words] for _, words, _ in entries], np.int32))
-        except KeyError as e:
-            raise FormatError(path, f"the word {e.args[0].decode(errors='backslashreplace')} has no 1-gram") from None
-    rows = [row.reshape(-1, k) for k, row in enumerate(rows, 1)]
+    try:
+        levels, repeated = levels_of(sections, vocab)
+    except KeyError as e:
+        raise FormatError(path, f"the word {e.args[0].decode(errors='backslashreplace')} has no 1-gram") from None
+    if repeated:
+        warnings.warn(f"{path}: {repeated} repeated n-grams; the first of each is kept", LmtkWarning, stacklevel=2)
+    return Backoff(vocab, len(levels), levels)
+
+
+def levels_of(sections, vocab):
+    """The levels of a model, and how many n-grams are repeated. Raises KeyError with a word that is not in `vocab`."""
+    W, rows, levels, repeated = len(vocab.words), [], [], 0
+    for k, entries in sections.items():
+        ids = [[vocab.index[w] for w in words] for _, words, _ in entries]
+        rows.append(np.array(ids, np.int32).reshape(-1, k))
     for entries, (keys, first, _) in zip(sections.values(), trie(rows, W), strict=True):
         own = first < len(entries)  # the others are prefixes that the file lacks
         repeated += len(entries) - int(own.sum())
@@ -109,9 +245,66 @@ def model_of(sections, path):
         for array, column in ((logp, 0), (bow, 2)):
             array[own] = natural([entries[i][column] for i in first[own]])
         levels.append(Probabilities(keys, logp, bow))
-    if repeated:
-        warnings.warn(f"{path}: {repeated} repeated n-grams; the first of each is kept", LmtkWarning, stacklevel=2)
-    return Backoff(vocab, len(levels), levels)
+    return levels, repeated
+
+
+def levels_of_many(sections, vocab):
+    """`levels_of` for sections with Rows, which it empties: each order is sorted, then linked to the one below."""
+    W = len(vocab.words)
+    for piece in chain.from_iterable(sections.values()):
+        if not isinstance(piece, Rows):
+            _, words, _ = piece
+            [vocab.index[w] for w in words]
+        elif piece.unknown is not None:
+            raise KeyError(piece.unknown)
+    orders = sorted(sections, key=lambda k: (k > 1, -k))  # the first is done alone
+
+    def sort(k):
+        parts = list(columns(k, sections[k], vocab.index))
+        sections[k].clear()
+        whole = [np.concatenate(column) for column in zip(*parts)]
+        return len(whole[0]), in_order(*whole, W)
+
+    done = dict(zip(orders, in_threads(sort, orders)))
+    repeated = sum(size - len(rows) for size, (rows, _, _) in done.values())
+    orders = [done[k][1] for k in sorted(done)]
+    levels = []
+    for k in range(len(orders), 0, -1):
+        rows, p, bow = orders.pop()
+        keys, lacks = np.empty(len(rows), np.int64), np.empty(len(rows), np.uint8)
+        if k == 1:
+            keys[:] = rows[:, 0]
+        elif reading.link_rows(rows, orders[-1][0], W, keys, lacks):
+            prefixes = rows[lacks == 1, :-1]
+            nothing = np.full(len(prefixes), np.nan, np.float32), np.zeros(len(prefixes), np.float32)
+            orders[-1] = in_order(*map(np.concatenate, zip(orders[-1], (prefixes, *nothing))), W)
+            reading.link_rows(rows, orders[-1][0], W, keys, lacks)
+        levels.insert(0, Stored(keys, p, bow))
+    return levels, repeated
+
+
+def columns(k, pieces, index):
+    """What a section holds in turns of (ids (N, k), log10 p, log10 bow (N,)), the numbers as float32."""
+    yield np.empty((0, k), np.int32), *np.empty((2, 0), np.float32)
+    for kind, run in groupby(pieces, type):
+        if kind is Rows:
+            for x in run:
+                ids = x.ids
+                if ids is None:
+                    ids = np.array([index[w] for w in x.words], np.int32)[:, None]
+                yield ids, x.p, x.bow
+        else:
+            p, words, bow = zip(*run)
+            ids = [[index[w] for w in row] for row in words]
+            yield np.array(ids, np.int32), decimal(natural(p)), decimal(natural(bow))
+
+
+def in_order(rows, p, bow, W):
+    """The n-grams sorted by their ids, the first of equal ones only."""
+    place = reading.sort_rows(rows, W, *np.empty((2, len(rows)), np.int32))
+    kept = np.empty_like(rows), np.empty_like(p), np.empty_like(bow)
+    size = reading.take_rows(rows, p, bow, place, *kept)
+    return [x[:size] for x in kept]
 
 
 def write_text(out, model):
