@@ -28,15 +28,13 @@ UNKNOWN = -2  # the id of a word that has no 1-gram
 
 @dataclass(frozen=True)
 class Rows:
-    """N n-grams of one order from lines that follow each other: p, bow (N,) float32, log10; ids (N, k) int32, or the
-    words where these are what gives the ids, in the 1-grams; how many p are positive, the largest of them; the first
-    word that has no 1-gram, or None.
+    """N n-grams of order k from lines that follow each other: rows (N, k + 2) int32 as `kernels.read_lines` makes them;
+    their words, if they are 1-grams, which are what gives the ids; how many log p are positive, the largest of them;
+    the first word that has no 1-gram, or None.
     """
 
-    p: np.ndarray
-    bow: np.ndarray
-    ids: np.ndarray | None
-    words: list | None
+    rows: np.ndarray
+    words: list
     positive: int
     worst: float
     unknown: bytes | None
@@ -95,7 +93,7 @@ def read_text(stream, path, seen=()):
     if positive:
         warnings.warn(f"{path}: {positive} positive log probabilities, up to {worst:.7g}", LmtkWarning, stacklevel=2)
     for k, entries in sections.items():
-        size = sum(len(x.p) if isinstance(x, Rows) else 1 for x in entries)
+        size = sum(len(x.rows) if isinstance(x, Rows) else 1 for x in entries)
         if stated.get(k) != size:
             text = f"{path}: \\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
             warnings.warn(text, LmtkWarning, stacklevel=2)
@@ -152,8 +150,10 @@ def pieces(blocks):
 
 def last_order(block, order):
     """The order at the end of a block that begins inside of `order`, if all marks are lines of their own in it."""
-    at = block.rfind(b"\n\\") + 1
-    mark = block[at:].partition(b"\n")[0].strip(b" \t\r") if block[at : at + 1] == b"\\" else b""
+    at = block.rfind(b"\\")
+    while at > 0 and block[at - 1 : at] != b"\n":
+        at = block.rfind(b"\\", 0, at)
+    mark = block[at : at + 99].partition(b"\n")[0].strip(b" \t\r") if at >= 0 else b""
     if mark == b"\\end\\":
         return ENDED
     return int(found[1]) if (found := SECTION.match(mark)) else order
@@ -179,31 +179,33 @@ def read_block(block, order, words, table=None):
     at its end. The words of 1-grams are appended to `words`; `table` has all of them, and is made of `words` where it
     is None.
     """
-    ended = block if block.endswith(b"\n") else block + b"\n"
-    text, at, line, found = np.frombuffer(ended, np.uint8).copy(), 0, 0, []
+    block = block if block.endswith(b"\n") else block + b"\n"
+    text, at, line, found = np.frombuffer(block, np.uint8), 0, 0, []
     while at < len(text) and order != ENDED:
         if order:
-            numbers = np.empty((2, (len(text) - at) // (2 * order + 2) + 1), np.float32)
+            if table is None:
+                table = known_words(words if order > 1 else [])
+            rows = np.empty(((len(text) - at) // (2 * order + 2) + 1, order + 2), np.int32)
             start = at
-            at, size, lines, positive, worst = reading.read_lines(text, at, order, *numbers)
+            at, size, lines, positive, worst, outside = table.read_lines(text, at, order, rows)
             line += lines
             if size:
-                if order > 1 and table is None:
-                    table = known_words(words)
-                left = text[start:at]
-                mine = WORD.findall(left) if order == 1 else []
-                words += mine
-                ids = table.look_up_known(left, size * order) if order > 1 else None
-                outside = [] if ids is None else np.flatnonzero(ids == UNKNOWN)
-                unknown = WORD.findall(left)[outside[0]] if len(outside) else None
-                ids = ids if ids is None else ids.reshape(size, order)
-                found.append((line, Rows(*numbers[:, :size].copy(), ids, mine, positive, worst, unknown)))
+                mine, unknown = [], None
+                if order == 1 or outside >= 0:
+                    lists = [fields for row in block[start:at].split(b"\n") if (fields := WORD.findall(row))]
+                    if order == 1:
+                        words += (mine := [fields[1] for fields in lists])
+                    else:
+                        unknown = lists[outside // order][1 + outside % order]
+                found.append((line, Rows(rows[:size], mine, positive, worst, unknown)))
             if at == len(text):
                 break
-        end = ended.index(b"\n", at)
-        piece, at, line = ended[at:end], end + 1, line + 1
+        end = block.index(b"\n", at)
+        piece, at, line = block[at:end], end + 1, line + 1
         found.append((line, piece))
         before, order = order, next_order(order, piece)
+        if before == 1 and order == 2:
+            table = None
         if before == order == 1 and not isinstance(entry := parse(piece, 1), str):
             words += entry[1]
     return found, line, order
@@ -260,10 +262,10 @@ def levels_of_many(sections, vocab):
     orders = sorted(sections, key=lambda k: (k > 1, -k))  # the first is done alone
 
     def sort(k):
-        parts = list(columns(k, sections[k], vocab.index))
+        parts = list(rows_of_pieces(k, sections[k], vocab.index))
         sections[k].clear()
-        whole = [np.concatenate(column) for column in zip(*parts)]
-        return len(whole[0]), in_order(*whole, W)
+        whole = np.concatenate(parts)
+        return len(whole), in_order(whole, k, W)
 
     done = dict(zip(orders, in_threads(sort, orders)))
     repeated = sum(size - len(rows) for size, (rows, _, _) in done.values())
@@ -275,36 +277,44 @@ def levels_of_many(sections, vocab):
         if k == 1:
             keys[:] = rows[:, 0]
         elif reading.link_rows(rows, orders[-1][0], W, keys, lacks):
-            prefixes = rows[lacks == 1, :-1]
-            nothing = np.full(len(prefixes), np.nan, np.float32), np.zeros(len(prefixes), np.float32)
-            orders[-1] = in_order(*map(np.concatenate, zip(orders[-1], (prefixes, *nothing))), W)
+            prefixes = joined(rows[lacks == 1, :-1], np.nan, 0)
+            orders[-1] = in_order(np.concatenate((joined(*orders[-1]), prefixes)), k - 1, W)
             reading.link_rows(rows, orders[-1][0], W, keys, lacks)
         levels.insert(0, Stored(keys, p, bow))
     return levels, repeated
 
 
-def columns(k, pieces, index):
-    """What a section holds in turns of (ids (N, k), log10 p, log10 bow (N,)), the numbers as float32."""
-    yield np.empty((0, k), np.int32), *np.empty((2, 0), np.float32)
+def joined(ids, p, bow):
+    """ids (N, k), log10 p and log10 bow as the rows (N, k + 2) of Rows."""
+    rows = np.empty((len(ids), ids.shape[1] + 2), np.int32)
+    rows[:, :-2] = ids
+    rows.view(np.float32)[:, -2], rows.view(np.float32)[:, -1] = p, bow
+    return rows
+
+
+def rows_of_pieces(k, pieces, index):
+    """The rows (N, k + 2) of what a section holds, in turns."""
+    yield np.empty((0, k + 2), np.int32)
     for kind, run in groupby(pieces, type):
         if kind is Rows:
             for x in run:
-                ids = x.ids
-                if ids is None:
-                    ids = np.array([index[w] for w in x.words], np.int32)[:, None]
-                yield ids, x.p, x.bow
+                if k == 1:
+                    x.rows[:, 0] = [index[w] for w in x.words]
+                yield x.rows
         else:
             p, words, bow = zip(*run)
-            ids = [[index[w] for w in row] for row in words]
-            yield np.array(ids, np.int32), decimal(natural(p)), decimal(natural(bow))
+            ids = np.array([[index[w] for w in row] for row in words], np.int32)
+            yield joined(ids, decimal(natural(p)), decimal(natural(bow)))
 
 
-def in_order(rows, p, bow, W):
-    """The n-grams sorted by their ids, the first of equal ones only."""
-    place = reading.sort_rows(rows, W, *np.empty((2, len(rows)), np.int32))
-    kept = np.empty_like(rows), np.empty_like(p), np.empty_like(bow)
-    size = reading.take_rows(rows, p, bow, place, *kept)
-    return [x[:size] for x in kept]
+def in_order(rows, k, W):
+    """rows (N, k + 2) as (ids, p, bow), sorted by their ids, the first of equal ones only."""
+    found = np.empty((len(rows), k), np.int32), *np.empty((2, len(rows)), np.float32)
+    for last in (False, True):
+        place = reading.sort_rows(rows, k, W, *np.empty((2, len(rows)), np.int32), last)
+        size = reading.take_rows(rows, rows.view(np.float32), place, *found)
+        if size >= 0:
+            return [x[:size] for x in found]
 
 
 def write_text(out, model):

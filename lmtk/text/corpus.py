@@ -11,7 +11,7 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.files.streams import blocks
-from lmtk.text.kernels import look_up
+from lmtk.text.kernels import look_up, read_lines
 from lmtk.text.vocab import EOS, SOS, lower
 
 TOKEN = re.compile(rb"[^ \t\r\n]+|\n")
@@ -157,13 +157,10 @@ class Table:
     def words(self):
         return self.letters[: self.ends[self.known]].tobytes().split(b"\n")[:-1]
 
-    def look_up_known(self, text, size):
-        """(size,) int32, the ids of a text of so many words in a single line; in several threads where it is closed."""
-        ids = np.empty(size, np.int32)
-        text = text.view()
-        text.flags.writeable = False
-        self.look_up(text, 0, -1, ids)
-        return ids
+    def read_lines(self, text, at, k, rows):
+        """`kernels.read_lines` with this table, a closed one; may run in several threads."""
+        arrays = self.slots, self.letters, self.ends, self.value
+        return read_lines(text, at, k, *arrays, self.unk, rows, rows.view(np.float32))
 
     def ids(self, block):
         text, parts, start = np.frombuffer(block, np.uint8), [], 0
