@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, groupby, pairwise
 
 import numpy as np
@@ -55,7 +55,7 @@ def read_text(stream, path, seen=()):
     for number, line in pieces(blocks) if large else rows_of(blocks):
         if isinstance(line, Rows):
             positive, worst = positive + line.positive, max(worst, line.worst)
-            sections[order].append(line)
+            extend(sections[order], line)
             continue
         line = line.strip(b" \t\r")
         if order is None:
@@ -157,6 +157,18 @@ def last_order(block, order):
     if mark == b"\\end\\":
         return ENDED
     return int(found[1]) if (found := SECTION.match(mark)) else order
+
+
+def extend(pieces, rows):
+    """Put Rows at the end of a section: those of long orders together, in memory that grows without being copied."""
+    last = pieces[-1] if pieces else None
+    if not isinstance(last, Rows) or last.words:
+        pieces.append(replace(rows, rows=rows.rows.copy()))
+        return
+    size = len(last.rows)
+    last.rows.resize((size + len(rows.rows), last.rows.shape[1]), refcheck=False)
+    last.rows[size:] = rows.rows
+    pieces[-1] = replace(last, unknown=last.unknown or rows.unknown)
 
 
 def next_order(order, line):
@@ -264,7 +276,8 @@ def levels_of_many(sections, vocab):
     def sort(k):
         parts = list(rows_of_pieces(k, sections[k], vocab.index))
         sections[k].clear()
-        whole = np.concatenate(parts)
+        whole = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        parts.clear()
         return len(whole), in_order(whole, k, W)
 
     done = dict(zip(orders, in_threads(sort, orders)))
@@ -294,7 +307,8 @@ def joined(ids, p, bow):
 
 def rows_of_pieces(k, pieces, index):
     """The rows (N, k + 2) of what a section holds, in turns."""
-    yield np.empty((0, k + 2), np.int32)
+    if not pieces:
+        yield np.empty((0, k + 2), np.int32)
     for kind, run in groupby(pieces, type):
         if kind is Rows:
             for x in run:
