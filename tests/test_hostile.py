@@ -1,5 +1,5 @@
-"""Damaged, strange and hostile ARPA files: one line, or one warning a kind, the same from the plain reader and from the
-kernels for large files.
+"""Damaged, strange and hostile ARPA and count files: one line, or one warning a kind; the same whether the plain reader
+or the kernels for large files read them.
 """
 
 import io
@@ -8,9 +8,11 @@ import warnings
 import numpy as np
 import pytest
 
-from lmtk.errors import FormatError, LmtkWarning
+from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import streams
-from lmtk.ngram import arpa, backoff
+from lmtk.ngram import arpa, backoff, counts
+from lmtk.text import corpus
+from lmtk.text.vocab import UNK
 
 MODEL = b"""
 \\data\\
@@ -155,3 +157,70 @@ def test_small_and_large_files_are_read_alike(monkeypatch, name):
     expected = outcome(text, monkeypatch, 1 << 40, 1 << 22)
     for size in (1 << 22, 500):
         assert outcome(text, monkeypatch, 0, size) == expected
+
+
+COUNTS = b"a\t4\na b\t3\na b c\t2\nb c\t1\nc\t1\n"
+
+# name: what is replaced, by what, and the error
+COUNT_CASES = {
+    "whole": (b"", b"", None),
+    "repeated": (b"c\t1\n", b"c\t1\nc\t1\nc 5\n", None),
+    "zero": (b"b c\t1", b"b c\t0", None),
+    "leading zeros": (b"b c\t1", b"b c\t" + b"0" * 30 + b"7", None),
+    "past 2^32": (b"b c\t1", b"b c\t4294967297", None),
+    "the largest": (b"b c\t1", b"b c\t9223372036854775807", None),
+    "past 2^63": (b"b c\t1", b"b c\t9223372036854775808", "m:4: expected words and a whole count"),
+    "of 5000 digits": (b"b c\t1", b"b c\t" + b"9" * 5000, "m:4: expected words and a whole count"),
+    "adding up past 2^63": (b"b c\t1", b"b c\t9223372036854775807\nb c\t1", "the counts add up to more than 2^63"),
+    "negative": (b"b c\t1", b"b c\t-1", "m:4: expected words and a whole count"),
+    "a plus": (b"b c\t1", b"b c\t+1", "m:4: expected words and a whole count"),
+    "fractional": (b"b c\t1", b"b c\t1.5", "m:4: expected words and a whole count (-float-counts takes others)"),
+    "exponent": (b"b c\t1", b"b c\t1e3", "m:4: expected words and a whole count"),
+    "nan": (b"b c\t1", b"b c\tnan", "m:4: expected words and a whole count"),
+    "infinite": (b"b c\t1", b"b c\tinf", "m:4: expected words and a whole count"),
+    "underscore": (b"b c\t1", b"b c\t1_0", "m:4: expected words and a whole count"),
+    "digits of another script": (b"b c\t1", "b c\t\u0661".encode(), "m:4: expected words and a whole count"),
+    "a word for a count": (b"b c\t1", b"b c", "m:4: expected words and a whole count"),
+    "a count alone": (b"b c\t1", b"7", "m:4: expected words and a whole count"),
+    "blanks": (b"b c\t1", b" \t b   c  1\t \r", None),
+    "blank lines": (b"b c\t1", b"\n \t\n\r\nb c\t1\n", None),
+    "words that are numbers": (b"b c\t1", b"1 2 3 3", None),
+    "a long n-gram": (b"b c\t1", b"x " * 40 + b"3", None),
+    "no newline at the end": (b"c\t1\n", b"c\t1", None),
+    "bytes that are no UTF-8": (b"b c\t1", b"\xff\xfe \xc3 2", None),
+    "upper case": (b"b c\t1", b"B \xc3\x89 2", None),
+    "bytes that are no UTF-8 and no count": (b"b c\t1", b"\xff\xfe B", "m:4: expected words and a whole count"),
+}
+
+
+def count_outcome(text, folder, monkeypatch, large, size, given):
+    """What reading gives: words and levels, or the error."""
+    monkeypatch.setattr(counts, "LARGE_BLOCK", large)
+    monkeypatch.setattr(corpus, "LARGE", large)
+    blocks = streams.blocks
+    monkeypatch.setattr(counts, "blocks", lambda path: blocks(path, size))
+    (folder / "m").write_bytes(text)
+    monkeypatch.chdir(folder)
+    try:
+        found = counts.collect([], ["m"], given.get("order", 50), **{k: v for k, v in given.items() if k != "order"})
+        found = found.words, [(x.keys.tolist(), x.count.tolist(), x.first.tolist()) for x in found.levels]
+    except LmtkError as e:
+        found = str(e)
+    monkeypatch.undo()
+    return found
+
+
+GIVEN = [{}, {"order": 2}, {"words": [b"a", UNK]}, {"words": [b"b", b"c"], "limit": True}, {"tolower": True}]
+
+
+@pytest.mark.parametrize("name", COUNT_CASES)
+@pytest.mark.parametrize("given", GIVEN)
+def test_small_and_large_count_files_are_read_alike(tmp_path, monkeypatch, name, given):
+    old, new, said = COUNT_CASES[name]
+    short = COUNTS.replace(old, new) if old else COUNTS
+    for text in (short, short + b"".join(b"w%d v%d\t%d\n" % (i % 97, i % 89, i) for i in range(900))):
+        plain = count_outcome(text, tmp_path, monkeypatch, 1 << 40, 1 << 22, given)
+        if said and not (name.startswith("adding") and given.get("limit")):
+            assert plain.startswith(said) and "\n" not in plain and len(plain) < 200
+        for size in (1 << 22, 9, 500):
+            assert count_outcome(text, tmp_path, monkeypatch, 0, size, given) == plain

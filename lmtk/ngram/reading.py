@@ -94,3 +94,43 @@ def link_rows(rows, above, W, keys, lacks):
                 found += 1
         keys[i] = q * W + rows[i, k - 1]
     return found
+
+
+@jit
+def read_count_lines(text, at, size, count, found):
+    """The counts at the ends of the lines of text[at:], each behind size[i] words, into count (N,), from the
+    `found`-th line on; blank lines have size 0 and count 0. The counts become blanks in the text, so that words remain.
+
+    Stops at a line without words, whose count is no whole number below 10^18, or for which there is no room. Returns
+    where it stopped and the number of lines.
+    """
+    while at < len(text) and found < len(size):
+        i, fields, begin, end = at, 0, 0, 0
+        while text[i] != 10:
+            c = text[i]
+            if c == 32 or c == 9 or c == 13:
+                i += 1
+                continue
+            begin = i
+            while c > 32 or (c != 10 and c != 32 and c != 9 and c != 13):
+                i += 1
+                c = text[i]
+            end = i
+            fields += 1
+        number = 0
+        if fields:
+            good = fields > 1 and end - begin <= 18
+            a = begin
+            while good and a < end:
+                good = 48 <= text[a] <= 57
+                number = number * 10 + (text[a] - 48)
+                a += 1
+            if not good:
+                break
+            for a in range(begin, end):
+                text[a] = 32
+            fields -= 1
+        size[found], count[found] = fields, number
+        found += 1
+        at = i + 1
+    return at, found
