@@ -8,6 +8,7 @@ from lmtk.commands.options import (
     NoEos,
     NoSos,
     Stream,
+    Strict,
     Threads,
     Tolower,
     UnkAsIs,
@@ -41,6 +42,7 @@ def command(
     stream: Stream = False,
     tolower: Tolower = False,
     threads: Threads = None,
+    strict: Strict = False,
 ):
     """Perplexity of a text under any model, in SRILM's report or KenLM's.
 
@@ -51,7 +53,7 @@ def command(
     """
     import sys
 
-    from lmtk.files.registry import load
+    from lmtk.files.registry import load, load_strictly
     from lmtk.mixture import lowered
     from lmtk.text.corpus import Marks
 
@@ -66,7 +68,7 @@ def command(
     if debug > most:
         raise UsageError(f"-debug goes to {most} here")
     limit_threads(threads)
-    model = load(lm)
+    model = load_strictly(lm) if strict else load(lm)
     count_order = count_order or order or model.order
     if order:
         model = lowered(model, order)

@@ -2,8 +2,9 @@
 
 import importlib
 import re
+import warnings
 
-from lmtk.errors import FormatError
+from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container
 from lmtk.files.streams import BOM, lines_of, open_in
 
@@ -21,6 +22,16 @@ def function(name):
     """The function "module:name", imported when it is needed."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def load_strictly(path):
+    """`load`, but what it would tolerate with a warning is an error. Raises LmtkError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LmtkWarning)
+        try:
+            return load(path)
+        except LmtkWarning as e:
+            raise LmtkError(f"{e} (-strict)") from None
 
 
 def load(path, seen=()):

@@ -12,7 +12,7 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.files.streams import blocks
-from lmtk.text.kernels import look_up
+from lmtk.text.kernels import look_up, read_lines
 from lmtk.text.vocab import EOS, SOS, lower
 
 TOKEN = re.compile(rb"[^ \t\r\n]+|\n")
@@ -157,6 +157,11 @@ class Table:
 
     def words(self):
         return self.letters[: self.ends[self.known]].tobytes().split(b"\n")[:-1]
+
+    def read_lines(self, text, at, k, rows):
+        """`kernels.read_lines` with this table, a closed one; may run in several threads."""
+        arrays = self.slots, self.letters, self.ends, self.value
+        return read_lines(text, at, k, *arrays, self.unk, rows, rows.view(np.float32))
 
     def ids(self, block):
         text, parts, start = np.frombuffer(block, np.uint8), [], 0
