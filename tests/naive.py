@@ -169,7 +169,7 @@ def translation_logp(p, x, y, sos):
         out = plus(product([max(o[i], o[i + 1]) for i in range(0, len(o), 2)], p["Wo"]), p["bo"])
         logp += out[word] - math.log(sum(map(math.exp, out)))
         units = len(Q) - 2 * n
-        gates = [[a for a in row[units:]] for row in p["S"]]
+        gates = [list(row[units:]) for row in p["S"]]
         s = gated_unit(plus(G[: 3 * n], product(c, p["C"])), s, gates, p["U"])
         before = word
     return logp

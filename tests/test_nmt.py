@@ -52,7 +52,7 @@ def test_the_gradient_is_that_of_finite_differences(attention, dropped):
         return network.cost(network.parts(theta, made), SOURCE, TARGET, 7, network.parts(g.copy(), made), drop())
 
     L = network.cost(network.parts(theta, made), SOURCE, TARGET, 7, network.parts(g, made), drop())
-    assert L == pytest.approx(cost(theta))
+    assert abs(L - cost(theta)) < 1e-9
     assert np.isfinite(g).all()
     slopes = np.empty_like(theta)
     for i in range(len(theta)):
@@ -67,7 +67,7 @@ def test_single_precision_is_near_double():
     g, g32 = np.empty_like(theta), np.empty(len(theta), np.float32)
     L = network.cost(network.parts(theta, made), SOURCE, TARGET, 7, network.parts(g, made))
     L32 = network.cost(network.parts(theta.astype(np.float32), made), SOURCE, TARGET, 7, network.parts(g32, made))
-    assert L32 == pytest.approx(L, rel=1e-5)
+    assert abs(L32 - L) < 1e-4
     assert g32 == pytest.approx(g, rel=1e-3, abs=1e-5)
 
 

@@ -41,7 +41,7 @@ def sigmoid(x):
 
 
 def unit(zr, t, s, U):
-    """A step of the gated hidden unit (A.1.1), from what goes into its gates, zr (k, 2n), and its proposed state, t (k, n).
+    """A step of the gated hidden unit (A.1.1): zr (k, 2n) goes into its gates, t (k, n) into its proposed state.
 
     z, r <- sigma(zr); t <- tanh(t + [r o s] U), in place. Returns (1 - z) o s + z o t, and r o s: (k, n) each.
     """
@@ -58,7 +58,7 @@ def unit(zr, t, s, U):
 
 @jit
 def unit_backward(gs, zr, t, s, gG):
-    """The first half: gG (k, 3n) <- gradients of what goes into z and t (not r); gs (k, n) <- gs o (1 - z), in place."""
+    """The first half: gG (k, 3n) <- gradients of what goes into z and t, not r; gs (k, n) <- gs o (1 - z)."""
     k, n = gs.shape
     for i in range(k):
         for j in range(n):
@@ -231,6 +231,32 @@ def output_backward(t, w, Wo, bo, scale, gWo, gbo):
 
 
 @jit
+def best_words(y, base, B, parent, word, score):
+    """The B best continuations of each sentence's hypotheses, best first; of equal ones those of the first in order.
+
+    y (K * B, V): outputs; base (K * B,): a hypothesis' own score less the logarithm of its softmax' sum, -inf where
+    there is none. Writes the slot of the hypothesis, its next word and the score, (K, B) each; -inf where none is left.
+    """
+    score[:] = -np.inf
+    for k in range(len(parent)):
+        found = 0
+        for b in range(B):
+            r = k * B + b
+            if base[r] == -np.inf:
+                continue
+            bar = score[k, B - 1] - base[r]
+            for v in range(y.shape[1]):
+                if y[r, v] > bar:
+                    i, value = min(found, B - 1), base[r] + y[r, v]
+                    while i > 0 and score[k, i - 1] < value:
+                        parent[k, i], word[k, i], score[k, i] = parent[k, i - 1], word[k, i - 1], score[k, i - 1]
+                        i -= 1
+                    parent[k, i], word[k, i], score[k, i] = b, v, value
+                    found = min(found + 1, B)
+                    bar = score[k, B - 1] - base[r]
+
+
+@jit
 def add_rows(rows, at, out):
     """out[at_i] += rows_i, in place: rows (P, d), at (P,), out (U, d)."""
     for i in range(len(at)):
@@ -240,9 +266,9 @@ def add_rows(rows, at, out):
 
 @jit
 def adam(theta, g, mean, square, rate, scale, bias1, bias2):
-    """Kingma & Ba 2015, algorithm 1, on flat arrays in place; beta 0.9 and 0.999, epsilon 1e-8; the gradient is scale * g.
+    """Kingma & Ba 2015, algorithm 1, on flat arrays in place; beta 0.9 and 0.999, epsilon 1e-8.
 
-    rate: alpha; bias1, bias2: 1 - beta^t.
+    The gradient is scale * g; rate: alpha; bias1, bias2: 1 - beta^t.
     """
     one = theta.dtype.type
     b1, b2, eps = one(0.9), one(0.999), one(1e-8)

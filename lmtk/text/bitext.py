@@ -40,7 +40,7 @@ def read_pairs(source, target, tolower=False):
     return list(zip(a, b, strict=True))
 
 
-def shortlist(rows, size, source):
+def make_shortlist(rows, size, source):
     """A vocabulary of the `size` most frequent words (None: all) of lists of words, by count, then bytes; [UNK] too."""
     counts = {}
     for row in rows:
