@@ -202,3 +202,35 @@ class Adadelta:
         self.x = 0.95 * self.x + 0.05 * d * d
         self.theta += d
         return self.theta
+
+
+def best_words(y, base, B):
+    """The B best continuations of each sentence's B hypotheses as (score, slot, word), best first, then in order."""
+    out = []
+    for k in range(len(y) // B):
+        all_ = [
+            (-(base[k * B + b] + v), b, w)
+            for b in range(B)
+            for w, v in enumerate(y[k * B + b])
+            if base[k * B + b] > -math.inf
+        ]
+        out.append([(-score, b, w) for score, b, w in sorted(all_)[:B]])
+    return out
+
+
+def beam_search(logp, eos, B, limit):
+    """The B best translations as (ln p / length, words) of one sentence; logp(words) -> ln p of each next word."""
+    live, ended = [(0.0, [])], []
+    for length in range(1, limit + 1):
+        found = [(-(score + v), i, w) for i, (score, words) in enumerate(live) for w, v in enumerate(logp(words))]
+        new = []
+        for negative, i, w in sorted(found)[:B]:
+            words = live[i][1] + [w]
+            if w == eos or length == limit:
+                ended.append((-negative / length, words[:-1] if w == eos else words))
+            else:
+                new.append((-negative, words))
+        live, best = new, max(ended, default=(-math.inf,))[0]
+        if len(ended) >= B or not live or best >= max(score for score, _ in live) / limit:
+            break
+    return sorted(ended, key=lambda e: -e[0])[:B]
