@@ -60,22 +60,24 @@ def unit(zr, t, s, U):
 def unit_backward(gs, zr, t, s, gG):
     """The first half: gG (k, 3n) <- gradients of what goes into z and t, not r; gs (k, n) <- gs o (1 - z)."""
     k, n = gs.shape
+    one = gs.dtype.type(1)
     for i in range(k):
         for j in range(n):
             z, v, g = zr[i, j], t[i, j], gs[i, j]
-            gG[i, j] = g * (v - s[i, j]) * z * (1 - z)
-            gG[i, 2 * n + j] = g * z * (1 - v * v)
-            gs[i, j] = g * (1 - z)
+            gG[i, j] = g * (v - s[i, j]) * z * (one - z)
+            gG[i, 2 * n + j] = g * z * (one - v * v)
+            gs[i, j] = g * (one - z)
 
 
 @jit
 def reset_backward(gs, zr, s, grs, gG):
     """The second half, from grs (k, n), the gradient of r o s: gG's part for r; gs += grs o r, in place."""
     k, n = gs.shape
+    one = gs.dtype.type(1)
     for i in range(k):
         for j in range(n):
             r, g = zr[i, n + j], grs[i, j]
-            gG[i, n + j] = g * s[i, j] * r * (1 - r)
+            gG[i, n + j] = g * s[i, j] * r * (one - r)
             gs[i, j] += g * r
 
 
@@ -145,26 +147,28 @@ def attend_backward(H, a, alpha, va, gc, lengths, gH, gUH, gva, gq):
     a (K, T, n'): `tanh_sum`; alpha (K, T).
     """
     K, A, units = len(gc), gc.shape[1], a.shape[2]
+    zero, one = gc.dtype.type(0), gc.dtype.type(1)
+    total = np.empty(units, gc.dtype)
     for k in range(K):
-        T, mean = lengths[k], gc[k, 0] * 0
+        T, mean = lengths[k], zero
         galpha = np.empty(T, gc.dtype)
         for j in range(T):
-            dot, weight = gc[k, 0] * 0, alpha[k, j]
+            dot, weight = zero, alpha[k, j]
             for i in range(A):
                 dot += H[k, j, i] * gc[k, i]
                 gH[k, j, i] += weight * gc[k, i]
             galpha[j] = dot
             mean += weight * dot
-        for i in range(units):
-            gq[k, i] = 0
+        total[:] = 0
         for j in range(T):
             ge = alpha[k, j] * (galpha[j] - mean)
             for i in range(units):
                 v = a[k, j, i]
-                g = ge * va[i] * (1 - v * v)
+                g = ge * va[i] * (one - v * v)
                 gva[i] += ge * v
                 gUH[k, j, i] += g
-                gq[k, i] += g
+                total[i] += g
+        gq[k] = total
 
 
 def maxout(o):

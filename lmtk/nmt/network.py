@@ -237,8 +237,7 @@ def decode_backward(p, g, gt, kept):
     np.matmul(states.T, go, out=g.Uo)
     np.matmul(kept.c.T, go, out=g.Co)
     gs_out, gc = go @ p.Uo.T, go @ p.Co.T
-    gG = np.empty((P, 3 * n + go.shape[1]), gt.dtype)
-    gG[:, 3 * n :] = go
+    gG = np.empty((P, 3 * n), gt.dtype)
     gQ = np.empty((P, units + 2 * n), gt.dtype)
     UT, ST, CT = (np.ascontiguousarray(a.T) for a in (p.U, p.S, p.C))
     gH = np.zeros_like(H)
@@ -248,7 +247,7 @@ def decode_backward(p, g, gt, kept):
     carried = np.zeros_like(kept.s0)
     for i in range(len(side.sizes) - 1, -1, -1):
         k, now = side.sizes[i], slice(starts[i], starts[i + 1])
-        gs, gate = carried[:k], gG[now, : 3 * n]
+        gs, gate = carried[:k], gG[now]
         kernels.unit_backward(gs, zr[now], t[now], states[now], gate)
         grs = gate[:, 2 * n :] @ UT
         kernels.reset_backward(gs, zr[now], states[now], grs, gate)
@@ -264,10 +263,11 @@ def decode_backward(p, g, gt, kept):
         gs += gQ[now] @ ST
         gs += gs_out[now]
     np.matmul(states.T, gQ, out=g.S)
-    np.matmul(kept.rs.T, gG[:, 2 * n : 3 * n], out=g.U)
-    np.matmul(kept.c.T, gG[:, : 3 * n], out=g.C)
-    gG_distinct = np.zeros((len(kept.distinct), gG.shape[1]), gG.dtype)
-    kernels.add_rows(gG, kept.number, gG_distinct)
+    np.matmul(kept.rs.T, gG[:, 2 * n :], out=g.U)
+    np.matmul(kept.c.T, gG, out=g.C)
+    gG_distinct = np.zeros((len(kept.distinct), len(p.by)), gG.dtype)
+    kernels.add_rows(gG, kept.number, gG_distinct[:, : 3 * n])
+    kernels.add_rows(go, kept.number, gG_distinct[:, 3 * n :])
     np.matmul(kept.e.T, gG_distinct, out=g.Wy)
     gG_distinct.sum(axis=0, out=g.by)
     g.Ey[:] = 0
