@@ -70,7 +70,7 @@ class Translator:
         p, B, K = self.p, beam.size, len(sentences)
         n, units, attention = len(p.U), p.S.shape[1] - 2 * len(p.U), hasattr(p, "Ua")
         H, h, absent, lengths, _ = network.annotate(p, sentences)
-        UH = H @ p.Ua + p.ba if attention else None
+        UH = kernels.look(H, p.Ua, p.ba) if attention else None
         # nobody looks at </s> for the translation of a word
         to_eos = np.where(np.arange(H.shape[1]) == lengths[:, None] - 1, -1, 0).astype(H.dtype) if attention else None
         limit = (beam.factor * (lengths - 1)).astype(np.int64) + 10

@@ -120,6 +120,11 @@ def encode_backward(gh, sizes, S, U, kept, gS, gU):
     return gG
 
 
+def look(H, Ua, ba):
+    """U_a h_j of all annotations, (K, T, n'); as one product, which a stack of matrices would not be."""
+    return (H.reshape(-1, H.shape[2]) @ Ua + ba).reshape(*H.shape[:2], len(ba))
+
+
 def tanh_sum(UH, q):
     """tanh(W_a s + U_a h_j): UH (K, T, n'), q = s W_a (K, B, n') -> (K, B, T, n')."""
     a = UH[:, None] + q[:, :, None]
@@ -211,8 +216,8 @@ def output(t, w, Wo, bo):
 def output_backward(t, w, Wo, bo, scale, gWo, gbo):
     """ln p(w), (P,) float64, and gt (P, l) for a cost of -scale * ln p; gWo and gbo are written."""
     logp, gt = np.empty(len(w)), np.empty_like(t)
-    rows = max(1, ROOM // len(bo))
     WoT = np.ascontiguousarray(Wo.T)
+    rows = -(-len(w) // -(-len(w) * len(bo) // ROOM))
     for i in range(0, len(w), rows):
         part = slice(i, i + rows)
         y = t[part] @ Wo

@@ -198,7 +198,7 @@ def decode(p, source, target, sos, drop=no_dropout):
     q = np.empty((P, units), G.dtype)
     s0 = np.tanh(h @ p.Ws + p.bs)
     s, alphas = s0, []
-    UH = H @ p.Ua + p.ba if units else None
+    UH = kernels.look(H, p.Ua, p.ba) if units else None
     fixed = H[:, 0] @ p.C if not units else None
     for i, k in enumerate(side.sizes):
         now = slice(starts[i], starts[i + 1])
@@ -276,7 +276,7 @@ def decode_backward(p, g, gt, kept):
         rows = gUH.reshape(-1, units)
         np.matmul(H.reshape(len(rows), -1).T, rows, out=g.Ua)
         rows.sum(axis=0, out=g.ba)
-        gH += gUH @ p.Ua.T
+        gH += (rows @ p.Ua.T).reshape(H.shape)
     gs0 = carried * (1 - kept.s0 * kept.s0)
     np.matmul(kept.h.T, gs0, out=g.Ws)
     gs0.sum(axis=0, out=g.bs)

@@ -68,6 +68,7 @@ def ours(np, network, training, text, vocab, settings, batches):
     theta = training.initial(vocab, vocab, settings, text.target)
     gradient, progress = np.zeros_like(theta), training.Progress(theta, theta * 0, theta * 0)
     p, g = network.parts(theta, shapes), network.parts(gradient, shapes)
+    training.keep_memory()
     steps = iter(range(10**6))
 
     def run():
