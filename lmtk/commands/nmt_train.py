@@ -5,7 +5,7 @@ import time
 from typing import Annotated
 
 from lmtk.commands.nplm_train import interruptible, remove
-from lmtk.commands.options import Debug, Seed, Tolower, needed, one_stdin, option
+from lmtk.commands.options import Debug, ProductThreads, Seed, Tolower, needed, one_stdin, option, product_threads
 from lmtk.errors import UsageError
 
 
@@ -42,6 +42,7 @@ def command(
     ] = False,
     tolower: Tolower = False,
     seed: Seed = 1,
+    threads: ProductThreads = None,
     save_every: Annotated[
         int | None,
         option(
@@ -77,6 +78,7 @@ def command(
     from lmtk.text.bitext import bitext, make_shortlist, read_pairs
 
     check_out(model)
+    product_threads(threads)
     settings = training.Settings(
         embedding,
         hidden,

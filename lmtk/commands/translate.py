@@ -1,7 +1,7 @@
 import math
 from typing import Annotated
 
-from lmtk.commands.options import Tolower, Write, needed, one_stdin, option, show
+from lmtk.commands.options import ProductThreads, Tolower, Write, needed, one_stdin, option, product_threads, show
 from lmtk.errors import UsageError
 
 
@@ -26,6 +26,7 @@ def command(
         str | None, option("align", "Write which source word each word looks at, as 0-0 1-2.", "FILE")
     ] = None,
     batch: Annotated[int | None, option("batch", "Sentences at once (default: 240/beam).", "N", min=1)] = None,
+    threads: ProductThreads = None,
     tolower: Tolower = False,
 ):
     """Translate text by beam search.
@@ -54,6 +55,7 @@ def command(
     from lmtk.text.corpus import TOKEN, Closed
     from lmtk.text.vocab import lower
 
+    product_threads(threads)
     loaded = load_translation(model)
     if (align or replace_unk) and not loaded.sizes["alignment"]:
         raise FormatError(model, "a model without attention (RNNencdec): no -align and no -replace-unk with it")
