@@ -47,19 +47,11 @@ class Translator:
         together: the most sentences to search for at once; fewer where the memory of their alignments says so.
         """
         out = [None] * len(sentences)
-        for batch in self.batches(sentences, beam, together):
+        units = max(1, self.p.S.shape[1] - 2 * len(self.p.U))
+        for batch in network.batches(sentences, together, ROOM // (beam.size * units)):
             for i, found in zip(batch, self.search([sentences[i] for i in batch], beam), strict=True):
                 out[i] = found
         return out
-
-    def batches(self, sentences, beam, together):
-        order = network.longest_first(sentences)
-        units, i = max(1, self.p.S.shape[1] - 2 * len(self.p.U)), 0
-        while i < len(order):
-            fitting = ROOM // (beam.size * units * len(sentences[order[i]]))
-            end = i + max(1, min(together, fitting))
-            yield order[i:end]
-            i = end
 
     def search(self, sentences, beam):
         """The hypotheses of each sentence, best first.

@@ -103,6 +103,17 @@ def longest_first(sentences):
     return np.argsort([-len(s) for s in sentences], kind="stable")
 
 
+def batches(sentences, together, words):
+    """Numbers of sentences of like length, `together` a time, longest first; fewer where, filled up to the longest of
+    them, they would have more than so many words.
+    """
+    order, i = longest_first(sentences), 0
+    while i < len(order):
+        end = i + max(1, min(together, words // len(sentences[order[i]])))
+        yield order[i:end]
+        i = end
+
+
 def no_dropout(shape):
     return None
 
@@ -323,6 +334,8 @@ def from_arrays(about, arrays, path):
         if any(arrays[name].shape != shape or arrays[name].dtype != f32 for name, shape in wanted.items()):
             raise ValueError
         theta = np.concatenate([arrays[name].ravel() for name in wanted])
+        if not np.isfinite(theta).all():
+            raise ValueError
         return Model(target, source, sizes, theta, settings["training"])
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FormatError(path, "not a whole translation model: its arrays do not fit together") from None

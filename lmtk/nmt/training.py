@@ -17,7 +17,7 @@ f32 = np.float32
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc
 POOL = 20  # minibatches whose sentences are sorted by length together (B.2)
 END = 0.05  # the share of the rate that is left at the end
-BATCH = 64  # held-out sentences at once
+BATCH, WORDS = 64, 1 << 14  # held-out sentences at once, and their words
 
 
 class Diverged(LmtkError):
@@ -95,15 +95,17 @@ def orthogonal(random, n):
 def minibatches(bitext, settings, epoch):
     """The numbers of an epoch's pairs, a minibatch a time: shuffled, sorted by length in pools of 20 minibatches (B.2).
 
-    With Adam the minibatches of a pool come in random order, since lengths that rise with each pool pull at the mean.
+    The paper shuffles once. With Adam each epoch is shuffled anew, and so are the minibatches of a pool, since lengths
+    that rise with each pool pull at the mean.
     """
-    random = np.random.default_rng([settings.seed, epoch])
+    paper = settings.rate is None
+    random = np.random.default_rng([settings.seed, 0 if paper else epoch])
     order, K = random.permutation(len(bitext.source)), settings.minibatch
     for pool in np.split(order, range(POOL * K, len(order), POOL * K)):
         lengths = [(len(bitext.target[i]), len(bitext.source[i])) for i in pool]
         pool = pool[sorted(range(len(pool)), key=lengths.__getitem__)]
         batches = np.split(pool, range(K, len(pool), K))
-        for i in random.permutation(len(batches)) if settings.rate is not None else range(len(batches)):
+        for i in range(len(batches)) if paper else random.permutation(len(batches)):
             yield batches[i]
 
 
@@ -121,9 +123,8 @@ def dropping(settings, epoch, step):
 
 def heldout_logp(p, bitext, sos):
     """The mean of ln p over the words of a bitext, </s> among them."""
-    order = network.longest_first(bitext.target)
     total = 0.0
-    for batch in np.split(order, range(BATCH, len(order), BATCH)):
+    for batch in network.batches(bitext.source, BATCH, WORDS):
         total += network.score(p, [bitext.source[i] for i in batch], [bitext.target[i] for i in batch], sos).sum()
     return total / sum(map(len, bitext.target))
 
@@ -184,8 +185,8 @@ def update(progress, gradient, scale, settings, t, total):
 def finish_epoch(progress, p, words, heldout, target):
     """Close an epoch: its likelihoods, and the parameters kept if they are the best. Raises Diverged."""
     held = heldout_logp(p, heldout, target.sos_id) if heldout else None
-    if held is not None and not math.isfinite(held):
-        raise Diverged(f"the held-out likelihood is not finite after epoch {progress.epoch + 1}; try a lower -rate")
+    if not np.isfinite(progress.theta).all() or not math.isfinite(held or 0):
+        raise Diverged(f"the model is not finite after epoch {progress.epoch + 1}; a lower -rate may help")
     earlier = [h for _, h in progress.logp]
     progress.logp.append((progress.L / words, held))
     progress.epoch += 1
