@@ -51,8 +51,8 @@ def command(
     from lmtk.files.registry import load_translation
     from lmtk.files.streams import blocks, open_out
     from lmtk.nmt.beam import Beam, Translator
-    from lmtk.text.bitext import ids_of
-    from lmtk.text.corpus import TOKEN, Closed
+    from lmtk.text.bitext import ids_of, word_index
+    from lmtk.text.corpus import TOKEN
     from lmtk.text.vocab import lower
 
     product_threads(threads)
@@ -61,7 +61,7 @@ def command(
         raise FormatError(model, "a model without attention (RNNencdec): no -align and no -replace-unk with it")
     search = Translator(loaded)
     unk, words = loaded.vocab.unk_id, loaded.vocab.words
-    index = Closed(loaded.source.index, loaded.source.unk_id)
+    index, eos = word_index(loaded.source), loaded.source.eos_id
     how = Beam(beam, length_power, max_length_factor, unk if no_unk else None)
     together = batch or max(1, 240 // beam)
 
@@ -89,7 +89,7 @@ def command(
     with open_out(write) as out, open_out(align) if align else nullcontext() as links:
         for block in blocks(text, eager=True):
             rows = [TOKEN.findall(lower(r) if tolower else r) for r in block.removesuffix(b"\n").split(b"\n")]
-            found = iter(search([ids_of(row, index) for row in rows if row], how, together))
+            found = iter(search([ids_of(row, index, eos) for row in rows if row], how, together))
             for row in rows:
                 for line, link in written(number, row, next(found)) if row else [(empty(number), b"\n")]:
                     out.write(line)

@@ -7,7 +7,7 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files.streams import lines
 from lmtk.text.corpus import TOKEN, Closed
-from lmtk.text.vocab import EOS, lower, make_vocab
+from lmtk.text.vocab import EOS, SOS, lower, make_vocab
 
 UNKNOWN = b"[UNK]"  # the paper's name of a word outside the shortlist
 
@@ -50,9 +50,16 @@ def make_shortlist(rows, size, source):
     return make_vocab(words[:size], True, True, UNKNOWN, source)
 
 
-def ids_of(words, index):
-    """Words to ids by a Closed index, with </s> behind them."""
-    return np.fromiter((index[w] for w in (*words, EOS)), np.int32, len(words) + 1)
+def word_index(vocab):
+    """Word -> id of what a sentence may hold: marks that stand in a text are unknown words."""
+    marks = {SOS, EOS}
+    return Closed({w: i for w, i in vocab.index.items() if w not in marks}, vocab.unk_id)
+
+
+def ids_of(words, index, eos):
+    """Words to ids by an index, with the id of </s> behind them."""
+    ids = np.fromiter(map(index.__getitem__, words), np.int32, len(words))
+    return np.append(ids, np.int32(eos))
 
 
 def bitext(pairs, source, target, longest=None):
@@ -64,6 +71,6 @@ def bitext(pairs, source, target, longest=None):
         raise LmtkError("no pair of sentences is left; is every line blank or longer than -max-length?")
     sides = []
     for i, vocab in enumerate((source, target)):
-        index = Closed(vocab.index, vocab.unk_id)
-        sides.append([ids_of(p[i], index) for p in kept])
+        index = word_index(vocab)
+        sides.append([ids_of(p[i], index, vocab.eos_id) for p in kept])
     return Bitext(*sides, len(pairs) - len(kept))
