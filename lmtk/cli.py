@@ -16,6 +16,8 @@ COMMANDS = {
     "ngram": "a back-off model to another: pruned, merged, cut, ARPA or binary; or random sentences",
     "ngram-interp": "counts and held-out text to a deleted-interpolation model",
     "nplm-train": "text to a neural model",
+    "nmt-train": "two sides of a bitext to a translation model",
+    "translate": "a translation model and a text to translations",
     "mix": "models and held-out text to a mixture",
     "ppl": "a model and a text to perplexity",
     "info": "any file of lmtk's, described",

@@ -115,3 +115,122 @@ def em_step(p, bins, weights):
                 shares.append([w * v / total for w, v in zip(row, p[i], strict=True)])
         new.append([sum(s[j] for s in shares) / len(shares) for j in range(len(row))] if shares else list(row))
     return new
+
+
+def product(x, W):
+    """x W for lists: x (a,), W (a, b)."""
+    return [sum(x[i] * W[i][j] for i in range(len(x))) for j in range(len(W[0]))]
+
+
+def plus(*vectors):
+    return [sum(values) for values in zip(*vectors, strict=True)]
+
+
+def gated_unit(G, s, S, U):
+    """The hidden unit of Bahdanau et al. 2015, A.1.1: G, what input and context give to z, r and the proposed state."""
+    n = len(s)
+    zr = [1 / (1 + math.exp(-v)) for v in plus(G[: 2 * n], product(s, S))]
+    z, r = zr[:n], zr[n:]
+    proposed = [math.tanh(v) for v in plus(G[2 * n :], product([a * b for a, b in zip(r, s, strict=True)], U))]
+    return [(1 - z[i]) * s[i] + z[i] * proposed[i] for i in range(n)]
+
+
+def translation_logp(p, x, y, sos):
+    """ln p(y | x) as appendix A.2 has it, word by word; p: letter -> lists as lmtk.nmt.kernels describes them."""
+    n, attention = len(p["U"]), "Ua" in p
+
+    def states(words, half, S, U):
+        s, found = [0.0] * n, []
+        for word in words:
+            G = plus(product(p["Ex"][word], p["Wx"]), p["bx"])[3 * n * half : 3 * n * (half + 1)]
+            s = gated_unit(G, s, p[S], p[U])
+            found.append(s)
+        return found
+
+    h = states(x, 0, "fS", "fU")
+    first = h[-1]
+    if attention:
+        backward = states(x[::-1], 1, "bS", "bU")[::-1]
+        first = backward[0]
+        h = [f + b for f, b in zip(h, backward, strict=True)]
+    s = [math.tanh(v) for v in plus(product(first, p["Ws"]), p["bs"])]
+    before, logp = sos, 0.0
+    for word in y:
+        c, Q = h[-1], product(s, p["S"])
+        if attention:
+            e = []
+            for annotation in h:
+                hidden = plus(Q[: len(p["va"])], product(annotation, p["Ua"]), p["ba"])
+                e.append(sum(v * math.tanh(a) for v, a in zip(p["va"], hidden, strict=True)))
+            alpha = [math.exp(v) / sum(map(math.exp, e)) for v in e]
+            c = plus(*([a * v for v in annotation] for a, annotation in zip(alpha, h, strict=True)))
+        G = plus(product(p["Ey"][before], p["Wy"]), p["by"])
+        o = plus(G[3 * n :], product(s, p["Uo"]), product(c, p["Co"]))
+        out = plus(product([max(o[i], o[i + 1]) for i in range(0, len(o), 2)], p["Wo"]), p["bo"])
+        logp += out[word] - math.log(sum(map(math.exp, out)))
+        units = len(Q) - 2 * n
+        gates = [list(row[units:]) for row in p["S"]]
+        s = gated_unit(plus(G[: 3 * n], product(c, p["C"])), s, gates, p["U"])
+        before = word
+    return logp
+
+
+class Adam:
+    """Kingma & Ba 2015, algorithm 1, of one parameter, rate 0.01."""
+
+    def __init__(self, theta):
+        self.theta, self.m, self.v, self.t = theta, 0.0, 0.0, 0
+
+    def update(self, g):
+        self.t += 1
+        self.m = 0.9 * self.m + 0.1 * g
+        self.v = 0.999 * self.v + 0.001 * g * g
+        m, v = self.m / (1 - 0.9**self.t), self.v / (1 - 0.999**self.t)
+        self.theta -= 0.01 * m / (math.sqrt(v) + 1e-8)
+        return self.theta
+
+
+class Adadelta:
+    """Zeiler 2012, algorithm 1, of one parameter."""
+
+    def __init__(self, theta):
+        self.theta, self.g, self.x = theta, 0.0, 0.0
+
+    def update(self, g):
+        self.g = 0.95 * self.g + 0.05 * g * g
+        d = -math.sqrt(self.x + 1e-6) / math.sqrt(self.g + 1e-6) * g
+        self.x = 0.95 * self.x + 0.05 * d * d
+        self.theta += d
+        return self.theta
+
+
+def best_words(y, base, B):
+    """The B best continuations of each sentence's B hypotheses as (score, slot, word), best first, then in order."""
+    out = []
+    for k in range(len(y) // B):
+        all_ = [
+            (-(base[k * B + b] + v), b, w)
+            for b in range(B)
+            for w, v in enumerate(y[k * B + b])
+            if base[k * B + b] > -math.inf
+        ]
+        out.append([(-score, b, w) for score, b, w in sorted(all_)[:B]])
+    return out
+
+
+def beam_search(logp, eos, B, limit):
+    """The B best translations as (ln p / length, words) of one sentence; logp(words) -> ln p of each next word."""
+    live, ended = [(0.0, [])], []
+    for length in range(1, limit + 1):
+        found = [(-(score + v), i, w) for i, (score, words) in enumerate(live) for w, v in enumerate(logp(words))]
+        new = []
+        for negative, i, w in sorted(found)[:B]:
+            words = live[i][1] + [w]
+            if w == eos or length == limit:
+                ended.append((-negative / length, words[:-1] if w == eos else words))
+            else:
+                new.append((-negative, words))
+        live, best = new, max(ended, default=(-math.inf,))[0]
+        if len(ended) >= B or not live or best >= max(score for score, _ in live) / limit:
+            break
+    return sorted(ended, key=lambda e: -e[0])[:B]

@@ -33,6 +33,9 @@ Debug = Annotated[int, option("debug", "How much to tell: 0 nothing, 1 and more.
 Threads = Annotated[int, option("threads", "Threads that the neural model works on (default: all cores).", "N", min=1)]
 Memory = Annotated[str, option("memory", "Count in about this much memory, the rest on disk: 500M, 4G.", "SIZE")]
 Strict = Annotated[bool, option("strict", "What is odd in a model file is an error, not a warning.")]
+ProductThreads = Annotated[
+    int, option("threads", "Threads of the matrix products (default: OPENBLAS_NUM_THREADS, else 1).", "N", min=1)
+]
 Seed = Annotated[int, option("seed", "Seed of the random numbers.", "N", min=0)]
 Iterations = Annotated[int, option("iterations", "At most N iterations of EM.", "N", min=0)]
 Tolerance = Annotated[float, option("tolerance", "Stop EM when no weight moves by more than X.", "X", min=0)]
@@ -91,6 +94,14 @@ def limit_threads(threads):
         from lmtk.nplm.threads import limit
 
         limit(threads)
+
+
+def product_threads(threads):
+    """Translation models: their products are too small to gain from many threads, so that one is the default."""
+    if threads or not os.environ.get("OPENBLAS_NUM_THREADS"):
+        from lmtk.nplm.blas import set_threads
+
+        set_threads(threads or 1)
 
 
 def given_weights(given, parts):

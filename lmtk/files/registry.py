@@ -15,6 +15,7 @@ BINARY = {
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",
 }
+TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
 COUNT = re.compile(rb"[0-9][0-9.e+]*$")
 
 
@@ -45,6 +46,8 @@ def load(path, seen=()):
             raise FormatError(path, "the file is empty; a model was wanted")
         if container.looks_binary(head):
             about, arrays = container.read(stream, path)
+            if about["kind"] in TRANSLATION:
+                raise FormatError(path, "a translation model, which lmtk translate reads; a language model was wanted")
             if about["kind"] not in BINARY:
                 raise FormatError(path, f"a file of kind {about['kind']}, not a model")
             return function(BINARY[about["kind"]])(about, arrays, path)
@@ -55,14 +58,26 @@ def load(path, seen=()):
         return function(name)(stream, path, seen)
 
 
+def load_translation(path):
+    """The translation model in a file ("-": stdin). Raises FormatError."""
+    with open_in(path) as stream:
+        if not container.looks_binary(stream.peek(64)[:64]):
+            raise FormatError(path, "no translation model; nmt-train makes one")
+        about, arrays = container.read(stream, path)
+        if about["kind"] not in TRANSLATION:
+            raise FormatError(path, f"a file of kind {about['kind']}; a translation model was wanted")
+        return function(TRANSLATION[about["kind"]])(about, arrays, path)
+
+
 def describe(path):
     """What a file of any kind is: ([(name, value)], its words in the order of their ids). Raises FormatError."""
     with open_in(path) as stream:
         head = stream.peek(1 << 16)
         if container.looks_binary(head):
             about, arrays = container.read(stream, path)
-            if about["kind"] in BINARY:
-                model = function(BINARY[about["kind"]])(about, arrays, path)
+            kinds = BINARY | TRANSLATION
+            if about["kind"] in kinds:
+                model = function(kinds[about["kind"]])(about, arrays, path)
                 return list(model.describe()), model.vocab.words
             return [("kind", about["kind"]), *container.shown(about["settings"])], container.words_of(arrays)
         start = head.removeprefix(BOM).lstrip()
