@@ -17,6 +17,7 @@ COMMANDS = {
     "ngram-interp": "counts and held-out text to a deleted-interpolation model",
     "nplm-train": "text to a neural model",
     "mix": "models and held-out text to a mixture",
+    "rescore": "models and n-best lists to rescored lists, with weights given or tuned",
     "ppl": "a model and a text to perplexity",
     "info": "any file of lmtk's, described",
 }
