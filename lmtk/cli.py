@@ -19,6 +19,7 @@ COMMANDS = {
     "nmt-train": "two sides of a bitext to a translation model",
     "translate": "a translation model and a text to translations",
     "mix": "models and held-out text to a mixture",
+    "rescore": "models and n-best lists to rescored lists, with weights given or tuned",
     "ppl": "a model and a text to perplexity",
     "info": "any file of lmtk's, described",
 }

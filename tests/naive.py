@@ -234,3 +234,36 @@ def beam_search(logp, eos, B, limit):
         if len(ended) >= B or not live or best >= max(score for score, _ in live) / limit:
             break
     return sorted(ended, key=lambda e: -e[0])[:B]
+
+
+def bleu(hypotheses, references):
+    """BLEU of Papineni et al. (2002) of lists of words, references[i]: those of hypothesis i; where the k-th order has
+    no match, its precision is 1 / (2^k its n-grams).
+    """
+    precisions, smooth = [], 1
+    for n in range(1, 5):
+        match = total = 0
+        for words, others in zip(hypotheses, references, strict=True):
+            grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+            there = [[tuple(r[i : i + n]) for i in range(len(r) - n + 1)] for r in others]
+            match += sum(min(grams.count(g), max(t.count(g) for t in there)) for g in set(grams))
+            total += len(grams)
+        if not total or (n == 1 and not match):
+            return 0.0
+        if not match:
+            smooth *= 2
+        precisions.append((match or 1 / smooth) / total)
+    c = sum(map(len, hypotheses))
+    r = sum(min((abs(len(o) - len(h)), len(o)) for o in others)[1] for h, others in zip(hypotheses, references))
+    return min(1, math.exp(1 - r / c)) * math.exp(sum(map(math.log, precisions)) / 4)
+
+
+def best_at(a, b, gamma):
+    """The highest of the lines a gamma + b, the first of equal ones."""
+    heights = [x * gamma + y for x, y in zip(a, b, strict=True)]
+    return heights.index(max(heights))
+
+
+def crossings(a, b):
+    """Every gamma where two of the lines a gamma + b cross."""
+    return sorted({(b[i] - b[j]) / (a[j] - a[i]) for i in range(len(a)) for j in range(i) if a[i] != a[j]})

@@ -15,6 +15,7 @@ LAYERS = [
     ["text"],
     ["em", "lm"],
     ["scoring"],
+    ["nbest", "tuning"],
     ["ngram", "nplm", "nmt"],
     ["mixture"],
     ["kenlm"],
