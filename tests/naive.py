@@ -138,3 +138,15 @@ def sampled_likelihood(C, H, d, U, W, b, contexts, words, candidates, inclusion)
         rest = sum(math.exp(y[j]) / inclusion[j] for j in candidates if j != w)
         total += y[w] - math.log(math.exp(y[w]) + rest)
     return total
+
+
+def class_likelihood(C, H, d, U, W, b, Uc, Wc, bc, classes, contexts, words):
+    """The sum of ln P(class | context) + ln P(word | class, context) over the examples. Parameters as lists."""
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        p, _, _ = forward(C, H, d, Uc, Wc, bc, context)
+        mine = [j for j in range(len(b)) if classes[j] == classes[w]]
+        rows = [[part[j] for j in mine] if part is not None else None for part in (U, W, b)]
+        inside, _, _ = forward(C, H, d, *rows, context)
+        total += math.log(p[classes[w]]) + math.log(inside[mine.index(w)])
+    return total

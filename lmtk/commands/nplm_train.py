@@ -48,8 +48,12 @@ def command(
     ] = 3e-5,
     feature_rate: Annotated[float, option("feature-rate", "C learns X times faster.", "X", min=0)] = 4,
     objective: Annotated[
-        str, option("objective", "What an update sees: full (all words) or sampled.", "full|sampled")
+        str, option("objective", "What an update sees: all words, a sample, or a class.", "full|sampled|class")
     ] = "full",
+    classes: Annotated[
+        str | None,
+        option("classes", "Classes for -objective class (default: words of like frequency).", "FILE"),
+    ] = None,
     samples: Annotated[
         int | None, option("samples", "S, words drawn for a minibatch with -objective sampled (250).", "S", min=1)
     ] = None,
@@ -88,18 +92,23 @@ def command(
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin
     """
     needed(text, "text"), needed(lm, "lm")
-    one_stdin(text, heldout, vocab, init_features)
+    one_stdin(text, heldout, vocab, init_features, classes)
     if hidden == 0 and not direct:
         raise UsageError("-hidden 0 leaves no way from the features to the outputs; add -direct")
-    if objective not in ("full", "sampled"):
-        raise UsageError(f"-objective is full or sampled, not {objective}")
-    if samples and objective == "full":
+    if objective not in ("full", "sampled", "class"):
+        raise UsageError(f"-objective is full, sampled or class, not {objective}")
+    if samples and objective != "sampled":
         raise UsageError("-samples needs -objective sampled")
+    if classes and objective != "class":
+        raise UsageError("-classes needs -objective class")
+    if mpi and objective == "class":
+        raise UsageError("-mpi shares the outputs of -objective full or sampled, not those of class")
     if objective == "sampled":
         samples = samples or 250
 
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
     from lmtk.nplm import training
+    from lmtk.nplm.classes import read as read_classes
     from lmtk.nplm.network import write
     from lmtk.nplm.parallel import ALONE, ranks
     from lmtk.nplm.sgd import Diverged
@@ -134,7 +143,8 @@ def command(
         if held is not None and not (held.scored & (held.ids < known.V)).any():
             raise LmtkError(f"{heldout}: no word of the vocabulary in it")
         given = training.read_features(init_features, known, features) if init_features else None
-        network = training.initial(known, settings, data.w, given)
+        grouped = read_classes(classes, known) if classes else None
+        network = training.initial(known, settings, data.w, given, grouped)
         if not (resume and checkpoint and os.path.exists(checkpoint)):
             return data, training.Progress(network)
         with open_in(checkpoint) as stream_in:

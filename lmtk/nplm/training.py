@@ -9,7 +9,7 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.streams import lines
-from lmtk.nplm import sampled, sgd
+from lmtk.nplm import classes, sampled, sgd
 from lmtk.nplm.network import ARRAYS, Network, named, score_contexts
 from lmtk.nplm.parallel import ALONE
 from lmtk.nplm.threads import Team
@@ -66,23 +66,45 @@ def sample(now, data, settings, threads, comm):
     """The softmax over a sample of the words, as an objective, as `full` has it."""
     theta = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm)
     proposal, team = sampled.Proposal(data.w, len(now.b), settings.samples), Team(threads)
-    steps = -(-len(data.w) // settings.minibatch)
+    decay = sparse_decay(theta, data, settings)
 
     def step(at, epsilon, epoch, number):
         random = np.random.default_rng([settings.seed, epoch, number])
         words, log_inclusion = proposal.draw(data.w[at], random)
         rows = data.contexts[at], data.w[at], words, log_inclusion
         found = sampled.step(theta, *rows, epsilon, settings.feature_rate, team, threads)
-        # the decay of updates that leave most of the parameters alone, many at once
-        due = (number + 1) % sampled.DECAY_EVERY or sampled.DECAY_EVERY
-        if settings.weight_decay and (due == sampled.DECAY_EVERY or number + 1 == steps):
-            sampled.shrink(theta, due * settings.minibatch * epsilon * settings.weight_decay, settings.feature_rate)
+        decay(epsilon, number)
         return found
 
     return step, lambda: sampled.join(theta)
 
 
-OBJECTIVES = {"full": full, "sampled": sample}
+def by_class(now, data, settings, threads, comm):
+    """The softmax over classes and that over the words of one, as an objective, as `full` has it."""
+    theta = classes.split(now)
+    decay = sparse_decay(theta, data, settings)
+
+    def step(at, epsilon, epoch, number):
+        found = classes.step(theta, data.contexts[at], data.w[at], epsilon, settings.feature_rate)
+        decay(epsilon, number)
+        return found
+
+    return step, lambda: classes.join(theta)
+
+
+def sparse_decay(theta, data, settings):
+    """Weight decay for updates that leave most of the parameters alone: that of many updates at once."""
+    steps = -(-len(data.w) // settings.minibatch)
+
+    def decay(epsilon, number):
+        due = (number + 1) % sampled.DECAY_EVERY or sampled.DECAY_EVERY
+        if settings.weight_decay and (due == sampled.DECAY_EVERY or number + 1 == steps):
+            sampled.shrink(theta, due * settings.minibatch * epsilon * settings.weight_decay, settings.feature_rate)
+
+    return decay
+
+
+OBJECTIVES = {"full": full, "sampled": sample, "class": by_class}
 
 
 @dataclass
@@ -111,10 +133,11 @@ def examples(corpus, vocab, order, heldout):
     return Data(np.where(rows < 0, vocab.sos_id, rows).astype(np.int32), corpus.ids[at], heldout)
 
 
-def initial(vocab, settings, w, features=None):
+def initial(vocab, settings, w, features=None, word_classes=None):
     """A network before training: U = W = 0 and b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
 
     features: id -> feature vector, (m,), for words that have one beforehand (a-priori knowledge, section 5.2).
+    word_classes: the class of each word, (V,), for the objective "class"; None: classes of words of like frequency.
     """
     n, m, h, V = settings.order, settings.features, settings.hidden, vocab.V
     random = np.random.default_rng(settings.seed)
@@ -125,7 +148,10 @@ def initial(vocab, settings, w, features=None):
     counts = np.bincount(w, minlength=V) + 1
     b = np.log(counts / counts.sum()).astype(f32)
     W = np.zeros((V, (n - 1) * m), f32) if settings.direct else None
-    return Network(vocab, n, C, H, np.zeros(h, f32), np.zeros((V, h), f32), W, b, {})
+    network = Network(vocab, n, C, H, np.zeros(h, f32), np.zeros((V, h), f32), W, b, {})
+    if settings.objective != "class":
+        return network
+    return classes.add(network, counts, classes.by_frequency(counts) if word_classes is None else word_classes)
 
 
 def rate(settings, t, total):
@@ -162,7 +188,7 @@ def train(progress, data, settings, threads, comm=ALONE):
     step, arrays = OBJECTIVES[settings.objective](now, data, settings, threads, comm)
 
     def network():
-        return replace(now, **dict(zip(ARRAYS, arrays(), strict=True)))
+        return replace(now, **dict(zip(ARRAYS, arrays())))
 
     norm = math.nan
     while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
@@ -182,7 +208,7 @@ def train(progress, data, settings, threads, comm=ALONE):
             progress.step += 1
             if progress.step < steps:
                 yield False, network
-        finish_epoch(progress, network(), data, N if settings.objective == "full" else None, comm)
+        finish_epoch(progress, network(), data, None if settings.objective == "sampled" else N, comm)
         yield True, network
 
 
@@ -232,6 +258,8 @@ def read_checkpoint(stream, path, settings, data, network):
     changed = [name.replace("_", "-") for name, value in vars(settings).items() if (before | run).get(name) != value]
     if container.words_of(arrays) != network.vocab.words:
         changed.append("vocab")
+    if not np.array_equal(arrays.get("classes"), network.classes):
+        changed.append("classes")
     if about["settings"]["data"] != fingerprint(data):
         changed.append("text or -heldout")
     if changed:
