@@ -21,6 +21,7 @@ COMMANDS = {
     "mix": "models and held-out text to a mixture",
     "rescore": "models and n-best lists to rescored lists, with weights given or tuned",
     "ppl": "a model and a text to perplexity",
+    "features": "a neural model to the words that are alike, vectors or a picture",
     "info": "any file of lmtk's, described",
 }
 

@@ -267,3 +267,38 @@ def best_at(a, b, gamma):
 def crossings(a, b):
     """Every gamma where two of the lines a gamma + b cross."""
     return sorted({(b[i] - b[j]) / (a[j] - a[i]) for i in range(len(a)) for j in range(i) if a[i] != a[j]})
+
+
+def cosine(a, b):
+    """The cosine of two vectors, 0 where one is all zeros."""
+    length = math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(y * y for y in b))
+    return sum(x * y for x, y in zip(a, b)) / length if length else 0.0
+
+
+def sampled_likelihood(C, H, d, U, W, b, contexts, words, candidates, inclusion):
+    """The sum of ln p over the examples, each p from a softmax over candidates whose e^y are divided by their chance to
+    be candidates, the example's own word excepted. Parameters as lists.
+    """
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        x = [feature for j in context for feature in C[j]]
+        a = [math.tanh(d[k] + sum(H[k][i] * x[i] for i in range(len(x)))) for k in range(len(d))]
+        y = {j: b[j] + sum(U[j][k] * a[k] for k in range(len(a))) for j in candidates}
+        if W is not None:
+            for j in candidates:
+                y[j] += sum(W[j][i] * x[i] for i in range(len(x)))
+        rest = sum(math.exp(y[j]) / inclusion[j] for j in candidates if j != w)
+        total += y[w] - math.log(math.exp(y[w]) + rest)
+    return total
+
+
+def class_likelihood(C, H, d, U, W, b, Uc, Wc, bc, classes, contexts, words):
+    """The sum of ln P(class | context) + ln P(word | class, context) over the examples. Parameters as lists."""
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        p, _, _ = forward(C, H, d, Uc, Wc, bc, context)
+        mine = [j for j in range(len(b)) if classes[j] == classes[w]]
+        rows = [[part[j] for j in mine] if part is not None else None for part in (U, W, b)]
+        inside, _, _ = forward(C, H, d, *rows, context)
+        total += math.log(p[classes[w]]) + math.log(inside[mine.index(w)])
+    return total

@@ -68,6 +68,7 @@ def models(folder, marks=SENTENCES, unk=True):
     yield interpolated(folder, 1, marks, unk)
     yield a.lower(2)
     yield b
+    yield neural(folder, marks, unk, objective="class")
     yield Mixture([a, b], np.array([[0.3, 0.7]]))
     yield Mixture([b, a], np.random.default_rng(1).dirichlet([1, 1], len(a.alpha)), 1)
 

@@ -55,9 +55,18 @@ def same(a, b):
 
 
 @needs_mpi
-@pytest.mark.parametrize("ranks, more", [(2, []), (3, ["-direct"]), (2, ["-threads", "2"])])
+@pytest.mark.parametrize(
+    "ranks, more",
+    [
+        (2, []),
+        (3, ["-direct"]),
+        (2, ["-threads", "2"]),
+        (3, ["-objective", "sampled", "-samples", "2"]),
+        (2, ["-objective", "sampled", "-samples", "1", "-minibatch", "1"]),
+    ],
+)
 def test_ranks_make_the_model_of_one_process(tmp_path, ranks, more):
-    """11 words: in blocks of 6 and 5, or 4, 4 and 3."""
+    """11 words: in blocks of 6 and 5, or 4, 4 and 3. Of two candidates a rank may have none."""
     subprocess.run([*LMTK, "nplm-train", *DATA, *TINY, *more, "-lm", tmp_path / "one"], env=ENVIRONMENT, check=True)
     assert mpi(ranks, "nplm-train", "-mpi", *DATA, *TINY, *more, "-lm", tmp_path / "many") == (0, "", "")
     same(tmp_path / "one", tmp_path / "many")

@@ -47,6 +47,16 @@ def command(
         float, option("weight-decay", "Decay of U, W, H and C, not of the biases.", "X", min=0)
     ] = 3e-5,
     feature_rate: Annotated[float, option("feature-rate", "C learns X times faster.", "X", min=0)] = 4,
+    objective: Annotated[
+        str, option("objective", "What an update sees: all words, a sample, or a class.", "full|sampled|class")
+    ] = "full",
+    classes: Annotated[
+        str | None,
+        option("classes", "Classes for -objective class (default: words of like frequency).", "FILE"),
+    ] = None,
+    samples: Annotated[
+        int | None, option("samples", "S, words drawn for a minibatch with -objective sampled (250).", "S", min=1)
+    ] = None,
     minibatch: Annotated[int, option("minibatch", "K, examples in an update.", "K", min=1)] = 128,
     patience: Annotated[
         int | None,
@@ -82,12 +92,23 @@ def command(
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin
     """
     needed(text, "text"), needed(lm, "lm")
-    one_stdin(text, heldout, vocab, init_features)
+    one_stdin(text, heldout, vocab, init_features, classes)
     if hidden == 0 and not direct:
         raise UsageError("-hidden 0 leaves no way from the features to the outputs; add -direct")
+    if objective not in ("full", "sampled", "class"):
+        raise UsageError(f"-objective is full, sampled or class, not {objective}")
+    if samples and objective != "sampled":
+        raise UsageError("-samples needs -objective sampled")
+    if classes and objective != "class":
+        raise UsageError("-classes needs -objective class")
+    if mpi and objective == "class":
+        raise UsageError("-mpi shares the outputs of -objective full or sampled, not those of class")
+    if objective == "sampled":
+        samples = samples or 250
 
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
     from lmtk.nplm import training
+    from lmtk.nplm.classes import read as read_classes
     from lmtk.nplm.network import write
     from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
@@ -102,8 +123,9 @@ def command(
         raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
     limit(threads or (1 if mpi else None))
     settings = training.Settings(
-        order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed
-    )
+        order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed,
+        objective, samples,
+    )  # fmt: skip
     checkpoint = None if written_in_place(lm) else lm + ".ckpt"
 
     def prepare():
@@ -121,7 +143,8 @@ def command(
         if held is not None and not (held.scored & (held.ids < known.V)).any():
             raise LmtkError(f"{heldout}: no word of the vocabulary in it")
         given = training.read_features(init_features, known, features) if init_features else None
-        network = training.initial(known, settings, data.w, given)
+        grouped = read_classes(classes, known) if classes else None
+        network = training.initial(known, settings, data.w, given, grouped)
         if not (resume and checkpoint and os.path.exists(checkpoint)):
             return data, training.Progress(network)
         with open_in(checkpoint) as stream_in:
@@ -239,7 +262,8 @@ class Reporter:
         if over and self.debug:
             now = time.monotonic()
             ppl, heldout = progress.ppl[-1]
-            line = f"epoch {progress.epoch}: training ppl= {ppl:.7g} "
+            line = f"epoch {progress.epoch}: "
+            line += "" if ppl is None else f"training ppl= {ppl:.7g} "
             line += "" if heldout is None else f"held-out ppl= {heldout:.7g} "
             line += f"{(at - self.done) / (now - self.epoch_begun):.0f} words/s"
             if heldout is not None and progress.best_epoch == progress.epoch:

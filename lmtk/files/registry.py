@@ -12,6 +12,7 @@ TEXT = {b"\\interp\\": "lmtk.ngram.interp:read_text", b"\\mixture\\": "lmtk.mixt
 ARPA = "lmtk.ngram.arpa:read_text"
 BINARY = {
     "nplm": "lmtk.nplm.network:from_arrays",
+    "nplm-class": "lmtk.nplm.network:from_arrays",
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",
 }

@@ -72,17 +72,19 @@ def exp_rows(y, q, s):
         s[k] = total
 
 
-def block_forward(z, w, start, M, y):
+def block_forward(z, w, start, M, y, own=None):
     """Steps 1(c) on the block of outputs from `start` on: y <- e^(zM - q) in place, (K, V_i), q being its own maximum.
 
-    w (K,): the words seen. Returns q (K,), s (K,), the sums of y, and t (K,), the output of w where it is in the block,
-    else -inf.
+    w (K,): the words seen; own (K,), where given, is added to their outputs first. A block may be empty.
+    Returns q (K,), s (K,), the sums of y, and t (K,), the output of w where it is in the block, else -inf.
     """
     np.matmul(z, M, out=y)
     mine = np.flatnonzero((w >= start) & (w < start + M.shape[1]))
+    if own is not None:
+        y[mine, w[mine] - start] += own[mine]
     t = np.full(len(w), -np.inf, f32)
     t[mine] = y[mine, w[mine] - start]
-    q, s = y.max(axis=1), np.empty(len(w), f32)
+    q, s = y.max(axis=1, initial=-np.inf), np.zeros(len(w), f32)
     if np.isfinite(q).all():
         exp_rows(y, q, s)
     return q, s, t

@@ -67,18 +67,18 @@ def outputs(theta, K):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, contexts, w, epsilon, decay, feature_rate, team):
+def step(theta, contexts, w, epsilon, decay, feature_rate, team, own=None):
     """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 
     contexts (K, n-1) and w (K,): ids. The rate is the paper's, an example's; the decay is on U, W, H and C, not on the
-    biases b and d; C learns feature_rate times faster. Returns (sum of ln p, norm of dL/dz), taken before the update;
-    where the former is not finite nothing is updated.
+    biases b and d; C learns feature_rate times faster. own: as in `kernels.block_forward`.
+    Returns (sum of ln p, norm of dL/dz), taken before the update; where the former is not finite nothing is updated.
     """
     K, direct = len(w), theta.direct
     x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts)
     z = kernels.stack(a, x, direct)
     work = [(start, M, y) for (start, M), y in zip(theta.blocks, outputs(theta, K), strict=True)]
-    q, s, t = (np.stack(part) for part in zip(*team(lambda b: kernels.block_forward(z, w, *b), work), strict=True))
+    q, s, t = (np.stack(part) for part in zip(*team(lambda b: kernels.block_forward(z, w, *b, own), work), strict=True))
     logp, scale = kernels.normalize(q, s, t, theta.comm)
     total = float(logp.sum())
     if not math.isfinite(total):
@@ -86,11 +86,17 @@ def step(theta, contexts, w, epsilon, decay, feature_rate, team):
     keep = 1 - K * epsilon * decay
     work = [(*b, c, epsilon, keep) for b, c in zip(work, scale, strict=True)]
     gz = theta.comm.sum(sum(team(lambda b: kernels.block_backward(z, w, *b), work)))
-    go, gx = kernels.hidden_gradient(gz, a, x, theta.H, direct)
+    update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate)
+    return total, float(np.linalg.norm(gz))
+
+
+def update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate):
+    """Steps 2(c) and 2(d): H, d and C, in place, from dL/dz (K, D)."""
+    go, gx = kernels.hidden_gradient(gz, a, x, theta.H, theta.direct)
     if decay:
-        theta.H *= f32(keep)
-        theta.C *= f32(1 - K * epsilon * feature_rate * decay)
+        shrunk = len(contexts) * epsilon * decay
+        theta.H *= f32(1 - shrunk)
+        theta.C *= f32(1 - shrunk * feature_rate)
     theta.H += f32(epsilon) * (go.T @ x)
     theta.d += f32(epsilon) * go.sum(axis=0)
     kernels.add_features(theta.C, contexts, gx, f32(epsilon * feature_rate))
-    return total, float(np.linalg.norm(gz))
