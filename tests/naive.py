@@ -115,3 +115,32 @@ def em_step(p, bins, weights):
                 shares.append([w * v / total for w, v in zip(row, p[i], strict=True)])
         new.append([sum(s[j] for s in shares) / len(shares) for j in range(len(row))] if shares else list(row))
     return new
+
+
+def class_likelihood(bigrams, g):
+    """ln p of bigrams under p(w | v) = p(g_w | g_v) p(w | g_w), relative frequencies: Counter of pairs, g a dict."""
+    pairs, history, predicted, words = Counter(), Counter(), Counter(), Counter()
+    for (v, w), n in bigrams.items():
+        pairs[g[v], g[w]] += n
+        history[g[v]] += n
+        predicted[g[w]] += n
+        words[w] += n
+    return sum(
+        n * math.log(pairs[g[v], g[w]] / history[g[v]] * words[w] / predicted[g[w]]) for (v, w), n in bigrams.items()
+    )
+
+
+def exchange_pass(bigrams, order, g, classes):
+    """Each word of `order` to the class of `classes` that is best, the likelihood counted anew; g in place."""
+    moved = 0
+    for w in order:
+        here, best = g[w], class_likelihood(bigrams, g)
+        kept = here
+        for c in classes:
+            g[w] = c
+            found = class_likelihood(bigrams, g)
+            if found > best + 1e-5:
+                best, kept = found, c
+        g[w] = kept
+        moved += kept != here
+    return moved

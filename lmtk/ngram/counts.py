@@ -318,14 +318,25 @@ def format_counts(out, counts, by_bytes, only):
 
 
 def collect(
-    texts, files, order, words=None, marks=SENTENCES, unk=UNK, tolower=False, limit=False, floats=False, arrange=None
+    texts,
+    files,
+    order,
+    words=None,
+    marks=SENTENCES,
+    unk=UNK,
+    tolower=False,
+    limit=False,
+    floats=False,
+    arrange=None,
+    replace=None,
 ):
     """The counts of texts and count files, added up, as SRILM's ngram-count does it.
 
     words: a closed vocabulary, outside which a word is `unk` (or, with `limit`, its n-gram in a count file is dropped);
     None takes every word. The words of the result start with <s>, </s> and `unk`, unless the counts of a large text
     are wanted for a model: `arrange` takes the words and returns them in the model's order, and the levels have their
-    suffixes, so that the model needs no other sort.
+    suffixes, so that the model needs no other sort. replace: words -> (others, the id among them of each word), where
+    others are to be counted in place of the words that were read.
     """
     index = Growing()
     unk_id = index[unk]
@@ -346,12 +357,16 @@ def collect(
         ids.append(more)
     ids, starts = np.concatenate(ids), np.concatenate(starts)
     words = index.words()
+    if replace:
+        words, of = replace(words)
+        ids, found = of[ids], [([of[row] for row in rows], weights) for rows, weights in found]
     W = len(words)
     links = arrange is not None and not found and len(ids) >= LARGE
     if links:
+        old_id = {word: i for i, word in enumerate(words)}
         words = arrange(words)
         new_id = np.empty(W, np.int32)
-        new_id[[index[word] for word in words]] = np.arange(W)
+        new_id[[old_id[word] for word in words]] = np.arange(W)
         ids = new_id[ids]
     levels = count_ids(ids, starts, order, W, links)
     if found:
