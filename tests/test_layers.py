@@ -16,7 +16,7 @@ LAYERS = [
     ["em", "lm"],
     ["scoring"],
     ["ngram", "nplm", "nmt"],
-    ["mixture"],
+    ["mixture", "classlm"],
     ["kenlm"],
     ["api"],
     ["commands"],

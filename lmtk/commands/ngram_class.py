@@ -102,7 +102,7 @@ def command(
     tell(f"{len(words)} words in {G} classes")
     for i, moved in enumerate(induction.passes(state, iterations), 1):
         tell(f"pass {i}: {moved} words moved")
-    result = induction.made(data, state, unseen)
+    result = induction.made(data, state, unseen, unk)
     if classes:
         with open_out(classes) as out:
             induction.write_classes(out, result)

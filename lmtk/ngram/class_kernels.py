@@ -24,15 +24,6 @@ SMALL = 1e-5  # a gain that rounding may have made
 
 
 @jit
-def table(size):
-    """f (size,)."""
-    f = np.zeros(size)
-    for x in range(2, size):
-        f[x] = x * math.log(x)
-    return f
-
-
-@jit
 def exchange(words, g, G, start, word, count, own, N, M, n, f):
     """Move each of `words` in turn to its best class; g, N, M, n change in place. Returns how many moved.
 

@@ -193,7 +193,7 @@ def exchange_of(data, g, G, order):
         many.append(count[sorted_])
     N = np.bincount(g[data.v].astype(np.int64) * C + g[data.w], data.count, C * C).astype(np.int32).reshape(C, C)
     n = np.stack((N.sum(axis=1), N.sum(axis=0)))
-    f = kernels.table(min(TABLE, int(data.count.sum()) + 1))
+    f = xlogx(np.arange(min(TABLE, int(data.count.sum()) + 1), dtype=np.float64))
     predicted = np.bincount(data.w, data.count, W)
     fixed = float(xlogx(predicted).sum())
     return Exchange(order, G, g, start, np.array(word), np.array(many), own, N, N.T.copy(), n, f, fixed)
@@ -222,21 +222,24 @@ def log_likelihood(state):
     return float(xlogx(state.N[state.N > 0].astype(np.float64)).sum() - xlogx(state.n).sum()) + state.fixed
 
 
-def made(data, state, unseen=()):
+def made(data, state, unseen=(), unk=UNK):
     """The Classes that the exchange ended with, those with most uses first; a class that no word uses is left out.
 
-    `unseen` words get the class with most words of the lowest count: together types/(uses + types) of its probability,
-    which is what Witten and Bell give to words not seen yet.
+    `unseen` words get the class of rare words: that of `unk`, else the one with most words of the lowest count. Of a
+    text of N words, T of them different, they are T / (N + T), as Witten and Bell (method C) have it, in equal parts;
+    that is taken from the other words of the class, but never more than half of it.
     """
     g = np.where(state.g < state.G, state.g, -1)
     seen = np.flatnonzero(g >= 0)
-    uses = np.bincount(g[seen], data.uses[seen], state.G)
-    lowest = seen[data.uses[seen] == data.uses[seen].min()]
-    rare = np.bincount(g[lowest], minlength=state.G).argmax()
+    used = data.uses[seen]
+    uses = np.bincount(g[seen], used, state.G)
     share = np.zeros(state.G)
     if len(unseen):
-        types = (g[seen] == rare).sum()
-        share[rare] = types / (uses[rare] + types)
+        rare = next((g[w] for w in seen if data.words[w] == unk), None)
+        if rare is None:
+            rare = np.bincount(g[seen[used == used.min()]], minlength=state.G).argmax()
+        N, T = used.sum(), len(seen)
+        share[rare] = min(T / (N + T) * N / uses[rare], 0.5)
     kept = np.flatnonzero(uses)
     place = np.full(state.G, -1)
     place[kept[np.argsort(-uses[kept], kind="stable")]] = np.arange(len(kept))
