@@ -65,9 +65,7 @@ def class_model(lm, name, path):
     both = next((w for w in classes.members if known.predicts(w)), None)
     if both is not None:
         shown = both.decode("utf-8", "backslashreplace")
-        raise LmtkError(
-            f"{name}: it predicts {shown}, which is a word of a class in {path}; was it made with these -classes?"
-        )
+        raise LmtkError(f"{name}: it predicts {shown}, which has a class in {path}; was it made with these -classes?")
     if not any(map(known.predicts, classes.names)):
         raise LmtkError(f"{name}: it predicts no class of {path}; was it made with these -classes?")
     names = set(classes.names)

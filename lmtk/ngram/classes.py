@@ -175,10 +175,10 @@ class Exchange:
 
 
 def exchange_of(data, g, G, order):
-    """The state that the classes g give; each word that has none, -1, is a class of its own, behind the G."""
+    """The state that classes g give; a word of the bigrams that has none, -1, is one of its own, behind the G."""
     W = len(data.words)
     g = g.copy()
-    alone = np.flatnonzero(g < 0)
+    alone = np.union1d(data.v[g[data.v] < 0], data.w[g[data.w] < 0])
     g[alone] = np.arange(G, G + len(alone))
     C = G + len(alone)
     self = data.v == data.w
@@ -229,8 +229,8 @@ def made(data, state, unseen=(), unk=UNK):
     text of N words, T of them different, they are T / (N + T), as Witten and Bell (method C) have it, in equal parts;
     that is taken from the other words of the class, but never more than half of it.
     """
-    g = np.where(state.g < state.G, state.g, -1)
-    seen = np.flatnonzero(g >= 0)
+    g = state.g
+    seen = np.flatnonzero((g >= 0) & (g < state.G))
     used = data.uses[seen]
     uses = np.bincount(g[seen], used, state.G)
     share = np.zeros(state.G)
