@@ -13,6 +13,7 @@ COMMANDS = {
     "normalize": "text to text: lower case, numbers to <num>, proper nouns to <name>",
     "vocab": "texts or models to a word list",
     "ngram-count": "text or counts to n-gram counts and back-off models",
+    "ngram-class": "text to word classes",
     "ngram": "a back-off model to another: pruned, merged, cut, ARPA or binary; or random sentences",
     "ngram-interp": "counts and held-out text to a deleted-interpolation model",
     "nplm-train": "text to a neural model",

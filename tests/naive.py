@@ -302,3 +302,32 @@ def class_likelihood(C, H, d, U, W, b, Uc, Wc, bc, classes, contexts, words):
         inside, _, _ = forward(C, H, d, *rows, context)
         total += math.log(p[classes[w]]) + math.log(inside[mine.index(w)])
     return total
+
+
+def class_bigram_likelihood(bigrams, g):
+    """ln p of bigrams under p(w | v) = p(g_w | g_v) p(w | g_w), relative frequencies: Counter of pairs, g a dict."""
+    pairs, history, predicted, words = Counter(), Counter(), Counter(), Counter()
+    for (v, w), n in bigrams.items():
+        pairs[g[v], g[w]] += n
+        history[g[v]] += n
+        predicted[g[w]] += n
+        words[w] += n
+    return sum(
+        n * math.log(pairs[g[v], g[w]] / history[g[v]] * words[w] / predicted[g[w]]) for (v, w), n in bigrams.items()
+    )
+
+
+def exchange_pass(bigrams, order, g, classes):
+    """Each word of `order` to the class of `classes` that is best, the likelihood counted anew; g in place."""
+    moved = 0
+    for w in order:
+        here, best = g[w], class_bigram_likelihood(bigrams, g)
+        kept = here
+        for c in classes:
+            g[w] = c
+            found = class_bigram_likelihood(bigrams, g)
+            if found > best + 1e-5:
+                best, kept = found, c
+        g[w] = kept
+        moved += kept != here
+    return moved

@@ -17,7 +17,7 @@ LAYERS = [
     ["scoring"],
     ["nbest", "tuning"],
     ["ngram", "nplm", "nmt"],
-    ["mixture"],
+    ["mixture", "classlm"],
     ["kenlm"],
     ["api"],
     ["commands"],

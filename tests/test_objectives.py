@@ -13,8 +13,8 @@ from test_nplm import minibatch, parameters, prepared, settings
 
 from lmtk.errors import FormatError
 from lmtk.nplm import classes, network, sampled, sgd, training
-from lmtk.nplm.parallel import ALONE
 from lmtk.nplm.threads import Team
+from lmtk.parallel import ALONE
 from lmtk.text.vocab import make_vocab
 
 

@@ -1,8 +1,10 @@
 import contextlib
 import sys
+from functools import partial
 from typing import Annotated
 
 from lmtk.commands.options import (
+    ClassFile,
     Debug,
     MapUnk,
     Memory,
@@ -35,6 +37,10 @@ def command(
     vocab: VocabFile = None,
     limit_vocab: Annotated[bool, option("limit-vocab", "Drop read n-grams with words that are not in -vocab.")] = False,
     write_vocab: Annotated[str | None, option("write-vocab", "Write the words, in byte order.", "FILE")] = None,
+    classes: ClassFile = None,
+    class_lm: Annotated[
+        str | None, option("class-lm", "The class model to write: it names -lm (or -write-bin) and -classes.", "FILE")
+    ] = None,
     unk: Annotated[bool, option("unk", "The model predicts <unk>, the words that are not in -vocab.")] = False,
     map_unk: MapUnk = "<unk>",
     tolower: Tolower = False,
@@ -102,7 +108,11 @@ def command(
         write = "-"
     if limit_vocab and not vocab:
         raise UsageError("-limit-vocab needs -vocab")
-    one_stdin(*(text or []), *(read or []), vocab)
+    if class_lm and not (classes and (lm or write_bin)):
+        raise UsageError("-class-lm names the files of -classes and of -lm or -write-bin")
+    if class_lm and "-" in (classes, lm or write_bin):
+        raise UsageError("a class model names its parts' files; stdin and stdout (-) can't be named")
+    one_stdin(*(text or []), *(read or []), vocab, classes)
     marks, unk_word = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
     model_wanted = bool(lm or write_bin or gt or kn)
     if kenlm:
@@ -139,6 +149,14 @@ def command(
         if float_counts and name in ("gt", "ukn", "kn"):
             raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; see -wbdiscount{n}")
 
+    replace = None
+    if classes:
+        from lmtk.ngram.classes import read_classes, replaced
+
+        given_classes = read_classes(classes)
+        replace = partial(replaced, classes=given_classes)
+        unk = unk and unk_word not in given_classes.members  # its class is predicted in its place
+
     def vocabulary_of(words):
         return make_vocab(sorted(words), unk, True, unk_word, vocab or (text or read)[0])
 
@@ -148,7 +166,7 @@ def command(
         if comm.size > 1 and (stream or "-" in (text or [])):
             raise UsageError("-mpi wants texts of sentences, in files that every rank can read")
         words = comm.share(lambda: read_vocab(vocab, tolower) if vocab else None)
-        counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm)
+        counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm, replace)
     if comm.rank:
         return
     vocabulary = vocabulary_of(counts.words) if model_wanted else None
@@ -186,6 +204,11 @@ def command(
     if write_bin:
         with open_out(write_bin) as out:
             backoff.write_binary(out, model)
+    if class_lm:
+        from lmtk.classlm import write_text
+
+        with open_out(class_lm) as out:
+            write_text(out, lm or write_bin, classes, class_lm)
 
 
 def method_of(n, given, files):

@@ -19,6 +19,7 @@ Texts = Annotated[list[str], option("text", "Text to read, a sentence a line (se
 Models = Annotated[list[str], option("lm", "A model of any kind (several).", "FILE")]
 Model = Annotated[str, option("lm", "A model of any kind.", "FILE")]
 VocabFile = Annotated[str, option("vocab", "Word list: the first field of each line.", "FILE")]
+ClassFile = Annotated[str, option("classes", "Word classes, as ngram-class writes them.", "FILE")]
 Order = Annotated[int, option("order", "The longest n-grams.", "N", min=1, max=MAX_ORDER)]
 Unk = Annotated[bool, option("unk", "Treat unknown words as the word <unk>, which is predicted like others.")]
 UnkAsIs = Annotated[bool, option("unk", "Accepted as SRILM has it; unknown words are <unk> with it and without.")]

@@ -3,6 +3,7 @@ from typing import Annotated
 
 from lmtk.commands.options import (
     MAX_ORDER,
+    ClassFile,
     Debug,
     Model,
     NoEos,
@@ -22,6 +23,7 @@ from lmtk.errors import LmtkWarning, UsageError
 
 def command(
     lm: Model = None,
+    classes: ClassFile = None,
     text: Annotated[
         list[str] | None, option("text", "Text to score, a sentence a line (several; -: stdin).", "FILE")
     ] = None,
@@ -59,7 +61,7 @@ def command(
 
     texts, counts = (text or []) + (ppl or []), counts or []
     needed(lm, "lm"), needed(texts + counts, "text")
-    one_stdin(lm, *texts, *counts)
+    one_stdin(lm, *texts, *counts, classes)
     if format not in ("srilm", "kenlm"):
         raise UsageError(f"-format is srilm or kenlm, not {format}")
     if format == "kenlm" and (counts or stream):
@@ -69,6 +71,10 @@ def command(
         raise UsageError(f"-debug goes to {most} here")
     limit_threads(threads)
     model = load_strictly(lm) if strict else load(lm)
+    if classes:
+        from lmtk.classlm import class_model
+
+        model = class_model(model, lm, classes)
     count_order = count_order or order or model.order
     if order:
         model = lowered(model, order)

@@ -8,7 +8,11 @@ from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container
 from lmtk.files.streams import BOM, lines_of, open_in
 
-TEXT = {b"\\interp\\": "lmtk.ngram.interp:read_text", b"\\mixture\\": "lmtk.mixture:read_text"}
+TEXT = {
+    b"\\interp\\": "lmtk.ngram.interp:read_text",
+    b"\\mixture\\": "lmtk.mixture:read_text",
+    b"\\class-ngram\\": "lmtk.classlm:read_text",
+}
 ARPA = "lmtk.ngram.arpa:read_text"
 BINARY = {
     "nplm": "lmtk.nplm.network:from_arrays",

@@ -28,6 +28,7 @@ def collect(
     arrange=None,
     memory=None,
     comm=ALONE,
+    replace=None,
 ):
     """The counts of texts and count files, added up, as SRILM's ngram-count does it.
 
@@ -35,7 +36,8 @@ def collect(
     None takes every word. The words of the result start with <s>, </s> and `unk`, unless the counts of a large text
     are wanted for a model: `arrange` takes the words and returns them in the model's order, so that the model needs no
     other sort. memory: about how many bytes counting texts takes besides the result; the rest goes to disk. comm: the
-    ranks that count together; rank 0 has the result.
+    ranks that count together; rank 0 has the result. replace: words -> (others, the id among them of each word), where
+    others are to be counted in place of the words that were read.
     """
     index = Growing()
     unk_id = index[unk]
@@ -53,18 +55,24 @@ def collect(
 
     found, ids, starts, blocks = comm.each(read)
     words = common_words(blocks, index.words(), comm) if comm.size > 1 else index.words()
+    at = {word: i for i, word in enumerate(words)}
+    new_id = np.array([at[word] for word in index.words()], np.int32)
+    if replace:
+        words, of = replace(words)
+        new_id, found = of[new_id], [([of[row] for row in rows], weights) for rows, weights in found]
     W = len(words)
     tokens = comm.total(len(ids))
     links = arrange is not None and not files and tokens >= counts.LARGE
     if links:
+        at = {word: i for i, word in enumerate(words)}
         words = arrange(words)
-    new_id = np.empty(len(index.words()), np.int32)
-    at = {word: i for i, word in enumerate(words)}
-    new_id[:] = [at[word] for word in index.words()]
+        arranged = np.empty(W, np.int32)
+        arranged[[at[word] for word in words]] = np.arange(W)
+        new_id = arranged[new_id]
     if memory and len(ids) > tokens_in(memory, order):
         levels = count_spilling(ids, new_id, starts, order, W, memory)
     else:
-        levels = count_ids(new_id[ids] if links or comm.size > 1 else ids, starts, order, W, links and comm.size == 1)
+        levels = count_ids(new_id[ids], starts, order, W, links and comm.size == 1)
     if comm.size > 1:
         levels = gather_levels(levels, blocks, W, comm)
     if found:

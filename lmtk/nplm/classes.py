@@ -15,7 +15,7 @@ from lmtk.errors import FormatError
 from lmtk.files.streams import lines
 from lmtk.nplm import kernels, sgd
 from lmtk.nplm.network import runs
-from lmtk.nplm.parallel import ALONE
+from lmtk.parallel import ALONE
 
 f32 = np.float32
 
