@@ -160,8 +160,8 @@ def ranks(timed=False):
         yield comm
     except BaseException as e:
         # at exit, since the error's line is printed further up
-        status = e.code if isinstance(e, SystemExit) else 130 if isinstance(e, KeyboardInterrupt) else 1
-        atexit.register(end_all, comm, status)
+        statuses = {SystemExit: getattr(e, "code", 1), KeyboardInterrupt: 130, UsageError: 2}
+        atexit.register(end_all, comm, statuses.get(type(e), 1))
         raise
 
 
