@@ -196,8 +196,9 @@ def main():
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
     except UsageError as e:
-        # all ranks of an mpiexec have the same command line
-        if os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")) == "0":
+        # all ranks of an mpiexec have the same command line, and one of them says so
+        rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
+        if rank == "0" or not {"-mpi", "--mpi"}.intersection(words):
             say(program, e)
         status = 2
     except LmtkError as e:

@@ -198,19 +198,15 @@ def ranks(timed=False):
         MPI.Finalize()  # who has more to do is not slowed down by others that wait for it
     except BaseException as e:
         # at exit, since the error's line is printed further up
-        status = (
-            e.code
-            if isinstance(e, SystemExit)
-            else 130
-            if isinstance(e, KeyboardInterrupt)
-            else 1 + isinstance(e, UsageError)
-        )
-        atexit.register(end_all, comm, status)
+        statuses = {SystemExit: getattr(e, "code", 1), KeyboardInterrupt: 130, UsageError: 2}
+        atexit.register(end_all, comm, statuses.get(type(e), 1))
         raise
 
 
 def end_all(comm, status):
     """End every rank, at once; without a line of the MPI library's own behind that of the error."""
     sys.stderr.flush()
+    # mpiexec drops what it has not passed on by the time it is told to end all
+    time.sleep(0.5)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     comm.world.Abort(status)

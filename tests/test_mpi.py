@@ -123,14 +123,17 @@ def test_ranks_that_are_interrupted_leave_a_checkpoint_for_one_process(tmp_path)
 
 @needs_mpi
 def test_what_fails_on_rank_0_ends_all(tmp_path):
+    (tmp_path / "two").write_text("the\ncat\n")
     for words, message in (
+        (["-vocab", tmp_path / "two"], "4 words in blocks of 2 are too few for 3 ranks; run with 2"),
         (["-text", tmp_path / "nowhere"], f"{tmp_path}/nowhere: No such file or directory"),
         (["-rate", "1e30"], "the likelihood is not finite"),
     ):
         status, out, err = mpi(3, "nplm-train", "-mpi", *DATA, *TINY, *words, "-lm", tmp_path / "m")
         assert (status, out, err.count("\n")) == (1, "", 1) and message in err
-    status, out, err = mpi(3, "nplm-train", "-mpi", *DATA, "-hidden", "0", "-lm", tmp_path / "m")
-    assert (status, out, err.count("\n")) == (2, "", 1) and "add -direct" in err
+    for words, message in ((["-hidden", "0"], "add -direct"), (["-map-unk", "<s>"], "-map-unk takes a word")):
+        status, out, err = mpi(3, "nplm-train", "-mpi", *DATA, *words, "-lm", tmp_path / "m")
+        assert (status, out, err.count("\n")) == (2, "", 1) and message in err
 
 
 SMALL_BLOCKS = """

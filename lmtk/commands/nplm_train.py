@@ -112,7 +112,7 @@ def command(
     from lmtk.nplm.network import write
     from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
-    from lmtk.parallel import ALONE, ranks
+    from lmtk.parallel import ALONE, block, ranks
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
@@ -137,6 +137,7 @@ def command(
             counts = count_words([text], tolower)
             words = sorted(counts, key=lambda w: (-counts[w], w))
         known = make_vocab(words, unk, marks.eos, unknown_word(map_unk), vocab or text)
+        block(known.V, comm)  # fails here, on one rank, if it would on all
         corpus = whole_corpus(text, known, marks, tolower)
         held = whole_corpus(heldout, known, marks, tolower) if heldout else None
         data = training.examples(corpus, known, order, held)
