@@ -12,9 +12,10 @@ from conftest import ENVIRONMENT, FILES, TESTS
 from test_models import texts  # noqa: F401  a fixture
 from test_nplm import prepared, run, settings
 
+from lmtk import parallel
 from lmtk.errors import LmtkError
 from lmtk.files.registry import load
-from lmtk.nplm import parallel, training
+from lmtk.nplm import training
 
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
 # Open MPI wants to be asked for more ranks than processors, and for root
@@ -122,14 +123,66 @@ def test_ranks_that_are_interrupted_leave_a_checkpoint_for_one_process(tmp_path)
 
 @needs_mpi
 def test_what_fails_on_rank_0_ends_all(tmp_path):
+    (tmp_path / "two").write_text("the\ncat\n")
     for words, message in (
+        (["-vocab", tmp_path / "two"], "4 words in blocks of 2 are too few for 3 ranks; run with 2"),
         (["-text", tmp_path / "nowhere"], f"{tmp_path}/nowhere: No such file or directory"),
         (["-rate", "1e30"], "the likelihood is not finite"),
     ):
         status, out, err = mpi(3, "nplm-train", "-mpi", *DATA, *TINY, *words, "-lm", tmp_path / "m")
         assert (status, out, err.count("\n")) == (1, "", 1) and message in err
-    status, out, err = mpi(3, "nplm-train", "-mpi", *DATA, "-hidden", "0", "-lm", tmp_path / "m")
-    assert (status, out, err.count("\n")) == (2, "", 1) and "add -direct" in err
+    for words, message in ((["-hidden", "0"], "add -direct"), (["-map-unk", "<s>"], "-map-unk takes a word")):
+        status, out, err = mpi(3, "nplm-train", "-mpi", *DATA, *words, "-lm", tmp_path / "m")
+        assert (status, out, err.count("\n")) == (2, "", 1) and message in err
+
+
+SMALL_BLOCKS = """
+import sys
+from lmtk.files import streams
+from lmtk.ngram import counts
+streams.blocks.__defaults__ = (40, False)
+counts.LARGE = int(sys.argv.pop(1))
+sys.argv[0] = "lmtk"
+from lmtk.cli import main
+main()
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks, large", [(3, 1), (2, 1 << 40)])
+@pytest.mark.parametrize(
+    "more", [[], ["-vocab", FILES / "v.txt", "-unk"], ["-kenlm"], ["-memory", "100b"], ["-read", "counts"]]
+)
+def test_ranks_count_as_one_process(tmp_path, ranks, large, more):
+    (tmp_path / "counts").write_text("new\t3\nb new\t1\n")
+    parts = [FILES / "tr.txt", FILES / "te.txt", FILES / "tr.txt"]
+    words = [str(large), "ngram-count", "-text", *parts, *more, "-interpolate", "-write"]
+    words += (
+        ["out", "-lm", "lm"] + ["-discount-fallback"] * (more == ["-kenlm"]) + ["-wbdiscount"] * (more != ["-kenlm"])
+    )
+    python = [sys.executable, "-c", SMALL_BLOCKS]
+    environment = ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
+    for name in ("one", "many"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "counts").symlink_to(tmp_path / "counts")
+    subprocess.run([*python, *words], cwd=tmp_path / "one", env=environment, check=True)
+    assert mpi(ranks, *words, "-mpi", program=python, cwd=tmp_path / "many") == (0, "", "")
+    for name in ("out", "lm"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "many" / name).read_bytes()
+
+
+@needs_mpi
+def test_what_counting_ranks_cannot_do(tmp_path):
+    for words, status, message in (
+        (["-text", tmp_path / "nowhere"], 1, f"{tmp_path}/nowhere: No such file or directory"),
+        (["-text", FILES / "tr.txt", "-vocab", tmp_path / "no"], 1, f"{tmp_path}/no: No such file or directory"),
+        (["-read", FILES / "tr.txt"], 1, "expected words and a whole count"),
+        (["-text", "-"], 2, "files that every rank can read"),
+        (["-text", FILES / "tr.txt", "-stream"], 2, "texts of sentences"),
+    ):
+        code, out, err = mpi(3, "ngram-count", "-mpi", *words, "-write", tmp_path / "out")
+        assert (code, out, err.count("\n")) == (status, "", 1) and message in err
+    assert not list(tmp_path.iterdir())
 
 
 @needs_mpi

@@ -1,6 +1,8 @@
-"""Training on a sample of the words: the gradient of its likelihood, the candidates' chances, runs that go on."""
+"""Training on a sample of the words, or on classes: gradients of their likelihoods, candidates, classes, runs that
+go on."""
 
 import copy
+import dataclasses
 from itertools import islice
 
 import naive
@@ -9,9 +11,13 @@ import pytest
 from test_models import texts  # noqa: F401  a fixture
 from test_nplm import minibatch, parameters, prepared, settings
 
-from lmtk.nplm import sampled, sgd, training
-from lmtk.nplm.parallel import ALONE
+from lmtk.commands import nplm_train
+from lmtk.errors import FormatError
+from lmtk.nplm import classes, objectives, sampled, sgd, training
+from lmtk.nplm import model as scoring
 from lmtk.nplm.threads import Team
+from lmtk.parallel import ALONE
+from lmtk.text.vocab import make_vocab
 
 
 def lists(theta):
@@ -86,9 +92,10 @@ def test_shrinking_leaves_the_biases():
 
 
 @pytest.mark.parametrize("upto", [1, 5, 9, 10, 17])
-def test_a_sampled_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, monkeypatch):  # noqa: F811
+@pytest.mark.parametrize("objective, samples", [("sampled", 3), ("class", None)])
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, samples, monkeypatch):  # noqa: F811
     monkeypatch.setattr(sampled, "DECAY_EVERY", 3)
-    made = settings(weight_decay=1e-3, direct=True, objective="sampled", samples=3)
+    made = settings(weight_decay=1e-3, direct=True, objective=objective, samples=samples)
     data, fresh = prepared(texts, made)
 
     def trained(progress, upto=None):
@@ -103,9 +110,9 @@ def test_a_sampled_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, monke
         resumed = training.read_checkpoint(stream, str(texts / "ckpt"), made, data, fresh)
     again, _ = trained(resumed)
     assert again.ppl == whole.ppl and again.best_epoch == whole.best_epoch
-    assert all(ppl is None and heldout > 0 for ppl, heldout in whole.ppl)
-    for name in "CHdUWb":
-        assert (getattr(again.best, name) == getattr(whole.best, name)).all()
+    assert all((ppl is None) == (objective == "sampled") and heldout > 0 for ppl, heldout in whole.ppl)
+    for name, array in whole.best.named().items():
+        assert (getattr(again.best, name) == array).all()
 
 
 def test_checkpoints_from_before_the_objectives_are_read(texts):  # noqa: F811
@@ -123,3 +130,85 @@ def test_checkpoints_from_before_the_objectives_are_read(texts):  # noqa: F811
         container.write(out, "nplm-checkpoint", about["settings"] | {"run": old}, arrays, fresh.vocab.words)
     with open(texts / "ckpt", "rb") as stream:
         assert training.read_checkpoint(stream, str(texts / "ckpt"), made, data, fresh).epoch == 0
+
+
+def with_classes(direct, of=(0, 1, 1, 2, 0, 2, 2, 2, 1, 0, 2)):
+    """A network of 11 words in classes, random in all its parameters."""
+    random = np.random.default_rng(4)
+    C, H, d, U, W, b = parameters(direct=direct)
+    Uc, Wc, bc = (random.normal(0, 0.5, shape).astype(np.float32) for shape in ((3, 5), (3, 9), (3,)))
+    vocab = make_vocab([b"%d" % i for i in range(11)], eos=False)
+    of = np.array(of, np.int32)
+    return classes.ClassNetwork(vocab, 4, C, H, d, U, W, b, {}, Uc, Wc if direct else None, bc, of)
+
+
+def class_likelihood(model, contexts, w):
+    names = "C", "H", "d", "U", "W", "b", "Uc", "Wc", "bc"
+    theta = lists([getattr(model, name) for name in names])
+    return naive.class_likelihood(*theta, model.classes.tolist(), contexts.tolist(), w.tolist())
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_step_follows_the_slope_of_the_likelihood_of_classes(direct):
+    model = with_classes(direct)
+    contexts, w = minibatch(6)
+    theta = classes.split(model)
+    L, _ = classes.step(theta, contexts, w, 1e-2, 1)
+    assert pytest.approx(class_likelihood(model, contexts, w), abs=1e-3) == L
+    after = dict(zip(model.arrays, classes.join(theta)))
+    for name, array in model.named().items():
+        if name == "classes":
+            continue
+        for at in list(np.ndindex(array.shape))[::3]:
+            slopes = []
+            for step in (1e-5, -1e-5):
+                moved = array.astype(np.float64)
+                moved[at] += step
+                slopes.append(class_likelihood(dataclasses.replace(model, **{name: moved}), contexts, w))
+            slope = (slopes[0] - slopes[1]) / 2e-5
+            assert (after[name][at] - array[at]) / 1e-2 == pytest.approx(slope, rel=2e-3, abs=2e-3), (name, at)
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_classes_split_and_join(direct):
+    model = with_classes(direct)
+    for name, a in zip(model.arrays, classes.join(classes.split(model))):
+        b = getattr(model, name)
+        assert (a is None) == (b is None) and (a is None or (a == b).all())
+
+
+def test_scores_of_classes_are_their_likelihood(monkeypatch):
+    model = with_classes(True)
+    contexts, w = minibatch(50)
+    logp = model.score_contexts(contexts, w)
+    assert logp.sum() == pytest.approx(class_likelihood(model, contexts, w), rel=1e-5)
+    monkeypatch.setattr(scoring, "MANY", 0)
+    monkeypatch.setattr(scoring, "ROWS", 7)
+    assert model.score_contexts(contexts, w) == pytest.approx(logp, abs=1e-5)
+
+
+def test_classes_by_frequency():
+    counts = np.array([1, 100, 1, 25, 1, 1, 1, 1, 1, 1])
+    found = classes.by_frequency(counts)
+    assert found[1] == 0 and found[3] == 1 and sorted(set(found.tolist())) == list(range(found.max() + 1))
+    assert (np.diff(found[np.argsort(-counts, kind="stable")]) >= 0).all()
+    assert classes.by_frequency(np.array([5])).tolist() == [0]
+
+
+def test_classes_of_a_file(tmp_path):
+    vocab = make_vocab([b"a", b"b", b"c", b"d"], eos=False)
+    path = tmp_path / "classes"
+    path.write_text("X a\n\nY 0.5 c\nY 0.5 b\nY 0.1 zebra\n")
+    assert classes.read(str(path), vocab).tolist() == [0, 1, 1, 2]
+    for bad, message in (
+        ("X a\nY a\n", "classes:2: 'a' is in a second class"),
+        ("a\n", "classes:1: expected a class and a word, got 1"),
+        ("X zebra\n", "no word of the vocabulary"),
+    ):
+        path.write_text(bad)
+        with pytest.raises(FormatError, match=message):
+            classes.read(str(path), vocab)
+
+
+def test_the_command_knows_every_objective():
+    assert {model: tuple(names) for model, names in objectives.OBJECTIVES.items()} == nplm_train.OBJECTIVES

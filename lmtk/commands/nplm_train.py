@@ -25,6 +25,8 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkError, UsageError
 
+OBJECTIVES = {"nplm": ("full", "sampled", "class"), "energy": ("full", "sampled")}  # by model
+
 
 def command(
     text: Annotated[str | None, option("text", "Training text (-: stdin).", "FILE")] = None,
@@ -34,7 +36,7 @@ def command(
     unk: Unk = False,
     map_unk: MapUnk = "<unk>",
     model: Annotated[
-        str, option("model", "nplm, or energy: the energy network of section 5.1.", "nplm|energy")
+        str, option("model", "nplm, or energy: that of section 5.1 of the paper.", "nplm|energy")
     ] = "nplm",
     target_weights: Annotated[
         bool, option("target-weights", "With -model energy: output weights v for each word.")
@@ -54,8 +56,12 @@ def command(
     ] = 3e-5,
     feature_rate: Annotated[float, option("feature-rate", "C learns X times faster.", "X", min=0)] = 4,
     objective: Annotated[
-        str, option("objective", "What an update sees: full (all words) or sampled.", "full|sampled")
+        str, option("objective", "What an update sees: all words, a sample, or a class.", "full|sampled|class")
     ] = "full",
+    classes: Annotated[
+        str | None,
+        option("classes", "Classes for -objective class (default: words of like frequency).", "FILE"),
+    ] = None,
     samples: Annotated[
         int | None, option("samples", "S, words drawn for a minibatch with -objective sampled (250).", "S", min=1)
     ] = None,
@@ -94,31 +100,34 @@ def command(
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin
     """
     needed(text, "text"), needed(lm, "lm")
-    one_stdin(text, heldout, vocab, init_features)
-    if model not in ("nplm", "energy"):
-        raise UsageError(f"-model is nplm or energy, not {model}")
-    if model == "energy":
-        if direct or mpi:
-            raise UsageError(f"-model energy has no -{'direct' if direct else 'mpi'}")
-        if hidden == 0:
-            raise UsageError("-model energy has its features go to hidden units; -hidden 0 leaves only the biases")
-    elif target_weights:
-        raise UsageError("-target-weights needs -model energy")
-    if hidden == 0 and not direct:
-        raise UsageError("-hidden 0 leaves no way from the features to the outputs; add -direct")
-    if objective not in ("full", "sampled"):
-        raise UsageError(f"-objective is full or sampled, not {objective}")
-    if samples and objective == "full":
-        raise UsageError("-samples needs -objective sampled")
+    one_stdin(text, heldout, vocab, init_features, classes)
+    if model not in OBJECTIVES:
+        raise UsageError(f"-model is {either(OBJECTIVES)}, not {model}")
+    if objective not in OBJECTIVES[model]:
+        which = "" if model == "nplm" else f" with -model {model}"
+        raise UsageError(f"-objective{which} is {either(OBJECTIVES[model])}, not {objective}")
+    refused = {
+        "-model energy has no direct connections; leave out -direct": model == "energy" and direct,
+        "-model energy needs hidden units; -hidden 0 leaves only the biases": model == "energy" and hidden == 0,
+        "-hidden 0 leaves no way from the features to the outputs; add -direct": hidden == 0 and not direct,
+        "-target-weights needs -model energy": target_weights and model != "energy",
+        "-samples needs -objective sampled": samples and objective != "sampled",
+        "-classes needs -objective class": classes and objective != "class",
+        "-mpi shares the outputs of -model nplm, not those of energy": mpi and model == "energy",
+        "-mpi shares the outputs of -objective full or sampled, not those of class": mpi and objective == "class",
+    }
+    for why, so in refused.items():
+        if so:
+            raise UsageError(why)
     if objective == "sampled":
         samples = samples or 250
 
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
-    from lmtk.nplm import energy, training
-    from lmtk.nplm import network as section_2
-    from lmtk.nplm.parallel import ALONE, ranks
+    from lmtk.nplm import training
+    from lmtk.nplm.classes import read as read_classes
     from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
+    from lmtk.parallel import ALONE, block, ranks
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
@@ -143,13 +152,15 @@ def command(
             counts = count_words([text], tolower)
             words = sorted(counts, key=lambda w: (-counts[w], w))
         known = make_vocab(words, unk, marks.eos, unknown_word(map_unk), vocab or text)
+        block(known.V, comm)  # fails here, on one rank, if it would on all
         corpus = whole_corpus(text, known, marks, tolower)
         held = whole_corpus(heldout, known, marks, tolower) if heldout else None
         data = training.examples(corpus, known, order, held)
         if held is not None and not (held.scored & (held.ids < known.V)).any():
             raise LmtkError(f"{heldout}: no word of the vocabulary in it")
         given = training.read_features(init_features, known, features) if init_features else None
-        network = training.initial(known, settings, data.w, given)
+        grouped = read_classes(classes, known) if classes else None
+        network = training.initial(known, settings, data.w, given, grouped)
         if not (resume and checkpoint and os.path.exists(checkpoint)):
             return data, training.Progress(network)
         with open_in(checkpoint) as stream_in:
@@ -169,9 +180,8 @@ def command(
 
         def finish():
             if first:
-                write = energy.write if model == "energy" else section_2.write
                 with open_out(lm) as out:
-                    write(out, training.replace(progress.best, settings=vars(settings)))
+                    training.replace(progress.best, settings=vars(settings)).write(out)
 
         tell = Reporter(debug * first, quiet or not first, len(data.w), minibatch, epochs, progress)
         stop = 0
@@ -206,6 +216,12 @@ def command(
         sys.exit(128 + stop)
     if first:
         remove(checkpoint)
+
+
+def either(names):
+    """ "a, b or c"."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}"
 
 
 def remove(checkpoint):

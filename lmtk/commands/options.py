@@ -19,6 +19,7 @@ Texts = Annotated[list[str], option("text", "Text to read, a sentence a line (se
 Models = Annotated[list[str], option("lm", "A model of any kind (several).", "FILE")]
 Model = Annotated[str, option("lm", "A model of any kind.", "FILE")]
 VocabFile = Annotated[str, option("vocab", "Word list: the first field of each line.", "FILE")]
+ClassFile = Annotated[str, option("classes", "Word classes, as ngram-class writes them.", "FILE")]
 Order = Annotated[int, option("order", "The longest n-grams.", "N", min=1, max=MAX_ORDER)]
 Unk = Annotated[bool, option("unk", "Treat unknown words as the word <unk>, which is predicted like others.")]
 UnkAsIs = Annotated[bool, option("unk", "Accepted as SRILM has it; unknown words are <unk> with it and without.")]
@@ -32,6 +33,10 @@ Write = Annotated[str, option("write", "Where to write (-: stdout).", "FILE")]
 Debug = Annotated[int, option("debug", "How much to tell: 0 nothing, 1 and more.", "N", min=0)]
 Threads = Annotated[int, option("threads", "Threads that the neural model works on (default: all cores).", "N", min=1)]
 Memory = Annotated[str, option("memory", "Count in about this much memory, the rest on disk: 500M, 4G.", "SIZE")]
+Strict = Annotated[bool, option("strict", "What is odd in a model file is an error, not a warning.")]
+ProductThreads = Annotated[
+    int, option("threads", "Threads of the matrix products (default: OPENBLAS_NUM_THREADS, else 1).", "N", min=1)
+]
 Seed = Annotated[int, option("seed", "Seed of the random numbers.", "N", min=0)]
 Iterations = Annotated[int, option("iterations", "At most N iterations of EM.", "N", min=0)]
 Tolerance = Annotated[float, option("tolerance", "Stop EM when no weight moves by more than X.", "X", min=0)]
@@ -90,6 +95,14 @@ def limit_threads(threads):
         from lmtk.nplm.threads import limit
 
         limit(threads)
+
+
+def product_threads(threads):
+    """Translation models: their products are too small to gain from many threads, so that one is the default."""
+    if threads or not os.environ.get("OPENBLAS_NUM_THREADS"):
+        from lmtk.nplm.blas import set_threads
+
+        set_threads(threads or 1)
 
 
 def given_weights(given, parts):

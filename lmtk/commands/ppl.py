@@ -3,11 +3,13 @@ from typing import Annotated
 
 from lmtk.commands.options import (
     MAX_ORDER,
+    ClassFile,
     Debug,
     Model,
     NoEos,
     NoSos,
     Stream,
+    Strict,
     Threads,
     Tolower,
     UnkAsIs,
@@ -21,6 +23,7 @@ from lmtk.errors import LmtkWarning, UsageError
 
 def command(
     lm: Model = None,
+    classes: ClassFile = None,
     text: Annotated[
         list[str] | None, option("text", "Text to score, a sentence a line (several; -: stdin).", "FILE")
     ] = None,
@@ -45,6 +48,7 @@ def command(
         option("oov-features", "Neural models: words unseen in training get features from where they stand, and p."),
     ] = False,
     threads: Threads = None,
+    strict: Strict = False,
 ):
     """Perplexity of a text under any model, in SRILM's report or KenLM's.
 
@@ -55,13 +59,13 @@ def command(
     """
     import sys
 
-    from lmtk.files.registry import load
+    from lmtk.files.registry import load, load_strictly
     from lmtk.mixture import lowered
     from lmtk.text.corpus import Marks
 
     texts, counts = (text or []) + (ppl or []), counts or []
     needed(lm, "lm"), needed(texts + counts, "text")
-    one_stdin(lm, *texts, *counts)
+    one_stdin(lm, *texts, *counts, classes)
     if format not in ("srilm", "kenlm"):
         raise UsageError(f"-format is srilm or kenlm, not {format}")
     if format == "kenlm" and (counts or stream):
@@ -73,7 +77,11 @@ def command(
     if oov_features and (counts or format == "kenlm"):
         raise UsageError(f"-oov-features is for -text in SRILM's report, not for {'-counts' if counts else 'kenlm'}")
     limit_threads(threads)
-    model = load(lm)
+    model = load_strictly(lm) if strict else load(lm)
+    if classes:
+        from lmtk.classlm import class_model
+
+        model = class_model(model, lm, classes)
     count_order = count_order or order or model.order
     if order:
         model = lowered(model, order)
@@ -118,10 +126,10 @@ def report_text(model, path, marks, debug, write, tolower):
 
 
 def opened(model):
-    """The model with a vocabulary that grows, anew for each text. Raises UsageError where it is not neural."""
+    """The model with a vocabulary that grows, anew for each text. Raises UsageError for other kinds than nplm."""
     from lmtk.nplm.network import Network
     from lmtk.nplm.oov import Open
 
-    if not isinstance(model, Network):
-        raise UsageError(f"-oov-features needs a neural model; this is one of the kind {next(model.describe())[1]}")
+    if type(model) is not Network:
+        raise UsageError(f"-oov-features needs a model of the kind nplm, not {next(model.describe())[1]}")
     return Open(model)

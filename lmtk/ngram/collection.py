@@ -6,6 +6,8 @@ from lmtk.files.column import Column
 from lmtk.ngram import counts
 from lmtk.ngram.counts import Counts, count_ids, from_rows, read_rows, to_rows
 from lmtk.ngram.runs import count_spilling, tokens_in
+from lmtk.ngram.sharing import common_words, gather_levels
+from lmtk.parallel import ALONE
 from lmtk.text.corpus import Closed, Growing, Marks, id_blocks
 from lmtk.text.vocab import EOS, SOS, UNK
 
@@ -25,13 +27,17 @@ def collect(
     floats=False,
     arrange=None,
     memory=None,
+    comm=ALONE,
+    replace=None,
 ):
     """The counts of texts and count files, added up, as SRILM's ngram-count does it.
 
     words: a closed vocabulary, outside which a word is `unk` (or, with `limit`, its n-gram in a count file is dropped);
     None takes every word. The words of the result start with <s>, </s> and `unk`, unless the counts of a large text
     are wanted for a model: `arrange` takes the words and returns them in the model's order, so that the model needs no
-    other sort. memory: about how many bytes counting texts takes besides the result; the rest goes to disk.
+    other sort. memory: about how many bytes counting texts takes besides the result; the rest goes to disk. comm: the
+    ranks that count together; rank 0 has the result. replace: words -> (others, the id among them of each word), where
+    others are to be counted in place of the words that were read.
     """
     index = Growing()
     unk_id = index[unk]
@@ -40,39 +46,62 @@ def collect(
     known, readable = index, index
     if words is not None:
         known, readable = Closed(index, unk_id), Closed(index, OUTSIDE if limit else unk_id)
-    found = [read_rows(path, readable, order, floats, tolower) for path in files]
-    found = [inside(rows, weights) for rows, weights in found] if limit else found
-    ids, starts = Column(np.int32, memory), Column(np.int64, memory)
-    starts.append(np.zeros(1, np.int64))
-    for path in texts:
-        blank = 0
-        for more, ends, empty in id_blocks(path, known, marks, tolower):
-            if not marks.stream:
-                starts.append(ids.size + ends[1:])
-            ids.append(more)
-            blank += empty
-        if marks.stream:
-            starts.append(np.array([ids.size]))
-        if marks.blank:
-            starts.append(ids.size + 2 * np.arange(1, blank + 1))
-            ids.append(np.tile([index[SOS], index[EOS]], blank))
-    ids, starts = ids.array(), starts.array()
-    words = index.words()
+
+    def read():
+        """The count files, on rank 0, and this rank's part of the texts."""
+        found = [read_rows(path, readable, order, floats, tolower) for path in files if comm.rank == 0]
+        found = [inside(rows, weights) for rows, weights in found] if limit else found
+        return found, *read_texts(texts, index, known, marks, tolower, memory, comm)
+
+    found, ids, starts, blocks = comm.each(read)
+    words = common_words(blocks, index.words(), comm) if comm.size > 1 else index.words()
+    at = {word: i for i, word in enumerate(words)}
+    new_id = np.array([at[word] for word in index.words()], np.int32)
+    if replace:
+        words, of = replace(words)
+        new_id, found = of[new_id], [([of[row] for row in rows], weights) for rows, weights in found]
     W = len(words)
-    new_id = np.arange(W, dtype=np.int32)
-    links = arrange is not None and not found and len(ids) >= counts.LARGE
+    tokens = comm.total(len(ids))
+    links = arrange is not None and not files and tokens >= counts.LARGE
     if links:
+        at = {word: i for i, word in enumerate(words)}
         words = arrange(words)
-        new_id[[index[word] for word in words]] = np.arange(W)
+        arranged = np.empty(W, np.int32)
+        arranged[[at[word] for word in words]] = np.arange(W)
+        new_id = arranged[new_id]
     if memory and len(ids) > tokens_in(memory, order):
         levels = count_spilling(ids, new_id, starts, order, W, memory)
     else:
-        levels = count_ids(new_id[ids] if links else ids, starts, order, W, links)
+        levels = count_ids(new_id[ids], starts, order, W, links and comm.size == 1)
+    if comm.size > 1:
+        levels = gather_levels(levels, blocks, W, comm)
     if found:
-        if len(ids):
+        if tokens:
             found.append((to_rows(levels, W), [level.count for level in levels]))
         levels = from_rows(*merged(found), W)
     return Counts(words, levels, links)
+
+
+def read_texts(texts, index, known, marks, tolower, memory, comm):
+    """This rank's part of the texts as ids (N,), starts (S + 1,) and the list of its blocks, as `common_words` has it,
+    from a first one on for what is known before the texts.
+    """
+    ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, len(index) - 1)]
+    starts.append(np.zeros(1, np.int64))
+    for path, name in enumerate(texts):
+        top = len(index) - 1
+        for number, (more, ends, blank) in enumerate(id_blocks(name, known, marks, tolower, comm.rank, comm.size)):
+            if marks.blank:
+                ends = np.concatenate((ends, len(more) + 2 * np.arange(1, blank + 1)))
+                more = np.concatenate((more, np.tile(np.array([index[SOS], index[EOS]], np.int32), blank)))
+            if not marks.stream:
+                starts.append(ids.size + ends[1:])
+            ids.append(more)
+            top = max(top, int(more.max(initial=-1)) + 1)
+            blocks.append((path, number * comm.size + comm.rank, len(more), top))
+        if marks.stream:
+            starts.append(np.array([ids.size]))
+    return ids.array(), starts.array(), blocks
 
 
 def inside(rows, weights):

@@ -10,8 +10,9 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files.streams import blocks
-from lmtk.ngram import kernels
-from lmtk.text.corpus import tokens
+from lmtk.ngram import kernels, reading
+from lmtk.text.corpus import LARGE as LARGE_BLOCK
+from lmtk.text.corpus import NEWLINE, Reader, tokens
 
 LARGE = 200_000  # tokens for which loading numba pays
 
@@ -179,16 +180,45 @@ def parse_rows(block, index, order=None, floats=False, tolower=False):
     return rows, weights
 
 
+def parse_many(block, reader, order=None):
+    """`parse_rows` of a large block with whole counts, by a Reader of the index."""
+    block = block if block.endswith(b"\n") else block + b"\n"
+    text = np.frombuffer(block, np.uint8).copy()
+    length, count = np.empty(block.count(b"\n"), np.int32), np.empty(block.count(b"\n"), np.int64)
+    at, line = reading.read_count_lines(text, 0, length, count, 0)
+    while at < len(text):
+        end = block.index(b"\n", at)
+        words = tokens(block[at:end], reader.tolower)[:-1]
+        found = parse_counts(words[-1:], False)
+        if found is None or len(words) < 2:
+            raise BadLine(*bad_line([*[b"\n"] * line, *words, b"\n"], False))
+        length[line], count[line] = len(words) - 1, found[0]
+        last = block.rindex(words[-1], at, end)
+        text[last : last + len(words[-1])] = ord(" ")
+        at, line = reading.read_count_lines(text, end + 1, length, count, line + 1)
+    ids = reader.ids(text.tobytes())
+    ids, ends = ids[ids != NEWLINE], np.cumsum(length)
+    rows, weights = {}, {}
+    for k in np.unique(length[length > 0]).tolist():
+        if order is None or k <= order:
+            here = length == k
+            rows[k], weights[k] = ids[ends[here][:, None] - np.arange(k, 0, -1)], count[here]
+    return rows, weights
+
+
 def read_rows(path, index, order=None, floats=False, tolower=False):
     """A count file as (rows, weights), an item for each order up to the longest, or to `order`. Raises FormatError."""
-    parts, before = [], 0
+    parts, before, reader = [], 0, Reader(index, tolower)
     for block in blocks(path):
+        large = not floats and (reader.table or len(block) >= LARGE_BLOCK)
         try:
-            parts.append(parse_rows(block, index, order, floats, tolower))
+            found = parse_many(block, reader, order) if large else parse_rows(block, index, order, floats, tolower)
+            parts.append(found)
         except BadLine as e:
             what = "a count" if floats else "a whole count (-float-counts takes others)"
             raise FormatError(path, f"expected words and {what}, found '{e.args[1]}'", before + e.args[0]) from None
         before += block.count(b"\n")
+    reader.finish()
     longest = max((k for rows, _ in parts for k in rows), default=1)
     none = {k: np.zeros((0, k), np.int32) for k in range(1, longest + 1)}
     parts.append((none, {k: np.zeros(0, np.float64 if floats else np.int64) for k in none}))
@@ -202,7 +232,7 @@ def parse_counts(texts, floats):
             return None
         try:
             return np.array(list(map(int, texts)), np.int64)
-        except OverflowError:
+        except (OverflowError, ValueError):  # Python converts no more than 4300 digits
             return None
     try:
         # float() and numpy take 1_000, which is no number elsewhere

@@ -71,14 +71,14 @@ def spilled(levels):
     return Run(column, ends)
 
 
-def merge(runs, order, W, some):
-    """One Run of several, with about `some` nodes in memory."""
+def merge(runs, order, W, some, spill=True):
+    """One Run of several, with about `some` nodes in memory where the runs are on disk."""
     if len(runs) == 1:
         return runs[0]
-    column, ends, node = Column(np.int64, True), [0], None
+    column, ends, node = Column(np.int64, spill), [0], None
     for k in range(1, order + 1):
         levels, at, size = [run.level(k) for run in runs], [0] * len(runs), 0
-        new_node = [Column(np.int64, True) for _ in runs]
+        new_node = [Column(np.int64, spill) for _ in runs]
         while left := [r for r, level in enumerate(levels) if at[r] < len(level)]:
             rows = [np.array(levels[r][at[r] : at[r] + max(1, some // len(left))]) for r in left]
             if k > 1:

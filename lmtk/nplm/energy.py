@@ -18,13 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.jit import jit
-from lmtk.lm import Scores
-from lmtk.nplm import kernels, network
-from lmtk.text.corpus import contexts
-from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
+from lmtk.nplm import kernels, model
+from lmtk.text.vocab import Vocab
 
 f32 = np.float32
 COLUMNS = 512  # output words in one block: B's is in the second cache, y's row in the first
@@ -32,13 +29,10 @@ PAIRS = 10_000_000  # contexts times words from which on a compiled kernel pays 
 
 
 @dataclass(frozen=True)
-class Energy:
-    """theta = (b, d, v, H, C): E = v . tanh(d + Hx) + b, float32, shapes as above.
+class Energy(model.Neural):
+    """theta = (b, d, v, H, C): E = v . tanh(d + Hx) + b, float32, shapes as above."""
 
-    settings: the command's options that made it, as they are written into the file.
-    """
-
-    arrays = "CHdvb"
+    kind, arrays = "nplm-energy", ("C", "H", "d", "v", "b")
 
     vocab: Vocab
     order: int
@@ -49,34 +43,19 @@ class Energy:
     b: np.ndarray
     settings: dict
 
-    def score(self, corpus):
-        """Exact ln p of every scored token. Equal contexts are computed once; memory does not grow with the text."""
-        logp = np.zeros(len(corpus.ids))
-        at = np.flatnonzero(corpus.scored)
-        logp[at] = -np.inf
-        at = at[corpus.ids[at] < self.vocab.V]
-        if len(at):
-            logp[at] = self.score_contexts(self.padded(contexts(corpus, self.order)[at]), corpus.ids[at])
-        return Scores(logp, lambda t: "[energy]")
-
-    def padded(self, rows):
-        """Contexts with <s> where nothing stands, before a sentence's start."""
-        return np.where(rows < 0, self.vocab.sos_id, rows)
-
     def score_contexts(self, rows, w):
         """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,)."""
         V = len(self.b)
         many = len(rows) * V > PAIRS
         v = np.array(self.v)
-        exp_rows = kernels.exp_rows if many else network.exp_rows_plain
+        exp_rows = kernels.exp_rows if many else model.exp_rows_plain
         fill = minus_energies if many else minus_energies_plain
         B = word_part(self.C[:V], self.H)
         c = constant(v, self.b)
 
         def prepare(rows):
             A = context_part(self.C, self.H, self.d, rows)[1]
-
-            sums = network.log_sums(len(rows), V, lambda j, y: fill(A, B, v, c, j, y), exp_rows)
+            sums = model.log_sums(len(rows), V, lambda j, y: fill(A, B, v, c, j, y), exp_rows)
 
             def own(k, w):
                 weights = 2 * of_words(v, w).T
@@ -84,15 +63,22 @@ class Energy:
 
             return sums, own
 
-        return network.in_contexts(rows, w, len(self.C), prepare)
+        return model.in_contexts(rows, w, len(self.C), prepare)
+
+    @staticmethod
+    def shapes(values, words, n, V):
+        m, h, v = values["C"].shape[1], len(values["d"]), values["v"].shape[1]
+        if v not in (1, V):
+            raise ValueError
+        return {"C": (words, m), "H": (h, n * m), "d": (h,), "v": (h, v), "b": (V,)}
 
     def describe(self):
-        yield "kind", "nplm-energy: energy-minimization network"
+        yield "kind", f"{self.kind}: energy-minimization network"
         yield "order n", self.order
         yield "hidden units h", len(self.d)
         yield "features m", self.C.shape[1]
         yield "output weights v", "one set" if self.v.shape[1] == 1 else "for each word"
-        yield "parameters", sum(getattr(self, name).size for name in self.arrays)
+        yield "parameters", sum(a.size for a in self.named().values())
         yield "predicted words |V|", len(self.b)
         yield from container.shown(self.settings)
 
@@ -203,23 +189,4 @@ def minus_energies_backward(A, B, v, start, g, go, gu, gv):
                 go[k, j] += to
 
 
-def write(out, model):
-    about = {"order": model.order, **vocab_settings(model.vocab), "training": model.settings}
-    container.write(out, "nplm-energy", about, network.named(model), model.vocab.words)
-
-
-def from_arrays(about, arrays, path):
-    """The Energy in a file's arrays. Raises FormatError where their shapes do not fit together."""
-    try:
-        settings, words = about["settings"], container.words_of(arrays)
-        n, V = settings["order"], settings["V"]
-        C, H, d, v, b = (arrays[name] for name in Energy.arrays)
-        m, h = C.shape[1], len(d)
-        shapes = {"C": (len(words), m), "H": (h, n * m), "d": (h,), "v": (h, v.shape[1]), "b": (V,)}
-        if v.shape[1] not in (1, V):
-            raise ValueError
-        if any(arrays[name].shape != shape or arrays[name].dtype != f32 for name, shape in shapes.items()):
-            raise ValueError
-        return Energy(vocab_of(settings, words), n, C, H, d, v, b, settings["training"])
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        raise FormatError(path, "not a whole energy network: its arrays do not fit together") from None
+from_arrays = Energy.from_arrays

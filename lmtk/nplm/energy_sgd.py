@@ -5,11 +5,10 @@ unit u = (its share of H) C(i) gets of it goes to H and to C(i), as what the con
 """
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
-from lmtk.nplm import kernels, sampled
+from lmtk.nplm import kernels
 from lmtk.nplm.energy import (
     Energy,
     constant,
@@ -19,8 +18,7 @@ from lmtk.nplm.energy import (
     of_words,
     word_part,
 )
-from lmtk.nplm.parallel import ALONE
-from lmtk.nplm.threads import Team
+from lmtk.parallel import ALONE
 
 f32 = np.float32
 
@@ -34,37 +32,6 @@ def initial(vocab, settings, C, b, random):
     H = random.standard_normal((h, n * m)).astype(f32) / f32(math.sqrt(n * m))
     v = np.zeros((h, len(b) if settings.target_weights else 1), f32)
     return Energy(vocab, n, C, H, np.zeros(h, f32), v, -b, {})
-
-
-def full(now, data, settings, threads, comm):
-    """The exact gradient, as an objective of `training`."""
-    return objective(now, data, settings, threads, lambda w, epoch, number: (np.arange(len(now.b)), None))
-
-
-def sample(now, data, settings, threads, comm):
-    """The gradient on a sample of the words, as an objective of `training`."""
-    proposal = sampled.Proposal(data.w, len(now.b), settings.samples)
-
-    def draw(w, epoch, number):
-        return proposal.draw(w, np.random.default_rng([settings.seed, epoch, number]))
-
-    return objective(now, data, settings, threads, draw)
-
-
-OBJECTIVES = {"full": full, "sampled": sample}
-
-
-def objective(now, data, settings, threads, draw):
-    """(step, arrays) as `training` wants them. draw(w, epoch, number): the words to update on, and what `step` says."""
-    theta, team = replace(now, **{name: np.array(getattr(now, name)) for name in now.arrays}), Team(threads)
-
-    def one(at, epsilon, epoch, number):
-        w = data.w[at]
-        words, log_inclusion = draw(w, epoch, number)
-        rates = epsilon, settings.weight_decay, settings.feature_rate
-        return step(theta, data.contexts[at], w, words, log_inclusion, *rates, team, threads)
-
-    return one, lambda: [getattr(theta, name).copy() for name in theta.arrays]
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -23,7 +23,8 @@ import numpy as np
 
 from lmtk.lm import Scores
 from lmtk.nplm import kernels, threads
-from lmtk.nplm.network import COLUMNS, MANY, ROWS, exp_rows_plain
+from lmtk.nplm.model import COLUMNS, MANY, ROWS, exp_rows_plain
+from lmtk.nplm.network import outputs
 from lmtk.text.corpus import Growing, contexts
 from lmtk.text.vocab import Vocab
 
@@ -39,8 +40,7 @@ class Open:
         self.network, self.order = network, network.order
         self.vocab = network.vocab
         self.index = Growing(network.vocab.words)
-        M = (network.U, network.b[:, None]) if network.W is None else (network.U, network.W, network.b[:, None])
-        self.F_known = np.hstack((network.C[: len(network.b)], *M))
+        self.F_known = np.hstack((network.C[: len(network.b)], outputs(network.U, network.W, network.b)))
         self.F, self.count = np.zeros((0, self.F_known.shape[1]), np.float32), np.zeros(0, np.int64)
 
     def score(self, corpus):

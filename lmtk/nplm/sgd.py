@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lmtk import parallel
 from lmtk.errors import LmtkError
-from lmtk.nplm import kernels, parallel
+from lmtk.nplm import kernels
 
 f32 = np.float32
 
@@ -85,11 +86,17 @@ def step(theta, contexts, w, epsilon, decay, feature_rate, team, own=None):
     keep = 1 - K * epsilon * decay
     work = [(*b, c, epsilon, keep) for b, c in zip(work, scale, strict=True)]
     gz = theta.comm.sum(sum(team(lambda b: kernels.block_backward(z, w, *b), work)))
-    go, gx = kernels.hidden_gradient(gz, a, x, theta.H, direct)
+    update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate)
+    return total, float(np.linalg.norm(gz))
+
+
+def update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate):
+    """Steps 2(c) and 2(d): H, d and C, in place, from dL/dz (K, D)."""
+    go, gx = kernels.hidden_gradient(gz, a, x, theta.H, theta.direct)
     if decay:
-        theta.H *= f32(keep)
-        theta.C *= f32(1 - K * epsilon * feature_rate * decay)
+        shrunk = len(contexts) * epsilon * decay
+        theta.H *= f32(1 - shrunk)
+        theta.C *= f32(1 - shrunk * feature_rate)
     theta.H += f32(epsilon) * (go.T @ x)
     theta.d += f32(epsilon) * go.sum(axis=0)
     kernels.add_features(theta.C, contexts, gx, f32(epsilon * feature_rate))
-    return total, float(np.linalg.norm(gz))

@@ -34,8 +34,8 @@ def work(given):
     import numpy as np
 
     from lmtk.nplm import sgd
-    from lmtk.nplm.parallel import ALONE, ranks
     from lmtk.nplm.threads import Team
+    from lmtk.parallel import ALONE, ranks
 
     V, n, m, h, K, steps = 17907, 5, 30, 100, given.minibatch, 24
     random = np.random.default_rng(1)

@@ -1,8 +1,8 @@
-"""The ranks of a training run (Bengio et al. 2003, section 3.2): `Alone`, or `Many` under mpiexec.
+"""The ranks of a job: `Alone`, or `Many` under mpiexec.
 
-Each rank holds a block of ceil(V / size) output units; what is not an output unit is the same on every rank. A
-communicator has rank, size, sum, max, largest, join, share, follow and times; all ranks must call the same ones in
-the same order.
+A communicator has rank, size, sum, max, largest, join, share, follow and times, and `Many` what counting wants besides;
+all ranks must call the same ones in the same order. In training (Bengio et al. 2003, section 3.2) each rank holds a
+block of ceil(V / size) output units; what is not an output unit is the same on every rank.
 """
 
 import atexit
@@ -37,6 +37,12 @@ class Alone:
         return make()
 
     def largest(self, number):
+        return number
+
+    def each(self, make):
+        return make()
+
+    def total(self, number):
         return number
 
     def follow(self):
@@ -103,10 +109,41 @@ class Many:
         self.begun, self.waiting, self.communication = time.perf_counter(), 0.0, 0.0
         return made
 
-    def follow(self):
-        """On rank 0 nothing; the others wait here until it ends them."""
-        if self.rank:
-            self.world.recv(source=0)
+    def swap(self, parts):
+        """From parts[i], (N_i, D) int64 for rank i, on every rank: what each rank has for this one, in their order."""
+        D = parts[0].shape[1]
+        sizes = np.array([part.size for part in parts])
+        found = np.array(self.world.alltoall(sizes.tolist()))
+        out = np.empty(found.sum(), np.int64)
+        sent = np.concatenate([part.ravel() for part in parts])
+        self.world.Alltoallv([sent, sizes], [out, found])
+        return [part.reshape(-1, D) for part in np.split(out, np.cumsum(found)[:-1])]
+
+    def gather(self, thing):
+        """What each rank has, in a list, on every rank."""
+        return self.world.allgather(thing)
+
+    def total(self, number):
+        """The sum of the ranks' whole numbers."""
+        return int(self.sum(np.array([number]))[0])
+
+    def each(self, make):
+        """What `make` gives, on each rank; where it fails, one rank tells."""
+        made, error = None, None
+        try:
+            made = make()
+        except (LmtkError, OSError) as e:
+            error = e
+        failed = [rank for rank, it in enumerate(self.gather(error is not None)) if it]
+        if failed:
+            self.follow(failed[0])
+            raise error
+        return made
+
+    def follow(self, rank=0):
+        """On one rank nothing; the others wait here until it ends them."""
+        if self.rank != rank:
+            self.world.recv(source=rank)
 
     def times(self):
         """Seconds of compute, communication and waiting, (3,), the mean over the ranks; None if not timed."""
@@ -158,15 +195,18 @@ def ranks(timed=False):
         )
     try:
         yield comm
+        MPI.Finalize()  # who has more to do is not slowed down by others that wait for it
     except BaseException as e:
         # at exit, since the error's line is printed further up
-        status = e.code if isinstance(e, SystemExit) else 130 if isinstance(e, KeyboardInterrupt) else 1
-        atexit.register(end_all, comm, status)
+        statuses = {SystemExit: getattr(e, "code", 1), KeyboardInterrupt: 130, UsageError: 2}
+        atexit.register(end_all, comm, statuses.get(type(e), 1))
         raise
 
 
 def end_all(comm, status):
     """End every rank, at once; without a line of the MPI library's own behind that of the error."""
     sys.stderr.flush()
+    # mpiexec drops what it has not passed on by the time it is told to end all
+    time.sleep(0.5)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     comm.world.Abort(status)
