@@ -25,6 +25,16 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkError, UsageError
 
+OURS = {
+    "epochs": 5, "rate": 0.02, "decay": None, "weight_decay": 3e-5, "feature_rate": 4.0, "dropout": 0.1,
+    "minibatch": 256, "objective": None,
+}  # fmt: skip
+# section 4, and an update an example; 10 to 20 epochs for the Brown corpus, ended by the held-out text
+PAPER = {
+    "epochs": 20, "rate": 1e-3, "decay": 1e-8, "weight_decay": 1e-4, "feature_rate": 1.0, "dropout": 0.0,
+    "minibatch": 1, "objective": "full",
+}  # fmt: skip
+FEW = 2000  # words up to which an update may as well see all of them
 OBJECTIVES = {"nplm": ("full", "sampled", "class"), "energy": ("full", "sampled")}  # by model
 
 
@@ -45,19 +55,47 @@ def command(
     hidden: Annotated[int, option("hidden", "h, hidden units (0: none, with -direct).", "N", min=0)] = 100,
     features: Annotated[int, option("features", "m, features a word.", "N", min=1)] = 60,
     direct: Annotated[bool, option("direct", "W: direct connections from the features to the outputs.")] = False,
-    epochs: Annotated[int, option("epochs", "Passes over the text.", "N", min=1)] = 6,
-    rate: Annotated[float, option("rate", "eps_0, the rate of one example.", "X", min=0)] = 0.016,
+    paper: Annotated[
+        bool, option("paper", "The paper's recipe: its rate, decay and weight decay, an example an update.")
+    ] = False,
+    epochs: Annotated[
+        int | None, option("epochs", "Passes over the text (default: 5, with -paper 20).", "N", min=1)
+    ] = None,
+    rate: Annotated[
+        float | None, option("rate", "eps_0, the rate of one example (default: 0.02, with -paper 0.001).", "X", min=0)
+    ] = None,
     decay: Annotated[
         float | None,
-        option("decay", "r: the rate is eps_0/(1+rt) after t examples (default: falls linearly to 0).", "X", min=0),
+        option(
+            "decay",
+            "r: the rate is eps_0/(1+rt) after t examples (default: falls linearly to 0, with -paper 1e-8).",
+            "X",
+            min=0,
+        ),
     ] = None,
     weight_decay: Annotated[
-        float, option("weight-decay", "Decay of U, W, H and C, not of the biases.", "X", min=0)
-    ] = 3e-5,
-    feature_rate: Annotated[float, option("feature-rate", "C learns X times faster.", "X", min=0)] = 4,
+        float | None,
+        option(
+            "weight-decay", "Decay of U, W, H and C, not of the biases (default: 3e-5, with -paper 1e-4).", "X", min=0
+        ),
+    ] = None,
+    feature_rate: Annotated[
+        float | None, option("feature-rate", "C learns X times faster (default: 4, with -paper 1).", "X", min=0)
+    ] = None,
+    dropout: Annotated[
+        float | None,
+        option(
+            "dropout", "Share of x and a left out of an update (default: 0.1, with -paper 0).", "X", min=0, max=0.99
+        ),
+    ] = None,
     objective: Annotated[
-        str, option("objective", "What an update sees: all words, a sample, or a class.", "full|sampled|class")
-    ] = "full",
+        str | None,
+        option(
+            "objective",
+            "What an update sees: all words, a sample, or a class (default: sampled; full with -paper or few words).",
+            "full|sampled|class",
+        ),
+    ] = None,
     classes: Annotated[
         str | None,
         option("classes", "Classes for -objective class (default: words of like frequency).", "FILE"),
@@ -65,7 +103,9 @@ def command(
     samples: Annotated[
         int | None, option("samples", "S, words drawn for a minibatch with -objective sampled (250).", "S", min=1)
     ] = None,
-    minibatch: Annotated[int, option("minibatch", "K, examples in an update.", "K", min=1)] = 128,
+    minibatch: Annotated[
+        int | None, option("minibatch", "K, examples in an update (default: 256, with -paper 1).", "K", min=1)
+    ] = None,
     patience: Annotated[
         int | None,
         option(
@@ -103,7 +143,7 @@ def command(
     one_stdin(text, heldout, vocab, init_features, classes)
     if model not in OBJECTIVES:
         raise UsageError(f"-model is {either(OBJECTIVES)}, not {model}")
-    if objective not in OBJECTIVES[model]:
+    if objective and objective not in OBJECTIVES[model]:
         which = "" if model == "nplm" else f" with -model {model}"
         raise UsageError(f"-objective{which} is {either(OBJECTIVES[model])}, not {objective}")
     refused = {
@@ -111,7 +151,8 @@ def command(
         "-model energy needs hidden units; -hidden 0 leaves only the biases": model == "energy" and hidden == 0,
         "-hidden 0 leaves no way from the features to the outputs; add -direct": hidden == 0 and not direct,
         "-target-weights needs -model energy": target_weights and model != "energy",
-        "-samples needs -objective sampled": samples and objective != "sampled",
+        "-samples needs -objective sampled": samples and objective not in (None, "sampled"),
+        "-dropout needs -model nplm": dropout and model == "energy",
         "-classes needs -objective class": classes and objective != "class",
         "-mpi shares the outputs of -model nplm, not those of energy": mpi and model == "energy",
         "-mpi shares the outputs of -objective full or sampled, not those of class": mpi and objective == "class",
@@ -119,8 +160,16 @@ def command(
     for why, so in refused.items():
         if so:
             raise UsageError(why)
-    if objective == "sampled":
-        samples = samples or 250
+    given = {
+        "epochs": epochs, "rate": rate, "decay": decay, "weight_decay": weight_decay, "feature_rate": feature_rate,
+        "dropout": dropout, "minibatch": minibatch, "objective": objective or ("sampled" if samples else None),
+    }  # fmt: skip
+    recipe = (PAPER if paper else OURS) | {name: value for name, value in given.items() if value is not None}
+    if model == "energy" or not recipe["dropout"]:
+        recipe["dropout"] = None
+    if patience is None:
+        # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
+        patience = recipe["epochs"] if recipe["decay"] is None else 3
 
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
     from lmtk.nplm import training
@@ -131,20 +180,13 @@ def command(
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
-    if patience is None:
-        # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
-        patience = epochs if decay is None else 3
     if text == "-" and not vocab:
         raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
     limit(threads or (1 if mpi else None))
-    settings = training.Settings(
-        order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed,
-        objective, samples, *((model, target_weights) if model == "energy" else ()),
-    )  # fmt: skip
     checkpoint = None if written_in_place(lm) else lm + ".ckpt"
 
     def prepare():
-        """(training.Data, training.Progress) from the files."""
+        """(training.Settings, training.Data, training.Progress) from the files."""
         check_out(lm)
         marks = Marks.of(no_sos, no_eos, stream)
         words = read_vocab(vocab, tolower) if vocab else None
@@ -153,6 +195,12 @@ def command(
             words = sorted(counts, key=lambda w: (-counts[w], w))
         known = make_vocab(words, unk, marks.eos, unknown_word(map_unk), vocab or text)
         block(known.V, comm)  # fails here, on one rank, if it would on all
+        seen = recipe["objective"] or ("full" if known.V <= FEW else "sampled")
+        settings = training.Settings(
+            **recipe | {"objective": seen}, order=order, hidden=hidden, features=features, direct=direct,
+            patience=patience, seed=seed, samples=(samples or 250) if seen == "sampled" else None,
+            model=model if model != "nplm" else None, target_weights=target_weights if model == "energy" else None,
+        )  # fmt: skip
         corpus = whole_corpus(text, known, marks, tolower)
         held = whole_corpus(heldout, known, marks, tolower) if heldout else None
         data = training.examples(corpus, known, order, held)
@@ -162,16 +210,16 @@ def command(
         grouped = read_classes(classes, known) if classes else None
         network = training.initial(known, settings, data.w, given, grouped)
         if not (resume and checkpoint and os.path.exists(checkpoint)):
-            return data, training.Progress(network)
+            return settings, data, training.Progress(network)
         with open_in(checkpoint) as stream_in:
             progress = training.read_checkpoint(stream_in, checkpoint, settings, data, network)
         if debug:
             sys.stderr.write(f"going on from {checkpoint}: epoch {progress.epoch + 1}, step {progress.step + 1}\n")
-        return data, progress
+        return settings, data, progress
 
     with ranks(debug > 0) if mpi else contextlib.nullcontext(ALONE) as comm:
         first = comm.rank == 0
-        data, progress = comm.share(prepare)
+        settings, data, progress = comm.share(prepare)
 
         def save(network):
             if first:
@@ -183,7 +231,7 @@ def command(
                 with open_out(lm) as out:
                     training.replace(progress.best, settings=vars(settings)).write(out)
 
-        tell = Reporter(debug * first, quiet or not first, len(data.w), minibatch, epochs, progress)
+        tell = Reporter(debug * first, quiet or not first, len(data.w), settings, progress)
         stop = 0
         with tell, interruptible() as cut:
             try:
@@ -251,8 +299,8 @@ def interruptible():
 class Reporter:
     """A line an epoch at -debug 1; on a terminal a bar with the time to go."""
 
-    def __init__(self, debug, quiet, N, K, epochs, progress):
-        self.debug, self.N, self.K, self.epochs = debug, N, K, epochs
+    def __init__(self, debug, quiet, N, settings, progress):
+        self.debug, self.N, self.K, self.epochs = debug, N, settings.minibatch, settings.epochs
         self.bar = None
         self.done = self.first = self.position(progress)
         self.begun = self.epoch_begun = time.monotonic()
@@ -262,7 +310,7 @@ class Reporter:
 
             columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%")
             self.bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-            self.task = self.bar.add_task("", total=N * epochs, completed=self.done)
+            self.task = self.bar.add_task("", total=N * self.epochs, completed=self.done)
 
     def position(self, progress):
         return progress.epoch * self.N + progress.step * self.K

@@ -178,15 +178,16 @@ def join(theta):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, contexts, w, epsilon, feature_rate):
+def step(theta, contexts, w, epsilon, feature_rate, kept=None):
     """`sgd.step` without weight decay: one update from a minibatch, in place.
 
     The classes are a softmax like that of `sgd.step`; then the examples of each class are one over its words.
     """
     order = np.argsort(theta.classes[w], kind="stable")
     contexts, w = contexts[order], w[order]
+    kept = kept and [part[order] for part in kept]
     c, place = theta.classes[w], theta.place[w]
-    x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts)
+    x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts, kept)
     z = kernels.stack(a, x, theta.direct)
     parts = [(slice(0, len(w)), c, theta.blocks[0][1])]
     parts += [(slice(i, j), place[i:j], theta.blocks[c[i] + 1][1]) for i, j in runs(c)]
@@ -202,5 +203,5 @@ def step(theta, contexts, w, epsilon, feature_rate):
         end = begin + len(seen)
         gz[k] += kernels.block_backward(z[k], seen, 0, M, y, scale[0, begin:end], epsilon, 1)
         begin = end
-    sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate)
+    sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate, kept)
     return total, float(np.linalg.norm(gz))

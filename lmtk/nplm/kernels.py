@@ -14,6 +14,8 @@ y       (K, V)            outputs; the words that were seen are w (K,)
 L       -                 log-likelihood, natural; gX is dL/dX, its gradient
 """
 
+import math
+
 import numpy as np
 
 from lmtk.jit import jit
@@ -22,13 +24,27 @@ from lmtk.nplm.blas import add_product
 f32, i32 = np.float32, np.int32
 
 
-def hidden(C, H, d, contexts):
+def hidden(C, H, d, contexts, kept=None):
     """Steps 1(a), 1(b) of section 3.2: x <- C(w_(t-1)) .. C(w_(t-n+1)); o <- d + Hx; a <- tanh(o).
 
-    contexts (K, n-1) int32 -> x (K, (n-1)m), a (K, h).
+    contexts (K, n-1) int32 -> x (K, (n-1)m), a (K, h). kept: factors for x and for a, of their shapes, from `keep`.
     """
     x = C[contexts].reshape(len(contexts), -1)
-    return x, np.tanh(x @ H.T + d)
+    if kept is None:
+        return x, np.tanh(x @ H.T + d)
+    x *= kept[0]
+    return x, kept[1] * np.tanh(x @ H.T + d)
+
+
+def keep(shapes, share, random):
+    """Dropout: for each of the shapes an array, 0 in the given share of places and 1 / (1 - share) in the others.
+
+    random: a numpy Generator. The share is rounded to a 65536th.
+    """
+    limit, scale = round(share * 65536), f32(1 / (1 - share))
+    sizes = [math.prod(shape) for shape in shapes]
+    drawn = np.frombuffer(random.bytes(2 * sum(sizes)), np.uint16) >= limit
+    return [part.reshape(shape) * scale for part, shape in zip(np.split(drawn, np.cumsum(sizes)[:-1]), shapes)]
 
 
 def stack(a, x, direct):
@@ -120,14 +136,17 @@ def block_backward(z, w, start, M, y, scale, epsilon, keep):
     return gz
 
 
-def hidden_gradient(gz, a, x, H, direct):
-    """Step 2(c): dL/do = (1 - a^2) dL/da; dL/dx += H' dL/do. Returns (go, gx): (K, h), (K, (n-1)m)."""
+def hidden_gradient(gz, a, x, H, direct, kept=None):
+    """Step 2(c): dL/do = (1 - a^2) dL/da; dL/dx += H' dL/do. Returns (go, gx): (K, h), (K, (n-1)m).
+
+    With the factors `kept`, da/do is their k (1 - (a/k)^2) = k - a^2/k, which is 0 where k is, and dL/dx gets its own.
+    """
     h = a.shape[1]
-    go = gz[:, :h] * (1 - a * a)
+    go = gz[:, :h] * (1 - a * a if kept is None else kept[1] - a * a / max(kept[1].max(initial=0), 1))
     gx = go @ H
     if direct:
         gx += gz[:, h:-1]
-    return go, gx
+    return go, gx if kept is None else gx * kept[0]
 
 
 @jit

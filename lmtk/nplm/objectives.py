@@ -11,17 +11,18 @@ network() is the model then, of the kind of `now`; the ranks call it together.
 
 import numpy as np
 
-from lmtk.nplm import classes, energy_sgd, sampled, sgd
+from lmtk.nplm import classes, energy_sgd, kernels, sampled, sgd
 from lmtk.nplm.threads import Team
 
 
 def full(now, data, settings, threads, comm):
     """The softmax of section 2."""
     theta, team = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm), Team(threads)
+    rates, keep = (settings.weight_decay, settings.feature_rate), dropping(settings)
 
     def step(at, epsilon, epoch, number):
-        w, decay, feature_rate = data.w[at], settings.weight_decay, settings.feature_rate
-        return sgd.step(theta, data.contexts[at], w, epsilon, decay, feature_rate, team)
+        kept = keep(len(at), epoch, number)
+        return sgd.step(theta, data.contexts[at], data.w[at], epsilon, *rates, team, kept=kept)
 
     return step, lambda: now.having(sgd.join(theta))
 
@@ -30,10 +31,12 @@ def sample(now, data, settings, threads, comm):
     """The softmax over a sample of the words."""
     theta, team = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm), Team(threads)
     draw, decay = drawing(data, settings, len(now.b)), sparse_decay(theta, data, settings)
+    keep = dropping(settings)
 
     def step(at, epsilon, epoch, number):
         rows = data.contexts[at], data.w[at], *draw(data.w[at], epoch, number)
-        found = sampled.step(theta, *rows, epsilon, settings.feature_rate, team, threads)
+        kept = keep(len(at), epoch, number)
+        found = sampled.step(theta, *rows, epsilon, settings.feature_rate, team, threads, kept)
         decay(epsilon, number)
         return found
 
@@ -43,10 +46,11 @@ def sample(now, data, settings, threads, comm):
 def by_class(now, data, settings, threads, comm):
     """The softmax over classes and that over the words of one."""
     theta = classes.split(now)
-    decay = sparse_decay(theta, data, settings)
+    decay, keep = sparse_decay(theta, data, settings), dropping(settings)
 
     def step(at, epsilon, epoch, number):
-        found = classes.step(theta, data.contexts[at], data.w[at], epsilon, settings.feature_rate)
+        kept = keep(len(at), epoch, number)
+        found = classes.step(theta, data.contexts[at], data.w[at], epsilon, settings.feature_rate, kept)
         decay(epsilon, number)
         return found
 
@@ -81,6 +85,18 @@ def drawing(data, settings, V):
     """draw(w, epoch, number), as `sampled.Proposal.draw`: the same for the same minibatch of a run that goes on."""
     proposal = sampled.Proposal(data.w, V, settings.samples)
     return lambda w, epoch, number: proposal.draw(w, np.random.default_rng([settings.seed, epoch, number]))
+
+
+def dropping(settings):
+    """keep(K, epoch, number), as `kernels.keep` for x and a of K examples; None without dropout."""
+    sizes = (settings.order - 1) * settings.features, settings.hidden
+
+    def keep(K, epoch, number):
+        if settings.dropout:
+            random = np.random.default_rng([settings.seed, epoch, number, 1])
+            return kernels.keep([(K, size) for size in sizes], settings.dropout, random)
+
+    return keep
 
 
 def sparse_decay(theta, data, settings):

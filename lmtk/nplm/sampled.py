@@ -49,7 +49,7 @@ def split(C, H, d, U, W, b, comm):
 join = sgd.join
 
 
-def step(theta, contexts, w, words, log_inclusion, epsilon, feature_rate, team, parts):
+def step(theta, contexts, w, words, log_inclusion, epsilon, feature_rate, team, parts, kept=None):
     """`sgd.step` on the outputs of the candidates `words`, without weight decay, in `parts` blocks.
 
     Only their rows of U, W and b change. Returns an estimate of the sum of ln p, and the norm of dL/dz.
@@ -65,9 +65,8 @@ def step(theta, contexts, w, words, log_inclusion, epsilon, feature_rate, team, 
         block[-1] -= log_inclusion[words[piece]]
         blocks.append((piece.start, block))
     small = replace(theta, blocks=blocks, V=len(words), outputs=[])
-    found = sgd.step(
-        small, contexts, np.searchsorted(words, w), epsilon, 0, feature_rate, team, log_inclusion[w]
-    )  # fmt: skip
+    at, own = np.searchsorted(words, w), log_inclusion[w]
+    found = sgd.step(small, contexts, at, epsilon, 0, feature_rate, team, own, kept)
     for piece, (_, block) in zip(pieces, blocks, strict=True):
         block[-1] += log_inclusion[words[piece]]
         rows[words[piece] - first] = block.T

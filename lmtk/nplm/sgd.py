@@ -67,15 +67,16 @@ def outputs(theta, K):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, contexts, w, epsilon, decay, feature_rate, team, own=None):
+def step(theta, contexts, w, epsilon, decay, feature_rate, team, own=None, kept=None):
     """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 
     contexts (K, n-1) and w (K,): ids. The rate is the paper's, an example's; the decay is on U, W, H and C, not on the
-    biases b and d; C learns feature_rate times faster. own: as in `kernels.block_forward`.
+    biases b and d; C learns feature_rate times faster. own: as in `kernels.block_forward`; kept: as in
+    `kernels.hidden`.
     Returns (sum of ln p, norm of dL/dz), taken before the update; where the former is not finite nothing is updated.
     """
     K, direct = len(w), theta.direct
-    x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts)
+    x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts, kept)
     z = kernels.stack(a, x, direct)
     work = [(start, M, y) for (start, M), y in zip(theta.blocks, outputs(theta, K), strict=True)]
     q, s, t = (np.stack(part) for part in zip(*team(lambda b: kernels.block_forward(z, w, *b, own), work), strict=True))
@@ -86,13 +87,13 @@ def step(theta, contexts, w, epsilon, decay, feature_rate, team, own=None):
     keep = 1 - K * epsilon * decay
     work = [(*b, c, epsilon, keep) for b, c in zip(work, scale, strict=True)]
     gz = theta.comm.sum(sum(team(lambda b: kernels.block_backward(z, w, *b), work)))
-    update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate)
+    update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate, kept)
     return total, float(np.linalg.norm(gz))
 
 
-def update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate):
+def update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate, kept=None):
     """Steps 2(c) and 2(d): H, d and C, in place, from dL/dz (K, D)."""
-    go, gx = kernels.hidden_gradient(gz, a, x, theta.H, theta.direct)
+    go, gx = kernels.hidden_gradient(gz, a, x, theta.H, theta.direct, kept)
     if decay:
         shrunk = len(contexts) * epsilon * decay
         theta.H *= f32(1 - shrunk)

@@ -39,6 +39,7 @@ class Settings:
     samples: int | None = None  # S, with the objective "sampled"
     model: str | None = None  # "energy", that of section 5.1; None: that of section 2
     target_weights: bool | None = None  # with "energy": v for each target word
+    dropout: float | None = None  # the share of x and of a that an update leaves out; None: none
 
 
 @dataclass(frozen=True)
