@@ -35,7 +35,11 @@ PAPER = {
     "minibatch": 1, "objective": "full",
 }  # fmt: skip
 FEW = 2000  # words up to which an update may as well see all of them
-OBJECTIVES = {"nplm": ("full", "sampled", "class"), "energy": ("full", "sampled")}  # by model
+OBJECTIVES = {
+    "nplm": ("full", "sampled", "class"),
+    "rnn": ("full", "sampled"),
+    "energy": ("full", "sampled"),
+}  # by model
 
 
 def command(
@@ -46,12 +50,17 @@ def command(
     unk: Unk = False,
     map_unk: MapUnk = "<unk>",
     model: Annotated[
-        str, option("model", "nplm, or energy: that of section 5.1 of the paper.", "nplm|energy")
+        str, option("model", "nplm; rnn, recurrent; or energy: that of section 5.1 of the paper.", "nplm|rnn|energy")
     ] = "nplm",
     target_weights: Annotated[
         bool, option("target-weights", "With -model energy: output weights v for each word.")
     ] = False,
-    order: Annotated[int, option("order", "n: predict a word from the n-1 before it.", "N", min=1, max=MAX_ORDER)] = 5,
+    order: Annotated[
+        int | None,
+        option(
+            "order", "n: predict a word from the n-1 before it (default: 5, with rnn 10).", "N", min=1, max=MAX_ORDER
+        ),
+    ] = None,
     hidden: Annotated[int, option("hidden", "h, hidden units (0: none, with -direct).", "N", min=0)] = 100,
     features: Annotated[int, option("features", "m, features a word.", "N", min=1)] = 60,
     direct: Annotated[bool, option("direct", "W: direct connections from the features to the outputs.")] = False,
@@ -149,10 +158,11 @@ def command(
     refused = {
         "-model energy has no direct connections; leave out -direct": model == "energy" and direct,
         "-model energy needs hidden units; -hidden 0 leaves only the biases": model == "energy" and hidden == 0,
+        "-model rnn needs hidden units; give -hidden": model == "rnn" and hidden == 0,
+        "-model energy has no -dropout": model == "energy" and dropout,
         "-hidden 0 leaves no way from the features to the outputs; add -direct": hidden == 0 and not direct,
         "-target-weights needs -model energy": target_weights and model != "energy",
         "-samples needs -objective sampled": samples and objective not in (None, "sampled"),
-        "-dropout needs -model nplm": dropout and model == "energy",
         "-classes needs -objective class": classes and objective != "class",
         "-mpi shares the outputs of -model nplm, not those of energy": mpi and model == "energy",
         "-mpi shares the outputs of -objective full or sampled, not those of class": mpi and objective == "class",
@@ -164,6 +174,7 @@ def command(
         "epochs": epochs, "rate": rate, "decay": decay, "weight_decay": weight_decay, "feature_rate": feature_rate,
         "dropout": dropout, "minibatch": minibatch, "objective": objective or ("sampled" if samples else None),
     }  # fmt: skip
+    order = order or (10 if model == "rnn" else 5)
     recipe = (PAPER if paper else OURS) | {name: value for name, value in given.items() if value is not None}
     if model == "energy" or not recipe["dropout"]:
         recipe["dropout"] = None

@@ -161,7 +161,7 @@ def split(network):
     place -= (ends - np.bincount(classes))[classes]
     blocks = [(0, np.ascontiguousarray(part.T)) for part in (top, *np.split(rows, ends[:-1]))]
     C, H, d = network.C.copy(), network.H.copy(), network.d.copy()
-    return Parameters(C, H, d, blocks, network.W is not None, len(classes), ALONE, [], classes, place)
+    return Parameters(C, H, d, blocks, network.W is not None, len(classes), ALONE, classes=classes, place=place)
 
 
 def join(theta):
@@ -187,8 +187,7 @@ def step(theta, contexts, w, epsilon, feature_rate, kept=None):
     contexts, w = contexts[order], w[order]
     kept = kept and [part[order] for part in kept]
     c, place = theta.classes[w], theta.place[w]
-    x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts, kept)
-    z = kernels.stack(a, x, theta.direct)
+    z, x, a = sgd.forward_inputs(theta, contexts, kept)
     parts = [(slice(0, len(w)), c, theta.blocks[0][1])]
     parts += [(slice(i, j), place[i:j], theta.blocks[c[i] + 1][1]) for i, j in runs(c)]
     outputs = [np.empty((len(seen), M.shape[1]), f32) for _, seen, M in parts]

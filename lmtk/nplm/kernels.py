@@ -11,6 +11,7 @@ K       -                 examples in a minibatch
 x a o   (K, (n-1)m) (K, h) (K, h)  word features, hidden activations, what goes into tanh
 z       (K, D)            [a | x | 1]
 y       (K, V)            outputs; the words that were seen are w (K,)
+R A     (h, h) (n, K, h)  recurrent weights and states, for a recurrent hidden layer; H is (h, m) and W (V, m) then
 L       -                 log-likelihood, natural; gX is dL/dX, its gradient
 """
 
@@ -34,6 +35,23 @@ def hidden(C, H, d, contexts, kept=None):
         return x, np.tanh(x @ H.T + d)
     x *= kept[0]
     return x, kept[1] * np.tanh(x @ H.T + d)
+
+
+def recurrent(C, H, R, d, contexts, kept=None):
+    """A recurrent layer in place of the window (section 5.2, item 4): A_0 = 0, A_k = tanh(d + Hx(n-k) + R A_(k-1)).
+
+    contexts (K, n-1) -> x (K, (n-1)m), as in `hidden`, and A (n, K, h), from before the first word to behind the last.
+    kept: factors for x, of its shape, and for the last state, (K, h), which only the outputs see.
+    """
+    (K, n1), (h, m) = contexts.shape, H.shape
+    x = C[contexts].reshape(K, n1 * m)
+    if kept is not None:
+        x *= kept[0]
+    o = (x.reshape(-1, m) @ H.T + d).reshape(K, n1, h)
+    A = np.zeros((n1 + 1, K, h), f32)
+    for k in range(n1):
+        np.tanh(o[:, n1 - 1 - k] + A[k] @ R.T, out=A[k + 1])
+    return x, A
 
 
 def keep(shapes, share, random):
@@ -147,6 +165,26 @@ def hidden_gradient(gz, a, x, H, direct, kept=None):
     if direct:
         gx += gz[:, h:-1]
     return go, gx if kept is None else gx * kept[0]
+
+
+def recurrent_gradient(gz, A, x, H, R, direct, kept=None):
+    """Back-propagation through the n - 1 steps of `recurrent`: dL/do_k = (1 - A_k^2) (dL/dA_k + R' dL/do_(k+1)).
+
+    Returns (go, gx, gR): (K, n-1, h) in the order of x, (K, (n-1)m) and (h, h). With the direct connections of the last
+    word, x(1), dL/dx(1) gets its part of gz (K, D).
+    """
+    n1, K, h = len(A) - 1, *A.shape[1:]
+    go, gR = np.empty((K, n1, h), f32), np.zeros_like(R)
+    ga = gz[:, :h] if kept is None else gz[:, :h] * kept[1]
+    for k in range(n1, 0, -1):
+        step = (1 - A[k] * A[k]) * ga
+        go[:, n1 - k] = step
+        gR += step.T @ A[k - 1]
+        ga = step @ R
+    gx = (go.reshape(-1, h) @ H).reshape(x.shape)
+    if direct:
+        gx[:, : H.shape[1]] += gz[:, h:-1]
+    return go, gx if kept is None else gx * kept[0], gR
 
 
 @jit

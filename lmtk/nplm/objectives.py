@@ -17,7 +17,7 @@ from lmtk.nplm.threads import Team
 
 def full(now, data, settings, threads, comm):
     """The softmax of section 2."""
-    theta, team = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm), Team(threads)
+    theta, team = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm, now.R), Team(threads)
     rates, keep = (settings.weight_decay, settings.feature_rate), dropping(settings)
 
     def step(at, epsilon, epoch, number):
@@ -29,7 +29,7 @@ def full(now, data, settings, threads, comm):
 
 def sample(now, data, settings, threads, comm):
     """The softmax over a sample of the words."""
-    theta, team = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm), Team(threads)
+    theta, team = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm, now.R), Team(threads)
     draw, decay = drawing(data, settings, len(now.b)), sparse_decay(theta, data, settings)
     keep = dropping(settings)
 
@@ -113,6 +113,7 @@ def sparse_decay(theta, data, settings):
 
 OBJECTIVES = {  # by model, and then by name
     "nplm": {"full": full, "sampled": sample, "class": by_class},
+    "rnn": {"full": full, "sampled": sample},
     "energy": {"full": energy_full, "sampled": energy_sample},
 }
 EXACT = {"full", "class"}  # whose sums of ln p make a perplexity

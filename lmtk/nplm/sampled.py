@@ -40,9 +40,9 @@ class Proposal:
         return np.unique(np.concatenate((w, drawn))), self.inclusion[K]
 
 
-def split(C, H, d, U, W, b, comm):
+def split(C, H, d, U, W, b, comm, R=None):
     """Parameters of this rank with one block, M, whose rows are in memory one after another: for `step`."""
-    theta = sgd.split(C, H, d, U, W, b, 1, comm)
+    theta = sgd.split(C, H, d, U, W, b, 1, comm, R)
     return replace(theta, blocks=[(start, np.ascontiguousarray(M.T).T) for start, M in theta.blocks])
 
 
@@ -78,4 +78,6 @@ def shrink(theta, share, feature_rate):
     for _, M in theta.blocks:
         M.T[:, :-1] *= f32(1 - share)
     theta.H *= f32(1 - share)
+    if theta.R is not None:
+        theta.R *= f32(1 - share)
     theta.C *= f32(1 - share * feature_rate)

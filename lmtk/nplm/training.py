@@ -13,6 +13,7 @@ from lmtk.nplm import classes, energy_sgd, sgd
 from lmtk.nplm.model import Neural
 from lmtk.nplm.network import Network
 from lmtk.nplm.objectives import EXACT, OBJECTIVES
+from lmtk.nplm.recurrent import Recurrent
 from lmtk.parallel import ALONE
 from lmtk.text.corpus import contexts
 
@@ -37,7 +38,7 @@ class Settings:
     seed: int
     objective: str = "full"
     samples: int | None = None  # S, with the objective "sampled"
-    model: str | None = None  # "energy", that of section 5.1; None: that of section 2
+    model: str | None = None  # "rnn", recurrent; "energy", that of section 5.1; None: that of section 2
     target_weights: bool | None = None  # with "energy": v for each target word
     dropout: float | None = None  # the share of x and of a that an update leaves out; None: none
 
@@ -80,11 +81,13 @@ def examples(corpus, vocab, order, heldout):
 def initial(vocab, settings, w, features=None, word_classes=None):
     """A network before training: U = W = 0 and b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
 
-    That of the model "energy" has the same C and b, the rest as `energy_sgd` says.
+    R, of the model "rnn", is like H. That of "energy" has the same C and b, the rest as `energy_sgd` says.
     features: id -> feature vector, (m,), for words that have one beforehand (a-priori knowledge, section 5.2).
     word_classes: the class of each word, (V,), for the objective "class"; None: classes of words of like frequency.
     """
-    n, m, h, V = settings.order, settings.features, settings.hidden, vocab.V
+    m, h, V = settings.features, settings.hidden, vocab.V
+    # the words that the hidden layer and the direct connections see at once
+    seen = 1 if settings.model == "rnn" else settings.order - 1
     random = np.random.default_rng(settings.seed)
     C = random.standard_normal((len(vocab.words), m)).astype(f32) / f32(math.sqrt(m))
     for i, vector in (features or {}).items():
@@ -93,9 +96,13 @@ def initial(vocab, settings, w, features=None, word_classes=None):
     b = np.log(counts / counts.sum()).astype(f32)
     if settings.model == "energy":
         return energy_sgd.initial(vocab, settings, C, b, random)
-    H = random.standard_normal((h, (n - 1) * m)).astype(f32) / f32(math.sqrt(max((n - 1) * m, 1)))
-    W = np.zeros((V, (n - 1) * m), f32) if settings.direct else None
-    network = Network(vocab, n, C, H, np.zeros(h, f32), np.zeros((V, h), f32), W, b, {})
+    H = random.standard_normal((h, seen * m)).astype(f32) / f32(math.sqrt(max(seen * m, 1)))
+    W = np.zeros((V, seen * m), f32) if settings.direct else None
+    theta = C, H, np.zeros(h, f32), np.zeros((V, h), f32), W, b
+    if settings.model == "rnn":
+        R = random.standard_normal((h, h)).astype(f32) / f32(math.sqrt(max(h, 1)))
+        return Recurrent(vocab, settings.order, *theta, {}, R)
+    network = Network(vocab, settings.order, *theta, {})
     if settings.objective != "class":
         return network
     return classes.add(network, counts, classes.by_frequency(counts) if word_classes is None else word_classes)
