@@ -126,7 +126,11 @@ def command(
     ] = None,
     seed: Seed = 1,
     threads: Threads = None,
-    mpi: Annotated[bool, option("mpi", "Share the output units among the ranks of mpiexec.")] = False,
+    mpi: Annotated[bool, option("mpi", "Train with the ranks of mpiexec.")] = False,
+    parallel: Annotated[
+        str | None,
+        option("parallel", "With -mpi: the ranks share the output units (default), or the text.", "outputs|data"),
+    ] = None,
     no_sos: NoSos = False,
     no_eos: NoEos = False,
     stream: Stream = False,
@@ -155,6 +159,7 @@ def command(
     if objective and objective not in OBJECTIVES[model]:
         which = "" if model == "nplm" else f" with -model {model}"
         raise UsageError(f"-objective{which} is {either(OBJECTIVES[model])}, not {objective}")
+    outputs = mpi and parallel != "data"
     refused = {
         "-model energy has no direct connections; leave out -direct": model == "energy" and direct,
         "-model energy needs hidden units; -hidden 0 leaves only the biases": model == "energy" and hidden == 0,
@@ -164,8 +169,10 @@ def command(
         "-target-weights needs -model energy": target_weights and model != "energy",
         "-samples needs -objective sampled": samples and objective not in (None, "sampled"),
         "-classes needs -objective class": classes and objective != "class",
-        "-mpi shares the outputs of -model nplm, not those of energy": mpi and model == "energy",
-        "-mpi shares the outputs of -objective full or sampled, not those of class": mpi and objective == "class",
+        "-parallel needs -mpi": parallel and not mpi,
+        f"-parallel is outputs or data, not {parallel}": parallel not in (None, "outputs", "data"),
+        "-mpi cannot share the outputs of -model energy; add -parallel data": outputs and model == "energy",
+        "-mpi cannot share the outputs of -objective class; add -parallel data": outputs and objective == "class",
     }
     for why, so in refused.items():
         if so:
@@ -187,7 +194,7 @@ def command(
     from lmtk.nplm.classes import read as read_classes
     from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
-    from lmtk.parallel import ALONE, block, ranks
+    from lmtk.parallel import ALONE, Common, block, ranks
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
@@ -205,7 +212,8 @@ def command(
             counts = count_words([text], tolower)
             words = sorted(counts, key=lambda w: (-counts[w], w))
         known = make_vocab(words, unk, marks.eos, unknown_word(map_unk), vocab or text)
-        block(known.V, comm)  # fails here, on one rank, if it would on all
+        if outputs:
+            block(known.V, comm)  # fails here, on one rank, if it would on all
         seen = recipe["objective"] or ("full" if known.V <= FEW else "sampled")
         settings = training.Settings(
             **recipe | {"objective": seen}, order=order, hidden=hidden, features=features, direct=direct,
@@ -242,18 +250,24 @@ def command(
                 with open_out(lm) as out:
                     training.replace(progress.best, settings=vars(settings)).write(out)
 
+        def due(last, step):
+            return save_every and step // save_every > last // save_every
+
+        common = Common(comm) if parallel == "data" else None
         tell = Reporter(debug * first, quiet or not first, len(data.w), settings, progress)
         stop = 0
         with tell, interruptible() as cut:
             try:
-                for over, now in training.train(progress, data, settings, count(), comm):
+                last = progress.step
+                for over, now in training.train(progress, data, settings, count(), comm, common):
                     tell(progress, over)
                     if stop := comm.largest(cut[0] if cut else 0):
                         if checkpoint:
                             save(now())
                         break
-                    if checkpoint and save_every != 0 and (over or (save_every and progress.step % save_every == 0)):
+                    if checkpoint and save_every != 0 and (over or due(last, progress.step)):
                         save(now())
+                    last = progress.step
             except Diverged as e:
                 # every rank comes here, one tells; from here on the same run would come to the same end
                 comm.follow()

@@ -17,7 +17,8 @@ from lmtk.nplm.threads import Team
 
 def full(now, data, settings, threads, comm):
     """The softmax of section 2."""
-    theta, team = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm, now.R), Team(threads)
+    theta = sgd.placed(sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm, now.R), comm)
+    team = Team(threads)
     rates, keep = (settings.weight_decay, settings.feature_rate), dropping(settings)
 
     def step(at, epsilon, epoch, number):
@@ -29,7 +30,8 @@ def full(now, data, settings, threads, comm):
 
 def sample(now, data, settings, threads, comm):
     """The softmax over a sample of the words."""
-    theta, team = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm, now.R), Team(threads)
+    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm, now.R), comm)
+    team = Team(threads)
     draw, decay = drawing(data, settings, len(now.b)), sparse_decay(theta, data, settings)
     keep = dropping(settings)
 
@@ -45,7 +47,7 @@ def sample(now, data, settings, threads, comm):
 
 def by_class(now, data, settings, threads, comm):
     """The softmax over classes and that over the words of one."""
-    theta = classes.split(now)
+    theta = sgd.placed(classes.split(now), comm)
     decay, keep = sparse_decay(theta, data, settings), dropping(settings)
 
     def step(at, epsilon, epoch, number):
@@ -60,17 +62,17 @@ def by_class(now, data, settings, threads, comm):
 def energy_full(now, data, settings, threads, comm):
     """The exact gradient of the energy network."""
     every = np.arange(len(now.b))
-    return energy(now, data, settings, threads, lambda w, epoch, number: (every, None))
+    return energy(now, data, settings, threads, comm, lambda w, epoch, number: (every, None))
 
 
 def energy_sample(now, data, settings, threads, comm):
     """The gradient of the energy network on a sample of the words."""
-    return energy(now, data, settings, threads, drawing(data, settings, len(now.b)))
+    return energy(now, data, settings, threads, comm, drawing(data, settings, len(now.b)))
 
 
-def energy(now, data, settings, threads, draw):
+def energy(now, data, settings, threads, comm, draw):
     """An objective of the energy network; draw(w, epoch, number): the words to update on, and their chances or None."""
-    theta, team = now.having(a.copy() for a in now.named().values()), Team(threads)
+    theta, team = now.having(comm.place(a.copy()) for a in now.named().values()), Team(threads)
     rates = settings.weight_decay, settings.feature_rate
 
     def step(at, epsilon, epoch, number):

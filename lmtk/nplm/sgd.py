@@ -54,6 +54,15 @@ def split(C, H, d, U, W, b, parts, comm=parallel.ALONE, R=None):
     return Parameters(C.copy(), H.copy(), d.copy(), blocks, W is not None, len(b), comm, R=R)
 
 
+def placed(theta, comm):
+    """The parameters where `comm` places them: in memory that several ranks have in common, or where they are."""
+    for name in ("C", "H", "d", "R"):
+        if getattr(theta, name) is not None:
+            setattr(theta, name, comm.place(getattr(theta, name)))
+    theta.blocks = [(start, comm.place(M)) for start, M in theta.blocks]
+    return theta
+
+
 def join(theta):
     """Parameters -> (C, H, d, U, W, b), and R where there is one, whole and copied, on every rank.
 

@@ -18,6 +18,7 @@ from lmtk.parallel import ALONE
 from lmtk.text.corpus import contexts
 
 f32 = np.float32
+ROUNDS = 64  # minibatches of each rank between two meetings, in asynchronous training
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,11 @@ def heldout_ppl(network, corpus, comm=ALONE):
     return math.exp(min(-total / tokens, 700))
 
 
-def train(progress, data, settings, threads, comm=ALONE):
+def train(progress, data, settings, threads, comm=ALONE, common=None):
     """Train from where `progress` stands, changing it; yields (epoch over, network now) after each minibatch.
+
+    common: a `parallel.Common`, for asynchronous training (section 3.1): the minibatches are dealt out to the ranks,
+    and ROUNDS of each are between one time that all ranks meet here, which yields, and the next.
 
     `network now` is a function, since to make a model of the parameters costs a copy; the ranks of `comm` call it
     together. Raises sgd.Diverged where the likelihood is no finite number; `progress` then still has the best network
@@ -139,16 +143,23 @@ def train(progress, data, settings, threads, comm=ALONE):
     N, K = len(data.w), settings.minibatch
     steps = -(-N // K)
     objective = OBJECTIVES[settings.model or "nplm"][settings.objective]
-    step, network = objective(progress.network, data, settings, threads, comm)
+    step, network = objective(progress.network, data, settings, threads, common or comm)
+    first, stride, rounds = (comm.rank, comm.size, ROUNDS) if common else (0, 1, 1)
 
-    norm = math.nan
+    norm = epsilon = math.nan
     while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
         order = np.random.default_rng([settings.seed, progress.epoch]).permutation(N)
         while progress.step < steps:
-            t = progress.epoch * N + progress.step * K
-            epsilon = rate(settings, t, settings.epochs * N)
-            at = order[progress.step * K : (progress.step + 1) * K]
-            L, next_norm = step(at, epsilon, progress.epoch, progress.step)
+            L, end = 0.0, min(progress.step + rounds * stride, steps)
+            for number in range(progress.step + first, end, stride):
+                t = progress.epoch * N + number * K
+                epsilon = rate(settings, t, settings.epochs * N)
+                at = order[number * K : (number + 1) * K]
+                found, next_norm = step(at, epsilon, progress.epoch, number)
+                L += found
+            if common:
+                L = float(comm.sum(np.array([L]))[0])
+                common.average()
             if not math.isfinite(L):
                 raise sgd.Diverged(
                     f"the likelihood is not finite at epoch {progress.epoch + 1}, step {progress.step + 1}: rate "
@@ -156,7 +167,7 @@ def train(progress, data, settings, threads, comm=ALONE):
                 )
             norm = next_norm
             progress.L += L
-            progress.step += 1
+            progress.step = end
             if progress.step < steps:
                 yield False, network
         finish_epoch(progress, network(), data, N if settings.objective in EXACT else None, comm)
