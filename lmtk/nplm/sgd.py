@@ -117,12 +117,17 @@ def forward_inputs(theta, contexts, kept=None):
 
 
 def update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate, kept=None):
-    """Steps 2(c) and 2(d): H, d, C and R, in place, from dL/dz (K, D)."""
+    """Steps 2(c) and 2(d): H, d, C and R, in place, from dL/dz (K, D).
+
+    The n - 1 steps of a recurrent layer have H, d and R in common: these learn with the mean of their gradients, since
+    the sum diverges at rates that suit the rest.
+    """
     H, R, rate = theta.H, theta.R, f32(epsilon)
     if R is None:
         go, gx = kernels.hidden_gradient(gz, a, x, H, theta.direct, kept)
     else:
         go, gx, gR = kernels.recurrent_gradient(gz, a, x, H, R, theta.direct, kept)
+        rate = f32(epsilon / max(contexts.shape[1], 1))
     shrunk = len(contexts) * epsilon * decay
     if R is not None:
         R *= f32(1 - shrunk)
