@@ -26,13 +26,13 @@ from lmtk.commands.options import (
 from lmtk.errors import LmtkError, UsageError
 
 OURS = {
-    "epochs": 5, "rate": 0.02, "decay": None, "weight_decay": 3e-5, "feature_rate": 4.0, "dropout": 0.1,
-    "minibatch": 256, "objective": None,
+    "epochs": 5, "rate": 0.02, "decay": None, "weight_decay": 3e-5, "feature_rate": 4.0, "minibatch": 256,
+    "objective": None,
 }  # fmt: skip
 # section 4, and an update an example; 10 to 20 epochs for the Brown corpus, ended by the held-out text
 PAPER = {
-    "epochs": 20, "rate": 1e-3, "decay": 1e-8, "weight_decay": 1e-4, "feature_rate": 1.0, "dropout": 0.0,
-    "minibatch": 1, "objective": "full",
+    "epochs": 20, "rate": 1e-3, "decay": 1e-8, "weight_decay": 1e-4, "feature_rate": 1.0, "minibatch": 1,
+    "objective": "full",
 }  # fmt: skip
 FEW = 2000  # words up to which an update may as well see all of them
 OBJECTIVES = {
@@ -91,12 +91,7 @@ def command(
     feature_rate: Annotated[
         float | None, option("feature-rate", "C learns X times faster (default: 4, with -paper 1).", "X", min=0)
     ] = None,
-    dropout: Annotated[
-        float | None,
-        option(
-            "dropout", "Share of x and a left out of an update (default: 0.1, with -paper 0).", "X", min=0, max=0.99
-        ),
-    ] = None,
+    dropout: Annotated[float, option("dropout", "Share of x and a left out of an update.", "X", min=0, max=0.99)] = 0,
     objective: Annotated[
         str | None,
         option(
@@ -179,12 +174,10 @@ def command(
             raise UsageError(why)
     given = {
         "epochs": epochs, "rate": rate, "decay": decay, "weight_decay": weight_decay, "feature_rate": feature_rate,
-        "dropout": dropout, "minibatch": minibatch, "objective": objective or ("sampled" if samples else None),
+        "minibatch": minibatch, "objective": objective or ("sampled" if samples else None),
     }  # fmt: skip
     order = order or (10 if model == "rnn" else 5)
     recipe = (PAPER if paper else OURS) | {name: value for name, value in given.items() if value is not None}
-    if model == "energy" or not recipe["dropout"]:
-        recipe["dropout"] = None
     if patience is None:
         # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
         patience = recipe["epochs"] if recipe["decay"] is None else 3
@@ -217,7 +210,8 @@ def command(
         seen = recipe["objective"] or ("full" if known.V <= FEW else "sampled")
         settings = training.Settings(
             **recipe | {"objective": seen}, order=order, hidden=hidden, features=features, direct=direct,
-            patience=patience, seed=seed, samples=(samples or 250) if seen == "sampled" else None,
+            dropout=dropout or None, patience=patience, seed=seed,
+            samples=(samples or 250) if seen == "sampled" else None,
             model=model if model != "nplm" else None, target_weights=target_weights if model == "energy" else None,
         )  # fmt: skip
         corpus = whole_corpus(text, known, marks, tolower)

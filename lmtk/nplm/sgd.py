@@ -127,6 +127,7 @@ def update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate, kept=
         go, gx = kernels.hidden_gradient(gz, a, x, H, theta.direct, kept)
     else:
         go, gx, gR = kernels.recurrent_gradient(gz, a, x, H, R, theta.direct, kept)
+        go, x = go.reshape(-1, len(R)), x.reshape(-1, H.shape[1])
         rate = f32(epsilon / max(contexts.shape[1], 1))
     shrunk = len(contexts) * epsilon * decay
     if R is not None:
@@ -135,7 +136,6 @@ def update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate, kept=
     if decay:
         H *= f32(1 - shrunk)
         theta.C *= f32(1 - shrunk * feature_rate)
-    go = go.reshape(-1, len(H))
-    H += rate * (go.T @ x.reshape(len(go), -1))
+    H += rate * (go.T @ x)
     theta.d += rate * go.sum(axis=0)
     kernels.add_features(theta.C, contexts, gx, f32(epsilon * feature_rate))
