@@ -58,7 +58,7 @@ def command(
     order: Annotated[
         int | None,
         option(
-            "order", "n: predict a word from the n-1 before it (default: 5, with rnn 10).", "N", min=1, max=MAX_ORDER
+            "order", "n: predict a word from the n-1 before it (default: 8, with rnn 10).", "N", min=1, max=MAX_ORDER
         ),
     ] = None,
     hidden: Annotated[int, option("hidden", "h, hidden units (0: none, with -direct).", "N", min=0)] = 100,
@@ -176,7 +176,7 @@ def command(
         "epochs": epochs, "rate": rate, "decay": decay, "weight_decay": weight_decay, "feature_rate": feature_rate,
         "minibatch": minibatch, "objective": objective or ("sampled" if samples else None),
     }  # fmt: skip
-    order = order or (10 if model == "rnn" else 5)
+    order = order or (10 if model == "rnn" else 8)
     recipe = (PAPER if paper else OURS) | {name: value for name, value in given.items() if value is not None}
     if patience is None:
         # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
