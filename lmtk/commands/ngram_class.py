@@ -35,8 +35,16 @@ def command(
     noclass_vocab: Annotated[
         str | None, option("noclass-vocab", "Words that stay out of the classes, as <s> and </s> do.", "FILE")
     ] = None,
+    incremental: Annotated[
+        bool,
+        option("incremental", "Merge classes (Brown et al.): words come in turn, N classes at a time."),
+    ] = False,
+    full: Annotated[bool, option("full", "Merge classes, starting from one for each word.")] = False,
     iterations: Annotated[
-        int | None, option("iterations", "At most N passes over the words (default: until none moves).", "N", min=0)
+        int | None,
+        option(
+            "iterations", "At most N passes over the words (default: until none moves; 0 after merging).", "N", min=0
+        ),
     ] = None,
     seed: Annotated[
         int | None, option("seed", "Start from classes drawn at random, frequent words aside.", "N", min=0)
@@ -45,9 +53,13 @@ def command(
     class_counts: Annotated[
         str | None, option("class-counts", "Where to write the 1-grams and 2-grams of classes.", "FILE")
     ] = None,
+    write_paths: Annotated[
+        str | None, option("write-paths", "Where to write each word's path in the tree of classes, as 0 and 1.", "FILE")
+    ] = None,
     debug: Debug = 0,
 ):
-    """Sort words into classes that make the text likely under a class bigram: Kneser and Ney's exchange algorithm.
+    """Sort words into classes that make the text likely under a class bigram: by Kneser and Ney's exchange algorithm,
+    or by Brown's merging.
 
     -debug 1 prints the likelihood and the perplexity after each pass.
 
@@ -63,14 +75,14 @@ def command(
     texts, files = text or [], counts or []
     if not (texts or files):
         raise UsageError("nothing to learn from: give -text or -counts")
-    if not (classes or class_counts):
-        raise UsageError("nothing to write: give -classes or -class-counts")
+    if not (classes or class_counts or write_paths):
+        raise UsageError("nothing to write: give -classes, -class-counts or -write-paths")
     if not init:
         needed(numclasses, "numclasses")
-    if init and seed is not None:
-        raise UsageError("-seed draws the classes to start from, and -init gives them")
+    if sum((init is not None, seed is not None, incremental or full)) > 1:
+        raise UsageError("-init, -seed and merging (-incremental, -full) are three ways to start; give one")
     one_stdin(*texts, *files, vocab, init, noclass_vocab)
-    for path in (classes, class_counts):
+    for path in (classes, class_counts, write_paths):
         if path:
             check_out(path)
     marks, unk = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
@@ -90,8 +102,14 @@ def command(
         raise UsageError(f"-numclasses is {numclasses}, and -init has {G} classes")
     if len(words) < G:
         raise LmtkError(f"{len(words)} words can't make {G} classes; give a smaller -numclasses")
-    first = (induction.given_classes, start, init) if init else (induction.frequency_classes, G, seed)
-    state = induction.exchange_of(data, first[0](data, words, *first[1:]), G, words)
+    if init:
+        g = induction.given_classes(data, words, start, init)
+    elif incremental or full:
+        g = induction.merged_classes(data, words, G, len(words) if full else G)
+        iterations = iterations or 0
+    else:
+        g = induction.frequency_classes(data, words, G, seed)
+    state = induction.exchange_of(data, g, G, words)
 
     def tell(what):
         if debug:
@@ -109,3 +127,6 @@ def command(
     if class_counts:
         with open_out(class_counts) as out:
             write_counts(out, induction.class_counts(data, result), by_bytes=True)
+    if write_paths:
+        with open_out(write_paths) as out:
+            induction.write_paths(out, data, result)
