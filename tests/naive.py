@@ -117,7 +117,194 @@ def em_step(p, bins, weights):
     return new
 
 
-def class_likelihood(bigrams, g):
+def product(x, W):
+    """x W for lists: x (a,), W (a, b)."""
+    return [sum(x[i] * W[i][j] for i in range(len(x))) for j in range(len(W[0]))]
+
+
+def plus(*vectors):
+    return [sum(values) for values in zip(*vectors, strict=True)]
+
+
+def gated_unit(G, s, S, U):
+    """The hidden unit of Bahdanau et al. 2015, A.1.1: G, what input and context give to z, r and the proposed state."""
+    n = len(s)
+    zr = [1 / (1 + math.exp(-v)) for v in plus(G[: 2 * n], product(s, S))]
+    z, r = zr[:n], zr[n:]
+    proposed = [math.tanh(v) for v in plus(G[2 * n :], product([a * b for a, b in zip(r, s, strict=True)], U))]
+    return [(1 - z[i]) * s[i] + z[i] * proposed[i] for i in range(n)]
+
+
+def translation_logp(p, x, y, sos):
+    """ln p(y | x) as appendix A.2 has it, word by word; p: letter -> lists as lmtk.nmt.kernels describes them."""
+    n, attention = len(p["U"]), "Ua" in p
+
+    def states(words, half, S, U):
+        s, found = [0.0] * n, []
+        for word in words:
+            G = plus(product(p["Ex"][word], p["Wx"]), p["bx"])[3 * n * half : 3 * n * (half + 1)]
+            s = gated_unit(G, s, p[S], p[U])
+            found.append(s)
+        return found
+
+    h = states(x, 0, "fS", "fU")
+    first = h[-1]
+    if attention:
+        backward = states(x[::-1], 1, "bS", "bU")[::-1]
+        first = backward[0]
+        h = [f + b for f, b in zip(h, backward, strict=True)]
+    s = [math.tanh(v) for v in plus(product(first, p["Ws"]), p["bs"])]
+    before, logp = sos, 0.0
+    for word in y:
+        c, Q = h[-1], product(s, p["S"])
+        if attention:
+            e = []
+            for annotation in h:
+                hidden = plus(Q[: len(p["va"])], product(annotation, p["Ua"]), p["ba"])
+                e.append(sum(v * math.tanh(a) for v, a in zip(p["va"], hidden, strict=True)))
+            alpha = [math.exp(v) / sum(map(math.exp, e)) for v in e]
+            c = plus(*([a * v for v in annotation] for a, annotation in zip(alpha, h, strict=True)))
+        G = plus(product(p["Ey"][before], p["Wy"]), p["by"])
+        o = plus(G[3 * n :], product(s, p["Uo"]), product(c, p["Co"]))
+        out = plus(product([max(o[i], o[i + 1]) for i in range(0, len(o), 2)], p["Wo"]), p["bo"])
+        logp += out[word] - math.log(sum(map(math.exp, out)))
+        units = len(Q) - 2 * n
+        gates = [list(row[units:]) for row in p["S"]]
+        s = gated_unit(plus(G[: 3 * n], product(c, p["C"])), s, gates, p["U"])
+        before = word
+    return logp
+
+
+class Adam:
+    """Kingma & Ba 2015, algorithm 1, of one parameter, rate 0.01."""
+
+    def __init__(self, theta):
+        self.theta, self.m, self.v, self.t = theta, 0.0, 0.0, 0
+
+    def update(self, g):
+        self.t += 1
+        self.m = 0.9 * self.m + 0.1 * g
+        self.v = 0.999 * self.v + 0.001 * g * g
+        m, v = self.m / (1 - 0.9**self.t), self.v / (1 - 0.999**self.t)
+        self.theta -= 0.01 * m / (math.sqrt(v) + 1e-8)
+        return self.theta
+
+
+class Adadelta:
+    """Zeiler 2012, algorithm 1, of one parameter."""
+
+    def __init__(self, theta):
+        self.theta, self.g, self.x = theta, 0.0, 0.0
+
+    def update(self, g):
+        self.g = 0.95 * self.g + 0.05 * g * g
+        d = -math.sqrt(self.x + 1e-6) / math.sqrt(self.g + 1e-6) * g
+        self.x = 0.95 * self.x + 0.05 * d * d
+        self.theta += d
+        return self.theta
+
+
+def best_words(y, base, B):
+    """The B best continuations of each sentence's B hypotheses as (score, slot, word), best first, then in order."""
+    out = []
+    for k in range(len(y) // B):
+        all_ = [
+            (-(base[k * B + b] + v), b, w)
+            for b in range(B)
+            for w, v in enumerate(y[k * B + b])
+            if base[k * B + b] > -math.inf
+        ]
+        out.append([(-score, b, w) for score, b, w in sorted(all_)[:B]])
+    return out
+
+
+def beam_search(logp, eos, B, limit):
+    """The B best translations as (ln p / length, words) of one sentence; logp(words) -> ln p of each next word."""
+    live, ended = [(0.0, [])], []
+    for length in range(1, limit + 1):
+        found = [(-(score + v), i, w) for i, (score, words) in enumerate(live) for w, v in enumerate(logp(words))]
+        new = []
+        for negative, i, w in sorted(found)[:B]:
+            words = live[i][1] + [w]
+            if w == eos or length == limit:
+                ended.append((-negative / length, words[:-1] if w == eos else words))
+            else:
+                new.append((-negative, words))
+        live, best = new, max(ended, default=(-math.inf,))[0]
+        if len(ended) >= B or not live or best >= max(score for score, _ in live) / limit:
+            break
+    return sorted(ended, key=lambda e: -e[0])[:B]
+
+
+def bleu(hypotheses, references):
+    """BLEU of Papineni et al. (2002) of lists of words, references[i]: those of hypothesis i; where the k-th order has
+    no match, its precision is 1 / (2^k its n-grams).
+    """
+    precisions, smooth = [], 1
+    for n in range(1, 5):
+        match = total = 0
+        for words, others in zip(hypotheses, references, strict=True):
+            grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+            there = [[tuple(r[i : i + n]) for i in range(len(r) - n + 1)] for r in others]
+            match += sum(min(grams.count(g), max(t.count(g) for t in there)) for g in set(grams))
+            total += len(grams)
+        if not total or (n == 1 and not match):
+            return 0.0
+        if not match:
+            smooth *= 2
+        precisions.append((match or 1 / smooth) / total)
+    c = sum(map(len, hypotheses))
+    r = sum(min((abs(len(o) - len(h)), len(o)) for o in others)[1] for h, others in zip(hypotheses, references))
+    return min(1, math.exp(1 - r / c)) * math.exp(sum(map(math.log, precisions)) / 4)
+
+
+def best_at(a, b, gamma):
+    """The highest of the lines a gamma + b, the first of equal ones."""
+    heights = [x * gamma + y for x, y in zip(a, b, strict=True)]
+    return heights.index(max(heights))
+
+
+def crossings(a, b):
+    """Every gamma where two of the lines a gamma + b cross."""
+    return sorted({(b[i] - b[j]) / (a[j] - a[i]) for i in range(len(a)) for j in range(i) if a[i] != a[j]})
+
+
+def cosine(a, b):
+    """The cosine of two vectors, 0 where one is all zeros."""
+    length = math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(y * y for y in b))
+    return sum(x * y for x, y in zip(a, b)) / length if length else 0.0
+
+
+def sampled_likelihood(C, H, d, U, W, b, contexts, words, candidates, inclusion):
+    """The sum of ln p over the examples, each p from a softmax over candidates whose e^y are divided by their chance to
+    be candidates, the example's own word excepted. Parameters as lists.
+    """
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        x = [feature for j in context for feature in C[j]]
+        a = [math.tanh(d[k] + sum(H[k][i] * x[i] for i in range(len(x)))) for k in range(len(d))]
+        y = {j: b[j] + sum(U[j][k] * a[k] for k in range(len(a))) for j in candidates}
+        if W is not None:
+            for j in candidates:
+                y[j] += sum(W[j][i] * x[i] for i in range(len(x)))
+        rest = sum(math.exp(y[j]) / inclusion[j] for j in candidates if j != w)
+        total += y[w] - math.log(math.exp(y[w]) + rest)
+    return total
+
+
+def class_likelihood(C, H, d, U, W, b, Uc, Wc, bc, classes, contexts, words):
+    """The sum of ln P(class | context) + ln P(word | class, context) over the examples. Parameters as lists."""
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        p, _, _ = forward(C, H, d, Uc, Wc, bc, context)
+        mine = [j for j in range(len(b)) if classes[j] == classes[w]]
+        rows = [[part[j] for j in mine] if part is not None else None for part in (U, W, b)]
+        inside, _, _ = forward(C, H, d, *rows, context)
+        total += math.log(p[classes[w]]) + math.log(inside[mine.index(w)])
+    return total
+
+
+def class_bigram_likelihood(bigrams, g):
     """ln p of bigrams under p(w | v) = p(g_w | g_v) p(w | g_w), relative frequencies: Counter of pairs, g a dict."""
     pairs, history, predicted, words = Counter(), Counter(), Counter(), Counter()
     for (v, w), n in bigrams.items():
@@ -134,11 +321,11 @@ def exchange_pass(bigrams, order, g, classes):
     """Each word of `order` to the class of `classes` that is best, the likelihood counted anew; g in place."""
     moved = 0
     for w in order:
-        here, best = g[w], class_likelihood(bigrams, g)
+        here, best = g[w], class_bigram_likelihood(bigrams, g)
         kept = here
         for c in classes:
             g[w] = c
-            found = class_likelihood(bigrams, g)
+            found = class_bigram_likelihood(bigrams, g)
             if found > best + 1e-5:
                 best, kept = found, c
         g[w] = kept

@@ -1,6 +1,7 @@
 """Interpolated, back-off and mixture models against their definitions; files whole, cut and damaged."""
 
 import io
+import json
 import math
 import random
 import warnings
@@ -22,7 +23,7 @@ from lmtk.files.registry import load
 from lmtk.lm import vocabulary_sums
 from lmtk.mixture import Mixture, check_vocabularies, write_text
 from lmtk.ngram import classes, interp, smoothing
-from lmtk.ngram.counts import collect
+from lmtk.ngram.collection import collect
 from lmtk.nplm import network, training
 from lmtk.text.corpus import Corpus, Marks, contexts, read_corpus, whole_corpus
 from lmtk.text.vocab import make_vocab
@@ -80,6 +81,7 @@ def models(folder, marks=SENTENCES, unk=True):
     yield interpolated(folder, 1, marks, unk)
     yield a.lower(2)
     yield b
+    yield neural(folder, marks, unk, objective="class")
     yield Mixture([a, b], np.array([[0.3, 0.7]]))
     yield (c := of_classes(folder, marks, unk))
     yield c.lower(2)
@@ -296,6 +298,25 @@ def test_safetensors_reads_our_files(texts):
     model = neural(texts)
     arrays = read(next(files_of(model)))
     assert (arrays["C"] == model.C).all() and arrays["U"].shape == (model.vocab.V, 4)
+
+
+def test_our_files_are_the_bytes_that_safetensors_writes(monkeypatch):
+    from safetensors import deserialize
+    from safetensors.numpy import load as read
+    from safetensors.numpy import save
+
+    kinds = [np.uint8, np.int32, np.float32, np.float64, np.int64]
+    arrays = {f"{name}{i}": np.arange(i * 3, dtype=kind) for i, kind in enumerate(kinds) for name in "zaB\u00e9"}
+    arrays["grid"] = np.arange(12, dtype=np.float32).reshape(3, 4).T
+    for large in (1 << 40, 0):
+        monkeypatch.setattr(container, "LARGE", large)
+        out = io.BytesIO()
+        container.write(out, "test", {"a": 'quoted "and \\ \u00e9'}, arrays, [b"a", b"\xff"])
+        found = read(out.getvalue())
+        assert all((found[name] == a).all() for name, a in arrays.items())
+        size = int.from_bytes(out.getvalue()[:8], "little")
+        about = json.loads(out.getvalue()[8 : 8 + size])["__metadata__"]
+        assert save(found, about) == out.getvalue() and len(deserialize(out.getvalue())) == len(arrays) + 1
 
 
 def test_a_later_format_is_named(texts, monkeypatch):

@@ -68,7 +68,8 @@ def command(
     """
     from lmtk.files.streams import check_out, open_out
     from lmtk.ngram import classes as induction
-    from lmtk.ngram.counts import collect, write_counts
+    from lmtk.ngram.collection import collect
+    from lmtk.ngram.counts import write_counts
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import EOS, SOS, read_vocab
 

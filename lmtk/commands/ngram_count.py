@@ -1,3 +1,4 @@
+import contextlib
 import sys
 from functools import partial
 from typing import Annotated
@@ -6,6 +7,7 @@ from lmtk.commands.options import (
     ClassFile,
     Debug,
     MapUnk,
+    Memory,
     NoEos,
     NoSos,
     Order,
@@ -14,6 +16,7 @@ from lmtk.commands.options import (
     Tolower,
     VocabFile,
     Write,
+    bytes_of,
     one_stdin,
     option,
     per_order,
@@ -79,6 +82,8 @@ def command(
         option("prune-by-count", "Leave out n-grams seen K times or less; a K an order.", "K", min=0),
     ] = None,
     kenlm: Annotated[bool, option("kenlm", "As KenLM's lmplz: interpolated modified Kneser-Ney with <unk>.")] = False,
+    memory: Memory = None,
+    mpi: Annotated[bool, option("mpi", "Share the counting among the ranks of mpiexec.")] = False,
     debug: Debug = 0,
 ):
     """Count the n-grams of texts; add, sort and limit counts; estimate a back-off model from them.
@@ -90,8 +95,10 @@ def command(
     Example: lmtk ngram-count -text train.txt -order 3 -kndiscount -interpolate -lm train.lm
     """
     from lmtk.files.streams import open_out
-    from lmtk.ngram.counts import collect, write_counts
+    from lmtk.ngram.collection import collect
+    from lmtk.ngram.counts import write_counts
     from lmtk.ngram.smoothing import Method
+    from lmtk.parallel import ALONE, ranks
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import make_vocab, read_vocab
 
@@ -106,7 +113,6 @@ def command(
     if class_lm and "-" in (classes, lm or write_bin):
         raise UsageError("a class model names its parts' files; stdin and stdout (-) can't be named")
     one_stdin(*(text or []), *(read or []), vocab, classes)
-    words = read_vocab(vocab, tolower) if vocab else None
     marks, unk_word = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
     model_wanted = bool(lm or write_bin or gt or kn)
     if kenlm:
@@ -155,8 +161,14 @@ def command(
         return make_vocab(sorted(words), unk, True, unk_word, vocab or (text or read)[0])
 
     arrange = (lambda words: vocabulary_of(words).words) if model_wanted else None
-    kept = (tolower, limit_vocab, float_counts, arrange)
-    counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, replace)
+    kept = (tolower, limit_vocab, float_counts, arrange, bytes_of(memory) if memory else None)
+    with ranks() if mpi else contextlib.nullcontext(ALONE) as comm:
+        if comm.size > 1 and (stream or "-" in (text or [])):
+            raise UsageError("-mpi wants texts of sentences, in files that every rank can read")
+        words = comm.share(lambda: read_vocab(vocab, tolower) if vocab else None)
+        counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm, replace)
+    if comm.rank:
+        return
     vocabulary = vocabulary_of(counts.words) if model_wanted else None
     if write:
         with open_out(write) as out:

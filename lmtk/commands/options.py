@@ -1,6 +1,7 @@
 """Option types that commands share: the same thing has the same name everywhere."""
 
 import os
+import re
 from typing import Annotated
 
 import typer
@@ -31,6 +32,11 @@ Heldout = Annotated[str, option("heldout", "Held-out text.", "FILE")]
 Write = Annotated[str, option("write", "Where to write (-: stdout).", "FILE")]
 Debug = Annotated[int, option("debug", "How much to tell: 0 nothing, 1 and more.", "N", min=0)]
 Threads = Annotated[int, option("threads", "Threads that the neural model works on (default: all cores).", "N", min=1)]
+Memory = Annotated[str, option("memory", "Count in about this much memory, the rest on disk: 500M, 4G.", "SIZE")]
+Strict = Annotated[bool, option("strict", "What is odd in a model file is an error, not a warning.")]
+ProductThreads = Annotated[
+    int, option("threads", "Threads of the matrix products (default: OPENBLAS_NUM_THREADS, else 1).", "N", min=1)
+]
 Seed = Annotated[int, option("seed", "Seed of the random numbers.", "N", min=0)]
 Iterations = Annotated[int, option("iterations", "At most N iterations of EM.", "N", min=0)]
 Tolerance = Annotated[float, option("tolerance", "Stop EM when no weight moves by more than X.", "X", min=0)]
@@ -47,6 +53,14 @@ def one_stdin(*paths):
     """Only one of the inputs may be stdin."""
     if sum(p == "-" for p in paths) > 1:
         raise UsageError("only one input can be stdin (-)")
+
+
+def bytes_of(size):
+    """The bytes of "4G", as sort(1) has it: K where no unit is given; b, K, M, G, T."""
+    found = re.fullmatch(r"(\d+)([bKMGT]?)", size)
+    if not found or not int(found[1]):
+        raise UsageError(f"-memory {size}: a size is a number and b, K, M, G or T")
+    return int(found[1]) << 10 * "bKMGT".index(found[2] or "K")
 
 
 def per_order(values, kind):
@@ -81,6 +95,14 @@ def limit_threads(threads):
         from lmtk.nplm.threads import limit
 
         limit(threads)
+
+
+def product_threads(threads):
+    """Translation models: their products are too small to gain from many threads, so that one is the default."""
+    if threads or not os.environ.get("OPENBLAS_NUM_THREADS"):
+        from lmtk.nplm.blas import set_threads
+
+        set_threads(threads or 1)
 
 
 def given_weights(given, parts):

@@ -9,6 +9,7 @@ from lmtk.commands.options import (
     NoEos,
     NoSos,
     Stream,
+    Strict,
     Threads,
     Tolower,
     UnkAsIs,
@@ -43,6 +44,7 @@ def command(
     stream: Stream = False,
     tolower: Tolower = False,
     threads: Threads = None,
+    strict: Strict = False,
 ):
     """Perplexity of a text under any model, in SRILM's report or KenLM's.
 
@@ -53,7 +55,7 @@ def command(
     """
     import sys
 
-    from lmtk.files.registry import load
+    from lmtk.files.registry import load, load_strictly
     from lmtk.mixture import lowered
     from lmtk.text.corpus import Marks
 
@@ -68,7 +70,7 @@ def command(
     if debug > most:
         raise UsageError(f"-debug goes to {most} here")
     limit_threads(threads)
-    model = load(lm)
+    model = load_strictly(lm) if strict else load(lm)
     if classes:
         from lmtk.classlm import class_model
 

@@ -2,8 +2,9 @@
 
 import importlib
 import re
+import warnings
 
-from lmtk.errors import FormatError
+from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container
 from lmtk.files.streams import BOM, lines_of, open_in
 
@@ -15,9 +16,11 @@ TEXT = {
 ARPA = "lmtk.ngram.arpa:read_text"
 BINARY = {
     "nplm": "lmtk.nplm.network:from_arrays",
+    "nplm-class": "lmtk.nplm.network:from_arrays",
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",
 }
+TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
 COUNT = re.compile(rb"[0-9][0-9.e+]*$")
 
 
@@ -25,6 +28,16 @@ def function(name):
     """The function "module:name", imported when it is needed."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def load_strictly(path):
+    """`load`, but what it would tolerate with a warning is an error. Raises LmtkError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LmtkWarning)
+        try:
+            return load(path)
+        except LmtkWarning as e:
+            raise LmtkError(f"{e} (-strict)") from None
 
 
 def load(path, seen=()):
@@ -38,6 +51,8 @@ def load(path, seen=()):
             raise FormatError(path, "the file is empty; a model was wanted")
         if container.looks_binary(head):
             about, arrays = container.read(stream, path)
+            if about["kind"] in TRANSLATION:
+                raise FormatError(path, "a translation model, which lmtk translate reads; a language model was wanted")
             if about["kind"] not in BINARY:
                 raise FormatError(path, f"a file of kind {about['kind']}, not a model")
             return function(BINARY[about["kind"]])(about, arrays, path)
@@ -48,14 +63,26 @@ def load(path, seen=()):
         return function(name)(stream, path, seen)
 
 
+def load_translation(path):
+    """The translation model in a file ("-": stdin). Raises FormatError."""
+    with open_in(path) as stream:
+        if not container.looks_binary(stream.peek(64)[:64]):
+            raise FormatError(path, "no translation model; nmt-train makes one")
+        about, arrays = container.read(stream, path)
+        if about["kind"] not in TRANSLATION:
+            raise FormatError(path, f"a file of kind {about['kind']}; a translation model was wanted")
+        return function(TRANSLATION[about["kind"]])(about, arrays, path)
+
+
 def describe(path):
     """What a file of any kind is: ([(name, value)], its words in the order of their ids). Raises FormatError."""
     with open_in(path) as stream:
         head = stream.peek(1 << 16)
         if container.looks_binary(head):
             about, arrays = container.read(stream, path)
-            if about["kind"] in BINARY:
-                model = function(BINARY[about["kind"]])(about, arrays, path)
+            kinds = BINARY | TRANSLATION
+            if about["kind"] in kinds:
+                model = function(kinds[about["kind"]])(about, arrays, path)
                 return list(model.describe()), model.vocab.words
             return [("kind", about["kind"]), *container.shown(about["settings"])], container.words_of(arrays)
         start = head.removeprefix(BOM).lstrip()

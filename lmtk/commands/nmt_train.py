@@ -1,0 +1,190 @@
+import math
+import os
+import sys
+import time
+from typing import Annotated
+
+from lmtk.commands.nplm_train import interruptible, remove
+from lmtk.commands.options import Debug, ProductThreads, Seed, Tolower, needed, one_stdin, option, product_threads
+from lmtk.errors import UsageError
+
+
+def command(
+    source: Annotated[str | None, option("source", "The training text to translate from.", "FILE")] = None,
+    target: Annotated[str | None, option("target", "Its translation, line by line.", "FILE")] = None,
+    heldout_source: Annotated[str | None, option("heldout-source", "Held-out text to translate from.", "FILE")] = None,
+    heldout_target: Annotated[str | None, option("heldout-target", "Its translation.", "FILE")] = None,
+    model: Annotated[str | None, option("model", "The model to write.", "FILE")] = None,
+    attention: Annotated[str, option("attention", "additive: RNNsearch; none: RNNencdec.", "KIND")] = "additive",
+    hidden: Annotated[int, option("hidden", "n, hidden units.", "N", min=1)] = 256,
+    embedding: Annotated[int, option("embedding", "m, size of the word embeddings.", "N", min=1)] = 256,
+    maxout: Annotated[int, option("maxout", "l, maxout units of the deep output.", "N", min=1)] = 128,
+    alignment: Annotated[
+        int | None, option("alignment", "n', hidden units of the alignment model (default: 256).", "N", min=1)
+    ] = None,
+    shortlist: Annotated[
+        int, option("shortlist", "The most frequent words of each side; others are [UNK].", "N", min=1)
+    ] = 30000,
+    max_length: Annotated[int, option("max-length", "Leave out pairs with a sentence of more words.", "N", min=1)] = 50,
+    minibatch: Annotated[
+        int | None, option("minibatch", "Sentences in an update (default: 40, with -paper 80).", "N", min=1)
+    ] = None,
+    epochs: Annotated[int, option("epochs", "Passes over the text.", "N", min=1)] = 8,
+    rate: Annotated[
+        float | None, option("rate", "Adam's rate at the start; falls to a twentieth (default: 0.001).", "X", min=0)
+    ] = None,
+    dropout: Annotated[
+        float | None,
+        option("dropout", "Units dropped in training (default: 0.2, with -paper 0).", "X", min=0, max=0.99),
+    ] = None,
+    paper: Annotated[
+        bool, option("paper", "The paper's recipe: Adadelta, its first values, minibatches of 80, no dropout.")
+    ] = False,
+    tolower: Tolower = False,
+    seed: Seed = 1,
+    threads: ProductThreads = None,
+    save_every: Annotated[
+        int | None,
+        option(
+            "save-every", "A checkpoint (MODEL.ckpt) every N minibatches and epoch (0: only when cut off).", "N", min=0
+        ),
+    ] = None,
+    resume: Annotated[bool, option("resume", "Go on from MODEL.ckpt if it is there.")] = False,
+    debug: Debug = 0,
+    quiet: Annotated[bool, option("quiet", "No progress bar.")] = False,
+):
+    """Train the translation model of Bahdanau et al. 2015, RNNsearch.
+
+    The model with the highest held-out likelihood is kept. -debug 1 prints a line an epoch.
+
+    \b
+    Example: lmtk nmt-train -source train.en -target train.fr -heldout-source val.en -heldout-target val.fr \\
+               -shortlist 6000 -model en-fr.bin
+    """
+    needed(source, "source"), needed(target, "target"), needed(model, "model")
+    one_stdin(source, target, heldout_source, heldout_target)
+    if (heldout_source is None) != (heldout_target is None):
+        raise UsageError("-heldout-source and -heldout-target go together")
+    if attention not in ("additive", "none"):
+        raise UsageError(f"-attention is additive or none, not {attention}")
+    if attention == "none" and alignment:
+        raise UsageError("-alignment has no meaning with -attention none")
+    if paper and rate is not None:
+        raise UsageError("-rate has no meaning with -paper: Adadelta finds its own")
+
+    from lmtk.files.streams import check_out, open_in, open_out, written_in_place
+    from lmtk.nmt import training
+    from lmtk.nmt.network import write
+    from lmtk.text.bitext import bitext, make_shortlist, read_pairs
+
+    check_out(model)
+    product_threads(threads)
+    settings = training.Settings(
+        embedding,
+        hidden,
+        0 if attention == "none" else alignment or 256,
+        maxout,
+        minibatch or (80 if paper else 40),
+        epochs,
+        None if paper else 0.001 if rate is None else rate,
+        dropout if dropout is not None else 0.0 if paper else 0.2,
+        seed,
+    )
+    pairs = read_pairs(source, target, tolower)
+    x = make_shortlist([a for a, _ in pairs], shortlist, source)
+    y = make_shortlist([b for _, b in pairs], shortlist, target)
+    text = bitext(pairs, x, y, max_length)
+    held = bitext(read_pairs(heldout_source, heldout_target, tolower), x, y) if heldout_source else None
+    if debug:
+        out = f"{len(text.source)} pairs" + (f" ({text.left_out} left out: empty or too long)" if text.left_out else "")
+        sys.stderr.write(f"{out}, {len(x.words)} source and {y.V} target words\n")
+    theta, data = training.initial(x, y, settings, text.target), training.fingerprint(text, held)
+    progress = training.Progress(theta, theta * 0, theta * 0)
+    checkpoint = None if written_in_place(model) else model + ".ckpt"
+    if resume and checkpoint and os.path.exists(checkpoint):
+        with open_in(checkpoint) as stream:
+            progress = training.read_checkpoint(stream, checkpoint, settings, data, x, y, theta)
+        if debug:
+            sys.stderr.write(f"going on from {checkpoint}: epoch {progress.epoch + 1}, step {progress.step + 1}\n")
+
+    def save():
+        with open_out(checkpoint) as out:
+            training.write_checkpoint(out, progress, x, y, settings, data)
+
+    def finish():
+        with open_out(model) as out:
+            write(out, training.model(progress.best, x, y, settings))
+
+    tell = Reporter(debug, quiet, len(text.source), settings, progress)
+    with tell, interruptible() as cut:
+        try:
+            for over, words in training.train(progress, text, held, x, y, settings):
+                tell(progress, over, words)
+                if cut:
+                    if checkpoint:
+                        save()
+                    break
+                if checkpoint and save_every != 0 and (over or (save_every and progress.step % save_every == 0)):
+                    save()
+        except training.Diverged as e:
+            # from here on the same run would come to the same end
+            remove(checkpoint)
+            kept = f"; the best model so far, of epoch {progress.best_epoch}, is in {model}"
+            if progress.best is not None:
+                finish()
+            raise training.Diverged(f"{e}{kept if progress.best is not None else ''}") from None
+    if cut:
+        sys.stderr.write("lmtk nmt-train: interrupted")
+        sys.stderr.write(f"; -resume goes on from {checkpoint}\n" if checkpoint else "\n")
+        if progress.best is not None:
+            finish()
+        sys.exit(128 + cut[0])
+    finish()
+    remove(checkpoint)
+
+
+class Reporter:
+    """A line an epoch at -debug 1; on a terminal a bar with the time to go."""
+
+    def __init__(self, debug, quiet, pairs, settings, progress):
+        self.debug, self.epochs, self.bar = debug, settings.epochs, None
+        self.steps = -(-pairs // settings.minibatch)
+        self.words, self.begun = 0, time.monotonic()
+        if not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%")
+            self.bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+            done = progress.epoch * self.steps + progress.step
+            self.task = self.bar.add_task("", total=self.steps * self.epochs, completed=done)
+
+    def __enter__(self):
+        if self.bar:
+            self.bar.start()
+
+    def __exit__(self, *_):
+        if self.bar:
+            self.bar.stop()
+
+    def __call__(self, progress, over, words):
+        self.words += words
+        speed = self.words / max(time.monotonic() - self.begun, 1e-9)
+        if self.bar:
+            epoch = min(progress.epoch + 1, self.epochs)
+            done = progress.epoch * self.steps + progress.step
+            self.bar.update(self.task, completed=done, description=f"epoch {epoch}/{self.epochs}  {speed:,.0f} words/s")
+        if over:
+            training, heldout = progress.logp[-1]
+            line = f"epoch {progress.epoch}: training {shown(training)} "
+            line += "" if heldout is None else f"held-out {shown(heldout)} "
+            line += f"{speed:.0f} words/s" + (
+                " best" if heldout is not None and progress.best_epoch == progress.epoch else ""
+            )
+            if self.debug:
+                (self.bar.console.print if self.bar else lambda text: sys.stderr.write(text + "\n"))(line)
+            self.words, self.begun = 0, time.monotonic()
+
+
+def shown(logp):
+    return f"logprob/word= {logp / math.log(10):.7g} ppl= {math.exp(min(-logp, 700)):.7g}"

@@ -1,0 +1,133 @@
+"""Translation by beam search over many sentences at once (Bahdanau et al. 2015, section 4.2)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.nmt import kernels, network
+
+ROOM = 1 << 26  # alignment units that are computed at once: 256 MB
+
+
+@dataclass(frozen=True)
+class Beam:
+    """How to search. size: hypotheses kept; normalize: a hypothesis of T words, </s> among them, is ranked by
+    ln p / T^normalize; factor: a translation has at most factor times the source's words, and 10; banned: the id of a
+    word that is never generated, or None.
+    """
+
+    size: int
+    normalize: float = 1.0
+    factor: float = 2.0
+    banned: int | None = None
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """words: ids without </s>; logp: ln p, of </s> too; rank: what hypotheses are ordered by; links: for each word the
+    place of the source word that it looks at most, empty without attention.
+    """
+
+    words: list
+    logp: float
+    rank: float
+    links: list
+
+
+class Translator:
+    """A model with what the words of the target give to the decoder computed beforehand."""
+
+    def __init__(self, model):
+        self.p, self.sos, self.eos = model.at, model.vocab.sos_id, model.vocab.eos_id
+        self.table = self.p.Ey @ self.p.Wy + self.p.by
+
+    def __call__(self, sentences, beam, together):
+        """The hypotheses of each sentence of ids that ends with </s>, best first, in the order of the sentences.
+
+        together: the most sentences to search for at once; fewer where the memory of their alignments says so.
+        """
+        out = [None] * len(sentences)
+        units = max(1, self.p.S.shape[1] - 2 * len(self.p.U))
+        for batch in network.batches(sentences, together, ROOM // (beam.size * units)):
+            for i, found in zip(batch, self.search([sentences[i] for i in batch], beam), strict=True):
+                out[i] = found
+        return out
+
+    def search(self, sentences, beam):
+        """The hypotheses of each sentence, best first.
+
+        A sentence is done when it has as many hypotheses that have ended as the beam is wide, or none that goes on can
+        become better than the best that has ended.
+        """
+        p, B, K = self.p, beam.size, len(sentences)
+        n, units, attention = len(p.U), p.S.shape[1] - 2 * len(p.U), hasattr(p, "Ua")
+        H, h, absent, lengths, _ = network.annotate(p, sentences)
+        UH = kernels.look(H, p.Ua, p.ba) if attention else None
+        # nobody looks at </s> for the translation of a word
+        to_eos = np.where(np.arange(H.shape[1]) == lengths[:, None] - 1, -1, 0).astype(H.dtype) if attention else None
+        limit = (beam.factor * (lengths - 1)).astype(np.int64) + 10
+        alive = np.arange(K)  # the sentence of each row of what follows
+        state = np.repeat(np.tanh(h @ p.Ws + p.bs)[:, None], B, axis=1)
+        total = np.full((K, B), -np.inf)
+        total[:, 0] = 0
+        word = np.full((K, B), self.sos)
+        history, ended = [], [[] for _ in range(K)]
+        while len(alive):
+            k, time = len(alive), len(history)
+            G = self.table[word.ravel()]
+            s = state.reshape(k * B, n)
+            Q = s @ p.S
+            links = None
+            if attention:
+                alpha, c = kernels.attend(H, UH, absent, Q[:, :units].reshape(k, B, units), p.va)
+                links = (alpha + to_eos[:, None]).argmax(axis=2)
+                c = c.reshape(k * B, -1)
+            else:
+                c = np.repeat(H[:, 0], B, axis=0)
+            o = G[:, 3 * n :] + s @ p.Uo
+            o += c @ p.Co
+            y = kernels.maxout(o) @ p.Wo
+            y += p.bo
+            top = y.max(axis=1)
+            base = total.ravel() - top - np.log(np.exp(y - top[:, None]).sum(axis=1, dtype=np.float64))
+            if beam.banned is not None:
+                y[:, beam.banned] = -np.inf
+            gates = G[:, : 3 * n] + c @ p.C
+            gates[:, : 2 * n] += Q[:, units:]
+            s = kernels.unit(gates[:, : 2 * n], gates[:, 2 * n :], s, p.U)[0].reshape(k, B, n)
+            parent, word, total = np.zeros((k, B), np.int64), np.zeros((k, B), np.int64), np.empty((k, B))
+            kernels.best_words(y, base, B, parent, word, total)
+            rows = np.full(K, -1)
+            rows[alive] = np.arange(k)
+            history.append((rows, parent, word, links))
+            over = total > -np.inf
+            last = time + 1 >= limit[alive]
+            stop = over & ((word == self.eos) | last[:, None])
+            for row, slot in zip(*np.nonzero(stop), strict=True):
+                rank = total[row, slot] / (time + 1) ** beam.normalize
+                ended[alive[row]].append((-rank, len(ended[alive[row]]), total[row, slot], time, slot))
+            total[stop] = -np.inf
+            hope = total.max(axis=1) / limit[alive] ** beam.normalize
+            best = np.array([min(ended[i])[0] * -1 if ended[i] else -np.inf for i in alive])
+            many = np.array([len(ended[i]) >= B for i in alive])
+            go = ~(many | last | (best >= hope))
+            state = np.take_along_axis(s, parent[:, :, None], axis=1)[go]
+            total, word, alive = total[go], word[go], alive[go]
+            if not go.all():
+                H, absent = H[go], absent[go]
+                if attention:
+                    UH, to_eos = UH[go], to_eos[go]
+        return [[self.hypothesis(history, i, *entry) for entry in sorted(ended[i])[:B]] for i in range(K)]
+
+    def hypothesis(self, history, sentence, rank, _, logp, time, slot):
+        words, links = [], []
+        for rows, parent, word, looks in reversed(history[: time + 1]):
+            row = rows[sentence]
+            words.append(int(word[row, slot]))
+            slot = parent[row, slot]
+            if looks is not None:
+                links.append(int(looks[row, slot]))
+        words, links = words[::-1], links[::-1]
+        if words[-1] == self.eos:
+            words, links = words[:-1], links[:-1]
+        return Hypothesis(words, float(logp), -float(rank), links)

@@ -1,0 +1,307 @@
+"""RNNsearch and RNNencdec of Bahdanau, Cho, Bengio 2015, appendix A, over arrays: forward and backward.
+
+A row is a sentence or a word of one, so that the paper's `W e` is here `e @ W`, and matrices that multiply the same
+vector stand side by side in one array. `gX` is the gradient of the cost, minus the log-likelihood, by X.
+
+symbol  shape           meaning (appendix A)
+Kx V    -               words of the source; words of the target that are predicted
+m n l   -               embedding, hidden units, maxout units
+n' A    -               alignment units; size of an annotation: 2n, or n without attention, where n' is 0
+K T     -               sentences of a minibatch, words of the longest source sentence with its </s>
+P       -               words of all its sentences, packed: first words first, longer sentences first
+Ex Ey   (Kx, m) (.., m) embeddings; Ey has a row for <s> too
+Wx bx   (m, 6n) (6n,)   encoder: [Wz Wr W] of the forward unit, then of the backward unit; without attention (m, 3n)
+fS fU   (n, 2n) (n, n)  forward encoder: [Uz Ur], U
+bS bU   (n, 2n) (n, n)  backward encoder; only with attention
+Ws bs   (n, n) (n,)     the first state of the decoder
+Wy by   (m, 3n + 2l)    decoder: [Wz Wr W Vo], and their biases
+S U     (n, n' + 2n) (n, n)  decoder: [Wa Uz Ur], U
+C       (A, 3n)         decoder: [Cz Cr C]
+Ua ba va  (A, n') (n',) (n',)  alignment model
+Uo Co   (n, 2l) (A, 2l) deep output
+Wo bo   (l, V) (V,)     output words
+H UH    (K, T, A) (K, T, n')  annotations h_j; U_a h_j
+zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: those of a gated unit, step by step
+"""
+
+import numpy as np
+
+from lmtk.jit import jit
+
+ROOM = 1 << 22  # outputs that are computed at once
+
+
+def sigmoid(x):
+    """In place, by tanh, which does not overflow."""
+    x *= x.dtype.type(0.5)
+    np.tanh(x, out=x)
+    x *= x.dtype.type(0.5)
+    x += x.dtype.type(0.5)
+    return x
+
+
+def unit(zr, t, s, U):
+    """A step of the gated hidden unit (A.1.1): zr (k, 2n) goes into its gates, t (k, n) into its proposed state.
+
+    z, r <- sigma(zr); t <- tanh(t + [r o s] U), in place. Returns (1 - z) o s + z o t, and r o s: (k, n) each.
+    """
+    n = s.shape[1]
+    sigmoid(zr)
+    rs = zr[:, n:] * s
+    t += rs @ U
+    np.tanh(t, out=t)
+    new = t - s
+    new *= zr[:, :n]
+    new += s
+    return new, rs
+
+
+@jit
+def unit_backward(gs, zr, t, s, gG):
+    """The first half: gG (k, 3n) <- gradients of what goes into z and t, not r; gs (k, n) <- gs o (1 - z)."""
+    k, n = gs.shape
+    one = gs.dtype.type(1)
+    for i in range(k):
+        for j in range(n):
+            z, v, g = zr[i, j], t[i, j], gs[i, j]
+            gG[i, j] = g * (v - s[i, j]) * z * (one - z)
+            gG[i, 2 * n + j] = g * z * (one - v * v)
+            gs[i, j] = g * (one - z)
+
+
+@jit
+def reset_backward(gs, zr, s, grs, gG):
+    """The second half, from grs (k, n), the gradient of r o s: gG's part for r; gs += grs o r, in place."""
+    k, n = gs.shape
+    one = gs.dtype.type(1)
+    for i in range(k):
+        for j in range(n):
+            r, g = zr[i, n + j], grs[i, j]
+            gG[i, n + j] = g * s[i, j] * r * (one - r)
+            gs[i, j] += g * r
+
+
+def encode(G, sizes, S, U):
+    """The states of one encoder (A.2.1), from h_0 = 0: G (P, 3n), `e(x) W`; sizes: how many sentences have a t-th word.
+
+    Returns the states h (P, n) and what `encode_backward` needs.
+    """
+    P, n = len(G), len(U)
+    h, before, rs = (np.empty((P, n), G.dtype) for _ in range(3))
+    zr, t = G[:, : 2 * n].copy(), G[:, 2 * n :].copy()
+    state, end = np.zeros((sizes[0], n), G.dtype), 0
+    for k in sizes:
+        now = slice(end, end + k)
+        end += k
+        before[now] = state[:k]
+        zr[now] += before[now] @ S
+        state, rs[now] = unit(zr[now], t[now], before[now], U)
+        h[now] = state
+    return h, (zr, t, before, rs)
+
+
+def encode_backward(gh, sizes, S, U, kept, gS, gU):
+    """gh (P, n), the gradient of all states, to gG (P, 3n), that of `e(x) W`; gS and gU are written."""
+    zr, t, before, rs = kept
+    P, n = gh.shape
+    gG, ST, UT = np.empty((P, 3 * n), gh.dtype), np.ascontiguousarray(S.T), np.ascontiguousarray(U.T)
+    carried, end = np.zeros((sizes[0], n), gh.dtype), P
+    for k in reversed(sizes):
+        now = slice(end - k, end)
+        end -= k
+        gs = carried[:k]
+        gs += gh[now]
+        unit_backward(gs, zr[now], t[now], before[now], gG[now])
+        grs = gG[now, 2 * n :] @ UT
+        reset_backward(gs, zr[now], before[now], grs, gG[now])
+        gs += gG[now, : 2 * n] @ ST
+    np.matmul(before.T, gG[:, : 2 * n], out=gS)
+    np.matmul(rs.T, gG[:, 2 * n :], out=gU)
+    return gG
+
+
+def look(H, Ua, ba):
+    """U_a h_j of all annotations, (K, T, n'); as one product, which a stack of matrices would not be."""
+    return (H.reshape(-1, H.shape[2]) @ Ua + ba).reshape(*H.shape[:2], len(ba))
+
+
+def tanh_sum(UH, q):
+    """tanh(W_a s + U_a h_j): UH (K, T, n'), q = s W_a (K, B, n') -> (K, B, T, n')."""
+    a = UH[:, None] + q[:, :, None]
+    return np.tanh(a, out=a)
+
+
+def attend(H, UH, absent, q, va):
+    """alpha (K, B, T) and c (K, B, A) of A.2.2 for B states a sentence: q (K, B, n'), their s W_a.
+
+    absent (K, T): 0 where a sentence has a word, -inf behind its end.
+    """
+    a = tanh_sum(UH, q)
+    e = (a.reshape(-1, len(va)) @ va).reshape(a.shape[:3])
+    e += absent[:, None]
+    e -= e.max(axis=2, keepdims=True)
+    alpha = np.exp(e, out=e)
+    alpha /= alpha.sum(axis=2, keepdims=True)
+    return alpha, alpha @ H
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def attend_backward(H, a, alpha, va, gc, lengths, gH, gUH, gva, gq):
+    """gc (K, A), the gradient of c, to those of H, U_a h and v_a, which are added to in place, and gq (K, n'), written.
+
+    a (K, T, n'): `tanh_sum`; alpha (K, T).
+    """
+    K, A, units = len(gc), gc.shape[1], a.shape[2]
+    zero, one = gc.dtype.type(0), gc.dtype.type(1)
+    total = np.empty(units, gc.dtype)
+    for k in range(K):
+        T, mean = lengths[k], zero
+        galpha = np.empty(T, gc.dtype)
+        for j in range(T):
+            dot, weight = zero, alpha[k, j]
+            for i in range(A):
+                dot += H[k, j, i] * gc[k, i]
+                gH[k, j, i] += weight * gc[k, i]
+            galpha[j] = dot
+            mean += weight * dot
+        total[:] = 0
+        for j in range(T):
+            ge = alpha[k, j] * (galpha[j] - mean)
+            for i in range(units):
+                v = a[k, j, i]
+                g = ge * va[i] * (one - v * v)
+                gva[i] += ge * v
+                gUH[k, j, i] += g
+                total[i] += g
+        gq[k] = total
+
+
+def maxout(o):
+    """t_j = max(o_(2j-1), o_(2j)): o (P, 2l) -> (P, l)."""
+    return np.maximum(o[:, ::2], o[:, 1::2])
+
+
+def maxout_backward(o, gt):
+    go = np.empty_like(o)
+    first = o[:, ::2] >= o[:, 1::2]
+    go[:, ::2] = gt * first
+    go[:, 1::2] = gt * ~first
+    return go
+
+
+def log_softmax(y):
+    """y (P, V), a word's outputs a row, to its exponentials after subtraction of the maximum, in place.
+
+    Returns (maximum, sum of the exponentials), (P,) each.
+    """
+    top = y.max(axis=1)
+    y -= top[:, None]
+    np.exp(y, out=y)
+    return top, y.sum(axis=1)
+
+
+def output(t, w, Wo, bo):
+    """ln p(w) of the words w (P,) given t (P, l), float64; equation of p in A.2.2."""
+    logp = np.empty(len(w))
+    rows = max(1, ROOM // len(bo))
+    for i in range(0, len(w), rows):
+        part = slice(i, i + rows)
+        y = t[part] @ Wo + bo
+        seen = y[np.arange(len(y)), w[part]]
+        top, total = log_softmax(y)
+        logp[part] = seen - top - np.log(total)
+    return logp
+
+
+def output_backward(t, w, Wo, bo, scale, gWo, gbo):
+    """ln p(w), (P,) float64, and gt (P, l) for a cost of -scale * ln p; gWo and gbo are written."""
+    logp, gt = np.empty(len(w)), np.empty_like(t)
+    WoT = np.ascontiguousarray(Wo.T)
+    rows = -(-len(w) // -(-len(w) * len(bo) // ROOM))
+    for i in range(0, len(w), rows):
+        part = slice(i, i + rows)
+        y = t[part] @ Wo
+        y += bo
+        at = np.arange(len(y)), w[part]
+        seen = y[at]
+        top, total = log_softmax(y)
+        logp[part] = seen - top - np.log(total)
+        y[at] -= total
+        # the division by the sums is left to the smaller arrays, a pass over y less
+        share = (y.dtype.type(scale) / total).astype(y.dtype)
+        np.multiply(y @ WoT, share[:, None], out=gt[part])
+        if i == 0:
+            np.matmul((t[part] * share[:, None]).T, y, out=gWo)
+            np.matmul(share, y, out=gbo)
+        else:
+            gWo += (t[part] * share[:, None]).T @ y
+            gbo += share @ y
+    return logp, gt
+
+
+@jit
+def best_words(y, base, B, parent, word, score):
+    """The B best continuations of each sentence's hypotheses, best first; of equal ones those of the first in order.
+
+    y (K * B, V): outputs; base (K * B,): a hypothesis' own score less the logarithm of its softmax' sum, -inf where
+    there is none. Writes the slot of the hypothesis, its next word and the score, (K, B) each; -inf where none is left.
+    """
+    score[:] = -np.inf
+    for k in range(len(parent)):
+        found = 0
+        for b in range(B):
+            r = k * B + b
+            if base[r] == -np.inf:
+                continue
+            bar = score[k, B - 1] - base[r]
+            for v in range(y.shape[1]):
+                if y[r, v] > bar:
+                    i, value = min(found, B - 1), base[r] + y[r, v]
+                    while i > 0 and score[k, i - 1] < value:
+                        parent[k, i], word[k, i], score[k, i] = parent[k, i - 1], word[k, i - 1], score[k, i - 1]
+                        i -= 1
+                    parent[k, i], word[k, i], score[k, i] = b, v, value
+                    found = min(found + 1, B)
+                    bar = score[k, B - 1] - base[r]
+
+
+@jit
+def add_rows(rows, at, out):
+    """out[at_i] += rows_i, in place: rows (P, d), at (P,), out (U, d)."""
+    for i in range(len(at)):
+        for j in range(rows.shape[1]):
+            out[at[i], j] += rows[i, j]
+
+
+@jit
+def adam(theta, g, mean, square, rate, scale, bias1, bias2):
+    """Kingma & Ba 2015, algorithm 1, on flat arrays in place; beta 0.9 and 0.999, epsilon 1e-8.
+
+    The gradient is scale * g; rate: alpha; bias1, bias2: 1 - beta^t.
+    """
+    one = theta.dtype.type
+    b1, b2, eps = one(0.9), one(0.999), one(1e-8)
+    step, root = one(rate / bias1), one(1 / np.sqrt(bias2))
+    scale = one(scale)
+    for i in range(len(theta)):
+        v = g[i] * scale
+        mean[i] += (one(1) - b1) * (v - mean[i])
+        square[i] += (one(1) - b2) * (v * v - square[i])
+        theta[i] -= step * mean[i] / (np.sqrt(square[i]) * root + eps)
+
+
+@jit
+def adadelta(theta, g, square, moved, scale):
+    """Zeiler 2012, algorithm 1, on flat arrays in place; rho 0.95 and epsilon 1e-6 (B.2); the gradient is scale * g.
+
+    square, moved: decaying means of the squares of gradient and update.
+    """
+    one = theta.dtype.type
+    rho, eps = one(0.95), one(1e-6)
+    scale = one(scale)
+    for i in range(len(theta)):
+        v = g[i] * scale
+        square[i] += (one(1) - rho) * (v * v - square[i])
+        d = np.sqrt((moved[i] + eps) / (square[i] + eps)) * v
+        moved[i] += (one(1) - rho) * (d * d - moved[i])
+        theta[i] -= d

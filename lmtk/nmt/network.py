@@ -1,0 +1,341 @@
+"""The translation model of Bahdanau, Cho, Bengio 2015: what it holds, how it scores a minibatch, its file."""
+
+import math
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+
+from lmtk.errors import FormatError
+from lmtk.files import container
+from lmtk.nmt import kernels
+from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
+
+f32 = np.float32
+SIZES = ("embedding", "hidden", "alignment", "maxout")
+
+
+@dataclass(frozen=True)
+class Model:
+    """theta of appendix A in one array, (N,) float32; `at` gives its parts by the letters of `kernels`.
+
+    sizes: embedding m, hidden n, alignment n' (0: no attention, RNNencdec), maxout l; settings: the options of the run.
+    """
+
+    vocab: Vocab
+    source: Vocab
+    sizes: dict
+    theta: np.ndarray
+    settings: dict
+
+    @property
+    def at(self):
+        return parts(self.theta, shapes(self.source, self.vocab, **self.sizes))
+
+    def describe(self):
+        attention = self.sizes["alignment"] > 0
+        yield "kind", "nmt: translation model, " + ("RNNsearch" if attention else "RNNencdec")
+        yield "source words", len(self.source.words)
+        yield "target words", self.vocab.V
+        yield "embedding m", self.sizes["embedding"]
+        yield "hidden units n", self.sizes["hidden"]
+        if attention:
+            yield "alignment units n'", self.sizes["alignment"]
+        yield "maxout units l", self.sizes["maxout"]
+        yield "parameters", self.theta.size
+        yield from container.shown(self.settings)
+
+
+def shapes(source, target, embedding, hidden, alignment, maxout):
+    """Letter -> shape, in the order in which they stand in theta."""
+    m, n, units, l = embedding, hidden, alignment, maxout
+    A = 2 * n if units else n
+    both = 2 if units else 1
+    out = {"Ex": (len(source.words), m), "Wx": (m, 3 * n * both), "bx": (3 * n * both,), "fS": (n, 2 * n), "fU": (n, n)}
+    if units:
+        out |= {"bS": (n, 2 * n), "bU": (n, n), "Ua": (A, units), "ba": (units,), "va": (units,)}
+    out |= {"Ws": (n, n), "bs": (n,), "Ey": (len(target.words), m), "Wy": (m, 3 * n + 2 * l), "by": (3 * n + 2 * l,)}
+    out |= {"S": (n, units + 2 * n), "U": (n, n), "C": (A, 3 * n), "Uo": (n, 2 * l), "Co": (A, 2 * l)}
+    return out | {"Wo": (l, target.V), "bo": (target.V,)}
+
+
+def parts(flat, shapes):
+    """Views of a flat array by letter."""
+    out, start = {}, 0
+    for name, shape in shapes.items():
+        end = start + math.prod(shape)
+        out[name] = flat[start:end].reshape(shape)
+        start = end
+    return SimpleNamespace(**out)
+
+
+def length(shapes):
+    return sum(map(math.prod, shapes.values()))
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a minibatch, packed time by time: the sentences stand in the order of their lengths, longest first.
+
+    words (P,), ids; sizes: how many sentences have a t-th word; row, time (P,): the sentence and place of each.
+    """
+
+    words: np.ndarray
+    sizes: list
+    row: np.ndarray
+    time: np.ndarray
+    lengths: np.ndarray
+
+
+def packed(sentences):
+    """Sentences, longest first, as a Side."""
+    lengths = np.array([len(s) for s in sentences])
+    T = lengths[0]
+    words = np.zeros((len(sentences), T), np.int32)
+    present = np.arange(T) < lengths[:, None]
+    words[present] = np.concatenate(sentences)
+    time, row = np.nonzero(present.T)
+    return Side(words[row, time], present.sum(axis=0).tolist(), row, time, lengths)
+
+
+def longest_first(sentences):
+    """Numbers of the sentences, longest first, in their order where equal."""
+    return np.argsort([-len(s) for s in sentences], kind="stable")
+
+
+def batches(sentences, together, words):
+    """Numbers of sentences of like length, `together` a time, longest first; fewer where, filled up to the longest of
+    them, they would have more than so many words.
+    """
+    order, i = longest_first(sentences), 0
+    while i < len(order):
+        end = i + max(1, min(together, words // len(sentences[order[i]])))
+        yield order[i:end]
+        i = end
+
+
+def no_dropout(shape):
+    return None
+
+
+def masked(x, mask):
+    return x if mask is None else x * mask
+
+
+def annotate(p, sentences, drop=no_dropout):
+    """The encoder (A.2.1) over sentences of ids in any order.
+
+    Returns H (K, T, A) in the order of the sentences, zero behind their ends (without attention (K, 1, n): the last
+    state), the state s_0 starts from (K, n), `absent` (K, T) for `kernels.attend`, and what `annotate_backward` needs.
+    """
+    order = longest_first(sentences)
+    side = packed([sentences[i] for i in order])
+    n, K, T = len(p.fU), len(sentences), side.lengths[0]
+    row, last = order[side.row], side.lengths[side.row] - 1 - side.time
+    distinct, number = np.unique(side.words, return_inverse=True)
+    mask_E = drop((len(distinct), p.Ex.shape[1]))
+    e = masked(p.Ex[distinct], mask_E)
+    G = e @ p.Wx + p.bx
+    f, f_kept = kernels.encode(G[number, : 3 * n], side.sizes, p.fS, p.fU)
+    lengths = np.empty(K, np.int64)
+    lengths[order] = side.lengths
+    kept = SimpleNamespace(
+        side=side, row=row, last=last, distinct=distinct, number=number, e=e, mask_E=mask_E, f=f_kept
+    )
+    if not hasattr(p, "Ua"):
+        h = np.zeros((K, 1, n), f.dtype)
+        ends = np.flatnonzero(last == 0)
+        h[row[ends], 0] = f[ends]
+        kept.ends = ends
+        return h, h[:, 0], np.zeros((K, 1), f.dtype), lengths, kept
+    # the backward unit reads the sentences from their ends, and so is the same code
+    words = np.empty((K, T), np.int64)
+    words[side.row, side.time] = number
+    kept.reversed = words[side.row, last]
+    b, kept.b = kernels.encode(G[kept.reversed, 3 * n :], side.sizes, p.bS, p.bU)
+    H = np.zeros((K, T, 2 * n), f.dtype)
+    H[row, side.time, :n] = f
+    H[row, last, n:] = b
+    absent = np.where(np.arange(T) < lengths[:, None], 0, -np.inf).astype(f.dtype)
+    return H, H[:, 0, n:], absent, lengths, kept
+
+
+def annotate_backward(p, g, gH, kept):
+    """gH (K, T, A), overwritten parts aside, to the gradients of the encoder, written into g."""
+    side, n = kept.side, len(p.fU)
+    U = len(kept.distinct)
+    gG = np.zeros((U, p.Wx.shape[1]), gH.dtype)
+    if not hasattr(p, "Ua"):
+        gf = np.zeros((len(side.row), n), gH.dtype)
+        gf[kept.ends] = gH[kept.row[kept.ends], 0]
+        rows = kernels.encode_backward(gf, side.sizes, p.fS, p.fU, kept.f, g.fS, g.fU)
+        kernels.add_rows(rows, kept.number, gG)
+    else:
+        gf, gb = gH[kept.row, side.time, :n], gH[kept.row, kept.last, n:]
+        rows = kernels.encode_backward(gf, side.sizes, p.fS, p.fU, kept.f, g.fS, g.fU)
+        kernels.add_rows(rows, kept.number, gG[:, : 3 * n])
+        rows = kernels.encode_backward(gb, side.sizes, p.bS, p.bU, kept.b, g.bS, g.bU)
+        kernels.add_rows(rows, kept.reversed, gG[:, 3 * n :])
+    np.matmul(kept.e.T, gG, out=g.Wx)
+    gG.sum(axis=0, out=g.bx)
+    g.Ex[:] = 0
+    g.Ex[kept.distinct] = masked(gG @ p.Wx.T, kept.mask_E)
+
+
+def decode(p, source, target, sos, drop=no_dropout):
+    """Encoder and decoder over a minibatch, the targets' words being known: everything but the softmax.
+
+    source, target: lists of K sentences of ids, the targets longest first. Returns t (P, l), the maxout units, w (P,),
+    the words to predict, and what `decode_backward` needs.
+    """
+    H, h, absent, lengths, encoder = annotate(p, source, drop)
+    mask_H = drop(H.shape)
+    mask_h = None if mask_H is None else np.ascontiguousarray(mask_H[:, 0, -h.shape[1] :])
+    h, H = masked(h, mask_h), masked(H, mask_H)
+    side = packed(target)
+    n, l, units = len(p.U), p.Wo.shape[0], p.S.shape[1] - 2 * len(p.U)
+    P, K, A = len(side.words), len(target), H.shape[2]
+    before = np.empty(P, np.int32)
+    before[:K] = sos
+    # the word before: the same sentence's in the time before
+    starts = np.concatenate(([0], np.cumsum(side.sizes)))
+    before[K:] = side.words[starts[side.time[K:] - 1] + side.row[K:]]
+    distinct, number = np.unique(before, return_inverse=True)
+    mask_E = drop((len(distinct), p.Ey.shape[1]))
+    e = masked(p.Ey[distinct], mask_E)
+    G = (e @ p.Wy + p.by)[number]
+    zr, t, o = G[:, : 2 * n].copy(), G[:, 2 * n : 3 * n].copy(), G[:, 3 * n :]
+    states, rs, c = np.empty((P, n), G.dtype), np.empty((P, n), G.dtype), np.empty((P, A), G.dtype)
+    q = np.empty((P, units), G.dtype)
+    s0 = np.tanh(h @ p.Ws + p.bs)
+    s, alphas = s0, []
+    UH = kernels.look(H, p.Ua, p.ba) if units else None
+    fixed = H[:, 0] @ p.C if not units else None
+    for i, k in enumerate(side.sizes):
+        now = slice(starts[i], starts[i + 1])
+        s = s[:k]
+        states[now] = s
+        Q = s @ p.S
+        if units:
+            q[now] = Q[:, :units]
+            alpha, context = kernels.attend(H[:k], UH[:k], absent[:k], Q[:, None, :units], p.va)
+            alphas.append(alpha[:, 0])
+            c[now] = context[:, 0]
+            from_c = c[now] @ p.C
+        else:
+            c[now], from_c = H[:k, 0], fixed[:k]
+        zr[now] += Q[:, units:]
+        zr[now] += from_c[:, : 2 * n]
+        t[now] += from_c[:, 2 * n :]
+        s, rs[now] = kernels.unit(zr[now], t[now], states[now], p.U)
+    o += states @ p.Uo
+    o += c @ p.Co
+    mask_t = drop((P, l))
+    out = masked(kernels.maxout(o), mask_t)
+    kept = SimpleNamespace(
+        encoder=encoder, H=H, UH=UH, h=h, s0=s0, lengths=lengths, side=side, starts=starts, number=number, e=e, q=q,
+        distinct=distinct, zr=zr, t=t, o=o, states=states, rs=rs, c=c, alphas=alphas, mask_H=mask_H, mask_h=mask_h,
+        mask_E=mask_E, mask_t=mask_t,
+    )  # fmt: skip
+    return out, side.words, kept
+
+
+def decode_backward(p, g, gt, kept):
+    """gt (P, l), the gradient of the maxout units, to all gradients but those of Wo and bo, written into g."""
+    side, starts, H, zr, t, states = kept.side, kept.starts, kept.H, kept.zr, kept.t, kept.states
+    n, units, P = len(p.U), p.S.shape[1] - 2 * len(p.U), len(gt)
+    go = kernels.maxout_backward(kept.o, masked(gt, kept.mask_t))
+    np.matmul(states.T, go, out=g.Uo)
+    np.matmul(kept.c.T, go, out=g.Co)
+    gs_out, gc = go @ p.Uo.T, go @ p.Co.T
+    gG = np.empty((P, 3 * n), gt.dtype)
+    gQ = np.empty((P, units + 2 * n), gt.dtype)
+    UT, ST, CT = (np.ascontiguousarray(a.T) for a in (p.U, p.S, p.C))
+    gH = np.zeros_like(H)
+    if units:
+        gUH = np.zeros_like(kept.UH)
+        g.va[:] = 0
+    carried = np.zeros_like(kept.s0)
+    for i in range(len(side.sizes) - 1, -1, -1):
+        k, now = side.sizes[i], slice(starts[i], starts[i + 1])
+        gs, gate = carried[:k], gG[now]
+        kernels.unit_backward(gs, zr[now], t[now], states[now], gate)
+        grs = gate[:, 2 * n :] @ UT
+        kernels.reset_backward(gs, zr[now], states[now], grs, gate)
+        gc[now] += gate @ CT
+        if units:
+            a = kernels.tanh_sum(kept.UH[:k], kept.q[now][:, None])[:, 0]
+            kernels.attend_backward(
+                H[:k], a, kept.alphas[i], p.va, gc[now], kept.lengths[:k], gH[:k], gUH[:k], g.va, gQ[now, :units]
+            )
+        else:
+            gH[:k, 0] += gc[now]
+        gQ[now, units:] = gate[:, : 2 * n]
+        gs += gQ[now] @ ST
+        gs += gs_out[now]
+    np.matmul(states.T, gQ, out=g.S)
+    np.matmul(kept.rs.T, gG[:, 2 * n :], out=g.U)
+    np.matmul(kept.c.T, gG, out=g.C)
+    gG_distinct = np.zeros((len(kept.distinct), len(p.by)), gG.dtype)
+    kernels.add_rows(gG, kept.number, gG_distinct[:, : 3 * n])
+    kernels.add_rows(go, kept.number, gG_distinct[:, 3 * n :])
+    np.matmul(kept.e.T, gG_distinct, out=g.Wy)
+    gG_distinct.sum(axis=0, out=g.by)
+    g.Ey[:] = 0
+    g.Ey[kept.distinct] = masked(gG_distinct @ p.Wy.T, kept.mask_E)
+    if units:
+        rows = gUH.reshape(-1, units)
+        np.matmul(H.reshape(len(rows), -1).T, rows, out=g.Ua)
+        rows.sum(axis=0, out=g.ba)
+        gH += (rows @ p.Ua.T).reshape(H.shape)
+    gs0 = carried * (1 - kept.s0 * kept.s0)
+    np.matmul(kept.h.T, gs0, out=g.Ws)
+    gs0.sum(axis=0, out=g.bs)
+    gH[:, 0, H.shape[2] - n :] += gs0 @ p.Ws.T
+    annotate_backward(p, g, masked(gH, kept.mask_H), kept.encoder)
+
+
+def cost(p, source, target, sos, g, drop=no_dropout):
+    """The sum of ln p over the words of a minibatch; g gets the gradient of the mean of -ln p over its sentences."""
+    order = longest_first(target)
+    source, target = [source[i] for i in order], [target[i] for i in order]
+    t, w, kept = decode(p, source, target, sos, drop)
+    logp, gt = kernels.output_backward(t, w, p.Wo, p.bo, 1 / len(target), g.Wo, g.bo)
+    decode_backward(p, g, gt, kept)
+    return float(logp.sum())
+
+
+def score(p, source, target, sos):
+    """ln p(target | source) of each pair, (K,) float64."""
+    order = longest_first(target)
+    t, w, kept = decode(p, [source[i] for i in order], [target[i] for i in order], sos)
+    logp = np.empty(len(target))
+    logp[order] = np.bincount(kept.side.row, kernels.output(t, w, p.Wo, p.bo), len(target))
+    return logp
+
+
+def write(out, model):
+    about = {"sizes": model.sizes, "target": vocab_settings(model.vocab), "training": model.settings}
+    about["source"] = {**vocab_settings(model.source), "words": len(model.source.words)}
+    arrays = vars(model.at)
+    container.write(out, "nmt", about, arrays, [*model.source.words, *model.vocab.words])
+
+
+def from_arrays(about, arrays, path):
+    """The Model in a file's arrays. Raises FormatError where their shapes do not fit together."""
+    try:
+        settings, words = about["settings"], container.words_of(arrays)
+        many = settings["source"]["words"]
+        source, target = vocab_of(settings["source"], words[:many]), vocab_of(settings["target"], words[many:])
+        sizes = {name: settings["sizes"][name] for name in SIZES}
+        if any(type(sizes[name]) is not int or sizes[name] < (name != "alignment") for name in SIZES):
+            raise ValueError
+        wanted = shapes(source, target, **sizes)
+        if any(arrays[name].shape != shape or arrays[name].dtype != f32 for name, shape in wanted.items()):
+            raise ValueError
+        theta = np.concatenate([arrays[name].ravel() for name in wanted])
+        if not np.isfinite(theta).all():
+            raise ValueError
+        return Model(target, source, sizes, theta, settings["training"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise FormatError(path, "not a whole translation model: its arrays do not fit together") from None

@@ -1,0 +1,241 @@
+"""Training (appendix B): a bitext to a Model, in epochs, with checkpoints; a run that goes on gives the same bytes."""
+
+import contextlib
+import ctypes
+import math
+import zlib
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError
+from lmtk.files import container
+from lmtk.nmt import kernels, network
+from lmtk.nmt.network import Model
+
+f32 = np.float32
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc
+POOL = 20  # minibatches whose sentences are sorted by length together (B.2)
+END = 0.05  # the share of the rate that is left at the end
+BATCH, WORDS = 64, 1 << 14  # held-out sentences at once, and their words
+
+
+class Diverged(LmtkError):
+    """The likelihood is not a finite number any more."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is made of; a checkpoint goes on only under the same. rate: of Adam, None: Adadelta (-paper)."""
+
+    embedding: int
+    hidden: int
+    alignment: int
+    maxout: int
+    minibatch: int
+    epochs: int
+    rate: float | None
+    dropout: float
+    seed: int
+
+    @property
+    def sizes(self):
+        return {name: getattr(self, name) for name in network.SIZES}
+
+
+@dataclass
+class Progress:
+    """Where a run stands: `step` minibatches into `epoch` (from 0), L the sum of ln p over their words.
+
+    theta: the parameters; first, second: what Adam or Adadelta keeps of each; best: the parameters with the highest
+    held-out likelihood so far, after `best_epoch`; logp holds (training, held-out) a word of each epoch that is over.
+    """
+
+    theta: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    epoch: int = 0
+    step: int = 0
+    L: float = 0.0
+    best: np.ndarray | None = None
+    best_epoch: int = 0
+    logp: list = field(default_factory=list)
+
+
+def initial(source, target, settings, words):
+    """theta before training. Adadelta starts as B.1 has it: recurrent matrices orthogonal, W_a and U_a of deviation
+    0.001, v_a and biases 0, the rest 0.01. Adam starts from deviations 1/sqrt(inputs), embeddings of 0.1, and output
+    biases at the logarithm of the words' frequencies; words: the target's sentences.
+    """
+    shapes = network.shapes(source, target, **settings.sizes)
+    random = np.random.default_rng(settings.seed)
+    theta = np.zeros(network.length(shapes), f32)
+    p, units, n, paper = network.parts(theta, shapes), settings.alignment, settings.hidden, settings.rate is None
+    for name, a in vars(p).items():
+        if a.ndim == 1 and (paper or name != "va"):
+            continue
+        small = 0.01 if paper else 0.1 if name in ("Ex", "Ey") else 1 / math.sqrt(len(a))
+        a[:] = random.standard_normal(a.shape) * (0.001 if paper and name == "Ua" else small)
+        if name in ("fS", "fU", "bS", "bU", "S", "U"):
+            gates = a[:, units:] if name == "S" else a
+            a[:, : a.shape[1] - gates.shape[1]] *= 0.1 if paper else 1
+            for j in range(0, gates.shape[1], n):
+                gates[:, j : j + n] = orthogonal(random, n)
+    if not paper:
+        counts = np.bincount(np.concatenate(words), minlength=target.V) + 1
+        p.bo[:] = np.log(counts / counts.sum())
+    return theta
+
+
+def orthogonal(random, n):
+    q, r = np.linalg.qr(random.standard_normal((n, n)))
+    return q * np.sign(np.diag(r))
+
+
+def minibatches(bitext, settings, epoch):
+    """The numbers of an epoch's pairs, a minibatch a time: shuffled, sorted by length in pools of 20 minibatches (B.2).
+
+    The paper shuffles once. With Adam each epoch is shuffled anew, and so are the minibatches of a pool, since lengths
+    that rise with each pool pull at the mean.
+    """
+    paper = settings.rate is None
+    random = np.random.default_rng([settings.seed, 0 if paper else epoch])
+    order, K = random.permutation(len(bitext.source)), settings.minibatch
+    for pool in np.split(order, range(POOL * K, len(order), POOL * K)):
+        lengths = [(len(bitext.target[i]), len(bitext.source[i])) for i in pool]
+        pool = pool[sorted(range(len(pool)), key=lengths.__getitem__)]
+        batches = np.split(pool, range(K, len(pool), K))
+        for i in range(len(batches)) if paper else random.permutation(len(batches)):
+            yield batches[i]
+
+
+def dropping(settings, epoch, step):
+    """Masks of inverted dropout for one minibatch."""
+    if not settings.dropout:
+        return network.no_dropout
+    random, keep = np.random.default_rng([settings.seed, epoch, step + 1]), f32(1 - settings.dropout)
+
+    def mask(shape):
+        return (random.random(shape, f32) < keep) * (1 / keep)
+
+    return mask
+
+
+def heldout_logp(p, bitext, sos):
+    """The mean of ln p over the words of a bitext, </s> among them."""
+    total = 0.0
+    for batch in network.batches(bitext.source, BATCH, WORDS):
+        total += network.score(p, [bitext.source[i] for i in batch], [bitext.target[i] for i in batch], sos).sum()
+    return total / sum(map(len, bitext.target))
+
+
+def keep_memory():
+    """Freed arrays of up to 32 MB stay with the process: fresh memory from the system costs as much as a product."""
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_THRESHOLD, 1 << 25), mallopt(M_TRIM_THRESHOLD, 1 << 30)
+
+
+def train(progress, bitext, heldout, source, target, settings):
+    """Train from where `progress` stands, changing it; yields (epoch over, target words seen) after each minibatch.
+
+    Raises Diverged where the likelihood is no finite number; `progress` then still has the best parameters so far.
+    """
+    keep_memory()
+    shapes = network.shapes(source, target, **settings.sizes)
+    gradient = np.zeros_like(progress.theta)
+    p, g = network.parts(progress.theta, shapes), network.parts(gradient, shapes)
+    steps = -(-len(bitext.source) // settings.minibatch)
+    words = sum(map(len, bitext.target))
+    norm = math.nan
+    while progress.epoch < settings.epochs:
+        for number, batch in enumerate(minibatches(bitext, settings, progress.epoch)):
+            if number < progress.step:
+                continue
+            t = progress.epoch * steps + number
+            drop = dropping(settings, progress.epoch, number)
+            x, y = [bitext.source[i] for i in batch], [bitext.target[i] for i in batch]
+            L = network.cost(p, x, y, target.sos_id, g, drop)
+            now = math.sqrt(float(np.dot(gradient, gradient)))
+            if not math.isfinite(L) or not math.isfinite(now):
+                raise Diverged(
+                    f"the likelihood is not finite at epoch {progress.epoch + 1}, step {number + 1}: gradient norm "
+                    f"{norm:.4g} the step before; a lower -rate may help"
+                )
+            norm = now
+            update(progress, gradient, min(1.0, 1 / max(norm, 1e-30)), settings, t, settings.epochs * steps)
+            progress.L += L
+            progress.step += 1
+            if progress.step < steps:
+                yield False, sum(map(len, y))
+        finish_epoch(progress, p, words, heldout, target)
+        yield True, sum(map(len, y))
+
+
+def update(progress, gradient, scale, settings, t, total):
+    """theta moves against the gradient, scaled to a norm of at most 1; Adam's rate falls linearly to a twentieth."""
+    if settings.rate is None:
+        kernels.adadelta(progress.theta, gradient, progress.first, progress.second, scale)
+    else:
+        rate = settings.rate * (1 - (1 - END) * t / total)
+        bias = 1 - 0.9 ** (t + 1), 1 - 0.999 ** (t + 1)
+        kernels.adam(progress.theta, gradient, progress.first, progress.second, rate, scale, *bias)
+
+
+def finish_epoch(progress, p, words, heldout, target):
+    """Close an epoch: its likelihoods, and the parameters kept if they are the best. Raises Diverged."""
+    held = heldout_logp(p, heldout, target.sos_id) if heldout else None
+    if not np.isfinite(progress.theta).all() or not math.isfinite(held or 0):
+        raise Diverged(f"the model is not finite after epoch {progress.epoch + 1}; a lower -rate may help")
+    earlier = [h for _, h in progress.logp]
+    progress.logp.append((progress.L / words, held))
+    progress.epoch += 1
+    progress.step, progress.L = 0, 0.0
+    if held is None or not earlier or held > max(earlier):
+        progress.best, progress.best_epoch = progress.theta.copy(), progress.epoch
+
+
+def write_checkpoint(out, progress, source, target, settings, data):
+    """Everything that a run needs to go on; data: `fingerprint` of its texts."""
+    arrays = {name: getattr(progress, name) for name in ("theta", "first", "second")}
+    if progress.best is not None:
+        arrays["best"] = progress.best
+    state = {name: getattr(progress, name) for name in ("epoch", "step", "L", "best_epoch", "logp")}
+    about = {"run": vars(settings), "data": data, "state": state}
+    container.write(out, "nmt-checkpoint", about, arrays, [*source.words, *target.words])
+
+
+def fingerprint(*texts):
+    """A number that tells whether two runs read the same texts."""
+    crc = 0
+    for bitext in filter(None, texts):
+        for sentence in (*bitext.source, *bitext.target):
+            crc = zlib.crc32(sentence, crc)
+    return crc
+
+
+def read_checkpoint(stream, path, settings, data, source, target, theta):
+    """The Progress in a checkpoint of a run with these settings and texts. Raises FormatError."""
+    about, arrays = container.read(stream, path)
+    if about["kind"] != "nmt-checkpoint":
+        raise FormatError(path, f"a file of kind {about['kind']}, not a checkpoint of nmt-train")
+    run = about["settings"]["run"]
+    changed = [name for name, value in vars(settings).items() if run.get(name) != value]
+    if container.words_of(arrays) != [*source.words, *target.words]:
+        changed.append("shortlist or texts")
+    if about["settings"]["data"] != data:
+        changed.append("source, -target or held-out texts")
+    if changed or arrays["theta"].shape != theta.shape:
+        raise FormatError(
+            path, f"a checkpoint of another run: -{changed[0]} differs; remove it or give the same options"
+        )
+    state = about["settings"]["state"]
+    best = np.array(arrays["best"]) if "best" in arrays else None
+    kept = (np.array(arrays[name]) for name in ("theta", "first", "second"))
+    logp = [tuple(pair) for pair in state["logp"]]
+    return Progress(*kept, state["epoch"], state["step"], state["L"], best, state["best_epoch"], logp)
+
+
+def model(theta, source, target, settings):
+    how = {name: value for name, value in vars(settings).items() if name not in network.SIZES}
+    return Model(target, source, settings.sizes, theta, how)

@@ -1,0 +1,76 @@
+"""Bitext: two texts whose lines are translations of each other, as ids."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError
+from lmtk.files.streams import lines
+from lmtk.text.corpus import TOKEN, Closed
+from lmtk.text.vocab import EOS, SOS, lower, make_vocab
+
+UNKNOWN = b"[UNK]"  # the paper's name of a word outside the shortlist
+
+
+@dataclass(frozen=True)
+class Bitext:
+    """Pairs of sentences, each an array of ids, (T,) int32, that ends with </s>; left_out: pairs that were not kept."""
+
+    source: list
+    target: list
+    left_out: int
+
+
+def read_words(path, tolower=False):
+    """The tokens of each line of a text. Raises LmtkError where there are none at all."""
+    rows = [TOKEN.findall(lower(row) if tolower else row) for _, row in lines(path)]
+    if not any(rows):
+        raise LmtkError(f"{'stdin' if path == '-' else path}: no words in it; is it the right file?")
+    return rows
+
+
+def read_pairs(source, target, tolower=False):
+    """Pairs of token lists of two texts. Raises FormatError where they have not equally many lines."""
+    a, b = read_words(source, tolower), read_words(target, tolower)
+    if len(a) != len(b):
+        shorter = source if len(a) < len(b) else target
+        raise FormatError(
+            shorter, f"{min(len(a), len(b))} lines, where the other side has {max(len(a), len(b))}; they must be pairs"
+        )
+    return list(zip(a, b, strict=True))
+
+
+def make_shortlist(rows, size, source):
+    """A vocabulary of the `size` most frequent words (None: all) of lists of words, by count, then bytes; [UNK] too."""
+    counts = {}
+    for row in rows:
+        for word in row:
+            counts[word] = counts.get(word, 0) + 1
+    words = sorted(counts, key=lambda w: (-counts[w], w))
+    return make_vocab(words[:size], True, True, UNKNOWN, source)
+
+
+def word_index(vocab):
+    """Word -> id of what a sentence may hold: marks that stand in a text are unknown words."""
+    marks = {SOS, EOS}
+    return Closed({w: i for w, i in vocab.index.items() if w not in marks}, vocab.unk_id)
+
+
+def ids_of(words, index, eos):
+    """Words to ids by an index, with the id of </s> behind them."""
+    ids = np.fromiter(map(index.__getitem__, words), np.int32, len(words))
+    return np.append(ids, np.int32(eos))
+
+
+def bitext(pairs, source, target, longest=None):
+    """Pairs of token lists as a Bitext over two vocabularies, without those that have an empty side or one longer than
+    `longest`. Raises LmtkError where none is left.
+    """
+    kept = [p for p in pairs if p[0] and p[1] and (longest is None or max(map(len, p)) <= longest)]
+    if not kept:
+        raise LmtkError("no pair of sentences is left; is every line blank or longer than -max-length?")
+    sides = []
+    for i, vocab in enumerate((source, target)):
+        index = word_index(vocab)
+        sides.append([ids_of(p[i], index, vocab.eos_id) for p in kept])
+    return Bitext(*sides, len(pairs) - len(kept))

@@ -1,0 +1,218 @@
+"""Translation: the network against a slow twin and finite differences, training, the beam."""
+
+import naive
+import numpy as np
+import pytest
+
+from lmtk.errors import FormatError
+from lmtk.files.registry import load_translation
+from lmtk.files.streams import open_out
+from lmtk.nmt import beam, kernels, network, training
+from lmtk.text.bitext import Bitext
+from lmtk.text.vocab import make_vocab
+
+SIZES = {"embedding": 3, "hidden": 4, "alignment": 5, "maxout": 2}
+SOURCE = [np.array(s) for s in ([5, 3, 0], [4, 5, 3, 6, 0], [7, 0])]
+TARGET = [np.array(s) for s in ([3, 0], [2, 3, 4, 5, 0], [5, 5, 0])]
+
+
+def vocab(n):
+    return make_vocab([b"w%d" % i for i in range(n)], True, True, b"[UNK]")
+
+
+def parameters(attention=True, dtype=np.float64, seed=1):
+    sizes = SIZES if attention else SIZES | {"alignment": 0}
+    made = network.shapes(vocab(6), vocab(5), **sizes)
+    theta = np.random.default_rng(seed).normal(0, 0.5, network.length(made)).astype(dtype)
+    return theta, made
+
+
+def dropout(seed):
+    """The same masks at every call."""
+    random = np.random.default_rng(seed)
+    return lambda shape: (random.random(shape) < 0.7) / 0.7
+
+
+@pytest.mark.parametrize("attention", [True, False])
+def test_scores_are_those_of_appendix_a(attention):
+    theta, made = parameters(attention)
+    p = network.parts(theta, made)
+    found = network.score(p, SOURCE, TARGET, 7)
+    letters = {name: a.tolist() for name, a in vars(p).items()}
+    for x, y, logp in zip(SOURCE, TARGET, found, strict=True):
+        assert logp == pytest.approx(naive.translation_logp(letters, x.tolist(), y.tolist(), 7), rel=1e-9)
+
+
+@pytest.mark.parametrize("attention", [True, False])
+@pytest.mark.parametrize("dropped", [False, True])
+def test_the_gradient_is_that_of_finite_differences(attention, dropped):
+    theta, made = parameters(attention)
+    g = np.full_like(theta, np.nan)
+
+    def drop():
+        return dropout(3) if dropped else network.no_dropout
+
+    def cost(theta):
+        return network.cost(network.parts(theta, made), SOURCE, TARGET, 7, network.parts(g.copy(), made), drop())
+
+    L = network.cost(network.parts(theta, made), SOURCE, TARGET, 7, network.parts(g, made), drop())
+    assert abs(L - cost(theta)) < 1e-9
+    assert np.isfinite(g).all()
+    slopes = np.empty_like(theta)
+    for i in range(len(theta)):
+        step = np.zeros_like(theta)
+        step[i] = 1e-6
+        slopes[i] = (cost(theta + step) - cost(theta - step)) / 2e-6
+    assert -g * len(TARGET) == pytest.approx(slopes, rel=1e-5, abs=1e-7)
+
+
+def test_single_precision_is_near_double():
+    theta, made = parameters()
+    g, g32 = np.empty_like(theta), np.empty(len(theta), np.float32)
+    L = network.cost(network.parts(theta, made), SOURCE, TARGET, 7, network.parts(g, made))
+    L32 = network.cost(network.parts(theta.astype(np.float32), made), SOURCE, TARGET, 7, network.parts(g32, made))
+    assert abs(L32 - L) < 1e-4
+    assert g32 == pytest.approx(g, rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize("room", [1, 10, 1000])
+def test_outputs_do_not_depend_on_their_blocks(monkeypatch, room):
+    theta, made = parameters()
+    g, whole = np.empty_like(theta), np.empty_like(theta)
+    network.cost(network.parts(theta, made), SOURCE, TARGET, 7, network.parts(whole, made))
+    monkeypatch.setattr(kernels, "ROOM", room)
+    network.cost(network.parts(theta, made), SOURCE, TARGET, 7, network.parts(g, made))
+    assert g == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("name", ["adam", "adadelta"])
+def test_updates_are_their_papers(name):
+    random = np.random.default_rng(1)
+    theta, found = random.normal(size=5), None
+    state = np.zeros(5), np.zeros(5)
+    found = theta.copy()
+    slow = [naive.Adam(v) if name == "adam" else naive.Adadelta(v) for v in theta]
+    for t in range(1, 6):
+        g = random.normal(size=5)
+        if name == "adam":
+            kernels.adam(found, g, *state, 0.01, 0.5, 1 - 0.9**t, 1 - 0.999**t)
+        else:
+            kernels.adadelta(found, g, *state, 0.5)
+        assert found == pytest.approx([s.update(0.5 * v) for s, v in zip(slow, g, strict=True)], rel=1e-9)
+
+
+def test_sums_and_softmax_do_not_overflow():
+    y = np.array([[1e4, 0.0], [-1e4, -1e4]], np.float32)
+    top, total = kernels.log_softmax(y)
+    assert np.isfinite(y).all() and total.tolist() == [1, 2] and top.tolist() == [1e4, -1e4]
+    x = np.array([-1e4, 0.0, 1e4], np.float32)
+    assert kernels.sigmoid(x).tolist() == [0, 0.5, 1]
+
+
+@pytest.mark.parametrize("B", [1, 3])
+def test_best_words(B):
+    random = np.random.default_rng(1)
+    y = random.integers(-3, 3, (2 * B, 7)).astype(np.float32)  # many are equal
+    base = random.integers(-2, 1, 2 * B).astype(float)
+    base[-1] = -np.inf
+    parent, word, score = np.zeros((2, B), int), np.zeros((2, B), int), np.empty((2, B))
+    kernels.best_words(y, base, B, parent, word, score)
+    for k, expected in enumerate(naive.best_words(y.tolist(), base.tolist(), B)):
+        found = list(zip(score[k].tolist(), parent[k].tolist(), word[k].tolist(), strict=True))
+        assert found[: len(expected)] == expected
+        assert all(s == -np.inf for s, _, _ in found[len(expected) :])
+
+
+def model(attention=True, seed=1):
+    theta, _ = parameters(attention, np.float32, seed)
+    return network.Model(vocab(5), vocab(6), SIZES if attention else SIZES | {"alignment": 0}, theta, {})
+
+
+@pytest.mark.parametrize("attention", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed):
+    made = model(attention, seed)
+    found = beam.Translator(made)(SOURCE, beam.Beam(size), 2)
+
+    def logp(x):
+        def of(words):
+            # the last word's ln p in each of the sentences that go on from here
+            target = [np.array([*words, w]) for w in range(made.vocab.V)]
+            whole = network.score(made.at, [x] * len(target), target, made.vocab.sos_id)
+            return (whole - (network.score(made.at, [x], [np.array(words)], 7)[0] if words else 0)).tolist()
+
+        return of
+
+    for x, hypotheses in zip(SOURCE, found, strict=True):
+        expected = naive.beam_search(logp(x), made.vocab.eos_id, size, 2 * (len(x) - 1) + 10)
+        assert [h.words for h in hypotheses] == [words for _, words in expected]
+        assert [h.rank for h in hypotheses] == pytest.approx([rank for rank, _ in expected], abs=1e-5)
+
+
+def test_a_beam_of_one_takes_the_most_probable_word():
+    made = model()
+    (found,) = beam.Translator(made)([SOURCE[1]], beam.Beam(1), 1)[0]
+    words = []
+    while len(words) < 18 and (not words or words[-1] != made.vocab.eos_id):
+        each = [np.array([*words, w]) for w in range(made.vocab.V)]
+        words.append(int(network.score(made.at, [SOURCE[1]] * len(each), each, made.vocab.sos_id).argmax()))
+    assert [*found.words, made.vocab.eos_id][: len(words)] == words
+
+
+def test_batches_and_memory_do_not_change_translations(monkeypatch):
+    translate = beam.Translator(model())
+    sources = [s for s in SOURCE for _ in range(3)]
+    whole = translate(sources, beam.Beam(3), 9)
+    assert [h.words for hs in translate(sources, beam.Beam(3), 2) for h in hs] == [h.words for hs in whole for h in hs]
+    monkeypatch.setattr(beam, "ROOM", 1)
+    assert [h.words for hs in translate(sources, beam.Beam(3), 9) for h in hs] == [h.words for hs in whole for h in hs]
+
+
+def test_a_banned_word_is_not_generated():
+    translate = beam.Translator(model())
+    for word in range(1, 6):
+        found = translate(SOURCE, beam.Beam(3, banned=word), 3)
+        assert all(word not in h.words for hypotheses in found for h in hypotheses)
+
+
+@pytest.mark.parametrize("attention", [True, False])
+def test_a_model_survives_its_file(tmp_path, attention):
+    made = model(attention)
+    path = tmp_path / "m"
+    with open_out(str(path)) as out:
+        network.write(out, made)
+    again = load_translation(str(path))
+    assert again.theta.tolist() == made.theta.tolist()
+    assert (again.vocab, again.source, again.sizes) == (made.vocab, made.source, made.sizes)
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 97):
+        path.write_bytes(whole[:at])
+        with pytest.raises(FormatError):
+            load_translation(str(path))
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        with pytest.raises(FormatError):
+            load_translation(str(path))
+
+
+def test_minibatches_hold_each_pair_once():
+    settings = training.Settings(3, 4, 5, 2, 7, 1, 0.001, 0.0, 1)
+    random = np.random.default_rng(1)
+    texts = [[np.zeros(random.integers(1, 9), np.int32) for _ in range(300)] for _ in range(2)]
+    batches = list(training.minibatches(Bitext(*texts, 0), settings, 0))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(300))
+    assert len(batches) == 43 and max(map(len, batches)) == 7
+
+
+def test_first_values_are_those_of_appendix_b():
+    source, target = vocab(40), vocab(50)
+    settings = training.Settings(30, 40, 50, 20, 80, 1, None, 0.0, 1)
+    p = network.parts(
+        training.initial(source, target, settings, TARGET), network.shapes(source, target, **settings.sizes)
+    )
+    for name in ("bx", "ba", "va", "bs", "by", "bo"):
+        assert not getattr(p, name).any()
+    assert p.Ua.std() == pytest.approx(0.001, rel=0.1) and p.S[:, :50].std() == pytest.approx(0.001, rel=0.1)
+    assert p.Wo.std() == pytest.approx(0.01, rel=0.1) and p.Ex.std() == pytest.approx(0.01, rel=0.1)
+    for a in (p.fU, p.bS[:, :40], p.bS[:, 40:], p.S[:, 50:90], p.S[:, 90:], p.U):
+        assert a.T @ a == pytest.approx(np.eye(40), abs=1e-5)
