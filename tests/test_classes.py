@@ -88,7 +88,7 @@ def test_the_two_classes_that_cost_least_are_merged(tmp_path_factory, data):
         state.add(words, C)
         if state.m == m:
             continue
-        found = {(a, b): naive.class_likelihood(counted, joined(g, a, b)) for a in before for b in before if a < b}
+        found = {(a, b): naive.class_bigram_likelihood(counted, joined(g, a, b)) for a in before for b in before if a < b}
         a, b = state.merged[m].tolist()
         assert state.m == m + 1 and found[min(a, b), max(a, b)] == pytest.approx(max(found.values()), abs=1e-7)
         g = joined(g, a, b)
