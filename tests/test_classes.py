@@ -37,7 +37,8 @@ def test_the_exchange_tries_every_class(tmp_path_factory, table, data):
         state = state_of(bigrams, data.draw(st.integers(2, 4)), data.draw(st.sampled_from([None, 1])))
     g = dict(enumerate(state.g.tolist()))
     counted = Counter(dict(zip(zip(bigrams.v.tolist(), bigrams.w.tolist()), bigrams.count.tolist())))
-    for moved in classes.passes(state, 4):
+    for over, moved in classes.passes(state, 4):
+        assert over == 1
         before = naive.class_bigram_likelihood(counted, g)
         assert moved == naive.exchange_pass(counted, state.order.tolist(), g, range(state.G))
         now = classes.log_likelihood(state)
@@ -78,7 +79,7 @@ def test_the_two_classes_that_cost_least_are_merged(tmp_path_factory, data):
     order = classes.by_use(bigrams, [w for w, uses in enumerate(bigrams.uses) if uses and w > 1])
     apart = np.setdiff1d(np.union1d(bigrams.v, bigrams.w), order)
     window = data.draw(st.integers(1, 4))
-    state = classes.merging_of(bigrams, apart, window + 1)
+    state = classes.merging_of(bigrams, order, window)
     g = dict.fromkeys(order.tolist(), -1) | {w: -2 - i for i, w in enumerate(apart.tolist())}
     steps = [*((order[i : i + 1], window) for i in range(len(order))), *(([], C) for C in range(window - 1, 0, -1))]
     for words, C in steps:
@@ -88,7 +89,9 @@ def test_the_two_classes_that_cost_least_are_merged(tmp_path_factory, data):
         state.add(words, C)
         if state.m == m:
             continue
-        found = {(a, b): naive.class_bigram_likelihood(counted, joined(g, a, b)) for a in before for b in before if a < b}
+        found = {
+            (a, b): naive.class_bigram_likelihood(counted, joined(g, a, b)) for a in before for b in before if a < b
+        }
         a, b = state.merged[m].tolist()
         assert state.m == m + 1 and found[min(a, b), max(a, b)] == pytest.approx(max(found.values()), abs=1e-7)
         g = joined(g, a, b)

@@ -1,5 +1,4 @@
 import math
-import sys
 from typing import Annotated
 
 from lmtk.commands.options import (
@@ -56,6 +55,7 @@ def command(
     write_paths: Annotated[
         str | None, option("write-paths", "Where to write each word's path in the tree of classes, as 0 and 1.", "FILE")
     ] = None,
+    quiet: Annotated[bool, option("quiet", "No progress bar.")] = False,
     debug: Debug = 0,
 ):
     """Sort words into classes that make the text likely under a class bigram: by Kneser and Ney's exchange algorithm,
@@ -66,6 +66,7 @@ def command(
     \b
     Example: lmtk ngram-class -text train.txt -numclasses 500 -classes train.classes
     """
+    from lmtk.commands.progress import Bar
     from lmtk.files.streams import check_out, open_out
     from lmtk.ngram import classes as induction
     from lmtk.ngram.collection import collect
@@ -103,24 +104,33 @@ def command(
         raise UsageError(f"-numclasses is {numclasses}, and -init has {G} classes")
     if len(words) < G:
         raise LmtkError(f"{len(words)} words can't make {G} classes; give a smaller -numclasses")
-    if init:
-        g = induction.given_classes(data, words, start, init)
-    elif incremental or full:
-        g = induction.merged_classes(data, words, G, len(words) if full else G)
-        iterations = iterations or 0
-    else:
-        g = induction.frequency_classes(data, words, G, seed)
-    state = induction.exchange_of(data, g, G, words)
+    with Bar(quiet) as bar:
 
-    def tell(what):
-        if debug:
-            L = induction.log_likelihood(state)
-            ppl = math.exp(-L / data.count.sum())
-            sys.stderr.write(f"{what}, logprob= {L / math.log(10):.7g} ppl= {ppl:.7g}\n")
+        def tell(what):
+            if debug:
+                L = induction.log_likelihood(state)
+                ppl = math.exp(-L / data.count.sum())
+                bar.tell(f"{what}, logprob= {L / math.log(10):.7g} ppl= {ppl:.7g}")
 
-    tell(f"{len(words)} words in {G} classes")
-    for i, moved in enumerate(induction.passes(state, iterations), 1):
-        tell(f"pass {i}: {moved} words moved")
+        if init:
+            g = induction.given_classes(data, words, start, init)
+        elif incremental or full:
+            window = len(words) if full else G
+            merging = induction.merging_of(data, words, window)
+            for share in induction.mergers(merging, words, window, G):
+                bar(share, "merging")
+            g = induction.merged_classes(merging, words)
+            iterations = iterations or 0
+        else:
+            g = induction.frequency_classes(data, words, G, seed)
+        state = induction.exchange_of(data, g, G, words)
+        tell(f"{len(words)} words in {G} classes")
+        number = 1
+        for share, moved in induction.passes(state, iterations):
+            bar(share, f"pass {number}: {moved} words moved")
+            if share == 1:
+                tell(f"pass {number}: {moved} words moved")
+                number += 1
     result = induction.made(data, state, unseen, unk)
     if classes:
         with open_out(classes) as out:

@@ -99,6 +99,31 @@ def exchange(words, g, G, start, word, count, own, N, M, n, f):
 
 
 @jit
+def costs(k, R, K, N, n, S, L, f):
+    """S of class k, and L of its pairs with the others, summed up anew; both in place."""
+    A = np.zeros(K)
+    S[k] = 0
+    for i in range(K):
+        S[k] += f[N[k, i]] + f[N[i, k]]
+    for d in range(K):
+        x = N[d, k]
+        for i in range(R, k):
+            A[i] += f[N[d, i] + x]
+        for i in range(k + 1, K):
+            A[i] += f[N[d, i] + x]
+    for i in range(R, K):
+        if i != k:
+            y = A[i] - S[i] - S[k]
+            for d in range(K):
+                y += f[N[i, d] + N[k, d]]
+            s, x, v, u = N[i, i], N[i, k], N[k, i], N[k, k]
+            y += f[s + x + v + u] + f[s] + f[x] + f[v] + f[u] - f[s + x] - f[v + u] - f[s + v] - f[x + u]
+            for j in range(2):
+                y -= f[n[j, i] + n[j, k]] - f[n[j, i]] - f[n[j, k]]
+            L[min(i, k), max(i, k)] = y
+
+
+@jit
 def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, n, S, L, f, merged, m):
     """Give each of `words` in turn a class of its own, and while there are more than C, merge the two that cost least.
 
@@ -113,9 +138,8 @@ def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, 
     change A by a few terms for each pair, so that both take K^2 steps. f has an entry for every possible count.
     """
     row, col = np.empty((3, len(N)), np.int64), np.empty((3, len(N)), np.int64)
-    change, acc = np.empty(len(N)), np.empty(len(N))
+    change = np.empty(len(N))
     for t in range(len(words) + 1):
-        whole = -1  # the class whose pairs are to be summed up
         if t < len(words):
             w = words[t]
             k = K
@@ -150,67 +174,45 @@ def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, 
                     L[i, j] += x + y - change[i] - change[j]
             slot[w], root[k] = k, w
             K += 1
-            whole = k
-        while whole >= 0 or K - R > C:
-            if whole < 0:
-                a, b, best = R, R + 1, -np.inf
-                for i in range(R, K):
-                    for j in range(i + 1, K):
-                        if L[i, j] > best:
-                            a, b, best = i, j, L[i, j]
-                merged[m, 0], merged[m, 1] = root[a], root[b]
-                m += 1
-                for i in range(K):
-                    row[0, i], col[0, i] = N[a, i] + N[b, i], N[i, a] + N[i, b]
-                    row[1, i], col[1, i] = N[a, i], N[i, a]
-                    row[2, i], col[2, i] = N[b, i], N[i, b]
-                    change[i] = f[row[0, i]] - f[row[1, i]] - f[row[2, i]] + f[col[0, i]] - f[col[1, i]] - f[col[2, i]]
-                    S[i] += change[i]
-                for i in range(R, K):
-                    for j in range(i + 1, K):
-                        x = f[row[0, i] + row[0, j]] - f[row[1, i] + row[1, j]] - f[row[2, i] + row[2, j]]
-                        y = f[col[0, i] + col[0, j]] - f[col[1, i] + col[1, j]] - f[col[2, i] + col[2, j]]
-                        L[i, j] += x + y - change[i] - change[j]
-                for d in range(K):
-                    N[a, d] += N[b, d]
-                for d in range(K):
-                    N[d, a] += N[d, b]
-                parent[root[b]] = root[a]
-                # the last class takes the place of b
-                z = K - 1
-                for i in range(2):
-                    n[i, a] += n[i, b]
-                    n[i, b] = n[i, z]
-                for d in range(K):
-                    N[b, d] = N[z, d]
-                for d in range(K):
-                    N[d, b] = N[d, z]
-                for i in range(R, z):
-                    if i != b:
-                        L[min(i, b), max(i, b)] = L[i, z]
-                S[b], root[b] = S[z], root[z]
-                slot[root[z]] = b
-                K, whole = z, a
-            k = whole
-            S[k] = 0
-            for i in range(K):
-                acc[i] = 0
-                S[k] += f[N[k, i]] + f[N[i, k]]
-            for d in range(K):
-                x = N[d, k]
-                for i in range(R, k):
-                    acc[i] += f[N[d, i] + x]
-                for i in range(k + 1, K):
-                    acc[i] += f[N[d, i] + x]
+            costs(k, R, K, N, n, S, L, f)
+        while K - R > C:
+            a, b, best = R, R + 1, -np.inf
             for i in range(R, K):
-                if i != k:
-                    y = acc[i] - S[i] - S[k]
-                    for d in range(K):
-                        y += f[N[i, d] + N[k, d]]
-                    s, x, v, u = N[i, i], N[i, k], N[k, i], N[k, k]
-                    y += f[s + x + v + u] + f[s] + f[x] + f[v] + f[u] - f[s + x] - f[v + u] - f[s + v] - f[x + u]
-                    for j in range(2):
-                        y -= f[n[j, i] + n[j, k]] - f[n[j, i]] - f[n[j, k]]
-                    L[min(i, k), max(i, k)] = y
-            whole = -1
+                for j in range(i + 1, K):
+                    if L[i, j] > best:
+                        a, b, best = i, j, L[i, j]
+            merged[m, 0], merged[m, 1] = root[a], root[b]
+            m += 1
+            for i in range(K):
+                row[0, i], col[0, i] = N[a, i] + N[b, i], N[i, a] + N[i, b]
+                row[1, i], col[1, i] = N[a, i], N[i, a]
+                row[2, i], col[2, i] = N[b, i], N[i, b]
+                change[i] = f[row[0, i]] - f[row[1, i]] - f[row[2, i]] + f[col[0, i]] - f[col[1, i]] - f[col[2, i]]
+                S[i] += change[i]
+            for i in range(R, K):
+                for j in range(i + 1, K):
+                    x = f[row[0, i] + row[0, j]] - f[row[1, i] + row[1, j]] - f[row[2, i] + row[2, j]]
+                    y = f[col[0, i] + col[0, j]] - f[col[1, i] + col[1, j]] - f[col[2, i] + col[2, j]]
+                    L[i, j] += x + y - change[i] - change[j]
+            for d in range(K):
+                N[a, d] += N[b, d]
+            for d in range(K):
+                N[d, a] += N[d, b]
+            parent[root[b]] = root[a]
+            # the last class takes the place of b
+            z = K - 1
+            for i in range(2):
+                n[i, a] += n[i, b]
+                n[i, b] = n[i, z]
+            for d in range(K):
+                N[b, d] = N[z, d]
+            for d in range(K):
+                N[d, b] = N[d, z]
+            for i in range(R, z):
+                if i != b:
+                    L[min(i, b), max(i, b)] = L[i, z]
+            S[b], root[b] = S[z], root[z]
+            slot[root[z]] = b
+            K = z
+            costs(a, R, K, N, n, S, L, f)
     return K, m

@@ -16,8 +16,8 @@ from lmtk.ngram.counts import Counts, from_rows
 from lmtk.text.vocab import EOS, SOS, UNK
 
 TABLE = 1 << 22  # counts x whose x ln x is looked up
-AT_ONCE = 1 << 6  # words that a call of the kernel merges
-TOGETHER = 1 << 10  # words a call of the kernel: an interrupt waits for no more
+TOGETHER = 1 << 10  # words that a call of the exchange's kernel takes: an interrupt waits for no more
+STEPS = 1 << 26  # pairs of classes that a call of the merging's kernel goes over, for the same reason
 
 
 @dataclass(frozen=True)
@@ -216,15 +216,17 @@ def xlogx(x):
 
 
 def passes(state, iterations=None):
-    """Exchange until no word moves, or for so many passes; yields the number of words that moved after each."""
+    """Exchange until no word moves, or for so many passes. Yields, again and again in a pass and at its end, the share
+    of it that is done and the number of words that moved in it so far.
+    """
     arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
     done = 0
     while iterations is None or done < iterations:
         moved = 0
         for at in range(0, len(state.order), TOGETHER):
             moved += kernels.exchange(state.order[at : at + TOGETHER], *arrays)
+            yield min((at + TOGETHER) / len(state.order), 1), moved
         done += 1
-        yield moved
         if not moved:
             break
 
@@ -242,15 +244,14 @@ class Merging:
 
     def add(self, words, C):
         """Words (ids) become classes in turn, and classes are merged while there are more than C."""
-        for at in range(0, max(len(words), 1), AT_ONCE):
-            some = np.asarray(words[at : at + AT_ONCE], np.int64)
-            self.K, self.m = kernels.agglomerate(
-                some, C, self.R, self.K, self.parent, *self.arrays, self.merged, self.m
-            )
+        words = np.asarray(words, np.int64)
+        self.K, self.m = kernels.agglomerate(words, C, self.R, self.K, self.parent, *self.arrays, self.merged, self.m)
 
 
-def merging_of(data, fixed, room):
-    """The state without classes: `fixed` words (ids) stay by themselves, and there is room for so many classes."""
+def merging_of(data, order, window):
+    """The state without classes, with room for window + 1: words (ids) beside `order` stay by themselves."""
+    fixed = np.setdiff1d(np.union1d(data.v, data.w), order)
+    room = min(window, len(order)) + 1
     W, C = len(data.words), len(fixed) + 1 + room
     g = np.zeros(W, np.int32)
     g[fixed] = np.arange(1, len(fixed) + 1)
@@ -273,16 +274,28 @@ def roots(parent):
     return parent
 
 
-def merged_classes(data, order, G, window):
-    """The class (W,) of each of the words `order` after Brown's merging down to G classes; other words: -1.
-
-    The words come in turn, and of each window + 1 classes two are merged; a window of all words tries all pairs.
+def mergers(state, order, window, G):
+    """Merge: the words `order` come in turn, of each window + 1 classes two are merged, and then all down to G; a
+    window of all words tries all pairs. Yields the share of the work that is done, again and again.
     """
-    apart = np.setdiff1d(np.union1d(data.v, data.w), order)
-    state = merging_of(data, apart, min(window + 1, len(order)))
-    state.add(order, window)
-    state.add([], G)
-    g = np.full(len(data.words), -1, np.int32)
+    tallest = min(window, len(order))
+    sizes = np.concatenate((np.minimum(np.arange(len(order)), window), np.arange(tallest, G, -1)))
+    done, share = 0, np.cumsum(sizes.astype(np.float64) ** 2)
+    while done < len(sizes):
+        many = max(STEPS // max(sizes[done], 1) ** 2, 1)
+        if done < len(order):
+            some = order[done : done + many]
+            state.add(some, window)
+            done += len(some)
+        else:
+            done = min(done + many, len(sizes))
+            state.add([], G + len(sizes) - done)
+        yield share[done - 1] / share[-1]
+
+
+def merged_classes(state, order):
+    """The class (W,) of each of the words `order` after the mergers; other words: -1."""
+    g = np.full(len(state.parent), -1, np.int32)
     g[order] = np.unique(roots(state.parent)[order], return_inverse=True)[1]
     return g
 
@@ -294,9 +307,10 @@ def paths(data, classes):
     g, C = numbered(data, g, G)
     key, inverse = np.unique(g[data.v].astype(np.int64) * C + g[data.w], return_inverse=True)
     count = np.bincount(inverse, data.count).astype(np.int64)
-    state = merging_of(Bigrams([b""] * C, key // C, key % C, count, None), np.arange(G, C), G)
-    state.add(np.arange(G), G)
-    state.add([], 1)
+    order = np.arange(G)
+    state = merging_of(Bigrams([b""] * C, key // C, key % C, count, None), order, G)
+    for _ in mergers(state, order, G, 1):
+        pass
     found = [b""] * G
     for a, b in state.merged[: state.m][::-1].tolist():
         found[b] = found[a] + b"1"
