@@ -161,11 +161,15 @@ class Backoff:
 
 def write_binary(out, model):
     """The binary form: keys as they are, logs as the log10 in single precision that an ARPA file holds."""
+    container.write(out, "backoff", *to_arrays(model), model.vocab.words)
+
+
+def to_arrays(model):
+    """(settings, arrays) of the binary form."""
     arrays = {}
     for k, level in enumerate(model.levels, 1):
         arrays |= {f"keys{k}": level.keys, f"log10p{k}": level.log10p, f"log10bow{k}": level.log10bow}
-    about = {"order": model.order, **vocab_settings(model.vocab)}
-    container.write(out, "backoff", about, arrays, model.vocab.words)
+    return {"order": model.order, **vocab_settings(model.vocab)}, arrays
 
 
 def from_arrays(about, arrays, path):
