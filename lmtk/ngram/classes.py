@@ -54,11 +54,14 @@ def read_classes(path):
         line_of[word] = number
     if not members:
         raise FormatError(path, "no classes in it")
+    uniform = np.array([fields == 2 for fields in stated.values()])
+    wordless = (w for w, (c, _) in members.items() if uniform[c] and probability(w) is not None)
+    if not uniform.all() and (first := next(wordless, None)):
+        raise FormatError(path, "a class and a probability, but no word", line_of[first])
     both = next((name for name in names if name in members), None)
     if both:
         raise FormatError(path, f"{both.decode('utf-8', 'backslashreplace')} is a class and a word", line_of[both])
     sums = np.bincount([c for c, _ in members.values()], [p for _, p in members.values()])
-    uniform = np.array([stated[name] == 2 for name in names])
     empty = np.flatnonzero(sums == 0)
     if len(empty):
         shown = list(names)[empty[0]].decode("utf-8", "backslashreplace")
