@@ -158,18 +158,18 @@ def expanded(model, most, path):
     levels, total = [], 0
     for level in lm.levels:
         parent, c = level.keys // C, level.keys % C
-        # a row for each node of classes and word of its last class, by parent and word
-        v, place = spread(np.arange(len(c)), many[c])
-        w = members[(np.cumsum(many) - many)[c[v]] + place]
-        by = np.lexsort((w, parent[v]))
-        v, w = v[by], w[by]
-        rows = np.bincount(parent[v], minlength=nodes)
+        rows = np.bincount(parent, many[c], nodes).astype(np.int64)
         total += int(rows[node].sum())
         if total > most:
             raise LmtkError(
                 f"{path}: {total} n-grams of words and more, where -expand-most allows {most}; a lower -expand-classes "
                 "gives fewer"
             )
+        # a row for each node of classes and word of its last class, by parent and word
+        v, place = spread(np.arange(len(c)), many[c])
+        w = members[(np.cumsum(many) - many)[c[v]] + place]
+        by = np.lexsort((w, parent[v]))
+        v, w = v[by], w[by]
         u, place = spread(np.arange(len(node)), rows[node])
         row = (np.cumsum(rows) - rows)[node[u]] + place
         v, w = v[row], w[row]
