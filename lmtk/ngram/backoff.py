@@ -112,14 +112,14 @@ class Backoff:
 
     @cached_property
     def packed(self):
-        """The nodes of each order as kernels.pack_nodes makes them, one more at the end: (N + 1, 4) int32."""
-        packed, children = [], np.empty(2, np.int32)
+        """The root, then the nodes of each order, as kernels.pack_nodes makes them, one more at the end: (N + 1, 4)."""
+        packed = [np.zeros((2, 4), np.int32)]
         for level in self.levels:
             packed.append(np.zeros((len(level.keys) + 1, 4), np.int32))
             logs = frozen(level.log10p), frozen(level.log10bow)
-            nodes = packed[-1], packed[-1].view(np.float32)
-            kernels.pack_nodes(frozen(level.keys), len(self.vocab.words), *logs, children, *nodes)
-            children = packed[-1][:, 1]
+            kernels.pack_nodes(
+                frozen(level.keys), len(self.vocab.words), *logs, *packed[-2:], packed[-1].view(np.float32)
+            )
         return packed
 
     def score_large(self, corpus):
@@ -132,7 +132,7 @@ class Backoff:
         word_node[words.keys] = np.arange(len(words.keys))
         word_logp[words.keys] = np.where(np.isnan(words.logp), -np.inf, words.logp)
         word_logp[V:] = -np.inf
-        packed = [(nodes, nodes.view(np.float32)) for nodes in self.packed]
+        packed = [(nodes, nodes.view(np.float32)) for nodes in self.packed[1:]]
 
         def score_some(begin):
             start, end = max(begin - self.order + 1, 0), min(begin + SOME, N)
