@@ -102,6 +102,8 @@ def command(
     G = len(start.names) if init else numclasses
     if numclasses not in (None, G):
         raise UsageError(f"-numclasses is {numclasses}, and -init has {G} classes")
+    if G < 2:
+        raise LmtkError(f"{init}: all words are in one class; two or more classes were wanted")
     if len(words) < G:
         raise LmtkError(f"{len(words)} words can't make {G} classes; give a smaller -numclasses")
     with Bar(quiet) as bar:

@@ -283,17 +283,18 @@ def mergers(state, order, window, G):
     """
     tallest = min(window, len(order))
     sizes = np.concatenate((np.minimum(np.arange(len(order)), window), np.arange(tallest, G, -1)))
-    done, share = 0, np.cumsum(sizes.astype(np.float64) ** 2)
+    pairs = np.concatenate(([0], np.cumsum(sizes.astype(np.float64) ** 2)))  # gone over before each step
+    done = 0
     while done < len(sizes):
-        many = max(STEPS // max(sizes[done], 1) ** 2, 1)
+        end = max(np.searchsorted(pairs, pairs[done] + STEPS), done + 1)
         if done < len(order):
-            some = order[done : done + many]
-            state.add(some, window)
-            done += len(some)
+            end = min(end, len(order))
+            state.add(order[done:end], window)
         else:
-            done = min(done + many, len(sizes))
-            state.add([], G + len(sizes) - done)
-        yield share[done - 1] / share[-1]
+            end = min(end, len(sizes))
+            state.add([], G + len(sizes) - end)
+        done = end
+        yield pairs[done] / pairs[-1]
 
 
 def merged_classes(state, order):
