@@ -112,17 +112,15 @@ def command(
         model = class_model(model, path, classes) if classes else model
         if isinstance(model, ClassModel):
             model = lowered(model, min(order or model.order, expand_classes or model.order))
-            if expand_classes is None and only_written:
+            if expand_classes is not None:
+                model = expanded(model, expand_most, path)
+                written_out.append(path)
+            elif only_written:
                 return model
-            if expand_classes is None:
-                raise LmtkError(
-                    f"{path}: a class n-gram, which -write-bin alone takes; -expand-classes makes words of it"
-                )
-            model = expanded(model, expand_most, path)
-            written_out.append(path)
         if not isinstance(model, backoff.Backoff):
             kind = next(value for name, value in model.describe() if name == "kind")
-            raise LmtkError(f"{path}: {kind}; a back-off n-gram was wanted")
+            remedy = ", which -expand-classes makes of it" if isinstance(model, ClassModel) else ""
+            raise LmtkError(f"{path}: {kind}; a back-off n-gram was wanted{remedy}")
         model = model.lower(min(order or model.order, model.order))
         tell(path, model)
         return merge.with_unknown(model, unknown) if unknown else model
