@@ -106,3 +106,17 @@ def test_paths_are_a_prefix_code(tmp_path):
     data = data_of(tmp_path, "a b c d\na c c d e\n", Marks())
     found = classes.paths(data, classes.made(data, state_of(data, 4)))
     assert sum(2.0 ** -len(path) for path in found) == 1 and len(set(found)) == 4
+
+
+@pytest.mark.parametrize("window", [3, 5, 9])
+def test_the_size_of_steps_changes_no_merger(tmp_path, monkeypatch, window):
+    data = data_of(tmp_path, "a b c d e f\na c c d e g\nh b a d f i\n", Marks())
+    order = classes.by_use(data, [w for w, uses in enumerate(data.uses) if uses and w > 1])
+    found = []
+    for steps in (1, 20, 1 << 26):
+        monkeypatch.setattr(classes, "STEPS", steps)
+        state = classes.merging_of(data, order, window)
+        shares = list(classes.mergers(state, order, window, 3))
+        assert shares[-1] == 1 and shares == sorted(shares)
+        found.append(classes.merged_classes(state, order).tolist())
+    assert found[0] == found[1] == found[2] and set(found[0]) == {-1, 0, 1, 2}
