@@ -175,13 +175,13 @@ def look_at_children(above, nodes, logs, rank, context):
     """context (P,) uint8, in place: whether any child of a node of `above` has a probability, among `nodes`, the order
     below it. Returns whether children stand in the order of `rank` (W,). One pass over memory.
     """
-    straight = True
+    straight, c = True, logs.shape[1] // 2
     for i in range(len(context)):
         context[i] = 0
         for j in range(above[i, 1], above[i + 1, 1]):
             if j > above[i, 1] and rank[nodes[j, 0]] < rank[nodes[j - 1, 0]]:
                 straight = False
-            if logs[j, 2] == logs[j, 2]:
+            if logs[j, c] == logs[j, c]:
                 context[i] = 1
     return straight
 
@@ -252,10 +252,10 @@ def gather_lines(contexts, nodes, logs, turned, weighted, ends, place, word, p, 
     if len(turned):
         for line in range(found):
             node[line] = turned[node[line]]
-    kept, size = 0, 0
+    kept, size, c = 0, 0, logs.shape[1] // 2
     for line in range(found):
         n, i = node[line], place[line]
-        value = logs[n, 2]
+        value = logs[n, c]
         if value == value:
             w = nodes[n, 0]
             size += contexts[i, k - 1] + ends[w + 1] - ends[w]
@@ -272,19 +272,20 @@ def gather_lines(contexts, nodes, logs, turned, weighted, ends, place, word, p, 
 @jit
 def pack_nodes(keys, W, log10p, log10bow, above, nodes, logs):
     """What scoring wants to know of each n-gram of an order, in one place: its last word, its first child, log10 p and
-    log10 bow, to nodes (N + 1, 4), int32, and to logs, the same memory as float32. above (P + 1, 4), in place: the
-    nodes of the order below, of which node i has the children from above[i, 1] up to above[i + 1, 1]. One pass over
-    memory.
+    log10 bow, to nodes (N + 1, 4), int32, and to logs, the same memory as float32; in the highest order, (N + 1, 2),
+    only its last word and log10 p. above (P + 1, 4), in place: the nodes of the order below, of which node i has the
+    children from above[i, 1] up to above[i + 1, 1]. One pass over memory.
     """
-    parent = 0
+    parent, c = 0, logs.shape[1] // 2
     above[0, 1] = 0
     for i in range(len(keys)):
         while keys[i] >= (parent + 1) * W:
             parent += 1
             above[parent, 1] = i
         nodes[i, 0] = keys[i] - parent * W
-        logs[i, 2] = -np.inf if log10p[i] == -99 else log10p[i]
-        logs[i, 3] = -np.inf if log10bow[i] == -99 else log10bow[i]
+        logs[i, c] = -np.inf if log10p[i] == -99 else log10p[i]
+        if c == 2:
+            logs[i, 3] = -np.inf if log10bow[i] == -99 else log10bow[i]
     while parent < len(above) - 1:
         parent += 1
         above[parent, 1] = len(keys)
@@ -299,7 +300,7 @@ def extend_ngrams(ids, fresh, V, k, above, above_logs, nodes, logs, node, logp, 
     Bound by one random read a token, of its n-gram, where contexts have few extensions; some tokens' are made together.
     Returns a number that keeps reads ahead from being left out.
     """
-    N, ahead, last = len(ids), 0, -1
+    N, ahead, last, c = len(ids), 0, -1, logs.shape[1] // 2
     low, high, weight = np.empty(SOME, np.int32), np.empty(SOME, np.int32), np.empty(SOME)
     for begin in range(0, N, SOME):
         end = min(begin + SOME, N)
@@ -323,7 +324,7 @@ def extend_ngrams(ids, fresh, V, k, above, above_logs, nodes, logs, node, logp, 
         for t in range(begin, end):
             logp[t] += weight[t - begin]
             if node[t] >= 0 and ids[t] < V:
-                value = logs[node[t], 2]
+                value = logs[node[t], c]
                 if value == value:
                     logp[t] = np.float64(value) * LN10
                     used[t] = k
