@@ -49,7 +49,7 @@ def write(out, kind, settings, arrays, words=None):
         begin, end = end, end + arrays[name].nbytes
         table[name] = {"dtype": described[name][0], "shape": described[name][1], "data_offsets": [begin, end]}
     header = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode()
-    header += b" " * (-(8 + len(header)) % 64)  # the first array begins with a cache line
+    header += b" " * (-len(header) % 8)
     out.write(len(header).to_bytes(8, "little") + header)
     for name in order:
         out.write(arrays[name].reshape(-1).view(np.uint8).data)
