@@ -16,6 +16,7 @@ from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 from lmtk.threads import in_threads
 
 SOME = 1 << 14  # tokens scored together: what is kept of them stays in a cache
+PAYS = 4  # nodes for which a table pays, for each token scored
 ZERO = -99.0  # what stands for the logarithm of 0
 
 
@@ -155,9 +156,19 @@ class Backoff:
             pack(*arrays, *packed[-2:], packed[-1].view(np.float32))
         return list(map(frozen, packed))
 
+    @cached_property
+    def tables(self):
+        """Those of kernels.fill_table by order, made once enough was scored; at 0 how many tokens."""
+        return {0: 0}
+
     def score_large(self, corpus):
         """`score_small` with kernels."""
         N, W, V = len(corpus.ids), len(self.vocab.words), self.vocab.V
+        self.tables[0] += N
+        for k, (above, nodes) in enumerate(pairwise(self.packed[1:]), 2):
+            if k not in self.tables and len(nodes) < PAYS * self.tables[0]:
+                self.tables[k] = np.full(1 << (2 * len(nodes)).bit_length(), -1, np.int32)
+                kernels.fill_table(above, nodes, self.tables[k])
         fresh = np.zeros(N + 1, bool)
         fresh[corpus.starts] = True
         words, logs = self.packed[1][:-1, 0], self.packed[1].view(np.float32)[:-1]
@@ -173,7 +184,8 @@ class Backoff:
             ids = corpus.ids[start:end]
             found = word_node[ids], word_logp[ids], np.ones(len(ids), np.int8)
             for k, (above, nodes) in enumerate(pairwise(packed), 2):
-                kernels.extend_ngrams(ids, fresh[start:end], V, k, *above, *nodes, *found)
+                table = self.tables.get(k, np.empty(0, np.int32))
+                kernels.extend_ngrams(ids, fresh[start:end], V, k, *above, *nodes, table, *found)
             return [x[begin - start :] for x in found[1:]]
 
         parts = in_threads(score_some, range(0, N, SOME))

@@ -292,16 +292,36 @@ def pack_nodes(keys, W, log10p, log10bow, above, nodes, logs):
 
 
 @jit
-def extend_ngrams(ids, fresh, V, k, above, above_logs, nodes, logs, node, logp, used):
+def slot_of(context, word, size):
+    """Where the search for a context's child begins in a table of `size` places, a power of two."""
+    h = (np.uint64(context) << np.uint64(32) | np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64(h >> np.uint64(32)) & (size - 1)
+
+
+@jit
+def fill_table(above, nodes, table):
+    """An open-addressing table, int32, full of -1, of the nodes by context and word; in place."""
+    for context in range(len(above) - 1):
+        for child in range(above[context, 1], above[context + 1, 1]):
+            slot = slot_of(context, nodes[child, 0], len(table))
+            while table[slot] >= 0:
+                slot = (slot + 1) & (len(table) - 1)
+            table[slot] = child
+
+
+@jit
+def extend_ngrams(ids, fresh, V, k, above, above_logs, nodes, logs, table, node, logp, used):
     """From order k - 1 to k, for tokens `ids` (N,): node (N,) int32, the n-gram that ends at each, -1 for none; logp
     (N,) and used (N,) int8, ln p by the orders so far and the one that gave it; in place. fresh (N,): nothing before a
-    token counts, as at 0. above, nodes: those of order k - 1 and k, as pack_nodes makes them.
+    token counts, as at 0. above, nodes: those of order k - 1 and k, as pack_nodes makes them. table: of fill_table,
+    which saves the search where contexts have many extensions, or (0,).
 
-    Bound by one random read a token, of its n-gram, where contexts have few extensions; some tokens' are made together.
-    Returns a number that keeps reads ahead from being left out.
+    Bound by one random read a token, of its n-gram, and one of the table; some tokens' are made together. Returns a
+    number that keeps reads ahead from being left out.
     """
     N, ahead, last, c = len(ids), 0, -1, logs.shape[1] // 2
     low, high, weight = np.empty(SOME, np.int32), np.empty(SOME, np.int32), np.empty(SOME)
+    slot, guess = np.empty(SOME, np.int64), np.empty(SOME, np.int32)
     for begin in range(0, N, SOME):
         end = min(begin + SOME, N)
         for t in range(begin, end):
@@ -311,16 +331,31 @@ def extend_ngrams(ids, fresh, V, k, above, above_logs, nodes, logs, node, logp, 
             if context >= 0 and t and not fresh[t]:
                 low[j], high[j] = above[context, 1], above[context + 1, 1]
                 weight[j] = np.float64(above_logs[context, 3]) * LN10
+            if len(table):
+                slot[j] = slot_of(context, ids[t], len(table))
         last = node[end - 1]
-        for j in range(end - begin):
-            ahead += nodes[(low[j] + high[j]) >> 1, 0]
-        for t in range(begin, end):
-            first, size = low[t - begin], high[t - begin] - low[t - begin]
-            while size > 1:
-                half = size >> 1
-                first += half if nodes[first + half, 0] <= ids[t] else 0
-                size -= half
-            node[t] = first if size == 1 and nodes[first, 0] == ids[t] else -1
+        if len(table):
+            for j in range(end - begin):
+                guess[j] = table[slot[j]]
+            for j in range(end - begin):
+                ahead += nodes[guess[j], 0]
+            for t in range(begin, end):
+                j = t - begin
+                child = guess[j]
+                while child >= 0 and (child < low[j] or child >= high[j] or nodes[child, 0] != ids[t]):
+                    slot[j] = (slot[j] + 1) & (len(table) - 1)
+                    child = table[slot[j]]
+                node[t] = child
+        else:
+            for j in range(end - begin):
+                ahead += nodes[(low[j] + high[j]) >> 1, 0]
+            for t in range(begin, end):
+                first, size = low[t - begin], high[t - begin] - low[t - begin]
+                while size > 1:
+                    half = size >> 1
+                    first += half if nodes[first + half, 0] <= ids[t] else 0
+                    size -= half
+                node[t] = first if size == 1 and nodes[first, 0] == ids[t] else -1
         for t in range(begin, end):
             logp[t] += weight[t - begin]
             if node[t] >= 0 and ids[t] < V:
