@@ -126,9 +126,11 @@ def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, order, wor
         level.log10p[::5] = np.nan  # bare prefixes, and n-grams without their suffixes
     for corpus in read_corpus(random_text(tmp_path, 2), model.vocab, marks, order):
         found = []
-        for large, some in ((1 << 40, 0), (1, 1), (1, 100), (1, 1 << 14)):
+        for large, some, pays in ((1 << 40, 0, 0), (1, 1, 0), (1, 100, 4), (1, 1 << 14, 0), (1, 1 << 14, 4)):
             monkeypatch.setattr(backoff, "LARGE", large)
             monkeypatch.setattr(backoff, "SOME", some)
+            monkeypatch.setattr(backoff, "PAYS", pays)
+            model.tables.clear(), model.tables.update({0: 0})
             scores = model.score(corpus)
             found.append((scores.logp, [scores.tag(t) for t in range(len(corpus.ids))]))
         for logp, tags in found[1:]:

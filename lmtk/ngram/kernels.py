@@ -175,13 +175,13 @@ def look_at_children(above, nodes, logs, rank, context):
     """context (P,) uint8, in place: whether any child of a node of `above` has a probability, among `nodes`, the order
     below it. Returns whether children stand in the order of `rank` (W,). One pass over memory.
     """
-    straight = True
+    straight, c = True, logs.shape[1] // 2
     for i in range(len(context)):
         context[i] = 0
         for j in range(above[i, 1], above[i + 1, 1]):
             if j > above[i, 1] and rank[nodes[j, 0]] < rank[nodes[j - 1, 0]]:
                 straight = False
-            if logs[j, 2] == logs[j, 2]:
+            if logs[j, c] == logs[j, c]:
                 context[i] = 1
     return straight
 
@@ -252,10 +252,10 @@ def gather_lines(contexts, nodes, logs, turned, weighted, ends, place, word, p, 
     if len(turned):
         for line in range(found):
             node[line] = turned[node[line]]
-    kept, size = 0, 0
+    kept, size, c = 0, 0, logs.shape[1] // 2
     for line in range(found):
         n, i = node[line], place[line]
-        value = logs[n, 2]
+        value = logs[n, c]
         if value == value:
             w = nodes[n, 0]
             size += contexts[i, k - 1] + ends[w + 1] - ends[w]
@@ -272,35 +272,56 @@ def gather_lines(contexts, nodes, logs, turned, weighted, ends, place, word, p, 
 @jit
 def pack_nodes(keys, W, log10p, log10bow, above, nodes, logs):
     """What scoring wants to know of each n-gram of an order, in one place: its last word, its first child, log10 p and
-    log10 bow, to nodes (N + 1, 4), int32, and to logs, the same memory as float32. above (P + 1, 4), in place: the
-    nodes of the order below, of which node i has the children from above[i, 1] up to above[i + 1, 1]. One pass over
-    memory.
+    log10 bow, to nodes (N + 1, 4), int32, and to logs, the same memory as float32; in the highest order, (N + 1, 2),
+    only its last word and log10 p. above (P + 1, 4), in place: the nodes of the order below, of which node i has the
+    children from above[i, 1] up to above[i + 1, 1]. One pass over memory.
     """
-    parent = 0
+    parent, c = 0, logs.shape[1] // 2
     above[0, 1] = 0
     for i in range(len(keys)):
         while keys[i] >= (parent + 1) * W:
             parent += 1
             above[parent, 1] = i
         nodes[i, 0] = keys[i] - parent * W
-        logs[i, 2] = -np.inf if log10p[i] == -99 else log10p[i]
-        logs[i, 3] = -np.inf if log10bow[i] == -99 else log10bow[i]
+        logs[i, c] = -np.inf if log10p[i] == -99 else log10p[i]
+        if c == 2:
+            logs[i, 3] = -np.inf if log10bow[i] == -99 else log10bow[i]
     while parent < len(above) - 1:
         parent += 1
         above[parent, 1] = len(keys)
 
 
 @jit
-def extend_ngrams(ids, fresh, V, k, above, above_logs, nodes, logs, node, logp, used):
+def slot_of(context, word, size):
+    """Where the search for a context's child begins in a table of `size` places, a power of two."""
+    h = (np.uint64(context) << np.uint64(32) | np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64(h >> np.uint64(32)) & (size - 1)
+
+
+@jit
+def fill_table(above, nodes, table):
+    """An open-addressing table, int32, full of -1, of the nodes by context and word; in place."""
+    for context in range(len(above) - 1):
+        for child in range(above[context, 1], above[context + 1, 1]):
+            slot = slot_of(context, nodes[child, 0], len(table))
+            while table[slot] >= 0:
+                slot = (slot + 1) & (len(table) - 1)
+            table[slot] = child
+
+
+@jit
+def extend_ngrams(ids, fresh, V, k, above, above_logs, nodes, logs, table, node, logp, used):
     """From order k - 1 to k, for tokens `ids` (N,): node (N,) int32, the n-gram that ends at each, -1 for none; logp
     (N,) and used (N,) int8, ln p by the orders so far and the one that gave it; in place. fresh (N,): nothing before a
-    token counts, as at 0. above, nodes: those of order k - 1 and k, as pack_nodes makes them.
+    token counts, as at 0. above, nodes: those of order k - 1 and k, as pack_nodes makes them. table: of fill_table,
+    which saves the search where contexts have many extensions, or (0,).
 
-    Bound by one random read a token, of its n-gram, where contexts have few extensions; some tokens' are made together.
-    Returns a number that keeps reads ahead from being left out.
+    Bound by one random read a token, of its n-gram, and one of the table; some tokens' are made together. Returns a
+    number that keeps reads ahead from being left out.
     """
-    N, ahead, last = len(ids), 0, -1
+    N, ahead, last, c = len(ids), 0, -1, logs.shape[1] // 2
     low, high, weight = np.empty(SOME, np.int32), np.empty(SOME, np.int32), np.empty(SOME)
+    slot, guess = np.empty(SOME, np.int64), np.empty(SOME, np.int32)
     for begin in range(0, N, SOME):
         end = min(begin + SOME, N)
         for t in range(begin, end):
@@ -310,20 +331,35 @@ def extend_ngrams(ids, fresh, V, k, above, above_logs, nodes, logs, node, logp, 
             if context >= 0 and t and not fresh[t]:
                 low[j], high[j] = above[context, 1], above[context + 1, 1]
                 weight[j] = np.float64(above_logs[context, 3]) * LN10
+            if len(table):
+                slot[j] = slot_of(context, ids[t], len(table))
         last = node[end - 1]
-        for j in range(end - begin):
-            ahead += nodes[(low[j] + high[j]) >> 1, 0]
-        for t in range(begin, end):
-            first, size = low[t - begin], high[t - begin] - low[t - begin]
-            while size > 1:
-                half = size >> 1
-                first += half if nodes[first + half, 0] <= ids[t] else 0
-                size -= half
-            node[t] = first if size == 1 and nodes[first, 0] == ids[t] else -1
+        if len(table):
+            for j in range(end - begin):
+                guess[j] = table[slot[j]]
+            for j in range(end - begin):
+                ahead += nodes[guess[j], 0]
+            for t in range(begin, end):
+                j = t - begin
+                child = guess[j]
+                while child >= 0 and (child < low[j] or child >= high[j] or nodes[child, 0] != ids[t]):
+                    slot[j] = (slot[j] + 1) & (len(table) - 1)
+                    child = table[slot[j]]
+                node[t] = child
+        else:
+            for j in range(end - begin):
+                ahead += nodes[(low[j] + high[j]) >> 1, 0]
+            for t in range(begin, end):
+                first, size = low[t - begin], high[t - begin] - low[t - begin]
+                while size > 1:
+                    half = size >> 1
+                    first += half if nodes[first + half, 0] <= ids[t] else 0
+                    size -= half
+                node[t] = first if size == 1 and nodes[first, 0] == ids[t] else -1
         for t in range(begin, end):
             logp[t] += weight[t - begin]
             if node[t] >= 0 and ids[t] < V:
-                value = logs[node[t], 2]
+                value = logs[node[t], c]
                 if value == value:
                     logp[t] = np.float64(value) * LN10
                     used[t] = k
