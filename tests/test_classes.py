@@ -47,6 +47,30 @@ def test_the_exchange_tries_every_class(tmp_path_factory, table, data):
         assert (state.N == state.M.T).all() and (state.n == [state.N.sum(1), state.N.sum(0)]).all()
 
 
+@pytest.mark.parametrize("table", [9, 1 << 22])
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_threads_look_and_leave_things_as_they_are(tmp_path_factory, table, data):
+    lines = data.draw(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=12), min_size=3, max_size=9))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(classes, "TABLE", table)
+        bigrams = data_of(tmp_path_factory.mktemp("t"), "\n".join(map(" ".join, lines)) + "\na b c d\n", Marks())
+        starts = [state_of(bigrams, 3, 1) for _ in range(2)]
+    counted = Counter(dict(zip(zip(bigrams.v.tolist(), bigrams.w.tolist()), bigrams.count.tolist())))
+    for threads, state in zip((2, 3), starts):
+        arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
+        before = [np.copy(a) for a in arrays]
+        found = classes.kernels.wishes(state.order, *arrays).tolist()
+        assert all((a == b).all() for a, b in zip(before, arrays))
+        for w, best in zip(state.order.tolist(), found):
+            g = dict(enumerate(state.g.tolist()))
+            naive.exchange_pass(counted, [w], g, range(state.G))
+            assert g[w] == best
+        moved = [m for share, m in classes.passes(state, threads=threads)]
+        assert moved[-1] == 0 and list(classes.passes(state)) == [(1, 0)]
+    assert starts[0].g.tolist() == starts[1].g.tolist()
+
+
 def test_members_sum_to_one_with_unseen_words(tmp_path):
     data = data_of(tmp_path, "a b c d\na c c d e\n", Marks())
     unseen = [len(data.words), len(data.words) + 1]

@@ -48,6 +48,9 @@ def command(
     seed: Annotated[
         int | None, option("seed", "Start from classes drawn at random, frequent words aside.", "N", min=0)
     ] = None,
+    threads: Annotated[
+        int, option("threads", "Threads of the exchange; the classes are the same from 2 on.", "N", min=1)
+    ] = 1,
     classes: Annotated[str | None, option("classes", "Where to write the classes (-: stdout).", "FILE")] = None,
     class_counts: Annotated[
         str | None, option("class-counts", "Where to write the 1-grams and 2-grams of classes.", "FILE")
@@ -128,7 +131,7 @@ def command(
         state = induction.exchange_of(data, g, G, words)
         tell(f"{len(words)} words in {G} classes")
         number = 1
-        for share, moved in induction.passes(state, iterations):
+        for share, moved in induction.passes(state, iterations, threads):
             bar(share, f"pass {number}: {moved} words moved")
             if share == 1:
                 tell(f"pass {number}: {moved} words moved")

@@ -5,6 +5,7 @@ is as likely as p(w | v) = p(g_w | g_v) p(w | g_w) makes it, g_w being the class
 """
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -218,20 +219,30 @@ def xlogx(x):
     return x * np.log(np.maximum(x, 1))
 
 
-def passes(state, iterations=None):
+def passes(state, iterations=None, threads=1):
     """Exchange until no word moves, or for so many passes. Yields, again and again in a pass and at its end, the share
     of it that is done and the number of words that moved in it so far.
+
+    Several threads look, after the first pass, which of TOGETHER words are not in their best class, as things stand
+    before any of them has moved; then these have their turns. In a pass without a move that is no difference.
     """
     arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
     done = 0
-    while iterations is None or done < iterations:
-        moved = 0
-        for at in range(0, len(state.order), TOGETHER):
-            moved += kernels.exchange(state.order[at : at + TOGETHER], *arrays)
-            yield min((at + TOGETHER) / len(state.order), 1), moved
-        done += 1
-        if not moved:
-            break
+    if threads > 1:
+        kernels.wishes(state.order[:0], *arrays)  # compiles
+    with ThreadPoolExecutor(threads) as pool:
+        while iterations is None or done < iterations:
+            moved = 0
+            for at in range(0, len(state.order), TOGETHER):
+                words = state.order[at : at + TOGETHER]
+                if threads > 1 and done:
+                    parts = pool.map(lambda some: kernels.wishes(some, *arrays), np.array_split(words, threads))
+                    words = words[np.concatenate(list(parts)) != state.g[words]]
+                moved += kernels.exchange(words, *arrays)
+                yield min((at + TOGETHER) / len(state.order), 1), moved
+            done += 1
+            if not moved:
+                break
 
 
 @dataclass
