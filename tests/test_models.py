@@ -15,7 +15,7 @@ from conftest import FILES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmtk.classlm import class_model
+from lmtk.classlm import ClassModel, class_model, expanded, write_binary
 from lmtk.em import em, neighbours_for_unvisited
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container
@@ -26,7 +26,7 @@ from lmtk.ngram import classes, interp, smoothing
 from lmtk.ngram.collection import collect
 from lmtk.nplm import training
 from lmtk.nplm.model import Neural
-from lmtk.text.corpus import Corpus, Marks, contexts, read_corpus, whole_corpus
+from lmtk.text.corpus import Corpus, Marks, contexts, read_corpus, sentences, whole_corpus
 from lmtk.text.vocab import make_vocab
 
 TRAIN = "the cat sat\na dog sat on the cat\nthe dog saw a cat on the mat\n\na cat saw the dog\n"
@@ -108,6 +108,22 @@ def test_a_class_model_is_the_product_of_its_parts(texts):
     p_word = np.array([{b"dog": 0.75, b"sat": 0.5, b"saw": 0.5, b"on": 0.5, b"<unk>": 0.5}.get(w, 1) for w in words])
     expected = np.where(corpus.scored, model.lm.score(inside).logp + np.log(p_word), 0)
     assert model.score(corpus).logp == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("unk", [False, True])
+def test_a_class_model_written_out_is_the_same_model(texts, unk):
+    """After every context of two words."""
+    model = of_classes(texts, unk=unk)
+    W, n = len(model.vocab.words), model.order
+    words = expanded(model, 10_000, "model")
+    corpus = sentences(np.stack(np.meshgrid(*[np.arange(W)] * n, indexing="ij"), axis=-1).reshape(-1, n))
+    scored = corpus.scored & (corpus.ids < model.vocab.V)
+    corpus = Corpus(corpus.ids, corpus.starts, scored)
+    assert words.score(corpus).logp == pytest.approx(model.score(corpus).logp, abs=2e-6)
+    size = sum(len(level.keys) for level in words.levels)
+    with pytest.raises(LmtkError, match=r"model: .* n-grams of words and more"):
+        expanded(model, size - 1, "model")
+    assert expanded(model, size, "model").order == n
 
 
 @pytest.mark.parametrize("name", ["wb.arpa", "unk.arpa", "uni.arpa"])
@@ -205,11 +221,15 @@ def files_of(model):
         out = io.BytesIO()
         model.write(out)
         yield out.getvalue()
+    if isinstance(model, ClassModel):
+        out = io.BytesIO()
+        write_binary(out, model, "model")
+        yield out.getvalue()
 
 
 @pytest.mark.parametrize("unk", [False, True])
 def test_files_give_back_the_model(texts, unk):
-    for model in list(models(texts, unk=unk))[:7]:
+    for model in models(texts, unk=unk):
         (corpus,) = read_corpus(str(texts / "held"), model.vocab, Marks())
         for data in files_of(model):
             (texts / "model").write_bytes(data)
@@ -254,10 +274,10 @@ def test_parts_with_other_words_are_an_error():
         check_vocabularies(parts, ["a", "b"])
 
 
-@pytest.mark.parametrize("form", [0, 1, 2, 3])
+@pytest.mark.parametrize("form", [0, 1, 2, 3, 4])
 def test_a_cut_or_damaged_model_is_one_error(texts, form):
     """Cut anywhere, or any byte of a binary form changed: a FormatError, never a model and never another exception."""
-    made = interpolated(texts, 2), neural(texts), neural(texts, model="energy")
+    made = interpolated(texts, 2), neural(texts), neural(texts, model="energy"), of_classes(texts)
     data = [form for model in made for form in files_of(model)][form]
     path = texts / "model"
     random_ = random.Random(form)

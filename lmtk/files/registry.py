@@ -20,6 +20,7 @@ BINARY = {
     "nplm-energy": "lmtk.nplm.energy:from_arrays",
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",
+    "class-ngram": "lmtk.classlm:from_arrays",
 }
 TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
 COUNT = re.compile(rb"[0-9][0-9.e+]*$")
