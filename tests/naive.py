@@ -353,6 +353,43 @@ def class_likelihood(C, H, d, U, W, b, Uc, Wc, bc, classes, contexts, words):
     return total
 
 
+def tree_likelihood(C, H, d, U, W, b, tree, contexts, words):
+    """The sum of ln P(word | context) over the examples, from the top of the tree downwards. Parameters as lists.
+
+    tree[i]: the two sides of node i, words as they are, node i as V + i.
+    """
+    V = len(tree) + 1
+
+    def below(item):
+        return [item] if item < V else below(tree[item - V][0]) + below(tree[item - V][1])
+
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        x = [feature for j in context for feature in C[j]]
+        a = [math.tanh(d[k] + sum(H[k][i] * x[i] for i in range(len(x)))) for k in range(len(d))]
+        item = V
+        while item >= V:
+            i = item - V
+            y = b[i] + sum(U[i][k] * a[k] for k in range(len(a)))
+            if W is not None:
+                y += sum(W[i][j] * x[j] for j in range(len(x)))
+            side = int(w in below(tree[i][1]))
+            p = 1 / (1 + math.exp(-y))
+            total += math.log(p if side else 1 - p)
+            item = tree[i][side]
+    return total
+
+
+def huffman_cost(counts):
+    """The decisions for all words of a text together in the best tree: the sum of the weights of its inner nodes."""
+    weights, cost = sorted(counts), 0
+    while len(weights) > 1:
+        a, b, *weights = weights
+        cost += a + b
+        weights = sorted([*weights, a + b])
+    return cost
+
+
 def class_bigram_likelihood(bigrams, g):
     """ln p of bigrams under p(w | v) = p(g_w | g_v) p(w | g_w), relative frequencies: Counter of pairs, g a dict."""
     pairs, history, predicted, words = Counter(), Counter(), Counter(), Counter()

@@ -82,7 +82,8 @@ def models(folder, marks=SENTENCES, unk=True):
     yield interpolated(folder, 1, marks, unk)
     yield a.lower(2)
     yield b
-    yield neural(folder, marks, unk, objective="class")
+    for objective in ("class", "tree"):
+        yield neural(folder, marks, unk, objective=objective)
     for target in (False, True):
         yield neural(folder, marks, unk, direct=False, model="energy", target_weights=target)
     yield Mixture([a, b], np.array([[0.3, 0.7]]))
@@ -209,7 +210,7 @@ def files_of(model):
 
 @pytest.mark.parametrize("unk", [False, True])
 def test_files_give_back_the_model(texts, unk):
-    for model in list(models(texts, unk=unk))[:7]:
+    for model in list(models(texts, unk=unk))[:8]:
         (corpus,) = read_corpus(str(texts / "held"), model.vocab, Marks())
         for data in files_of(model):
             (texts / "model").write_bytes(data)

@@ -1,9 +1,9 @@
-"""Training on a sample of the words, or on classes: gradients of their likelihoods, candidates, classes, runs that
-go on."""
+"""Training on a sample of the words, on classes or a tree: gradients of their likelihoods, candidates, classes, trees,
+runs that go on."""
 
 import copy
 import dataclasses
-from itertools import islice
+from itertools import islice, pairwise
 
 import naive
 import numpy as np
@@ -12,8 +12,8 @@ from test_models import texts  # noqa: F401  a fixture
 from test_nplm import minibatch, parameters, prepared, settings
 
 from lmtk.commands import nplm_train
-from lmtk.errors import FormatError
-from lmtk.nplm import classes, objectives, sampled, sgd, training
+from lmtk.errors import FormatError, LmtkError
+from lmtk.nplm import classes, objectives, sampled, sgd, training, tree
 from lmtk.nplm import model as scoring
 from lmtk.nplm.threads import Team
 from lmtk.parallel import ALONE
@@ -92,7 +92,7 @@ def test_shrinking_leaves_the_biases():
 
 
 @pytest.mark.parametrize("upto", [1, 5, 9, 10, 17])
-@pytest.mark.parametrize("objective, samples", [("sampled", 3), ("class", None)])
+@pytest.mark.parametrize("objective, samples", [("sampled", 3), ("class", None), ("tree", None)])
 def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, samples, monkeypatch):  # noqa: F811
     monkeypatch.setattr(sampled, "DECAY_EVERY", 3)
     made = settings(weight_decay=1e-3, direct=True, objective=objective, samples=samples)
@@ -208,6 +208,142 @@ def test_classes_of_a_file(tmp_path):
         path.write_text(bad)
         with pytest.raises(FormatError, match=message):
             classes.read(str(path), vocab)
+
+
+TREE = np.array([[11 + 1, 11 + 2], [11 + 3, 4], [11 + 4, 11 + 5], [0, 1], [2, 11 + 6], [11 + 7, 11 + 8], [3, 11 + 9],
+                 [5, 6], [7, 8], [9, 10]], np.int32)  # fmt: skip
+
+
+def with_tree(direct):
+    """A network of 11 words in a tree, random in all its parameters."""
+    C, H, d, U, W, b = parameters(direct=direct)
+    vocab = make_vocab([b"%d" % i for i in range(11)], eos=False)
+    return tree.TreeNetwork(vocab, 4, C, H, d, U[:-1], W[:-1] if direct else None, b[:-1], {}, TREE)
+
+
+def tree_likelihood(model, contexts, w):
+    return naive.tree_likelihood(*lists([getattr(model, name) for name in "CHdUWb"]), TREE.tolist(), contexts, w)
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_step_follows_the_slope_of_the_likelihood_of_a_tree(direct):
+    model = with_tree(direct)
+    contexts, w = minibatch(6)
+    theta = sampled.split(model.C, model.H, model.d, model.U, model.W, model.b, ALONE)
+    L, _ = tree.step(theta, *tree.paths(TREE), contexts, w, 1e-2, 1)
+    assert pytest.approx(tree_likelihood(model, contexts, w), abs=1e-3) == L
+    for name, after in zip("CHdUWb", sampled.join(theta), strict=True):
+        array = getattr(model, name)
+        if array is None:
+            continue
+        for at in list(np.ndindex(array.shape))[::3]:
+            slopes = []
+            for step in (1e-5, -1e-5):
+                moved = array.astype(np.float64)
+                moved[at] += step
+                slopes.append(tree_likelihood(dataclasses.replace(model, **{name: moved}), contexts, w))
+            slope = (slopes[0] - slopes[1]) / 2e-5
+            assert (after[at] - array[at]) / 1e-2 == pytest.approx(slope, rel=2e-3, abs=2e-3), (name, at)
+
+
+def test_scores_of_a_tree_are_its_likelihood(monkeypatch):
+    """Also where outputs are large, compiled and not."""
+    model, (contexts, w) = with_tree(True), minibatch(50)
+    logp = model.score_contexts(contexts, w)
+    assert logp.sum() == pytest.approx(tree_likelihood(model, contexts, w), rel=1e-5)
+    far = dataclasses.replace(model, b=model.b * 1000)
+    plain = [logp, far.score_contexts(contexts, w)]
+    monkeypatch.setattr(scoring, "MANY", 0)
+    monkeypatch.setattr(scoring, "ROWS", 7)
+    for found, expected in zip((model, far), plain):
+        assert found.score_contexts(contexts, w) == pytest.approx(expected, rel=1e-5)
+    assert plain[1].min() < -500
+
+
+def ways(found):
+    """The way to each word, as a string of sides."""
+    starts, path = tree.paths(found)
+    return ["".join(str(step & 1) for step in path[i:j]) for i, j in pairwise(starts)]
+
+
+@pytest.mark.parametrize("counts", [[5, 9, 1, 1, 2, 7, 3], [1] * 6, [1, 1], [2**i for i in range(12)]])
+def test_huffmans_tree_takes_the_fewest_decisions(counts):
+    counts = np.array(counts)
+    found = tree.from_counts(counts)
+    taken = ways(found)
+    assert sum(len(way) * n for way, n in zip(taken, counts)) == naive.huffman_cost(counts.tolist())
+    assert len(set(taken)) == len(counts)
+
+
+def test_a_tree_keeps_the_beginnings_that_words_share():
+    """Words of one string together, one whose string goes on above, a lone side left out, those without beside."""
+    counts = np.array([5, 9, 1, 1, 2, 7, 3])
+    strings = [b"00", b"01", b"01", b"1000", b"11", None, b"11"]
+    a, b, c, d, e, f, g = ways(tree.from_strings(strings, counts))
+    assert b[:-1] == c[:-1] and len(b) == len(c) and a[:-1] == b[:-2], "00 and 01 are one node"
+    assert e[:-1] == g[:-1] and d[:-1] == e[:-2] and d[:-2] == a[:-2], "1000 takes one decision after the first"
+    assert len(f) == 1, "no string: beside all others"
+    assert sorted(map(len, ways(tree.from_strings([b"", b"", b"0"], counts[:3])))) == [1, 2, 2]
+    assert (tree.from_strings([None] * 7, counts) == tree.from_counts(counts)).all()
+
+
+def test_a_tree_of_features():
+    """Two bundles of words part at the root; equal features come apart too; a word without is beside the others."""
+    random = np.random.default_rng(1)
+    centre = np.array([[3.0, 0, 0], [-3, 0, 0]])
+    even, odd = [0, 2, 4, 6, 8, 12, 14], [1, 3, 5, 7, 9, 11, 13]
+    features = {w: random.normal(centre[w % 2], 0.1) for w in even + odd} | {12: centre[0], 14: centre[0]}
+    counts = np.ones(15, int)
+    strings = tree.bisected(features, counts)
+    first = [s and s[:1] for s in strings]
+    assert len({first[w] for w in even}) == len({first[w] for w in odd}) == 1
+    assert strings[10] is None and len(set(strings)) == 15
+    assert len(ways(tree.from_strings(strings, counts))[10]) == 1
+    assert tree.bisected({3: np.ones(2)}, counts)[3] == b""
+
+
+def test_the_first_values_of_a_tree_are_the_unigram(texts):  # noqa: F811
+    data, network = prepared(texts, settings(objective="tree"))
+    counts = np.bincount(data.w, minlength=network.vocab.V) + 1
+    V = network.vocab.V
+    logp = network.score_contexts(np.zeros((V, 2), int), np.arange(V))
+    assert np.exp(logp) == pytest.approx(counts / counts.sum(), rel=1e-5)
+
+
+def test_a_tree_that_is_none_is_refused():
+    model = with_tree(False)
+    values = model.named() | {"W": None}
+    assert tree.TreeNetwork.shapes(values, 12, 4, 11)["U"] == (10, 5)
+    for at, wrong in (((9, 1), 9), ((0, 0), 11), ((6, 1), 11 + 1), ((9, 1), -1)):
+        changed = TREE.copy()
+        changed[at] = wrong
+        with pytest.raises(ValueError):
+            tree.TreeNetwork.shapes(values | {"tree": changed}, 12, 4, 11)
+    loop = TREE.copy()
+    loop[1, 0], loop[3, 0], loop[4, 0] = 0, 11 + 3, 2
+    with pytest.raises(ValueError):
+        tree.TreeNetwork.shapes(values | {"tree": loop}, 12, 4, 11)
+
+
+def test_paths_of_a_file(tmp_path):
+    vocab = make_vocab([b"a", b"b", b"c", b"d"], eos=False)
+    path = tmp_path / "paths"
+    path.write_text("00\ta\t7\n\n01 c\n1\tzebra\t1\n")
+    assert tree.read_strings(str(path), vocab) == [b"00", None, b"01", None, None, None, None][: vocab.V]
+    for bad, message in (
+        ("00 a\n01 a\n", "paths:2: 'a' has a second path"),
+        ("X a\n", "paths:1: expected a path of 0 and 1 and a word"),
+        ("0 a 1 2\n", "paths:1: expected a path"),
+        ("0 zebra\n", "no word of the vocabulary"),
+    ):
+        path.write_text(bad)
+        with pytest.raises(FormatError, match=message):
+            tree.read_strings(str(path), vocab)
+
+
+def test_a_tree_needs_two_words():
+    with pytest.raises(LmtkError, match="a tree needs two words"):
+        training.initial(make_vocab([b"a"], eos=False), settings(objective="tree"), np.array([0]))
 
 
 def test_the_command_knows_every_objective():

@@ -25,7 +25,7 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkError, UsageError
 
-OBJECTIVES = {"nplm": ("full", "sampled", "class"), "energy": ("full", "sampled")}  # by model
+OBJECTIVES = {"nplm": ("full", "sampled", "class", "tree"), "energy": ("full", "sampled")}  # by model
 
 
 def command(
@@ -56,11 +56,15 @@ def command(
     ] = 3e-5,
     feature_rate: Annotated[float, option("feature-rate", "C learns X times faster.", "X", min=0)] = 4,
     objective: Annotated[
-        str, option("objective", "What an update sees: all words, a sample, or a class.", "full|sampled|class")
+        str,
+        option("objective", "What an update sees: all words, a sample, a class, a path.", "full|sampled|class|tree"),
     ] = "full",
     classes: Annotated[
         str | None,
-        option("classes", "Classes for -objective class (default: words of like frequency).", "FILE"),
+        option("classes", "Classes for -objective class, paths for tree (default: from the frequencies).", "FILE"),
+    ] = None,
+    tree_features: Annotated[
+        str | None, option("tree-features", "Features of words to make a tree of, for -objective tree.", "FILE")
     ] = None,
     samples: Annotated[
         int | None, option("samples", "S, words drawn for a minibatch with -objective sampled (250).", "S", min=1)
@@ -100,7 +104,7 @@ def command(
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin
     """
     needed(text, "text"), needed(lm, "lm")
-    one_stdin(text, heldout, vocab, init_features, classes)
+    one_stdin(text, heldout, vocab, init_features, classes, tree_features)
     if model not in OBJECTIVES:
         raise UsageError(f"-model is {either(OBJECTIVES)}, not {model}")
     if objective not in OBJECTIVES[model]:
@@ -112,9 +116,12 @@ def command(
         "-hidden 0 leaves no way from the features to the outputs; add -direct": hidden == 0 and not direct,
         "-target-weights needs -model energy": target_weights and model != "energy",
         "-samples needs -objective sampled": samples and objective != "sampled",
-        "-classes needs -objective class": classes and objective != "class",
+        "-classes needs -objective class or tree": classes and objective not in ("class", "tree"),
+        "-tree-features needs -objective tree": tree_features and objective != "tree",
+        "-classes and -tree-features are two trees; give one": classes and tree_features,
         "-mpi shares the outputs of -model nplm, not those of energy": mpi and model == "energy",
-        "-mpi shares the outputs of -objective full or sampled, not those of class": mpi and objective == "class",
+        f"-mpi shares the outputs of -objective full or sampled, not those of {objective}": mpi
+        and objective in ("class", "tree"),
     }
     for why, so in refused.items():
         if so:
@@ -123,7 +130,7 @@ def command(
         samples = samples or 250
 
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
-    from lmtk.nplm import training
+    from lmtk.nplm import training, tree
     from lmtk.nplm.classes import read as read_classes
     from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
@@ -143,6 +150,16 @@ def command(
     )  # fmt: skip
     checkpoint = None if written_in_place(lm) else lm + ".ckpt"
 
+    def words_tree(known):
+        """What makes the tree of -objective tree of the words' counts; None: Huffman's."""
+        if objective != "tree" or not (classes or tree_features):
+            return None
+        if classes:
+            strings = tree.read_strings(classes, known)
+            return lambda counts: tree.from_strings(strings, counts)
+        vectors = training.read_features(tree_features, known)
+        return lambda counts: tree.from_strings(tree.bisected(vectors, counts), counts)
+
     def prepare():
         """(training.Data, training.Progress) from the files."""
         check_out(lm)
@@ -159,8 +176,8 @@ def command(
         if held is not None and not (held.scored & (held.ids < known.V)).any():
             raise LmtkError(f"{heldout}: no word of the vocabulary in it")
         given = training.read_features(init_features, known, features) if init_features else None
-        grouped = read_classes(classes, known) if classes else None
-        network = training.initial(known, settings, data.w, given, grouped)
+        grouped = read_classes(classes, known) if classes and objective == "class" else None
+        network = training.initial(known, settings, data.w, given, grouped, words_tree(known))
         if not (resume and checkpoint and os.path.exists(checkpoint)):
             return data, training.Progress(network)
         with open_in(checkpoint) as stream_in:

@@ -11,8 +11,9 @@ network() is the model then, of the kind of `now`; the ranks call it together.
 
 import numpy as np
 
-from lmtk.nplm import classes, energy_sgd, sampled, sgd
+from lmtk.nplm import classes, energy_sgd, sampled, sgd, tree
 from lmtk.nplm.threads import Team
+from lmtk.parallel import ALONE
 
 
 def full(now, data, settings, threads, comm):
@@ -51,6 +52,19 @@ def by_class(now, data, settings, threads, comm):
         return found
 
     return step, lambda: now.having(classes.join(theta))
+
+
+def by_tree(now, data, settings, threads, comm):
+    """The decisions at the nodes of a tree of words."""
+    theta = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, ALONE)
+    ways, decay = tree.paths(now.tree), sparse_decay(theta, data, settings)
+
+    def step(at, epsilon, epoch, number):
+        found = tree.step(theta, *ways, data.contexts[at], data.w[at], epsilon, settings.feature_rate)
+        decay(epsilon, number)
+        return found
+
+    return step, lambda: now.having(sampled.join(theta))
 
 
 def energy_full(now, data, settings, threads, comm):
@@ -96,7 +110,7 @@ def sparse_decay(theta, data, settings):
 
 
 OBJECTIVES = {  # by model, and then by name
-    "nplm": {"full": full, "sampled": sample, "class": by_class},
+    "nplm": {"full": full, "sampled": sample, "class": by_class, "tree": by_tree},
     "energy": {"full": energy_full, "sampled": energy_sample},
 }
-EXACT = {"full", "class"}  # whose sums of ln p make a perplexity
+EXACT = {"full", "class", "tree"}  # whose sums of ln p make a perplexity
