@@ -8,15 +8,19 @@ from itertools import islice, pairwise
 import naive
 import numpy as np
 import pytest
+from conftest import FILES
 from test_models import texts  # noqa: F401  a fixture
 from test_nplm import minibatch, parameters, prepared, settings
 
 from lmtk.commands import nplm_train
 from lmtk.errors import FormatError, LmtkError
-from lmtk.nplm import classes, objectives, sampled, sgd, training, tree
+from lmtk.files.registry import load
+from lmtk.ngram.generation import mean_chances
+from lmtk.nplm import classes, nce, objectives, sampled, sgd, training, tree
 from lmtk.nplm import model as scoring
 from lmtk.nplm.threads import Team
 from lmtk.parallel import ALONE
+from lmtk.text.corpus import sentences
 from lmtk.text.vocab import make_vocab
 
 
@@ -77,6 +81,97 @@ def test_candidates_come_with_their_chances():
     assert (np.abs(seen / rounds - p) < 5 * np.sqrt(p * (1 - p) / rounds)).all()
 
 
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_step_follows_the_slope_of_the_contrast_with_noise(direct, parts):
+    """The words of the text are among the noise too, and one is drawn twice."""
+    theta = parameters(direct=direct)
+    contexts, w = minibatch(6)
+    drawn, q = np.array([0, 10, 3, 3, w[0]]), np.random.default_rng(3).dirichlet(np.ones(11))
+    mine = sampled.split(*theta, ALONE)
+    L, _ = nce.step(mine, contexts, w, drawn, q, 1e-2, 1, Team(parts), parts)
+
+    def contrast(moved):
+        return naive.contrast(*lists(moved), contexts.tolist(), w.tolist(), drawn.tolist(), q.tolist())
+
+    assert pytest.approx(contrast(theta), abs=1e-3) == L
+    for i, (before, after) in enumerate(zip(theta, sampled.join(mine), strict=True)):
+        if before is None:
+            continue
+        for at in list(np.ndindex(before.shape))[::3]:
+            slopes = []
+            for step in (1e-5, -1e-5):
+                moved = [x.astype(np.float64) if x is not None else None for x in copy.deepcopy(theta)]
+                moved[i][at] += step
+                slopes.append(contrast(moved))
+            slope = (slopes[0] - slopes[1]) / 2e-5
+            assert (after[at] - before[at]) / 1e-2 == pytest.approx(slope, rel=2e-3, abs=2e-3), ("CHdUWb"[i], at)
+
+
+def test_noise_contrastive_estimation_finds_a_distribution():
+    """Biases alone, the same word distribution everywhere: e^b becomes it, and sums to one."""
+    random = np.random.default_rng(1)
+    p = np.arange(1, 7) / 21
+    text = random.choice(6, 30000, p=p)
+    shapes = (6, 1), (0, 1), 0, (6, 0)
+    network = sampled.split(*(np.zeros(s, np.float32) for s in shapes), None, np.zeros(6, np.float32), ALONE)
+    proposal = sampled.Proposal(text, 6, 20, np.full(6, 1 / 6))
+    for i in range(0, len(text), 30):
+        w = text[i : i + 30]
+        drawn, q = proposal.sample(random)
+        nce.step(network, np.zeros((30, 1), int), w, drawn, q, 0.03 * (1 - i / len(text)), 1, Team(1), 1)
+    assert np.exp(sampled.join(network)[5]) == pytest.approx(p, rel=0.15)
+
+
+def test_the_effective_sample_size():
+    theta, (contexts, _) = parameters(), minibatch(6)
+    drawn, q = np.array([0, 10, 3, 3, 7]), np.random.default_rng(3).dirichlet(np.ones(11))
+    found = sampled.effective(sampled.split(*theta, ALONE), contexts, drawn, q)
+    assert found == pytest.approx(naive.effective_samples(*lists(theta), contexts.tolist(), drawn, q), rel=1e-4)
+
+
+def test_words_are_drawn_until_they_are_worth_enough(texts):  # noqa: F811
+    made = settings(objective="sampled", samples=1, effective_samples=3)
+    data, network = prepared(texts, made)
+    theta = sampled.split(*(getattr(network, name) for name in "CHdUWb"), ALONE)
+    draw = objectives.drawing(data, made, network.vocab.V, theta)
+    plain = objectives.drawing(data, settings(objective="sampled", samples=1), network.vocab.V)
+    sizes = [[len(of(np.arange(2), 0, number)[0]) for number in range(40)] for of in (draw, plain)]
+    assert np.mean(sizes[0]) > np.mean(sizes[1]) + 1
+    assert max(sizes[0]) <= network.vocab.V
+
+
+def test_a_proposal_is_mixed_with_the_unigram(texts):  # noqa: F811
+    """What a function of the contexts gives no chance the unigram gives one; chances are those of the candidates."""
+    text, random = np.repeat(np.arange(5), [1, 2, 3, 4, 10]), np.random.default_rng(1)
+    proposal = sampled.Proposal(text, 5, 4, lambda contexts: np.eye(5)[contexts[0, 0]])
+    drawn, q = proposal.sample(random, np.array([[2, 0]]))
+    unigram = np.array([2, 3, 4, 5, 11]) / 25
+    assert q == pytest.approx(0.1 * unigram + 0.9 * np.eye(5)[2]) and len(drawn) == 4
+    _, log_inclusion = proposal.draw(np.array([1]), random, np.array([[2, 0]]))
+    assert np.exp(log_inclusion) == pytest.approx(1 - (1 - np.bincount(text) / 20) * (1 - q) ** 4, rel=1e-5)
+
+
+def test_the_mean_chances_of_a_backoff_model():
+    """The mean of the conditional distributions, in the order of another vocabulary; what the model lacks has none."""
+    model = load(str(FILES / "wb.arpa"))
+    words = [w for w in model.vocab.words[: model.vocab.V] if w != b"</s>"]
+    vocab = make_vocab([*words[1::-1], b"novel", *words[:1:-1]])
+    contexts = [[b"the", b"<s>"], [b"cat", b"the"], [b"novel", b"a"], [b"<s>", b"<s>"]]
+    rows = np.array([[vocab.index[w] for w in row] for row in contexts])
+    q = mean_chances(model, vocab)(rows)
+    expected = np.zeros(vocab.V)
+    for context in contexts:
+        before = [model.vocab.index.get(w, model.vocab.unk_id) for w in context[::-1]]
+        for i, word in enumerate(vocab.words[: vocab.V]):
+            if model.vocab.predicts(word):
+                rows_of = np.array([[*before, model.vocab.index[word]]])
+                expected[i] += np.exp(model.score(sentences(rows_of)).logp[-1])
+    assert q == pytest.approx(expected / expected.sum(), rel=1e-5)
+    assert q[vocab.index[b"novel"]] == 0 and q.sum() == pytest.approx(1)
+    assert mean_chances(model.lower(1), vocab)(rows).sum() == pytest.approx(1)
+
+
 def test_a_text_of_one_word():
     words, log_inclusion = sampled.Proposal(np.zeros(5, int), 2, 3).draw(np.zeros(2, int), np.random.default_rng(1))
     assert 0 in words and log_inclusion[0] == 0 and np.isfinite(log_inclusion).all()
@@ -92,10 +187,14 @@ def test_shrinking_leaves_the_biases():
 
 
 @pytest.mark.parametrize("upto", [1, 5, 9, 10, 17])
-@pytest.mark.parametrize("objective, samples", [("sampled", 3), ("class", None), ("tree", None)])
-def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, samples, monkeypatch):  # noqa: F811
+@pytest.mark.parametrize(
+    "objective, samples, effective",
+    [("sampled", 3, None), ("sampled", 2, 3), ("nce", 3, None), ("class", None, None), ("tree", None, None)],
+)
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, samples, effective, monkeypatch):  # noqa: F811
     monkeypatch.setattr(sampled, "DECAY_EVERY", 3)
-    made = settings(weight_decay=1e-3, direct=True, objective=objective, samples=samples)
+    options = {"objective": objective, "samples": samples, "effective_samples": effective}
+    made = settings(weight_decay=1e-3, direct=True, **options)
     data, fresh = prepared(texts, made)
 
     def trained(progress, upto=None):
@@ -110,7 +209,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, sa
         resumed = training.read_checkpoint(stream, str(texts / "ckpt"), made, data, fresh)
     again, _ = trained(resumed)
     assert again.ppl == whole.ppl and again.best_epoch == whole.best_epoch
-    assert all((ppl is None) == (objective == "sampled") and heldout > 0 for ppl, heldout in whole.ppl)
+    assert all((ppl is None) == (objective in nplm_train.DRAWN) and heldout > 0 for ppl, heldout in whole.ppl)
     for name, array in whole.best.named().items():
         assert (getattr(again.best, name) == array).all()
 

@@ -25,7 +25,8 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkError, UsageError
 
-OBJECTIVES = {"nplm": ("full", "sampled", "class", "tree"), "energy": ("full", "sampled")}  # by model
+OBJECTIVES = {"nplm": ("full", "sampled", "nce", "class", "tree"), "energy": ("full", "sampled")}  # by model
+DRAWN = "sampled", "nce"  # those that see words that are drawn
 
 
 def command(
@@ -57,7 +58,9 @@ def command(
     feature_rate: Annotated[float, option("feature-rate", "C learns X times faster.", "X", min=0)] = 4,
     objective: Annotated[
         str,
-        option("objective", "What an update sees: all words, a sample, a class, a path.", "full|sampled|class|tree"),
+        option(
+            "objective", "What an update sees: all words, a sample, a class, a path.", "full|sampled|nce|class|tree"
+        ),
     ] = "full",
     classes: Annotated[
         str | None,
@@ -67,7 +70,16 @@ def command(
         str | None, option("tree-features", "Features of words to make a tree of, for -objective tree.", "FILE")
     ] = None,
     samples: Annotated[
-        int | None, option("samples", "S, words drawn for a minibatch with -objective sampled (250).", "S", min=1)
+        int | None,
+        option("samples", "S, words drawn for a minibatch with -objective sampled or nce (250).", "S", min=1),
+    ] = None,
+    effective_samples: Annotated[
+        float | None,
+        option("effective-samples", "With -objective sampled: draw until the sample is worth X words.", "X", min=1),
+    ] = None,
+    proposal: Annotated[
+        str | None,
+        option("proposal", "What words are drawn from: uniform, or a back-off model (default: unigram).", "FILE"),
     ] = None,
     minibatch: Annotated[int, option("minibatch", "K, examples in an update.", "K", min=1)] = 128,
     patience: Annotated[
@@ -104,7 +116,7 @@ def command(
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin
     """
     needed(text, "text"), needed(lm, "lm")
-    one_stdin(text, heldout, vocab, init_features, classes, tree_features)
+    one_stdin(text, heldout, vocab, init_features, classes, tree_features, proposal)
     if model not in OBJECTIVES:
         raise UsageError(f"-model is {either(OBJECTIVES)}, not {model}")
     if objective not in OBJECTIVES[model]:
@@ -115,21 +127,25 @@ def command(
         "-model energy needs hidden units; -hidden 0 leaves only the biases": model == "energy" and hidden == 0,
         "-hidden 0 leaves no way from the features to the outputs; add -direct": hidden == 0 and not direct,
         "-target-weights needs -model energy": target_weights and model != "energy",
-        "-samples needs -objective sampled": samples and objective != "sampled",
+        "-samples needs -objective sampled or nce": samples and objective not in DRAWN,
+        "-proposal needs -objective sampled or nce": proposal and objective not in DRAWN,
+        "-effective-samples needs -objective sampled": effective_samples and objective != "sampled",
+        "-effective-samples looks at the outputs of -model nplm": effective_samples and model != "nplm",
         "-classes needs -objective class or tree": classes and objective not in ("class", "tree"),
         "-tree-features needs -objective tree": tree_features and objective != "tree",
         "-classes and -tree-features are two trees; give one": classes and tree_features,
         "-mpi shares the outputs of -model nplm, not those of energy": mpi and model == "energy",
-        f"-mpi shares the outputs of -objective full or sampled, not those of {objective}": mpi
+        f"-mpi shares the outputs of -objective full, sampled or nce, not those of {objective}": mpi
         and objective in ("class", "tree"),
     }
     for why, so in refused.items():
         if so:
             raise UsageError(why)
-    if objective == "sampled":
+    if objective in DRAWN:
         samples = samples or 250
 
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
+    from lmtk.ngram.generation import mean_chances
     from lmtk.nplm import training, tree
     from lmtk.nplm.classes import read as read_classes
     from lmtk.nplm.sgd import Diverged
@@ -144,9 +160,11 @@ def command(
     if text == "-" and not vocab:
         raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
     limit(threads or (1 if mpi else None))
+    drawn_by_model = proposal not in (None, "uniform")
     settings = training.Settings(
         order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed,
-        objective, samples, *((model, target_weights) if model == "energy" else ()),
+        objective, samples, *((model, target_weights) if model == "energy" else (None, None)),
+        "back-off" if drawn_by_model else proposal, effective_samples,
     )  # fmt: skip
     checkpoint = None if written_in_place(lm) else lm + ".ckpt"
 
@@ -161,8 +179,9 @@ def command(
         return lambda counts: tree.from_strings(tree.bisected(vectors, counts), counts)
 
     def prepare():
-        """(training.Data, training.Progress) from the files."""
+        """(training.Data, training.Progress, the model of -proposal) from the files."""
         check_out(lm)
+        noise = backoff(proposal) if drawn_by_model else None
         marks = Marks.of(no_sos, no_eos, stream)
         words = read_vocab(vocab, tolower) if vocab else None
         if words is None:
@@ -179,16 +198,18 @@ def command(
         grouped = read_classes(classes, known) if classes and objective == "class" else None
         network = training.initial(known, settings, data.w, given, grouped, words_tree(known))
         if not (resume and checkpoint and os.path.exists(checkpoint)):
-            return data, training.Progress(network)
+            return data, training.Progress(network), noise
         with open_in(checkpoint) as stream_in:
             progress = training.read_checkpoint(stream_in, checkpoint, settings, data, network)
         if debug:
             sys.stderr.write(f"going on from {checkpoint}: epoch {progress.epoch + 1}, step {progress.step + 1}\n")
-        return data, progress
+        return data, progress, noise
 
     with ranks(debug > 0) if mpi else contextlib.nullcontext(ALONE) as comm:
         first = comm.rank == 0
-        data, progress = comm.share(prepare)
+        data, progress, noise = comm.share(prepare)
+        if noise:
+            data = training.replace(data, proposal=mean_chances(noise, progress.network.vocab))
 
         def save(network):
             if first:
@@ -233,6 +254,17 @@ def command(
         sys.exit(128 + stop)
     if first:
         remove(checkpoint)
+
+
+def backoff(path):
+    """The back-off model in a file. Raises UsageError for other kinds."""
+    from lmtk.files.registry import load
+    from lmtk.ngram.backoff import Backoff
+
+    model = load(path)
+    if not isinstance(model, Backoff):
+        raise UsageError(f"-proposal is uniform or a back-off model, not {next(model.describe())[1]}")
+    return model
 
 
 def either(names):

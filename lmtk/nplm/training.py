@@ -36,18 +36,24 @@ class Settings:
     patience: int
     seed: int
     objective: str = "full"
-    samples: int | None = None  # S, with the objective "sampled"
+    samples: int | None = None  # S, with the objectives "sampled" and "nce"
     model: str | None = None  # "energy", that of section 5.1; None: that of section 2
     target_weights: bool | None = None  # with "energy": v for each target word
+    proposal: str | None = None  # what words are drawn from: "uniform", "back-off"; None: the unigram
+    effective_samples: float | None = None  # with "sampled": words are drawn until they are worth so many
 
 
 @dataclass(frozen=True)
 class Data:
-    """Training examples: contexts (N, n-1), words w (N,), ids; heldout, a Corpus or None."""
+    """Training examples: contexts (N, n-1), words w (N,), ids; heldout, a Corpus or None.
+
+    proposal: a function, contexts (K, n-1) -> (V,) chances, to draw words by; None: as the settings say.
+    """
 
     contexts: np.ndarray
     w: np.ndarray
     heldout: object
+    proposal: object = None
 
 
 @dataclass
