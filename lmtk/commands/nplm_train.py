@@ -25,7 +25,10 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkError, UsageError
 
-OBJECTIVES = {"nplm": ("full", "sampled", "nce", "class", "tree"), "energy": ("full", "sampled")}  # by model
+OBJECTIVES = {
+    "nplm": ("full", "shortlist", "sampled", "nce", "class", "tree"),
+    "energy": ("full", "sampled"),
+}  # by model
 DRAWN = "sampled", "nce"  # those that see words that are drawn
 
 
@@ -62,6 +65,12 @@ def command(
             "objective", "What an update sees: all words, a sample, a class, a path.", "full|sampled|nce|class|tree"
         ),
     ] = "full",
+    shortlist: Annotated[
+        int | None, option("shortlist", "N, words of the network with -objective shortlist (2000).", "N", min=1)
+    ] = None,
+    lm_rest: Annotated[
+        str | None, option("lm-rest", "The back-off model of the other words, with -objective shortlist.", "FILE")
+    ] = None,
     classes: Annotated[
         str | None,
         option("classes", "Classes for -objective class, paths for tree (default: from the frequencies).", "FILE"),
@@ -127,6 +136,10 @@ def command(
         "-model energy needs hidden units; -hidden 0 leaves only the biases": model == "energy" and hidden == 0,
         "-hidden 0 leaves no way from the features to the outputs; add -direct": hidden == 0 and not direct,
         "-target-weights needs -model energy": target_weights and model != "energy",
+        "-objective shortlist needs -lm-rest, the model of the other words": objective == "shortlist" and not lm_rest,
+        "-lm-rest needs -objective shortlist": lm_rest and objective != "shortlist",
+        "-shortlist needs -objective shortlist": shortlist and objective != "shortlist",
+        "-lm-rest names a file that stays, not stdin": lm_rest == "-",
         "-samples needs -objective sampled or nce": samples and objective not in DRAWN,
         "-proposal needs -objective sampled or nce": proposal and objective not in DRAWN,
         "-effective-samples needs -objective sampled": effective_samples and objective != "sampled",
@@ -135,7 +148,7 @@ def command(
         "-tree-features needs -objective tree": tree_features and objective != "tree",
         "-classes and -tree-features are two trees; give one": classes and tree_features,
         "-mpi shares the outputs of -model nplm, not those of energy": mpi and model == "energy",
-        f"-mpi shares the outputs of -objective full, sampled or nce, not those of {objective}": mpi
+        f"-mpi shares the outputs of -objective full, shortlist, sampled or nce, not those of {objective}": mpi
         and objective in ("class", "tree"),
     }
     for why, so in refused.items():
@@ -143,14 +156,19 @@ def command(
             raise UsageError(why)
     if objective in DRAWN:
         samples = samples or 250
+    if objective == "shortlist":
+        shortlist = shortlist or 2000
 
+    from lmtk.files.registry import load
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
+    from lmtk.mixture import name_in
     from lmtk.ngram.generation import mean_chances
     from lmtk.nplm import training, tree
     from lmtk.nplm.classes import read as read_classes
     from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
     from lmtk.parallel import ALONE, block, ranks
+    from lmtk.shortlist import shortlisted
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
@@ -164,7 +182,7 @@ def command(
     settings = training.Settings(
         order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed,
         objective, samples, *((model, target_weights) if model == "energy" else (None, None)),
-        "back-off" if drawn_by_model else proposal, effective_samples,
+        "back-off" if drawn_by_model else proposal, effective_samples, shortlist,
     )  # fmt: skip
     checkpoint = None if written_in_place(lm) else lm + ".ckpt"
 
@@ -197,6 +215,8 @@ def command(
         given = training.read_features(init_features, known, features) if init_features else None
         grouped = read_classes(classes, known) if classes and objective == "class" else None
         network = training.initial(known, settings, data.w, given, grouped, words_tree(known))
+        if objective == "shortlist":
+            network = shortlisted(network, data.w, shortlist, load(lm_rest), lm_rest, name_in(lm, lm_rest))
         if not (resume and checkpoint and os.path.exists(checkpoint)):
             return data, training.Progress(network), noise
         with open_in(checkpoint) as stream_in:

@@ -18,6 +18,7 @@ BINARY = {
     "nplm": "lmtk.nplm.network:from_arrays",
     "nplm-class": "lmtk.nplm.classes:from_arrays",
     "nplm-tree": "lmtk.nplm.tree:from_arrays",
+    "nplm-shortlist": "lmtk.shortlist:from_arrays",
     "nplm-energy": "lmtk.nplm.energy:from_arrays",
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",

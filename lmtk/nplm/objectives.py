@@ -9,6 +9,8 @@ the former is not finite nothing is updated.
 network() is the model then, of the kind of `now`; the ranks call it together.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from lmtk.nplm import classes, energy_sgd, nce, sampled, sgd, tree
@@ -25,6 +27,18 @@ def full(now, data, settings, threads, comm):
         return sgd.step(theta, data.contexts[at], w, epsilon, decay, feature_rate, team)
 
     return step, lambda: now.having(sgd.join(theta))
+
+
+def short(now, data, settings, threads, comm):
+    """The softmax over the words of a shortlist; examples of other words are passed over."""
+    place = now.place[data.w]
+    update, network = full(now, replace(data, w=place), settings, threads, comm)
+
+    def step(at, epsilon, epoch, number):
+        at = at[place[at] >= 0]
+        return update(at, epsilon, epoch, number) if len(at) else (0.0, 0.0)
+
+    return step, network
 
 
 def sample(now, data, settings, threads, comm):
@@ -147,7 +161,7 @@ def sparse_decay(theta, data, settings):
 
 
 OBJECTIVES = {  # by model, and then by name
-    "nplm": {"full": full, "sampled": sample, "nce": contrast, "class": by_class, "tree": by_tree},
+    "nplm": {"full": full, "shortlist": short, "sampled": sample, "nce": contrast, "class": by_class, "tree": by_tree},
     "energy": {"full": energy_full, "sampled": energy_sample},
 }
 EXACT = {"full", "class", "tree"}  # whose sums of ln p make a perplexity

@@ -41,6 +41,7 @@ class Settings:
     target_weights: bool | None = None  # with "energy": v for each target word
     proposal: str | None = None  # what words are drawn from: "uniform", "back-off"; None: the unigram
     effective_samples: float | None = None  # with "sampled": words are drawn until they are worth so many
+    shortlist: int | None = None  # with "shortlist": N, the words of the network
 
 
 @dataclass(frozen=True)
