@@ -132,7 +132,7 @@ def shortlisted(network, w, N, rest, path, name):
 def check_rest(vocab, order, rest, path):
     """Raises LmtkError where a model is no back-off model, predicts other words or looks at more of them."""
     if not isinstance(rest, Backoff):
-        raise LmtkError(f"{path}: {next(rest.describe())[1]}, not a back-off model; ngram-count makes one")
+        raise LmtkError(f"{path}: no back-off model, which ngram-count makes ({next(rest.describe())[1]})")
     if rest.order > order:
         raise LmtkError(f"{path}: its order, {rest.order}, is above that of the network, {order}; give -order")
     differ = sorted({*vocab.words[: vocab.V]} ^ {*rest.vocab.words[: rest.vocab.V]})

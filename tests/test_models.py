@@ -155,7 +155,7 @@ def test_the_rest_of_a_shortlist_must_fit(texts):
     data = next(files_of(model))
     other = make_vocab(sorted(set(TRAIN.encode().split())), False)
     for rest, message in (
-        (interpolated(texts), "not a back-off model; ngram-count makes one"),
+        (interpolated(texts), "no back-off model, which ngram-count makes"),
         (replace(model.rest, order=4), "its order, 4, is above that of the network, 3"),
         (replace(model.rest, vocab=other), r"do not predict the same words, 1 differ \(<unk>\)"),
     ):

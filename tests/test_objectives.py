@@ -387,11 +387,18 @@ def test_a_tree_keeps_the_beginnings_that_words_share():
 
 
 def test_a_tree_of_features():
-    """Two bundles of words part at the root; equal features come apart too; a word without is beside the others."""
+    """Two bundles of words part at the root; equal features come apart too; a word without is beside the others.
+
+    One that is not predicted is passed over.
+    """
     random = np.random.default_rng(1)
     centre = np.array([[3.0, 0, 0], [-3, 0, 0]])
     even, odd = [0, 2, 4, 6, 8, 12, 14], [1, 3, 5, 7, 9, 11, 13]
-    features = {w: random.normal(centre[w % 2], 0.1) for w in even + odd} | {12: centre[0], 14: centre[0]}
+    features = {w: random.normal(centre[w % 2], 0.1) for w in even + odd} | {
+        12: centre[0],
+        14: centre[0],
+        15: centre[1],
+    }
     counts = np.ones(15, int)
     strings = tree.bisected(features, counts)
     first = [s and s[:1] for s in strings]

@@ -13,7 +13,7 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files.streams import lines
-from lmtk.nplm import kernels, model, sgd
+from lmtk.nplm import kernels, model, sgd, threads
 from lmtk.nplm.network import Network, outputs
 from lmtk.parallel import ALONE
 
@@ -36,27 +36,30 @@ class ClassNetwork(Network):
     classes: np.ndarray
 
     def score_contexts(self, rows, w):
-        """ln p(w | context), (N,) float64: in time that grows with the classes and their sizes, and not with V."""
+        """ln p(w | context), (N,) float64: in time that grows with the classes and their sizes, and not with V.
+
+        Class by class, so that each has few products; equal contexts are not looked for, which would take as long.
+        """
         M, top, place, ends = self.tables()
-        first = np.concatenate(([0], ends))
+        first = ends - np.bincount(self.classes)
         exp_rows = kernels.exp_rows if len(rows) > model.MANY else model.exp_rows_plain
+        order = np.argsort(self.classes[w], kind="stable")
+        logp = np.empty(len(w))
+        tops = range(0, len(w), model.ROWS)
 
-        def prepare(rows):
-            z = self.hidden(rows)
-
-            def own(k, w):
-                order = np.argsort(self.classes[w], kind="stable")
-                z_w, c, at = z[k[order]], self.classes[w[order]], place[w[order]]
-                y = (np.einsum("kd,kd->k", z_w, top[c]) + np.einsum("kd,kd->k", z_w, M[at])).astype(np.float64)
+        def score(tops):
+            for begin in tops:
+                at = order[begin : begin + model.ROWS]
+                z, c, own = self.hidden(rows[at]), self.classes[w[at]], place[w[at]]
+                found = log_softmax(z, top, c, exp_rows)
                 for i, j in runs(c):
-                    y[i:j] -= model.log_sums_of_product(z_w[i:j], M[first[c[i]] : ends[c[i]]], exp_rows)
-                found = np.empty(len(w))
-                found[order] = y
-                return found
+                    inside = slice(first[c[i]], ends[c[i]])
+                    found[i:j] += log_softmax(z[i:j], M[inside], own[i:j] - inside.start, exp_rows)
+                logp[at] = found
 
-            return model.log_sums_of_product(z, top, exp_rows), own
-
-        return model.in_contexts(rows, w, len(self.C), prepare)
+        members = min(threads.count(), max(len(tops), 1))
+        threads.Team(members)(score, [tops[i::members] for i in range(members)])
+        return logp
 
     def tables(self):
         """M (V, D), the rows of the outputs of the words, class by class; top (c, D), of the classes; place (V,), a
@@ -84,6 +87,19 @@ class ClassNetwork(Network):
 
 
 from_arrays = ClassNetwork.from_arrays
+
+
+def log_softmax(z, M, own, exp_rows):
+    """ln of the softmax of y = zM' at one output of each row, (K,) float64: z (K, D), M (V, D), own (K,) below V."""
+    t = np.empty(len(z))
+
+    def block(j, y):
+        np.matmul(z, M[j : j + y.shape[1]].T, out=y)
+        mine = np.flatnonzero((own >= j) & (own < j + y.shape[1]))
+        t[mine] = y[mine, own[mine] - j]
+
+    sums = model.log_sums(len(z), len(M), block, exp_rows)
+    return t - sums
 
 
 def runs(values):

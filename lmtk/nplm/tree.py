@@ -191,7 +191,7 @@ def bisected(features, counts):
     weigh the square roots of their counts.
     """
     strings = [None] * len(counts)
-    words = np.array(sorted(features), np.int64)
+    words = np.array(sorted(w for w in features if w < len(counts)), np.int64)
     X = np.array([features[w] for w in words.tolist()], np.float64)
     weight = np.sqrt(counts[words])
     if len(words) == 1:
