@@ -105,6 +105,7 @@ def test_sums_and_softmax_do_not_overflow():
     y = np.array([[1e4, 0.0], [-1e4, -1e4]], np.float32)
     top, total = kernels.log_softmax(y)
     assert np.isfinite(y).all() and total.tolist() == [1, 2] and top.tolist() == [1e4, -1e4]
+    assert kernels.log_sums(np.zeros((5, 8))) == pytest.approx(np.log(8))
     x = np.array([-1e4, 0.0, 1e4], np.float32)
     assert kernels.sigmoid(x).tolist() == [0, 0.5, 1]
 
@@ -133,7 +134,7 @@ def model(attention=True, seed=1):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed):
     made = model(attention, seed)
-    found = beam.Translator(made)(SOURCE, beam.Beam(size), 2)
+    found = beam.Translator(made)(SOURCE, beam.Beam(size, wanted=size), 2)
 
     def logp(x):
         def of(words):
@@ -163,16 +164,20 @@ def test_a_beam_of_one_takes_the_most_probable_word():
 def test_batches_and_memory_do_not_change_translations(monkeypatch):
     translate = beam.Translator(model())
     sources = [s for s in SOURCE for _ in range(3)]
-    whole = translate(sources, beam.Beam(3), 9)
-    assert [h.words for hs in translate(sources, beam.Beam(3), 2) for h in hs] == [h.words for hs in whole for h in hs]
+    whole = translate(sources, beam.Beam(3, wanted=3), 9)
+    assert [h.words for hs in translate(sources, beam.Beam(3, wanted=3), 2) for h in hs] == [
+        h.words for hs in whole for h in hs
+    ]
     monkeypatch.setattr(beam, "ROOM", 1)
-    assert [h.words for hs in translate(sources, beam.Beam(3), 9) for h in hs] == [h.words for hs in whole for h in hs]
+    assert [h.words for hs in translate(sources, beam.Beam(3, wanted=3), 9) for h in hs] == [
+        h.words for hs in whole for h in hs
+    ]
 
 
 def test_a_banned_word_is_not_generated():
     translate = beam.Translator(model())
     for word in range(1, 6):
-        found = translate(SOURCE, beam.Beam(3, banned=word), 3)
+        found = translate(SOURCE, beam.Beam(3, banned=word, wanted=3), 3)
         assert all(word not in h.words for hypotheses in found for h in hypotheses)
 
 

@@ -62,7 +62,7 @@ def command(
     search = Translator(loaded)
     unk, words = loaded.vocab.unk_id, loaded.vocab.words
     index, eos = word_index(loaded.source), loaded.source.eos_id
-    how = Beam(beam, length_power, max_length_factor, unk if no_unk else None)
+    how = Beam(beam, length_power, max_length_factor, banned=unk if no_unk else None, wanted=n_best or 1)
     together = batch or max(1, 240 // beam)
 
     def shown(row, hypothesis):
@@ -71,7 +71,7 @@ def command(
 
     def written(number, row, found):
         """The lines of one sentence: found, its hypotheses."""
-        for hypothesis in found[: n_best or 1]:
+        for hypothesis in found:
             line = shown(row, hypothesis)
             logp = show(hypothesis.logp / math.log(10)).encode()
             if n_best:

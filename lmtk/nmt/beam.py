@@ -12,14 +12,16 @@ ROOM = 1 << 26  # alignment units that are computed at once: 256 MB
 @dataclass(frozen=True)
 class Beam:
     """How to search. size: hypotheses kept; normalize: a hypothesis of T words, </s> among them, is ranked by
-    ln p / T^normalize; factor: a translation has at most factor times the source's words, and 10; banned: the id of a
-    word that is never generated, or None.
+    ln p / T^normalize; factor, extra: a translation has at most factor times the source's words, and so many more;
+    banned: the id of a word that is never generated, or None; wanted: how many of the best to return.
     """
 
     size: int
     normalize: float = 1.0
     factor: float = 2.0
+    extra: int = 10
     banned: int | None = None
+    wanted: int = 1
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Translator:
 
     def __init__(self, model):
         self.p, self.sos, self.eos = model.at, model.vocab.sos_id, model.vocab.eos_id
+        network.keep_memory()
         self.table = self.p.Ey @ self.p.Wy + self.p.by
 
     def __call__(self, sentences, beam, together):
@@ -63,9 +66,12 @@ class Translator:
         n, units, attention = len(p.U), p.S.shape[1] - 2 * len(p.U), hasattr(p, "Ua")
         H, h, absent, lengths, _ = network.annotate(p, sentences)
         UH = kernels.look(H, p.Ua, p.ba) if attention else None
+        # what a context gives to gates and output is the weighted mean of what the annotations give, which is a product
+        # for each source word instead of one for each word of each hypothesis
+        HC = (H.reshape(-1, H.shape[2]) @ np.hstack((p.C, p.Co))).reshape(K, H.shape[1], -1)
         # nobody looks at </s> for the translation of a word
         to_eos = np.where(np.arange(H.shape[1]) == lengths[:, None] - 1, -1, 0).astype(H.dtype) if attention else None
-        limit = (beam.factor * (lengths - 1)).astype(np.int64) + 10
+        limit = (beam.factor * (lengths - 1)).astype(np.int64) + beam.extra
         alive = np.arange(K)  # the sentence of each row of what follows
         state = np.repeat(np.tanh(h @ p.Ws + p.bs)[:, None], B, axis=1)
         total = np.full((K, B), -np.inf)
@@ -79,22 +85,21 @@ class Translator:
             Q = s @ p.S
             links = None
             if attention:
-                alpha, c = kernels.attend(H, UH, absent, Q[:, :units].reshape(k, B, units), p.va)
+                alpha, c = kernels.attend(HC, UH, absent, Q[:, :units].reshape(k, B, units), p.va)
                 links = (alpha + to_eos[:, None]).argmax(axis=2)
-                c = c.reshape(k * B, -1)
+                G += c.reshape(k * B, -1)
             else:
-                c = np.repeat(H[:, 0], B, axis=0)
-            o = G[:, 3 * n :] + s @ p.Uo
-            o += c @ p.Co
+                G += np.repeat(HC[:, 0], B, axis=0)
+            o = G[:, 3 * n :]
+            o += s @ p.Uo
             y = kernels.maxout(o) @ p.Wo
             y += p.bo
-            top = y.max(axis=1)
-            base = total.ravel() - top - np.log(np.exp(y - top[:, None]).sum(axis=1, dtype=np.float64))
+            base = total.ravel() - kernels.log_sums(y)
             if beam.banned is not None:
                 y[:, beam.banned] = -np.inf
-            gates = G[:, : 3 * n] + c @ p.C
-            gates[:, : 2 * n] += Q[:, units:]
-            s = kernels.unit(gates[:, : 2 * n], gates[:, 2 * n :], s, p.U)[0].reshape(k, B, n)
+            zr = G[:, : 2 * n]
+            zr += Q[:, units:]
+            s = kernels.unit(zr, G[:, 2 * n : 3 * n], s, p.U)[0].reshape(k, B, n)
             parent, word, total = np.zeros((k, B), np.int64), np.zeros((k, B), np.int64), np.empty((k, B))
             kernels.best_words(y, base, B, parent, word, total)
             rows = np.full(K, -1)
@@ -114,10 +119,10 @@ class Translator:
             state = np.take_along_axis(s, parent[:, :, None], axis=1)[go]
             total, word, alive = total[go], word[go], alive[go]
             if not go.all():
-                H, absent = H[go], absent[go]
+                HC, absent = HC[go], absent[go]
                 if attention:
                     UH, to_eos = UH[go], to_eos[go]
-        return [[self.hypothesis(history, i, *entry) for entry in sorted(ended[i])[:B]] for i in range(K)]
+        return [[self.hypothesis(history, i, *entry) for entry in sorted(ended[i])[: beam.wanted]] for i in range(K)]
 
     def hypothesis(self, history, sentence, rank, _, logp, time, slot):
         words, links = [], []

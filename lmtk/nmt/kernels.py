@@ -29,6 +29,7 @@ import numpy as np
 from lmtk.jit import jit
 
 ROOM = 1 << 22  # outputs that are computed at once
+CACHED = 1 << 16  # numbers of one pass after another
 
 
 def sigmoid(x):
@@ -194,10 +195,25 @@ def log_softmax(y):
 
     Returns (maximum, sum of the exponentials), (P,) each.
     """
-    top = y.max(axis=1)
-    y -= top[:, None]
-    np.exp(y, out=y)
-    return top, y.sum(axis=1)
+    top, total = np.empty(len(y), y.dtype), np.empty(len(y), y.dtype)
+    rows = max(1, CACHED // y.shape[1])
+    for i in range(0, len(y), rows):
+        part = y[i : i + rows]
+        part.max(axis=1, out=top[i : i + rows])
+        part -= top[i : i + rows, None]
+        np.exp(part, out=part)
+        part.sum(axis=1, out=total[i : i + rows])
+    return top, total
+
+
+def log_sums(y):
+    """ln of the sums of e^y in each row of y (P, V), (P,) float64."""
+    sums = np.empty(len(y))
+    rows = max(1, CACHED // y.shape[1])
+    for i in range(0, len(y), rows):
+        top, total = log_softmax(y[i : i + rows].copy())
+        sums[i : i + rows] = top + np.log(total.astype(np.float64))
+    return sums
 
 
 def output(t, w, Wo, bo):

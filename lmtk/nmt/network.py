@@ -1,5 +1,7 @@
 """The translation model of Bahdanau, Cho, Bengio 2015: what it holds, how it scores a minibatch, its file."""
 
+import contextlib
+import ctypes
 import math
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -12,6 +14,7 @@ from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 f32 = np.float32
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc
 SIZES = ("embedding", "hidden", "alignment", "maxout")
 
 
@@ -112,6 +115,13 @@ def batches(sentences, together, words):
         end = i + max(1, min(together, words // len(sentences[order[i]])))
         yield order[i:end]
         i = end
+
+
+def keep_memory():
+    """Freed arrays of up to 32 MB stay with the process: fresh memory from the system costs as much as a product."""
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_THRESHOLD, 1 << 25), mallopt(M_TRIM_THRESHOLD, 1 << 30)
 
 
 def no_dropout(shape):

@@ -1,7 +1,5 @@
 """Training (appendix B): a bitext to a Model, in epochs, with checkpoints; a run that goes on gives the same bytes."""
 
-import contextlib
-import ctypes
 import math
 import zlib
 from dataclasses import dataclass, field
@@ -14,7 +12,6 @@ from lmtk.nmt import kernels, network
 from lmtk.nmt.network import Model
 
 f32 = np.float32
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc
 POOL = 20  # minibatches whose sentences are sorted by length together (B.2)
 END = 0.05  # the share of the rate that is left at the end
 BATCH, WORDS = 64, 1 << 14  # held-out sentences at once, and their words
@@ -129,19 +126,12 @@ def heldout_logp(p, bitext, sos):
     return total / sum(map(len, bitext.target))
 
 
-def keep_memory():
-    """Freed arrays of up to 32 MB stay with the process: fresh memory from the system costs as much as a product."""
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(M_MMAP_THRESHOLD, 1 << 25), mallopt(M_TRIM_THRESHOLD, 1 << 30)
-
-
 def train(progress, bitext, heldout, source, target, settings):
     """Train from where `progress` stands, changing it; yields (epoch over, target words seen) after each minibatch.
 
     Raises Diverged where the likelihood is no finite number; `progress` then still has the best parameters so far.
     """
-    keep_memory()
+    network.keep_memory()
     shapes = network.shapes(source, target, **settings.sizes)
     gradient = np.zeros_like(progress.theta)
     p, g = network.parts(progress.theta, shapes), network.parts(gradient, shapes)
