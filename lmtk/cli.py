@@ -13,13 +13,16 @@ COMMANDS = {
     "normalize": "text to text: lower case, numbers to <num>, proper nouns to <name>",
     "vocab": "texts or models to a word list",
     "ngram-count": "text or counts to n-gram counts and back-off models",
+    "ngram-class": "text to word classes",
     "ngram": "a back-off model to another: pruned, merged, cut, ARPA or binary; or random sentences",
     "ngram-interp": "counts and held-out text to a deleted-interpolation model",
     "nplm-train": "text to a neural model",
     "nmt-train": "two sides of a bitext to a translation model",
     "translate": "a translation model and a text to translations",
     "mix": "models and held-out text to a mixture",
+    "rescore": "models and n-best lists to rescored lists, with weights given or tuned",
     "ppl": "a model and a text to perplexity",
+    "features": "a neural model to the words that are alike, vectors or a picture",
     "info": "any file of lmtk's, described",
 }
 
@@ -193,7 +196,10 @@ def main():
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
     except UsageError as e:
-        say(program, e)
+        # all ranks of an mpiexec have the same command line, and one of them says so
+        rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
+        if rank == "0" or not {"-mpi", "--mpi"}.intersection(words):
+            say(program, e)
         status = 2
     except LmtkError as e:
         say(program, e)

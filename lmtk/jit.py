@@ -31,13 +31,17 @@ def jit(function=None, **settings):
         return partial(jit, **settings)
     compiled = None
 
-    @wraps(function)
-    def call(*arguments):
+    def dispatcher():
         nonlocal compiled
         if compiled is None:
             compiled = compile_later(function, settings)
-        return compiled(*arguments)
+        return compiled
 
+    @wraps(function)
+    def call(*arguments):
+        return dispatcher()(*arguments)
+
+    call.dispatcher = dispatcher
     return call
 
 
@@ -45,6 +49,10 @@ def compile_later(function, settings):
     """The function as numba's dispatcher, which compiles it for the types of its first call."""
     import numba
 
+    for name in function.__code__.co_names:
+        # a kernel that calls another of its module (the cache does not see changes in other modules)
+        if inner := getattr(function.__globals__.get(name), "dispatcher", None):
+            function.__globals__[name] = inner()
     folder = cache_folder()
     if folder:
         numba.config.CACHE_DIR = folder

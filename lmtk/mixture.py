@@ -109,14 +109,21 @@ def binned_part(parts):
     )
 
 
+def folder_of(path):
+    """The folder to which the names in a file are relative; that of "-" is the working folder."""
+    return os.path.dirname(os.path.realpath(path)) if path != "-" else os.getcwd()
+
+
+def name_in(path, name):
+    """The name of a part as the file `path` has it. Raises LmtkError where the part is no file."""
+    if "\n" in name or not os.path.isfile(name):
+        raise LmtkError(f"a model of parts names their files; {name} is none that stays")
+    return os.path.relpath(name, folder_of(path))
+
+
 def write_text(out, mixture, path):
     """The \\\\mixture\\\\ text form. The parts' names are written relative to `path`, the file itself ("-": here)."""
-    folder = os.path.dirname(os.path.realpath(path)) if path != "-" else os.getcwd()
-    text = ["\\mixture\\"]
-    for name in mixture.names:
-        if "\n" in name or not os.path.isfile(name):
-            raise LmtkError(f"a mixture names its parts' files; {name} is none that stays")
-        text.append("model " + os.path.relpath(name, folder))
+    text = ["\\mixture\\", *("model " + name_in(path, name) for name in mixture.names)]
     text += [f"bins {0 if mixture.binned is None else mixture.binned + 1} {len(mixture.weights)}", "", "\\weights\\"]
     text += [f"{i} " + " ".join(map(repr, row)) for i, row in enumerate(mixture.weights.tolist())]
     out.write(os.fsencode("\n".join([*text, "", "\\end\\", ""])))
@@ -128,7 +135,7 @@ def read_text(stream, path, seen=()):
     if here in seen:
         raise FormatError(path, "a mixture that is a part of itself")
     names, rows, bins, where, ended = [], [], None, None, False
-    folder = os.path.dirname(here) if path != "-" else os.getcwd()
+    folder = folder_of(path)
     for number, line in lines_of(stream, path):
         words = line.split()
         if not words:

@@ -234,3 +234,100 @@ def beam_search(logp, eos, B, limit):
         if len(ended) >= B or not live or best >= max(score for score, _ in live) / limit:
             break
     return sorted(ended, key=lambda e: -e[0])[:B]
+
+
+def bleu(hypotheses, references):
+    """BLEU of Papineni et al. (2002) of lists of words, references[i]: those of hypothesis i; where the k-th order has
+    no match, its precision is 1 / (2^k its n-grams).
+    """
+    precisions, smooth = [], 1
+    for n in range(1, 5):
+        match = total = 0
+        for words, others in zip(hypotheses, references, strict=True):
+            grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+            there = [[tuple(r[i : i + n]) for i in range(len(r) - n + 1)] for r in others]
+            match += sum(min(grams.count(g), max(t.count(g) for t in there)) for g in set(grams))
+            total += len(grams)
+        if not total or (n == 1 and not match):
+            return 0.0
+        if not match:
+            smooth *= 2
+        precisions.append((match or 1 / smooth) / total)
+    c = sum(map(len, hypotheses))
+    r = sum(min((abs(len(o) - len(h)), len(o)) for o in others)[1] for h, others in zip(hypotheses, references))
+    return min(1, math.exp(1 - r / c)) * math.exp(sum(map(math.log, precisions)) / 4)
+
+
+def best_at(a, b, gamma):
+    """The highest of the lines a gamma + b, the first of equal ones."""
+    heights = [x * gamma + y for x, y in zip(a, b, strict=True)]
+    return heights.index(max(heights))
+
+
+def crossings(a, b):
+    """Every gamma where two of the lines a gamma + b cross."""
+    return sorted({(b[i] - b[j]) / (a[j] - a[i]) for i in range(len(a)) for j in range(i) if a[i] != a[j]})
+
+
+def cosine(a, b):
+    """The cosine of two vectors, 0 where one is all zeros."""
+    length = math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(y * y for y in b))
+    return sum(x * y for x, y in zip(a, b)) / length if length else 0.0
+
+
+def sampled_likelihood(C, H, d, U, W, b, contexts, words, candidates, inclusion):
+    """The sum of ln p over the examples, each p from a softmax over candidates whose e^y are divided by their chance to
+    be candidates, the example's own word excepted. Parameters as lists.
+    """
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        x = [feature for j in context for feature in C[j]]
+        a = [math.tanh(d[k] + sum(H[k][i] * x[i] for i in range(len(x)))) for k in range(len(d))]
+        y = {j: b[j] + sum(U[j][k] * a[k] for k in range(len(a))) for j in candidates}
+        if W is not None:
+            for j in candidates:
+                y[j] += sum(W[j][i] * x[i] for i in range(len(x)))
+        rest = sum(math.exp(y[j]) / inclusion[j] for j in candidates if j != w)
+        total += y[w] - math.log(math.exp(y[w]) + rest)
+    return total
+
+
+def class_likelihood(C, H, d, U, W, b, Uc, Wc, bc, classes, contexts, words):
+    """The sum of ln P(class | context) + ln P(word | class, context) over the examples. Parameters as lists."""
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        p, _, _ = forward(C, H, d, Uc, Wc, bc, context)
+        mine = [j for j in range(len(b)) if classes[j] == classes[w]]
+        rows = [[part[j] for j in mine] if part is not None else None for part in (U, W, b)]
+        inside, _, _ = forward(C, H, d, *rows, context)
+        total += math.log(p[classes[w]]) + math.log(inside[mine.index(w)])
+    return total
+
+
+def class_bigram_likelihood(bigrams, g):
+    """ln p of bigrams under p(w | v) = p(g_w | g_v) p(w | g_w), relative frequencies: Counter of pairs, g a dict."""
+    pairs, history, predicted, words = Counter(), Counter(), Counter(), Counter()
+    for (v, w), n in bigrams.items():
+        pairs[g[v], g[w]] += n
+        history[g[v]] += n
+        predicted[g[w]] += n
+        words[w] += n
+    return sum(
+        n * math.log(pairs[g[v], g[w]] / history[g[v]] * words[w] / predicted[g[w]]) for (v, w), n in bigrams.items()
+    )
+
+
+def exchange_pass(bigrams, order, g, classes):
+    """Each word of `order` to the class of `classes` that is best, the likelihood counted anew; g in place."""
+    moved = 0
+    for w in order:
+        here, best = g[w], class_bigram_likelihood(bigrams, g)
+        kept = here
+        for c in classes:
+            g[w] = c
+            found = class_bigram_likelihood(bigrams, g)
+            if found > best + 1e-5:
+                best, kept = found, c
+        g[w] = kept
+        moved += kept != here
+    return moved

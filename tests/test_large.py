@@ -1,6 +1,7 @@
 """What is done otherwise for large jobs is the same as for small ones."""
 
 import io
+import resource
 import subprocess
 import sys
 
@@ -8,9 +9,11 @@ import numpy as np
 import pytest
 from conftest import ENVIRONMENT
 
+from lmtk import cli
 from lmtk.files.streams import open_out
-from lmtk.ngram import arpa, backoff, counts, smoothing
-from lmtk.ngram.counts import collect, write_counts
+from lmtk.ngram import arpa, backoff, counts, runs, smoothing
+from lmtk.ngram.collection import collect
+from lmtk.ngram.counts import write_counts
 from lmtk.ngram.smoothing import Method, estimate
 from lmtk.text.corpus import Marks, read_corpus
 from lmtk.text.vocab import make_vocab
@@ -64,6 +67,54 @@ def test_a_large_model_is_estimated_as_a_small_one(tmp_path, monkeypatch, name, 
         models.append(estimate(counts, vocab, 4, methods, (0.5, 1, 1.5))[0])
     for a, b in zip(*(model.levels for model in models)):
         assert np.array_equal(a.logp, b.logp, equal_nan=True) and np.array_equal(a.bow, b.bow)
+
+
+@pytest.mark.parametrize("memory", [1, 10_000, 50_000])
+@pytest.mark.parametrize("order", [1, 2, 4])
+@pytest.mark.parametrize("marks", [Marks(), Marks(False, True), Marks(False, False, True), Marks(blank=True)])
+@pytest.mark.parametrize("large", [1, 1 << 40])
+def test_counts_are_the_same_in_any_memory(tmp_path, monkeypatch, memory, order, marks, large):
+    monkeypatch.setattr(counts, "LARGE", large)
+    monkeypatch.setattr(runs, "FAN", 3)
+    text = random_text(tmp_path, 1)
+    (tmp_path / "u").write_text("\n\nw1 w2\n" + "w3 w1 w2 " * 9 + "\n\n")
+    (tmp_path / "empty").write_text("")
+    texts = [str(tmp_path / name) for name in ("u", "empty", "u")] if memory == 1 else [text, str(tmp_path / "u")]
+    whole = collect(texts, [], order, marks=marks, arrange=sorted)
+    found = collect(texts, [], order, marks=marks, arrange=sorted, memory=memory)
+    assert whole.words == found.words and whole.arranged == found.arranged == (large == 1)
+    for a, b in zip(whole.levels, found.levels, strict=True):
+        assert all(np.array_equal(getattr(a, x), getattr(b, x)) for x in ("keys", "count", "first"))
+
+
+def test_a_model_is_the_same_in_any_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(counts, "LARGE", 1)
+    text = random_text(tmp_path, 1)
+    found = []
+    for name, more in (("a", []), ("b", ["-memory", "20K"])):
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "argv", ["lmtk", "ngram-count", "-text", text, "-lm", str(tmp_path / name), *more])
+            with pytest.raises(SystemExit) as done:
+                cli.main()
+        assert done.value.code == 0
+        found.append((tmp_path / name).read_bytes())
+    assert found[0] == found[1]
+
+
+def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path):
+    text, folder = random_text(tmp_path, 1), tmp_path / "tmp"
+    folder.mkdir()
+    command = [sys.executable, "-m", "lmtk", "ngram-count", "-text", text, "-memory", "10K", "-write", tmp_path / "out"]
+    done = subprocess.run(
+        command,
+        env=ENVIRONMENT | {"TMPDIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},  # or it would be cut as well
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000)),
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"lmtk ngram-count: {folder}: File too large\n"
+    assert not list(folder.iterdir()) and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("order", [1, 2, 5])

@@ -10,13 +10,14 @@ from conftest import ENVIRONMENT, FILES, TESTS
 ROOT = TESTS.parent
 # a module imports from its own layer or an earlier one; folders and modules of lmtk/
 LAYERS = [
-    ["errors", "jit"],
+    ["errors", "jit", "threads", "parallel"],
     ["files"],
     ["text"],
     ["em", "lm"],
     ["scoring"],
+    ["nbest", "tuning"],
     ["ngram", "nplm", "nmt"],
-    ["mixture"],
+    ["mixture", "classlm"],
     ["kenlm"],
     ["api"],
     ["commands"],

@@ -1,9 +1,11 @@
 """Interpolated, back-off and mixture models against their definitions; files whole, cut and damaged."""
 
 import io
+import json
 import math
 import random
 import warnings
+from functools import partial
 from itertools import pairwise
 
 import naive
@@ -13,16 +15,17 @@ from conftest import FILES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lmtk.classlm import class_model
 from lmtk.em import em, neighbours_for_unvisited
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container
 from lmtk.files.registry import load
 from lmtk.lm import vocabulary_sums
 from lmtk.mixture import Mixture, check_vocabularies, write_text
-from lmtk.ngram import interp
-from lmtk.ngram.counts import collect
+from lmtk.ngram import classes, interp, smoothing
+from lmtk.ngram.collection import collect
 from lmtk.nplm import network, training
-from lmtk.text.corpus import Marks, contexts, read_corpus, whole_corpus
+from lmtk.text.corpus import Corpus, Marks, contexts, read_corpus, whole_corpus
 from lmtk.text.vocab import make_vocab
 
 TRAIN = "the cat sat\na dog sat on the cat\nthe dog saw a cat on the mat\n\na cat saw the dog\n"
@@ -61,13 +64,27 @@ def neural(folder, marks=SENTENCES, unk=True, **options):
     return progress.best
 
 
+def of_classes(folder, marks=SENTENCES, unk=True):
+    """Classes of words of the text, of one that the text has not, and of <unk>; "cat", "the" and "mat" stay words."""
+    lines = ["D 0.75 dog", "D 0.25 newt", "V 0.5 sat", "V 0.5 saw", "A a", *["U on", "U <unk>"] * unk]
+    (folder / "classes").write_text("\n".join(lines))
+    replace = partial(classes.replaced, classes=classes.read_classes(str(folder / "classes")))
+    counts = collect([str(folder / "train")], [], 3, marks=marks, replace=replace)
+    vocab = make_vocab(sorted(counts.words), False, marks.eos)
+    model, _ = smoothing.estimate(counts, vocab, 3, [smoothing.Method("wb", (), True, 1, 0)] * 3)
+    return class_model(model, "model", str(folder / "classes"))
+
+
 def models(folder, marks=SENTENCES, unk=True):
     a, b = interpolated(folder, marks=marks, unk=unk), neural(folder, marks, unk)
     yield a
     yield interpolated(folder, 1, marks, unk)
     yield a.lower(2)
     yield b
+    yield neural(folder, marks, unk, objective="class")
     yield Mixture([a, b], np.array([[0.3, 0.7]]))
+    yield (c := of_classes(folder, marks, unk))
+    yield c.lower(2)
     yield Mixture([b, a], np.random.default_rng(1).dirichlet([1, 1], len(a.alpha)), 1)
 
 
@@ -77,6 +94,17 @@ def test_every_model_sums_to_one(texts, marks, unk):
     for model in models(texts, marks, unk):
         for corpus in read_corpus(str(texts / "held"), model.vocab, marks, model.order):
             assert vocabulary_sums(model, corpus, corpus.scored) == pytest.approx(1, abs=2e-6)
+
+
+def test_a_class_model_is_the_product_of_its_parts(texts):
+    model = of_classes(texts)
+    (corpus,) = read_corpus(str(texts / "held"), model.vocab, Marks())
+    name = {b"dog": b"D", b"sat": b"V", b"saw": b"V", b"a": b"A", b"on": b"U", b"<unk>": b"U"}
+    words = [model.vocab.words[w] for w in corpus.ids]
+    inside = Corpus(np.array([model.lm.vocab.index[name.get(w, w)] for w in words]), corpus.starts, corpus.scored)
+    p_word = np.array([{b"dog": 0.75, b"sat": 0.5, b"saw": 0.5, b"on": 0.5, b"<unk>": 0.5}.get(w, 1) for w in words])
+    expected = np.where(corpus.scored, model.lm.score(inside).logp + np.log(p_word), 0)
+    assert model.score(corpus).logp == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["wb.arpa", "unk.arpa", "uni.arpa"])
@@ -270,6 +298,25 @@ def test_safetensors_reads_our_files(texts):
     model = neural(texts)
     arrays = read(next(files_of(model)))
     assert (arrays["C"] == model.C).all() and arrays["U"].shape == (model.vocab.V, 4)
+
+
+def test_our_files_are_the_bytes_that_safetensors_writes(monkeypatch):
+    from safetensors import deserialize
+    from safetensors.numpy import load as read
+    from safetensors.numpy import save
+
+    kinds = [np.uint8, np.int32, np.float32, np.float64, np.int64]
+    arrays = {f"{name}{i}": np.arange(i * 3, dtype=kind) for i, kind in enumerate(kinds) for name in "zaB\u00e9"}
+    arrays["grid"] = np.arange(12, dtype=np.float32).reshape(3, 4).T
+    for large in (1 << 40, 0):
+        monkeypatch.setattr(container, "LARGE", large)
+        out = io.BytesIO()
+        container.write(out, "test", {"a": 'quoted "and \\ \u00e9'}, arrays, [b"a", b"\xff"])
+        found = read(out.getvalue())
+        assert all((found[name] == a).all() for name, a in arrays.items())
+        size = int.from_bytes(out.getvalue()[:8], "little")
+        about = json.loads(out.getvalue()[8 : 8 + size])["__metadata__"]
+        assert save(found, about) == out.getvalue() and len(deserialize(out.getvalue())) == len(arrays) + 1
 
 
 def test_a_later_format_is_named(texts, monkeypatch):

@@ -12,7 +12,7 @@ from lmtk.errors import LmtkError
 from lmtk.files.registry import load
 from lmtk.lm import vocabulary_sums
 from lmtk.ngram import arpa, backoff
-from lmtk.ngram.counts import collect
+from lmtk.ngram.collection import collect
 from lmtk.ngram.smoothing import Method, NoDiscount, estimate
 from lmtk.text.corpus import Marks, contexts, read_corpus
 from lmtk.text.vocab import make_vocab

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files.streams import blocks, lines, open_in, open_out
+from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import (
-    collect,
     count_ids,
     find,
     from_rows,

@@ -7,6 +7,7 @@ from lmtk.commands.options import (
     Debug,
     MapUnk,
     Seed,
+    Strict,
     VocabFile,
     given_weights,
     needed,
@@ -48,6 +49,7 @@ def command(
         bool, option("unk", "<unk> is a word: it is generated, and -limit-vocab leaves it what dropped words had.")
     ] = False,
     map_unk: MapUnk = None,
+    strict: Strict = False,
     debug: Debug = 0,
 ):
     """One back-off model to another: ARPA to binary and back, merged, cut to a vocabulary, renormalised, pruned; or
@@ -60,7 +62,7 @@ def command(
     """
     import numpy as np
 
-    from lmtk.files.registry import load
+    from lmtk.files.registry import load, load_strictly
     from lmtk.files.streams import check_out, open_out
     from lmtk.ngram import arpa, backoff, generation, merge, pruning
     from lmtk.text.corpus import Closed, Marks, read_ids
@@ -89,7 +91,7 @@ def command(
             sys.stderr.write(f"{what}: {sizes}\n")
 
     def read(path):
-        model = load(path)
+        model = load_strictly(path) if strict else load(path)
         if not isinstance(model, backoff.Backoff):
             kind = next(value for name, value in model.describe() if name == "kind")
             raise LmtkError(f"{path}: {kind}; a back-off n-gram was wanted")

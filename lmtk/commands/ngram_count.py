@@ -1,9 +1,13 @@
+import contextlib
 import sys
+from functools import partial
 from typing import Annotated
 
 from lmtk.commands.options import (
+    ClassFile,
     Debug,
     MapUnk,
+    Memory,
     NoEos,
     NoSos,
     Order,
@@ -12,6 +16,7 @@ from lmtk.commands.options import (
     Tolower,
     VocabFile,
     Write,
+    bytes_of,
     one_stdin,
     option,
     per_order,
@@ -32,6 +37,10 @@ def command(
     vocab: VocabFile = None,
     limit_vocab: Annotated[bool, option("limit-vocab", "Drop read n-grams with words that are not in -vocab.")] = False,
     write_vocab: Annotated[str | None, option("write-vocab", "Write the words, in byte order.", "FILE")] = None,
+    classes: ClassFile = None,
+    class_lm: Annotated[
+        str | None, option("class-lm", "The class model to write: it names -lm (or -write-bin) and -classes.", "FILE")
+    ] = None,
     unk: Annotated[bool, option("unk", "The model predicts <unk>, the words that are not in -vocab.")] = False,
     map_unk: MapUnk = "<unk>",
     tolower: Tolower = False,
@@ -73,6 +82,8 @@ def command(
         option("prune-by-count", "Leave out n-grams seen K times or less; a K an order.", "K", min=0),
     ] = None,
     kenlm: Annotated[bool, option("kenlm", "As KenLM's lmplz: interpolated modified Kneser-Ney with <unk>.")] = False,
+    memory: Memory = None,
+    mpi: Annotated[bool, option("mpi", "Share the counting among the ranks of mpiexec.")] = False,
     debug: Debug = 0,
 ):
     """Count the n-grams of texts; add, sort and limit counts; estimate a back-off model from them.
@@ -84,8 +95,10 @@ def command(
     Example: lmtk ngram-count -text train.txt -order 3 -kndiscount -interpolate -lm train.lm
     """
     from lmtk.files.streams import open_out
-    from lmtk.ngram.counts import collect, write_counts
+    from lmtk.ngram.collection import collect
+    from lmtk.ngram.counts import write_counts
     from lmtk.ngram.smoothing import Method
+    from lmtk.parallel import ALONE, ranks
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import make_vocab, read_vocab
 
@@ -95,8 +108,11 @@ def command(
         write = "-"
     if limit_vocab and not vocab:
         raise UsageError("-limit-vocab needs -vocab")
-    one_stdin(*(text or []), *(read or []), vocab)
-    words = read_vocab(vocab, tolower) if vocab else None
+    if class_lm and not (classes and (lm or write_bin)):
+        raise UsageError("-class-lm names the files of -classes and of -lm or -write-bin")
+    if class_lm and "-" in (classes, lm or write_bin):
+        raise UsageError("a class model names its parts' files; stdin and stdout (-) can't be named")
+    one_stdin(*(text or []), *(read or []), vocab, classes)
     marks, unk_word = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
     model_wanted = bool(lm or write_bin or gt or kn)
     if kenlm:
@@ -133,12 +149,26 @@ def command(
         if float_counts and name in ("gt", "ukn", "kn"):
             raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; see -wbdiscount{n}")
 
+    replace = None
+    if classes:
+        from lmtk.ngram.classes import read_classes, replaced
+
+        given_classes = read_classes(classes)
+        replace = partial(replaced, classes=given_classes)
+        unk = unk and unk_word not in given_classes.members  # its class is predicted in its place
+
     def vocabulary_of(words):
         return make_vocab(sorted(words), unk, True, unk_word, vocab or (text or read)[0])
 
     arrange = (lambda words: vocabulary_of(words).words) if model_wanted else None
-    kept = (tolower, limit_vocab, float_counts, arrange)
-    counts = collect(text or [], read or [], order, words, marks, unk_word, *kept)
+    kept = (tolower, limit_vocab, float_counts, arrange, bytes_of(memory) if memory else None)
+    with ranks() if mpi else contextlib.nullcontext(ALONE) as comm:
+        if comm.size > 1 and (stream or "-" in (text or [])):
+            raise UsageError("-mpi wants texts of sentences, in files that every rank can read")
+        words = comm.share(lambda: read_vocab(vocab, tolower) if vocab else None)
+        counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm, replace)
+    if comm.rank:
+        return
     vocabulary = vocabulary_of(counts.words) if model_wanted else None
     if write:
         with open_out(write) as out:
@@ -174,6 +204,11 @@ def command(
     if write_bin:
         with open_out(write_bin) as out:
             backoff.write_binary(out, model)
+    if class_lm:
+        from lmtk.classlm import write_text
+
+        with open_out(class_lm) as out:
+            write_text(out, lm or write_bin, classes, class_lm)
 
 
 def method_of(n, given, files):

@@ -55,7 +55,7 @@ def command(
 
     from lmtk.files.streams import open_out
     from lmtk.ngram import interp
-    from lmtk.ngram.counts import collect
+    from lmtk.ngram.collection import collect
     from lmtk.text.corpus import Marks, whole_corpus
     from lmtk.text.vocab import EOS, make_vocab, read_vocab
 

@@ -47,6 +47,16 @@ def command(
         float, option("weight-decay", "Decay of U, W, H and C, not of the biases.", "X", min=0)
     ] = 3e-5,
     feature_rate: Annotated[float, option("feature-rate", "C learns X times faster.", "X", min=0)] = 4,
+    objective: Annotated[
+        str, option("objective", "What an update sees: all words, a sample, or a class.", "full|sampled|class")
+    ] = "full",
+    classes: Annotated[
+        str | None,
+        option("classes", "Classes for -objective class (default: words of like frequency).", "FILE"),
+    ] = None,
+    samples: Annotated[
+        int | None, option("samples", "S, words drawn for a minibatch with -objective sampled (250).", "S", min=1)
+    ] = None,
     minibatch: Annotated[int, option("minibatch", "K, examples in an update.", "K", min=1)] = 128,
     patience: Annotated[
         int | None,
@@ -59,6 +69,7 @@ def command(
     ] = None,
     seed: Seed = 1,
     threads: Threads = None,
+    mpi: Annotated[bool, option("mpi", "Share the output units among the ranks of mpiexec.")] = False,
     no_sos: NoSos = False,
     no_eos: NoEos = False,
     stream: Stream = False,
@@ -81,82 +92,115 @@ def command(
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin
     """
     needed(text, "text"), needed(lm, "lm")
-    one_stdin(text, heldout, vocab, init_features)
+    one_stdin(text, heldout, vocab, init_features, classes)
     if hidden == 0 and not direct:
         raise UsageError("-hidden 0 leaves no way from the features to the outputs; add -direct")
+    if objective not in ("full", "sampled", "class"):
+        raise UsageError(f"-objective is full, sampled or class, not {objective}")
+    if samples and objective != "sampled":
+        raise UsageError("-samples needs -objective sampled")
+    if classes and objective != "class":
+        raise UsageError("-classes needs -objective class")
+    if mpi and objective == "class":
+        raise UsageError("-mpi shares the outputs of -objective full or sampled, not those of class")
+    if objective == "sampled":
+        samples = samples or 250
 
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
     from lmtk.nplm import training
+    from lmtk.nplm.classes import read as read_classes
     from lmtk.nplm.network import write
     from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
+    from lmtk.parallel import ALONE, block, ranks
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
     if patience is None:
         # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
         patience = epochs if decay is None else 3
-    check_out(lm)
-    limit(threads)
+    if text == "-" and not vocab:
+        raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
+    limit(threads or (1 if mpi else None))
     settings = training.Settings(
-        order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed
-    )
-    marks = Marks.of(no_sos, no_eos, stream)
-    words = read_vocab(vocab, tolower) if vocab else None
-    if words is None:
-        if text == "-":
-            raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
-        counts = count_words([text], tolower)
-        words = sorted(counts, key=lambda w: (-counts[w], w))
-    known = make_vocab(words, unk, marks.eos, unknown_word(map_unk), vocab or text)
-    corpus = whole_corpus(text, known, marks, tolower)
-    held = whole_corpus(heldout, known, marks, tolower) if heldout else None
-    data = training.examples(corpus, known, order, held)
-    if held is not None and not (held.scored & (held.ids < known.V)).any():
-        raise LmtkError(f"{heldout}: no word of the vocabulary in it")
-    given = training.read_features(init_features, known, features) if init_features else None
-    network = training.initial(known, settings, data.w, given)
-    progress, checkpoint = training.Progress(network), None if written_in_place(lm) else lm + ".ckpt"
-    if resume and checkpoint and os.path.exists(checkpoint):
+        order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed,
+        objective, samples,
+    )  # fmt: skip
+    checkpoint = None if written_in_place(lm) else lm + ".ckpt"
+
+    def prepare():
+        """(training.Data, training.Progress) from the files."""
+        check_out(lm)
+        marks = Marks.of(no_sos, no_eos, stream)
+        words = read_vocab(vocab, tolower) if vocab else None
+        if words is None:
+            counts = count_words([text], tolower)
+            words = sorted(counts, key=lambda w: (-counts[w], w))
+        known = make_vocab(words, unk, marks.eos, unknown_word(map_unk), vocab or text)
+        block(known.V, comm)  # fails here, on one rank, if it would on all
+        corpus = whole_corpus(text, known, marks, tolower)
+        held = whole_corpus(heldout, known, marks, tolower) if heldout else None
+        data = training.examples(corpus, known, order, held)
+        if held is not None and not (held.scored & (held.ids < known.V)).any():
+            raise LmtkError(f"{heldout}: no word of the vocabulary in it")
+        given = training.read_features(init_features, known, features) if init_features else None
+        grouped = read_classes(classes, known) if classes else None
+        network = training.initial(known, settings, data.w, given, grouped)
+        if not (resume and checkpoint and os.path.exists(checkpoint)):
+            return data, training.Progress(network)
         with open_in(checkpoint) as stream_in:
             progress = training.read_checkpoint(stream_in, checkpoint, settings, data, network)
         if debug:
             sys.stderr.write(f"going on from {checkpoint}: epoch {progress.epoch + 1}, step {progress.step + 1}\n")
+        return data, progress
 
-    def save(network):
-        with open_out(checkpoint) as out:
-            training.write_checkpoint(out, progress, network, settings, data)
+    with ranks(debug > 0) if mpi else contextlib.nullcontext(ALONE) as comm:
+        first = comm.rank == 0
+        data, progress = comm.share(prepare)
 
-    def finish():
-        with open_out(lm) as out:
-            write(out, training.replace(progress.best, settings=vars(settings)))
+        def save(network):
+            if first:
+                with open_out(checkpoint) as out:
+                    training.write_checkpoint(out, progress, network, settings, data)
 
-    tell = Reporter(debug, quiet, len(data.w), minibatch, epochs, progress)
-    with tell, interruptible() as cut:
-        try:
-            for over, now in training.train(progress, data, settings, threads or count()):
-                tell(progress, over)
-                if cut:
-                    if checkpoint:
+        def finish():
+            if first:
+                with open_out(lm) as out:
+                    write(out, training.replace(progress.best, settings=vars(settings)))
+
+        tell = Reporter(debug * first, quiet or not first, len(data.w), minibatch, epochs, progress)
+        stop = 0
+        with tell, interruptible() as cut:
+            try:
+                for over, now in training.train(progress, data, settings, count(), comm):
+                    tell(progress, over)
+                    if stop := comm.largest(cut[0] if cut else 0):
+                        if checkpoint:
+                            save(now())
+                        break
+                    if checkpoint and save_every != 0 and (over or (save_every and progress.step % save_every == 0)):
                         save(now())
-                    break
-                if checkpoint and save_every != 0 and (over or (save_every and progress.step % save_every == 0)):
-                    save(now())
-        except Diverged as e:
-            # from here on the same run would come to the same end
-            remove(checkpoint)
-            kept = f"; the best model so far, of epoch {progress.best_epoch}, is in {lm}" if progress.best else ""
-            if progress.best:
-                finish()
-            raise Diverged(f"{e}{kept}") from None
-    if cut:
-        sys.stderr.write("lmtk nplm-train: interrupted")
-        sys.stderr.write(f"; -resume goes on from {checkpoint}\n" if checkpoint else "\n")
-        if progress.best:
+            except Diverged as e:
+                # every rank comes here, one tells; from here on the same run would come to the same end
+                comm.follow()
+                remove(checkpoint)
+                kept = f"; the best model so far, of epoch {progress.best_epoch}, is in {lm}" if progress.best else ""
+                if progress.best:
+                    finish()
+                raise Diverged(f"{e}{kept}") from None
+        if first and stop:
+            sys.stderr.write("lmtk nplm-train: interrupted")
+            sys.stderr.write(f"; -resume goes on from {checkpoint}\n" if checkpoint else "\n")
+        if progress.best or not stop:
             finish()
-        sys.exit(128 + cut[0])
-    finish()
-    remove(checkpoint)
+        times = comm.times()
+        if first and times is not None:
+            shown = ", ".join(f"{name} {t:.3f} s" for name, t in zip(("compute", "communication", "waiting"), times))
+            sys.stderr.write(f"{comm.size} ranks, mean: {shown}\n")
+    if stop:
+        sys.exit(128 + stop)
+    if first:
+        remove(checkpoint)
 
 
 def remove(checkpoint):
@@ -219,7 +263,8 @@ class Reporter:
         if over and self.debug:
             now = time.monotonic()
             ppl, heldout = progress.ppl[-1]
-            line = f"epoch {progress.epoch}: training ppl= {ppl:.7g} "
+            line = f"epoch {progress.epoch}: "
+            line += "" if ppl is None else f"training ppl= {ppl:.7g} "
             line += "" if heldout is None else f"held-out ppl= {heldout:.7g} "
             line += f"{(at - self.done) / (now - self.epoch_begun):.0f} words/s"
             if heldout is not None and progress.best_epoch == progress.epoch:

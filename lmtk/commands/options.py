@@ -1,6 +1,7 @@
 """Option types that commands share: the same thing has the same name everywhere."""
 
 import os
+import re
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ Texts = Annotated[list[str], option("text", "Text to read, a sentence a line (se
 Models = Annotated[list[str], option("lm", "A model of any kind (several).", "FILE")]
 Model = Annotated[str, option("lm", "A model of any kind.", "FILE")]
 VocabFile = Annotated[str, option("vocab", "Word list: the first field of each line.", "FILE")]
+ClassFile = Annotated[str, option("classes", "Word classes, as ngram-class writes them.", "FILE")]
 Order = Annotated[int, option("order", "The longest n-grams.", "N", min=1, max=MAX_ORDER)]
 Unk = Annotated[bool, option("unk", "Treat unknown words as the word <unk>, which is predicted like others.")]
 UnkAsIs = Annotated[bool, option("unk", "Accepted as SRILM has it; unknown words are <unk> with it and without.")]
@@ -30,6 +32,8 @@ Heldout = Annotated[str, option("heldout", "Held-out text.", "FILE")]
 Write = Annotated[str, option("write", "Where to write (-: stdout).", "FILE")]
 Debug = Annotated[int, option("debug", "How much to tell: 0 nothing, 1 and more.", "N", min=0)]
 Threads = Annotated[int, option("threads", "Threads that the neural model works on (default: all cores).", "N", min=1)]
+Memory = Annotated[str, option("memory", "Count in about this much memory, the rest on disk: 500M, 4G.", "SIZE")]
+Strict = Annotated[bool, option("strict", "What is odd in a model file is an error, not a warning.")]
 ProductThreads = Annotated[
     int, option("threads", "Threads of the matrix products (default: OPENBLAS_NUM_THREADS, else 1).", "N", min=1)
 ]
@@ -49,6 +53,14 @@ def one_stdin(*paths):
     """Only one of the inputs may be stdin."""
     if sum(p == "-" for p in paths) > 1:
         raise UsageError("only one input can be stdin (-)")
+
+
+def bytes_of(size):
+    """The bytes of "4G", as sort(1) has it: K where no unit is given; b, K, M, G, T."""
+    found = re.fullmatch(r"(\d+)([bKMGT]?)", size)
+    if not found or not int(found[1]):
+        raise UsageError(f"-memory {size}: a size is a number and b, K, M, G or T")
+    return int(found[1]) << 10 * "bKMGT".index(found[2] or "K")
 
 
 def per_order(values, kind):

@@ -3,11 +3,13 @@ from typing import Annotated
 
 from lmtk.commands.options import (
     MAX_ORDER,
+    ClassFile,
     Debug,
     Model,
     NoEos,
     NoSos,
     Stream,
+    Strict,
     Threads,
     Tolower,
     UnkAsIs,
@@ -21,6 +23,7 @@ from lmtk.errors import LmtkWarning, UsageError
 
 def command(
     lm: Model = None,
+    classes: ClassFile = None,
     text: Annotated[
         list[str] | None, option("text", "Text to score, a sentence a line (several; -: stdin).", "FILE")
     ] = None,
@@ -41,6 +44,7 @@ def command(
     stream: Stream = False,
     tolower: Tolower = False,
     threads: Threads = None,
+    strict: Strict = False,
 ):
     """Perplexity of a text under any model, in SRILM's report or KenLM's.
 
@@ -51,13 +55,13 @@ def command(
     """
     import sys
 
-    from lmtk.files.registry import load
+    from lmtk.files.registry import load, load_strictly
     from lmtk.mixture import lowered
     from lmtk.text.corpus import Marks
 
     texts, counts = (text or []) + (ppl or []), counts or []
     needed(lm, "lm"), needed(texts + counts, "text")
-    one_stdin(lm, *texts, *counts)
+    one_stdin(lm, *texts, *counts, classes)
     if format not in ("srilm", "kenlm"):
         raise UsageError(f"-format is srilm or kenlm, not {format}")
     if format == "kenlm" and (counts or stream):
@@ -66,7 +70,11 @@ def command(
     if debug > most:
         raise UsageError(f"-debug goes to {most} here")
     limit_threads(threads)
-    model = load(lm)
+    model = load_strictly(lm) if strict else load(lm)
+    if classes:
+        from lmtk.classlm import class_model
+
+        model = class_model(model, lm, classes)
     count_order = count_order or order or model.order
     if order:
         model = lowered(model, order)

@@ -16,9 +16,11 @@ import numpy as np
 
 from lmtk import __version__
 from lmtk.errors import FormatError
+from lmtk.threads import in_threads
 
 VERSION = 1
-DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U8": "<u1"}
+DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # as they follow each other in a file
+LARGE = 1 << 24  # bytes for which threads pay
 MAX_HEADER = 100_000_000
 
 
@@ -29,16 +31,28 @@ def looks_binary(head):
 
 def write(out, kind, settings, arrays, words=None):
     """Write arrays (name -> ndarray) with their description. Same content, same bytes."""
-    from safetensors.numpy import save
-
     arrays = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
     if words is not None:
         arrays["vocabulary"] = np.frombuffer(b"\n".join(words), np.uint8)
     kinds = {np.dtype(code): name for name, code in DTYPES.items()}
-    described = {name: [kinds[a.dtype], list(a.shape), zlib.crc32(a)] for name, a in arrays.items()}
+    crcs = in_threads(zlib.crc32, arrays.values()) if sum(a.nbytes for a in arrays.values()) > LARGE else None
+    crcs = crcs or map(zlib.crc32, arrays.values())
+    described = {name: [kinds[a.dtype], list(a.shape), crc] for (name, a), crc in zip(arrays.items(), crcs)}
     about = {"kind": kind, "format": VERSION, "lmtk": __version__, "settings": settings, "arrays": described}
     text = json.dumps(about, sort_keys=True, separators=(",", ":"))
-    out.write(save(arrays, {"lmtk": f"{zlib.crc32(text.encode()):08x} {text}"}))
+    table = {"__metadata__": {"lmtk": f"{zlib.crc32(text.encode()):08x} {text}"}}
+    # as the safetensors library writes them: those of large numbers first, so that all stand at multiples of their size
+    ranks = list(DTYPES)
+    order = sorted(arrays, key=lambda name: (ranks.index(described[name][0]), name))
+    end = 0
+    for name in order:
+        begin, end = end, end + arrays[name].nbytes
+        table[name] = {"dtype": described[name][0], "shape": described[name][1], "data_offsets": [begin, end]}
+    header = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode()
+    header += b" " * (-len(header) % 8)
+    out.write(len(header).to_bytes(8, "little") + header)
+    for name in order:
+        out.write(arrays[name].reshape(-1).view(np.uint8).data)
 
 
 def read(stream, path):

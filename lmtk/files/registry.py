@@ -2,15 +2,21 @@
 
 import importlib
 import re
+import warnings
 
-from lmtk.errors import FormatError
+from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container
 from lmtk.files.streams import BOM, lines_of, open_in
 
-TEXT = {b"\\interp\\": "lmtk.ngram.interp:read_text", b"\\mixture\\": "lmtk.mixture:read_text"}
+TEXT = {
+    b"\\interp\\": "lmtk.ngram.interp:read_text",
+    b"\\mixture\\": "lmtk.mixture:read_text",
+    b"\\class-ngram\\": "lmtk.classlm:read_text",
+}
 ARPA = "lmtk.ngram.arpa:read_text"
 BINARY = {
     "nplm": "lmtk.nplm.network:from_arrays",
+    "nplm-class": "lmtk.nplm.network:from_arrays",
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",
 }
@@ -22,6 +28,16 @@ def function(name):
     """The function "module:name", imported when it is needed."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def load_strictly(path):
+    """`load`, but what it would tolerate with a warning is an error. Raises LmtkError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LmtkWarning)
+        try:
+            return load(path)
+        except LmtkWarning as e:
+            raise LmtkError(f"{e} (-strict)") from None
 
 
 def load(path, seen=()):

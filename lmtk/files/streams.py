@@ -110,8 +110,13 @@ def lines(path):
 
 def lines_of(stream, path):
     """`lines` of an open stream; `path` is for messages."""
+    return rows_of(blocks_of(stream, path))
+
+
+def rows_of(blocks):
+    """`lines` of a text in blocks of whole lines."""
     number = 0
-    for block in blocks_of(stream, path):
+    for block in blocks:
         rows = block.split(b"\n")
         if rows[-1] == b"":
             rows.pop()

@@ -2,23 +2,42 @@
 
 import re
 import warnings
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import chain, groupby, pairwise
 
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning
-from lmtk.files.streams import lines_of
-from lmtk.ngram import kernels
-from lmtk.ngram.backoff import Backoff, Probabilities, decimal, natural
+from lmtk.files.streams import blocks_of, rows_of
+from lmtk.ngram import kernels, reading
+from lmtk.ngram.backoff import Backoff, Probabilities, Stored, decimal, natural
 from lmtk.ngram.counts import ranks, sorted_by, trie
-from lmtk.text.corpus import TOKEN
+from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 from lmtk.threads import in_threads
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
 LARGE = 100_000  # n-grams for which loading numba pays
 SOME = 1 << 13  # lines made together: their numbers stay in a cache
-SECTION = re.compile(rb"\\(\d+)-grams:$")
+SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
+WORD = re.compile(rb"[^ \t\r\n]+")
+LARGE_FILE = 1 << 21  # bytes of a file for which loading numba pays
+ENDED = -1  # the order behind \end\, or behind a section that cannot follow
+UNKNOWN = -2  # the id of a word that has no 1-gram
+
+
+@dataclass(frozen=True)
+class Rows:
+    """N n-grams of order k from lines that follow each other: rows (N, k + 2) int32 as `kernels.read_lines` makes them;
+    their words, if they are 1-grams, which are what gives the ids; how many log p are positive, the largest of them;
+    the first word that has no 1-gram, or None.
+    """
+
+    rows: np.ndarray
+    words: list
+    positive: int
+    worst: float
+    unknown: bytes | None
 
 
 def read_text(stream, path, seen=()):
@@ -27,9 +46,17 @@ def read_text(stream, path, seen=()):
     Text before \\data\\, tabs or blanks, CRLF, exponents and missing back-off weights are taken as they come; wrong
     numbers of n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> are one warning each.
     """
+    blocks = blocks_of(stream, path)
+    first = next(blocks, b"")
+    large = len(first) >= LARGE_FILE
+    blocks = chain([first], blocks)
     sections, stated, order, ended = {}, {}, None, False
     positive, worst = 0, 0.0
-    for number, line in lines_of(stream, path):
+    for number, line in pieces(blocks) if large else rows_of(blocks):
+        if isinstance(line, Rows):
+            positive, worst = positive + line.positive, max(worst, line.worst)
+            extend(sections[order], line)
+            continue
         line = line.strip(b" \t\r")
         if order is None:
             if line == b"\\data\\":
@@ -45,7 +72,7 @@ def read_text(stream, path, seen=()):
                 raise FormatError(path, f"the {order}-grams follow the {len(sections)}-grams", number)
             sections[order] = []
         elif order == 0:
-            if not (found := re.fullmatch(rb"ngram\s+(\d+)\s*=\s*(\d+)", line)):
+            if not (found := re.fullmatch(rb"ngram\s+(\d{1,9})\s*=\s*(\d{1,18})", line)):
                 raise FormatError(path, "expected 'ngram N=count'", number)
             stated[int(found[1])] = int(found[2])
         else:
@@ -66,10 +93,11 @@ def read_text(stream, path, seen=()):
     if positive:
         warnings.warn(f"{path}: {positive} positive log probabilities, up to {worst:.7g}", LmtkWarning, stacklevel=2)
     for k, entries in sections.items():
-        if stated.get(k) != len(entries):
-            text = f"{path}: \\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {len(entries)}"
+        size = sum(len(x.rows) if isinstance(x, Rows) else 1 for x in entries)
+        if stated.get(k) != size:
+            text = f"{path}: \\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
             warnings.warn(text, LmtkWarning, stacklevel=2)
-    return model_of(sections, path)
+    return model_of(sections, path, levels_of_many if large else levels_of)
 
 
 def parse(line, k):
@@ -86,22 +114,144 @@ def parse(line, k):
     return p, fields[1 : k + 1], bow
 
 
-def model_of(sections, path):
-    """The model of parsed sections: {k: [(log10 p, words, log10 bow)]}."""
-    predicted = [words[0] for _, words, _ in sections[1] if words[0] != SOS]
+def pieces(blocks):
+    """The lines of a large file and their numbers, as `rows_of` has them, but Rows for those that `read_lines` reads.
+
+    From the 2-grams on, blocks are read in threads, as being of the order that `last_order` sees in those before.
+    """
+    words, line, order = [], 0, None
+    for block in blocks:
+        found, lines, order = read_block(block, order, words)
+        yield from ((line + number, piece) for number, piece in found)
+        line += lines
+        if order == ENDED:
+            return
+        if order is not None and order > 1:
+            break
+    table = known_words(words)
+
+    def guessed():
+        guess = order
+        for block in blocks:
+            yield block, guess
+            guess = last_order(block, guess)
+            if guess == ENDED:
+                break
+
+    def read(item):
+        return item, read_block(*item, [], table)
+
+    for (block, guess), (found, lines, after) in in_threads(read, guessed()):
+        if guess != order:
+            found, lines, after = read_block(block, order, [], table)
+        yield from ((line + number, piece) for number, piece in found)
+        line, order = line + lines, after
+
+
+def last_order(block, order):
+    """The order at the end of a block that begins inside of `order`, if all marks are lines of their own in it."""
+    at = block.rfind(b"\\")
+    while at > 0 and block[at - 1 : at] != b"\n":
+        at = block.rfind(b"\\", 0, at)
+    mark = block[at : at + 99].partition(b"\n")[0].strip(b" \t\r") if at >= 0 else b""
+    if mark == b"\\end\\":
+        return ENDED
+    return int(found[1]) if (found := SECTION.match(mark)) else order
+
+
+def extend(pieces, rows):
+    """Put Rows at the end of a section: those of long orders together, in memory that grows without being copied."""
+    last = pieces[-1] if pieces else None
+    if not isinstance(last, Rows) or last.words:
+        pieces.append(replace(rows, rows=rows.rows.copy()))
+        return
+    size = len(last.rows)
+    last.rows.resize((size + len(rows.rows), last.rows.shape[1]), refcheck=False)
+    last.rows[size:] = rows.rows
+    pieces[-1] = replace(last, unknown=last.unknown or rows.unknown)
+
+
+def next_order(order, line):
+    """The order of what follows a line that itself is inside of `order`: None before the model, 0 in its head."""
+    line = line.strip(b" \t\r")
+    if order is None:
+        return 0 if line == b"\\data\\" else None
+    if found := SECTION.match(line):
+        return order + 1 if int(found[1]) == order + 1 else ENDED
+    return ENDED if line == b"\\end\\" else order
+
+
+def known_words(words):
+    """The ids of a model's words, as threads can look them up."""
+    return Table(Closed(vocabulary(words).index, UNKNOWN))
+
+
+def read_block(block, order, words, table=None):
+    """A block of whole lines that begins inside of `order`: [(number in it, line or Rows)], how many lines, the order
+    at its end. The words of 1-grams are appended to `words`; `table` has all of them, and is made of `words` where it
+    is None.
+    """
+    block = block if block.endswith(b"\n") else block + b"\n"
+    text, at, line, found = np.frombuffer(block, np.uint8), 0, 0, []
+    while at < len(text) and order != ENDED:
+        if order:
+            if table is None:
+                table = known_words(words if order > 1 else [])
+            rows = np.empty(((len(text) - at) // (2 * order + 2) + 1, order + 2), np.int32)
+            start = at
+            at, size, lines, positive, worst, outside = table.read_lines(text, at, order, rows)
+            line += lines
+            if size:
+                mine, unknown = [], None
+                if order == 1 or outside >= 0:
+                    lists = [fields for row in block[start:at].split(b"\n") if (fields := WORD.findall(row))]
+                    if order == 1:
+                        words += (mine := [fields[1] for fields in lists])
+                    else:
+                        unknown = lists[outside // order][1 + outside % order]
+                found.append((line, Rows(rows[:size], mine, positive, worst, unknown)))
+            if at == len(text):
+                break
+        end = block.index(b"\n", at)
+        piece, at, line = block[at:end], end + 1, line + 1
+        found.append((line, piece))
+        before, order = order, next_order(order, piece)
+        if before == 1 and order == 2:
+            table = None
+        if before == order == 1 and not isinstance(entry := parse(piece, 1), str):
+            words += entry[1]
+    return found, line, order
+
+
+def vocabulary(words):
+    """The Vocab of a model with these 1-grams."""
+    predicted = dict.fromkeys(word for word in words if word != SOS)
     missing = [w for w in (SOS, EOS, UNK) if w not in predicted]
-    names = list(dict.fromkeys(predicted)) + missing
-    vocab = Vocab(names, len(names) - len(missing))
+    return Vocab([*predicted, *missing], len(predicted))
+
+
+def model_of(sections, path, levels_of):
+    """The model of parsed sections: {k: [(log10 p, words, log10 bow)]}, or Rows of several."""
+    words = [w for x in sections[1] for w in (x.words if isinstance(x, Rows) else x[1])]
+    vocab = vocabulary(words)
     for mark in (SOS, EOS):
-        if all(words[0] != mark for _, words, _ in sections[1]):
+        if mark not in words:
             warnings.warn(f"{path}: the model has no {mark.decode()}", LmtkWarning, stacklevel=2)
-    W, rows, levels, repeated = len(names), [], [], 0
-    for entries in sections.values():
-        try:
-            rows.append(np.array([[vocab.index[w] for w in words] for _, words, _ in entries], np.int32))
-        except KeyError as e:
-            raise FormatError(path, f"the word {e.args[0].decode(errors='backslashreplace')} has no 1-gram") from None
-    rows = [row.reshape(-1, k) for k, row in enumerate(rows, 1)]
+    try:
+        levels, repeated = levels_of(sections, vocab)
+    except KeyError as e:
+        raise FormatError(path, f"the word {e.args[0].decode(errors='backslashreplace')} has no 1-gram") from None
+    if repeated:
+        warnings.warn(f"{path}: {repeated} repeated n-grams; the first of each is kept", LmtkWarning, stacklevel=2)
+    return Backoff(vocab, len(levels), levels)
+
+
+def levels_of(sections, vocab):
+    """The levels of a model, and how many n-grams are repeated. Raises KeyError with a word that is not in `vocab`."""
+    W, rows, levels, repeated = len(vocab.words), [], [], 0
+    for k, entries in sections.items():
+        ids = [[vocab.index[w] for w in words] for _, words, _ in entries]
+        rows.append(np.array(ids, np.int32).reshape(-1, k))
     for entries, (keys, first, _) in zip(sections.values(), trie(rows, W), strict=True):
         own = first < len(entries)  # the others are prefixes that the file lacks
         repeated += len(entries) - int(own.sum())
@@ -109,9 +259,76 @@ def model_of(sections, path):
         for array, column in ((logp, 0), (bow, 2)):
             array[own] = natural([entries[i][column] for i in first[own]])
         levels.append(Probabilities(keys, logp, bow))
-    if repeated:
-        warnings.warn(f"{path}: {repeated} repeated n-grams; the first of each is kept", LmtkWarning, stacklevel=2)
-    return Backoff(vocab, len(levels), levels)
+    return levels, repeated
+
+
+def levels_of_many(sections, vocab):
+    """`levels_of` for sections with Rows, which it empties: each order is sorted, then linked to the one below."""
+    W = len(vocab.words)
+    for piece in chain.from_iterable(sections.values()):
+        if not isinstance(piece, Rows):
+            _, words, _ = piece
+            [vocab.index[w] for w in words]
+        elif piece.unknown is not None:
+            raise KeyError(piece.unknown)
+    orders = sorted(sections, key=lambda k: (k > 1, -k))  # the first is done alone
+
+    def sort(k):
+        parts = list(rows_of_pieces(k, sections[k], vocab.index))
+        sections[k].clear()
+        whole = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        parts.clear()
+        return len(whole), in_order(whole, k, W)
+
+    done = dict(zip(orders, in_threads(sort, orders)))
+    repeated = sum(size - len(rows) for size, (rows, _, _) in done.values())
+    orders = [done[k][1] for k in sorted(done)]
+    levels = []
+    for k in range(len(orders), 0, -1):
+        rows, p, bow = orders.pop()
+        keys, lacks = np.empty(len(rows), np.int64), np.empty(len(rows), np.uint8)
+        if k == 1:
+            keys[:] = rows[:, 0]
+        elif reading.link_rows(rows, orders[-1][0], W, keys, lacks):
+            prefixes = joined(rows[lacks == 1, :-1], np.nan, 0)
+            orders[-1] = in_order(np.concatenate((joined(*orders[-1]), prefixes)), k - 1, W)
+            reading.link_rows(rows, orders[-1][0], W, keys, lacks)
+        levels.insert(0, Stored(keys, p, bow))
+    return levels, repeated
+
+
+def joined(ids, p, bow):
+    """ids (N, k), log10 p and log10 bow as the rows (N, k + 2) of Rows."""
+    rows = np.empty((len(ids), ids.shape[1] + 2), np.int32)
+    rows[:, :-2] = ids
+    rows.view(np.float32)[:, -2], rows.view(np.float32)[:, -1] = p, bow
+    return rows
+
+
+def rows_of_pieces(k, pieces, index):
+    """The rows (N, k + 2) of what a section holds, in turns."""
+    if not pieces:
+        yield np.empty((0, k + 2), np.int32)
+    for kind, run in groupby(pieces, type):
+        if kind is Rows:
+            for x in run:
+                if k == 1:
+                    x.rows[:, 0] = [index[w] for w in x.words]
+                yield x.rows
+        else:
+            p, words, bow = zip(*run)
+            ids = np.array([[index[w] for w in row] for row in words], np.int32)
+            yield joined(ids, decimal(natural(p)), decimal(natural(bow)))
+
+
+def in_order(rows, k, W):
+    """rows (N, k + 2) as (ids, p, bow), sorted by their ids, the first of equal ones only."""
+    found = np.empty((len(rows), k), np.int32), *np.empty((2, len(rows)), np.float32)
+    for last in (False, True):
+        place = reading.sort_rows(rows, k, W, *np.empty((2, len(rows)), np.int32), last)
+        size = reading.take_rows(rows, rows.view(np.float32), place, *found)
+        if size >= 0:
+            return [x[:size] for x in found]
 
 
 def write_text(out, model):

@@ -10,12 +10,10 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files.streams import blocks
-from lmtk.ngram import kernels
-from lmtk.text.corpus import Closed, Growing, Marks, read_ids, tokens
-from lmtk.text.vocab import EOS, SOS, UNK
+from lmtk.ngram import kernels, reading
+from lmtk.text.corpus import LARGE as LARGE_BLOCK
+from lmtk.text.corpus import NEWLINE, Reader, tokens
 
-SENTENCES = Marks()
-OUTSIDE = -2  # the id of a word whose n-gram is dropped
 LARGE = 200_000  # tokens for which loading numba pays
 
 
@@ -33,10 +31,14 @@ class Level:
 
 @dataclass(frozen=True)
 class Counts:
-    """words: id -> word; levels[k - 1]: the n-grams of order k. Every n-gram's prefix is a node too, if of count 0."""
+    """words: id -> word; levels[k - 1]: the n-grams of order k. Every n-gram's prefix is a node too, if of count 0.
+
+    arranged: whether the words stand in a model's order, and every n-gram's suffix is one too, as in texts.
+    """
 
     words: list
     levels: list
+    arranged: bool = False
 
     @property
     def order(self):
@@ -178,16 +180,45 @@ def parse_rows(block, index, order=None, floats=False, tolower=False):
     return rows, weights
 
 
+def parse_many(block, reader, order=None):
+    """`parse_rows` of a large block with whole counts, by a Reader of the index."""
+    block = block if block.endswith(b"\n") else block + b"\n"
+    text = np.frombuffer(block, np.uint8).copy()
+    length, count = np.empty(block.count(b"\n"), np.int32), np.empty(block.count(b"\n"), np.int64)
+    at, line = reading.read_count_lines(text, 0, length, count, 0)
+    while at < len(text):
+        end = block.index(b"\n", at)
+        words = tokens(block[at:end], reader.tolower)[:-1]
+        found = parse_counts(words[-1:], False)
+        if found is None or len(words) < 2:
+            raise BadLine(*bad_line([*[b"\n"] * line, *words, b"\n"], False))
+        length[line], count[line] = len(words) - 1, found[0]
+        last = block.rindex(words[-1], at, end)
+        text[last : last + len(words[-1])] = ord(" ")
+        at, line = reading.read_count_lines(text, end + 1, length, count, line + 1)
+    ids = reader.ids(text.tobytes())
+    ids, ends = ids[ids != NEWLINE], np.cumsum(length)
+    rows, weights = {}, {}
+    for k in np.unique(length[length > 0]).tolist():
+        if order is None or k <= order:
+            here = length == k
+            rows[k], weights[k] = ids[ends[here][:, None] - np.arange(k, 0, -1)], count[here]
+    return rows, weights
+
+
 def read_rows(path, index, order=None, floats=False, tolower=False):
     """A count file as (rows, weights), an item for each order up to the longest, or to `order`. Raises FormatError."""
-    parts, before = [], 0
+    parts, before, reader = [], 0, Reader(index, tolower)
     for block in blocks(path):
+        large = not floats and (reader.table or len(block) >= LARGE_BLOCK)
         try:
-            parts.append(parse_rows(block, index, order, floats, tolower))
+            found = parse_many(block, reader, order) if large else parse_rows(block, index, order, floats, tolower)
+            parts.append(found)
         except BadLine as e:
             what = "a count" if floats else "a whole count (-float-counts takes others)"
             raise FormatError(path, f"expected words and {what}, found '{e.args[1]}'", before + e.args[0]) from None
         before += block.count(b"\n")
+    reader.finish()
     longest = max((k for rows, _ in parts for k in rows), default=1)
     none = {k: np.zeros((0, k), np.int32) for k in range(1, longest + 1)}
     parts.append((none, {k: np.zeros(0, np.float64 if floats else np.int64) for k in none}))
@@ -201,7 +232,7 @@ def parse_counts(texts, floats):
             return None
         try:
             return np.array(list(map(int, texts)), np.int64)
-        except OverflowError:
+        except (OverflowError, ValueError):  # Python converts no more than 4300 digits
             return None
     try:
         # float() and numpy take 1_000, which is no number elsewhere
@@ -315,61 +346,3 @@ def format_counts(out, counts, by_bytes, only):
                 out.write(b"".join(found))
                 found.clear()
     out.write(b"".join(found))
-
-
-def collect(
-    texts, files, order, words=None, marks=SENTENCES, unk=UNK, tolower=False, limit=False, floats=False, arrange=None
-):
-    """The counts of texts and count files, added up, as SRILM's ngram-count does it.
-
-    words: a closed vocabulary, outside which a word is `unk` (or, with `limit`, its n-gram in a count file is dropped);
-    None takes every word. The words of the result start with <s>, </s> and `unk`, unless the counts of a large text
-    are wanted for a model: `arrange` takes the words and returns them in the model's order, and the levels have their
-    suffixes, so that the model needs no other sort.
-    """
-    index = Growing()
-    unk_id = index[unk]
-    for word in words or []:
-        index[word]
-    known, readable = index, index
-    if words is not None:
-        known, readable = Closed(index, unk_id), Closed(index, OUTSIDE if limit else unk_id)
-    found = [read_rows(path, readable, order, floats, tolower) for path in files]
-    found = [inside(rows, weights) for rows, weights in found] if limit else found
-    ids, starts = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
-    for path in texts:
-        more, ends, blank = read_ids(path, known, marks, tolower)
-        if marks.blank:
-            more = np.concatenate((more, np.tile(np.array([index[SOS], index[EOS]], np.int32), blank)))
-            ends = np.concatenate((ends, (ends[-1] if len(ends) else 0) + 2 * np.arange(1, blank + 1)))
-        starts.append(sum(map(len, ids)) + ends[1:])
-        ids.append(more)
-    ids, starts = np.concatenate(ids), np.concatenate(starts)
-    words = index.words()
-    W = len(words)
-    links = arrange is not None and not found and len(ids) >= LARGE
-    if links:
-        words = arrange(words)
-        new_id = np.empty(W, np.int32)
-        new_id[[index[word] for word in words]] = np.arange(W)
-        ids = new_id[ids]
-    levels = count_ids(ids, starts, order, W, links)
-    if found:
-        if len(ids):
-            found.append((to_rows(levels, W), [level.count for level in levels]))
-        levels = from_rows(*merged(found), W)
-    return Counts(words, levels)
-
-
-def inside(rows, weights):
-    """Only the n-grams all of whose words have an id."""
-    kept = [(row >= 0).all(axis=1) for row in rows]
-    return [row[k] for row, k in zip(rows, kept, strict=True)], [w[k] for w, k in zip(weights, kept, strict=True)]
-
-
-def merged(found):
-    """Several (rows, weights) as one."""
-    longest = max(len(rows) for rows, _ in found)
-    rows = [np.concatenate([r[k] for r, _ in found if k < len(r)]) for k in range(longest)]
-    weights = [np.concatenate([w[k] for _, w in found if k < len(w)]) for k in range(longest)]
-    return rows, weights

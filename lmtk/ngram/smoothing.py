@@ -143,8 +143,7 @@ class Level:
 
 def levels_of(counts, vocab, order):
     """Counts -> Levels with the vocabulary's ids; every word is a node of order 1, and every n-gram's suffix is one."""
-    linked = counts.words == vocab.words and all(level.suffix is not None for level in counts.levels)
-    nodes = nodes_of_links if linked else nodes_of_rows
+    nodes = nodes_of_links if counts.arranged and counts.words == vocab.words else nodes_of_rows
     levels = []
     for k, (keys, suffix, count, counted) in enumerate(nodes(counts, vocab, order), 1):
         if k == 1:
@@ -164,8 +163,8 @@ def levels_of(counts, vocab, order):
 
 
 def nodes_of_links(counts, vocab, order):
-    """Yields keys, suffix, count, counted of each order where the counts have the vocabulary's ids and their suffixes:
-    then only words that were not seen can be missing.
+    """Yields keys, suffix, count, counted of each order from counts that are arranged as the vocabulary is: then only
+    words that were not seen can be missing. Those of a single sort have their suffixes.
     """
     W, seen = len(vocab.words), counts.levels[0].keys
     for k, level in enumerate(counts.levels[:order], 1):

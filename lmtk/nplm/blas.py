@@ -42,7 +42,7 @@ def add_product(alpha, A, B, beta, M):
     """
     (K, D), V = A.shape, B.shape[1]
     function = sgemm()
-    if function is None or not (A.flags.c_contiguous and B.flags.c_contiguous and M.flags.c_contiguous):
+    if function is None or not V or not (A.flags.c_contiguous and B.flags.c_contiguous and M.flags.c_contiguous):
         M *= np.float32(beta)
         M += np.float32(alpha) * (A.T @ B)
         return

@@ -72,34 +72,38 @@ def exp_rows(y, q, s):
         s[k] = total
 
 
-def block_forward(z, w, start, M, y):
+def block_forward(z, w, start, M, y, own=None):
     """Steps 1(c) on the block of outputs from `start` on: y <- e^(zM - q) in place, (K, V_i), q being its own maximum.
 
-    w (K,): the words seen. Returns q (K,), s (K,), the sums of y, and t (K,), the output of w where it is in the block,
-    else -inf.
+    w (K,): the words seen; own (K,), where given, is added to their outputs first. A block may be empty.
+    Returns q (K,), s (K,), the sums of y, and t (K,), the output of w where it is in the block, else -inf.
     """
     np.matmul(z, M, out=y)
     mine = np.flatnonzero((w >= start) & (w < start + M.shape[1]))
+    if own is not None:
+        y[mine, w[mine] - start] += own[mine]
     t = np.full(len(w), -np.inf, f32)
     t[mine] = y[mine, w[mine] - start]
-    q, s = y.max(axis=1), np.empty(len(w), f32)
+    q, s = y.max(axis=1, initial=-np.inf), np.zeros(len(w), f32)
     if np.isfinite(q).all():
         exp_rows(y, q, s)
     return q, s, t
 
 
-def normalize(q, s, t):
+def normalize(q, s, t, comm):
     """Steps 1(d)-1(f) over the blocks' q, s, t, each (blocks, K): Q = max q_i, S = sum s_i e^(q_i - Q).
 
+    comm: the ranks whose blocks there are. Q and the outputs of the words seen are shared in one exchange.
     Returns log p of the words seen, natural, (K,) float64, nan where an output was not finite; and scale (blocks, K)
     float32: p_j is y_j times its block's scale.
     """
-    Q = q.max(axis=0)
+    # inf for nan, which MPI's maximum may lose
+    Q, T = comm.max(np.nan_to_num(np.stack((q.max(axis=0), t.max(axis=0))), nan=np.inf, posinf=np.inf, neginf=-np.inf))
     if not np.isfinite(Q).all():
         return np.full(len(Q), np.nan), None
     share = np.exp((q - Q).astype(np.float64))
-    S = (share * s).sum(axis=0)
-    return t.max(axis=0) - Q - np.log(S), (share / S).astype(f32)
+    S = comm.sum((share * s).sum(axis=0))
+    return T - Q - np.log(S), (share / S).astype(f32)
 
 
 def block_backward(z, w, start, M, y, scale, epsilon, keep):

@@ -1,7 +1,8 @@
 """Stochastic gradient ascent on the log-likelihood (Bengio et al. 2003, sections 2 and 3.2).
 
-The output units are in blocks, one a thread, as section 3.2 has them one a processor: a block computes its own outputs,
-their sums and its share of dL/da and dL/dx, and updates its own rows of U, W and b.
+The output units are in blocks as in section 3.2, one a rank, and a rank's in blocks again, one a thread: a block
+computes its own outputs, their sums and its share of dL/da and dL/dx, and updates its own rows of U, W and b. What the
+paper shares by Allreduce is the maximum of the outputs, the sum of their exponentials, dL/da and dL/dx.
 """
 
 import math
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lmtk import parallel
 from lmtk.errors import LmtkError
 from lmtk.nplm import kernels
 
@@ -23,7 +25,7 @@ class Diverged(LmtkError):
 class Parameters:
     """theta in the layout in which it is trained: blocks holds (start, M_i) pairs, M_i (D, V_i); the rest is shared.
 
-    outputs: room for the blocks' outputs.
+    V: the output units of all ranks; comm: the ranks, each with its own blocks; outputs: room for the blocks' outputs.
     """
 
     C: np.ndarray
@@ -31,21 +33,27 @@ class Parameters:
     d: np.ndarray
     blocks: list
     direct: bool
+    V: int
+    comm: object
     outputs: list = field(default_factory=list)
 
 
-def split(C, H, d, U, W, b, parts):
-    """Parameters as section 2 has them -> Parameters in `parts` blocks of ceil(V / parts) output units, copied."""
-    V = len(b)
-    size = -(-V // parts)
-    M = np.column_stack((U, b) if W is None else (U, W, b)).astype(f32)
-    blocks = [(i, np.ascontiguousarray(M[i : i + size].T)) for i in range(0, V, size)]
-    return Parameters(C.copy(), H.copy(), d.copy(), blocks, W is not None)
+def split(C, H, d, U, W, b, parts, comm=parallel.ALONE):
+    """Parameters as section 2 has them -> Parameters of this rank, copied.
+
+    A rank has ceil(V / ranks) output units, the last one fewer, in `parts` blocks made likewise.
+    """
+    first, end = parallel.block(len(b), comm)
+    size = -(-(end - first) // parts)
+    rows = (slice(i, min(i + size, end)) for i in range(first, end, size))
+    stacked = (U, b[:, None]) if W is None else (U, W, b[:, None])
+    blocks = [(part.start, np.ascontiguousarray(np.hstack([a[part] for a in stacked]).T, f32)) for part in rows]
+    return Parameters(C.copy(), H.copy(), d.copy(), blocks, W is not None, len(b), comm)
 
 
 def join(theta):
-    """Parameters -> (C, H, d, U, W, b), copied; W is None without direct connections."""
-    M = np.concatenate([M for _, M in theta.blocks], axis=1).T
+    """Parameters -> (C, H, d, U, W, b), whole and copied, on every rank; W is None without direct connections."""
+    M = theta.comm.join(np.concatenate([M for _, M in theta.blocks], axis=1).T, theta.V)
     h = len(theta.d)
     U, W, b = (np.ascontiguousarray(part) for part in (M[:, :h], M[:, h:-1], M[:, -1]))
     return theta.C.copy(), theta.H.copy(), theta.d.copy(), U, W if theta.direct else None, b
@@ -59,30 +67,36 @@ def outputs(theta, K):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, contexts, w, epsilon, decay, feature_rate, team):
+def step(theta, contexts, w, epsilon, decay, feature_rate, team, own=None):
     """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 
     contexts (K, n-1) and w (K,): ids. The rate is the paper's, an example's; the decay is on U, W, H and C, not on the
-    biases b and d; C learns feature_rate times faster. Returns (sum of ln p, norm of dL/dz), taken before the update;
-    where the former is not finite nothing is updated.
+    biases b and d; C learns feature_rate times faster. own: as in `kernels.block_forward`.
+    Returns (sum of ln p, norm of dL/dz), taken before the update; where the former is not finite nothing is updated.
     """
     K, direct = len(w), theta.direct
     x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts)
     z = kernels.stack(a, x, direct)
     work = [(start, M, y) for (start, M), y in zip(theta.blocks, outputs(theta, K), strict=True)]
-    q, s, t = (np.stack(part) for part in zip(*team(lambda b: kernels.block_forward(z, w, *b), work), strict=True))
-    logp, scale = kernels.normalize(q, s, t)
+    q, s, t = (np.stack(part) for part in zip(*team(lambda b: kernels.block_forward(z, w, *b, own), work), strict=True))
+    logp, scale = kernels.normalize(q, s, t, theta.comm)
     total = float(logp.sum())
     if not math.isfinite(total):
         return total, math.nan
     keep = 1 - K * epsilon * decay
     work = [(*b, c, epsilon, keep) for b, c in zip(work, scale, strict=True)]
-    gz = sum(team(lambda b: kernels.block_backward(z, w, *b), work))
-    go, gx = kernels.hidden_gradient(gz, a, x, theta.H, direct)
+    gz = theta.comm.sum(sum(team(lambda b: kernels.block_backward(z, w, *b), work)))
+    update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate)
+    return total, float(np.linalg.norm(gz))
+
+
+def update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate):
+    """Steps 2(c) and 2(d): H, d and C, in place, from dL/dz (K, D)."""
+    go, gx = kernels.hidden_gradient(gz, a, x, theta.H, theta.direct)
     if decay:
-        theta.H *= f32(keep)
-        theta.C *= f32(1 - K * epsilon * feature_rate * decay)
+        shrunk = len(contexts) * epsilon * decay
+        theta.H *= f32(1 - shrunk)
+        theta.C *= f32(1 - shrunk * feature_rate)
     theta.H += f32(epsilon) * (go.T @ x)
     theta.d += f32(epsilon) * go.sum(axis=0)
     kernels.add_features(theta.C, contexts, gx, f32(epsilon * feature_rate))
-    return total, float(np.linalg.norm(gz))

@@ -2,16 +2,17 @@
 
 import math
 import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.streams import lines
-from lmtk.nplm import sgd
-from lmtk.nplm.network import ARRAYS, Network, named
+from lmtk.nplm import classes, sampled, sgd
+from lmtk.nplm.network import ARRAYS, Network, named, score_contexts
 from lmtk.nplm.threads import Team
+from lmtk.parallel import ALONE
 from lmtk.text.corpus import contexts
 
 f32 = np.float32
@@ -33,6 +34,8 @@ class Settings:
     epochs: int
     patience: int
     seed: int
+    objective: str = "full"
+    samples: int | None = None  # S, with the objective "sampled"
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,66 @@ class Data:
     contexts: np.ndarray
     w: np.ndarray
     heldout: object
+
+
+def full(now, data, settings, threads, comm):
+    """The softmax of section 2, as an objective: (step, arrays).
+
+    step(at, epsilon, epoch, number) makes an update from the examples `at`, minibatch `number` of the epoch, both from
+    0, and returns what `sgd.step` does; arrays() are the parameters then: C, H, d, U, W, b.
+    """
+    theta, team = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm), Team(threads)
+
+    def step(at, epsilon, epoch, number):
+        w, decay, feature_rate = data.w[at], settings.weight_decay, settings.feature_rate
+        return sgd.step(theta, data.contexts[at], w, epsilon, decay, feature_rate, team)
+
+    return step, lambda: sgd.join(theta)
+
+
+def sample(now, data, settings, threads, comm):
+    """The softmax over a sample of the words, as an objective, as `full` has it."""
+    theta = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm)
+    proposal, team = sampled.Proposal(data.w, len(now.b), settings.samples), Team(threads)
+    decay = sparse_decay(theta, data, settings)
+
+    def step(at, epsilon, epoch, number):
+        random = np.random.default_rng([settings.seed, epoch, number])
+        words, log_inclusion = proposal.draw(data.w[at], random)
+        rows = data.contexts[at], data.w[at], words, log_inclusion
+        found = sampled.step(theta, *rows, epsilon, settings.feature_rate, team, threads)
+        decay(epsilon, number)
+        return found
+
+    return step, lambda: sampled.join(theta)
+
+
+def by_class(now, data, settings, threads, comm):
+    """The softmax over classes and that over the words of one, as an objective, as `full` has it."""
+    theta = classes.split(now)
+    decay = sparse_decay(theta, data, settings)
+
+    def step(at, epsilon, epoch, number):
+        found = classes.step(theta, data.contexts[at], data.w[at], epsilon, settings.feature_rate)
+        decay(epsilon, number)
+        return found
+
+    return step, lambda: classes.join(theta)
+
+
+def sparse_decay(theta, data, settings):
+    """Weight decay for updates that leave most of the parameters alone: that of many updates at once."""
+    steps = -(-len(data.w) // settings.minibatch)
+
+    def decay(epsilon, number):
+        due = (number + 1) % sampled.DECAY_EVERY or sampled.DECAY_EVERY
+        if settings.weight_decay and (due == sampled.DECAY_EVERY or number + 1 == steps):
+            sampled.shrink(theta, due * settings.minibatch * epsilon * settings.weight_decay, settings.feature_rate)
+
+    return decay
+
+
+OBJECTIVES = {"full": full, "sampled": sample, "class": by_class}
 
 
 @dataclass
@@ -70,10 +133,11 @@ def examples(corpus, vocab, order, heldout):
     return Data(np.where(rows < 0, vocab.sos_id, rows).astype(np.int32), corpus.ids[at], heldout)
 
 
-def initial(vocab, settings, w, features=None):
+def initial(vocab, settings, w, features=None, word_classes=None):
     """A network before training: U = W = 0 and b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
 
     features: id -> feature vector, (m,), for words that have one beforehand (a-priori knowledge, section 5.2).
+    word_classes: the class of each word, (V,), for the objective "class"; None: classes of words of like frequency.
     """
     n, m, h, V = settings.order, settings.features, settings.hidden, vocab.V
     random = np.random.default_rng(settings.seed)
@@ -84,7 +148,10 @@ def initial(vocab, settings, w, features=None):
     counts = np.bincount(w, minlength=V) + 1
     b = np.log(counts / counts.sum()).astype(f32)
     W = np.zeros((V, (n - 1) * m), f32) if settings.direct else None
-    return Network(vocab, n, C, H, np.zeros(h, f32), np.zeros((V, h), f32), W, b, {})
+    network = Network(vocab, n, C, H, np.zeros(h, f32), np.zeros((V, h), f32), W, b, {})
+    if settings.objective != "class":
+        return network
+    return classes.add(network, counts, classes.by_frequency(counts) if word_classes is None else word_classes)
 
 
 def rate(settings, t, total):
@@ -94,27 +161,34 @@ def rate(settings, t, total):
     return settings.rate / (1 + settings.decay * t)
 
 
-def heldout_ppl(network, corpus):
-    """Perplexity, as `lmtk ppl` has it: over the tokens that have a probability, of which there must be one."""
-    logp = network.score(corpus).logp[corpus.scored]
+def heldout_ppl(network, corpus, comm=ALONE):
+    """Perplexity, as `lmtk ppl` has it: over the tokens that have a probability, of which there must be one.
+
+    Each rank of `comm` scores a part of them.
+    """
+    at = np.flatnonzero(corpus.scored & (corpus.ids < network.vocab.V))
+    mine = at[comm.rank :: comm.size]
+    rows = network.padded(contexts(corpus, network.order)[mine])
+    logp = score_contexts(network, rows, corpus.ids[mine])
     logp = logp[logp != -np.inf]
-    return math.exp(min(-logp.sum() / len(logp), 700))
+    total, tokens = comm.sum(np.array([logp.sum(), len(logp)]))
+    return math.exp(min(-total / tokens, 700))
 
 
-def train(progress, data, settings, threads):
+def train(progress, data, settings, threads, comm=ALONE):
     """Train from where `progress` stands, changing it; yields (epoch over, network now) after each minibatch.
 
-    `network now` is a function, since to make a Network of the parameters costs a copy. Raises sgd.Diverged where the
-    likelihood is no finite number; `progress` then still has the best network so far.
+    `network now` is a function, since to make a Network of the parameters costs a copy; the ranks of `comm` call it
+    together. Raises sgd.Diverged where the likelihood is no finite number; `progress` then still has the best network
+    so far.
     """
     N, K = len(data.w), settings.minibatch
     steps = -(-N // K)
-    team = Team(threads)
     now = progress.network
-    theta = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads)
+    step, arrays = OBJECTIVES[settings.objective](now, data, settings, threads, comm)
 
     def network():
-        return replace(now, **dict(zip(ARRAYS, sgd.join(theta), strict=True)))
+        return replace(now, **dict(zip(ARRAYS, arrays())))
 
     norm = math.nan
     while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
@@ -123,9 +197,7 @@ def train(progress, data, settings, threads):
             t = progress.epoch * N + progress.step * K
             epsilon = rate(settings, t, settings.epochs * N)
             at = order[progress.step * K : (progress.step + 1) * K]
-            L, next_norm = sgd.step(
-                theta, data.contexts[at], data.w[at], epsilon, settings.weight_decay, settings.feature_rate, team
-            )
+            L, next_norm = step(at, epsilon, progress.epoch, progress.step)
             if not math.isfinite(L):
                 raise sgd.Diverged(
                     f"the likelihood is not finite at epoch {progress.epoch + 1}, step {progress.step + 1}: rate "
@@ -136,17 +208,20 @@ def train(progress, data, settings, threads):
             progress.step += 1
             if progress.step < steps:
                 yield False, network
-        finish_epoch(progress, network(), data, N)
+        finish_epoch(progress, network(), data, None if settings.objective == "sampled" else N, comm)
         yield True, network
 
 
-def finish_epoch(progress, network, data, N):
-    """Close an epoch: its perplexities, and the network kept if it is the best. Raises sgd.Diverged."""
-    heldout = heldout_ppl(network, data.heldout) if data.heldout is not None else None
+def finish_epoch(progress, network, data, N, comm):
+    """Close an epoch: its perplexities, and the network kept if it is the best. Raises sgd.Diverged.
+
+    N: the number of examples; None where their likelihoods are no exact ones, so that they make no perplexity.
+    """
+    heldout = heldout_ppl(network, data.heldout, comm) if data.heldout is not None else None
     if heldout is not None and math.isnan(heldout):
         raise sgd.Diverged(f"the held-out likelihood is not finite after epoch {progress.epoch + 1}; try a lower -rate")
     earlier = [h for _, h in progress.ppl]
-    progress.ppl.append((math.exp(min(-progress.L / N, 700)), heldout))
+    progress.ppl.append((math.exp(min(-progress.L / N, 700)) if N else None, heldout))
     progress.epoch += 1
     progress.step, progress.L = 0, 0.0
     if data.heldout is None or not earlier or heldout < min(earlier):
@@ -178,9 +253,13 @@ def read_checkpoint(stream, path, settings, data, network):
     if about["kind"] != "nplm-checkpoint":
         raise FormatError(path, f"a file of kind {about['kind']}, not a checkpoint of nplm-train")
     run = about["settings"]["run"]
-    changed = [name.replace("_", "-") for name, value in vars(settings).items() if run.get(name) != value]
+    # an earlier version's checkpoint lacks options that came later
+    before = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
+    changed = [name.replace("_", "-") for name, value in vars(settings).items() if (before | run).get(name) != value]
     if container.words_of(arrays) != network.vocab.words:
         changed.append("vocab")
+    if not np.array_equal(arrays.get("classes"), network.classes):
+        changed.append("classes")
     if about["settings"]["data"] != fingerprint(data):
         changed.append("text or -heldout")
     if changed:

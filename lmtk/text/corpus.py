@@ -6,12 +6,13 @@ A token is a run of bytes other than space, tab, CR and LF: nothing else splits.
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.files.streams import blocks
-from lmtk.text.kernels import look_up
+from lmtk.text.kernels import look_up, read_lines
 from lmtk.text.vocab import EOS, SOS, lower
 
 TOKEN = re.compile(rb"[^ \t\r\n]+|\n")
@@ -157,6 +158,11 @@ class Table:
     def words(self):
         return self.letters[: self.ends[self.known]].tobytes().split(b"\n")[:-1]
 
+    def read_lines(self, text, at, k, rows):
+        """`kernels.read_lines` with this table, a closed one; may run in several threads."""
+        arrays = self.slots, self.letters, self.ends, self.value
+        return read_lines(text, at, k, *arrays, self.unk, rows, rows.view(np.float32))
+
     def ids(self, block):
         text, parts, start = np.frombuffer(block, np.uint8), [], 0
         while start < len(text):
@@ -214,15 +220,28 @@ def with_marks(ids, marks, sos, eos):
     return out, starts, blank
 
 
-def read_ids(path, index, marks, tolower=False):
-    """A whole text as (ids, starts, blank): `index` maps a word to its id (a Growing one takes new words).
+def id_blocks(path, index, marks, tolower=False, rank=0, size=1):
+    """A text as (ids, starts, blank) of each of its blocks: `index` maps a word to its id (a Growing one takes new
+    words, and knows them all after the last block). With marks.stream no sentence ends between blocks.
 
+    Of `size` readers each gets every size-th block, from its `rank` on.
     The ids of <s> and </s> are the index's; -1 must not be among its values.
     """
     reader = Reader(index, tolower)
-    found = [np.zeros(0, np.int32), *map(reader.ids, blocks(path))]
+    for block in islice(blocks(path), rank, None, size):
+        yield with_marks(reader.ids(block), marks, index[SOS], index[EOS])
     reader.finish()
-    return with_marks(np.concatenate(found), marks, index[SOS], index[EOS])
+
+
+def read_ids(path, index, marks, tolower=False):
+    """A whole text as (ids, starts, blank), as `id_blocks` has its blocks."""
+    parts, starts, blank, N = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0, 0
+    for ids, ends, empty in id_blocks(path, index, marks, tolower):
+        parts.append(ids)
+        starts.append(N + ends[1:])
+        N += len(ids)
+        blank += empty
+    return np.concatenate(parts), np.array([0, N]) if marks.stream else np.concatenate(starts), blank
 
 
 def but_openings(ids, starts, sos):

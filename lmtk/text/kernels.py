@@ -14,6 +14,43 @@ from lmtk.jit import jit
 
 u64 = np.uint64
 NEWLINE = -1  # the id of a line's end, as in corpus
+TEN = np.array([float(f"1e{e}") for e in range(23)])  # the powers of ten that doubles hold exactly
+
+
+@jit
+def find_word(text, first, length, key, slots, letters, ends):
+    """The word text[first : first + length], the bytes of which make up `key` if they are no more than 8: its number,
+    or -1, the slot where it stands or would stand, and its key there.
+
+    A key is the word and its length where that is below 8 bytes, so that equal keys are equal words; else a hash, with
+    255 for the length, and the letters are compared too.
+    """
+    mask = u64(len(slots) - 1)
+    if length < 8:
+        key |= u64(length) << u64(56)
+    else:
+        key = u64(length)
+        for i in range(first, first + length):
+            key = (key ^ u64(text[i])) * u64(0x9E3779B97F4A7C15)
+            key ^= key >> u64(32)
+        key |= u64(255) << u64(56)
+    h = (key ^ (key >> u64(32))) * u64(0x9E3779B97F4A7C15)
+    slot = (h ^ (h >> u64(32))) & mask
+    while slots[slot, 0] != u64(0):
+        if slots[slot, 0] == key:
+            word = np.int64(slots[slot, 1])
+            if length < 8:
+                return word, slot, key
+            old = ends[word]
+            same = ends[word + 1] - old - 1 == length
+            i = 0
+            while same and i < length:
+                same = letters[old + i] == text[first + i]
+                i += 1
+            if same:
+                return word, slot, key
+        slot = (slot + u64(1)) & mask
+    return -1, slot, key
 
 
 @jit
@@ -23,12 +60,8 @@ def look_up(text, start, slots, letters, ends, value, known, new_id, unk, ids):
     `known` words are in the table. Others become known, with the ids from `new_id` on, or, where that is negative, stay
     out with the id `unk`. Returns where it stopped (the text's end, or the word for which the table or `letters` has no
     room), the number of ids, and of known words. Bound by the latency of one look-up in a cache a word.
-
-    A key is the word and its length where that is below 8 bytes, so that equal keys are equal words; else a hash, with
-    255 for the length, and the letters are compared too.
     """
     size = len(text)
-    mask = u64(len(slots) - 1)
     found, at = 0, start
     while at < size:
         c = text[at]
@@ -47,32 +80,7 @@ def look_up(text, start, slots, letters, ends, value, known, new_id, unk, ids):
             key = key << u64(8) | u64(c)
             at += 1
         length = at - first
-        if length < 8:
-            key |= u64(length) << u64(56)
-        else:
-            key = u64(length)
-            for i in range(first, at):
-                key = (key ^ u64(text[i])) * u64(0x9E3779B97F4A7C15)
-                key ^= key >> u64(32)
-            key |= u64(255) << u64(56)
-        h = (key ^ (key >> u64(32))) * u64(0x9E3779B97F4A7C15)
-        slot = (h ^ (h >> u64(32))) & mask
-        word = -1
-        while slots[slot, 0] != u64(0):
-            if slots[slot, 0] == key:
-                word = np.int64(slots[slot, 1])
-                if length < 8:
-                    break
-                old = ends[word]
-                same = ends[word + 1] - old - 1 == length
-                i = 0
-                while same and i < length:
-                    same = letters[old + i] == text[first + i]
-                    i += 1
-                if same:
-                    break
-                word = -1
-            slot = (slot + u64(1)) & mask
+        word, slot, key = find_word(text, first, length, key, slots, letters, ends)
         if word >= 0:
             ids[found] = value[word]
         elif new_id < 0:
@@ -93,3 +101,118 @@ def look_up(text, start, slots, letters, ends, value, known, new_id, unk, ids):
             new_id += 1
         found += 1
     return at, found, known
+
+
+@jit
+def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers):
+    """The n-grams of the lines of text[at:], each of k words after a number, with another number behind them or none.
+
+    rows (N, k + 2): ids, then log10 p and the weight as `numbers`, the same memory, has them. The four arrays are a
+    table of words as above, outside which an id is `unknown`. A word that stands where it stood in the line
+    before, as most do in sorted files, is not looked up again.
+
+    A number of up to 15 digits and a power of ten up to 22 is one division or product of exact doubles, so it is
+    rounded as Python rounds it; then to float32. Minus zero becomes zero. Stops at a line that is anything else, that
+    has a number above 1e30, or for which `rows` has no room. Returns where it stopped, the number of n-grams read, of
+    lines passed (blank ones too), of positive log p, and the largest of these. Bound by instructions: some two a byte.
+    """
+    size = len(text)
+    found, lines, positive, worst, outside = 0, 0, 0, 0.0, -1
+    begin, length = np.zeros(k, np.int64), np.zeros(k, np.int64)
+    while at < size and found < len(rows):
+        i, fields, good = at, 0, True
+        x, y = 0.0, 0.0
+        while good:
+            c = text[i]
+            if c == 32 or c == 9 or c == 13:
+                i += 1
+                continue
+            if c == 10:
+                break
+            if fields == 0 or fields == k + 1:
+                minus = c == 45
+                if minus or c == 43:
+                    i += 1
+                    c = text[i]
+                mantissa, digits, first, point, e = 0, 0, i, -1, 0
+                while True:
+                    if 48 <= c <= 57:
+                        mantissa = mantissa * 10 + (c - 48)
+                        digits += mantissa != 0
+                    elif c == 46 and point < 0:
+                        point = i
+                    else:
+                        break
+                    i += 1
+                    c = text[i]
+                    if digits > 15:
+                        break
+                good = digits <= 15 and i - first > (point >= 0)
+                if point >= 0:
+                    e = point + 1 - i
+                if good and (c == 101 or c == 69):
+                    i += 1
+                    c = text[i]
+                    down = c == 45
+                    if down or c == 43:
+                        i += 1
+                        c = text[i]
+                    power, begun = 0, i
+                    while 48 <= c <= 57 and power < 1000:
+                        power = power * 10 + (c - 48)
+                        i += 1
+                        c = text[i]
+                    good = i > begun
+                    e += -power if down else power
+                if not good or e > 22 or e < -22 or not (c == 32 or c == 10 or c == 9 or c == 13):
+                    good = False
+                    break
+                number = mantissa * TEN[e] if e > 0 else mantissa / TEN[-e]
+                good = number <= 1e30
+                if minus and mantissa:
+                    number = -number
+                if fields == 0:
+                    x = number
+                else:
+                    y = number
+            elif fields <= k:
+                j = fields - 1
+                old, n = begin[j], length[j]
+                begin[j] = i
+                m = 0
+                while m < n and text[i + m] == text[old + m]:
+                    m += 1
+                c = text[i + m]
+                if found and m == n and (c == 32 or c == 10 or c == 9 or c == 13):
+                    rows[found, j] = rows[found - 1, j]
+                    i += n
+                else:
+                    key = u64(0)
+                    c = text[i]
+                    while c > 32 or not (c == 32 or c == 10 or c == 9 or c == 13):
+                        key = key << u64(8) | u64(c)
+                        i += 1
+                        c = text[i]
+                    length[j] = i - begin[j]
+                    rows[found, j] = unknown
+                    word, _, _ = find_word(text, begin[j], length[j], key, slots, letters, ends)
+                    if word >= 0:
+                        rows[found, j] = value[word]
+                    elif outside < 0:
+                        outside = found * k + j
+            else:
+                good = False
+            fields += 1
+        if good and fields == 0:
+            at, lines = i + 1, lines + 1
+            continue
+        if not good or fields <= k:
+            break
+        numbers[found, k], numbers[found, k + 1] = x, y
+        if x > 0:
+            positive += 1
+            worst = max(worst, x)
+        found += 1
+        lines += 1
+        at = i + 1
+    return at, found, lines, positive, worst, outside if outside < found * k else -1

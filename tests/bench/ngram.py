@@ -1,10 +1,13 @@
-"""Speed of ngram-count on a large text: lmtk's stages and whole command beside KenLM's lmplz and SRILM's ngram-count.
+"""Speed of ngram-count on a large text: lmtk's stages and whole command beside KenLM's lmplz and SRILM's ngram-count;
+and of the way from ARPA to a binary file, beside KenLM's build_binary.
 
 The job is an interpolated modified Kneser-Ney model, every n-gram kept, written as ARPA. It is bound by random
 accesses to memory (a sort of positions, the look-ups of parents and suffixes) and by the bytes of the file; the
-reference for the stages is one np.sort of as many 64-bit keys as the text has positions, taken in the same round. Each
-figure is the median of the rounds, in seconds, as wall time and processor time. Programs that are not on PATH are named
-and left out.
+reference for the stages is one np.sort of as many 64-bit keys as the text has positions, taken in the same round.
+Reading ARPA is bound by instructions (a step a byte, and branches at the ends of words and numbers that cannot be
+foretold), then by the sort of its rows, a line of memory a row and pass; writing a binary file by its bytes.
+"wall/lmtk" is the wall time over that of the command of ours that is named behind it. Each figure is the median of the
+rounds, in seconds, as wall time and processor time. Programs that are not on PATH are named and left out.
 """
 
 import argparse
@@ -18,6 +21,11 @@ import tempfile
 import time
 
 ORDER = 5
+# a command of ours -> what does the same job, or a part of it
+RIVALS = {
+    "lmtk ARPA -> binary": ["lmtk ARPA -> binary", "build_binary", "ARPA -> model", "model -> binary"],
+    "lmtk text -> binary": ["lmtk text -> binary", "lmplz, build_binary"],
+}
 
 
 def main():
@@ -29,9 +37,9 @@ def main():
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         text = given.text or draw(os.path.join(folder, "text"), given.tokens)
-        works = {**stages(text), **commands(text, folder)}
+        works = {**stages(text, folder), **commands(text, folder)}
         if given.plain:
-            works |= plain_stages(text)
+            works |= plain_stages(text, folder)
         times = {name: [] for name in works}
         for i in range(given.rounds + 1):
             for name, work in works.items():
@@ -39,11 +47,12 @@ def main():
                 if i:  # the first round compiles, and fills caches
                     times[name].append(seconds)
         medians = {name: [statistics.median(column) for column in zip(*rows)] for name, rows in times.items()}
-    sort, command = medians["np.sort"][1], medians["lmtk ngram-count"][0]
+    sort = medians["np.sort"][1]
     print(f"{text if given.text else 'random words'}, order {ORDER}, {len(os.sched_getaffinity(0))} cores")
-    print(f"{'':24}{'wall s':>9}{'CPU s':>9}{'CPU/sort':>10}{'wall/lmtk':>11}")
+    print(f"{'':24}{'wall s':>9}{'CPU s':>9}{'CPU/sort':>10}{'wall/lmtk':>11}  of")
     for name, (wall, cpu) in medians.items():
-        print(f"{name:24}{wall:9.2f}{cpu:9.2f}{cpu / sort:10.2f}{wall / command:11.2f}")
+        ours = next((ours for ours, theirs in RIVALS.items() if name in theirs), "lmtk ngram-count")
+        print(f"{name:24}{wall:9.2f}{cpu:9.2f}{cpu / sort:10.2f}{wall / medians[ours][0]:11.2f}  {ours}")
 
 
 def draw(path, n):
@@ -71,11 +80,12 @@ def measured(work):
     return time.perf_counter() - wall, used() - cpu
 
 
-def stages(text):
+def stages(text, folder):
     """name -> function; each stage goes on from what the one before left."""
     import numpy as np
 
-    from lmtk.ngram import arpa
+    from lmtk.files.registry import load
+    from lmtk.ngram import arpa, backoff
     from lmtk.ngram.counts import Counts, count_ids
     from lmtk.ngram.smoothing import Method, estimate
     from lmtk.text.corpus import Growing, Marks, read_ids
@@ -104,16 +114,29 @@ def stages(text):
         with open(os.devnull, "wb") as out:
             arpa.write_text(out, left["model"])
 
+    def write_binary():
+        with open(os.devnull, "wb") as out:
+            backoff.write_binary(out, left["model"])
+
+    def read_arpa():
+        load(left["arpa"])
+
     def sort():
         np.sort(left["keys"])
 
     read()
+    count()
+    smooth()
+    left["arpa"] = os.path.join(folder, "stages.arpa")
+    with open(left["arpa"], "wb") as out:
+        arpa.write_text(out, left["model"])
     left["keys"] = np.random.default_rng(1).integers(0, 1 << 62, len(left["ids"]))
     named = {"np.sort": sort, "text -> ids": read, "ids -> counts": count}
-    return named | {"counts -> model": smooth, "model -> ARPA": write}
+    named |= {"counts -> model": smooth, "model -> ARPA": write}
+    return named | {"model -> binary": write_binary, "ARPA -> model": read_arpa}
 
 
-def plain_stages(text):
+def plain_stages(text, folder):
     """The same without kernels."""
     from lmtk.ngram import arpa, counts
     from lmtk.text import corpus
@@ -121,38 +144,55 @@ def plain_stages(text):
     def without_kernels(stage):
         def run():
             modules = (arpa, counts, corpus)
-            kept = [module.LARGE for module in modules]
+            kept, arpa.LARGE_FILE = [module.LARGE for module in modules], 1 << 60
             for module in modules:
                 module.LARGE = 1 << 60
             try:
                 stage()
             finally:
+                arpa.LARGE_FILE = 1 << 21
                 for module, large in zip(modules, kept):
                     module.LARGE = large
 
         return run
 
-    return {f"plain {name}": without_kernels(stage) for name, stage in stages(text).items() if name != "np.sort"}
+    return {
+        f"plain {name}": without_kernels(stage) for name, stage in stages(text, folder).items() if name != "np.sort"
+    }
 
 
 def commands(text, folder):
     """name -> function for the whole commands."""
-    arpa = os.path.join(folder, "arpa")
+    arpa, theirs, binary = (os.path.join(folder, name) for name in ("arpa", "lmplz.arpa", "binary"))
     kept = [f"-gt{k}min" if i == 0 else "1" for k in range(3, ORDER + 1) for i in range(2)]
     options = ["-text", text, "-order", str(ORDER), "-kndiscount", "-interpolate", *kept, "-lm", arpa]
-    lmplz = ["lmplz", "-o", str(ORDER), "-S", "2G", "--discount_fallback", "--text", text, "--arpa", arpa, "-T", folder]
+    lmplz = ["lmplz", "-o", str(ORDER), "-S", "2G", "--discount_fallback", "-T", folder]
+    lmplz += ["--text", text, "--arpa", theirs]
+    fallback = ["-discount-fallback", "default"]
+    ours = [sys.executable, "-m", "lmtk"]
+    probing = ["build_binary", "probing"]
     lines = {
-        "lmtk ngram-count": [sys.executable, "-m", "lmtk", "ngram-count", *options, "-discount-fallback", "default"],
-        "lmplz": lmplz,
-        "SRILM ngram-count": ["ngram-count", *options],
+        "lmtk ngram-count": [[*ours, "ngram-count", *options, *fallback]],
+        "SRILM ngram-count": [["ngram-count", *options]],
+        "lmplz": [lmplz],
+        "lmtk ARPA -> binary": [[*ours, "ngram", "-lm", arpa, "-write-bin", binary]],
+        "build_binary": [[*probing, arpa, binary]],
+        "lmtk text -> binary": [[*ours, "ngram-count", *options[:-2], *fallback, "-write-bin", binary]],
+        "lmplz, build_binary": [lmplz, [*probing, theirs, binary]],
     }
     found = {}
-    for name, line in lines.items():
-        if shutil.which(line[0]) is None:
-            print(f"{line[0]} is not on PATH: no comparison with it")
+    for name, steps in lines.items():
+        missing = [line[0] for line in steps if shutil.which(line[0]) is None]
+        if missing:
+            print(f"{missing[0]} is not on PATH: no comparison with it")
             continue
-        found[name] = lambda line=line: subprocess.run(line, check=True, stderr=subprocess.DEVNULL)
+        found[name] = lambda steps=steps: run(steps)
     return found
+
+
+def run(steps):
+    for line in steps:
+        subprocess.run(line, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,112 @@
+import math
+import sys
+from typing import Annotated
+
+from lmtk.commands.options import (
+    Debug,
+    MapUnk,
+    NoEos,
+    NoSos,
+    Stream,
+    Texts,
+    Tolower,
+    VocabFile,
+    needed,
+    one_stdin,
+    option,
+    unknown_word,
+)
+from lmtk.errors import LmtkError, UsageError
+
+
+def command(
+    text: Texts = None,
+    counts: Annotated[
+        list[str] | None, option("counts", "Counts of n-grams, of which the 2-grams serve (several).", "FILE")
+    ] = None,
+    vocab: VocabFile = None,
+    map_unk: MapUnk = "<unk>",
+    tolower: Tolower = False,
+    no_sos: NoSos = False,
+    no_eos: NoEos = False,
+    stream: Stream = False,
+    numclasses: Annotated[int | None, option("numclasses", "The number of classes.", "N", min=2)] = None,
+    init: Annotated[str | None, option("init", "Classes to start from.", "FILE")] = None,
+    noclass_vocab: Annotated[
+        str | None, option("noclass-vocab", "Words that stay out of the classes, as <s> and </s> do.", "FILE")
+    ] = None,
+    iterations: Annotated[
+        int | None, option("iterations", "At most N passes over the words (default: until none moves).", "N", min=0)
+    ] = None,
+    seed: Annotated[
+        int | None, option("seed", "Start from classes drawn at random, frequent words aside.", "N", min=0)
+    ] = None,
+    classes: Annotated[str | None, option("classes", "Where to write the classes (-: stdout).", "FILE")] = None,
+    class_counts: Annotated[
+        str | None, option("class-counts", "Where to write the 1-grams and 2-grams of classes.", "FILE")
+    ] = None,
+    debug: Debug = 0,
+):
+    """Sort words into classes that make the text likely under a class bigram: Kneser and Ney's exchange algorithm.
+
+    -debug 1 prints the likelihood and the perplexity after each pass.
+
+    \b
+    Example: lmtk ngram-class -text train.txt -numclasses 500 -classes train.classes
+    """
+    from lmtk.files.streams import check_out, open_out
+    from lmtk.ngram import classes as induction
+    from lmtk.ngram.collection import collect
+    from lmtk.ngram.counts import write_counts
+    from lmtk.text.corpus import Marks
+    from lmtk.text.vocab import EOS, SOS, read_vocab
+
+    texts, files = text or [], counts or []
+    if not (texts or files):
+        raise UsageError("nothing to learn from: give -text or -counts")
+    if not (classes or class_counts):
+        raise UsageError("nothing to write: give -classes or -class-counts")
+    if not init:
+        needed(numclasses, "numclasses")
+    if init and seed is not None:
+        raise UsageError("-seed draws the classes to start from, and -init gives them")
+    one_stdin(*texts, *files, vocab, init, noclass_vocab)
+    for path in (classes, class_counts):
+        if path:
+            check_out(path)
+    marks, unk = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
+    listed = read_vocab(vocab, tolower) if vocab else None
+    apart = {SOS, EOS, *(read_vocab(noclass_vocab, tolower) if noclass_vocab else ())}
+    start = induction.read_classes(init) if init else None
+    found = collect(texts, files, 2, listed, marks, unk, tolower)
+    source = (texts + files)[0]
+    if found.order < 2 or not found.levels[1].count.sum():
+        raise LmtkError(f"{'stdin' if source == '-' else source}: no 2-grams in it to learn from")
+    data = induction.bigrams(found)
+    free = [w for w, word in enumerate(data.words) if word not in apart]
+    words = induction.by_use(data, [w for w in free if data.uses[w]])
+    unseen = [w for w in free if not data.uses[w] and data.words[w] != unk]
+    G = len(start.names) if init else numclasses
+    if numclasses not in (None, G):
+        raise UsageError(f"-numclasses is {numclasses}, and -init has {G} classes")
+    if len(words) < G:
+        raise LmtkError(f"{len(words)} words can't make {G} classes; give a smaller -numclasses")
+    first = (induction.given_classes, start, init) if init else (induction.frequency_classes, G, seed)
+    state = induction.exchange_of(data, first[0](data, words, *first[1:]), G, words)
+
+    def tell(what):
+        if debug:
+            L = induction.log_likelihood(state)
+            ppl = math.exp(-L / data.count.sum())
+            sys.stderr.write(f"{what}, logprob= {L / math.log(10):.7g} ppl= {ppl:.7g}\n")
+
+    tell(f"{len(words)} words in {G} classes")
+    for i, moved in enumerate(induction.passes(state, iterations), 1):
+        tell(f"pass {i}: {moved} words moved")
+    result = induction.made(data, state, unseen, unk)
+    if classes:
+        with open_out(classes) as out:
+            induction.write_classes(out, result)
+    if class_counts:
+        with open_out(class_counts) as out:
+            write_counts(out, induction.class_counts(data, result), by_bytes=True)

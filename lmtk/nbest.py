@@ -1,0 +1,324 @@
+"""N-best lists in the forms of Moses and of SRILM: read, scored by language models, ordered by weighted sums, written.
+
+The score of a hypothesis is linear: total = sum_k weight_k feature_k. The features of a list of Moses are its own, by
+their names; those of SRILM's lists are `ac`, `lm` and `words`, the columns of nbest-format(5).
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError
+from lmtk.files.streams import lines
+from lmtk.lm import LN10
+from lmtk.scoring import outcome
+from lmtk.text.corpus import TOKEN, Closed, Corpus, Marks, Reader, but_openings, with_marks
+from lmtk.text.vocab import EOS
+
+MOSES, SRILM = "Moses's", "SRILM's"
+SRILM_NAMES = [b"ac", b"lm", b"words"]
+HEADERS = {b"NBestList1.0", b"NBestList2.0"}
+BYTELOG = 1024 / 10000.5 / LN10  # log10 of a bytelog: a logarithm to base 1.0001, divided by 1024
+PAUSE = b"-pau-"  # no word to SRILM: neither counted nor predicted
+LMW, WTW = 8.0, 0.0  # SRILM's weights of a language model's score and of a word
+BLANKS = b" \t\r"
+BATCH = 1 << 14  # hypotheses that a model scores at once
+
+
+@dataclass(frozen=True)
+class NBest:
+    """N hypotheses in L lists, in the order of the input.
+
+    form: MOSES or SRILM.
+    words: N hypotheses, bytes.
+    names, features: (N, K) float64 and what each column is; a feature with several values has as many columns.
+    totals: (N,) float64, the score that each came with.
+    starts: (L + 1,), where each list starts.
+    files: (L,), which of the input files it stands in.
+    fields: of each of Moses's lines its parts, and which of them holds the features; else None.
+    """
+
+    form: str
+    words: tuple
+    names: list
+    features: np.ndarray
+    totals: np.ndarray
+    starts: np.ndarray
+    files: np.ndarray
+    fields: tuple
+
+    def columns(self, name):
+        return [k for k, other in enumerate(self.names) if other == name]
+
+
+def read(paths):
+    """The lists of all the files as one NBest; the form is told by the first line.
+
+    Raises FormatError with the line where it is none of the forms, where a number is none, where features differ from
+    those before, and where a file is empty or of another form than the one before.
+    """
+    form, names, rows, starts, files = None, None, [], [], []
+    for i, path in enumerate(paths):
+        parse, key, number, before = None, None, 0, len(rows)
+        for number, line in lines(path):
+            try:
+                line.decode()
+                if parse is None:
+                    parse = PARSERS.get(line.strip(BLANKS), moses if b"|||" in line else plain)
+                    this = MOSES if parse is moses else SRILM
+                    if form not in (None, this):
+                        raise ValueError(f"a list of {this} form behind one of {form}; rescore them one by one")
+                    form = this
+                    if parse not in (moses, plain):
+                        continue
+                own_key, own_names, *row = parse(line)
+                if names is None:
+                    names = own_names
+                if own_names != names:
+                    raise ValueError(f"the features are {listed(own_names)}, those before {listed(names)}")
+            except UnicodeDecodeError:
+                raise FormatError(path, "not UTF-8; convert it with iconv", number) from None
+            except ValueError as e:
+                raise FormatError(path, str(e), number) from None
+            if len(rows) == before or own_key != key:
+                starts.append(len(rows))
+                files.append(i)
+                key = own_key
+            rows.append(row)
+        if len(rows) == before:
+            raise FormatError(path, "no hypotheses in it; is it an n-best list?", number)
+    words, values, totals, fields = zip(*rows)
+    features = np.array(values, float).reshape(len(rows), len(names))
+    starts = np.array([*starts, len(rows)])
+    return NBest(form, words, list(names), features, np.array(totals), starts, np.array(files), fields)
+
+
+def moses(line):
+    """`key ||| words ||| Name= v v ... ||| total [||| ...]`, where alignments may also stand before the features."""
+    fields = [field.strip(BLANKS) for field in line.split(b"|||")]
+    at = 3 if len(fields) > 4 and b"=" not in fields[2] and b"=" in fields[3] else 2
+    if len(fields) < 4:
+        raise ValueError(f"wanted key ||| words ||| features ||| total, found {len(fields)} fields")
+    name, names, values = None, [], []
+    for token in TOKEN.findall(fields[at]):
+        if token[-1:] in (b"=", b":"):
+            name = token[:-1]
+            continue
+        if name is None:
+            raise ValueError(f"wanted Name= before the features, found '{shown(token)}'")
+        names.append(name)
+        values.append(number(token))
+    return fields[0], names, fields[1], values, number(fields[at + 1]), (fields, at)
+
+
+def plain(line):
+    """`acscore lmscore nwords words`, logarithms to base 10."""
+    fields = line.strip(BLANKS).split(None, 3)
+    if len(fields) < 3:
+        raise ValueError(f"wanted acscore lmscore nwords and the words, found {len(fields)} fields")
+    ac, lm, n = map(number, fields[:3])
+    words = fields[3] if len(fields) > 3 else b""
+    return None, SRILM_NAMES, words, (ac, lm, n), ac + LMW * lm + WTW * n, None
+
+
+def decipher1(line):
+    """`(score) words` of an NBestList1.0: the score, of all models together and in bytelogs, is taken as acoustic."""
+    score, tokens = decipher_score(line)
+    return None, SRILM_NAMES, b" ".join(tokens), (score, 0.0, spoken(tokens)), score, None
+
+
+def decipher2(line):
+    """`(score) word ( st: s et: e g: lm a: ac ) ...` of an NBestList2.0. As SRILM has it, the acoustic score is what
+    the words' scores of the language model leave, and a unit that does not start behind the last word is a part of it.
+    """
+    score, tokens = decipher_score(line)
+    words, lm, end = [], 0.0, -1.0
+    if len(tokens) % 11:
+        raise ValueError("wanted word ( st: s et: e g: lm a: ac ) for each word")
+    for i in range(0, len(tokens), 11):
+        word, *labels = tokens[i : i + 11]
+        if [labels[j] for j in (0, 1, 3, 5, 7, 9)] != [b"(", b"st:", b"et:", b"g:", b"a:", b")"]:
+            raise ValueError(f"wanted {shown(word)} ( st: s et: e g: lm a: ac ), found '{shown(b' '.join(labels))}'")
+        start, stop, g = number(labels[2]), number(labels[4]), number(labels[6])
+        if start > end:
+            words.append(word)
+            lm, end = lm + g * BYTELOG, stop
+    return None, SRILM_NAMES, b" ".join(words), (score - lm, lm, spoken(words)), score, None
+
+
+def decipher_score(line):
+    tokens = TOKEN.findall(line)
+    if not tokens or tokens[0][:1] != b"(" or tokens[0][-1:] != b")":
+        raise ValueError("wanted (score) before the words")
+    return number(tokens[0][1:-1]) * BYTELOG, tokens[1:]
+
+
+PARSERS = {b"NBestList1.0": decipher1, b"NBestList2.0": decipher2}
+
+
+def spoken(tokens):
+    return float(len(tokens) - tokens.count(PAUSE))
+
+
+def number(field):
+    """A finite number. Raises ValueError."""
+    try:
+        x = float(field)
+    except ValueError:
+        x = math.nan
+    if not math.isfinite(x) or b"_" in field:
+        raise ValueError(f"'{shown(field)}' is no number")
+    return x
+
+
+def shown(text):
+    return text.decode("utf-8", "backslashreplace")
+
+
+def listed(names):
+    return shown(b" ".join(names)) or "none"
+
+
+def log10p(model, sentences, penalty, tolower=False):
+    """log10 p of each sentence, (N,): the sum over its words and </s>, with `penalty` for a word that the model gives
+    no probability (OOVs and others). Equal sentences are scored once, many at a time.
+    """
+    place = {}
+    where = np.array([place.setdefault(s, len(place)) for s in sentences])
+    distinct, sums = list(place), np.empty(len(place))
+    vocab = model.vocab
+    reader = Reader(Closed(vocab.index, vocab.unk_id), tolower)
+    for first in range(0, len(distinct), BATCH):
+        rows = distinct[first : first + BATCH]
+        # a blank line would be skipped; </s> alone is the sentence without words
+        ids = reader.ids(b"".join((row.strip(BLANKS) or EOS) + b"\n" for row in rows))
+        ids, starts, _ = with_marks(ids, Marks(), vocab.sos_id, vocab.eos_id)
+        corpus = Corpus(ids, starts, but_openings(ids, starts, vocab.sos_id))
+        oov, zero, logs = outcome(vocab, corpus, model.score(corpus))
+        never = (oov | zero) & (ids != vocab.eos_id)
+        sums[first : first + len(rows)] = np.add.reduceat(np.where(never, penalty, logs), starts[:-1])
+    return sums[where]
+
+
+def rescored(nbest, models, names, penalty, tolower=False):
+    """The lists with the models' scores: of SRILM's lists the one model's log10 p is the feature `lm`; to Moses's a
+    feature is added for each model, ln p as Moses has it, or put in place of the one that has its name.
+
+    names: of the models' features, or () for the first of LM0, LM1 .. that are free. Raises LmtkError.
+    """
+    if nbest.form == SRILM:
+        names = SRILM_NAMES[1:2]
+    elif not names:
+        free = (b"LM%d" % i for i in range(len(nbest.names) + len(models)) if b"LM%d" % i not in nbest.names)
+        names = [next(free) for _ in models]
+    sentences, unit = nbest.words, LN10
+    if nbest.form == SRILM:
+        sentences, unit = [without_pauses(s) for s in sentences], 1
+    features, all_names = nbest.features, list(nbest.names)
+    for model, name in zip(models, names, strict=True):
+        columns = nbest.columns(name)
+        if len(columns) > 1:
+            raise LmtkError(f"-name {shown(name)}: the lists have {len(columns)} values of that name; choose another")
+        column = as_written(unit * log10p(model, sentences, penalty, tolower))
+        if columns:
+            features = features.copy()
+            features[:, columns[0]] = column
+        else:
+            features = np.column_stack((features, column))
+            all_names.append(name)
+    return replace(nbest, names=all_names, features=features), names
+
+
+def without_pauses(sentence):
+    if PAUSE not in sentence:
+        return sentence
+    return b" ".join(word for word in TOKEN.findall(sentence) if word != PAUSE)
+
+
+def as_written(numbers):
+    """Numbers as a reader of what we write has them, so that he gets the same totals."""
+    return np.array([float(f"{x:.7g}") for x in numbers])
+
+
+def word_counts(nbest):
+    return np.array([len(TOKEN.findall(words)) for words in nbest.words], float)
+
+
+def totals(features, weights):
+    """sum_k weight_k feature_k of each hypothesis, (N,): in one order on any machine, unlike a matrix product."""
+    return (features * weights).sum(axis=1)
+
+
+def ordered(totals, starts):
+    """(N,) the hypotheses of each list by descending total; equal ones keep their order."""
+    return np.lexsort((-totals, np.repeat(np.arange(len(starts) - 1), np.diff(starts))))
+
+
+def read_weights(path, names):
+    """The weights of the features, (K,): lines `Name= w w`, a value for each of the name's columns; of a moses.ini its
+    section [weight]. Raises FormatError where a name is unknown, given twice or missing.
+    """
+    rows = [(i, line.strip(BLANKS)) for i, line in lines(path)]
+    section = next((i for i, (_, row) in enumerate(rows) if row == b"[weight]"), None)
+    if section is not None:
+        rows = rows[section + 1 :]
+        rows = rows[: next((i for i, (_, row) in enumerate(rows) if row[:1] == b"["), len(rows))]
+    found = {}
+    for i, row in rows:
+        if not row or row.startswith(b"#"):
+            continue
+        name, *values = TOKEN.findall(row)
+        if name[-1:] not in (b"=", b":"):
+            raise FormatError(path, f"wanted Name= and weights, found '{shown(row)}'", i)
+        name = name[:-1]
+        if name not in names:
+            raise FormatError(path, f"the lists have no feature {shown(name)}; they have {features_of(names)}", i)
+        if name in found:
+            raise FormatError(path, f"a second line for {shown(name)}", i)
+        if len(values) != names.count(name):
+            wanted = names.count(name)
+            raise FormatError(path, f"wanted {wanted} weights of {shown(name)}, found {len(values)}", i)
+        try:
+            found[name] = list(map(number, values))
+        except ValueError as e:
+            raise FormatError(path, str(e), i) from None
+    missing = [name for name in dict.fromkeys(names) if name not in found]
+    if missing:
+        raise FormatError(path, f"no weight of {shown(missing[0])}; add a line {shown(missing[0])}= 0 to leave it out")
+    return np.array([found[name].pop(0) for name in names])
+
+
+def features_of(names):
+    return listed(list(dict.fromkeys(names)))
+
+
+def write_weights(out, names, weights):
+    for name in dict.fromkeys(names):
+        values = [w for other, w in zip(names, weights) if other == name]
+        out.write(name + b"= " + " ".join(f"{w:.7g}" for w in values).encode() + b"\n")
+
+
+def write(out, nbest, order, totals, added):
+    """The hypotheses `order`, a line each; totals: (N,) where they are new, else None. added: the models' features."""
+    for i in order:
+        out.write(b"%s\n" % (srilm_line(nbest, i) if nbest.form == SRILM else moses_line(nbest, i, totals, added)))
+
+
+def srilm_line(nbest, i):
+    numbers = " ".join(f"{x:.7g}" for x in nbest.features[i]).encode()
+    return numbers + b" " + nbest.words[i] if nbest.words[i] else numbers
+
+
+def moses_line(nbest, i, totals, added):
+    fields, at = nbest.fields[i]
+    features = TOKEN.findall(fields[at])
+    for name in added:
+        value = f"{nbest.features[i, nbest.columns(name)[0]]:.7g}".encode()
+        label = next((j for j, token in enumerate(features) if token in (name + b"=", name + b":")), None)
+        if label is None:
+            features += [name + b"=", value]
+        else:
+            features[label + 1] = value
+    total = fields[at + 1] if totals is None else f"{totals[i]:.7g}".encode()
+    return b" ||| ".join([*fields[:at], b" ".join(features), total, *fields[at + 2 :]])

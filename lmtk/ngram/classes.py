@@ -1,0 +1,259 @@
+"""Word classes: induction by exchange, SRILM's file of them, and texts with classes for words.
+
+Kneser and Ney 1993; Martin, Liermann, Ney 1998, "Algorithms for bigram and trigram word clustering", section 3. A text
+is as likely as p(w | v) = p(g_w | g_v) p(w | g_w) makes it, g_w being the class of w, and the p relative frequencies.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError, LmtkWarning
+from lmtk.files.streams import lines
+from lmtk.ngram import class_kernels as kernels
+from lmtk.ngram.counts import Counts, from_rows
+from lmtk.text.vocab import EOS, SOS, UNK
+
+TABLE = 1 << 22  # counts x whose x ln x is looked up
+TOGETHER = 1 << 10  # words a call of the kernel: an interrupt waits for no more
+
+
+@dataclass(frozen=True)
+class Classes:
+    """names: the classes, as words; members: word -> (its class's place in names, p(word | class))."""
+
+    names: list
+    members: dict
+
+
+def read_classes(path):
+    """The classes in SRILM's file of them, "CLASS P WORD" lines; without P the words of a class are equally likely.
+
+    Probabilities that do not sum to one are one warning. Raises FormatError: a word is in one class.
+    """
+    names, members, line_of, stated = {}, {}, {}, {}
+    for number, line in lines(path):
+        fields = line.split()
+        if not fields:
+            continue
+        p = probability(fields[1]) if len(fields) == 3 else 1.0 if len(fields) == 2 else None
+        if p is None:
+            found = line[:60].decode("utf-8", "backslashreplace")
+            raise FormatError(path, f"expected a class, a probability and one word, found '{found}'", number)
+        name, word = fields[0], fields[-1]
+        shown = word.decode("utf-8", "backslashreplace")
+        if word in members:
+            raise FormatError(path, f"{shown} has a class in line {line_of[word]} already; a word is in one", number)
+        if {name, word} & {SOS, EOS} or name == UNK:
+            raise FormatError(path, "<s> and </s> are in no class, and neither they nor <unk> name one", number)
+        if stated.setdefault(name, len(fields)) != len(fields):
+            raise FormatError(path, "a class states the probabilities of all its words or of none", number)
+        members[word] = names.setdefault(name, len(names)), p
+        line_of[word] = number
+    if not members:
+        raise FormatError(path, "no classes in it")
+    both = next((name for name in names if name in members), None)
+    if both:
+        raise FormatError(path, f"{both.decode('utf-8', 'backslashreplace')} is a class and a word", line_of[both])
+    sums = np.bincount([c for c, _ in members.values()], [p for _, p in members.values()])
+    uniform = np.array([stated[name] == 2 for name in names])
+    empty = np.flatnonzero(sums == 0)
+    if len(empty):
+        shown = list(names)[empty[0]].decode("utf-8", "backslashreplace")
+        raise FormatError(path, f"the words of {shown} have no probability")
+    off = (np.abs(sums - 1) > 1e-4) & ~uniform
+    if off.any():
+        worst = sums[np.where(off, np.abs(sums - 1), 0).argmax()]
+        what = f"the probabilities of {off.sum()} classes do not sum to one; one sums to {worst:.7g}"
+        warnings.warn(f"{path}: {what}; they are scaled", LmtkWarning, stacklevel=2)
+    return Classes(list(names), {word: (c, p / sums[c]) for word, (c, p) in members.items()})
+
+
+def probability(text):
+    """A number between 0 and 1; None where it is none."""
+    try:
+        p = float(text)
+    except ValueError:
+        return None
+    return p if 0 <= p <= 1 + 1e-9 and b"_" not in text else None
+
+
+def write_classes(out, classes):
+    """Class after class, the words of each by falling probability, then bytes."""
+    for word, (c, p) in sorted(classes.members.items(), key=lambda item: (item[1][0], -item[1][1], item[0])):
+        out.write(b"%s %.10g %s\n" % (classes.names[c], p, word))
+
+
+def replaced(words, classes):
+    """Words with classes in their place: (the words that there are then, the new id of each old one (W,)).
+
+    The first three, <s>, </s> and <unk>, stay words, whatever else becomes of them, and every class is a word. Raises
+    LmtkError where a class has the name of a word that is in none.
+    """
+    rest = [w for w in words[3:] if w not in classes.members]
+    new = [*words[:3], *classes.names, *rest]
+    index = {w: i for i, w in enumerate(new)}
+    if len(index) < len(new):
+        shown = next(w for w in classes.names if w in rest).decode("utf-8", "backslashreplace")
+        raise LmtkError(f"the word {shown} is the name of a class, too")
+    of = [3 + classes.members[w][0] if w in classes.members else index[w] for w in words]
+    return new, np.array(of, np.int32)
+
+
+@dataclass(frozen=True)
+class Bigrams:
+    """v, w, count (B,): bigrams of words (ids) and their counts; uses (W,): how often each word was seen."""
+
+    words: list
+    v: np.ndarray
+    w: np.ndarray
+    count: np.ndarray
+    uses: np.ndarray
+
+
+def bigrams(counts):
+    """The bigrams of Counts of order 2; where these have no 1-grams they are counted from the bigrams."""
+    W = len(counts.words)
+    key, count = counts.levels[1].keys, counts.levels[1].count
+    kept = count > 0
+    v = (counts.levels[0].keys[key // W] % W)[kept]
+    w, count = (key % W)[kept], count[kept]
+    uses = np.zeros(W, np.int64)
+    uses[counts.levels[0].keys] = counts.levels[0].count
+    if not uses.any():
+        uses = np.maximum(np.bincount(v, count, W), np.bincount(w, count, W)).astype(np.int64)
+    if count.sum() >= 1 << 31:
+        raise LmtkError("more than 2^31 bigrams; leave out a part of the text")
+    return Bigrams(counts.words, v, w, count, uses)
+
+
+def by_use(data, words):
+    """Words (ids) by falling count, then bytes."""
+    return np.array(sorted(words, key=lambda w: (-data.uses[w], data.words[w])), np.int64)
+
+
+def frequency_classes(data, words, G, seed=None):
+    """Where the exchange starts, (W,): the G - 1 most frequent of `words` have a class each, the others share the last;
+    with a seed they are spread over all classes at random. Other words: -1.
+    """
+    g = np.full(len(data.words), -1, np.int32)
+    g[words] = np.minimum(np.arange(len(words)), G - 1)
+    if seed is not None:
+        g[words[G:]] = np.random.default_rng(seed).integers(0, G, len(words[G:]))
+    return g
+
+
+def given_classes(data, words, classes, path):
+    """The same from classes in a file, which give each of `words` one. Raises LmtkError."""
+    g = np.full(len(data.words), -1, np.int32)
+    for w in words:
+        member = classes.members.get(data.words[w])
+        if member is None:
+            shown = data.words[w].decode("utf-8", "backslashreplace")
+            raise LmtkError(f"{path}: no class for the word {shown}; -noclass-vocab names words without one")
+        g[w] = member[0]
+    return g
+
+
+@dataclass
+class Exchange:
+    """The state of the exchange: arrays as `class_kernels` has them. order: the words that may move, in turn."""
+
+    order: np.ndarray
+    G: int
+    g: np.ndarray
+    start: np.ndarray
+    word: np.ndarray
+    count: np.ndarray
+    own: np.ndarray
+    N: np.ndarray
+    M: np.ndarray
+    n: np.ndarray
+    f: np.ndarray
+    fixed: float
+
+
+def exchange_of(data, g, G, order):
+    """The state that classes g give; a word of the bigrams that has none, -1, is one of its own, behind the G."""
+    W = len(data.words)
+    g = g.copy()
+    alone = np.union1d(data.v[g[data.v] < 0], data.w[g[data.w] < 0])
+    g[alone] = np.arange(G, G + len(alone))
+    C = G + len(alone)
+    self = data.v == data.w
+    own = np.zeros(W, np.int32)
+    own[data.v[self]] = data.count[self]
+    v, w, count = data.v[~self], data.w[~self], data.count[~self].astype(np.int32)
+    start, word, many = np.zeros((2, W + 1), np.int64), [], []
+    for i, (from_, to) in enumerate(((v, w), (w, v))):
+        np.cumsum(np.bincount(from_, minlength=W), out=start[i, 1:])
+        sorted_ = np.argsort(from_, kind="stable")
+        word.append(to[sorted_].astype(np.int32))
+        many.append(count[sorted_])
+    N = np.bincount(g[data.v].astype(np.int64) * C + g[data.w], data.count, C * C).astype(np.int32).reshape(C, C)
+    n = np.stack((N.sum(axis=1), N.sum(axis=0)))
+    f = xlogx(np.arange(min(TABLE, int(data.count.sum()) + 1), dtype=np.float64))
+    predicted = np.bincount(data.w, data.count, W)
+    fixed = float(xlogx(predicted).sum())
+    return Exchange(order, G, g, start, np.array(word), np.array(many), own, N, N.T.copy(), n, f, fixed)
+
+
+def xlogx(x):
+    return x * np.log(np.maximum(x, 1))
+
+
+def passes(state, iterations=None):
+    """Exchange until no word moves, or for so many passes; yields the number of words that moved after each."""
+    arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
+    done = 0
+    while iterations is None or done < iterations:
+        moved = 0
+        for at in range(0, len(state.order), TOGETHER):
+            moved += kernels.exchange(state.order[at : at + TOGETHER], *arrays)
+        done += 1
+        yield moved
+        if not moved:
+            break
+
+
+def log_likelihood(state):
+    """ln p of the text's bigrams: what is predicted, given the word before."""
+    return float(xlogx(state.N[state.N > 0].astype(np.float64)).sum() - xlogx(state.n).sum()) + state.fixed
+
+
+def made(data, state, unseen=(), unk=UNK):
+    """The Classes that the exchange ended with, those with most uses first; a class that no word uses is left out.
+
+    `unseen` words get the class of rare words: that of `unk`, else the one with most words of the lowest count. Of a
+    text of N words, T of them different, they are T / (N + T), as Witten and Bell (method C) have it, in equal parts;
+    that is taken from the other words of the class, but never more than half of it.
+    """
+    g = state.g
+    seen = np.flatnonzero((g >= 0) & (g < state.G))
+    used = data.uses[seen]
+    uses = np.bincount(g[seen], used, state.G)
+    share = np.zeros(state.G)
+    if len(unseen):
+        rare = next((g[w] for w in seen if data.words[w] == unk), None)
+        if rare is None:
+            rare = np.bincount(g[seen[used == used.min()]], minlength=state.G).argmax()
+        N, T = used.sum(), len(seen)
+        share[rare] = min(T / (N + T) * N / uses[rare], 0.5)
+    kept = np.flatnonzero(uses)
+    place = np.full(state.G, -1)
+    place[kept[np.argsort(-uses[kept], kind="stable")]] = np.arange(len(kept))
+    members = {data.words[w]: (int(place[g[w]]), data.uses[w] / uses[g[w]] * (1 - share[g[w]])) for w in seen.tolist()}
+    members |= {data.words[w]: (int(place[rare]), share[rare] / len(unseen)) for w in unseen}
+    names = [b"CLASS-%05d" % c for c in range(1, len(kept) + 1)]
+    return Classes(names, members)
+
+
+def class_counts(data, classes):
+    """Counts of 1-grams and 2-grams of the classes, and of words that have none."""
+    words = list(dict.fromkeys((SOS, EOS, UNK, *data.words)))
+    index = {w: i for i, w in enumerate(words)}
+    names, of = replaced(words, classes)
+    of = of[[index[w] for w in data.words]]
+    rows = [of[:, None], np.column_stack((of[data.v], of[data.w]))]
+    return Counts(names, from_rows(rows, [data.uses, data.count], len(names)))

@@ -1,0 +1,212 @@
+"""The ranks of a job: `Alone`, or `Many` under mpiexec.
+
+A communicator has rank, size, sum, max, largest, join, share, follow and times, and `Many` what counting wants besides;
+all ranks must call the same ones in the same order. In training (Bengio et al. 2003, section 3.2) each rank holds a
+block of ceil(V / size) output units; what is not an output unit is the same on every rank.
+"""
+
+import atexit
+import contextlib
+import os
+import sys
+import time
+
+import numpy as np
+
+from lmtk.errors import LmtkError, UsageError
+
+# what mpiexec tells a process, by implementation: MPICH and Intel MPI, Open MPI
+SIZES = "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"
+
+
+class Alone:
+    """The communicator of a run in one process."""
+
+    rank, size = 0, 1
+
+    def sum(self, a):
+        return a
+
+    def max(self, a):
+        return a
+
+    def join(self, rows, total):
+        return rows
+
+    def share(self, make):
+        return make()
+
+    def largest(self, number):
+        return number
+
+    def each(self, make):
+        return make()
+
+    def total(self, number):
+        return number
+
+    def follow(self):
+        pass
+
+    def times(self):
+        return None
+
+
+ALONE = Alone()
+
+
+class Many:
+    """The communicator of a rank of MPI.
+
+    timed: time waiting and communication apart, by a barrier before each exchange.
+    """
+
+    def __init__(self, MPI, timed=False):
+        self.MPI, self.world, self.timed = MPI, MPI.COMM_WORLD, timed
+        self.rank, self.size = self.world.Get_rank(), self.world.Get_size()
+        self.begun, self.waiting, self.communication = time.perf_counter(), 0.0, 0.0
+
+    def exchange(self, begin, *arguments):
+        """Begin one of MPI's collective operations and wait until it is done."""
+        begun = time.perf_counter()
+        if self.timed:
+            wait(self.world.Ibarrier())
+        ready = time.perf_counter()
+        wait(begin(*arguments))
+        self.waiting += ready - begun
+        self.communication += time.perf_counter() - ready
+
+    def reduce(self, a, operation):
+        out = np.empty_like(a, order="C")
+        self.exchange(self.world.Iallreduce, np.ascontiguousarray(a), out, operation)
+        return out
+
+    def sum(self, a):
+        """The sum over the ranks of an array, the same array on every rank."""
+        return self.reduce(a, self.MPI.SUM)
+
+    def max(self, a):
+        """The maximum over the ranks of each element of an array."""
+        return self.reduce(a, self.MPI.MAX)
+
+    def largest(self, number):
+        """The largest of the ranks' whole numbers."""
+        return int(self.max(np.array([number]))[0])
+
+    def join(self, rows, total):
+        """The ranks' rows (V_i, D) under one another, (total, D), on every rank."""
+        out = np.empty((total, rows.shape[1]), rows.dtype)
+        sizes = [n * rows.shape[1] for n in self.world.allgather(len(rows))]
+        kind = self.MPI._typedict[rows.dtype.char]
+        self.exchange(self.world.Iallgatherv, np.ascontiguousarray(rows), [out, sizes, None, kind])
+        return out
+
+    def share(self, make):
+        """What `make` gives on rank 0, on every rank; the others do not call it. `times` counts from here on."""
+        made = make() if self.rank == 0 else None
+        wait(self.world.Ibarrier())
+        made = self.world.bcast(made, root=0)
+        self.begun, self.waiting, self.communication = time.perf_counter(), 0.0, 0.0
+        return made
+
+    def swap(self, parts):
+        """From parts[i], (N_i, D) int64 for rank i, on every rank: what each rank has for this one, in their order."""
+        D = parts[0].shape[1]
+        sizes = np.array([part.size for part in parts])
+        found = np.array(self.world.alltoall(sizes.tolist()))
+        out = np.empty(found.sum(), np.int64)
+        sent = np.concatenate([part.ravel() for part in parts])
+        self.world.Alltoallv([sent, sizes], [out, found])
+        return [part.reshape(-1, D) for part in np.split(out, np.cumsum(found)[:-1])]
+
+    def gather(self, thing):
+        """What each rank has, in a list, on every rank."""
+        return self.world.allgather(thing)
+
+    def total(self, number):
+        """The sum of the ranks' whole numbers."""
+        return int(self.sum(np.array([number]))[0])
+
+    def each(self, make):
+        """What `make` gives, on each rank; where it fails, one rank tells."""
+        made, error = None, None
+        try:
+            made = make()
+        except (LmtkError, OSError) as e:
+            error = e
+        failed = [rank for rank, it in enumerate(self.gather(error is not None)) if it]
+        if failed:
+            self.follow(failed[0])
+            raise error
+        return made
+
+    def follow(self, rank=0):
+        """On one rank nothing; the others wait here until it ends them."""
+        if self.rank != rank:
+            self.world.recv(source=rank)
+
+    def times(self):
+        """Seconds of compute, communication and waiting, (3,), the mean over the ranks; None if not timed."""
+        if not self.timed:
+            return None
+        whole = time.perf_counter() - self.begun
+        mine = np.array([whole - self.communication - self.waiting, self.communication, self.waiting])
+        return self.world.allreduce(mine) / self.size
+
+
+def wait(request):
+    """Until an operation is done: a moment at full speed, since most are short; then others may have the processor."""
+    moment = time.perf_counter() + 2e-4
+    while not request.Test():
+        if time.perf_counter() > moment:
+            time.sleep(5e-5)
+
+
+def block(V, comm):
+    """(first, last + 1) of the output units of a rank. Raises LmtkError where there are none."""
+    size = -(-V // comm.size)
+    first = comm.rank * size
+    if (comm.size - 1) * size >= V:
+        raise LmtkError(f"{V} words in blocks of {size} are too few for {comm.size} ranks; run with {-(-V // size)}")
+    return first, min(first + size, V)
+
+
+@contextlib.contextmanager
+def ranks(timed=False):
+    """A `Many` for a block of code, the same on every rank; if it fails on one, all are ended once its error is told.
+
+    Raises UsageError without mpi4py, or where mpiexec and the MPI library do not belong together.
+    """
+    try:
+        import mpi4py
+
+        mpi4py.rc.thread_level = "funneled"
+        from mpi4py import MPI
+    except ImportError:
+        raise UsageError("-mpi needs the package mpi4py; pip install 'lmtk[mpi]'") from None
+    except RuntimeError as e:
+        raise UsageError(f"-mpi finds no MPI library ({e}); pip install 'lmtk[mpi]'") from None
+    comm = Many(MPI, timed)
+    stated = max(int(os.environ.get(name) or 1) for name in SIZES)
+    if stated != comm.size:
+        raise UsageError(
+            f"mpiexec started {stated} ranks, the MPI library that mpi4py found sees {comm.size}; "
+            "use the mpiexec of that library"
+        )
+    try:
+        yield comm
+        MPI.Finalize()  # who has more to do is not slowed down by others that wait for it
+    except BaseException as e:
+        # at exit, since the error's line is printed further up
+        statuses = {SystemExit: getattr(e, "code", 1), KeyboardInterrupt: 130, UsageError: 2}
+        atexit.register(end_all, comm, statuses.get(type(e), 1))
+        raise
+
+
+def end_all(comm, status):
+    """End every rank, at once; without a line of the MPI library's own behind that of the error."""
+    sys.stderr.flush()
+    # mpiexec drops what it has not passed on by the time it is told to end all
+    time.sleep(0.5)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    comm.world.Abort(status)

@@ -1,0 +1,178 @@
+"""The weights of the features of n-best lists that raise BLEU: minimum error rate training.
+
+Och, "Minimum error rate training in statistical machine translation" (2003), section 4: along a direction d from the
+weights w, the score of hypothesis i, (w + gamma d) . h_i, is a line in gamma; the best hypothesis of a list changes
+only where the upper envelope of its lines has a corner, and between the corners of all lists BLEU is constant.
+
+Symbols: N hypotheses in L lists, K features; a slope, b intercept of a line; statistics (., 9): the matched n-grams of
+orders 1 to 4, the n-grams of orders 1 to 4 (the first of which is the length), and the length of the reference.
+"""
+
+from collections import Counter
+
+import numpy as np
+
+from lmtk.jit import jit
+from lmtk.text.corpus import TOKEN
+
+ORDERS = 4
+NARROWEST = 1e-9  # corners closer than this are one
+
+
+def ngrams(words):
+    """Counter of the n-grams of orders 1 to 4."""
+    return Counter(tuple(words[i : i + n]) for n in range(1, ORDERS + 1) for i in range(len(words) - n + 1))
+
+
+def statistics(hypotheses, references):
+    """(N, 9) int64 of hypotheses of one sentence, bytes, against its references.
+
+    An n-gram matches as often as it stands in the reference that has it most often; the reference length is that of the
+    reference nearest to the hypothesis, of two the shorter one.
+    """
+    tokens = [TOKEN.findall(r) for r in references]
+    most = Counter()
+    for words in tokens:
+        most |= ngrams(words)
+    lengths = sorted(map(len, tokens))
+    out = np.zeros((len(hypotheses), 2 * ORDERS + 1), np.int64)
+    for row, hypothesis in zip(out, hypotheses):
+        words = TOKEN.findall(hypothesis)
+        for ngram, n in ngrams(words).items():
+            if ngram in most:
+                row[len(ngram) - 1] += min(n, most[ngram])
+        for n in range(ORDERS):
+            row[ORDERS + n] = max(len(words) - n, 0)
+        row[-1] = min(lengths, key=lambda r: abs(r - len(words)))
+    return out
+
+
+def bleu(sums):
+    """BLEU, between 0 and 1, of sums of statistics (., 9).
+
+    exp(min(0, 1 - r / c)) (p_1 p_2 p_3 p_4)^(1/4), Papineni et al. (2002), section 2.3. As sacrebleu has it by default,
+    the precision of the k-th order without a match is 1 / (2^k its n-grams); without any match BLEU is 0.
+    """
+    match, total, r = sums[..., :ORDERS], sums[..., ORDERS : 2 * ORDERS], sums[..., -1]
+    c = total[..., 0]
+    none = match == 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = np.where(none, 0.5 ** np.cumsum(none, axis=-1), match) / total
+        found = np.exp(np.minimum(0, 1 - r / c) + np.log(p).mean(axis=-1))
+    return np.where((match[..., 0] > 0) & (total[..., -1] > 0), found, 0.0)
+
+
+@jit
+def envelope(a, b, starts, kept, corner):
+    """The upper envelope of each list's lines a gamma + b; a (N,) must ascend in each list, and b where a is equal.
+
+    Writes to kept (N,) the lines on the envelopes, list by list and from gamma = -inf on, and to corner (N,) where each
+    begins, -inf for the first of a list. The number of lines kept.
+    """
+    n = 0
+    for s in range(len(starts) - 1):
+        first = n
+        for i in range(starts[s], starts[s + 1]):
+            # the higher of two parallel lines hides what the lower one hid
+            if n > first and a[kept[n - 1]] == a[i]:
+                n -= 1
+            x = -np.inf
+            while n > first:
+                j = kept[n - 1]
+                x = (b[j] - b[i]) / (a[i] - a[j])
+                if x > corner[n - 1]:
+                    break
+                n -= 1
+                x = -np.inf
+            kept[n] = i
+            corner[n] = x
+            n += 1
+    return n
+
+
+def best_on_line(a, b, starts, stats):
+    """(gamma, BLEU) at the middle of the interval where BLEU is highest; a, b (N,): the lines, stats (N, 9).
+
+    Beyond the outermost corners it is taken to be one unit from them; of equally good intervals the widest is taken,
+    then the first.
+    """
+    lists = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    # of equal lines the first one comes last, and stays
+    order = np.lexsort((-np.arange(len(a)), b, a, lists))
+    kept, corner = np.empty(len(a), np.int64), np.empty(len(a))
+    n = envelope(a[order], b[order], starts, kept, corner)
+    kept, corner = order[kept[:n]], corner[:n]
+    opens = corner == -np.inf
+    changes = np.flatnonzero(~opens)
+    sums = stats[kept[opens]].sum(axis=0)
+    if not len(changes):
+        return 0.0, float(bleu(sums))
+    changes = changes[np.argsort(corner[changes], kind="stable")]
+    steps = stats[kept[changes]] - stats[kept[changes - 1]]
+    sums = np.concatenate((sums[None], sums + np.cumsum(steps, axis=0)))
+    edges = corner[changes]
+    edges = np.concatenate(([edges[0] - 2], edges, [edges[-1] + 2]))
+    width = np.diff(edges)
+    found = np.where(width > NARROWEST, bleu(sums), -1.0)
+    at = np.lexsort((-width, -found))[0]
+    return float(edges[at] + edges[at + 1]) / 2, float(found[at])
+
+
+def bleu_of(totals, starts, stats):
+    """BLEU of the first of the best hypotheses of each list."""
+    lists = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    best = np.flatnonzero(totals == np.maximum.reduceat(totals, starts[:-1])[lists])
+    first = best[np.unique(lists[best], return_index=True)[1]]
+    return float(bleu(stats[first].sum(axis=0)))
+
+
+def tune(features, starts, stats, weights, fixed, seed, restarts, tell=None):
+    """Weights (K,) with which the best hypotheses have the highest BLEU that was found.
+
+    features (N, K); stats (N, 9); the search goes from `weights` (K,) and from `restarts` random points along each
+    feature and along as many random directions, until none of them gains anything. fixed: the feature whose weight ends
+    as 1, or None: then the absolute weights sum to one. tell(start, BLEU) after each start.
+    """
+    random = np.random.default_rng(seed)
+    K = features.shape[1]
+    lists = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    # only differences within a list matter; in units of their spread one step suits all features
+    h = features - (np.add.reduceat(features, starts[:-1]) / np.diff(starts)[:, None])[lists]
+    spread = np.sqrt((h**2).mean(axis=0))
+    used = spread > 1e-9 * np.abs(features).max(axis=0, initial=0)
+    spread = np.where(used, spread, 1)
+    h = np.where(used, h, 0) / spread
+    moves = used & (np.arange(K) != fixed)
+    best, found = None, -1.0
+    for start in range(1 + restarts):
+        w = weights * spread if start == 0 else random.uniform(-1, 1, K)
+        if fixed is not None:
+            w[fixed] = abs(w[fixed])
+        w, score = climb(h, starts, stats, w, moves, random)
+        if tell:
+            tell(start, score)
+        if score > found:
+            best, found = w, score
+    weights = np.where(used, best / spread, weights)
+    scale = weights[fixed] if fixed is not None else np.abs(weights).sum()
+    return weights / scale if scale else weights
+
+
+def climb(h, starts, stats, w, moves, random):
+    """(weights, BLEU) from which no line search gains; moves (K,): which weights may change."""
+    score = bleu_of((h * w).sum(axis=1), starts, stats)
+    axes = np.eye(len(w))[moves]
+    while len(axes):
+        before = score
+        for d in np.concatenate((axes, random.normal(size=axes.shape) * moves)):
+            b = (h * w).sum(axis=1)
+            gamma, promised = best_on_line((h * d).sum(axis=1), b, starts, stats)
+            if promised > score:
+                there = w + gamma * d
+                # rounding may spoil what a narrow interval promised
+                reached = bleu_of((h * there).sum(axis=1), starts, stats)
+                if reached > score:
+                    w, score = there, reached
+        if score == before:
+            break
+    return w, score

@@ -1,0 +1,82 @@
+"""Training speed of M ranks against that of one process, measured in turn in one run, and where the ranks' time goes.
+
+The ranks run by `mpiexec -n M`, which this program starts itself. In the rounds of one process rank 0 works and the
+others sleep. The network is MLP9's on random ids; each figure is the median of the rounds, the best round in
+parentheses. Where mpi4py is missing nothing is measured and the exit status is 0.
+"""
+
+import argparse
+import importlib.util
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-ranks", type=int, default=2)
+    parser.add_argument("-minibatch", type=int, default=128)
+    parser.add_argument("-rounds", type=int, default=15)
+    parser.add_argument("-worker", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    mpiexec = Path(sys.executable).parent / "mpiexec"
+    if given.worker:
+        work(given)
+    elif importlib.util.find_spec("mpi4py") and mpiexec.exists():
+        subprocess.run([mpiexec, "-n", str(given.ranks), sys.executable, *sys.argv, "-worker"], check=True)
+    else:
+        print("mpi4py and its mpiexec are not installed: no measurement of ranks")
+
+
+def work(given):
+    import numpy as np
+
+    from lmtk.nplm import sgd
+    from lmtk.nplm.threads import Team
+    from lmtk.parallel import ALONE, ranks
+
+    V, n, m, h, K, steps = 17907, 5, 30, 100, given.minibatch, 24
+    random = np.random.default_rng(1)
+    contexts = random.integers(0, V, (steps, K, n - 1)).astype(np.int32)
+    w = random.integers(0, V, (steps, K))
+    shapes = (V, m), (h, (n - 1) * m), (h,), (V, h)
+    C, H, d, U = (random.normal(0, 0.1, shape).astype(np.float32) for shape in shapes)
+    team = Team(1)
+    with ranks() as many:
+        one = sgd.split(C, H, d, U, None, np.zeros(V, np.float32), 1, ALONE)
+        mine = sgd.split(C, H, d, U, None, np.zeros(V, np.float32), 1, many)
+
+        def seconds(theta):
+            begun = time.perf_counter()
+            for i in range(steps):
+                sgd.step(theta, contexts[i], w[i], 1e-3, 3e-5, 4, team)
+            return time.perf_counter() - begun
+
+        found = {"one": [], "many": [], "waiting": [], "communication": []}
+        for _ in range(given.rounds + 1):
+            if many.rank == 0:
+                found["one"].append(seconds(one))
+            ready = many.world.Ibarrier()
+            while not ready.Test():
+                time.sleep(0.001)
+            many.timed = False
+            found["many"].append(seconds(mine))
+            many.timed, many.waiting, many.communication = True, 0.0, 0.0
+            timed = seconds(mine)
+            for name in ("waiting", "communication"):
+                found[name].append(float(many.sum(np.array([getattr(many, name) / timed]))[0]) / many.size)
+        if many.rank == 0:
+            one, together = found["one"][1:], found["many"][1:]
+            faster = statistics.median(one) / statistics.median(together)
+            line = f"MLP9 K={K}: one process {steps * K / statistics.median(one):.0f} examples/s, "
+            line += f"{many.size} ranks {faster:.2f} times that ({min(one) / min(together):.2f})"
+            for name in ("communication", "waiting"):
+                share = found[name][1:]
+                line += f", {name} {statistics.median(share):.3f} of their time ({min(share):.3f})"
+            print(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Features of words: what is near, analogies and the plane of a picture against plain definitions."""
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import ENVIRONMENT, FILES, TESTS
+from naive import cosine
+
+from lmtk.nplm import features, training
+from lmtk.text.vocab import make_vocab
+
+
+def vectors(N=30, m=4):
+    return np.random.default_rng(1).normal(size=(N, m)).astype(np.float32)
+
+
+def test_the_nearest_are_those_of_the_greatest_cosine():
+    C, candidates = vectors(), np.arange(1, 30)
+    C[7] = 0
+    ids, found = features.nearest(C, C[0], candidates)
+    expected = sorted(candidates, key=lambda i: (-cosine(C[0].tolist(), C[i].tolist()), i))
+    assert ids.tolist() == expected
+    assert found == pytest.approx([cosine(C[0].tolist(), C[i].tolist()) for i in ids], abs=1e-6)
+
+
+def test_a_parallelogram_is_an_analogy():
+    C = np.array([[2, 0], [0, 1], [-3, 0], [-5, 2.5]], np.float32)
+    target = features.analogy(C, 0, 1, 2)
+    assert target == pytest.approx([-2, 1])
+    assert features.nearest(C, target, np.arange(4))[0][0] == 3
+
+
+def test_principal_dimensions_hold_the_most_variance():
+    C = vectors() * np.array([1, 5, 0.1, 2], np.float32)
+    points = features.two_dimensions(C)
+    centred = C - C.mean(axis=0)
+    singular = np.linalg.svd(centred, compute_uv=False)[:2]
+    assert np.linalg.norm(points, axis=0) == pytest.approx(singular, rel=1e-5)
+    assert abs(points[:, 0] @ points[:, 1]) < 1e-3
+    assert (points == features.two_dimensions(C.copy())).all()
+    assert (features.two_dimensions(C[:, :2]) == C[:, :2]).all()
+
+
+def test_word2vec_text_loses_nothing(tmp_path):
+    vocab = make_vocab([b"a", b"\xc3\xa9", b"b\xa0c", b"\xff"])
+    C, out = vectors(len(vocab.words)), io.BytesIO()
+    features.write_word2vec(out, vocab.words, C)
+    (tmp_path / "w2v").write_bytes(out.getvalue())
+    found = training.read_features(str(tmp_path / "w2v"), vocab, 4)
+    assert all((found[i] == C[i]).all() for i in range(len(vocab.words)))
+
+
+def test_odd_words_are_drawn():
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed; it draws")
+    out = io.BytesIO()
+    features.plot(out, "svg", [b"$x$", b"\xff", b"<unk>", "é".encode()], vectors(4, 2))
+    text = out.getvalue().decode()
+    assert all(word in text for word in (">$x$<", r">\xff<", ">&lt;unk&gt;<", ">é<"))
+
+
+def test_without_matplotlib(tmp_path):
+    code = "import sys; sys.modules['matplotlib'] = None; sys.argv[0] = 'lmtk'; from lmtk.cli import main; main()"
+    lmtk = [sys.executable, TESTS.parent / "bin" / "lmtk"]
+    words = ["-text", FILES / "tr.txt", "-hidden", "2", "-features", "2", "-epochs", "1", "-lm", tmp_path / "m"]
+    subprocess.run([*lmtk, "nplm-train", *words], env=ENVIRONMENT, check=True)
+    words = ["features", "-lm", tmp_path / "m", "-plot", tmp_path / "p.svg"]
+    environment = ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
+    done = subprocess.run([sys.executable, "-c", code, *words], env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "lmtk features: -plot needs the package matplotlib; pip install 'lmtk[plot]'\n"
+    assert not (tmp_path / "p.svg").exists()

@@ -1,0 +1,242 @@
+"""Training by several ranks: the model of one process, whatever happens to a rank."""
+
+import importlib.util
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ENVIRONMENT, FILES, TESTS
+from test_models import texts  # noqa: F401  a fixture
+from test_nplm import prepared, run, settings
+
+from lmtk import parallel
+from lmtk.errors import LmtkError
+from lmtk.files.registry import load
+from lmtk.nplm import training
+
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+# Open MPI wants to be asked for more ranks than processors, and for root
+OPEN_MPI = dict.fromkeys(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"], "1") | {
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+LMTK = [sys.executable, TESTS.parent / "bin" / "lmtk"]
+TINY = ["-hidden", "4", "-features", "3", "-order", "3", "-epochs", "3", "-minibatch", "4", "-rate", "0.1"]
+DATA = ["-text", FILES / "tr.txt", "-heldout", FILES / "te.txt", "-unk"]
+
+needs_mpi = pytest.mark.skipif(
+    not (importlib.util.find_spec("mpi4py") and MPIEXEC.exists()), reason="mpi4py and its mpiexec are not installed"
+)
+
+
+def start(ranks, *words, program=LMTK, **more):
+    environment = ENVIRONMENT | OPEN_MPI | {"PYTHONPATH": str(TESTS.parent)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | more
+    return subprocess.Popen([MPIEXEC, "-n", str(ranks), *program, *words], env=environment, text=True, **pipes)
+
+
+def mpi(ranks, *words, text=None, **more):
+    """(status, stdout, stderr) of a command under mpiexec."""
+    process = start(ranks, *words, stdin=subprocess.DEVNULL if text is None else subprocess.PIPE, **more)
+    out, err = process.communicate(text, timeout=60)
+    return process.returncode, out, err
+
+
+def same(a, b):
+    """Whether two model files hold the same numbers but for rounding."""
+    a, b = load(str(a)), load(str(b))
+    for name in "CHdUWb":
+        x, y = getattr(a, name), getattr(b, name)
+        assert (x is None) == (y is None)
+        assert x is None or np.allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    "ranks, more",
+    [
+        (2, []),
+        (3, ["-direct"]),
+        (2, ["-threads", "2"]),
+        (3, ["-objective", "sampled", "-samples", "2"]),
+        (2, ["-objective", "sampled", "-samples", "1", "-minibatch", "1"]),
+    ],
+)
+def test_ranks_make_the_model_of_one_process(tmp_path, ranks, more):
+    """11 words: in blocks of 6 and 5, or 4, 4 and 3. Of two candidates a rank may have none."""
+    subprocess.run([*LMTK, "nplm-train", *DATA, *TINY, *more, "-lm", tmp_path / "one"], env=ENVIRONMENT, check=True)
+    assert mpi(ranks, "nplm-train", "-mpi", *DATA, *TINY, *more, "-lm", tmp_path / "many") == (0, "", "")
+    same(tmp_path / "one", tmp_path / "many")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["many", "one"]
+
+
+@needs_mpi
+def test_same_ranks_same_bytes_and_rank_0_reads_stdin(tmp_path):
+    words = ["-text", "-", "-vocab", FILES / "v.txt", "-unk", *TINY]
+    text = (FILES / "tr.txt").read_text()
+    for name in ("a", "b"):
+        assert mpi(3, "nplm-train", "-mpi", *words, "-lm", tmp_path / name, text=text) == (0, "", "")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@needs_mpi
+def test_only_rank_0_reports_and_the_times_are_told(tmp_path):
+    status, out, err = mpi(2, "nplm-train", "-mpi", *DATA, *TINY, "-debug", "1", "-lm", tmp_path / "m")
+    lines = err.splitlines()
+    assert (status, out) == (0, "") and [line.split(":")[0] for line in lines[:-1]] == ["epoch 1", "epoch 2", "epoch 3"]
+    assert lines[-1].startswith("2 ranks, mean: compute ") and "communication" in lines[-1] and "waiting" in lines[-1]
+
+
+@needs_mpi
+def test_one_process_begins_and_three_ranks_go_on(texts):  # noqa: F811
+    made = settings(order=3, features=3, hidden=4, epochs=3, patience=3)
+    whole, _ = run(texts, made)
+    part, now = run(texts, made, 5)
+    data, _ = prepared(texts, made)
+    with open(texts / "m.ckpt", "wb") as out:
+        training.write_checkpoint(out, part, now, made, data)
+    words = ["-text", texts / "train", "-heldout", texts / "held", "-vocab", texts / "v", "-unk", *TINY, "-resume"]
+    words += ["-weight-decay", "0", "-feature-rate", "1", "-lm", texts / "m"]
+    (texts / "v").write_bytes(b"\n".join(w for w in now.vocab.words if w[:1] != b"<"))
+    assert mpi(3, "nplm-train", "-mpi", *words) == (0, "", "")
+    assert not (texts / "m.ckpt").exists()
+    model = load(str(texts / "m"))
+    for name in "CHdUb":
+        assert np.allclose(getattr(model, name), getattr(whole.best, name), rtol=1e-4, atol=1e-5)
+
+
+@needs_mpi
+def test_ranks_that_are_interrupted_leave_a_checkpoint_for_one_process(tmp_path):
+    words = ["nplm-train", *DATA, *TINY, "-epochs", "2000", "-rate", "1e-3", "-debug", "1", "-lm", tmp_path / "m"]
+    process = start(2, *words, "-mpi")
+    assert process.stderr.readline().startswith("epoch 1:")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "interrupted; -resume goes on from" in err
+    assert (tmp_path / "m.ckpt").exists() and load(str(tmp_path / "m"))
+    done = subprocess.run([*LMTK, *words, "-resume"], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert done.stderr.startswith("going on from") and "epoch 2000:" in done.stderr
+
+
+@needs_mpi
+def test_what_fails_on_rank_0_ends_all(tmp_path):
+    (tmp_path / "two").write_text("the\ncat\n")
+    for words, message in (
+        (["-vocab", tmp_path / "two"], "4 words in blocks of 2 are too few for 3 ranks; run with 2"),
+        (["-text", tmp_path / "nowhere"], f"{tmp_path}/nowhere: No such file or directory"),
+        (["-rate", "1e30"], "the likelihood is not finite"),
+    ):
+        status, out, err = mpi(3, "nplm-train", "-mpi", *DATA, *TINY, *words, "-lm", tmp_path / "m")
+        assert (status, out, err.count("\n")) == (1, "", 1) and message in err
+    for words, message in ((["-hidden", "0"], "add -direct"), (["-map-unk", "<s>"], "-map-unk takes a word")):
+        status, out, err = mpi(3, "nplm-train", "-mpi", *DATA, *words, "-lm", tmp_path / "m")
+        assert (status, out, err.count("\n")) == (2, "", 1) and message in err
+
+
+SMALL_BLOCKS = """
+import sys
+from lmtk.files import streams
+from lmtk.ngram import counts
+streams.blocks.__defaults__ = (40, False)
+counts.LARGE = int(sys.argv.pop(1))
+sys.argv[0] = "lmtk"
+from lmtk.cli import main
+main()
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks, large", [(3, 1), (2, 1 << 40)])
+@pytest.mark.parametrize(
+    "more", [[], ["-vocab", FILES / "v.txt", "-unk"], ["-kenlm"], ["-memory", "100b"], ["-read", "counts"]]
+)
+def test_ranks_count_as_one_process(tmp_path, ranks, large, more):
+    (tmp_path / "counts").write_text("new\t3\nb new\t1\n")
+    parts = [FILES / "tr.txt", FILES / "te.txt", FILES / "tr.txt"]
+    words = [str(large), "ngram-count", "-text", *parts, *more, "-interpolate", "-write"]
+    words += (
+        ["out", "-lm", "lm"] + ["-discount-fallback"] * (more == ["-kenlm"]) + ["-wbdiscount"] * (more != ["-kenlm"])
+    )
+    python = [sys.executable, "-c", SMALL_BLOCKS]
+    environment = ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
+    for name in ("one", "many"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "counts").symlink_to(tmp_path / "counts")
+    subprocess.run([*python, *words], cwd=tmp_path / "one", env=environment, check=True)
+    assert mpi(ranks, *words, "-mpi", program=python, cwd=tmp_path / "many") == (0, "", "")
+    for name in ("out", "lm"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "many" / name).read_bytes()
+
+
+@needs_mpi
+def test_what_counting_ranks_cannot_do(tmp_path):
+    for words, status, message in (
+        (["-text", tmp_path / "nowhere"], 1, f"{tmp_path}/nowhere: No such file or directory"),
+        (["-text", FILES / "tr.txt", "-vocab", tmp_path / "no"], 1, f"{tmp_path}/no: No such file or directory"),
+        (["-read", FILES / "tr.txt"], 1, "expected words and a whole count"),
+        (["-text", "-"], 2, "files that every rank can read"),
+        (["-text", FILES / "tr.txt", "-stream"], 2, "texts of sentences"),
+    ):
+        code, out, err = mpi(3, "ngram-count", "-mpi", *words, "-write", tmp_path / "out")
+        assert (code, out, err.count("\n")) == (status, "", 1) and message in err
+    assert not list(tmp_path.iterdir())
+
+
+@needs_mpi
+@pytest.mark.parametrize("error", ["LmtkError", "KeyError"])
+def test_a_rank_that_fails_ends_all(tmp_path, error):
+    """Rank 1 in the middle of its work, while the others wait for it."""
+    code = f"""
+import sys
+from lmtk.cli import main
+from lmtk.errors import LmtkError
+from lmtk.nplm import sgd
+step = sgd.step
+def failing(theta, *rest):
+    if theta.comm.rank == 1:
+        raise {error}('broken')
+    return step(theta, *rest)
+sgd.step = failing
+sys.argv[0] = "lmtk"
+main()
+"""
+    words = ["nplm-train", "-mpi", *DATA, *TINY, "-lm", tmp_path / "m"]
+    status, out, err = mpi(3, *words, program=[sys.executable, "-c", code])
+    assert (status, out) == (1, "") and "broken" in err
+    assert err == "lmtk nplm-train: broken\n" or error == "KeyError"
+
+
+@needs_mpi
+def test_an_mpiexec_that_the_library_does_not_know(tmp_path):
+    for name in parallel.SIZES:
+        environment = ENVIRONMENT | {name: "2"}
+        words = ["nplm-train", "-mpi", *DATA, *TINY, "-lm", tmp_path / "m"]
+        done = subprocess.run([*LMTK, *words], env=environment, capture_output=True, text=True)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "started 2 ranks" in done.stderr
+
+
+def test_without_mpi4py(tmp_path):
+    code = "import sys; sys.modules['mpi4py'] = None; sys.argv[0] = 'lmtk'; from lmtk.cli import main; main()"
+    words = ["nplm-train", "-mpi", *DATA, *TINY, "-lm", tmp_path / "m"]
+    environment = ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
+    done = subprocess.run([sys.executable, "-c", code, *words], env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "lmtk nplm-train: -mpi needs the package mpi4py; pip install 'lmtk[mpi]'\n"
+
+
+def test_blocks_are_those_of_the_paper():
+    class Ranks(parallel.Alone):
+        def __init__(self, rank, size):
+            self.rank, self.size = rank, size
+
+    assert [parallel.block(11, Ranks(i, 3)) for i in range(3)] == [(0, 4), (4, 8), (8, 11)]
+    with pytest.raises(LmtkError, match="5 words in blocks of 2 are too few for 4 ranks; run with 3"):
+        parallel.block(5, Ranks(0, 4))
+
+
+def test_mpi4py_is_imported_in_one_place():
+    found = [p.name for p in (TESTS.parent / "lmtk").rglob("*.py") if "import mpi4py" in p.read_text()]
+    assert found == ["parallel.py"]
