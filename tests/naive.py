@@ -135,8 +135,10 @@ def gated_unit(G, s, S, U):
     return [(1 - z[i]) * s[i] + z[i] * proposed[i] for i in range(n)]
 
 
-def translation_logp(p, x, y, sos):
-    """ln p(y | x) as appendix A.2 has it, word by word; p: letter -> lists as lmtk.nmt.kernels describes them."""
+def translation_logp(p, x, y, sos, weights=None):
+    """ln p(y | x) as appendix A.2 has it, word by word; p: letter -> lists as lmtk.nmt.kernels describes them. weights
+    gets the alphas of each word.
+    """
     n, attention = len(p["U"]), "Ua" in p
 
     def states(words, half, S, U):
@@ -164,6 +166,8 @@ def translation_logp(p, x, y, sos):
                 e.append(sum(v * math.tanh(a) for v, a in zip(p["va"], hidden, strict=True)))
             alpha = [math.exp(v) / sum(map(math.exp, e)) for v in e]
             c = plus(*([a * v for v in annotation] for a, annotation in zip(alpha, h, strict=True)))
+            if weights is not None:
+                weights.append(alpha)
         G = plus(product(p["Ey"][before], p["Wy"]), p["by"])
         o = plus(G[3 * n :], product(s, p["Uo"]), product(c, p["Co"]))
         out = plus(product([max(o[i], o[i + 1]) for i in range(0, len(o), 2)], p["Wo"]), p["bo"])

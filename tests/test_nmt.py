@@ -7,7 +7,7 @@ import pytest
 from lmtk.errors import FormatError
 from lmtk.files.registry import load_translation
 from lmtk.files.streams import open_out
-from lmtk.nmt import beam, kernels, network, training
+from lmtk.nmt import beam, kernels, network, scoring, training
 from lmtk.text.bitext import Bitext
 from lmtk.text.vocab import make_vocab
 
@@ -172,6 +172,48 @@ def test_batches_and_memory_do_not_change_translations(monkeypatch):
     assert [h.words for hs in translate(sources, beam.Beam(3, wanted=3), 9) for h in hs] == [
         h.words for hs in whole for h in hs
     ]
+
+
+@pytest.mark.parametrize("attention", [True, False])
+def test_words_have_the_scores_and_weights_of_appendix_a(attention):
+    made = model(attention)
+    letters = {name: a.tolist() for name, a in vars(made.at).items()}
+    found = {i: rest for i, *rest in scoring.score_pairs(made, SOURCE, TARGET)}
+    for i, (x, y) in enumerate(zip(SOURCE, TARGET, strict=True)):
+        logp, alpha = found[i]
+        for T in range(1, len(y) + 1):
+            expected = naive.translation_logp(letters, x.tolist(), y[:T].tolist(), 7, weights := [])
+            assert logp[:T].sum() == pytest.approx(expected, rel=1e-4)
+        if attention:
+            assert alpha.shape == (len(y), len(x)) and alpha == pytest.approx(np.array(weights), abs=1e-5)
+        else:
+            assert alpha is None
+
+
+def test_given_translations_have_the_likelihood_of_held_out_text(monkeypatch):
+    made = model()
+    expected = training.heldout_logp(made.at, Bitext(SOURCE, TARGET, 0), made.vocab.sos_id)
+    targets = scoring.targets_of(SOURCE, TARGET, made.vocab.sos_id)
+    given = scoring.GivenSource(made)
+    sums = given.sums(targets)
+    assert sums.sum() * np.log(10) / targets.scored.sum() == pytest.approx(expected, rel=1e-6)
+    monkeypatch.setattr(scoring, "WORDS", 1)
+    assert given.sums(targets) == pytest.approx(sums, rel=1e-6)
+
+
+def test_what_is_shown_of_a_translation_does_not_depend_on_its_company():
+    made = model()
+    how, search = beam.Beam(3, wanted=3), beam.Translator(made)
+    sources = [s for s in SOURCE for _ in range(3)]
+    alone = [beam.scored_alone(made, s, found, how) for s, found in zip(sources, search(sources, how, 1))]
+    whole = [beam.scored_alone(made, s, found, how) for s, found in zip(sources, search(sources, how, 9))]
+    for x, y in zip(alone, whole, strict=True):
+        assert [(h.words, h.logp, h.rank) for h in x] == [(h.words, h.logp, h.rank) for h in y]
+    for s, hypotheses, found in zip(sources, alone, search(sources, how, 9)):
+        assert [h.logp for h in hypotheses] == pytest.approx([h.logp for h in found], abs=1e-4)
+        for h in hypotheses:
+            assert h.alpha.shape == (len(h.words) + 1, len(s)) and h.alpha.sum(axis=1) == pytest.approx(1)
+            assert h.alpha[: len(h.words), :-1].argmax(axis=1).tolist() == h.links[: len(h.words)]
 
 
 def test_a_banned_word_is_not_generated():

@@ -1,13 +1,26 @@
 import math
 from typing import Annotated
 
-from lmtk.commands.options import ProductThreads, Tolower, Write, needed, one_stdin, option, product_threads, show
+from lmtk.commands.options import (
+    Debug,
+    ProductThreads,
+    Tolower,
+    Write,
+    needed,
+    one_stdin,
+    one_stdout,
+    option,
+    product_threads,
+    show,
+)
 from lmtk.errors import UsageError
 
 
 def command(
     model: Annotated[str | None, option("model", "The translation model (-: stdin).", "FILE")] = None,
     text: Annotated[str, option("text", "Text to translate, a sentence a line (-: stdin).", "FILE")] = "-",
+    score: Annotated[bool, option("score", "Write log10 p of the -target of each line, and search for none.")] = False,
+    target: Annotated[str | None, option("target", "Translations to score, line by line (-: stdin).", "FILE")] = None,
     write: Write = "-",
     beam: Annotated[int, option("beam", "Hypotheses kept a sentence; 1 is greedy.", "N", min=1)] = 12,
     length_power: Annotated[
@@ -28,35 +41,48 @@ def command(
     batch: Annotated[int | None, option("batch", "Sentences at once (default: 240/beam).", "N", min=1)] = None,
     threads: ProductThreads = None,
     tolower: Tolower = False,
+    debug: Debug = 0,
 ):
-    """Translate text by beam search.
+    """Translate text by beam search, or score translations that are given.
+
+    With -score, -debug 1 and 2 write the report that ppl has for a language model.
 
     \b
     Example: lmtk translate -model en-fr.bin -text test.en > test.out
     """
     needed(model, "model")
-    one_stdin(model, text)
+    one_stdin(model, text, target)
+    one_stdout(write, align)
+    if score != bool(target):
+        raise UsageError("-score and -target go together")
+    if score:
+        search = {"n-best": n_best, "scores": scores, "no-unk": no_unk, "replace-unk": replace_unk, "align": align}
+        for name in [name for name, value in search.items() if value] + ["batch"] * bool(batch):
+            raise UsageError(f"-{name} has no meaning with -score, which makes no translations")
+        if debug > 2:
+            raise UsageError("-debug goes to 2 here")
     if n_best and n_best > beam:
         raise UsageError(f"-n-best {n_best} needs a -beam as wide, not {beam}")
     if n_best and scores:
         raise UsageError("-scores has no meaning with -n-best, which has scores already")
     if no_unk and replace_unk:
         raise UsageError("-replace-unk has nothing to do with -no-unk; give one of them")
-    if align == "-" and write == "-":
-        raise UsageError("-align and -write cannot both be stdout (-)")
 
     from contextlib import nullcontext
 
     from lmtk.errors import FormatError
     from lmtk.files.registry import load_translation
     from lmtk.files.streams import blocks, open_out
-    from lmtk.nmt.beam import Beam, Translator
+    from lmtk.nmt.beam import Beam, Translator, scored_alone
     from lmtk.text.bitext import ids_of, word_index
     from lmtk.text.corpus import TOKEN
     from lmtk.text.vocab import lower
 
     product_threads(threads)
     loaded = load_translation(model)
+    if score:
+        write_scores(loaded, text, target, write, tolower, debug)
+        return
     if (align or replace_unk) and not loaded.sizes["alignment"]:
         raise FormatError(model, "a model without attention (RNNencdec): no -align and no -replace-unk with it")
     search = Translator(loaded)
@@ -69,8 +95,10 @@ def command(
         pairs = zip(hypothesis.words, hypothesis.links or [0] * len(hypothesis.words), strict=True)
         return b" ".join(row[j] if replace_unk and w == unk else words[w] for w, j in pairs)
 
-    def written(number, row, found):
+    def written(number, row, sentence, found):
         """The lines of one sentence: found, its hypotheses."""
+        if n_best or scores:
+            found = scored_alone(loaded, sentence, found, how)
         for hypothesis in found:
             line = shown(row, hypothesis)
             logp = show(hypothesis.logp / math.log(10)).encode()
@@ -89,11 +117,28 @@ def command(
     with open_out(write) as out, open_out(align) if align else nullcontext() as links:
         for block in blocks(text, eager=True):
             rows = [TOKEN.findall(lower(r) if tolower else r) for r in block.removesuffix(b"\n").split(b"\n")]
-            found = iter(search([ids_of(row, index, eos) for row in rows if row], how, together))
+            sentences = [ids_of(row, index, eos) for row in rows if row]
+            found = iter(zip(sentences, search(sentences, how, together), strict=True))
             for row in rows:
-                for line, link in written(number, row, next(found)) if row else [(empty(number), b"\n")]:
+                for line, link in written(number, row, *next(found)) if row else [(empty(number), b"\n")]:
                     out.write(line)
                     if links:
                         links.write(link)
                 number += 1
             out.flush()
+
+
+def write_scores(model, source, target, path, tolower, debug):
+    """log10 p of each line of `target` given that of `source`; from -debug 1 on SRILM's report of the target."""
+    from lmtk.files.streams import open_out
+    from lmtk.nmt.scoring import GivenSource, blocks, log10p
+    from lmtk.scoring import report
+    from lmtk.text.bitext import paired
+
+    pairs = paired(source, target)
+    with open_out(path) as out:
+        if debug:
+            report(GivenSource(model), target, blocks(model, pairs, tolower), debug, out.write)
+            return
+        for sums in log10p(model, pairs, tolower):
+            out.writelines(f"{show(x)}\n".encode() for x in sums)

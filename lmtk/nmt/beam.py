@@ -1,6 +1,6 @@
 """Translation by beam search over many sentences at once (Bahdanau et al. 2015, section 4.2)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,14 +26,17 @@ class Beam:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """words: ids without </s>; logp: ln p, of </s> too; rank: what hypotheses are ordered by; links: for each word the
-    place of the source word that it looks at most, empty without attention.
+    """words: ids without </s>; ended: whether </s> follows, or they were cut; logp: ln p, of </s> too; rank: what
+    hypotheses are ordered by; links: for each word the place of the source word that it looks at most, empty without
+    attention; alpha: the weights of the source's words, </s> among them, for each word and </s>, where asked for.
     """
 
     words: list
+    ended: bool
     logp: float
     rank: float
     links: list
+    alpha: np.ndarray | None = None
 
 
 class Translator:
@@ -133,6 +136,22 @@ class Translator:
             if looks is not None:
                 links.append(int(looks[row, slot]))
         words, links = words[::-1], links[::-1]
-        if words[-1] == self.eos:
+        ended = words[-1] == self.eos
+        if ended:
             words, links = words[:-1], links[:-1]
-        return Hypothesis(words, float(logp), -float(rank), links)
+        return Hypothesis(words, ended, float(logp), -float(rank), links)
+
+
+def scored_alone(model, sentence, found, beam):
+    """The hypotheses of a sentence, best first, with ln p, rank and alpha computed apart from other sentences: the last
+    digits of a product depend on how many rows it has, and so would the numbers that are shown on the size of a batch.
+    """
+    targets = [np.array([*h.words, model.vocab.eos_id], np.int32) for h in found]
+    out = []
+    for h, (logps, alpha) in zip(
+        found, network.score_words(model.at, [sentence] * len(found), targets, model.vocab.sos_id)
+    ):
+        T = len(h.words) + h.ended
+        logp = float(logps[:T].sum())
+        out.append(replace(h, logp=logp, rank=logp / T**beam.normalize, alpha=alpha))
+    return sorted(out, key=lambda h: -h.rank)
