@@ -178,9 +178,7 @@ def test_batches_and_memory_do_not_change_translations(monkeypatch):
 def test_words_have_the_scores_and_weights_of_appendix_a(attention):
     made = model(attention)
     letters = {name: a.tolist() for name, a in vars(made.at).items()}
-    found = {i: rest for i, *rest in scoring.score_pairs(made, SOURCE, TARGET)}
-    for i, (x, y) in enumerate(zip(SOURCE, TARGET, strict=True)):
-        logp, alpha = found[i]
+    for x, y, (logp, alpha) in zip(SOURCE, TARGET, scoring.score_pairs(made, SOURCE, TARGET), strict=True):
         for T in range(1, len(y) + 1):
             expected = naive.translation_logp(letters, x.tolist(), y[:T].tolist(), 7, weights := [])
             assert logp[:T].sum() == pytest.approx(expected, rel=1e-4)
@@ -194,11 +192,11 @@ def test_given_translations_have_the_likelihood_of_held_out_text(monkeypatch):
     made = model()
     expected = training.heldout_logp(made.at, Bitext(SOURCE, TARGET, 0), made.vocab.sos_id)
     targets = scoring.targets_of(SOURCE, TARGET, made.vocab.sos_id)
-    given = scoring.GivenSource(made)
-    sums = given.sums(targets)
-    assert sums.sum() * np.log(10) / targets.scored.sum() == pytest.approx(expected, rel=1e-6)
-    monkeypatch.setattr(scoring, "WORDS", 1)
-    assert given.sums(targets) == pytest.approx(sums, rel=1e-6)
+    for words in (1, 1 << 13):
+        monkeypatch.setattr(scoring, "WORDS", words)
+        logp = scoring.GivenSource(made).score(targets).logp
+        assert logp.sum() / targets.scored.sum() == pytest.approx(expected, rel=1e-6)
+        assert not logp[~targets.scored].any()
 
 
 def test_what_is_shown_of_a_translation_does_not_depend_on_its_company():

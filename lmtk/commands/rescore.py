@@ -180,8 +180,6 @@ def lm_columns(lists, paths, penalty, tolower):
 
 def translation_columns(lists, paths, models, source, threads, tolower):
     """log10 p of all hypotheses under each translation model, (N,) each; paths: the files of the lists."""
-    import numpy as np
-
     from lmtk.files.registry import load_translation
     from lmtk.files.streams import lines
     from lmtk.nbest import source_lines
@@ -190,7 +188,7 @@ def translation_columns(lists, paths, models, source, threads, tolower):
     rows = [row for _, row in lines(source)]
     pairs = [(rows[i], words) for i, words in zip(source_lines(lists, paths, len(rows)), lists.words, strict=True)]
     product_threads(threads)
-    return [np.concatenate(list(log10p(load_translation(path), pairs, tolower))) for path in models]
+    return [log10p(load_translation(path), pairs, tolower) for path in models]
 
 
 def totals_of(lists, added, weights, lmw, wtw, references, seed, restarts, debug):

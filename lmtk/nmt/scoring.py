@@ -3,7 +3,7 @@
 Given its source, a target is a text that is predicted word by word, so that the reports of language models are its own.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -15,35 +15,39 @@ from lmtk.text.corpus import TOKEN, Corpus
 from lmtk.text.vocab import lower
 
 TOGETHER, WORDS = 64, 1 << 13  # pairs at once, and the words of a side
-LINES = 1 << 12  # lines that are read at once
+LINES = 1 << 10  # lines that are read at once
 
 
 def score_pairs(model, sources, targets):
-    """`network.score_words` of pairs of sentences of ids that end with </s>: yields the number of the pair, ln p of its
-    words and their weights, in an order that is good for batches.
-    """
+    """`network.score_words` of any number of pairs of sentences of ids that end with </s>, in their order."""
+    out = [None] * len(targets)
     longer = [max(pair, key=len) for pair in zip(sources, targets, strict=True)]
     for batch in network.batches(longer, TOGETHER, WORDS):
         x, y = [sources[i] for i in batch], [targets[i] for i in batch]
         for i, found in zip(batch, network.score_words(model.at, x, y, model.vocab.sos_id), strict=True):
-            yield i, *found
+            out[i] = found
+    return out
 
 
 @dataclass(frozen=True)
 class Targets(Corpus):
-    """A corpus of targets; sources: the sentence of ids that each one translates."""
+    """A corpus of S targets; sources: the sentences of ids that they translate; words: the tokens of each pair."""
 
-    sources: list = field(default_factory=list)
+    sources: tuple = ()
+    words: tuple = ()
+
+    def sentences(self):
+        """The targets, each an array of ids that ends with </s>."""
+        return [self.ids[i + 1 : j] for i, j in zip(self.starts[:-1], self.starts[1:], strict=True)]
 
 
-def targets_of(sources, targets, sos, lines=None):
+def targets_of(sources, targets, sos, lines=None, words=()):
     """Pairs of sentences of ids that end with </s> as Targets; lines: what the targets were read from."""
     starts = np.concatenate(([0], np.cumsum([len(y) + 1 for y in targets], dtype=np.int64)))
     ids, scored = np.full(starts[-1], sos, np.int32), np.ones(starts[-1], bool)
     scored[starts[:-1]] = False
-    if targets:
-        ids[scored] = np.concatenate(targets)
-    return Targets(ids, starts, scored, lines, sources=sources)
+    ids[scored] = np.concatenate(targets)
+    return Targets(ids, starts, scored, lines, sources=sources, words=words)
 
 
 class GivenSource:
@@ -53,16 +57,10 @@ class GivenSource:
         self.model, self.vocab = model, model.vocab
 
     def score(self, targets):
-        first, end = targets.starts[:-1] + 1, targets.starts[1:]
-        sentences = [targets.ids[i:j] for i, j in zip(first, end, strict=True)]
         logp = np.zeros(len(targets.ids))
-        for i, found, _ in score_pairs(self.model, targets.sources, sentences):
-            logp[first[i] : end[i]] = found
+        found = score_pairs(self.model, targets.sources, targets.sentences())
+        logp[targets.scored] = np.concatenate([logp for logp, _ in found])
         return Scores(logp, lambda t: "[nmt]")
-
-    def sums(self, targets):
-        """log10 p of each target, (S,)."""
-        return np.add.reduceat(self.score(targets).logp, targets.starts[:-1]) / LN10
 
 
 def blocks(model, pairs, tolower=False):
@@ -70,15 +68,14 @@ def blocks(model, pairs, tolower=False):
     sides = [(word_index(vocab), vocab.eos_id) for vocab in (model.source, model.vocab)]
     pairs = iter(pairs)
     while block := list(islice(pairs, LINES)):
-        x, y = (
-            [ids_of(TOKEN.findall(lower(line) if tolower else line), *side) for line in column]
-            for column, side in zip(zip(*block, strict=True), sides, strict=True)
-        )
-        yield targets_of(x, y, model.vocab.sos_id, [line for _, line in block])
+        words = [[TOKEN.findall(lower(line) if tolower else line) for line in pair] for pair in block]
+        x, y = ([ids_of(pair[i], *side) for pair in words] for i, side in enumerate(sides))
+        yield targets_of(x, y, model.vocab.sos_id, [line for _, line in block], words)
 
 
 def log10p(model, pairs, tolower=False):
-    """log10 p of the targets of pairs of lines: yields (S,) for some pairs after another."""
-    given = GivenSource(model)
+    """log10 p of the targets of pairs of lines, (K,)."""
+    found = []
     for targets in blocks(model, pairs, tolower):
-        yield given.sums(targets)
+        found += [logp.sum() / LN10 for logp, _ in score_pairs(model, targets.sources, targets.sentences())]
+    return np.array(found)
