@@ -32,6 +32,9 @@ def command(
     replace_unk: Annotated[
         bool, option("replace-unk", "Put the source word it looks at in the place of [UNK].")
     ] = False,
+    dictionary: Annotated[
+        str | None, option("dictionary", "For -replace-unk: lines of a source word and its translation.", "FILE")
+    ] = None,
     n_best: Annotated[int | None, option("n-best", "The N best translations, in Moses' form.", "N", min=1)] = None,
     scores: Annotated[bool, option("scores", "log10 p and a tab before each translation.")] = False,
     align: Annotated[
@@ -56,7 +59,7 @@ def command(
     Example: lmtk translate -model en-fr.bin -text test.en > test.out
     """
     needed(model, "model")
-    one_stdin(model, text, target)
+    one_stdin(model, text, target, dictionary)
     one_stdout(write, align, soft_align, align_html)
     weights = soft_align or align_html or align_plot
     if score != bool(target):
@@ -77,6 +80,8 @@ def command(
         raise UsageError("-scores has no meaning with -n-best, which has scores already")
     if no_unk and replace_unk:
         raise UsageError("-replace-unk has nothing to do with -no-unk; give one of them")
+    if dictionary and not replace_unk:
+        raise UsageError("-dictionary is for -replace-unk, which is missing")
 
     from lmtk.errors import FormatError
     from lmtk.files import figure
@@ -85,7 +90,7 @@ def command(
     from lmtk.lm import LN10
     from lmtk.nmt import alignment
     from lmtk.nmt.beam import Beam, Hypothesis, Translator, scored_alone
-    from lmtk.text.bitext import ids_of, word_index
+    from lmtk.text.bitext import ids_of, read_dictionary, word_index
     from lmtk.text.corpus import TOKEN
     from lmtk.text.vocab import lower
 
@@ -104,6 +109,7 @@ def command(
     if score:
         write_scores(loaded, text, target, write, aligned, tolower, debug)
         return
+    known = read_dictionary(dictionary) if dictionary else {}
     search = Translator(loaded)
     unk, words = loaded.vocab.unk_id, loaded.vocab.words
     index, eos = word_index(loaded.source), loaded.source.eos_id
@@ -112,7 +118,7 @@ def command(
 
     def shown(row, hypothesis):
         pairs = zip(hypothesis.words, hypothesis.links or [0] * len(hypothesis.words), strict=True)
-        return [row[j] if replace_unk and w == unk else words[w] for w, j in pairs]
+        return [known.get(row[j], row[j]) if replace_unk and w == unk else words[w] for w, j in pairs]
 
     def line_of(number, target, hypothesis):
         line = b" ".join(target)

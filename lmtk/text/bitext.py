@@ -10,6 +10,7 @@ from lmtk.files.streams import lines
 from lmtk.text.corpus import TOKEN, Closed
 from lmtk.text.vocab import EOS, SOS, lower, make_vocab
 
+BLANKS = b" \t\r"
 UNKNOWN = b"[UNK]"  # the paper's name of a word outside the shortlist
 
 
@@ -42,6 +43,20 @@ def read_pairs(source, target, tolower=False):
         if not any(row[i] for row in rows):
             raise FormatError(path, "no words in it; is it the right file?")
     return rows
+
+
+def read_dictionary(path):
+    """Word -> translation, of a text with both on a line, of which the first of a word counts. Raises FormatError."""
+    out = {}
+    for number, line in lines(path):
+        found = line.strip(BLANKS).split(None, 1)
+        if len(found) == 1:
+            raise FormatError(path, "wanted a word and its translation, found one word", number)
+        if found:
+            out.setdefault(*found)
+    if not out:
+        raise FormatError(path, "no words in it; is it a dictionary?")
+    return out
 
 
 def make_shortlist(rows, size, source):
