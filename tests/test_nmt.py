@@ -66,6 +66,27 @@ def test_the_gradient_is_that_of_finite_differences(attention, dropped):
     assert -g * len(TARGET) == pytest.approx(slopes, rel=1e-5, abs=1e-7)
 
 
+def test_the_gradient_of_smoothed_labels_is_that_of_finite_differences():
+    random = np.random.default_rng(1)
+    t, Wo, bo, w = random.normal(size=(4, 3)), random.normal(size=(3, 5)), random.normal(size=5), np.array([1, 0, 4, 1])
+
+    def cost(t, Wo, bo):
+        y = t @ Wo + bo
+        logp = y - np.log(np.exp(y).sum(axis=1, keepdims=True))
+        return -0.5 * (0.8 * logp[np.arange(4), w] + 0.2 * logp.mean(axis=1)).sum()
+
+    gWo, gbo = np.empty_like(Wo), np.empty_like(bo)
+    logp, gt = kernels.output_backward(t, w, Wo, bo, 0.5, 0.2, gWo, gbo)
+    assert logp == pytest.approx(kernels.output(t, w, Wo, bo))
+    for a, g in ((t, gt), (Wo, gWo), (bo, gbo)):
+        for at in np.ndindex(a.shape):
+            a[at] += 1e-6
+            more = cost(t, Wo, bo)
+            a[at] -= 2e-6
+            assert g[at] == pytest.approx((more - cost(t, Wo, bo)) / 2e-6, abs=1e-6)
+            a[at] += 1e-6
+
+
 def test_single_precision_is_near_double():
     theta, made = parameters()
     g, g32 = np.empty_like(theta), np.empty(len(theta), np.float32)
@@ -201,7 +222,7 @@ def test_a_model_survives_its_file(tmp_path, attention):
 
 
 def test_minibatches_hold_each_pair_once():
-    settings = training.Settings(3, 4, 5, 2, 7, 1, 0.001, 0.0, 1)
+    settings = training.Settings(3, 4, 5, 2, 7, 1, 0.001, 0.0, 0.0, 1)
     random = np.random.default_rng(1)
     texts = [[np.zeros(random.integers(1, 9), np.int32) for _ in range(300)] for _ in range(2)]
     batches = list(training.minibatches(Bitext(*texts, 0), settings, 0))
@@ -211,7 +232,7 @@ def test_minibatches_hold_each_pair_once():
 
 def test_first_values_are_those_of_appendix_b():
     source, target = vocab(40), vocab(50)
-    settings = training.Settings(30, 40, 50, 20, 80, 1, None, 0.0, 1)
+    settings = training.Settings(30, 40, 50, 20, 80, 1, None, 0.0, 0.0, 1)
     p = network.parts(
         training.initial(source, target, settings, TARGET), network.shapes(source, target, **settings.sizes)
     )

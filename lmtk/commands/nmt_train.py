@@ -37,6 +37,12 @@ def command(
         float | None,
         option("dropout", "Units dropped in training (default: 0.2, with -paper 0).", "X", min=0, max=0.99),
     ] = None,
+    smoothing: Annotated[
+        float | None,
+        option(
+            "smoothing", "Label smoothing: the share of all words (default: 0.1, with -paper 0).", "X", min=0, max=0.99
+        ),
+    ] = None,
     paper: Annotated[
         bool, option("paper", "The paper's recipe: Adadelta, its first values, minibatches of 80, no dropout.")
     ] = False,
@@ -87,7 +93,8 @@ def command(
         minibatch or (80 if paper else 40),
         epochs,
         None if paper else 0.001 if rate is None else rate,
-        dropout if dropout is not None else 0.0 if paper else 0.2,
+        dropout if dropout is not None else 0.0 if paper else 0.3,
+        smoothing if smoothing is not None else 0.0 if paper else 0.1,
         seed,
     )
     pairs = read_pairs(source, target, tolower)

@@ -229,8 +229,12 @@ def output(t, w, Wo, bo):
     return logp
 
 
-def output_backward(t, w, Wo, bo, scale, gWo, gbo):
-    """ln p(w), (P,) float64, and gt (P, l) for a cost of -scale * ln p; gWo and gbo are written."""
+def output_backward(t, w, Wo, bo, scale, smoothing, gWo, gbo):
+    """ln p(w), (P,) float64, and gt (P, l); gWo and gbo are written.
+
+    The cost is -scale times (1 - smoothing) ln p(w) + smoothing * the mean of ln p over all words: label smoothing,
+    Szegedy et al. 2016, section 7.
+    """
     logp, gt = np.empty(len(w)), np.empty_like(t)
     WoT = np.ascontiguousarray(Wo.T)
     rows = -(-len(w) // -(-len(w) * len(bo) // ROOM))
@@ -242,7 +246,7 @@ def output_backward(t, w, Wo, bo, scale, gWo, gbo):
         seen = y[at]
         top, total = log_softmax(y)
         logp[part] = seen - top - np.log(total)
-        y[at] -= total
+        y[at] -= total * y.dtype.type(1 - smoothing)
         # the division by the sums is left to the smaller arrays, a pass over y less
         share = (y.dtype.type(scale) / total).astype(y.dtype)
         np.multiply(y @ WoT, share[:, None], out=gt[part])
@@ -252,6 +256,12 @@ def output_backward(t, w, Wo, bo, scale, gWo, gbo):
         else:
             gWo += (t[part] * share[:, None]).T @ y
             gbo += share @ y
+    if smoothing:
+        # all words get an equal part, which so needs no pass over y
+        each = t.dtype.type(scale * smoothing / len(bo))
+        gt -= each * Wo.sum(axis=1)
+        gWo -= (each * t.sum(axis=0))[:, None]
+        gbo -= each * t.dtype.type(len(w))
     return logp, gt
 
 

@@ -33,6 +33,7 @@ class Settings:
     epochs: int
     rate: float | None
     dropout: float
+    smoothing: float
     seed: int
 
     @property
@@ -145,7 +146,7 @@ def train(progress, bitext, heldout, source, target, settings):
             t = progress.epoch * steps + number
             drop = dropping(settings, progress.epoch, number)
             x, y = [bitext.source[i] for i in batch], [bitext.target[i] for i in batch]
-            L = network.cost(p, x, y, target.sos_id, g, drop)
+            L = network.cost(p, x, y, target.sos_id, g, drop, settings.smoothing)
             now = math.sqrt(float(np.dot(gradient, gradient)))
             if not math.isfinite(L) or not math.isfinite(now):
                 raise Diverged(
