@@ -172,6 +172,30 @@ def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed):
         assert [h.rank for h in hypotheses] == pytest.approx([rank for rank, _ in expected], abs=1e-5)
 
 
+@pytest.mark.parametrize("attention", [(True, True), (True, False, True)])
+def test_an_ensemble_takes_the_mean_of_probabilities(attention):
+    models = [model(a, seed) for seed, a in enumerate(attention)]
+    found = beam.Translator(*models)(SOURCE, beam.Beam(3, wanted=3), 2)
+
+    def logp(x):
+        def of(words):
+            each = []
+            for made in models:
+                target = [np.array([*words, w]) for w in range(made.vocab.V)]
+                whole = network.score(made.at, [x] * len(target), target, made.vocab.sos_id)
+                before = network.score(made.at, [x], [np.array(words)], 7)[0] if words else 0
+                each.append(np.exp(whole - before))
+            return np.log(np.mean(each, axis=0)).tolist()
+
+        return of
+
+    for x, hypotheses in zip(SOURCE, found, strict=True):
+        expected = naive.beam_search(logp(x), 0, 3, 2 * (len(x) - 1) + 10)
+        assert [h.words for h in hypotheses] == [words for _, words in expected]
+        assert [h.rank for h in hypotheses] == pytest.approx([rank for rank, _ in expected], abs=1e-5)
+        assert all(len(h.links) == len(h.words) for h in hypotheses)
+
+
 def test_a_beam_of_one_takes_the_most_probable_word():
     made = model()
     (found,) = beam.Translator(made)([SOURCE[1]], beam.Beam(1), 1)[0]

@@ -6,7 +6,9 @@ from lmtk.errors import UsageError
 
 
 def command(
-    model: Annotated[str | None, option("model", "The translation model (-: stdin).", "FILE")] = None,
+    model: Annotated[
+        list[str] | None, option("model", "The translation model (several: an ensemble; -: stdin).", "FILE")
+    ] = None,
     text: Annotated[str, option("text", "Text to translate, a sentence a line (-: stdin).", "FILE")] = "-",
     write: Write = "-",
     beam: Annotated[int, option("beam", "Hypotheses kept a sentence; 1 is greedy.", "N", min=1)] = 12,
@@ -35,7 +37,7 @@ def command(
     Example: lmtk translate -model en-fr.bin -text test.en > test.out
     """
     needed(model, "model")
-    one_stdin(model, text)
+    one_stdin(*model, text)
     if n_best and n_best > beam:
         raise UsageError(f"-n-best {n_best} needs a -beam as wide, not {beam}")
     if n_best and scores:
@@ -48,7 +50,7 @@ def command(
     from contextlib import nullcontext
 
     from lmtk.errors import FormatError
-    from lmtk.files.registry import load_translation
+    from lmtk.files.registry import load_ensemble
     from lmtk.files.streams import blocks, open_out
     from lmtk.nmt.beam import Beam, Translator
     from lmtk.text.bitext import ids_of, word_index
@@ -56,10 +58,11 @@ def command(
     from lmtk.text.vocab import lower
 
     product_threads(threads)
-    loaded = load_translation(model)
-    if (align or replace_unk) and not loaded.sizes["alignment"]:
-        raise FormatError(model, "a model without attention (RNNencdec): no -align and no -replace-unk with it")
-    search = Translator(loaded)
+    models = load_ensemble(model)
+    loaded = models[0]
+    if (align or replace_unk) and not any(m.sizes["alignment"] for m in models):
+        raise FormatError(model[0], "a model without attention (RNNencdec): no -align and no -replace-unk with it")
+    search = Translator(*models)
     unk, words = loaded.vocab.unk_id, loaded.vocab.words
     index, eos = word_index(loaded.source), loaded.source.eos_id
     how = Beam(beam, length_power, max_length_factor, banned=unk if no_unk else None, wanted=n_best or 1)

@@ -6,6 +6,7 @@ import numpy as np
 
 from lmtk.nmt import kernels, network
 
+f32 = np.float32
 ROOM = 1 << 26  # alignment units that are computed at once: 256 MB
 
 
@@ -36,13 +37,58 @@ class Hypothesis:
     links: list
 
 
-class Translator:
-    """A model with what the words of the target give to the decoder computed beforehand."""
+class Decoder:
+    """One model at the sentences of a batch, with B hypotheses each, of which those that are done are taken out."""
 
-    def __init__(self, model):
-        self.p, self.sos, self.eos = model.at, model.vocab.sos_id, model.vocab.eos_id
+    def __init__(self, p, table, sentences, B):
+        self.p, self.table, self.B = p, table, B
+        H, h, self.absent, self.lengths, _ = network.annotate(p, sentences)
+        K, T, A = H.shape
+        self.UH = kernels.look(H, p.Ua, p.ba) if hasattr(p, "Ua") else None
+        # what a context gives to gates and output is the weighted mean of what the annotations give, which is a product
+        # for each source word instead of one for each word of each hypothesis
+        self.HC = (H.reshape(-1, A) @ np.hstack((p.C, p.Co))).reshape(K, T, -1)
+        self.state = np.repeat(np.tanh(h @ p.Ws + p.bs)[:, None], B, axis=1)
+
+    def step(self, word):
+        """The outputs y (k * B, V) behind the words (k, B), and alpha (k, B, T), None without attention."""
+        p, alpha, (k, B, n) = self.p, None, self.state.shape
+        units = p.S.shape[1] - 2 * n
+        G, s = self.table[word.ravel()], self.state.reshape(k * B, n)
+        Q = s @ p.S
+        if units:
+            alpha, c = kernels.attend(self.HC, self.UH, self.absent, Q[:, :units].reshape(k, B, units), p.va)
+            G += c.reshape(k * B, -1)
+        else:
+            G += np.repeat(self.HC[:, 0], B, axis=0)
+        o = G[:, 3 * n :]
+        o += s @ p.Uo
+        y = kernels.maxout(o) @ p.Wo
+        y += p.bo
+        zr = G[:, : 2 * n]
+        zr += Q[:, units:]
+        self.state = kernels.unit(zr, G[:, 2 * n : 3 * n], s, p.U)[0].reshape(k, B, n)
+        return y, alpha
+
+    def follow(self, parent, go):
+        """The hypotheses are now those that continue the slots `parent` (k, B), of the sentences `go` (k,) only."""
+        self.state = np.take_along_axis(self.state, parent[:, :, None], axis=1)[go]
+        if not go.all():
+            self.HC, self.absent = self.HC[go], self.absent[go]
+            if self.UH is not None:
+                self.UH = self.UH[go]
+
+
+class Translator:
+    """Models of the same vocabularies, an ensemble where they are several: a word's probability is the mean of theirs.
+
+    What the words of the target give to the decoder is computed beforehand.
+    """
+
+    def __init__(self, *models):
+        self.sos, self.eos = models[0].vocab.sos_id, models[0].vocab.eos_id
         network.keep_memory()
-        self.table = self.p.Ey @ self.p.Wy + self.p.by
+        self.parts = [(p, p.Ey @ p.Wy + p.by) for p in (model.at for model in models)]
 
     def __call__(self, sentences, beam, together):
         """The hypotheses of each sentence of ids that ends with </s>, best first, in the order of the sentences.
@@ -50,7 +96,7 @@ class Translator:
         together: the most sentences to search for at once; fewer where the memory of their alignments says so.
         """
         out = [None] * len(sentences)
-        units = max(1, self.p.S.shape[1] - 2 * len(self.p.U))
+        units = max(1, *(p.S.shape[1] - 2 * len(p.U) for p, _ in self.parts))
         for batch in network.batches(sentences, together, ROOM // (beam.size * units)):
             for i, found in zip(batch, self.search([sentences[i] for i in batch], beam), strict=True):
                 out[i] = found
@@ -62,44 +108,24 @@ class Translator:
         A sentence is done when it has as many hypotheses that have ended as the beam is wide, or none that goes on can
         become better than the best that has ended.
         """
-        p, B, K = self.p, beam.size, len(sentences)
-        n, units, attention = len(p.U), p.S.shape[1] - 2 * len(p.U), hasattr(p, "Ua")
-        H, h, absent, lengths, _ = network.annotate(p, sentences)
-        UH = kernels.look(H, p.Ua, p.ba) if attention else None
-        # what a context gives to gates and output is the weighted mean of what the annotations give, which is a product
-        # for each source word instead of one for each word of each hypothesis
-        HC = (H.reshape(-1, H.shape[2]) @ np.hstack((p.C, p.Co))).reshape(K, H.shape[1], -1)
+        B, K = beam.size, len(sentences)
+        decoders = [Decoder(p, table, sentences, B) for p, table in self.parts]
+        lengths = decoders[0].lengths
         # nobody looks at </s> for the translation of a word
-        to_eos = np.where(np.arange(H.shape[1]) == lengths[:, None] - 1, -1, 0).astype(H.dtype) if attention else None
+        to_eos = np.where(np.arange(lengths.max()) == lengths[:, None] - 1, f32(-1), f32(0))
         limit = (beam.factor * (lengths - 1)).astype(np.int64) + beam.extra
         alive = np.arange(K)  # the sentence of each row of what follows
-        state = np.repeat(np.tanh(h @ p.Ws + p.bs)[:, None], B, axis=1)
         total = np.full((K, B), -np.inf)
         total[:, 0] = 0
         word = np.full((K, B), self.sos)
         history, ended = [], [[] for _ in range(K)]
         while len(alive):
             k, time = len(alive), len(history)
-            G = self.table[word.ravel()]
-            s = state.reshape(k * B, n)
-            Q = s @ p.S
-            links = None
-            if attention:
-                alpha, c = kernels.attend(HC, UH, absent, Q[:, :units].reshape(k, B, units), p.va)
-                links = (alpha + to_eos[:, None]).argmax(axis=2)
-                G += c.reshape(k * B, -1)
-            else:
-                G += np.repeat(HC[:, 0], B, axis=0)
-            o = G[:, 3 * n :]
-            o += s @ p.Uo
-            y = kernels.maxout(o) @ p.Wo
-            y += p.bo
-            base = total.ravel() - kernels.log_sums(y)
+            y, alpha, sums = combined([decoder.step(word) for decoder in decoders])
+            links = None if alpha is None else (alpha + to_eos[alive, None]).argmax(axis=2)
+            base = total.ravel() - sums
             if beam.banned is not None:
                 y[:, beam.banned] = -np.inf
-            zr = G[:, : 2 * n]
-            zr += Q[:, units:]
-            s = kernels.unit(zr, G[:, 2 * n : 3 * n], s, p.U)[0].reshape(k, B, n)
             parent, word, total = np.zeros((k, B), np.int64), np.zeros((k, B), np.int64), np.empty((k, B))
             kernels.best_words(y, base, B, parent, word, total)
             rows = np.full(K, -1)
@@ -116,12 +142,9 @@ class Translator:
             best = np.array([min(ended[i])[0] * -1 if ended[i] else -np.inf for i in alive])
             many = np.array([len(ended[i]) >= B for i in alive])
             go = ~(many | last | (best >= hope))
-            state = np.take_along_axis(s, parent[:, :, None], axis=1)[go]
+            for decoder in decoders:
+                decoder.follow(parent, go)
             total, word, alive = total[go], word[go], alive[go]
-            if not go.all():
-                HC, absent = HC[go], absent[go]
-                if attention:
-                    UH, to_eos = UH[go], to_eos[go]
         return [[self.hypothesis(history, i, *entry) for entry in sorted(ended[i])[: beam.wanted]] for i in range(K)]
 
     def hypothesis(self, history, sentence, rank, _, logp, time, slot):
@@ -136,3 +159,22 @@ class Translator:
         if words[-1] == self.eos:
             words, links = words[:-1], links[:-1]
         return Hypothesis(words, float(logp), -float(rank), links)
+
+
+def combined(steps):
+    """The (y, alpha) of one model or more as one: y, the mean of the alphas, and what is to be taken from y to have
+    ln p, (k * B,).
+    """
+    alphas = [alpha for _, alpha in steps if alpha is not None]
+    alpha = sum(alphas) / f32(len(alphas)) if alphas else None
+    y = steps[0][0]
+    if len(steps) == 1:
+        return y, alpha, kernels.log_sums(y)
+    _, sums = kernels.log_softmax(y)
+    y /= sums[:, None]
+    for other, _ in steps[1:]:
+        _, sums = kernels.log_softmax(other)
+        y += other / sums[:, None]
+    with np.errstate(divide="ignore"):
+        np.log(y, out=y)
+    return y, alpha, np.full(len(y), np.log(len(steps)))
