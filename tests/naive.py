@@ -231,7 +231,8 @@ def beam_search(logp, eos, B, limit):
             else:
                 new.append((-negative, words))
         live, best = new, max(ended, default=(-math.inf,))[0]
-        if len(ended) >= B or not live or best >= max(score for score, _ in live) / limit:
+        top = max((score for score, _ in live), default=-math.inf)
+        if best >= top / limit or (len(ended) >= B and best >= top / length):
             break
     return sorted(ended, key=lambda e: -e[0])[:B]
 

@@ -246,7 +246,7 @@ def test_a_model_survives_its_file(tmp_path, attention):
 
 
 def test_minibatches_hold_each_pair_once():
-    settings = training.Settings(3, 4, 5, 2, 7, 1, 0.001, 0.0, 0.0, "likelihood", 0, 1)
+    settings = training.Settings(3, 4, 5, 2, 7, 1, 0.001, 0.0, 0.0, "likelihood", 0, None, 1)
     random = np.random.default_rng(1)
     texts = [[np.zeros(random.integers(1, 9), np.int32) for _ in range(300)] for _ in range(2)]
     batches = list(training.minibatches(Bitext(*texts, 0), settings, 0))
@@ -256,7 +256,7 @@ def test_minibatches_hold_each_pair_once():
 
 def test_first_values_are_those_of_appendix_b():
     source, target = vocab(40), vocab(50)
-    settings = training.Settings(30, 40, 50, 20, 80, 1, None, 0.0, 0.0, "likelihood", 0, 1)
+    settings = training.Settings(30, 40, 50, 20, 80, 1, None, 0.0, 0.0, "likelihood", 0, None, 1)
     p = network.parts(
         training.initial(source, target, settings, TARGET), network.shapes(source, target, **settings.sizes)
     )

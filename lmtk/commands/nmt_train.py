@@ -3,7 +3,6 @@ import os
 import sys
 import time
 from datetime import timedelta
-from functools import partial
 from typing import Annotated
 
 from lmtk.commands.nplm_train import interruptible, remove
@@ -27,6 +26,10 @@ def command(
     shortlist: Annotated[
         int, option("shortlist", "The most frequent words of each side; others are [UNK].", "N", min=1)
     ] = 30000,
+    bpe: Annotated[
+        int | None,
+        option("bpe", "Split words into N subwords, learned on both sides (default: whole words).", "N", min=2),
+    ] = None,
     max_length: Annotated[int, option("max-length", "Leave out pairs with a sentence of more words.", "N", min=1)] = 50,
     minibatch: Annotated[
         int | None, option("minibatch", "Sentences in an update (default: 40, with -paper 80).", "N", min=1)
@@ -92,6 +95,7 @@ def command(
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
     from lmtk.nmt import training
     from lmtk.nmt.network import write
+    from lmtk.text import subwords
     from lmtk.text.bitext import bitext, make_shortlist, read_pairs
     from lmtk.tuning import SIGNATURE
 
@@ -109,17 +113,26 @@ def command(
         smoothing if smoothing is not None else 0.0 if paper else 0.1,
         "BLEU" if keep == "bleu" else keep,
         patience if heldout_source else 0,
+        bpe,
         seed,
     )
     pairs = read_pairs(source, target, tolower)
+    pieces = subwords.learn((words for pair in pairs for words in pair), bpe) if bpe else b""
+    split = subwords.splitter(pieces, source)
+    pairs = [(split(a), split(b)) for a, b in pairs]
     x = make_shortlist([a for a, _ in pairs], shortlist, source)
     y = make_shortlist([b for _, b in pairs], shortlist, target)
     text = bitext(pairs, x, y, max_length)
     held = bleu = None
     if heldout_source:
         heldout = [pair for pair in read_pairs(heldout_source, heldout_target, tolower) if all(pair)]
-        held = bitext(heldout, x, y)
-        bleu = partial(greedy_bleu, held.source, [b" ".join(b) for _, b in heldout], x, y, settings)
+        held = bitext([(split(a), split(b)) for a, b in heldout], x, y)
+        joined = subwords.joined if bpe else b" ".join
+        references = [b" ".join(b) for _, b in heldout]
+
+        def bleu(theta):
+            return greedy_bleu(training.model(theta, x, y, settings), held.source, references, joined)
+
     if debug:
         out = f"{len(text.source)} pairs" + (f" ({text.left_out} left out: empty or too long)" if text.left_out else "")
         sys.stderr.write(f"{out}, {len(x.words)} source and {y.V} target words\n")
@@ -140,7 +153,7 @@ def command(
 
     def finish():
         with open_out(model) as out:
-            write(out, training.model(progress.best, x, y, settings))
+            write(out, training.model(progress.best, x, y, settings, pieces))
 
     tell = Reporter(debug, quiet, len(text.source), settings, progress)
     with tell, interruptible() as cut:
@@ -170,14 +183,13 @@ def command(
     remove(checkpoint)
 
 
-def greedy_bleu(sentences, references, source, target, settings, theta):
-    """BLEU, in percent, of the greedy translations of sentences of ids by the model with the parameters theta."""
+def greedy_bleu(model, sentences, references, joined):
+    """BLEU, in percent, of a model's greedy translations of sentences of ids; joined: words of the model to text."""
     from lmtk import tuning
     from lmtk.nmt import beam, training
 
-    translate = beam.Translator(training.model(theta, source, target, settings))
-    found = translate(sentences, beam.Beam(1), training.BATCH)
-    lines = [b" ".join(target.words[w] for w in hypotheses[0].words) for hypotheses in found]
+    found = beam.Translator(model)(sentences, beam.Beam(1), training.BATCH)
+    lines = (joined([model.vocab.words[w] for w in hypotheses[0].words]) for hypotheses in found)
     stats = [tuning.statistics([line], [reference])[0] for line, reference in zip(lines, references, strict=True)]
     return 100 * float(tuning.bleu(sum(stats)))
 

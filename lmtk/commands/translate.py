@@ -53,6 +53,7 @@ def command(
     from lmtk.files.registry import load_ensemble
     from lmtk.files.streams import blocks, open_out
     from lmtk.nmt.beam import Beam, Translator
+    from lmtk.text import subwords
     from lmtk.text.bitext import ids_of, word_index
     from lmtk.text.corpus import TOKEN
     from lmtk.text.vocab import lower
@@ -63,6 +64,7 @@ def command(
     if (align or replace_unk) and not any(m.sizes["alignment"] for m in models):
         raise FormatError(model[0], "a model without attention (RNNencdec): no -align and no -replace-unk with it")
     search = Translator(*models)
+    split, joined = subwords.splitter(loaded.subwords, model[0]), subwords.joined if loaded.subwords else b" ".join
     unk, words = loaded.vocab.unk_id, loaded.vocab.words
     index, eos = word_index(loaded.source), loaded.source.eos_id
     how = Beam(beam, length_power, max_length_factor, banned=unk if no_unk else None, wanted=n_best or 1)
@@ -70,7 +72,15 @@ def command(
 
     def shown(row, hypothesis):
         pairs = zip(hypothesis.words, hypothesis.links or [0] * len(hypothesis.words), strict=True)
-        return b" ".join(row[j] if replace_unk and w == unk else words[w] for w, j in pairs)
+        return joined([row[j] if replace_unk and w == unk else words[w] for w, j in pairs])
+
+    def linked(row, hypothesis):
+        """Which word of the source each word looks at; a word in pieces looks where they do."""
+        pairs = [(j, i) for i, j in enumerate(hypothesis.links)]
+        if loaded.subwords:
+            x, y = subwords.word_numbers(row), subwords.word_numbers([words[w] for w in hypothesis.words])
+            pairs = dict.fromkeys((x[j], y[i]) for j, i in pairs)
+        return b" ".join(b"%d-%d" % pair for pair in pairs)
 
     def written(number, row, found):
         """The lines of one sentence: found, its hypotheses."""
@@ -82,8 +92,7 @@ def command(
                 line = b"%d ||| %s ||| logprob= %s ||| %s" % (number, line, logp, rank)
             elif scores:
                 line = logp + b"\t" + line
-            links = b" ".join(b"%d-%d" % (j, i) for i, j in enumerate(hypothesis.links))
-            yield line + b"\n", links + b"\n"
+            yield line + b"\n", linked(row, hypothesis) + b"\n"
 
     def empty(number):
         return b"%d |||  ||| logprob= 0 ||| 0\n" % number if n_best else b"0\t\n" if scores else b"\n"
@@ -91,7 +100,7 @@ def command(
     number = 0
     with open_out(write) as out, open_out(align) if align else nullcontext() as links:
         for block in blocks(text, eager=True):
-            rows = [TOKEN.findall(lower(r) if tolower else r) for r in block.removesuffix(b"\n").split(b"\n")]
+            rows = [split(TOKEN.findall(lower(r) if tolower else r)) for r in block.removesuffix(b"\n").split(b"\n")]
             found = iter(search([ids_of(row, index, eos) for row in rows if row], how, together))
             for row in rows:
                 for line, link in written(number, row, next(found)) if row else [(empty(number), b"\n")]:

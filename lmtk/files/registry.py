@@ -79,7 +79,7 @@ def load_ensemble(paths):
     models = [load_translation(path) for path in paths]
     for path, model in zip(paths, models):
         for side, a, b in (("source", models[0].source, model.source), ("target", models[0].vocab, model.vocab)):
-            if a.words != b.words:
+            if a.words != b.words or model.subwords != models[0].subwords:
                 raise FormatError(
                     path,
                     f"other {side} words than {paths[0]} has; models of an ensemble must be trained on the same texts",

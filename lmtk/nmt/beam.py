@@ -105,8 +105,8 @@ class Translator:
     def search(self, sentences, beam):
         """The hypotheses of each sentence, best first.
 
-        A sentence is done when it has as many hypotheses that have ended as the beam is wide, or none that goes on can
-        become better than the best that has ended.
+        A sentence is done when none that goes on can become better than the best that has ended, or as many have ended
+        as the beam is wide and none that goes on ranks higher so far.
         """
         B, K = beam.size, len(sentences)
         decoders = [Decoder(p, table, sentences, B) for p, table in self.parts]
@@ -138,10 +138,11 @@ class Translator:
                 rank = total[row, slot] / (time + 1) ** beam.normalize
                 ended[alive[row]].append((-rank, len(ended[alive[row]]), total[row, slot], time, slot))
             total[stop] = -np.inf
-            hope = total.max(axis=1) / limit[alive] ** beam.normalize
+            live = total.max(axis=1)
+            hope, now = live / limit[alive] ** beam.normalize, live / (time + 1) ** beam.normalize
             best = np.array([min(ended[i])[0] * -1 if ended[i] else -np.inf for i in alive])
             many = np.array([len(ended[i]) >= B for i in alive])
-            go = ~(many | last | (best >= hope))
+            go = ~(last | (best >= hope) | (many & (best >= now)))
             for decoder in decoders:
                 decoder.follow(parent, go)
             total, word, alive = total[go], word[go], alive[go]

@@ -22,7 +22,8 @@ SIZES = ("embedding", "hidden", "alignment", "maxout")
 class Model:
     """theta of appendix A in one array, (N,) float32; `at` gives its parts by the letters of `kernels`.
 
-    sizes: embedding m, hidden n, alignment n' (0: no attention, RNNencdec), maxout l; settings: the options of the run.
+    sizes: embedding m, hidden n, alignment n' (0: no attention, RNNencdec), maxout l; settings: the options of the run;
+    subwords: the model that splits words into those of the vocabularies, empty where they are whole words.
     """
 
     vocab: Vocab
@@ -30,6 +31,7 @@ class Model:
     sizes: dict
     theta: np.ndarray
     settings: dict
+    subwords: bytes = b""
 
     @property
     def at(self):
@@ -330,6 +332,8 @@ def write(out, model):
     about = {"sizes": model.sizes, "target": vocab_settings(model.vocab), "training": model.settings}
     about["source"] = {**vocab_settings(model.source), "words": len(model.source.words)}
     arrays = vars(model.at)
+    if model.subwords:
+        arrays["subwords"] = np.frombuffer(model.subwords, np.uint8)
     container.write(out, "nmt", about, arrays, [*model.source.words, *model.vocab.words])
 
 
@@ -348,6 +352,7 @@ def from_arrays(about, arrays, path):
         theta = np.concatenate([arrays[name].ravel() for name in wanted])
         if not np.isfinite(theta).all():
             raise ValueError
-        return Model(target, source, sizes, theta, settings["training"])
+        subwords = arrays["subwords"].tobytes() if "subwords" in arrays else b""
+        return Model(target, source, sizes, theta, settings["training"], subwords)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FormatError(path, "not a whole translation model: its arrays do not fit together") from None

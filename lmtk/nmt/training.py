@@ -36,6 +36,7 @@ class Settings:
     smoothing: float
     keep: str  # what the model that is kept has the highest of: "likelihood" or "BLEU"
     patience: int  # epochs without a better one after which a run ends; 0: never
+    bpe: int | None
     seed: int
 
     @property
@@ -237,6 +238,6 @@ def read_checkpoint(stream, path, settings, data, source, target, theta):
     return Progress(*kept, state["epoch"], state["step"], state["L"], best, state["best_epoch"], measured)
 
 
-def model(theta, source, target, settings):
+def model(theta, source, target, settings, subwords=b""):
     how = {name: value for name, value in vars(settings).items() if name not in network.SIZES}
-    return Model(target, source, settings.sizes, theta, how)
+    return Model(target, source, settings.sizes, theta, how, subwords)
