@@ -11,7 +11,7 @@ from lmtk.nmt import beam, kernels, network, training
 from lmtk.text.bitext import Bitext
 from lmtk.text.vocab import make_vocab
 
-SIZES = {"embedding": 3, "hidden": 4, "alignment": 5, "maxout": 2}
+SIZES = {"embedding": 3, "hidden": 4, "alignment": 5, "maxout": 2, "gates": 2}
 SOURCE = [np.array(s) for s in ([5, 3, 0], [4, 5, 3, 6, 0], [7, 0])]
 TARGET = [np.array(s) for s in ([3, 0], [2, 3, 4, 5, 0], [5, 5, 0])]
 
@@ -20,8 +20,12 @@ def vocab(n):
     return make_vocab([b"w%d" % i for i in range(n)], True, True, b"[UNK]")
 
 
-def parameters(attention=True, dtype=np.float64, seed=1):
-    sizes = SIZES if attention else SIZES | {"alignment": 0}
+def sizes_of(attention=True, gates=2):
+    return SIZES | {"gates": gates, "alignment": SIZES["alignment"] if attention else 0}
+
+
+def parameters(attention=True, dtype=np.float64, seed=1, gates=2):
+    sizes = sizes_of(attention, gates)
     made = network.shapes(vocab(6), vocab(5), **sizes)
     theta = np.random.default_rng(seed).normal(0, 0.5, network.length(made)).astype(dtype)
     return theta, made
@@ -33,9 +37,10 @@ def dropout(seed):
     return lambda shape: (random.random(shape) < 0.7) / 0.7
 
 
+@pytest.mark.parametrize("gates", [2, 3])
 @pytest.mark.parametrize("attention", [True, False])
-def test_scores_are_those_of_appendix_a(attention):
-    theta, made = parameters(attention)
+def test_scores_are_those_of_appendix_a(attention, gates):
+    theta, made = parameters(attention, gates=gates)
     p = network.parts(theta, made)
     found = network.score(p, SOURCE, TARGET, 7)
     letters = {name: a.tolist() for name, a in vars(p).items()}
@@ -44,9 +49,10 @@ def test_scores_are_those_of_appendix_a(attention):
 
 
 @pytest.mark.parametrize("attention", [True, False])
+@pytest.mark.parametrize("gates", [2, 3])
 @pytest.mark.parametrize("dropped", [False, True])
-def test_the_gradient_is_that_of_finite_differences(attention, dropped):
-    theta, made = parameters(attention)
+def test_the_gradient_is_that_of_finite_differences(attention, gates, dropped):
+    theta, made = parameters(attention, gates=gates)
     g = np.full_like(theta, np.nan)
 
     def drop():
@@ -145,16 +151,17 @@ def test_best_words(B):
         assert all(s == -np.inf for s, _, _ in found[len(expected) :])
 
 
-def model(attention=True, seed=1):
-    theta, _ = parameters(attention, np.float32, seed)
-    return network.Model(vocab(5), vocab(6), SIZES if attention else SIZES | {"alignment": 0}, theta, {})
+def model(attention=True, seed=1, gates=2):
+    theta, _ = parameters(attention, np.float32, seed, gates)
+    return network.Model(vocab(5), vocab(6), sizes_of(attention, gates), theta, {})
 
 
 @pytest.mark.parametrize("attention", [True, False])
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed):
-    made = model(attention, seed)
+@pytest.mark.parametrize("gates", [2, 3])
+def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed, gates):
+    made = model(attention, seed, gates)
     found = beam.Translator(made)(SOURCE, beam.Beam(size, wanted=size), 2)
 
     def logp(x):
@@ -226,9 +233,10 @@ def test_a_banned_word_is_not_generated():
         assert all(word not in h.words for hypotheses in found for h in hypotheses)
 
 
+@pytest.mark.parametrize("gates", [2, 3])
 @pytest.mark.parametrize("attention", [True, False])
-def test_a_model_survives_its_file(tmp_path, attention):
-    made = model(attention)
+def test_a_model_survives_its_file(tmp_path, attention, gates):
+    made = model(attention, gates=gates)
     path = tmp_path / "m"
     with open_out(str(path)) as out:
         network.write(out, made)
@@ -246,7 +254,7 @@ def test_a_model_survives_its_file(tmp_path, attention):
 
 
 def test_minibatches_hold_each_pair_once():
-    settings = training.Settings(3, 4, 5, 2, 7, 1, 0.001, 0.0, 0.0, "likelihood", 0, None, 1)
+    settings = training.Settings(3, 4, 5, 2, 2, 7, 1, 0.001, 0.0, 0.0, "likelihood", 0, None, 1)
     random = np.random.default_rng(1)
     texts = [[np.zeros(random.integers(1, 9), np.int32) for _ in range(300)] for _ in range(2)]
     batches = list(training.minibatches(Bitext(*texts, 0), settings, 0))
@@ -256,7 +264,7 @@ def test_minibatches_hold_each_pair_once():
 
 def test_first_values_are_those_of_appendix_b():
     source, target = vocab(40), vocab(50)
-    settings = training.Settings(30, 40, 50, 20, 80, 1, None, 0.0, 0.0, "likelihood", 0, None, 1)
+    settings = training.Settings(30, 40, 50, 20, 2, 80, 1, None, 0.0, 0.0, "likelihood", 0, None, 1)
     p = network.parts(
         training.initial(source, target, settings, TARGET), network.shapes(source, target, **settings.sizes)
     )

@@ -17,6 +17,7 @@ def command(
     heldout_target: Annotated[str | None, option("heldout-target", "Its translation.", "FILE")] = None,
     model: Annotated[str | None, option("model", "The model to write.", "FILE")] = None,
     attention: Annotated[str, option("attention", "additive: RNNsearch; none: RNNencdec.", "KIND")] = "additive",
+    unit: Annotated[str, option("unit", "The hidden unit: gated, the paper's, or lstm.", "KIND")] = "gated",
     hidden: Annotated[int, option("hidden", "n, hidden units.", "N", min=1)] = 256,
     embedding: Annotated[int, option("embedding", "m, size of the word embeddings.", "N", min=1)] = 256,
     maxout: Annotated[int, option("maxout", "l, maxout units of the deep output.", "N", min=1)] = 128,
@@ -85,6 +86,8 @@ def command(
         raise UsageError("-heldout-source and -heldout-target go together")
     if attention not in ("additive", "none"):
         raise UsageError(f"-attention is additive or none, not {attention}")
+    if unit not in ("gated", "lstm"):
+        raise UsageError(f"-unit is gated or lstm, not {unit}")
     if keep not in ("bleu", "likelihood"):
         raise UsageError(f"-keep is bleu or likelihood, not {keep}")
     if attention == "none" and alignment:
@@ -106,6 +109,7 @@ def command(
         hidden,
         0 if attention == "none" else alignment or 256,
         maxout,
+        3 if unit == "lstm" else 2,
         minibatch or (80 if paper else 40),
         epochs,
         None if paper else 0.001 if rate is None else rate,

@@ -48,26 +48,29 @@ class Decoder:
         # what a context gives to gates and output is the weighted mean of what the annotations give, which is a product
         # for each source word instead of one for each word of each hypothesis
         self.HC = (H.reshape(-1, A) @ np.hstack((p.C, p.Co))).reshape(K, T, -1)
-        self.state = np.repeat(np.tanh(h @ p.Ws + p.bs)[:, None], B, axis=1)
+        s0 = np.repeat(np.tanh(h @ p.Ws + p.bs)[:, None], B, axis=1)
+        # the memory of an LSTM starts from 0
+        self.state = s0 if p.fS.shape[1] == 2 * len(p.U) else np.concatenate((s0, np.zeros_like(s0)), axis=2)
 
     def step(self, word):
         """The outputs y (k * B, V) behind the words (k, B), and alpha (k, B, T), None without attention."""
-        p, alpha, (k, B, n) = self.p, None, self.state.shape
-        units = p.S.shape[1] - 2 * n
-        G, s = self.table[word.ravel()], self.state.reshape(k * B, n)
+        p, alpha, n, (k, B, width) = self.p, None, len(self.p.U), self.state.shape
+        units, gates, d = network.widths(p)
+        G, state = self.table[word.ravel()], self.state.reshape(k * B, width)
+        s = state[:, :n]
         Q = s @ p.S
         if units:
             alpha, c = kernels.attend(self.HC, self.UH, self.absent, Q[:, :units].reshape(k, B, units), p.va)
             G += c.reshape(k * B, -1)
         else:
             G += np.repeat(self.HC[:, 0], B, axis=0)
-        o = G[:, 3 * n :]
+        o = G[:, d:]
         o += s @ p.Uo
         y = kernels.maxout(o) @ p.Wo
         y += p.bo
-        zr = G[:, : 2 * n]
+        zr = G[:, :gates]
         zr += Q[:, units:]
-        self.state = kernels.unit(zr, G[:, 2 * n : 3 * n], s, p.U)[0].reshape(k, B, n)
+        self.state = kernels.unit(zr, G[:, gates:d], state, p.U)[0].reshape(k, B, width)
         return y, alpha
 
     def follow(self, parent, go):
@@ -96,7 +99,7 @@ class Translator:
         together: the most sentences to search for at once; fewer where the memory of their alignments says so.
         """
         out = [None] * len(sentences)
-        units = max(1, *(p.S.shape[1] - 2 * len(p.U) for p, _ in self.parts))
+        units = max(1, *(network.widths(p)[0] for p, _ in self.parts))
         for batch in network.batches(sentences, together, ROOM // (beam.size * units)):
             for i, found in zip(batch, self.search([sentences[i] for i in batch], beam), strict=True):
                 out[i] = found

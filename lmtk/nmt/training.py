@@ -29,6 +29,7 @@ class Settings:
     hidden: int
     alignment: int
     maxout: int
+    gates: int
     minibatch: int
     epochs: int
     rate: float | None
@@ -67,7 +68,8 @@ class Progress:
 def initial(source, target, settings, words):
     """theta before training. Adadelta starts as B.1 has it: recurrent matrices orthogonal, W_a and U_a of deviation
     0.001, v_a and biases 0, the rest 0.01. Adam starts from deviations 1/sqrt(inputs), embeddings of 0.1, and output
-    biases at the logarithm of the words' frequencies; words: the target's sentences.
+    biases at the logarithm of the words' frequencies, those of an LSTM's forget gates at 1; words: the target's
+    sentences.
     """
     shapes = network.shapes(source, target, **settings.sizes)
     random = np.random.default_rng(settings.seed)
@@ -86,6 +88,9 @@ def initial(source, target, settings, words):
     if not paper:
         counts = np.bincount(np.concatenate(words), minlength=target.V) + 1
         p.bo[:] = np.log(counts / counts.sum())
+        if settings.gates == 3:
+            for b in (p.bx[: 4 * n], p.bx[4 * n :], p.by[: 4 * n]):
+                b[n : 2 * n] = 1
     return theta
 
 
