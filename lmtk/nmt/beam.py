@@ -38,22 +38,25 @@ class Hypothesis:
 
 
 class Decoder:
-    """One model at the sentences of a batch, with B hypotheses each, of which those that are done are taken out."""
+    """One model at the hypotheses of the sentences of a batch, of which those that are done are taken out."""
 
-    def __init__(self, p, table, sentences, B):
-        self.p, self.table, self.B = p, table, B
+    def __init__(self, p, table, sentences):
+        self.p, self.table = p, table
         H, h, self.absent, self.lengths, _ = network.annotate(p, sentences)
         K, T, A = H.shape
         self.UH = kernels.look(H, p.Ua, p.ba) if hasattr(p, "Ua") else None
         # what a context gives to gates and output is the weighted mean of what the annotations give, which is a product
         # for each source word instead of one for each word of each hypothesis
         self.HC = (H.reshape(-1, A) @ np.hstack((p.C, p.Co))).reshape(K, T, -1)
-        s0 = np.repeat(np.tanh(h @ p.Ws + p.bs)[:, None], B, axis=1)
+        s0 = np.tanh(h @ p.Ws + p.bs)[:, None]
         # the memory of an LSTM starts from 0
         self.state = s0 if p.fS.shape[1] == 2 * len(p.U) else np.concatenate((s0, np.zeros_like(s0)), axis=2)
 
     def step(self, word):
-        """The outputs y (k * B, V) behind the words (k, B), and alpha (k, B, T), None without attention."""
+        """The outputs y (k * B, V) behind the words (k, B), but for b_o, and alpha (k, B, T), None without attention.
+
+        B is 1 in the first step, where all hypotheses are one.
+        """
         p, alpha, n, (k, B, width) = self.p, None, len(self.p.U), self.state.shape
         units, gates, d = network.widths(p)
         G, state = self.table[word.ravel()], self.state.reshape(k * B, width)
@@ -67,14 +70,13 @@ class Decoder:
         o = G[:, d:]
         o += s @ p.Uo
         y = kernels.maxout(o) @ p.Wo
-        y += p.bo
         zr = G[:, :gates]
         zr += Q[:, units:]
         self.state = kernels.unit(zr, G[:, gates:d], state, p.U)[0].reshape(k, B, width)
         return y, alpha
 
     def follow(self, parent, go):
-        """The hypotheses are now those that continue the slots `parent` (k, B), of the sentences `go` (k,) only."""
+        """The hypotheses are now those that continue the slots `parent` (k, B'), of the sentences `go` (k,) only."""
         self.state = np.take_along_axis(self.state, parent[:, :, None], axis=1)[go]
         if not go.all():
             self.HC, self.absent = self.HC[go], self.absent[go]
@@ -112,25 +114,23 @@ class Translator:
         as the beam is wide and none that goes on ranks higher so far.
         """
         B, K = beam.size, len(sentences)
-        decoders = [Decoder(p, table, sentences, B) for p, table in self.parts]
+        decoders = [Decoder(p, table, sentences) for p, table in self.parts]
         lengths = decoders[0].lengths
         # nobody looks at </s> for the translation of a word
         to_eos = np.where(np.arange(lengths.max()) == lengths[:, None] - 1, f32(-1), f32(0))
         limit = (beam.factor * (lengths - 1)).astype(np.int64) + beam.extra
         alive = np.arange(K)  # the sentence of each row of what follows
-        total = np.full((K, B), -np.inf)
-        total[:, 0] = 0
-        word = np.full((K, B), self.sos)
+        total, word = np.zeros((K, 1)), np.full((K, 1), self.sos)
         history, ended = [], [[] for _ in range(K)]
         while len(alive):
             k, time = len(alive), len(history)
-            y, alpha, sums = combined([decoder.step(word) for decoder in decoders])
+            y, tops, alpha, sums = combined([(decoder.p.bo, *decoder.step(word)) for decoder in decoders])
             links = None if alpha is None else (alpha + to_eos[alive, None]).argmax(axis=2)
             base = total.ravel() - sums
             if beam.banned is not None:
                 y[:, beam.banned] = -np.inf
             parent, word, total = np.zeros((k, B), np.int64), np.zeros((k, B), np.int64), np.empty((k, B))
-            kernels.best_words(y, base, B, parent, word, total)
+            kernels.best_words(y, tops, base, B, parent, word, total)
             rows = np.full(K, -1)
             rows[alive] = np.arange(k)
             history.append((rows, parent, word, links))
@@ -166,19 +166,22 @@ class Translator:
 
 
 def combined(steps):
-    """The (y, alpha) of one model or more as one: y, the mean of the alphas, and what is to be taken from y to have
-    ln p, (k * B,).
+    """The (b_o, y, alpha) of one model or more as one: y, its `add_and_top`, the mean of the alphas, and what is to be
+    taken from y to have ln p, (k * B,).
     """
-    alphas = [alpha for _, alpha in steps if alpha is not None]
+    alphas = [alpha for _, _, alpha in steps if alpha is not None]
     alpha = sum(alphas) / f32(len(alphas)) if alphas else None
-    y = steps[0][0]
+    b, y, _ = steps[0]
+    tops = np.empty((len(y), -(-len(b) // kernels.SPAN)), y.dtype)
     if len(steps) == 1:
-        return y, alpha, kernels.log_sums(y)
-    _, sums = kernels.log_softmax(y)
-    y /= sums[:, None]
-    for other, _ in steps[1:]:
-        _, sums = kernels.log_softmax(other)
-        y += other / sums[:, None]
-    with np.errstate(divide="ignore"):
-        np.log(y, out=y)
-    return y, alpha, np.full(len(y), np.log(len(steps)))
+        kernels.add_and_top(y, b, tops)
+        return y, tops, alpha, kernels.log_sums(y, tops)
+    mean = 0
+    for b, y, _ in steps:
+        y += b
+        _, sums = kernels.log_softmax(y)
+        y /= sums[:, None] * f32(len(steps))
+        mean += y
+    np.log(mean, out=mean)
+    kernels.add_and_top(mean, np.zeros_like(b), tops)
+    return mean, tops, alpha, np.zeros(len(mean))

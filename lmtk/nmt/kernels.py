@@ -29,9 +29,11 @@ zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: t
 import numpy as np
 
 from lmtk.jit import jit
+from lmtk.softmax import exp_rows
 
 ROOM = 1 << 22  # outputs that are computed at once
 CACHED = 1 << 16  # numbers of one pass after another
+SPAN = 64  # outputs of which the search knows the maximum
 
 
 def sigmoid(x):
@@ -244,25 +246,38 @@ def log_softmax(y):
 
     Returns (maximum, sum of the exponentials), (P,) each.
     """
-    top, total = np.empty(len(y), y.dtype), np.empty(len(y), y.dtype)
-    rows = max(1, CACHED // y.shape[1])
-    for i in range(0, len(y), rows):
-        part = y[i : i + rows]
-        part.max(axis=1, out=top[i : i + rows])
-        part -= top[i : i + rows, None]
-        np.exp(part, out=part)
-        part.sum(axis=1, out=total[i : i + rows])
+    top, total = y.max(axis=1), np.empty(len(y), y.dtype)
+    if y.dtype == np.float32:
+        exp_rows(y, top, total)
+    else:
+        y -= top[:, None]
+        np.exp(y, out=y)
+        y.sum(axis=1, out=total)
     return top, total
 
 
-def log_sums(y):
-    """ln of the sums of e^y in each row of y (P, V), (P,) float64."""
-    sums = np.empty(len(y))
+def log_sums(y, tops):
+    """ln of the sums of e^y in each row of y (P, V), (P,) float64; tops: those of `add_and_top`."""
     rows = max(1, CACHED // y.shape[1])
+    top, total = tops.max(axis=1), np.empty(len(y), y.dtype)
     for i in range(0, len(y), rows):
-        top, total = log_softmax(y[i : i + rows].copy())
-        sums[i : i + rows] = top + np.log(total.astype(np.float64))
-    return sums
+        part = slice(i, i + rows)
+        exp_rows(y[part].copy(), top[part], total[part])
+    return top + np.log(total.astype(np.float64))
+
+
+@jit(fastmath={"nnan", "nsz", "reassoc"})
+def add_and_top(y, b, tops):
+    """y (P, V) += b (V,), in place; tops (P, V / SPAN, rounded up) <- the maxima of SPAN outputs each."""
+    V = y.shape[1]
+    for r in range(len(y)):
+        for c in range(tops.shape[1]):
+            top = y.dtype.type(-np.inf)
+            for j in range(c * SPAN, min(V, (c + 1) * SPAN)):
+                v = y[r, j] + b[j]
+                y[r, j] = v
+                top = v if v > top else top
+            tops[r, c] = top
 
 
 def output(t, w, Wo, bo):
@@ -315,29 +330,35 @@ def output_backward(t, w, Wo, bo, scale, smoothing, gWo, gbo):
 
 
 @jit
-def best_words(y, base, B, parent, word, score):
+def best_words(y, tops, base, B, parent, word, score):
     """The B best continuations of each sentence's hypotheses, best first; of equal ones those of the first in order.
 
-    y (K * B, V): outputs; base (K * B,): a hypothesis' own score less the logarithm of its softmax' sum, -inf where
-    there is none. Writes the slot of the hypothesis, its next word and the score, (K, B) each; -inf where none is left.
+    y (K * S, V): outputs of S hypotheses a sentence; tops: their maxima in spans, or bounds of them; base (K * S,): a
+    hypothesis' own score less the logarithm of its softmax' sum, -inf where there is none. Writes the slot of the
+    hypothesis, its next word and the score, (K, B) each; -inf where none is left.
     """
+    K, V = len(parent), y.shape[1]
+    S = len(y) // K
     score[:] = -np.inf
-    for k in range(len(parent)):
+    for k in range(K):
         found = 0
-        for b in range(B):
-            r = k * B + b
+        for b in range(S):
+            r = k * S + b
             if base[r] == -np.inf:
                 continue
             bar = score[k, B - 1] - base[r]
-            for v in range(y.shape[1]):
-                if y[r, v] > bar:
-                    i, value = min(found, B - 1), base[r] + y[r, v]
-                    while i > 0 and score[k, i - 1] < value:
-                        parent[k, i], word[k, i], score[k, i] = parent[k, i - 1], word[k, i - 1], score[k, i - 1]
-                        i -= 1
-                    parent[k, i], word[k, i], score[k, i] = b, v, value
-                    found = min(found + 1, B)
-                    bar = score[k, B - 1] - base[r]
+            for c in range(tops.shape[1]):
+                if not tops[r, c] > bar:
+                    continue
+                for v in range(c * SPAN, min(V, (c + 1) * SPAN)):
+                    if y[r, v] > bar:
+                        i, value = min(found, B - 1), base[r] + y[r, v]
+                        while i > 0 and score[k, i - 1] < value:
+                            parent[k, i], word[k, i], score[k, i] = parent[k, i - 1], word[k, i - 1], score[k, i - 1]
+                            i -= 1
+                        parent[k, i], word[k, i], score[k, i] = b, v, value
+                        found = min(found + 1, B)
+                        bar = score[k, B - 1] - base[r]
 
 
 @jit
