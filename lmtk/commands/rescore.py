@@ -184,11 +184,16 @@ def translation_columns(lists, paths, models, source, threads, tolower):
     from lmtk.files.streams import lines
     from lmtk.nbest import source_lines
     from lmtk.nmt.scoring import log10p
+    from lmtk.text.subwords import splitter
 
     rows = [row for _, row in lines(source)]
     pairs = [(rows[i], words) for i, words in zip(source_lines(lists, paths, len(rows)), lists.words, strict=True)]
     product_threads(threads)
-    return [log10p(load_translation(path), pairs, tolower) for path in models]
+    columns = []
+    for path in models:
+        model = load_translation(path)
+        columns.append(log10p(model, splitter(model.subwords, path), pairs, tolower))
+    return columns
 
 
 def totals_of(lists, added, weights, lmw, wtw, references, seed, restarts, debug):

@@ -16,7 +16,9 @@ from lmtk.errors import UsageError
 
 
 def command(
-    model: Annotated[str | None, option("model", "The translation model (-: stdin).", "FILE")] = None,
+    model: Annotated[
+        list[str] | None, option("model", "The translation model (several: an ensemble; -: stdin).", "FILE")
+    ] = None,
     text: Annotated[str, option("text", "Text to translate, a sentence a line (-: stdin).", "FILE")] = "-",
     score: Annotated[bool, option("score", "Write log10 p of the -target of each line, and search for none.")] = False,
     target: Annotated[str | None, option("target", "Translations to score, line by line (-: stdin).", "FILE")] = None,
@@ -59,7 +61,7 @@ def command(
     Example: lmtk translate -model en-fr.bin -text test.en > test.out
     """
     needed(model, "model")
-    one_stdin(model, text, target, dictionary)
+    one_stdin(*model, text, target, dictionary)
     one_stdout(write, align, soft_align, align_html)
     weights = soft_align or align_html or align_plot
     if score != bool(target):
@@ -85,11 +87,13 @@ def command(
 
     from lmtk.errors import FormatError
     from lmtk.files import figure
-    from lmtk.files.registry import load_translation
+    from lmtk.files.registry import load_ensemble
     from lmtk.files.streams import blocks, check_out, open_out
     from lmtk.lm import LN10
     from lmtk.nmt import alignment
-    from lmtk.nmt.beam import Beam, Hypothesis, Translator, scored_alone
+    from lmtk.nmt.beam import Beam, Hypothesis, Translator
+    from lmtk.nmt.scoring import scored_alone
+    from lmtk.text import subwords
     from lmtk.text.bitext import ids_of, read_dictionary, word_index
     from lmtk.text.corpus import TOKEN
     from lmtk.text.vocab import lower
@@ -100,17 +104,19 @@ def command(
     if align_plot:
         figure.need("align-plot")
     product_threads(threads)
-    loaded = load_translation(model)
-    if not loaded.sizes["alignment"]:
+    models = load_ensemble(model)
+    loaded = models[0]
+    if not any(m.sizes["alignment"] for m in models):
         wanted = {"align": align, "soft-align": soft_align, "align-html": align_html, "align-plot": align_plot}
         for name in [name for name, value in (wanted | {"replace-unk": replace_unk}).items() if value]:
-            raise FormatError(model, f"a model without attention (RNNencdec) looks at no word: no -{name} with it")
-    aligned = alignment.written(align, soft_align, align_html, align_plot, plot_format)
+            raise FormatError(model[0], f"a model without attention (RNNencdec) looks at no word: no -{name} with it")
+    aligned = alignment.written(align, soft_align, align_html, align_plot, plot_format, bool(loaded.subwords))
+    split, joined = subwords.splitter(loaded.subwords, model[0]), subwords.joined if loaded.subwords else b" ".join
     if score:
-        write_scores(loaded, text, target, write, aligned, tolower, debug)
+        write_scores(models, split, text, target, write, aligned, tolower, debug)
         return
     known = read_dictionary(dictionary) if dictionary else {}
-    search = Translator(loaded)
+    search = Translator(*models)
     unk, words = loaded.vocab.unk_id, loaded.vocab.words
     index, eos = word_index(loaded.source), loaded.source.eos_id
     how = Beam(beam, length_power, max_length_factor, banned=unk if no_unk else None, wanted=n_best or 1)
@@ -121,7 +127,7 @@ def command(
         return [known.get(row[j], row[j]) if replace_unk and w == unk else words[w] for w, j in pairs]
 
     def line_of(number, target, hypothesis):
-        line = b" ".join(target)
+        line = joined(target)
         logp = show(hypothesis.logp / LN10).encode()
         if n_best:
             rank = show(hypothesis.rank / LN10).encode()
@@ -132,13 +138,13 @@ def command(
     number = 0
     with open_out(write) as out, aligned as write_alignment:
         for block in blocks(text, eager=True):
-            rows = [TOKEN.findall(lower(r) if tolower else r) for r in block.removesuffix(b"\n").split(b"\n")]
+            rows = [split(TOKEN.findall(lower(r) if tolower else r)) for r in block.removesuffix(b"\n").split(b"\n")]
             sentences = [ids_of(row, index, eos) for row in rows if row]
             found = iter(zip(sentences, search(sentences, how, together), strict=True))
             for row in rows:
                 sentence, hypotheses = next(found) if row else (None, [empty])
                 if row and (n_best or scores or weights):
-                    hypotheses = scored_alone(loaded, sentence, hypotheses, how)
+                    hypotheses = scored_alone(models, sentence, hypotheses, how)
                 for rank, h in enumerate(hypotheses, 1):
                     target = shown(row, h)
                     out.write(line_of(number, target, h))
@@ -148,10 +154,10 @@ def command(
             out.flush()
 
 
-def write_scores(model, source, target, path, aligned, tolower, debug):
+def write_scores(models, split, source, target, path, aligned, tolower, debug):
     """log10 p of each line of `target` given that of `source`; from -debug 1 on SRILM's report of the target.
 
-    aligned: what writes alignments.
+    split: of words into those of the models; aligned: what writes alignments.
     """
     from lmtk.files.streams import open_out
     from lmtk.lm import LN10
@@ -160,14 +166,14 @@ def write_scores(model, source, target, path, aligned, tolower, debug):
     from lmtk.scoring import report
     from lmtk.text.bitext import paired
 
-    corpora = blocks(model, paired(source, target), tolower)
+    corpora = blocks(models[0], split, paired(source, target), tolower)
     with open_out(path) as out, aligned as write_alignment:
         if debug:
-            report(GivenSource(model), target, corpora, debug, out.write)
+            report(GivenSource(models), target, corpora, debug, out.write)
             return
         number = 0
         for targets in corpora:
-            found = score_pairs(model, targets.sources, targets.sentences())
+            found = score_pairs(models, targets.sources, targets.sentences())
             for (x, y), (logp, alpha) in zip(targets.words, found, strict=True):
                 log10p = logp.sum() / LN10
                 out.write(f"{show(log10p)}\n".encode())

@@ -10,6 +10,7 @@ from html import escape
 
 from lmtk.files.figure import figure, shown
 from lmtk.files.streams import open_out
+from lmtk.text.subwords import word_numbers
 from lmtk.text.vocab import EOS
 
 CELL, WIDEST = 0.25, 100  # inches
@@ -61,10 +62,11 @@ document.addEventListener("mousemove", e => {
 
 
 @contextmanager
-def written(links=None, soft=None, page=None, plots=None, kind="svg"):
+def written(links=None, soft=None, page=None, plots=None, kind="svg", pieces=False):
     """A function write(number, name, source, target, log10p, looks, alpha): an alignment in all the forms wanted.
 
-    links, soft, page: paths, or None; plots: the folder of the plots, each of which has the name that write is told.
+    links, soft, page: paths, or None; plots: the folder of the plots, each of which has the name that write is told;
+    pieces: whether words are in pieces, which only `links` puts together.
     source, target: words, bytes; looks: the place of the source word that each word looks at most; without an alpha
     there are only these.
     """
@@ -77,7 +79,7 @@ def written(links=None, soft=None, page=None, plots=None, kind="svg"):
 
         def write(number, name, source, target, log10p, looks, alpha):
             if link_out:
-                link_out.write(b" ".join(b"%d-%d" % (j, i) for i, j in enumerate(looks)) + b"\n")
+                link_out.write(pharaoh(source, target, looks, pieces) + b"\n")
             if alpha is None:
                 return
             if soft_out:
@@ -96,6 +98,15 @@ def written(links=None, soft=None, page=None, plots=None, kind="svg"):
 def strongest(alpha):
     """The source word that each word looks at most, (T - 1,), </s> of both sides aside."""
     return alpha[:-1, :-1].argmax(axis=1).tolist() if alpha.shape[1] > 1 else []
+
+
+def pharaoh(source, target, looks, pieces):
+    """`0-0 2-1`: which word of the source each word looks at; a word in pieces looks where they do."""
+    pairs = [(j, i) for i, j in enumerate(looks)]
+    if pieces:
+        x, y = word_numbers(source), word_numbers(target)
+        pairs = dict.fromkeys((x[j], y[i]) for j, i in pairs)
+    return b" ".join(b"%d-%d" % pair for pair in pairs)
 
 
 def write_matrix(out, number, source, target, log10p, alpha):

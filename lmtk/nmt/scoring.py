@@ -3,7 +3,7 @@
 Given its source, a target is a text that is predicted word by word, so that the reports of language models are its own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -18,15 +18,41 @@ TOGETHER, WORDS = 64, 1 << 13  # pairs at once, and the words of a side
 LINES = 1 << 10  # lines that are read at once
 
 
-def score_pairs(model, sources, targets):
-    """`network.score_words` of any number of pairs of sentences of ids that end with </s>, in their order."""
+def score_words(models, sources, targets):
+    """`network.score_words` of a minibatch under the mean of the models' probabilities; weights are their mean."""
+    found = [network.score_words(m.at, sources, targets, m.vocab.sos_id) for m in models]
+    if len(models) == 1:
+        return found[0]
+    out = []
+    for pair in zip(*found, strict=True):
+        alphas = [alpha for _, alpha in pair if alpha is not None]
+        logp = np.logaddexp.reduce([logp for logp, _ in pair]) - np.log(len(models))
+        out.append((logp, sum(alphas) / np.float32(len(alphas)) if alphas else None))
+    return out
+
+
+def score_pairs(models, sources, targets):
+    """`score_words` of any number of pairs of sentences of ids that end with </s>, in their order."""
     out = [None] * len(targets)
     longer = [max(pair, key=len) for pair in zip(sources, targets, strict=True)]
     for batch in network.batches(longer, TOGETHER, WORDS):
-        x, y = [sources[i] for i in batch], [targets[i] for i in batch]
-        for i, found in zip(batch, network.score_words(model.at, x, y, model.vocab.sos_id), strict=True):
-            out[i] = found
+        found = score_words(models, [sources[i] for i in batch], [targets[i] for i in batch])
+        for i, pair in zip(batch, found, strict=True):
+            out[i] = pair
     return out
+
+
+def scored_alone(models, sentence, found, beam):
+    """The hypotheses of a sentence, best first, with ln p, rank and alpha computed apart from other sentences: the last
+    digits of a product depend on how many rows it has, and so would the numbers that are shown on the size of a batch.
+    """
+    eos, out = models[0].vocab.eos_id, []
+    targets = [np.array([*h.words, eos], np.int32) for h in found]
+    for h, (logps, alpha) in zip(found, score_words(models, [sentence] * len(found), targets), strict=True):
+        T = len(h.words) + h.ended
+        logp = float(logps[:T].sum())
+        out.append(replace(h, logp=logp, rank=logp / T**beam.normalize, alpha=alpha))
+    return sorted(out, key=lambda h: -h.rank)
 
 
 @dataclass(frozen=True)
@@ -51,31 +77,31 @@ def targets_of(sources, targets, sos, lines=None, words=()):
 
 
 class GivenSource:
-    """A translation model as the language model of Targets (the protocol of lmtk.lm)."""
+    """Translation models of the same vocabularies as a language model of Targets (the protocol of lmtk.lm)."""
 
-    def __init__(self, model):
-        self.model, self.vocab = model, model.vocab
+    def __init__(self, models):
+        self.models, self.vocab = models, models[0].vocab
 
     def score(self, targets):
         logp = np.zeros(len(targets.ids))
-        found = score_pairs(self.model, targets.sources, targets.sentences())
+        found = score_pairs(self.models, targets.sources, targets.sentences())
         logp[targets.scored] = np.concatenate([logp for logp, _ in found])
         return Scores(logp, lambda t: "[nmt]")
 
 
-def blocks(model, pairs, tolower=False):
-    """Pairs of lines of source and target as Targets, many at a time."""
+def blocks(model, split, pairs, tolower=False):
+    """Pairs of lines of source and target as Targets, many at a time; split: of a list of words into the model's."""
     sides = [(word_index(vocab), vocab.eos_id) for vocab in (model.source, model.vocab)]
     pairs = iter(pairs)
     while block := list(islice(pairs, LINES)):
-        words = [[TOKEN.findall(lower(line) if tolower else line) for line in pair] for pair in block]
+        words = [[split(TOKEN.findall(lower(line) if tolower else line)) for line in pair] for pair in block]
         x, y = ([ids_of(pair[i], *side) for pair in words] for i, side in enumerate(sides))
         yield targets_of(x, y, model.vocab.sos_id, [line for _, line in block], words)
 
 
-def log10p(model, pairs, tolower=False):
+def log10p(model, split, pairs, tolower=False):
     """log10 p of the targets of pairs of lines, (K,)."""
     found = []
-    for targets in blocks(model, pairs, tolower):
-        found += [logp.sum() / LN10 for logp, _ in score_pairs(model, targets.sources, targets.sentences())]
+    for targets in blocks(model, split, pairs, tolower):
+        found += [logp.sum() / LN10 for logp, _ in score_pairs([model], targets.sources, targets.sentences())]
     return np.array(found)

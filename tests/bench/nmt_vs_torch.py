@@ -47,7 +47,7 @@ def main():
     lengths = np.sort(np.clip(random.normal(13, 4, 20 * K), 3, 40).astype(int))
     text = Bitext(sentences(lengths), sentences(lengths + random.integers(0, 3, len(lengths))), 0)
     vocab = make_vocab([b"%d" % i for i in range(V)], True, True)
-    settings = training.Settings(n, n, n, n // 2, K, 10**6, 1e-3, 0.0, 1)
+    settings = training.Settings(n, n, n, n // 2, 2, K, 10**6, 1e-3, 0.0, 0.0, "likelihood", 0, None, 1)
     chosen = list(training.minibatches(text, settings, 0))[:batches]
     words = sum(len(text.target[i]) for batch in chosen for i in batch)
     works = {"lmtk": ours(np, network, training, text, vocab, settings, chosen)}
