@@ -234,8 +234,10 @@ def best_words(y, base, B):
     return out
 
 
-def beam_search(logp, eos, B, limit):
-    """The B best translations as (ln p / length, words) of one sentence; logp(words) -> ln p of each next word."""
+def beam_search(logp, eos, B, limit, wanted):
+    """The `wanted` best translations of a sentence, or as many as there are, as (ln p / length, words); logp(words) ->
+    ln p of each next word.
+    """
     live, ended = [(0.0, [])], []
     for length in range(1, limit + 1):
         found = [(-(score + v), i, w) for i, (score, words) in enumerate(live) for w, v in enumerate(logp(words))]
@@ -246,11 +248,12 @@ def beam_search(logp, eos, B, limit):
                 ended.append((-negative / length, words[:-1] if w == eos else words))
             else:
                 new.append((-negative, words))
-        live, best = new, max(ended, default=(-math.inf,))[0]
+        live, best = new, sorted([score for score, _ in ended], reverse=True)[wanted - 1 :]
+        best = best[0] if best else -math.inf
         top = max((score for score, _ in live), default=-math.inf)
         if best >= top / limit or (len(ended) >= B and best >= top / length):
             break
-    return sorted(ended, key=lambda e: -e[0])[:B]
+    return sorted(ended, key=lambda e: -e[0])[:wanted]
 
 
 def bleu(hypotheses, references):

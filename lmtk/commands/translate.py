@@ -55,7 +55,7 @@ def command(
 ):
     """Translate text by beam search, or score translations that are given.
 
-    With -score, -debug 1 and 2 write the report that ppl has for a language model.
+    -debug 1 counts sentences and words; with -score, 1 and 2 write the report that ppl has for a language model.
 
     \b
     Example: lmtk translate -model en-fr.bin -text test.en > test.out
@@ -84,6 +84,9 @@ def command(
         raise UsageError("-replace-unk has nothing to do with -no-unk; give one of them")
     if dictionary and not replace_unk:
         raise UsageError("-dictionary is for -replace-unk, which is missing")
+
+    import sys
+    from collections import Counter
 
     from lmtk.errors import FormatError
     from lmtk.files import figure
@@ -135,7 +138,7 @@ def command(
         return logp + b"\t" + line + b"\n" if scores else line + b"\n"
 
     empty = Hypothesis([], True, 0.0, 0.0, [])
-    number = 0
+    number, tally = 0, Counter()
     with open_out(write) as out, aligned as write_alignment:
         for block in blocks(text, eager=True):
             rows = [split(TOKEN.findall(lower(r) if tolower else r)) for r in block.removesuffix(b"\n").split(b"\n")]
@@ -151,7 +154,13 @@ def command(
                     name = f"{number}-{rank}" if n_best else f"{number}"
                     write_alignment(number, name, row, target, h.logp / LN10, h.links, h.alpha)
                 number += 1
+                best = hypotheses[0]
+                many = len(TOKEN.findall(joined(shown(row, best))))
+                tally.update(sentences=bool(row), blank=not row, words=many, unknown=best.words.count(unk))
             out.flush()
+    if debug:
+        told = "{sentences} sentences, {blank} blank lines, {words} words, {unknown} of them [UNK]\n"
+        sys.stderr.write(told.format_map(tally))
 
 
 def write_scores(models, split, source, target, path, aligned, tolower, debug):

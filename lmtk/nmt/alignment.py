@@ -115,18 +115,19 @@ def write_matrix(out, number, source, target, log10p, alpha):
     """
     T, S = alpha.shape
     out.write(b"%d ||| %s ||| %.7g ||| %s ||| %d %d\n" % (number, b" ".join(target), log10p, b" ".join(source), S, T))
-    for row in alpha.tolist():
-        out.write(" ".join(f"{a:.6g}" for a in row).encode() + b"\n")
+    for row in alpha:
+        out.write(" ".join(f"{a:.6g}" for a in row.tolist()).encode() + b"\n")
     out.write(b"\n")
 
 
 def write_table(out, name, source, target, log10p, alpha):
     """A section of the page."""
-    cells = [escape(shown(word)) for word in [*source, EOS]]
-    text = [f"<section>\n<h2>{name}: log10 p = {log10p:.7g}</h2>\n<table>\n<tr><td>", *(f"<th>{x}" for x in cells)]
-    for word, row in zip([*target, EOS], alpha.tolist(), strict=True):
-        text += [f"\n<tr><th>{escape(shown(word))}", *(f'<td style="--a:{decimal(a)}">' for a in row)]
-    out.write("".join([*text, "\n</table>\n</section>\n"]).encode())
+    head = "".join(f"<th>{escape(shown(word))}" for word in [*source, EOS])
+    out.write(f"<section>\n<h2>{name}: log10 p = {log10p:.7g}</h2>\n<table>\n<tr><td>{head}\n".encode())
+    for word, row in zip([*target, EOS], alpha, strict=True):
+        cells = "".join(f'<td style="--a:{decimal(a)}">' for a in row.tolist())
+        out.write(f"<tr><th>{escape(shown(word))}{cells}\n".encode())
+    out.write(b"</table>\n</section>\n")
 
 
 def decimal(x):

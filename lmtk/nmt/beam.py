@@ -113,8 +113,8 @@ class Translator:
     def search(self, sentences, beam):
         """The hypotheses of each sentence, best first.
 
-        A sentence is done when none that goes on can become better than the best that has ended, or as many have ended
-        as the beam is wide and none that goes on ranks higher so far.
+        A sentence is done when none that goes on can become better than the best that has ended (the last one wanted,
+        where several are), or as many have ended as the beam is wide and none that goes on ranks higher so far.
         """
         B, K = beam.size, len(sentences)
         decoders = [Decoder(p, table, sentences) for p, table in self.parts]
@@ -146,7 +146,9 @@ class Translator:
             total[stop] = -np.inf
             live = total.max(axis=1)
             hope, now = live / limit[alive] ** beam.normalize, live / (time + 1) ** beam.normalize
-            best = np.array([min(ended[i])[0] * -1 if ended[i] else -np.inf for i in alive])
+            best = np.array(
+                [-sorted(ended[i])[beam.wanted - 1][0] if len(ended[i]) >= beam.wanted else -np.inf for i in alive]
+            )
             many = np.array([len(ended[i]) >= B for i in alive])
             go = ~(last | (best >= hope) | (many & (best >= now)))
             for decoder in decoders:
