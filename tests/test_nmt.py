@@ -7,7 +7,7 @@ import pytest
 from lmtk.errors import FormatError
 from lmtk.files.registry import load_translation
 from lmtk.files.streams import open_out
-from lmtk.nmt import beam, kernels, network, scoring, training
+from lmtk.nmt import alignment, beam, kernels, network, scoring, training
 from lmtk.text.bitext import Bitext
 from lmtk.text.vocab import make_vocab
 
@@ -259,19 +259,21 @@ def test_given_translations_have_the_likelihood_of_held_out_text(monkeypatch):
         assert not logp[~targets.scored].any()
 
 
-def test_what_is_shown_of_a_translation_does_not_depend_on_its_company():
-    made = model()
-    how, search = beam.Beam(3, wanted=3), beam.Translator(made)
+@pytest.mark.parametrize("attention", [(True,), (True, True), (True, False, True)])
+def test_what_is_shown_of_a_translation_does_not_depend_on_its_company(attention):
+    models = [model(a, seed) for seed, a in enumerate(attention)]
+    how, search = beam.Beam(3, wanted=3), beam.Translator(*models)
     sources = [s for s in SOURCE for _ in range(3)]
-    alone = [scoring.scored_alone([made], s, found, how) for s, found in zip(sources, search(sources, how, 1))]
-    whole = [scoring.scored_alone([made], s, found, how) for s, found in zip(sources, search(sources, how, 9))]
+    alone = [scoring.scored_alone(models, s, found, how) for s, found in zip(sources, search(sources, how, 1))]
+    whole = [scoring.scored_alone(models, s, found, how) for s, found in zip(sources, search(sources, how, 9))]
     for x, y in zip(alone, whole, strict=True):
         assert [(h.words, h.logp, h.rank) for h in x] == [(h.words, h.logp, h.rank) for h in y]
     for s, hypotheses, found in zip(sources, alone, search(sources, how, 9)):
         assert [h.logp for h in hypotheses] == pytest.approx([h.logp for h in found], abs=1e-4)
+        assert [h.rank for h in hypotheses] == pytest.approx([h.rank for h in found], abs=1e-4)
         for h in hypotheses:
             assert h.alpha.shape == (len(h.words) + 1, len(s)) and h.alpha.sum(axis=1) == pytest.approx(1)
-            assert h.alpha[: len(h.words), :-1].argmax(axis=1).tolist() == h.links[: len(h.words)]
+            assert alignment.strongest(h.alpha) == h.links
 
 
 def test_a_banned_word_is_not_generated():
