@@ -78,6 +78,19 @@ def load_translation(path):
         return function(TRANSLATION[about["kind"]])(about, arrays, path)
 
 
+def load_ensemble(paths):
+    """The translation models in files, which must have the same words. Raises FormatError."""
+    models = [load_translation(path) for path in paths]
+    for path, model in zip(paths, models):
+        for side, a, b in (("source", models[0].source, model.source), ("target", models[0].vocab, model.vocab)):
+            if a.words != b.words or model.subwords != models[0].subwords:
+                raise FormatError(
+                    path,
+                    f"other {side} words than {paths[0]} has; models of an ensemble must be trained on the same texts",
+                )
+    return models
+
+
 def describe(path):
     """What a file of any kind is: ([(name, value)], its words in the order of their ids). Raises FormatError."""
     with open_in(path) as stream:
