@@ -137,6 +137,15 @@ def test_sums_and_softmax_do_not_overflow():
     assert kernels.sigmoid(x).tolist() == [0, 0.5, 1]
 
 
+def test_fast_tanh():
+    UH = np.random.default_rng(1).normal(0, 3, (2, 3, 50)).astype(np.float32)
+    UH[0, 0, :4] = 1e30, -1e30, 0, 30
+    q = np.random.default_rng(2).normal(0, 1, (2, 4, 80)).astype(np.float32)[:, :, :50]
+    found = kernels.tanh_sum(UH, q)
+    assert found == pytest.approx(np.tanh(UH[:, None].astype(float) + q[:, :, None]), abs=3e-7)
+    assert (np.abs(found) <= 1).all()
+
+
 @pytest.mark.parametrize("B", [1, 3])
 @pytest.mark.parametrize("V", [7, 150])
 def test_best_words(B, V):

@@ -37,7 +37,7 @@ def command(
     minibatch: Annotated[
         int | None, option("minibatch", "Sentences in an update (default: 40, with -paper 80).", "N", min=1)
     ] = None,
-    epochs: Annotated[int, option("epochs", "Passes over the text, at most.", "N", min=1)] = 10,
+    epochs: Annotated[int, option("epochs", "Passes over the text, at most.", "N", min=1)] = 16,
     keep: Annotated[
         str,
         option("keep", "bleu, likelihood: what the epoch whose model is kept is best in, on held-out text.", "KIND"),
