@@ -104,6 +104,55 @@ def update(C, H, d, U, W, b, context, w, epsilon):
     return math.log(p[w])
 
 
+def energy(C, H, d, v, b, context, w):
+    """Section 5.1: E of a word after its context; v[j] has one weight or one for each word."""
+    x = [value for j in (w, *context) for value in C[j]]
+    total = b[w]
+    for k in range(len(d)):
+        total += v[k][w if len(v[k]) > 1 else 0] * math.tanh(d[k] + sum(H[k][i] * x[i] for i in range(len(x))))
+    return total
+
+
+def energy_forward(C, H, d, v, b, context):
+    """Section 5.1: p over the vocabulary."""
+    e = [math.exp(-energy(C, H, d, v, b, context, w)) for w in range(len(b))]
+    return [value / sum(e) for value in e]
+
+
+def open_vocabulary(C, H, d, U, W, b, contexts, words):
+    """The end of section 5.1: p of each word, and the sum of all, new words joining; ids from len(C) on are new."""
+    C, V, found = list(C), len(b), []
+    joined = {}  # id -> the sums over i of P(i) times C(i), U(i), W(i), b(i), one for each context so far
+    rest = [None] * V if W is None else W
+
+    def output(unit, x, a):
+        _, u, v, bias = unit
+        return bias[0] + sum(map(float.__mul__, u, a)) + (sum(map(float.__mul__, v, x)) if v is not None else 0)
+
+    def expected(rows, p):
+        return None if rows[0] is None else [sum(p[i] * rows[i][k] for i in range(V)) for k in range(len(rows[0]))]
+
+    def mean(sums):
+        return [None if part[0] is None else [sum(v) / len(v) for v in zip(*part)] for part in zip(*sums)]
+
+    for context, w in zip(contexts, words, strict=True):
+        while len(C) <= max(context):
+            C.append(None)
+        for j in joined:
+            C[j] = mean(joined[j])[0]
+        p, x, a = forward(C, H, d, U, W, b, context)
+
+        new = [expected(rows, p) for rows in (C, U, rest, [[v] for v in b])]
+        y = {i: output((None, U[i], rest[i], [b[i]]), x, a) for i in range(V)}
+        y |= {j: output(mean(joined[j]), x, a) for j in joined}
+        y["new"] = output(new, x, a)
+        total = sum(map(math.exp, y.values()))
+        found.append((math.exp(y.get(w, y["new"])) / total, sum(math.exp(v) / total for v in y.values())))
+        if w >= V:
+            joined.setdefault(w, []).append(new)
+    return found
+
+
 def em_step(p, bins, weights):
     """One step of EM: the mean share of each model in each bin."""
     new = []

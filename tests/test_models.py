@@ -24,7 +24,8 @@ from lmtk.lm import vocabulary_sums
 from lmtk.mixture import Mixture, check_vocabularies, write_text
 from lmtk.ngram import classes, interp, smoothing
 from lmtk.ngram.collection import collect
-from lmtk.nplm import network, training
+from lmtk.nplm import training
+from lmtk.nplm.model import Neural
 from lmtk.text.corpus import Corpus, Marks, contexts, read_corpus, whole_corpus
 from lmtk.text.vocab import make_vocab
 
@@ -82,6 +83,8 @@ def models(folder, marks=SENTENCES, unk=True):
     yield a.lower(2)
     yield b
     yield neural(folder, marks, unk, objective="class")
+    for target in (False, True):
+        yield neural(folder, marks, unk, direct=False, model="energy", target_weights=target)
     yield Mixture([a, b], np.array([[0.3, 0.7]]))
     yield (c := of_classes(folder, marks, unk))
     yield c.lower(2)
@@ -198,15 +201,15 @@ def files_of(model):
             out = io.BytesIO()
             write(out, model)
             yield out.getvalue()
-    if isinstance(model, network.Network):
+    if isinstance(model, Neural):
         out = io.BytesIO()
-        network.write(out, model)
+        model.write(out)
         yield out.getvalue()
 
 
 @pytest.mark.parametrize("unk", [False, True])
 def test_files_give_back_the_model(texts, unk):
-    for model in list(models(texts, unk=unk))[:4]:
+    for model in list(models(texts, unk=unk))[:7]:
         (corpus,) = read_corpus(str(texts / "held"), model.vocab, Marks())
         for data in files_of(model):
             (texts / "model").write_bytes(data)
@@ -251,10 +254,11 @@ def test_parts_with_other_words_are_an_error():
         check_vocabularies(parts, ["a", "b"])
 
 
-@pytest.mark.parametrize("form", [0, 1, 2])
+@pytest.mark.parametrize("form", [0, 1, 2, 3])
 def test_a_cut_or_damaged_model_is_one_error(texts, form):
     """Cut anywhere, or any byte of a binary form changed: a FormatError, never a model and never another exception."""
-    data = (list(files_of(interpolated(texts, 2))) + list(files_of(neural(texts))))[form]
+    made = interpolated(texts, 2), neural(texts), neural(texts, model="energy")
+    data = [form for model in made for form in files_of(model)][form]
     path = texts / "model"
     random_ = random.Random(form)
     for cut in {*range(12), *random_.sample(range(len(data) - 1), 40)}:

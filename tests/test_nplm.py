@@ -10,7 +10,8 @@ import pytest
 from test_models import TRAIN, neural, texts  # noqa: F401  a fixture
 
 from lmtk.errors import FormatError, LmtkError
-from lmtk.nplm import kernels, network, sgd, training
+from lmtk.nplm import kernels, sgd, training
+from lmtk.nplm import model as scoring
 from lmtk.nplm.blas import add_product
 from lmtk.nplm.threads import Team
 from lmtk.text.corpus import Marks, whole_corpus
@@ -255,15 +256,15 @@ def test_compiled_and_plain_scoring_agree(texts, monkeypatch):  # noqa: F811
     model = neural(texts)
     corpus = whole_corpus(str(texts / "train"), model.vocab, Marks())
     plain = model.score(corpus).logp
-    monkeypatch.setattr(network, "MANY", 0)
-    monkeypatch.setattr(network, "ROWS", 3)
-    monkeypatch.setattr(network, "COLUMNS", 4)
+    monkeypatch.setattr(scoring, "MANY", 0)
+    monkeypatch.setattr(scoring, "ROWS", 3)
+    monkeypatch.setattr(scoring, "COLUMNS", 4)
     assert model.score(corpus).logp == pytest.approx(plain, abs=1e-5)
 
 
 def test_distinct_rows():
     rows = np.random.default_rng(1).integers(0, 4, (200, 3))
-    first, number = network.distinct(rows, 4)
+    first, number = scoring.distinct(rows, 4)
     assert (rows[first][number] == rows).all() and len(first) == len(np.unique(rows, axis=0))
 
 

@@ -11,8 +11,10 @@ import pytest
 from test_models import texts  # noqa: F401  a fixture
 from test_nplm import minibatch, parameters, prepared, settings
 
+from lmtk.commands import nplm_train
 from lmtk.errors import FormatError
-from lmtk.nplm import classes, network, sampled, sgd, training
+from lmtk.nplm import classes, objectives, sampled, sgd, training
+from lmtk.nplm import model as scoring
 from lmtk.nplm.threads import Team
 from lmtk.parallel import ALONE
 from lmtk.text.vocab import make_vocab
@@ -109,7 +111,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, sa
     again, _ = trained(resumed)
     assert again.ppl == whole.ppl and again.best_epoch == whole.best_epoch
     assert all((ppl is None) == (objective == "sampled") and heldout > 0 for ppl, heldout in whole.ppl)
-    for name, array in network.named(whole.best).items():
+    for name, array in whole.best.named().items():
         assert (getattr(again.best, name) == array).all()
 
 
@@ -137,7 +139,7 @@ def with_classes(direct, of=(0, 1, 1, 2, 0, 2, 2, 2, 1, 0, 2)):
     Uc, Wc, bc = (random.normal(0, 0.5, shape).astype(np.float32) for shape in ((3, 5), (3, 9), (3,)))
     vocab = make_vocab([b"%d" % i for i in range(11)], eos=False)
     of = np.array(of, np.int32)
-    return network.Network(vocab, 4, C, H, d, U, W, b, {}, Uc, Wc if direct else None, bc, of)
+    return classes.ClassNetwork(vocab, 4, C, H, d, U, W, b, {}, Uc, Wc if direct else None, bc, of)
 
 
 def class_likelihood(model, contexts, w):
@@ -153,8 +155,8 @@ def test_a_step_follows_the_slope_of_the_likelihood_of_classes(direct):
     theta = classes.split(model)
     L, _ = classes.step(theta, contexts, w, 1e-2, 1)
     assert pytest.approx(class_likelihood(model, contexts, w), abs=1e-3) == L
-    after = dict(zip(network.ARRAYS, classes.join(theta)))
-    for name, array in network.named(model).items():
+    after = dict(zip(model.arrays, classes.join(theta)))
+    for name, array in model.named().items():
         if name == "classes":
             continue
         for at in list(np.ndindex(array.shape))[::3]:
@@ -170,7 +172,7 @@ def test_a_step_follows_the_slope_of_the_likelihood_of_classes(direct):
 @pytest.mark.parametrize("direct", [False, True])
 def test_classes_split_and_join(direct):
     model = with_classes(direct)
-    for name, a in zip(network.ARRAYS, classes.join(classes.split(model))):
+    for name, a in zip(model.arrays, classes.join(classes.split(model))):
         b = getattr(model, name)
         assert (a is None) == (b is None) and (a is None or (a == b).all())
 
@@ -178,11 +180,11 @@ def test_classes_split_and_join(direct):
 def test_scores_of_classes_are_their_likelihood(monkeypatch):
     model = with_classes(True)
     contexts, w = minibatch(50)
-    logp = network.score_contexts(model, contexts, w)
+    logp = model.score_contexts(contexts, w)
     assert logp.sum() == pytest.approx(class_likelihood(model, contexts, w), rel=1e-5)
-    monkeypatch.setattr(network, "MANY", 0)
-    monkeypatch.setattr(network, "ROWS", 7)
-    assert network.score_contexts(model, contexts, w) == pytest.approx(logp, abs=1e-5)
+    monkeypatch.setattr(scoring, "MANY", 0)
+    monkeypatch.setattr(scoring, "ROWS", 7)
+    assert model.score_contexts(contexts, w) == pytest.approx(logp, abs=1e-5)
 
 
 def test_classes_by_frequency():
@@ -206,3 +208,7 @@ def test_classes_of_a_file(tmp_path):
         path.write_text(bad)
         with pytest.raises(FormatError, match=message):
             classes.read(str(path), vocab)
+
+
+def test_the_command_knows_every_objective():
+    assert {model: tuple(names) for model, names in objectives.OBJECTIVES.items()} == nplm_train.OBJECTIVES

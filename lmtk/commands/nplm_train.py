@@ -25,6 +25,8 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkError, UsageError
 
+OBJECTIVES = {"nplm": ("full", "sampled", "class"), "energy": ("full", "sampled")}  # by model
+
 
 def command(
     text: Annotated[str | None, option("text", "Training text (-: stdin).", "FILE")] = None,
@@ -33,6 +35,12 @@ def command(
     vocab: VocabFile = None,
     unk: Unk = False,
     map_unk: MapUnk = "<unk>",
+    model: Annotated[
+        str, option("model", "nplm, or energy: that of section 5.1 of the paper.", "nplm|energy")
+    ] = "nplm",
+    target_weights: Annotated[
+        bool, option("target-weights", "With -model energy: output weights v for each word.")
+    ] = False,
     order: Annotated[int, option("order", "n: predict a word from the n-1 before it.", "N", min=1, max=MAX_ORDER)] = 5,
     hidden: Annotated[int, option("hidden", "h, hidden units (0: none, with -direct).", "N", min=0)] = 100,
     features: Annotated[int, option("features", "m, features a word.", "N", min=1)] = 60,
@@ -93,23 +101,30 @@ def command(
     """
     needed(text, "text"), needed(lm, "lm")
     one_stdin(text, heldout, vocab, init_features, classes)
-    if hidden == 0 and not direct:
-        raise UsageError("-hidden 0 leaves no way from the features to the outputs; add -direct")
-    if objective not in ("full", "sampled", "class"):
-        raise UsageError(f"-objective is full, sampled or class, not {objective}")
-    if samples and objective != "sampled":
-        raise UsageError("-samples needs -objective sampled")
-    if classes and objective != "class":
-        raise UsageError("-classes needs -objective class")
-    if mpi and objective == "class":
-        raise UsageError("-mpi shares the outputs of -objective full or sampled, not those of class")
+    if model not in OBJECTIVES:
+        raise UsageError(f"-model is {either(OBJECTIVES)}, not {model}")
+    if objective not in OBJECTIVES[model]:
+        which = "" if model == "nplm" else f" with -model {model}"
+        raise UsageError(f"-objective{which} is {either(OBJECTIVES[model])}, not {objective}")
+    refused = {
+        "-model energy has no direct connections; leave out -direct": model == "energy" and direct,
+        "-model energy needs hidden units; -hidden 0 leaves only the biases": model == "energy" and hidden == 0,
+        "-hidden 0 leaves no way from the features to the outputs; add -direct": hidden == 0 and not direct,
+        "-target-weights needs -model energy": target_weights and model != "energy",
+        "-samples needs -objective sampled": samples and objective != "sampled",
+        "-classes needs -objective class": classes and objective != "class",
+        "-mpi shares the outputs of -model nplm, not those of energy": mpi and model == "energy",
+        "-mpi shares the outputs of -objective full or sampled, not those of class": mpi and objective == "class",
+    }
+    for why, so in refused.items():
+        if so:
+            raise UsageError(why)
     if objective == "sampled":
         samples = samples or 250
 
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
     from lmtk.nplm import training
     from lmtk.nplm.classes import read as read_classes
-    from lmtk.nplm.network import write
     from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
     from lmtk.parallel import ALONE, block, ranks
@@ -124,7 +139,7 @@ def command(
     limit(threads or (1 if mpi else None))
     settings = training.Settings(
         order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed,
-        objective, samples,
+        objective, samples, *((model, target_weights) if model == "energy" else ()),
     )  # fmt: skip
     checkpoint = None if written_in_place(lm) else lm + ".ckpt"
 
@@ -166,7 +181,7 @@ def command(
         def finish():
             if first:
                 with open_out(lm) as out:
-                    write(out, training.replace(progress.best, settings=vars(settings)))
+                    training.replace(progress.best, settings=vars(settings)).write(out)
 
         tell = Reporter(debug * first, quiet or not first, len(data.w), minibatch, epochs, progress)
         stop = 0
@@ -201,6 +216,12 @@ def command(
         sys.exit(128 + stop)
     if first:
         remove(checkpoint)
+
+
+def either(names):
+    """ "a, b or c"."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}"
 
 
 def remove(checkpoint):

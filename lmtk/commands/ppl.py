@@ -43,6 +43,10 @@ def command(
     no_eos: NoEos = False,
     stream: Stream = False,
     tolower: Tolower = False,
+    oov_features: Annotated[
+        bool,
+        option("oov-features", "Neural models: words unseen in training get features from where they stand, and p."),
+    ] = False,
     threads: Threads = None,
     strict: Strict = False,
 ):
@@ -66,9 +70,12 @@ def command(
         raise UsageError(f"-format is srilm or kenlm, not {format}")
     if format == "kenlm" and (counts or stream):
         raise UsageError(f"-{'counts' if counts else 'stream'} has no report in KenLM's format")
-    most = 3 if format == "srilm" else 2
+    # what has joined by the end of a text says nothing of a sum at its beginning
+    most = 3 if format == "srilm" and not oov_features else 2
     if debug > most:
         raise UsageError(f"-debug goes to {most} here")
+    if oov_features and (counts or format == "kenlm"):
+        raise UsageError(f"-oov-features is for -text in SRILM's report, not for {'-counts' if counts else 'kenlm'}")
     limit_threads(threads)
     model = load_strictly(lm) if strict else load(lm)
     if classes:
@@ -90,7 +97,7 @@ def command(
 
             report(model, lm, path, marks, debug, write, tolower)
         else:
-            report_text(model, path, marks, debug, write, tolower)
+            report_text(opened(model) if oov_features else model, path, marks, debug, write, tolower)
     for path in counts:
         from lmtk.ngram.counts import read_rows
         from lmtk.scoring import report_counts
@@ -103,12 +110,30 @@ def command(
 
 def report_text(model, path, marks, debug, write, tolower):
     """SRILM's report of a text."""
+    import os
     import sys
 
     from lmtk.scoring import report
     from lmtk.text.corpus import read_corpus
+    from lmtk.threads import ahead
 
-    corpora = read_corpus(path, model.vocab, marks, model.order, debug >= 1, tolower)
+    index = getattr(model, "index", None)
+    known = len(model.vocab.words)
+    corpora = read_corpus(path, model.vocab, marks, model.order, debug >= 1, tolower, index)
+    if index is None and os.path.isfile(path):  # which no read can wait for
+        corpora = ahead(corpora)
     blank = report(model, path, corpora, debug, write)
     if debug and blank:
         sys.stderr.write(f"{path}: {blank} blank lines skipped\n")
+    if debug and index is not None:
+        sys.stderr.write(f"{path}: {len(model.vocab.words) - known} words joined the vocabulary\n")
+
+
+def opened(model):
+    """The model with a vocabulary that grows, anew for each text. Raises UsageError for other kinds than nplm."""
+    from lmtk.nplm.network import Network
+    from lmtk.nplm.oov import Open
+
+    if type(model) is not Network:
+        raise UsageError(f"-oov-features needs a model of the kind nplm, not {next(model.describe())[1]}")
+    return Open(model)

@@ -16,7 +16,8 @@ TEXT = {
 ARPA = "lmtk.ngram.arpa:read_text"
 BINARY = {
     "nplm": "lmtk.nplm.network:from_arrays",
-    "nplm-class": "lmtk.nplm.network:from_arrays",
+    "nplm-class": "lmtk.nplm.classes:from_arrays",
+    "nplm-energy": "lmtk.nplm.energy:from_arrays",
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",
 }

@@ -7,17 +7,89 @@ An update and a score see the classes and the words of one class, about 2 sqrt(V
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files.streams import lines
-from lmtk.nplm import kernels, sgd
-from lmtk.nplm.network import runs
+from lmtk.nplm import kernels, model, sgd
+from lmtk.nplm.network import Network, outputs
 from lmtk.parallel import ALONE
 
 f32 = np.float32
+
+
+@dataclass(frozen=True)
+class ClassNetwork(Network):
+    """A Network whose y is normalized within each class of words, with outputs for the classes before it.
+
+    Uc (c, h), Wc (c, (n-1)m) or None, as W is, and bc (c,), float32: to the outputs of the c classes. classes (V,), the
+    class of each word, int32; none is empty.
+    """
+
+    kind, arrays = "nplm-class", (*Network.arrays, "Uc", "Wc", "bc", "classes")
+
+    Uc: np.ndarray
+    Wc: np.ndarray | None
+    bc: np.ndarray
+    classes: np.ndarray
+
+    def score_contexts(self, rows, w):
+        """ln p(w | context), (N,) float64: in time that grows with the classes and their sizes, and not with V."""
+        M, top, place, ends = self.tables()
+        first = np.concatenate(([0], ends))
+        exp_rows = kernels.exp_rows if len(rows) > model.MANY else model.exp_rows_plain
+
+        def prepare(rows):
+            z = self.hidden(rows)
+
+            def own(k, w):
+                order = np.argsort(self.classes[w], kind="stable")
+                z_w, c, at = z[k[order]], self.classes[w[order]], place[w[order]]
+                y = (np.einsum("kd,kd->k", z_w, top[c]) + np.einsum("kd,kd->k", z_w, M[at])).astype(np.float64)
+                for i, j in runs(c):
+                    y[i:j] -= model.log_sums_of_product(z_w[i:j], M[first[c[i]] : ends[c[i]]], exp_rows)
+                found = np.empty(len(w))
+                found[order] = y
+                return found
+
+            return model.log_sums_of_product(z, top, exp_rows), own
+
+        return model.in_contexts(rows, w, len(self.C), prepare)
+
+    def tables(self):
+        """M (V, D), the rows of the outputs of the words, class by class; top (c, D), of the classes; place (V,), a
+        word's row of M; ends (c,), where each class ends in M.
+        """
+        by_class = np.argsort(self.classes, kind="stable")
+        place = np.empty_like(by_class)
+        place[by_class] = np.arange(len(by_class))
+        top = outputs(self.Uc, self.Wc, self.bc)
+        return outputs(self.U, self.W, self.b)[by_class], top, place, np.cumsum(np.bincount(self.classes))
+
+    @staticmethod
+    def shapes(values, words, n, V):
+        found, bc, classes = Network.shapes(values, words, n, V), values["bc"], values["classes"]
+        if classes.shape != (V,) or not np.array_equal(np.unique(classes), np.arange(len(bc))):
+            raise ValueError
+        found |= {"Uc": (len(bc), *found["U"][1:]), "bc": (len(bc),)}
+        return found | ({"Wc": (len(bc), *found["W"][1:])} if "W" in found else {})
+
+    def describe(self):
+        for name, value in super().describe():
+            yield name, value - len(self.classes) if name == "parameters" else value
+            if name.startswith("predicted words"):
+                yield "classes", len(self.bc)
+
+
+from_arrays = ClassNetwork.from_arrays
+
+
+def runs(values):
+    """(begin, end) of each run of equal values in an array that is not empty."""
+    cuts = np.flatnonzero(np.diff(values)) + 1
+    return zip((0, *cuts.tolist()), (*cuts.tolist(), len(values)))
 
 
 def by_frequency(counts):
@@ -68,7 +140,7 @@ def add(network, counts, classes):
     sums = np.bincount(classes, weights=counts)
     Wc = np.zeros((len(sums), network.W.shape[1]), f32) if network.W is not None else None
     Uc, bc = np.zeros((len(sums), len(network.d)), f32), np.log(sums / sums.sum()).astype(f32)
-    return replace(network, Uc=Uc, Wc=Wc, bc=bc, classes=classes)
+    return ClassNetwork(**vars(network), Uc=Uc, Wc=Wc, bc=bc, classes=classes)
 
 
 @dataclass
@@ -84,16 +156,12 @@ class Parameters(sgd.Parameters):
 
 def split(network):
     """Parameters of a network with classes, copied."""
-    classes, W = network.classes, network.W
-    rows = np.hstack((network.U, network.b[:, None]) if W is None else (network.U, W, network.b[:, None]))
-    top = np.hstack((network.Uc, network.bc[:, None]) if W is None else (network.Uc, network.Wc, network.bc[:, None]))
-    by_class = np.argsort(classes, kind="stable")
-    ends = np.cumsum(np.bincount(classes))
-    place = np.empty(len(classes), np.int64)
-    place[by_class] = np.arange(len(classes)) - np.repeat(ends - np.bincount(classes), np.bincount(classes))
-    blocks = [(0, np.ascontiguousarray(part.T)) for part in (top, *np.split(rows[by_class], ends[:-1]))]
+    classes = network.classes
+    rows, top, place, ends = network.tables()
+    place -= (ends - np.bincount(classes))[classes]
+    blocks = [(0, np.ascontiguousarray(part.T)) for part in (top, *np.split(rows, ends[:-1]))]
     C, H, d = network.C.copy(), network.H.copy(), network.d.copy()
-    return Parameters(C, H, d, blocks, W is not None, len(classes), ALONE, [], classes, place)
+    return Parameters(C, H, d, blocks, network.W is not None, len(classes), ALONE, [], classes, place)
 
 
 def join(theta):

@@ -1,4 +1,4 @@
-"""Training: a corpus to a Network, in epochs, with checkpoints from which a run goes on to the same bytes."""
+"""Training: a corpus to a neural model, in epochs, with checkpoints from which a run goes on to the same bytes."""
 
 import math
 import zlib
@@ -9,9 +9,10 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.streams import lines
-from lmtk.nplm import classes, sampled, sgd
-from lmtk.nplm.network import ARRAYS, Network, named, score_contexts
-from lmtk.nplm.threads import Team
+from lmtk.nplm import classes, energy_sgd, sgd
+from lmtk.nplm.model import Neural
+from lmtk.nplm.network import Network
+from lmtk.nplm.objectives import EXACT, OBJECTIVES
 from lmtk.parallel import ALONE
 from lmtk.text.corpus import contexts
 
@@ -36,6 +37,8 @@ class Settings:
     seed: int
     objective: str = "full"
     samples: int | None = None  # S, with the objective "sampled"
+    model: str | None = None  # "energy", that of section 5.1; None: that of section 2
+    target_weights: bool | None = None  # with "energy": v for each target word
 
 
 @dataclass(frozen=True)
@@ -47,66 +50,6 @@ class Data:
     heldout: object
 
 
-def full(now, data, settings, threads, comm):
-    """The softmax of section 2, as an objective: (step, arrays).
-
-    step(at, epsilon, epoch, number) makes an update from the examples `at`, minibatch `number` of the epoch, both from
-    0, and returns what `sgd.step` does; arrays() are the parameters then: C, H, d, U, W, b.
-    """
-    theta, team = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm), Team(threads)
-
-    def step(at, epsilon, epoch, number):
-        w, decay, feature_rate = data.w[at], settings.weight_decay, settings.feature_rate
-        return sgd.step(theta, data.contexts[at], w, epsilon, decay, feature_rate, team)
-
-    return step, lambda: sgd.join(theta)
-
-
-def sample(now, data, settings, threads, comm):
-    """The softmax over a sample of the words, as an objective, as `full` has it."""
-    theta = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm)
-    proposal, team = sampled.Proposal(data.w, len(now.b), settings.samples), Team(threads)
-    decay = sparse_decay(theta, data, settings)
-
-    def step(at, epsilon, epoch, number):
-        random = np.random.default_rng([settings.seed, epoch, number])
-        words, log_inclusion = proposal.draw(data.w[at], random)
-        rows = data.contexts[at], data.w[at], words, log_inclusion
-        found = sampled.step(theta, *rows, epsilon, settings.feature_rate, team, threads)
-        decay(epsilon, number)
-        return found
-
-    return step, lambda: sampled.join(theta)
-
-
-def by_class(now, data, settings, threads, comm):
-    """The softmax over classes and that over the words of one, as an objective, as `full` has it."""
-    theta = classes.split(now)
-    decay = sparse_decay(theta, data, settings)
-
-    def step(at, epsilon, epoch, number):
-        found = classes.step(theta, data.contexts[at], data.w[at], epsilon, settings.feature_rate)
-        decay(epsilon, number)
-        return found
-
-    return step, lambda: classes.join(theta)
-
-
-def sparse_decay(theta, data, settings):
-    """Weight decay for updates that leave most of the parameters alone: that of many updates at once."""
-    steps = -(-len(data.w) // settings.minibatch)
-
-    def decay(epsilon, number):
-        due = (number + 1) % sampled.DECAY_EVERY or sampled.DECAY_EVERY
-        if settings.weight_decay and (due == sampled.DECAY_EVERY or number + 1 == steps):
-            sampled.shrink(theta, due * settings.minibatch * epsilon * settings.weight_decay, settings.feature_rate)
-
-    return decay
-
-
-OBJECTIVES = {"full": full, "sampled": sample, "class": by_class}
-
-
 @dataclass
 class Progress:
     """Where a run stands: `step` minibatches into `epoch` (from 0), L the sum of ln p over them.
@@ -115,11 +58,11 @@ class Progress:
     each epoch that is over.
     """
 
-    network: Network
+    network: Neural
     epoch: int = 0
     step: int = 0
     L: float = 0.0
-    best: Network | None = None
+    best: Neural | None = None
     best_epoch: int = 0
     ppl: list = field(default_factory=list)
 
@@ -136,17 +79,20 @@ def examples(corpus, vocab, order, heldout):
 def initial(vocab, settings, w, features=None, word_classes=None):
     """A network before training: U = W = 0 and b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
 
+    That of the model "energy" has the same C and b, the rest as `energy_sgd` says.
     features: id -> feature vector, (m,), for words that have one beforehand (a-priori knowledge, section 5.2).
     word_classes: the class of each word, (V,), for the objective "class"; None: classes of words of like frequency.
     """
     n, m, h, V = settings.order, settings.features, settings.hidden, vocab.V
     random = np.random.default_rng(settings.seed)
     C = random.standard_normal((len(vocab.words), m)).astype(f32) / f32(math.sqrt(m))
-    H = random.standard_normal((h, (n - 1) * m)).astype(f32) / f32(math.sqrt(max((n - 1) * m, 1)))
     for i, vector in (features or {}).items():
         C[i] = vector
     counts = np.bincount(w, minlength=V) + 1
     b = np.log(counts / counts.sum()).astype(f32)
+    if settings.model == "energy":
+        return energy_sgd.initial(vocab, settings, C, b, random)
+    H = random.standard_normal((h, (n - 1) * m)).astype(f32) / f32(math.sqrt(max((n - 1) * m, 1)))
     W = np.zeros((V, (n - 1) * m), f32) if settings.direct else None
     network = Network(vocab, n, C, H, np.zeros(h, f32), np.zeros((V, h), f32), W, b, {})
     if settings.objective != "class":
@@ -169,7 +115,7 @@ def heldout_ppl(network, corpus, comm=ALONE):
     at = np.flatnonzero(corpus.scored & (corpus.ids < network.vocab.V))
     mine = at[comm.rank :: comm.size]
     rows = network.padded(contexts(corpus, network.order)[mine])
-    logp = score_contexts(network, rows, corpus.ids[mine])
+    logp = network.score_contexts(rows, corpus.ids[mine])
     logp = logp[logp != -np.inf]
     total, tokens = comm.sum(np.array([logp.sum(), len(logp)]))
     return math.exp(min(-total / tokens, 700))
@@ -178,17 +124,14 @@ def heldout_ppl(network, corpus, comm=ALONE):
 def train(progress, data, settings, threads, comm=ALONE):
     """Train from where `progress` stands, changing it; yields (epoch over, network now) after each minibatch.
 
-    `network now` is a function, since to make a Network of the parameters costs a copy; the ranks of `comm` call it
+    `network now` is a function, since to make a model of the parameters costs a copy; the ranks of `comm` call it
     together. Raises sgd.Diverged where the likelihood is no finite number; `progress` then still has the best network
     so far.
     """
     N, K = len(data.w), settings.minibatch
     steps = -(-N // K)
-    now = progress.network
-    step, arrays = OBJECTIVES[settings.objective](now, data, settings, threads, comm)
-
-    def network():
-        return replace(now, **dict(zip(ARRAYS, arrays())))
+    objective = OBJECTIVES[settings.model or "nplm"][settings.objective]
+    step, network = objective(progress.network, data, settings, threads, comm)
 
     norm = math.nan
     while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
@@ -208,7 +151,7 @@ def train(progress, data, settings, threads, comm=ALONE):
             progress.step += 1
             if progress.step < steps:
                 yield False, network
-        finish_epoch(progress, network(), data, None if settings.objective == "sampled" else N, comm)
+        finish_epoch(progress, network(), data, N if settings.objective in EXACT else None, comm)
         yield True, network
 
 
@@ -230,9 +173,9 @@ def finish_epoch(progress, network, data, N, comm):
 
 def write_checkpoint(out, progress, network, settings, data):
     """Everything that a run needs to go on."""
-    arrays = named(network)
+    arrays = network.named()
     if progress.best is not None:
-        arrays |= {"best." + name: a for name, a in named(progress.best).items()}
+        arrays |= {"best." + name: a for name, a in progress.best.named().items()}
     state = {name: getattr(progress, name) for name in ("epoch", "step", "L", "best_epoch", "ppl")}
     about = {"run": vars(settings), "data": fingerprint(data), "state": state}
     container.write(out, "nplm-checkpoint", about, arrays, network.vocab.words)
@@ -258,7 +201,7 @@ def read_checkpoint(stream, path, settings, data, network):
     changed = [name.replace("_", "-") for name, value in vars(settings).items() if (before | run).get(name) != value]
     if container.words_of(arrays) != network.vocab.words:
         changed.append("vocab")
-    if not np.array_equal(arrays.get("classes"), network.classes):
+    if not np.array_equal(arrays.get("classes"), getattr(network, "classes", None)):
         changed.append("classes")
     if about["settings"]["data"] != fingerprint(data):
         changed.append("text or -heldout")
@@ -269,7 +212,7 @@ def read_checkpoint(stream, path, settings, data, network):
     state = about["settings"]["state"]
 
     def taken(prefix):
-        return replace(network, **{name: arrays.get(prefix + name) for name in ARRAYS})
+        return replace(network, **{name: arrays.get(prefix + name) for name in network.arrays})
 
     best = taken("best.") if state["best_epoch"] else None
     ppl = [tuple(pair) for pair in state["ppl"]]

@@ -96,7 +96,8 @@ class Closed(dict):
 
 class Reader:
     """The ids of a text's blocks by an index of words, Growing or Closed: in Python, or with the kernel from the first
-    large block on. `finish` must follow the last block: only then a Growing index knows all the words.
+    large block on. `finish` must follow the last block, and may follow others: only then a Growing index knows all
+    the words so far.
     """
 
     def __init__(self, index, tolower=False):
@@ -251,17 +252,19 @@ def but_openings(ids, starts, sos):
     return scored
 
 
-def read_corpus(path, vocab, marks, order=1, keep_lines=False, tolower=False):
+def read_corpus(path, vocab, marks, order=1, keep_lines=False, tolower=False, index=None):
     """The text of `path` as a series of Corpus blocks of whole sentences.
 
     With marks.stream each block starts with the `order` - 1 last tokens of the block before, not scored again.
+    index: a Growing one, which knows the words of a block when that is yielded; else other words are <unk>.
     """
-    index = Closed(vocab.index, vocab.unk_id)
+    index = Closed(vocab.index, vocab.unk_id) if index is None else index
     sos, eos = index[SOS], index[EOS]
     carried = np.zeros(0, np.int32)
     reader = Reader(index, tolower)
     for block in blocks(path):
         ids, starts, blank = with_marks(reader.ids(block), marks, sos, eos)
+        reader.finish()
         lines = None
         if keep_lines and not marks.stream:
             lines = [b" ".join(found) for row in block.split(b"\n") if (found := TOKEN.findall(row))]

@@ -1,0 +1,192 @@
+"""The energy-minimization network of Bengio et al. 2003, section 5.1: what it holds, its kernels, how it scores.
+
+symbol  shape       meaning
+V m h n -           as in `kernels`
+C       (>= V, m)   feature vectors, of the output word too
+H d     (h, nm) (h,)  hidden layer over x = (C(w_t), C(w_(t-1)), .. C(w_(t-n+1)))
+v       (h, 1) or (h, V)  output weights, one set or one for each target word
+b       (V,)        biases; of those in E only that of w_t is left after the normalization
+E       -           v . tanh(d + Hx) + b_(w_t); P(w_t | context) is e^-E over its sum for all words
+o u     (K, h) (h, V)  the share of d + Hx of each context, and of each output word: once for each, not for each pair
+A B     (K, h) (h, V)  e^(2o), e^(2u): tanh(o + u) = 1 - 2 / (1 + AB), one division for each pair and hidden unit
+y       (K, V)      -E
+
+The sums over pairs are K V h divisions, which bound both scoring and training; products of matrices are few.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.files import container
+from lmtk.jit import jit
+from lmtk.nplm import kernels, model
+from lmtk.text.vocab import Vocab
+
+f32 = np.float32
+COLUMNS = 512  # output words in one block: B's is in the second cache, y's row in the first
+PAIRS = 10_000_000  # contexts times words from which on a compiled kernel pays for its start-up
+
+
+@dataclass(frozen=True)
+class Energy(model.Neural):
+    """theta = (b, d, v, H, C): E = v . tanh(d + Hx) + b, float32, shapes as above."""
+
+    kind, arrays = "nplm-energy", ("C", "H", "d", "v", "b")
+
+    vocab: Vocab
+    order: int
+    C: np.ndarray
+    H: np.ndarray
+    d: np.ndarray
+    v: np.ndarray
+    b: np.ndarray
+    settings: dict
+
+    def score_contexts(self, rows, w):
+        """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,)."""
+        V = len(self.b)
+        many = len(rows) * V > PAIRS
+        v = np.array(self.v)
+        exp_rows = kernels.exp_rows if many else model.exp_rows_plain
+        fill = minus_energies if many else minus_energies_plain
+        B = word_part(self.C[:V], self.H)
+        c = constant(v, self.b)
+
+        def prepare(rows):
+            A = context_part(self.C, self.H, self.d, rows)[1]
+            sums = model.log_sums(len(rows), V, lambda j, y: fill(A, B, v, c, j, y), exp_rows)
+
+            def own(k, w):
+                weights = 2 * of_words(v, w).T
+                return (weights / (1 + A[k] * B[:, w].T)).sum(axis=1, dtype=np.float64) + c[w]
+
+            return sums, own
+
+        return model.in_contexts(rows, w, len(self.C), prepare)
+
+    @staticmethod
+    def shapes(values, words, n, V):
+        m, h, v = values["C"].shape[1], len(values["d"]), values["v"].shape[1]
+        if v not in (1, V):
+            raise ValueError
+        return {"C": (words, m), "H": (h, n * m), "d": (h,), "v": (h, v), "b": (V,)}
+
+    def describe(self):
+        yield "kind", f"{self.kind}: energy-minimization network"
+        yield "order n", self.order
+        yield "hidden units h", len(self.d)
+        yield "features m", self.C.shape[1]
+        yield "output weights v", "one set" if self.v.shape[1] == 1 else "for each word"
+        yield "parameters", sum(a.size for a in self.named().values())
+        yield "predicted words |V|", len(self.b)
+        yield from container.shown(self.settings)
+
+
+def exp_twice(o):
+    """e^(2o), kept from 0 and infinity, so that products of two are no nan; tanh is +-1 there long since."""
+    return np.asarray(np.exp(np.clip(2 * o, -85, 85)), f32)
+
+
+def context_part(C, H, d, rows):
+    """x (K, (n-1)m), the features of the contexts (K, n-1), and A = e^(2o), o = d + their share of Hx, (K, h)."""
+    m = C.shape[1]
+    x = C[rows].reshape(len(rows), -1)
+    return x, exp_twice(x @ H[:, m:].T + d)
+
+
+def word_part(C, H):
+    """B = e^(2u), u = the share of Hx of the words with the feature vectors C (V, m): (h, V)."""
+    return exp_twice(H[:, : C.shape[1]] @ C.T)
+
+
+def of_words(v, words):
+    """The output weights of some of the words."""
+    return v if v.shape[1] == 1 else v[:, words]
+
+
+def constant(v, b):
+    """c (V,): what in y = c + 2 sum_j v_j / (1 + A_j B_j) does not depend on the context."""
+    return np.asarray(-b - v.sum(axis=0))
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def minus_energies(A, B, v, c, start, y):
+    """y_ki <- c_i + 2 sum_j v_j / (1 + A_kj B_ji), which is -E, in place, for the words i from `start` on.
+
+    A (K, h), B (h, V), v (h, 1) or (h, V), c (V,), y (K, V_i), float32. Bound by the division, K V_i h of them.
+    """
+    (K, h), (_, V), Vi = A.shape, B.shape, y.shape[1]
+    common = v.shape[1] < V
+    for first in range(0, Vi, COLUMNS):
+        size = min(COLUMNS, Vi - first)
+        own = slice(first, first + size)
+        these = slice(start + first, start + first + size)
+        for k in range(K):
+            row, constants = y[k, own], c[these]
+            for i in range(size):
+                row[i] = constants[i]
+            for j in range(h):
+                a, units = A[k, j], B[j, these]
+                if common:
+                    weight = f32(2) * v[j, 0]
+                    for i in range(size):
+                        row[i] += weight / (f32(1) + a * units[i])
+                else:
+                    weights = v[j, these]
+                    for i in range(size):
+                        row[i] += f32(2) * weights[i] / (f32(1) + a * units[i])
+
+
+def minus_energies_plain(A, B, v, c, start, y):
+    """`minus_energies` for small jobs, which would wait longer for the compiler."""
+    these = slice(start, start + y.shape[1])
+    y[:] = c[these]
+    for j in range(A.shape[1]):
+        y += 2 * of_words(v[j : j + 1], these) / (1 + A[:, j, None] * B[j, these])
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def minus_energies_backward(A, B, v, start, g, go, gu, gv):
+    """go (K, h), gu (h, V_i) and gv = dL/do, dL/du and dL/dv, in place, from g (K, V_i) = dL/dy of the words from
+    `start` on; gv is (h, 1), or (h, V_i) where v has a column for each word.
+
+    With s = 1 / (1 + AB), tanh = 1 - 2s: dy/do = dy/du = -4 v s (1 - s), dy/dv = 2s - 1. Bound like the way forward.
+    """
+    (K, h), (_, V), Vi = A.shape, B.shape, g.shape[1]
+    common = v.shape[1] < V
+    go[:], gu[:], gv[:] = f32(0), f32(0), f32(0)
+    for first in range(0, Vi, COLUMNS):
+        size = min(COLUMNS, Vi - first)
+        own = slice(first, first + size)
+        these = slice(start + first, start + first + size)
+        for k in range(K):
+            gk, total = g[k, own], f32(0)
+            for i in range(size):
+                total += gk[i]
+            for j in range(h):
+                a, units, out = A[k, j], B[j, these], gu[j, own]
+                to, tv = f32(0), f32(0)
+                if common:
+                    weight = f32(-4) * v[j, 0]
+                    for i in range(size):
+                        s = f32(1) / (f32(1) + a * units[i])
+                        gs = gk[i] * s
+                        t = weight * gs * (f32(1) - s)
+                        tv += gs
+                        to += t
+                        out[i] += t
+                    gv[j, 0] += f32(2) * tv - total
+                else:
+                    weights, outv = v[j, these], gv[j, own]
+                    for i in range(size):
+                        s = f32(1) / (f32(1) + a * units[i])
+                        gs = gk[i] * s
+                        t = f32(-4) * weights[i] * gs * (f32(1) - s)
+                        to += t
+                        out[i] += t
+                        outv[i] += f32(2) * gs - gk[i]
+                go[k, j] += to
+
+
+from_arrays = Energy.from_arrays

@@ -1,0 +1,102 @@
+"""Stochastic gradient ascent on ln P of the energy network, on all words or on a sample (section 5.1; `energy`).
+
+The gradient through the sum that normalizes is that of a softmax: dL/dy_i = 1_(i=w) - P(i), and y = -E. What a word's
+unit u = (its share of H) C(i) gets of it goes to H and to C(i), as what the context gets does.
+"""
+
+import math
+
+import numpy as np
+
+from lmtk.nplm import kernels
+from lmtk.nplm.energy import (
+    Energy,
+    constant,
+    context_part,
+    minus_energies,
+    minus_energies_backward,
+    of_words,
+    word_part,
+)
+from lmtk.parallel import ALONE
+
+f32 = np.float32
+
+
+def initial(vocab, settings, C, b, random):
+    """A network before training: v = 0 and e^-b the unigram's probabilities, H Gaussian of deviation 1/sqrt(inputs).
+
+    b (V,): their logarithms.
+    """
+    n, m, h = settings.order, settings.features, settings.hidden
+    H = random.standard_normal((h, n * m)).astype(f32) / f32(math.sqrt(n * m))
+    v = np.zeros((h, len(b) if settings.target_weights else 1), f32)
+    return Energy(vocab, n, C, H, np.zeros(h, f32), v, -b, {})
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def step(theta, contexts, w, words, log_inclusion, epsilon, decay, feature_rate, team, parts):
+    """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
+
+    contexts (K, n-1) and w (K,): ids. The softmax is over `words`, ascending ids, all or some, in `parts` blocks; with
+    some, log_inclusion (V,) is ln of the probability that a word is among them, by which each counts but an example's
+    own. The decay is on v, H and C, not on the biases b and d; C learns feature_rate times faster.
+    Returns (sum of ln p, norm of dL/do), taken before the update; where the former is not finite nothing is updated.
+    """
+    C, H, d, v, b = (getattr(theta, name) for name in theta.arrays)
+    K, V, h, m = len(w), len(words), len(d), C.shape[1]
+    x, A = context_part(C, H, d, contexts)
+    C_out, v_out = C[words], of_words(v, words)
+    B, c = word_part(C_out, H), constant(v_out, b[words])
+    if log_inclusion is not None:
+        c -= log_inclusion[words]
+    target = np.searchsorted(words, w)
+    size = -(-V // parts)
+
+    def forward(start):
+        y = np.empty((K, min(size, V - start)), f32)
+        minus_energies(A, B, v_out, c, start, y)
+        mine = np.flatnonzero((target >= start) & (target < start + y.shape[1]))
+        at = mine, target[mine] - start
+        if log_inclusion is not None:
+            y[at] += log_inclusion[w[mine]]
+        t = np.full(K, -np.inf, f32)
+        t[mine] = y[at]
+        q, s = y.max(axis=1), np.zeros(K, f32)
+        if np.isfinite(q).all():
+            kernels.exp_rows(y, q, s)
+        return y, at, q, s, t
+
+    found = team(forward, range(0, V, size))
+    logp, scale = kernels.normalize(*(np.stack(part) for part in list(zip(*found, strict=True))[2:]), ALONE)
+    total = float(logp.sum())
+    if not math.isfinite(total):
+        return total, math.nan
+
+    def backward(block):
+        start, (g, at, *_), share = block
+        g *= -share[:, None]
+        g[at] += 1
+        go, gu = np.empty((K, h), f32), np.empty((h, g.shape[1]), f32)
+        gv = np.empty((h, min(v_out.shape[1], g.shape[1])), f32)
+        minus_energies_backward(A, B, v_out, start, g, go, gu, gv)
+        return go, gu, gv, g.sum(axis=0)
+
+    blocks = list(zip(range(0, V, size), found, scale, strict=True))
+    go, gu, gv, gy = zip(*team(backward, blocks), strict=True)
+    go, gu, gy = sum(go), np.concatenate(gu, axis=1), np.concatenate(gy)
+    gv = sum(gv) if v.shape[1] == 1 else np.concatenate(gv, axis=1)
+    gx, gC = go @ H[:, m:], gu.T @ H[:, :m]
+    keep = 1 - K * epsilon * decay
+    if decay:
+        v *= f32(keep)
+        H *= f32(keep)
+        C *= f32(1 - K * epsilon * feature_rate * decay)
+    H[:, :m] += f32(epsilon) * (gu @ C_out)
+    H[:, m:] += f32(epsilon) * (go.T @ x)
+    d += f32(epsilon) * go.sum(axis=0)
+    v[:, words if v.shape[1] > 1 else slice(None)] += f32(epsilon) * gv
+    b[words] -= f32(epsilon) * gy
+    C[words] += f32(epsilon * feature_rate) * gC
+    kernels.add_features(C, contexts, gx, f32(epsilon * feature_rate))
+    return total, float(np.linalg.norm(go))

@@ -1,0 +1,137 @@
+"""What the neural models have in common: the form that training and files know them by, and the scoring of contexts."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from lmtk.errors import FormatError
+from lmtk.files import container
+from lmtk.lm import Scores
+from lmtk.nplm import threads
+from lmtk.text.corpus import contexts
+from lmtk.text.vocab import vocab_of, vocab_settings
+
+ROWS, COLUMNS = 2048, 512  # contexts and outputs of one product while scoring: few enough for the caches
+MANY = 20_000  # contexts from which on a compiled kernel pays for its start-up
+MISFITS = KeyError, TypeError, ValueError, AttributeError, IndexError
+
+
+class Neural:
+    """A frozen dataclass of named arrays, C (words, m), the feature vectors of words, among them.
+
+    kind: its name in a file; arrays: the names of its arrays there and in a checkpoint, those that learn first.
+    vocab, order, settings: its vocabulary, n, and the command's options that made it, as written into the file.
+    score_contexts(rows, w): ln p(w | context), (N,) float64, exact, for contexts (N, n-1) and words w (N,).
+    shapes(values, words, n, V): the shapes of its float32 arrays, by name, in a file that has the arrays `values`,
+    None where there is none; raises one of MISFITS where they cannot belong together.
+    """
+
+    kind, arrays = "", ()
+
+    def score(self, corpus):
+        """Exact ln p of every scored token. Equal contexts are computed once; memory does not grow with the text."""
+        logp = np.zeros(len(corpus.ids))
+        at = np.flatnonzero(corpus.scored)
+        logp[at] = -np.inf
+        at = at[corpus.ids[at] < self.vocab.V]
+        if len(at):
+            logp[at] = self.score_contexts(self.padded(contexts(corpus, self.order)[at]), corpus.ids[at])
+        return Scores(logp, lambda t: f"[{self.kind}]")
+
+    def padded(self, rows):
+        """Contexts with <s> where nothing stands, before a sentence's start."""
+        return np.where(rows < 0, self.vocab.sos_id, rows)
+
+    def named(self):
+        """The arrays by their names, as a file holds them; only those that there are."""
+        return {name: a for name in self.arrays if (a := getattr(self, name)) is not None}
+
+    def having(self, arrays):
+        """The model with other arrays in place of the first of its own, in their order."""
+        return replace(self, **dict(zip(self.arrays, arrays)))
+
+    def write(self, out):
+        """Its file, to a stream."""
+        about = {"order": self.order, **vocab_settings(self.vocab), "training": self.settings}
+        container.write(out, self.kind, about, self.named(), self.vocab.words)
+
+    @classmethod
+    def from_arrays(cls, about, arrays, path):
+        """The model in a file's arrays. Raises FormatError where they do not fit together."""
+        try:
+            settings, words = about["settings"], container.words_of(arrays)
+            n, values = settings["order"], {name: arrays.get(name) for name in cls.arrays}
+            for name, shape in cls.shapes(values, len(words), n, settings["V"]).items():
+                if values[name].shape != shape or values[name].dtype != np.float32:
+                    raise ValueError
+            return cls(vocab_of(settings, words), n, settings=settings["training"], **values)
+        except MISFITS:
+            raise FormatError(path, "not a whole neural model: its arrays do not fit together") from None
+
+
+def distinct(rows, W):
+    """Equal rows of ids below W, once.
+
+    Returns (a row's index for each distinct one, the number of its distinct one for each row).
+    """
+    number = np.zeros(len(rows), np.int64)
+    first = np.zeros(min(len(rows), 1), np.int64)
+    for column in rows.T:
+        _, first, number = np.unique(number * W + column, return_index=True, return_inverse=True)
+    return first, number
+
+
+def in_contexts(rows, w, words, prepare):
+    """ln p(w | context), (N,) float64, for contexts (N, n-1), ids below `words`, and words w (N,); equal contexts once.
+
+    prepare(rows) -> the ln of the sum of all e^y in each of the contexts, (K,), and own(k, w), the outputs y of the
+    words w in the k-th ones.
+    """
+    first, number = distinct(rows, words)
+    by_context = np.argsort(number, kind="stable")
+    ends = np.searchsorted(number, np.arange(len(first)), "right", sorter=by_context)
+    logp = np.empty(len(w))
+    tops = range(0, len(first), ROWS)
+
+    def score(tops):
+        for top in tops:
+            sums, own = prepare(rows[first[top : top + ROWS]])
+            tokens = by_context[ends[top - 1] if top else 0 : ends[min(top + ROWS, len(first)) - 1]]
+            mine = number[tokens] - top
+            # in steps, since one context may be asked for every word of the vocabulary
+            for i in range(0, len(tokens), ROWS):
+                k, at = mine[i : i + ROWS], tokens[i : i + ROWS]
+                logp[at] = own(k, w[at]) - sums[k]
+
+    members = min(threads.count(), len(tops))
+    threads.Team(members)(score, [tops[i::members] for i in range(members)])
+    return logp
+
+
+def log_sums(K, V, block, exp_rows):
+    """ln sum_i e^(y_i), (K,) float64, over V outputs: block(j, y) fills y (K, .) with those from j on.
+
+    Each block of outputs has its own maximum.
+    """
+    y, s = np.empty((K, COLUMNS), np.float32), np.empty(K, np.float32)
+    Q, S = np.full(K, -np.inf), np.zeros(K)
+    for j in range(0, V, COLUMNS):
+        out = y if V - j >= COLUMNS else np.empty((K, V - j), np.float32)
+        block(j, out)
+        q = out.max(axis=1)
+        exp_rows(out, q, s)
+        top = np.maximum(Q, q)
+        S = S * np.exp(Q - top) + s * np.exp(q - top)
+        Q = top
+    return Q + np.log(S)
+
+
+def log_sums_of_product(z, M, exp_rows):
+    """`log_sums` of y = zM', z (K, D), M (V, D)."""
+    return log_sums(len(z), len(M), lambda j, y: np.matmul(z, M[j : j + y.shape[1]].T, out=y), exp_rows)
+
+
+def exp_rows_plain(y, q, s):
+    """`kernels.exp_rows` for small jobs, which would wait longer for the compiler."""
+    np.exp(y - q[:, None], out=y)
+    s[:] = y.sum(axis=1)

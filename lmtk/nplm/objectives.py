@@ -1,0 +1,102 @@
+"""What training makes of a minibatch: the objectives of each model.
+
+An objective is a function (now, data, settings, threads, comm) -> (step, network), from the model that training starts
+from, which it leaves alone, a `training.Data`, the run's settings, a number of threads and the ranks:
+
+step(at, epsilon, epoch, number) makes an update with the rate epsilon from the examples `at`, minibatch `number` of the
+epoch, both from 0. Returns the sum of ln p, or an estimate of it, before the update, and the norm of a gradient; where
+the former is not finite nothing is updated.
+network() is the model then, of the kind of `now`; the ranks call it together.
+"""
+
+import numpy as np
+
+from lmtk.nplm import classes, energy_sgd, sampled, sgd
+from lmtk.nplm.threads import Team
+
+
+def full(now, data, settings, threads, comm):
+    """The softmax of section 2."""
+    theta, team = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm), Team(threads)
+
+    def step(at, epsilon, epoch, number):
+        w, decay, feature_rate = data.w[at], settings.weight_decay, settings.feature_rate
+        return sgd.step(theta, data.contexts[at], w, epsilon, decay, feature_rate, team)
+
+    return step, lambda: now.having(sgd.join(theta))
+
+
+def sample(now, data, settings, threads, comm):
+    """The softmax over a sample of the words."""
+    theta, team = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm), Team(threads)
+    draw, decay = drawing(data, settings, len(now.b)), sparse_decay(theta, data, settings)
+
+    def step(at, epsilon, epoch, number):
+        rows = data.contexts[at], data.w[at], *draw(data.w[at], epoch, number)
+        found = sampled.step(theta, *rows, epsilon, settings.feature_rate, team, threads)
+        decay(epsilon, number)
+        return found
+
+    return step, lambda: now.having(sampled.join(theta))
+
+
+def by_class(now, data, settings, threads, comm):
+    """The softmax over classes and that over the words of one."""
+    theta = classes.split(now)
+    decay = sparse_decay(theta, data, settings)
+
+    def step(at, epsilon, epoch, number):
+        found = classes.step(theta, data.contexts[at], data.w[at], epsilon, settings.feature_rate)
+        decay(epsilon, number)
+        return found
+
+    return step, lambda: now.having(classes.join(theta))
+
+
+def energy_full(now, data, settings, threads, comm):
+    """The exact gradient of the energy network."""
+    every = np.arange(len(now.b))
+    return energy(now, data, settings, threads, lambda w, epoch, number: (every, None))
+
+
+def energy_sample(now, data, settings, threads, comm):
+    """The gradient of the energy network on a sample of the words."""
+    return energy(now, data, settings, threads, drawing(data, settings, len(now.b)))
+
+
+def energy(now, data, settings, threads, draw):
+    """An objective of the energy network; draw(w, epoch, number): the words to update on, and their chances or None."""
+    theta, team = now.having(a.copy() for a in now.named().values()), Team(threads)
+    rates = settings.weight_decay, settings.feature_rate
+
+    def step(at, epsilon, epoch, number):
+        w = data.w[at]
+        words = draw(w, epoch, number)
+        return energy_sgd.step(theta, data.contexts[at], w, *words, epsilon, *rates, team, threads)
+
+    return step, lambda: theta.having(a.copy() for a in theta.named().values())
+
+
+def drawing(data, settings, V):
+    """draw(w, epoch, number), as `sampled.Proposal.draw`: the same for the same minibatch of a run that goes on."""
+    proposal = sampled.Proposal(data.w, V, settings.samples)
+    return lambda w, epoch, number: proposal.draw(w, np.random.default_rng([settings.seed, epoch, number]))
+
+
+def sparse_decay(theta, data, settings):
+    """Weight decay for updates that leave most of the parameters alone: that of many updates at once."""
+    steps = -(-len(data.w) // settings.minibatch)
+
+    def decay(epsilon, number):
+        due = (number + 1) % sampled.DECAY_EVERY or sampled.DECAY_EVERY
+        if settings.weight_decay and (due == sampled.DECAY_EVERY or number + 1 == steps):
+            sampled.shrink(theta, due * settings.minibatch * epsilon * settings.weight_decay, settings.feature_rate)
+
+    return decay
+
+
+OBJECTIVES = {  # by model, and then by name
+    "nplm": {"full": full, "sampled": sample, "class": by_class},
+    "energy": {"full": energy_full, "sampled": energy_sample},
+}
+EXACT = {"full", "class"}  # whose sums of ln p make a perplexity

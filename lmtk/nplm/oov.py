@@ -1,0 +1,163 @@
+"""Words unseen in training: features and an output unit from where they stand (Bengio et al. 2003, end of section 5.1).
+
+symbol  shape     meaning
+V W     -         words predicted; words known in training, those that only stand in contexts among them
+J       -         words that have joined so far; their ids are W, W + 1 ..
+z M     (K, D) (V, D)  [a | x | 1] and [U | W | b], as in `kernels`, but a row of M is a word's output unit
+F       (V, m + D)  [C | M]: all that there is of a word
+y       (K,)      y_new, the output of a word that is yet to come
+
+In a context where the network gives the words i of training P(i), a new word j gets F(j) = sum_i P(i) F(i): the paper's
+C(j), and the output unit likewise. As y is linear in the unit, its output there is sum_i P(i) y_i, that is, ln S less
+the entropy of P, with S = sum_i e^(y_i).
+
+The paper says what C(j) is and that j then has a probability. What it leaves open, and what stands here:
+- The output unit, of which its energy network needs none but the bias: made by the same sum.
+- A word met again: F(j) is the mean of the sums of all its contexts so far. It is predicted by that of those before.
+- P is over the words of training only, whatever has joined.
+- What is summed to normalize: the words of training, those that have joined, and one new word, at every position. So
+  the sum is one before it is known which word comes; that a new word comes is predicted, not how it is spelt.
+"""
+
+import numpy as np
+
+from lmtk.lm import Scores
+from lmtk.nplm import kernels, threads
+from lmtk.nplm.model import COLUMNS, MANY, ROWS, exp_rows_plain
+from lmtk.nplm.network import outputs
+from lmtk.text.corpus import Growing, contexts
+from lmtk.text.vocab import Vocab
+
+
+class Open:
+    """A Network that takes in the words of a text as it scores it, from its first block to its last.
+
+    index: word -> id, for the reader of the text; new words get ids there. F (J, m + D) and count (J,): the words that
+    have joined, and in how many contexts they stood.
+    """
+
+    def __init__(self, network):
+        self.network, self.order = network, network.order
+        self.vocab = network.vocab
+        self.index = Growing(network.vocab.words)
+        self.F_known = np.hstack((network.C[: len(network.b)], outputs(network.U, network.W, network.b)))
+        self.F, self.count = np.zeros((0, self.F_known.shape[1]), np.float32), np.zeros(0, np.int64)
+
+    def score(self, corpus):
+        """ln p of every scored token, whose text must follow that of the call before."""
+        self.vocab = Vocab(self.index.words(), self.network.vocab.V, self.network.vocab.unk)
+        more = len(self.vocab.words) - len(self.network.vocab.words) - len(self.F)
+        self.F = np.pad(self.F, ((0, more), (0, 0)))
+        self.count = np.pad(self.count, (0, more))
+        logp = np.zeros(len(corpus.ids))
+        at = np.flatnonzero(corpus.scored)
+        exp_rows = kernels.exp_rows if len(at) > MANY else exp_rows_plain
+        rows = self.network.padded(contexts(corpus, self.order))
+        team = threads.Team(threads.count())
+        for top in range(0, len(at), ROWS):
+            part = at[top : top + ROWS]
+            logp[part] = self.stretch(rows[part], corpus.ids[part], exp_rows, team)
+        return Scores(logp, lambda t: "[nplm]")
+
+    def stretch(self, rows, w, exp_rows, team):
+        """ln p of the words w (K,) of a stretch of text in their contexts (K, n-1); its new words join."""
+        network, W, m = self.network, len(self.network.vocab.words), self.network.C.shape[1]
+        at = np.flatnonzero(w >= W)
+        rows, level, before = versions(rows, w, W, W + len(self.F))
+        C = np.vstack((network.C, self.F[:, :m], np.empty((len(at), m), np.float32)))
+        times = self.count.copy()
+        count = np.empty(len(at), np.int64)
+        for i, j in enumerate(w[at] - W):
+            times[j] += 1
+            count[i] = times[j]
+        # what the occurrences leave behind, one after another, as far as what they need is there
+        F = np.empty((len(at), self.F.shape[1]), np.float32)
+        z = np.empty((len(w), self.F.shape[1] - m), np.float32)
+        lnS, y = np.empty(len(w)), np.empty(len(w))
+        for step in range(level.max(initial=-1) + 1):
+            now = np.flatnonzero(level == step)
+            x, a = kernels.hidden(C, network.H, network.d, rows[now])
+            z[now] = kernels.stack(a, x, network.W is not None)
+            wanted = w[now] >= W
+
+            def work(part, now=now, wanted=wanted):
+                return expectations(z[now[part]], self.F_known, m, wanted[part], exp_rows)
+
+            members = min(threads.count(), 1 + len(now) // 64)
+            found = team(work, np.array_split(np.arange(len(now)), members))
+            lnS[now], y[now], expected = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            for i, mean in zip(np.searchsorted(at, now[wanted]), expected, strict=True):
+                old = self.F[w[at[i]] - W] if before[i] < 0 else F[before[i]]
+                F[i] = old + (mean - old) / np.float32(count[i])
+                C[W + len(self.F) + i] = F[i, :m]
+        return self.join(z, w, lnS, y, at, F, m)
+
+    def join(self, z, w, lnS, y, at, F, m):
+        """The probabilities of a stretch once its words' F are known: what has joined changes at each of `at`."""
+        W, V = len(self.network.vocab.words), len(self.F_known)
+        logp = np.full(len(w), -np.inf)
+        own = np.flatnonzero(w < V)
+        logp[own] = np.einsum("kd,kd->k", z[own], self.F_known[w[own], m:])
+        total = np.logaddexp(lnS, y)
+        known = np.flatnonzero(self.count)
+        start = 0
+        for i, end in enumerate([*at, len(w) - 1]):
+            span = slice(start, end + 1)
+            if len(known):
+                outputs = z[span] @ self.F[known, m:].T
+                top = outputs.max(axis=1)
+                sums = np.log(np.exp(outputs - top[:, None]).sum(axis=1, dtype=np.float64)) + top
+                total[span] = np.logaddexp(total[span], sums)
+            start = end + 1
+            if i < len(at):
+                j = w[end] - W
+                logp[end] = z[end] @ self.F[j, m:] if self.count[j] else y[end]
+                if not self.count[j]:
+                    known = np.append(known, j)
+                self.F[j] = F[i]
+                self.count[j] += 1
+        return logp - total
+
+
+def versions(rows, w, W, first):
+    """Which state of the joined words each context sees: each occurrence of one in w (ids from W on) makes a new one.
+
+    Returns rows with the states' numbers, from `first` on, in place of words that stand in w before; level (K,), such
+    that what a context needs was made by contexts of lower levels; and for each occurrence the one of the same word
+    before it, -1 if there is none.
+    """
+    rows, level, before = rows.copy(), np.zeros(len(w), np.int64), []
+    last = {}  # word -> (its last occurrence, the level at which that is made)
+    for t in np.flatnonzero((rows >= W).any(axis=1) | (w >= W)):
+        for i in np.flatnonzero(rows[t] >= W):
+            if rows[t, i] in last:
+                number, made = last[rows[t, i]]
+                rows[t, i] = first + number
+                level[t] = max(level[t], made + 1)
+        if w[t] >= W:
+            number, made = last.get(w[t], (-1, -1))
+            # a mean is made of the one before: not at the same level, which has no order
+            level[t] = max(level[t], made + 1)
+            last[w[t]] = len(before), level[t]
+            before.append(number)
+    return rows, level, before
+
+
+def expectations(z, F, m, wanted, exp_rows):
+    """Of the words of training, P = e^y / S, y = Mz: ln S (K,), sum_i P_i y_i (K,), and sum_i P_i F_i of the contexts
+    `wanted`, a mask (K,). In blocks of words, each with its own maximum; bound by the product zM."""
+    K = len(z)
+    Q, S, Y = np.full(K, -np.inf), np.zeros(K), np.zeros(K)
+    sums, s = np.zeros((wanted.sum(), F.shape[1])), np.empty(K, np.float32)
+    for j in range(0, len(F), COLUMNS):
+        block = F[j : j + COLUMNS]
+        y = z @ block[:, m:].T
+        q, e = y.max(axis=1), y.copy()
+        exp_rows(e, q, s)
+        top = np.maximum(Q, q)
+        old, new = np.exp(Q - top), np.exp(q - top)
+        S = S * old + s * new
+        Y = Y * old + np.einsum("kv,kv->k", e, y) * new
+        sums = sums * old[wanted, None] + (e[wanted] @ block) * new[wanted, None]
+        Q = top
+    return Q + np.log(S), Y / S, sums / S[wanted, None]

@@ -1,0 +1,107 @@
+"""Words unseen in training: against plain loops, their sum, and where their features land."""
+
+import math
+
+import naive
+import numpy as np
+import pytest
+from test_models import SENTENCES, neural, texts  # noqa: F401  a fixture
+
+from lmtk.nplm import oov, training
+from lmtk.text.corpus import Marks, contexts, read_corpus, whole_corpus
+from lmtk.text.vocab import make_vocab
+
+OPEN = (
+    "the zebra sat on the zebra\nzebra zebra yak saw\n\nthe cat saw a yak\nthe gnu sat\na yak saw the zebra\nthe cat\n"
+)
+
+
+def scored(model, path, marks=SENTENCES):
+    """(the opened model, ids, ln p, the contexts) of a text's scored tokens."""
+    opened, parts = oov.Open(model), []
+    for corpus in read_corpus(str(path), model.vocab, marks, model.order, index=opened.index):
+        rows = model.padded(contexts(corpus, model.order))
+        parts.append([x[corpus.scored] for x in (corpus.ids, opened.score(corpus).logp, rows)])
+    return opened, *map(np.concatenate, zip(*parts))
+
+
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("unk", [False, True])
+@pytest.mark.parametrize("rows", [2, 2048])
+def test_new_words_are_those_of_plain_loops(texts, monkeypatch, direct, unk, rows):  # noqa: F811
+    monkeypatch.setattr(oov, "ROWS", rows)
+    monkeypatch.setattr(oov, "COLUMNS", 4)
+    model = neural(texts, unk=unk, direct=direct)
+    (texts / "open").write_text(OPEN)
+    opened, ids, logp, contexts_ = scored(model, texts / "open")
+    assert opened.vocab.words == [*model.vocab.words, b"zebra", b"yak", b"gnu"]
+    assert opened.count.tolist() == [5, 3, 1]
+    theta = [None if x is None else x.astype(float).tolist() for x in (model.C, model.H, model.d, model.U)]
+    theta += [None if model.W is None else model.W.astype(float).tolist(), model.b.astype(float).tolist()]
+    found = naive.open_vocabulary(*theta, contexts_.tolist(), ids.tolist())
+    assert np.exp(logp) == pytest.approx([p for p, _ in found], rel=1e-5)
+    assert [total for _, total in found] == pytest.approx([1] * len(ids))
+
+
+@pytest.mark.parametrize("unk", [False, True])
+@pytest.mark.parametrize("end", [0, 1, 4, 7, 12])
+def test_the_enlarged_vocabulary_sums_to_one(texts, unk, end):  # noqa: F811
+    """After the same words each known word, each that has joined, and one new one."""
+    model = neural(texts, marks=Marks(False, False, True), unk=unk)
+    words = OPEN.split()[:end]
+    known = {w.decode() for w in model.vocab.words[: model.vocab.V]}
+    total = 0
+    for word in sorted(known | set(words) | {"never"}):
+        (texts / "one").write_text(" ".join([*words, word]))
+        total += math.exp(scored(model, texts / "one", Marks(False, False, True))[2][-1])
+    assert total == pytest.approx(1, abs=2e-6)
+
+
+def test_without_new_words_one_is_expected_all_the_same(texts):  # noqa: F811
+    """p of the words of training falls by the share of a new word: e^-entropy to 1."""
+    model = neural(texts, unk=True)
+    (texts / "one").write_text("the cat sat")
+    _, ids, logp, rows = scored(model, texts / "one")
+    theta = [getattr(model, name).astype(float).tolist() for name in "CHdUWb"]
+    for i, row, found in zip(ids, rows, logp, strict=True):
+        p, _, _ = naive.forward(*theta, row.tolist())
+        share = math.exp(sum(v * math.log(v) for v in p))
+        assert math.exp(found) == pytest.approx(p[i] / (1 + share), rel=1e-5)
+
+
+def grammar(animals, sentences=400):
+    random = np.random.default_rng(1)
+    food, verbs = ["bread", "corn", "rice", "soup"], ["eats", "wants", "finds"]
+    pick = lambda words: words[random.integers(len(words))]
+    return [f"the {pick(animals)} {pick(verbs)} some {pick(food)} today" for _ in range(sentences)]
+
+
+def test_a_word_in_20_contexts_of_another_lands_near_what_it_stands_for(tmp_path):
+    animals = ["cat", "dog", "horse", "cow"]
+    (tmp_path / "train").write_text("\n".join(grammar(animals)))
+    (tmp_path / "new").write_text("\n".join(grammar(["wug"], 20)))
+    made = training.Settings(3, 8, 6, False, 0.02, None, 1e-4, 2, 16, 6, 6, 1)
+    vocab = make_vocab(sorted(set((tmp_path / "train").read_bytes().split())), True, True)
+    data = training.examples(whole_corpus(str(tmp_path / "train"), vocab, Marks()), vocab, 3, None)
+    progress = training.Progress(training.initial(vocab, made, data.w))
+    for _ in training.train(progress, data, made, 1):
+        pass
+    opened = scored(progress.best, tmp_path / "new")[0]
+    assert opened.count.tolist() == [20]
+    C, wug = progress.best.C[: vocab.V], opened.F[0, :6]
+    cosine = C @ wug / np.linalg.norm(C, axis=1) / np.linalg.norm(wug)
+    nearest = [vocab.words[i].decode() for i in np.argsort(-cosine)]
+    assert set(nearest[:4]) == set(animals)
+
+
+def test_blocks_of_a_text_are_one_text(texts, monkeypatch):  # noqa: F811
+    model = neural(texts, unk=True)
+    (texts / "open").write_text(OPEN * 3)
+    _, ids, logp, _ = scored(model, texts / "open")
+    from lmtk.files import streams
+    from lmtk.text import corpus
+
+    monkeypatch.setattr(corpus, "blocks", lambda path: streams.blocks(path, size=30))
+    monkeypatch.setattr(corpus, "LARGE", 1)
+    _, again, found, _ = scored(model, texts / "open")
+    assert (again == ids).all() and found == pytest.approx(logp, abs=1e-5)
