@@ -361,6 +361,35 @@ def sampled_likelihood(C, H, d, U, W, b, contexts, words, candidates, inclusion)
     return total
 
 
+def output(C, H, d, U, W, b, context, j):
+    """y_j of equation (1). Parameters as lists."""
+    x = [feature for i in context for feature in C[i]]
+    a = [math.tanh(d[k] + sum(H[k][i] * x[i] for i in range(len(x)))) for k in range(len(d))]
+    y = b[j] + sum(U[j][k] * a[k] for k in range(len(a)))
+    return y if W is None else y + sum(W[j][i] * x[i] for i in range(len(x)))
+
+
+def contrast(C, H, d, U, W, b, contexts, words, drawn, q):
+    """The objective of noise-contrastive estimation: every word against each of the drawn ones."""
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        theta = C, H, d, U, W, b, context
+        for j, noise in [(w, False), *((j, True) for j in drawn)]:
+            e = math.exp(output(*theta, j))
+            text = e / (e + len(drawn) * q[j])
+            total += math.log(1 - text if noise else text)
+    return total
+
+
+def effective_samples(C, H, d, U, W, b, contexts, drawn, q):
+    """(sum r)^2 / sum r^2 for r = e^y / q of each word drawn, the mean of the contexts."""
+    total = 0.0
+    for context in contexts:
+        r = [math.exp(output(C, H, d, U, W, b, context, j)) / q[j] for j in drawn]
+        total += sum(r) ** 2 / sum(v * v for v in r)
+    return total / len(contexts)
+
+
 def class_likelihood(C, H, d, U, W, b, Uc, Wc, bc, classes, contexts, words):
     """The sum of ln P(class | context) + ln P(word | class, context) over the examples. Parameters as lists."""
     total = 0.0
@@ -371,6 +400,43 @@ def class_likelihood(C, H, d, U, W, b, Uc, Wc, bc, classes, contexts, words):
         inside, _, _ = forward(C, H, d, *rows, context)
         total += math.log(p[classes[w]]) + math.log(inside[mine.index(w)])
     return total
+
+
+def tree_likelihood(C, H, d, U, W, b, tree, contexts, words):
+    """The sum of ln P(word | context) over the examples, from the top of the tree downwards. Parameters as lists.
+
+    tree[i]: the two sides of node i, words as they are, node i as V + i.
+    """
+    V = len(tree) + 1
+
+    def below(item):
+        return [item] if item < V else below(tree[item - V][0]) + below(tree[item - V][1])
+
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        x = [feature for j in context for feature in C[j]]
+        a = [math.tanh(d[k] + sum(H[k][i] * x[i] for i in range(len(x)))) for k in range(len(d))]
+        item = V
+        while item >= V:
+            i = item - V
+            y = b[i] + sum(U[i][k] * a[k] for k in range(len(a)))
+            if W is not None:
+                y += sum(W[i][j] * x[j] for j in range(len(x)))
+            side = int(w in below(tree[i][1]))
+            p = 1 / (1 + math.exp(-y))
+            total += math.log(p if side else 1 - p)
+            item = tree[i][side]
+    return total
+
+
+def huffman_cost(counts):
+    """The decisions for all words of a text together in the best tree: the sum of the weights of its inner nodes."""
+    weights, cost = sorted(counts), 0
+    while len(weights) > 1:
+        a, b, *weights = weights
+        cost += a + b
+        weights = sorted([*weights, a + b])
+    return cost
 
 
 def class_bigram_likelihood(bigrams, g):

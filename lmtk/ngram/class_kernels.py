@@ -96,3 +96,123 @@ def exchange(words, g, G, start, word, count, own, N, M, n, f):
         g[w] = best
         moved += best != a
     return moved
+
+
+@jit
+def costs(k, R, K, N, n, S, L, f):
+    """S of class k, and L of its pairs with the others, summed up anew; both in place."""
+    A = np.zeros(K)
+    S[k] = 0
+    for i in range(K):
+        S[k] += f[N[k, i]] + f[N[i, k]]
+    for d in range(K):
+        x = N[d, k]
+        for i in range(R, k):
+            A[i] += f[N[d, i] + x]
+        for i in range(k + 1, K):
+            A[i] += f[N[d, i] + x]
+    for i in range(R, K):
+        if i != k:
+            y = A[i] - S[i] - S[k]
+            for d in range(K):
+                y += f[N[i, d] + N[k, d]]
+            s, x, v, u = N[i, i], N[i, k], N[k, i], N[k, k]
+            y += f[s + x + v + u] + f[s] + f[x] + f[v] + f[u] - f[s + x] - f[v + u] - f[s + v] - f[x + u]
+            for j in range(2):
+                y -= f[n[j, i] + n[j, k]] - f[n[j, i]] - f[n[j, k]]
+            L[min(i, k), max(i, k)] = y
+
+
+@jit
+def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, n, S, L, f, merged, m):
+    """Give each of `words` in turn a class of its own, and while there are more than C, merge the two that cost least.
+
+    Everything changes in place. Class 0 is that of the words still to come; it and the others below R are not merged; K
+    classes are in use. parent (W,) int32: the word whose class a word was merged into, or itself; slot (W,) int32: the
+    class of such a word; root: the word of each class. merged (W, 2): the words whose classes were merged, m of them so
+    far, the first keeping its class. Returns K and m.
+
+    A pair costs what the text's log likelihood loses. With A[i, j] = sum_d f(N[i, d] + N[j, d]) + f(N[d, i] + N[d, j])
+    and S[i] = sum_d f(N[i, d]) + f(N[d, i]) that is A[i, j] - S[i] - S[j], and what the cells of i and j among
+    themselves and the sums n make of it (Brown et al. 1992, section 3); L[i, j], i < j, holds it. A word and a merger
+    change A by a few terms for each pair, so that both take K^2 steps. f has an entry for every possible count.
+    """
+    row, col = np.empty((3, len(N)), np.int64), np.empty((3, len(N)), np.int64)
+    change = np.empty(len(N))
+    for t in range(len(words) + 1):
+        if t < len(words):
+            w = words[t]
+            k = K
+            for d in range(K + 1):
+                N[k, d] = N[d, k] = 0
+            n[0, k] = n[1, k] = N[k, k] = own[w]
+            N[0, 0] -= own[w]
+            for i in range(2):
+                for j in range(start[i, w], start[i, w + 1]):
+                    v = word[i, j]
+                    while parent[v] != v:
+                        parent[v] = parent[parent[v]]
+                        v = parent[v]
+                    d, x = slot[v], count[i, j]
+                    n[i, k] += x
+                    if i == 0:
+                        N[k, d] += x
+                        N[0, d] -= x
+                    else:
+                        N[d, k] += x
+                        N[d, 0] -= x
+            for i in range(K):
+                row[0, i], col[0, i] = N[k, i], N[i, k]
+                row[1, i], col[1, i] = N[0, i], N[i, 0]
+                row[2, i], col[2, i] = N[0, i] + N[k, i], N[i, 0] + N[i, k]
+                change[i] = f[row[0, i]] + f[row[1, i]] - f[row[2, i]] + f[col[0, i]] + f[col[1, i]] - f[col[2, i]]
+                S[i] += change[i]
+            for i in range(R, K):
+                for j in range(i + 1, K):
+                    x = f[row[0, i] + row[0, j]] + f[row[1, i] + row[1, j]] - f[row[2, i] + row[2, j]]
+                    y = f[col[0, i] + col[0, j]] + f[col[1, i] + col[1, j]] - f[col[2, i] + col[2, j]]
+                    L[i, j] += x + y - change[i] - change[j]
+            slot[w], root[k] = k, w
+            K += 1
+            costs(k, R, K, N, n, S, L, f)
+        while K - R > C:
+            a, b, best = R, R + 1, -np.inf
+            for i in range(R, K):
+                for j in range(i + 1, K):
+                    if L[i, j] > best:
+                        a, b, best = i, j, L[i, j]
+            merged[m, 0], merged[m, 1] = root[a], root[b]
+            m += 1
+            for i in range(K):
+                row[0, i], col[0, i] = N[a, i] + N[b, i], N[i, a] + N[i, b]
+                row[1, i], col[1, i] = N[a, i], N[i, a]
+                row[2, i], col[2, i] = N[b, i], N[i, b]
+                change[i] = f[row[0, i]] - f[row[1, i]] - f[row[2, i]] + f[col[0, i]] - f[col[1, i]] - f[col[2, i]]
+                S[i] += change[i]
+            for i in range(R, K):
+                for j in range(i + 1, K):
+                    x = f[row[0, i] + row[0, j]] - f[row[1, i] + row[1, j]] - f[row[2, i] + row[2, j]]
+                    y = f[col[0, i] + col[0, j]] - f[col[1, i] + col[1, j]] - f[col[2, i] + col[2, j]]
+                    L[i, j] += x + y - change[i] - change[j]
+            for d in range(K):
+                N[a, d] += N[b, d]
+            for d in range(K):
+                N[d, a] += N[d, b]
+            parent[root[b]] = root[a]
+            # the last class takes the place of b
+            z = K - 1
+            for i in range(2):
+                n[i, a] += n[i, b]
+                n[i, b] = n[i, z]
+            for d in range(K):
+                N[b, d] = N[z, d]
+            for d in range(K):
+                N[d, b] = N[d, z]
+            for i in range(R, z):
+                if i != b:
+                    L[min(i, b), max(i, b)] = L[i, z]
+            S[b], root[b] = S[z], root[z]
+            slot[root[z]] = b
+            K = z
+            costs(a, R, K, N, n, S, L, f)
+    return K, m
