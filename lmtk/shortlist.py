@@ -150,8 +150,12 @@ def from_arrays(about, arrays, path):
     if not isinstance(here, str):
         raise FormatError(path, "a network with a shortlist names the model of the other words; it is missing")
     name = os.path.join(folder_of(path), here)
+    its_own = FormatError(path, "a network that is a model of the other words for itself")
     if os.path.realpath(name) == os.path.realpath(path):
-        raise FormatError(path, "a network that is its own model of the other words")
-    rest = registry.load(name)
+        raise its_own
+    try:
+        rest = registry.load(name)
+    except RecursionError:  # two that name each other
+        raise its_own from None
     check_rest(made.vocab, made.order, rest, name)
     return replace(made, rest=rest, name=here)

@@ -164,7 +164,7 @@ def test_the_rest_of_a_shortlist_must_fit(texts):
     with pytest.raises(LmtkError, match="a shortlist of 10 words leaves none of the 10"):
         short(texts, N=model.vocab.V)
     (texts / "rest").write_bytes(data)
-    with pytest.raises(FormatError, match="its own model"):
+    with pytest.raises(FormatError, match="for itself"):
         load(str(texts / "rest"))
 
 
