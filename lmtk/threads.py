@@ -24,3 +24,13 @@ def in_threads(work, items):
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
+
+
+def ahead(items):
+    """The items, each made in a thread while the one before is in use."""
+    items, end = iter(items), object()
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, items, end)
+        while (item := coming.result()) is not end:
+            coming = pool.submit(next, items, end)
+            yield item

@@ -16,6 +16,7 @@ from lmtk.jit import jit
 from lmtk.text.corpus import TOKEN
 
 ORDERS = 4
+SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:none|smooth:exp"  # what sacrebleu calls this BLEU, its version aside
 NARROWEST = 1e-9  # corners closer than this are one
 
 

@@ -123,12 +123,14 @@ def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path):
 def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, order, words, marks):
     model = estimated(random_text(tmp_path, 1), "kn", order, marks, words is not None, words, False)[1]
     for level in model.levels[1:]:
-        level.logp[::5] = np.nan  # bare prefixes, and n-grams without their suffixes
+        level.log10p[::5] = np.nan  # bare prefixes, and n-grams without their suffixes
     for corpus in read_corpus(random_text(tmp_path, 2), model.vocab, marks, order):
         found = []
-        for large, some in ((1 << 40, 0), (1, 1), (1, 100), (1, 1 << 14)):
+        for large, some, pays in ((1 << 40, 0, 0), (1, 1, 0), (1, 100, 4), (1, 1 << 14, 0), (1, 1 << 14, 4)):
             monkeypatch.setattr(backoff, "LARGE", large)
             monkeypatch.setattr(backoff, "SOME", some)
+            monkeypatch.setattr(backoff, "PAYS", pays)
+            model.tables.clear(), model.tables.update({0: 0})
             scores = model.score(corpus)
             found.append((scores.logp, [scores.tag(t) for t in range(len(corpus.ids))]))
         for logp, tags in found[1:]:
@@ -187,7 +189,7 @@ def test_large_models_are_written_as_small_ones(tmp_path, monkeypatch, order, un
     _, model = estimated(text, "wb", order, Marks(eos=not unk), unk, words, True)
     # prefixes that have no probability are not written
     for level in model.levels[1:]:
-        level.logp[::5] = np.nan
+        level.log10p[::5] = np.nan
     found = []
     for large in (1 << 40, 1):
         monkeypatch.setattr(arpa, "LARGE", large)

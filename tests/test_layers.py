@@ -10,14 +10,14 @@ from conftest import ENVIRONMENT, FILES, TESTS
 ROOT = TESTS.parent
 # a module imports from its own layer or an earlier one; folders and modules of lmtk/
 LAYERS = [
-    ["errors", "jit", "threads", "parallel"],
+    ["errors", "jit", "threads", "parallel", "exponential"],
     ["files"],
     ["text"],
     ["em", "lm"],
     ["scoring"],
     ["nbest", "tuning"],
     ["ngram", "nplm", "nmt"],
-    ["mixture", "classlm"],
+    ["mixture", "classlm", "shortlist"],
     ["kenlm"],
     ["api"],
     ["commands"],

@@ -64,6 +64,8 @@ def same(a, b):
         (3, ["-objective", "sampled", "-samples", "2"]),
         (3, ["-model", "rnn", "-dropout", "0.3"]),
         (2, ["-objective", "sampled", "-samples", "1", "-minibatch", "1"]),
+        (3, ["-objective", "sampled", "-samples", "2", "-effective-samples", "4"]),
+        (2, ["-objective", "nce", "-samples", "5", "-proposal", str(FILES / "wb.arpa")]),
     ],
 )
 def test_ranks_make_the_model_of_one_process(tmp_path, ranks, more):
@@ -231,10 +233,10 @@ from lmtk.cli import main
 from lmtk.errors import LmtkError
 from lmtk.nplm import sgd
 step = sgd.step
-def failing(theta, *rest):
+def failing(theta, *rest, **more):
     if theta.comm.rank == 1:
         raise {error}('broken')
-    return step(theta, *rest)
+    return step(theta, *rest, **more)
 sgd.step = failing
 sys.argv[0] = "lmtk"
 main()

@@ -7,11 +7,11 @@ import pytest
 from lmtk.errors import FormatError
 from lmtk.files.registry import load_translation
 from lmtk.files.streams import open_out
-from lmtk.nmt import beam, kernels, network, training
+from lmtk.nmt import alignment, beam, kernels, network, scoring, training
 from lmtk.text.bitext import Bitext
 from lmtk.text.vocab import make_vocab
 
-SIZES = {"embedding": 3, "hidden": 4, "alignment": 5, "maxout": 2}
+SIZES = {"embedding": 3, "hidden": 4, "alignment": 5, "maxout": 2, "gates": 2}
 SOURCE = [np.array(s) for s in ([5, 3, 0], [4, 5, 3, 6, 0], [7, 0])]
 TARGET = [np.array(s) for s in ([3, 0], [2, 3, 4, 5, 0], [5, 5, 0])]
 
@@ -20,8 +20,12 @@ def vocab(n):
     return make_vocab([b"w%d" % i for i in range(n)], True, True, b"[UNK]")
 
 
-def parameters(attention=True, dtype=np.float64, seed=1):
-    sizes = SIZES if attention else SIZES | {"alignment": 0}
+def sizes_of(attention=True, gates=2):
+    return SIZES | {"gates": gates, "alignment": SIZES["alignment"] if attention else 0}
+
+
+def parameters(attention=True, dtype=np.float64, seed=1, gates=2):
+    sizes = sizes_of(attention, gates)
     made = network.shapes(vocab(6), vocab(5), **sizes)
     theta = np.random.default_rng(seed).normal(0, 0.5, network.length(made)).astype(dtype)
     return theta, made
@@ -33,9 +37,10 @@ def dropout(seed):
     return lambda shape: (random.random(shape) < 0.7) / 0.7
 
 
+@pytest.mark.parametrize("gates", [2, 3])
 @pytest.mark.parametrize("attention", [True, False])
-def test_scores_are_those_of_appendix_a(attention):
-    theta, made = parameters(attention)
+def test_scores_are_those_of_appendix_a(attention, gates):
+    theta, made = parameters(attention, gates=gates)
     p = network.parts(theta, made)
     found = network.score(p, SOURCE, TARGET, 7)
     letters = {name: a.tolist() for name, a in vars(p).items()}
@@ -44,9 +49,10 @@ def test_scores_are_those_of_appendix_a(attention):
 
 
 @pytest.mark.parametrize("attention", [True, False])
+@pytest.mark.parametrize("gates", [2, 3])
 @pytest.mark.parametrize("dropped", [False, True])
-def test_the_gradient_is_that_of_finite_differences(attention, dropped):
-    theta, made = parameters(attention)
+def test_the_gradient_is_that_of_finite_differences(attention, gates, dropped):
+    theta, made = parameters(attention, gates=gates)
     g = np.full_like(theta, np.nan)
 
     def drop():
@@ -64,6 +70,27 @@ def test_the_gradient_is_that_of_finite_differences(attention, dropped):
         step[i] = 1e-6
         slopes[i] = (cost(theta + step) - cost(theta - step)) / 2e-6
     assert -g * len(TARGET) == pytest.approx(slopes, rel=1e-5, abs=1e-7)
+
+
+def test_the_gradient_of_smoothed_labels_is_that_of_finite_differences():
+    random = np.random.default_rng(1)
+    t, Wo, bo, w = random.normal(size=(4, 3)), random.normal(size=(3, 5)), random.normal(size=5), np.array([1, 0, 4, 1])
+
+    def cost(t, Wo, bo):
+        y = t @ Wo + bo
+        logp = y - np.log(np.exp(y).sum(axis=1, keepdims=True))
+        return -0.5 * (0.8 * logp[np.arange(4), w] + 0.2 * logp.mean(axis=1)).sum()
+
+    gWo, gbo = np.empty_like(Wo), np.empty_like(bo)
+    logp, gt = kernels.output_backward(t, w, Wo, bo, 0.5, 0.2, gWo, gbo)
+    assert logp == pytest.approx(kernels.output(t, w, Wo, bo))
+    for a, g in ((t, gt), (Wo, gWo), (bo, gbo)):
+        for at in np.ndindex(a.shape):
+            a[at] += 1e-6
+            more = cost(t, Wo, bo)
+            a[at] -= 2e-6
+            assert g[at] == pytest.approx((more - cost(t, Wo, bo)) / 2e-6, abs=1e-6)
+            a[at] += 1e-6
 
 
 def test_single_precision_is_near_double():
@@ -105,35 +132,54 @@ def test_sums_and_softmax_do_not_overflow():
     y = np.array([[1e4, 0.0], [-1e4, -1e4]], np.float32)
     top, total = kernels.log_softmax(y)
     assert np.isfinite(y).all() and total.tolist() == [1, 2] and top.tolist() == [1e4, -1e4]
+    assert kernels.log_sums(np.zeros((5, 8), np.float32), np.zeros((5, 1), np.float32)) == pytest.approx(np.log(8))
     x = np.array([-1e4, 0.0, 1e4], np.float32)
     assert kernels.sigmoid(x).tolist() == [0, 0.5, 1]
 
 
+def test_fast_tanh():
+    UH = np.random.default_rng(1).normal(0, 3, (2, 3, 50)).astype(np.float32)
+    UH[0, 0, :4] = 1e30, -1e30, 0, 30
+    q = np.random.default_rng(2).normal(0, 1, (2, 4, 80)).astype(np.float32)[:, :, :50]
+    found = kernels.tanh_sum(UH, q)
+    assert found == pytest.approx(np.tanh(UH[:, None].astype(float) + q[:, :, None]), abs=3e-7)
+    assert (np.abs(found) <= 1).all()
+
+
 @pytest.mark.parametrize("B", [1, 3])
-def test_best_words(B):
+@pytest.mark.parametrize("V", [7, 150])
+def test_best_words(B, V):
     random = np.random.default_rng(1)
-    y = random.integers(-3, 3, (2 * B, 7)).astype(np.float32)  # many are equal
+    y = random.integers(-3, 3, (2 * B, V)).astype(np.float32)  # many are equal
     base = random.integers(-2, 1, 2 * B).astype(float)
     base[-1] = -np.inf
     parent, word, score = np.zeros((2, B), int), np.zeros((2, B), int), np.empty((2, B))
-    kernels.best_words(y, base, B, parent, word, score)
+    b, tops = random.integers(0, 2, V).astype(np.float32), np.empty((2 * B, -(-V // kernels.SPAN)), np.float32)
+    more = y + b
+    kernels.add_and_top(y, b, tops)
+    assert (y == more).all()
+    for i in range(0, V, kernels.SPAN):
+        assert (tops[:, i // kernels.SPAN] == y[:, i : i + kernels.SPAN].max(axis=1)).all()
+    kernels.best_words(y, tops, base, B, parent, word, score)
     for k, expected in enumerate(naive.best_words(y.tolist(), base.tolist(), B)):
         found = list(zip(score[k].tolist(), parent[k].tolist(), word[k].tolist(), strict=True))
         assert found[: len(expected)] == expected
         assert all(s == -np.inf for s, _, _ in found[len(expected) :])
 
 
-def model(attention=True, seed=1):
-    theta, _ = parameters(attention, np.float32, seed)
-    return network.Model(vocab(5), vocab(6), SIZES if attention else SIZES | {"alignment": 0}, theta, {})
+def model(attention=True, seed=1, gates=2):
+    theta, _ = parameters(attention, np.float32, seed, gates)
+    return network.Model(vocab(5), vocab(6), sizes_of(attention, gates), theta, {})
 
 
 @pytest.mark.parametrize("attention", [True, False])
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed):
-    made = model(attention, seed)
-    found = beam.Translator(made)(SOURCE, beam.Beam(size), 2)
+@pytest.mark.parametrize("gates", [2, 3])
+def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed, gates):
+    made = model(attention, seed, gates)
+    wanted = size if seed > 1 else 1
+    found = beam.Translator(made)(SOURCE, beam.Beam(size, wanted=wanted), 2)
 
     def logp(x):
         def of(words):
@@ -145,9 +191,33 @@ def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed):
         return of
 
     for x, hypotheses in zip(SOURCE, found, strict=True):
-        expected = naive.beam_search(logp(x), made.vocab.eos_id, size, 2 * (len(x) - 1) + 10)
+        expected = naive.beam_search(logp(x), made.vocab.eos_id, size, 2 * (len(x) - 1) + 10, wanted)
         assert [h.words for h in hypotheses] == [words for _, words in expected]
         assert [h.rank for h in hypotheses] == pytest.approx([rank for rank, _ in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("attention", [(True, True), (True, False, True)])
+def test_an_ensemble_takes_the_mean_of_probabilities(attention):
+    models = [model(a, seed) for seed, a in enumerate(attention)]
+    found = beam.Translator(*models)(SOURCE, beam.Beam(3, wanted=3), 2)
+
+    def logp(x):
+        def of(words):
+            each = []
+            for made in models:
+                target = [np.array([*words, w]) for w in range(made.vocab.V)]
+                whole = network.score(made.at, [x] * len(target), target, made.vocab.sos_id)
+                before = network.score(made.at, [x], [np.array(words)], 7)[0] if words else 0
+                each.append(np.exp(whole - before))
+            return np.log(np.mean(each, axis=0)).tolist()
+
+        return of
+
+    for x, hypotheses in zip(SOURCE, found, strict=True):
+        expected = naive.beam_search(logp(x), 0, 3, 2 * (len(x) - 1) + 10, 3)
+        assert [h.words for h in hypotheses] == [words for _, words in expected]
+        assert [h.rank for h in hypotheses] == pytest.approx([rank for rank, _ in expected], abs=1e-5)
+        assert all(len(h.links) == len(h.words) for h in hypotheses)
 
 
 def test_a_beam_of_one_takes_the_most_probable_word():
@@ -163,22 +233,69 @@ def test_a_beam_of_one_takes_the_most_probable_word():
 def test_batches_and_memory_do_not_change_translations(monkeypatch):
     translate = beam.Translator(model())
     sources = [s for s in SOURCE for _ in range(3)]
-    whole = translate(sources, beam.Beam(3), 9)
-    assert [h.words for hs in translate(sources, beam.Beam(3), 2) for h in hs] == [h.words for hs in whole for h in hs]
+    whole = translate(sources, beam.Beam(3, wanted=3), 9)
+    assert [h.words for hs in translate(sources, beam.Beam(3, wanted=3), 2) for h in hs] == [
+        h.words for hs in whole for h in hs
+    ]
     monkeypatch.setattr(beam, "ROOM", 1)
-    assert [h.words for hs in translate(sources, beam.Beam(3), 9) for h in hs] == [h.words for hs in whole for h in hs]
+    assert [h.words for hs in translate(sources, beam.Beam(3, wanted=3), 9) for h in hs] == [
+        h.words for hs in whole for h in hs
+    ]
+
+
+@pytest.mark.parametrize("attention", [True, False])
+def test_words_have_the_scores_and_weights_of_appendix_a(attention):
+    made = model(attention)
+    letters = {name: a.tolist() for name, a in vars(made.at).items()}
+    for x, y, (logp, alpha) in zip(SOURCE, TARGET, scoring.score_pairs([made], SOURCE, TARGET), strict=True):
+        for T in range(1, len(y) + 1):
+            expected = naive.translation_logp(letters, x.tolist(), y[:T].tolist(), 7, weights := [])
+            assert logp[:T].sum() == pytest.approx(expected, rel=1e-4)
+        if attention:
+            assert alpha.shape == (len(y), len(x)) and alpha == pytest.approx(np.array(weights), abs=1e-5)
+        else:
+            assert alpha is None
+
+
+def test_given_translations_have_the_likelihood_of_held_out_text(monkeypatch):
+    made = model()
+    expected = training.heldout_logp(made.at, Bitext(SOURCE, TARGET, 0), made.vocab.sos_id)
+    targets = scoring.targets_of(SOURCE, TARGET, made.vocab.sos_id)
+    for words in (1, 1 << 13):
+        monkeypatch.setattr(scoring, "WORDS", words)
+        logp = scoring.GivenSource([made]).score(targets).logp
+        assert logp.sum() / targets.scored.sum() == pytest.approx(expected, rel=1e-6)
+        assert not logp[~targets.scored].any()
+
+
+@pytest.mark.parametrize("attention", [(True,), (True, True), (True, False, True)])
+def test_what_is_shown_of_a_translation_does_not_depend_on_its_company(attention):
+    models = [model(a, seed) for seed, a in enumerate(attention)]
+    how, search = beam.Beam(3, wanted=3), beam.Translator(*models)
+    sources = [s for s in SOURCE for _ in range(3)]
+    alone = [scoring.scored_alone(models, s, found, how) for s, found in zip(sources, search(sources, how, 1))]
+    whole = [scoring.scored_alone(models, s, found, how) for s, found in zip(sources, search(sources, how, 9))]
+    for x, y in zip(alone, whole, strict=True):
+        assert [(h.words, h.logp, h.rank) for h in x] == [(h.words, h.logp, h.rank) for h in y]
+    for s, hypotheses, found in zip(sources, alone, search(sources, how, 9)):
+        assert [h.logp for h in hypotheses] == pytest.approx([h.logp for h in found], abs=1e-4)
+        assert [h.rank for h in hypotheses] == pytest.approx([h.rank for h in found], abs=1e-4)
+        for h in hypotheses:
+            assert h.alpha.shape == (len(h.words) + 1, len(s)) and h.alpha.sum(axis=1) == pytest.approx(1)
+            assert alignment.strongest(h.alpha) == h.links
 
 
 def test_a_banned_word_is_not_generated():
     translate = beam.Translator(model())
     for word in range(1, 6):
-        found = translate(SOURCE, beam.Beam(3, banned=word), 3)
+        found = translate(SOURCE, beam.Beam(3, banned=word, wanted=3), 3)
         assert all(word not in h.words for hypotheses in found for h in hypotheses)
 
 
+@pytest.mark.parametrize("gates", [2, 3])
 @pytest.mark.parametrize("attention", [True, False])
-def test_a_model_survives_its_file(tmp_path, attention):
-    made = model(attention)
+def test_a_model_survives_its_file(tmp_path, attention, gates):
+    made = model(attention, gates=gates)
     path = tmp_path / "m"
     with open_out(str(path)) as out:
         network.write(out, made)
@@ -196,7 +313,7 @@ def test_a_model_survives_its_file(tmp_path, attention):
 
 
 def test_minibatches_hold_each_pair_once():
-    settings = training.Settings(3, 4, 5, 2, 7, 1, 0.001, 0.0, 1)
+    settings = training.Settings(3, 4, 5, 2, 2, 7, 1, 0.001, 0.0, 0.0, "likelihood", 0, None, 1)
     random = np.random.default_rng(1)
     texts = [[np.zeros(random.integers(1, 9), np.int32) for _ in range(300)] for _ in range(2)]
     batches = list(training.minibatches(Bitext(*texts, 0), settings, 0))
@@ -204,9 +321,27 @@ def test_minibatches_hold_each_pair_once():
     assert len(batches) == 43 and max(map(len, batches)) == 7
 
 
+@pytest.mark.parametrize("attention", [True, False])
+def test_shares_of_a_minibatch_have_its_gradient(attention):
+    random = np.random.default_rng(1)
+    sides = [[np.append(random.integers(2, V, random.integers(1, 7)), 0) for _ in range(23)] for V in (6, 5)]
+    units = SIZES["alignment"] if attention else 0
+    settings = training.Settings(3, 4, units, 2, 2, 5, 1, 0.01, 0.0, 0.1, "likelihood", 0, None, 1)
+    found = []
+    for threads in (1, 2, 3, 5):
+        theta = training.initial(vocab(6), vocab(5), settings, sides[1])
+        progress = training.Progress(theta, theta * 0, theta * 0)
+        for _ in training.train(progress, Bitext(*sides, 0), None, vocab(6), vocab(5), settings, threads=threads):
+            pass
+        found.append((progress.theta, progress.measured[0][0]))
+    for theta, logp in found[1:]:
+        assert theta == pytest.approx(found[0][0], abs=1e-4)
+        assert logp == pytest.approx(found[0][1], rel=1e-5)
+
+
 def test_first_values_are_those_of_appendix_b():
     source, target = vocab(40), vocab(50)
-    settings = training.Settings(30, 40, 50, 20, 80, 1, None, 0.0, 1)
+    settings = training.Settings(30, 40, 50, 20, 2, 80, 1, None, 0.0, 0.0, "likelihood", 0, None, 1)
     p = network.parts(
         training.initial(source, target, settings, TARGET), network.shapes(source, target, **settings.sizes)
     )

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import sys
 
 import naive
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmtk.errors import FormatError, LmtkError, LmtkWarning
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.files.streams import blocks, lines, open_in, open_out
 from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import (
@@ -22,7 +23,7 @@ from lmtk.ngram.counts import (
     to_rows,
     write_counts,
 )
-from lmtk.text import corpus
+from lmtk.text import corpus, subwords
 from lmtk.text.corpus import Closed, Growing, Marks, contexts, count_words, read_corpus, read_ids, tokens
 from lmtk.text.normalize import normalize
 from lmtk.text.vocab import make_vocab
@@ -294,3 +295,42 @@ def test_proper_nouns_stand_inside_a_sentence():
 
 def test_lower_case_is_unicode_and_leaves_bad_bytes():
     assert normalize("ÉTÉ Ωß".encode() + b" \xff\xc9A\n", tolower=True) == "été ωß".encode() + b" \xff\xc9a\n"
+
+
+def test_subwords_give_their_words_back():
+    pytest.importorskip("sentencepiece")
+    rows = [b"the red cars see the big houses".split(), "la voiture été".encode().split()] * 5
+    model = subwords.learn(rows, 40)
+    assert model == subwords.learn(rows, 40)
+    split = subwords.splitter(model, "m")
+    for words in [
+        b"the redder house".split(),
+        ["zebraß", "\u2581", "a\u2581b", "\u2581\u2581c", "\u00a0", "\u3000x", "\ufb01n"],
+        [b"\xff\xfe", b"the\xff", b"[UNK]", b"cars"],
+        [],
+    ]:
+        words = [w if isinstance(w, bytes) else w.encode() for w in words]
+        pieces = split(words)
+        assert subwords.joined(pieces) == b" ".join(words)
+        numbers = subwords.word_numbers(pieces)
+        for i, word in enumerate(words):
+            assert subwords.joined([p for p, n in zip(pieces, numbers, strict=True) if n == i]) == word
+    assert len(split([b"the"])) < len(split([b"zebra"]))
+
+
+def test_subwords_that_cannot_be_are_errors():
+    pytest.importorskip("sentencepiece")
+    for size in (2, 10**6):
+        with pytest.raises(LmtkError):
+            subwords.learn([b"the red cars".split()], size)
+    with pytest.raises(FormatError):
+        subwords.splitter(b"nonsense", "m")
+    assert subwords.splitter(b"", "m")([b"a", b"b"]) == [b"a", b"b"]
+
+
+def test_subwords_need_their_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(UsageError, match="bpe"):
+        subwords.learn([[b"a"]], 9)
+    with pytest.raises(UsageError, match="bpe"):
+        subwords.splitter(b"model", "m")

@@ -2,11 +2,14 @@ import math
 import os
 import sys
 import time
+from datetime import timedelta
 from typing import Annotated
 
 from lmtk.commands.nplm_train import interruptible, remove
-from lmtk.commands.options import Debug, ProductThreads, Seed, Tolower, needed, one_stdin, option, product_threads
+from lmtk.commands.options import Debug, Seed, Threads, Tolower, needed, one_stdin, option
 from lmtk.errors import UsageError
+
+SHARE = 20  # sentences of a minibatch for which a thread pays
 
 
 def command(
@@ -16,6 +19,7 @@ def command(
     heldout_target: Annotated[str | None, option("heldout-target", "Its translation.", "FILE")] = None,
     model: Annotated[str | None, option("model", "The model to write.", "FILE")] = None,
     attention: Annotated[str, option("attention", "additive: RNNsearch; none: RNNencdec.", "KIND")] = "additive",
+    unit: Annotated[str, option("unit", "The hidden unit: gated, the paper's, or lstm.", "KIND")] = "gated",
     hidden: Annotated[int, option("hidden", "n, hidden units.", "N", min=1)] = 256,
     embedding: Annotated[int, option("embedding", "m, size of the word embeddings.", "N", min=1)] = 256,
     maxout: Annotated[int, option("maxout", "l, maxout units of the deep output.", "N", min=1)] = 128,
@@ -25,11 +29,22 @@ def command(
     shortlist: Annotated[
         int, option("shortlist", "The most frequent words of each side; others are [UNK].", "N", min=1)
     ] = 30000,
+    bpe: Annotated[
+        int | None,
+        option("bpe", "Split words into N subwords, learned on both sides (default: whole words).", "N", min=2),
+    ] = None,
     max_length: Annotated[int, option("max-length", "Leave out pairs with a sentence of more words.", "N", min=1)] = 50,
     minibatch: Annotated[
         int | None, option("minibatch", "Sentences in an update (default: 40, with -paper 80).", "N", min=1)
     ] = None,
-    epochs: Annotated[int, option("epochs", "Passes over the text.", "N", min=1)] = 8,
+    epochs: Annotated[int, option("epochs", "Passes over the text, at most.", "N", min=1)] = 16,
+    keep: Annotated[
+        str,
+        option("keep", "bleu, likelihood: what the epoch whose model is kept is best in, on held-out text.", "KIND"),
+    ] = "bleu",
+    patience: Annotated[
+        int, option("patience", "Stop after N epochs without a better one (0: never).", "N", min=0)
+    ] = 5,
     rate: Annotated[
         float | None, option("rate", "Adam's rate at the start; falls to a twentieth (default: 0.001).", "X", min=0)
     ] = None,
@@ -37,12 +52,18 @@ def command(
         float | None,
         option("dropout", "Units dropped in training (default: 0.2, with -paper 0).", "X", min=0, max=0.99),
     ] = None,
+    smoothing: Annotated[
+        float | None,
+        option(
+            "smoothing", "Label smoothing: the share of all words (default: 0.1, with -paper 0).", "X", min=0, max=0.99
+        ),
+    ] = None,
     paper: Annotated[
         bool, option("paper", "The paper's recipe: Adadelta, its first values, minibatches of 80, no dropout.")
     ] = False,
     tolower: Tolower = False,
     seed: Seed = 1,
-    threads: ProductThreads = None,
+    threads: Threads = None,
     save_every: Annotated[
         int | None,
         option(
@@ -55,7 +76,7 @@ def command(
 ):
     """Train the translation model of Bahdanau et al. 2015, RNNsearch.
 
-    The model with the highest held-out likelihood is kept. -debug 1 prints a line an epoch.
+    The model with the highest held-out BLEU is kept. -debug 1 prints a line an epoch.
 
     \b
     Example: lmtk nmt-train -source train.en -target train.fr -heldout-source val.en -heldout-target val.fr \\
@@ -67,6 +88,10 @@ def command(
         raise UsageError("-heldout-source and -heldout-target go together")
     if attention not in ("additive", "none"):
         raise UsageError(f"-attention is additive or none, not {attention}")
+    if unit not in ("gated", "lstm"):
+        raise UsageError(f"-unit is gated or lstm, not {unit}")
+    if keep not in ("bleu", "likelihood"):
+        raise UsageError(f"-keep is bleu or likelihood, not {keep}")
     if attention == "none" and alignment:
         raise UsageError("-alignment has no meaning with -attention none")
     if paper and rate is not None:
@@ -75,29 +100,51 @@ def command(
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
     from lmtk.nmt import training
     from lmtk.nmt.network import write
+    from lmtk.nplm.threads import Team, count
+    from lmtk.text import subwords
     from lmtk.text.bitext import bitext, make_shortlist, read_pairs
+    from lmtk.tuning import SIGNATURE
 
     check_out(model)
-    product_threads(threads)
     settings = training.Settings(
         embedding,
         hidden,
         0 if attention == "none" else alignment or 256,
         maxout,
+        3 if unit == "lstm" else 2,
         minibatch or (80 if paper else 40),
         epochs,
         None if paper else 0.001 if rate is None else rate,
-        dropout if dropout is not None else 0.0 if paper else 0.2,
+        dropout if dropout is not None else 0.0 if paper else 0.3,
+        smoothing if smoothing is not None else 0.0 if paper else 0.1,
+        "BLEU" if keep == "bleu" else keep,
+        patience if heldout_source else 0,
+        bpe,
         seed,
     )
+    threads = threads or max(1, min(count(), settings.minibatch // SHARE))
     pairs = read_pairs(source, target, tolower)
+    pieces = subwords.learn((words for pair in pairs for words in pair), bpe) if bpe else b""
+    split = subwords.splitter(pieces, source)
+    pairs = [(split(a), split(b)) for a, b in pairs]
     x = make_shortlist([a for a, _ in pairs], shortlist, source)
     y = make_shortlist([b for _, b in pairs], shortlist, target)
     text = bitext(pairs, x, y, max_length)
-    held = bitext(read_pairs(heldout_source, heldout_target, tolower), x, y) if heldout_source else None
+    held = bleu = None
+    if heldout_source:
+        heldout = [pair for pair in read_pairs(heldout_source, heldout_target, tolower) if all(pair)]
+        held = bitext([(split(a), split(b)) for a, b in heldout], x, y)
+        joined = subwords.joined if bpe else b" ".join
+        references = [b" ".join(b) for _, b in heldout]
+
+        def bleu(theta):
+            return greedy_bleu(training.model(theta, x, y, settings), held.source, references, joined)
+
     if debug:
         out = f"{len(text.source)} pairs" + (f" ({text.left_out} left out: empty or too long)" if text.left_out else "")
         sys.stderr.write(f"{out}, {len(x.words)} source and {y.V} target words\n")
+        if held:
+            sys.stderr.write(f"BLEU of greedy translations, as sacrebleu's {SIGNATURE}\n")
     theta, data = training.initial(x, y, settings, text.target), training.fingerprint(text, held)
     progress = training.Progress(theta, theta * 0, theta * 0)
     checkpoint = None if written_in_place(model) else model + ".ckpt"
@@ -113,12 +160,12 @@ def command(
 
     def finish():
         with open_out(model) as out:
-            write(out, training.model(progress.best, x, y, settings))
+            write(out, training.model(progress.best, x, y, settings, pieces))
 
     tell = Reporter(debug, quiet, len(text.source), settings, progress)
     with tell, interruptible() as cut:
         try:
-            for over, words in training.train(progress, text, held, x, y, settings):
+            for over, words in training.train(progress, text, held, x, y, settings, bleu, threads, Team(threads)):
                 tell(progress, over, words)
                 if cut:
                     if checkpoint:
@@ -143,21 +190,32 @@ def command(
     remove(checkpoint)
 
 
+def greedy_bleu(model, sentences, references, joined):
+    """BLEU, in percent, of a model's greedy translations of sentences of ids; joined: words of the model to text."""
+    from lmtk import tuning
+    from lmtk.nmt import beam, training
+
+    found = beam.Translator(model)(sentences, beam.Beam(1), training.BATCH)
+    lines = (joined([model.vocab.words[w] for w in hypotheses[0].words]) for hypotheses in found)
+    stats = [tuning.statistics([line], [reference])[0] for line, reference in zip(lines, references, strict=True)]
+    return 100 * float(tuning.bleu(sum(stats)))
+
+
 class Reporter:
     """A line an epoch at -debug 1; on a terminal a bar with the time to go."""
 
     def __init__(self, debug, quiet, pairs, settings, progress):
-        self.debug, self.epochs, self.bar = debug, settings.epochs, None
+        self.debug, self.settings, self.bar = debug, settings, None
         self.steps = -(-pairs // settings.minibatch)
         self.words, self.begun = 0, time.monotonic()
+        self.start, self.first = self.begun, self.done(progress)
         if not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
             columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%")
             self.bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-            done = progress.epoch * self.steps + progress.step
-            self.task = self.bar.add_task("", total=self.steps * self.epochs, completed=done)
+            self.task = self.bar.add_task("", total=self.steps * settings.epochs, completed=self.first)
 
     def __enter__(self):
         if self.bar:
@@ -167,23 +225,37 @@ class Reporter:
         if self.bar:
             self.bar.stop()
 
+    def done(self, progress):
+        return progress.epoch * self.steps + progress.step
+
     def __call__(self, progress, over, words):
         self.words += words
-        speed = self.words / max(time.monotonic() - self.begun, 1e-9)
+        epochs, now = self.settings.epochs, time.monotonic()
+        speed = self.words / max(now - self.begun, 1e-9)
         if self.bar:
-            epoch = min(progress.epoch + 1, self.epochs)
-            done = progress.epoch * self.steps + progress.step
-            self.bar.update(self.task, completed=done, description=f"epoch {epoch}/{self.epochs}  {speed:,.0f} words/s")
+            description = f"epoch {min(progress.epoch + 1, epochs)}/{epochs}  {speed:,.0f} words/s"
+            self.bar.update(self.task, completed=self.done(progress), description=description)
         if over:
-            training, heldout = progress.logp[-1]
-            line = f"epoch {progress.epoch}: training {shown(training)} "
-            line += "" if heldout is None else f"held-out {shown(heldout)} "
-            line += f"{speed:.0f} words/s" + (
-                " best" if heldout is not None and progress.best_epoch == progress.epoch else ""
-            )
             if self.debug:
+                line = f"{measures(progress)} {speed:.0f} words/s{self.place(progress, now)}"
                 (self.bar.console.print if self.bar else lambda text: sys.stderr.write(text + "\n"))(line)
-            self.words, self.begun = 0, time.monotonic()
+            self.words, self.begun = 0, now
+
+    def place(self, progress, now):
+        """Whether an epoch was the best, and the time to go."""
+        from lmtk.nmt.training import finished
+
+        done = self.done(progress)
+        left = (now - self.start) / (done - self.first) * (self.steps * self.settings.epochs - done)
+        to_go = "" if finished(progress, self.settings) else f", {timedelta(seconds=round(left))} to go"
+        best = progress.measured[-1][1] is not None and progress.best_epoch == progress.epoch
+        return to_go + (" best" if best else "")
+
+
+def measures(progress):
+    training, heldout, bleu = progress.measured[-1]
+    line = f"epoch {progress.epoch}: training {shown(training)}"
+    return line if heldout is None else f"{line} held-out {shown(heldout)} BLEU= {bleu:.2f}"
 
 
 def shown(logp):

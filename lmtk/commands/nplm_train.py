@@ -36,10 +36,11 @@ PAPER = {
 }  # fmt: skip
 FEW = 2000  # words up to which an update may as well see all of them
 OBJECTIVES = {
-    "nplm": ("full", "sampled", "class"),
-    "rnn": ("full", "sampled"),
+    "nplm": ("full", "shortlist", "sampled", "nce", "class", "tree"),
+    "rnn": ("full", "sampled", "nce"),
     "energy": ("full", "sampled"),
 }  # by model
+DRAWN = "sampled", "nce"  # those that see words that are drawn
 
 
 def command(
@@ -96,16 +97,34 @@ def command(
         str | None,
         option(
             "objective",
-            "What an update sees: all words, a sample, or a class (default: sampled; full with -paper or few words).",
-            "full|sampled|class",
+            "What an update sees (default: a sample of the words; with -paper or few words, all of them).",
+            "full|shortlist|sampled|nce|class|tree",
         ),
+    ] = None,
+    shortlist: Annotated[
+        int | None, option("shortlist", "N, words of the network with -objective shortlist (2000).", "N", min=1)
+    ] = None,
+    lm_rest: Annotated[
+        str | None, option("lm-rest", "The back-off model of the other words, with -objective shortlist.", "FILE")
     ] = None,
     classes: Annotated[
         str | None,
-        option("classes", "Classes for -objective class (default: words of like frequency).", "FILE"),
+        option("classes", "Classes for -objective class, paths for tree (default: from the frequencies).", "FILE"),
+    ] = None,
+    tree_features: Annotated[
+        str | None, option("tree-features", "Features of words to make a tree of, for -objective tree.", "FILE")
     ] = None,
     samples: Annotated[
-        int | None, option("samples", "S, words drawn for a minibatch with -objective sampled (250).", "S", min=1)
+        int | None,
+        option("samples", "S, words drawn for a minibatch with -objective sampled or nce (250).", "S", min=1),
+    ] = None,
+    effective_samples: Annotated[
+        float | None,
+        option("effective-samples", "With -objective sampled: draw until the sample is worth X words.", "X", min=1),
+    ] = None,
+    proposal: Annotated[
+        str | None,
+        option("proposal", "What words are drawn from: uniform, or a back-off model (default: unigram).", "FILE"),
     ] = None,
     minibatch: Annotated[
         int | None, option("minibatch", "K, examples in an update (default: 256, with -paper 1).", "K", min=1)
@@ -148,7 +167,7 @@ def command(
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin
     """
     needed(text, "text"), needed(lm, "lm")
-    one_stdin(text, heldout, vocab, init_features, classes)
+    one_stdin(text, heldout, vocab, init_features, classes, tree_features, proposal)
     if model not in OBJECTIVES:
         raise UsageError(f"-model is {either(OBJECTIVES)}, not {model}")
     if objective and objective not in OBJECTIVES[model]:
@@ -162,43 +181,72 @@ def command(
         "-model energy has no -dropout": model == "energy" and dropout,
         "-hidden 0 leaves no way from the features to the outputs; add -direct": hidden == 0 and not direct,
         "-target-weights needs -model energy": target_weights and model != "energy",
-        "-samples needs -objective sampled": samples and objective not in (None, "sampled"),
-        "-classes needs -objective class": classes and objective != "class",
+        "-objective shortlist needs -lm-rest, the model of the other words": objective == "shortlist" and not lm_rest,
+        "-lm-rest needs -objective shortlist": lm_rest and objective != "shortlist",
+        "-shortlist needs -objective shortlist": shortlist and objective != "shortlist",
+        "-lm-rest names a file that stays, not stdin": lm_rest == "-",
+        "-samples needs -objective sampled or nce": samples and objective not in (None, *DRAWN),
+        "-proposal needs -objective sampled or nce": proposal and objective not in (None, *DRAWN),
+        "-effective-samples needs -objective sampled": effective_samples and objective not in (None, "sampled"),
+        "-effective-samples looks at the outputs of -model nplm or rnn": effective_samples and model == "energy",
+        "-classes needs -objective class or tree": classes and objective not in ("class", "tree"),
+        "-tree-features needs -objective tree": tree_features and objective != "tree",
+        "-classes and -tree-features are two trees; give one": classes and tree_features,
         "-parallel needs -mpi": parallel and not mpi,
         f"-parallel is outputs or data, not {parallel}": parallel not in (None, "outputs", "data"),
         "-mpi cannot share the outputs of -model energy; add -parallel data": outputs and model == "energy",
-        "-mpi cannot share the outputs of -objective class; add -parallel data": outputs and objective == "class",
+        f"-mpi cannot share the outputs of -objective {objective}; add -parallel data": outputs
+        and objective in ("class", "tree"),
     }
     for why, so in refused.items():
         if so:
             raise UsageError(why)
     given = {
         "epochs": epochs, "rate": rate, "decay": decay, "weight_decay": weight_decay, "feature_rate": feature_rate,
-        "minibatch": minibatch, "objective": objective or ("sampled" if samples else None),
+        "minibatch": minibatch,
+        "objective": objective or ("sampled" if samples or proposal or effective_samples else None),
     }  # fmt: skip
     order = order or (10 if model == "rnn" else 8)
     recipe = (PAPER if paper else OURS) | {name: value for name, value in given.items() if value is not None}
     if patience is None:
         # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
         patience = recipe["epochs"] if recipe["decay"] is None else 3
+    if objective == "shortlist":
+        shortlist = shortlist or 2000
 
+    from lmtk.files.registry import load
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
-    from lmtk.nplm import training
+    from lmtk.mixture import name_in
+    from lmtk.ngram.generation import mean_chances
+    from lmtk.nplm import training, tree
     from lmtk.nplm.classes import read as read_classes
     from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
     from lmtk.parallel import ALONE, Common, block, ranks
+    from lmtk.shortlist import shortlisted
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
     if text == "-" and not vocab:
         raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
     limit(threads or (1 if mpi else None))
+    drawn_by_model = proposal not in (None, "uniform")
     checkpoint = None if written_in_place(lm) else lm + ".ckpt"
 
+    def words_tree(known):
+        """What makes the tree of -objective tree of the words' counts; None: Huffman's."""
+        if objective != "tree" or not (classes or tree_features):
+            return None
+        if classes:
+            strings = tree.read_strings(classes, known)
+            return lambda counts: tree.from_strings(strings, counts)
+        vectors = training.read_features(tree_features, known)
+        return lambda counts: tree.from_strings(tree.bisected(vectors, counts), counts)
+
     def prepare():
-        """(training.Settings, training.Data, training.Progress) from the files."""
+        """(training.Settings, training.Data, training.Progress, the model of -proposal) from the files."""
         check_out(lm)
+        noise = backoff(proposal) if drawn_by_model else None
         marks = Marks.of(no_sos, no_eos, stream)
         words = read_vocab(vocab, tolower) if vocab else None
         if words is None:
@@ -211,7 +259,8 @@ def command(
         settings = training.Settings(
             **recipe | {"objective": seen}, order=order, hidden=hidden, features=features, direct=direct,
             dropout=dropout or None, patience=patience, seed=seed,
-            samples=(samples or 250) if seen == "sampled" else None,
+            samples=(samples or 250) if seen in DRAWN else None, shortlist=shortlist,
+            proposal="back-off" if drawn_by_model else proposal, effective_samples=effective_samples,
             model=model if model != "nplm" else None, target_weights=target_weights if model == "energy" else None,
         )  # fmt: skip
         corpus = whole_corpus(text, known, marks, tolower)
@@ -220,19 +269,23 @@ def command(
         if held is not None and not (held.scored & (held.ids < known.V)).any():
             raise LmtkError(f"{heldout}: no word of the vocabulary in it")
         given = training.read_features(init_features, known, features) if init_features else None
-        grouped = read_classes(classes, known) if classes else None
-        network = training.initial(known, settings, data.w, given, grouped)
+        grouped = read_classes(classes, known) if classes and objective == "class" else None
+        network = training.initial(known, settings, data.w, given, grouped, words_tree(known))
+        if objective == "shortlist":
+            network = shortlisted(network, data.w, shortlist, load(lm_rest), lm_rest, name_in(lm, lm_rest))
         if not (resume and checkpoint and os.path.exists(checkpoint)):
-            return settings, data, training.Progress(network)
+            return settings, data, training.Progress(network), noise
         with open_in(checkpoint) as stream_in:
             progress = training.read_checkpoint(stream_in, checkpoint, settings, data, network)
         if debug:
             sys.stderr.write(f"going on from {checkpoint}: epoch {progress.epoch + 1}, step {progress.step + 1}\n")
-        return settings, data, progress
+        return settings, data, progress, noise
 
     with ranks(debug > 0) if mpi else contextlib.nullcontext(ALONE) as comm:
         first = comm.rank == 0
-        settings, data, progress = comm.share(prepare)
+        settings, data, progress, noise = comm.share(prepare)
+        if noise:
+            data = training.replace(data, proposal=mean_chances(noise, progress.network.vocab))
 
         def save(network):
             if first:
@@ -283,6 +336,17 @@ def command(
         sys.exit(128 + stop)
     if first:
         remove(checkpoint)
+
+
+def backoff(path):
+    """The back-off model in a file. Raises UsageError for other kinds."""
+    from lmtk.files.registry import load
+    from lmtk.ngram.backoff import Backoff
+
+    model = load(path)
+    if not isinstance(model, Backoff):
+        raise UsageError(f"-proposal is uniform or a back-off model, not {next(model.describe())[1]}")
+    return model
 
 
 def either(names):

@@ -24,6 +24,9 @@ from lmtk.errors import LmtkWarning, UsageError
 def command(
     lm: Model = None,
     classes: ClassFile = None,
+    simple_classes: Annotated[
+        bool, option("simple-classes", "Accepted as SRILM has it; a word has one class with it and without.")
+    ] = False,
     text: Annotated[
         list[str] | None, option("text", "Text to score, a sentence a line (several; -: stdin).", "FILE")
     ] = None,
@@ -110,14 +113,18 @@ def command(
 
 def report_text(model, path, marks, debug, write, tolower):
     """SRILM's report of a text."""
+    import os
     import sys
 
     from lmtk.scoring import report
     from lmtk.text.corpus import read_corpus
+    from lmtk.threads import ahead
 
     index = getattr(model, "index", None)
     known = len(model.vocab.words)
     corpora = read_corpus(path, model.vocab, marks, model.order, debug >= 1, tolower, index)
+    if index is None and os.path.isfile(path):  # which no read can wait for
+        corpora = ahead(corpora)
     blank = report(model, path, corpora, debug, write)
     if debug and blank:
         sys.stderr.write(f"{path}: {blank} blank lines skipped\n")

@@ -17,10 +17,13 @@ ARPA = "lmtk.ngram.arpa:read_text"
 BINARY = {
     "nplm": "lmtk.nplm.network:from_arrays",
     "nplm-class": "lmtk.nplm.classes:from_arrays",
+    "nplm-tree": "lmtk.nplm.tree:from_arrays",
+    "nplm-shortlist": "lmtk.shortlist:from_arrays",
     "nplm-energy": "lmtk.nplm.energy:from_arrays",
     "nplm-rnn": "lmtk.nplm.recurrent:from_arrays",
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",
+    "class-ngram": "lmtk.classlm:from_arrays",
 }
 TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
 COUNT = re.compile(rb"[0-9][0-9.e+]*$")
@@ -74,6 +77,19 @@ def load_translation(path):
         if about["kind"] not in TRANSLATION:
             raise FormatError(path, f"a file of kind {about['kind']}; a translation model was wanted")
         return function(TRANSLATION[about["kind"]])(about, arrays, path)
+
+
+def load_ensemble(paths):
+    """The translation models in files, which must have the same words. Raises FormatError."""
+    models = [load_translation(path) for path in paths]
+    for path, model in zip(paths, models):
+        for side, a, b in (("source", models[0].source, model.source), ("target", models[0].vocab, model.vocab)):
+            if a.words != b.words or model.subwords != models[0].subwords:
+                raise FormatError(
+                    path,
+                    f"other {side} words than {paths[0]} has; models of an ensemble must be trained on the same texts",
+                )
+    return models
 
 
 def describe(path):

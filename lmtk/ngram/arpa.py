@@ -3,6 +3,7 @@
 import re
 import warnings
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain, groupby, pairwise
 
 import numpy as np
@@ -14,7 +15,7 @@ from lmtk.ngram.backoff import Backoff, Probabilities, Stored, decimal, natural
 from lmtk.ngram.counts import ranks, sorted_by, trie
 from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
-from lmtk.threads import in_threads
+from lmtk.threads import ahead, in_threads
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
 LARGE = 100_000  # n-grams for which loading numba pays
@@ -358,53 +359,59 @@ def format_sections(out, model, rank):
 
 def print_sections(out, model, rank):
     """`format_sections` of a large model."""
-    W = len(rank)
     ends = np.concatenate(([0], np.cumsum([len(word) for word in model.vocab.words])))
     letters = np.frombuffer(b"".join((*model.vocab.words, bytes(16))), np.uint8)
-    base = np.cumsum([0, *(len(level.keys) for level in model.levels)])
-    link = np.empty((base[-1], 2), np.int32)
-    starts, straight, weighted = [], [], []
-    for k, level in enumerate(model.levels):
-        above = len(model.levels[k - 1].keys) if k else 1
-        here = slice(base[k], base[k + 1])
-        starts.append(np.empty(above + 1, np.int32))
-        weighted.append(np.zeros(above, np.uint8))
-        links = (link[here], starts[k], weighted[k])
-        straight.append(kernels.link_children(level.keys, W, level.logp, rank, *links))
-    weighted = [*weighted[1:], np.zeros(0, np.uint8)]
-    contexts = np.zeros(1, np.int32)
-    for k, level in enumerate(model.levels, 1):
-        out.write(b"\n\\%d-grams:\n" % k)
-        here, nodes = slice(base[k - 1], base[k]), np.zeros(0, np.int32)
-        if not straight[k - 1]:
-            nodes = np.arange(len(level.keys), dtype=np.int32)
-            parent, word = link[here].T
-            nodes = sorted_by(sorted_by(nodes, rank[word], W), parent, len(starts[k - 1]))
-        cuts = np.empty((len(level.keys) // SOME + 2, 2), np.int64)
-        cuts = cuts[: kernels.cut_lines(contexts, starts[k - 1], SOME, cuts)].tolist()
+    packed = [(nodes, nodes.view(np.float32)) for nodes in model.packed]
+    weighted, straight = [], []
+    for (above, _), level in pairwise(packed):
+        weighted.append(np.empty(len(above) - 1, np.uint8))
+        straight.append(kernels.look_at_children(above, *level, rank, weighted[-1]))
+    weighted = [*weighted[1:], np.empty(0, np.uint8)]
 
-        def section(cut, k=k, level=level, nodes=nodes, contexts=contexts):
+    def contexts_of_orders():
+        contexts = np.array([[0, 0, len(packed[1][0]) - 1]], np.int32)
+        yield contexts
+        for k, (nodes, _) in enumerate(packed[1:-1], 1):
+            ordered = np.empty((len(nodes) - 1, k + 3), np.int32)
+            contexts = ordered[: kernels.order_contexts(contexts, nodes, rank, ends, ordered)]
+            yield contexts
+
+    for k, (contexts, (above, _), (nodes, logs)) in enumerate(zip(ahead(contexts_of_orders()), packed, packed[1:]), 1):
+        out.write(b"\n\\%d-grams:\n" % k)
+        turned = np.empty(0, np.int32)
+        if not straight[k - 1]:
+            parent = np.repeat(np.arange(len(above) - 1, dtype=np.int32), np.diff(above[:, 1]))
+            turned = sorted_by(np.arange(len(parent), dtype=np.int32), rank[nodes[:-1, 0]], len(rank))
+            turned = sorted_by(turned, parent, len(above))
+        cuts = np.empty((len(nodes) // SOME + 2, 2), np.int64)
+        cuts = cuts[: kernels.cut_lines(contexts, SOME, cuts)].tolist()
+
+        def section(cut, k=k, contexts=contexts, level=(nodes, logs, turned, weighted[k - 1])):
             (begin, before), (end, after) = cut
-            rows, numbers = np.empty((after - before, k), np.int32), np.zeros((2, after - before), np.float32)
-            there = np.empty(after - before, np.uint8)
-            trie = (contexts[begin:end], starts[k - 1], nodes, base, link)
-            values = (level.logp, level.bow, weighted[k - 1])
-            found, size = kernels.gather_lines(*trie, *values, ends, rows, *numbers, there)
-            p, bow = (printed(x[:found]) for x in numbers)
-            bow[1][there[:found] == 0] = 0
+            place, word = np.empty((2, after - before), np.int32)
+            numbers, there = np.empty((2, after - before), np.float32), np.empty(after - before, np.uint8)
+            some = contexts[begin:end]
+            found, size = kernels.gather_lines(some, *level, ends, place, word, *numbers, there)
+            p, bow = printed(numbers[0, :found]), printed(numbers[1, : found if k < model.order else 0])
+            bow[1][there[: len(bow[1])] == 0] = 0
             text = np.empty(size + found * (64 + k), np.uint8)
-            return text[: kernels.print_lines(rows[:found], letters, ends, *p, *bow, text)].data
+            filled = kernels.print_lines(some, place[:found], word[:found], letters, ends, *p, *bow, text)
+            return text[:filled].data
 
         out.writelines(in_threads(section, pairwise(cuts)))
-        if k < model.order:
-            last, contexts = contexts, np.empty(len(level.keys), np.int32)
-            kernels.order_contexts(last, starts[k - 1], link[here], rank, contexts)
+
+
+@cache
+def quads():
+    """Numbers of four digits as kernels.print_numbers wants them, (10000, 2) uint64."""
+    texts = [b"%04d" % i for i in range(10000)]
+    return np.array([[int.from_bytes(text, "little"), len(text.rstrip(b"0"))] for text in texts], np.uint64)
 
 
 def printed(x):
     """b"%.7g" of float32 numbers (N,), in cells (N, 16), and their lengths (N,)."""
     cells, length = np.empty((len(x), 16), np.uint8), np.empty(len(x), np.uint8)
-    kernels.print_numbers(x, cells, length)
+    kernels.print_numbers(x, quads(), cells, cells.view(np.uint64), length)
     for i in np.flatnonzero(length == 0):
         found = b"%.7g" % x[i].item()
         cells[i, : len(found)], length[i] = np.frombuffer(found, np.uint8), len(found)

@@ -10,12 +10,13 @@ from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.lm import LN10, Scores
 from lmtk.ngram import kernels
-from lmtk.ngram.counts import LARGE, find, values
+from lmtk.ngram.counts import LARGE, values
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 from lmtk.threads import in_threads
 
 SOME = 1 << 14  # tokens scored together: what is kept of them stays in a cache
+PAYS = 4  # nodes for which a table pays, for each token scored
 ZERO = -99.0  # what stands for the logarithm of 0
 
 
@@ -60,7 +61,7 @@ class Probabilities:
 
 @dataclass(frozen=True)
 class Stored:
-    """The same as a file holds them, log10 in single precision; natural where that is asked for."""
+    """The same as a text file holds them, log10 in single precision; natural where that is asked for."""
 
     keys: np.ndarray
     log10p: np.ndarray
@@ -73,6 +74,36 @@ class Stored:
     @cached_property
     def bow(self):
         return natural(self.log10bow)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The same as a binary file holds them: `nodes`, as kernels.pack_nodes makes them, and those of the order below;
+    W, the number of words.
+    """
+
+    above: np.ndarray
+    nodes: np.ndarray
+    W: int
+
+    def logs(self, column):
+        logs = self.nodes.view(np.float32)[:-1, column]
+        return np.where(np.isneginf(logs), np.float32(ZERO), logs)
+
+    @cached_property
+    def keys(self):
+        parent = np.repeat(np.arange(len(self.above) - 1), np.diff(self.above[:, 1]))
+        return parent * self.W + self.nodes[:-1, 0]
+
+    @cached_property
+    def log10p(self):
+        return self.logs(self.nodes.shape[1] // 2)
+
+    @cached_property
+    def log10bow(self):
+        return self.logs(3) if self.nodes.shape[1] == 4 else np.zeros(len(self.nodes) - 1, np.float32)
+
+    logp, bow = Stored.logp, Stored.bow
 
 
 @dataclass(frozen=True)
@@ -92,54 +123,69 @@ class Backoff:
     def score_small(self, corpus):
         """(logp, tag): (N,) float64 and int8, 0 where a token is not scored."""
         at = np.flatnonzero(corpus.scored)
-        rows, w, W = contexts(corpus, self.order)[at], corpus.ids[at], len(self.vocab.words)
+        rows, w = contexts(corpus, self.order)[at], corpus.ids[at]
         w = np.where(w < self.vocab.V, w, -1)
         logp, used = np.full(len(at), -np.inf), np.ones(len(at), np.int8)
-        for k, level in enumerate(self.levels, 1):
+        for k, nodes in enumerate(self.packed[1:], 1):
             # the node of w_(t-k+1) .. w_(t-1); the root, 0, stands for none of them
             node = np.zeros(len(at), np.int64)
-            for below, column in zip(self.levels, range(k - 2, -1, -1)):
-                node = find(below.keys, node, rows[:, column], W)
-            child = find(level.keys, node, w, W)
+            for j, column in enumerate(range(k - 2, -1, -1)):
+                node = children(*self.packed[j : j + 2], node, rows[:, column])
+            child = children(self.packed[k - 1], nodes, node, w)
             if k > 1:
-                logp += values(self.levels[k - 2].bow, node, 0)
-            found = values(level.logp, child, np.nan)
+                logp += values(self.packed[k - 1].view(np.float32)[:, 3], node, np.float32(0)).astype(np.float64) * LN10
+            found = values(nodes.view(np.float32)[:, nodes.shape[1] // 2], child, np.float32(np.nan))
             here = ~np.isnan(found)
-            logp[here], used[here] = found[here], k
+            logp[here], used[here] = found[here].astype(np.float64) * LN10, k
         whole, tag = np.zeros(len(corpus.ids)), np.zeros(len(corpus.ids), np.int8)
         whole[at], tag[at] = logp, used
         return whole, tag
 
     @cached_property
     def packed(self):
-        """The nodes of each order as kernels.pack_nodes makes them, one more at the end: (N + 1, 4) int32."""
-        packed, children = [], np.empty(2, np.int32)
-        for level in self.levels:
-            packed.append(np.zeros((len(level.keys) + 1, 4), np.int32))
-            logs = frozen(level.log10p), frozen(level.log10bow)
-            nodes = packed[-1], packed[-1].view(np.float32)
-            kernels.pack_nodes(frozen(level.keys), len(self.vocab.words), *logs, children, *nodes)
-            children = packed[-1][:, 1]
-        return packed
+        """The root, then the nodes of each order, as kernels.pack_nodes makes them."""
+        if all(isinstance(level, Packed) for level in self.levels):
+            *nodes, last = (level.nodes for level in self.levels)
+            last = last if last.shape[1] == 2 else np.ascontiguousarray(last[:, ::2])
+            return [self.levels[0].above, *nodes, frozen(last)]
+        packed = [np.zeros((2, 4), np.int32)]
+        pack = kernels.pack_nodes if sum(len(level.keys) for level in self.levels) >= LARGE else pack_plain
+        for k, level in enumerate(self.levels, 1):
+            packed.append(np.zeros((len(level.keys) + 1, 4 if k < self.order else 2), np.int32))
+            arrays = frozen(level.keys), len(self.vocab.words), frozen(level.log10p), frozen(level.log10bow)
+            pack(*arrays, *packed[-2:], packed[-1].view(np.float32))
+        return list(map(frozen, packed))
+
+    @cached_property
+    def tables(self):
+        """Those of kernels.fill_table by order, made once enough was scored; at 0 how many tokens."""
+        return {0: 0}
 
     def score_large(self, corpus):
         """`score_small` with kernels."""
         N, W, V = len(corpus.ids), len(self.vocab.words), self.vocab.V
+        self.tables[0] += N
+        for k, (above, nodes) in enumerate(pairwise(self.packed[1:]), 2):
+            if k not in self.tables and len(nodes) < PAYS * self.tables[0]:
+                self.tables[k] = np.full(1 << (2 * len(nodes)).bit_length(), -1, np.int32)
+                kernels.fill_table(above, nodes, self.tables[k])
         fresh = np.zeros(N + 1, bool)
         fresh[corpus.starts] = True
-        words = self.levels[0]
+        words, logs = self.packed[1][:-1, 0], self.packed[1].view(np.float32)[:-1]
         word_node, word_logp = np.full(W, -1, np.int32), np.full(W, -np.inf)
-        word_node[words.keys] = np.arange(len(words.keys))
-        word_logp[words.keys] = np.where(np.isnan(words.logp), -np.inf, words.logp)
+        word_node[words] = np.arange(len(words))
+        log10p = logs[:, logs.shape[1] // 2].astype(np.float64)
+        word_logp[words] = np.where(np.isnan(log10p), -np.inf, log10p * LN10)
         word_logp[V:] = -np.inf
-        packed = [(nodes, nodes.view(np.float32)) for nodes in self.packed]
+        packed = [(nodes, nodes.view(np.float32)) for nodes in self.packed[1:]]
 
         def score_some(begin):
             start, end = max(begin - self.order + 1, 0), min(begin + SOME, N)
             ids = corpus.ids[start:end]
             found = word_node[ids], word_logp[ids], np.ones(len(ids), np.int8)
             for k, (above, nodes) in enumerate(pairwise(packed), 2):
-                kernels.extend_ngrams(ids, fresh[start:end], V, k, *above, *nodes, *found)
+                table = self.tables.get(k, np.empty(0, np.int32))
+                kernels.extend_ngrams(ids, fresh[start:end], V, k, *above, *nodes, table, *found)
             return [x[begin - start :] for x in found[1:]]
 
         parts = in_threads(score_some, range(0, N, SOME))
@@ -159,24 +205,50 @@ class Backoff:
         yield "predicted words |V|", self.vocab.V
 
 
+def pack_plain(keys, W, log10p, log10bow, above, nodes, logs):
+    """kernels.pack_nodes in numpy."""
+    above[:, 1] = np.searchsorted(keys, np.arange(len(above)) * W)
+    nodes[:-1, 0] = keys % W
+    for column, log10 in zip(range(nodes.shape[1] // 2, nodes.shape[1]), (log10p, log10bow)):
+        logs[:-1, column] = np.where(log10 == ZERO, -np.inf, log10)
+
+
+def children(above, nodes, node, word):
+    """The children of nodes (N,) of `above` with these words (N,), among `nodes`, the order below; -1 where there is
+    none (or node or word is -1).
+    """
+    low, end = above[node, 1], above[np.where(node < 0, node, node + 1), 1]
+    high = end
+    while (low < high).any():
+        middle = (low + high) >> 1
+        less = (low < high) & (nodes[middle, 0] < word)
+        low, high = np.where(less, middle + 1, low), np.where(less, high, np.minimum(middle, high))
+    return np.where((low < end) & (nodes[low, 0] == word) & (word >= 0), low, -1)
+
+
 def write_binary(out, model):
-    """The binary form: keys as they are, logs as the log10 in single precision that an ARPA file holds."""
-    arrays = {}
-    for k, level in enumerate(model.levels, 1):
-        arrays |= {f"keys{k}": level.keys, f"log10p{k}": level.log10p, f"log10bow{k}": level.log10bow}
-    about = {"order": model.order, **vocab_settings(model.vocab)}
-    container.write(out, "backoff", about, arrays, model.vocab.words)
+    """The binary form: the nodes as they are scored, with the log10 in single precision that an ARPA file holds."""
+    container.write(out, "backoff", *to_arrays(model), model.vocab.words)
+
+
+def to_arrays(model):
+    """(settings, arrays) of the binary form."""
+    arrays = {f"nodes{k}": nodes for k, nodes in enumerate(model.packed[1:], 1)}
+    return {"order": model.order, **vocab_settings(model.vocab)}, arrays
 
 
 def from_arrays(about, arrays, path):
     """The model in a binary file's arrays. Raises FormatError."""
     try:
         settings = about["settings"]
-        vocab = vocab_of(settings, container.words_of(arrays))
-        names = ("keys", "log10p", "log10bow")
-        levels = [Stored(*(arrays[f"{name}{k}"] for name in names)) for k in range(1, settings["order"] + 1)]
-        if any(not len(level.keys) == len(level.log10p) == len(level.log10bow) for level in levels):
-            raise ValueError
-        return Backoff(vocab, len(levels), levels)
+        vocab, order = vocab_of(settings, container.words_of(arrays)), settings["order"]
+        nodes = [frozen(arrays[f"nodes{k}"]) for k in range(1, order + 1)]
+        root = frozen(np.array([[0, 0, 0, 0], [0, len(nodes[0]) - 1, 0, 0]], np.int32))
+        levels = [Packed(above, below, len(vocab.words)) for above, below in pairwise([root, *nodes])]
+        for k, level in enumerate(levels, 1):
+            columns, ends = 4 if k < order else 2, (level.above[0, 1], level.above[-1, 1])
+            if level.nodes.shape[1:] != (columns,) or ends != (0, len(level.nodes) - 1):
+                raise ValueError
+        return Backoff(vocab, order, levels)
     except (KeyError, TypeError, ValueError, IndexError):
         raise FormatError(path, "not a whole back-off model: its arrays do not fit together") from None

@@ -171,56 +171,60 @@ def sum_seen(p, lower, of, sums, lower_sums):
 
 
 @jit
-def link_children(keys, W, logp, rank, link, start, context):
-    """The trie's links from the keys of order k, in place: link (N, 2), int32, parent and word; start (P + 1,): the
-    children of node i of order k - 1 are those from start[i] up to start[i + 1]; context (P,), uint8: whether any of
-    these has a probability. Returns whether children stand in the order of `rank` (W,). One pass over memory.
+def look_at_children(above, nodes, logs, rank, context):
+    """context (P,) uint8, in place: whether any child of a node of `above` has a probability, among `nodes`, the order
+    below it. Returns whether children stand in the order of `rank` (W,). One pass over memory.
     """
-    node, straight = 0, True
-    start[0] = 0
-    for i in range(len(keys)):
-        while keys[i] >= (node + 1) * W:
-            node += 1
-            start[node] = i
-        link[i, 0] = node
-        link[i, 1] = keys[i] - node * W
-        if i > start[node] and rank[link[i, 1]] < rank[link[i - 1, 1]]:
-            straight = False
-        if logp[i] == logp[i]:
-            context[node] = 1
-    while node < len(start) - 1:
-        node += 1
-        start[node] = len(keys)
+    straight, c = True, logs.shape[1] // 2
+    for i in range(len(context)):
+        context[i] = 0
+        for j in range(above[i, 1], above[i + 1, 1]):
+            if j > above[i, 1] and rank[nodes[j, 0]] < rank[nodes[j - 1, 0]]:
+                straight = False
+            if logs[j, c] == logs[j, c]:
+                context[i] = 1
     return straight
 
 
 @jit
-def order_contexts(contexts, start, link, rank, out):
-    """out <- the nodes of order k, (N,), by the `rank` of their words from the last one back, from `contexts`, the
-    nodes of order k - 1 so ordered: a counting sort. Two random accesses a node.
+def order_contexts(contexts, nodes, rank, ends, out):
+    """The contexts of order k + 1, in the order of their lines, out (P', k + 3), from those of order k, (P, k + 2): a
+    context's words, how many letters they have, and from and to where its children stand. Returns how many.
+
+    They are those `nodes` of order k that have children, and stand by the `rank` of their words, the last one first: a
+    counting sort. Bound by a random read a context and a write a node.
     """
+    k = out.shape[1] - 3
     head = np.zeros(len(rank) + 1, np.int32)
-    for i in range(len(link)):
-        head[rank[link[i, 1]] + 1] += 1
+    for i in range(len(nodes) - 1):
+        head[rank[nodes[i, 0]] + 1] += nodes[i, 1] < nodes[i + 1, 1]
     for i in range(len(rank)):
         head[i + 1] += head[i]
     for i in range(len(contexts)):
-        c = contexts[i]
-        for child in range(start[c], start[c + 1]):
-            r = rank[link[child, 1]]
-            out[head[r]] = child
-            head[r] += 1
+        for child in range(contexts[i, k], contexts[i, k + 1]):
+            first, last = nodes[child, 1], nodes[child + 1, 1]
+            if first < last:
+                w = nodes[child, 0]
+                place = head[rank[w]]
+                head[rank[w]] += 1
+                for j in range(k - 1):
+                    out[place, j] = contexts[i, j]
+                out[place, k - 1] = w
+                out[place, k] = contexts[i, k - 1] + ends[w + 1] - ends[w]
+                out[place, k + 1], out[place, k + 2] = first, last
+    return head[len(rank) - 1]
 
 
 @jit
-def cut_lines(contexts, start, some, cuts):
-    """Cuts contexts (P,) where their children come to `some`: cuts (., 2) <- the places among `contexts` and how many
-    children stand before them, from (0, 0) to (P, N). Returns how many cuts there are.
+def cut_lines(contexts, some, cuts):
+    """Cuts contexts where their children come to `some`: cuts (., 2) <- the places among contexts (P, k + 2) and how
+    many children stand before them, from (0, 0) to (P, N). Returns how many cuts there are.
     """
+    k = contexts.shape[1] - 2
     lines, last, found = 0, 0, 1
     cuts[0, 0] = cuts[0, 1] = 0
     for i in range(len(contexts)):
-        lines += start[contexts[i] + 1] - start[contexts[i]]
+        lines += contexts[i, k + 1] - contexts[i, k]
         if lines - last >= some or (i == len(contexts) - 1 and lines > last):
             cuts[found, 0] = i + 1
             cuts[found, 1] = last = lines
@@ -229,93 +233,95 @@ def cut_lines(contexts, start, some, cuts):
 
 
 @jit
-def gather_lines(contexts, start, nodes, base, link, logp, bow, weighted, ends, rows, p, weight, there):
-    """The n-grams of order k that extend some contexts, without those of no probability: rows (N, k) of ids, p and
-    weight (N,), log10 in single precision, there (N,), uint8: whether the weight is written; in place. Returns how
-    many there are, and how many letters they have.
+def gather_lines(contexts, nodes, logs, turned, weighted, ends, place, word, p, weight, there):
+    """The n-grams of order k that extend some contexts, without those of no probability: place (N,), the context's
+    among contexts (P, k + 2); word (N,); p and weight (N,), log10 in single precision; there (N,), uint8: whether the
+    weight is written; in place. Returns how many there are, and how many letters they have.
 
-    nodes (N,) where children do not stand in the order of their lines, else (0,). link: parents and words of all orders
-    end to end, order j's from base[j - 1] on. weighted: as `there`, by node, (0,) for none. Bound by k random reads a
-    context and four a child, a loop for each, so that they overlap.
+    turned (N,): the nodes where children do not stand in the order of their lines, else (0,). weighted: as `there`, by
+    node, (0,) for none. Bound by a random read a context.
     """
-    P, k = len(contexts), rows.shape[1]
-    node = np.empty(len(rows), np.int32)
-    above = np.empty(len(rows), np.int32)  # the place of each line's context among `contexts`
-    first, last = np.empty(P, np.int32), np.empty(P, np.int32)
-    for i in range(P):
-        first[i], last[i] = start[contexts[i]], start[contexts[i] + 1]
+    k = contexts.shape[1] - 2
+    node = np.empty(len(place), np.int32)
     found = 0
-    for i in range(P):
-        for child in range(first[i], last[i]):
+    for i in range(len(contexts)):
+        for child in range(contexts[i, k], contexts[i, k + 1]):
             node[found] = child
-            above[found] = i
+            place[found] = i
             found += 1
-    if len(nodes):
+    if len(turned):
         for line in range(found):
-            node[line] = nodes[node[line]]
-    kept = 0
+            node[line] = turned[node[line]]
+    kept, size, c = 0, 0, logs.shape[1] // 2
     for line in range(found):
-        value = logp[node[line]]
-        p[kept] = -99 if value == -np.inf else value / LN10 + 0.0
-        node[kept], above[kept] = node[line], above[line]
-        kept += value == value
-    size = 0
-    for line in range(kept):
-        w = link[base[k - 1] + node[line], 1]
-        rows[line, k - 1] = w
-        size += ends[w + 1] - ends[w]
-    if len(weighted):
-        for line in range(kept):
-            value = bow[node[line]]
-            there[line] = weighted[node[line]] != 0 or value != 0
-            weight[line] = -99 if value == -np.inf else value / LN10 + 0.0
-    else:
-        for line in range(kept):
-            there[line] = 0
-    for i in range(P):
-        first[i] = contexts[i]
-    for j in range(k - 2, -1, -1):
-        for i in range(P):
-            last[i] = link[base[j] + first[i], 1]
-            first[i] = link[base[j] + first[i], 0]
-        for line in range(kept):
-            w = last[above[line]]
-            rows[line, j] = w
-            size += ends[w + 1] - ends[w]
+        n, i = node[line], place[line]
+        value = logs[n, c]
+        if value == value:
+            w = nodes[n, 0]
+            size += contexts[i, k - 1] + ends[w + 1] - ends[w]
+            place[kept], word[kept] = i, w
+            p[kept] = -99 if value == -np.inf else value + np.float32(0)
+            if len(weighted):
+                bow = logs[n, 3]
+                there[kept] = weighted[n] != 0 or bow != 0
+                weight[kept] = -99 if bow == -np.inf else bow + np.float32(0)
+            kept += 1
     return kept, size
 
 
 @jit
-def pack_nodes(keys, W, log10p, log10bow, children, nodes, logs):
+def pack_nodes(keys, W, log10p, log10bow, above, nodes, logs):
     """What scoring wants to know of each n-gram of an order, in one place: its last word, its first child, log10 p and
-    log10 bow, to nodes (N, 4), int32, and to logs, the same memory as float32. children (P + 1,), the second column of
-    the order below, in place: its node i has the children from children[i] up to children[i + 1]. One pass over memory.
+    log10 bow, to nodes (N + 1, 4), int32, and to logs, the same memory as float32; in the highest order, (N + 1, 2),
+    only its last word and log10 p. above (P + 1, 4), in place: the nodes of the order below, of which node i has the
+    children from above[i, 1] up to above[i + 1, 1]. One pass over memory.
     """
-    parent = 0
-    children[0] = 0
+    parent, c = 0, logs.shape[1] // 2
+    above[0, 1] = 0
     for i in range(len(keys)):
         while keys[i] >= (parent + 1) * W:
             parent += 1
-            children[parent] = i
+            above[parent, 1] = i
         nodes[i, 0] = keys[i] - parent * W
-        logs[i, 2] = -np.inf if log10p[i] == -99 else log10p[i]
-        logs[i, 3] = -np.inf if log10bow[i] == -99 else log10bow[i]
-    while parent < len(children) - 1:
+        logs[i, c] = -np.inf if log10p[i] == -99 else log10p[i]
+        if c == 2:
+            logs[i, 3] = -np.inf if log10bow[i] == -99 else log10bow[i]
+    while parent < len(above) - 1:
         parent += 1
-        children[parent] = len(keys)
+        above[parent, 1] = len(keys)
 
 
 @jit
-def extend_ngrams(ids, fresh, V, k, above, above_logs, nodes, logs, node, logp, used):
+def slot_of(context, word, size):
+    """Where the search for a context's child begins in a table of `size` places, a power of two."""
+    h = (np.uint64(context) << np.uint64(32) | np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64(h >> np.uint64(32)) & (size - 1)
+
+
+@jit
+def fill_table(above, nodes, table):
+    """An open-addressing table, int32, full of -1, of the nodes by context and word; in place."""
+    for context in range(len(above) - 1):
+        for child in range(above[context, 1], above[context + 1, 1]):
+            slot = slot_of(context, nodes[child, 0], len(table))
+            while table[slot] >= 0:
+                slot = (slot + 1) & (len(table) - 1)
+            table[slot] = child
+
+
+@jit
+def extend_ngrams(ids, fresh, V, k, above, above_logs, nodes, logs, table, node, logp, used):
     """From order k - 1 to k, for tokens `ids` (N,): node (N,) int32, the n-gram that ends at each, -1 for none; logp
     (N,) and used (N,) int8, ln p by the orders so far and the one that gave it; in place. fresh (N,): nothing before a
-    token counts, as at 0. above, nodes: those of order k - 1 and k, as pack_nodes makes them.
+    token counts, as at 0. above, nodes: those of order k - 1 and k, as pack_nodes makes them. table: of fill_table,
+    which saves the search where contexts have many extensions, or (0,).
 
-    Bound by one random read a token, of its n-gram, where contexts have few extensions; some tokens' are made together.
-    Returns a number that keeps reads ahead from being left out.
+    Bound by one random read a token, of its n-gram, and one of the table; some tokens' are made together. Returns a
+    number that keeps reads ahead from being left out.
     """
-    N, ahead, last = len(ids), 0, -1
+    N, ahead, last, c = len(ids), 0, -1, logs.shape[1] // 2
     low, high, weight = np.empty(SOME, np.int32), np.empty(SOME, np.int32), np.empty(SOME)
+    slot, guess = np.empty(SOME, np.int64), np.empty(SOME, np.int32)
     for begin in range(0, N, SOME):
         end = min(begin + SOME, N)
         for t in range(begin, end):
@@ -325,20 +331,35 @@ def extend_ngrams(ids, fresh, V, k, above, above_logs, nodes, logs, node, logp, 
             if context >= 0 and t and not fresh[t]:
                 low[j], high[j] = above[context, 1], above[context + 1, 1]
                 weight[j] = np.float64(above_logs[context, 3]) * LN10
+            if len(table):
+                slot[j] = slot_of(context, ids[t], len(table))
         last = node[end - 1]
-        for j in range(end - begin):
-            ahead += nodes[(low[j] + high[j]) >> 1, 0]
-        for t in range(begin, end):
-            first, size = low[t - begin], high[t - begin] - low[t - begin]
-            while size > 1:
-                half = size >> 1
-                first += half if nodes[first + half, 0] <= ids[t] else 0
-                size -= half
-            node[t] = first if size == 1 and nodes[first, 0] == ids[t] else -1
+        if len(table):
+            for j in range(end - begin):
+                guess[j] = table[slot[j]]
+            for j in range(end - begin):
+                ahead += nodes[guess[j], 0]
+            for t in range(begin, end):
+                j = t - begin
+                child = guess[j]
+                while child >= 0 and (child < low[j] or child >= high[j] or nodes[child, 0] != ids[t]):
+                    slot[j] = (slot[j] + 1) & (len(table) - 1)
+                    child = table[slot[j]]
+                node[t] = child
+        else:
+            for j in range(end - begin):
+                ahead += nodes[(low[j] + high[j]) >> 1, 0]
+            for t in range(begin, end):
+                first, size = low[t - begin], high[t - begin] - low[t - begin]
+                while size > 1:
+                    half = size >> 1
+                    first += half if nodes[first + half, 0] <= ids[t] else 0
+                    size -= half
+                node[t] = first if size == 1 and nodes[first, 0] == ids[t] else -1
         for t in range(begin, end):
             logp[t] += weight[t - begin]
             if node[t] >= 0 and ids[t] < V:
-                value = logs[node[t], 2]
+                value = logs[node[t], c]
                 if value == value:
                     logp[t] = np.float64(value) * LN10
                     used[t] = k
@@ -346,20 +367,22 @@ def extend_ngrams(ids, fresh, V, k, above, above_logs, nodes, logs, node, logp, 
 
 
 @jit
-def print_numbers(x, cells, length):
-    """x (N,) float32 as "%.7g", into cells (N, 16) uint8 and length (N,) uint8, in place. Length 0 leaves to Python
-    what is not 0 but below 1e-4, or from 1e6 on, near which exponents begin.
+def print_numbers(x, quads, cells, halves, length):
+    """x (N,) float32 as "%.7g", into cells (N, 16) uint8, halves (N, 2) uint64, the same memory, and length (N,) uint8,
+    in place. Length 0 leaves to Python what is not 0 but below 1e-4, or from 1e6 on, near which exponents begin.
+    quads (10000, 2) uint64: the letters of a number of four digits, the first the lowest, and how many of them are
+    left without the zeros at the end.
 
     Exact: x has 24 bits and the 5^10 in 10^10 another 24, so that the product is a double without rounding, and
-    rounding it half to even is what "%" does. Bound by the bytes' stores: the digits of some numbers are made first,
-    eight or more at once.
+    rounding it half to even is what "%" does. Then seven digits are two look-ups, and a point and a sign among them are
+    shifts of a word.
     """
+    u64 = np.uint64
     power = np.empty(11)
     power[0] = 1
     for i in range(10):
         power[i + 1] = power[i] * 10
-    exponent, r = np.empty(SOME, np.int32), np.empty(SOME, np.int32)
-    digit = np.empty((7, SOME), np.uint8)
+    exponent, r = np.empty(SOME, np.int64), np.empty(SOME, np.int64)
     for start in range(0, len(x), SOME):
         end = min(start + SOME, len(x))
         for i in range(end - start):
@@ -370,65 +393,52 @@ def print_numbers(x, cells, length):
             for j in range(4):
                 e -= a * power[j] < 1
             exponent[i] = e
-            r[i] = np.int32(np.rint(a * power[6 - e])) if 1e-4 <= a < 1e6 else 0
+            r[i] = np.int64(np.rint(a * power[6 - e])) if 1e-4 <= a < 1e6 else 0
         for i in range(end - start):
-            if r[i] == 10000000:
-                r[i] = 1000000
-                exponent[i] += 1
-        for j in range(6, -1, -1):
-            for i in range(end - start):
-                digit[j, i] = 48 + r[i] % 10
-                r[i] //= 10
-        for i in range(end - start):
-            v, out, n, e = x[start + i], cells[start + i], 0, exponent[i]
-            length[start + i] = 0
-            if v != 0 and not (1e-4 <= abs(v) < 1e6):
-                continue
-            if np.copysign(np.float32(1), v) < 0:
-                out[0] = 45
-                n = 1
-            if v == 0:
-                out[n] = 48
-                length[start + i] = n + 1
-                continue
-            used = 7
-            while used > 1 and digit[used - 1, i] == 48:
-                used -= 1
-            if e == 0:
-                out[n] = digit[0, i]
-                out[n + 1] = 46
-                for j in range(1, 7):
-                    out[n + 1 + j] = digit[j, i]
-                length[start + i] = n + used + (used > 1)
-                continue
-            if e < 0:
-                out[n] = 48
-                out[n + 1] = 46
-                n += 2
-                for _ in range(-e - 1):
-                    out[n] = 48
+            v, e, digits = x[start + i], exponent[i], r[i]
+            if digits == 10000000:
+                digits, e = 1000000, e + 1
+            first, last = digits // 1000, digits % 1000 * 10
+            letters = quads[first, 0] | quads[last, 0] << u64(32)
+            used = 4 + quads[last, 1] if last else quads[first, 1]
+            if digits and e == 0:
+                low = letters & u64(0xFF) | u64(46 << 8) | letters >> u64(8) << u64(16)
+                high, n = u64(0), used + (used > 1)
+            elif digits and e < 0:
+                shift = u64(8 * (1 - e))
+                low = u64(0x3030302E30) & ((u64(1) << shift) - u64(1)) | letters << shift
+                high, n = letters >> (u64(64) - shift), used + 1 - e
+            elif digits:
+                n = 0
+                for j in range(max(used, e + 1)):
+                    if j == e + 1:
+                        cells[start + i, n] = 46
+                        n += 1
+                    cells[start + i, n] = letters >> u64(8 * j) & u64(0xFF)
                     n += 1
-            for j in range(max(used, e + 1)):
-                if j == e + 1 and j:
-                    out[n] = 46
-                    n += 1
-                out[n] = digit[j, i]
+                low, high = halves[start + i, 0], halves[start + i, 1]
+            else:
+                low, high, n = u64(48), u64(0), v == 0
+            if n and np.copysign(np.float32(1), v) < 0:
+                high = high << u64(8) | low >> u64(56)
+                low = low << u64(8) | u64(45)
                 n += 1
-            length[start + i] = n
+            halves[start + i, 0], halves[start + i, 1], length[start + i] = low, high, n
 
 
 @jit
-def print_lines(rows, letters, ends, p, p_length, bow, bow_length, text):
-    """Lines "p words[ bow]" of n-grams (N, k) into text (uint8), in place; returns how far it is filled.
+def print_lines(contexts, place, word, letters, ends, p, p_length, bow, bow_length, text):
+    """Lines "p words[ bow]" of N n-grams into text (uint8), in place; returns how far it is filled.
 
-    A word is letters[ends[w] : ends[w + 1]]. p, bow and their lengths: cells of print_numbers for each line; a length
-    of 0 is no back-off weight. Bound by the copying: 16 bytes at once, whatever the length, since a loop over a few
+    Their words are those of contexts[place[i]], k - 1 of them, and word[i]; a word is letters[ends[w] : ends[w + 1]].
+    p, bow and their lengths: cells of print_numbers for each line; a length of 0 is no back-off weight, nor is there
+    any where `bow` has no cells. Bound by the copying: 16 bytes at once, whatever the length, since a loop over a few
     bytes costs more than they do. So 16 bytes more follow the last word, and the text has room for 64 + k bytes a line
     and its words.
     """
-    k = rows.shape[1]
+    k = contexts.shape[1] - 2
     at = 0
-    for i in range(len(rows)):
+    for i in range(len(place)):
         source, target = p[i], text[at : at + 16]
         for c in range(16):
             target[c] = source[c]
@@ -438,14 +448,15 @@ def print_lines(rows, letters, ends, p, p_length, bow, bow_length, text):
             if j:
                 text[at] = 32
             at += 1
-            first = ends[rows[i, j]]
-            here = ends[rows[i, j] + 1] - first
+            w = contexts[place[i], j] if j < k - 1 else word[i]
+            first = ends[w]
+            here = ends[w + 1] - first
             for done in range(0, here, 16):
                 source, target = letters[first + done : first + done + 16], text[at + done : at + done + 16]
                 for c in range(16):
                     target[c] = source[c]
             at += here
-        if bow_length[i]:
+        if len(bow) and bow_length[i]:
             text[at] = 9
             source, target = bow[i], text[at + 1 : at + 17]
             for c in range(16):

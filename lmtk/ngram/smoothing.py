@@ -22,7 +22,7 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files.streams import lines
 from lmtk.ngram import kernels
-from lmtk.ngram.backoff import Backoff, Probabilities, natural
+from lmtk.ngram.backoff import ZERO, Backoff, Stored
 from lmtk.ngram.counts import LARGE, find, to_rows, trie
 from lmtk.threads import in_threads
 
@@ -321,14 +321,11 @@ def estimate(counts, vocab, order, methods, fallback=None, tell=lambda line: Non
     fix_contexts(levels)
     done = []
     for level in levels:
-        done.append(Probabilities(level.keys, *logs(level)))
+        done.append(
+            Stored(level.keys, *(np.where(np.isneginf(x), f32(ZERO), x) for x in (level.log10p, level.log10bow)))
+        )
         vars(level).clear()  # large models leave little memory
     return Backoff(vocab, len(done), done), used
-
-
-def logs(level):
-    """The natural logs that a model holds; -99 never stands for a number here."""
-    return [natural(np.where(np.isneginf(x), -99, x)) for x in (level.log10p, level.log10bow)]
 
 
 def pieces(parent):

@@ -6,40 +6,97 @@ import numpy as np
 
 from lmtk.nmt import kernels, network
 
+f32 = np.float32
 ROOM = 1 << 26  # alignment units that are computed at once: 256 MB
 
 
 @dataclass(frozen=True)
 class Beam:
     """How to search. size: hypotheses kept; normalize: a hypothesis of T words, </s> among them, is ranked by
-    ln p / T^normalize; factor: a translation has at most factor times the source's words, and 10; banned: the id of a
-    word that is never generated, or None.
+    ln p / T^normalize; factor, extra: a translation has at most factor times the source's words, and so many more;
+    banned: the id of a word that is never generated, or None; wanted: how many of the best to return.
     """
 
     size: int
     normalize: float = 1.0
     factor: float = 2.0
+    extra: int = 10
     banned: int | None = None
+    wanted: int = 1
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """words: ids without </s>; logp: ln p, of </s> too; rank: what hypotheses are ordered by; links: for each word the
-    place of the source word that it looks at most, empty without attention.
+    """words: ids without </s>; ended: whether </s> follows, or they were cut; logp: ln p, of </s> too; rank: what
+    hypotheses are ordered by; links: for each word the place of the source word that it looks at most, empty without
+    attention; alpha: the weights of the source's words, </s> among them, for each word and </s>, where asked for.
     """
 
     words: list
+    ended: bool
     logp: float
     rank: float
     links: list
+    alpha: np.ndarray | None = None
+
+
+class Decoder:
+    """One model at the hypotheses of the sentences of a batch, of which those that are done are taken out."""
+
+    def __init__(self, p, table, sentences):
+        self.p, self.table = p, table
+        H, h, self.absent, self.lengths, _ = network.annotate(p, sentences)
+        K, T, A = H.shape
+        self.UH = kernels.look(H, p.Ua, p.ba) if hasattr(p, "Ua") else None
+        # what a context gives to gates and output is the weighted mean of what the annotations give, which is a product
+        # for each source word instead of one for each word of each hypothesis
+        self.HC = (H.reshape(-1, A) @ np.hstack((p.C, p.Co))).reshape(K, T, -1)
+        s0 = np.tanh(h @ p.Ws + p.bs)[:, None]
+        # the memory of an LSTM starts from 0
+        self.state = s0 if p.fS.shape[1] == 2 * len(p.U) else np.concatenate((s0, np.zeros_like(s0)), axis=2)
+
+    def step(self, word):
+        """The outputs y (k * B, V) behind the words (k, B), but for b_o, and alpha (k, B, T), None without attention.
+
+        B is 1 in the first step, where all hypotheses are one.
+        """
+        p, alpha, n, (k, B, width) = self.p, None, len(self.p.U), self.state.shape
+        units, gates, d = network.widths(p)
+        G, state = self.table[word.ravel()], self.state.reshape(k * B, width)
+        s = state[:, :n]
+        Q = s @ p.S
+        if units:
+            alpha, c = kernels.attend(self.HC, self.UH, self.absent, Q[:, :units].reshape(k, B, units), p.va)
+            G += c.reshape(k * B, -1)
+        else:
+            G += np.repeat(self.HC[:, 0], B, axis=0)
+        o = G[:, d:]
+        o += s @ p.Uo
+        y = kernels.maxout(o) @ p.Wo
+        zr = G[:, :gates]
+        zr += Q[:, units:]
+        self.state = kernels.unit(zr, G[:, gates:d], state, p.U)[0].reshape(k, B, width)
+        return y, alpha
+
+    def follow(self, parent, go):
+        """The hypotheses are now those that continue the slots `parent` (k, B'), of the sentences `go` (k,) only."""
+        self.state = np.take_along_axis(self.state, parent[:, :, None], axis=1)[go]
+        if not go.all():
+            self.HC, self.absent = self.HC[go], self.absent[go]
+            if self.UH is not None:
+                self.UH = self.UH[go]
 
 
 class Translator:
-    """A model with what the words of the target give to the decoder computed beforehand."""
+    """Models of the same vocabularies, an ensemble where they are several: a word's probability is the mean of theirs.
 
-    def __init__(self, model):
-        self.p, self.sos, self.eos = model.at, model.vocab.sos_id, model.vocab.eos_id
-        self.table = self.p.Ey @ self.p.Wy + self.p.by
+    What the words of the target give to the decoder is computed beforehand.
+    """
+
+    def __init__(self, *models):
+        self.sos, self.eos = models[0].vocab.sos_id, models[0].vocab.eos_id
+        network.keep_memory()
+        self.parts = [(p, p.Ey @ p.Wy + p.by) for p in (model.at for model in models)]
 
     def __call__(self, sentences, beam, together):
         """The hypotheses of each sentence of ids that ends with </s>, best first, in the order of the sentences.
@@ -47,7 +104,7 @@ class Translator:
         together: the most sentences to search for at once; fewer where the memory of their alignments says so.
         """
         out = [None] * len(sentences)
-        units = max(1, self.p.S.shape[1] - 2 * len(self.p.U))
+        units = max(1, *(network.widths(p)[0] for p, _ in self.parts))
         for batch in network.batches(sentences, together, ROOM // (beam.size * units)):
             for i, found in zip(batch, self.search([sentences[i] for i in batch], beam), strict=True):
                 out[i] = found
@@ -56,47 +113,27 @@ class Translator:
     def search(self, sentences, beam):
         """The hypotheses of each sentence, best first.
 
-        A sentence is done when it has as many hypotheses that have ended as the beam is wide, or none that goes on can
-        become better than the best that has ended.
+        A sentence is done when none that goes on can become better than the best that has ended (the last one wanted,
+        where several are), or as many have ended as the beam is wide and none that goes on ranks higher so far.
         """
-        p, B, K = self.p, beam.size, len(sentences)
-        n, units, attention = len(p.U), p.S.shape[1] - 2 * len(p.U), hasattr(p, "Ua")
-        H, h, absent, lengths, _ = network.annotate(p, sentences)
-        UH = kernels.look(H, p.Ua, p.ba) if attention else None
+        B, K = beam.size, len(sentences)
+        decoders = [Decoder(p, table, sentences) for p, table in self.parts]
+        lengths = decoders[0].lengths
         # nobody looks at </s> for the translation of a word
-        to_eos = np.where(np.arange(H.shape[1]) == lengths[:, None] - 1, -1, 0).astype(H.dtype) if attention else None
-        limit = (beam.factor * (lengths - 1)).astype(np.int64) + 10
+        to_eos = np.where(np.arange(lengths.max()) == lengths[:, None] - 1, f32(-1), f32(0))
+        limit = (beam.factor * (lengths - 1)).astype(np.int64) + beam.extra
         alive = np.arange(K)  # the sentence of each row of what follows
-        state = np.repeat(np.tanh(h @ p.Ws + p.bs)[:, None], B, axis=1)
-        total = np.full((K, B), -np.inf)
-        total[:, 0] = 0
-        word = np.full((K, B), self.sos)
+        total, word = np.zeros((K, 1)), np.full((K, 1), self.sos)
         history, ended = [], [[] for _ in range(K)]
         while len(alive):
             k, time = len(alive), len(history)
-            G = self.table[word.ravel()]
-            s = state.reshape(k * B, n)
-            Q = s @ p.S
-            links = None
-            if attention:
-                alpha, c = kernels.attend(H, UH, absent, Q[:, :units].reshape(k, B, units), p.va)
-                links = (alpha + to_eos[:, None]).argmax(axis=2)
-                c = c.reshape(k * B, -1)
-            else:
-                c = np.repeat(H[:, 0], B, axis=0)
-            o = G[:, 3 * n :] + s @ p.Uo
-            o += c @ p.Co
-            y = kernels.maxout(o) @ p.Wo
-            y += p.bo
-            top = y.max(axis=1)
-            base = total.ravel() - top - np.log(np.exp(y - top[:, None]).sum(axis=1, dtype=np.float64))
+            y, tops, alpha, sums = combined([(decoder.p.bo, *decoder.step(word)) for decoder in decoders])
+            links = None if alpha is None else (alpha + to_eos[alive, None]).argmax(axis=2)
+            base = total.ravel() - sums
             if beam.banned is not None:
                 y[:, beam.banned] = -np.inf
-            gates = G[:, : 3 * n] + c @ p.C
-            gates[:, : 2 * n] += Q[:, units:]
-            s = kernels.unit(gates[:, : 2 * n], gates[:, 2 * n :], s, p.U)[0].reshape(k, B, n)
             parent, word, total = np.zeros((k, B), np.int64), np.zeros((k, B), np.int64), np.empty((k, B))
-            kernels.best_words(y, base, B, parent, word, total)
+            kernels.best_words(y, tops, base, B, parent, word, total)
             rows = np.full(K, -1)
             rows[alive] = np.arange(k)
             history.append((rows, parent, word, links))
@@ -107,17 +144,17 @@ class Translator:
                 rank = total[row, slot] / (time + 1) ** beam.normalize
                 ended[alive[row]].append((-rank, len(ended[alive[row]]), total[row, slot], time, slot))
             total[stop] = -np.inf
-            hope = total.max(axis=1) / limit[alive] ** beam.normalize
-            best = np.array([min(ended[i])[0] * -1 if ended[i] else -np.inf for i in alive])
+            live = total.max(axis=1)
+            hope, now = live / limit[alive] ** beam.normalize, live / (time + 1) ** beam.normalize
+            best = np.array(
+                [-sorted(ended[i])[beam.wanted - 1][0] if len(ended[i]) >= beam.wanted else -np.inf for i in alive]
+            )
             many = np.array([len(ended[i]) >= B for i in alive])
-            go = ~(many | last | (best >= hope))
-            state = np.take_along_axis(s, parent[:, :, None], axis=1)[go]
+            go = ~(last | (best >= hope) | (many & (best >= now)))
+            for decoder in decoders:
+                decoder.follow(parent, go)
             total, word, alive = total[go], word[go], alive[go]
-            if not go.all():
-                H, absent = H[go], absent[go]
-                if attention:
-                    UH, to_eos = UH[go], to_eos[go]
-        return [[self.hypothesis(history, i, *entry) for entry in sorted(ended[i])[:B]] for i in range(K)]
+        return [[self.hypothesis(history, i, *entry) for entry in sorted(ended[i])[: beam.wanted]] for i in range(K)]
 
     def hypothesis(self, history, sentence, rank, _, logp, time, slot):
         words, links = [], []
@@ -128,6 +165,29 @@ class Translator:
             if looks is not None:
                 links.append(int(looks[row, slot]))
         words, links = words[::-1], links[::-1]
-        if words[-1] == self.eos:
+        ended = words[-1] == self.eos
+        if ended:
             words, links = words[:-1], links[:-1]
-        return Hypothesis(words, float(logp), -float(rank), links)
+        return Hypothesis(words, ended, float(logp), -float(rank), links)
+
+
+def combined(steps):
+    """The (b_o, y, alpha) of one model or more as one: y, its `add_and_top`, the mean of the alphas, and what is to be
+    taken from y to have ln p, (k * B,).
+    """
+    alphas = [alpha for _, _, alpha in steps if alpha is not None]
+    alpha = sum(alphas) / f32(len(alphas)) if alphas else None
+    b, y, _ = steps[0]
+    tops = np.empty((len(y), -(-len(b) // kernels.SPAN)), y.dtype)
+    if len(steps) == 1:
+        kernels.add_and_top(y, b, tops)
+        return y, tops, alpha, kernels.log_sums(y, tops)
+    mean = 0
+    for b, y, _ in steps:
+        y += b
+        _, sums = kernels.log_softmax(y)
+        y /= sums[:, None] * f32(len(steps))
+        mean += y
+    np.log(mean, out=mean)
+    kernels.add_and_top(mean, np.zeros_like(b), tops)
+    return mean, tops, alpha, np.zeros(len(mean))

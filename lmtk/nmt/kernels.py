@@ -10,25 +10,30 @@ n' A    -               alignment units; size of an annotation: 2n, or n without
 K T     -               sentences of a minibatch, words of the longest source sentence with its </s>
 P       -               words of all its sentences, packed: first words first, longer sentences first
 Ex Ey   (Kx, m) (.., m) embeddings; Ey has a row for <s> too
-Wx bx   (m, 6n) (6n,)   encoder: [Wz Wr W] of the forward unit, then of the backward unit; without attention (m, 3n)
+d       -               what goes into a unit: 3n; with -unit lstm 4n, and [i f o] stands where [z r] does
+Wx bx   (m, 2d) (2d,)   encoder: [Wz Wr W] of the forward unit, then of the backward unit; without attention (m, d)
 fS fU   (n, 2n) (n, n)  forward encoder: [Uz Ur], U
 bS bU   (n, 2n) (n, n)  backward encoder; only with attention
 Ws bs   (n, n) (n,)     the first state of the decoder
-Wy by   (m, 3n + 2l)    decoder: [Wz Wr W Vo], and their biases
+Wy by   (m, d + 2l)     decoder: [Wz Wr W Vo], and their biases
 S U     (n, n' + 2n) (n, n)  decoder: [Wa Uz Ur], U
-C       (A, 3n)         decoder: [Cz Cr C]
+C       (A, d)          decoder: [Cz Cr C]
 Ua ba va  (A, n') (n',) (n',)  alignment model
 Uo Co   (n, 2l) (A, 2l) deep output
 Wo bo   (l, V) (V,)     output words
 H UH    (K, T, A) (K, T, n')  annotations h_j; U_a h_j
-zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: those of a gated unit, step by step
+zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: those of a gated unit, step by step;
+                        of an LSTM (P, 3n) (P, n) (P, 2n), the state being [s, memory]
 """
 
 import numpy as np
 
+from lmtk.exponential import exp_rows, tanh_sums
 from lmtk.jit import jit
 
 ROOM = 1 << 22  # outputs that are computed at once
+CACHED = 1 << 16  # numbers of one pass after another
+SPAN = 64  # outputs of which the search knows the maximum
 
 
 def sigmoid(x):
@@ -41,12 +46,24 @@ def sigmoid(x):
 
 
 def unit(zr, t, s, U):
-    """A step of the gated hidden unit (A.1.1): zr (k, 2n) goes into its gates, t (k, n) into its proposed state.
+    """A step of the hidden unit: zr (k, 2n), (k, 3n) of an LSTM, goes into its gates, t (k, n) into what it proposes.
 
-    z, r <- sigma(zr); t <- tanh(t + [r o s] U), in place. Returns (1 - z) o s + z o t, and r o s: (k, n) each.
+    The gated unit (A.1.1): z, r <- sigma(zr); t <- tanh(t + [r o s] U). Returns (1 - z) o s + z o t, and r o s.
+    An LSTM (Graves 2013, equations 7 to 11, without peepholes) with state [s, c]: i, f, o <- sigma(zr);
+    t <- tanh(t + s U). Returns [o o tanh(c'), c'], c' = f o c + i o t, and tanh(c'). zr and t are changed in place.
     """
-    n = s.shape[1]
+    n = t.shape[1]
     sigmoid(zr)
+    if zr.shape[1] == 3 * n:
+        t += s[:, :n] @ U
+        np.tanh(t, out=t)
+        new = np.empty_like(s)
+        memory = new[:, n:]
+        np.multiply(zr[:, n : 2 * n], s[:, n:], out=memory)
+        memory += zr[:, :n] * t
+        seen = np.tanh(memory)
+        np.multiply(zr[:, 2 * n :], seen, out=new[:, :n])
+        return new, seen
     rs = zr[:, n:] * s
     t += rs @ U
     np.tanh(t, out=t)
@@ -56,8 +73,21 @@ def unit(zr, t, s, U):
     return new, rs
 
 
+def unit_backward(gs, zr, t, s, kept, UT, gG):
+    """gs, the gradient of a unit's new state, to gG (k, d), written, and that of its old state, but for what goes into
+    the gates: gs, in place. kept: the second result of `unit`.
+    """
+    n = t.shape[1]
+    if zr.shape[1] == 3 * n:
+        lstm_backward(gs, zr, t, s, kept, gG)
+        np.matmul(gG[:, 3 * n :], UT, out=gs[:, :n])
+    else:
+        update_backward(gs, zr, t, s, gG)
+        reset_backward(gs, zr, s, gG[:, 2 * n :] @ UT, gG)
+
+
 @jit
-def unit_backward(gs, zr, t, s, gG):
+def update_backward(gs, zr, t, s, gG):
     """The first half: gG (k, 3n) <- gradients of what goes into z and t, not r; gs (k, n) <- gs o (1 - z)."""
     k, n = gs.shape
     one = gs.dtype.type(1)
@@ -81,42 +111,64 @@ def reset_backward(gs, zr, s, grs, gG):
             gs[i, j] += g * r
 
 
+@jit
+def lstm_backward(gs, zr, t, s, seen, gG):
+    """gG (k, 4n) <- gradients of what goes into i, f, o and t; the memory's half of gs (k, 2n) <- that of the memory
+    before. seen (k, n): tanh of the memory after the step.
+    """
+    k, n = t.shape
+    one = gs.dtype.type(1)
+    for j in range(k):
+        for m in range(n):
+            i, f, o, v, a, g = zr[j, m], zr[j, n + m], zr[j, 2 * n + m], t[j, m], seen[j, m], gs[j, m]
+            memory = gs[j, n + m] + g * o * (one - a * a)
+            gG[j, m] = memory * v * i * (one - i)
+            gG[j, n + m] = memory * s[j, n + m] * f * (one - f)
+            gG[j, 2 * n + m] = g * a * o * (one - o)
+            gG[j, 3 * n + m] = memory * i * (one - v * v)
+            gs[j, n + m] = memory * f
+
+
+def before_U(states, kept, n):
+    """What U multiplies, (P, n): s of an LSTM, of which the state has the memory too, else r o s."""
+    return states[:, :n] if states.shape[1] > n else kept
+
+
 def encode(G, sizes, S, U):
-    """The states of one encoder (A.2.1), from h_0 = 0: G (P, 3n), `e(x) W`; sizes: how many sentences have a t-th word.
+    """The states of one encoder (A.2.1), from h_0 = 0: G (P, d), `e(x) W`; sizes: how many sentences have a t-th word.
 
     Returns the states h (P, n) and what `encode_backward` needs.
     """
-    P, n = len(G), len(U)
-    h, before, rs = (np.empty((P, n), G.dtype) for _ in range(3))
-    zr, t = G[:, : 2 * n].copy(), G[:, 2 * n :].copy()
-    state, end = np.zeros((sizes[0], n), G.dtype), 0
+    P, n, gates = len(G), len(U), S.shape[1]
+    width = n if gates == 2 * n else 2 * n
+    h, kept, before = np.empty((P, n), G.dtype), np.empty((P, n), G.dtype), np.empty((P, width), G.dtype)
+    zr, t = G[:, :gates].copy(), G[:, gates:].copy()
+    state, end = np.zeros((sizes[0], width), G.dtype), 0
     for k in sizes:
         now = slice(end, end + k)
         end += k
         before[now] = state[:k]
-        zr[now] += before[now] @ S
-        state, rs[now] = unit(zr[now], t[now], before[now], U)
-        h[now] = state
-    return h, (zr, t, before, rs)
+        zr[now] += before[now, :n] @ S
+        state, kept[now] = unit(zr[now], t[now], before[now], U)
+        h[now] = state[:, :n]
+    return h, (zr, t, before, kept)
 
 
 def encode_backward(gh, sizes, S, U, kept, gS, gU):
-    """gh (P, n), the gradient of all states, to gG (P, 3n), that of `e(x) W`; gS and gU are written."""
-    zr, t, before, rs = kept
-    P, n = gh.shape
-    gG, ST, UT = np.empty((P, 3 * n), gh.dtype), np.ascontiguousarray(S.T), np.ascontiguousarray(U.T)
-    carried, end = np.zeros((sizes[0], n), gh.dtype), P
+    """gh (P, n), the gradient of all states, to gG (P, d), that of `e(x) W`; gS and gU are written."""
+    zr, t, before, seen = kept
+    (P, n), gates = gh.shape, S.shape[1]
+    gG, ST, UT = np.empty((P, gates + n), gh.dtype), np.ascontiguousarray(S.T), np.ascontiguousarray(U.T)
+    carried, end = np.zeros((sizes[0], before.shape[1]), gh.dtype), P
     for k in reversed(sizes):
         now = slice(end - k, end)
         end -= k
         gs = carried[:k]
-        gs += gh[now]
-        unit_backward(gs, zr[now], t[now], before[now], gG[now])
-        grs = gG[now, 2 * n :] @ UT
-        reset_backward(gs, zr[now], before[now], grs, gG[now])
-        gs += gG[now, : 2 * n] @ ST
-    np.matmul(before.T, gG[:, : 2 * n], out=gS)
-    np.matmul(rs.T, gG[:, 2 * n :], out=gU)
+        gs[:, :n] += gh[now]
+        unit_backward(gs, zr[now], t[now], before[now], seen[now], UT, gG[now])
+        gs[:, :n] += gG[now, :gates] @ ST
+    np.matmul(before[:, :n].T, gG[:, :gates], out=gS)
+    np.matmul(before_U(before, seen, n).T, gG[:, gates:], out=gU)
     return gG
 
 
@@ -127,8 +179,11 @@ def look(H, Ua, ba):
 
 def tanh_sum(UH, q):
     """tanh(W_a s + U_a h_j): UH (K, T, n'), q = s W_a (K, B, n') -> (K, B, T, n')."""
-    a = UH[:, None] + q[:, :, None]
-    return np.tanh(a, out=a)
+    if UH.dtype != np.float32:
+        return np.tanh(UH[:, None] + q[:, :, None])
+    a = np.empty((*q.shape[:2], *UH.shape[1:]), UH.dtype)
+    tanh_sums(UH, np.ascontiguousarray(q), a)
+    return a
 
 
 def attend(H, UH, absent, q, va):
@@ -194,10 +249,38 @@ def log_softmax(y):
 
     Returns (maximum, sum of the exponentials), (P,) each.
     """
-    top = y.max(axis=1)
-    y -= top[:, None]
-    np.exp(y, out=y)
-    return top, y.sum(axis=1)
+    top, total = y.max(axis=1), np.empty(len(y), y.dtype)
+    if y.dtype == np.float32:
+        exp_rows(y, top, total)
+    else:
+        y -= top[:, None]
+        np.exp(y, out=y)
+        y.sum(axis=1, out=total)
+    return top, total
+
+
+def log_sums(y, tops):
+    """ln of the sums of e^y in each row of y (P, V), (P,) float64; tops: those of `add_and_top`."""
+    rows = max(1, CACHED // y.shape[1])
+    top, total = tops.max(axis=1), np.empty(len(y), y.dtype)
+    for i in range(0, len(y), rows):
+        part = slice(i, i + rows)
+        exp_rows(y[part].copy(), top[part], total[part])
+    return top + np.log(total.astype(np.float64))
+
+
+@jit(fastmath={"nnan", "nsz", "reassoc"})
+def add_and_top(y, b, tops):
+    """y (P, V) += b (V,), in place; tops (P, V / SPAN, rounded up) <- the maxima of SPAN outputs each."""
+    V = y.shape[1]
+    for r in range(len(y)):
+        for c in range(tops.shape[1]):
+            top = y.dtype.type(-np.inf)
+            for j in range(c * SPAN, min(V, (c + 1) * SPAN)):
+                v = y[r, j] + b[j]
+                y[r, j] = v
+                top = v if v > top else top
+            tops[r, c] = top
 
 
 def output(t, w, Wo, bo):
@@ -213,8 +296,12 @@ def output(t, w, Wo, bo):
     return logp
 
 
-def output_backward(t, w, Wo, bo, scale, gWo, gbo):
-    """ln p(w), (P,) float64, and gt (P, l) for a cost of -scale * ln p; gWo and gbo are written."""
+def output_backward(t, w, Wo, bo, scale, smoothing, gWo, gbo):
+    """ln p(w), (P,) float64, and gt (P, l); gWo and gbo are written.
+
+    The cost is -scale times (1 - smoothing) ln p(w) + smoothing * the mean of ln p over all words: label smoothing,
+    Szegedy et al. 2016, section 7.
+    """
     logp, gt = np.empty(len(w)), np.empty_like(t)
     WoT = np.ascontiguousarray(Wo.T)
     rows = -(-len(w) // -(-len(w) * len(bo) // ROOM))
@@ -226,7 +313,7 @@ def output_backward(t, w, Wo, bo, scale, gWo, gbo):
         seen = y[at]
         top, total = log_softmax(y)
         logp[part] = seen - top - np.log(total)
-        y[at] -= total
+        y[at] -= total * y.dtype.type(1 - smoothing)
         # the division by the sums is left to the smaller arrays, a pass over y less
         share = (y.dtype.type(scale) / total).astype(y.dtype)
         np.multiply(y @ WoT, share[:, None], out=gt[part])
@@ -236,33 +323,45 @@ def output_backward(t, w, Wo, bo, scale, gWo, gbo):
         else:
             gWo += (t[part] * share[:, None]).T @ y
             gbo += share @ y
+    if smoothing:
+        # all words get an equal part, which so needs no pass over y
+        each = t.dtype.type(scale * smoothing / len(bo))
+        gt -= each * Wo.sum(axis=1)
+        gWo -= (each * t.sum(axis=0))[:, None]
+        gbo -= each * t.dtype.type(len(w))
     return logp, gt
 
 
 @jit
-def best_words(y, base, B, parent, word, score):
+def best_words(y, tops, base, B, parent, word, score):
     """The B best continuations of each sentence's hypotheses, best first; of equal ones those of the first in order.
 
-    y (K * B, V): outputs; base (K * B,): a hypothesis' own score less the logarithm of its softmax' sum, -inf where
-    there is none. Writes the slot of the hypothesis, its next word and the score, (K, B) each; -inf where none is left.
+    y (K * S, V): outputs of S hypotheses a sentence; tops: their maxima in spans, or bounds of them; base (K * S,): a
+    hypothesis' own score less the logarithm of its softmax' sum, -inf where there is none. Writes the slot of the
+    hypothesis, its next word and the score, (K, B) each; -inf where none is left.
     """
+    K, V = len(parent), y.shape[1]
+    S = len(y) // K
     score[:] = -np.inf
-    for k in range(len(parent)):
+    for k in range(K):
         found = 0
-        for b in range(B):
-            r = k * B + b
+        for b in range(S):
+            r = k * S + b
             if base[r] == -np.inf:
                 continue
             bar = score[k, B - 1] - base[r]
-            for v in range(y.shape[1]):
-                if y[r, v] > bar:
-                    i, value = min(found, B - 1), base[r] + y[r, v]
-                    while i > 0 and score[k, i - 1] < value:
-                        parent[k, i], word[k, i], score[k, i] = parent[k, i - 1], word[k, i - 1], score[k, i - 1]
-                        i -= 1
-                    parent[k, i], word[k, i], score[k, i] = b, v, value
-                    found = min(found + 1, B)
-                    bar = score[k, B - 1] - base[r]
+            for c in range(tops.shape[1]):
+                if not tops[r, c] > bar:
+                    continue
+                for v in range(c * SPAN, min(V, (c + 1) * SPAN)):
+                    if y[r, v] > bar:
+                        i, value = min(found, B - 1), base[r] + y[r, v]
+                        while i > 0 and score[k, i - 1] < value:
+                            parent[k, i], word[k, i], score[k, i] = parent[k, i - 1], word[k, i - 1], score[k, i - 1]
+                            i -= 1
+                        parent[k, i], word[k, i], score[k, i] = b, v, value
+                        found = min(found + 1, B)
+                        bar = score[k, B - 1] - base[r]
 
 
 @jit

@@ -1,5 +1,7 @@
 """The translation model of Bahdanau, Cho, Bengio 2015: what it holds, how it scores a minibatch, its file."""
 
+import contextlib
+import ctypes
 import math
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -12,14 +14,17 @@ from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 f32 = np.float32
-SIZES = ("embedding", "hidden", "alignment", "maxout")
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc
+SIZES = ("embedding", "hidden", "alignment", "maxout", "gates")
 
 
 @dataclass(frozen=True)
 class Model:
     """theta of appendix A in one array, (N,) float32; `at` gives its parts by the letters of `kernels`.
 
-    sizes: embedding m, hidden n, alignment n' (0: no attention, RNNencdec), maxout l; settings: the options of the run.
+    sizes: embedding m, hidden n, alignment n' (0: no attention, RNNencdec), maxout l, gates of a hidden unit (2: the
+    paper's, 3: LSTM); settings: the options of the run;
+    subwords: the model that splits words into those of the vocabularies, empty where they are whole words.
     """
 
     vocab: Vocab
@@ -27,6 +32,7 @@ class Model:
     sizes: dict
     theta: np.ndarray
     settings: dict
+    subwords: bytes = b""
 
     @property
     def at(self):
@@ -42,20 +48,22 @@ class Model:
         if attention:
             yield "alignment units n'", self.sizes["alignment"]
         yield "maxout units l", self.sizes["maxout"]
+        if self.sizes["gates"] == 3:
+            yield "hidden unit", "LSTM"
         yield "parameters", self.theta.size
         yield from container.shown(self.settings)
 
 
-def shapes(source, target, embedding, hidden, alignment, maxout):
+def shapes(source, target, embedding, hidden, alignment, maxout, gates=2):
     """Letter -> shape, in the order in which they stand in theta."""
-    m, n, units, l = embedding, hidden, alignment, maxout
+    m, n, units, l, d = embedding, hidden, alignment, maxout, (gates + 1) * hidden
     A = 2 * n if units else n
     both = 2 if units else 1
-    out = {"Ex": (len(source.words), m), "Wx": (m, 3 * n * both), "bx": (3 * n * both,), "fS": (n, 2 * n), "fU": (n, n)}
+    out = {"Ex": (len(source.words), m), "Wx": (m, d * both), "bx": (d * both,), "fS": (n, gates * n), "fU": (n, n)}
     if units:
-        out |= {"bS": (n, 2 * n), "bU": (n, n), "Ua": (A, units), "ba": (units,), "va": (units,)}
-    out |= {"Ws": (n, n), "bs": (n,), "Ey": (len(target.words), m), "Wy": (m, 3 * n + 2 * l), "by": (3 * n + 2 * l,)}
-    out |= {"S": (n, units + 2 * n), "U": (n, n), "C": (A, 3 * n), "Uo": (n, 2 * l), "Co": (A, 2 * l)}
+        out |= {"bS": (n, gates * n), "bU": (n, n), "Ua": (A, units), "ba": (units,), "va": (units,)}
+    out |= {"Ws": (n, n), "bs": (n,), "Ey": (len(target.words), m), "Wy": (m, d + 2 * l), "by": (d + 2 * l,)}
+    out |= {"S": (n, units + gates * n), "U": (n, n), "C": (A, d), "Uo": (n, 2 * l), "Co": (A, 2 * l)}
     return out | {"Wo": (l, target.V), "bo": (target.V,)}
 
 
@@ -114,6 +122,20 @@ def batches(sentences, together, words):
         i = end
 
 
+def keep_memory():
+    """Freed arrays of up to 32 MB stay with the process: fresh memory from the system costs as much as a product."""
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_THRESHOLD, 1 << 25), mallopt(M_TRIM_THRESHOLD, 1 << 30)
+
+
+def widths(p):
+    """(n', the width of a unit's gates, d) of the decoder."""
+    n, units = len(p.U), len(p.va) if hasattr(p, "va") else 0
+    gates = p.S.shape[1] - units
+    return units, gates, gates + n
+
+
 def no_dropout(shape):
     return None
 
@@ -130,13 +152,13 @@ def annotate(p, sentences, drop=no_dropout):
     """
     order = longest_first(sentences)
     side = packed([sentences[i] for i in order])
-    n, K, T = len(p.fU), len(sentences), side.lengths[0]
+    n, d, K, T = len(p.fU), p.fS.shape[1] + len(p.fU), len(sentences), side.lengths[0]
     row, last = order[side.row], side.lengths[side.row] - 1 - side.time
     distinct, number = np.unique(side.words, return_inverse=True)
     mask_E = drop((len(distinct), p.Ex.shape[1]))
     e = masked(p.Ex[distinct], mask_E)
     G = e @ p.Wx + p.bx
-    f, f_kept = kernels.encode(G[number, : 3 * n], side.sizes, p.fS, p.fU)
+    f, f_kept = kernels.encode(G[number, :d], side.sizes, p.fS, p.fU)
     lengths = np.empty(K, np.int64)
     lengths[order] = side.lengths
     kept = SimpleNamespace(
@@ -152,7 +174,7 @@ def annotate(p, sentences, drop=no_dropout):
     words = np.empty((K, T), np.int64)
     words[side.row, side.time] = number
     kept.reversed = words[side.row, last]
-    b, kept.b = kernels.encode(G[kept.reversed, 3 * n :], side.sizes, p.bS, p.bU)
+    b, kept.b = kernels.encode(G[kept.reversed, d:], side.sizes, p.bS, p.bU)
     H = np.zeros((K, T, 2 * n), f.dtype)
     H[row, side.time, :n] = f
     H[row, last, n:] = b
@@ -162,7 +184,7 @@ def annotate(p, sentences, drop=no_dropout):
 
 def annotate_backward(p, g, gH, kept):
     """gH (K, T, A), overwritten parts aside, to the gradients of the encoder, written into g."""
-    side, n = kept.side, len(p.fU)
+    side, n, d = kept.side, len(p.fU), p.fS.shape[1] + len(p.fU)
     U = len(kept.distinct)
     gG = np.zeros((U, p.Wx.shape[1]), gH.dtype)
     if not hasattr(p, "Ua"):
@@ -173,9 +195,9 @@ def annotate_backward(p, g, gH, kept):
     else:
         gf, gb = gH[kept.row, side.time, :n], gH[kept.row, kept.last, n:]
         rows = kernels.encode_backward(gf, side.sizes, p.fS, p.fU, kept.f, g.fS, g.fU)
-        kernels.add_rows(rows, kept.number, gG[:, : 3 * n])
+        kernels.add_rows(rows, kept.number, gG[:, :d])
         rows = kernels.encode_backward(gb, side.sizes, p.bS, p.bU, kept.b, g.bS, g.bU)
-        kernels.add_rows(rows, kept.reversed, gG[:, 3 * n :])
+        kernels.add_rows(rows, kept.reversed, gG[:, d:])
     np.matmul(kept.e.T, gG, out=g.Wx)
     gG.sum(axis=0, out=g.bx)
     g.Ex[:] = 0
@@ -193,7 +215,7 @@ def decode(p, source, target, sos, drop=no_dropout):
     mask_h = None if mask_H is None else np.ascontiguousarray(mask_H[:, 0, -h.shape[1] :])
     h, H = masked(h, mask_h), masked(H, mask_H)
     side = packed(target)
-    n, l, units = len(p.U), p.Wo.shape[0], p.S.shape[1] - 2 * len(p.U)
+    n, l, (units, gates, d) = len(p.U), p.Wo.shape[0], widths(p)
     P, K, A = len(side.words), len(target), H.shape[2]
     before = np.empty(P, np.int32)
     before[:K] = sos
@@ -204,18 +226,20 @@ def decode(p, source, target, sos, drop=no_dropout):
     mask_E = drop((len(distinct), p.Ey.shape[1]))
     e = masked(p.Ey[distinct], mask_E)
     G = (e @ p.Wy + p.by)[number]
-    zr, t, o = G[:, : 2 * n].copy(), G[:, 2 * n : 3 * n].copy(), G[:, 3 * n :]
-    states, rs, c = np.empty((P, n), G.dtype), np.empty((P, n), G.dtype), np.empty((P, A), G.dtype)
-    q = np.empty((P, units), G.dtype)
+    zr, t, o = G[:, :gates].copy(), G[:, gates:d].copy(), G[:, d:]
     s0 = np.tanh(h @ p.Ws + p.bs)
-    s, alphas = s0, []
+    # the memory of an LSTM starts from 0
+    s = s0 if gates == 2 * n else np.hstack((s0, np.zeros_like(s0)))
+    states, seen, c = np.empty((P, s.shape[1]), G.dtype), np.empty((P, n), G.dtype), np.empty((P, A), G.dtype)
+    q = np.empty((P, units), G.dtype)
+    alphas = []
     UH = kernels.look(H, p.Ua, p.ba) if units else None
     fixed = H[:, 0] @ p.C if not units else None
     for i, k in enumerate(side.sizes):
         now = slice(starts[i], starts[i + 1])
         s = s[:k]
         states[now] = s
-        Q = s @ p.S
+        Q = s[:, :n] @ p.S
         if units:
             q[now] = Q[:, :units]
             alpha, context = kernels.attend(H[:k], UH[:k], absent[:k], Q[:, None, :units], p.va)
@@ -225,16 +249,16 @@ def decode(p, source, target, sos, drop=no_dropout):
         else:
             c[now], from_c = H[:k, 0], fixed[:k]
         zr[now] += Q[:, units:]
-        zr[now] += from_c[:, : 2 * n]
-        t[now] += from_c[:, 2 * n :]
-        s, rs[now] = kernels.unit(zr[now], t[now], states[now], p.U)
-    o += states @ p.Uo
+        zr[now] += from_c[:, :gates]
+        t[now] += from_c[:, gates:]
+        s, seen[now] = kernels.unit(zr[now], t[now], states[now], p.U)
+    o += states[:, :n] @ p.Uo
     o += c @ p.Co
     mask_t = drop((P, l))
     out = masked(kernels.maxout(o), mask_t)
     kept = SimpleNamespace(
         encoder=encoder, H=H, UH=UH, h=h, s0=s0, lengths=lengths, side=side, starts=starts, number=number, e=e, q=q,
-        distinct=distinct, zr=zr, t=t, o=o, states=states, rs=rs, c=c, alphas=alphas, mask_H=mask_H, mask_h=mask_h,
+        distinct=distinct, zr=zr, t=t, o=o, states=states, seen=seen, c=c, alphas=alphas, mask_H=mask_H, mask_h=mask_h,
         mask_E=mask_E, mask_t=mask_t,
     )  # fmt: skip
     return out, side.words, kept
@@ -243,25 +267,24 @@ def decode(p, source, target, sos, drop=no_dropout):
 def decode_backward(p, g, gt, kept):
     """gt (P, l), the gradient of the maxout units, to all gradients but those of Wo and bo, written into g."""
     side, starts, H, zr, t, states = kept.side, kept.starts, kept.H, kept.zr, kept.t, kept.states
-    n, units, P = len(p.U), p.S.shape[1] - 2 * len(p.U), len(gt)
+    n, P, (units, gates, d) = len(p.U), len(gt), widths(p)
+    s = states[:, :n]
     go = kernels.maxout_backward(kept.o, masked(gt, kept.mask_t))
-    np.matmul(states.T, go, out=g.Uo)
+    np.matmul(s.T, go, out=g.Uo)
     np.matmul(kept.c.T, go, out=g.Co)
     gs_out, gc = go @ p.Uo.T, go @ p.Co.T
-    gG = np.empty((P, 3 * n), gt.dtype)
-    gQ = np.empty((P, units + 2 * n), gt.dtype)
+    gG = np.empty((P, d), gt.dtype)
+    gQ = np.empty((P, units + gates), gt.dtype)
     UT, ST, CT = (np.ascontiguousarray(a.T) for a in (p.U, p.S, p.C))
     gH = np.zeros_like(H)
     if units:
         gUH = np.zeros_like(kept.UH)
         g.va[:] = 0
-    carried = np.zeros_like(kept.s0)
+    carried = np.zeros((len(kept.s0), states.shape[1]), gt.dtype)
     for i in range(len(side.sizes) - 1, -1, -1):
         k, now = side.sizes[i], slice(starts[i], starts[i + 1])
         gs, gate = carried[:k], gG[now]
-        kernels.unit_backward(gs, zr[now], t[now], states[now], gate)
-        grs = gate[:, 2 * n :] @ UT
-        kernels.reset_backward(gs, zr[now], states[now], grs, gate)
+        kernels.unit_backward(gs, zr[now], t[now], states[now], kept.seen[now], UT, gate)
         gc[now] += gate @ CT
         if units:
             a = kernels.tanh_sum(kept.UH[:k], kept.q[now][:, None])[:, 0]
@@ -270,15 +293,15 @@ def decode_backward(p, g, gt, kept):
             )
         else:
             gH[:k, 0] += gc[now]
-        gQ[now, units:] = gate[:, : 2 * n]
-        gs += gQ[now] @ ST
-        gs += gs_out[now]
-    np.matmul(states.T, gQ, out=g.S)
-    np.matmul(kept.rs.T, gG[:, 2 * n :], out=g.U)
+        gQ[now, units:] = gate[:, :gates]
+        gs[:, :n] += gQ[now] @ ST
+        gs[:, :n] += gs_out[now]
+    np.matmul(s.T, gQ, out=g.S)
+    np.matmul(kernels.before_U(states, kept.seen, n).T, gG[:, gates:], out=g.U)
     np.matmul(kept.c.T, gG, out=g.C)
     gG_distinct = np.zeros((len(kept.distinct), len(p.by)), gG.dtype)
-    kernels.add_rows(gG, kept.number, gG_distinct[:, : 3 * n])
-    kernels.add_rows(go, kept.number, gG_distinct[:, 3 * n :])
+    kernels.add_rows(gG, kept.number, gG_distinct[:, :d])
+    kernels.add_rows(go, kept.number, gG_distinct[:, d:])
     np.matmul(kept.e.T, gG_distinct, out=g.Wy)
     gG_distinct.sum(axis=0, out=g.by)
     g.Ey[:] = 0
@@ -288,36 +311,51 @@ def decode_backward(p, g, gt, kept):
         np.matmul(H.reshape(len(rows), -1).T, rows, out=g.Ua)
         rows.sum(axis=0, out=g.ba)
         gH += (rows @ p.Ua.T).reshape(H.shape)
-    gs0 = carried * (1 - kept.s0 * kept.s0)
+    gs0 = carried[:, :n] * (1 - kept.s0 * kept.s0)
     np.matmul(kept.h.T, gs0, out=g.Ws)
     gs0.sum(axis=0, out=g.bs)
     gH[:, 0, H.shape[2] - n :] += gs0 @ p.Ws.T
     annotate_backward(p, g, masked(gH, kept.mask_H), kept.encoder)
 
 
-def cost(p, source, target, sos, g, drop=no_dropout):
-    """The sum of ln p over the words of a minibatch; g gets the gradient of the mean of -ln p over its sentences."""
+def cost(p, source, target, sos, g, drop=no_dropout, smoothing=0.0, sentences=None):
+    """The sum of ln p over the words of a minibatch, or a share of one; g gets the gradient of the sum of -ln p divided
+    by the number of its sentences, where `smoothing` is the share of all words in what is to be predicted.
+    """
     order = longest_first(target)
     source, target = [source[i] for i in order], [target[i] for i in order]
     t, w, kept = decode(p, source, target, sos, drop)
-    logp, gt = kernels.output_backward(t, w, p.Wo, p.bo, 1 / len(target), g.Wo, g.bo)
+    logp, gt = kernels.output_backward(t, w, p.Wo, p.bo, 1 / (sentences or len(target)), smoothing, g.Wo, g.bo)
     decode_backward(p, g, gt, kept)
     return float(logp.sum())
 
 
-def score(p, source, target, sos):
-    """ln p(target | source) of each pair, (K,) float64."""
+def score_words(p, source, target, sos):
+    """What a minibatch's targets, that end with </s>, get: for each pair ln p of its words, (T,) float64, and their
+    weights of the source's words, (T, words of the source), or None without attention.
+    """
     order = longest_first(target)
     t, w, kept = decode(p, [source[i] for i in order], [target[i] for i in order], sos)
-    logp = np.empty(len(target))
-    logp[order] = np.bincount(kept.side.row, kernels.output(t, w, p.Wo, p.bo), len(target))
-    return logp
+    logp, side = kernels.output(t, w, p.Wo, p.bo), kept.side
+    logp = np.split(logp[np.argsort(side.row, kind="stable")], np.cumsum(side.lengths)[:-1])
+    out = [None] * len(order)
+    for row, i in enumerate(order):
+        alpha = [a[row, : kept.lengths[row]] for a in kept.alphas[: side.lengths[row]]]
+        out[i] = logp[row], np.array(alpha) if alpha else None
+    return out
+
+
+def score(p, source, target, sos):
+    """ln p(target | source) of each pair, (K,) float64."""
+    return np.array([logp.sum() for logp, _ in score_words(p, source, target, sos)])
 
 
 def write(out, model):
     about = {"sizes": model.sizes, "target": vocab_settings(model.vocab), "training": model.settings}
     about["source"] = {**vocab_settings(model.source), "words": len(model.source.words)}
     arrays = vars(model.at)
+    if model.subwords:
+        arrays["subwords"] = np.frombuffer(model.subwords, np.uint8)
     container.write(out, "nmt", about, arrays, [*model.source.words, *model.vocab.words])
 
 
@@ -327,8 +365,11 @@ def from_arrays(about, arrays, path):
         settings, words = about["settings"], container.words_of(arrays)
         many = settings["source"]["words"]
         source, target = vocab_of(settings["source"], words[:many]), vocab_of(settings["target"], words[many:])
-        sizes = {name: settings["sizes"][name] for name in SIZES}
-        if any(type(sizes[name]) is not int or sizes[name] < (name != "alignment") for name in SIZES):
+        # files from before there were LSTMs do not tell
+        sizes = {name: ({"gates": 2} | settings["sizes"])[name] for name in SIZES}
+        if sizes["gates"] not in (2, 3) or any(
+            type(sizes[name]) is not int or sizes[name] < (name != "alignment") for name in SIZES
+        ):
             raise ValueError
         wanted = shapes(source, target, **sizes)
         if any(arrays[name].shape != shape or arrays[name].dtype != f32 for name, shape in wanted.items()):
@@ -336,6 +377,7 @@ def from_arrays(about, arrays, path):
         theta = np.concatenate([arrays[name].ravel() for name in wanted])
         if not np.isfinite(theta).all():
             raise ValueError
-        return Model(target, source, sizes, theta, settings["training"])
+        subwords = arrays["subwords"].tobytes() if "subwords" in arrays else b""
+        return Model(target, source, sizes, theta, settings["training"], subwords)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FormatError(path, "not a whole translation model: its arrays do not fit together") from None

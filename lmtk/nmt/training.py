@@ -1,7 +1,5 @@
 """Training (appendix B): a bitext to a Model, in epochs, with checkpoints; a run that goes on gives the same bytes."""
 
-import contextlib
-import ctypes
 import math
 import zlib
 from dataclasses import dataclass, field
@@ -14,7 +12,6 @@ from lmtk.nmt import kernels, network
 from lmtk.nmt.network import Model
 
 f32 = np.float32
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc
 POOL = 20  # minibatches whose sentences are sorted by length together (B.2)
 END = 0.05  # the share of the rate that is left at the end
 BATCH, WORDS = 64, 1 << 14  # held-out sentences at once, and their words
@@ -32,10 +29,15 @@ class Settings:
     hidden: int
     alignment: int
     maxout: int
+    gates: int
     minibatch: int
     epochs: int
     rate: float | None
     dropout: float
+    smoothing: float
+    keep: str  # what the model that is kept has the highest of: "likelihood" or "BLEU"
+    patience: int  # epochs without a better one after which a run ends; 0: never
+    bpe: int | None
     seed: int
 
     @property
@@ -48,7 +50,8 @@ class Progress:
     """Where a run stands: `step` minibatches into `epoch` (from 0), L the sum of ln p over their words.
 
     theta: the parameters; first, second: what Adam or Adadelta keeps of each; best: the parameters with the highest
-    held-out likelihood so far, after `best_epoch`; logp holds (training, held-out) a word of each epoch that is over.
+    held-out likelihood or BLEU so far, after `best_epoch`; measured holds (ln p a word of the training text, of the
+    held-out text, BLEU) of each epoch that is over.
     """
 
     theta: np.ndarray
@@ -59,13 +62,14 @@ class Progress:
     L: float = 0.0
     best: np.ndarray | None = None
     best_epoch: int = 0
-    logp: list = field(default_factory=list)
+    measured: list = field(default_factory=list)
 
 
 def initial(source, target, settings, words):
     """theta before training. Adadelta starts as B.1 has it: recurrent matrices orthogonal, W_a and U_a of deviation
     0.001, v_a and biases 0, the rest 0.01. Adam starts from deviations 1/sqrt(inputs), embeddings of 0.1, and output
-    biases at the logarithm of the words' frequencies; words: the target's sentences.
+    biases at the logarithm of the words' frequencies, those of an LSTM's forget gates at 1; words: the target's
+    sentences.
     """
     shapes = network.shapes(source, target, **settings.sizes)
     random = np.random.default_rng(settings.seed)
@@ -84,6 +88,9 @@ def initial(source, target, settings, words):
     if not paper:
         counts = np.bincount(np.concatenate(words), minlength=target.V) + 1
         p.bo[:] = np.log(counts / counts.sum())
+        if settings.gates == 3:
+            for b in (p.bx[: 4 * n], p.bx[4 * n :], p.by[: 4 * n]):
+                b[n : 2 * n] = 1
     return theta
 
 
@@ -109,11 +116,12 @@ def minibatches(bitext, settings, epoch):
             yield batches[i]
 
 
-def dropping(settings, epoch, step):
-    """Masks of inverted dropout for one minibatch."""
+def dropping(settings, epoch, step, share):
+    """Masks of inverted dropout for one share of a minibatch."""
     if not settings.dropout:
         return network.no_dropout
-    random, keep = np.random.default_rng([settings.seed, epoch, step + 1]), f32(1 - settings.dropout)
+    seeds = [settings.seed, epoch, step + 1] + [share] * (share > 0)
+    random, keep = np.random.default_rng(seeds), f32(1 - settings.dropout)
 
     def mask(shape):
         return (random.random(shape, f32) < keep) * (1 / keep)
@@ -129,47 +137,55 @@ def heldout_logp(p, bitext, sos):
     return total / sum(map(len, bitext.target))
 
 
-def keep_memory():
-    """Freed arrays of up to 32 MB stay with the process: fresh memory from the system costs as much as a product."""
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(M_MMAP_THRESHOLD, 1 << 25), mallopt(M_TRIM_THRESHOLD, 1 << 30)
-
-
-def train(progress, bitext, heldout, source, target, settings):
+def train(progress, bitext, heldout, source, target, settings, bleu=None, threads=1, team=map):
     """Train from where `progress` stands, changing it; yields (epoch over, target words seen) after each minibatch.
 
-    Raises Diverged where the likelihood is no finite number; `progress` then still has the best parameters so far.
+    bleu: a function of the parameters, called after each epoch. threads: into how many shares a minibatch is divided;
+    team(function, items) works on them side by side. Raises Diverged where the likelihood is no finite number;
+    `progress` then still has the best parameters so far.
     """
-    keep_memory()
+    network.keep_memory()
     shapes = network.shapes(source, target, **settings.sizes)
-    gradient = np.zeros_like(progress.theta)
-    p, g = network.parts(progress.theta, shapes), network.parts(gradient, shapes)
+    gradients = [np.zeros_like(progress.theta) for _ in range(threads)]
+    p, g = network.parts(progress.theta, shapes), [network.parts(gradient, shapes) for gradient in gradients]
     steps = -(-len(bitext.source) // settings.minibatch)
     words = sum(map(len, bitext.target))
     norm = math.nan
-    while progress.epoch < settings.epochs:
+    while not finished(progress, settings):
         for number, batch in enumerate(minibatches(bitext, settings, progress.epoch)):
             if number < progress.step:
                 continue
-            t = progress.epoch * steps + number
-            drop = dropping(settings, progress.epoch, number)
-            x, y = [bitext.source[i] for i in batch], [bitext.target[i] for i in batch]
-            L = network.cost(p, x, y, target.sos_id, g, drop)
+
+            def cost(share, batch=batch, number=number):
+                drop = dropping(settings, progress.epoch, number, share)
+                mine = batch[share::threads]
+                x, y = [bitext.source[i] for i in mine], [bitext.target[i] for i in mine]
+                return network.cost(p, x, y, target.sos_id, g[share], drop, settings.smoothing, len(batch))
+
+            shares = min(threads, len(batch))
+            L, gradient = sum(team(cost, range(shares))), gradients[0]
+            for other in gradients[1:shares]:
+                gradient += other
             now = math.sqrt(float(np.dot(gradient, gradient)))
             if not math.isfinite(L) or not math.isfinite(now):
                 raise Diverged(
                     f"the likelihood is not finite at epoch {progress.epoch + 1}, step {number + 1}: gradient norm "
                     f"{norm:.4g} the step before; a lower -rate may help"
                 )
-            norm = now
+            norm, t = now, progress.epoch * steps + number
             update(progress, gradient, min(1.0, 1 / max(norm, 1e-30)), settings, t, settings.epochs * steps)
             progress.L += L
             progress.step += 1
+            seen = sum(len(bitext.target[i]) for i in batch)
             if progress.step < steps:
-                yield False, sum(map(len, y))
-        finish_epoch(progress, p, words, heldout, target)
-        yield True, sum(map(len, y))
+                yield False, seen
+        finish_epoch(progress, p, words, heldout, target, settings, bleu)
+        yield True, seen
+
+
+def finished(progress, settings):
+    waited = progress.epoch - progress.best_epoch
+    return progress.epoch >= settings.epochs or (settings.patience and waited >= settings.patience)
 
 
 def update(progress, gradient, scale, settings, t, total):
@@ -182,16 +198,17 @@ def update(progress, gradient, scale, settings, t, total):
         kernels.adam(progress.theta, gradient, progress.first, progress.second, rate, scale, *bias)
 
 
-def finish_epoch(progress, p, words, heldout, target):
-    """Close an epoch: its likelihoods, and the parameters kept if they are the best. Raises Diverged."""
+def finish_epoch(progress, p, words, heldout, target, settings, bleu):
+    """Close an epoch: its measures, and the parameters kept if they are the best. Raises Diverged."""
     held = heldout_logp(p, heldout, target.sos_id) if heldout else None
     if not np.isfinite(progress.theta).all() or not math.isfinite(held or 0):
         raise Diverged(f"the model is not finite after epoch {progress.epoch + 1}; a lower -rate may help")
-    earlier = [h for _, h in progress.logp]
-    progress.logp.append((progress.L / words, held))
+    progress.measured.append((progress.L / words, held, bleu(progress.theta) if bleu else None))
     progress.epoch += 1
     progress.step, progress.L = 0, 0.0
-    if held is None or not earlier or held > max(earlier):
+    # of equal BLEU, as 0 at first, the likelihood decides
+    rows = [(row[2], row[1]) if settings.keep == "BLEU" else row[1:2] for row in progress.measured]
+    if held is None or all(rows[-1] > row for row in rows[:-1]):
         progress.best, progress.best_epoch = progress.theta.copy(), progress.epoch
 
 
@@ -200,7 +217,7 @@ def write_checkpoint(out, progress, source, target, settings, data):
     arrays = {name: getattr(progress, name) for name in ("theta", "first", "second")}
     if progress.best is not None:
         arrays["best"] = progress.best
-    state = {name: getattr(progress, name) for name in ("epoch", "step", "L", "best_epoch", "logp")}
+    state = {name: getattr(progress, name) for name in ("epoch", "step", "L", "best_epoch", "measured")}
     about = {"run": vars(settings), "data": data, "state": state}
     container.write(out, "nmt-checkpoint", about, arrays, [*source.words, *target.words])
 
@@ -232,10 +249,10 @@ def read_checkpoint(stream, path, settings, data, source, target, theta):
     state = about["settings"]["state"]
     best = np.array(arrays["best"]) if "best" in arrays else None
     kept = (np.array(arrays[name]) for name in ("theta", "first", "second"))
-    logp = [tuple(pair) for pair in state["logp"]]
-    return Progress(*kept, state["epoch"], state["step"], state["L"], best, state["best_epoch"], logp)
+    measured = [tuple(row) for row in state["measured"]]
+    return Progress(*kept, state["epoch"], state["step"], state["L"], best, state["best_epoch"], measured)
 
 
-def model(theta, source, target, settings):
+def model(theta, source, target, settings, subwords=b""):
     how = {name: value for name, value in vars(settings).items() if name not in network.SIZES}
-    return Model(target, source, settings.sizes, theta, how)
+    return Model(target, source, settings.sizes, theta, how, subwords)
