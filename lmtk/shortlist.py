@@ -5,7 +5,8 @@ P(w | context) = P_N(w | context) P_S(context)   for w in the shortlist
                  P_B(w | context)                for other words
 
 P_N is a softmax over the shortlist, P_B the back-off model's, and P_S(context), the sum of P_B over the shortlist, is
-what the two share out; so the probabilities add up to one where the back-off model's do.
+what the two share out; so the probabilities add up to one where the back-off model's do. Where that predicts more
+words than the network's vocabulary has, as </s> in a running text, P_B is divided by its sum over that vocabulary.
 """
 
 import os
@@ -55,43 +56,44 @@ class Shortlist(Network):
 
     @cached_property
     def masses(self):
-        """P_S of each context of the rest, as `mass.of_contexts` has it."""
+        """The sums over the shortlist in each context of the rest, as `mass.of_contexts` has them, before the division,
+        and those over the vocabulary, None where it is that of the rest.
+        """
+        whole = self.vocab.V == self.rest.vocab.V
+        return self.masses_of(self.shortlist), None if whole else self.masses_of(np.arange(self.vocab.V))
+
+    def masses_of(self, words):
         chosen = np.zeros(self.rest.vocab.V, bool)
-        chosen[self.rest_ids[self.shortlist]] = True
+        chosen[self.rest_ids[words]] = True
         return mass.of_contexts(self.rest, chosen)
 
     def score(self, corpus):
         """Exact ln p of every scored token; the tag is that of the model that it is from."""
-        scores = self.rest.score(self.of_rest(corpus))
-        logp, known = scores.logp.copy(), corpus.scored & (corpus.ids < self.vocab.V)
-        at = np.flatnonzero(known)
-        at = at[self.place[corpus.ids[at]] >= 0]
-        rows = self.padded(contexts(corpus, self.order)[at])
-        logp[at] = self.of_network(rows, corpus.ids[at]) + self.log_share(corpus, at)
-        own = np.zeros(len(logp), bool)
-        own[at] = True
-        return Scores(logp, lambda t: f"[{Network.kind}]" if own[t] else scores.tag(t))
+        at = np.flatnonzero(corpus.scored & (corpus.ids < self.vocab.V))
+        logp, listed, tag = np.where(corpus.scored, -np.inf, 0), np.zeros(len(corpus.ids), bool), None
+        logp[at], listed[at], tag = self.of_tokens(corpus, at, self.padded(contexts(corpus, self.order)[at]))
+        return Scores(logp, lambda t: f"[{Network.kind}]" if listed[t] else tag(t))
 
     def score_contexts(self, rows, w):
         """ln p(w | context), (N,) float64, for contexts (N, n-1), which is all that the rest looks at, and words w."""
         corpus = sentences(np.column_stack((rows[:, ::-1], w)))
-        at = np.arange(self.order - 1, len(corpus.ids), self.order)
-        logp = self.rest.score(self.of_rest(corpus)).logp[at]
-        mine = np.flatnonzero(self.place[w] >= 0)
-        logp[mine] = self.of_network(rows[mine], w[mine]) + self.log_share(corpus, at[mine])
-        return logp
+        return self.of_tokens(corpus, np.arange(self.order - 1, len(corpus.ids), self.order), rows)[0]
+
+    def of_tokens(self, corpus, at, rows):
+        """ln p of the tokens `at`, of contexts `rows`; which of them are in the shortlist; the tags of the rest."""
+        inside = Corpus(self.rest_ids[corpus.ids], corpus.starts, corpus.scored)
+        scores, w, (own, whole) = self.rest.score(inside), corpus.ids[at], self.masses
+        logp, listed = scores.logp[at], self.place[w] >= 0
+        mine = at[listed]
+        logp[listed] = self.of_network(rows[listed], w[listed])
+        logp[listed] += np.log(np.maximum(mass.in_corpus(self.rest, own, inside, mine), TINY))
+        if whole is not None:
+            logp -= np.log(mass.in_corpus(self.rest, whole, inside, at))
+        return logp, listed, scores.tag
 
     def of_network(self, rows, w):
         """ln P_N."""
         return super().score_contexts(rows, self.place[w]) if len(w) else np.zeros(0)
-
-    def log_share(self, corpus, at):
-        """ln P_S of the contexts of the tokens `at`."""
-        return np.log(np.maximum(mass.in_corpus(self.rest, self.masses, self.of_rest(corpus), at), TINY))
-
-    def of_rest(self, corpus):
-        """A corpus in the ids of the rest."""
-        return Corpus(self.rest_ids[corpus.ids], corpus.starts, corpus.scored)
 
     def write(self, out):
         about = {"order": self.order, **vocab_settings(self.vocab), "training": self.settings, "rest": self.name}
@@ -130,18 +132,15 @@ def shortlisted(network, w, N, rest, path, name):
 
 
 def check_rest(vocab, order, rest, path):
-    """Raises LmtkError where a model is no back-off model, predicts other words or looks at more of them."""
+    """Raises LmtkError where a model is no back-off model, lacks words of the network's or has longer contexts."""
     if not isinstance(rest, Backoff):
         raise LmtkError(f"{path}: no back-off model, which ngram-count makes ({next(rest.describe())[1]})")
     if rest.order > order:
         raise LmtkError(f"{path}: its order, {rest.order}, is above that of the network, {order}; give -order")
-    differ = sorted({*vocab.words[: vocab.V]} ^ {*rest.vocab.words[: rest.vocab.V]})
-    if differ:
-        shown = ", ".join(w.decode("utf-8", "backslashreplace") for w in differ[:3]) + " ..." * (len(differ) > 3)
-        raise LmtkError(
-            f"{path}: it and the network do not predict the same words, {len(differ)} differ ({shown}); "
-            "give both the same -vocab, -unk, -no-eos and -stream"
-        )
+    lacking = sorted(w for w in vocab.words[: vocab.V] if not rest.vocab.predicts(w))
+    if lacking:
+        shown = ", ".join(w.decode("utf-8", "backslashreplace") for w in lacking[:3]) + " ..." * (len(lacking) > 3)
+        raise LmtkError(f"{path}: it does not predict all words of the network ({shown}); give both the same -vocab")
 
 
 def from_arrays(about, arrays, path):
@@ -150,8 +149,12 @@ def from_arrays(about, arrays, path):
     if not isinstance(here, str):
         raise FormatError(path, "a network with a shortlist names the model of the other words; it is missing")
     name = os.path.join(folder_of(path), here)
+    its_own = FormatError(path, "a network that is a model of the other words for itself")
     if os.path.realpath(name) == os.path.realpath(path):
-        raise FormatError(path, "a network that is its own model of the other words")
-    rest = registry.load(name)
+        raise its_own
+    try:
+        rest = registry.load(name)
+    except RecursionError:  # two that name each other
+        raise its_own from None
     check_rest(made.vocab, made.order, rest, name)
     return replace(made, rest=rest, name=here)

@@ -166,6 +166,21 @@ def test_a_shortlist_shares_out_what_the_rest_gives_its_words(texts):
     assert model.score_contexts(rows[at], corpus.ids[at]) == pytest.approx(scores.logp[at], abs=1e-9)
 
 
+def test_a_rest_with_more_words_is_scaled(texts):
+    """The vocabulary of the network is that of a running text, and the rest predicts </s> and another word too."""
+    (texts / "train").write_text(TRAIN + "another\n")
+    counts = collect([str(texts / "train")], [], 3)
+    rest, _ = smoothing.estimate(
+        counts, make_vocab(sorted(counts.words), True), 3, [smoothing.Method("wb", (), True, 1, 0)] * 3
+    )
+    (texts / "train").write_text(TRAIN)
+    marks = Marks(False, False, True)
+    model = replace(short(texts, marks), rest=rest)
+    assert rest.vocab.V == model.vocab.V + 2
+    for corpus in read_corpus(str(texts / "held"), model.vocab, marks, model.order):
+        assert vocabulary_sums(model, corpus, corpus.scored) == pytest.approx(1, abs=2e-6)
+
+
 def test_the_rest_of_a_shortlist_must_fit(texts):
     model = short(texts)
     data = next(files_of(model))
@@ -173,14 +188,14 @@ def test_the_rest_of_a_shortlist_must_fit(texts):
     for rest, message in (
         (interpolated(texts), "no back-off model, which ngram-count makes"),
         (replace(model.rest, order=4), "its order, 4, is above that of the network, 3"),
-        (replace(model.rest, vocab=other), r"do not predict the same words, 1 differ \(<unk>\)"),
+        (replace(model.rest, vocab=other), r"does not predict all words of the network \(<unk>\)"),
     ):
         with pytest.raises(LmtkError, match=message):
             check_rest(model.vocab, model.order, rest, "rest")
     with pytest.raises(LmtkError, match="a shortlist of 10 words leaves none of the 10"):
         short(texts, N=model.vocab.V)
     (texts / "rest").write_bytes(data)
-    with pytest.raises(FormatError, match="its own model"):
+    with pytest.raises(FormatError, match="for itself"):
         load(str(texts / "rest"))
 
 

@@ -137,6 +137,15 @@ def test_sums_and_softmax_do_not_overflow():
     assert kernels.sigmoid(x).tolist() == [0, 0.5, 1]
 
 
+def test_fast_tanh():
+    UH = np.random.default_rng(1).normal(0, 3, (2, 3, 50)).astype(np.float32)
+    UH[0, 0, :4] = 1e30, -1e30, 0, 30
+    q = np.random.default_rng(2).normal(0, 1, (2, 4, 80)).astype(np.float32)[:, :, :50]
+    found = kernels.tanh_sum(UH, q)
+    assert found == pytest.approx(np.tanh(UH[:, None].astype(float) + q[:, :, None]), abs=3e-7)
+    assert (np.abs(found) <= 1).all()
+
+
 @pytest.mark.parametrize("B", [1, 3])
 @pytest.mark.parametrize("V", [7, 150])
 def test_best_words(B, V):
@@ -310,6 +319,24 @@ def test_minibatches_hold_each_pair_once():
     batches = list(training.minibatches(Bitext(*texts, 0), settings, 0))
     assert sorted(np.concatenate(batches).tolist()) == list(range(300))
     assert len(batches) == 43 and max(map(len, batches)) == 7
+
+
+@pytest.mark.parametrize("attention", [True, False])
+def test_shares_of_a_minibatch_have_its_gradient(attention):
+    random = np.random.default_rng(1)
+    sides = [[np.append(random.integers(2, V, random.integers(1, 7)), 0) for _ in range(23)] for V in (6, 5)]
+    units = SIZES["alignment"] if attention else 0
+    settings = training.Settings(3, 4, units, 2, 2, 5, 1, 0.01, 0.0, 0.1, "likelihood", 0, None, 1)
+    found = []
+    for threads in (1, 2, 3, 5):
+        theta = training.initial(vocab(6), vocab(5), settings, sides[1])
+        progress = training.Progress(theta, theta * 0, theta * 0)
+        for _ in training.train(progress, Bitext(*sides, 0), None, vocab(6), vocab(5), settings, threads=threads):
+            pass
+        found.append((progress.theta, progress.measured[0][0]))
+    for theta, logp in found[1:]:
+        assert theta == pytest.approx(found[0][0], abs=1e-4)
+        assert logp == pytest.approx(found[0][1], rel=1e-5)
 
 
 def test_first_values_are_those_of_appendix_b():

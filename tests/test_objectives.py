@@ -9,7 +9,7 @@ import naive
 import numpy as np
 import pytest
 from conftest import FILES
-from test_models import texts  # noqa: F401  a fixture
+from test_models import short, texts  # noqa: F401  a fixture
 from test_nplm import minibatch, parameters, prepared, settings
 
 from lmtk.commands import nplm_train
@@ -450,6 +450,33 @@ def test_paths_of_a_file(tmp_path):
 def test_a_tree_needs_two_words():
     with pytest.raises(LmtkError, match="a tree needs two words"):
         training.initial(make_vocab([b"a"], eos=False), settings(objective="tree"), np.array([0]))
+
+
+@pytest.mark.parametrize("upto", [1, 5, 17])
+def test_a_run_with_a_shortlist_goes_on_to_the_same_bytes(texts, upto):  # noqa: F811
+    """Only examples of its words count; a minibatch may have none of them."""
+    made = settings(objective="shortlist", shortlist=4, minibatch=2)
+    data, fresh = prepared(texts, made)
+    model = short(texts)
+    fresh = dataclasses.replace(model, **{name: getattr(fresh, name) for name in "CHd"}, U=model.U * 0, W=None)
+
+    def trained(progress, upto=None):
+        now = [now for _, now in islice(training.train(progress, data, made, 1), upto)][-1]
+        return progress, now()
+
+    whole, _ = trained(training.Progress(fresh))
+    part, now = trained(training.Progress(fresh), upto)
+    with open(texts / "ckpt", "wb") as out:
+        training.write_checkpoint(out, part, now, made, data)
+    with open(texts / "ckpt", "rb") as stream:
+        resumed = training.read_checkpoint(stream, str(texts / "ckpt"), made, data, fresh)
+    again, _ = trained(resumed)
+    assert again.ppl == whole.ppl and whole.ppl[-1][1] < whole.ppl[0][1]
+    for name, array in whole.best.named().items():
+        assert (getattr(again.best, name) == array).all()
+    step, _ = objectives.short(fresh, data, made, 1, ALONE)
+    others = np.flatnonzero(fresh.place[data.w] < 0)[:2]
+    assert step(others, 0.1, 0, 0) == (0, 0)
 
 
 def test_the_command_knows_every_objective():

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import sys
 
 import naive
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmtk.errors import FormatError, LmtkError, LmtkWarning
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.files.streams import blocks, lines, open_in, open_out
 from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import (
@@ -325,3 +326,11 @@ def test_subwords_that_cannot_be_are_errors():
     with pytest.raises(FormatError):
         subwords.splitter(b"nonsense", "m")
     assert subwords.splitter(b"", "m")([b"a", b"b"]) == [b"a", b"b"]
+
+
+def test_subwords_need_their_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(UsageError, match="bpe"):
+        subwords.learn([[b"a"]], 9)
+    with pytest.raises(UsageError, match="bpe"):
+        subwords.splitter(b"model", "m")

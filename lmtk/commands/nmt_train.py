@@ -6,8 +6,10 @@ from datetime import timedelta
 from typing import Annotated
 
 from lmtk.commands.nplm_train import interruptible, remove
-from lmtk.commands.options import Debug, ProductThreads, Seed, Tolower, needed, one_stdin, option, product_threads
+from lmtk.commands.options import Debug, Seed, Threads, Tolower, needed, one_stdin, option
 from lmtk.errors import UsageError
+
+SHARE = 20  # sentences of a minibatch for which a thread pays
 
 
 def command(
@@ -35,7 +37,7 @@ def command(
     minibatch: Annotated[
         int | None, option("minibatch", "Sentences in an update (default: 40, with -paper 80).", "N", min=1)
     ] = None,
-    epochs: Annotated[int, option("epochs", "Passes over the text, at most.", "N", min=1)] = 10,
+    epochs: Annotated[int, option("epochs", "Passes over the text, at most.", "N", min=1)] = 16,
     keep: Annotated[
         str,
         option("keep", "bleu, likelihood: what the epoch whose model is kept is best in, on held-out text.", "KIND"),
@@ -61,7 +63,7 @@ def command(
     ] = False,
     tolower: Tolower = False,
     seed: Seed = 1,
-    threads: ProductThreads = None,
+    threads: Threads = None,
     save_every: Annotated[
         int | None,
         option(
@@ -98,12 +100,12 @@ def command(
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
     from lmtk.nmt import training
     from lmtk.nmt.network import write
+    from lmtk.nplm.threads import Team, count
     from lmtk.text import subwords
     from lmtk.text.bitext import bitext, make_shortlist, read_pairs
     from lmtk.tuning import SIGNATURE
 
     check_out(model)
-    product_threads(threads)
     settings = training.Settings(
         embedding,
         hidden,
@@ -120,6 +122,7 @@ def command(
         bpe,
         seed,
     )
+    threads = threads or max(1, min(count(), settings.minibatch // SHARE))
     pairs = read_pairs(source, target, tolower)
     pieces = subwords.learn((words for pair in pairs for words in pair), bpe) if bpe else b""
     split = subwords.splitter(pieces, source)
@@ -162,7 +165,7 @@ def command(
     tell = Reporter(debug, quiet, len(text.source), settings, progress)
     with tell, interruptible() as cut:
         try:
-            for over, words in training.train(progress, text, held, x, y, settings, bleu):
+            for over, words in training.train(progress, text, held, x, y, settings, bleu, threads, Team(threads)):
                 tell(progress, over, words)
                 if cut:
                     if checkpoint:

@@ -28,8 +28,8 @@ zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: t
 
 import numpy as np
 
+from lmtk.exponential import exp_rows, tanh_sums
 from lmtk.jit import jit
-from lmtk.softmax import exp_rows
 
 ROOM = 1 << 22  # outputs that are computed at once
 CACHED = 1 << 16  # numbers of one pass after another
@@ -179,8 +179,11 @@ def look(H, Ua, ba):
 
 def tanh_sum(UH, q):
     """tanh(W_a s + U_a h_j): UH (K, T, n'), q = s W_a (K, B, n') -> (K, B, T, n')."""
-    a = UH[:, None] + q[:, :, None]
-    return np.tanh(a, out=a)
+    if UH.dtype != np.float32:
+        return np.tanh(UH[:, None] + q[:, :, None])
+    a = np.empty((*q.shape[:2], *UH.shape[1:]), UH.dtype)
+    tanh_sums(UH, np.ascontiguousarray(q), a)
+    return a
 
 
 def attend(H, UH, absent, q, va):

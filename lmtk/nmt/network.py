@@ -318,14 +318,14 @@ def decode_backward(p, g, gt, kept):
     annotate_backward(p, g, masked(gH, kept.mask_H), kept.encoder)
 
 
-def cost(p, source, target, sos, g, drop=no_dropout, smoothing=0.0):
-    """The sum of ln p over the words of a minibatch; g gets the gradient of the mean of -ln p over its sentences, where
-    `smoothing` is the share of all words in what is to be predicted.
+def cost(p, source, target, sos, g, drop=no_dropout, smoothing=0.0, sentences=None):
+    """The sum of ln p over the words of a minibatch, or a share of one; g gets the gradient of the sum of -ln p divided
+    by the number of its sentences, where `smoothing` is the share of all words in what is to be predicted.
     """
     order = longest_first(target)
     source, target = [source[i] for i in order], [target[i] for i in order]
     t, w, kept = decode(p, source, target, sos, drop)
-    logp, gt = kernels.output_backward(t, w, p.Wo, p.bo, 1 / len(target), smoothing, g.Wo, g.bo)
+    logp, gt = kernels.output_backward(t, w, p.Wo, p.bo, 1 / (sentences or len(target)), smoothing, g.Wo, g.bo)
     decode_backward(p, g, gt, kept)
     return float(logp.sum())
 

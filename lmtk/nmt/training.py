@@ -116,11 +116,12 @@ def minibatches(bitext, settings, epoch):
             yield batches[i]
 
 
-def dropping(settings, epoch, step):
-    """Masks of inverted dropout for one minibatch."""
+def dropping(settings, epoch, step, share):
+    """Masks of inverted dropout for one share of a minibatch."""
     if not settings.dropout:
         return network.no_dropout
-    random, keep = np.random.default_rng([settings.seed, epoch, step + 1]), f32(1 - settings.dropout)
+    seeds = [settings.seed, epoch, step + 1] + [share] * (share > 0)
+    random, keep = np.random.default_rng(seeds), f32(1 - settings.dropout)
 
     def mask(shape):
         return (random.random(shape, f32) < keep) * (1 / keep)
@@ -136,16 +137,17 @@ def heldout_logp(p, bitext, sos):
     return total / sum(map(len, bitext.target))
 
 
-def train(progress, bitext, heldout, source, target, settings, bleu=None):
+def train(progress, bitext, heldout, source, target, settings, bleu=None, threads=1, team=map):
     """Train from where `progress` stands, changing it; yields (epoch over, target words seen) after each minibatch.
 
-    bleu: a function of the parameters, called after each epoch. Raises Diverged where the likelihood is no finite
-    number; `progress` then still has the best parameters so far.
+    bleu: a function of the parameters, called after each epoch. threads: into how many shares a minibatch is divided;
+    team(function, items) works on them side by side. Raises Diverged where the likelihood is no finite number;
+    `progress` then still has the best parameters so far.
     """
     network.keep_memory()
     shapes = network.shapes(source, target, **settings.sizes)
-    gradient = np.zeros_like(progress.theta)
-    p, g = network.parts(progress.theta, shapes), network.parts(gradient, shapes)
+    gradients = [np.zeros_like(progress.theta) for _ in range(threads)]
+    p, g = network.parts(progress.theta, shapes), [network.parts(gradient, shapes) for gradient in gradients]
     steps = -(-len(bitext.source) // settings.minibatch)
     words = sum(map(len, bitext.target))
     norm = math.nan
@@ -153,24 +155,32 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None):
         for number, batch in enumerate(minibatches(bitext, settings, progress.epoch)):
             if number < progress.step:
                 continue
-            t = progress.epoch * steps + number
-            drop = dropping(settings, progress.epoch, number)
-            x, y = [bitext.source[i] for i in batch], [bitext.target[i] for i in batch]
-            L = network.cost(p, x, y, target.sos_id, g, drop, settings.smoothing)
+
+            def cost(share, batch=batch, number=number):
+                drop = dropping(settings, progress.epoch, number, share)
+                mine = batch[share::threads]
+                x, y = [bitext.source[i] for i in mine], [bitext.target[i] for i in mine]
+                return network.cost(p, x, y, target.sos_id, g[share], drop, settings.smoothing, len(batch))
+
+            shares = min(threads, len(batch))
+            L, gradient = sum(team(cost, range(shares))), gradients[0]
+            for other in gradients[1:shares]:
+                gradient += other
             now = math.sqrt(float(np.dot(gradient, gradient)))
             if not math.isfinite(L) or not math.isfinite(now):
                 raise Diverged(
                     f"the likelihood is not finite at epoch {progress.epoch + 1}, step {number + 1}: gradient norm "
                     f"{norm:.4g} the step before; a lower -rate may help"
                 )
-            norm = now
+            norm, t = now, progress.epoch * steps + number
             update(progress, gradient, min(1.0, 1 / max(norm, 1e-30)), settings, t, settings.epochs * steps)
             progress.L += L
             progress.step += 1
+            seen = sum(len(bitext.target[i]) for i in batch)
             if progress.step < steps:
-                yield False, sum(map(len, y))
+                yield False, seen
         finish_epoch(progress, p, words, heldout, target, settings, bleu)
-        yield True, sum(map(len, y))
+        yield True, seen
 
 
 def finished(progress, settings):

@@ -16,9 +16,9 @@ L       -                 log-likelihood, natural; gX is dL/dX, its gradient
 
 import numpy as np
 
+from lmtk.exponential import exp_rows
 from lmtk.jit import jit
 from lmtk.nplm.blas import add_product
-from lmtk.softmax import exp_rows
 
 f32 = np.float32
 

@@ -212,9 +212,9 @@ def read_checkpoint(stream, path, settings, data, network):
     changed = [name.replace("_", "-") for name, value in vars(settings).items() if (before | run).get(name) != value]
     if container.words_of(arrays) != network.vocab.words:
         changed.append("vocab")
-    for name in ("classes", "tree"):
+    for name, option in (("classes", "classes"), ("tree", "classes or -tree-features")):
         if not np.array_equal(arrays.get(name), getattr(network, name, None)):
-            changed.append(name)
+            changed.append(option)
     if about["settings"]["data"] != fingerprint(data):
         changed.append("text or -heldout")
     if changed:

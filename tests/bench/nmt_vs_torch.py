@@ -3,8 +3,9 @@
 RNNsearch with n = m = n' = 256, l = 128 and 6,500 words a side, on random sentences of captions' lengths; the figures
 are target words per second of CPU time at one thread, medians of rounds that alternate. Both take the same minibatches,
 which are sorted by length, clip the gradient's norm and update by Adam. Decoding is beam search over batches of like
-length, 240 hypotheses at once, 16 steps each, by the same parameters; the translations are compared. Without torch only
-ours is timed.
+length, 240 hypotheses at once, 16 steps each, by the same parameters; the translations are compared. With -model and
+-text the sentences of a text are translated to their ends: ours leaves out what is done, theirs goes on until all
+hypotheses of a batch have ended. Without torch only ours is timed.
 """
 
 import argparse
@@ -19,6 +20,8 @@ def main():
     parser.add_argument("-minibatch", type=int, default=80)
     parser.add_argument("-hidden", type=int, default=256)
     parser.add_argument("-rounds", type=int, default=5)
+    parser.add_argument("-model", help="a model of nmt-train, gated units with attention, to translate -text by")
+    parser.add_argument("-text")
     given = parser.parse_args()
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -36,6 +39,9 @@ def main():
         torch = None
         print("torch is not installed: no comparison with it")
 
+    if given.model:
+        translating(given.model, given.text, torch, given.rounds)
+        return
     V, K, n, batches = 6500, given.minibatch, given.hidden, 6
     random = np.random.default_rng(1)
     frequency = 1 / np.arange(2, V + 2)
@@ -52,7 +58,7 @@ def main():
     words = sum(len(text.target[i]) for batch in chosen for i in batch)
     works = {"lmtk": ours(np, network, training, text, vocab, settings, chosen)}
     if torch:
-        works["torch"] = theirs(torch, text, V + 3, n, chosen)
+        works["torch"] = theirs(torch, text, V + 3, settings.sizes, chosen)
     seconds = {name: [] for name in works}
     for _ in range(given.rounds + 1):
         for name, run in works.items():
@@ -64,7 +70,35 @@ def main():
     if torch:
         line += f", torch {speed['torch']:.0f}, ratio {speed['lmtk'] / speed['torch']:.2f}"
     print(line)
-    decoding(np, network, training, text, vocab, settings, torch and in_torch(torch, V + 3, n), torch, given.rounds)
+    decoding(
+        np,
+        network,
+        training,
+        text,
+        vocab,
+        settings,
+        torch and in_torch(torch, V + 3, settings.sizes),
+        torch,
+        given.rounds,
+    )
+
+
+def translating(path, text, torch, rounds):
+    """Speeds on real sentences, by a model that was trained."""
+    from lmtk.files.registry import load_translation
+    from lmtk.files.streams import lines
+    from lmtk.nmt.beam import Beam, Translator
+    from lmtk.text.bitext import ids_of, word_index
+
+    model = load_translation(path)
+    index, eos = word_index(model.source), model.vocab.eos_id
+    sources = sorted((ids_of(row.split(), index, eos) for _, row in lines(text)), key=len)
+    net = torch and in_torch(torch, len(model.source.words), model.sizes, len(model.vocab.words))
+    for B in (1, 5, 12):
+        runs = {"lmtk": partial(our_search, Translator(model), sources, Beam(B), 240 // B)}
+        if torch:
+            runs["torch"] = their_search(torch, net, model.at, sources, B, None, model.vocab.sos_id, 240 // B, eos)
+        compare(B, runs, len(sources), rounds)
 
 
 def decoding(np, network, training, text, vocab, settings, net, torch, rounds):
@@ -79,21 +113,23 @@ def decoding(np, network, training, text, vocab, settings, net, torch, rounds):
         runs = {"lmtk": partial(our_search, Translator(model), sources, Beam(B, factor=0, extra=steps), 240 // B)}
         if torch:
             runs["torch"] = their_search(torch, net, model.at, sources, B, steps, vocab.sos_id, 240 // B)
-        seconds, found = {name: [] for name in runs}, {}
-        for _ in range(rounds + 1):
-            for name, run in runs.items():
-                begun = time.process_time()
-                found[name] = run()
-                seconds[name].append(time.process_time() - begun)
-        speed = {name: len(sources) / statistics.median(s[1:]) for name, s in seconds.items()}
-        line = f"beam {B}: lmtk {speed['lmtk']:.0f} sentences/s"
-        if torch:
-            same = sum(a == b for a, b in zip(found["lmtk"], found["torch"], strict=True))
-            line += (
-                f", torch {speed['torch']:.0f}, ratio {speed['lmtk'] / speed['torch']:.2f}, {same} of {len(sources)}"
-            )
-            line += " translations the same"
-        print(line)
+        compare(B, runs, len(sources), rounds)
+
+
+def compare(B, runs, sentences, rounds):
+    seconds, found = {name: [] for name in runs}, {}
+    for _ in range(rounds + 1):
+        for name, run in runs.items():
+            begun = time.process_time()
+            found[name] = run()
+            seconds[name].append(time.process_time() - begun)
+    speed = {name: sentences / statistics.median(s[1:]) for name, s in seconds.items()}
+    line = f"beam {B}: lmtk {speed['lmtk']:.0f} sentences/s"
+    if "torch" in runs:
+        same = sum(a == b for a, b in zip(found["lmtk"], found["torch"], strict=True))
+        line += f", torch {speed['torch']:.0f}, ratio {speed['lmtk'] / speed['torch']:.2f}, {same} of {sentences}"
+        line += " translations the same"
+    print(line)
 
 
 def our_search(translate, sources, beam, together):
@@ -118,9 +154,9 @@ def ours(np, network, training, text, vocab, settings, batches):
     return run
 
 
-def in_torch(torch, V, n):
+def in_torch(torch, V, sizes, targets=None):
     """The same model as one would write it in PyTorch: padded minibatches, masks."""
-    nn, F, l = torch.nn, torch.nn.functional, n // 2
+    nn, F, n, l, Vy = torch.nn, torch.nn.functional, sizes["hidden"], sizes["maxout"], targets or V
 
     class Unit(nn.Module):
         """The paper's gated unit: the reset gate stands before U."""
@@ -136,13 +172,13 @@ def in_torch(torch, V, n):
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
-            self.Ex, self.Ey = nn.Embedding(V, n), nn.Embedding(V, n)
+            self.Ex, self.Ey = nn.Embedding(V, n), nn.Embedding(Vy, n)
             self.Wx, self.Wy = nn.Linear(n, 6 * n), nn.Linear(n, 3 * n + 2 * l)
             self.f, self.b, self.d = Unit(), Unit(), Unit()
             self.Ws, self.Wa, self.Ua = nn.Linear(n, n), nn.Linear(n, n, bias=False), nn.Linear(2 * n, n)
             self.va, self.C = nn.Linear(n, 1, bias=False), nn.Linear(2 * n, 3 * n, bias=False)
             self.Uo, self.Co = nn.Linear(n, 2 * l, bias=False), nn.Linear(2 * n, 2 * l, bias=False)
-            self.Wo = nn.Linear(l, V - 1)
+            self.Wo = nn.Linear(l, Vy - 1)
 
         def read(self, G, mask, unit, order):
             s, out = G.new_zeros(len(G), n), [None] * G.shape[1]
@@ -178,8 +214,8 @@ def in_torch(torch, V, n):
     return Net()
 
 
-def theirs(torch, text, V, n, batches):
-    nn, F, net = torch.nn, torch.nn.functional, in_torch(torch, V, n)
+def theirs(torch, text, V, sizes, batches):
+    nn, F, net = torch.nn, torch.nn.functional, in_torch(torch, V, sizes)
     adam = torch.optim.Adam(net.parameters(), 1e-3, fused=True)
 
     def padded(sentences):
@@ -203,10 +239,11 @@ def theirs(torch, text, V, n, batches):
     return run
 
 
-def their_search(torch, net, p, sources, B, steps, sos, together):
+def their_search(torch, net, p, sources, B, steps, sos, together, eos=None):
     """Beam search as one would write it: the annotations repeated for each hypothesis, topk over all continuations.
 
-    p: our parameters, which the network takes over.
+    p: our parameters, which the network takes over. Without eos it does so many steps, else it ends when all have ended
+    or after two words for each of the source and 10 more; ended hypotheses go on with </s>, which costs nothing.
     """
     F, n = torch.nn.functional, len(p.U)
     units = p.S.shape[1] - 2 * n
@@ -229,17 +266,30 @@ def their_search(torch, net, p, sources, B, steps, sos, together):
         total = torch.full((K, B), -torch.inf)
         total[:, 0] = 0
         word, words = torch.full((K * B,), sos), torch.zeros((K * B, 0), dtype=torch.long)
-        for _ in range(steps):
+        done, length = torch.zeros(K * B, dtype=torch.bool), torch.ones(K * B)
+        for _ in range(steps or 2 * T + 8):
             c, G = net.look(H, UH, x_mask, s), net.Wy(net.Ey(word))
             o = G[:, 3 * n :] + net.Uo(s) + net.Co(c)
             logp = F.log_softmax(net.Wo(o.view(len(o), -1, 2).max(2)[0]), 1)
             s = net.d(G[:, : 3 * n] + net.C(c), s)
             V = logp.shape[1]
+            if eos is not None:
+                logp[done] = -torch.inf
+                logp[done, eos] = 0
             total, best = (total[:, :, None] + logp.view(K, B, V)).view(K, B * V).topk(B)
             rows = (torch.arange(K)[:, None] * B + best // V).view(-1)
             word, s = (best % V).view(-1), s[rows]
             words = torch.cat((words[rows], word[:, None]), 1)
-        return words.view(K, B, -1)[:, 0].tolist()
+            if eos is not None:
+                done = done[rows] | (word == eos)
+                length = length[rows] + ~done
+                if done.all():
+                    break
+        if eos is None:
+            return words.view(K, B, -1)[:, 0].tolist()
+        best = (total / length.view(K, B)).argmax(1)
+        found = words.view(K, B, -1)[torch.arange(K), best].tolist()
+        return [row[: row.index(eos)] if eos in row else row for row in found]
 
     def run():
         return [words for i in range(0, len(sources), together) for words in search(sources[i : i + together])]
