@@ -112,9 +112,10 @@ def test_one_process_begins_and_three_ranks_go_on(texts):  # noqa: F811
 
 
 @needs_mpi
-def test_ranks_that_are_interrupted_leave_a_checkpoint_for_one_process(tmp_path):
+@pytest.mark.parametrize("how", [[], ["-parallel", "data"]])
+def test_ranks_that_are_interrupted_leave_a_checkpoint_for_one_process(tmp_path, how):
     words = ["nplm-train", *DATA, *TINY, "-epochs", "2000", "-rate", "1e-3", "-debug", "1", "-lm", tmp_path / "m"]
-    process = start(2, *words, "-mpi")
+    process = start(2, *words, "-mpi", *how)
     assert process.stderr.readline().startswith("epoch 1:")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
