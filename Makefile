@@ -9,7 +9,7 @@ demo: .venv/installed
 test: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto
 
 # timings, side by side with references where they are installed
 bench: .venv/installed

@@ -5,37 +5,45 @@ in none stands for itself.
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError
-from lmtk.files import registry
+from lmtk.files import container, registry
 from lmtk.files.streams import lines_of
 from lmtk.lm import LanguageModel, Scores
 from lmtk.mixture import folder_of, lowered, name_in
+from lmtk.ngram import backoff
+from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.classes import read_classes
 from lmtk.text.corpus import Corpus
-from lmtk.text.vocab import EOS, Vocab, make_vocab
+from lmtk.text.vocab import EOS, Vocab, make_vocab, vocab_of, vocab_settings
 
 
 @dataclass(frozen=True)
 class ClassModel:
-    """lm: a model of classes; g (W,) int32: the id in it of each word's class; logp_word (W,): ln p(w | g_w).
+    """lm: a model of classes; g (W,) int32: the id in it of each word's class; p (W,): p(w | g_w).
 
-    size: the number of classes; names: the files of the model and of the classes.
+    size: the number of classes; names: the files of the model and of the classes, none where one file has both.
     """
 
     vocab: Vocab
     lm: LanguageModel
     g: np.ndarray
-    logp_word: np.ndarray
+    p: np.ndarray
     size: int
-    names: tuple
+    names: tuple = ()
 
     @property
     def order(self):
         return self.lm.order
+
+    @cached_property
+    def logp_word(self):
+        with np.errstate(divide="ignore"):
+            return np.log(self.p)
 
     def score(self, corpus):
         """ln p of every scored token; the tag is that of the model of classes."""
@@ -44,23 +52,23 @@ class ClassModel:
 
     def lower(self, order):
         """The same with shorter contexts."""
-        return ClassModel(self.vocab, lowered(self.lm, order), self.g, self.logp_word, self.size, self.names)
+        return replace(self, lm=lowered(self.lm, order))
 
     def describe(self):
         yield "kind", "class n-gram"
-        yield "model of classes", os.path.relpath(self.names[0])
-        yield "word classes", os.path.relpath(self.names[1])
+        for what, name in zip(("model of classes", "word classes"), self.names):
+            yield what, os.path.relpath(name)
         yield "classes", self.size
         yield "order", self.order
         yield "predicted words |V|", self.vocab.V
 
 
-def class_model(lm, name, path):
-    """The ClassModel of a model of classes, read from `name`, and the file `path` of classes.
+def class_model(lm, name, path, classes=None):
+    """The ClassModel of a model of classes, read from `name`, and of the classes in the file `path`, or those given.
 
     Raises LmtkError where the model predicts a word that is in a class, since the sum would not be one, or no class.
     """
-    classes = read_classes(path)
+    classes = classes or read_classes(path)
     known = lm.vocab
     both = next((w for w in classes.members if known.predicts(w)), None)
     if both is not None:
@@ -79,8 +87,7 @@ def class_model(lm, name, path):
         g[w] = known.index.get(own, known.unk_id)
         if c is not None and not known.predicts(own):
             p[w] = 0
-    with np.errstate(divide="ignore"):
-        return ClassModel(vocab, lm, g, np.log(p), len(names), (name, path))
+    return ClassModel(vocab, lm, g, p, len(names), (name, path))
 
 
 def write_text(out, model, classes, path):
@@ -110,3 +117,68 @@ def read_text(stream, path, seen=()):
         raise FormatError(path, "a class model names its model and its classes; one is missing")
     lm = registry.load(parts[b"model"], (*seen, here))
     return class_model(lm, parts[b"model"], parts[b"classes"])
+
+
+def backoff_of(model, path):
+    """The model of classes, where it is a back-off model. Raises LmtkError."""
+    if not isinstance(model.lm, Backoff):
+        raise LmtkError(f"{path}: its model of classes is no back-off n-gram, which was wanted")
+    return model.lm
+
+
+def write_binary(out, model, path):
+    """The binary form: that of the model of classes, and the words with their classes. Raises LmtkError."""
+    settings, arrays = backoff.to_arrays(backoff_of(model, path))
+    arrays |= {"classes": container.bytes_of(model.lm.vocab.words), "g": model.g, "p": model.p}
+    about = {"classes": settings, "size": model.size, **vocab_settings(model.vocab)}
+    container.write(out, "class-ngram", about, arrays, model.vocab.words)
+
+
+def from_arrays(about, arrays, path):
+    """The model in a binary file's arrays. Raises FormatError."""
+    try:
+        settings, g, p = about["settings"], arrays["g"], arrays["p"]
+        vocab = vocab_of(settings, container.words_of(arrays))
+        lm = backoff.from_arrays({"settings": settings["classes"]}, {**arrays, "vocabulary": arrays["classes"]}, path)
+        W = len(vocab.words)
+        if not g.shape == p.shape == (W,) or g.min() < 0 or g.max() >= len(lm.vocab.words) or (p < 0).any():
+            raise ValueError
+        return ClassModel(vocab, lm, g, p, settings["size"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise FormatError(path, "not a whole class model: its arrays do not fit together") from None
+
+
+def expanded(model, most, path):
+    """The back-off model of words that is the same as a class model, each n-gram of classes written out for all their
+    words. Raises LmtkError where these are more than `most`.
+    """
+    lm, C, W = backoff_of(model, path), len(model.lm.vocab.words), len(model.vocab.words)
+    members, many = np.argsort(model.g, kind="stable"), np.bincount(model.g, minlength=C)
+    node, nodes = np.zeros(1, np.int64), 1  # the node of classes that each n-gram of words is from; how many these are
+    levels, total = [], 0
+    for level in lm.levels:
+        parent, c = level.keys // C, level.keys % C
+        rows = np.bincount(parent, many[c], nodes).astype(np.int64)
+        total += int(rows[node].sum())
+        if total > most:
+            raise LmtkError(
+                f"{path}: {total} n-grams of words and more, where -expand-most allows {most}; a lower -expand-classes "
+                "gives fewer"
+            )
+        # a row for each node of classes and word of its last class, by parent and word
+        v, place = spread(np.arange(len(c)), many[c])
+        w = members[(np.cumsum(many) - many)[c[v]] + place]
+        by = np.lexsort((w, parent[v]))
+        v, w = v[by], w[by]
+        u, place = spread(np.arange(len(node)), rows[node])
+        row = (np.cumsum(rows) - rows)[node[u]] + place
+        v, w = v[row], w[row]
+        levels.append(Probabilities(u * W + w, level.logp[v] + model.logp_word[w], level.bow[v]))
+        node, nodes = v, len(c)
+    return Backoff(model.vocab, lm.order, levels)
+
+
+def spread(items, times):
+    """Each item so many times, and the place of each among its like."""
+    ends = np.cumsum(times)
+    return np.repeat(items, times), np.arange(times.sum()) - np.repeat(ends - times, times)

@@ -6,6 +6,7 @@ their names; those of SRILM's lists are `ac`, `lm` and `words`, the columns of n
 
 import math
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -201,39 +202,61 @@ def log10p(model, sentences, penalty, tolower=False):
     return sums[where]
 
 
-def rescored(nbest, models, names, penalty, tolower=False):
-    """The lists with the models' scores: of SRILM's lists the one model's log10 p is the feature `lm`; to Moses's a
-    feature is added for each model, ln p as Moses has it, or put in place of the one that has its name.
-
-    names: of the models' features, or () for the first of LM0, LM1 .. that are free. Raises LmtkError.
-    """
+def log10ps(nbest, model, penalty, tolower=False):
+    """`log10p` of all hypotheses, (N,); as SRILM has it, a language model sees nothing of pauses."""
+    sentences = nbest.words
     if nbest.form == SRILM:
-        names = SRILM_NAMES[1:2]
-    elif not names:
-        free = (b"LM%d" % i for i in range(len(nbest.names) + len(models)) if b"LM%d" % i not in nbest.names)
-        names = [next(free) for _ in models]
-    sentences, unit = nbest.words, LN10
-    if nbest.form == SRILM:
-        sentences, unit = [without_pauses(s) for s in sentences], 1
-    features, all_names = nbest.features, list(nbest.names)
-    for model, name in zip(models, names, strict=True):
-        columns = nbest.columns(name)
-        if len(columns) > 1:
-            raise LmtkError(f"-name {shown(name)}: the lists have {len(columns)} values of that name; choose another")
-        column = as_written(unit * log10p(model, sentences, penalty, tolower))
-        if columns:
-            features = features.copy()
-            features[:, columns[0]] = column
-        else:
-            features = np.column_stack((features, column))
-            all_names.append(name)
-    return replace(nbest, names=all_names, features=features), names
+        sentences = [without_pauses(s) for s in sentences]
+    return log10p(model, sentences, penalty, tolower)
 
 
 def without_pauses(sentence):
     if PAUSE not in sentence:
         return sentence
     return b" ".join(word for word in TOKEN.findall(sentence) if word != PAUSE)
+
+
+def source_lines(nbest, paths, many):
+    """(N,) the line of the source, of so many, that each hypothesis of Moses's lists translates: the key, from 0 on.
+    Raises FormatError where a key is none of them.
+    """
+    found = []
+    for file, start, end in zip(nbest.files, nbest.starts[:-1], nbest.starts[1:]):
+        key = nbest.fields[start][0][0]
+        if not key.isdigit() or int(key) >= many:
+            wanted = (
+                f"the number of a line of -source, 0 to {many - 1}," if many else "nothing, since -source is empty,"
+            )
+            raise FormatError(paths[file], f"wanted {wanted} as the key of a list, found '{shown(key)}'")
+        found += [int(key)] * (end - start)
+    return np.array(found)
+
+
+def free_names(nbest, stem, many):
+    """The first `many` of stem0, stem1 .. that are no features of the lists."""
+    free = (stem + b"%d" % i for i in range(len(nbest.names) + many))
+    return list(islice((name for name in free if name not in nbest.names), many))
+
+
+def rescored(nbest, columns, names):
+    """The lists with models' log10 p, (N,) each: of SRILM's lists that of the one model is the feature `lm`; to Moses's
+    a feature is added for each model, ln p as Moses has it, or put in place of the one that has its name.
+
+    Raises LmtkError where several do.
+    """
+    unit = 1 if nbest.form == SRILM else LN10
+    features, all_names = nbest.features, list(nbest.names)
+    for column, name in zip(columns, names, strict=True):
+        column, at = as_written(unit * column), nbest.columns(name)
+        if len(at) > 1:
+            raise LmtkError(f"-name {shown(name)}: the lists have {len(at)} values of that name; choose another")
+        if at:
+            features = features.copy()
+            features[:, at[0]] = column
+        else:
+            features = np.column_stack((features, column))
+            all_names.append(name)
+    return replace(nbest, names=all_names, features=features)
 
 
 def as_written(numbers):

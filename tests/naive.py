@@ -195,8 +195,10 @@ def lstm(G, state, S, U):
     return [o[j] * math.tanh(memory[j]) for j in range(n)] + memory
 
 
-def translation_logp(p, x, y, sos):
-    """ln p(y | x) as appendix A.2 has it, word by word; p: letter -> lists as lmtk.nmt.kernels describes them."""
+def translation_logp(p, x, y, sos, weights=None):
+    """ln p(y | x) as appendix A.2 has it, word by word; p: letter -> lists as lmtk.nmt.kernels describes them. weights
+    gets the alphas of each word.
+    """
     n, attention, d = len(p["U"]), "Ua" in p, len(p["C"][0])
     unit, memory = (gated_unit, []) if d == 3 * n else (lstm, [0.0] * n)
 
@@ -225,6 +227,8 @@ def translation_logp(p, x, y, sos):
                 e.append(sum(v * math.tanh(a) for v, a in zip(p["va"], hidden, strict=True)))
             alpha = [math.exp(v) / sum(map(math.exp, e)) for v in e]
             c = plus(*([a * v for v in annotation] for a, annotation in zip(alpha, h, strict=True)))
+            if weights is not None:
+                weights.append(alpha)
         G = plus(product(p["Ey"][before], p["Wy"]), p["by"])
         o = plus(G[d:], product(s[:n], p["Uo"]), product(c, p["Co"]))
         out = plus(product([max(o[i], o[i + 1]) for i in range(0, len(o), 2)], p["Wo"]), p["bo"])
@@ -279,8 +283,10 @@ def best_words(y, base, B):
     return out
 
 
-def beam_search(logp, eos, B, limit):
-    """The B best translations as (ln p / length, words) of one sentence; logp(words) -> ln p of each next word."""
+def beam_search(logp, eos, B, limit, wanted):
+    """The `wanted` best translations of a sentence, or as many as there are, as (ln p / length, words); logp(words) ->
+    ln p of each next word.
+    """
     live, ended = [(0.0, [])], []
     for length in range(1, limit + 1):
         found = [(-(score + v), i, w) for i, (score, words) in enumerate(live) for w, v in enumerate(logp(words))]
@@ -291,11 +297,12 @@ def beam_search(logp, eos, B, limit):
                 ended.append((-negative / length, words[:-1] if w == eos else words))
             else:
                 new.append((-negative, words))
-        live, best = new, max(ended, default=(-math.inf,))[0]
+        live, best = new, sorted([score for score, _ in ended], reverse=True)[wanted - 1 :]
+        best = best[0] if best else -math.inf
         top = max((score for score, _ in live), default=-math.inf)
         if best >= top / limit or (len(ended) >= B and best >= top / length):
             break
-    return sorted(ended, key=lambda e: -e[0])[:B]
+    return sorted(ended, key=lambda e: -e[0])[:wanted]
 
 
 def bleu(hypotheses, references):
@@ -354,6 +361,35 @@ def sampled_likelihood(C, H, d, U, W, b, contexts, words, candidates, inclusion)
     return total
 
 
+def output(C, H, d, U, W, b, context, j):
+    """y_j of equation (1). Parameters as lists."""
+    x = [feature for i in context for feature in C[i]]
+    a = [math.tanh(d[k] + sum(H[k][i] * x[i] for i in range(len(x)))) for k in range(len(d))]
+    y = b[j] + sum(U[j][k] * a[k] for k in range(len(a)))
+    return y if W is None else y + sum(W[j][i] * x[i] for i in range(len(x)))
+
+
+def contrast(C, H, d, U, W, b, contexts, words, drawn, q):
+    """The objective of noise-contrastive estimation: every word against each of the drawn ones."""
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        theta = C, H, d, U, W, b, context
+        for j, noise in [(w, False), *((j, True) for j in drawn)]:
+            e = math.exp(output(*theta, j))
+            text = e / (e + len(drawn) * q[j])
+            total += math.log(1 - text if noise else text)
+    return total
+
+
+def effective_samples(C, H, d, U, W, b, contexts, drawn, q):
+    """(sum r)^2 / sum r^2 for r = e^y / q of each word drawn, the mean of the contexts."""
+    total = 0.0
+    for context in contexts:
+        r = [math.exp(output(C, H, d, U, W, b, context, j)) / q[j] for j in drawn]
+        total += sum(r) ** 2 / sum(v * v for v in r)
+    return total / len(contexts)
+
+
 def class_likelihood(C, H, d, U, W, b, Uc, Wc, bc, classes, contexts, words):
     """The sum of ln P(class | context) + ln P(word | class, context) over the examples. Parameters as lists."""
     total = 0.0
@@ -364,6 +400,43 @@ def class_likelihood(C, H, d, U, W, b, Uc, Wc, bc, classes, contexts, words):
         inside, _, _ = forward(C, H, d, *rows, context)
         total += math.log(p[classes[w]]) + math.log(inside[mine.index(w)])
     return total
+
+
+def tree_likelihood(C, H, d, U, W, b, tree, contexts, words):
+    """The sum of ln P(word | context) over the examples, from the top of the tree downwards. Parameters as lists.
+
+    tree[i]: the two sides of node i, words as they are, node i as V + i.
+    """
+    V = len(tree) + 1
+
+    def below(item):
+        return [item] if item < V else below(tree[item - V][0]) + below(tree[item - V][1])
+
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        x = [feature for j in context for feature in C[j]]
+        a = [math.tanh(d[k] + sum(H[k][i] * x[i] for i in range(len(x)))) for k in range(len(d))]
+        item = V
+        while item >= V:
+            i = item - V
+            y = b[i] + sum(U[i][k] * a[k] for k in range(len(a)))
+            if W is not None:
+                y += sum(W[i][j] * x[j] for j in range(len(x)))
+            side = int(w in below(tree[i][1]))
+            p = 1 / (1 + math.exp(-y))
+            total += math.log(p if side else 1 - p)
+            item = tree[i][side]
+    return total
+
+
+def huffman_cost(counts):
+    """The decisions for all words of a text together in the best tree: the sum of the weights of its inner nodes."""
+    weights, cost = sorted(counts), 0
+    while len(weights) > 1:
+        a, b, *weights = weights
+        cost += a + b
+        weights = sorted([*weights, a + b])
+    return cost
 
 
 def class_bigram_likelihood(bigrams, g):

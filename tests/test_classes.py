@@ -37,13 +37,38 @@ def test_the_exchange_tries_every_class(tmp_path_factory, table, data):
         state = state_of(bigrams, data.draw(st.integers(2, 4)), data.draw(st.sampled_from([None, 1])))
     g = dict(enumerate(state.g.tolist()))
     counted = Counter(dict(zip(zip(bigrams.v.tolist(), bigrams.w.tolist()), bigrams.count.tolist())))
-    for moved in classes.passes(state, 4):
+    for over, moved in classes.passes(state, 4):
+        assert over == 1
         before = naive.class_bigram_likelihood(counted, g)
         assert moved == naive.exchange_pass(counted, state.order.tolist(), g, range(state.G))
         now = classes.log_likelihood(state)
         assert now == pytest.approx(naive.class_bigram_likelihood(counted, g), abs=1e-9) and now >= before - 1e-9
         assert state.g.tolist() == list(g.values())
         assert (state.N == state.M.T).all() and (state.n == [state.N.sum(1), state.N.sum(0)]).all()
+
+
+@pytest.mark.parametrize("table", [9, 1 << 22])
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_threads_look_and_leave_things_as_they_are(tmp_path_factory, table, data):
+    lines = data.draw(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=12), min_size=3, max_size=9))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(classes, "TABLE", table)
+        bigrams = data_of(tmp_path_factory.mktemp("t"), "\n".join(map(" ".join, lines)) + "\na b c d\n", Marks())
+        starts = [state_of(bigrams, 3, 1) for _ in range(2)]
+    counted = Counter(dict(zip(zip(bigrams.v.tolist(), bigrams.w.tolist()), bigrams.count.tolist())))
+    for threads, state in zip((2, 3), starts):
+        arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
+        before = [np.copy(a) for a in arrays]
+        found = classes.kernels.wishes(state.order, *arrays).tolist()
+        assert all((a == b).all() for a, b in zip(before, arrays))
+        for w, best in zip(state.order.tolist(), found):
+            g = dict(enumerate(state.g.tolist()))
+            naive.exchange_pass(counted, [w], g, range(state.G))
+            assert g[w] == best
+        moved = [m for share, m in classes.passes(state, threads=threads)]
+        assert moved[-1] == 0 and list(classes.passes(state)) == [(1, 0)]
+    assert starts[0].g.tolist() == starts[1].g.tolist()
 
 
 def test_members_sum_to_one_with_unseen_words(tmp_path):
@@ -64,3 +89,58 @@ def test_files_give_back_the_classes(tmp_path):
     assert again.names == found.names and again.members.keys() == found.members.keys()
     for word, (c, p) in found.members.items():
         assert again.members[word] == (c, pytest.approx(p, rel=1e-9))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_the_two_classes_that_cost_least_are_merged(tmp_path_factory, data):
+    """Words come in turn, those still to come being one class; the cost is that of the likelihood counted anew."""
+    lines = data.draw(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=12), min_size=3, max_size=9))
+    marks = data.draw(st.sampled_from([Marks(), Marks(False, False, True)]))
+    text = "\n".join(map(" ".join, lines)) + "\na b c d\n"
+    bigrams = data_of(tmp_path_factory.mktemp("t"), text, marks)
+    counted = Counter(dict(zip(zip(bigrams.v.tolist(), bigrams.w.tolist()), bigrams.count.tolist())))
+    order = classes.by_use(bigrams, [w for w, uses in enumerate(bigrams.uses) if uses and w > 1])
+    apart = np.setdiff1d(np.union1d(bigrams.v, bigrams.w), order)
+    window = data.draw(st.integers(1, 4))
+    state = classes.merging_of(bigrams, order, window)
+    g = dict.fromkeys(order.tolist(), -1) | {w: -2 - i for i, w in enumerate(apart.tolist())}
+    steps = [*((order[i : i + 1], window) for i in range(len(order))), *(([], C) for C in range(window - 1, 0, -1))]
+    for words, C in steps:
+        for w in words:
+            g[w] = w
+        before, m = {w for w in g.values() if w >= 0}, state.m
+        state.add(words, C)
+        if state.m == m:
+            continue
+        found = {
+            (a, b): naive.class_bigram_likelihood(counted, joined(g, a, b)) for a in before for b in before if a < b
+        }
+        a, b = state.merged[m].tolist()
+        assert state.m == m + 1 and found[min(a, b), max(a, b)] == pytest.approx(max(found.values()), abs=1e-7)
+        g = joined(g, a, b)
+        assert classes.roots(state.parent)[order].tolist() == [g[w] if g[w] >= 0 else w for w in order]
+
+
+def joined(g, a, b):
+    return {w: a if c == b else c for w, c in g.items()}
+
+
+def test_paths_are_a_prefix_code(tmp_path):
+    data = data_of(tmp_path, "a b c d\na c c d e\n", Marks())
+    found = classes.paths(data, classes.made(data, state_of(data, 4)))
+    assert sum(2.0 ** -len(path) for path in found) == 1 and len(set(found)) == 4
+
+
+@pytest.mark.parametrize("window", [3, 5, 9])
+def test_the_size_of_steps_changes_no_merger(tmp_path, monkeypatch, window):
+    data = data_of(tmp_path, "a b c d e f\na c c d e g\nh b a d f i\n", Marks())
+    order = classes.by_use(data, [w for w, uses in enumerate(data.uses) if uses and w > 1])
+    found = []
+    for steps in (1, 20, 1 << 26):
+        monkeypatch.setattr(classes, "STEPS", steps)
+        state = classes.merging_of(data, order, window)
+        shares = list(classes.mergers(state, order, window, 3))
+        assert shares[-1] == 1 and shares == sorted(shares)
+        found.append(classes.merged_classes(state, order).tolist())
+    assert found[0] == found[1] == found[2] and set(found[0]) == {-1, 0, 1, 2}

@@ -17,7 +17,7 @@ LAYERS = [
     ["scoring"],
     ["nbest", "tuning"],
     ["ngram", "nplm", "nmt"],
-    ["mixture", "classlm"],
+    ["mixture", "classlm", "shortlist"],
     ["kenlm"],
     ["api"],
     ["commands"],

@@ -5,6 +5,7 @@ import json
 import math
 import random
 import warnings
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -15,18 +16,19 @@ from conftest import FILES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmtk.classlm import class_model
+from lmtk.classlm import ClassModel, class_model, expanded, write_binary
 from lmtk.em import em, neighbours_for_unvisited
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container
 from lmtk.files.registry import load
 from lmtk.lm import vocabulary_sums
 from lmtk.mixture import Mixture, check_vocabularies, write_text
-from lmtk.ngram import classes, interp, smoothing
+from lmtk.ngram import backoff, classes, interp, mass, smoothing
 from lmtk.ngram.collection import collect
 from lmtk.nplm import training
 from lmtk.nplm.model import Neural
-from lmtk.text.corpus import Corpus, Marks, contexts, read_corpus, whole_corpus
+from lmtk.shortlist import check_rest, shortlisted
+from lmtk.text.corpus import Corpus, Marks, contexts, read_corpus, sentences, whole_corpus
 from lmtk.text.vocab import make_vocab
 
 TRAIN = "the cat sat\na dog sat on the cat\nthe dog saw a cat on the mat\n\na cat saw the dog\n"
@@ -76,13 +78,27 @@ def of_classes(folder, marks=SENTENCES, unk=True):
     return class_model(model, "model", str(folder / "classes"))
 
 
+def short(folder, marks=SENTENCES, unk=True, N=4, order=3):
+    """A network for 4 words, and a back-off model, in the file "rest", for the others; its weights are random."""
+    vocab = make_vocab(sorted(set(TRAIN.encode().split())), unk, marks.eos)
+    counts = collect([str(folder / "train")], [], order, vocab.words[: vocab.V], marks)
+    rest, _ = smoothing.estimate(counts, vocab, order, [smoothing.Method("wb", (), True, 1, 0)] * order)
+    with open(folder / "rest", "wb") as out:
+        backoff.write_binary(out, rest)
+    network = shortlisted(neural(folder, marks, unk), np.array([3, 3, 0, 5, 5, 7]), N, rest, "rest", "rest")
+    random = np.random.default_rng(1)
+    return replace(network, U=random.normal(size=network.U.shape).astype(np.float32))
+
+
 def models(folder, marks=SENTENCES, unk=True):
     a, b = interpolated(folder, marks=marks, unk=unk), neural(folder, marks, unk)
     yield a
     yield interpolated(folder, 1, marks, unk)
     yield a.lower(2)
     yield b
-    yield neural(folder, marks, unk, objective="class")
+    for objective in ("class", "tree"):
+        yield neural(folder, marks, unk, objective=objective)
+    yield short(folder, marks, unk)
     for target in (False, True):
         yield neural(folder, marks, unk, direct=False, model="energy", target_weights=target)
     yield Mixture([a, b], np.array([[0.3, 0.7]]))
@@ -108,6 +124,94 @@ def test_a_class_model_is_the_product_of_its_parts(texts):
     p_word = np.array([{b"dog": 0.75, b"sat": 0.5, b"saw": 0.5, b"on": 0.5, b"<unk>": 0.5}.get(w, 1) for w in words])
     expected = np.where(corpus.scored, model.lm.score(inside).logp + np.log(p_word), 0)
     assert model.score(corpus).logp == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("unk", [False, True])
+def test_a_class_model_written_out_is_the_same_model(texts, unk):
+    """After every context of two words."""
+    model = of_classes(texts, unk=unk)
+    W, n = len(model.vocab.words), model.order
+    words = expanded(model, 10_000, "model")
+    corpus = sentences(np.stack(np.meshgrid(*[np.arange(W)] * n, indexing="ij"), axis=-1).reshape(-1, n))
+    scored = corpus.scored & (corpus.ids < model.vocab.V)
+    corpus = Corpus(corpus.ids, corpus.starts, scored)
+    assert words.score(corpus).logp == pytest.approx(model.score(corpus).logp, abs=2e-6)
+    size = sum(len(level.keys) for level in words.levels)
+    with pytest.raises(LmtkError, match=r"model: .* n-grams of words and more"):
+        expanded(model, size - 1, "model")
+    assert expanded(model, size, "model").order == n
+
+
+def test_a_shortlist_shares_out_what_the_rest_gives_its_words(texts):
+    """Against a softmax over the list and sums over the rest's own probabilities; by corpus and by contexts."""
+    model = short(texts)
+    (corpus,) = read_corpus(str(texts / "held"), model.vocab, SENTENCES)
+    rest = model.rest.score(corpus).logp
+    scores = model.score(corpus)
+    listed = model.shortlist.tolist()
+    theta = [model.named()[name].astype(float).tolist() for name in "CHdUWb"]
+    rows = model.padded(contexts(corpus, 3))
+    for t in np.flatnonzero(corpus.scored):
+        w, context = corpus.ids[t], contexts(corpus, 3)[t]
+        if w in listed:
+            before = context[context >= 0][::-1].tolist()
+            ends = sentences(np.array([[*before, j] for j in listed]))
+            share = np.exp(model.rest.score(ends).logp[len(before) :: len(before) + 1]).sum()
+            p, _, _ = naive.forward(*theta, rows[t].tolist())
+            assert scores.logp[t] == pytest.approx(math.log(p[listed.index(w)] * share), rel=1e-5)
+            assert scores.tag(t) == "[nplm]"
+        else:
+            assert scores.logp[t] == rest[t] and scores.tag(t).endswith("gram]")
+    at = np.flatnonzero(corpus.scored & (corpus.ids < model.vocab.V))
+    assert model.score_contexts(rows[at], corpus.ids[at]) == pytest.approx(scores.logp[at], abs=1e-9)
+
+
+def test_a_rest_with_more_words_is_scaled(texts):
+    """The vocabulary of the network is that of a running text, and the rest predicts </s> and another word too."""
+    (texts / "train").write_text(TRAIN + "another\n")
+    counts = collect([str(texts / "train")], [], 3)
+    rest, _ = smoothing.estimate(
+        counts, make_vocab(sorted(counts.words), True), 3, [smoothing.Method("wb", (), True, 1, 0)] * 3
+    )
+    (texts / "train").write_text(TRAIN)
+    marks = Marks(False, False, True)
+    model = replace(short(texts, marks), rest=rest)
+    assert rest.vocab.V == model.vocab.V + 2
+    for corpus in read_corpus(str(texts / "held"), model.vocab, marks, model.order):
+        assert vocabulary_sums(model, corpus, corpus.scored) == pytest.approx(1, abs=2e-6)
+
+
+def test_the_rest_of_a_shortlist_must_fit(texts):
+    model = short(texts)
+    data = next(files_of(model))
+    other = make_vocab(sorted(set(TRAIN.encode().split())), False)
+    for rest, message in (
+        (interpolated(texts), "no back-off model, which ngram-count makes"),
+        (replace(model.rest, order=4), "its order, 4, is above that of the network, 3"),
+        (replace(model.rest, vocab=other), r"does not predict all words of the network \(<unk>\)"),
+    ):
+        with pytest.raises(LmtkError, match=message):
+            check_rest(model.vocab, model.order, rest, "rest")
+    with pytest.raises(LmtkError, match="a shortlist of 10 words leaves none of the 10"):
+        short(texts, N=model.vocab.V)
+    (texts / "rest").write_bytes(data)
+    with pytest.raises(FormatError, match="for itself"):
+        load(str(texts / "rest"))
+
+
+@pytest.mark.parametrize("name", ["wb.arpa", "unk.arpa", "uni.arpa"])
+def test_the_mass_of_a_set_of_words_is_the_sum_of_their_probabilities(name):
+    model = load(str(FILES / name))
+    V = model.vocab.V
+    for chosen in (np.arange(V) % 2 == 0, np.zeros(V, bool), np.ones(V, bool)):
+        masses = mass.of_contexts(model, chosen)
+        for corpus in read_corpus(str(FILES / "te.txt"), model.vocab, SENTENCES):
+            found = mass.in_corpus(model, masses, corpus, np.arange(len(corpus.ids)))
+            for row, sum_ in zip(contexts(corpus, model.order), found):
+                context = row[row >= 0][::-1]
+                every = np.column_stack((np.broadcast_to(context, (V, len(context))), np.arange(V)))
+                logp = model.score(sentences(every)).logp[len(context) :: len(context) + 1]
+                assert sum_ == pytest.approx(np.exp(logp[chosen]).sum(), abs=1e-7)
 
 
 @pytest.mark.parametrize("name", ["wb.arpa", "unk.arpa", "uni.arpa"])
@@ -205,11 +309,15 @@ def files_of(model):
         out = io.BytesIO()
         model.write(out)
         yield out.getvalue()
+    if isinstance(model, ClassModel):
+        out = io.BytesIO()
+        write_binary(out, model, "model")
+        yield out.getvalue()
 
 
 @pytest.mark.parametrize("unk", [False, True])
 def test_files_give_back_the_model(texts, unk):
-    for model in list(models(texts, unk=unk))[:7]:
+    for model in models(texts, unk=unk):
         (corpus,) = read_corpus(str(texts / "held"), model.vocab, Marks())
         for data in files_of(model):
             (texts / "model").write_bytes(data)
@@ -254,10 +362,10 @@ def test_parts_with_other_words_are_an_error():
         check_vocabularies(parts, ["a", "b"])
 
 
-@pytest.mark.parametrize("form", [0, 1, 2, 3])
+@pytest.mark.parametrize("form", [0, 1, 2, 3, 4])
 def test_a_cut_or_damaged_model_is_one_error(texts, form):
     """Cut anywhere, or any byte of a binary form changed: a FormatError, never a model and never another exception."""
-    made = interpolated(texts, 2), neural(texts), neural(texts, model="energy")
+    made = interpolated(texts, 2), neural(texts), neural(texts, model="energy"), of_classes(texts)
     data = [form for model in made for form in files_of(model)][form]
     path = texts / "model"
     random_ = random.Random(form)

@@ -63,6 +63,8 @@ def same(a, b):
         (2, ["-threads", "2"]),
         (3, ["-objective", "sampled", "-samples", "2"]),
         (2, ["-objective", "sampled", "-samples", "1", "-minibatch", "1"]),
+        (3, ["-objective", "sampled", "-samples", "2", "-effective-samples", "4"]),
+        (2, ["-objective", "nce", "-samples", "5", "-proposal", str(FILES / "wb.arpa")]),
     ],
 )
 def test_ranks_make_the_model_of_one_process(tmp_path, ranks, more):

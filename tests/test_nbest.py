@@ -132,13 +132,14 @@ def test_lists_of_moses(tmp_path):
     read = nbest.read([written(text, tmp_path)])
     assert read.starts.tolist() == [0, 2, 3] and read.names == [b"A", b"B", b"B"]
     model = load(str(FILES / "wb.arpa"))
-    scored, added = nbest.rescored(read, [model], [], -100)
-    assert added == [b"LM0"] and scored.features.shape == (3, 4)
+    logs = nbest.log10ps(read, model, -100)
+    scored = nbest.rescored(read, [logs], nbest.free_names(read, b"LM", 1))
+    assert scored.names[3:] == [b"LM0"] and scored.features.shape == (3, 4)
     assert scored.features[0, 3] == pytest.approx(-1.477121 * LN10, rel=1e-6)
-    replaced, _ = nbest.rescored(read, [model], [b"A"], -100)
+    replaced = nbest.rescored(read, [logs], [b"A"])
     assert replaced.features[:, 0] == pytest.approx(scored.features[:, 3])
     with pytest.raises(LmtkError, match="2 values"):
-        nbest.rescored(read, [model], [b"B"], -100)
+        nbest.rescored(read, [logs], [b"B"])
 
 
 def test_alignments_before_the_features(tmp_path):

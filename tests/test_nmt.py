@@ -7,7 +7,7 @@ import pytest
 from lmtk.errors import FormatError
 from lmtk.files.registry import load_translation
 from lmtk.files.streams import open_out
-from lmtk.nmt import beam, kernels, network, training
+from lmtk.nmt import alignment, beam, kernels, network, scoring, training
 from lmtk.text.bitext import Bitext
 from lmtk.text.vocab import make_vocab
 
@@ -172,7 +172,8 @@ def model(attention=True, seed=1, gates=2):
 @pytest.mark.parametrize("gates", [2, 3])
 def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed, gates):
     made = model(attention, seed, gates)
-    found = beam.Translator(made)(SOURCE, beam.Beam(size, wanted=size), 2)
+    wanted = size if seed > 1 else 1
+    found = beam.Translator(made)(SOURCE, beam.Beam(size, wanted=wanted), 2)
 
     def logp(x):
         def of(words):
@@ -184,7 +185,7 @@ def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed, ga
         return of
 
     for x, hypotheses in zip(SOURCE, found, strict=True):
-        expected = naive.beam_search(logp(x), made.vocab.eos_id, size, 2 * (len(x) - 1) + 10)
+        expected = naive.beam_search(logp(x), made.vocab.eos_id, size, 2 * (len(x) - 1) + 10, wanted)
         assert [h.words for h in hypotheses] == [words for _, words in expected]
         assert [h.rank for h in hypotheses] == pytest.approx([rank for rank, _ in expected], abs=1e-5)
 
@@ -207,7 +208,7 @@ def test_an_ensemble_takes_the_mean_of_probabilities(attention):
         return of
 
     for x, hypotheses in zip(SOURCE, found, strict=True):
-        expected = naive.beam_search(logp(x), 0, 3, 2 * (len(x) - 1) + 10)
+        expected = naive.beam_search(logp(x), 0, 3, 2 * (len(x) - 1) + 10, 3)
         assert [h.words for h in hypotheses] == [words for _, words in expected]
         assert [h.rank for h in hypotheses] == pytest.approx([rank for rank, _ in expected], abs=1e-5)
         assert all(len(h.links) == len(h.words) for h in hypotheses)
@@ -234,6 +235,48 @@ def test_batches_and_memory_do_not_change_translations(monkeypatch):
     assert [h.words for hs in translate(sources, beam.Beam(3, wanted=3), 9) for h in hs] == [
         h.words for hs in whole for h in hs
     ]
+
+
+@pytest.mark.parametrize("attention", [True, False])
+def test_words_have_the_scores_and_weights_of_appendix_a(attention):
+    made = model(attention)
+    letters = {name: a.tolist() for name, a in vars(made.at).items()}
+    for x, y, (logp, alpha) in zip(SOURCE, TARGET, scoring.score_pairs([made], SOURCE, TARGET), strict=True):
+        for T in range(1, len(y) + 1):
+            expected = naive.translation_logp(letters, x.tolist(), y[:T].tolist(), 7, weights := [])
+            assert logp[:T].sum() == pytest.approx(expected, rel=1e-4)
+        if attention:
+            assert alpha.shape == (len(y), len(x)) and alpha == pytest.approx(np.array(weights), abs=1e-5)
+        else:
+            assert alpha is None
+
+
+def test_given_translations_have_the_likelihood_of_held_out_text(monkeypatch):
+    made = model()
+    expected = training.heldout_logp(made.at, Bitext(SOURCE, TARGET, 0), made.vocab.sos_id)
+    targets = scoring.targets_of(SOURCE, TARGET, made.vocab.sos_id)
+    for words in (1, 1 << 13):
+        monkeypatch.setattr(scoring, "WORDS", words)
+        logp = scoring.GivenSource([made]).score(targets).logp
+        assert logp.sum() / targets.scored.sum() == pytest.approx(expected, rel=1e-6)
+        assert not logp[~targets.scored].any()
+
+
+@pytest.mark.parametrize("attention", [(True,), (True, True), (True, False, True)])
+def test_what_is_shown_of_a_translation_does_not_depend_on_its_company(attention):
+    models = [model(a, seed) for seed, a in enumerate(attention)]
+    how, search = beam.Beam(3, wanted=3), beam.Translator(*models)
+    sources = [s for s in SOURCE for _ in range(3)]
+    alone = [scoring.scored_alone(models, s, found, how) for s, found in zip(sources, search(sources, how, 1))]
+    whole = [scoring.scored_alone(models, s, found, how) for s, found in zip(sources, search(sources, how, 9))]
+    for x, y in zip(alone, whole, strict=True):
+        assert [(h.words, h.logp, h.rank) for h in x] == [(h.words, h.logp, h.rank) for h in y]
+    for s, hypotheses, found in zip(sources, alone, search(sources, how, 9)):
+        assert [h.logp for h in hypotheses] == pytest.approx([h.logp for h in found], abs=1e-4)
+        assert [h.rank for h in hypotheses] == pytest.approx([h.rank for h in found], abs=1e-4)
+        for h in hypotheses:
+            assert h.alpha.shape == (len(h.words) + 1, len(s)) and h.alpha.sum(axis=1) == pytest.approx(1)
+            assert alignment.strongest(h.alpha) == h.links
 
 
 def test_a_banned_word_is_not_generated():

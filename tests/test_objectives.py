@@ -1,22 +1,26 @@
-"""Training on a sample of the words, or on classes: gradients of their likelihoods, candidates, classes, runs that
-go on."""
+"""Training on a sample of the words, on classes or a tree: gradients of their likelihoods, candidates, classes, trees,
+runs that go on."""
 
 import copy
 import dataclasses
-from itertools import islice
+from itertools import islice, pairwise
 
 import naive
 import numpy as np
 import pytest
-from test_models import texts  # noqa: F401  a fixture
+from conftest import FILES
+from test_models import short, texts  # noqa: F401  a fixture
 from test_nplm import minibatch, parameters, prepared, settings
 
 from lmtk.commands import nplm_train
-from lmtk.errors import FormatError
-from lmtk.nplm import classes, objectives, sampled, sgd, training
+from lmtk.errors import FormatError, LmtkError
+from lmtk.files.registry import load
+from lmtk.ngram.generation import mean_chances
+from lmtk.nplm import classes, nce, objectives, sampled, sgd, training, tree
 from lmtk.nplm import model as scoring
 from lmtk.nplm.threads import Team
 from lmtk.parallel import ALONE
+from lmtk.text.corpus import sentences
 from lmtk.text.vocab import make_vocab
 
 
@@ -77,6 +81,97 @@ def test_candidates_come_with_their_chances():
     assert (np.abs(seen / rounds - p) < 5 * np.sqrt(p * (1 - p) / rounds)).all()
 
 
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_step_follows_the_slope_of_the_contrast_with_noise(direct, parts):
+    """The words of the text are among the noise too, and one is drawn twice."""
+    theta = parameters(direct=direct)
+    contexts, w = minibatch(6)
+    drawn, q = np.array([0, 10, 3, 3, w[0]]), np.random.default_rng(3).dirichlet(np.ones(11))
+    mine = sampled.split(*theta, ALONE)
+    L, _ = nce.step(mine, contexts, w, drawn, q, 1e-2, 1, Team(parts), parts)
+
+    def contrast(moved):
+        return naive.contrast(*lists(moved), contexts.tolist(), w.tolist(), drawn.tolist(), q.tolist())
+
+    assert pytest.approx(contrast(theta), abs=1e-3) == L
+    for i, (before, after) in enumerate(zip(theta, sampled.join(mine), strict=True)):
+        if before is None:
+            continue
+        for at in list(np.ndindex(before.shape))[::3]:
+            slopes = []
+            for step in (1e-5, -1e-5):
+                moved = [x.astype(np.float64) if x is not None else None for x in copy.deepcopy(theta)]
+                moved[i][at] += step
+                slopes.append(contrast(moved))
+            slope = (slopes[0] - slopes[1]) / 2e-5
+            assert (after[at] - before[at]) / 1e-2 == pytest.approx(slope, rel=2e-3, abs=2e-3), ("CHdUWb"[i], at)
+
+
+def test_noise_contrastive_estimation_finds_a_distribution():
+    """Biases alone, the same word distribution everywhere: e^b becomes it, and sums to one."""
+    random = np.random.default_rng(1)
+    p = np.arange(1, 7) / 21
+    text = random.choice(6, 30000, p=p)
+    shapes = (6, 1), (0, 1), 0, (6, 0)
+    network = sampled.split(*(np.zeros(s, np.float32) for s in shapes), None, np.zeros(6, np.float32), ALONE)
+    proposal = sampled.Proposal(text, 6, 20, np.full(6, 1 / 6))
+    for i in range(0, len(text), 30):
+        w = text[i : i + 30]
+        drawn, q = proposal.sample(random)
+        nce.step(network, np.zeros((30, 1), int), w, drawn, q, 0.03 * (1 - i / len(text)), 1, Team(1), 1)
+    assert np.exp(sampled.join(network)[5]) == pytest.approx(p, rel=0.15)
+
+
+def test_the_effective_sample_size():
+    theta, (contexts, _) = parameters(), minibatch(6)
+    drawn, q = np.array([0, 10, 3, 3, 7]), np.random.default_rng(3).dirichlet(np.ones(11))
+    found = sampled.effective(sampled.split(*theta, ALONE), contexts, drawn, q)
+    assert found == pytest.approx(naive.effective_samples(*lists(theta), contexts.tolist(), drawn, q), rel=1e-4)
+
+
+def test_words_are_drawn_until_they_are_worth_enough(texts):  # noqa: F811
+    made = settings(objective="sampled", samples=1, effective_samples=3)
+    data, network = prepared(texts, made)
+    theta = sampled.split(*(getattr(network, name) for name in "CHdUWb"), ALONE)
+    draw = objectives.drawing(data, made, network.vocab.V, theta)
+    plain = objectives.drawing(data, settings(objective="sampled", samples=1), network.vocab.V)
+    sizes = [[len(of(np.arange(2), 0, number)[0]) for number in range(40)] for of in (draw, plain)]
+    assert np.mean(sizes[0]) > np.mean(sizes[1]) + 1
+    assert max(sizes[0]) <= network.vocab.V
+
+
+def test_a_proposal_is_mixed_with_the_unigram(texts):  # noqa: F811
+    """What a function of the contexts gives no chance the unigram gives one; chances are those of the candidates."""
+    text, random = np.repeat(np.arange(5), [1, 2, 3, 4, 10]), np.random.default_rng(1)
+    proposal = sampled.Proposal(text, 5, 4, lambda contexts: np.eye(5)[contexts[0, 0]])
+    drawn, q = proposal.sample(random, np.array([[2, 0]]))
+    unigram = np.array([2, 3, 4, 5, 11]) / 25
+    assert q == pytest.approx(0.1 * unigram + 0.9 * np.eye(5)[2]) and len(drawn) == 4
+    _, log_inclusion = proposal.draw(np.array([1]), random, np.array([[2, 0]]))
+    assert np.exp(log_inclusion) == pytest.approx(1 - (1 - np.bincount(text) / 20) * (1 - q) ** 4, rel=1e-5)
+
+
+def test_the_mean_chances_of_a_backoff_model():
+    """The mean of the conditional distributions, in the order of another vocabulary; what the model lacks has none."""
+    model = load(str(FILES / "wb.arpa"))
+    words = [w for w in model.vocab.words[: model.vocab.V] if w != b"</s>"]
+    vocab = make_vocab([*words[1::-1], b"novel", *words[:1:-1]])
+    contexts = [[b"the", b"<s>"], [b"cat", b"the"], [b"novel", b"a"], [b"<s>", b"<s>"]]
+    rows = np.array([[vocab.index[w] for w in row] for row in contexts])
+    q = mean_chances(model, vocab)(rows)
+    expected = np.zeros(vocab.V)
+    for context in contexts:
+        before = [model.vocab.index.get(w, model.vocab.unk_id) for w in context[::-1]]
+        for i, word in enumerate(vocab.words[: vocab.V]):
+            if model.vocab.predicts(word):
+                rows_of = np.array([[*before, model.vocab.index[word]]])
+                expected[i] += np.exp(model.score(sentences(rows_of)).logp[-1])
+    assert q == pytest.approx(expected / expected.sum(), rel=1e-5)
+    assert q[vocab.index[b"novel"]] == 0 and q.sum() == pytest.approx(1)
+    assert mean_chances(model.lower(1), vocab)(rows).sum() == pytest.approx(1)
+
+
 def test_a_text_of_one_word():
     words, log_inclusion = sampled.Proposal(np.zeros(5, int), 2, 3).draw(np.zeros(2, int), np.random.default_rng(1))
     assert 0 in words and log_inclusion[0] == 0 and np.isfinite(log_inclusion).all()
@@ -92,10 +187,14 @@ def test_shrinking_leaves_the_biases():
 
 
 @pytest.mark.parametrize("upto", [1, 5, 9, 10, 17])
-@pytest.mark.parametrize("objective, samples", [("sampled", 3), ("class", None)])
-def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, samples, monkeypatch):  # noqa: F811
+@pytest.mark.parametrize(
+    "objective, samples, effective",
+    [("sampled", 3, None), ("sampled", 2, 3), ("nce", 3, None), ("class", None, None), ("tree", None, None)],
+)
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, samples, effective, monkeypatch):  # noqa: F811
     monkeypatch.setattr(sampled, "DECAY_EVERY", 3)
-    made = settings(weight_decay=1e-3, direct=True, objective=objective, samples=samples)
+    options = {"objective": objective, "samples": samples, "effective_samples": effective}
+    made = settings(weight_decay=1e-3, direct=True, **options)
     data, fresh = prepared(texts, made)
 
     def trained(progress, upto=None):
@@ -110,7 +209,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, sa
         resumed = training.read_checkpoint(stream, str(texts / "ckpt"), made, data, fresh)
     again, _ = trained(resumed)
     assert again.ppl == whole.ppl and again.best_epoch == whole.best_epoch
-    assert all((ppl is None) == (objective == "sampled") and heldout > 0 for ppl, heldout in whole.ppl)
+    assert all((ppl is None) == (objective in nplm_train.DRAWN) and heldout > 0 for ppl, heldout in whole.ppl)
     for name, array in whole.best.named().items():
         assert (getattr(again.best, name) == array).all()
 
@@ -208,6 +307,176 @@ def test_classes_of_a_file(tmp_path):
         path.write_text(bad)
         with pytest.raises(FormatError, match=message):
             classes.read(str(path), vocab)
+
+
+TREE = np.array([[11 + 1, 11 + 2], [11 + 3, 4], [11 + 4, 11 + 5], [0, 1], [2, 11 + 6], [11 + 7, 11 + 8], [3, 11 + 9],
+                 [5, 6], [7, 8], [9, 10]], np.int32)  # fmt: skip
+
+
+def with_tree(direct):
+    """A network of 11 words in a tree, random in all its parameters."""
+    C, H, d, U, W, b = parameters(direct=direct)
+    vocab = make_vocab([b"%d" % i for i in range(11)], eos=False)
+    return tree.TreeNetwork(vocab, 4, C, H, d, U[:-1], W[:-1] if direct else None, b[:-1], {}, TREE)
+
+
+def tree_likelihood(model, contexts, w):
+    return naive.tree_likelihood(*lists([getattr(model, name) for name in "CHdUWb"]), TREE.tolist(), contexts, w)
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_step_follows_the_slope_of_the_likelihood_of_a_tree(direct):
+    model = with_tree(direct)
+    contexts, w = minibatch(6)
+    theta = sampled.split(model.C, model.H, model.d, model.U, model.W, model.b, ALONE)
+    L, _ = tree.step(theta, *tree.paths(TREE), contexts, w, 1e-2, 1)
+    assert pytest.approx(tree_likelihood(model, contexts, w), abs=1e-3) == L
+    for name, after in zip("CHdUWb", sampled.join(theta), strict=True):
+        array = getattr(model, name)
+        if array is None:
+            continue
+        for at in list(np.ndindex(array.shape))[::3]:
+            slopes = []
+            for step in (1e-5, -1e-5):
+                moved = array.astype(np.float64)
+                moved[at] += step
+                slopes.append(tree_likelihood(dataclasses.replace(model, **{name: moved}), contexts, w))
+            slope = (slopes[0] - slopes[1]) / 2e-5
+            assert (after[at] - array[at]) / 1e-2 == pytest.approx(slope, rel=2e-3, abs=2e-3), (name, at)
+
+
+def test_scores_of_a_tree_are_its_likelihood(monkeypatch):
+    """Also where outputs are large, compiled and not."""
+    model, (contexts, w) = with_tree(True), minibatch(50)
+    logp = model.score_contexts(contexts, w)
+    assert logp.sum() == pytest.approx(tree_likelihood(model, contexts, w), rel=1e-5)
+    far = dataclasses.replace(model, b=model.b * 1000)
+    plain = [logp, far.score_contexts(contexts, w)]
+    monkeypatch.setattr(scoring, "MANY", 0)
+    monkeypatch.setattr(scoring, "ROWS", 7)
+    for found, expected in zip((model, far), plain):
+        assert found.score_contexts(contexts, w) == pytest.approx(expected, rel=1e-5)
+    assert plain[1].min() < -500
+
+
+def ways(found):
+    """The way to each word, as a string of sides."""
+    starts, path = tree.paths(found)
+    return ["".join(str(step & 1) for step in path[i:j]) for i, j in pairwise(starts)]
+
+
+@pytest.mark.parametrize("counts", [[5, 9, 1, 1, 2, 7, 3], [1] * 6, [1, 1], [2**i for i in range(12)]])
+def test_huffmans_tree_takes_the_fewest_decisions(counts):
+    counts = np.array(counts)
+    found = tree.from_counts(counts)
+    taken = ways(found)
+    assert sum(len(way) * n for way, n in zip(taken, counts)) == naive.huffman_cost(counts.tolist())
+    assert len(set(taken)) == len(counts)
+
+
+def test_a_tree_keeps_the_beginnings_that_words_share():
+    """Words of one string together, one whose string goes on above, a lone side left out, those without beside."""
+    counts = np.array([5, 9, 1, 1, 2, 7, 3])
+    strings = [b"00", b"01", b"01", b"1000", b"11", None, b"11"]
+    a, b, c, d, e, f, g = ways(tree.from_strings(strings, counts))
+    assert b[:-1] == c[:-1] and len(b) == len(c) and a[:-1] == b[:-2], "00 and 01 are one node"
+    assert e[:-1] == g[:-1] and d[:-1] == e[:-2] and d[:-2] == a[:-2], "1000 takes one decision after the first"
+    assert len(f) == 1, "no string: beside all others"
+    assert sorted(map(len, ways(tree.from_strings([b"", b"", b"0"], counts[:3])))) == [1, 2, 2]
+    assert (tree.from_strings([None] * 7, counts) == tree.from_counts(counts)).all()
+
+
+def test_a_tree_of_features():
+    """Two bundles of words part at the root; equal features come apart too; a word without is beside the others.
+
+    One that is not predicted is passed over.
+    """
+    random = np.random.default_rng(1)
+    centre = np.array([[3.0, 0, 0], [-3, 0, 0]])
+    even, odd = [0, 2, 4, 6, 8, 12, 14], [1, 3, 5, 7, 9, 11, 13]
+    features = {w: random.normal(centre[w % 2], 0.1) for w in even + odd} | {
+        12: centre[0],
+        14: centre[0],
+        15: centre[1],
+    }
+    counts = np.ones(15, int)
+    strings = tree.bisected(features, counts)
+    first = [s and s[:1] for s in strings]
+    assert len({first[w] for w in even}) == len({first[w] for w in odd}) == 1
+    assert strings[10] is None and len(set(strings)) == 15
+    assert len(ways(tree.from_strings(strings, counts))[10]) == 1
+    assert tree.bisected({3: np.ones(2)}, counts)[3] == b""
+
+
+def test_the_first_values_of_a_tree_are_the_unigram(texts):  # noqa: F811
+    data, network = prepared(texts, settings(objective="tree"))
+    counts = np.bincount(data.w, minlength=network.vocab.V) + 1
+    V = network.vocab.V
+    logp = network.score_contexts(np.zeros((V, 2), int), np.arange(V))
+    assert np.exp(logp) == pytest.approx(counts / counts.sum(), rel=1e-5)
+
+
+def test_a_tree_that_is_none_is_refused():
+    model = with_tree(False)
+    values = model.named() | {"W": None}
+    assert tree.TreeNetwork.shapes(values, 12, 4, 11)["U"] == (10, 5)
+    for at, wrong in (((9, 1), 9), ((0, 0), 11), ((6, 1), 11 + 1), ((9, 1), -1)):
+        changed = TREE.copy()
+        changed[at] = wrong
+        with pytest.raises(ValueError):
+            tree.TreeNetwork.shapes(values | {"tree": changed}, 12, 4, 11)
+    loop = TREE.copy()
+    loop[1, 0], loop[3, 0], loop[4, 0] = 0, 11 + 3, 2
+    with pytest.raises(ValueError):
+        tree.TreeNetwork.shapes(values | {"tree": loop}, 12, 4, 11)
+
+
+def test_paths_of_a_file(tmp_path):
+    vocab = make_vocab([b"a", b"b", b"c", b"d"], eos=False)
+    path = tmp_path / "paths"
+    path.write_text("00\ta\t7\n\n01 c\n1\tzebra\t1\n")
+    assert tree.read_strings(str(path), vocab) == [b"00", None, b"01", None, None, None, None][: vocab.V]
+    for bad, message in (
+        ("00 a\n01 a\n", "paths:2: 'a' has a second path"),
+        ("X a\n", "paths:1: expected a path of 0 and 1 and a word"),
+        ("0 a 1 2\n", "paths:1: expected a path"),
+        ("0 zebra\n", "no word of the vocabulary"),
+    ):
+        path.write_text(bad)
+        with pytest.raises(FormatError, match=message):
+            tree.read_strings(str(path), vocab)
+
+
+def test_a_tree_needs_two_words():
+    with pytest.raises(LmtkError, match="a tree needs two words"):
+        training.initial(make_vocab([b"a"], eos=False), settings(objective="tree"), np.array([0]))
+
+
+@pytest.mark.parametrize("upto", [1, 5, 17])
+def test_a_run_with_a_shortlist_goes_on_to_the_same_bytes(texts, upto):  # noqa: F811
+    """Only examples of its words count; a minibatch may have none of them."""
+    made = settings(objective="shortlist", shortlist=4, minibatch=2)
+    data, fresh = prepared(texts, made)
+    model = short(texts)
+    fresh = dataclasses.replace(model, **{name: getattr(fresh, name) for name in "CHd"}, U=model.U * 0, W=None)
+
+    def trained(progress, upto=None):
+        now = [now for _, now in islice(training.train(progress, data, made, 1), upto)][-1]
+        return progress, now()
+
+    whole, _ = trained(training.Progress(fresh))
+    part, now = trained(training.Progress(fresh), upto)
+    with open(texts / "ckpt", "wb") as out:
+        training.write_checkpoint(out, part, now, made, data)
+    with open(texts / "ckpt", "rb") as stream:
+        resumed = training.read_checkpoint(stream, str(texts / "ckpt"), made, data, fresh)
+    again, _ = trained(resumed)
+    assert again.ppl == whole.ppl and whole.ppl[-1][1] < whole.ppl[0][1]
+    for name, array in whole.best.named().items():
+        assert (getattr(again.best, name) == array).all()
+    step, _ = objectives.short(fresh, data, made, 1, ALONE)
+    others = np.flatnonzero(fresh.place[data.w] < 0)[:2]
+    assert step(others, 0.1, 0, 0) == (0, 0)
 
 
 def test_the_command_knows_every_objective():

@@ -43,12 +43,15 @@ def command(
 
     import numpy as np
 
+    from lmtk.files import figure
     from lmtk.files.registry import load
     from lmtk.files.streams import open_out
     from lmtk.nplm import features
     from lmtk.nplm.model import Neural
     from lmtk.text.vocab import EOS, lower, read_vocab
 
+    if plot:
+        figure.need("plot")
     model = load(lm)
     if not isinstance(model, Neural):
         raise LmtkError(f"{lm}: expected a neural model, which has features, got another kind; see lmtk nplm-train")

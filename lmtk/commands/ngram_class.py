@@ -1,5 +1,4 @@
 import math
-import sys
 from typing import Annotated
 
 from lmtk.commands.options import (
@@ -35,25 +34,42 @@ def command(
     noclass_vocab: Annotated[
         str | None, option("noclass-vocab", "Words that stay out of the classes, as <s> and </s> do.", "FILE")
     ] = None,
+    incremental: Annotated[
+        bool,
+        option("incremental", "Merge classes (Brown et al.): words come in turn, N classes at a time."),
+    ] = False,
+    full: Annotated[bool, option("full", "Merge classes, starting from one for each word.")] = False,
     iterations: Annotated[
-        int | None, option("iterations", "At most N passes over the words (default: until none moves).", "N", min=0)
+        int | None,
+        option(
+            "iterations", "At most N passes over the words (default: until none moves; 0 after merging).", "N", min=0
+        ),
     ] = None,
     seed: Annotated[
         int | None, option("seed", "Start from classes drawn at random, frequent words aside.", "N", min=0)
     ] = None,
+    threads: Annotated[
+        int, option("threads", "Threads of the exchange; the classes are the same from 2 on.", "N", min=1)
+    ] = 1,
     classes: Annotated[str | None, option("classes", "Where to write the classes (-: stdout).", "FILE")] = None,
     class_counts: Annotated[
         str | None, option("class-counts", "Where to write the 1-grams and 2-grams of classes.", "FILE")
     ] = None,
+    write_paths: Annotated[
+        str | None, option("write-paths", "Where to write each word's path in the tree of classes, as 0 and 1.", "FILE")
+    ] = None,
+    quiet: Annotated[bool, option("quiet", "No progress bar.")] = False,
     debug: Debug = 0,
 ):
-    """Sort words into classes that make the text likely under a class bigram: Kneser and Ney's exchange algorithm.
+    """Sort words into classes that make the text likely under a class bigram: by Kneser and Ney's exchange algorithm,
+    or by Brown's merging.
 
     -debug 1 prints the likelihood and the perplexity after each pass.
 
     \b
     Example: lmtk ngram-class -text train.txt -numclasses 500 -classes train.classes
     """
+    from lmtk.commands.progress import Bar
     from lmtk.files.streams import check_out, open_out
     from lmtk.ngram import classes as induction
     from lmtk.ngram.collection import collect
@@ -64,14 +80,14 @@ def command(
     texts, files = text or [], counts or []
     if not (texts or files):
         raise UsageError("nothing to learn from: give -text or -counts")
-    if not (classes or class_counts):
-        raise UsageError("nothing to write: give -classes or -class-counts")
+    if not (classes or class_counts or write_paths):
+        raise UsageError("nothing to write: give -classes, -class-counts or -write-paths")
     if not init:
         needed(numclasses, "numclasses")
-    if init and seed is not None:
-        raise UsageError("-seed draws the classes to start from, and -init gives them")
+    if sum((init is not None, seed is not None, incremental or full)) > 1:
+        raise UsageError("-init, -seed and merging (-incremental, -full) are three ways to start; give one")
     one_stdin(*texts, *files, vocab, init, noclass_vocab)
-    for path in (classes, class_counts):
+    for path in (classes, class_counts, write_paths):
         if path:
             check_out(path)
     marks, unk = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
@@ -89,20 +105,37 @@ def command(
     G = len(start.names) if init else numclasses
     if numclasses not in (None, G):
         raise UsageError(f"-numclasses is {numclasses}, and -init has {G} classes")
+    if G < 2:
+        raise LmtkError(f"{init}: all words are in one class; two or more classes were wanted")
     if len(words) < G:
         raise LmtkError(f"{len(words)} words can't make {G} classes; give a smaller -numclasses")
-    first = (induction.given_classes, start, init) if init else (induction.frequency_classes, G, seed)
-    state = induction.exchange_of(data, first[0](data, words, *first[1:]), G, words)
+    with Bar(quiet) as bar:
 
-    def tell(what):
-        if debug:
-            L = induction.log_likelihood(state)
-            ppl = math.exp(-L / data.count.sum())
-            sys.stderr.write(f"{what}, logprob= {L / math.log(10):.7g} ppl= {ppl:.7g}\n")
+        def tell(what):
+            if debug:
+                L = induction.log_likelihood(state)
+                ppl = math.exp(-L / data.count.sum())
+                bar.tell(f"{what}, logprob= {L / math.log(10):.7g} ppl= {ppl:.7g}")
 
-    tell(f"{len(words)} words in {G} classes")
-    for i, moved in enumerate(induction.passes(state, iterations), 1):
-        tell(f"pass {i}: {moved} words moved")
+        if init:
+            g = induction.given_classes(data, words, start, init)
+        elif incremental or full:
+            window = len(words) if full else G
+            merging = induction.merging_of(data, words, window)
+            for share in induction.mergers(merging, words, window, G):
+                bar(share, "merging")
+            g = induction.merged_classes(merging, words)
+            iterations = iterations or 0
+        else:
+            g = induction.frequency_classes(data, words, G, seed)
+        state = induction.exchange_of(data, g, G, words)
+        tell(f"{len(words)} words in {G} classes")
+        number = 1
+        for share, moved in induction.passes(state, iterations, threads):
+            bar(share, f"pass {number}: {moved} words moved")
+            if share == 1:
+                tell(f"pass {number}: {moved} words moved")
+                number += 1
     result = induction.made(data, state, unseen, unk)
     if classes:
         with open_out(classes) as out:
@@ -110,3 +143,6 @@ def command(
     if class_counts:
         with open_out(class_counts) as out:
             write_counts(out, induction.class_counts(data, result), by_bytes=True)
+    if write_paths:
+        with open_out(write_paths) as out:
+            induction.write_paths(out, data, result)

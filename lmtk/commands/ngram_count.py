@@ -39,7 +39,8 @@ def command(
     write_vocab: Annotated[str | None, option("write-vocab", "Write the words, in byte order.", "FILE")] = None,
     classes: ClassFile = None,
     class_lm: Annotated[
-        str | None, option("class-lm", "The class model to write: it names -lm (or -write-bin) and -classes.", "FILE")
+        str | None,
+        option("class-lm", "The class model: it names -classes and -lm or -write-bin, or else is one file.", "FILE"),
     ] = None,
     unk: Annotated[bool, option("unk", "The model predicts <unk>, the words that are not in -vocab.")] = False,
     map_unk: MapUnk = "<unk>",
@@ -104,17 +105,18 @@ def command(
 
     if not (text or read):
         raise UsageError("nothing to count: give -text or -read")
-    if not (write or write_n or write_vocab or lm or write_bin or gt or kn):
+    if not (write or write_n or write_vocab or lm or write_bin or class_lm or gt or kn):
         write = "-"
     if limit_vocab and not vocab:
         raise UsageError("-limit-vocab needs -vocab")
-    if class_lm and not (classes and (lm or write_bin)):
-        raise UsageError("-class-lm names the files of -classes and of -lm or -write-bin")
-    if class_lm and "-" in (classes, lm or write_bin):
+    if class_lm and not classes:
+        raise UsageError("-class-lm is of the classes that -classes gives")
+    if class_lm and (lm or write_bin) and "-" in (classes, lm or write_bin):
         raise UsageError("a class model names its parts' files; stdin and stdout (-) can't be named")
     one_stdin(*(text or []), *(read or []), vocab, classes)
     marks, unk_word = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
-    model_wanted = bool(lm or write_bin or gt or kn)
+    model_written = lm or write_bin or class_lm
+    model_wanted = bool(model_written or gt or kn)
     if kenlm:
         if no_sos or no_eos or stream or unk_word != b"<unk>":
             raise UsageError("-kenlm has <s>, </s> and <unk> as they are")
@@ -189,7 +191,7 @@ def command(
         if debug:
             sys.stderr.write(line + "\n")
 
-    read_from = {n: (path, name) for name, paths in files.items() for n, path in paths.items() if lm or write_bin}
+    read_from = {n: (path, name) for name, paths in files.items() for n, path in paths.items() if model_written}
     known = {n: smoothing.read_discounts(path, chosen[n - 1]) for n, (path, _) in read_from.items() if n <= order}
     fallback = fallback_discounts(discount_fallback)
     model, used = smoothing.estimate(counts, vocabulary, order, chosen, fallback, tell, known, kenlm)
@@ -205,10 +207,13 @@ def command(
         with open_out(write_bin) as out:
             backoff.write_binary(out, model)
     if class_lm:
-        from lmtk.classlm import write_text
+        from lmtk import classlm
 
         with open_out(class_lm) as out:
-            write_text(out, lm or write_bin, classes, class_lm)
+            if lm or write_bin:
+                classlm.write_text(out, lm or write_bin, classes, class_lm)
+            else:
+                classlm.write_binary(out, classlm.class_model(model, class_lm, classes, given_classes), class_lm)
 
 
 def method_of(n, given, files):

@@ -25,7 +25,11 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkError, UsageError
 
-OBJECTIVES = {"nplm": ("full", "sampled", "class"), "energy": ("full", "sampled")}  # by model
+OBJECTIVES = {
+    "nplm": ("full", "shortlist", "sampled", "nce", "class", "tree"),
+    "energy": ("full", "sampled"),
+}  # by model
+DRAWN = "sampled", "nce"  # those that see words that are drawn
 
 
 def command(
@@ -56,14 +60,35 @@ def command(
     ] = 3e-5,
     feature_rate: Annotated[float, option("feature-rate", "C learns X times faster.", "X", min=0)] = 4,
     objective: Annotated[
-        str, option("objective", "What an update sees: all words, a sample, or a class.", "full|sampled|class")
+        str,
+        option(
+            "objective", "What an update sees: all words, a sample, a class, a path.", "full|sampled|nce|class|tree"
+        ),
     ] = "full",
+    shortlist: Annotated[
+        int | None, option("shortlist", "N, words of the network with -objective shortlist (2000).", "N", min=1)
+    ] = None,
+    lm_rest: Annotated[
+        str | None, option("lm-rest", "The back-off model of the other words, with -objective shortlist.", "FILE")
+    ] = None,
     classes: Annotated[
         str | None,
-        option("classes", "Classes for -objective class (default: words of like frequency).", "FILE"),
+        option("classes", "Classes for -objective class, paths for tree (default: from the frequencies).", "FILE"),
+    ] = None,
+    tree_features: Annotated[
+        str | None, option("tree-features", "Features of words to make a tree of, for -objective tree.", "FILE")
     ] = None,
     samples: Annotated[
-        int | None, option("samples", "S, words drawn for a minibatch with -objective sampled (250).", "S", min=1)
+        int | None,
+        option("samples", "S, words drawn for a minibatch with -objective sampled or nce (250).", "S", min=1),
+    ] = None,
+    effective_samples: Annotated[
+        float | None,
+        option("effective-samples", "With -objective sampled: draw until the sample is worth X words.", "X", min=1),
+    ] = None,
+    proposal: Annotated[
+        str | None,
+        option("proposal", "What words are drawn from: uniform, or a back-off model (default: unigram).", "FILE"),
     ] = None,
     minibatch: Annotated[int, option("minibatch", "K, examples in an update.", "K", min=1)] = 128,
     patience: Annotated[
@@ -100,7 +125,7 @@ def command(
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin
     """
     needed(text, "text"), needed(lm, "lm")
-    one_stdin(text, heldout, vocab, init_features, classes)
+    one_stdin(text, heldout, vocab, init_features, classes, tree_features, proposal)
     if model not in OBJECTIVES:
         raise UsageError(f"-model is {either(OBJECTIVES)}, not {model}")
     if objective not in OBJECTIVES[model]:
@@ -111,23 +136,39 @@ def command(
         "-model energy needs hidden units; -hidden 0 leaves only the biases": model == "energy" and hidden == 0,
         "-hidden 0 leaves no way from the features to the outputs; add -direct": hidden == 0 and not direct,
         "-target-weights needs -model energy": target_weights and model != "energy",
-        "-samples needs -objective sampled": samples and objective != "sampled",
-        "-classes needs -objective class": classes and objective != "class",
+        "-objective shortlist needs -lm-rest, the model of the other words": objective == "shortlist" and not lm_rest,
+        "-lm-rest needs -objective shortlist": lm_rest and objective != "shortlist",
+        "-shortlist needs -objective shortlist": shortlist and objective != "shortlist",
+        "-lm-rest names a file that stays, not stdin": lm_rest == "-",
+        "-samples needs -objective sampled or nce": samples and objective not in DRAWN,
+        "-proposal needs -objective sampled or nce": proposal and objective not in DRAWN,
+        "-effective-samples needs -objective sampled": effective_samples and objective != "sampled",
+        "-effective-samples looks at the outputs of -model nplm": effective_samples and model != "nplm",
+        "-classes needs -objective class or tree": classes and objective not in ("class", "tree"),
+        "-tree-features needs -objective tree": tree_features and objective != "tree",
+        "-classes and -tree-features are two trees; give one": classes and tree_features,
         "-mpi shares the outputs of -model nplm, not those of energy": mpi and model == "energy",
-        "-mpi shares the outputs of -objective full or sampled, not those of class": mpi and objective == "class",
+        f"-mpi shares the outputs of -objective full, shortlist, sampled or nce, not those of {objective}": mpi
+        and objective in ("class", "tree"),
     }
     for why, so in refused.items():
         if so:
             raise UsageError(why)
-    if objective == "sampled":
+    if objective in DRAWN:
         samples = samples or 250
+    if objective == "shortlist":
+        shortlist = shortlist or 2000
 
+    from lmtk.files.registry import load
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
-    from lmtk.nplm import training
+    from lmtk.mixture import name_in
+    from lmtk.ngram.generation import mean_chances
+    from lmtk.nplm import training, tree
     from lmtk.nplm.classes import read as read_classes
     from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
     from lmtk.parallel import ALONE, block, ranks
+    from lmtk.shortlist import shortlisted
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
@@ -137,15 +178,28 @@ def command(
     if text == "-" and not vocab:
         raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
     limit(threads or (1 if mpi else None))
+    drawn_by_model = proposal not in (None, "uniform")
     settings = training.Settings(
         order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed,
-        objective, samples, *((model, target_weights) if model == "energy" else ()),
+        objective, samples, *((model, target_weights) if model == "energy" else (None, None)),
+        "back-off" if drawn_by_model else proposal, effective_samples, shortlist,
     )  # fmt: skip
     checkpoint = None if written_in_place(lm) else lm + ".ckpt"
 
+    def words_tree(known):
+        """What makes the tree of -objective tree of the words' counts; None: Huffman's."""
+        if objective != "tree" or not (classes or tree_features):
+            return None
+        if classes:
+            strings = tree.read_strings(classes, known)
+            return lambda counts: tree.from_strings(strings, counts)
+        vectors = training.read_features(tree_features, known)
+        return lambda counts: tree.from_strings(tree.bisected(vectors, counts), counts)
+
     def prepare():
-        """(training.Data, training.Progress) from the files."""
+        """(training.Data, training.Progress, the model of -proposal) from the files."""
         check_out(lm)
+        noise = backoff(proposal) if drawn_by_model else None
         marks = Marks.of(no_sos, no_eos, stream)
         words = read_vocab(vocab, tolower) if vocab else None
         if words is None:
@@ -159,19 +213,23 @@ def command(
         if held is not None and not (held.scored & (held.ids < known.V)).any():
             raise LmtkError(f"{heldout}: no word of the vocabulary in it")
         given = training.read_features(init_features, known, features) if init_features else None
-        grouped = read_classes(classes, known) if classes else None
-        network = training.initial(known, settings, data.w, given, grouped)
+        grouped = read_classes(classes, known) if classes and objective == "class" else None
+        network = training.initial(known, settings, data.w, given, grouped, words_tree(known))
+        if objective == "shortlist":
+            network = shortlisted(network, data.w, shortlist, load(lm_rest), lm_rest, name_in(lm, lm_rest))
         if not (resume and checkpoint and os.path.exists(checkpoint)):
-            return data, training.Progress(network)
+            return data, training.Progress(network), noise
         with open_in(checkpoint) as stream_in:
             progress = training.read_checkpoint(stream_in, checkpoint, settings, data, network)
         if debug:
             sys.stderr.write(f"going on from {checkpoint}: epoch {progress.epoch + 1}, step {progress.step + 1}\n")
-        return data, progress
+        return data, progress, noise
 
     with ranks(debug > 0) if mpi else contextlib.nullcontext(ALONE) as comm:
         first = comm.rank == 0
-        data, progress = comm.share(prepare)
+        data, progress, noise = comm.share(prepare)
+        if noise:
+            data = training.replace(data, proposal=mean_chances(noise, progress.network.vocab))
 
         def save(network):
             if first:
@@ -216,6 +274,17 @@ def command(
         sys.exit(128 + stop)
     if first:
         remove(checkpoint)
+
+
+def backoff(path):
+    """The back-off model in a file. Raises UsageError for other kinds."""
+    from lmtk.files.registry import load
+    from lmtk.ngram.backoff import Backoff
+
+    model = load(path)
+    if not isinstance(model, Backoff):
+        raise UsageError(f"-proposal is uniform or a back-off model, not {next(model.describe())[1]}")
+    return model
 
 
 def either(names):

@@ -55,6 +55,12 @@ def one_stdin(*paths):
         raise UsageError("only one input can be stdin (-)")
 
 
+def one_stdout(*paths):
+    """Only one of the outputs may be stdout."""
+    if sum(p == "-" for p in paths) > 1:
+        raise UsageError("only one output can be stdout (-)")
+
+
 def bytes_of(size):
     """The bytes of "4G", as sort(1) has it: K where no unit is given; b, K, M, G, T."""
     found = re.fullmatch(r"(\d+)([bKMGT]?)", size)

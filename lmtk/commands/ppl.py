@@ -24,6 +24,9 @@ from lmtk.errors import LmtkWarning, UsageError
 def command(
     lm: Model = None,
     classes: ClassFile = None,
+    simple_classes: Annotated[
+        bool, option("simple-classes", "Accepted as SRILM has it; a word has one class with it and without.")
+    ] = False,
     text: Annotated[
         list[str] | None, option("text", "Text to score, a sentence a line (several; -: stdin).", "FILE")
     ] = None,

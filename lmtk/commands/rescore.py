@@ -12,7 +12,9 @@ from lmtk.commands.options import (
     limit_threads,
     needed,
     one_stdin,
+    one_stdout,
     option,
+    product_threads,
 )
 from lmtk.errors import FormatError, UsageError
 
@@ -22,13 +24,18 @@ def command(
     nbest: Annotated[
         list[str] | None, option("nbest", "N-best lists of Moses or SRILM (several; -: stdin).", "FILE")
     ] = None,
+    model: Annotated[list[str] | None, option("model", "A translation model (several).", "FILE")] = None,
+    source: Annotated[str | None, option("source", "What the lists translate, for -model (-: stdin).", "FILE")] = None,
     name: Annotated[
-        list[str] | None, option("name", "The feature of each -lm in Moses's lists (default: LM0, LM1 ..).", "NAME")
+        list[str] | None,
+        option("name", "The features of -lm and -model in Moses's lists (default: LM0 .., NMT0 ..).", "NAME"),
     ] = None,
     weights: Annotated[
         str | None, option("weights", "Weights of all features: lines Name= w w; with -tune the first ones.", "FILE")
     ] = None,
-    lmw: Annotated[list[float] | None, option("lmw", "A weight for each -lm, added to the list's score.", "X")] = None,
+    lmw: Annotated[
+        list[float] | None, option("lmw", "A weight for each model, added to the list's score.", "X")
+    ] = None,
     wtw: Annotated[float | None, option("wtw", "The weight of a word, added to the list's score.", "X")] = None,
     tune: Annotated[
         list[str] | None, option("tune", "References, a line a list, to learn the weights on (several).", "FILE")
@@ -52,21 +59,25 @@ def command(
 ):
     """Score the hypotheses of n-best lists by models; reorder them with weights given or learned on references.
 
+    With -model and -source the hypotheses are translations, and the keys of the lists count the source's lines from 0.
+
     \b
     Example: lmtk rescore -lm big.lm -nbest lists.txt -tune references.txt -best
     """
     import numpy as np
 
-    from lmtk.files.registry import load
     from lmtk.files.streams import check_out, open_out
-    from lmtk.nbest import SRILM, ordered, read, rescored
+    from lmtk.nbest import ordered, read, rescored
     from lmtk.nbest import write_weights as write_rows
 
-    lm, tune = lm or [], tune or []
+    lm, model, tune = lm or [], model or [], tune or []
+    models = len(lm) + len(model)
     needed(nbest, "nbest")
     weighted = bool(weights or tune or lmw or wtw is not None)
-    if not (lm or weighted):
+    if not (models or weighted):
         raise UsageError("-lm is missing")
+    if bool(model) != bool(source):
+        raise UsageError("-model and -source go together")
     if (weights or tune) and (lmw or wtw is not None):
         given, other = "lmw" if lmw else "wtw", "tune" if tune else "weights"
         raise UsageError(f"-{given} adds to the list's score, and -{other} makes it anew; give one of them")
@@ -74,27 +85,29 @@ def command(
         raise UsageError("-best needs weights: -weights, -lmw or -tune")
     if write_weights and not (weights or tune):
         raise UsageError("-write-weights needs -tune or -weights")
-    if name and len(name) != len(lm):
-        raise UsageError(f"{len(lm)} models need {len(lm)} names (-name), not {len(name)}")
+    if name and len(name) != models:
+        raise UsageError(f"{models} models need {models} names (-name), not {len(name)}")
     if len(set(name or [])) < len(name or []):
         raise UsageError("-name: two models have the same one")
     if write_nbest_dir and len({os.path.basename(path) for path in nbest}) < len(nbest):
         raise UsageError("-write-nbest-dir: two of the lists have the same name")
     if write_nbest_dir and write != "-":
         raise UsageError("-write and -write-nbest-dir: give one of them")
-    if write == "-" == write_weights and not write_nbest_dir:
-        raise UsageError("only one output can be stdout (-)")
-    one_stdin(*lm, *nbest, *tune, *([weights] if weights else []))
+    one_stdout(*([] if write_nbest_dir else [write]), write_weights)
+    one_stdin(*lm, *model, source, *nbest, *tune, *([weights] if weights else []))
     for path in [write_weights] if write_nbest_dir else [write, write_weights]:
         if path:
             check_out(path)
     limit_threads(threads)
     lists = read(nbest)
-    names = [os.fsencode(n) for n in name or []]
-    check_form(lists, len(nbest), len(lm), names, lmw, wtw, alone=not (best or write_nbest_dir))
-    penalty = unk_penalty if unk_penalty is not None else 0 if lists.form == SRILM else -100
+    added = [os.fsencode(n) for n in name or []]
+    check_form(lists, len(nbest), len(lm), len(model), added, lmw, wtw, alone=not (best or write_nbest_dir))
     references = [read_references(path, len(lists.starts) - 1) for path in tune]
-    lists, added = rescored(lists, [load(path) for path in lm], names, penalty, tolower) if lm else (lists, [])
+    added = added or default_names(lists, len(lm), len(model))
+    columns = lm_columns(lists, lm, unk_penalty, tolower)
+    if model:
+        columns += translation_columns(lists, nbest, model, source, threads, tolower)
+    lists = rescored(lists, columns, added)
     totals = None
     if weighted:
         totals, learned = totals_of(lists, added, weights, lmw, wtw, references, seed, restarts, debug)
@@ -111,10 +124,13 @@ def command(
         write_lists(write, lists, order, totals, added, best)
 
 
-def check_form(lists, files, models, names, lmw, wtw, alone):
-    """Raise UsageError where an option does not suit the form of the lists; alone: they are to stand in one file."""
+def check_form(lists, files, lms, translation, names, lmw, wtw, alone):
+    """Raise UsageError where an option does not suit the form of the lists; lms, translation: the number of models of
+    each kind; alone: the lists are to stand in one file.
+    """
     from lmtk.nbest import SRILM
 
+    models = lms + translation
     wanted = 1 if lists.form == SRILM else models
     if lmw and len(lmw) != wanted:
         scores = (
@@ -124,6 +140,8 @@ def check_form(lists, files, models, names, lmw, wtw, alone):
         )
         raise UsageError(f"{scores} (-lmw), not {len(lmw)}")
     if lists.form == SRILM:
+        if translation:
+            raise UsageError("-model is for lists of Moses's, whose keys are the numbers of the source's lines")
         if files > 1 and alone:
             raise UsageError("several lists of SRILM's can't stand in one file; give -write-nbest-dir or -best")
         if models > 1:
@@ -134,11 +152,48 @@ def check_form(lists, files, models, names, lmw, wtw, alone):
             raise UsageError("-name is for lists of Moses's; the scores in SRILM's have no names")
         return
     if models and wtw is not None and not lmw:
-        raise UsageError("-lmw is missing, a weight for each -lm")
+        raise UsageError("-lmw is missing, a weight for each model")
     for name in names if lmw else []:
         if name in lists.names:
             shown = os.fsdecode(name)
             raise UsageError(f"-name {shown}: the list's score has this feature in it; give -weights instead of -lmw")
+
+
+def default_names(lists, lms, translation):
+    """The names of the models' features where -name says nothing."""
+    from lmtk import nbest
+
+    if lists.form == nbest.SRILM:
+        return nbest.SRILM_NAMES[1:2] * lms
+    return nbest.free_names(lists, b"LM", lms) + nbest.free_names(lists, b"NMT", translation)
+
+
+def lm_columns(lists, paths, penalty, tolower):
+    """log10 p of all hypotheses under each language model, (N,) each."""
+    from lmtk import nbest
+    from lmtk.files.registry import load
+
+    if penalty is None:
+        penalty = 0 if lists.form == nbest.SRILM else -100
+    return [nbest.log10ps(lists, load(path), penalty, tolower) for path in paths]
+
+
+def translation_columns(lists, paths, models, source, threads, tolower):
+    """log10 p of all hypotheses under each translation model, (N,) each; paths: the files of the lists."""
+    from lmtk.files.registry import load_translation
+    from lmtk.files.streams import lines
+    from lmtk.nbest import source_lines
+    from lmtk.nmt.scoring import log10p
+    from lmtk.text.subwords import splitter
+
+    rows = [row for _, row in lines(source)]
+    pairs = [(rows[i], words) for i, words in zip(source_lines(lists, paths, len(rows)), lists.words, strict=True)]
+    product_threads(threads)
+    columns = []
+    for path in models:
+        model = load_translation(path)
+        columns.append(log10p(model, splitter(model.subwords, path), pairs, tolower))
+    return columns
 
 
 def totals_of(lists, added, weights, lmw, wtw, references, seed, restarts, debug):

@@ -1,7 +1,17 @@
-import math
 from typing import Annotated
 
-from lmtk.commands.options import ProductThreads, Tolower, Write, needed, one_stdin, option, product_threads, show
+from lmtk.commands.options import (
+    Debug,
+    ProductThreads,
+    Tolower,
+    Write,
+    needed,
+    one_stdin,
+    one_stdout,
+    option,
+    product_threads,
+    show,
+)
 from lmtk.errors import UsageError
 
 
@@ -10,6 +20,8 @@ def command(
         list[str] | None, option("model", "The translation model (several: an ensemble; -: stdin).", "FILE")
     ] = None,
     text: Annotated[str, option("text", "Text to translate, a sentence a line (-: stdin).", "FILE")] = "-",
+    score: Annotated[bool, option("score", "Write log10 p of the -target of each line, and search for none.")] = False,
+    target: Annotated[str | None, option("target", "Translations to score, line by line (-: stdin).", "FILE")] = None,
     write: Write = "-",
     beam: Annotated[int, option("beam", "Hypotheses kept a sentence; 1 is greedy.", "N", min=1)] = 12,
     length_power: Annotated[
@@ -22,49 +34,92 @@ def command(
     replace_unk: Annotated[
         bool, option("replace-unk", "Put the source word it looks at in the place of [UNK].")
     ] = False,
+    dictionary: Annotated[
+        str | None, option("dictionary", "For -replace-unk: lines of a source word and its translation.", "FILE")
+    ] = None,
     n_best: Annotated[int | None, option("n-best", "The N best translations, in Moses' form.", "N", min=1)] = None,
     scores: Annotated[bool, option("scores", "log10 p and a tab before each translation.")] = False,
     align: Annotated[
         str | None, option("align", "Write which source word each word looks at, as 0-0 1-2.", "FILE")
     ] = None,
+    soft_align: Annotated[
+        str | None, option("soft-align", "Write how much each word looks at each source word.", "FILE")
+    ] = None,
+    align_html: Annotated[str | None, option("align-html", "A page with the same as pictures.", "FILE")] = None,
+    align_plot: Annotated[str | None, option("align-plot", "A picture of it for each sentence.", "DIR")] = None,
+    plot_format: Annotated[str, option("plot-format", "The format of the pictures: svg or png.", "NAME")] = "svg",
     batch: Annotated[int | None, option("batch", "Sentences at once (default: 240/beam).", "N", min=1)] = None,
     threads: ProductThreads = None,
     tolower: Tolower = False,
+    debug: Debug = 0,
 ):
-    """Translate text by beam search.
+    """Translate text by beam search, or score translations that are given.
+
+    -debug 1 counts sentences and words; with -score, 1 and 2 write the report that ppl has for a language model.
 
     \b
     Example: lmtk translate -model en-fr.bin -text test.en > test.out
     """
     needed(model, "model")
-    one_stdin(*model, text)
+    one_stdin(*model, text, target, dictionary)
+    one_stdout(write, align, soft_align, align_html)
+    weights = soft_align or align_html or align_plot
+    if score != bool(target):
+        raise UsageError("-score and -target go together")
+    if score:
+        search = {"n-best": n_best, "scores": scores, "no-unk": no_unk, "replace-unk": replace_unk, "batch": batch}
+        for name in [name for name, value in search.items() if value]:
+            raise UsageError(f"-{name} has no meaning with -score, which makes no translations")
+        if debug > 2:
+            raise UsageError("-debug goes to 2 here")
+        if debug and (align or weights):
+            raise UsageError("alignments and the report of -debug do not go together")
+    if plot_format not in ("svg", "png"):
+        raise UsageError(f"-plot-format is svg or png, not {plot_format}")
     if n_best and n_best > beam:
         raise UsageError(f"-n-best {n_best} needs a -beam as wide, not {beam}")
     if n_best and scores:
         raise UsageError("-scores has no meaning with -n-best, which has scores already")
     if no_unk and replace_unk:
         raise UsageError("-replace-unk has nothing to do with -no-unk; give one of them")
-    if align == "-" and write == "-":
-        raise UsageError("-align and -write cannot both be stdout (-)")
+    if dictionary and not replace_unk:
+        raise UsageError("-dictionary is for -replace-unk, which is missing")
 
-    from contextlib import nullcontext
+    import sys
+    from collections import Counter
 
     from lmtk.errors import FormatError
+    from lmtk.files import figure
     from lmtk.files.registry import load_ensemble
-    from lmtk.files.streams import blocks, open_out
-    from lmtk.nmt.beam import Beam, Translator
+    from lmtk.files.streams import blocks, check_out, open_out
+    from lmtk.lm import LN10
+    from lmtk.nmt import alignment
+    from lmtk.nmt.beam import Beam, Hypothesis, Translator
+    from lmtk.nmt.scoring import scored_alone
     from lmtk.text import subwords
-    from lmtk.text.bitext import ids_of, word_index
+    from lmtk.text.bitext import ids_of, read_dictionary, word_index
     from lmtk.text.corpus import TOKEN
     from lmtk.text.vocab import lower
 
+    for path in (write, align, soft_align, align_html):
+        if path:
+            check_out(path)
+    if align_plot:
+        figure.need("align-plot")
     product_threads(threads)
     models = load_ensemble(model)
     loaded = models[0]
-    if (align or replace_unk) and not any(m.sizes["alignment"] for m in models):
-        raise FormatError(model[0], "a model without attention (RNNencdec): no -align and no -replace-unk with it")
-    search = Translator(*models)
+    if not any(m.sizes["alignment"] for m in models):
+        wanted = {"align": align, "soft-align": soft_align, "align-html": align_html, "align-plot": align_plot}
+        for name in [name for name, value in (wanted | {"replace-unk": replace_unk}).items() if value]:
+            raise FormatError(model[0], f"a model without attention (RNNencdec) looks at no word: no -{name} with it")
+    aligned = alignment.written(align, soft_align, align_html, align_plot, plot_format, bool(loaded.subwords))
     split, joined = subwords.splitter(loaded.subwords, model[0]), subwords.joined if loaded.subwords else b" ".join
+    if score:
+        write_scores(models, split, text, target, write, aligned, tolower, debug)
+        return
+    known = read_dictionary(dictionary) if dictionary else {}
+    search = Translator(*models)
     unk, words = loaded.vocab.unk_id, loaded.vocab.words
     index, eos = word_index(loaded.source), loaded.source.eos_id
     how = Beam(beam, length_power, max_length_factor, banned=unk if no_unk else None, wanted=n_best or 1)
@@ -72,40 +127,66 @@ def command(
 
     def shown(row, hypothesis):
         pairs = zip(hypothesis.words, hypothesis.links or [0] * len(hypothesis.words), strict=True)
-        return joined([row[j] if replace_unk and w == unk else words[w] for w, j in pairs])
+        return [known.get(row[j], row[j]) if replace_unk and w == unk else words[w] for w, j in pairs]
 
-    def linked(row, hypothesis):
-        """Which word of the source each word looks at; a word in pieces looks where they do."""
-        pairs = [(j, i) for i, j in enumerate(hypothesis.links)]
-        if loaded.subwords:
-            x, y = subwords.word_numbers(row), subwords.word_numbers([words[w] for w in hypothesis.words])
-            pairs = dict.fromkeys((x[j], y[i]) for j, i in pairs)
-        return b" ".join(b"%d-%d" % pair for pair in pairs)
+    def line_of(number, target, hypothesis):
+        line = joined(target)
+        logp = show(hypothesis.logp / LN10).encode()
+        if n_best:
+            rank = show(hypothesis.rank / LN10).encode()
+            return b"%d ||| %s ||| logprob= %s ||| %s\n" % (number, line, logp, rank)
+        return logp + b"\t" + line + b"\n" if scores else line + b"\n"
 
-    def written(number, row, found):
-        """The lines of one sentence: found, its hypotheses."""
-        for hypothesis in found:
-            line = shown(row, hypothesis)
-            logp = show(hypothesis.logp / math.log(10)).encode()
-            if n_best:
-                rank = show(hypothesis.rank / math.log(10)).encode()
-                line = b"%d ||| %s ||| logprob= %s ||| %s" % (number, line, logp, rank)
-            elif scores:
-                line = logp + b"\t" + line
-            yield line + b"\n", linked(row, hypothesis) + b"\n"
-
-    def empty(number):
-        return b"%d |||  ||| logprob= 0 ||| 0\n" % number if n_best else b"0\t\n" if scores else b"\n"
-
-    number = 0
-    with open_out(write) as out, open_out(align) if align else nullcontext() as links:
+    empty = Hypothesis([], True, 0.0, 0.0, [])
+    number, tally = 0, Counter()
+    with open_out(write) as out, aligned as write_alignment:
         for block in blocks(text, eager=True):
             rows = [split(TOKEN.findall(lower(r) if tolower else r)) for r in block.removesuffix(b"\n").split(b"\n")]
-            found = iter(search([ids_of(row, index, eos) for row in rows if row], how, together))
+            sentences = [ids_of(row, index, eos) for row in rows if row]
+            found = iter(zip(sentences, search(sentences, how, together), strict=True))
             for row in rows:
-                for line, link in written(number, row, next(found)) if row else [(empty(number), b"\n")]:
-                    out.write(line)
-                    if links:
-                        links.write(link)
+                sentence, hypotheses = next(found) if row else (None, [empty])
+                if row and (n_best or scores or weights):
+                    hypotheses = scored_alone(models, sentence, hypotheses, how)
+                for rank, h in enumerate(hypotheses, 1):
+                    target = shown(row, h)
+                    out.write(line_of(number, target, h))
+                    name = f"{number}-{rank}" if n_best else f"{number}"
+                    write_alignment(number, name, row, target, h.logp / LN10, h.links, h.alpha)
                 number += 1
+                best = hypotheses[0]
+                many = len(TOKEN.findall(joined(shown(row, best))))
+                tally.update(sentences=bool(row), blank=not row, words=many, unknown=best.words.count(unk))
             out.flush()
+    if debug:
+        told = "{sentences} sentences, {blank} blank lines, {words} words, {unknown} of them [UNK]\n"
+        sys.stderr.write(told.format_map(tally))
+
+
+def write_scores(models, split, source, target, path, aligned, tolower, debug):
+    """log10 p of each line of `target` given that of `source`; from -debug 1 on SRILM's report of the target.
+
+    split: of words into those of the models; aligned: what writes alignments.
+    """
+    from lmtk.files.streams import open_out
+    from lmtk.lm import LN10
+    from lmtk.nmt.alignment import strongest
+    from lmtk.nmt.scoring import GivenSource, blocks, score_pairs
+    from lmtk.scoring import report
+    from lmtk.text.bitext import paired
+
+    corpora = blocks(models[0], split, paired(source, target), tolower)
+    with open_out(path) as out, aligned as write_alignment:
+        if debug:
+            report(GivenSource(models), target, corpora, debug, out.write)
+            return
+        number = 0
+        for targets in corpora:
+            found = score_pairs(models, targets.sources, targets.sentences())
+            for (x, y), (logp, alpha) in zip(targets.words, found, strict=True):
+                log10p = logp.sum() / LN10
+                out.write(f"{show(log10p)}\n".encode())
+                looks = [] if alpha is None else strongest(alpha)
+                alpha = alpha if x and y else None
+                write_alignment(number, f"{number}", x, y, log10p, looks, alpha)
+                number += 1

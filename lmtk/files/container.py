@@ -33,7 +33,7 @@ def write(out, kind, settings, arrays, words=None):
     """Write arrays (name -> ndarray) with their description. Same content, same bytes."""
     arrays = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
     if words is not None:
-        arrays["vocabulary"] = np.frombuffer(b"\n".join(words), np.uint8)
+        arrays["vocabulary"] = bytes_of(words)
     kinds = {np.dtype(code): name for name, code in DTYPES.items()}
     crcs = in_threads(zlib.crc32, arrays.values()) if sum(a.nbytes for a in arrays.values()) > LARGE else None
     crcs = crcs or map(zlib.crc32, arrays.values())
@@ -129,6 +129,11 @@ def shown(settings):
             yield from shown(value)
         elif value is not None:
             yield name.replace("_", "-"), value
+
+
+def bytes_of(words):
+    """Words as an array, as `write` puts the vocabulary among the others."""
+    return np.frombuffer(b"\n".join(words), np.uint8)
 
 
 def words_of(arrays):

@@ -17,9 +17,12 @@ ARPA = "lmtk.ngram.arpa:read_text"
 BINARY = {
     "nplm": "lmtk.nplm.network:from_arrays",
     "nplm-class": "lmtk.nplm.classes:from_arrays",
+    "nplm-tree": "lmtk.nplm.tree:from_arrays",
+    "nplm-shortlist": "lmtk.shortlist:from_arrays",
     "nplm-energy": "lmtk.nplm.energy:from_arrays",
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",
+    "class-ngram": "lmtk.classlm:from_arrays",
 }
 TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
 COUNT = re.compile(rb"[0-9][0-9.e+]*$")

@@ -228,9 +228,13 @@ def children(above, nodes, node, word):
 
 def write_binary(out, model):
     """The binary form: the nodes as they are scored, with the log10 in single precision that an ARPA file holds."""
+    container.write(out, "backoff", *to_arrays(model), model.vocab.words)
+
+
+def to_arrays(model):
+    """(settings, arrays) of the binary form."""
     arrays = {f"nodes{k}": nodes for k, nodes in enumerate(model.packed[1:], 1)}
-    about = {"order": model.order, **vocab_settings(model.vocab)}
-    container.write(out, "backoff", about, arrays, model.vocab.words)
+    return {"order": model.order, **vocab_settings(model.vocab)}, arrays
 
 
 def from_arrays(about, arrays, path):

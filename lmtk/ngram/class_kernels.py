@@ -24,75 +24,241 @@ SMALL = 1e-5  # a gain that rounding may have made
 
 
 @jit
-def exchange(words, g, G, start, word, count, own, N, M, n, f):
-    """Move each of `words` in turn to its best class; g, N, M, n change in place. Returns how many moved.
+def best_class(w, g, G, start, word, count, own, N, M, n, f, r, near, size, total, rows, gain):
+    """The class, of the first G, in which word w makes the text most likely; a look that changes no count.
 
     The log likelihood, up to terms that no move changes, is sum_cd f(N[c, d]) - sum_c f(n[0, c]) - sum_c f(n[1, c])
-    (Martin, Liermann, Ney 1998, section 3). Word w is taken out of its class; what it adds in each class b, gain[b], is
-    a sum over the classes d of its neighbours, so that a word costs G times as many steps as these are. Among equals
-    the old class wins, then the first. Counts that f has no entry for take a logarithm. n stays that of all bigrams
-    while w is out, save for its own class. Bound by look-ups of f, most of them of small counts, in the first cache.
+    (Martin, Liermann, Ney 1998, section 3). With w taken out of its class a, what it adds in each class b, gain[b], is
+    a sum over the classes d of its neighbours, so that a word costs G times as many steps as these are. Among equals a
+    wins, then the first. Counts that f has no entry for take a logarithm. Bound by look-ups of f, most of them of small
+    counts, in the first cache.
+
+    r (2, C), 0 before: bigrams of w and class d after it, before it; near[i], size[i]: the classes d of which there are
+    such; total (2,): bigrams of w as history, as predicted; they are left so. rows (2, C), gain (G,): scratch.
     """
-    C, F = len(N), len(f)
+    F = len(f)
 
     def xlogx(x):
         return f[x] if x < F else x * math.log(x)
 
-    r = np.zeros((2, C), np.int64)  # bigrams of w and class d after it; before it
-    near = np.empty((2, C), np.int64)  # the classes d of which there are such
-    gain = np.empty(G)
+    a, s = g[w], own[w]
+    for i in range(2):
+        size[i], total[i] = 0, s
+        for j in range(start[i, w], start[i, w + 1]):
+            d = g[word[i, j]]
+            if r[i, d] == 0:
+                near[i, size[i]] = d
+                size[i] += 1
+            r[i, d] += count[i, j]
+            total[i] += count[i, j]
+    alone = N[a, a] - r[0, a] - r[1, a] - s  # the bigrams inside of a without w
+    for i in range(2):
+        row = M[a] if i == 0 else N[a]
+        for b in range(len(N)):
+            rows[i, b] = row[b]
+        for j in range(size[1 - i]):
+            d = near[1 - i, j]
+            rows[i, d] -= r[1 - i, d]
+    for b in range(G):
+        gain[b] = 0
+        for i in range(2):
+            gain[b] -= xlogx(n[i, b] + total[i]) - xlogx(n[i, b])
+    for i in range(2):
+        for j in range(size[i]):
+            d = near[i, j]
+            x = r[i, d]
+            row = rows[i] if d == a else M[d] if i == 0 else N[d]
+            if n[1 - i, d] < F:
+                for b in range(G):
+                    gain[b] += f[row[b] + x] - f[row[b]]
+            else:
+                for b in range(G):
+                    gain[b] += xlogx(row[b] + x) - xlogx(row[b])
+    for b in range(G):
+        # the bigrams inside of b: w goes in as history and as predicted word at once
+        x, y, z = r[0, b], r[1, b], N[b, b]
+        if x + y + s:
+            gain[b] += xlogx(z + x + y + s) + xlogx(z) - xlogx(z + x) - xlogx(z + y)
+    # a has w in it in all of these
+    gain[a] = 0
+    for i in range(2):
+        gain[a] -= xlogx(n[i, a]) - xlogx(n[i, a] - total[i])
+        for j in range(size[i]):
+            d = near[i, j]
+            x = r[i, d]
+            y = alone + x if d == a else N[a, d] if i == 0 else N[d, a]
+            gain[a] += xlogx(y) - xlogx(y - x)
+    x, y = r[0, a], r[1, a]
+    if x + y + s:
+        gain[a] += xlogx(alone + x + y + s) + xlogx(alone) - xlogx(alone + x) - xlogx(alone + y)
+    best = a
+    for b in range(G):
+        if gain[b] > gain[best] + SMALL:
+            best = b
+    return best
+
+
+@jit
+def exchange(words, g, G, start, word, count, own, N, M, n, f):
+    """Move each of `words` in turn to its best class; g, N, M, n change in place. Returns how many moved."""
+    C = len(N)
+    r, near, rows = np.zeros((2, C), np.int64), np.empty((2, C), np.int64), np.empty((2, C), np.int32)
+    size, total, gain = np.empty(2, np.int64), np.empty(2, np.int64), np.empty(G)
     moved = 0
     for w in words:
-        a, s = g[w], own[w]
-        size = np.zeros(2, np.int64)
-        total = np.full(2, s, np.int64)
-        for i in range(2):
-            for j in range(start[i, w], start[i, w + 1]):
-                d = g[word[i, j]]
-                if r[i, d] == 0:
-                    near[i, size[i]] = d
-                    size[i] += 1
-                r[i, d] += count[i, j]
-                total[i] += count[i, j]
-        best = a
-        for sign in (-1, 1):
-            if sign == 1:
-                for b in range(G):
-                    gain[b] = 0
-                    for i in range(2):
-                        gain[b] -= xlogx(n[i, b] + total[i]) - xlogx(n[i, b])
+        a = g[w]
+        best = best_class(w, g, G, start, word, count, own, N, M, n, f, r, near, size, total, rows, gain)
+        if best != a:
+            moved += 1
+            g[w] = best
+            for sign in (-1, 1):
+                b = a if sign < 0 else best
+                N[b, b] += sign * own[w]
+                M[b, b] += sign * own[w]
                 for i in range(2):
+                    n[i, b] += sign * total[i]
                     for j in range(size[i]):
                         d = near[i, j]
-                        x = r[i, d]
-                        row = M[d] if i == 0 else N[d]
-                        if n[1 - i, d] < F:
-                            for b in range(G):
-                                gain[b] += f[row[b] + x] - f[row[b]]
-                        else:
-                            for b in range(G):
-                                gain[b] += xlogx(row[b] + x) - xlogx(row[b])
-                for b in range(G):
-                    # the bigrams inside of b: w goes in as history and as predicted word at once
-                    x, y, z = r[0, b], r[1, b], N[b, b]
-                    if x + y + s:
-                        gain[b] += xlogx(z + x + y + s) + xlogx(z) - xlogx(z + x) - xlogx(z + y)
-                for b in range(G):
-                    if gain[b] > gain[best] + SMALL:
-                        best = b
-            N[best, best] += sign * s
-            M[best, best] += sign * s
-            for i in range(2):
-                n[i, best] += sign * total[i]
-                for j in range(size[i]):
-                    d = near[i, j]
-                    x = sign * r[i, d]
-                    c, e = (best, d) if i == 0 else (d, best)
-                    N[c, e] += x
-                    M[e, c] += x
+                        x = sign * r[i, d]
+                        c, e = (b, d) if i == 0 else (d, b)
+                        N[c, e] += x
+                        M[e, c] += x
         for i in range(2):
             for j in range(size[i]):
                 r[i, near[i, j]] = 0
-        g[w] = best
-        moved += best != a
     return moved
+
+
+@jit
+def wishes(words, g, G, start, word, count, own, N, M, n, f):
+    """The best class of each of `words` as things stand, none of them moved, (K,)."""
+    C = len(N)
+    r, near, rows = np.zeros((2, C), np.int64), np.empty((2, C), np.int64), np.empty((2, C), np.int32)
+    size, total, gain = np.empty(2, np.int64), np.empty(2, np.int64), np.empty(G)
+    best = np.empty(len(words), np.int32)
+    for k in range(len(words)):
+        best[k] = best_class(words[k], g, G, start, word, count, own, N, M, n, f, r, near, size, total, rows, gain)
+        for i in range(2):
+            for j in range(size[i]):
+                r[i, near[i, j]] = 0
+    return best
+
+
+@jit
+def costs(k, R, K, N, n, S, L, f):
+    """S of class k, and L of its pairs with the others, summed up anew; both in place."""
+    A = np.zeros(K)
+    S[k] = 0
+    for i in range(K):
+        S[k] += f[N[k, i]] + f[N[i, k]]
+    for d in range(K):
+        x = N[d, k]
+        for i in range(R, k):
+            A[i] += f[N[d, i] + x]
+        for i in range(k + 1, K):
+            A[i] += f[N[d, i] + x]
+    for i in range(R, K):
+        if i != k:
+            y = A[i] - S[i] - S[k]
+            for d in range(K):
+                y += f[N[i, d] + N[k, d]]
+            s, x, v, u = N[i, i], N[i, k], N[k, i], N[k, k]
+            y += f[s + x + v + u] + f[s] + f[x] + f[v] + f[u] - f[s + x] - f[v + u] - f[s + v] - f[x + u]
+            for j in range(2):
+                y -= f[n[j, i] + n[j, k]] - f[n[j, i]] - f[n[j, k]]
+            L[min(i, k), max(i, k)] = y
+
+
+@jit
+def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, n, S, L, f, merged, m):
+    """Give each of `words` in turn a class of its own, and while there are more than C, merge the two that cost least.
+
+    Everything changes in place. Class 0 is that of the words still to come; it and the others below R are not merged; K
+    classes are in use. parent (W,) int32: the word whose class a word was merged into, or itself; slot (W,) int32: the
+    class of such a word; root: the word of each class. merged (W, 2): the words whose classes were merged, m of them so
+    far, the first keeping its class. Returns K and m.
+
+    A pair costs what the text's log likelihood loses. With A[i, j] = sum_d f(N[i, d] + N[j, d]) + f(N[d, i] + N[d, j])
+    and S[i] = sum_d f(N[i, d]) + f(N[d, i]) that is A[i, j] - S[i] - S[j], and what the cells of i and j among
+    themselves and the sums n make of it (Brown et al. 1992, section 3); L[i, j], i < j, holds it. A word and a merger
+    change A by a few terms for each pair, so that both take K^2 steps. f has an entry for every possible count.
+    """
+    row, col = np.empty((3, len(N)), np.int64), np.empty((3, len(N)), np.int64)
+    change = np.empty(len(N))
+    for t in range(len(words) + 1):
+        if t < len(words):
+            w = words[t]
+            k = K
+            for d in range(K + 1):
+                N[k, d] = N[d, k] = 0
+            n[0, k] = n[1, k] = N[k, k] = own[w]
+            N[0, 0] -= own[w]
+            for i in range(2):
+                for j in range(start[i, w], start[i, w + 1]):
+                    v = word[i, j]
+                    while parent[v] != v:
+                        parent[v] = parent[parent[v]]
+                        v = parent[v]
+                    d, x = slot[v], count[i, j]
+                    n[i, k] += x
+                    if i == 0:
+                        N[k, d] += x
+                        N[0, d] -= x
+                    else:
+                        N[d, k] += x
+                        N[d, 0] -= x
+            for i in range(K):
+                row[0, i], col[0, i] = N[k, i], N[i, k]
+                row[1, i], col[1, i] = N[0, i], N[i, 0]
+                row[2, i], col[2, i] = N[0, i] + N[k, i], N[i, 0] + N[i, k]
+                change[i] = f[row[0, i]] + f[row[1, i]] - f[row[2, i]] + f[col[0, i]] + f[col[1, i]] - f[col[2, i]]
+                S[i] += change[i]
+            for i in range(R, K):
+                for j in range(i + 1, K):
+                    x = f[row[0, i] + row[0, j]] + f[row[1, i] + row[1, j]] - f[row[2, i] + row[2, j]]
+                    y = f[col[0, i] + col[0, j]] + f[col[1, i] + col[1, j]] - f[col[2, i] + col[2, j]]
+                    L[i, j] += x + y - change[i] - change[j]
+            slot[w], root[k] = k, w
+            K += 1
+            costs(k, R, K, N, n, S, L, f)
+        while K - R > C:
+            a, b, best = R, R + 1, -np.inf
+            for i in range(R, K):
+                for j in range(i + 1, K):
+                    if L[i, j] > best:
+                        a, b, best = i, j, L[i, j]
+            merged[m, 0], merged[m, 1] = root[a], root[b]
+            m += 1
+            for i in range(K):
+                row[0, i], col[0, i] = N[a, i] + N[b, i], N[i, a] + N[i, b]
+                row[1, i], col[1, i] = N[a, i], N[i, a]
+                row[2, i], col[2, i] = N[b, i], N[i, b]
+                change[i] = f[row[0, i]] - f[row[1, i]] - f[row[2, i]] + f[col[0, i]] - f[col[1, i]] - f[col[2, i]]
+                S[i] += change[i]
+            for i in range(R, K):
+                for j in range(i + 1, K):
+                    x = f[row[0, i] + row[0, j]] - f[row[1, i] + row[1, j]] - f[row[2, i] + row[2, j]]
+                    y = f[col[0, i] + col[0, j]] - f[col[1, i] + col[1, j]] - f[col[2, i] + col[2, j]]
+                    L[i, j] += x + y - change[i] - change[j]
+            for d in range(K):
+                N[a, d] += N[b, d]
+            for d in range(K):
+                N[d, a] += N[d, b]
+            parent[root[b]] = root[a]
+            # the last class takes the place of b
+            z = K - 1
+            for i in range(2):
+                n[i, a] += n[i, b]
+                n[i, b] = n[i, z]
+            for d in range(K):
+                N[b, d] = N[z, d]
+            for d in range(K):
+                N[d, b] = N[d, z]
+            for i in range(R, z):
+                if i != b:
+                    L[min(i, b), max(i, b)] = L[i, z]
+            S[b], root[b] = S[z], root[z]
+            slot[root[z]] = b
+            K = z
+            costs(a, R, K, N, n, S, L, f)
+    return K, m

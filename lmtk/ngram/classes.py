@@ -5,6 +5,7 @@ is as likely as p(w | v) = p(g_w | g_v) p(w | g_w) makes it, g_w being the class
 """
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,8 @@ from lmtk.ngram.counts import Counts, from_rows
 from lmtk.text.vocab import EOS, SOS, UNK
 
 TABLE = 1 << 22  # counts x whose x ln x is looked up
-TOGETHER = 1 << 10  # words a call of the kernel: an interrupt waits for no more
+TOGETHER = 1 << 10  # words that a call of the exchange's kernel takes: an interrupt waits for no more
+STEPS = 1 << 26  # pairs of classes that a call of the merging's kernel goes over, for the same reason
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,14 @@ def read_classes(path):
         line_of[word] = number
     if not members:
         raise FormatError(path, "no classes in it")
+    uniform = np.array([fields == 2 for fields in stated.values()])
+    wordless = (w for w, (c, _) in members.items() if uniform[c] and probability(w) is not None)
+    if not uniform.all() and (first := next(wordless, None)):
+        raise FormatError(path, "a class and a probability, but no word", line_of[first])
     both = next((name for name in names if name in members), None)
     if both:
         raise FormatError(path, f"{both.decode('utf-8', 'backslashreplace')} is a class and a word", line_of[both])
     sums = np.bincount([c for c, _ in members.values()], [p for _, p in members.values()])
-    uniform = np.array([stated[name] == 2 for name in names])
     empty = np.flatnonzero(sums == 0)
     if len(empty):
         shown = list(names)[empty[0]].decode("utf-8", "backslashreplace")
@@ -174,13 +179,9 @@ class Exchange:
     fixed: float
 
 
-def exchange_of(data, g, G, order):
-    """The state that classes g give; a word of the bigrams that has none, -1, is one of its own, behind the G."""
+def neighbours(data):
+    """start, word, count, own as in `class_kernels`."""
     W = len(data.words)
-    g = g.copy()
-    alone = np.union1d(data.v[g[data.v] < 0], data.w[g[data.w] < 0])
-    g[alone] = np.arange(G, G + len(alone))
-    C = G + len(alone)
     self = data.v == data.w
     own = np.zeros(W, np.int32)
     own[data.v[self]] = data.count[self]
@@ -191,30 +192,153 @@ def exchange_of(data, g, G, order):
         sorted_ = np.argsort(from_, kind="stable")
         word.append(to[sorted_].astype(np.int32))
         many.append(count[sorted_])
+    return start, np.array(word), np.array(many), own
+
+
+def numbered(data, g, G):
+    """(g, C): words of the bigrams that have no class, -1, get one each from G on; C classes then."""
+    g = g.copy()
+    alone = np.union1d(data.v[g[data.v] < 0], data.w[g[data.w] < 0])
+    g[alone] = np.arange(G, G + len(alone))
+    return g, G + len(alone)
+
+
+def exchange_of(data, g, G, order):
+    """The state that classes g give; a word of the bigrams that has none, -1, is one of its own, behind the G."""
+    g, C = numbered(data, g, G)
+    start, word, count, own = neighbours(data)
     N = np.bincount(g[data.v].astype(np.int64) * C + g[data.w], data.count, C * C).astype(np.int32).reshape(C, C)
     n = np.stack((N.sum(axis=1), N.sum(axis=0)))
     f = xlogx(np.arange(min(TABLE, int(data.count.sum()) + 1), dtype=np.float64))
-    predicted = np.bincount(data.w, data.count, W)
+    predicted = np.bincount(data.w, data.count)
     fixed = float(xlogx(predicted).sum())
-    return Exchange(order, G, g, start, np.array(word), np.array(many), own, N, N.T.copy(), n, f, fixed)
+    return Exchange(order, G, g, start, word, count, own, N, N.T.copy(), n, f, fixed)
 
 
 def xlogx(x):
     return x * np.log(np.maximum(x, 1))
 
 
-def passes(state, iterations=None):
-    """Exchange until no word moves, or for so many passes; yields the number of words that moved after each."""
+def passes(state, iterations=None, threads=1):
+    """Exchange until no word moves, or for so many passes. Yields, again and again in a pass and at its end, the share
+    of it that is done and the number of words that moved in it so far.
+
+    Several threads look, after the first pass, which of TOGETHER words are not in their best class, as things stand
+    before any of them has moved; then these have their turns. In a pass without a move that is no difference.
+    """
     arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
     done = 0
-    while iterations is None or done < iterations:
-        moved = 0
-        for at in range(0, len(state.order), TOGETHER):
-            moved += kernels.exchange(state.order[at : at + TOGETHER], *arrays)
-        done += 1
-        yield moved
-        if not moved:
-            break
+    if threads > 1:
+        kernels.wishes(state.order[:0], *arrays)  # compiles
+    with ThreadPoolExecutor(threads) as pool:
+        while iterations is None or done < iterations:
+            moved = 0
+            for at in range(0, len(state.order), TOGETHER):
+                words = state.order[at : at + TOGETHER]
+                if threads > 1 and done:
+                    parts = pool.map(lambda some: kernels.wishes(some, *arrays), np.array_split(words, threads))
+                    words = words[np.concatenate(list(parts)) != state.g[words]]
+                moved += kernels.exchange(words, *arrays)
+                yield min((at + TOGETHER) / len(state.order), 1), moved
+            done += 1
+            if not moved:
+                break
+
+
+@dataclass
+class Merging:
+    """The state of the merging of classes: arrays as `class_kernels.agglomerate` has them. K, m: as it returns them."""
+
+    R: int
+    K: int
+    parent: np.ndarray
+    arrays: tuple
+    merged: np.ndarray
+    m: int = 0
+
+    def add(self, words, C):
+        """Words (ids) become classes in turn, and classes are merged while there are more than C."""
+        words = np.asarray(words, np.int64)
+        self.K, self.m = kernels.agglomerate(words, C, self.R, self.K, self.parent, *self.arrays, self.merged, self.m)
+
+
+def merging_of(data, order, window):
+    """The state without classes, with room for window + 1: words (ids) beside `order` stay by themselves."""
+    fixed = np.setdiff1d(np.union1d(data.v, data.w), order)
+    room = min(window, len(order)) + 1
+    W, C = len(data.words), len(fixed) + 1 + room
+    g = np.zeros(W, np.int32)
+    g[fixed] = np.arange(1, len(fixed) + 1)
+    start, word, count, own = neighbours(data)
+    N = np.zeros((C, C), np.int32)
+    np.add.at(N, (g[data.v], g[data.w]), data.count.astype(np.int32))
+    root = np.zeros(C, np.int64)
+    f = xlogx(np.arange(int(data.count.sum()) + 1, dtype=np.float64))
+    S = (f[N].sum(axis=0) + f[N].sum(axis=1)).astype(np.float64)
+    n, L = np.zeros((2, C), np.int64), np.zeros((C, C))
+    arrays = g, root, start, word, count, own, N, n, S, L, f
+    R = len(fixed) + 1
+    return Merging(R, R, np.arange(W, dtype=np.int32), arrays, np.zeros((W, 2), np.int64))
+
+
+def roots(parent):
+    """The word that each word was merged into at last, (W,)."""
+    while (parent != parent[parent]).any():
+        parent = parent[parent]
+    return parent
+
+
+def mergers(state, order, window, G):
+    """Merge: the words `order` come in turn, of each window + 1 classes two are merged, and then all down to G; a
+    window of all words tries all pairs. Yields the share of the work that is done, again and again.
+    """
+    tallest = min(window, len(order))
+    sizes = np.concatenate((np.minimum(np.arange(len(order)), window), np.arange(tallest, G, -1)))
+    pairs = np.concatenate(([0], np.cumsum(sizes.astype(np.float64) ** 2)))  # gone over before each step
+    done = 0
+    while done < len(sizes):
+        end = max(np.searchsorted(pairs, pairs[done] + STEPS), done + 1)
+        if done < len(order):
+            end = min(end, len(order))
+            state.add(order[done:end], window)
+        else:
+            end = min(end, len(sizes))
+            state.add([], G + len(sizes) - end)
+        done = end
+        yield pairs[done] / pairs[-1]
+
+
+def merged_classes(state, order):
+    """The class (W,) of each of the words `order` after the mergers; other words: -1."""
+    g = np.full(len(state.parent), -1, np.int32)
+    g[order] = np.unique(roots(state.parent)[order], return_inverse=True)[1]
+    return g
+
+
+def paths(data, classes):
+    """For each class the string of 0 and 1 that leads to it in the tree of mergers down to one class."""
+    G = len(classes.names)
+    g = np.array([classes.members[w][0] if w in classes.members else -1 for w in data.words], np.int32)
+    g, C = numbered(data, g, G)
+    key, inverse = np.unique(g[data.v].astype(np.int64) * C + g[data.w], return_inverse=True)
+    count = np.bincount(inverse, data.count).astype(np.int64)
+    order = np.arange(G)
+    state = merging_of(Bigrams([b""] * C, key // C, key % C, count, None), order, G)
+    for _ in mergers(state, order, G, 1):
+        pass
+    found = [b""] * G
+    for a, b in state.merged[: state.m][::-1].tolist():
+        found[b] = found[a] + b"1"
+        found[a] += b"0"
+    return found
+
+
+def write_paths(out, data, classes):
+    """A line for each word: the path of its class, the word, and how often it was seen; paths in order."""
+    path = paths(data, classes)
+    uses = dict(zip(data.words, data.uses.tolist()))
+    rows = sorted((path[c], -uses[word], word) for word, (c, _) in classes.members.items())
+    out.writelines(b"%s\t%s\t%d\n" % (bits, word, -count) for bits, count, word in rows)
 
 
 def log_likelihood(state):

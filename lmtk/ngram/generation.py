@@ -73,3 +73,29 @@ def after(model, unk=True):
         return out
 
     return chances
+
+
+def mean_chances(model, vocab):
+    """The function that gives, for contexts (K, N) of ids of `vocab`, the last word first, the mean p(. | context).
+
+    It is (V,), for the words that `vocab` predicts: 0 where the model does not predict them, the rest scaled to sum to
+    one.
+    """
+    known, W = model.vocab, len(model.vocab.words)
+    ids = np.array([known.index.get(word, known.unk_id) for word in vocab.words])
+    predicted = np.array([known.predicts(word) for word in vocab.words[: vocab.V]])
+    own = np.where(predicted, ids[: vocab.V], 0)
+    chances = after(model)
+
+    def mean(contexts):
+        rows, nodes = ids[contexts[:, : model.order - 1]], []
+        for k in range(1, rows.shape[1] + 1):
+            node = np.zeros(len(rows), np.int64)
+            for level, column in zip(model.levels, range(k - 1, -1, -1)):
+                node = find(level.keys, node, rows[:, column], W)
+            nodes.append(node.tolist())
+        total = sum(map(chances, zip(*nodes))) if nodes else chances(())
+        q = np.where(predicted, total[own], 0)
+        return q / q.sum()
+
+    return mean

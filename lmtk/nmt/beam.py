@@ -27,14 +27,17 @@ class Beam:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """words: ids without </s>; logp: ln p, of </s> too; rank: what hypotheses are ordered by; links: for each word the
-    place of the source word that it looks at most, empty without attention.
+    """words: ids without </s>; ended: whether </s> follows, or they were cut; logp: ln p, of </s> too; rank: what
+    hypotheses are ordered by; links: for each word the place of the source word that it looks at most, empty without
+    attention; alpha: the weights of the source's words, </s> among them, for each word and </s>, where asked for.
     """
 
     words: list
+    ended: bool
     logp: float
     rank: float
     links: list
+    alpha: np.ndarray | None = None
 
 
 class Decoder:
@@ -111,8 +114,8 @@ class Translator:
     def search(self, sentences, beam):
         """The hypotheses of each sentence, best first.
 
-        A sentence is done when none that goes on can become better than the best that has ended, or as many have ended
-        as the beam is wide and none that goes on ranks higher so far.
+        A sentence is done when none that goes on can become better than the best that has ended (the last one wanted,
+        where several are), or as many have ended as the beam is wide and none that goes on ranks higher so far.
         """
         B, K = beam.size, len(sentences)
         decoders = [Decoder(p, table, sentences) for p, table in self.parts]
@@ -144,7 +147,9 @@ class Translator:
             total[stop] = -np.inf
             live = total.max(axis=1)
             hope, now = live / limit[alive] ** beam.normalize, live / (time + 1) ** beam.normalize
-            best = np.array([min(ended[i])[0] * -1 if ended[i] else -np.inf for i in alive])
+            best = np.array(
+                [-sorted(ended[i])[beam.wanted - 1][0] if len(ended[i]) >= beam.wanted else -np.inf for i in alive]
+            )
             many = np.array([len(ended[i]) >= B for i in alive])
             go = ~(last | (best >= hope) | (many & (best >= now)))
             for decoder in decoders:
@@ -161,9 +166,10 @@ class Translator:
             if looks is not None:
                 links.append(int(looks[row, slot]))
         words, links = words[::-1], links[::-1]
-        if words[-1] == self.eos:
+        ended = words[-1] == self.eos
+        if ended:
             words, links = words[:-1], links[:-1]
-        return Hypothesis(words, float(logp), -float(rank), links)
+        return Hypothesis(words, ended, float(logp), -float(rank), links)
 
 
 def combined(steps):

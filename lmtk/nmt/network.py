@@ -330,13 +330,24 @@ def cost(p, source, target, sos, g, drop=no_dropout, smoothing=0.0, sentences=No
     return float(logp.sum())
 
 
-def score(p, source, target, sos):
-    """ln p(target | source) of each pair, (K,) float64."""
+def score_words(p, source, target, sos):
+    """What a minibatch's targets, that end with </s>, get: for each pair ln p of its words, (T,) float64, and their
+    weights of the source's words, (T, words of the source), or None without attention.
+    """
     order = longest_first(target)
     t, w, kept = decode(p, [source[i] for i in order], [target[i] for i in order], sos)
-    logp = np.empty(len(target))
-    logp[order] = np.bincount(kept.side.row, kernels.output(t, w, p.Wo, p.bo), len(target))
-    return logp
+    logp, side = kernels.output(t, w, p.Wo, p.bo), kept.side
+    logp = np.split(logp[np.argsort(side.row, kind="stable")], np.cumsum(side.lengths)[:-1])
+    out = [None] * len(order)
+    for row, i in enumerate(order):
+        alpha = [a[row, : kept.lengths[row]] for a in kept.alphas[: side.lengths[row]]]
+        out[i] = logp[row], np.array(alpha) if alpha else None
+    return out
+
+
+def score(p, source, target, sos):
+    """ln p(target | source) of each pair, (K,) float64."""
+    return np.array([logp.sum() for logp, _ in score_words(p, source, target, sos)])
 
 
 def write(out, model):

@@ -13,7 +13,8 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files.streams import lines
-from lmtk.nplm import kernels, model, sgd
+from lmtk.jit import jit
+from lmtk.nplm import kernels, model, sgd, threads
 from lmtk.nplm.network import Network, outputs
 from lmtk.parallel import ALONE
 
@@ -36,27 +37,30 @@ class ClassNetwork(Network):
     classes: np.ndarray
 
     def score_contexts(self, rows, w):
-        """ln p(w | context), (N,) float64: in time that grows with the classes and their sizes, and not with V."""
+        """ln p(w | context), (N,) float64: in time that grows with the classes and their sizes, and not with V.
+
+        Class by class, so that each has few products; equal contexts are not looked for, which would take as long.
+        """
         M, top, place, ends = self.tables()
-        first = np.concatenate(([0], ends))
+        first = ends - np.bincount(self.classes)
         exp_rows = kernels.exp_rows if len(rows) > model.MANY else model.exp_rows_plain
+        order = np.argsort(self.classes[w], kind="stable")
+        logp = np.empty(len(w))
+        tops = range(0, len(w), model.ROWS)
 
-        def prepare(rows):
-            z = self.hidden(rows)
-
-            def own(k, w):
-                order = np.argsort(self.classes[w], kind="stable")
-                z_w, c, at = z[k[order]], self.classes[w[order]], place[w[order]]
-                y = (np.einsum("kd,kd->k", z_w, top[c]) + np.einsum("kd,kd->k", z_w, M[at])).astype(np.float64)
+        def score(tops):
+            for begin in tops:
+                at = order[begin : begin + model.ROWS]
+                z, c, own = self.hidden(rows[at]), self.classes[w[at]], place[w[at]]
+                found = log_softmax(z, top, c, exp_rows)
                 for i, j in runs(c):
-                    y[i:j] -= model.log_sums_of_product(z_w[i:j], M[first[c[i]] : ends[c[i]]], exp_rows)
-                found = np.empty(len(w))
-                found[order] = y
-                return found
+                    inside = slice(first[c[i]], ends[c[i]])
+                    found[i:j] += log_softmax(z[i:j], M[inside], own[i:j] - inside.start, exp_rows)
+                logp[at] = found
 
-            return model.log_sums_of_product(z, top, exp_rows), own
-
-        return model.in_contexts(rows, w, len(self.C), prepare)
+        members = min(threads.count(), max(len(tops), 1))
+        threads.Team(members)(score, [tops[i::members] for i in range(members)])
+        return logp
 
     def tables(self):
         """M (V, D), the rows of the outputs of the words, class by class; top (c, D), of the classes; place (V,), a
@@ -84,6 +88,19 @@ class ClassNetwork(Network):
 
 
 from_arrays = ClassNetwork.from_arrays
+
+
+def log_softmax(z, M, own, exp_rows):
+    """ln of the softmax of y = zM' at one output of each row, (K,) float64: z (K, D), M (V, D), own (K,) below V."""
+    t = np.empty(len(z))
+
+    def block(j, y):
+        np.matmul(z, M[j : j + y.shape[1]].T, out=y)
+        mine = np.flatnonzero((own >= j) & (own < j + y.shape[1]))
+        t[mine] = y[mine, own[mine] - j]
+
+    sums = model.log_sums(len(z), len(M), block, exp_rows)
+    return t - sums
 
 
 def runs(values):
@@ -145,33 +162,32 @@ def add(network, counts, classes):
 
 @dataclass
 class Parameters(sgd.Parameters):
-    """theta: blocks holds the classes' outputs and then, for each class, those of its words.
+    """theta: blocks holds the classes' outputs and those of all words, class by class; of these rows are in memory one
+    after another.
 
-    classes, place (V,): the class of a word and its place in it.
+    classes, place (V,): the class of a word and its place among all; ends (c,): where each class ends.
     """
 
     classes: np.ndarray = None
     place: np.ndarray = None
+    ends: np.ndarray = None
 
 
 def split(network):
     """Parameters of a network with classes, copied."""
-    classes = network.classes
     rows, top, place, ends = network.tables()
-    place -= (ends - np.bincount(classes))[classes]
-    blocks = [(0, np.ascontiguousarray(part.T)) for part in (top, *np.split(rows, ends[:-1]))]
+    blocks = [(0, np.ascontiguousarray(top.T)), (0, np.ascontiguousarray(rows).T)]
     C, H, d = network.C.copy(), network.H.copy(), network.d.copy()
-    return Parameters(C, H, d, blocks, network.W is not None, len(classes), ALONE, [], classes, place)
+    of_words = network.classes, place, ends
+    return Parameters(C, H, d, blocks, network.W is not None, len(place), ALONE, [], *of_words)
 
 
 def join(theta):
     """Parameters -> (C, H, d, U, W, b, Uc, Wc, bc), copied; W and Wc are None without direct connections."""
     h = len(theta.d)
-    (_, top), *blocks = theta.blocks
-    rows = np.empty((theta.V, len(top)), f32)
-    rows[np.argsort(theta.classes, kind="stable")] = np.concatenate([M for _, M in blocks], axis=1).T
+    (_, top), (_, rows) = theta.blocks
     found = []
-    for M in (rows, top.T):
+    for M in (rows.T[theta.place], top.T):
         U, W, b = (np.ascontiguousarray(part) for part in (M[:, :h], M[:, h:-1], M[:, -1]))
         found += [U, W if theta.direct else None, b]
     return theta.C.copy(), theta.H.copy(), theta.d.copy(), *found
@@ -181,26 +197,72 @@ def join(theta):
 def step(theta, contexts, w, epsilon, feature_rate):
     """`sgd.step` without weight decay: one update from a minibatch, in place.
 
-    The classes are a softmax like that of `sgd.step`; then the examples of each class are one over its words.
+    The classes are a softmax like that of `sgd.step`; then each example is one over the words of its class.
     """
-    order = np.argsort(theta.classes[w], kind="stable")
+    order = np.argsort(theta.place[w], kind="stable")
     contexts, w = contexts[order], w[order]
-    c, place = theta.classes[w], theta.place[w]
+    c = theta.classes[w]
+    first = np.concatenate(([0], theta.ends))[c]
+    sizes, own = theta.ends[c] - first, theta.place[w] - first
     x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts)
     z = kernels.stack(a, x, theta.direct)
-    parts = [(slice(0, len(w)), c, theta.blocks[0][1])]
-    parts += [(slice(i, j), place[i:j], theta.blocks[c[i] + 1][1]) for i, j in runs(c)]
-    outputs = [np.empty((len(seen), M.shape[1]), f32) for _, seen, M in parts]
-    found = [kernels.block_forward(z[k], seen, 0, M, y) for (k, seen, M), y in zip(parts, outputs)]
-    # the classes' K examples, then the K of the words
-    logp, scale = kernels.normalize(*(np.concatenate(part)[None] for part in zip(*found)), ALONE)
-    total = float(logp.sum())
+    (_, top), (_, M) = theta.blocks
+    y, gy, gz = np.empty((len(w), top.shape[1]), f32), np.empty(sizes.sum(), f32), np.empty_like(z)
+    inside = within(z, M.T, first, sizes, own, gy, gz)
+    logp, scale = kernels.normalize(*(part[None] for part in kernels.block_forward(z, c, 0, top, y)), ALONE)
+    total = float(logp.sum()) + inside
     if not math.isfinite(total):
         return total, math.nan
-    gz, begin = np.zeros_like(z), 0
-    for (k, seen, M), y in zip(parts, outputs):
-        end = begin + len(seen)
-        gz[k] += kernels.block_backward(z[k], seen, 0, M, y, scale[0, begin:end], epsilon, 1)
-        begin = end
+    gz += kernels.block_backward(z, c, 0, top, y, scale[0], epsilon, 1)
+    add_within(z, M.T, first, sizes, gy, f32(epsilon))
     sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate)
     return total, float(np.linalg.norm(gz))
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def within(z, rows, first, sizes, own, gy, gz):
+    """A softmax over the words of a class for each example: gy <- dL/dy, one behind the other, gz <- dL/dz, in place.
+
+    z, gz (K, D); rows (V, D), of which an example's are sizes[k] from first[k] on, that of its word the own[k]-th of
+    them; gy (sum of sizes,). Returns L, the sum of ln P(word | class, context). Bound by the rows, D floats for
+    each word of the class, which come from beyond the second cache once.
+    """
+    K, D = z.shape
+    L, t = 0.0, 0
+    for k in range(K):
+        x, g, out = z[k], gz[k], gy[t : t + sizes[k]]
+        t += sizes[k]
+        q = f32(-np.inf)
+        for i in range(sizes[k]):
+            row, y = rows[first[k] + i], f32(0)
+            for c in range(D):
+                y += x[c] * row[c]
+            out[i] = y
+            q = y if y > q else q
+        seen, s = out[own[k]], f32(0)
+        for i in range(sizes[k]):
+            out[i] = math.exp(out[i] - q)
+            s += out[i]
+        L += np.float64(seen - q) - math.log(np.float64(s))
+        for c in range(D):
+            g[c] = f32(0)
+        for i in range(sizes[k]):
+            out[i] = (f32(1) if i == own[k] else f32(0)) - out[i] / s
+            row, v = rows[first[k] + i], out[i]
+            for c in range(D):
+                g[c] += v * row[c]
+    return L
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def add_within(z, rows, first, sizes, gy, epsilon):
+    """rows <- rows + epsilon dL/drows, in place, from the gy that `within` gave; other arguments as there."""
+    K, D = z.shape
+    t = 0
+    for k in range(K):
+        x = z[k]
+        for i in range(sizes[k]):
+            row, v = rows[first[k] + i], epsilon * gy[t]
+            t += 1
+            for c in range(D):
+                row[c] += v * x[c]

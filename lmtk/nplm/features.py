@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from lmtk.errors import LmtkError, UsageError
+from lmtk.errors import LmtkError
+from lmtk.files.figure import figure, shown
 
 
 def unit(vectors):
@@ -50,31 +51,17 @@ def write_word2vec(out, words, vectors):
 
 
 def plot(out, kind, words, points):
-    """A picture, "svg" or "png", with each word at its point: points (N, 2). Same words and points, same bytes.
-
-    Raises UsageError without matplotlib.
-    """
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UsageError("-plot needs the package matplotlib; pip install 'lmtk[plot]'") from None
-    # text stays text, and there is no date
-    style = {"svg.hashsalt": "lmtk", "svg.fonttype": "none", "axes.unicode_minus": False}
-    with matplotlib.rc_context(style):
-        figure = Figure(figsize=(10, 10), layout="constrained")
-        axes = figure.add_subplot()
+    """A picture, "svg" or "png", with each word at its point: points (N, 2). Same words and points, same bytes."""
+    with figure(out, kind, (10, 10)) as drawn:
+        axes = drawn.add_subplot()
         axes.plot(*points.T, linestyle="none")  # sets the limits
         for word, (x, y) in zip(words, points.tolist(), strict=True):
-            shown = word.decode("utf-8", "backslashreplace")
-            axes.text(x, y, shown, size=8, ha="center", va="center", clip_on=True, parse_math=False)
-        figure.savefig(out, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {"Software": None})
+            axes.text(x, y, shown(word), size=8, ha="center", va="center", clip_on=True, parse_math=False)
 
 
 def ids_of(words, vocab, place):
     """Word ids; raises LmtkError where a word is not in the vocabulary."""
     for word in words:
         if word not in vocab.index:
-            shown = word.decode("utf-8", "backslashreplace")
-            raise LmtkError(f"{place}: no word '{shown}' in the vocabulary; lmtk vocab -lm {place} lists it")
+            raise LmtkError(f"{place}: no word '{shown(word)}' in the vocabulary; lmtk vocab -lm {place} lists it")
     return np.array([vocab.index[word] for word in words], np.int64)

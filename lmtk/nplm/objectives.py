@@ -9,10 +9,13 @@ the former is not finite nothing is updated.
 network() is the model then, of the kind of `now`; the ranks call it together.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
-from lmtk.nplm import classes, energy_sgd, sampled, sgd
+from lmtk.nplm import classes, energy_sgd, nce, sampled, sgd, tree
 from lmtk.nplm.threads import Team
+from lmtk.parallel import ALONE
 
 
 def full(now, data, settings, threads, comm):
@@ -26,14 +29,42 @@ def full(now, data, settings, threads, comm):
     return step, lambda: now.having(sgd.join(theta))
 
 
+def short(now, data, settings, threads, comm):
+    """The softmax over the words of a shortlist; examples of other words are passed over."""
+    place = now.place[data.w]
+    update, network = full(now, replace(data, w=place), settings, threads, comm)
+
+    def step(at, epsilon, epoch, number):
+        at = at[place[at] >= 0]
+        return update(at, epsilon, epoch, number) if len(at) else (0.0, 0.0)
+
+    return step, network
+
+
 def sample(now, data, settings, threads, comm):
     """The softmax over a sample of the words."""
     theta, team = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm), Team(threads)
-    draw, decay = drawing(data, settings, len(now.b)), sparse_decay(theta, data, settings)
+    draw, decay = drawing(data, settings, len(now.b), theta), sparse_decay(theta, data, settings)
 
     def step(at, epsilon, epoch, number):
-        rows = data.contexts[at], data.w[at], *draw(data.w[at], epoch, number)
+        rows = data.contexts[at], data.w[at], *draw(at, epoch, number)
         found = sampled.step(theta, *rows, epsilon, settings.feature_rate, team, threads)
+        decay(epsilon, number)
+        return found
+
+    return step, lambda: now.having(sampled.join(theta))
+
+
+def contrast(now, data, settings, threads, comm):
+    """Noise-contrastive estimation."""
+    theta, team = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm), Team(threads)
+    proposal = proposal_of(data, settings, len(now.b))
+    decay = sparse_decay(theta, data, settings)
+
+    def step(at, epsilon, epoch, number):
+        noise = proposal.sample(np.random.default_rng([settings.seed, epoch, number]), data.contexts[at])
+        rows = data.contexts[at], data.w[at], *noise
+        found = nce.step(theta, *rows, epsilon, settings.feature_rate, team, threads)
         decay(epsilon, number)
         return found
 
@@ -53,10 +84,23 @@ def by_class(now, data, settings, threads, comm):
     return step, lambda: now.having(classes.join(theta))
 
 
+def by_tree(now, data, settings, threads, comm):
+    """The decisions at the nodes of a tree of words."""
+    theta = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, ALONE)
+    ways, decay = tree.paths(now.tree), sparse_decay(theta, data, settings)
+
+    def step(at, epsilon, epoch, number):
+        found = tree.step(theta, *ways, data.contexts[at], data.w[at], epsilon, settings.feature_rate)
+        decay(epsilon, number)
+        return found
+
+    return step, lambda: now.having(sampled.join(theta))
+
+
 def energy_full(now, data, settings, threads, comm):
     """The exact gradient of the energy network."""
     every = np.arange(len(now.b))
-    return energy(now, data, settings, threads, lambda w, epoch, number: (every, None))
+    return energy(now, data, settings, threads, lambda at, epoch, number: (every, None))
 
 
 def energy_sample(now, data, settings, threads, comm):
@@ -65,22 +109,43 @@ def energy_sample(now, data, settings, threads, comm):
 
 
 def energy(now, data, settings, threads, draw):
-    """An objective of the energy network; draw(w, epoch, number): the words to update on, and their chances or None."""
+    """An objective of the energy network; draw(at, epoch, number): the words to update on, and
+    their chances or None."""
     theta, team = now.having(a.copy() for a in now.named().values()), Team(threads)
     rates = settings.weight_decay, settings.feature_rate
 
     def step(at, epsilon, epoch, number):
-        w = data.w[at]
-        words = draw(w, epoch, number)
-        return energy_sgd.step(theta, data.contexts[at], w, *words, epsilon, *rates, team, threads)
+        words = draw(at, epoch, number)
+        return energy_sgd.step(theta, data.contexts[at], data.w[at], *words, epsilon, *rates, team, threads)
 
     return step, lambda: theta.having(a.copy() for a in theta.named().values())
 
 
-def drawing(data, settings, V):
-    """draw(w, epoch, number), as `sampled.Proposal.draw`: the same for the same minibatch of a run that goes on."""
-    proposal = sampled.Proposal(data.w, V, settings.samples)
-    return lambda w, epoch, number: proposal.draw(w, np.random.default_rng([settings.seed, epoch, number]))
+def proposal_of(data, settings, V):
+    """What the words of updates are drawn from: `data.proposal`, the uniform distribution, or the unigram."""
+    given = data.proposal
+    if settings.proposal == "uniform":
+        given = np.full(V, 1 / V)
+    return sampled.Proposal(data.w, V, settings.samples, given)
+
+
+def drawing(data, settings, V, theta=None):
+    """draw(at, epoch, number), as `sampled.Proposal.draw`: the same for the same minibatch of a run that goes on.
+
+    With -effective-samples as many words are drawn, twice as many each time, as the outputs of theta ask for.
+    """
+    proposal = proposal_of(data, settings, V)
+
+    def draw(at, epoch, number):
+        contexts, S = data.contexts[at], settings.samples
+        while True:
+            drawn, q = proposal.sample(np.random.default_rng([settings.seed, epoch, number]), contexts, S)
+            wanted = settings.effective_samples
+            if not wanted or S >= V or not sampled.effective(theta, contexts, drawn, q) < wanted:
+                return proposal.candidates(data.w[at], drawn, q)
+            S *= 2
+
+    return draw
 
 
 def sparse_decay(theta, data, settings):
@@ -96,7 +161,7 @@ def sparse_decay(theta, data, settings):
 
 
 OBJECTIVES = {  # by model, and then by name
-    "nplm": {"full": full, "sampled": sample, "class": by_class},
+    "nplm": {"full": full, "shortlist": short, "sampled": sample, "nce": contrast, "class": by_class, "tree": by_tree},
     "energy": {"full": energy_full, "sampled": energy_sample},
 }
-EXACT = {"full", "class"}  # whose sums of ln p make a perplexity
+EXACT = {"full", "class", "tree"}  # whose sums of ln p make a perplexity

@@ -9,7 +9,7 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.streams import lines
-from lmtk.nplm import classes, energy_sgd, sgd
+from lmtk.nplm import classes, energy_sgd, sgd, tree
 from lmtk.nplm.model import Neural
 from lmtk.nplm.network import Network
 from lmtk.nplm.objectives import EXACT, OBJECTIVES
@@ -36,18 +36,25 @@ class Settings:
     patience: int
     seed: int
     objective: str = "full"
-    samples: int | None = None  # S, with the objective "sampled"
+    samples: int | None = None  # S, with the objectives "sampled" and "nce"
     model: str | None = None  # "energy", that of section 5.1; None: that of section 2
     target_weights: bool | None = None  # with "energy": v for each target word
+    proposal: str | None = None  # what words are drawn from: "uniform", "back-off"; None: the unigram
+    effective_samples: float | None = None  # with "sampled": words are drawn until they are worth so many
+    shortlist: int | None = None  # with "shortlist": N, the words of the network
 
 
 @dataclass(frozen=True)
 class Data:
-    """Training examples: contexts (N, n-1), words w (N,), ids; heldout, a Corpus or None."""
+    """Training examples: contexts (N, n-1), words w (N,), ids; heldout, a Corpus or None.
+
+    proposal: a function, contexts (K, n-1) -> (V,) chances, to draw words by; None: as the settings say.
+    """
 
     contexts: np.ndarray
     w: np.ndarray
     heldout: object
+    proposal: object = None
 
 
 @dataclass
@@ -76,12 +83,13 @@ def examples(corpus, vocab, order, heldout):
     return Data(np.where(rows < 0, vocab.sos_id, rows).astype(np.int32), corpus.ids[at], heldout)
 
 
-def initial(vocab, settings, w, features=None, word_classes=None):
+def initial(vocab, settings, w, features=None, word_classes=None, words_tree=None):
     """A network before training: U = W = 0 and b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
 
     That of the model "energy" has the same C and b, the rest as `energy_sgd` says.
     features: id -> feature vector, (m,), for words that have one beforehand (a-priori knowledge, section 5.2).
     word_classes: the class of each word, (V,), for the objective "class"; None: classes of words of like frequency.
+    words_tree: a function of the words' counts, (V,), that makes the tree of the objective "tree"; None: Huffman's.
     """
     n, m, h, V = settings.order, settings.features, settings.hidden, vocab.V
     random = np.random.default_rng(settings.seed)
@@ -95,6 +103,9 @@ def initial(vocab, settings, w, features=None, word_classes=None):
     H = random.standard_normal((h, (n - 1) * m)).astype(f32) / f32(math.sqrt(max((n - 1) * m, 1)))
     W = np.zeros((V, (n - 1) * m), f32) if settings.direct else None
     network = Network(vocab, n, C, H, np.zeros(h, f32), np.zeros((V, h), f32), W, b, {})
+    if settings.objective == "tree":
+        tree.check_words(V)
+        return tree.add(network, counts, (words_tree or tree.from_counts)(counts))
     if settings.objective != "class":
         return network
     return classes.add(network, counts, classes.by_frequency(counts) if word_classes is None else word_classes)
@@ -201,8 +212,9 @@ def read_checkpoint(stream, path, settings, data, network):
     changed = [name.replace("_", "-") for name, value in vars(settings).items() if (before | run).get(name) != value]
     if container.words_of(arrays) != network.vocab.words:
         changed.append("vocab")
-    if not np.array_equal(arrays.get("classes"), getattr(network, "classes", None)):
-        changed.append("classes")
+    for name, option in (("classes", "classes"), ("tree", "classes or -tree-features")):
+        if not np.array_equal(arrays.get(name), getattr(network, name, None)):
+            changed.append(option)
     if about["settings"]["data"] != fingerprint(data):
         changed.append("text or -heldout")
     if changed:
@@ -219,12 +231,13 @@ def read_checkpoint(stream, path, settings, data, network):
     return Progress(taken(""), state["epoch"], state["step"], state["L"], best, state["best_epoch"], ppl)
 
 
-def read_features(path, vocab, m):
+def read_features(path, vocab, m=None):
     """Feature vectors of words of the vocabulary from a word2vec text file: id -> (m,) float32.
 
-    A first line of two numbers (words, features) may stand or not. Raises FormatError where a line has not m numbers.
+    m: None for as many as the first one has. A first line of two numbers (words, features) may stand or not. Raises
+    FormatError where a line has not m numbers.
     """
-    found, stated, vectors = {}, None, 0
+    found, stated, vectors, wanted = {}, None, 0, " (-features)"
     for number, line in lines(path):
         fields = line.split()
         if number == 1 and len(fields) == 2 and all(map(bytes.isdigit, fields)):
@@ -232,12 +245,14 @@ def read_features(path, vocab, m):
             continue
         if not fields:
             continue
+        if m is None:
+            m, wanted = max(len(fields) - 1, 1), " as on the first line"
         try:
             vector = np.array(fields[1:], dtype="S").astype(f32)
         except ValueError:
             raise FormatError(path, f"expected a word and {m} numbers", number) from None
         if len(vector) != m or not np.isfinite(vector).all():
-            raise FormatError(path, f"expected a word and {m} finite numbers (-features), got {len(vector)}", number)
+            raise FormatError(path, f"expected a word and {m} finite numbers{wanted}, got {len(vector)}", number)
         vectors += 1
         if fields[0] in vocab.index:
             found[vocab.index[fields[0]]] = vector

@@ -1,6 +1,7 @@
 """Bitext: two texts whose lines are translations of each other, as ids."""
 
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from lmtk.files.streams import lines
 from lmtk.text.corpus import TOKEN, Closed
 from lmtk.text.vocab import EOS, SOS, lower, make_vocab
 
+BLANKS = b" \t\r"
 UNKNOWN = b"[UNK]"  # the paper's name of a word outside the shortlist
 
 
@@ -21,23 +23,40 @@ class Bitext:
     left_out: int
 
 
-def read_words(path, tolower=False):
-    """The tokens of each line of a text. Raises LmtkError where there are none at all."""
-    rows = [TOKEN.findall(lower(row) if tolower else row) for _, row in lines(path)]
-    if not any(rows):
-        raise LmtkError(f"{'stdin' if path == '-' else path}: no words in it; is it the right file?")
-    return rows
+def paired(source, target):
+    """The lines of two texts in pairs. Raises FormatError, at the end, where they have not equally many lines."""
+    a = b = (0, b"")
+    for x, y in zip_longest(lines(source), lines(target)):
+        a, b = x or a, y or b
+        if x and y:
+            yield x[1], y[1]
+    if a[0] != b[0]:
+        shorter = source if a[0] < b[0] else target
+        fewer, more = sorted((a[0], b[0]))
+        raise FormatError(shorter, f"{fewer} lines, where the other side has {more}; they must be pairs")
 
 
 def read_pairs(source, target, tolower=False):
-    """Pairs of token lists of two texts. Raises FormatError where they have not equally many lines."""
-    a, b = read_words(source, tolower), read_words(target, tolower)
-    if len(a) != len(b):
-        shorter = source if len(a) < len(b) else target
-        raise FormatError(
-            shorter, f"{min(len(a), len(b))} lines, where the other side has {max(len(a), len(b))}; they must be pairs"
-        )
-    return list(zip(a, b, strict=True))
+    """Pairs of token lists of two texts. Raises LmtkError where they are no pairs, or have no words at all."""
+    rows = [[TOKEN.findall(lower(line) if tolower else line) for line in pair] for pair in paired(source, target)]
+    for i, path in enumerate((source, target)):
+        if not any(row[i] for row in rows):
+            raise FormatError(path, "no words in it; is it the right file?")
+    return rows
+
+
+def read_dictionary(path):
+    """Word -> translation, of a text with both on a line, of which the first of a word counts. Raises FormatError."""
+    out = {}
+    for number, line in lines(path):
+        found = line.strip(BLANKS).split(None, 1)
+        if len(found) == 1:
+            raise FormatError(path, "wanted a word and its translation, found one word", number)
+        if found:
+            out.setdefault(*found)
+    if not out:
+        raise FormatError(path, "no words in it; is it a dictionary?")
+    return out
 
 
 def make_shortlist(rows, size, source):

@@ -1,11 +1,13 @@
 """Speed of ngram-count on a large text: lmtk's stages and whole command beside KenLM's lmplz and SRILM's ngram-count;
-and of the way from ARPA to a binary file, beside KenLM's build_binary.
+of the way from ARPA to a binary file, beside KenLM's build_binary; and of a perplexity by that file, beside KenLM's
+query.
 
 The job is an interpolated modified Kneser-Ney model, every n-gram kept, written as ARPA. It is bound by random
 accesses to memory (a sort of positions, the look-ups of parents and suffixes) and by the bytes of the file; the
 reference for the stages is one np.sort of as many 64-bit keys as the text has positions, taken in the same round.
 Reading ARPA is bound by instructions (a step a byte, and branches at the ends of words and numbers that cannot be
-foretold), then by the sort of its rows, a line of memory a row and pass; writing a binary file by its bytes.
+foretold), then by the sort of its rows, a line of memory a row and pass; writing a binary file by its bytes; scoring by
+two random reads a token and order.
 "wall/lmtk" is the wall time over that of the command of ours that is named behind it. Each figure is the median of the
 rounds, in seconds, as wall time and processor time. Programs that are not on PATH are named and left out.
 """
@@ -25,6 +27,7 @@ ORDER = 5
 RIVALS = {
     "lmtk ARPA -> binary": ["lmtk ARPA -> binary", "build_binary", "ARPA -> model", "model -> binary"],
     "lmtk text -> binary": ["lmtk text -> binary", "lmplz, build_binary"],
+    "lmtk ppl": ["lmtk ppl", "query"],
 }
 
 
@@ -107,7 +110,7 @@ def stages(text, folder):
         left["levels"] = count_ids(left["ids"], left["starts"], ORDER, len(left["words"]), True)
 
     def smooth():
-        counts = Counts(left["vocab"].words, left["levels"])
+        counts = Counts(left["vocab"].words, left["levels"], arranged=True)
         left["model"] = estimate(counts, left["vocab"], ORDER, [Method("kn", (), True)] * ORDER, (0.5, 1, 1.5))[0]
 
     def write():
@@ -163,7 +166,8 @@ def plain_stages(text, folder):
 
 def commands(text, folder):
     """name -> function for the whole commands."""
-    arpa, theirs, binary = (os.path.join(folder, name) for name in ("arpa", "lmplz.arpa", "binary"))
+    names = "arpa", "lmplz.arpa", "binary", "probing.binary"
+    arpa, theirs, binary, probing_binary = (os.path.join(folder, name) for name in names)
     kept = [f"-gt{k}min" if i == 0 else "1" for k in range(3, ORDER + 1) for i in range(2)]
     options = ["-text", text, "-order", str(ORDER), "-kndiscount", "-interpolate", *kept, "-lm", arpa]
     lmplz = ["lmplz", "-o", str(ORDER), "-S", "2G", "--discount_fallback", "-T", folder]
@@ -176,9 +180,11 @@ def commands(text, folder):
         "SRILM ngram-count": [["ngram-count", *options]],
         "lmplz": [lmplz],
         "lmtk ARPA -> binary": [[*ours, "ngram", "-lm", arpa, "-write-bin", binary]],
-        "build_binary": [[*probing, arpa, binary]],
+        "build_binary": [[*probing, arpa, probing_binary]],
         "lmtk text -> binary": [[*ours, "ngram-count", *options[:-2], *fallback, "-write-bin", binary]],
-        "lmplz, build_binary": [lmplz, [*probing, theirs, binary]],
+        "lmplz, build_binary": [lmplz, [*probing, theirs, probing_binary]],
+        "lmtk ppl": [[*ours, "ppl", "-lm", binary, "-text", text]],
+        "query": [["query", "-v", "summary", probing_binary]],
     }
     found = {}
     for name, steps in lines.items():
@@ -186,13 +192,14 @@ def commands(text, folder):
         if missing:
             print(f"{missing[0]} is not on PATH: no comparison with it")
             continue
-        found[name] = lambda steps=steps: run(steps)
+        found[name] = lambda steps=steps: run(steps, text)
     return found
 
 
-def run(steps):
+def run(steps, text):
     for line in steps:
-        subprocess.run(line, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(text) as words:
+            subprocess.run(line, check=True, stdin=words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,39 @@
+"""A bar on standard error with the time to go, where that is a terminal."""
+
+import os
+import sys
+
+
+class Bar:
+    """bar(share, text) shows how much of the work is done; bar.tell(line) writes a line above it."""
+
+    def __init__(self, quiet):
+        self.bar = None
+        if not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%")
+            self.bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+
+    def __enter__(self):
+        if self.bar:
+            self.task = self.bar.add_task("", total=1.0)
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_):
+        if self.bar:
+            self.bar.stop()
+
+    def __call__(self, share, text):
+        if self.bar:
+            if share < self.bar.tasks[0].completed:  # the time to go is that of this stretch
+                self.bar.reset(self.task)
+            self.bar.update(self.task, completed=share, description=text)
+
+    def tell(self, line):
+        if self.bar:
+            self.bar.console.print(line, markup=False, highlight=False)
+        else:
+            sys.stderr.write(line + "\n")

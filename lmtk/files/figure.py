@@ -1,0 +1,32 @@
+"""Pictures by matplotlib, an extra: same data, same bytes."""
+
+from contextlib import contextmanager
+
+from lmtk.errors import UsageError
+
+
+def need(option):
+    """Raise UsageError where matplotlib is not there for an option."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise UsageError(f"-{option} needs the package matplotlib; pip install 'lmtk[plot]'") from None
+
+
+@contextmanager
+def figure(out, kind, size):
+    """A matplotlib Figure of `size` inches, which is written to `out` as "svg" or "png" when the block ends."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    # text stays text, and there is no date
+    style = {"svg.hashsalt": "lmtk", "svg.fonttype": "none", "axes.unicode_minus": False}
+    with matplotlib.rc_context(style):
+        drawn = Figure(figsize=size, layout="constrained")
+        yield drawn
+        drawn.savefig(out, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {"Software": None})
+
+
+def shown(word):
+    """The bytes of a word as a label."""
+    return word.decode("utf-8", "backslashreplace")

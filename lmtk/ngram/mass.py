@@ -1,0 +1,50 @@
+"""What a back-off model gives to a set of words together, in each context, without asking for each word."""
+
+import numpy as np
+
+from lmtk.ngram.counts import find
+from lmtk.text.corpus import contexts, sentences
+
+
+def of_contexts(model, chosen):
+    """The sum of p(w | c) over the words w of a set, for every context c of a back-off model, by its length.
+
+    chosen: (V,), whether a predicted word is in the set. Returns a list: (1,) for the empty context, then (N_k,) for
+    the n-grams of length k = 1 .. order - 1, as contexts. With c' the context c without its oldest word, and over the
+    words of the set that have an n-gram with c,
+
+    sum_w p(w | c) = sum_w p(w | c) + bow(c) (the sum for c' - sum_w p(w | c')).
+    """
+    W = len(model.vocab.words)
+    chosen = np.concatenate((chosen, np.zeros(W - len(chosen), bool)))
+    first = model.levels[0]
+    found = [np.array([np.nansum(np.exp(first.logp[chosen[first.keys]]))])]
+    rows = first.keys[:, None]
+    for k, level in enumerate(model.levels[1:], 1):
+        parent, word = np.divmod(level.keys, W)
+        longer = np.column_stack((rows[parent], word))
+        own = chosen[word] & ~np.isnan(level.logp)
+        shorter = sentences(longer[own, 1:])
+        p = np.exp(level.logp[own]) if own.any() else np.zeros(0)
+        q = np.exp(model.lower(k).score(shorter).logp[k - 1 :: k]) if own.any() else np.zeros(0)
+        explicit, lower = (np.bincount(parent[own], weights, len(rows)) for weights in (p, q))
+        found.append(explicit + np.exp(model.levels[k - 1].bow) * (in_rows(model, found, rows[:, 1:]) - lower))
+        rows = longer
+    return found
+
+
+def in_rows(model, masses, rows):
+    """The sum in each context, ids (N, k), the oldest word first, -1 for none: that of the longest end known."""
+    total, (N, k) = np.full(len(rows), masses[0][0]), rows.shape
+    for length in range(1, k + 1):
+        node = np.zeros(N, np.int64)
+        for level, column in zip(model.levels, range(k - length, k)):
+            node = find(level.keys, node, rows[:, column], len(model.vocab.words))
+        known = node >= 0
+        total[known] = masses[length][node[known]]
+    return total
+
+
+def in_corpus(model, masses, corpus, at):
+    """The sum in the context of each of the tokens `at`."""
+    return in_rows(model, masses, contexts(corpus, model.order)[at][:, ::-1])

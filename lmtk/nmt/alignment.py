@@ -1,0 +1,149 @@
+"""Which source words the words of a translation look at, written for programs and for eyes.
+
+alpha (T, S): the weights of the source's words, </s> among them, for each word of the translation and its </s>
+(equation 6 of Bahdanau et al. 2015; in figure 3 as greys, 0 black and 1 white).
+"""
+
+import os
+from contextlib import ExitStack, contextmanager
+from html import escape
+
+from lmtk.files.figure import figure, shown
+from lmtk.files.streams import open_out
+from lmtk.text.subwords import word_numbers
+from lmtk.text.vocab import EOS
+
+CELL, WIDEST = 0.25, 100  # inches
+HEAD = b"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<title>Alignments</title>
+<style>
+body { font: 15px/1.3 sans-serif; margin: 2em; color: #222; background: #fff }
+section { margin-bottom: 3em; content-visibility: auto; contain-intrinsic-size: auto 30em }
+h2 { font-size: 1em; font-weight: normal; color: #666 }
+table { border-collapse: collapse }
+th { font-weight: normal; text-align: right; padding: 0 .4em; white-space: nowrap }
+tr:first-child th { writing-mode: vertical-rl; transform: rotate(180deg); text-align: left; padding: .4em 0 }
+td[style] { width: 1.4em; height: 1.4em; padding: 0; background: hsl(0 0% calc(100% * var(--a))) }
+td[style]:hover { outline: 2px solid #e60; outline-offset: -2px }
+th.on { color: #c40 }
+#weight { position: fixed; z-index: 1; padding: .2em .6em; background: #fff; border: 1px solid #888;
+  pointer-events: none; white-space: nowrap }
+</style>
+<p>Columns are the words of the source, rows those of the translation. White: all of the weight; black: none.
+Point at a cell to see its weight.</p>
+<div id="weight" hidden></div>
+"""
+FOOT = b"""<script>
+const box = document.getElementById("weight");
+let marked = [];
+document.addEventListener("mouseover", e => {
+  const cell = e.target.closest("td[style]");
+  marked.forEach(th => th.classList.remove("on"));
+  marked = [];
+  box.hidden = !cell;
+  if (!cell) return;
+  marked = [cell.closest("table").rows[0].cells[cell.cellIndex], cell.parentNode.cells[0]];
+  marked.forEach(th => th.classList.add("on"));
+  const weight = Number(cell.style.getPropertyValue("--a")).toFixed(3);
+  box.textContent = `${marked[0].textContent} \\u2192 ${marked[1].textContent}  ${weight}`;
+});
+document.addEventListener("mousemove", e => {
+  box.style.left = Math.min(e.clientX + 16, innerWidth - box.offsetWidth - 8) + "px";
+  box.style.top = Math.min(e.clientY + 16, innerHeight - box.offsetHeight - 8) + "px";
+});
+</script>
+</html>
+"""
+
+
+@contextmanager
+def written(links=None, soft=None, page=None, plots=None, kind="svg", pieces=False):
+    """A function write(number, name, source, target, log10p, looks, alpha): an alignment in all the forms wanted.
+
+    links, soft, page: paths, or None; plots: the folder of the plots, each of which has the name that write is told;
+    pieces: whether words are in pieces, which only `links` puts together.
+    source, target: words, bytes; looks: the place of the source word that each word looks at most; without an alpha
+    there are only these.
+    """
+    with ExitStack() as stack:
+        link_out, soft_out, page_out = (path and stack.enter_context(open_out(path)) for path in (links, soft, page))
+        if page_out:
+            page_out.write(HEAD)
+        if plots:
+            os.makedirs(plots, exist_ok=True)
+
+        def write(number, name, source, target, log10p, looks, alpha):
+            if link_out:
+                link_out.write(pharaoh(source, target, looks, pieces) + b"\n")
+            if alpha is None:
+                return
+            if soft_out:
+                write_matrix(soft_out, number, source, target, log10p, alpha)
+            if page_out:
+                write_table(page_out, name, source, target, log10p, alpha)
+            if plots:
+                with open_out(os.path.join(plots, f"{name}.{kind}")) as out:
+                    plot(out, kind, source, target, alpha)
+
+        yield write
+        if page_out:
+            page_out.write(FOOT)
+
+
+def strongest(alpha):
+    """The source word that each word looks at most, (T - 1,), </s> of both sides aside."""
+    return alpha[:-1, :-1].argmax(axis=1).tolist() if alpha.shape[1] > 1 else []
+
+
+def pharaoh(source, target, looks, pieces):
+    """`0-0 2-1`: which word of the source each word looks at; a word in pieces looks where they do."""
+    pairs = [(j, i) for i, j in enumerate(looks)]
+    if pieces:
+        x, y = word_numbers(source), word_numbers(target)
+        pairs = dict.fromkeys((x[j], y[i]) for j, i in pairs)
+    return b" ".join(b"%d-%d" % pair for pair in pairs)
+
+
+def write_matrix(out, number, source, target, log10p, alpha):
+    """The form of Nematus: `number ||| target ||| score ||| source ||| S T`, then a line of S weights for each of the T
+    words of the target with </s>, and an empty line.
+    """
+    T, S = alpha.shape
+    out.write(b"%d ||| %s ||| %.7g ||| %s ||| %d %d\n" % (number, b" ".join(target), log10p, b" ".join(source), S, T))
+    for row in alpha:
+        out.write(" ".join(f"{a:.6g}" for a in row.tolist()).encode() + b"\n")
+    out.write(b"\n")
+
+
+def write_table(out, name, source, target, log10p, alpha):
+    """A section of the page."""
+    head = "".join(f"<th>{escape(shown(word))}" for word in [*source, EOS])
+    out.write(f"<section>\n<h2>{name}: log10 p = {log10p:.7g}</h2>\n<table>\n<tr><td>{head}\n".encode())
+    for word, row in zip([*target, EOS], alpha, strict=True):
+        cells = "".join(f'<td style="--a:{decimal(a)}">' for a in row.tolist())
+        out.write(f"<tr><th>{escape(shown(word))}{cells}\n".encode())
+    out.write(b"</table>\n</section>\n")
+
+
+def decimal(x):
+    """Three digits behind the point, as few as there are."""
+    return f"{x:.3f}".rstrip("0").rstrip(".")
+
+
+def plot(out, kind, source, target, alpha):
+    """Figure 3: a matrix of greys, the source's words above, the target's at the left."""
+    T, S = alpha.shape
+    cell = min(CELL, WIDEST / max(T, S))
+    label = {"size": 72 * cell * 0.55, "parse_math": False}
+    with figure(out, kind, ((S + 4) * cell, (T + 4) * cell)) as drawn:
+        axes = drawn.add_subplot()
+        axes.imshow(alpha, cmap="gray", vmin=0, vmax=1, interpolation="none")
+        axes.xaxis.tick_top()
+        axes.set_xticks(range(S), [shown(word) for word in [*source, EOS]], rotation=90, **label)
+        axes.set_yticks(range(T), [shown(word) for word in [*target, EOS]], **label)
+        axes.tick_params(length=0)

@@ -1,0 +1,107 @@
+"""What a translation model says of translations that are known: ln p of their words, and where they look.
+
+Given its source, a target is a text that is predicted word by word, so that the reports of language models are its own.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+
+from lmtk.lm import LN10, Scores
+from lmtk.nmt import network
+from lmtk.text.bitext import ids_of, word_index
+from lmtk.text.corpus import TOKEN, Corpus
+from lmtk.text.vocab import lower
+
+TOGETHER, WORDS = 64, 1 << 13  # pairs at once, and the words of a side
+LINES = 1 << 10  # lines that are read at once
+
+
+def score_words(models, sources, targets):
+    """`network.score_words` of a minibatch under the mean of the models' probabilities; weights are their mean."""
+    found = [network.score_words(m.at, sources, targets, m.vocab.sos_id) for m in models]
+    if len(models) == 1:
+        return found[0]
+    out = []
+    for pair in zip(*found, strict=True):
+        alphas = [alpha for _, alpha in pair if alpha is not None]
+        logp = np.logaddexp.reduce([logp for logp, _ in pair]) - np.log(len(models))
+        out.append((logp, sum(alphas) / np.float32(len(alphas)) if alphas else None))
+    return out
+
+
+def score_pairs(models, sources, targets):
+    """`score_words` of any number of pairs of sentences of ids that end with </s>, in their order."""
+    out = [None] * len(targets)
+    longer = [max(pair, key=len) for pair in zip(sources, targets, strict=True)]
+    for batch in network.batches(longer, TOGETHER, WORDS):
+        found = score_words(models, [sources[i] for i in batch], [targets[i] for i in batch])
+        for i, pair in zip(batch, found, strict=True):
+            out[i] = pair
+    return out
+
+
+def scored_alone(models, sentence, found, beam):
+    """The hypotheses of a sentence, best first, with ln p, rank and alpha computed apart from other sentences: the last
+    digits of a product depend on how many rows it has, and so would the numbers that are shown on the size of a batch.
+    """
+    eos, out = models[0].vocab.eos_id, []
+    targets = [np.array([*h.words, eos], np.int32) for h in found]
+    for h, (logps, alpha) in zip(found, score_words(models, [sentence] * len(found), targets), strict=True):
+        T = len(h.words) + h.ended
+        logp = float(logps[:T].sum())
+        out.append(replace(h, logp=logp, rank=logp / T**beam.normalize, alpha=alpha))
+    return sorted(out, key=lambda h: -h.rank)
+
+
+@dataclass(frozen=True)
+class Targets(Corpus):
+    """A corpus of S targets; sources: the sentences of ids that they translate; words: the tokens of each pair."""
+
+    sources: tuple = ()
+    words: tuple = ()
+
+    def sentences(self):
+        """The targets, each an array of ids that ends with </s>."""
+        return [self.ids[i + 1 : j] for i, j in zip(self.starts[:-1], self.starts[1:], strict=True)]
+
+
+def targets_of(sources, targets, sos, lines=None, words=()):
+    """Pairs of sentences of ids that end with </s> as Targets; lines: what the targets were read from."""
+    starts = np.concatenate(([0], np.cumsum([len(y) + 1 for y in targets], dtype=np.int64)))
+    ids, scored = np.full(starts[-1], sos, np.int32), np.ones(starts[-1], bool)
+    scored[starts[:-1]] = False
+    ids[scored] = np.concatenate(targets)
+    return Targets(ids, starts, scored, lines, sources=sources, words=words)
+
+
+class GivenSource:
+    """Translation models of the same vocabularies as a language model of Targets (the protocol of lmtk.lm)."""
+
+    def __init__(self, models):
+        self.models, self.vocab = models, models[0].vocab
+
+    def score(self, targets):
+        logp = np.zeros(len(targets.ids))
+        found = score_pairs(self.models, targets.sources, targets.sentences())
+        logp[targets.scored] = np.concatenate([logp for logp, _ in found])
+        return Scores(logp, lambda t: "[nmt]")
+
+
+def blocks(model, split, pairs, tolower=False):
+    """Pairs of lines of source and target as Targets, many at a time; split: of a list of words into the model's."""
+    sides = [(word_index(vocab), vocab.eos_id) for vocab in (model.source, model.vocab)]
+    pairs = iter(pairs)
+    while block := list(islice(pairs, LINES)):
+        words = [[split(TOKEN.findall(lower(line) if tolower else line)) for line in pair] for pair in block]
+        x, y = ([ids_of(pair[i], *side) for pair in words] for i, side in enumerate(sides))
+        yield targets_of(x, y, model.vocab.sos_id, [line for _, line in block], words)
+
+
+def log10p(model, split, pairs, tolower=False):
+    """log10 p of the targets of pairs of lines, (K,)."""
+    found = []
+    for targets in blocks(model, split, pairs, tolower):
+        found += [logp.sum() / LN10 for logp, _ in score_pairs([model], targets.sources, targets.sentences())]
+    return np.array(found)

@@ -1,0 +1,324 @@
+"""A network whose outputs are the inner nodes of a binary tree with the words as leaves: exact, and normalized by its
+construction. Bengio et al. 2003, section 5.2, item 2.
+
+At each node the network decides between the two sides, and
+P(word | context) is the product of the decisions from the root down to the word,
+
+P(side 1 of node i | context) = 1 / (1 + e^(-y_i)),   y = b + Wx + U tanh(d + Hx),
+
+so that an update and a score see about log2(V) outputs in place of V. Each of the V - 1 nodes has a row of U, W and b.
+"""
+
+import heapq
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError
+from lmtk.files.streams import lines
+from lmtk.jit import jit
+from lmtk.nplm import kernels, model, sgd, threads
+from lmtk.nplm.network import Network, outputs
+
+f32, i32 = np.float32, np.int32
+
+
+@dataclass(frozen=True)
+class TreeNetwork(Network):
+    """A Network with outputs U (V-1, h), W (V-1, (n-1)m) or None, b (V-1,) for the nodes of a tree.
+
+    tree (V-1, 2), int32: what stands on the sides 0 and 1 of each node: a word by its id, or node i, greater than the
+    node above it, as V + i. Node 0 is the root.
+    """
+
+    kind, arrays = "nplm-tree", (*Network.arrays, "tree")
+
+    tree: np.ndarray
+
+    def score_contexts(self, rows, w):
+        """ln p(w | context), (N,) float64, in time that grows with the depth of the words, and not with V."""
+        M, (starts, path) = outputs(self.U, self.W, self.b), paths(self.tree)
+        follow = log_likelihood if len(rows) > model.MANY else log_likelihood_plain
+        logp = np.empty(len(w))
+        tops = range(0, len(w), model.ROWS)
+
+        # equal contexts are not looked for: that takes as long as to score them
+        def score(tops):
+            for top in tops:
+                part = slice(top, top + model.ROWS)
+                follow(self.hidden(rows[part]), M, starts, path, w[part], logp[part])
+
+        members = min(threads.count(), max(len(tops), 1))
+        threads.Team(members)(score, [tops[i::members] for i in range(members)])
+        return logp
+
+    @staticmethod
+    def shapes(values, words, n, V):
+        tree = values["tree"]
+        if tree.shape != (V - 1, 2) or not np.array_equal(np.sort(tree, None), np.delete(np.arange(2 * V - 1), V)):
+            raise ValueError
+        if (tree - V <= np.arange(V - 1)[:, None])[tree >= V].any():
+            raise ValueError
+        return Network.shapes(values, words, n, V - 1)
+
+    def describe(self):
+        for name, value in super().describe():
+            if name.startswith("predicted words"):
+                starts, _ = paths(self.tree)
+                yield name, self.vocab.V
+                yield "decisions for a word", f"{np.diff(starts).mean():.4g}, at most {np.diff(starts).max()}"
+            else:
+                yield name, value - self.tree.size if name == "parameters" else value
+
+
+from_arrays = TreeNetwork.from_arrays
+
+
+def paths(tree):
+    """The way to each word: those of word w are path[starts[w]:starts[w + 1]], int32, 2 node + side, from the root."""
+    V = len(tree) + 1
+    above = np.full(2 * V - 1, -1, i32)
+    above[tree[:, 0]], above[tree[:, 1]] = 2 * np.arange(V - 1), 2 * np.arange(V - 1) + 1
+    depth = np.zeros(V - 1, np.int64)
+    for i in range(1, V - 1):
+        depth[i] = depth[above[V + i] >> 1] + 1
+    lengths = depth[above[:V] >> 1] + 1
+    starts = np.concatenate(([0], np.cumsum(lengths)))
+    path = np.empty(starts[-1], i32)
+    words, step, at = np.arange(V), above[:V], starts[1:] - 1
+    while len(words):
+        path[at] = step
+        inner = step >= 2
+        words, step, at = words[inner], above[V + (step[inner] >> 1)], at[inner] - 1
+    return starts, path
+
+
+def numbered(pairs, V):
+    """The tree, as a TreeNetwork has it, breadth first, of nodes that were joined from below: pairs[i], node V + i."""
+    tree, order = np.empty((len(pairs), 2), i32), [len(pairs) - 1]
+    for i, node in enumerate(order):
+        for side, child in enumerate(pairs[node]):
+            if child >= V:
+                order.append(child - V)
+                child = V + len(order) - 1
+            tree[i, side] = child
+    return tree
+
+
+class Joined:
+    """A tree that grows from below: pairs[i] are the sides of node V + i, weight its count, by word or node."""
+
+    def __init__(self, counts):
+        self.V, self.weight, self.pairs = len(counts), counts.tolist(), []
+
+    def join(self, a, b):
+        self.pairs.append((a, b))
+        self.weight.append(self.weight[a] + self.weight[b])
+        return self.V + len(self.pairs) - 1
+
+    def huffman(self, items):
+        """Words and nodes under one node: the two rarest are joined until there is one (Huffman 1952)."""
+        heap = [(self.weight[i], i) for i in items]
+        heapq.heapify(heap)
+        while len(heap) > 1:
+            (_, a), (_, b) = heapq.heappop(heap), heapq.heappop(heap)
+            i = self.join(b, a)
+            heapq.heappush(heap, (self.weight[i], i))
+        return heap[0][1]
+
+    def tree(self):
+        return numbered(self.pairs, self.V)
+
+
+def from_counts(counts):
+    """Huffman's tree of words with these counts: the fewest decisions for a word of the text."""
+    joined = Joined(counts)
+    joined.huffman(range(len(counts)))
+    return joined.tree()
+
+
+def from_strings(strings, counts):
+    """The tree in which words with a common beginning of their strings of 0 and 1 stand under one node.
+
+    strings: one for each word, bytes, or None. Words of the same string, and words whose string is the beginning of
+    others, stand together as in Huffman's tree, and so do those without a string, beside all others.
+    """
+    joined, here = Joined(counts), {}
+    for w, string in enumerate(strings):
+        here.setdefault(string, []).append(w)
+    without = here.pop(None, [])
+    by_length = {}
+    for string in here:
+        by_length.setdefault(len(string), set()).add(string)
+    for length in range(max(by_length, default=0), 0, -1):
+        for above in sorted({string[:-1] for string in by_length[length]}):
+            sides = [joined.huffman(here[s]) for s in (above + b"0", above + b"1") if s in here]
+            here.setdefault(above, []).append(joined.join(*sides) if len(sides) == 2 else sides[0])
+            by_length.setdefault(length - 1, set()).add(above)
+    top = [joined.huffman(items) for items in (here.get(b"", []), without) if items]
+    joined.huffman(top)
+    return joined.tree()
+
+
+def read_strings(path, vocab):
+    """The string of 0 and 1 of each word that `vocab` predicts, None where it has none.
+
+    Lines are "string word [count]", as `lmtk ngram-class -write-paths` writes them. Raises FormatError.
+    """
+    found = [None] * vocab.V
+    for number, line in lines(path):
+        fields = line.split()
+        if not fields:
+            continue
+        if len(fields) not in (2, 3) or fields[0].strip(b"01"):
+            raise FormatError(path, "expected a path of 0 and 1 and a word, as ngram-class -write-paths has it", number)
+        w = vocab.index.get(fields[1], vocab.V)
+        if w < vocab.V:
+            if found[w] not in (None, fields[0]):
+                shown = fields[1].decode("utf-8", "backslashreplace")
+                raise FormatError(path, f"'{shown}' has a second path; a word can have one", number)
+            found[w] = fields[0]
+    if not any(found):
+        raise FormatError(path, "no word of the vocabulary has a path in it")
+    return found
+
+
+def bisected(features, counts):
+    """The string of 0 and 1 of each word, None without features: words in halves by what they differ in most.
+
+    features: id -> (m,). A set of words is cut across its longest axis, where both sides weigh about the same; words
+    weigh the square roots of their counts.
+    """
+    strings = [None] * len(counts)
+    words = np.array(sorted(w for w in features if w < len(counts)), np.int64)
+    X = np.array([features[w] for w in words.tolist()], np.float64)
+    weight = np.sqrt(counts[words])
+    if len(words) == 1:
+        strings[words[0]] = b""
+    stack = [(b"", np.arange(len(words)))] if len(words) > 1 else []
+    while stack:
+        string, at = stack.pop()
+        centred = X[at] - np.average(X[at], axis=0, weights=weight[at])
+        _, axes = np.linalg.eigh((centred * weight[at, None]).T @ centred)
+        order = at[np.argsort(centred @ axes[:, -1], kind="stable")]
+        mass = np.cumsum(weight[order])
+        cut = min(int(np.abs(mass - mass[-1] / 2).argmin()) + 1, len(order) - 1)
+        for side, part in ((b"0", order[:cut]), (b"1", order[cut:])):
+            if len(part) > 1:
+                stack.append((string + side, part))
+            else:
+                for w in words[part].tolist():
+                    strings[w] = string + side
+    return strings
+
+
+def add(network, counts, tree):
+    """The network, before training, with outputs for the nodes of a tree: b as the counts have it, the rest 0."""
+    V = len(tree) + 1
+    weight = np.concatenate((counts, np.zeros(V - 1)))
+    for i in range(V - 2, -1, -1):
+        weight[V + i] = weight[tree[i]].sum()
+    b = np.log(weight[tree[:, 1]] / weight[tree[:, 0]]).astype(f32)
+    W = None if network.W is None else network.W[:-1]
+    return TreeNetwork(**vars(network) | {"U": network.U[:-1], "W": W, "b": b}, tree=tree)
+
+
+def check_words(V):
+    """Raises LmtkError where there is no tree."""
+    if V < 2:
+        raise LmtkError("a tree needs two words to predict, and the vocabulary has one")
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def log_likelihood(z, M, starts, path, w, logp):
+    """logp_k <- ln P(w_k | context), in place: the decisions on the way to it, of which each is 1 / (1 + e^(-+y_i)).
+
+    z (K, D), M (V-1, D), starts and path as `paths` has them, w (K,), logp (K,) float64. The two sides of a node add
+    up to one in all digits: e^-|y| is taken once. Bound by the rows of M, which are far from each other: D floats a
+    decision.
+    """
+    K, D = z.shape
+    for k in range(K):
+        total, product = 0.0, 1.0
+        first, end = starts[w[k]], starts[w[k] + 1]
+        for j in range(first, end):
+            row = M[path[j] >> 1]
+            y = f32(0)
+            for c in range(D):
+                y += z[k, c] * row[c]
+            y = -y if path[j] & 1 else y
+            # that the other side is taken costs y; both share 1 + e^-|y|, of which many make a product below 2^512
+            e = math.exp(-abs(np.float64(y)))
+            total -= max(np.float64(y), 0.0)
+            product *= 1.0 + e
+            if product > 1e150:
+                total, product = total - math.log(product), 1.0
+        logp[k] = total - math.log(product)
+
+
+def log_likelihood_plain(z, M, starts, path, w, logp):
+    """`log_likelihood` for small jobs, which would wait longer for the compiler."""
+    for begin in range(0, len(w), 256):
+        some = slice(begin, begin + 256)
+        lengths = starts[w[some] + 1] - starts[w[some]]
+        k = np.repeat(np.arange(len(lengths)), lengths)
+        steps = path[np.arange(len(k)) + np.repeat(starts[w[some]] - np.cumsum(lengths) + lengths, lengths)]
+        y = np.einsum("kd,kd->k", z[some][k], M[steps >> 1]) * np.where(steps & 1, -1, 1)
+        logp[some] = -np.bincount(k, np.logaddexp(0, y.astype(np.float64)), len(lengths))
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def descend(z, M, starts, path, w, gy, gz):
+    """dL/dy of each decision, in order, into gy, and dL/dz (K, D) into gz, in place. Returns L, the sum of ln p.
+
+    dL/dy_i = side - 1 / (1 + e^(-y_i)); z, M, starts, path, w as in `log_likelihood`.
+    """
+    K, D = z.shape
+    L, t = 0.0, 0
+    for k in range(K):
+        for c in range(D):
+            gz[k, c] = f32(0)
+        for j in range(starts[w[k]], starts[w[k] + 1]):
+            row, side = M[path[j] >> 1], path[j] & 1
+            y = f32(0)
+            for c in range(D):
+                y += z[k, c] * row[c]
+            wrong = np.float64(-y if side else y)
+            e = math.exp(-abs(wrong))
+            L -= max(wrong, 0.0) + math.log(1.0 + e)
+            p = (1.0 if wrong > 0 else e) / (1.0 + e)
+            g = f32(p if side else -p)
+            gy[t] = g
+            t += 1
+            for c in range(D):
+                gz[k, c] += g * row[c]
+    return L
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def add_decisions(z, M, starts, path, w, gy, epsilon):
+    """M <- M + epsilon dL/dM, in place, from the dL/dy that `descend` gave; other arguments as there."""
+    K, D = z.shape
+    t = 0
+    for k in range(K):
+        for j in range(starts[w[k]], starts[w[k] + 1]):
+            row, g = M[path[j] >> 1], epsilon * gy[t]
+            t += 1
+            for c in range(D):
+                row[c] += g * z[k, c]
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def step(theta, starts, path, contexts, w, epsilon, feature_rate):
+    """`sgd.step` without weight decay: one update from a minibatch, in place. theta as `sampled.split` makes it."""
+    x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts)
+    z = kernels.stack(a, x, theta.direct)
+    M = theta.blocks[0][1].T
+    gy, gz = np.empty((starts[w + 1] - starts[w]).sum(), f32), np.empty_like(z)
+    total = descend(z, M, starts, path, w, gy, gz)
+    if not math.isfinite(total):
+        return total, math.nan
+    add_decisions(z, M, starts, path, w, gy, f32(epsilon))
+    sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate)
+    return total, float(np.linalg.norm(gz))

@@ -1,0 +1,160 @@
+"""A network for the frequent words and a back-off model for the rest (Schwenk and Gauvain 2002; Bengio et al. 2003,
+section 5.2, item 3).
+
+P(w | context) = P_N(w | context) P_S(context)   for w in the shortlist
+                 P_B(w | context)                for other words
+
+P_N is a softmax over the shortlist, P_B the back-off model's, and P_S(context), the sum of P_B over the shortlist, is
+what the two share out; so the probabilities add up to one where the back-off model's do. Where that predicts more
+words than the network's vocabulary has, as </s> in a running text, P_B is divided by its sum over that vocabulary.
+"""
+
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError
+from lmtk.files import container, registry
+from lmtk.lm import Scores
+from lmtk.mixture import folder_of
+from lmtk.ngram import mass
+from lmtk.ngram.backoff import Backoff
+from lmtk.nplm.network import Network
+from lmtk.text.corpus import Corpus, contexts, sentences
+from lmtk.text.vocab import vocab_settings
+
+TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Shortlist(Network):
+    """A Network with outputs U (N, h), W (N, (n-1)m) or None, b (N,) for the words `shortlist`, (N,) int32, ascending.
+
+    rest: the Backoff model of the other words; name: its file, as this one's names it, relative to the folder of this.
+    """
+
+    kind, arrays = "nplm-shortlist", (*Network.arrays, "shortlist")
+
+    shortlist: np.ndarray
+    rest: Backoff = None
+    name: str = ""
+
+    @cached_property
+    def place(self):
+        """(V,): where a word stands in the shortlist, -1 where it does not."""
+        place = np.full(self.vocab.V, -1)
+        place[self.shortlist] = np.arange(len(self.shortlist))
+        return place
+
+    @cached_property
+    def rest_ids(self):
+        """(words,): the ids of the words in the vocabulary of the rest."""
+        known = self.rest.vocab
+        return np.array([known.index.get(word, known.unk_id) for word in self.vocab.words], np.int32)
+
+    @cached_property
+    def masses(self):
+        """The sums over the shortlist in each context of the rest, as `mass.of_contexts` has them, before the division,
+        and those over the vocabulary, None where it is that of the rest.
+        """
+        whole = self.vocab.V == self.rest.vocab.V
+        return self.masses_of(self.shortlist), None if whole else self.masses_of(np.arange(self.vocab.V))
+
+    def masses_of(self, words):
+        chosen = np.zeros(self.rest.vocab.V, bool)
+        chosen[self.rest_ids[words]] = True
+        return mass.of_contexts(self.rest, chosen)
+
+    def score(self, corpus):
+        """Exact ln p of every scored token; the tag is that of the model that it is from."""
+        at = np.flatnonzero(corpus.scored & (corpus.ids < self.vocab.V))
+        logp, listed, tag = np.where(corpus.scored, -np.inf, 0), np.zeros(len(corpus.ids), bool), None
+        logp[at], listed[at], tag = self.of_tokens(corpus, at, self.padded(contexts(corpus, self.order)[at]))
+        return Scores(logp, lambda t: f"[{Network.kind}]" if listed[t] else tag(t))
+
+    def score_contexts(self, rows, w):
+        """ln p(w | context), (N,) float64, for contexts (N, n-1), which is all that the rest looks at, and words w."""
+        corpus = sentences(np.column_stack((rows[:, ::-1], w)))
+        return self.of_tokens(corpus, np.arange(self.order - 1, len(corpus.ids), self.order), rows)[0]
+
+    def of_tokens(self, corpus, at, rows):
+        """ln p of the tokens `at`, of contexts `rows`; which of them are in the shortlist; the tags of the rest."""
+        inside = Corpus(self.rest_ids[corpus.ids], corpus.starts, corpus.scored)
+        scores, w, (own, whole) = self.rest.score(inside), corpus.ids[at], self.masses
+        logp, listed = scores.logp[at], self.place[w] >= 0
+        mine = at[listed]
+        logp[listed] = self.of_network(rows[listed], w[listed])
+        logp[listed] += np.log(np.maximum(mass.in_corpus(self.rest, own, inside, mine), TINY))
+        if whole is not None:
+            logp -= np.log(mass.in_corpus(self.rest, whole, inside, at))
+        return logp, listed, scores.tag
+
+    def of_network(self, rows, w):
+        """ln P_N."""
+        return super().score_contexts(rows, self.place[w]) if len(w) else np.zeros(0)
+
+    def write(self, out):
+        about = {"order": self.order, **vocab_settings(self.vocab), "training": self.settings, "rest": self.name}
+        container.write(out, self.kind, about, self.named(), self.vocab.words)
+
+    @staticmethod
+    def shapes(values, words, n, V):
+        listed = values["shortlist"]
+        if listed.ndim != 1 or not len(listed) or (np.diff(listed) <= 0).any() or listed[0] < 0 or listed[-1] >= V:
+            raise ValueError
+        return Network.shapes(values, words, n, len(listed))
+
+    def describe(self):
+        for name, value in super().describe():
+            if name.startswith("predicted words"):
+                yield "shortlist", value
+                yield "rest", self.name
+                value = self.vocab.V
+            yield name, value - len(self.shortlist) if name == "parameters" else value
+
+
+def shortlisted(network, w, N, rest, path, name):
+    """The network, before training, with outputs for the N most frequent of the words w, and a back-off model.
+
+    path: the file of the back-off model; name: what it is called in that of the network. Raises LmtkError.
+    """
+    V = network.vocab.V
+    if N >= V:
+        raise LmtkError(f"a shortlist of {N} words leaves none of the {V} for {path}; give a smaller -shortlist")
+    check_rest(network.vocab, network.order, rest, path)
+    counts = np.bincount(w, minlength=V)
+    listed = np.sort(np.argsort(-counts, kind="stable")[:N]).astype(np.int32)
+    outputs = {key: getattr(network, key) for key in "UWb"}
+    outputs = {key: a if a is None else a[listed] for key, a in outputs.items()}
+    return Shortlist(**vars(network) | outputs, shortlist=listed, rest=rest, name=name)
+
+
+def check_rest(vocab, order, rest, path):
+    """Raises LmtkError where a model is no back-off model, lacks words of the network's or has longer contexts."""
+    if not isinstance(rest, Backoff):
+        raise LmtkError(f"{path}: no back-off model, which ngram-count makes ({next(rest.describe())[1]})")
+    if rest.order > order:
+        raise LmtkError(f"{path}: its order, {rest.order}, is above that of the network, {order}; give -order")
+    lacking = sorted(w for w in vocab.words[: vocab.V] if not rest.vocab.predicts(w))
+    if lacking:
+        shown = ", ".join(w.decode("utf-8", "backslashreplace") for w in lacking[:3]) + " ..." * (len(lacking) > 3)
+        raise LmtkError(f"{path}: it does not predict all words of the network ({shown}); give both the same -vocab")
+
+
+def from_arrays(about, arrays, path):
+    """The model in a file's arrays, with its rest. Raises FormatError."""
+    made, here = Shortlist.from_arrays(about, arrays, path), about["settings"].get("rest")
+    if not isinstance(here, str):
+        raise FormatError(path, "a network with a shortlist names the model of the other words; it is missing")
+    name = os.path.join(folder_of(path), here)
+    its_own = FormatError(path, "a network that is a model of the other words for itself")
+    if os.path.realpath(name) == os.path.realpath(path):
+        raise its_own
+    try:
+        rest = registry.load(name)
+    except RecursionError:  # two that name each other
+        raise its_own from None
+    check_rest(made.vocab, made.order, rest, name)
+    return replace(made, rest=rest, name=here)
