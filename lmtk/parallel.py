@@ -1,8 +1,8 @@
-"""The ranks of a job: `Alone`, or `Many` under mpiexec.
+"""The ranks of a job: `Alone`, or `Many` under mpiexec, of whom those of a node may have arrays in common (`Common`).
 
-A communicator has rank, size, sum, max, largest, join, share, follow and times, and `Many` what counting wants besides;
-all ranks must call the same ones in the same order. In training (Bengio et al. 2003, section 3.2) each rank holds a
-block of ceil(V / size) output units; what is not an output unit is the same on every rank.
+A communicator has rank, size, sum, max, largest, join, share, follow, place and times, and `Many` what counting wants
+besides; all ranks must call the same ones in the same order. In training (Bengio et al. 2003, section 3.2) each rank
+holds a block of ceil(V / size) output units; what is not an output unit is the same on every rank.
 """
 
 import atexit
@@ -51,8 +51,46 @@ class Alone:
     def times(self):
         return None
 
+    def place(self, a):
+        return a
+
 
 ALONE = Alone()
+
+
+class Common(Alone):
+    """Asynchronous training (Bengio et al. 2003, section 3.1): each rank works as if alone, on arrays that those of its
+    node have in common. Nothing keeps two from writing at the same time.
+    """
+
+    def __init__(self, comm):
+        self.MPI, world = comm.MPI, comm.world
+        self.node = world.Split_type(self.MPI.COMM_TYPE_SHARED)
+        heads = world.Split(0 if self.node.rank == 0 else self.MPI.UNDEFINED)
+        self.heads, self.placed = heads if self.node.rank == 0 else None, []
+        self.nodes = comm.total(int(self.node.rank == 0))
+
+    def place(self, a):
+        """The array, C or Fortran contiguous, as the first rank of the node has it, in memory common to the node."""
+        window = self.MPI.Win.Allocate_shared(a.nbytes if self.node.rank == 0 else 0, a.itemsize, comm=self.node)
+        buffer = window.Shared_query(0)[0]
+        out = np.ndarray(a.shape, a.dtype, buffer, strides=a.strides)
+        if self.node.rank == 0:
+            out[...] = a
+        self.placed.append((window, np.frombuffer(buffer, a.dtype)))
+        wait(self.node.Ibarrier())
+        return out
+
+    def average(self):
+        """The mean over the nodes of all that is placed, on each; the ranks of a node wait for one another."""
+        if self.nodes == 1:
+            return
+        wait(self.node.Ibarrier())
+        if self.heads:
+            for _, flat in self.placed:
+                wait(self.heads.Iallreduce(self.MPI.IN_PLACE, flat))
+                flat /= self.nodes
+        wait(self.node.Ibarrier())
 
 
 class Many:
@@ -144,6 +182,9 @@ class Many:
         """On one rank nothing; the others wait here until it ends them."""
         if self.rank != rank:
             self.world.recv(source=rank)
+
+    def place(self, a):
+        return a
 
     def times(self):
         """Seconds of compute, communication and waiting, (3,), the mean over the ranks; None if not timed."""

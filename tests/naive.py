@@ -104,6 +104,16 @@ def update(C, H, d, U, W, b, context, w, epsilon):
     return math.log(p[w])
 
 
+def recurrent(C, H, R, d, context):
+    """The states of a recurrent layer, from 0 on, as it takes the words of a context, w_(t-1) .., last first."""
+    states = [[0.0] * len(d)]
+    for j in context[::-1]:
+        old = states[-1]
+        o = [sum(H[k][i] * C[j][i] for i in range(len(C[j]))) for k in range(len(d))]
+        states.append([math.tanh(d[k] + o[k] + sum(R[k][i] * old[i] for i in range(len(d)))) for k in range(len(d))])
+    return states
+
+
 def energy(C, H, d, v, b, context, w):
     """Section 5.1: E of a word after its context; v[j] has one weight or one for each word."""
     x = [value for j in (w, *context) for value in C[j]]

@@ -99,6 +99,7 @@ def models(folder, marks=SENTENCES, unk=True):
     for objective in ("class", "tree"):
         yield neural(folder, marks, unk, objective=objective)
     yield short(folder, marks, unk)
+    yield neural(folder, marks, unk, model="rnn", order=4)
     for target in (False, True):
         yield neural(folder, marks, unk, direct=False, model="energy", target_weights=target)
     yield Mixture([a, b], np.array([[0.3, 0.7]]))

@@ -32,8 +32,8 @@ needs_mpi = pytest.mark.skipif(
 )
 
 
-def start(ranks, *words, program=LMTK, **more):
-    environment = ENVIRONMENT | OPEN_MPI | {"PYTHONPATH": str(TESTS.parent)}
+def start(ranks, *words, program=LMTK, environment=(), **more):
+    environment = ENVIRONMENT | OPEN_MPI | {"PYTHONPATH": str(TESTS.parent)} | dict(environment)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | more
     return subprocess.Popen([MPIEXEC, "-n", str(ranks), *program, *words], env=environment, text=True, **pipes)
 
@@ -138,6 +138,47 @@ def test_what_fails_on_rank_0_ends_all(tmp_path):
         assert (status, out, err.count("\n")) == (2, "", 1) and message in err
 
 
+@needs_mpi
+@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["-direct"],
+        ["-objective", "sampled", "-samples", "2"],
+        ["-objective", "nce", "-samples", "4"],
+        ["-objective", "class"],
+        ["-objective", "tree"],
+        ["-objective", "shortlist", "-shortlist", "3", "-lm-rest", "rest"],
+        ["-model", "rnn"],
+        ["-model", "energy"],
+    ],
+)
+def test_ranks_that_do_not_wait_learn_what_one_process_learns(tmp_path, nodes, more):
+    """Three ranks on one node, with the parameters in common, and each on a node of its own, with their means."""
+    text = tmp_path / "text"
+    text.write_text("a b c d\n" * 300)
+    words = ["-text", text, "-heldout", text, *TINY, "-epochs", "10", "-dropout", "0", *more]
+    if "rest" in words:
+        words[-1] = rest = tmp_path / "rest"
+        subprocess.run([*LMTK, "ngram-count", "-text", text, "-lm", rest], env=ENVIRONMENT, check=True)
+    apart = {"MPIR_CVAR_NOLOCAL": "1"} if nodes > 1 else {}
+    run = mpi(
+        3, "nplm-train", "-mpi", "-parallel", "data", *words, "-debug", "1", "-lm", tmp_path / "m", environment=apart
+    )
+    lines = run[2].splitlines()
+    assert run[:2] == (0, "") and [line.split(":")[0] for line in lines[:-1]] == [f"epoch {i}" for i in range(1, 11)]
+    assert float(lines[-2].split("held-out ppl= ")[1].split()[0]) < 1.2 and lines[-1].startswith("3 ranks, mean: ")
+    assert load(str(tmp_path / "m")) and sorted(p.name for p in tmp_path.iterdir() if p.name != "rest") == ["m", "text"]
+
+
+@needs_mpi
+def test_ranks_that_do_not_wait_end_together(tmp_path):
+    status, out, err = mpi(
+        2, "nplm-train", "-mpi", "-parallel", "data", *DATA, *TINY, "-rate", "1e30", "-lm", tmp_path / "m"
+    )
+    assert (status, out, err.count("\n")) == (1, "", 1) and "the likelihood is not finite" in err
+
+
 SMALL_BLOCKS = """
 import sys
 from lmtk.files import streams
@@ -197,10 +238,10 @@ from lmtk.cli import main
 from lmtk.errors import LmtkError
 from lmtk.nplm import sgd
 step = sgd.step
-def failing(theta, *rest):
+def failing(theta, *rest, **more):
     if theta.comm.rank == 1:
         raise {error}('broken')
-    return step(theta, *rest)
+    return step(theta, *rest, **more)
 sgd.step = failing
 sys.argv[0] = "lmtk"
 main()

@@ -1,6 +1,7 @@
 """The network: kernels against their twins, gradients against differences, training against the paper's own update."""
 
 import copy
+import dataclasses
 import math
 from itertools import islice
 
@@ -70,21 +71,23 @@ def test_one_example_is_the_update_of_section_3_2(direct, parts):
 
 @pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("hidden", [0, 5])
-def test_the_gradient_is_that_of_finite_differences(direct, hidden):
+@pytest.mark.parametrize("dropout", [0, 0.3])
+def test_the_gradient_is_that_of_finite_differences(direct, hidden, dropout):
     """A step of a minibatch moves each parameter by epsilon times the slope of L, measured in double precision."""
     if not (direct or hidden):
         return
     theta = parameters(h=hidden, direct=direct)
     contexts, w = minibatch(6)
+    kept = kernels.keep([(6, 9), (6, hidden)], dropout, np.random.default_rng(1))
     double = [x.astype(np.float64) if x is not None else None for x in theta]
 
     def likelihood(C, H, d, U, W, b):
-        x = C[contexts].reshape(len(w), -1)
-        y = np.tanh(x @ H.T + d) @ U.T + b + (x @ W.T if W is not None else 0)
+        x = C[contexts].reshape(len(w), -1) * kept[0]
+        y = (np.tanh(x @ H.T + d) * kept[1]) @ U.T + b + (x @ W.T if W is not None else 0)
         return (y[np.arange(len(w)), w] - np.log(np.exp(y).sum(axis=1))).sum()
 
     mine = sgd.split(*theta, 2)
-    L, _ = sgd.step(mine, contexts, w, 1e-2, 0, 1, Team(2))
+    L, _ = sgd.step(mine, contexts, w, 1e-2, 0, 1, Team(2), kept=kept if dropout else None)
     assert abs(L - likelihood(*double)) < 1e-3
     for name, before, after in zip("CHdUWb", theta, sgd.join(mine), strict=True):
         if before is None:
@@ -109,6 +112,23 @@ def test_weight_decay_is_on_weights_and_not_on_biases():
     for name, start, a, b in zip("CHdUWb", theta, sgd.join(without), sgd.join(with_decay), strict=True):
         expected = a if name in "db" else a - 4 * 0.01 * 0.5 * start
         assert b == pytest.approx(expected, rel=1e-4, abs=1e-5), name
+
+
+def test_dropout_leaves_out_a_share_and_keeps_the_sum():
+    a, b = kernels.keep([(400, 50), (3, 0)], 0.25, np.random.default_rng(1))
+    assert np.unique(a) == pytest.approx([0, 4 / 3]) and a.dtype == np.float32 and b.shape == (3, 0)
+    assert a.mean() == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("objective", ["full", "sampled", "nce", "class", "tree"])
+def test_dropout_is_in_training_and_a_cut_run_goes_on_with_the_same(texts, objective):  # noqa: F811
+    samples = 3 if objective in ("sampled", "nce") else None
+    made = settings(dropout=0.5, objective=objective, samples=samples)
+    whole, _ = run(texts, made)
+    part, now = run(texts, made, 9)
+    again, _ = run(texts, made, progress=dataclasses.replace(part, network=now))
+    without, _ = run(texts, dataclasses.replace(made, dropout=None))
+    assert (again.best.C == whole.best.C).all() and (whole.best.C != without.best.C).any()
 
 
 def test_feature_rate_is_the_rate_of_C_alone():

@@ -25,8 +25,19 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkError, UsageError
 
+OURS = {
+    "epochs": 5, "rate": 0.02, "decay": None, "weight_decay": 3e-5, "feature_rate": 4.0, "minibatch": 256,
+    "objective": None,
+}  # fmt: skip
+# section 4, and an update an example; 10 to 20 epochs for the Brown corpus, ended by the held-out text
+PAPER = {
+    "epochs": 20, "rate": 1e-3, "decay": 1e-8, "weight_decay": 1e-4, "feature_rate": 1.0, "minibatch": 1,
+    "objective": "full",
+}  # fmt: skip
+FEW = 2000  # words up to which an update may as well see all of them
 OBJECTIVES = {
     "nplm": ("full", "shortlist", "sampled", "nce", "class", "tree"),
+    "rnn": ("full", "sampled"),
     "energy": ("full", "sampled"),
 }  # by model
 DRAWN = "sampled", "nce"  # those that see words that are drawn
@@ -40,31 +51,56 @@ def command(
     unk: Unk = False,
     map_unk: MapUnk = "<unk>",
     model: Annotated[
-        str, option("model", "nplm, or energy: that of section 5.1 of the paper.", "nplm|energy")
+        str, option("model", "nplm; rnn, recurrent; or energy: that of section 5.1 of the paper.", "nplm|rnn|energy")
     ] = "nplm",
     target_weights: Annotated[
         bool, option("target-weights", "With -model energy: output weights v for each word.")
     ] = False,
-    order: Annotated[int, option("order", "n: predict a word from the n-1 before it.", "N", min=1, max=MAX_ORDER)] = 5,
+    order: Annotated[
+        int | None,
+        option(
+            "order", "n: predict a word from the n-1 before it (default: 8, with rnn 10).", "N", min=1, max=MAX_ORDER
+        ),
+    ] = None,
     hidden: Annotated[int, option("hidden", "h, hidden units (0: none, with -direct).", "N", min=0)] = 100,
     features: Annotated[int, option("features", "m, features a word.", "N", min=1)] = 60,
     direct: Annotated[bool, option("direct", "W: direct connections from the features to the outputs.")] = False,
-    epochs: Annotated[int, option("epochs", "Passes over the text.", "N", min=1)] = 6,
-    rate: Annotated[float, option("rate", "eps_0, the rate of one example.", "X", min=0)] = 0.016,
+    paper: Annotated[
+        bool, option("paper", "The paper's recipe: its rate, decay and weight decay, an example an update.")
+    ] = False,
+    epochs: Annotated[
+        int | None, option("epochs", "Passes over the text (default: 5, with -paper 20).", "N", min=1)
+    ] = None,
+    rate: Annotated[
+        float | None, option("rate", "eps_0, the rate of one example (default: 0.02, with -paper 0.001).", "X", min=0)
+    ] = None,
     decay: Annotated[
         float | None,
-        option("decay", "r: the rate is eps_0/(1+rt) after t examples (default: falls linearly to 0).", "X", min=0),
+        option(
+            "decay",
+            "r: the rate is eps_0/(1+rt) after t examples (default: falls linearly to 0, with -paper 1e-8).",
+            "X",
+            min=0,
+        ),
     ] = None,
     weight_decay: Annotated[
-        float, option("weight-decay", "Decay of U, W, H and C, not of the biases.", "X", min=0)
-    ] = 3e-5,
-    feature_rate: Annotated[float, option("feature-rate", "C learns X times faster.", "X", min=0)] = 4,
-    objective: Annotated[
-        str,
+        float | None,
         option(
-            "objective", "What an update sees: all words, a sample, a class, a path.", "full|sampled|nce|class|tree"
+            "weight-decay", "Decay of U, W, H and C, not of the biases (default: 3e-5, with -paper 1e-4).", "X", min=0
         ),
-    ] = "full",
+    ] = None,
+    feature_rate: Annotated[
+        float | None, option("feature-rate", "C learns X times faster (default: 4, with -paper 1).", "X", min=0)
+    ] = None,
+    dropout: Annotated[float, option("dropout", "Share of x and a left out of an update.", "X", min=0, max=0.99)] = 0,
+    objective: Annotated[
+        str | None,
+        option(
+            "objective",
+            "What an update sees: all words, some, a class, a path (default: sampled; full with -paper or few words).",
+            "full|shortlist|sampled|nce|class|tree",
+        ),
+    ] = None,
     shortlist: Annotated[
         int | None, option("shortlist", "N, words of the network with -objective shortlist (2000).", "N", min=1)
     ] = None,
@@ -90,7 +126,9 @@ def command(
         str | None,
         option("proposal", "What words are drawn from: uniform, or a back-off model (default: unigram).", "FILE"),
     ] = None,
-    minibatch: Annotated[int, option("minibatch", "K, examples in an update.", "K", min=1)] = 128,
+    minibatch: Annotated[
+        int | None, option("minibatch", "K, examples in an update (default: 256, with -paper 1).", "K", min=1)
+    ] = None,
     patience: Annotated[
         int | None,
         option(
@@ -102,7 +140,11 @@ def command(
     ] = None,
     seed: Seed = 1,
     threads: Threads = None,
-    mpi: Annotated[bool, option("mpi", "Share the output units among the ranks of mpiexec.")] = False,
+    mpi: Annotated[bool, option("mpi", "Train with the ranks of mpiexec.")] = False,
+    parallel: Annotated[
+        str | None,
+        option("parallel", "With -mpi: the ranks share the output units (default), or the text.", "outputs|data"),
+    ] = None,
     no_sos: NoSos = False,
     no_eos: NoEos = False,
     stream: Stream = False,
@@ -128,36 +170,47 @@ def command(
     one_stdin(text, heldout, vocab, init_features, classes, tree_features, proposal)
     if model not in OBJECTIVES:
         raise UsageError(f"-model is {either(OBJECTIVES)}, not {model}")
-    if objective not in OBJECTIVES[model]:
+    if objective and objective not in OBJECTIVES[model]:
         which = "" if model == "nplm" else f" with -model {model}"
         raise UsageError(f"-objective{which} is {either(OBJECTIVES[model])}, not {objective}")
+    outputs = mpi and parallel != "data"
     refused = {
         "-model energy has no direct connections; leave out -direct": model == "energy" and direct,
         "-model energy needs hidden units; -hidden 0 leaves only the biases": model == "energy" and hidden == 0,
+        "-model rnn needs hidden units; give -hidden": model == "rnn" and hidden == 0,
+        "-model energy has no -dropout": model == "energy" and dropout,
         "-hidden 0 leaves no way from the features to the outputs; add -direct": hidden == 0 and not direct,
         "-target-weights needs -model energy": target_weights and model != "energy",
         "-objective shortlist needs -lm-rest, the model of the other words": objective == "shortlist" and not lm_rest,
         "-lm-rest needs -objective shortlist": lm_rest and objective != "shortlist",
         "-shortlist needs -objective shortlist": shortlist and objective != "shortlist",
         "-lm-rest names a file that stays, not stdin": lm_rest == "-",
-        "-samples needs -objective sampled or nce": samples and objective not in DRAWN,
-        "-proposal needs -objective sampled or nce": proposal and objective not in DRAWN,
-        "-effective-samples needs -objective sampled": effective_samples and objective != "sampled",
-        "-effective-samples looks at the outputs of -model nplm": effective_samples and model != "nplm",
+        "-samples needs -objective sampled or nce": samples and objective not in (None, *DRAWN),
+        "-proposal needs -objective sampled or nce": proposal and objective not in (None, *DRAWN),
+        "-effective-samples needs -objective sampled": effective_samples and objective not in (None, "sampled"),
+        "-model energy has no -effective-samples": effective_samples and model == "energy",
         "-classes needs -objective class or tree": classes and objective not in ("class", "tree"),
         "-tree-features needs -objective tree": tree_features and objective != "tree",
         "-classes and -tree-features are two trees; give one": classes and tree_features,
-        "-mpi shares the outputs of -model nplm, not those of energy": mpi and model == "energy",
-        f"-mpi shares the outputs of -objective full, shortlist, sampled or nce, not those of {objective}": mpi
+        "-parallel needs -mpi": parallel and not mpi,
+        f"-parallel is outputs or data, not {parallel}": parallel not in (None, "outputs", "data"),
+        "-mpi cannot share the outputs of -model energy; add -parallel data": outputs and model == "energy",
+        f"-mpi cannot share the outputs of -objective {objective}; add -parallel data": outputs
         and objective in ("class", "tree"),
     }
     for why, so in refused.items():
         if so:
             raise UsageError(why)
-    if objective in DRAWN:
-        samples = samples or 250
-    if objective == "shortlist":
-        shortlist = shortlist or 2000
+    drawn = samples or proposal or effective_samples
+    given = {
+        "epochs": epochs, "rate": rate, "decay": decay, "weight_decay": weight_decay, "feature_rate": feature_rate,
+        "minibatch": minibatch, "objective": objective or ("sampled" if drawn else None),
+    }  # fmt: skip
+    order = order or (10 if model == "rnn" else 8)
+    recipe = (PAPER if paper else OURS) | {name: value for name, value in given.items() if value is not None}
+    if patience is None:
+        # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
+        patience = recipe["epochs"] if recipe["decay"] is None else 3
 
     from lmtk.files.registry import load
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
@@ -167,23 +220,15 @@ def command(
     from lmtk.nplm.classes import read as read_classes
     from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
-    from lmtk.parallel import ALONE, block, ranks
+    from lmtk.parallel import ALONE, Common, block, ranks
     from lmtk.shortlist import shortlisted
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
-    if patience is None:
-        # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
-        patience = epochs if decay is None else 3
     if text == "-" and not vocab:
         raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
     limit(threads or (1 if mpi else None))
     drawn_by_model = proposal not in (None, "uniform")
-    settings = training.Settings(
-        order, hidden, features, direct, rate, decay, weight_decay, feature_rate, minibatch, epochs, patience, seed,
-        objective, samples, *((model, target_weights) if model == "energy" else (None, None)),
-        "back-off" if drawn_by_model else proposal, effective_samples, shortlist,
-    )  # fmt: skip
     checkpoint = None if written_in_place(lm) else lm + ".ckpt"
 
     def words_tree(known):
@@ -197,7 +242,7 @@ def command(
         return lambda counts: tree.from_strings(tree.bisected(vectors, counts), counts)
 
     def prepare():
-        """(training.Data, training.Progress, the model of -proposal) from the files."""
+        """(training.Settings, training.Data, training.Progress, the model of -proposal) from the files."""
         check_out(lm)
         noise = backoff(proposal) if drawn_by_model else None
         marks = Marks.of(no_sos, no_eos, stream)
@@ -206,7 +251,17 @@ def command(
             counts = count_words([text], tolower)
             words = sorted(counts, key=lambda w: (-counts[w], w))
         known = make_vocab(words, unk, marks.eos, unknown_word(map_unk), vocab or text)
-        block(known.V, comm)  # fails here, on one rank, if it would on all
+        if outputs:
+            block(known.V, comm)  # fails here, on one rank, if it would on all
+        seen = recipe["objective"] or ("full" if known.V <= FEW else "sampled")
+        settings = training.Settings(
+            **recipe | {"objective": seen}, order=order, hidden=hidden, features=features, direct=direct,
+            dropout=dropout or None, patience=patience, seed=seed,
+            samples=(samples or 250) if seen in DRAWN else None,
+            model=model if model != "nplm" else None, target_weights=target_weights if model == "energy" else None,
+            proposal="back-off" if drawn_by_model else proposal, effective_samples=effective_samples,
+            shortlist=(shortlist or 2000) if seen == "shortlist" else None,
+        )  # fmt: skip
         corpus = whole_corpus(text, known, marks, tolower)
         held = whole_corpus(heldout, known, marks, tolower) if heldout else None
         data = training.examples(corpus, known, order, held)
@@ -216,18 +271,18 @@ def command(
         grouped = read_classes(classes, known) if classes and objective == "class" else None
         network = training.initial(known, settings, data.w, given, grouped, words_tree(known))
         if objective == "shortlist":
-            network = shortlisted(network, data.w, shortlist, load(lm_rest), lm_rest, name_in(lm, lm_rest))
+            network = shortlisted(network, data.w, settings.shortlist, load(lm_rest), lm_rest, name_in(lm, lm_rest))
         if not (resume and checkpoint and os.path.exists(checkpoint)):
-            return data, training.Progress(network), noise
+            return settings, data, training.Progress(network), noise
         with open_in(checkpoint) as stream_in:
             progress = training.read_checkpoint(stream_in, checkpoint, settings, data, network)
         if debug:
             sys.stderr.write(f"going on from {checkpoint}: epoch {progress.epoch + 1}, step {progress.step + 1}\n")
-        return data, progress, noise
+        return settings, data, progress, noise
 
     with ranks(debug > 0) if mpi else contextlib.nullcontext(ALONE) as comm:
         first = comm.rank == 0
-        data, progress, noise = comm.share(prepare)
+        settings, data, progress, noise = comm.share(prepare)
         if noise:
             data = training.replace(data, proposal=mean_chances(noise, progress.network.vocab))
 
@@ -241,18 +296,24 @@ def command(
                 with open_out(lm) as out:
                     training.replace(progress.best, settings=vars(settings)).write(out)
 
-        tell = Reporter(debug * first, quiet or not first, len(data.w), minibatch, epochs, progress)
+        def due(last, step):
+            return save_every and step // save_every > last // save_every
+
+        common = Common(comm) if parallel == "data" else None
+        tell = Reporter(debug * first, quiet or not first, len(data.w), settings, progress)
         stop = 0
         with tell, interruptible() as cut:
             try:
-                for over, now in training.train(progress, data, settings, count(), comm):
+                last = progress.step
+                for over, now in training.train(progress, data, settings, count(), comm, common):
                     tell(progress, over)
                     if stop := comm.largest(cut[0] if cut else 0):
                         if checkpoint:
                             save(now())
                         break
-                    if checkpoint and save_every != 0 and (over or (save_every and progress.step % save_every == 0)):
+                    if checkpoint and save_every != 0 and (over or due(last, progress.step)):
                         save(now())
+                    last = progress.step
             except Diverged as e:
                 # every rank comes here, one tells; from here on the same run would come to the same end
                 comm.follow()
@@ -320,8 +381,8 @@ def interruptible():
 class Reporter:
     """A line an epoch at -debug 1; on a terminal a bar with the time to go."""
 
-    def __init__(self, debug, quiet, N, K, epochs, progress):
-        self.debug, self.N, self.K, self.epochs = debug, N, K, epochs
+    def __init__(self, debug, quiet, N, settings, progress):
+        self.debug, self.N, self.K, self.epochs = debug, N, settings.minibatch, settings.epochs
         self.bar = None
         self.done = self.first = self.position(progress)
         self.begun = self.epoch_begun = time.monotonic()
@@ -331,7 +392,7 @@ class Reporter:
 
             columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%")
             self.bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-            self.task = self.bar.add_task("", total=N * epochs, completed=self.done)
+            self.task = self.bar.add_task("", total=N * self.epochs, completed=self.done)
 
     def position(self, progress):
         return progress.epoch * self.N + progress.step * self.K

@@ -20,6 +20,7 @@ BINARY = {
     "nplm-tree": "lmtk.nplm.tree:from_arrays",
     "nplm-shortlist": "lmtk.shortlist:from_arrays",
     "nplm-energy": "lmtk.nplm.energy:from_arrays",
+    "nplm-rnn": "lmtk.nplm.recurrent:from_arrays",
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",
     "class-ngram": "lmtk.classlm:from_arrays",

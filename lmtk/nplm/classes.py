@@ -178,8 +178,8 @@ def split(network):
     rows, top, place, ends = network.tables()
     blocks = [(0, np.ascontiguousarray(top.T)), (0, np.ascontiguousarray(rows).T)]
     C, H, d = network.C.copy(), network.H.copy(), network.d.copy()
-    of_words = network.classes, place, ends
-    return Parameters(C, H, d, blocks, network.W is not None, len(place), ALONE, [], *of_words)
+    of_words = {"classes": network.classes, "place": place, "ends": ends}
+    return Parameters(C, H, d, blocks, network.W is not None, len(place), ALONE, **of_words)
 
 
 def join(theta):
@@ -194,18 +194,18 @@ def join(theta):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, contexts, w, epsilon, feature_rate):
+def step(theta, contexts, w, epsilon, feature_rate, kept=None):
     """`sgd.step` without weight decay: one update from a minibatch, in place.
 
     The classes are a softmax like that of `sgd.step`; then each example is one over the words of its class.
     """
     order = np.argsort(theta.place[w], kind="stable")
     contexts, w = contexts[order], w[order]
+    kept = kept and [part[order] for part in kept]
     c = theta.classes[w]
     first = np.concatenate(([0], theta.ends))[c]
     sizes, own = theta.ends[c] - first, theta.place[w] - first
-    x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts)
-    z = kernels.stack(a, x, theta.direct)
+    z, x, a = sgd.forward_inputs(theta, contexts, kept)
     (_, top), (_, M) = theta.blocks
     y, gy, gz = np.empty((len(w), top.shape[1]), f32), np.empty(sizes.sum(), f32), np.empty_like(z)
     inside = within(z, M.T, first, sizes, own, gy, gz)
@@ -215,7 +215,7 @@ def step(theta, contexts, w, epsilon, feature_rate):
         return total, math.nan
     gz += kernels.block_backward(z, c, 0, top, y, scale[0], epsilon, 1)
     add_within(z, M.T, first, sizes, gy, f32(epsilon))
-    sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate)
+    sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate, kept)
     return total, float(np.linalg.norm(gz))
 
 

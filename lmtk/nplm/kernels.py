@@ -11,8 +11,11 @@ K       -                 examples in a minibatch
 x a o   (K, (n-1)m) (K, h) (K, h)  word features, hidden activations, what goes into tanh
 z       (K, D)            [a | x | 1]
 y       (K, V)            outputs; the words that were seen are w (K,)
+R A     (h, h) (n, K, h)  recurrent weights and states, for a recurrent hidden layer; H is (h, m) and W (V, m) then
 L       -                 log-likelihood, natural; gX is dL/dX, its gradient
 """
+
+import math
 
 import numpy as np
 
@@ -23,13 +26,44 @@ from lmtk.nplm.blas import add_product
 f32 = np.float32
 
 
-def hidden(C, H, d, contexts):
+def hidden(C, H, d, contexts, kept=None):
     """Steps 1(a), 1(b) of section 3.2: x <- C(w_(t-1)) .. C(w_(t-n+1)); o <- d + Hx; a <- tanh(o).
 
-    contexts (K, n-1) int32 -> x (K, (n-1)m), a (K, h).
+    contexts (K, n-1) int32 -> x (K, (n-1)m), a (K, h). kept: factors for x and for a, of their shapes, from `keep`.
     """
     x = C[contexts].reshape(len(contexts), -1)
-    return x, np.tanh(x @ H.T + d)
+    if kept is None:
+        return x, np.tanh(x @ H.T + d)
+    x *= kept[0]
+    return x, kept[1] * np.tanh(x @ H.T + d)
+
+
+def recurrent(C, H, R, d, contexts, kept=None):
+    """A recurrent layer in place of the window (section 5.2, item 4): A_0 = 0, A_k = tanh(d + Hx(n-k) + R A_(k-1)).
+
+    contexts (K, n-1) -> x (K, (n-1)m), as in `hidden`, and A (n, K, h), from before the first word to behind the last.
+    kept: factors for x, of its shape, and for the last state, (K, h), which only the outputs see.
+    """
+    (K, n1), (h, m) = contexts.shape, H.shape
+    x = C[contexts].reshape(K, n1 * m)
+    if kept is not None:
+        x *= kept[0]
+    o = (x.reshape(-1, m) @ H.T + d).reshape(K, n1, h)
+    A = np.zeros((n1 + 1, K, h), f32)
+    for k in range(n1):
+        np.tanh(o[:, n1 - 1 - k] + A[k] @ R.T, out=A[k + 1])
+    return x, A
+
+
+def keep(shapes, share, random):
+    """Dropout: for each of the shapes an array, 0 in the given share of places and 1 / (1 - share) in the others.
+
+    random: a numpy Generator. The share is rounded to a 65536th.
+    """
+    limit, scale = round(share * 65536), f32(1 / (1 - share))
+    sizes = [math.prod(shape) for shape in shapes]
+    drawn = np.frombuffer(random.bytes(2 * sum(sizes)), np.uint16) >= limit
+    return [part.reshape(shape) * scale for part, shape in zip(np.split(drawn, np.cumsum(sizes)[:-1]), shapes)]
 
 
 def stack(a, x, direct):
@@ -92,14 +126,37 @@ def block_backward(z, w, start, M, y, scale, epsilon, keep):
     return gz
 
 
-def hidden_gradient(gz, a, x, H, direct):
-    """Step 2(c): dL/do = (1 - a^2) dL/da; dL/dx += H' dL/do. Returns (go, gx): (K, h), (K, (n-1)m)."""
+def hidden_gradient(gz, a, x, H, direct, kept=None):
+    """Step 2(c): dL/do = (1 - a^2) dL/da; dL/dx += H' dL/do. Returns (go, gx): (K, h), (K, (n-1)m).
+
+    With the factors `kept`, da/do is their k (1 - (a/k)^2) = k - a^2/k, which is 0 where k is, and dL/dx gets its own.
+    """
     h = a.shape[1]
-    go = gz[:, :h] * (1 - a * a)
+    go = gz[:, :h] * (1 - a * a if kept is None else kept[1] - a * a / max(kept[1].max(initial=0), 1))
     gx = go @ H
     if direct:
         gx += gz[:, h:-1]
-    return go, gx
+    return go, gx if kept is None else gx * kept[0]
+
+
+def recurrent_gradient(gz, A, x, H, R, direct, kept=None):
+    """Back-propagation through the n - 1 steps of `recurrent`: dL/do_k = (1 - A_k^2) (dL/dA_k + R' dL/do_(k+1)).
+
+    Returns (go, gx, gR): (K, n-1, h) in the order of x, (K, (n-1)m) and (h, h). With the direct connections of the last
+    word, x(1), dL/dx(1) gets its part of gz (K, D).
+    """
+    n1, K, h = len(A) - 1, *A.shape[1:]
+    go, gR = np.empty((K, n1, h), f32), np.zeros_like(R)
+    ga = gz[:, :h] if kept is None else gz[:, :h] * kept[1]
+    for k in range(n1, 0, -1):
+        step = (1 - A[k] * A[k]) * ga
+        go[:, n1 - k] = step
+        gR += step.T @ A[k - 1]
+        ga = step @ R
+    gx = (go.reshape(-1, h) @ H).reshape(x.shape)
+    if direct:
+        gx[:, : H.shape[1]] += gz[:, h:-1]
+    return go, gx if kept is None else gx * kept[0], gR
 
 
 @jit

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from lmtk.nplm import kernels, sampled, sgd
+from lmtk.nplm import sampled, sgd
 from lmtk.nplm.blas import add_product
 
 f32 = np.float32
@@ -20,7 +20,7 @@ TINY = np.finfo(f32).tiny
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, contexts, w, drawn, q, epsilon, feature_rate, team, parts):
+def step(theta, contexts, w, drawn, q, epsilon, feature_rate, team, parts, kept=None):
     """One update from a minibatch, in place: theta += epsilon dL/dtheta, with
 
     L = sum_k (ln P(text | w_k) + sum_j ln (1 - P(text | j))), j over the drawn words (S,), as often as they were drawn.
@@ -32,8 +32,7 @@ def step(theta, contexts, w, drawn, q, epsilon, feature_rate, team, parts):
     words, place = np.unique(np.concatenate((w, drawn)), return_inverse=True)
     n = np.bincount(place[len(w) :], minlength=len(words)).astype(f32)
     log_noise = np.log(len(drawn) * q[words]).astype(f32)
-    x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts)
-    z = kernels.stack(a, x, theta.direct)
+    z, x, a = sgd.forward_inputs(theta, contexts, kept)
     (first, M) = theta.blocks[0]
     rows = M.T
 
@@ -63,5 +62,5 @@ def step(theta, contexts, w, drawn, q, epsilon, feature_rate, team, parts):
     gz = theta.comm.sum(sum(team(backward, found)))
     for piece, (block, _, _) in zip(pieces, found, strict=True):
         rows[words[piece] - first] = block.T
-    sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate)
+    sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate, kept)
     return total, float(np.linalg.norm(gz))

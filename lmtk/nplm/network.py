@@ -17,6 +17,7 @@ class Network(model.Neural):
     """
 
     kind, arrays = "nplm", ("C", "H", "d", "U", "W", "b")
+    R = None  # no recurrent weights
 
     vocab: Vocab
     order: int

@@ -13,18 +13,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from lmtk.nplm import classes, energy_sgd, nce, sampled, sgd, tree
+from lmtk.nplm import classes, energy_sgd, kernels, nce, sampled, sgd, tree
 from lmtk.nplm.threads import Team
 from lmtk.parallel import ALONE
 
 
 def full(now, data, settings, threads, comm):
     """The softmax of section 2."""
-    theta, team = sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm), Team(threads)
+    theta = sgd.placed(sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm, now.R), comm)
+    team = Team(threads)
+    rates, keep = (settings.weight_decay, settings.feature_rate), dropping(settings)
 
     def step(at, epsilon, epoch, number):
-        w, decay, feature_rate = data.w[at], settings.weight_decay, settings.feature_rate
-        return sgd.step(theta, data.contexts[at], w, epsilon, decay, feature_rate, team)
+        kept = keep(len(at), epoch, number)
+        return sgd.step(theta, data.contexts[at], data.w[at], epsilon, *rates, team, kept=kept)
 
     return step, lambda: now.having(sgd.join(theta))
 
@@ -43,12 +45,15 @@ def short(now, data, settings, threads, comm):
 
 def sample(now, data, settings, threads, comm):
     """The softmax over a sample of the words."""
-    theta, team = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm), Team(threads)
+    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm, now.R), comm)
+    team = Team(threads)
     draw, decay = drawing(data, settings, len(now.b), theta), sparse_decay(theta, data, settings)
+    keep = dropping(settings)
 
     def step(at, epsilon, epoch, number):
         rows = data.contexts[at], data.w[at], *draw(at, epoch, number)
-        found = sampled.step(theta, *rows, epsilon, settings.feature_rate, team, threads)
+        kept = keep(len(at), epoch, number)
+        found = sampled.step(theta, *rows, epsilon, settings.feature_rate, team, threads, kept)
         decay(epsilon, number)
         return found
 
@@ -57,14 +62,16 @@ def sample(now, data, settings, threads, comm):
 
 def contrast(now, data, settings, threads, comm):
     """Noise-contrastive estimation."""
-    theta, team = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm), Team(threads)
+    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm), comm)
+    team = Team(threads)
     proposal = proposal_of(data, settings, len(now.b))
-    decay = sparse_decay(theta, data, settings)
+    decay, keep = sparse_decay(theta, data, settings), dropping(settings)
 
     def step(at, epsilon, epoch, number):
         noise = proposal.sample(np.random.default_rng([settings.seed, epoch, number]), data.contexts[at])
         rows = data.contexts[at], data.w[at], *noise
-        found = nce.step(theta, *rows, epsilon, settings.feature_rate, team, threads)
+        kept = keep(len(at), epoch, number)
+        found = nce.step(theta, *rows, epsilon, settings.feature_rate, team, threads, kept)
         decay(epsilon, number)
         return found
 
@@ -73,11 +80,12 @@ def contrast(now, data, settings, threads, comm):
 
 def by_class(now, data, settings, threads, comm):
     """The softmax over classes and that over the words of one."""
-    theta = classes.split(now)
-    decay = sparse_decay(theta, data, settings)
+    theta = sgd.placed(classes.split(now), comm)
+    decay, keep = sparse_decay(theta, data, settings), dropping(settings)
 
     def step(at, epsilon, epoch, number):
-        found = classes.step(theta, data.contexts[at], data.w[at], epsilon, settings.feature_rate)
+        kept = keep(len(at), epoch, number)
+        found = classes.step(theta, data.contexts[at], data.w[at], epsilon, settings.feature_rate, kept)
         decay(epsilon, number)
         return found
 
@@ -86,11 +94,13 @@ def by_class(now, data, settings, threads, comm):
 
 def by_tree(now, data, settings, threads, comm):
     """The decisions at the nodes of a tree of words."""
-    theta = sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, ALONE)
-    ways, decay = tree.paths(now.tree), sparse_decay(theta, data, settings)
+    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, ALONE), comm)
+    ways = tree.paths(now.tree)
+    decay, keep = sparse_decay(theta, data, settings), dropping(settings)
 
     def step(at, epsilon, epoch, number):
-        found = tree.step(theta, *ways, data.contexts[at], data.w[at], epsilon, settings.feature_rate)
+        kept = keep(len(at), epoch, number)
+        found = tree.step(theta, *ways, data.contexts[at], data.w[at], epsilon, settings.feature_rate, kept)
         decay(epsilon, number)
         return found
 
@@ -100,18 +110,18 @@ def by_tree(now, data, settings, threads, comm):
 def energy_full(now, data, settings, threads, comm):
     """The exact gradient of the energy network."""
     every = np.arange(len(now.b))
-    return energy(now, data, settings, threads, lambda at, epoch, number: (every, None))
+    return energy(now, data, settings, threads, comm, lambda at, epoch, number: (every, None))
 
 
 def energy_sample(now, data, settings, threads, comm):
     """The gradient of the energy network on a sample of the words."""
-    return energy(now, data, settings, threads, drawing(data, settings, len(now.b)))
+    return energy(now, data, settings, threads, comm, drawing(data, settings, len(now.b)))
 
 
-def energy(now, data, settings, threads, draw):
+def energy(now, data, settings, threads, comm, draw):
     """An objective of the energy network; draw(at, epoch, number): the words to update on, and
     their chances or None."""
-    theta, team = now.having(a.copy() for a in now.named().values()), Team(threads)
+    theta, team = now.having(comm.place(a.copy()) for a in now.named().values()), Team(threads)
     rates = settings.weight_decay, settings.feature_rate
 
     def step(at, epsilon, epoch, number):
@@ -148,6 +158,18 @@ def drawing(data, settings, V, theta=None):
     return draw
 
 
+def dropping(settings):
+    """keep(K, epoch, number), as `kernels.keep` for x and a of K examples; None without dropout."""
+    sizes = (settings.order - 1) * settings.features, settings.hidden
+
+    def keep(K, epoch, number):
+        if settings.dropout:
+            random = np.random.default_rng([settings.seed, epoch, number, 1])
+            return kernels.keep([(K, size) for size in sizes], settings.dropout, random)
+
+    return keep
+
+
 def sparse_decay(theta, data, settings):
     """Weight decay for updates that leave most of the parameters alone: that of many updates at once."""
     steps = -(-len(data.w) // settings.minibatch)
@@ -162,6 +184,7 @@ def sparse_decay(theta, data, settings):
 
 OBJECTIVES = {  # by model, and then by name
     "nplm": {"full": full, "shortlist": short, "sampled": sample, "nce": contrast, "class": by_class, "tree": by_tree},
+    "rnn": {"full": full, "sampled": sample},
     "energy": {"full": energy_full, "sampled": energy_sample},
 }
 EXACT = {"full", "class", "tree"}  # whose sums of ln p make a perplexity

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lmtk.nplm import kernels, sgd
+from lmtk.nplm import sgd
 
 f32 = np.float32
 UNIGRAM = 0.1  # of a proposal that depends on the contexts
@@ -59,16 +59,16 @@ class Proposal:
         return self.candidates(w, *self.sample(random, contexts))
 
 
-def split(C, H, d, U, W, b, comm):
+def split(C, H, d, U, W, b, comm, R=None):
     """Parameters of this rank with one block, M, whose rows are in memory one after another: for `step`."""
-    theta = sgd.split(C, H, d, U, W, b, 1, comm)
+    theta = sgd.split(C, H, d, U, W, b, 1, comm, R)
     return replace(theta, blocks=[(start, np.ascontiguousarray(M.T).T) for start, M in theta.blocks])
 
 
 join = sgd.join
 
 
-def step(theta, contexts, w, words, log_inclusion, epsilon, feature_rate, team, parts):
+def step(theta, contexts, w, words, log_inclusion, epsilon, feature_rate, team, parts, kept=None):
     """`sgd.step` on the outputs of the candidates `words`, without weight decay, in `parts` blocks.
 
     Only their rows of U, W and b change. Returns an estimate of the sum of ln p, and the norm of dL/dz.
@@ -81,9 +81,8 @@ def step(theta, contexts, w, words, log_inclusion, epsilon, feature_rate, team, 
         block[-1] -= log_inclusion[words[piece]]
         blocks.append((piece.start, block))
     small = replace(theta, blocks=blocks, V=len(words), outputs=[])
-    found = sgd.step(
-        small, contexts, np.searchsorted(words, w), epsilon, 0, feature_rate, team, log_inclusion[w]
-    )  # fmt: skip
+    at, own = np.searchsorted(words, w), log_inclusion[w]
+    found = sgd.step(small, contexts, at, epsilon, 0, feature_rate, team, own, kept)
     for piece, (_, block) in zip(pieces, blocks, strict=True):
         block[-1] += log_inclusion[words[piece]]
         rows[words[piece] - first] = block.T
@@ -106,8 +105,8 @@ def effective(theta, contexts, drawn, q):
     words, n = np.unique(drawn, return_counts=True)
     (first, M) = theta.blocks[0]
     (mine,) = slices(words, first, M.shape[1], 1)
-    x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts)
-    y = kernels.stack(a, x, theta.direct) @ M[:, words[mine] - first] - np.log(q[words[mine]]).astype(f32)
+    z, _, _ = sgd.forward_inputs(theta, contexts)
+    y = z @ M[:, words[mine] - first] - np.log(q[words[mine]]).astype(f32)
     r = np.exp(y - theta.comm.max(y.max(axis=1, initial=-np.inf))[:, None])
     one, two = theta.comm.sum(np.stack((r @ n[mine], (r * r) @ n[mine])))
     return float((one * one / two).mean())
@@ -118,4 +117,6 @@ def shrink(theta, share, feature_rate):
     for _, M in theta.blocks:
         M.T[:, :-1] *= f32(1 - share)
     theta.H *= f32(1 - share)
+    if theta.R is not None:
+        theta.R *= f32(1 - share)
     theta.C *= f32(1 - share * feature_rate)

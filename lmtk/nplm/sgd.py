@@ -25,7 +25,8 @@ class Diverged(LmtkError):
 class Parameters:
     """theta in the layout in which it is trained: blocks holds (start, M_i) pairs, M_i (D, V_i); the rest is shared.
 
-    V: the output units of all ranks; comm: the ranks, each with its own blocks; outputs: room for the blocks' outputs.
+    V: the output units of all ranks; comm: the ranks, each with its own blocks; outputs: room for the blocks' outputs;
+    R: recurrent weights, or None.
     """
 
     C: np.ndarray
@@ -36,10 +37,11 @@ class Parameters:
     V: int
     comm: object
     outputs: list = field(default_factory=list)
+    R: np.ndarray | None = None
 
 
-def split(C, H, d, U, W, b, parts, comm=parallel.ALONE):
-    """Parameters as section 2 has them -> Parameters of this rank, copied.
+def split(C, H, d, U, W, b, parts, comm=parallel.ALONE, R=None):
+    """Parameters as section 2 has them, and R of a recurrent layer -> Parameters of this rank, copied.
 
     A rank has ceil(V / ranks) output units, the last one fewer, in `parts` blocks made likewise.
     """
@@ -48,15 +50,29 @@ def split(C, H, d, U, W, b, parts, comm=parallel.ALONE):
     rows = (slice(i, min(i + size, end)) for i in range(first, end, size))
     stacked = (U, b[:, None]) if W is None else (U, W, b[:, None])
     blocks = [(part.start, np.ascontiguousarray(np.hstack([a[part] for a in stacked]).T, f32)) for part in rows]
-    return Parameters(C.copy(), H.copy(), d.copy(), blocks, W is not None, len(b), comm)
+    R = None if R is None else R.copy()
+    return Parameters(C.copy(), H.copy(), d.copy(), blocks, W is not None, len(b), comm, R=R)
+
+
+def placed(theta, comm):
+    """The parameters where `comm` places them: in memory that several ranks have in common, or where they are."""
+    for name in ("C", "H", "d", "R"):
+        if getattr(theta, name) is not None:
+            setattr(theta, name, comm.place(getattr(theta, name)))
+    theta.blocks = [(start, comm.place(M)) for start, M in theta.blocks]
+    return theta
 
 
 def join(theta):
-    """Parameters -> (C, H, d, U, W, b), whole and copied, on every rank; W is None without direct connections."""
+    """Parameters -> (C, H, d, U, W, b), and R where there is one, whole and copied, on every rank.
+
+    W is None without direct connections.
+    """
     M = theta.comm.join(np.concatenate([M for _, M in theta.blocks], axis=1).T, theta.V)
     h = len(theta.d)
     U, W, b = (np.ascontiguousarray(part) for part in (M[:, :h], M[:, h:-1], M[:, -1]))
-    return theta.C.copy(), theta.H.copy(), theta.d.copy(), U, W if theta.direct else None, b
+    found = theta.C.copy(), theta.H.copy(), theta.d.copy(), U, W if theta.direct else None, b
+    return found if theta.R is None else (*found, theta.R.copy())
 
 
 def outputs(theta, K):
@@ -67,16 +83,16 @@ def outputs(theta, K):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, contexts, w, epsilon, decay, feature_rate, team, own=None):
+def step(theta, contexts, w, epsilon, decay, feature_rate, team, own=None, kept=None):
     """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 
     contexts (K, n-1) and w (K,): ids. The rate is the paper's, an example's; the decay is on U, W, H and C, not on the
-    biases b and d; C learns feature_rate times faster. own: as in `kernels.block_forward`.
+    biases b and d; C learns feature_rate times faster. own: as in `kernels.block_forward`; kept: as in
+    `kernels.hidden`.
     Returns (sum of ln p, norm of dL/dz), taken before the update; where the former is not finite nothing is updated.
     """
-    K, direct = len(w), theta.direct
-    x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts)
-    z = kernels.stack(a, x, direct)
+    K = len(w)
+    z, x, a = forward_inputs(theta, contexts, kept)
     work = [(start, M, y) for (start, M), y in zip(theta.blocks, outputs(theta, K), strict=True)]
     q, s, t = (np.stack(part) for part in zip(*team(lambda b: kernels.block_forward(z, w, *b, own), work), strict=True))
     logp, scale = kernels.normalize(q, s, t, theta.comm)
@@ -86,17 +102,40 @@ def step(theta, contexts, w, epsilon, decay, feature_rate, team, own=None):
     keep = 1 - K * epsilon * decay
     work = [(*b, c, epsilon, keep) for b, c in zip(work, scale, strict=True)]
     gz = theta.comm.sum(sum(team(lambda b: kernels.block_backward(z, w, *b), work)))
-    update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate)
+    update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate, kept)
     return total, float(np.linalg.norm(gz))
 
 
-def update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate):
-    """Steps 2(c) and 2(d): H, d and C, in place, from dL/dz (K, D)."""
-    go, gx = kernels.hidden_gradient(gz, a, x, theta.H, theta.direct)
+def forward_inputs(theta, contexts, kept=None):
+    """Steps 1(a) and 1(b): z (K, D), what the outputs are made of, and x and a, or A, of the layer for its update."""
+    if theta.R is None:
+        x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts, kept)
+        return kernels.stack(a, x, theta.direct), x, a
+    x, A = kernels.recurrent(theta.C, theta.H, theta.R, theta.d, contexts, kept)
+    last = A[-1] if kept is None else A[-1] * kept[1]
+    return kernels.stack(last, x[:, : theta.C.shape[1]], theta.direct), x, A
+
+
+def update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate, kept=None):
+    """Steps 2(c) and 2(d): H, d, C and R, in place, from dL/dz (K, D).
+
+    The n - 1 steps of a recurrent layer have H, d and R in common: these learn with the mean of their gradients, since
+    the sum diverges at rates that suit the rest.
+    """
+    H, R, rate = theta.H, theta.R, f32(epsilon)
+    if R is None:
+        go, gx = kernels.hidden_gradient(gz, a, x, H, theta.direct, kept)
+    else:
+        go, gx, gR = kernels.recurrent_gradient(gz, a, x, H, R, theta.direct, kept)
+        go, x = go.reshape(-1, len(R)), x.reshape(-1, H.shape[1])
+        rate = f32(epsilon / max(contexts.shape[1], 1))
+    shrunk = len(contexts) * epsilon * decay
+    if R is not None:
+        R *= f32(1 - shrunk)
+        R += rate * gR
     if decay:
-        shrunk = len(contexts) * epsilon * decay
-        theta.H *= f32(1 - shrunk)
+        H *= f32(1 - shrunk)
         theta.C *= f32(1 - shrunk * feature_rate)
-    theta.H += f32(epsilon) * (go.T @ x)
-    theta.d += f32(epsilon) * go.sum(axis=0)
+    H += rate * (go.T @ x)
+    theta.d += rate * go.sum(axis=0)
     kernels.add_features(theta.C, contexts, gx, f32(epsilon * feature_rate))

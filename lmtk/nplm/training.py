@@ -13,10 +13,12 @@ from lmtk.nplm import classes, energy_sgd, sgd, tree
 from lmtk.nplm.model import Neural
 from lmtk.nplm.network import Network
 from lmtk.nplm.objectives import EXACT, OBJECTIVES
+from lmtk.nplm.recurrent import Recurrent
 from lmtk.parallel import ALONE
 from lmtk.text.corpus import contexts
 
 f32 = np.float32
+ROUNDS = 64  # minibatches of each rank between two meetings, in asynchronous training
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,12 @@ class Settings:
     seed: int
     objective: str = "full"
     samples: int | None = None  # S, with the objectives "sampled" and "nce"
-    model: str | None = None  # "energy", that of section 5.1; None: that of section 2
+    model: str | None = None  # "rnn", recurrent; "energy", that of section 5.1; None: that of section 2
     target_weights: bool | None = None  # with "energy": v for each target word
     proposal: str | None = None  # what words are drawn from: "uniform", "back-off"; None: the unigram
     effective_samples: float | None = None  # with "sampled": words are drawn until they are worth so many
     shortlist: int | None = None  # with "shortlist": N, the words of the network
+    dropout: float | None = None  # the share of x and of a that an update leaves out; None: none
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,14 @@ def examples(corpus, vocab, order, heldout):
 def initial(vocab, settings, w, features=None, word_classes=None, words_tree=None):
     """A network before training: U = W = 0 and b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
 
-    That of the model "energy" has the same C and b, the rest as `energy_sgd` says.
+    R, of the model "rnn", is like H. That of "energy" has the same C and b, the rest as `energy_sgd` says.
     features: id -> feature vector, (m,), for words that have one beforehand (a-priori knowledge, section 5.2).
     word_classes: the class of each word, (V,), for the objective "class"; None: classes of words of like frequency.
     words_tree: a function of the words' counts, (V,), that makes the tree of the objective "tree"; None: Huffman's.
     """
-    n, m, h, V = settings.order, settings.features, settings.hidden, vocab.V
+    m, h, V = settings.features, settings.hidden, vocab.V
+    # the words that the hidden layer and the direct connections see at once
+    seen = 1 if settings.model == "rnn" else settings.order - 1
     random = np.random.default_rng(settings.seed)
     C = random.standard_normal((len(vocab.words), m)).astype(f32) / f32(math.sqrt(m))
     for i, vector in (features or {}).items():
@@ -100,9 +105,13 @@ def initial(vocab, settings, w, features=None, word_classes=None, words_tree=Non
     b = np.log(counts / counts.sum()).astype(f32)
     if settings.model == "energy":
         return energy_sgd.initial(vocab, settings, C, b, random)
-    H = random.standard_normal((h, (n - 1) * m)).astype(f32) / f32(math.sqrt(max((n - 1) * m, 1)))
-    W = np.zeros((V, (n - 1) * m), f32) if settings.direct else None
-    network = Network(vocab, n, C, H, np.zeros(h, f32), np.zeros((V, h), f32), W, b, {})
+    H = random.standard_normal((h, seen * m)).astype(f32) / f32(math.sqrt(max(seen * m, 1)))
+    W = np.zeros((V, seen * m), f32) if settings.direct else None
+    theta = C, H, np.zeros(h, f32), np.zeros((V, h), f32), W, b
+    if settings.model == "rnn":
+        R = random.standard_normal((h, h)).astype(f32) / f32(math.sqrt(max(h, 1)))
+        return Recurrent(vocab, settings.order, *theta, {}, R)
+    network = Network(vocab, settings.order, *theta, {})
     if settings.objective == "tree":
         tree.check_words(V)
         return tree.add(network, counts, (words_tree or tree.from_counts)(counts))
@@ -132,8 +141,11 @@ def heldout_ppl(network, corpus, comm=ALONE):
     return math.exp(min(-total / tokens, 700))
 
 
-def train(progress, data, settings, threads, comm=ALONE):
+def train(progress, data, settings, threads, comm=ALONE, common=None):
     """Train from where `progress` stands, changing it; yields (epoch over, network now) after each minibatch.
+
+    common: a `parallel.Common`, for asynchronous training (section 3.1): the minibatches are dealt out to the ranks,
+    and ROUNDS of each are between one time that all ranks meet here, which yields, and the next.
 
     `network now` is a function, since to make a model of the parameters costs a copy; the ranks of `comm` call it
     together. Raises sgd.Diverged where the likelihood is no finite number; `progress` then still has the best network
@@ -142,16 +154,23 @@ def train(progress, data, settings, threads, comm=ALONE):
     N, K = len(data.w), settings.minibatch
     steps = -(-N // K)
     objective = OBJECTIVES[settings.model or "nplm"][settings.objective]
-    step, network = objective(progress.network, data, settings, threads, comm)
+    step, network = objective(progress.network, data, settings, threads, common or comm)
+    first, stride, rounds = (comm.rank, comm.size, ROUNDS) if common else (0, 1, 1)
 
-    norm = math.nan
+    norm = epsilon = math.nan
     while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
         order = np.random.default_rng([settings.seed, progress.epoch]).permutation(N)
         while progress.step < steps:
-            t = progress.epoch * N + progress.step * K
-            epsilon = rate(settings, t, settings.epochs * N)
-            at = order[progress.step * K : (progress.step + 1) * K]
-            L, next_norm = step(at, epsilon, progress.epoch, progress.step)
+            L, end = 0.0, min(progress.step + rounds * stride, steps)
+            for number in range(progress.step + first, end, stride):
+                t = progress.epoch * N + number * K
+                epsilon = rate(settings, t, settings.epochs * N)
+                at = order[number * K : (number + 1) * K]
+                found, next_norm = step(at, epsilon, progress.epoch, number)
+                L += found
+            if common:
+                L = float(comm.sum(np.array([L]))[0])
+                common.average()
             if not math.isfinite(L):
                 raise sgd.Diverged(
                     f"the likelihood is not finite at epoch {progress.epoch + 1}, step {progress.step + 1}: rate "
@@ -159,7 +178,7 @@ def train(progress, data, settings, threads, comm=ALONE):
                 )
             norm = next_norm
             progress.L += L
-            progress.step += 1
+            progress.step = end
             if progress.step < steps:
                 yield False, network
         finish_epoch(progress, network(), data, N if settings.objective in EXACT else None, comm)

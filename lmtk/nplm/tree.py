@@ -18,7 +18,7 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files.streams import lines
 from lmtk.jit import jit
-from lmtk.nplm import kernels, model, sgd, threads
+from lmtk.nplm import model, sgd, threads
 from lmtk.nplm.network import Network, outputs
 
 f32, i32 = np.float32, np.int32
@@ -310,15 +310,14 @@ def add_decisions(z, M, starts, path, w, gy, epsilon):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, starts, path, contexts, w, epsilon, feature_rate):
+def step(theta, starts, path, contexts, w, epsilon, feature_rate, kept=None):
     """`sgd.step` without weight decay: one update from a minibatch, in place. theta as `sampled.split` makes it."""
-    x, a = kernels.hidden(theta.C, theta.H, theta.d, contexts)
-    z = kernels.stack(a, x, theta.direct)
+    z, x, a = sgd.forward_inputs(theta, contexts, kept)
     M = theta.blocks[0][1].T
     gy, gz = np.empty((starts[w + 1] - starts[w]).sum(), f32), np.empty_like(z)
     total = descend(z, M, starts, path, w, gy, gz)
     if not math.isfinite(total):
         return total, math.nan
     add_decisions(z, M, starts, path, w, gy, f32(epsilon))
-    sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate)
+    sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate, kept)
     return total, float(np.linalg.norm(gz))

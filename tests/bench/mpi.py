@@ -1,8 +1,8 @@
 """Training speed of M ranks against that of one process, measured in turn in one run, and where the ranks' time goes.
 
-The ranks run by `mpiexec -n M`, which this program starts itself. In the rounds of one process rank 0 works and the
-others sleep. The network is MLP9's on random ids; each figure is the median of the rounds, the best round in
-parentheses. Where mpi4py is missing nothing is measured and the exit status is 0.
+The ranks run by `mpiexec -n M`, which this program starts itself; they share the outputs, and then the text. In the
+rounds of one process rank 0 works and the others sleep. The network is MLP9's on random ids; each figure is the median
+of the rounds, the best round in parentheses. Where mpi4py is missing nothing is measured and the exit status is 0.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def work(given):
 
     from lmtk.nplm import sgd
     from lmtk.nplm.threads import Team
-    from lmtk.parallel import ALONE, ranks
+    from lmtk.parallel import ALONE, Common, ranks, wait
 
     V, n, m, h, K, steps = 17907, 5, 30, 100, given.minibatch, 24
     random = np.random.default_rng(1)
@@ -47,6 +47,8 @@ def work(given):
     with ranks() as many:
         one = sgd.split(C, H, d, U, None, np.zeros(V, np.float32), 1, ALONE)
         mine = sgd.split(C, H, d, U, None, np.zeros(V, np.float32), 1, many)
+        common = Common(many)
+        shared = sgd.placed(sgd.split(C, H, d, U, None, np.zeros(V, np.float32), 1, common), common)
 
         def seconds(theta):
             begun = time.perf_counter()
@@ -54,7 +56,11 @@ def work(given):
                 sgd.step(theta, contexts[i], w[i], 1e-3, 3e-5, 4, team)
             return time.perf_counter() - begun
 
-        found = {"one": [], "many": [], "waiting": [], "communication": []}
+        def meeting():
+            wait(many.world.Ibarrier())
+            return time.perf_counter()
+
+        found = {"one": [], "many": [], "data": [], "waiting": [], "communication": []}
         for _ in range(given.rounds + 1):
             if many.rank == 0:
                 found["one"].append(seconds(one))
@@ -63,6 +69,10 @@ def work(given):
                 time.sleep(0.001)
             many.timed = False
             found["many"].append(seconds(mine))
+            begun = meeting()
+            seconds(shared)
+            # each rank has made as many updates as one process would
+            found["data"].append((meeting() - begun) / many.size)
             many.timed, many.waiting, many.communication = True, 0.0, 0.0
             timed = seconds(mine)
             for name in ("waiting", "communication"):
@@ -75,7 +85,9 @@ def work(given):
             for name in ("communication", "waiting"):
                 share = found[name][1:]
                 line += f", {name} {statistics.median(share):.3f} of their time ({min(share):.3f})"
-            print(line)
+            data = found["data"][1:]
+            line += f"; sharing the text {statistics.median(one) / statistics.median(data):.2f} times one process"
+            print(f"{line} ({min(one) / min(data):.2f})")
 
 
 if __name__ == "__main__":

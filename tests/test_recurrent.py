@@ -1,0 +1,117 @@
+"""The recurrent layer: against its twin, gradients against differences, training and files as of the other networks."""
+
+import copy
+from itertools import islice
+
+import naive
+import numpy as np
+import pytest
+from test_models import texts  # noqa: F401  a fixture
+from test_nplm import minibatch, prepared, run, settings
+
+from lmtk.nplm import kernels, sampled, sgd, training
+from lmtk.nplm.threads import Team
+from lmtk.parallel import ALONE
+
+NAMES = "CHdUWbR"
+
+
+def parameters(direct, V=11, h=5, m=3, dtype=np.float32):
+    random = np.random.default_rng(1)
+    shapes = (V + 1, m), (h, m), (h,), (V, h), (V, m), (V,), (h, h)
+    C, H, d, U, W, b, R = (random.normal(0, 0.5, shape).astype(dtype) for shape in shapes)
+    return C, H, d, U, W if direct else None, b, R
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_the_state_is_that_of_the_twin(direct):
+    C, H, d, *_, R = parameters(direct)
+    contexts, _ = minibatch(4)
+    x, A = kernels.recurrent(C, H, R, d, contexts)
+    assert (x == C[contexts].reshape(4, -1)).all()
+    for k, row in enumerate(contexts.tolist()):
+        states = naive.recurrent(*(array.tolist() for array in (C, H, R, d)), row)
+        assert A[:, k] == pytest.approx(np.array(states), abs=1e-5)
+
+
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("dropout", [0, 0.3])
+@pytest.mark.parametrize("objective", ["full", "sampled"])
+def test_the_gradient_is_that_of_finite_differences(direct, dropout, objective):
+    """What the three steps of the layer have in common moves by a third of its slope."""
+    theta = parameters(direct)
+    contexts, w = minibatch(6)
+    kept = kernels.keep([(6, 9), (6, 5)], dropout, np.random.default_rng(1))
+    double = [x.astype(np.float64) if x is not None else None for x in theta]
+
+    def likelihood(C, H, d, U, W, b, R):
+        x = (C[contexts].reshape(6, -1) * kept[0]).reshape(6, 3, 3)
+        a = 0
+        for i in (2, 1, 0):
+            a = np.tanh(x[:, i] @ H.T + d + a @ R.T if i < 2 else x[:, i] @ H.T + d)
+        y = (a * kept[1]) @ U.T + b + (x[:, 0] @ W.T if direct else 0)
+        return (y[np.arange(6), w] - np.log(np.exp(y).sum(axis=1))).sum()
+
+    given = kept if dropout else None
+    if objective == "full":
+        mine = sgd.split(*theta[:-1], 2, R=theta[-1])
+        L, _ = sgd.step(mine, contexts, w, 1e-2, 0, 1, Team(2), kept=given)
+    else:  # all the words are candidates
+        mine = sampled.split(*theta[:-1], ALONE, theta[-1])
+        sure = np.zeros(11, np.float32)
+        L, _ = sampled.step(mine, contexts, w, np.arange(11), sure, 1e-2, 1, Team(1), 1, given)
+    assert pytest.approx(likelihood(*double), abs=1e-3) == L
+    for i, (before, after) in enumerate(zip(theta, sgd.join(mine), strict=True)):
+        if before is None:
+            continue
+        for at in np.ndindex(before.shape):
+            slopes = []
+            for step in (1e-5, -1e-5):
+                moved = copy.deepcopy(double)
+                moved[i][at] += step
+                slopes.append(likelihood(*moved))
+            slope = (slopes[0] - slopes[1]) / 2e-5 / (3 if NAMES[i] in "HdR" else 1)
+            assert (after[at] - before[at]) / 1e-2 == pytest.approx(slope, rel=2e-3, abs=2e-3), (NAMES[i], at)
+
+
+@pytest.mark.parametrize("objective", ["full", "sampled"])
+def test_weight_decay_is_on_the_recurrent_weights_too(texts, objective):  # noqa: F811
+    made = settings(model="rnn", objective=objective, samples=3 if objective == "sampled" else None, rate=1e-6)
+    data, fresh = prepared(texts, made)
+    progress, _ = run(texts, training.replace(made, weight_decay=1e3, decay=0.0, epochs=1, patience=1))
+    ratio = progress.best.R / fresh.R
+    assert ratio == pytest.approx(np.full_like(ratio, 1 - 1e-3 * len(data.w)), rel=5e-3)
+
+
+def test_it_learns_from_farther_back_than_its_last_word(texts):  # noqa: F811
+    """After "a" comes what stood two words before it."""
+    random = np.random.default_rng(1)
+    (texts / "train").write_text("".join(f"{w} {v} a {w}\n" for w, v in random.choice(list("xyz"), (400, 2))))
+    made = settings(model="rnn", order=4, hidden=8, rate=0.1, epochs=20)
+    from lmtk.text.corpus import Marks, whole_corpus
+    from lmtk.text.vocab import make_vocab
+
+    vocab = make_vocab([b"x", b"y", b"z", b"a"])
+    text = whole_corpus(str(texts / "train"), vocab, Marks())
+    data = training.examples(text, vocab, made.order, None)
+    progress = training.Progress(training.initial(vocab, made, data.w))
+    for _ in training.train(progress, data, made, 1):
+        pass
+    logp = progress.best.score(text).logp.reshape(400, 6)
+    assert np.exp(logp[:, 4]).min() > 0.9
+
+
+@pytest.mark.parametrize("upto", [5, 9])
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto):  # noqa: F811
+    made = settings(model="rnn", direct=True, weight_decay=1e-3, dropout=0.2)
+    whole, _ = run(texts, made)
+    data, fresh = prepared(texts, made)
+    part = training.Progress(fresh)
+    now = [now for _, now in islice(training.train(part, data, made, 1), upto)][-1]
+    with open(texts / "ckpt", "wb") as out:
+        training.write_checkpoint(out, part, now(), made, data)
+    with open(texts / "ckpt", "rb") as stream:
+        resumed = training.read_checkpoint(stream, str(texts / "ckpt"), made, data, fresh)
+    again, _ = run(texts, made, progress=resumed)
+    for name in NAMES:
+        assert (getattr(again.best, name) == getattr(whole.best, name)).all()
