@@ -62,6 +62,7 @@ def same(a, b):
         (3, ["-direct"]),
         (2, ["-threads", "2"]),
         (3, ["-objective", "sampled", "-samples", "2"]),
+        (3, ["-model", "rnn", "-dropout", "0.3"]),
         (2, ["-objective", "sampled", "-samples", "1", "-minibatch", "1"]),
         (3, ["-objective", "sampled", "-samples", "2", "-effective-samples", "4"]),
         (2, ["-objective", "nce", "-samples", "5", "-proposal", str(FILES / "wb.arpa")]),

@@ -132,7 +132,7 @@ def test_sums_and_softmax_do_not_overflow():
     y = np.array([[1e4, 0.0], [-1e4, -1e4]], np.float32)
     top, total = kernels.log_softmax(y)
     assert np.isfinite(y).all() and total.tolist() == [1, 2] and top.tolist() == [1e4, -1e4]
-    assert kernels.log_sums(np.zeros((5, 8), np.float32), np.zeros((5, 1), np.float32)) == pytest.approx(np.log(8))
+    assert kernels.log_sums(np.zeros((5, 8), np.float32), np.zeros(5, np.float32)) == pytest.approx(np.log(8))
     x = np.array([-1e4, 0.0, 1e4], np.float32)
     assert kernels.sigmoid(x).tolist() == [0, 0.5, 1]
 
@@ -147,20 +147,14 @@ def test_fast_tanh():
 
 
 @pytest.mark.parametrize("B", [1, 3])
-@pytest.mark.parametrize("V", [7, 150])
+@pytest.mark.parametrize("V", [7, 600])
 def test_best_words(B, V):
     random = np.random.default_rng(1)
     y = random.integers(-3, 3, (2 * B, V)).astype(np.float32)  # many are equal
     base = random.integers(-2, 1, 2 * B).astype(float)
     base[-1] = -np.inf
     parent, word, score = np.zeros((2, B), int), np.zeros((2, B), int), np.empty((2, B))
-    b, tops = random.integers(0, 2, V).astype(np.float32), np.empty((2 * B, -(-V // kernels.SPAN)), np.float32)
-    more = y + b
-    kernels.add_and_top(y, b, tops)
-    assert (y == more).all()
-    for i in range(0, V, kernels.SPAN):
-        assert (tops[:, i // kernels.SPAN] == y[:, i : i + kernels.SPAN].max(axis=1)).all()
-    kernels.best_words(y, tops, base, B, parent, word, score)
+    kernels.best_words(y, y.max(axis=1), base, B, parent, word, score)
     for k, expected in enumerate(naive.best_words(y.tolist(), base.tolist(), B)):
         found = list(zip(score[k].tolist(), parent[k].tolist(), word[k].tolist(), strict=True))
         assert found[: len(expected)] == expected

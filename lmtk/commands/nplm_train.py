@@ -37,7 +37,7 @@ PAPER = {
 FEW = 2000  # words up to which an update may as well see all of them
 OBJECTIVES = {
     "nplm": ("full", "shortlist", "sampled", "nce", "class", "tree"),
-    "rnn": ("full", "sampled"),
+    "rnn": ("full", "sampled", "nce"),
     "energy": ("full", "sampled"),
 }  # by model
 DRAWN = "sampled", "nce"  # those that see words that are drawn
@@ -97,7 +97,7 @@ def command(
         str | None,
         option(
             "objective",
-            "What an update sees: all words, some, a class, a path (default: sampled; full with -paper or few words).",
+            "What an update sees (default: a sample of the words; with -paper or few words, all of them).",
             "full|shortlist|sampled|nce|class|tree",
         ),
     ] = None,
@@ -188,7 +188,7 @@ def command(
         "-samples needs -objective sampled or nce": samples and objective not in (None, *DRAWN),
         "-proposal needs -objective sampled or nce": proposal and objective not in (None, *DRAWN),
         "-effective-samples needs -objective sampled": effective_samples and objective not in (None, "sampled"),
-        "-model energy has no -effective-samples": effective_samples and model == "energy",
+        "-effective-samples looks at the outputs of -model nplm or rnn": effective_samples and model == "energy",
         "-classes needs -objective class or tree": classes and objective not in ("class", "tree"),
         "-tree-features needs -objective tree": tree_features and objective != "tree",
         "-classes and -tree-features are two trees; give one": classes and tree_features,
@@ -201,16 +201,18 @@ def command(
     for why, so in refused.items():
         if so:
             raise UsageError(why)
-    drawn = samples or proposal or effective_samples
     given = {
         "epochs": epochs, "rate": rate, "decay": decay, "weight_decay": weight_decay, "feature_rate": feature_rate,
-        "minibatch": minibatch, "objective": objective or ("sampled" if drawn else None),
+        "minibatch": minibatch,
+        "objective": objective or ("sampled" if samples or proposal or effective_samples else None),
     }  # fmt: skip
     order = order or (10 if model == "rnn" else 8)
     recipe = (PAPER if paper else OURS) | {name: value for name, value in given.items() if value is not None}
     if patience is None:
         # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
         patience = recipe["epochs"] if recipe["decay"] is None else 3
+    if objective == "shortlist":
+        shortlist = shortlist or 2000
 
     from lmtk.files.registry import load
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
@@ -257,10 +259,9 @@ def command(
         settings = training.Settings(
             **recipe | {"objective": seen}, order=order, hidden=hidden, features=features, direct=direct,
             dropout=dropout or None, patience=patience, seed=seed,
-            samples=(samples or 250) if seen in DRAWN else None,
-            model=model if model != "nplm" else None, target_weights=target_weights if model == "energy" else None,
+            samples=(samples or 250) if seen in DRAWN else None, shortlist=shortlist,
             proposal="back-off" if drawn_by_model else proposal, effective_samples=effective_samples,
-            shortlist=(shortlist or 2000) if seen == "shortlist" else None,
+            model=model if model != "nplm" else None, target_weights=target_weights if model == "energy" else None,
         )  # fmt: skip
         corpus = whole_corpus(text, known, marks, tolower)
         held = whole_corpus(heldout, known, marks, tolower) if heldout else None
@@ -271,7 +272,7 @@ def command(
         grouped = read_classes(classes, known) if classes and objective == "class" else None
         network = training.initial(known, settings, data.w, given, grouped, words_tree(known))
         if objective == "shortlist":
-            network = shortlisted(network, data.w, settings.shortlist, load(lm_rest), lm_rest, name_in(lm, lm_rest))
+            network = shortlisted(network, data.w, shortlist, load(lm_rest), lm_rest, name_in(lm, lm_rest))
         if not (resume and checkpoint and os.path.exists(checkpoint)):
             return settings, data, training.Progress(network), noise
         with open_in(checkpoint) as stream_in:

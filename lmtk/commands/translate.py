@@ -187,5 +187,6 @@ def write_scores(models, split, source, target, path, aligned, tolower, debug):
                 log10p = logp.sum() / LN10
                 out.write(f"{show(log10p)}\n".encode())
                 looks = [] if alpha is None else strongest(alpha)
+                alpha = alpha if x and y else None
                 write_alignment(number, f"{number}", x, y, log10p, looks, alpha)
                 number += 1

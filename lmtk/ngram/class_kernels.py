@@ -1,4 +1,4 @@
-"""Kneser and Ney's exchange: words move one after another to the class that gives the most likely text.
+"""Kneser and Ney's exchange, in which words move to the class that makes the text most likely, and Brown's merging.
 
 symbol  shape      meaning
 W C G   -          words; classes; those of them, the first G, that words may move to

@@ -1,4 +1,4 @@
-"""Word classes: induction by exchange, SRILM's file of them, and texts with classes for words.
+"""Word classes: induction by exchange and by merging, SRILM's file of them, and texts with classes for words.
 
 Kneser and Ney 1993; Martin, Liermann, Ney 1998, "Algorithms for bigram and trigram word clustering", section 3. A text
 is as likely as p(w | v) = p(g_w | g_v) p(w | g_w) makes it, g_w being the class of w, and the p relative frequencies.

@@ -56,7 +56,7 @@ class Decoder:
         self.state = s0 if p.fS.shape[1] == 2 * len(p.U) else np.concatenate((s0, np.zeros_like(s0)), axis=2)
 
     def step(self, word):
-        """The outputs y (k * B, V) behind the words (k, B), but for b_o, and alpha (k, B, T), None without attention.
+        """The outputs y (k * B, V) behind the words (k, B), and alpha (k, B, T), None without attention.
 
         B is 1 in the first step, where all hypotheses are one.
         """
@@ -73,6 +73,7 @@ class Decoder:
         o = G[:, d:]
         o += s @ p.Uo
         y = kernels.maxout(o) @ p.Wo
+        y += p.bo
         zr = G[:, :gates]
         zr += Q[:, units:]
         self.state = kernels.unit(zr, G[:, gates:d], state, p.U)[0].reshape(k, B, width)
@@ -127,13 +128,13 @@ class Translator:
         history, ended = [], [[] for _ in range(K)]
         while len(alive):
             k, time = len(alive), len(history)
-            y, tops, alpha, sums = combined([(decoder.p.bo, *decoder.step(word)) for decoder in decoders])
+            y, top, alpha, sums = combined([decoder.step(word) for decoder in decoders])
             links = None if alpha is None else (alpha + to_eos[alive, None]).argmax(axis=2)
             base = total.ravel() - sums
             if beam.banned is not None:
                 y[:, beam.banned] = -np.inf
             parent, word, total = np.zeros((k, B), np.int64), np.zeros((k, B), np.int64), np.empty((k, B))
-            kernels.best_words(y, tops, base, B, parent, word, total)
+            kernels.best_words(y, top, base, B, parent, word, total)
             rows = np.full(K, -1)
             rows[alive] = np.arange(k)
             history.append((rows, parent, word, links))
@@ -172,22 +173,19 @@ class Translator:
 
 
 def combined(steps):
-    """The (b_o, y, alpha) of one model or more as one: y, its `add_and_top`, the mean of the alphas, and what is to be
-    taken from y to have ln p, (k * B,).
+    """The (y, alpha) of one model or more as one: y, its maxima, the mean of the alphas, and what is to be taken from y
+    to have ln p, (k * B,).
     """
-    alphas = [alpha for _, _, alpha in steps if alpha is not None]
+    alphas = [alpha for _, alpha in steps if alpha is not None]
     alpha = sum(alphas) / f32(len(alphas)) if alphas else None
-    b, y, _ = steps[0]
-    tops = np.empty((len(y), -(-len(b) // kernels.SPAN)), y.dtype)
     if len(steps) == 1:
-        kernels.add_and_top(y, b, tops)
-        return y, tops, alpha, kernels.log_sums(y, tops)
+        y = steps[0][0]
+        top = y.max(axis=1)
+        return y, top, alpha, kernels.log_sums(y, top)
     mean = 0
-    for b, y, _ in steps:
-        y += b
+    for y, _ in steps:
         _, sums = kernels.log_softmax(y)
         y /= sums[:, None] * f32(len(steps))
         mean += y
     np.log(mean, out=mean)
-    kernels.add_and_top(mean, np.zeros_like(b), tops)
-    return mean, tops, alpha, np.zeros(len(mean))
+    return mean, mean.max(axis=1), alpha, np.zeros(len(mean))

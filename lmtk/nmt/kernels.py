@@ -33,7 +33,7 @@ from lmtk.jit import jit
 
 ROOM = 1 << 22  # outputs that are computed at once
 CACHED = 1 << 16  # numbers of one pass after another
-SPAN = 64  # outputs of which the search knows the maximum
+SPAN = 256  # outputs that the search passes over at once
 
 
 def sigmoid(x):
@@ -259,28 +259,13 @@ def log_softmax(y):
     return top, total
 
 
-def log_sums(y, tops):
-    """ln of the sums of e^y in each row of y (P, V), (P,) float64; tops: those of `add_and_top`."""
-    rows = max(1, CACHED // y.shape[1])
-    top, total = tops.max(axis=1), np.empty(len(y), y.dtype)
+def log_sums(y, top):
+    """ln of the sums of e^y in each row of y (P, V), float32, (P,) float64; top (P,): the rows' maxima."""
+    rows, total = max(1, CACHED // y.shape[1]), np.empty(len(y), y.dtype)
     for i in range(0, len(y), rows):
         part = slice(i, i + rows)
         exp_rows(y[part].copy(), top[part], total[part])
     return top + np.log(total.astype(np.float64))
-
-
-@jit(fastmath={"nnan", "nsz", "reassoc"})
-def add_and_top(y, b, tops):
-    """y (P, V) += b (V,), in place; tops (P, V / SPAN, rounded up) <- the maxima of SPAN outputs each."""
-    V = y.shape[1]
-    for r in range(len(y)):
-        for c in range(tops.shape[1]):
-            top = y.dtype.type(-np.inf)
-            for j in range(c * SPAN, min(V, (c + 1) * SPAN)):
-                v = y[r, j] + b[j]
-                y[r, j] = v
-                top = v if v > top else top
-            tops[r, c] = top
 
 
 def output(t, w, Wo, bo):
@@ -333,10 +318,10 @@ def output_backward(t, w, Wo, bo, scale, smoothing, gWo, gbo):
 
 
 @jit
-def best_words(y, tops, base, B, parent, word, score):
+def best_words(y, top, base, B, parent, word, score):
     """The B best continuations of each sentence's hypotheses, best first; of equal ones those of the first in order.
 
-    y (K * S, V): outputs of S hypotheses a sentence; tops: their maxima in spans, or bounds of them; base (K * S,): a
+    y (K * S, V): outputs of S hypotheses a sentence; top (K * S,): their maxima, or bounds of them; base (K * S,): a
     hypothesis' own score less the logarithm of its softmax' sum, -inf where there is none. Writes the slot of the
     hypothesis, its next word and the score, (K, B) each; -inf where none is left.
     """
@@ -347,19 +332,21 @@ def best_words(y, tops, base, B, parent, word, score):
         found = 0
         for b in range(S):
             r = k * S + b
-            if base[r] == -np.inf:
-                continue
             bar = score[k, B - 1] - base[r]
-            for c in range(tops.shape[1]):
-                if not tops[r, c] > bar:
-                    continue
-                for v in range(c * SPAN, min(V, (c + 1) * SPAN)):
-                    if y[r, v] > bar:
-                        i, value = min(found, B - 1), base[r] + y[r, v]
+            if base[r] == -np.inf or not top[r] > bar:
+                continue
+            for begin in range(0, V, SPAN):
+                # most spans have nothing to offer, which a loop without branches sees soonest
+                part, near, many = y[r, begin : begin + SPAN], y.dtype.type(bar), 0
+                for v in range(len(part)):
+                    many += part[v] >= near
+                for v in range(len(part) if many else 0):
+                    if part[v] > bar:
+                        i, value = min(found, B - 1), base[r] + part[v]
                         while i > 0 and score[k, i - 1] < value:
                             parent[k, i], word[k, i], score[k, i] = parent[k, i - 1], word[k, i - 1], score[k, i - 1]
                             i -= 1
-                        parent[k, i], word[k, i], score[k, i] = b, v, value
+                        parent[k, i], word[k, i], score[k, i] = b, begin + v, value
                         found = min(found + 1, B)
                         bar = score[k, B - 1] - base[r]
 

@@ -46,9 +46,8 @@ def short(now, data, settings, threads, comm):
 def sample(now, data, settings, threads, comm):
     """The softmax over a sample of the words."""
     theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm, now.R), comm)
-    team = Team(threads)
     draw, decay = drawing(data, settings, len(now.b), theta), sparse_decay(theta, data, settings)
-    keep = dropping(settings)
+    team, keep = Team(threads), dropping(settings)
 
     def step(at, epsilon, epoch, number):
         rows = data.contexts[at], data.w[at], *draw(at, epoch, number)
@@ -62,10 +61,9 @@ def sample(now, data, settings, threads, comm):
 
 def contrast(now, data, settings, threads, comm):
     """Noise-contrastive estimation."""
-    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm), comm)
-    team = Team(threads)
+    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm, now.R), comm)
     proposal = proposal_of(data, settings, len(now.b))
-    decay, keep = sparse_decay(theta, data, settings), dropping(settings)
+    decay, team, keep = sparse_decay(theta, data, settings), Team(threads), dropping(settings)
 
     def step(at, epsilon, epoch, number):
         noise = proposal.sample(np.random.default_rng([settings.seed, epoch, number]), data.contexts[at])
@@ -95,8 +93,7 @@ def by_class(now, data, settings, threads, comm):
 def by_tree(now, data, settings, threads, comm):
     """The decisions at the nodes of a tree of words."""
     theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, ALONE), comm)
-    ways = tree.paths(now.tree)
-    decay, keep = sparse_decay(theta, data, settings), dropping(settings)
+    ways, decay, keep = tree.paths(now.tree), sparse_decay(theta, data, settings), dropping(settings)
 
     def step(at, epsilon, epoch, number):
         kept = keep(len(at), epoch, number)
@@ -184,7 +181,7 @@ def sparse_decay(theta, data, settings):
 
 OBJECTIVES = {  # by model, and then by name
     "nplm": {"full": full, "shortlist": short, "sampled": sample, "nce": contrast, "class": by_class, "tree": by_tree},
-    "rnn": {"full": full, "sampled": sample},
+    "rnn": {"full": full, "sampled": sample, "nce": contrast},
     "energy": {"full": energy_full, "sampled": energy_sample},
 }
 EXACT = {"full", "class", "tree"}  # whose sums of ln p make a perplexity
