@@ -120,9 +120,9 @@ def test_dropout_leaves_out_a_share_and_keeps_the_sum():
     assert a.mean() == pytest.approx(1, abs=0.01)
 
 
-@pytest.mark.parametrize("objective", ["full", "sampled", "class"])
+@pytest.mark.parametrize("objective", ["full", "sampled", "nce", "class", "tree"])
 def test_dropout_is_in_training_and_a_cut_run_goes_on_with_the_same(texts, objective):  # noqa: F811
-    samples = 3 if objective == "sampled" else None
+    samples = 3 if objective in ("sampled", "nce") else None
     made = settings(dropout=0.5, objective=objective, samples=samples)
     whole, _ = run(texts, made)
     part, now = run(texts, made, 9)

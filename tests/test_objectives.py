@@ -16,7 +16,7 @@ from lmtk.commands import nplm_train
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files.registry import load
 from lmtk.ngram.generation import mean_chances
-from lmtk.nplm import classes, nce, objectives, sampled, sgd, training, tree
+from lmtk.nplm import classes, kernels, nce, objectives, sampled, sgd, training, tree
 from lmtk.nplm import model as scoring
 from lmtk.nplm.threads import Team
 from lmtk.parallel import ALONE
@@ -452,10 +452,38 @@ def test_a_tree_needs_two_words():
         training.initial(make_vocab([b"a"], eos=False), settings(objective="tree"), np.array([0]))
 
 
+@pytest.mark.parametrize("name", ["nce", "class", "tree"])
+def test_dropout_has_factors_for_each_example(name):
+    """What a minibatch changes is the sum of what its examples change, each with its own factors."""
+    contexts, w = minibatch(6)
+    kept = kernels.keep([(6, 9), (6, 5)], 0.3, np.random.default_rng(1))
+    model = {"class": with_classes, "tree": with_tree}.get(name, lambda direct: None)(True)
+    first = [model.C, model.H, model.d, model.U, model.W, model.b] if model else parameters(direct=True)
+    noise = np.array([0, 10, 3, 3, 7]), np.full(11, 1 / 11)
+
+    def changed(at):
+        theta = classes.split(model) if name == "class" else sampled.split(*first, ALONE)
+        rows, factors = (contexts[at], w[at]), [part[at] for part in kept]
+        if name == "nce":
+            L, _ = nce.step(theta, *rows, *noise, 1e-2, 1, Team(1), 1, factors)
+        elif name == "class":
+            L, _ = classes.step(theta, *rows, 1e-2, 1, factors)
+        else:
+            L, _ = tree.step(theta, *tree.paths(TREE), *rows, 1e-2, 1, factors)
+        after = (classes if name == "class" else sampled).join(theta)
+        return L, [b - a for a, b in zip(first, after)]
+
+    whole, singly = changed(np.arange(6)), [changed(np.array([k])) for k in range(6)]
+    assert whole[0] == pytest.approx(sum(L for L, _ in singly), abs=1e-4)
+    for i, change in enumerate(whole[1]):
+        assert change == pytest.approx(sum(changes[i] for _, changes in singly), abs=1e-5), "CHdUWb"[i]
+
+
+@pytest.mark.parametrize("dropout", [None, 0.2])
 @pytest.mark.parametrize("upto", [1, 5, 17])
-def test_a_run_with_a_shortlist_goes_on_to_the_same_bytes(texts, upto):  # noqa: F811
+def test_a_run_with_a_shortlist_goes_on_to_the_same_bytes(texts, upto, dropout):  # noqa: F811
     """Only examples of its words count; a minibatch may have none of them."""
-    made = settings(objective="shortlist", shortlist=4, minibatch=2)
+    made = settings(objective="shortlist", shortlist=4, minibatch=2, dropout=dropout)
     data, fresh = prepared(texts, made)
     model = short(texts)
     fresh = dataclasses.replace(model, **{name: getattr(fresh, name) for name in "CHd"}, U=model.U * 0, W=None)

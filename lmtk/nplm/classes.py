@@ -201,6 +201,7 @@ def step(theta, contexts, w, epsilon, feature_rate, kept=None):
     """
     order = np.argsort(theta.place[w], kind="stable")
     contexts, w = contexts[order], w[order]
+    kept = kept and [part[order] for part in kept]
     c = theta.classes[w]
     first = np.concatenate(([0], theta.ends))[c]
     sizes, own = theta.ends[c] - first, theta.place[w] - first
