@@ -16,7 +16,7 @@ from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 from lmtk.threads import in_threads
 
 SOME = 1 << 14  # tokens scored together: what is kept of them stays in a cache
-PAYS = 4  # nodes for which a table pays, for each token scored
+PAYS = 2  # nodes for which a table pays, for each token scored
 ZERO = -99.0  # what stands for the logarithm of 0
 
 
@@ -166,7 +166,8 @@ class Backoff:
         N, W, V = len(corpus.ids), len(self.vocab.words), self.vocab.V
         self.tables[0] += N
         for k, (above, nodes) in enumerate(pairwise(self.packed[1:]), 2):
-            if k not in self.tables and len(nodes) < PAYS * self.tables[0]:
+            pays = PAYS * self.tables[0] > len(nodes) > 2 * len(above)  # else a search is as fast
+            if pays and k not in self.tables:
                 self.tables[k] = np.full(1 << (2 * len(nodes)).bit_length(), -1, np.int32)
                 kernels.fill_table(above, nodes, self.tables[k])
         fresh = np.zeros(N + 1, bool)
