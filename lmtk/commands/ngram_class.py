@@ -6,6 +6,7 @@ from lmtk.commands.options import (
     MapUnk,
     NoEos,
     NoSos,
+    Quiet,
     Stream,
     Texts,
     Tolower,
@@ -58,7 +59,7 @@ def command(
     write_paths: Annotated[
         str | None, option("write-paths", "Where to write each word's path in the tree of classes, as 0 and 1.", "FILE")
     ] = None,
-    quiet: Annotated[bool, option("quiet", "No progress bar.")] = False,
+    quiet: Quiet = False,
     debug: Debug = 0,
 ):
     """Sort words into classes that make the text likely under a class bigram: by Kneser and Ney's exchange algorithm,

@@ -5,8 +5,19 @@ import time
 from datetime import timedelta
 from typing import Annotated
 
-from lmtk.commands.nplm_train import interruptible, remove
-from lmtk.commands.options import Debug, Seed, Threads, Tolower, needed, one_stdin, option
+from lmtk.commands.options import (
+    Debug,
+    Quiet,
+    Resume,
+    SaveEvery,
+    Seed,
+    Threads,
+    Tolower,
+    needed,
+    one_stdin,
+    option,
+)
+from lmtk.commands.progress import Bar, interruptible, remove
 from lmtk.errors import UsageError
 
 SHARE = 20  # sentences of a minibatch for which a thread pays
@@ -64,15 +75,10 @@ def command(
     tolower: Tolower = False,
     seed: Seed = 1,
     threads: Threads = None,
-    save_every: Annotated[
-        int | None,
-        option(
-            "save-every", "A checkpoint (MODEL.ckpt) every N minibatches and epoch (0: only when cut off).", "N", min=0
-        ),
-    ] = None,
-    resume: Annotated[bool, option("resume", "Go on from MODEL.ckpt if it is there.")] = False,
+    save_every: SaveEvery = None,
+    resume: Resume = False,
     debug: Debug = 0,
-    quiet: Annotated[bool, option("quiet", "No progress bar.")] = False,
+    quiet: Quiet = False,
 ):
     """Train the translation model of Bahdanau et al. 2015, RNNsearch.
 
@@ -162,8 +168,8 @@ def command(
         with open_out(model) as out:
             write(out, training.model(progress.best, x, y, settings, pieces))
 
-    tell = Reporter(debug, quiet, len(text.source), settings, progress)
-    with tell, interruptible() as cut:
+    with Bar(quiet, progress.epoch / settings.epochs) as bar, interruptible() as cut:
+        tell = Reporter(debug, bar, len(text.source), settings, progress)
         try:
             for over, words in training.train(progress, text, held, x, y, settings, bleu, threads, Team(threads)):
                 tell(progress, over, words)
@@ -204,26 +210,11 @@ def greedy_bleu(model, sentences, references, joined):
 class Reporter:
     """A line an epoch at -debug 1; on a terminal a bar with the time to go."""
 
-    def __init__(self, debug, quiet, pairs, settings, progress):
-        self.debug, self.settings, self.bar = debug, settings, None
+    def __init__(self, debug, bar, pairs, settings, progress):
+        self.debug, self.bar, self.settings = debug, bar, settings
         self.steps = -(-pairs // settings.minibatch)
         self.words, self.begun = 0, time.monotonic()
         self.start, self.first = self.begun, self.done(progress)
-        if not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%")
-            self.bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-            self.task = self.bar.add_task("", total=self.steps * settings.epochs, completed=self.first)
-
-    def __enter__(self):
-        if self.bar:
-            self.bar.start()
-
-    def __exit__(self, *_):
-        if self.bar:
-            self.bar.stop()
 
     def done(self, progress):
         return progress.epoch * self.steps + progress.step
@@ -232,13 +223,11 @@ class Reporter:
         self.words += words
         epochs, now = self.settings.epochs, time.monotonic()
         speed = self.words / max(now - self.begun, 1e-9)
-        if self.bar:
-            description = f"epoch {min(progress.epoch + 1, epochs)}/{epochs}  {speed:,.0f} words/s"
-            self.bar.update(self.task, completed=self.done(progress), description=description)
+        share = self.done(progress) / (self.steps * epochs)
+        self.bar(share, f"epoch {min(progress.epoch + 1, epochs)}/{epochs}  {speed:,.0f} words/s")
         if over:
             if self.debug:
-                line = f"{measures(progress)} {speed:.0f} words/s{self.place(progress, now)}"
-                (self.bar.console.print if self.bar else lambda text: sys.stderr.write(text + "\n"))(line)
+                self.bar.tell(f"{measures(progress)} {speed:.0f} words/s{self.place(progress, now)}")
             self.words, self.begun = 0, now
 
     def place(self, progress, now):

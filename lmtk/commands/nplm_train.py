@@ -1,6 +1,5 @@
 import contextlib
 import os
-import signal
 import sys
 import time
 from typing import Annotated
@@ -12,6 +11,9 @@ from lmtk.commands.options import (
     MapUnk,
     NoEos,
     NoSos,
+    Quiet,
+    Resume,
+    SaveEvery,
     Seed,
     Stream,
     Threads,
@@ -23,6 +25,7 @@ from lmtk.commands.options import (
     option,
     unknown_word,
 )
+from lmtk.commands.progress import Bar, interruptible, remove
 from lmtk.errors import LmtkError, UsageError
 
 OURS = {
@@ -149,15 +152,10 @@ def command(
     no_eos: NoEos = False,
     stream: Stream = False,
     tolower: Tolower = False,
-    save_every: Annotated[
-        int | None,
-        option(
-            "save-every", "A checkpoint (MODEL.ckpt) every N minibatches and epoch (0: only when cut off).", "N", min=0
-        ),
-    ] = None,
-    resume: Annotated[bool, option("resume", "Go on from MODEL.ckpt if it is there.")] = False,
+    save_every: SaveEvery = None,
+    resume: Resume = False,
     debug: Debug = 0,
-    quiet: Annotated[bool, option("quiet", "No progress bar.")] = False,
+    quiet: Quiet = False,
 ):
     """Train the neural model of Bengio et al. 2003: y = b + Wx + U tanh(d + Hx).
 
@@ -301,9 +299,9 @@ def command(
             return save_every and step // save_every > last // save_every
 
         common = Common(comm) if parallel == "data" else None
-        tell = Reporter(debug * first, quiet or not first, len(data.w), settings, progress)
         stop = 0
-        with tell, interruptible() as cut:
+        with Bar(quiet or not first, progress.epoch / settings.epochs) as bar, interruptible() as cut:
+            tell = Reporter(debug * first, bar, len(data.w), settings, progress)
             try:
                 last = progress.step
                 for over, now in training.train(progress, data, settings, count(), comm, common):
@@ -355,63 +353,23 @@ def either(names):
     return f"{', '.join(most)} or {last}"
 
 
-def remove(checkpoint):
-    if checkpoint:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(checkpoint)
-
-
-@contextlib.contextmanager
-def interruptible():
-    """A list that gets the number of the signal that asks to stop; a second one stops at once."""
-    cut = []
-
-    def note(number, frame):
-        if cut:
-            raise KeyboardInterrupt
-        cut.append(number)
-
-    old = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield cut
-    finally:
-        for s, handler in old.items():
-            signal.signal(s, handler)
-
-
 class Reporter:
     """A line an epoch at -debug 1; on a terminal a bar with the time to go."""
 
-    def __init__(self, debug, quiet, N, settings, progress):
-        self.debug, self.N, self.K, self.epochs = debug, N, settings.minibatch, settings.epochs
-        self.bar = None
+    def __init__(self, debug, bar, N, settings, progress):
+        self.debug, self.bar, self.N, self.K, self.epochs = debug, bar, N, settings.minibatch, settings.epochs
         self.done = self.first = self.position(progress)
         self.begun = self.epoch_begun = time.monotonic()
-        if not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%")
-            self.bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-            self.task = self.bar.add_task("", total=N * self.epochs, completed=self.done)
 
     def position(self, progress):
-        return progress.epoch * self.N + progress.step * self.K
-
-    def __enter__(self):
-        if self.bar:
-            self.bar.start()
-
-    def __exit__(self, *_):
-        if self.bar:
-            self.bar.stop()
+        return progress.epoch * self.N + min(progress.step * self.K, self.N)
 
     def __call__(self, progress, over):
         at = self.position(progress)
-        if self.bar and (over or progress.step % 16 == 0):
+        if over or progress.step % 16 == 0:
             speed = (at - self.first) / max(time.monotonic() - self.begun, 1e-9)
             epoch = min(progress.epoch + 1, self.epochs)
-            self.bar.update(self.task, completed=at, description=f"epoch {epoch}/{self.epochs}  {speed:,.0f} words/s")
+            self.bar(at / (self.N * self.epochs), f"epoch {epoch}/{self.epochs}  {speed:,.0f} words/s")
         if over and self.debug:
             now = time.monotonic()
             ppl, heldout = progress.ppl[-1]
@@ -421,5 +379,5 @@ class Reporter:
             line += f"{(at - self.done) / (now - self.epoch_begun):.0f} words/s"
             if heldout is not None and progress.best_epoch == progress.epoch:
                 line += " best"
-            (self.bar.console.print if self.bar else lambda text: sys.stderr.write(text + "\n"))(line)
+            self.bar.tell(line)
             self.done, self.epoch_begun = at, now

@@ -37,6 +37,12 @@ Strict = Annotated[bool, option("strict", "What is odd in a model file is an err
 ProductThreads = Annotated[
     int, option("threads", "Threads of the matrix products (default: OPENBLAS_NUM_THREADS, else 1).", "N", min=1)
 ]
+Quiet = Annotated[bool, option("quiet", "No progress bar.")]
+Resume = Annotated[bool, option("resume", "Go on from MODEL.ckpt if it is there.")]
+SaveEvery = Annotated[
+    int | None,
+    option("save-every", "A checkpoint (MODEL.ckpt) every N minibatches and epoch (0: only when cut off).", "N", min=0),
+]
 Seed = Annotated[int, option("seed", "Seed of the random numbers.", "N", min=0)]
 Iterations = Annotated[int, option("iterations", "At most N iterations of EM.", "N", min=0)]
 Tolerance = Annotated[float, option("tolerance", "Stop EM when no weight moves by more than X.", "X", min=0)]

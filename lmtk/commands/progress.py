@@ -1,14 +1,19 @@
-"""A bar on standard error with the time to go, where that is a terminal."""
+"""What long runs have in common: a bar with the time to go, where stderr is a terminal; an end when they are asked."""
 
+import contextlib
 import os
+import signal
 import sys
 
 
 class Bar:
-    """bar(share, text) shows how much of the work is done; bar.tell(line) writes a line above it."""
+    """bar(share, text) shows how much of the work is done; bar.tell(line) writes a line above it.
 
-    def __init__(self, quiet):
-        self.bar = None
+    begun: the share that is done when it begins.
+    """
+
+    def __init__(self, quiet, begun=0.0):
+        self.bar, self.begun = None, begun
         if not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -18,7 +23,7 @@ class Bar:
 
     def __enter__(self):
         if self.bar:
-            self.task = self.bar.add_task("", total=1.0)
+            self.task = self.bar.add_task("", total=1.0, completed=self.begun)
             self.bar.start()
         return self
 
@@ -37,3 +42,27 @@ class Bar:
             self.bar.console.print(line, markup=False, highlight=False)
         else:
             sys.stderr.write(line + "\n")
+
+
+@contextlib.contextmanager
+def interruptible():
+    """A list that gets the number of the signal that asks to stop; a second one stops at once."""
+    cut = []
+
+    def note(number, frame):
+        if cut:
+            raise KeyboardInterrupt
+        cut.append(number)
+
+    old = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield cut
+    finally:
+        for s, handler in old.items():
+            signal.signal(s, handler)
+
+
+def remove(checkpoint):
+    if checkpoint:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(checkpoint)
