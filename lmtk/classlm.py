@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files import container, registry
 from lmtk.files.streams import lines_of
 from lmtk.lm import LanguageModel, Scores
@@ -72,8 +72,8 @@ def class_model(lm, name, path, classes=None):
     known = lm.vocab
     both = next((w for w in classes.members if known.predicts(w)), None)
     if both is not None:
-        shown = both.decode("utf-8", "backslashreplace")
-        raise LmtkError(f"{name}: it predicts {shown}, which has a class in {path}; was it made with these -classes?")
+        which = f"{shown(both)}, which has a class in {path}"
+        raise LmtkError(f"{name}: it predicts {which}; was it made with these -classes?")
     if not any(map(known.predicts, classes.names)):
         raise LmtkError(f"{name}: it predicts no class of {path}; was it made with these -classes?")
     names = set(classes.names)

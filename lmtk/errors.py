@@ -13,9 +13,23 @@ class FormatError(LmtkError):
         super().__init__(f"{place}:{line}: {message}" if line else f"{place}: {message}")
 
 
+class Diverged(LmtkError):
+    """A likelihood is not a finite number any more."""
+
+
 class UsageError(LmtkError):
     """A wrong command line: exit status 2."""
 
 
 class LmtkWarning(UserWarning):
     """Something odd that was tolerated; printed as one line on stderr."""
+
+
+def shown(word):
+    """The bytes of a word as people read them."""
+    return word.decode("utf-8", "backslashreplace")
+
+
+def first_of(words):
+    """The first three of some words, for a message."""
+    return ", ".join(map(shown, words[:3])) + " ..." * (len(words) > 3)

@@ -19,7 +19,7 @@ from lmtk.files import container
 from lmtk.files.streams import blocks, lines_of, open_in
 from lmtk.lm import LN10
 from lmtk.ngram.backoff import Backoff, decimal
-from lmtk.ngram.counts import find, to_rows, trie, values
+from lmtk.ngram.counts import find, find_rows, to_rows, trie, values
 from lmtk.text.corpus import Closed, Corpus, contexts
 from lmtk.text.vocab import EOS, SOS, UNK, lower
 
@@ -98,11 +98,10 @@ def score_backoff(levels, W, corpus):
     at = np.flatnonzero(corpus.scored)
     rows, w = contexts(corpus, len(levels))[at], corpus.ids[at]
     log10p, length = np.full(len(at), MISSING, np.float32), np.ones(len(at), np.int64)
+    orders = [level.keys for level in levels]
     for k, level in enumerate(levels, 1):
         # the node of w_(t-k+1) .. w_(t-1); the root, 0, stands for none of them
-        node = np.zeros(len(at), np.int64)
-        for below, column in zip(levels, range(k - 2, -1, -1)):
-            node = find(below.keys, node, rows[:, column], W)
+        node = find_rows(orders, rows[:, : k - 1][:, ::-1], W)
         if k > 1:
             # a missing <unk> has the weight +0, which makes 0 of -0
             missing = (k == 2) & (rows[:, 0] >= 0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lmtk.em import check_weights
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import FormatError, LmtkError, first_of
 from lmtk.files import registry
 from lmtk.files.streams import lines_of
 from lmtk.lm import Scores
@@ -91,10 +91,8 @@ def check_vocabularies(parts, names):
     for part, name in zip(parts[1:], names[1:]):
         words = differences(parts[0].vocab, part.vocab)
         if words:
-            shown = ", ".join(w.decode("utf-8", "backslashreplace") for w in words[:3])
-            more = " ..." if len(words) > 3 else ""
             raise LmtkError(
-                f"the vocabularies of {names[0]} and {name} differ in {len(words)} words ({shown}{more}); "
+                f"the vocabularies of {names[0]} and {name} differ in {len(words)} words ({first_of(words)}); "
                 "their probabilities can't be mixed"
             )
 

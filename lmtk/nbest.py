@@ -10,7 +10,7 @@ from itertools import islice
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.streams import lines
 from lmtk.lm import LN10
 from lmtk.scoring import outcome
@@ -171,10 +171,6 @@ def number(field):
     if not math.isfinite(x) or b"_" in field:
         raise ValueError(f"'{shown(field)}' is no number")
     return x
-
-
-def shown(text):
-    return text.decode("utf-8", "backslashreplace")
 
 
 def listed(names):

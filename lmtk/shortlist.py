@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import FormatError, LmtkError, first_of
 from lmtk.files import container, registry
 from lmtk.lm import Scores
 from lmtk.mixture import folder_of
@@ -139,8 +139,9 @@ def check_rest(vocab, order, rest, path):
         raise LmtkError(f"{path}: its order, {rest.order}, is above that of the network, {order}; give -order")
     lacking = sorted(w for w in vocab.words[: vocab.V] if not rest.vocab.predicts(w))
     if lacking:
-        shown = ", ".join(w.decode("utf-8", "backslashreplace") for w in lacking[:3]) + " ..." * (len(lacking) > 3)
-        raise LmtkError(f"{path}: it does not predict all words of the network ({shown}); give both the same -vocab")
+        raise LmtkError(
+            f"{path}: it does not predict all words of the network ({first_of(lacking)}); give both the same -vocab"
+        )
 
 
 def from_arrays(about, arrays, path):

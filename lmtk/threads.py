@@ -2,7 +2,6 @@
 
 import os
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 
@@ -14,6 +13,8 @@ def count():
 
 def in_threads(work, items):
     """work(item) for the items in turn; threads are a few items ahead."""
+    from concurrent.futures import ThreadPoolExecutor  # as long to import as a small job takes otherwise
+
     items, threads = iter(items), count()
     yield from map(work, islice(items, 1))  # compiles
     with ThreadPoolExecutor(threads) as pool:
@@ -28,6 +29,8 @@ def in_threads(work, items):
 
 def ahead(items):
     """The items, each made in a thread while the one before is in use."""
+    from concurrent.futures import ThreadPoolExecutor
+
     items, end = iter(items), object()
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, items, end)

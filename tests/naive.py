@@ -3,6 +3,8 @@
 import math
 from collections import Counter
 
+import numpy as np
+
 
 def ngrams(sentences, order):
     """Counter of the n-grams (tuples) of lists of words, up to `order`."""
@@ -476,3 +478,15 @@ def exchange_pass(bigrams, order, g, classes):
         g[w] = kept
         moved += kept != here
     return moved
+
+
+def slopes(f, arrays, i, every=1):
+    """(index, slope) of f(*arrays) for each, or every so-manieth, element of arrays[i], by central differences."""
+    double = [a if a is None else a.astype(float) for a in arrays]
+    for at in list(np.ndindex(double[i].shape))[::every]:
+        here, found = double[i][at], []
+        for step in (1e-5, -1e-5):
+            double[i][at] = here + step
+            found.append(f(*double))
+        double[i][at] = here
+        yield at, (found[0] - found[1]) / 2e-5

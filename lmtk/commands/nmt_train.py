@@ -18,7 +18,7 @@ from lmtk.commands.options import (
     option,
 )
 from lmtk.commands.progress import Bar, interruptible, remove
-from lmtk.errors import UsageError
+from lmtk.errors import Diverged, UsageError
 
 SHARE = 20  # sentences of a minibatch for which a thread pays
 
@@ -179,13 +179,13 @@ def command(
                     break
                 if checkpoint and save_every != 0 and (over or (save_every and progress.step % save_every == 0)):
                     save()
-        except training.Diverged as e:
+        except Diverged as e:
             # from here on the same run would come to the same end
             remove(checkpoint)
             kept = f"; the best model so far, of epoch {progress.best_epoch}, is in {model}"
             if progress.best is not None:
                 finish()
-            raise training.Diverged(f"{e}{kept if progress.best is not None else ''}") from None
+            raise Diverged(f"{e}{kept if progress.best is not None else ''}") from None
     if cut:
         sys.stderr.write("lmtk nmt-train: interrupted")
         sys.stderr.write(f"; -resume goes on from {checkpoint}\n" if checkpoint else "\n")

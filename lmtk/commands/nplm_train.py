@@ -26,7 +26,7 @@ from lmtk.commands.options import (
     unknown_word,
 )
 from lmtk.commands.progress import Bar, interruptible, remove
-from lmtk.errors import LmtkError, UsageError
+from lmtk.errors import Diverged, LmtkError, UsageError
 
 OURS = {
     "epochs": 5, "rate": 0.02, "decay": None, "weight_decay": 3e-5, "feature_rate": 4.0, "minibatch": 256,
@@ -218,7 +218,6 @@ def command(
     from lmtk.ngram.generation import mean_chances
     from lmtk.nplm import training, tree
     from lmtk.nplm.classes import read as read_classes
-    from lmtk.nplm.sgd import Diverged
     from lmtk.nplm.threads import count, limit
     from lmtk.parallel import ALONE, Common, block, ranks
     from lmtk.shortlist import shortlisted

@@ -117,13 +117,13 @@ def report_text(model, path, marks, debug, write, tolower):
     import sys
 
     from lmtk.scoring import report
-    from lmtk.text.corpus import read_corpus
+    from lmtk.text.corpus import LARGE, read_corpus
     from lmtk.threads import ahead
 
     index = getattr(model, "index", None)
     known = len(model.vocab.words)
     corpora = read_corpus(path, model.vocab, marks, model.order, debug >= 1, tolower, index)
-    if index is None and os.path.isfile(path):  # which no read can wait for
+    if index is None and os.path.isfile(path) and os.path.getsize(path) > LARGE:  # no read of a file can wait
         corpora = ahead(corpora)
     blank = report(model, path, corpora, debug, write)
     if debug and blank:

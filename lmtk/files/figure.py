@@ -25,8 +25,3 @@ def figure(out, kind, size):
         drawn = Figure(figsize=size, layout="constrained")
         yield drawn
         drawn.savefig(out, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {"Software": None})
-
-
-def shown(word):
-    """The bytes of a word as a label."""
-    return word.decode("utf-8", "backslashreplace")

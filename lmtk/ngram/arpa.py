@@ -8,7 +8,7 @@ from itertools import chain, groupby, pairwise
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkWarning
+from lmtk.errors import FormatError, LmtkWarning, shown
 from lmtk.files.streams import blocks_of, rows_of
 from lmtk.ngram import kernels, reading
 from lmtk.ngram.backoff import Backoff, Probabilities, Stored, decimal, natural
@@ -241,7 +241,7 @@ def model_of(sections, path, levels_of):
     try:
         levels, repeated = levels_of(sections, vocab)
     except KeyError as e:
-        raise FormatError(path, f"the word {e.args[0].decode(errors='backslashreplace')} has no 1-gram") from None
+        raise FormatError(path, f"the word {shown(e.args[0])} has no 1-gram") from None
     if repeated:
         warnings.warn(f"{path}: {repeated} repeated n-grams; the first of each is kept", LmtkWarning, stacklevel=2)
     return Backoff(vocab, len(levels), levels)

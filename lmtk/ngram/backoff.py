@@ -59,13 +59,8 @@ class Probabilities:
         return decimal(self.bow)
 
 
-@dataclass(frozen=True)
-class Stored:
-    """The same as a text file holds them, log10 in single precision; natural where that is asked for."""
-
-    keys: np.ndarray
-    log10p: np.ndarray
-    log10bow: np.ndarray
+class Decimal:
+    """What has log10p and log10bow, in single precision: natural where that is asked for."""
 
     @cached_property
     def logp(self):
@@ -77,7 +72,16 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Packed:
+class Stored(Decimal):
+    """The same as a text file holds them, log10 in single precision."""
+
+    keys: np.ndarray
+    log10p: np.ndarray
+    log10bow: np.ndarray
+
+
+@dataclass(frozen=True)
+class Packed(Decimal):
     """The same as a binary file holds them: `nodes`, as kernels.pack_nodes makes them, and those of the order below;
     W, the number of words.
     """
@@ -102,8 +106,6 @@ class Packed:
     @cached_property
     def log10bow(self):
         return self.logs(3) if self.nodes.shape[1] == 4 else np.zeros(len(self.nodes) - 1, np.float32)
-
-    logp, bow = Stored.logp, Stored.bow
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError, LmtkWarning
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, shown
 from lmtk.files.streams import lines
 from lmtk.ngram import class_kernels as kernels
 from lmtk.ngram.counts import Counts, from_rows
@@ -41,12 +41,12 @@ def read_classes(path):
             continue
         p = probability(fields[1]) if len(fields) == 3 else 1.0 if len(fields) == 2 else None
         if p is None:
-            found = line[:60].decode("utf-8", "backslashreplace")
-            raise FormatError(path, f"expected a class, a probability and one word, found '{found}'", number)
+            raise FormatError(path, f"expected a class, a probability and one word, found '{shown(line[:60])}'", number)
         name, word = fields[0], fields[-1]
-        shown = word.decode("utf-8", "backslashreplace")
         if word in members:
-            raise FormatError(path, f"{shown} has a class in line {line_of[word]} already; a word is in one", number)
+            raise FormatError(
+                path, f"{shown(word)} has a class in line {line_of[word]} already; a word is in one", number
+            )
         if {name, word} & {SOS, EOS} or name == UNK:
             raise FormatError(path, "<s> and </s> are in no class, and neither they nor <unk> name one", number)
         if stated.setdefault(name, len(fields)) != len(fields):
@@ -61,12 +61,11 @@ def read_classes(path):
         raise FormatError(path, "a class and a probability, but no word", line_of[first])
     both = next((name for name in names if name in members), None)
     if both:
-        raise FormatError(path, f"{both.decode('utf-8', 'backslashreplace')} is a class and a word", line_of[both])
+        raise FormatError(path, f"{shown(both)} is a class and a word", line_of[both])
     sums = np.bincount([c for c, _ in members.values()], [p for _, p in members.values()])
     empty = np.flatnonzero(sums == 0)
     if len(empty):
-        shown = list(names)[empty[0]].decode("utf-8", "backslashreplace")
-        raise FormatError(path, f"the words of {shown} have no probability")
+        raise FormatError(path, f"the words of {shown(list(names)[empty[0]])} have no probability")
     off = (np.abs(sums - 1) > 1e-4) & ~uniform
     if off.any():
         worst = sums[np.where(off, np.abs(sums - 1), 0).argmax()]
@@ -100,8 +99,8 @@ def replaced(words, classes):
     new = [*words[:3], *classes.names, *rest]
     index = {w: i for i, w in enumerate(new)}
     if len(index) < len(new):
-        shown = next(w for w in classes.names if w in rest).decode("utf-8", "backslashreplace")
-        raise LmtkError(f"the word {shown} is the name of a class, too")
+        both = next(w for w in classes.names if w in rest)
+        raise LmtkError(f"the word {shown(both)} is the name of a class, too")
     of = [3 + classes.members[w][0] if w in classes.members else index[w] for w in words]
     return new, np.array(of, np.int32)
 
@@ -155,8 +154,9 @@ def given_classes(data, words, classes, path):
     for w in words:
         member = classes.members.get(data.words[w])
         if member is None:
-            shown = data.words[w].decode("utf-8", "backslashreplace")
-            raise LmtkError(f"{path}: no class for the word {shown}; -noclass-vocab names words without one")
+            raise LmtkError(
+                f"{path}: no class for the word {shown(data.words[w])}; -noclass-vocab names words without one"
+            )
         g[w] = member[0]
     return g
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.streams import blocks
 from lmtk.ngram import kernels, reading
 from lmtk.text.corpus import LARGE as LARGE_BLOCK
@@ -102,6 +102,16 @@ def find(keys, parent, word, W):
     return np.where((keys[place] == key) & (parent >= 0) & (word >= 0), place, -1)
 
 
+def find_rows(orders, rows, W):
+    """The nodes of n-grams given as rows of ids (N, k), -1 where there is none; orders: the keys of orders 1 .. k and
+    more.
+    """
+    node = np.zeros(len(rows), np.int64)
+    for keys, word in zip(orders, rows.T):
+        node = find(keys, node, word, W)
+    return node
+
+
 def values(array, node, default):
     """array[node], or `default` where the node is -1."""
     return np.where(node >= 0, array[node], default) if len(array) else np.full(len(node), default)
@@ -117,10 +127,8 @@ def trie(rows, W):
     for k in range(len(rows) - 1, 0, -1):
         rows[k - 1] = np.concatenate((rows[k - 1], rows[k][:, :-1]))
     levels = []
-    for k, row in enumerate(rows, 1):
-        parent = np.zeros(len(row), np.int64)
-        for j in range(k - 1):
-            parent = find(levels[j], parent, row[:, j], W)
+    for row in rows:
+        parent = find_rows(levels, row[:, :-1], W)
         keys, first, node = np.unique(parent * W + row[:, -1], return_index=True, return_inverse=True)
         levels.append(keys)
         yield keys, first, node.ravel()
@@ -248,7 +256,7 @@ def bad_line(found, floats):
     for word in found:
         if word == b"\n":
             if words and (len(words) < 2 or parse_counts(words[-1:], floats) is None):
-                return number, b" ".join(words)[:60].decode("utf-8", "backslashreplace")
+                return number, shown(b" ".join(words)[:60])
             number, words = number + 1, []
         else:
             words.append(word)

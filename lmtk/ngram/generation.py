@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from lmtk.errors import LmtkError
-from lmtk.ngram.counts import find
+from lmtk.ngram.counts import find, find_rows
 
 LONGEST = 50_000  # words; where SRILM ends a sentence that does not end itself
 CACHED = 1 << 23  # probabilities of contexts that are kept for the next time
@@ -85,15 +85,12 @@ def mean_chances(model, vocab):
     ids = np.array([known.index.get(word, known.unk_id) for word in vocab.words])
     predicted = np.array([known.predicts(word) for word in vocab.words[: vocab.V]])
     own = np.where(predicted, ids[: vocab.V], 0)
-    chances = after(model)
+    chances, orders = after(model), [level.keys for level in model.levels]
 
     def mean(contexts):
         rows, nodes = ids[contexts[:, : model.order - 1]], []
         for k in range(1, rows.shape[1] + 1):
-            node = np.zeros(len(rows), np.int64)
-            for level, column in zip(model.levels, range(k - 1, -1, -1)):
-                node = find(level.keys, node, rows[:, column], W)
-            nodes.append(node.tolist())
+            nodes.append(find_rows(orders, rows[:, :k][:, ::-1], W).tolist())
         total = sum(map(chances, zip(*nodes))) if nodes else chances(())
         q = np.where(predicted, total[own], 0)
         return q / q.sum()

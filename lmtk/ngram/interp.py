@@ -17,10 +17,10 @@ from functools import cached_property
 import numpy as np
 
 from lmtk.em import check_weights, em, likelihood, neighbours_for_unvisited
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files import container
 from lmtk.lm import Scores
-from lmtk.ngram.counts import BadLine, Level, find, from_rows, parse_rows, to_rows, values
+from lmtk.ngram.counts import BadLine, Level, find, find_rows, from_rows, parse_rows, to_rows, values
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
@@ -101,12 +101,10 @@ def predictors(model, rows, w):
     p = np.empty((N, n + 1))
     p[:, 0] = 1 / model.vocab.V
     length = np.zeros(N, np.int8)
-    frequency = np.full(N, model.T)
+    frequency, orders = np.full(N, model.T), [level.keys for level in levels]
     for k in range(1, n + 1):
         # the node of w_(t-k+1) .. w_(t-1); the root, 0, stands for none of them
-        node = np.zeros(N, np.int64)
-        for level, column in zip(levels, range(k - 2, -1, -1)):
-            node = find(level.keys, node, rows[:, column], W)
+        node = find_rows(orders, rows[:, : k - 1][:, ::-1], W)
         if k > 1:
             there = rows[:, k - 2] >= 0
             frequency[there] = values(levels[k - 2].count, node, 0)[there]
@@ -221,7 +219,7 @@ class Known(dict):
         self[b"\n"] = -1
 
     def __missing__(self, word):
-        raise UnknownWord(word.decode("utf-8", "backslashreplace"))
+        raise UnknownWord(shown(word))
 
 
 def checked(model, path):

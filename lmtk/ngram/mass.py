@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lmtk.ngram.counts import find
+from lmtk.ngram.counts import find_rows
 from lmtk.text.corpus import contexts, sentences
 
 
@@ -35,11 +35,10 @@ def of_contexts(model, chosen):
 
 def in_rows(model, masses, rows):
     """The sum in each context, ids (N, k), the oldest word first, -1 for none: that of the longest end known."""
-    total, (N, k) = np.full(len(rows), masses[0][0]), rows.shape
+    total, k = np.full(len(rows), masses[0][0]), rows.shape[1]
+    orders = [level.keys for level in model.levels]
     for length in range(1, k + 1):
-        node = np.zeros(N, np.int64)
-        for level, column in zip(model.levels, range(k - length, k)):
-            node = find(level.keys, node, rows[:, column], len(model.vocab.words))
+        node = find_rows(orders, rows[:, k - length :], len(model.vocab.words))
         known = node >= 0
         total[known] = masses[length][node[known]]
     return total

@@ -321,9 +321,9 @@ def estimate(counts, vocab, order, methods, fallback=None, tell=lambda line: Non
     fix_contexts(levels)
     done = []
     for level in levels:
-        done.append(
-            Stored(level.keys, *(np.where(np.isneginf(x), f32(ZERO), x) for x in (level.log10p, level.log10bow)))
-        )
+        for logs in (level.log10p, level.log10bow):
+            logs[np.isneginf(logs)] = ZERO
+        done.append(Stored(level.keys, level.log10p, level.log10bow))
         vars(level).clear()  # large models leave little memory
     return Backoff(vocab, len(done), done), used
 

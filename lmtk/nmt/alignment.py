@@ -8,7 +8,8 @@ import os
 from contextlib import ExitStack, contextmanager
 from html import escape
 
-from lmtk.files.figure import figure, shown
+from lmtk.errors import shown
+from lmtk.files.figure import figure
 from lmtk.files.streams import open_out
 from lmtk.text.subwords import word_numbers
 from lmtk.text.vocab import EOS

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import Diverged, FormatError
 from lmtk.files import container
 from lmtk.nmt import kernels, network
 from lmtk.nmt.network import Model
@@ -15,10 +15,6 @@ f32 = np.float32
 POOL = 20  # minibatches whose sentences are sorted by length together (B.2)
 END = 0.05  # the share of the rate that is left at the end
 BATCH, WORDS = 64, 1 << 14  # held-out sentences at once, and their words
-
-
-class Diverged(LmtkError):
-    """The likelihood is not a finite number any more."""
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ An update and a score see the classes and the words of one class, about 2 sqrt(V
 
 import math
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
-from lmtk.errors import FormatError
+from lmtk.errors import FormatError, shown
 from lmtk.files.streams import lines
 from lmtk.jit import jit
-from lmtk.nplm import kernels, model, sgd, threads
+from lmtk.nplm import kernels, model, sgd
 from lmtk.nplm.network import Network, outputs
 from lmtk.parallel import ALONE
 
@@ -46,20 +47,17 @@ class ClassNetwork(Network):
         exp_rows = kernels.exp_rows if len(rows) > model.MANY else model.exp_rows_plain
         order = np.argsort(self.classes[w], kind="stable")
         logp = np.empty(len(w))
-        tops = range(0, len(w), model.ROWS)
 
-        def score(tops):
-            for begin in tops:
-                at = order[begin : begin + model.ROWS]
-                z, c, own = self.hidden(rows[at]), self.classes[w[at]], place[w[at]]
-                found = log_softmax(z, top, c, exp_rows)
-                for i, j in runs(c):
-                    inside = slice(first[c[i]], ends[c[i]])
-                    found[i:j] += log_softmax(z[i:j], M[inside], own[i:j] - inside.start, exp_rows)
-                logp[at] = found
+        def score(part):
+            at = order[part]
+            z, c, own = self.hidden(rows[at]), self.classes[w[at]], place[w[at]]
+            found = log_softmax(z, top, c, exp_rows)
+            for i, j in runs(c):
+                inside = slice(first[c[i]], ends[c[i]])
+                found[i:j] += log_softmax(z[i:j], M[inside], own[i:j] - inside.start, exp_rows)
+            logp[at] = found
 
-        members = min(threads.count(), max(len(tops), 1))
-        threads.Team(members)(score, [tops[i::members] for i in range(members)])
+        model.in_stretches(score, len(w))
         return logp
 
     def tables(self):
@@ -144,8 +142,7 @@ def read(path, vocab):
         if word < vocab.V:
             name = names.setdefault(fields[0], len(names))
             if found[word] not in (-1, name):
-                shown = fields[-1].decode("utf-8", "backslashreplace")
-                raise FormatError(path, f"'{shown}' is in a second class; a word can be in one", number)
+                raise FormatError(path, f"'{shown(fields[-1])}' is in a second class; a word can be in one", number)
             found[word] = name
     if not names:
         raise FormatError(path, "no word of the vocabulary has a class in it")
@@ -184,13 +181,9 @@ def split(network):
 
 def join(theta):
     """Parameters -> (C, H, d, U, W, b, Uc, Wc, bc), copied; W and Wc are None without direct connections."""
-    h = len(theta.d)
     (_, top), (_, rows) = theta.blocks
-    found = []
-    for M in (rows.T[theta.place], top.T):
-        U, W, b = (np.ascontiguousarray(part) for part in (M[:, :h], M[:, h:-1], M[:, -1]))
-        found += [U, W if theta.direct else None, b]
-    return theta.C.copy(), theta.H.copy(), theta.d.copy(), *found
+    outputs = (sgd.output_weights(theta, M) for M in (rows.T[theta.place], top.T))
+    return theta.C.copy(), theta.H.copy(), theta.d.copy(), *chain.from_iterable(outputs)
 
 
 @np.errstate(over="ignore", invalid="ignore")

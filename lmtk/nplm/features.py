@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from lmtk.errors import LmtkError
-from lmtk.files.figure import figure, shown
+from lmtk.errors import LmtkError, shown
+from lmtk.files.figure import figure
 
 
 def unit(vectors):

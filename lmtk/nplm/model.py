@@ -91,21 +91,30 @@ def in_contexts(rows, w, words, prepare):
     by_context = np.argsort(number, kind="stable")
     ends = np.searchsorted(number, np.arange(len(first)), "right", sorter=by_context)
     logp = np.empty(len(w))
-    tops = range(0, len(first), ROWS)
 
-    def score(tops):
-        for top in tops:
-            sums, own = prepare(rows[first[top : top + ROWS]])
-            tokens = by_context[ends[top - 1] if top else 0 : ends[min(top + ROWS, len(first)) - 1]]
-            mine = number[tokens] - top
-            # in steps, since one context may be asked for every word of the vocabulary
-            for i in range(0, len(tokens), ROWS):
-                k, at = mine[i : i + ROWS], tokens[i : i + ROWS]
-                logp[at] = own(k, w[at]) - sums[k]
+    def score(part):
+        sums, own = prepare(rows[first[part]])
+        tokens = by_context[ends[part.start - 1] if part.start else 0 : ends[part.stop - 1]]
+        mine = number[tokens] - part.start
+        # in steps, since one context may be asked for every word of the vocabulary
+        for i in range(0, len(tokens), ROWS):
+            k, at = mine[i : i + ROWS], tokens[i : i + ROWS]
+            logp[at] = own(k, w[at]) - sums[k]
 
-    members = min(threads.count(), len(tops))
-    threads.Team(members)(score, [tops[i::members] for i in range(members)])
+    in_stretches(score, len(first))
     return logp
+
+
+def in_stretches(work, N):
+    """work(slice) for each stretch of ROWS of N rows, in threads."""
+    tops = range(0, N, ROWS)
+
+    def some(tops):
+        for top in tops:
+            work(slice(top, min(top + ROWS, N)))
+
+    members = min(threads.count(), max(len(tops), 1))
+    threads.Team(members)(some, [tops[i::members] for i in range(members)])
 
 
 def log_sums(K, V, block, exp_rows):

@@ -11,14 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lmtk import parallel
-from lmtk.errors import LmtkError
 from lmtk.nplm import kernels
 
 f32 = np.float32
-
-
-class Diverged(LmtkError):
-    """The likelihood is not a finite number any more."""
 
 
 @dataclass
@@ -69,10 +64,15 @@ def join(theta):
     W is None without direct connections.
     """
     M = theta.comm.join(np.concatenate([M for _, M in theta.blocks], axis=1).T, theta.V)
+    found = theta.C.copy(), theta.H.copy(), theta.d.copy(), *output_weights(theta, M)
+    return found if theta.R is None else (*found, theta.R.copy())
+
+
+def output_weights(theta, M):
+    """(U, W, b) of outputs with the rows M (., D), copied; W is None without direct connections."""
     h = len(theta.d)
     U, W, b = (np.ascontiguousarray(part) for part in (M[:, :h], M[:, h:-1], M[:, -1]))
-    found = theta.C.copy(), theta.H.copy(), theta.d.copy(), U, W if theta.direct else None, b
-    return found if theta.R is None else (*found, theta.R.copy())
+    return U, W if theta.direct else None, b
 
 
 def outputs(theta, K):

@@ -6,10 +6,10 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.streams import lines
-from lmtk.nplm import classes, energy_sgd, sgd, tree
+from lmtk.nplm import classes, energy_sgd, tree
 from lmtk.nplm.model import Neural
 from lmtk.nplm.network import Network
 from lmtk.nplm.objectives import EXACT, OBJECTIVES
@@ -148,7 +148,7 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
     and ROUNDS of each are between one time that all ranks meet here, which yields, and the next.
 
     `network now` is a function, since to make a model of the parameters costs a copy; the ranks of `comm` call it
-    together. Raises sgd.Diverged where the likelihood is no finite number; `progress` then still has the best network
+    together. Raises Diverged where the likelihood is no finite number; `progress` then still has the best network
     so far.
     """
     N, K = len(data.w), settings.minibatch
@@ -172,7 +172,7 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
                 L = float(comm.sum(np.array([L]))[0])
                 common.average()
             if not math.isfinite(L):
-                raise sgd.Diverged(
+                raise Diverged(
                     f"the likelihood is not finite at epoch {progress.epoch + 1}, step {progress.step + 1}: rate "
                     f"{epsilon:.4g}, gradient norm {norm:.4g} the step before; a lower -rate may help"
                 )
@@ -186,13 +186,13 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
 
 
 def finish_epoch(progress, network, data, N, comm):
-    """Close an epoch: its perplexities, and the network kept if it is the best. Raises sgd.Diverged.
+    """Close an epoch: its perplexities, and the network kept if it is the best. Raises Diverged.
 
     N: the number of examples; None where their likelihoods are no exact ones, so that they make no perplexity.
     """
     heldout = heldout_ppl(network, data.heldout, comm) if data.heldout is not None else None
     if heldout is not None and math.isnan(heldout):
-        raise sgd.Diverged(f"the held-out likelihood is not finite after epoch {progress.epoch + 1}; try a lower -rate")
+        raise Diverged(f"the held-out likelihood is not finite after epoch {progress.epoch + 1}; try a lower -rate")
     earlier = [h for _, h in progress.ppl]
     progress.ppl.append((math.exp(min(-progress.L / N, 700)) if N else None, heldout))
     progress.epoch += 1

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.streams import lines
 from lmtk.jit import jit
-from lmtk.nplm import model, sgd, threads
+from lmtk.nplm import model, sgd
 from lmtk.nplm.network import Network, outputs
 
 f32, i32 = np.float32, np.int32
@@ -41,16 +41,12 @@ class TreeNetwork(Network):
         M, (starts, path) = outputs(self.U, self.W, self.b), paths(self.tree)
         follow = log_likelihood if len(rows) > model.MANY else log_likelihood_plain
         logp = np.empty(len(w))
-        tops = range(0, len(w), model.ROWS)
 
         # equal contexts are not looked for: that takes as long as to score them
-        def score(tops):
-            for top in tops:
-                part = slice(top, top + model.ROWS)
-                follow(self.hidden(rows[part]), M, starts, path, w[part], logp[part])
+        def score(part):
+            follow(self.hidden(rows[part]), M, starts, path, w[part], logp[part])
 
-        members = min(threads.count(), max(len(tops), 1))
-        threads.Team(members)(score, [tops[i::members] for i in range(members)])
+        model.in_stretches(score, len(w))
         return logp
 
     @staticmethod
@@ -176,8 +172,7 @@ def read_strings(path, vocab):
         w = vocab.index.get(fields[1], vocab.V)
         if w < vocab.V:
             if found[w] not in (None, fields[0]):
-                shown = fields[1].decode("utf-8", "backslashreplace")
-                raise FormatError(path, f"'{shown}' has a second path; a word can have one", number)
+                raise FormatError(path, f"'{shown(fields[1])}' has a second path; a word can have one", number)
             found[w] = fields[0]
     if not any(found):
         raise FormatError(path, "no word of the vocabulary has a path in it")
