@@ -134,16 +134,16 @@ def before_U(states, kept, n):
     return states[:, :n] if states.shape[1] > n else kept
 
 
-def encode(G, sizes, S, U):
-    """The states of one encoder (A.2.1), from h_0 = 0: G (P, d), `e(x) W`; sizes: how many sentences have a t-th word.
+def encode(zr, t, sizes, S, U):
+    """The states of one encoder (A.2.1), from h_0 = 0: zr and t, changed in place, are `e(x) W` and (P, .) each; sizes:
+    how many sentences have a t-th word.
 
     Returns the states h (P, n) and what `encode_backward` needs.
     """
-    P, n, gates = len(G), len(U), S.shape[1]
+    (P, n), gates = t.shape, S.shape[1]
     width = n if gates == 2 * n else 2 * n
-    h, kept, before = np.empty((P, n), G.dtype), np.empty((P, n), G.dtype), np.empty((P, width), G.dtype)
-    zr, t = G[:, :gates].copy(), G[:, gates:].copy()
-    state, end = np.zeros((sizes[0], width), G.dtype), 0
+    h, kept, before = np.empty((P, n), t.dtype), np.empty((P, n), t.dtype), np.empty((P, width), t.dtype)
+    state, end = np.zeros((sizes[0], width), t.dtype), 0
     for k in sizes:
         now = slice(end, end + k)
         end += k
@@ -201,8 +201,8 @@ def attend(H, UH, absent, q, va):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def attend_backward(H, a, alpha, va, gc, lengths, gH, gUH, gva, gq):
-    """gc (K, A), the gradient of c, to those of H, U_a h and v_a, which are added to in place, and gq (K, n'), written.
+def attend_backward(H, a, alpha, va, gc, lengths, gUH, gva, gq):
+    """gc (K, A), the gradient of c, to those of U_a h and v_a, which are added to in place, and gq (K, n'), written.
 
     a (K, T, n'): `tanh_sum`; alpha (K, T).
     """
@@ -213,12 +213,11 @@ def attend_backward(H, a, alpha, va, gc, lengths, gH, gUH, gva, gq):
         T, mean = lengths[k], zero
         galpha = np.empty(T, gc.dtype)
         for j in range(T):
-            dot, weight = zero, alpha[k, j]
+            dot = zero
             for i in range(A):
                 dot += H[k, j, i] * gc[k, i]
-                gH[k, j, i] += weight * gc[k, i]
             galpha[j] = dot
-            mean += weight * dot
+            mean += alpha[k, j] * dot
         total[:] = 0
         for j in range(T):
             ge = alpha[k, j] * (galpha[j] - mean)
@@ -229,6 +228,22 @@ def attend_backward(H, a, alpha, va, gc, lengths, gH, gUH, gva, gq):
                 gUH[k, j, i] += g
                 total[i] += g
         gq[k] = total
+
+
+@jit(fastmath={"contract", "nsz"})
+def contexts_backward(alpha, gc, starts, S, T, gH):
+    """gH_j += sum_i alpha_ij gc_i for all sentences, in place, last words first: alpha (P, T), gc (P, A), gH (K, T, A).
+
+    starts: where the i-th words begin in P; S, T (K,): words of the target and of the source.
+    """
+    for k in range(len(gH)):
+        for j in range(T[k]):
+            to = gH[k, j]
+            for i in range(S[k] - 1, -1, -1):
+                row = starts[i] + k
+                weight, g = alpha[row, j], gc[row]
+                for a in range(len(to)):
+                    to[a] += weight * g[a]
 
 
 def maxout(o):
@@ -352,11 +367,12 @@ def best_words(y, top, base, B, parent, word, score):
 
 
 @jit
-def add_rows(rows, at, out):
-    """out[at_i] += rows_i, in place: rows (P, d), at (P,), out (U, d)."""
+def add_rows(rows, at, out, column):
+    """out[at_i] += rows_i from a column on, in place: rows (P, d), at (P,), out (U, .)."""
     for i in range(len(at)):
-        for j in range(rows.shape[1]):
-            out[at[i], j] += rows[i, j]
+        row, to = rows[i], out[at[i]]
+        for j in range(len(row)):
+            to[column + j] += row[j]
 
 
 @jit

@@ -152,13 +152,14 @@ def annotate(p, sentences, drop=no_dropout):
     """
     order = longest_first(sentences)
     side = packed([sentences[i] for i in order])
-    n, d, K, T = len(p.fU), p.fS.shape[1] + len(p.fU), len(sentences), side.lengths[0]
+    n, gates, K, T = len(p.fU), p.fS.shape[1], len(sentences), side.lengths[0]
+    d = gates + n
     row, last = order[side.row], side.lengths[side.row] - 1 - side.time
     distinct, number = np.unique(side.words, return_inverse=True)
     mask_E = drop((len(distinct), p.Ex.shape[1]))
     e = masked(p.Ex[distinct], mask_E)
     G = e @ p.Wx + p.bx
-    f, f_kept = kernels.encode(G[number, :d], side.sizes, p.fS, p.fU)
+    f, f_kept = kernels.encode(G[number, :gates], G[number, gates:d], side.sizes, p.fS, p.fU)
     lengths = np.empty(K, np.int64)
     lengths[order] = side.lengths
     kept = SimpleNamespace(
@@ -174,7 +175,8 @@ def annotate(p, sentences, drop=no_dropout):
     words = np.empty((K, T), np.int64)
     words[side.row, side.time] = number
     kept.reversed = words[side.row, last]
-    b, kept.b = kernels.encode(G[kept.reversed, d:], side.sizes, p.bS, p.bU)
+    zr, t = G[kept.reversed, d : d + gates], G[kept.reversed, d + gates :]
+    b, kept.b = kernels.encode(zr, t, side.sizes, p.bS, p.bU)
     H = np.zeros((K, T, 2 * n), f.dtype)
     H[row, side.time, :n] = f
     H[row, last, n:] = b
@@ -191,13 +193,13 @@ def annotate_backward(p, g, gH, kept):
         gf = np.zeros((len(side.row), n), gH.dtype)
         gf[kept.ends] = gH[kept.row[kept.ends], 0]
         rows = kernels.encode_backward(gf, side.sizes, p.fS, p.fU, kept.f, g.fS, g.fU)
-        kernels.add_rows(rows, kept.number, gG)
+        kernels.add_rows(rows, kept.number, gG, 0)
     else:
         gf, gb = gH[kept.row, side.time, :n], gH[kept.row, kept.last, n:]
         rows = kernels.encode_backward(gf, side.sizes, p.fS, p.fU, kept.f, g.fS, g.fU)
-        kernels.add_rows(rows, kept.number, gG[:, :d])
+        kernels.add_rows(rows, kept.number, gG, 0)
         rows = kernels.encode_backward(gb, side.sizes, p.bS, p.bU, kept.b, g.bS, g.bU)
-        kernels.add_rows(rows, kept.reversed, gG[:, d:])
+        kernels.add_rows(rows, kept.reversed, gG, d)
     np.matmul(kept.e.T, gG, out=g.Wx)
     gG.sum(axis=0, out=g.bx)
     g.Ex[:] = 0
@@ -225,14 +227,14 @@ def decode(p, source, target, sos, drop=no_dropout):
     distinct, number = np.unique(before, return_inverse=True)
     mask_E = drop((len(distinct), p.Ey.shape[1]))
     e = masked(p.Ey[distinct], mask_E)
-    G = (e @ p.Wy + p.by)[number]
-    zr, t, o = G[:, :gates].copy(), G[:, gates:d].copy(), G[:, d:]
+    G = e @ p.Wy + p.by
+    zr, t, o = G[number, :gates], G[number, gates:d], G[number, d:]
     s0 = np.tanh(h @ p.Ws + p.bs)
     # the memory of an LSTM starts from 0
     s = s0 if gates == 2 * n else np.hstack((s0, np.zeros_like(s0)))
     states, seen, c = np.empty((P, s.shape[1]), G.dtype), np.empty((P, n), G.dtype), np.empty((P, A), G.dtype)
-    q = np.empty((P, units), G.dtype)
-    alphas = []
+    # without attention the one annotation has all the weight
+    q, alphas = np.empty((P, units), G.dtype), np.ones((P, H.shape[1]), G.dtype)
     UH = kernels.look(H, p.Ua, p.ba) if units else None
     fixed = H[:, 0] @ p.C if not units else None
     for i, k in enumerate(side.sizes):
@@ -243,8 +245,7 @@ def decode(p, source, target, sos, drop=no_dropout):
         if units:
             q[now] = Q[:, :units]
             alpha, context = kernels.attend(H[:k], UH[:k], absent[:k], Q[:, None, :units], p.va)
-            alphas.append(alpha[:, 0])
-            c[now] = context[:, 0]
+            alphas[now], c[now] = alpha[:, 0], context[:, 0]
             from_c = c[now] @ p.C
         else:
             c[now], from_c = H[:k, 0], fixed[:k]
@@ -276,7 +277,6 @@ def decode_backward(p, g, gt, kept):
     gG = np.empty((P, d), gt.dtype)
     gQ = np.empty((P, units + gates), gt.dtype)
     UT, ST, CT = (np.ascontiguousarray(a.T) for a in (p.U, p.S, p.C))
-    gH = np.zeros_like(H)
     if units:
         gUH = np.zeros_like(kept.UH)
         g.va[:] = 0
@@ -289,19 +289,19 @@ def decode_backward(p, g, gt, kept):
         if units:
             a = kernels.tanh_sum(kept.UH[:k], kept.q[now][:, None])[:, 0]
             kernels.attend_backward(
-                H[:k], a, kept.alphas[i], p.va, gc[now], kept.lengths[:k], gH[:k], gUH[:k], g.va, gQ[now, :units]
+                H[:k], a, kept.alphas[now], p.va, gc[now], kept.lengths[:k], gUH[:k], g.va, gQ[now, :units]
             )
-        else:
-            gH[:k, 0] += gc[now]
         gQ[now, units:] = gate[:, :gates]
         gs[:, :n] += gQ[now] @ ST
         gs[:, :n] += gs_out[now]
+    gH = np.zeros_like(H)
+    kernels.contexts_backward(kept.alphas, gc, starts, side.lengths, np.minimum(kept.lengths, H.shape[1]), gH)
     np.matmul(s.T, gQ, out=g.S)
     np.matmul(kernels.before_U(states, kept.seen, n).T, gG[:, gates:], out=g.U)
     np.matmul(kept.c.T, gG, out=g.C)
     gG_distinct = np.zeros((len(kept.distinct), len(p.by)), gG.dtype)
-    kernels.add_rows(gG, kept.number, gG_distinct[:, :d])
-    kernels.add_rows(go, kept.number, gG_distinct[:, d:])
+    kernels.add_rows(gG, kept.number, gG_distinct, 0)
+    kernels.add_rows(go, kept.number, gG_distinct, d)
     np.matmul(kept.e.T, gG_distinct, out=g.Wy)
     gG_distinct.sum(axis=0, out=g.by)
     g.Ey[:] = 0
@@ -340,8 +340,8 @@ def score_words(p, source, target, sos):
     logp = np.split(logp[np.argsort(side.row, kind="stable")], np.cumsum(side.lengths)[:-1])
     out = [None] * len(order)
     for row, i in enumerate(order):
-        alpha = [a[row, : kept.lengths[row]] for a in kept.alphas[: side.lengths[row]]]
-        out[i] = logp[row], np.array(alpha) if alpha else None
+        at = kept.starts[: side.lengths[row]] + row
+        out[i] = logp[row], kept.alphas[at, : kept.lengths[row]] if hasattr(p, "va") else None
     return out
 
 

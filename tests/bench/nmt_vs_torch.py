@@ -5,14 +5,16 @@ are target words per second of CPU time at one thread, medians of rounds that al
 which are sorted by length, clip the gradient's norm and update by Adam. Decoding is beam search over batches of like
 length, 240 hypotheses at once, 16 steps each, by the same parameters; the translations are compared. With -model and
 -text the sentences of a text are translated to their ends: ours leaves out what is done, theirs goes on until all
-hypotheses of a batch have ended. Without torch only ours is timed.
+hypotheses of a batch have ended. Each works in a process of its own, so that neither's settings of malloc are the
+other's, and they take turns; ratios are medians of those of the rounds. Without torch only ours is timed.
 """
 
 import argparse
+import importlib.util
+import multiprocessing
 import os
 import statistics
 import time
-from functools import partial
 
 
 def main():
@@ -31,14 +33,9 @@ def main():
     from lmtk.text.bitext import Bitext
     from lmtk.text.vocab import make_vocab
 
-    try:
-        import torch
-
-        torch.set_num_threads(1)
-    except ImportError:
-        torch = None
+    torch = importlib.util.find_spec("torch") is not None
+    if not torch:
         print("torch is not installed: no comparison with it")
-
     if given.model:
         translating(given.model, given.text, torch, given.rounds)
         return
@@ -56,87 +53,88 @@ def main():
     settings = training.Settings(n, n, n, n // 2, 2, K, 10**6, 1e-3, 0.0, 0.0, "likelihood", 0, None, 1)
     chosen = list(training.minibatches(text, settings, 0))[:batches]
     words = sum(len(text.target[i]) for batch in chosen for i in batch)
-    works = {"lmtk": ours(np, network, training, text, vocab, settings, chosen)}
+    works = {"lmtk": (ours, text, vocab, settings, chosen)}
     if torch:
-        works["torch"] = theirs(torch, text, V + 3, settings.sizes, chosen)
-    seconds = {name: [] for name in works}
-    for _ in range(given.rounds + 1):
-        for name, run in works.items():
-            begun = time.process_time()
-            run()
-            seconds[name].append(time.process_time() - begun)
-    speed = {name: words / statistics.median(s[1:]) for name, s in seconds.items()}
-    line = f"RNNsearch n={n} minibatch={K}: lmtk {speed['lmtk']:.0f} words/s"
-    if torch:
-        line += f", torch {speed['torch']:.0f}, ratio {speed['lmtk'] / speed['torch']:.2f}"
-    print(line)
-    decoding(
-        np,
-        network,
-        training,
-        text,
-        vocab,
-        settings,
-        torch and in_torch(torch, V + 3, settings.sizes),
-        torch,
-        given.rounds,
-    )
+        works["torch"] = theirs, text, V + 3, settings.sizes, chosen
+    line, _ = compare(works, words, "words", given.rounds)
+    print(f"RNNsearch n={n} minibatch={K}: {line}")
+    steps, sources = 16, text.source[8 * K :: 5][:60]
+    model = network.Model(vocab, vocab, settings.sizes, training.initial(vocab, vocab, settings, text.target), {})
+    # nothing ends before its time, so that both do the same steps
+    model.at.bo[vocab.eos_id] = -50
+    for B in (1, 5, 12):
+        decoding(model, sources, B, {"factor": 0, "extra": steps}, (steps, None), torch, given.rounds)
+
+
+def serve(pipe, make, arguments):
+    """Run make(*arguments)() whenever the pipe says so."""
+    run = make(*arguments)
+    while pipe.recv():
+        begun = time.process_time()
+        found = run()
+        pipe.send((time.process_time() - begun, found))
+
+
+def compare(works, amount, unit, rounds):
+    """A line of the speeds of works, name -> (function that returns a function to time, its arguments), each in a
+    process of its own, and what they found.
+    """
+    spawned, pipes = multiprocessing.get_context("spawn"), {}
+    for name, (make, *arguments) in works.items():
+        pipes[name], there = spawned.Pipe()
+        spawned.Process(target=serve, args=(there, make, arguments), daemon=True).start()
+    seconds, found = {name: [] for name in works}, {}
+    for _ in range(rounds + 1):
+        for name, pipe in pipes.items():
+            pipe.send(True)
+            took, found[name] = pipe.recv()
+            seconds[name].append(took)
+    for pipe in pipes.values():
+        pipe.send(False)
+    seconds = {name: s[1:] for name, s in seconds.items()}
+    line = ", ".join(f"{name} {amount / statistics.median(s):.0f} {unit}/s" for name, s in seconds.items())
+    if "torch" in works:
+        line += f", ratio {statistics.median(b / a for a, b in zip(*seconds.values(), strict=True)):.2f}"
+    return line, found
 
 
 def translating(path, text, torch, rounds):
     """Speeds on real sentences, by a model that was trained."""
     from lmtk.files.registry import load_translation
     from lmtk.files.streams import lines
-    from lmtk.nmt.beam import Beam, Translator
     from lmtk.text.bitext import ids_of, word_index
 
     model = load_translation(path)
     index, eos = word_index(model.source), model.vocab.eos_id
     sources = sorted((ids_of(row.split(), index, eos) for _, row in lines(text)), key=len)
-    net = torch and in_torch(torch, len(model.source.words), model.sizes, len(model.vocab.words))
     for B in (1, 5, 12):
-        runs = {"lmtk": partial(our_search, Translator(model), sources, Beam(B), 240 // B)}
-        if torch:
-            runs["torch"] = their_search(torch, net, model.at, sources, B, None, model.vocab.sos_id, 240 // B, eos)
-        compare(B, runs, len(sources), rounds)
+        decoding(model, sources, B, {}, (None, eos), torch, rounds)
 
 
-def decoding(np, network, training, text, vocab, settings, net, torch, rounds):
+def decoding(model, sources, B, beam, end, torch, rounds):
+    """Beam search, ours and theirs: beam: what ends ours, `end`: (steps, eos) of theirs."""
+    works = {"lmtk": (our_search, model, sources, B, beam, 240 // B)}
+    if torch:
+        works["torch"] = their_search, model, sources, B, *end, 240 // B
+    line, found = compare(works, len(sources), "sentences", rounds)
+    if torch:
+        same = sum(a == b for a, b in zip(found["lmtk"], found["torch"], strict=True))
+        line += f", {same} of {len(sources)} translations the same"
+    print(f"beam {B}: {line}")
+
+
+def our_search(model, sources, B, beam, together):
     from lmtk.nmt.beam import Beam, Translator
 
-    steps, sources = 16, text.source[8 * settings.minibatch :: 5][:60]
-    for B in (1, 5, 12):
-        theta = training.initial(vocab, vocab, settings, text.target)
-        model = network.Model(vocab, vocab, settings.sizes, theta, {})
-        # nothing ends before its time, so that both do the same steps
-        model.at.bo[vocab.eos_id] = -50
-        runs = {"lmtk": partial(our_search, Translator(model), sources, Beam(B, factor=0, extra=steps), 240 // B)}
-        if torch:
-            runs["torch"] = their_search(torch, net, model.at, sources, B, steps, vocab.sos_id, 240 // B)
-        compare(B, runs, len(sources), rounds)
+    translate, beam = Translator(model), Beam(B, **beam)
+    return lambda: [hypotheses[0].words for hypotheses in translate(sources, beam, together)]
 
 
-def compare(B, runs, sentences, rounds):
-    seconds, found = {name: [] for name in runs}, {}
-    for _ in range(rounds + 1):
-        for name, run in runs.items():
-            begun = time.process_time()
-            found[name] = run()
-            seconds[name].append(time.process_time() - begun)
-    speed = {name: sentences / statistics.median(s[1:]) for name, s in seconds.items()}
-    line = f"beam {B}: lmtk {speed['lmtk']:.0f} sentences/s"
-    if "torch" in runs:
-        same = sum(a == b for a, b in zip(found["lmtk"], found["torch"], strict=True))
-        line += f", torch {speed['torch']:.0f}, ratio {speed['lmtk'] / speed['torch']:.2f}, {same} of {sentences}"
-        line += " translations the same"
-    print(line)
+def ours(text, vocab, settings, batches):
+    import numpy as np
 
+    from lmtk.nmt import network, training
 
-def our_search(translate, sources, beam, together):
-    return [hypotheses[0].words for hypotheses in translate(sources, beam, together)]
-
-
-def ours(np, network, training, text, vocab, settings, batches):
     shapes = network.shapes(vocab, vocab, **settings.sizes)
     theta = training.initial(vocab, vocab, settings, text.target)
     gradient, progress = np.zeros_like(theta), training.Progress(theta, theta * 0, theta * 0)
@@ -154,8 +152,11 @@ def ours(np, network, training, text, vocab, settings, batches):
     return run
 
 
-def in_torch(torch, V, sizes, targets=None):
+def in_torch(V, sizes, targets=None):
     """The same model as one would write it in PyTorch: padded minibatches, masks."""
+    import torch
+
+    torch.set_num_threads(1)
     nn, F, n, l, Vy = torch.nn, torch.nn.functional, sizes["hidden"], sizes["maxout"], targets or V
 
     class Unit(nn.Module):
@@ -214,8 +215,10 @@ def in_torch(torch, V, sizes, targets=None):
     return Net()
 
 
-def theirs(torch, text, V, sizes, batches):
-    nn, F, net = torch.nn, torch.nn.functional, in_torch(torch, V, sizes)
+def theirs(text, V, sizes, batches):
+    import torch
+
+    nn, F, net = torch.nn, torch.nn.functional, in_torch(V, sizes)
     adam = torch.optim.Adam(net.parameters(), 1e-3, fused=True)
 
     def padded(sentences):
@@ -239,12 +242,16 @@ def theirs(torch, text, V, sizes, batches):
     return run
 
 
-def their_search(torch, net, p, sources, B, steps, sos, together, eos=None):
+def their_search(model, sources, B, steps, eos, together):
     """Beam search as one would write it: the annotations repeated for each hypothesis, topk over all continuations.
 
-    p: our parameters, which the network takes over. Without eos it does so many steps, else it ends when all have ended
+    The network takes over the model's parameters. Without eos it does so many steps, else it ends when all have ended
     or after two words for each of the source and 10 more; ended hypotheses go on with </s>, which costs nothing.
     """
+    import torch
+
+    net = in_torch(len(model.source.words), model.sizes, len(model.vocab.words))
+    p, sos = model.at, model.vocab.sos_id
     F, n = torch.nn.functional, len(p.U)
     units = p.S.shape[1] - 2 * n
     given = {
