@@ -12,14 +12,19 @@ from conftest import TESTS
 from lmtk.cli import COMMANDS
 
 MAN = TESTS.parent / "man"
+NUMBER = r"\d+(?:\.\d+)?(?:e-\d+)?"
 PAGES = sorted(p for p in MAN.iterdir() if p.suffix in (".1", ".5", ".7"))
+
+
+def parameters(name):
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(importlib.import_module("lmtk.commands." + name.replace("-", "_")).command)
+    return typer.main.get_command(app).params
 
 
 def options(name):
     """The names of a command's options, without the dash."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command()(importlib.import_module("lmtk.commands." + name.replace("-", "_")).command)
-    return [p.opts[0][1:] for p in typer.main.get_command(app).params]
+    return [p.opts[0][1:] for p in parameters(name)]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -28,6 +33,19 @@ def test_every_option_stands_in_the_page(name):
     described = set(re.findall(r"^\.It Fl (\S+)", page, re.MULTILINE))
     assert described >= set(options(name)), "options that the page lacks"
     assert described <= {*options(name), "help"} | {o.replace("N", "1") for o in options(name)}, "options that are none"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_defaults_are_the_same_in_the_page(name):
+    """The numbers in an option's help stand in what the page says of its default."""
+    items = re.split(r"^\.It Fl ", (MAN / f"lmtk-{name}.1").read_text(), flags=re.MULTILINE)[1:]
+    told = {item.split()[0]: re.search(r"^Default: (.*?)\.$", item, re.MULTILINE | re.DOTALL) for item in items}
+    for option in parameters(name):
+        stated = re.search(r"\(default: (.*?)\)", option.help or "")
+        here = stated[1] if stated else str(option.default) if type(option.default) in (int, float) else ""
+        if there := told.get(option.opts[0][1:]):
+            found = re.findall(NUMBER, there[1].replace(" million", "000000"))
+            assert set(re.findall(NUMBER, here)) <= set(found), option.opts
 
 
 @pytest.mark.parametrize("name", COMMANDS)

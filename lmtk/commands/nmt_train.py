@@ -61,7 +61,7 @@ def command(
     ] = None,
     dropout: Annotated[
         float | None,
-        option("dropout", "Units dropped in training (default: 0.2, with -paper 0).", "X", min=0, max=0.99),
+        option("dropout", "Units dropped in training (default: 0.3, with -paper 0).", "X", min=0, max=0.99),
     ] = None,
     smoothing: Annotated[
         float | None,
