@@ -189,15 +189,15 @@ def annotate_backward(p, g, gH, kept):
     side, n, d = kept.side, len(p.fU), p.fS.shape[1] + len(p.fU)
     U = len(kept.distinct)
     gG = np.zeros((U, p.Wx.shape[1]), gH.dtype)
-    if not hasattr(p, "Ua"):
+    attends = hasattr(p, "Ua")
+    if attends:
+        gf, gb = gH[kept.row, side.time, :n], gH[kept.row, kept.last, n:]
+    else:
         gf = np.zeros((len(side.row), n), gH.dtype)
         gf[kept.ends] = gH[kept.row[kept.ends], 0]
-        rows = kernels.encode_backward(gf, side.sizes, p.fS, p.fU, kept.f, g.fS, g.fU)
-        kernels.add_rows(rows, kept.number, gG, 0)
-    else:
-        gf, gb = gH[kept.row, side.time, :n], gH[kept.row, kept.last, n:]
-        rows = kernels.encode_backward(gf, side.sizes, p.fS, p.fU, kept.f, g.fS, g.fU)
-        kernels.add_rows(rows, kept.number, gG, 0)
+    rows = kernels.encode_backward(gf, side.sizes, p.fS, p.fU, kept.f, g.fS, g.fU)
+    kernels.add_rows(rows, kept.number, gG, 0)
+    if attends:
         rows = kernels.encode_backward(gb, side.sizes, p.bS, p.bU, kept.b, g.bS, g.bU)
         kernels.add_rows(rows, kept.reversed, gG, d)
     np.matmul(kept.e.T, gG, out=g.Wx)
