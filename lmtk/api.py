@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from lmtk import kenlm
+from lmtk.reports import kenlm
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import EOS, SOS
 

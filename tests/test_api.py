@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from test_models import models
 
 import lmtk
-from lmtk import kenlm
 from lmtk.api import Model
 from lmtk.errors import FormatError
+from lmtk.reports import kenlm
 
 KENLM = (TESTS / "cases/ppl/kenlm-words/out").read_text().splitlines()
 SENTENCES = (FILES / "te.txt").read_text().splitlines()

@@ -11,8 +11,8 @@ from test_models import neural, texts  # noqa: F401  a fixture
 from test_nplm import minibatch
 
 from lmtk.errors import Diverged, FormatError
+from lmtk.machine.threads import Team
 from lmtk.nplm import energy, energy_sgd, training
-from lmtk.nplm.threads import Team
 from lmtk.text.corpus import Marks, contexts, whole_corpus
 
 LETTERS = energy.Energy.arrays

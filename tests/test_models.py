@@ -16,18 +16,18 @@ from conftest import FILES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmtk.classlm import ClassModel, class_model, expanded, write_binary
 from lmtk.em import em, neighbours_for_unvisited
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container
 from lmtk.files.registry import load
+from lmtk.joint.classes import ClassModel, class_model, expanded, write_binary
+from lmtk.joint.mixture import Mixture, check_vocabularies, write_text
+from lmtk.joint.shortlist import check_rest, shortlisted
 from lmtk.lm import vocabulary_sums
-from lmtk.mixture import Mixture, check_vocabularies, write_text
 from lmtk.ngram import backoff, classes, interp, mass, smoothing
 from lmtk.ngram.collection import collect
 from lmtk.nplm import training
 from lmtk.nplm.model import Neural
-from lmtk.shortlist import check_rest, shortlisted
 from lmtk.text.corpus import Corpus, Marks, contexts, read_corpus, sentences, whole_corpus
 from lmtk.text.vocab import make_vocab
 

@@ -12,9 +12,9 @@ from conftest import ENVIRONMENT, FILES, TESTS
 from test_models import texts  # noqa: F401  a fixture
 from test_nplm import prepared, run, settings
 
-from lmtk import parallel
 from lmtk.errors import LmtkError
 from lmtk.files.registry import load
+from lmtk.machine import parallel
 from lmtk.nplm import training
 
 MPIEXEC = Path(sys.executable).parent / "mpiexec"

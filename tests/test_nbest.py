@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from conftest import FILES
 
-from lmtk import nbest, tuning
 from lmtk.errors import LmtkError
 from lmtk.files.registry import load
 from lmtk.lm import LN10
+from lmtk.nbest import lists as nbest
+from lmtk.nbest import tuning
 
 WORDS = [b"the", b"cat", b"saw", b"a", b"dog", b"on"]
 

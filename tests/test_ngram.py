@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lmtk.errors import LmtkError, LmtkWarning
 from lmtk.files import registry
+from lmtk.joint.mixture import Mixture
 from lmtk.lm import vocabulary_sums
-from lmtk.mixture import Mixture
 from lmtk.ngram.arpa import write_text
 from lmtk.ngram.backoff import Backoff, Probabilities, natural, write_binary
 from lmtk.ngram.counts import to_rows, trie

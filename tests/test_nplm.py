@@ -10,10 +10,10 @@ import pytest
 from test_models import TRAIN, neural, texts  # noqa: F401  a fixture
 
 from lmtk.errors import Diverged, FormatError, LmtkError
+from lmtk.machine.blas import add_product
+from lmtk.machine.threads import Team
 from lmtk.nplm import kernels, sgd, training
 from lmtk.nplm import model as scoring
-from lmtk.nplm.blas import add_product
-from lmtk.nplm.threads import Team
 from lmtk.text.corpus import Marks, whole_corpus
 from lmtk.text.vocab import make_vocab
 
@@ -186,7 +186,7 @@ def run(folder, made, upto=None, progress=None, threads=1, heldout="held"):
 
 def test_the_heldout_perplexity_is_that_of_ppl(texts):  # noqa: F811
     progress, _ = run(texts, settings())
-    from lmtk.scoring import report
+    from lmtk.reports.srilm import report
     from lmtk.text.corpus import read_corpus
 
     out = []

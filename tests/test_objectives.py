@@ -14,11 +14,11 @@ from test_nplm import assert_step, minibatch, parameters, prepared, settings
 from lmtk.commands import nplm_train
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files.registry import load
+from lmtk.machine.parallel import ALONE
+from lmtk.machine.threads import Team
 from lmtk.ngram.generation import mean_chances
 from lmtk.nplm import classes, kernels, nce, objectives, sampled, sgd, training, tree
 from lmtk.nplm import model as scoring
-from lmtk.nplm.threads import Team
-from lmtk.parallel import ALONE
 from lmtk.text.corpus import sentences
 from lmtk.text.vocab import make_vocab
 

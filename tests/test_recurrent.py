@@ -8,9 +8,9 @@ import pytest
 from test_models import texts  # noqa: F401  a fixture
 from test_nplm import assert_step, minibatch, prepared, run, settings
 
+from lmtk.machine.parallel import ALONE
+from lmtk.machine.threads import Team
 from lmtk.nplm import kernels, sampled, sgd, training
-from lmtk.nplm.threads import Team
-from lmtk.parallel import ALONE
 
 NAMES = "CHdUWbR"
 

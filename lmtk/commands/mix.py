@@ -53,10 +53,10 @@ def command(
     """
     import numpy as np
 
-    from lmtk import mixture
     from lmtk.em import em, neighbours_for_unvisited
     from lmtk.files.registry import load
     from lmtk.files.streams import open_out
+    from lmtk.joint import mixture
     from lmtk.text.corpus import Marks, read_corpus
 
     if not lm:

@@ -73,10 +73,10 @@ def command(
     """
     import numpy as np
 
-    from lmtk.classlm import ClassModel, class_model, expanded, write_binary
     from lmtk.files.registry import load, load_strictly
     from lmtk.files.streams import check_out, open_out
-    from lmtk.mixture import lowered
+    from lmtk.joint.classes import ClassModel, class_model, expanded, write_binary
+    from lmtk.joint.mixture import lowered
     from lmtk.ngram import arpa, backoff, generation, merge, pruning
     from lmtk.text.corpus import Closed, Marks, read_ids
     from lmtk.text.vocab import SOS, read_vocab

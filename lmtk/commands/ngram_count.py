@@ -96,10 +96,10 @@ def command(
     Example: lmtk ngram-count -text train.txt -order 3 -kndiscount -interpolate -lm train.lm
     """
     from lmtk.files.streams import open_out
+    from lmtk.machine.parallel import ALONE, ranks
     from lmtk.ngram.collection import collect
     from lmtk.ngram.counts import write_counts
     from lmtk.ngram.smoothing import Method
-    from lmtk.parallel import ALONE, ranks
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import make_vocab, read_vocab
 
@@ -207,7 +207,7 @@ def command(
         with open_out(write_bin) as out:
             backoff.write_binary(out, model)
     if class_lm:
-        from lmtk import classlm
+        from lmtk.joint import classes as classlm
 
         with open_out(class_lm) as out:
             if lm or write_bin:

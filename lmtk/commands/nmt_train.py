@@ -104,12 +104,12 @@ def command(
         raise UsageError("-rate has no meaning with -paper: Adadelta finds its own")
 
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
+    from lmtk.machine.threads import Team, count
+    from lmtk.nbest.tuning import SIGNATURE
     from lmtk.nmt import training
     from lmtk.nmt.network import write
-    from lmtk.nplm.threads import Team, count
     from lmtk.text import subwords
     from lmtk.text.bitext import bitext, make_shortlist, read_pairs
-    from lmtk.tuning import SIGNATURE
 
     check_out(model)
     settings = training.Settings(
@@ -198,7 +198,7 @@ def command(
 
 def greedy_bleu(model, sentences, references, joined):
     """BLEU, in percent, of a model's greedy translations of sentences of ids; joined: words of the model to text."""
-    from lmtk import tuning
+    from lmtk.nbest import tuning
     from lmtk.nmt import beam, training
 
     found = beam.Translator(model)(sentences, beam.Beam(1), training.BATCH)

@@ -214,13 +214,13 @@ def command(
 
     from lmtk.files.registry import load
     from lmtk.files.streams import check_out, open_in, open_out, written_in_place
-    from lmtk.mixture import name_in
+    from lmtk.joint.mixture import name_in
+    from lmtk.joint.shortlist import shortlisted
+    from lmtk.machine.parallel import ALONE, Common, block, ranks
+    from lmtk.machine.threads import count, limit
     from lmtk.ngram.generation import mean_chances
     from lmtk.nplm import training, tree
     from lmtk.nplm.classes import read as read_classes
-    from lmtk.nplm.threads import count, limit
-    from lmtk.parallel import ALONE, Common, block, ranks
-    from lmtk.shortlist import shortlisted
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 

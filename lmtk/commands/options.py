@@ -104,7 +104,7 @@ def unknown_word(text):
 def limit_threads(threads):
     """Neural models score on so many threads."""
     if threads:
-        from lmtk.nplm.threads import limit
+        from lmtk.machine.threads import limit
 
         limit(threads)
 
@@ -112,7 +112,7 @@ def limit_threads(threads):
 def product_threads(threads):
     """Translation models: their products are too small to gain from many threads, so that one is the default."""
     if threads or not os.environ.get("OPENBLAS_NUM_THREADS"):
-        from lmtk.nplm.blas import set_threads
+        from lmtk.machine.blas import set_threads
 
         set_threads(threads or 1)
 

@@ -63,7 +63,7 @@ def command(
     import sys
 
     from lmtk.files.registry import load, load_strictly
-    from lmtk.mixture import lowered
+    from lmtk.joint.mixture import lowered
     from lmtk.text.corpus import Marks
 
     texts, counts = (text or []) + (ppl or []), counts or []
@@ -82,7 +82,7 @@ def command(
     limit_threads(threads)
     model = load_strictly(lm) if strict else load(lm)
     if classes:
-        from lmtk.classlm import class_model
+        from lmtk.joint.classes import class_model
 
         model = class_model(model, lm, classes)
     count_order = count_order or order or model.order
@@ -96,14 +96,14 @@ def command(
     write = sys.stdout.buffer.write
     for path in texts:
         if format == "kenlm":
-            from lmtk.kenlm import report
+            from lmtk.reports.kenlm import report
 
             report(model, lm, path, marks, debug, write, tolower)
         else:
             report_text(opened(model) if oov_features else model, path, marks, debug, write, tolower)
     for path in counts:
         from lmtk.ngram.counts import read_rows
-        from lmtk.scoring import report_counts
+        from lmtk.reports.srilm import report_counts
         from lmtk.text.corpus import Closed
 
         index = Closed(model.vocab.index, model.vocab.unk_id)
@@ -116,9 +116,9 @@ def report_text(model, path, marks, debug, write, tolower):
     import os
     import sys
 
-    from lmtk.scoring import report
+    from lmtk.machine.threads import ahead
+    from lmtk.reports.srilm import report
     from lmtk.text.corpus import LARGE, read_corpus
-    from lmtk.threads import ahead
 
     index = getattr(model, "index", None)
     known = len(model.vocab.words)

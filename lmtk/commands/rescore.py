@@ -67,8 +67,8 @@ def command(
     import numpy as np
 
     from lmtk.files.streams import check_out, open_out
-    from lmtk.nbest import ordered, read, rescored
-    from lmtk.nbest import write_weights as write_rows
+    from lmtk.nbest.lists import ordered, read, rescored
+    from lmtk.nbest.lists import write_weights as write_rows
 
     lm, model, tune = lm or [], model or [], tune or []
     models = len(lm) + len(model)
@@ -128,7 +128,7 @@ def check_form(lists, files, lms, translation, names, lmw, wtw, alone):
     """Raise UsageError where an option does not suit the form of the lists; lms, translation: the number of models of
     each kind; alone: the lists are to stand in one file.
     """
-    from lmtk.nbest import SRILM
+    from lmtk.nbest.lists import SRILM
 
     models = lms + translation
     wanted = 1 if lists.form == SRILM else models
@@ -161,7 +161,7 @@ def check_form(lists, files, lms, translation, names, lmw, wtw, alone):
 
 def default_names(lists, lms, translation):
     """The names of the models' features where -name says nothing."""
-    from lmtk import nbest
+    from lmtk.nbest import lists as nbest
 
     if lists.form == nbest.SRILM:
         return nbest.SRILM_NAMES[1:2] * lms
@@ -170,8 +170,8 @@ def default_names(lists, lms, translation):
 
 def lm_columns(lists, paths, penalty, tolower):
     """log10 p of all hypotheses under each language model, (N,) each."""
-    from lmtk import nbest
     from lmtk.files.registry import load
+    from lmtk.nbest import lists as nbest
 
     if penalty is None:
         penalty = 0 if lists.form == nbest.SRILM else -100
@@ -182,7 +182,7 @@ def translation_columns(lists, paths, models, source, threads, tolower):
     """log10 p of all hypotheses under each translation model, (N,) each; paths: the files of the lists."""
     from lmtk.files.registry import load_translation
     from lmtk.files.streams import lines
-    from lmtk.nbest import source_lines
+    from lmtk.nbest.lists import source_lines
     from lmtk.nmt.scoring import log10p
     from lmtk.text.subwords import splitter
 
@@ -200,7 +200,7 @@ def totals_of(lists, added, weights, lmw, wtw, references, seed, restarts, debug
     """(the new score of each hypothesis, the weights of all features, or None where the list's score was added to)."""
     import numpy as np
 
-    from lmtk import nbest
+    from lmtk.nbest import lists as nbest
 
     if not (weights or references):
         if lists.form == nbest.SRILM:
@@ -224,7 +224,8 @@ def tuned(lists, weights, references, seed, restarts, debug):
     """The weights that -tune learns; -debug 1 tells the BLEU before and after, 2 that of each start."""
     import numpy as np
 
-    from lmtk import nbest, tuning
+    from lmtk.nbest import lists as nbest
+    from lmtk.nbest import tuning
 
     spans = zip(lists.starts[:-1], lists.starts[1:])
     stats = np.concatenate(
@@ -262,8 +263,8 @@ def write_lists(path, lists, order, totals, added, best, file=None):
     """The lists, or their best hypotheses, to `path`: those of one of the input files, or all."""
     import numpy as np
 
-    from lmtk import nbest
     from lmtk.files.streams import open_out
+    from lmtk.nbest import lists as nbest
 
     mine = np.flatnonzero((lists.files == file) | (file is None))
     first, end = lists.starts[mine[0]], lists.starts[mine[-1] + 1]

@@ -172,7 +172,7 @@ def write_scores(models, split, source, target, path, aligned, tolower, debug):
     from lmtk.lm import LN10
     from lmtk.nmt.alignment import strongest
     from lmtk.nmt.scoring import GivenSource, blocks, score_pairs
-    from lmtk.scoring import report
+    from lmtk.reports.srilm import report
     from lmtk.text.bitext import paired
 
     corpora = blocks(models[0], split, paired(source, target), tolower)

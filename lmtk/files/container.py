@@ -16,7 +16,7 @@ import numpy as np
 
 from lmtk import __version__
 from lmtk.errors import FormatError
-from lmtk.threads import in_threads
+from lmtk.machine.threads import in_threads
 
 VERSION = 1
 DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # as they follow each other in a file

@@ -10,20 +10,20 @@ from lmtk.files.streams import BOM, lines_of, open_in
 
 TEXT = {
     b"\\interp\\": "lmtk.ngram.interp:read_text",
-    b"\\mixture\\": "lmtk.mixture:read_text",
-    b"\\class-ngram\\": "lmtk.classlm:read_text",
+    b"\\mixture\\": "lmtk.joint.mixture:read_text",
+    b"\\class-ngram\\": "lmtk.joint.classes:read_text",
 }
 ARPA = "lmtk.ngram.arpa:read_text"
 BINARY = {
     "nplm": "lmtk.nplm.network:from_arrays",
     "nplm-class": "lmtk.nplm.classes:from_arrays",
     "nplm-tree": "lmtk.nplm.tree:from_arrays",
-    "nplm-shortlist": "lmtk.shortlist:from_arrays",
+    "nplm-shortlist": "lmtk.joint.shortlist:from_arrays",
     "nplm-energy": "lmtk.nplm.energy:from_arrays",
     "nplm-rnn": "lmtk.nplm.recurrent:from_arrays",
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",
-    "class-ngram": "lmtk.classlm:from_arrays",
+    "class-ngram": "lmtk.joint.classes:from_arrays",
 }
 TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
 COUNT = re.compile(rb"[0-9][0-9.e+]*$")

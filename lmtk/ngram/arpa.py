@@ -10,12 +10,12 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning, shown
 from lmtk.files.streams import blocks_of, rows_of
+from lmtk.machine.threads import ahead, in_threads
 from lmtk.ngram import kernels, reading
 from lmtk.ngram.backoff import Backoff, Probabilities, Stored, decimal, natural
 from lmtk.ngram.counts import ranks, sorted_by, trie
 from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
-from lmtk.threads import ahead, in_threads
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
 LARGE = 100_000  # n-grams for which loading numba pays

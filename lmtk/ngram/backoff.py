@@ -9,11 +9,11 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.lm import LN10, Scores
+from lmtk.machine.threads import in_threads
 from lmtk.ngram import kernels
 from lmtk.ngram.counts import LARGE, values
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
-from lmtk.threads import in_threads
 
 SOME = 1 << 14  # tokens scored together: what is kept of them stays in a cache
 PAYS = 2  # nodes for which a table pays, for each token scored

@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from lmtk.jit import jit
+from lmtk.machine.jit import jit
 
 SMALL = 1e-5  # a gain that rounding may have made
 

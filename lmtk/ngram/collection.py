@@ -3,11 +3,11 @@
 import numpy as np
 
 from lmtk.files.column import Column
+from lmtk.machine.parallel import ALONE
 from lmtk.ngram import counts
 from lmtk.ngram.counts import Counts, count_ids, from_rows, read_rows, to_rows
 from lmtk.ngram.runs import count_spilling, tokens_in
 from lmtk.ngram.sharing import common_words, gather_levels
-from lmtk.parallel import ALONE
 from lmtk.text.corpus import Closed, Growing, Marks, id_blocks
 from lmtk.text.vocab import EOS, SOS, UNK
 

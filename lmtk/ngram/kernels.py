@@ -11,8 +11,8 @@ node    -          an n-gram's number among those of its length
 
 import numpy as np
 
-from lmtk.jit import jit
 from lmtk.lm import LN10
+from lmtk.machine.jit import jit
 
 SOME = 256  # positions looked at together
 

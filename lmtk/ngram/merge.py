@@ -2,7 +2,7 @@
 
 The static mixture is a back-off model again. Its n-grams are those of both models, each with the mixture's probability
 exactly; but an n-gram that neither of them has is estimated by back-off, and that is not the mixture of the two
-estimates. The mixture that is exact for every word is `lmtk.mixture`.
+estimates. The mixture that is exact for every word is `lmtk.joint.mixture`.
 """
 
 from dataclasses import replace

@@ -7,7 +7,7 @@ numbers  (N, k + 2)  the same memory as float32
 
 import numpy as np
 
-from lmtk.jit import jit
+from lmtk.machine.jit import jit
 
 
 @jit

@@ -21,10 +21,10 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files.streams import lines
+from lmtk.machine.threads import in_threads
 from lmtk.ngram import kernels
 from lmtk.ngram.backoff import ZERO, Backoff, Stored
 from lmtk.ngram.counts import LARGE, find, to_rows, trie
-from lmtk.threads import in_threads
 
 EPSILON = 3e-6  # a probability mass below it is none, as in SRILM
 PIECE = 1 << 17  # n-grams estimated together

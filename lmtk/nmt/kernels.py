@@ -28,8 +28,8 @@ zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: t
 
 import numpy as np
 
-from lmtk.exponential import exp_rows, tanh_sums
-from lmtk.jit import jit
+from lmtk.machine.exponential import exp_rows, tanh_sums
+from lmtk.machine.jit import jit
 
 ROOM = 1 << 22  # outputs that are computed at once
 CACHED = 1 << 16  # numbers of one pass after another

@@ -14,10 +14,10 @@ import numpy as np
 
 from lmtk.errors import FormatError, shown
 from lmtk.files.streams import lines
-from lmtk.jit import jit
+from lmtk.machine.jit import jit
+from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels, model, sgd
 from lmtk.nplm.network import Network, outputs
-from lmtk.parallel import ALONE
 
 f32 = np.float32
 

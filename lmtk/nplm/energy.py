@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.files import container
-from lmtk.jit import jit
+from lmtk.machine.jit import jit
 from lmtk.nplm import kernels, model
 from lmtk.text.vocab import Vocab
 

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels
 from lmtk.nplm.energy import (
     Energy,
@@ -18,7 +19,6 @@ from lmtk.nplm.energy import (
     of_words,
     word_part,
 )
-from lmtk.parallel import ALONE
 
 f32 = np.float32
 

@@ -19,9 +19,9 @@ import math
 
 import numpy as np
 
-from lmtk.exponential import exp_rows
-from lmtk.jit import jit
-from lmtk.nplm.blas import add_product
+from lmtk.machine.blas import add_product
+from lmtk.machine.exponential import exp_rows
+from lmtk.machine.jit import jit
 
 f32 = np.float32
 

@@ -7,7 +7,7 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.lm import Scores
-from lmtk.nplm import threads
+from lmtk.machine import threads
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import vocab_of, vocab_settings
 

@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
+from lmtk.machine.blas import add_product
 from lmtk.nplm import sampled, sgd
-from lmtk.nplm.blas import add_product
 
 f32 = np.float32
 TINY = np.finfo(f32).tiny

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from lmtk.machine.parallel import ALONE
+from lmtk.machine.threads import Team
 from lmtk.nplm import classes, energy_sgd, kernels, nce, sampled, sgd, tree
-from lmtk.nplm.threads import Team
-from lmtk.parallel import ALONE
 
 
 def full(now, data, settings, threads, comm):

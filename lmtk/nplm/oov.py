@@ -22,7 +22,8 @@ The paper says what C(j) is and that j then has a probability. What it leaves op
 import numpy as np
 
 from lmtk.lm import Scores
-from lmtk.nplm import kernels, threads
+from lmtk.machine import threads
+from lmtk.nplm import kernels
 from lmtk.nplm.model import COLUMNS, MANY, ROWS, exp_rows_plain
 from lmtk.nplm.network import outputs
 from lmtk.text.corpus import Growing, contexts

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lmtk import parallel
+from lmtk.machine import parallel
 from lmtk.nplm import kernels
 
 f32 = np.float32

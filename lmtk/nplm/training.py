@@ -9,12 +9,12 @@ import numpy as np
 from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.streams import lines
+from lmtk.machine.parallel import ALONE
 from lmtk.nplm import classes, energy_sgd, tree
 from lmtk.nplm.model import Neural
 from lmtk.nplm.network import Network
 from lmtk.nplm.objectives import EXACT, OBJECTIVES
 from lmtk.nplm.recurrent import Recurrent
-from lmtk.parallel import ALONE
 from lmtk.text.corpus import contexts
 
 f32 = np.float32

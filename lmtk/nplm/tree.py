@@ -17,7 +17,7 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.streams import lines
-from lmtk.jit import jit
+from lmtk.machine.jit import jit
 from lmtk.nplm import model, sgd
 from lmtk.nplm.network import Network, outputs
 

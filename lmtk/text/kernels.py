@@ -10,7 +10,7 @@ value    (2^(s-1),) the id of word j, int32
 
 import numpy as np
 
-from lmtk.jit import jit
+from lmtk.machine.jit import jit
 
 u64 = np.uint64
 NEWLINE = -1  # the id of a line's end, as in corpus

@@ -33,9 +33,9 @@ def main():
 def work(given):
     import numpy as np
 
+    from lmtk.machine.parallel import ALONE, Common, ranks, wait
+    from lmtk.machine.threads import Team
     from lmtk.nplm import sgd
-    from lmtk.nplm.threads import Team
-    from lmtk.parallel import ALONE, Common, ranks, wait
 
     V, n, m, h, K, steps = 17907, 5, 30, 100, given.minibatch, 24
     random = np.random.default_rng(1)

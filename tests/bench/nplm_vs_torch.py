@@ -21,9 +21,9 @@ def main():
 
     import numpy as np
 
+    from lmtk.machine.blas import set_threads
+    from lmtk.machine.threads import Team
     from lmtk.nplm import sgd
-    from lmtk.nplm.blas import set_threads
-    from lmtk.nplm.threads import Team
 
     try:
         import torch

@@ -12,7 +12,7 @@ from collections import Counter
 
 import numpy as np
 
-from lmtk.jit import jit
+from lmtk.machine.jit import jit
 from lmtk.text.corpus import TOKEN
 
 ORDERS = 4

@@ -13,7 +13,7 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.streams import lines
 from lmtk.lm import LN10
-from lmtk.scoring import outcome
+from lmtk.reports.srilm import outcome
 from lmtk.text.corpus import TOKEN, Closed, Corpus, Marks, Reader, but_openings, with_marks
 from lmtk.text.vocab import EOS
 

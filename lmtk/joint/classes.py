@@ -13,8 +13,8 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files import container, registry
 from lmtk.files.streams import lines_of
+from lmtk.joint.mixture import folder_of, lowered, name_in
 from lmtk.lm import LanguageModel, Scores
-from lmtk.mixture import folder_of, lowered, name_in
 from lmtk.ngram import backoff
 from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.classes import read_classes

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lmtk.jit import jit
+from lmtk.machine.jit import jit
 
 f32, i32 = np.float32, np.int32
 FAST = {"reassoc", "contract", "nsz"}

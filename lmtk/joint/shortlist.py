@@ -17,8 +17,8 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, first_of
 from lmtk.files import container, registry
+from lmtk.joint.mixture import folder_of
 from lmtk.lm import Scores
-from lmtk.mixture import folder_of
 from lmtk.ngram import mass
 from lmtk.ngram.backoff import Backoff
 from lmtk.nplm.network import Network
