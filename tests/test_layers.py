@@ -21,7 +21,7 @@ LAYERS = [
     ["nbest"],
     ["api"],
     ["commands"],
-    ["cli"],
+    ["cli", "help"],
 ]
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 APART = {"ngram", "nplm", "nmt"}
