@@ -26,11 +26,20 @@ COMMANDS = {
     "info": "any file of lmtk's, described",
 }
 
+# programs of SRILM and KenLM that lmtk stands in for, by the names in bin/. A function takes the words behind the name
+# and does the job, or says which commands do it: [(command, words)].
+PROGRAMS = {
+    "ngram": "srilm:ngram",
+    "ngram-count": "srilm:ngram_count",
+    "ngram-class": "srilm:ngram_class",
+}
+
 HELP = """usage: lmtk COMMAND [OPTION ...]
 
 {commands}
 
 lmtk COMMAND -help lists a command's options; man lmtk-COMMAND says more.
+lmtk -bin prints the folder of SRILM's and KenLM's program names: PATH=$(lmtk -bin):$PATH make
 Options have one dash or two; "-" is stdin or stdout; numbers in reports are log10.
 """
 
@@ -156,12 +165,42 @@ def top(words):
         table = "\n".join(f"  {name:{width}}  {what}" for name, what in COMMANDS.items())
         sys.stdout.write(HELP.format(commands=table))
         return 0
+    if words and words[0] in ("-bin", "--bin"):
+        print(programs_folder())
+        return 0
+    if words and words[0] == "-as":
+        name = words[1] if len(words) > 1 else ""
+        raise UsageError(f"-as takes the name of a program, not '{name}'{nearest(name, PROGRAMS)}")
     if words and words[0] in ("-version", "--version"):
         print(f"lmtk {__version__}")
         return 0
     if not words:
         raise UsageError("a command is missing; lmtk -help lists them")
     raise UsageError(f"no command {words[0]}{nearest(words[0], COMMANDS)}")
+
+
+def programs_folder():
+    """The folder with the names of PROGRAMS: that of the installation, else that of the checkout."""
+    from importlib.metadata import PackageNotFoundError, files
+    from pathlib import Path
+
+    try:
+        found = next((f for f in files("lmtk") or () if f.match("libexec/lmtk/ngram")), None)
+    except PackageNotFoundError:
+        found = None
+    name = Path(found.locate()) if found else Path(__file__).parent.parent / "bin" / "ngram"
+    folder = Path(os.path.normpath(name)).parent
+    if not (folder / "ngram").exists():
+        raise LmtkError(f"no folder {folder}; was lmtk installed with its data files?")
+    return folder
+
+
+def as_program(name, words):
+    """What a program of SRILM's or KenLM's does: the steps that are commands of lmtk's, [(command, words)]."""
+    import importlib
+
+    module, _, function = PROGRAMS[name].partition(":")
+    return getattr(importlib.import_module("lmtk.programs." + module), function)(words) or []
 
 
 def main():
@@ -176,7 +215,9 @@ def main():
     # names of files and words may be any bytes
     sys.stdout.reconfigure(errors="surrogateescape")
     sys.stderr.reconfigure(errors="backslashreplace")
-    words = sys.argv[1:]
+    words, steps = sys.argv[1:], []
+    if words[:2] == ["-as", "lmtk"]:
+        words = words[2:]
     program = f"lmtk {words[0]}" if words and words[0] in COMMANDS else "lmtk"
     # numpy's own warnings are no line of ours: numbers that are none are found where they matter
     warnings.simplefilter("ignore")
@@ -187,9 +228,15 @@ def main():
     status = 0
     try:
         if words and words[0] in COMMANDS:
-            run(words[0], words[1:])
+            steps = [(words[0], words[1:])]
+        elif words[:1] == ["-as"] and words[1:2] and words[1] in PROGRAMS:
+            program = words[1]
+            steps = as_program(program, words[2:])
         else:
             status = top(words)
+        for name, rest in steps:
+            program = f"lmtk {name}"
+            run(name, rest)
         sys.stdout.flush()
     except BrokenPipeError:
         close_stdout()
@@ -203,6 +250,11 @@ def main():
         status = 2
     except LmtkError as e:
         say(program, e)
+        status = 1
+    except ModuleNotFoundError as e:
+        if not sys.modules.get("lmtk") or (e.name or "").startswith("lmtk"):
+            raise
+        say(program, f"{sys.executable} lacks the package {e.name}; lmtk wants the Python that it is installed for")
         status = 1
     except KeyboardInterrupt:
         status = 130
