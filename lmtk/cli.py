@@ -29,9 +29,7 @@ COMMANDS = {
     "info": "any file of lmtk's, described",
 }
 # the one obvious input of a command: words in front of which no option stands are its values
-INPUT = {
-    "normalize": "-text", "vocab": "-text", "ppl": "-text", "features": "-lm", "info": "-lm",
-}  # fmt: skip
+INPUT = {"normalize": "-text", "vocab": "-text", "ppl": "-text", "features": "-lm", "info": "-lm"}
 # two names of one thing: what one command calls so is the other here
 ALIKE = {
     "-model": "-lm",
@@ -42,12 +40,21 @@ ALIKE = {
     "-neighbors": "-neighbours",
 }
 
+# programs of SRILM and KenLM that lmtk stands in for, by the names in bin/. A function takes the words behind the name
+# and does the job, or says which commands do it: [(command, words)].
+PROGRAMS = {
+    "ngram": "srilm:ngram",
+    "ngram-count": "srilm:ngram_count",
+    "ngram-class": "srilm:ngram_class",
+}
+
 HELP = """usage: lmtk COMMAND [OPTION ...]
 
 {commands}
 
 lmtk COMMAND -help lists a command's options; man lmtk-COMMAND says more.
 lmtk completion bash (zsh, fish) writes the shell's completion of all of them.
+lmtk -bin prints the folder of SRILM's and KenLM's program names: PATH=$(lmtk -bin):$PATH make
 Options have one dash or two; "-" is stdin or stdout; numbers in reports are log10.
 """
 
@@ -67,7 +74,9 @@ def elsewhere(name, options):
     if hint := nearest(name.replace("N", "2"), [o.replace("N", "2") for o in options]):
         return hint
     others = [other for other in COMMANDS if name in table(click_command(other))]
-    return f"; lmtk {' and '.join(others)} {'has' if len(others) == 1 else 'have'} it" if others else ""
+    if not others:
+        return ""
+    return f"; lmtk {others[0]} has it" if len(others) == 1 else f"; {', '.join(others)} have it"
 
 
 def spelled(words, options, plain=None):
@@ -233,6 +242,12 @@ def top(words):
 
         sys.stdout.write(completion(words[1:]))
         return 0
+    if words and words[0] in ("-bin", "--bin"):
+        print(programs_folder())
+        return 0
+    if words and words[0] == "-as":
+        name = words[1] if len(words) > 1 else ""
+        raise UsageError(f"-as takes the name of a program, not '{name}'{nearest(name, PROGRAMS)}")
     if words and words[0] in ("-version", "--version"):
         print(f"lmtk {__version__}")
         return 0
@@ -240,6 +255,30 @@ def top(words):
         sys.stderr.write(overview())
         return 2
     raise UsageError(f"no command {words[0]}{nearest(words[0], COMMANDS)}")
+
+
+def programs_folder():
+    """The folder with the names of PROGRAMS: that of the installation, else that of the checkout."""
+    from importlib.metadata import PackageNotFoundError, files
+    from pathlib import Path
+
+    try:
+        found = next((f for f in files("lmtk") or () if f.match("libexec/lmtk/ngram")), None)
+    except PackageNotFoundError:
+        found = None
+    name = Path(found.locate()) if found else Path(__file__).parent.parent / "bin" / "ngram"
+    folder = Path(os.path.normpath(name)).parent
+    if not (folder / "ngram").exists():
+        raise LmtkError(f"no folder {folder}; was lmtk installed with its data files?")
+    return folder
+
+
+def as_program(name, words):
+    """What a program of SRILM's or KenLM's does: the steps that are commands of lmtk's, [(command, words)]."""
+    import importlib
+
+    module, _, function = PROGRAMS[name].partition(":")
+    return getattr(importlib.import_module("lmtk.programs." + module), function)(words) or []
 
 
 def main():
@@ -254,7 +293,9 @@ def main():
     # names of files and words may be any bytes
     sys.stdout.reconfigure(errors="surrogateescape")
     sys.stderr.reconfigure(errors="backslashreplace")
-    words = sys.argv[1:]
+    words, steps = sys.argv[1:], []
+    if words[:2] == ["-as", "lmtk"]:
+        words = words[2:]
     program = f"lmtk {words[0]}" if words and words[0] in COMMANDS else "lmtk"
     # numpy's own warnings are no line of ours: numbers that are none are found where they matter
     warnings.simplefilter("ignore")
@@ -265,9 +306,15 @@ def main():
     status = 0
     try:
         if words and words[0] in COMMANDS:
-            run(words[0], words[1:])
+            steps = [(words[0], words[1:])]
+        elif words[:1] == ["-as"] and words[1:2] and words[1] in PROGRAMS:
+            program = words[1]
+            steps = as_program(program, words[2:])
         else:
             status = top(words)
+        for name, rest in steps:
+            program = f"lmtk {name}"
+            run(name, rest)
         sys.stdout.flush()
     except BrokenPipeError:
         close_stdout()
@@ -281,6 +328,11 @@ def main():
         status = 2
     except LmtkError as e:
         say(program, e)
+        status = 1
+    except ModuleNotFoundError as e:
+        if not sys.modules.get("lmtk") or (e.name or "").startswith("lmtk"):
+            raise
+        say(program, f"{sys.executable} lacks the package {e.name}; lmtk wants the Python that it is installed for")
         status = 1
     except KeyboardInterrupt:
         status = 130

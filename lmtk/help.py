@@ -18,7 +18,7 @@ def page(name, command):
     about = inspect.cleandoc(command.callback.__doc__).replace("\b\n", "")
     lines = [f"usage: lmtk {name} [OPTION ...]", ""]
     for paragraph in about.split("\n\n"):
-        lines += [*textwrap.wrap(" ".join(paragraph.split()), width), ""]
+        lines += [*textwrap.wrap(" ".join(paragraph.split()), width, break_on_hyphens=False), ""]
     for heading, params in grouped(command.params).items():
         lines.append(f"{heading}:")
         for p in params:

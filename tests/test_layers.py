@@ -21,6 +21,7 @@ LAYERS = [
     ["nbest"],
     ["api"],
     ["commands"],
+    ["programs"],
     ["cli", "help"],
 ]
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
