@@ -11,7 +11,7 @@ unset NUMBA_CACHE_DIR
 git -C "$top" archive HEAD | (mkdir "$work/source" && tar -x -C "$work/source")
 "${1%%:*}" -m venv "$work/build"
 "$work/build/bin/pip" install -q build
-"$work/build/bin/python" -m build --outdir "$work/dist" "$work/source" > "$work/log" || { cat "$work/log"; exit 1; }
+"$work/build/bin/python" -m build --outdir "$work/dist" "$work/source" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 
 check() {
     cd "$work"
