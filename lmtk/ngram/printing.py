@@ -6,16 +6,18 @@ counts (_nrt=False), two atomic operations an array and call otherwise.
 """
 
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
-from lmtk.machine.jit import jit
+from lmtk.machine.jit import jit, of_numba
 from lmtk.machine.threads import in_threads
-from lmtk.ngram import engine, suffix
+from lmtk.ngram import engine
 
 PIECE = 1 << 16  # places printed together
 SOME = 512  # numbers whose digits are made together
 u64 = np.uint64
+store8 = of_numba("lmtk.machine.unaligned", "store8")
 
 
 def write_estimate(out, model):
@@ -51,7 +53,7 @@ def write_estimate(out, model):
             W = len(model.vocab.words)
             out.writelines(in_threads(words_of, [(a, min(a + PIECE, W)) for a in range(0, W, PIECE)]))
         else:
-            out.writelines(in_threads(lines_of, zip(cuts[:-1].tolist(), cuts[1:].tolist())))
+            out.writelines(in_threads(lines_of, pairwise(cuts.tolist())))
     out.write(b"\n\\end\\\n")
 
 
@@ -157,8 +159,8 @@ def print_numbers(x, end, quads, cells):
 @jit(_nrt=False)
 def put(text, at, cells, i):
     """A cell into text; where it ends."""
-    store(text, at, cells[i, 0])
-    store(text, at + 8, cells[i, 1])
+    store8(text, at, cells[i, 0])
+    store8(text, at + 8, cells[i, 1])
     return at + np.int64(cells[i, 1] >> u64(56))
 
 
@@ -167,8 +169,8 @@ def put_word(text, at, w, cells, letters, ends):
     """A word and a blank into text; where they end."""
     n = np.int64(cells[w, 1] >> u64(56))
     if n:
-        store(text, at, cells[w, 0])
-        store(text, at + 8, cells[w, 1])
+        store8(text, at, cells[w, 0])
+        store8(text, at + 8, cells[w, 1])
         return at + n
     for i in range(ends[w], ends[w + 1]):
         text[at] = letters[i]
