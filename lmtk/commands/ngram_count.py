@@ -99,8 +99,9 @@ def command(
     from lmtk.files.streams import open_out
     from lmtk.machine.parallel import ALONE, ranks
     from lmtk.ngram import methods
-    from lmtk.ngram.collection import collect
+    from lmtk.ngram.collection import Positions, collect
     from lmtk.ngram.counts import write_counts
+    from lmtk.ngram.methods import LONGEST
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import make_vocab, read_vocab
 
@@ -164,15 +165,17 @@ def command(
         unk = unk and unk_word not in given_classes.members  # its class is predicted in its place
 
     def vocabulary_of(words):
-        return make_vocab(sorted(words), unk, True, unk_word, vocab or (text or read)[0])
+        return make_vocab(words, unk, True, unk_word, vocab or (text or read)[0])
 
-    arrange = (lambda words: vocabulary_of(words).words) if model_wanted else None
-    kept = (tolower, limit_vocab, float_counts, arrange, bytes_of(memory) if memory else None)
+    kept = (tolower, limit_vocab, float_counts, bytes_of(memory) if memory else None)
+    # large texts: no counts, if the model alone is wanted, by its text
+    positions = bool(model_written) and not (write or write_n or heldout or sort or write_bin or class_lm)
+    positions &= 2 <= order <= LONGEST
     with ranks() if mpi else contextlib.nullcontext(ALONE) as comm:
         if comm.size > 1 and (stream or "-" in (text or [])):
             raise UsageError("-mpi wants texts of sentences, in files that every rank can read")
         words = comm.share(lambda: read_vocab(vocab, tolower) if vocab else None)
-        counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm, replace)
+        counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm, replace, positions)
     if comm.rank:
         return
     vocabulary = vocabulary_of(counts.words) if model_wanted else None
@@ -202,8 +205,19 @@ def command(
         from lmtk.text.corpus import whole_corpus
 
         known = tuned(counts, vocabulary, order, chosen, whole_corpus(heldout, vocabulary, marks, tolower)) | known
-    fallback = fallback_discounts(discount_fallback)
-    model, used = smoothing.estimate(counts, vocabulary, order, chosen, fallback, tell, known, kenlm)
+    given = fallback_discounts(discount_fallback), tell, known, kenlm
+    if isinstance(counts, Positions):
+        from lmtk.ngram import engine, printing, suffix
+
+        ids = counts.of(vocabulary)
+        del counts
+        ngrams = suffix.suffix_order(ids, order, len(vocabulary.words) - 1, marks)
+        del ids
+        model, _ = engine.estimate(ngrams, vocabulary, chosen, marks, *given)
+        with open_out(lm) as out:
+            printing.write_estimate(out, model)
+        return
+    model, used = smoothing.estimate(counts, vocabulary, order, chosen, *given)
     del counts  # its memory serves the writing
     for n, path in sorted({**files["gt"], **files["kn"]}.items()):
         if not read_from and n <= order:
@@ -211,7 +225,7 @@ def command(
                 methods.write_discounts(out, used[n - 1])
     if lm:
         with open_out(lm) as out:
-            arpa.write_text(out, model)
+            arpa.write_text(out, model, sort)
     if write_bin:
         with open_out(write_bin) as out:
             backoff.write_binary(out, model)

@@ -137,7 +137,7 @@ class Estimator:
         event = np.arange(found.events) if self.unknown is None else self.known_contexts(k, found)
         some = slice(None, found.events) if len(event) == found.events else event
         events = Events(found.context[some], count[some], found.raw[some], lower[some], found.H)
-        log10p, bow, _ = smooth(events, k, method, self.vocab.V, exact)
+        log10p, bow = smooth(events, k, method, self.vocab.V, exact)
         p = np.full(len(lower), np.nan, f32)
         p[some] = log10p
         there = ~np.isnan(p)

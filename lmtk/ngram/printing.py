@@ -108,8 +108,8 @@ def print_some(x, end):
 
 @jit
 def print_numbers(x, end, quads, cells):
-    """x (N,) float32 as "%.7g" and the byte `end` behind, into cells (N, 2). Length 0 leaves to Python what is not 0 but
-    below 1e-4, or from 9.9999995 on. quads (10000, 2) uint64: the letters of a number of four digits, the first the
+    """x (N,) float32 as "%.7g" and the byte `end` behind, into cells (N, 2). Length 0 leaves to Python what is below
+    1e-4 but 0, or from 9.9999995 on. quads (10000, 2) uint64: the letters of a number of four digits, the first the
     lowest, and how many of them are left without the zeros at the end.
 
     Exact: x has 24 bits and the 5^10 in 10^10 another 24, so that the product is a double without rounding, and

@@ -50,9 +50,8 @@ class Level:
 
 def levels_of(counts, vocab, order):
     """Counts -> Levels with the vocabulary's ids; every word is a node of order 1, and every n-gram's suffix is one."""
-    nodes = nodes_of_links if counts.arranged and counts.words == vocab.words else nodes_of_rows
     levels = []
-    for k, (keys, suffix, count, counted) in enumerate(nodes(counts, vocab, order), 1):
+    for k, (keys, count, counted) in enumerate(nodes_of_rows(counts, vocab, order), 1):
         if k == 1:
             word, parent = keys, np.zeros(len(keys), np.int32)
             suffix, first_word, unknown = parent, word, word == vocab.unk_id
@@ -60,32 +59,14 @@ def levels_of(counts, vocab, order):
             below = levels[-1]
             kind = np.int32 if len(below.keys) < 1 << 31 else np.int64  # half the memory
             parent, word = (x.astype(kind) for x in np.divmod(keys, len(vocab.words)))
-            if suffix is None:
-                suffix = (
-                    word if k == 2 else find(below.keys, below.suffix[parent].astype(np.int64), word, len(vocab.words))
-                )
+            suffix = word if k == 2 else find(below.keys, below.suffix[parent].astype(np.int64), word, len(vocab.words))
             first_word, unknown = below.first_word[parent], below.unknown[parent] | (word == vocab.unk_id)
         levels.append(Level(keys, parent, word, suffix, count, counted, first_word, unknown))
     return levels
 
 
-def nodes_of_links(counts, vocab, order):
-    """Yields keys, suffix, count, counted of each order from counts that are arranged as the vocabulary is: then only
-    words that were not seen can be missing. Those of a single sort have their suffixes.
-    """
-    W, seen = len(vocab.words), counts.levels[0].keys
-    for k, level in enumerate(counts.levels[:order], 1):
-        keys, count, counted = level.keys, level.count, np.ones(len(level.keys), bool)
-        if k == 1:
-            keys, count, counted = np.arange(W), np.zeros(W, count.dtype), np.zeros(W, bool)
-            count[seen], counted[seen] = level.count, True
-        elif k == 2 and len(seen) < W:
-            keys = seen[keys // W] * W + keys % W
-        yield keys, level.suffix if k > 2 else None, count, counted
-
-
 def nodes_of_rows(counts, vocab, order):
-    """Yields keys, None, count, counted of each order from any counts."""
+    """Yields keys, count, counted of each order."""
     W = len(vocab.words)
     ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words], np.int64)
     own = [ids[row] for row in to_rows(counts.levels, len(counts.words))][:order]
@@ -101,7 +82,7 @@ def nodes_of_rows(counts, vocab, order):
         np.add.at(count, node, weight)
         counted = np.zeros(len(keys), bool)
         counted[node] = True
-        yield keys, None, count, counted
+        yield keys, count, counted
 
 
 def counted_levels(counts, vocab, order, methods):
@@ -174,7 +155,7 @@ def pieces(parent):
 
 def estimate_order(levels, k, method, vocab, tell, exact):
     """The probabilities of order k, then the back-off weights of its contexts."""
-    level, V, total = levels[k - 1], vocab.V, 0
+    level, V = levels[k - 1], vocab.V
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
     if k > 1:
         levels[k - 2].backed_off = backed_off(levels, k - 1)
@@ -185,12 +166,13 @@ def estimate_order(levels, k, method, vocab, tell, exact):
         n = np.flatnonzero(event)
         lower = levels[k - 2].backed_off[level.suffix[nodes][n]] if k > 1 else None
         events = Events(context[n], level.count[nodes][n], level.raw[nodes][n], lower, contexts.stop - contexts.start)
-        level.log10p[nodes][n], bow, some = smooth(events, k, method, V, exact)
-        total += some
+        level.log10p[nodes][n], bow = smooth(events, k, method, V, exact)
         if k > 1:
             levels[k - 2].log10bow[contexts] = bow
-    if k == 1:
-        give_to_unseen(level, vocab, 1 - (total if exact else np.nansum(probability(level.log10p))), tell)
+        else:
+            left = 1 - np.nansum(probability(level.log10p))
+            left = bow[0] / V * (V - len(n)) if exact else left if left >= EPSILON else 0.0
+            give_to_unseen(level, vocab, left, tell)
 
 
 def odd_contexts(below, contexts, vocab):
@@ -216,7 +198,7 @@ class Events:
 
 def smooth(events, k, method, V, exact):
     """log10 p of events (N,), nan where they are left out, and log10 of the back-off weights of their contexts (H,),
-    single precision; the sum of all p.
+    single precision; at order 1 the weight of 1 / V itself.
     """
     of, c, H = events.context, events.count, events.H
     if method.cutoff and k > 1:
@@ -236,13 +218,14 @@ def smooth(events, k, method, V, exact):
     with np.errstate(divide="ignore"):
         found = np.log10(p).astype(f32)
         found[d == 0] = np.nan
-        total = float(p[d != 0].sum())
-        if exact or k == 1:
-            bow = np.where(h.T > 0, np.log10(weight), 0).astype(f32) if k > 1 else None
+        if k == 1:
+            bow = weight
+        elif exact:
+            bow = np.where(h.T > 0, np.log10(weight), 0).astype(f32)
         else:
             bow = backoff_weights(found, of, lower, H)
     log10p[some] = found
-    return log10p, bow, total
+    return log10p, bow
 
 
 def totals(of, c, H, V):
@@ -295,7 +278,6 @@ def probability(log10):
 
 def give_to_unseen(level, vocab, left, tell):
     """Order 1: what the seen words leave goes to those without a probability, or to all where there are none."""
-    left = left if left >= EPSILON else 0.0
     level.log10p[level.word == vocab.sos_id] = -np.inf
     words = level.word < vocab.V
     unseen = words & ~(level.log10p > -np.inf)

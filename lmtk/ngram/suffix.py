@@ -32,7 +32,6 @@ from lmtk.machine.threads import all_at_once, count
 SOME = 512  # positions whose random reads are made together, so that they overlap
 RANGE = 1 << 16  # positions compared together, a multiple of 64
 PIECE = 1 << 18  # positions of a segment, at least
-LONGEST = 14  # orders fit 4 bits, and so does one more
 u64 = np.uint64
 
 
@@ -75,7 +74,7 @@ class Suffixes:
 
 
 def suffix_order(x, n, W, marks):
-    """The Suffixes of a text (N,), of orders up to n, from 2 to LONGEST; marks: as in corpus, for what a border is."""
+    """The Suffixes of a text (N,), of orders up to n, from 2 to methods.LONGEST; marks say what a border is."""
     N, threads = len(x), count()
     parts = np.linspace(0, N, threads + 1).astype(np.int64)
     counts = np.zeros((threads, W), np.int32)
@@ -289,8 +288,8 @@ def nodes_at(begins, k, local):
 
 @jit
 def gather(begins, come, rank, k, heads, ends, V, first, local, node, context, parent, children, raw):
-    """The n-grams of order k > 1 whose context is in a segment, (N,) int32, in place: node; context as `local` has it of
-    the places from `first` on; parent, the node of the n-gram without its oldest word, or the word that is left;
+    """The n-grams of order k > 1 whose context is in a segment, (N,) int32, in place: node; context, as `local` has it
+    of the places from `first` on; parent, the node of the n-gram without its oldest word, or the word that is left;
     children, how many n-grams of order k + 1 end in it; raw, how often it was seen. heads, ends (W,): two rows of
     Suffixes.heads. Returns how many there are whose last word is below V, and how many in all: the others come last.
     """

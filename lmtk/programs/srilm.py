@@ -8,7 +8,7 @@ def ngram(words):
 
 
 def ngram_count(words):
-    return [("ngram-count", words)]
+    return [("ngram-count", ["-sort", *words])]
 
 
 def ngram_class(words):
