@@ -21,7 +21,8 @@ LAYERS = [
     ["nbest"],
     ["api"],
     ["commands"],
-    ["cli"],
+    ["programs"],
+    ["cli", "help"],
 ]
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 APART = {"ngram", "nplm", "nmt"}

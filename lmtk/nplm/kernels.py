@@ -116,7 +116,8 @@ def block_backward(z, w, start, M, y, scale, epsilon, keep, pace):
     """Step 2(a) on a block: dL/dy_j = 1_(j=w) - p_j; M <- keep M + epsilon z' dL/dy, in place. Returns dL/dz (K, D).
 
     `y` and `scale` are those of the forward pass; y is overwritten. The bias b, last row of M, is not shrunk by `keep`.
-    pace (V,): of the outputs, those of the block from `start` on, factors of epsilon. The division by the sums is left to the (K, D) arrays, a pass over y less.
+    pace (V,): factors of epsilon, those of the block from `start` on. The division by the sums is left to the (K, D)
+    arrays, a pass over y less.
     """
     mine = np.flatnonzero((w >= start) & (w < start + M.shape[1]))
     y[mine, w[mine] - start] -= 1 / scale[mine]

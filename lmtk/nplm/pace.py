@@ -56,7 +56,13 @@ def pace(settings, data, words, outputs, top=None):
     moved = settings.rate * (K if K > 1 else 0)
     met = np.bincount(data.contexts.ravel(), minlength=words) / len(data.w)
     top = None if top is None else f32(moved) * top.astype(f32)
-    return Pace(f32(moved * settings.feature_rate) * met.astype(f32), moved, f32(moved) * outputs.astype(f32), top, settings.feature_rate)
+    return Pace(
+        f32(moved * settings.feature_rate) * met.astype(f32),
+        moved,
+        f32(moved) * outputs.astype(f32),
+        top,
+        settings.feature_rate,
+    )
 
 
 def slowed(moved, curvature):

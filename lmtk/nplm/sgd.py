@@ -90,9 +90,9 @@ def outputs(theta, K):
 def step(theta, contexts, w, epsilon, decay, feature_rate, team, own=None, kept=None):
     """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 
-    contexts (K, n-1) and w (K,): ids. The rate is the paper's, an example's, times theta's pace; the decay is on U, W,
-    H and C, not on the biases b and d; C learns feature_rate times faster. own: as in `kernels.block_forward`; kept: as in
-    `kernels.hidden`.
+    contexts (K, n-1) and w (K,): ids. The rate is the paper's, an example's; where theta has a pace, dL/dtheta counts
+    that much. The decay is on U, W, H and C, not on the biases b and d; C learns feature_rate times faster. own: as in
+    `kernels.block_forward`; kept: as in `kernels.hidden`.
     Returns (sum of ln p, norm of dL/dz), taken before the update; where the former is not finite nothing is updated.
     """
     K = len(w)
@@ -133,10 +133,11 @@ def update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate, kept=
     else:
         go, gx, gR = kernels.recurrent_gradient(gz, a, x, H, R, theta.direct, kept)
         go, x = go.reshape(-1, len(R)), x.reshape(-1, H.shape[1])
-    rate = epsilon / max(len(go) / K, 1)
-    rates = np.full(len(theta.C), f32(epsilon * feature_rate))
+    steps, rates = max(len(go) / K, 1), np.full(len(theta.C), f32(epsilon * feature_rate))
+    rate = epsilon / steps
     if pace.H:
-        rate *= slowed(pace.H, stiffest(x, len(x)) * stiffest(go, K))
+        inputs = stiffest(x, len(x)) + (0 if R is None else stiffest(a[:-1].reshape(-1, len(R)), len(go)))
+        rate *= slowed(pace.H / steps, inputs * stiffest(go, K))
         rates *= slowed(pace.C, stiffest(gx.reshape(-1, theta.C.shape[1]), gx.size // theta.C.shape[1]))
     shrunk, rate = K * epsilon * decay, f32(rate)
     if R is not None:

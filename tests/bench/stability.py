@@ -1,7 +1,7 @@
 """Training holds: ten kinds of text, every objective of each model, three seeds and minibatches of three sizes.
 
-Two parts, a row each run. `first`: the held-out perplexity after the first of the default 5 epochs is below that of the
-unigram. `rates`: after all epochs that of the default rate, over the best of a few rates, is at most 1.1. At the end the
+Two parts, a row each run. `first`: the held-out perplexity after the first of 5 epochs is below that of the unigram.
+`rates`: after all epochs that of the default rate, over the best of a few rates, is at most 1.1. At the end the
 worst of each text and objective, and what was above.
 
 Some texts are generated, code is Python's own library, and real texts come from files: -data a folder with prose.txt,
