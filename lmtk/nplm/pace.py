@@ -76,7 +76,7 @@ def stiffest(X, number):
     for _ in range(2):
         v = (X @ v) @ X
         v /= max(float(np.linalg.norm(v)), 1e-30)
-    return float(np.square(X @ v).sum()) / number
+    return float(np.square(X @ v).sum()) / max(number, 1)
 
 
 def variances(w, V):

@@ -216,7 +216,6 @@ def bisected(features, counts):
 
 def add(network, counts, tree):
     """The network, before training, with outputs for the nodes of a tree: b as the counts have it, the rest 0."""
-    V = len(tree) + 1
     weight = weights(tree, counts)
     b = np.log(weight[tree[:, 1]] / weight[tree[:, 0]]).astype(f32)
     W = None if network.W is None else network.W[:-1]
