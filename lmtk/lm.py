@@ -1,7 +1,6 @@
 """What every language model can do, and what follows from it."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,11 +16,18 @@ LN10 = math.log(10)  # natural logs inside, log10 in files and reports
 class Scores:
     """logp: (N,) float64, ln p of each token given what stands before it (-inf: never; 0 where it is not scored).
 
-    tag: what SRILM's report shows of token t, without blanks, as "[3gram]".
+    length: (N, J) int8, of each of the J models that took part the length of the n-gram used; -1 where it has none,
+    as neural models. kinds: what a report shows of each part in place of -1, "nplm" and so on.
     """
 
     logp: np.ndarray
-    tag: Callable[[int], str]
+    length: np.ndarray
+    kinds: tuple = ("",)
+
+
+def scores_of(kind, logp):
+    """The Scores of a model without n-grams."""
+    return Scores(logp, np.full((len(logp), 1), -1, np.int8), (kind,))
 
 
 class LanguageModel(Protocol):

@@ -10,6 +10,7 @@ from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.files.declared import ORDER, VOCABULARY, Array, held
 from lmtk.lm import LN10, Scores
+from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram.nodes import (
     NARROW,
@@ -127,7 +128,7 @@ class Walk:
         N = len(ids)
         if not pays("ngrams", N):
             return self.some(ids, fresh)
-        found = self.found if N * PAYS > len(self.nodes.memory) else NONE
+        found = self.found if len(self.nodes.memory) < N * PAYS else NONE
 
         def some(begin):
             start, end = max(begin - self.nodes.order + 1, 0), min(begin + SOME, N)
@@ -168,9 +169,7 @@ class Backoff:
 
     def score(self, corpus):
         """ln p of every scored token; the length is that of the n-gram used."""
-        fresh = np.zeros(len(corpus.ids) + 1, bool)
-        fresh[corpus.starts] = True
-        logp, used = self.walk(corpus.ids, fresh[:-1])
+        logp, used = self.walk(corpus.ids, corpus.fresh)
         logp[~corpus.scored] = used[~corpus.scored] = 0
         return Scores(logp, used[:, None])
 

@@ -23,7 +23,8 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.lm import LN10
-from lmtk.machine.jit import jit
+from lmtk.machine.jit import jit, of_numba
+from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 
 NODE = np.dtype([("word", "<i4"), ("child", "<i4"), ("log10p", "<f4"), ("log10bow", "<f4")])
@@ -35,6 +36,7 @@ PLACE = {WIDE: 2, NARROW: 1}  # of log10 p
 ZERO = -99.0  # what stands for the logarithm of 0 in an ARPA file
 FEW = 8  # children among which a search is as fast as a table
 GROUP = 256  # tokens looked up together
+tuple_setitem = of_numba("numba.cpython.unsafe.tuple", "tuple_setitem")
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Nodes:
         return Nodes(self.memory, frozen(self.where[:order]), self.path)
 
     def checked(self, W):
-        """The levels, once every pointer in them is known to be true and every word to be below W. Raises FormatError."""
+        """The levels, once every pointer is known to be true and every word to be below W. Raises FormatError."""
         for k, (above, level) in enumerate(pairwise(self.levels), 1):
             child, word = above["child"], level["word"][:-1]
             if child[0] != 0 or child[-1] != len(level) - 1 or (child[1:] < child[:-1]).any():
@@ -162,7 +164,7 @@ def link_plain(keys, W, above, found):
 
 @jit
 def link(keys, W, child, word):
-    """Each n-gram's word (N + 1,), and the first child of each node above, (P + 1,), from sorted keys (N,); in place."""
+    """Each n-gram's word (N + 1,) and the first child of each above (P + 1,) from sorted keys (N,); in place."""
     parent = 0
     child[0] = 0
     for i in range(len(keys)):
@@ -275,6 +277,40 @@ def fill(memory, where, k, table):
                 table[slot] = child
 
 
+@jit(_nrt=False)
+def search(memory, begin, width, first, some, w):
+    """Which of `some` nodes from `first` on, of the order at `begin`, has the word w; -1 where none has."""
+    while some > 1:
+        half = some >> 1
+        first += half if memory[begin + width * (first + half)] <= w else 0
+        some -= half
+    return first if some == 1 and memory[begin + width * first] == w else -1
+
+
+@jit(_nrt=False)
+def weight_after(bow, goes_on, single):
+    """A context's weight, log10, as it is added: in KenLM one of 0 has a sign."""
+    if single and bow == 0:
+        return np.float32(0.0) if goes_on else np.float32(-0.0)
+    return np.float32(ZERO) if single and bow == -np.inf else bow
+
+
+@jit(_nrt=False)
+def backed_off(logp, bow, single):
+    """logp plus a weight: the place where KenLM rounds to single precision."""
+    return np.float64(np.float32(np.float32(logp) + bow)) if single else logp + np.float64(bow) * LN10
+
+
+@jit(_nrt=False)
+def given(value, logp, single):
+    """logp where the n-gram has log10 p `value` of its own, unless that is nan or +inf."""
+    if not value < np.inf:
+        return logp
+    if not single:
+        return np.float64(value) * LN10
+    return ZERO if value == -np.inf else np.float64(-0.0) if value == 0 else np.float64(value)
+
+
 @jit
 def extend(memory, logs, where, slots, spans, ids, fresh, V, single, node, logp, used):
     """The back-off recursion (Katz 1987) for tokens `ids` (N,), from their 1-grams up:
@@ -295,7 +331,6 @@ def extend(memory, logs, where, slots, spans, ids, fresh, V, single, node, logp,
     tokens, ahead = len(ids), 0
     low, high, slot = np.empty(GROUP, np.int64), np.empty(GROUP, np.int64), np.empty(GROUP, np.int64)
     weight = np.empty(GROUP, np.float32)
-    minus, none = np.float32(-0.0), np.float32(0.0)
     for k in range(2, len(where) + 1):
         above, up, size = where[k - 2, AT], where[k - 2, N], where[k - 2, WIDTH]
         begin, total, width, p = where[k - 1, AT], where[k - 1, N], where[k - 1, WIDTH], where[k - 1, P]
@@ -308,20 +343,16 @@ def extend(memory, logs, where, slots, spans, ids, fresh, V, single, node, logp,
                 context = last if j == 0 else node[t - 1]
                 low[j] = high[j] = 0
                 slot[j] = -1
-                if fresh[t]:
-                    weight[j] = minus
-                elif context < 0 or context >= up:
-                    weight[j] = none if k == 2 else minus
-                else:
-                    at = above + size * context
-                    low[j] = min(max(memory[at + CHILD], 0), total)
-                    high[j] = max(min(memory[at + size + CHILD], total), low[j])
-                    bow = logs[at + BOW]
-                    if single and bow == 0:
-                        bow = none if high[j] > low[j] else minus
-                    weight[j] = bow
-                    if places and high[j] - low[j] > FEW:
-                        slot[j] = table + slot_of(low[j], ids[t], places)
+                if fresh[t] or context < 0 or context >= up:
+                    # KenLM's missing <unk> has the weight +0
+                    weight[j] = np.float32(0.0) if k == 2 and not fresh[t] else np.float32(-0.0)
+                    continue
+                at = above + size * context
+                low[j] = min(max(memory[at + CHILD], 0), total)
+                high[j] = max(min(memory[at + size + CHILD], total), low[j])
+                weight[j] = weight_after(logs[at + BOW], high[j] > low[j], single)
+                if places and high[j] - low[j] > FEW:
+                    slot[j] = table + slot_of(low[j], ids[t], places)
             last = node[end - 1]
             for j in range(end - start):
                 ahead += slots[slot[j]] if slot[j] >= 0 else memory[begin + width * ((low[j] + high[j]) >> 1)]
@@ -329,32 +360,118 @@ def extend(memory, logs, where, slots, spans, ids, fresh, V, single, node, logp,
                 if slot[j] >= 0:
                     ahead += memory[begin + width * max(slots[slot[j]], 0)]
             for t in range(start, end):
-                j, w, found = t - start, ids[t], -1
+                j, w = t - start, ids[t]
                 if slot[j] >= 0:
-                    found = slots[slot[j]]
+                    found = np.int64(slots[slot[j]])
                     while found >= 0 and (found < low[j] or found >= high[j] or memory[begin + width * found] != w):
                         slot[j] = table + ((slot[j] - table + 1) & (places - 1))
-                        found = slots[slot[j]]
+                        found = np.int64(slots[slot[j]])
                 else:
-                    first, some = low[j], high[j] - low[j]
-                    while some > 1:
-                        half = some >> 1
-                        first += half if memory[begin + width * (first + half)] <= w else 0
-                        some -= half
-                    if some == 1 and memory[begin + width * first] == w:
-                        found = first
+                    found = search(memory, begin, width, low[j], high[j] - low[j], w)
                 node[t] = found
-                if single:
-                    bow = weight[j]
-                    logp[t] = np.float32(np.float32(logp[t]) + (np.float32(ZERO) if bow == -np.inf else bow))
-                else:
-                    logp[t] += np.float64(weight[j]) * LN10
+                logp[t] = backed_off(logp[t], weight[j], single)
                 if found >= 0 and w < V:
                     value = logs[begin + width * found + p]
                     if value == value:
                         used[t] = k
-                    if single and value == -np.inf:
-                        logp[t] = ZERO
-                    elif value < np.inf:
-                        logp[t] = (minus if single and value == 0 else value) if single else np.float64(value) * LN10
+                    logp[t] = given(value, logp[t], single)
     return ahead
+
+
+@jit
+def step(memory, logs, where, unigram, unigram_logp, w, state):
+    """`extend` of one word w as KenLM does, single precision: (log10 p, length used, state after w).
+
+    state: the nodes of the last 1, 2 .. words, a tuple of n - 1 numbers (one, where n is 1), -1 for none. Those are
+    left out of which nothing can be made: no n-gram goes on from them, nor from longer ones, and their weights are 0.
+    """
+    logp, used, most = unigram_logp[w], 1, 0
+    node, after = np.int64(unigram[w]), state
+    for k in range(2, len(where) + 2):
+        # node: the (k - 1)-gram that ends in w
+        if k <= len(where):
+            after = tuple_setitem(after, k - 2, node)
+            if node >= 0:
+                at = where[k - 2, AT] + where[k - 2, WIDTH] * node
+                goes_on = memory[at + where[k - 2, WIDTH] + CHILD] > memory[at + CHILD]
+                if goes_on or logs[at + BOW] != 0:
+                    most = k - 1
+        else:
+            break
+        context = state[k - 2]
+        above, up, size = where[k - 2, AT], where[k - 2, N], where[k - 2, WIDTH]
+        begin, total, width = where[k - 1, AT], where[k - 1, N], where[k - 1, WIDTH]
+        node = -1
+        if context < 0 or context >= up:
+            bow = np.float32(0.0) if k == 2 and context == -2 else np.float32(-0.0)
+        else:
+            at = above + size * context
+            low = min(max(np.int64(memory[at + CHILD]), 0), total)
+            high = max(min(np.int64(memory[at + size + CHILD]), total), low)
+            bow = weight_after(logs[at + BOW], high > low, True)
+            node = search(memory, begin, width, low, high - low, w)
+        logp = backed_off(logp, bow, True)
+        if node >= 0:
+            value = logs[begin + width * node + where[k - 1, P]]
+            if value == value:
+                used = k
+            logp = given(value, logp, True)
+    for k in range(most, len(state)):
+        after = tuple_setitem(after, k, -1)
+    if unigram[w] < 0:
+        after = tuple_setitem(after, 0, -2)
+    return logp, used, after
+
+
+@jit
+def link_suffixes(memory, logs, where, k, before, found):
+    """found (N_k,) int32, in place: the node of each k-gram's end, k > 2, from those of the (k - 1)-grams, `before`
+    (N_(k-1),). Returns False at the first n-gram, bare prefixes aside, whose end is no node or a bare prefix.
+    """
+    begin, width, p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
+    above, size, total = where[k - 2, AT], where[k - 2, WIDTH], where[k - 2, N]
+    up, wide, value_of = where[k - 3, AT], where[k - 3, WIDTH], where[k - 2, P]
+    for i in range(total):
+        first, last = memory[above + size * i + CHILD], memory[above + size * (i + 1) + CHILD]
+        context = before[i]
+        low = memory[up + wide * context + CHILD] if context >= 0 else 0
+        high = memory[up + wide * (context + 1) + CHILD] if context >= 0 else 0
+        for child in range(first, last):
+            at = begin + width * child
+            node = search(memory, above, size, np.int64(low), np.int64(high - low), memory[at])
+            found[child] = node
+            value = logs[at + p]
+            if value == value:
+                if node < 0:
+                    return False
+                value = logs[above + size * node + value_of]
+                if value != value:
+                    return False
+    return True
+
+
+def ends_in_itself(nodes, W):
+    """Whether the end of every n-gram, bare prefixes aside, is one too, as KenLM wants it. Raises FormatError."""
+    nodes.checked(W)
+    if nodes.order < 3:
+        return True
+    one = np.full(W, -1, np.int32)
+    one[nodes.levels[1]["word"][:-1]] = np.arange(nodes.size(1))
+    before = one[nodes.levels[2]["word"][:-1]]
+    large = pays("ngrams", sum(map(nodes.size, range(1, nodes.order + 1))))
+    for k in range(3, nodes.order + 1):
+        found = np.empty(nodes.size(k), np.int32)
+        whole = link_suffixes if large else link_suffixes_plain
+        if not whole(nodes.memory, nodes.logs, nodes.where, k, before, found):
+            return False
+        before = found
+    return True
+
+
+def link_suffixes_plain(memory, logs, where, k, before, found):
+    """`link_suffixes` in numpy."""
+    shorter, above, level = Nodes(memory, where).levels[k - 2 : k + 1]
+    context = np.repeat(before, np.diff(above["child"]))
+    found[:] = children(shorter, above, context, level["word"][:-1])
+    value = np.where(found < 0, np.float32(np.nan), above["log10p"][found])
+    return not (np.isnan(value) & ~np.isnan(level["log10p"][:-1])).any()
