@@ -9,6 +9,7 @@ import numpy as np
 from lmtk.text.corpus import Corpus, contexts, sentences
 from lmtk.text.vocab import Vocab
 
+NONE, UNKNOWN = -1, -2  # lengths of no n-gram
 LN10 = math.log(10)  # natural logs inside, log10 in files and reports
 
 
@@ -16,18 +17,20 @@ LN10 = math.log(10)  # natural logs inside, log10 in files and reports
 class Scores:
     """logp: (N,) float64, ln p of each token given what stands before it (-inf: never; 0 where it is not scored).
 
-    length: (N, J) int8, of each of the J models that took part the length of the n-gram used; -1 where it has none,
-    as neural models. kinds: what a report shows of each part in place of -1, "nplm" and so on.
+    length: (N, J) int8, of each of the J models that took part the length of the n-gram used; NONE where it has none,
+    as neural models, UNKNOWN where its p is 0. kinds: what a report shows of each part in place of NONE, "nplm" and so on.
+    more: what else it shows, names with numbers (N,); not where they are nan.
     """
 
     logp: np.ndarray
     length: np.ndarray
     kinds: tuple = ("",)
+    more: tuple = ()
 
 
 def scores_of(kind, logp):
     """The Scores of a model without n-grams."""
-    return Scores(logp, np.full((len(logp), 1), -1, np.int8), (kind,))
+    return Scores(logp, np.full((len(logp), 1), NONE, np.int8), (kind,))
 
 
 class LanguageModel(Protocol):

@@ -13,7 +13,7 @@ from lmtk.em import check_weights
 from lmtk.errors import FormatError, LmtkError, first_of
 from lmtk.files import registry
 from lmtk.files.streams import lines_of
-from lmtk.lm import Scores
+from lmtk.lm import UNKNOWN, Scores
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import differences
 
@@ -83,8 +83,8 @@ def part_scores(parts, corpus, binned):
             bins = part.bins(own)[0]
     if binned is None:
         bins = np.zeros(len(corpus.ids), np.int64)
-    lengths, kinds = np.hstack([s.length for s in scores]), sum((s.kinds for s in scores), ())
-    return np.column_stack([s.logp for s in scores]), bins, lengths, kinds
+    lengths = np.column_stack([np.where(s.logp[:, None] > -np.inf, s.length, UNKNOWN) for s in scores])
+    return np.column_stack([s.logp for s in scores]), bins, lengths, sum((s.kinds for s in scores), ())
 
 
 def check_vocabularies(parts, names):

@@ -19,7 +19,7 @@ from lmtk.errors import FormatError, LmtkError, first_of
 from lmtk.files import container, registry
 from lmtk.files.declared import NAME, ids
 from lmtk.joint.mixture import folder_of
-from lmtk.lm import Scores
+from lmtk.lm import NONE, Scores
 from lmtk.ngram import mass
 from lmtk.ngram.backoff import Backoff
 from lmtk.nplm.network import Network, declared
@@ -70,9 +70,9 @@ class Shortlist(Network):
         return mass.of_contexts(self.rest, chosen)
 
     def score(self, corpus):
-        """Exact ln p of every scored token; the length is that of the rest, -1 in the shortlist."""
+        """Exact ln p of every scored token; the length is that of the rest, NONE in the shortlist."""
         at = np.flatnonzero(corpus.scored & (corpus.ids < self.vocab.V))
-        logp, length = np.where(corpus.scored, -np.inf, 0), np.full((len(corpus.ids), 1), -1, np.int8)
+        logp, length = np.where(corpus.scored, -np.inf, 0), np.full((len(corpus.ids), 1), NONE, np.int8)
         logp[at], listed, all_lengths = self.of_tokens(corpus, at, self.padded(contexts(corpus, self.order)[at]))
         length[at[~listed]] = all_lengths[at[~listed]]
         return Scores(logp, length, (Network.kind,))

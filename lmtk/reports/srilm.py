@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.lm import LN10, vocabulary_sums
+from lmtk.lm import LN10, NONE, UNKNOWN, vocabulary_sums
 from lmtk.text.corpus import sentences
 from lmtk.text.vocab import SOS
 
@@ -83,9 +83,10 @@ def token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end):
 
 def tag(scores, t, oov):
     """What the report shows of the models that gave a token its probability, as "[3gram][nplm]"."""
-    if oov:
-        return "[OOV]" * len(scores.kinds)
-    return "".join(f"[{n}gram]" if n >= 0 else f"[{kind}]" for n, kind in zip(scores.length[t], scores.kinds))
+    shown = {UNKNOWN: "[OOV]"}
+    found = [shown.get(n, f"[{kind if n == NONE else f'{n}gram'}]") for n, kind in zip(scores.length[t], scores.kinds)]
+    found += [f"[{name}={x[t]:.7g}]" for name, x in scores.more if x[t] == x[t]]
+    return "[OOV]" * len(found) if oov else "".join(found)
 
 
 def prediction(tag, oov, zero, log10p, weight, total):
