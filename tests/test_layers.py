@@ -22,7 +22,7 @@ LAYERS = [
     ["api"],
     ["commands"],
     ["programs"],
-    ["cli"],
+    ["cli", "help"],
 ]
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 APART = {"ngram", "nplm", "nmt"}

@@ -2,10 +2,9 @@
 
 
 def ngram(words):
-    """-ppl and -counts are perplexity, the rest is one model to another; the order is 3 where none is given."""
-    names = {word.lstrip("-") for word in words}
-    order = [] if "order" in names else ["-order", "3"]
-    return [("ppl" if names & {"ppl", "counts"} else "ngram", order + words)]
+    """The order is 3 where none is given."""
+    given = {word.lstrip("-").partition("=")[0] for word in words}
+    return [("ngram", words if "order" in given else ["-order", "3", *words])]
 
 
 def ngram_count(words):
