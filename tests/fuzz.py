@@ -36,6 +36,7 @@ LIMIT, LAST = 10, 30  # seconds of a case: until an exception, until the process
 SPARE = 3 << 30  # bytes that a case may have beyond what the process has
 
 NPLM = "nplm-train -text tr -heldout te -unk -hidden 3 -features 2 -order 3 -epochs 1 -minibatch 4 -threads 1 -quiet"
+HELD = "-heldout-source held.en -heldout-target held.fr"
 NMT = "nmt-train -source en -target fr -hidden 3 -embedding 2 -maxout 2 -alignment 2 -epochs 1 -threads 1 -quiet"
 MADE = [  # the commands that make what is mutated
     "ngram-count -text tr -write counts -lm arpa -write-bin bin -unk -wbdiscount",
@@ -55,7 +56,7 @@ MADE = [  # the commands that make what is mutated
     NPLM + " -model energy -target-weights -lm energy -save-every 1",
     NPLM + " -objective shortlist -shortlist 3 -lm-rest arpa -lm shortlist",
     "features -lm nplm -write vectors",
-    NMT + " -model nmt -heldout-source held.en -heldout-target held.fr -save-every 2",
+    NMT + " -model nmt -save-every 2 " + HELD,
     NMT + " -bpe 40 -unit lstm -model bpe",
     "translate -model nmt -text held.en -n-best 3 -beam 3 -write nbest",
     "rescore -nbest nbest -lm arpa -tune held.fr -restarts 1 -write-weights weights -write /dev/null",
@@ -67,6 +68,8 @@ NEURAL = [*PPL, "features -lm {} -neighbours the", "mix -lm {} interp -heldout t
 TRANSLATION = ["translate -model {} -text held.en -batch 4", "translate -model {} -text odd -align out -beam 2"]
 TRANSLATION += ["translate -model {} -score -target odd -text odd -debug 2", "info -lm {}"]
 TRANSLATION += ["rescore -model {} -source held.en -nbest nbest"]
+COUNTED = "ngram-count -read {} -lm out"
+BITEXT = NMT.replace("-source en", "-source {}") + " -model out"
 # kind: the file, and the commands that read it
 KINDS = {
     "backoff": ("bin", [*BACKOFF, "mix -lm {} arpa -heldout te", "ngram -lm {} -renorm -write-lm out"]),
@@ -84,56 +87,166 @@ KINDS = {
     "class-checkpoint": ("nplm-class.ckpt", [NPLM + " -objective class -direct -lm {model} -resume"]),
     "tree-checkpoint": ("nplm-tree.ckpt", [NPLM + " -objective tree -lm {model} -resume"]),
     "energy-checkpoint": ("energy.ckpt", [NPLM + " -model energy -target-weights -lm {model} -resume"]),
-    "nmt-checkpoint": (
-        "nmt.ckpt",
-        [NMT + " -model {model} -heldout-source held.en -heldout-target held.fr -resume", "info -lm {}"],
-    ),
+    "nmt-checkpoint": ("nmt.ckpt", [NMT + " -model {model} " + HELD + " -resume", "info -lm {}"]),
     "arpa": ("arpa", BACKOFF),
     "counts": (
         "counts",
-        ["ngram-count -read {} -lm out -wbdiscount", "ngram-count -read {} -lm out -kndiscount -interpolate -write all",
-         "ngram-count -read {} -float-counts -lm out -wbdiscount", "ngram-count -read {} -lm out -addsmooth 0.5",
-         "ngram-count -read {} -lm out -gt2min 1", "ngram-interp -read {} -heldout te -lm out",
-         "ngram-class -counts {} -numclasses 2 -classes out -quiet", "info -lm {}"],
+        [
+            *(f"{COUNTED} {how}" for how in ("-wbdiscount", "-kndiscount -interpolate -write all", "-addsmooth 0.5")),
+            *(f"{COUNTED} {how}" for how in ("-float-counts -wbdiscount", "-gt2min 1", "-cdiscount 0.5")),
+            "ngram-interp -read {} -heldout te -lm out",
+            "ngram-class -counts {} -numclasses 2 -classes out -quiet",
+            "info -lm {}",
+        ],
     ),
     "text": (
         "tr",
-        ["ngram-count -text {} -lm out -wbdiscount -unk", "vocab -text {} -mincount 2", "ppl -lm arpa -text {} -debug 3",
-         "normalize -text {} -tolower -numbers -proper", "ngram-class -text {} -numclasses 2 -classes out -quiet",
-         "ngram-interp -text {} -heldout {} -order 2 -lm out", "ppl -lm nplm -text {}", "mix -lm arpa interp -heldout {}",
-         "translate -model nmt -text {} -align out", "translate -model bpe -text {} -align out -n-best 2 -beam 2",
-         "ngram -lm arpa -gen-prefixes {}", "info -lm {}", "ngram-count -text {} -kenlm -order 2 -lm out"],
+        [
+            "ngram-count -text {} -lm out -wbdiscount -unk",
+            "ngram-count -text {} -kenlm -order 2 -lm out",
+            "vocab -text {} -mincount 2",
+            "normalize -text {} -tolower -numbers -proper",
+            "ngram-class -text {} -numclasses 2 -classes out -quiet",
+            "ngram-interp -text {} -heldout {} -order 2 -lm out",
+            "ppl -lm arpa -text {} -debug 3",
+            "ppl -lm nplm -text {}",
+            "mix -lm arpa interp -heldout {}",
+            "translate -model nmt -text {} -align out",
+            "translate -model bpe -text {} -align out -n-best 2 -beam 2",
+            "ngram -lm arpa -gen-prefixes {}",
+            "info -lm {}",
+        ],
     ),
     "class-text": ("class", ["ppl -lm {} -text te", "info -lm {}"]),
     "mixture": ("mixture", ["ppl -lm {} -text te -debug 2", "info -lm {}"]),
     "interp-text": ("interp", ["ppl -lm {} -text te", "info -lm {}", "mix -lm {} arpa -bins -heldout te"]),
     "gt": ("gt2", ["ngram-count -text words -gt1 gt1 -gt2 {} -order 2 -lm out"]),
-    "kn": ("kn2", ["ngram-count -text words -kn1 kn1 -kn2 {} -order 2 -lm out",
-                   "ngram-count -text words -kn1 kn1 -kn2 {} -interpolate -order 2 -lm out"]),
+    "kn": (
+        "kn2",
+        [f"ngram-count -text words -kn1 kn1 -kn2 {{}} -order 2 -lm out{how}" for how in ("", " -interpolate")],
+    ),
     "classes": (
         "classes",
-        ["ngram-count -text tr -classes {} -lm out -wbdiscount -class-lm new", "ngram-class -text tr -init {} -classes out -quiet",
-         "ngram -lm class.arpa -classes {} -expand-classes 0 -write-lm out", NPLM + " -objective class -classes {} -lm out"],
+        [
+            "ngram-count -text tr -classes {} -lm out -wbdiscount -class-lm new",
+            "ngram-class -text tr -init {} -classes out -quiet",
+            "ngram -lm class.arpa -classes {} -expand-classes 0 -write-lm out",
+            NPLM + " -objective class -classes {} -lm out",
+        ],
     ),
     "paths": ("paths", [NPLM + " -objective tree -classes {} -lm out"]),
-    "vectors": ("vectors", [NPLM + " -init-features {} -lm out", NPLM + " -objective tree -tree-features {} -lm out"]),
-    "word-list": ("words.list", ["ngram-count -text tr -vocab {} -lm out -wbdiscount -unk", "vocab -vocab {} -text tr -limit-vocab",
-                                 "features -lm nplm -words {} -write out", "normalize -text tr -proper-list {}"]),
+    "vectors": (
+        "vectors",
+        [f"{NPLM} {how} {{}} -lm out" for how in ("-init-features", "-objective tree -tree-features")],
+    ),
+    "word-list": (
+        "words.list",
+        [
+            "ngram-count -text tr -vocab {} -lm out -wbdiscount -unk",
+            "vocab -vocab {} -text tr -limit-vocab",
+            "features -lm nplm -words {} -write out",
+            "normalize -text tr -proper-list {}",
+        ],
+    ),
     "nbest": ("nbest", ["rescore -lm arpa -nbest {}", "rescore -nbest {} -lm arpa -tune held.fr -restarts 1 -best"]),
     "weights": ("weights", ["rescore -lm arpa -nbest nbest -weights {}"]),
-    "bitext": ("en", [NMT.replace("-source en", "-source {}") + " -model out", NMT.replace("-source en", "-source {}") + " -bpe 40 -model out",
-                      "translate -model bpe -text {} -target fr -score -align out"]),
+    "bitext": ("en", [BITEXT, BITEXT + " -bpe 40", "translate -model bpe -text {} -target fr -score -align out"]),
     "dictionary": ("dictionary", ["translate -model nmt -text held.en -replace-unk -dictionary {}"]),
-}  # fmt: skip
+}
 BINARY = {name for name, (file, _) in KINDS.items() if "." in file and file not in ("words.list", "gt.arpa")}
 BINARY |= {"backoff", "nplm", "rnn", "nplm-class", "nplm-tree", "energy", "shortlist", "nmt", "bpe"}
 
-ODD = [None, True, False, -1, 0, 1, 2, 3, 7, 99, 100, 1000, 2**31, 2**53, 2**63, 2**64, 10**30, -(2**63), 0.5, 2.0, 1e300]
-ODD += [float("nan"), float("inf"), "", "x", "a b", "a\nb", "\ud800", "\x1b[2J", "\u2581", "<s>", "x" * 5000, [], [1], [[1, 2]], {}]
-NUMBERS = [b"nan", b"inf", b"-inf", b"1e999", b"-1e999", b"9223372036854775807", b"9223372036854775808", b"9.2e18", b"-1", b"0"]
-NUMBERS += [b"1e-320", b"-0.0", b"0x10", b"1_0", b"", b"9" * 400, b"1e308", b"-99", b"+5", "\u0661".encode(), b"4294967296", b"1.5"]
-TOKENS = [b"<s>", b"</s>", b"<unk>", b"\\end\\", b"\\data\\", b"\0", b"\xff\xfe", b"\xe2\x96\x81", b"|||", b"\r", b"[UNK]"]
-TOKENS += [b"x" * 100_000, b"\xef\xbb\xbf", b"-", b"\\1-grams:", b"\\99-grams:", b"the", b"a", b"\x1b[2J", b"\xc2\x85", b"\xe2\x80\xa8"]
+ODD = [
+    None,
+    True,
+    False,
+    -1,
+    0,
+    1,
+    2,
+    3,
+    7,
+    99,
+    100,
+    1000,
+    2**31,
+    2**53,
+    2**63,
+    2**64,
+    10**30,
+    -(2**63),
+    0.5,
+    2.0,
+    1e300,
+]
+ODD += [
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "a b",
+    "a\nb",
+    "\ud800",
+    "\x1b[2J",
+    "\u2581",
+    "<s>",
+    "x" * 5000,
+    [],
+    [1],
+    [[1, 2]],
+    {},
+]
+NUMBERS = [
+    b"nan",
+    b"inf",
+    b"-inf",
+    b"1e999",
+    b"-1e999",
+    b"9223372036854775807",
+    b"9223372036854775808",
+    b"9.2e18",
+    b"-1",
+    b"0",
+]
+NUMBERS += [
+    b"1e-320",
+    b"-0.0",
+    b"0x10",
+    b"1_0",
+    b"",
+    b"9" * 400,
+    b"1e308",
+    b"-99",
+    b"+5",
+    "\u0661".encode(),
+    b"4294967296",
+    b"1.5",
+]
+TOKENS = [
+    b"<s>",
+    b"</s>",
+    b"<unk>",
+    b"\\end\\",
+    b"\\data\\",
+    b"\0",
+    b"\xff\xfe",
+    b"\xe2\x96\x81",
+    b"|||",
+    b"\r",
+    b"[UNK]",
+]
+TOKENS += [
+    b"x" * 100_000,
+    b"\xef\xbb\xbf",
+    b"-",
+    b"\\1-grams:",
+    b"\\99-grams:",
+    b"the",
+    b"a",
+    b"\x1b[2J",
+    b"\xc2\x85",
+    b"\xe2\x80\xa8",
+]
 
 
 class Slow(BaseException):
@@ -159,7 +272,11 @@ def encoded(about, arrays, lie=None):
     table, end, order = {}, 0, sorted(arrays, key=lambda n: (-arrays[n].itemsize, n))
     for name in order:
         begin, end = end, end + arrays[name].nbytes
-        table[name] = {"dtype": kinds[arrays[name].dtype.name], "shape": list(arrays[name].shape), "data_offsets": [begin, end]}
+        table[name] = {
+            "dtype": kinds[arrays[name].dtype.name],
+            "shape": list(arrays[name].shape),
+            "data_offsets": [begin, end],
+        }
     if lie:
         lie(table)
     crcs = {name: zlib.crc32(a.tobytes()) for name, a in arrays.items()}
@@ -172,7 +289,9 @@ def encoded(about, arrays, lie=None):
 
 def places(settings, path=()):
     """The ways to all values of nested settings."""
-    items = settings.items() if isinstance(settings, dict) else enumerate(settings) if isinstance(settings, list) else ()
+    items = (
+        settings.items() if isinstance(settings, dict) else enumerate(settings) if isinstance(settings, list) else ()
+    )
     for key, value in items:
         yield (*path, key)
         yield from places(value, (*path, key))
@@ -227,7 +346,9 @@ def mutate_array(rng, arrays):
             else:
                 info = np.iinfo(a.dtype)
                 near = [int(flat[i]) + d for d in (-1, 1, 2, 10, 1000)]
-                new = rng.choice([info.min, info.max, -1, 0, 1, a.size, len(a), info.max - 1, int(rng.choice(flat)), *near])
+                new = rng.choice(
+                    [info.min, info.max, -1, 0, 1, a.size, len(a), info.max - 1, int(rng.choice(flat)), *near]
+                )
                 flat[i] = min(max(new, info.min), info.max)
 
 
@@ -284,7 +405,9 @@ def mutated_binary(rng, data):
         elif how < 0.95:
             lie = lying(rng) if arrays else None
         else:
-            about[rng.choice(["kind", "format", "lmtk", "settings"])] = rng.choice([*ODD, "nplm", "backoff", "interp", "nplm-rnn"])
+            about[rng.choice(["kind", "format", "lmtk", "settings"])] = rng.choice(
+                [*ODD, "nplm", "backoff", "interp", "nplm-rnn"]
+            )
     return encoded(about, arrays, lie)
 
 
@@ -388,7 +511,9 @@ def make_seeds(kinds):
     for name in ("held.en", "held.fr"):
         Path(name).write_bytes(b"".join(Path(name).read_bytes().splitlines(True)[:3]))
     Path("long").write_bytes(Path("tr").read_bytes() * 20)
-    Path("odd").write_bytes(b"the red car\n\n\xe2\x96\x81 \xff the\xe2\x96\x81car\n" + b"the \0 " * 30 + b"\n[UNK] <s>\n")
+    Path("odd").write_bytes(
+        b"the red car\n\n\xe2\x96\x81 \xff the\xe2\x96\x81car\n" + b"the \0 " * 30 + b"\n[UNK] <s>\n"
+    )
     Path("dictionary").write_bytes(b"the le\ncar voiture\nred rouge\n")
     unlink = os.unlink
 
@@ -444,7 +569,11 @@ def child(given):
         command = rng.choice(commands).replace("{model}", "mutated").replace("{}", "mutated")
         data = mutated(rng, kind, seeds[kind])
         target = "mutated.ckpt" if ".ckpt" in file else "mutated"
-        command = command.replace("-lm mutated", "-lm mutated.ckpt") if command.startswith("info") and ".ckpt" in file else command
+        command = (
+            command.replace("-lm mutated", "-lm mutated.ckpt")
+            if command.startswith("info") and ".ckpt" in file
+            else command
+        )
         Path(target).write_bytes(data)
         if given.keep:
             shutil.copy(target, given.keep)
@@ -481,7 +610,7 @@ def main():
     given = parser.parse_args()
     if given.child:
         return child(given)
-    findings, ran = fuzz([a for a in sys.argv[1:]])
+    findings, ran = fuzz(sys.argv[1:])
     for finding in findings:
         print(f"case {finding['case']} {finding['kind']}: lmtk {finding['command']}\n{finding['what']}\n")
     print(f"{ran} cases, {len(findings)} findings")
