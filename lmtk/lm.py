@@ -18,7 +18,7 @@ class Scores:
     """logp: (N,) float64, ln p of each token given what stands before it (-inf: never; 0 where it is not scored).
 
     length: (N, J) int8, of each of the J models that took part the length of the n-gram used; NONE where it has none,
-    as neural models, UNKNOWN where its p is 0. kinds: what a report shows of each part in place of NONE, "nplm" and so on.
+    as neural models, UNKNOWN where its p is 0. kinds: what a report shows of each in place of NONE, "nplm" and so on.
     more: what else it shows, names with numbers (N,); not where they are nan.
     """
 
