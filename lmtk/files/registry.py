@@ -102,7 +102,11 @@ def describe(path):
             if about["kind"] in kinds:
                 model = function(kinds[about["kind"]])(about, arrays, path)
                 return list(model.describe()), model.vocab.words
-            return [("kind", about["kind"]), *container.shown(about["settings"])], container.words_of(arrays)
+            settings = about["settings"]
+            if "state" in settings:  # a checkpoint: what its run is and where that stands
+                state = {name: settings["state"].get(name) for name in ("epoch", "step", "best_epoch", "curve")}
+                settings = settings["run"] | state
+            return [("kind", about["kind"]), *container.shown(settings)], container.words_of(arrays)
         start = head.removeprefix(BOM).lstrip()
         if b"\\data\\" not in head and not any(start.startswith(magic) for magic in TEXT):
             return describe_text(stream, path)

@@ -16,14 +16,13 @@ from functools import cached_property
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, first_of
-from lmtk.files import container, registry
+from lmtk.files import registry
 from lmtk.joint.mixture import folder_of
 from lmtk.lm import Scores
 from lmtk.ngram import mass
 from lmtk.ngram.backoff import Backoff
 from lmtk.nplm.network import Network
 from lmtk.text.corpus import Corpus, contexts, sentences
-from lmtk.text.vocab import vocab_settings
 
 TINY = 1e-300
 
@@ -95,9 +94,9 @@ class Shortlist(Network):
         """ln P_N."""
         return super().score_contexts(rows, self.place[w]) if len(w) else np.zeros(0)
 
-    def write(self, out):
-        about = {"order": self.order, **vocab_settings(self.vocab), "training": self.settings, "rest": self.name}
-        container.write(out, self.kind, about, self.named(), self.vocab.words)
+    def parts(self):
+        kind, about, arrays, words = super().parts()
+        return kind, about | {"rest": self.name}, arrays, words
 
     @staticmethod
     def shapes(values, words, n, V):
