@@ -1,10 +1,13 @@
 """The command table, the check of option names, and the one place where an error becomes a line and a status."""
 
+import contextlib
+import math
 import os
 import re
 import signal
 import sys
 import warnings
+from typing import NamedTuple
 
 from lmtk import __version__
 from lmtk.errors import LmtkError, LmtkWarning, UsageError
@@ -25,12 +28,33 @@ COMMANDS = {
     "features": "a neural model to the words that are alike, vectors or a picture",
     "info": "any file of lmtk's, described",
 }
+# the one obvious input of a command: words in front of which no option stands are its values
+INPUT = {"normalize": "-text", "vocab": "-text", "ppl": "-text", "features": "-lm", "info": "-lm"}
+# two names of one thing: what one command calls so is the other here
+ALIKE = {
+    "-model": "-lm",
+    "-lm": "-model",
+    "-text": "-read",
+    "-write": "-lm",
+    "-ppl": "-text",
+    "-neighbors": "-neighbours",
+}
+
+# programs of SRILM and KenLM that lmtk stands in for, by the names in bin/. A function takes the words behind the name
+# and does the job, or says which commands do it: [(command, words)].
+PROGRAMS = {
+    "ngram": "srilm:ngram",
+    "ngram-count": "srilm:ngram_count",
+    "ngram-class": "srilm:ngram_class",
+}
 
 HELP = """usage: lmtk COMMAND [OPTION ...]
 
 {commands}
 
 lmtk COMMAND -help lists a command's options; man lmtk-COMMAND says more.
+lmtk completion bash (zsh, fish) writes the shell's completion of all of them.
+lmtk -bin prints the folder of SRILM's and KenLM's program names: PATH=$(lmtk -bin):$PATH make
 Options have one dash or two; "-" is stdin or stdout; numbers in reports are log10.
 """
 
@@ -39,23 +63,38 @@ def nearest(word, names):
     """ "; did you mean X?" for the name most like `word`, or nothing."""
     import difflib
 
-    found = difflib.get_close_matches(word, names, 1)
+    found = difflib.get_close_matches(word, names, 1, 0.7)
     return f"; did you mean {found[0]}?" if found else ""
 
 
-def spelled(words, options):
+def elsewhere(name, options):
+    """What to say of an option that the command lacks: its name here, a name like it, or the commands that have it."""
+    if ALIKE.get(name) in options:
+        return f"; did you mean {ALIKE[name]}?"
+    if hint := nearest(name.replace("N", "2"), [o.replace("N", "2") for o in options]):
+        return hint
+    others = [other for other in COMMANDS if name in table(click_command(other))]
+    if not others:
+        return ""
+    return f"; lmtk {others[0]} has it" if len(others) == 1 else f"; {', '.join(others)} have it"
+
+
+def spelled(words, options, plain=None):
     """Words of a command line -> the same with every option spelled as it is declared, one value behind each.
 
-    options: declared name -> (values: "none", "one" or "optional", takes several, is a real number). "--x" becomes
-    "-x", "_" becomes "-", "-x=v" becomes "-x v"; the words behind an option that takes several get one each;
-    "-write2 F" is folded into "-writeN 2=F". Raises UsageError at a name that is not declared or a value that is not
-    there.
+    options: declared name -> Option. "--x" becomes "-x", "_" becomes "-", "-x=v" becomes "-x v"; the words behind an
+    option that takes several get one each; "-write2 F" is folded into "-writeN 2=F". Words behind no option are
+    values of `plain`, where the command has one obvious input. Raises UsageError at a name that is not declared or
+    a value that is missing or no number.
     """
     out, words = [], list(words)
     while words:
         word = words.pop(0)
         if not is_option(word):
-            raise UsageError(f"unexpected word '{word}'; values stand behind their option")
+            if not plain:
+                raise UsageError(f"unexpected word '{word}'; values stand behind their option")
+            out += [plain, checked(plain, word, options[plain])]
+            continue
         word, equals, value = word.partition("=")
         if equals:
             words.insert(0, value)
@@ -64,30 +103,42 @@ def spelled(words, options):
         if name not in options and family and f"{family[1]}N{family[3]}" in options:
             name, order = f"{family[1]}N{family[3]}", family[2]
         elif name not in options or "N" in name:
-            raise UsageError(
-                f"no option {word}{nearest(name.replace('N', '2'), [o.replace('N', '2') for o in options])}"
-            )
-        values, several, real = options[name]
-        if values == "none":
+            raise UsageError(f"no option {word}{elsewhere(name, options)}")
+        option = options[name]
+        if option.values == "none":
             if equals:
                 raise UsageError(f"{word} takes no value")
             out += [name, order] if order else [name]
             continue
-        if values == "optional" and not equals and (not words or is_option(words[0])):
+        if option.values == "optional" and not equals and (not words or is_option(words[0])):
             out += [name, "default"]
             continue
         if not words or (not equals and is_option(words[0]) and declared(words[0]) in options):
             raise UsageError(f"{word} needs a value")
         while True:
-            value = words.pop(0)
-            if not value:
-                raise UsageError(f"{word} got an empty value")
-            if real and re.fullmatch(r"[-+]?(nan|inf|infinity)", value, re.IGNORECASE):
-                raise UsageError(f"{word} takes a finite number, not {value}")
+            value = checked(word, words.pop(0), option)
             out += [name, f"{order}={value}" if order else value]
-            if not several or order or equals or not words or is_option(words[0]):
+            if not option.several or order or equals or not words or is_option(words[0]):
                 break
     return out
+
+
+def checked(word, value, option):
+    """The value of an option as typed. Raises UsageError if it is empty, or not the number that the option takes."""
+    if not value:
+        raise UsageError(f"{word} got an empty value")
+    if option.number is None:
+        return value
+    low, high, found = option.low, option.high, None
+    with contextlib.suppress(ValueError):
+        found = option.number(value)
+    if found is not None and not math.isfinite(found):
+        raise UsageError(f"{word} takes a finite number, not {value}")
+    if found is None or (low is not None and found < low) or (high is not None and found > high):
+        kind = "a whole number" if option.number is int else "a number"
+        span = "" if low is None else f" from {low:g} to {high:g}" if high is not None else f" of at least {low:g}"
+        raise UsageError(f"{word} takes {kind}{span}, not {value}")
+    return value
 
 
 def declared(word):
@@ -100,35 +151,56 @@ def is_option(word):
     return len(word) > 1 and word[0] == "-" and not re.fullmatch(r"-(\d[\d.e+-]*|\.\d+|inf|nan)", word)
 
 
-def run(name, words):
-    """Run one command; only its module is imported."""
+class Option(NamedTuple):
+    """What the command line may say behind an option's name."""
+
+    values: str = "none"  # none, one or optional
+    several: bool = False
+    number: type | None = None  # int or float, else any word
+    low: float | None = None
+    high: float | None = None
+
+
+def click_command(name):
+    """The command as typer's library for command lines has it; only its module is imported."""
     import importlib
 
     import typer
 
     module = importlib.import_module("lmtk.commands." + name.replace("-", "_"))
-    app = typer.Typer(
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-help"], "max_content_width": 110},
-    )
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command()(module.command)
-    command = typer.main.get_command(app)
-    options = {"-help": ("none", False, False)}
+    return typer.main.get_command(app)
+
+
+def table(command):
+    """The options of a command: declared name -> Option."""
+    options = {"-help": Option()}
     for p in command.params:
+        number = {"int": int, "flo": float}.get(p.type.name[:3])
         # a family of flags, as -kndiscount2, is told by its orders alone
-        none = p.is_flag or ("N" in p.opts[0] and p.type.name.startswith("int"))
+        none = p.is_flag or ("N" in p.opts[0] and number is int)
         values = "none" if none else "optional" if (p.metavar or "").startswith("[") else "one"
-        options[p.opts[0]] = (values, p.multiple, p.type.name.startswith("float"))
-    words = ["-help" if w in ("-h", "--help") else w for w in words]
-    words = ["-help"] if "-help" in words else spelled(words, options)
+        low, high = getattr(p.type, "min", None), getattr(p.type, "max", None)
+        options[p.opts[0]] = Option(values, p.multiple, None if "N" in p.opts[0] else number, low, high)
+    return options
+
+
+def run(name, words):
+    """Run one command."""
+    import typer
+
+    command = click_command(name)
+    if {"-h", "-help", "--help"}.intersection(words):
+        from lmtk.help import page
+
+        sys.stdout.write(page(name, command))
+        return
+    words = spelled(words, table(command), INPUT.get(name))
     try:
         # not command.main, which would turn an interrupt and a closed pipe into statuses of its own
         with command.make_context(f"lmtk {name}", words) as context:
             command.invoke(context)
-    except typer.Exit:
-        pass
     except typer.exceptions.TyperException as e:
         message = e.format_message()
         raise UsageError(message[:1].lower() + message[1:].rstrip(".")) from None
@@ -149,19 +221,64 @@ def explain(e):
     return f"{name}: {e.strerror or e}"
 
 
+def overview():
+    """The commands and what they do, a line each."""
+    width = max(map(len, COMMANDS))
+    return HELP.format(commands="\n".join(f"  {name:{width}}  {what}" for name, what in COMMANDS.items()))
+
+
 def top(words):
     """What to do when the first word is no command; the exit status."""
     if words and words[0] in ("-help", "--help", "-h", "help"):
-        width = max(map(len, COMMANDS))
-        table = "\n".join(f"  {name:{width}}  {what}" for name, what in COMMANDS.items())
-        sys.stdout.write(HELP.format(commands=table))
+        if words[1:]:
+            if words[1] not in COMMANDS:
+                raise UsageError(f"no command {words[1]}{nearest(words[1], COMMANDS)}")
+            run(words[1], ["-help"])
+            return 0
+        sys.stdout.write(overview())
         return 0
+    if words and words[0] == "completion":
+        from lmtk.help import completion
+
+        sys.stdout.write(completion(words[1:]))
+        return 0
+    if words and words[0] in ("-bin", "--bin"):
+        print(programs_folder())
+        return 0
+    if words and words[0] == "-as":
+        name = words[1] if len(words) > 1 else ""
+        raise UsageError(f"-as takes the name of a program, not '{name}'{nearest(name, PROGRAMS)}")
     if words and words[0] in ("-version", "--version"):
         print(f"lmtk {__version__}")
         return 0
     if not words:
-        raise UsageError("a command is missing; lmtk -help lists them")
+        sys.stderr.write(overview())
+        return 2
     raise UsageError(f"no command {words[0]}{nearest(words[0], COMMANDS)}")
+
+
+def programs_folder():
+    """The folder with the names of PROGRAMS: that of the installation, else that of the checkout."""
+    from importlib.metadata import PackageNotFoundError, files
+    from pathlib import Path
+
+    try:
+        found = next((f for f in files("lmtk") or () if f.match("libexec/lmtk/ngram")), None)
+    except PackageNotFoundError:
+        found = None
+    name = Path(found.locate()) if found else Path(__file__).parent.parent / "bin" / "ngram"
+    folder = Path(os.path.normpath(name)).parent
+    if not (folder / "ngram").exists():
+        raise LmtkError(f"no folder {folder}; was lmtk installed with its data files?")
+    return folder
+
+
+def as_program(name, words):
+    """What a program of SRILM's or KenLM's does: the steps that are commands of lmtk's, [(command, words)]."""
+    import importlib
+
+    module, _, function = PROGRAMS[name].partition(":")
+    return getattr(importlib.import_module("lmtk.programs." + module), function)(words) or []
 
 
 def main():
@@ -176,7 +293,9 @@ def main():
     # names of files and words may be any bytes
     sys.stdout.reconfigure(errors="surrogateescape")
     sys.stderr.reconfigure(errors="backslashreplace")
-    words = sys.argv[1:]
+    words, steps = sys.argv[1:], []
+    if words[:2] == ["-as", "lmtk"]:
+        words = words[2:]
     program = f"lmtk {words[0]}" if words and words[0] in COMMANDS else "lmtk"
     # numpy's own warnings are no line of ours: numbers that are none are found where they matter
     warnings.simplefilter("ignore")
@@ -187,9 +306,15 @@ def main():
     status = 0
     try:
         if words and words[0] in COMMANDS:
-            run(words[0], words[1:])
+            steps = [(words[0], words[1:])]
+        elif words[:1] == ["-as"] and words[1:2] and words[1] in PROGRAMS:
+            program = words[1]
+            steps = as_program(program, words[2:])
         else:
             status = top(words)
+        for name, rest in steps:
+            program = f"lmtk {name}"
+            run(name, rest)
         sys.stdout.flush()
     except BrokenPipeError:
         close_stdout()
@@ -203,6 +328,11 @@ def main():
         status = 2
     except LmtkError as e:
         say(program, e)
+        status = 1
+    except ModuleNotFoundError as e:
+        if not sys.modules.get("lmtk") or (e.name or "").startswith("lmtk"):
+            raise
+        say(program, f"{sys.executable} lacks the package {e.name}; lmtk wants the Python that it is installed for")
         status = 1
     except KeyboardInterrupt:
         status = 130

@@ -13,11 +13,20 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 
 from lmtk.errors import Diverged, FormatError, LmtkError
-from lmtk.files import container, curve
+from lmtk.files import container, curve, registry
+from lmtk.files.declared import OPTIONS, REAL, Setting, check_array, check_settings, like, one_of, vocabulary, whole
 from lmtk.files.streams import open_in, open_out, written_in_place
 from lmtk.machine.parallel import ALONE
 
 STATE = "epoch", "step", "L", "best_epoch", "seconds"  # of a Progress, beside its curve
+MODEL = Setting("a kind and settings, or null", lambda x: x is None or {"kind", "settings"} == set(x))
+TOLD = {
+    "run": OPTIONS, "inputs": OPTIONS, "model": MODEL,
+    "state": {
+        **dict.fromkeys(("epoch", "step", "best_epoch"), whole()), **dict.fromkeys(("L", "seconds"), REAL),
+        "diverged": one_of(True, False), "curve": Setting("a table of epochs", curve.fits),
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,8 +86,9 @@ def read(program, checkpoint):
         about, arrays = container.read(stream, checkpoint)
     if about["kind"] != kind_of(program):
         raise FormatError(checkpoint, f"a file of kind {about['kind']}, not a checkpoint of {program}")
-    if "inputs" not in about["settings"]:
+    if "model" not in about["settings"]:
         raise FormatError(checkpoint, "a checkpoint of an earlier lmtk; remove it and begin anew")
+    check_settings(about["settings"], TOLD, checkpoint)
     return about["settings"], arrays
 
 
@@ -88,11 +98,13 @@ def finish(program, model):
     if not checkpoint or not os.path.exists(checkpoint):
         raise LmtkError(f"{checkpoint or model}: no checkpoint to make a model of")
     about, arrays = read(program, checkpoint)
-    if about["model"] is None:
+    about = about["model"]
+    if about is None:
         raise LmtkError(f"{checkpoint}: no epoch is over, so that there is no model yet; -resume goes on with it")
     best = {name.removeprefix("best."): a for name, a in arrays.items() if name.startswith("best.")}
+    registry.made(about, best | {"vocabulary": arrays["vocabulary"]}, checkpoint)  # a whole one, or an error
     with open_out(model) as out:
-        container.write(out, about["model"]["kind"], about["model"]["settings"], best, container.words_of(arrays))
+        container.write(out, about["kind"], about["settings"], best, vocabulary(arrays, checkpoint))
     remove(checkpoint)
 
 
@@ -101,16 +113,17 @@ def begun(run, resume):
     return bool(resume and run.checkpoint and os.path.exists(run.checkpoint))
 
 
-def resumed(run, debug=0):
+def resumed(run, fresh, best, debug=0):
     """(what a Progress is made of, the arrays) from the checkpoint of the same run; -debug 1 says from where.
 
+    fresh: the arrays of a run before training, best: those of a model's file, which the checkpoint's must be like.
     Raises FormatError where it is that of another run, LmtkError where that cannot go on.
     """
     about, arrays = read(run.program, run.checkpoint)
     # an earlier version's checkpoint lacks options that came later
     before = {f.name: f.default for f in fields(run.settings) if f.default is not MISSING} | about["run"]
     changed = [name.replace("_", "-") for name, value in vars(run.settings).items() if before.get(name) != value]
-    if container.words_of(arrays) != run.words[1]:
+    if vocabulary(arrays, run.checkpoint) != run.words[1]:
         changed.append(run.words[0])
     changed += [name for name, number in run.inputs.items() if about["inputs"].get(name) != number]
     if changed:
@@ -122,6 +135,9 @@ def resumed(run, debug=0):
             f"{run.checkpoint}: a run that diverged, which would come to the same end; -finish makes a model of its "
             f"epoch {state['best_epoch']}; or remove it"
         )
+    wanted = like(fresh) | ({f"best.{name}": a for name, a in like(best).items()} if state["best_epoch"] else {})
+    for name, array in wanted.items():
+        check_array(arrays.get(name), array, name, run.checkpoint)
     if debug:
         place = f"epoch {state['epoch'] + 1}, step {state['step'] + 1}"
         sys.stderr.write(f"going on from {run.checkpoint}: {place}\n")

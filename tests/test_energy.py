@@ -156,7 +156,7 @@ def test_a_checkpoint_of_the_other_model_is_refused(texts):  # noqa: F811
     mine = test_nplm.life(texts / "model", test_nplm.settings(), data, fresh.vocab)
     run.write_checkpoint(mine, part, mine.arrays(part, now))
     with pytest.raises(FormatError, match="-model differs"):
-        run.resumed(test_nplm.life(texts / "model", settings(), data, fresh.vocab))
+        run.resumed(test_nplm.life(texts / "model", settings(), data, fresh.vocab), {}, {})
 
 
 @pytest.mark.parametrize("more", [{}, {"target_weights": True}, {"objective": "sampled", "samples": 4}])

@@ -11,10 +11,12 @@ from conftest import ENVIRONMENT
 
 from lmtk import cli
 from lmtk.files.streams import open_out
+from lmtk.machine.large import LARGE
 from lmtk.ngram import arpa, backoff, counts, runs, smoothing
 from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import write_counts
-from lmtk.ngram.smoothing import Method, estimate
+from lmtk.ngram.methods import Method
+from lmtk.ngram.smoothing import estimate
 from lmtk.text.corpus import Marks, read_corpus
 from lmtk.text.vocab import make_vocab
 
@@ -63,7 +65,7 @@ def test_a_large_model_is_estimated_as_a_small_one(tmp_path, monkeypatch, name, 
     monkeypatch.setattr(smoothing, "PIECE", 50)
     models = []
     for large in (1 << 40, 1):
-        monkeypatch.setattr(smoothing, "LARGE", large)
+        monkeypatch.setitem(LARGE, "ngrams", large)
         models.append(estimate(counts, vocab, 4, methods, (0.5, 1, 1.5))[0])
     for a, b in zip(*(model.levels for model in models)):
         assert np.array_equal(a.logp, b.logp, equal_nan=True) and np.array_equal(a.bow, b.bow)

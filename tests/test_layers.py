@@ -22,7 +22,8 @@ LAYERS = [
     ["api"],
     ["run"],
     ["commands"],
-    ["cli"],
+    ["programs"],
+    ["cli", "help"],
 ]
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 APART = {"ngram", "nplm", "nmt"}

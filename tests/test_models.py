@@ -24,7 +24,7 @@ from lmtk.joint.classes import ClassModel, class_model, expanded, write_binary
 from lmtk.joint.mixture import Mixture, check_vocabularies, write_text
 from lmtk.joint.shortlist import check_rest, shortlisted
 from lmtk.lm import vocabulary_sums
-from lmtk.ngram import backoff, classes, interp, mass, smoothing
+from lmtk.ngram import backoff, classes, interp, mass, methods, smoothing
 from lmtk.ngram.collection import collect
 from lmtk.nplm import training
 from lmtk.nplm.model import Neural
@@ -74,7 +74,7 @@ def of_classes(folder, marks=SENTENCES, unk=True):
     replace = partial(classes.replaced, classes=classes.read_classes(str(folder / "classes")))
     counts = collect([str(folder / "train")], [], 3, marks=marks, replace=replace)
     vocab = make_vocab(sorted(counts.words), False, marks.eos)
-    model, _ = smoothing.estimate(counts, vocab, 3, [smoothing.Method("wb", (), True, 1, 0)] * 3)
+    model, _ = smoothing.estimate(counts, vocab, 3, [methods.Method("wb", (), True, 1, 0)] * 3)
     return class_model(model, "model", str(folder / "classes"))
 
 
@@ -82,7 +82,7 @@ def short(folder, marks=SENTENCES, unk=True, N=4, order=3):
     """A network for 4 words, and a back-off model, in the file "rest", for the others; its weights are random."""
     vocab = make_vocab(sorted(set(TRAIN.encode().split())), unk, marks.eos)
     counts = collect([str(folder / "train")], [], order, vocab.words[: vocab.V], marks)
-    rest, _ = smoothing.estimate(counts, vocab, order, [smoothing.Method("wb", (), True, 1, 0)] * order)
+    rest, _ = smoothing.estimate(counts, vocab, order, [methods.Method("wb", (), True, 1, 0)] * order)
     with open(folder / "rest", "wb") as out:
         backoff.write_binary(out, rest)
     network = shortlisted(neural(folder, marks, unk), np.array([3, 3, 0, 5, 5, 7]), N, rest, "rest", "rest")
@@ -172,7 +172,7 @@ def test_a_rest_with_more_words_is_scaled(texts):
     (texts / "train").write_text(TRAIN + "another\n")
     counts = collect([str(texts / "train")], [], 3)
     rest, _ = smoothing.estimate(
-        counts, make_vocab(sorted(counts.words), True), 3, [smoothing.Method("wb", (), True, 1, 0)] * 3
+        counts, make_vocab(sorted(counts.words), True), 3, [methods.Method("wb", (), True, 1, 0)] * 3
     )
     (texts / "train").write_text(TRAIN)
     marks = Marks(False, False, True)

@@ -18,7 +18,7 @@ from lmtk.ngram.arpa import write_text
 from lmtk.ngram.backoff import Backoff, Probabilities, natural, write_binary
 from lmtk.ngram.counts import to_rows, trie
 from lmtk.ngram.generation import after, follow, sentences
-from lmtk.ngram.merge import limited, merged, mixture
+from lmtk.ngram.merge import limited, merged, mixture, with_words
 from lmtk.ngram.pruning import pruned, renormalized
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
@@ -87,6 +87,10 @@ models = st.builds(
 whole_models = st.builds(random_model, st.integers(0, 9999), st.integers(2, 4), unk=st.booleans(), holes=st.just(False))
 
 
+def cut(model, words, unk=False):
+    return renormalized(with_words(limited(model, words), words, unk))
+
+
 @settings(max_examples=40, deadline=None)
 @given(models, models, st.data())
 def test_every_operation_leaves_sums_of_one(a, b, data):
@@ -99,10 +103,10 @@ def test_every_operation_leaves_sums_of_one(a, b, data):
         a.lower(order),
         renormalized(a),
         pruned(a, threshold, data.draw(st.integers(2, 3))),
-        merged(a, b, weight),
+        merged([a, b], [weight, 1 - weight]),
         mixture([a, b, a], [weight, 1 - weight, 0]),
-        limited(a, words, data.draw(st.booleans())),
-        pruned(limited(merged(a, b, weight), words), threshold),
+        cut(a, words, data.draw(st.booleans())),
+        pruned(cut(merged([a, b], [weight, 1 - weight]), words), threshold),
     ):
         assert sums(model) == pytest.approx(1, abs=1e-5)
         assert not any(np.isposinf(level.bow).any() for level in model.levels)
@@ -143,7 +147,7 @@ def test_pruning_nothing_changes_nothing():
 @given(models, models, st.floats(0.01, 0.99))
 def test_a_merged_model_has_the_mixtures_probability_of_every_ngram(a, b, weight):
     """That of the exact mixture, where the words of both are the same; back-off estimates are left out."""
-    both = merged(a, b, weight)
+    both = merged([a, b], [weight, 1 - weight])
     named = {*entries(a), *entries(b)}
     assert named == entries(both).keys()
     if set(a.vocab.words) != set(b.vocab.words) or a.vocab.V != b.vocab.V:
@@ -158,7 +162,7 @@ def test_a_merged_model_has_the_mixtures_probability_of_every_ngram(a, b, weight
 def test_merging_is_no_exact_mixture():
     """What the manual warns of: the figure of `lmtk mix` for p(cat | <s> the) is 0.09333333."""
     a, b = (registry.load(str(FILES / name)) for name in ("wb.arpa", "uni.arpa"))
-    both = entries(merged(a, b, 0.7))
+    both = entries(merged([a, b], [0.7, 0.3]))
     assert 10 ** naive.backoff(both, [b"<s>", b"the"], b"cat") == pytest.approx(0.09377386, rel=1e-6)
 
 
@@ -166,7 +170,7 @@ def test_merging_is_no_exact_mixture():
 @given(models, st.booleans())
 def test_a_limited_model_has_only_the_listed_words(model, unk):
     words = [b"a", b"new", b"<s>"]
-    small = limited(model, words, unk)
+    small = cut(model, words, unk)
     predicted = set(small.vocab.words[: small.vocab.V])
     assert predicted - {UNK} == {EOS, b"a", b"new"}
     assert (UNK in predicted) == (unk or model.vocab.predicts(UNK))
@@ -174,7 +178,7 @@ def test_a_limited_model_has_only_the_listed_words(model, unk):
     for ngram, (log10p, _) in entries(small).items():
         if len(ngram) > 1:
             assert log10p > old[ngram][0] - 1e-5  # more where it had to take what nothing else could
-    assert entries(limited(model, model.vocab.words)) == entries(renormalized(model))
+    assert entries(cut(model, model.vocab.words)) == entries(renormalized(model))
 
 
 def test_more_than_one_stays_with_a_warning():
@@ -250,7 +254,7 @@ def test_sentences_need_an_end():
 @given(models, models)
 def test_both_forms_give_back_the_model(tmp_path_factory, a, b):
     """The weights of what were bare prefixes too."""
-    model = pruned(merged(a, b, 0.4), 1e-3)
+    model = pruned(merged([a, b], [0.4, 0.6]), 1e-3)
     path = tmp_path_factory.mktemp("m") / "m"
     for write in (write_text, write_binary):
         with open(path, "wb") as out:
@@ -265,4 +269,4 @@ def test_operations_bring_no_warnings_of_numpy():
     a, b = random_model(1), random_model(2, words="xyz", unk=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        pruned(limited(merged(a, b, 0.3), [b"a", b"q"], True), 1e-3)
+        pruned(cut(merged([a, b], [0.3, 0.7]), [b"a", b"q"], True), 1e-3)

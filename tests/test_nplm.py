@@ -12,6 +12,7 @@ from test_models import TRAIN, neural, texts  # noqa: F401  a fixture
 from lmtk import run as lifecycle
 from lmtk.commands.progress import Reporter
 from lmtk.errors import Diverged, FormatError, LmtkError
+from lmtk.files import curve
 from lmtk.files.registry import load
 from lmtk.machine.blas import add_product
 from lmtk.machine.threads import Team
@@ -201,7 +202,7 @@ def by_checkpoint(folder, part, now, made, data, fresh):
     """The Progress of a run that goes on where another stands, from its checkpoint."""
     alike = life(folder / "model", made, data, fresh.vocab)
     lifecycle.write_checkpoint(alike, part, alike.arrays(part, now))
-    return training.restored(*lifecycle.resumed(alike), fresh)
+    return training.restored(*lifecycle.resumed(alike, fresh.named(), fresh.named()), fresh)
 
 
 def test_the_heldout_perplexity_is_that_of_ppl(texts):  # noqa: F811
@@ -236,10 +237,10 @@ def test_a_checkpoint_of_another_run_is_refused(texts):  # noqa: F811
     lifecycle.write_checkpoint(mine, part, mine.arrays(part, now))
     other = life(texts / "model", settings(weight_decay=0.1), data, fresh.vocab)
     with pytest.raises(FormatError, match="-weight-decay differs"):
-        lifecycle.resumed(other)
+        lifecycle.resumed(other, {}, {})
     other = life(texts / "model", made, prepared(texts, made, "train")[0], fresh.vocab)
     with pytest.raises(FormatError, match="-text or -heldout differs"):
-        lifecycle.resumed(other)
+        lifecycle.resumed(other, {}, {})
 
 
 def test_blocks_change_rounding_only(texts):  # noqa: F811
@@ -262,7 +263,7 @@ def test_patience(texts):  # noqa: F811
     progress, mine = training.Progress(fresh), life(texts / "model", made, data, fresh.vocab)
     lifecycle.live(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress))
     assert progress.epoch == progress.best_epoch + 2 < 50
-    assert load(mine.model).settings["curve"][-1]["number"] == progress.epoch
+    assert load(mine.model).settings["curve"] == curve.rows(progress.curve, curve.TIMES)
 
 
 def test_a_likelihood_that_is_no_number_stops_training(texts):  # noqa: F811

@@ -209,7 +209,7 @@ def test_checkpoints_from_before_the_objectives_are_read(texts):  # noqa: F811
     arrays = {name: a.copy() for name, a in arrays.items() if name != "vocabulary"}
     with open(mine.checkpoint, "wb") as out:
         container.write(out, "nplm-checkpoint", about | {"run": old}, arrays, fresh.vocab.words)
-    assert run.resumed(mine)[0]["epoch"] == 0
+    assert run.resumed(mine, fresh.named(), fresh.named())[0]["epoch"] == 0
 
 
 def with_classes(direct, of=(0, 1, 1, 2, 0, 2, 2, 2, 1, 0, 2)):
@@ -386,17 +386,16 @@ def test_the_first_values_of_a_tree_are_the_unigram(texts):  # noqa: F811
 
 def test_a_tree_that_is_none_is_refused():
     model = with_tree(False)
-    values = model.named() | {"W": None}
-    assert tree.TreeNetwork.shapes(values, 12, 4, 11)["U"] == (10, 5)
+    model.check("m")
     for at, wrong in (((9, 1), 9), ((0, 0), 11), ((6, 1), 11 + 1), ((9, 1), -1)):
         changed = TREE.copy()
         changed[at] = wrong
-        with pytest.raises(ValueError):
-            tree.TreeNetwork.shapes(values | {"tree": changed}, 12, 4, 11)
+        with pytest.raises(FormatError):
+            dataclasses.replace(model, tree=changed).check("m")
     loop = TREE.copy()
     loop[1, 0], loop[3, 0], loop[4, 0] = 0, 11 + 3, 2
-    with pytest.raises(ValueError):
-        tree.TreeNetwork.shapes(values | {"tree": loop}, 12, 4, 11)
+    with pytest.raises(FormatError):
+        dataclasses.replace(model, tree=loop).check("m")
 
 
 def test_paths_of_a_file(tmp_path):

@@ -3,8 +3,10 @@
 import io
 import math
 from collections import Counter
+from dataclasses import replace
 
 import naive
+import numpy as np
 import pytest
 from conftest import FILES
 
@@ -13,7 +15,9 @@ from lmtk.files.registry import load
 from lmtk.lm import vocabulary_sums
 from lmtk.ngram import arpa, backoff
 from lmtk.ngram.collection import collect
-from lmtk.ngram.smoothing import Method, NoDiscount, estimate
+from lmtk.ngram.heldout import tuned
+from lmtk.ngram.methods import Method, NoDiscount
+from lmtk.ngram.smoothing import estimate
 from lmtk.text.corpus import Marks, contexts, read_corpus
 from lmtk.text.vocab import make_vocab
 
@@ -135,3 +139,30 @@ def test_nothing_to_count(tmp_path):
     counts = collect([str(tmp_path / "t")], [], 2)
     with pytest.raises(LmtkError, match="no word"):
         estimate(counts, make_vocab([b"a"]), 2, [Method("wb")] * 2)
+
+
+@pytest.mark.parametrize("name", ["kn", "ukn"])
+@pytest.mark.parametrize("unk", [False, True])
+def test_tuned_discounts_give_the_text_most(tmp_path, name, unk):
+    random = np.random.default_rng(3)
+    for file, size in (("train", 400), ("heldout", 100)):
+        lines = [" ".join(f"w{i}" for i in random.zipf(1.5, 9) % 50) for _ in range(size)]
+        (tmp_path / file).write_text("\n".join(lines) + "\n")
+    counts = collect([str(tmp_path / "train")], [], 3, [f"w{i}".encode() for i in range(30)])
+    vocab = make_vocab(sorted(counts.words), unk)
+    (corpus,) = read_corpus(str(tmp_path / "heldout"), vocab, Marks())
+    methods = [Method(name, (), True)] * 3
+    known = tuned(counts, vocab, 3, methods, corpus)
+
+    def total(known):
+        logp = estimate(counts, vocab, 3, methods, (0.5, 1, 1.5), known=known)[0].score(corpus).logp
+        return logp[corpus.scored & np.isfinite(logp)].sum()
+
+    most = total(known)
+    assert most > total(None)
+    for k, method in known.items():
+        for r, d in enumerate(method.parameters):
+            for step in (-0.02, 0.02):
+                if 1e-3 <= d + step <= r + 1:
+                    moved = (*method.parameters[:r], d + step, *method.parameters[r + 1 :])
+                    assert total({**known, k: replace(method, parameters=moved)}) < most + 1e-4

@@ -13,7 +13,7 @@ def command(
     """Describe files: kind, sizes, settings, vocabulary.
 
     \b
-    Example: lmtk info -lm model.lm
+    Example: lmtk info model.lm
     """
     from lmtk.files.registry import describe
 

@@ -1,5 +1,7 @@
+import os
 import sys
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Annotated
 
 from lmtk.commands.options import (
@@ -7,13 +9,17 @@ from lmtk.commands.options import (
     ClassFile,
     Debug,
     MapUnk,
+    NoEos,
+    NoSos,
     Seed,
     Strict,
+    Tolower,
     VocabFile,
     given_weights,
     needed,
     one_stdin,
     option,
+    per_order,
     unknown_word,
 )
 from lmtk.errors import LmtkError, UsageError
@@ -21,7 +27,13 @@ from lmtk.errors import LmtkError, UsageError
 
 def command(
     lm: Annotated[str | None, option("lm", "A back-off or class model, as text or binary (-: stdin).", "FILE")] = None,
+    read_mix_lms: Annotated[
+        bool, option("read-mix-lms", "-lm is a list of models: FILE, then -weight X and -order N.")
+    ] = False,
     classes: ClassFile = None,
+    simple_classes: Annotated[
+        bool, option("simple-classes", "Accepted as SRILM has it; a word has one class with it and without.")
+    ] = False,
     expand_classes: Annotated[
         int | None, option("expand-classes", "Write classes out as words, in n-grams up to N (0: all).", "N", min=0)
     ] = None,
@@ -36,123 +48,271 @@ def command(
     write_bin_lm: Annotated[
         str | None, option("write-bin-lm", "The same as -write-bin, as SRILM has it.", "FILE")
     ] = None,
+    write_vocab: Annotated[str | None, option("write-vocab", "Write the words, in byte order.", "FILE")] = None,
     order: Annotated[int | None, option("order", "Drop n-grams longer than N.", "N", min=1, max=MAX_ORDER)] = None,
     vocab: VocabFile = None,
-    limit_vocab: Annotated[
-        bool, option("limit-vocab", "Drop n-grams with words that are not in -vocab, and renormalise.")
-    ] = False,
+    limit_vocab: Annotated[bool, option("limit-vocab", "Drop n-grams with words that are not in -vocab.")] = False,
     mix_lm: Annotated[list[str] | None, option("mix-lm", "A model to merge with -lm (several).", "FILE")] = None,
     weight: Annotated[
         list[float] | None,
         option("lambda", "A weight for -lm and each -mix-lm (the last may be left out and takes the rest).", "X"),
     ] = None,
+    mix_lm_n: Annotated[
+        list[str] | None, option("mix-lmN", "As SRILM has it: -mix-lm2 FILE is the second to merge, up to 9.", "FILE")
+    ] = None,
+    mix_lambda_n: Annotated[
+        list[str] | None, option("mix-lambdaN", "Their weights; -mix-lm takes the rest.", "X")
+    ] = None,
+    bayes: Annotated[
+        int | None,
+        option("bayes", "Mix the models word by word, by how well they predicted the N words before.", "N", min=0),
+    ] = None,
+    bayes_scale: Annotated[float, option("bayes-scale", "That likelihood to the power X.", "X", min=0)] = 1.0,
+    loglinear_mix: Annotated[bool, option("loglinear-mix", "Mix the models' logarithms, word by word.")] = False,
+    cache: Annotated[int, option("cache", "Mix in how often a word was among the last N.", "N", min=0)] = 0,
+    cache_lambda: Annotated[float, option("cache-lambda", "The weight of -cache.", "X", min=0, max=1)] = 0.05,
     renorm: Annotated[bool, option("renorm", "Make the back-off weights anew, so that all sums are one.")] = False,
     prune: Annotated[
         float | None, option("prune", "Drop n-grams whose loss raises perplexity by less than the share X.", "X", min=0)
     ] = None,
     minprune: Annotated[int, option("minprune", "Prune n-grams of N words or more.", "N", min=2)] = 2,
+    prune_history_lm: Annotated[
+        str | None, option("prune-history-lm", "The model that gives -prune the contexts' probabilities.", "FILE")
+    ] = None,
+    prune_lowprobs: Annotated[
+        bool, option("prune-lowprobs", "Drop n-grams whose probability is below what backing off gives.")
+    ] = False,
+    ppl: Annotated[list[str] | None, option("ppl", "A text to score, as lmtk ppl does (several).", "FILE")] = None,
+    counts: Annotated[list[str] | None, option("counts", "N-gram counts to score (several).", "FILE")] = None,
+    count_order: Annotated[
+        int | None, option("count-order", "Score counts of n-grams up to N only.", "N", min=1, max=MAX_ORDER)
+    ] = None,
+    float_counts: Annotated[bool, option("float-counts", "Counts may be fractions.")] = False,
+    no_sos: NoSos = False,
+    no_eos: NoEos = False,
+    tolower: Tolower = False,
     gen: Annotated[int | None, option("gen", "Print N random sentences.", "N", min=0)] = None,
     gen_prefixes: Annotated[
         str | None, option("gen-prefixes", "Print a random continuation of each line (-: stdin).", "FILE")
     ] = None,
     seed: Seed = 1,
     unk: Annotated[
-        bool, option("unk", "<unk> is a word: it is generated, and -limit-vocab leaves it what dropped words had.")
+        bool, option("unk", "<unk> is a word: it is generated, and -renorm gives it a part of what dropped words had.")
     ] = False,
     map_unk: MapUnk = None,
     strict: Strict = False,
+    memuse: Annotated[bool, option("memuse", "Say how much memory was used.")] = False,
     debug: Debug = 0,
 ):
     """One back-off model to another: ARPA to binary and back, merged, cut to a vocabulary, renormalised, pruned; or
-    random sentences from it. A class model to a file of its own, or to a model of words.
+    its perplexity, or random sentences from it. A class model to a file of its own, or to a model of words.
 
-    Steps are taken in this order: -order, -expand-classes, -mix-lm, -limit-vocab, -renorm, -prune, -gen, then
-    writing. What -mix-lm makes is a back-off model near the mixture of the models, not the exact one: that is lmtk mix.
+    Steps are taken in this order: -order, -limit-vocab, -expand-classes, -mix-lm, -renorm, -prune, -prune-lowprobs,
+    -bayes or -loglinear-mix, -cache, -ppl, -counts, -gen, then writing. What -mix-lm makes without -bayes is a back-off
+    model near the mixture of the models, not the exact one: that is lmtk mix.
 
     Example: lmtk ngram -lm big.arpa.gz -prune 1e-8 -write-bin small.bin
     """
-    import numpy as np
+    o = SimpleNamespace(**locals())
+    check(o)
+    model = mixed(o)
+    if o.ppl or o.counts:
+        score(o, model)
+    if gen is not None or gen_prefixes:
+        generate(o, model)
+    write(o, model)
+    if memuse:
+        import resource
 
-    from lmtk.files.registry import load, load_strictly
-    from lmtk.files.streams import check_out, open_out
-    from lmtk.joint.classes import ClassModel, class_model, expanded, write_binary
-    from lmtk.joint.mixture import lowered
-    from lmtk.ngram import arpa, backoff, generation, merge, pruning
-    from lmtk.text.corpus import Closed, Marks, read_ids
-    from lmtk.text.vocab import SOS, read_vocab
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        sys.stderr.write(f"memory used at most: {peak / 1024:.0f} MB\n")
 
-    needed(lm, "lm")
-    write_bin = write_bin_lm or write_bin
-    if not (write_lm or write_bin or gen is not None or gen_prefixes):
-        raise UsageError("nothing to do: give -write-lm, -write-bin, -gen or -gen-prefixes")
-    if bool(vocab) != limit_vocab:
-        raise UsageError("-vocab and -limit-vocab need each other here")
-    if weight and not mix_lm:
+
+def check(o):
+    """Complain of options that do not go together, and complete them."""
+    from lmtk.files.streams import check_out
+
+    needed(o.lm, "lm")
+    o.write_bin = o.write_bin_lm or o.write_bin
+    o.classes = None if o.classes == os.devnull else o.classes
+    generating = o.gen is not None or o.gen_prefixes
+    if not (o.write_lm or o.write_bin or o.write_vocab or o.ppl or o.counts or generating):
+        raise UsageError(
+            "nothing to do: give -write-lm, -write-bin, -write-vocab, -ppl, -counts, -gen or -gen-prefixes"
+        )
+    if o.limit_vocab and not o.vocab:
+        raise UsageError("-limit-vocab needs -vocab")
+    if o.weight and not o.mix_lm:
         raise UsageError("-lambda is for -mix-lm, which is missing")
-    if (write_lm, write_bin, "-" if gen is not None or gen_prefixes else None).count("-") > 1:
+    if o.read_mix_lms and (o.mix_lm or o.mix_lm_n or o.classes):
+        raise UsageError("with -read-mix-lms all models stand in the list")
+    o.mix_lm, o.weights = mixed_files(o)
+    o.by_word = o.bayes is not None or o.loglinear_mix
+    if o.by_word and not (o.mix_lm or o.read_mix_lms):
+        raise UsageError("-bayes and -loglinear-mix are for -mix-lm, which is missing")
+    if (o.by_word or o.cache) and (o.write_lm or o.write_bin or generating):
+        raise UsageError("-bayes, -loglinear-mix and -cache make no back-off model: give -ppl or -counts alone")
+    if (o.write_lm, o.write_bin, o.write_vocab, "-" if generating or o.ppl or o.counts else None).count("-") > 1:
         raise UsageError("only one of the outputs can be stdout")
-    one_stdin(lm, classes, *(mix_lm or []), vocab, gen_prefixes)
-    unknown = unknown_word(map_unk) if map_unk else None
-    weights = given_weights(weight, 1 + len(mix_lm or []))
-    for path in (write_lm, write_bin):
+    if o.debug > 3 and (o.ppl or o.counts):
+        raise UsageError("-debug goes to 3 here")
+    texts = [*(o.ppl or []), *(o.counts or [])]
+    one_stdin(o.lm, o.classes, *o.mix_lm, o.vocab, o.gen_prefixes, o.prune_history_lm, *texts)
+    o.unknown = unknown_word(o.map_unk) if o.map_unk else None
+    for path in (o.write_lm, o.write_bin, o.write_vocab):
         if path:
             check_out(path)
 
-    def tell(what, model):
-        if debug:
-            sizes = ", ".join(f"{int((~np.isnan(x.logp)).sum())} {k}-grams" for k, x in enumerate(model.levels, 1))
-            sys.stderr.write(f"{what}: {sizes}\n")
 
-    changed = mix_lm or limit_vocab or renorm or prune or gen is not None or gen_prefixes or unknown
-    only_written = write_bin and not (write_lm or changed)
-    written_out = []
+def mixed_files(o):
+    """The models that are mixed with -lm, and the weights of all: by SRILM's options, -mix-lm2 and so on, or ours."""
+    if not (o.mix_lm_n or o.mix_lambda_n):
+        return o.mix_lm or [], given_weights(o.weight, 1 + len(o.mix_lm or []))
+    files, numbers = per_order(o.mix_lm_n, str), per_order(o.mix_lambda_n, float)
+    if len(o.mix_lm or []) != 1 or len(o.weight or []) > 1 or sorted(files) != list(range(2, len(files) + 2)):
+        raise UsageError("-mix-lm2 and so on follow one -mix-lm, without a gap, and one -lambda")
+    later = [numbers.get(n, 0.0) for n in sorted(files)]
+    first = o.weight[0] if o.weight else 0.5
+    weights = given_weights([first, 1 - first - sum(later), *later], len(files) + 2)
+    return [*o.mix_lm, *(files[n] for n in sorted(files))], weights
 
-    def read(path, classes=None):
-        model = load_strictly(path) if strict else load(path)
-        model = class_model(model, path, classes) if classes else model
-        if isinstance(model, ClassModel):
-            model = lowered(model, min(order or model.order, expand_classes or model.order))
-            if expand_classes is not None:
-                model = expanded(model, expand_most, path)
-                written_out.append(path)
-            elif only_written:
-                return model
-        if not isinstance(model, backoff.Backoff):
+
+def listed_models(path):
+    """What -read-mix-lms reads: for each model its file, order and weight, which are made to sum to one."""
+    from lmtk.errors import FormatError
+    from lmtk.files.streams import lines
+
+    found = []
+    for number, line in lines(path):
+        name, *words = os.fsdecode(line).split() or [""]
+        options = dict(zip(words[::2], words[1::2]))
+        try:
+            if name:
+                found.append((name, int(options.pop("-order", 3)), float(options.pop("-weight", 1))))
+            if options or len(words) % 2 or (name and not found[-1][2] >= 0):
+                raise ValueError
+        except ValueError:
+            raise FormatError(path, "expected a model's file, -weight X and -order N", number) from None
+    total = sum(weight for _, _, weight in found)
+    if not total:
+        raise FormatError(path, "no models with weights in it")
+    return [(name, order, weight / total) for name, order, weight in found]
+
+
+def read(o, path, order, classes=None):
+    """The model in a file with -map-unk, -order, -limit-vocab and -expand-classes. Raises LmtkError where it is no
+    back-off model, though one is wanted.
+    """
+    from lmtk.files.registry import load, load_strictly
+    from lmtk.joint.classes import ClassModel, class_model, expanded
+    from lmtk.joint.mixture import lowered
+    from lmtk.ngram import merge
+    from lmtk.ngram.backoff import Backoff
+
+    model = load_strictly(path) if o.strict else load(path)
+    model = class_model(model, path, classes) if classes else model
+    changed = o.mix_lm or o.read_mix_lms or o.limit_vocab or o.vocab or o.renorm or o.prune or o.prune_lowprobs
+    changed = changed or o.write_lm or o.write_vocab or o.gen is not None or o.gen_prefixes or o.unknown
+    if isinstance(model, ClassModel):
+        model = lowered(model, min(order or model.order, o.expand_classes or model.order))
+        if o.expand_classes is not None:
+            return told(o, path, expanded(model, o.expand_most, path))
+    if not isinstance(model, Backoff):
+        if changed or (o.write_bin and not isinstance(model, ClassModel)):
             kind = next(value for name, value in model.describe() if name == "kind")
             remedy = ", which -expand-classes makes of it" if isinstance(model, ClassModel) else ""
             raise LmtkError(f"{path}: {kind}; a back-off n-gram was wanted{remedy}")
-        model = model.lower(min(order or model.order, model.order))
-        tell(path, model)
-        return merge.with_unknown(model, unknown) if unknown else model
+        return lowered(model, order) if order and hasattr(model, "lower") else model
+    if o.expand_classes is not None and not o.mix_lm and not o.read_mix_lms:
+        raise LmtkError(f"{path}: no class model, so that there is nothing to expand; -classes makes it one")
+    model = told(o, path, model.lower(min(order or model.order, model.order)))
+    model = merge.with_unknown(model, o.unknown) if o.unknown else model
+    return told(o, "-limit-vocab", merge.limited(model, o.words)) if o.limit_vocab else model
 
-    model = read(lm, classes)
-    if isinstance(model, ClassModel):
-        with open_out(write_bin) as out:
-            write_binary(out, model, lm)
-        return
-    if mix_lm:
-        model = merge.mixture([model, *map(read, mix_lm)], weights)
-        tell("-mix-lm", model)
-    if expand_classes is not None and not written_out:
-        raise LmtkError(f"{lm}: no class model, so that there is nothing to expand; -classes makes it one")
-    if limit_vocab:
-        model = merge.limited(model, read_vocab(vocab), unk)
-        tell("-limit-vocab", model)
-    if renorm:
+
+def told(o, what, model):
+    """The model, whose numbers of n-grams -debug says."""
+    import numpy as np
+
+    if o.debug and not (o.ppl or o.counts):
+        sizes = ", ".join(f"{int((~np.isnan(x.logp)).sum())} {k}-grams" for k, x in enumerate(model.levels, 1))
+        sys.stderr.write(f"{what}: {sizes}\n")
+    return model
+
+
+def mixed(o):
+    """The model that all steps before scoring and writing make."""
+    from lmtk.joint import dynamic
+    from lmtk.ngram import merge, pruning
+    from lmtk.text.vocab import read_vocab
+
+    o.words = read_vocab(o.vocab) if o.vocab else []
+    if o.read_mix_lms:
+        listed = listed_models(o.lm)
+        models = [read(o, path, order) for path, order, _ in listed]
+        o.weights = [weight for _, _, weight in listed]
+    else:
+        models = [read(o, path, o.order, o.classes) for path in (o.lm, *o.mix_lm)]
+    if len(models) > 1 and not o.by_word:
+        whole = merge.merged(models, o.weights) if o.read_mix_lms else merge.mixture(models, o.weights)
+        models = [told(o, "-mix-lm", whole)]
+    model, *others = models
+    if o.vocab:
+        model = merge.with_words(model, o.words, o.unk)
+    if o.renorm:
         model = pruning.renormalized(model)
-    if prune:
-        model = pruning.pruned(model, prune, minprune)
-        tell(f"-prune {prune:g}", model)
-    prefixes = [[model.vocab.index[SOS]]] * (gen or 0)
-    if gen_prefixes:
-        ids, starts, _ = read_ids(gen_prefixes, Closed(model.vocab.index, model.vocab.unk_id), Marks(False, False))
+    if o.prune:
+        history = read(o, o.prune_history_lm, model.order - 1) if o.prune_history_lm else None
+        model = told(o, f"-prune {o.prune:g}", pruning.pruned(model, o.prune, o.minprune, history))
+    if o.prune_lowprobs:
+        model = told(o, "-prune-lowprobs", pruning.without_low(model, o.minprune))
+    if others:
+        mix = dynamic.LogLinear if o.loglinear_mix else dynamic.Bayes
+        extra = () if o.loglinear_mix else (o.bayes, o.bayes_scale)
+        model = mix(dynamic.of_one_vocabulary([model, *others]), o.weights, *extra)
+    return dynamic.Cached(model, o.cache, o.cache_lambda, o.unk) if o.cache else model
+
+
+def score(o, model):
+    """-ppl and -counts."""
+    from lmtk.commands.ppl import report_count_file, report_text
+    from lmtk.text.corpus import Marks
+
+    for path in o.ppl or []:
+        report_text(model, path, Marks.of(o.no_sos, o.no_eos, False), o.debug, sys.stdout.buffer.write, o.tolower)
+    for path in o.counts or []:
+        report_count_file(model, path, o.count_order or o.order or model.order, o.float_counts, o.debug, o.tolower)
+
+
+def generate(o, model):
+    """-gen and -gen-prefixes."""
+    from lmtk.ngram import generation
+    from lmtk.text.corpus import Closed, Marks, read_ids
+    from lmtk.text.vocab import SOS
+
+    prefixes = [[model.vocab.index[SOS]]] * (o.gen or 0)
+    if o.gen_prefixes:
+        ids, starts, _ = read_ids(o.gen_prefixes, Closed(model.vocab.index, model.vocab.unk_id), Marks(False, False))
         prefixes += [ids[first:last].tolist() for first, last in pairwise(starts)]
-    if prefixes:
-        for found in generation.sentences(model, prefixes, seed, unk):
-            sys.stdout.buffer.write(b" ".join(model.vocab.words[w] for w in found) + b"\n")
-    if write_lm:
-        with open_out(write_lm) as out:
+    for found in generation.sentences(model, prefixes, o.seed, o.unk):
+        sys.stdout.buffer.write(b" ".join(model.vocab.words[w] for w in found) + b"\n")
+
+
+def write(o, model):
+    """-write-lm, -write-bin, -write-vocab."""
+    from lmtk.files.streams import open_out
+    from lmtk.joint import classes
+    from lmtk.ngram import arpa, backoff
+
+    if o.write_lm:
+        with open_out(o.write_lm) as out:
             arpa.write_text(out, model)
-    if write_bin:
-        with open_out(write_bin) as out:
-            backoff.write_binary(out, model)
+    if o.write_bin:
+        with open_out(o.write_bin) as out:
+            if isinstance(model, classes.ClassModel):
+                classes.write_binary(out, model, o.lm)
+            else:
+                backoff.write_binary(out, model)
+    if o.write_vocab:
+        with open_out(o.write_vocab) as out:
+            out.write(b"".join(w + b"\n" for w in sorted(model.vocab.words)))

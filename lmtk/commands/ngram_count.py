@@ -78,6 +78,7 @@ def command(
         list[str] | None,
         option("discount-fallback", "Kneser-Ney's D1 D2 D3+ where the counts give none.", "[D ...]"),
     ] = None,
+    heldout: Annotated[str | None, option("heldout", "Tune Kneser-Ney's discounts on this text.", "FILE")] = None,
     prune_by_count: Annotated[
         list[int] | None,
         option("prune-by-count", "Leave out n-grams seen K times or less; a K an order.", "K", min=0),
@@ -97,9 +98,9 @@ def command(
     """
     from lmtk.files.streams import open_out
     from lmtk.machine.parallel import ALONE, ranks
+    from lmtk.ngram import methods
     from lmtk.ngram.collection import collect
     from lmtk.ngram.counts import write_counts
-    from lmtk.ngram.smoothing import Method
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import make_vocab, read_vocab
 
@@ -113,7 +114,9 @@ def command(
         raise UsageError("-class-lm is of the classes that -classes gives")
     if class_lm and (lm or write_bin) and "-" in (classes, lm or write_bin):
         raise UsageError("a class model names its parts' files; stdin and stdout (-) can't be named")
-    one_stdin(*(text or []), *(read or []), vocab, classes)
+    if heldout and classes:
+        raise UsageError("-heldout is a text of words; it does not go with -classes")
+    one_stdin(*(text or []), *(read or []), vocab, classes, heldout)
     marks, unk_word = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
     model_written = lm or write_bin or class_lm
     model_wanted = bool(model_written or gt or kn)
@@ -128,6 +131,8 @@ def command(
         "ukn": (ukndiscount, dict.fromkeys(ukndiscount_n or [], ())),
         "kn": (kndiscount, dict.fromkeys(kndiscount_n or [], ())),
     }
+    if heldout and not model_wanted:
+        raise UsageError("-heldout is for a model; give -lm or -write-bin")
     files = {"gt": per_order(gt, str), "kn": per_order(kn, str)}
     floor = per_order(gtmin_n, float)
     upto = per_order(gtmax_n, int)
@@ -139,17 +144,16 @@ def command(
     chosen = []
     for n in range(1, order + 1) if model_wanted else ():
         name, parameters = method_of(n, given, files)
-        if name == "gt":
-            parameters = (upto.get(n, 1 if n == 1 else 7 if n <= 9 else 5),)
-        low = floor.get(n, (gtmin or 1) if n > 9 else 1 if n < 3 else 2)
-        if kenlm:
-            if name != "kn":
-                raise UsageError(f"order {n}: -kenlm smooths all orders by modified Kneser-Ney")
-            low = 1
         cutoff = cutoffs[min(n, len(cutoffs)) - 1]
-        chosen.append(Method(name, parameters, interpolate or n in (interpolate_n or []), low, cutoff))
-        if float_counts and name in ("gt", "ukn", "kn"):
+        if kenlm:
+            chosen.append(methods.lmplz(n, name, cutoff))
+        else:
+            lower = interpolate or n in (interpolate_n or [])
+            chosen.append(methods.srilm(n, name, parameters, lower, floor.get(n), gtmin, upto.get(n), cutoff))
+        if float_counts and chosen[-1].smoothing.discounts:
             raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; see -wbdiscount{n}")
+        if heldout and not (chosen[-1].smoothing.continuation and chosen[-1].interpolate):
+            raise UsageError(f"order {n}: -heldout tunes interpolated Kneser-Ney smoothing (-kndiscount -interpolate)")
 
     replace = None
     if classes:
@@ -192,14 +196,19 @@ def command(
             sys.stderr.write(line + "\n")
 
     read_from = {n: (path, name) for name, paths in files.items() for n, path in paths.items() if model_written}
-    known = {n: smoothing.read_discounts(path, chosen[n - 1]) for n, (path, _) in read_from.items() if n <= order}
+    known = {n: methods.read_discounts(path, chosen[n - 1]) for n, (path, _) in read_from.items() if n <= order}
+    if heldout:
+        from lmtk.ngram.heldout import tuned
+        from lmtk.text.corpus import whole_corpus
+
+        known = tuned(counts, vocabulary, order, chosen, whole_corpus(heldout, vocabulary, marks, tolower)) | known
     fallback = fallback_discounts(discount_fallback)
     model, used = smoothing.estimate(counts, vocabulary, order, chosen, fallback, tell, known, kenlm)
     del counts  # its memory serves the writing
     for n, path in sorted({**files["gt"], **files["kn"]}.items()):
         if not read_from and n <= order:
             with open_out(path) as out:
-                smoothing.write_discounts(out, used[n - 1])
+                methods.write_discounts(out, used[n - 1])
     if lm:
         with open_out(lm) as out:
             arpa.write_text(out, model)

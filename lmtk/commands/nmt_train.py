@@ -147,11 +147,11 @@ def learn(o):
         parts=lambda progress: network.parts_of(training.kept(progress, x, y, settings, texts.pieces)),
         line=line,
     )  # fmt: skip
+    theta = training.initial(x, y, settings, text.target)
+    progress = training.Progress(theta, theta * 0, theta * 0)
     if run.begun(life, o.resume):
-        progress = training.restored(*run.resumed(life, o.debug), network.shapes(x, y, **settings.sizes))
-    else:
-        theta = training.initial(x, y, settings, text.target)
-        progress = training.Progress(theta, theta * 0, theta * 0)
+        best = vars(network.parts(theta, network.shapes(x, y, **settings.sizes)))
+        progress = training.restored(*run.resumed(life, life.arrays(progress, theta), best, o.debug), list(best))
 
     def bleu(theta):
         return greedy_bleu(training.model(theta, x, y, settings), held.source, texts.references, texts.joined)

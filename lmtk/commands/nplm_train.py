@@ -247,7 +247,8 @@ def learn(o, comm):
         arrays=lambda progress, now: now.named(), parts=lambda progress: training.kept(progress, settings).parts(),
         line=line,
     )  # fmt: skip
-    going_on = lambda: training.restored(*run.resumed(life, o.debug), network)
+    like = network.named()
+    going_on = lambda: training.restored(*run.resumed(life, like, like, o.debug), network)
     progress = comm.share(going_on if run.begun(life, o.resume) else lambda: training.Progress(network))
     tell = Reporter(life, progress, o.debug, o.quiet, o.log, o.plot, silent=comm.rank > 0)
     common = Common(comm) if o.parallel == "data" else None

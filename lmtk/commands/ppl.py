@@ -102,13 +102,7 @@ def command(
         else:
             report_text(opened(model) if oov_features else model, path, marks, debug, write, tolower)
     for path in counts:
-        from lmtk.ngram.counts import read_rows
-        from lmtk.reports.srilm import report_counts
-        from lmtk.text.corpus import Closed
-
-        index = Closed(model.vocab.index, model.vocab.unk_id)
-        rows, numbers = read_rows(path, index, count_order, float_counts, tolower)
-        report_counts(model, path, zip(rows, numbers), debug, write)
+        report_count_file(model, path, count_order, float_counts, debug, tolower)
 
 
 def report_text(model, path, marks, debug, write, tolower):
@@ -130,6 +124,19 @@ def report_text(model, path, marks, debug, write, tolower):
         sys.stderr.write(f"{path}: {blank} blank lines skipped\n")
     if debug and index is not None:
         sys.stderr.write(f"{path}: {len(model.vocab.words) - known} words joined the vocabulary\n")
+
+
+def report_count_file(model, path, order, floats, debug, tolower):
+    """SRILM's report of the n-grams up to `order` of a count file."""
+    import sys
+
+    from lmtk.ngram.counts import read_rows
+    from lmtk.reports.srilm import report_counts
+    from lmtk.text.corpus import Closed
+
+    index = Closed(model.vocab.index, model.vocab.unk_id)
+    rows, numbers = read_rows(path, index, order, floats, tolower)
+    report_counts(model, path, zip(rows, numbers), debug, sys.stdout.buffer.write)
 
 
 def opened(model):

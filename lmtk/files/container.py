@@ -6,7 +6,6 @@ bytes, one a line.
 """
 
 import json
-import math
 import operator
 import os
 import stat
@@ -86,18 +85,19 @@ def read(stream, path):
         here = {name: [entry["dtype"], entry["shape"]] for name, entry in table.items()}
         if here != {name: entry[:2] for name, entry in about["arrays"].items()} or not contiguous(spans.values()):
             raise cut
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise cut from None
-    data = bytes_behind(stream, path, 8 + size, total)
-    if data is None:
-        raise cut
-    arrays = {}
-    for name, (dtype, shape, crc) in about["arrays"].items():
-        part = data[slice(*spans[name])]
-        kind = np.dtype(DTYPES[dtype])
-        if zlib.crc32(part) != crc or math.prod(shape) * kind.itemsize != len(part):
+        if not isinstance(about["kind"], str) or not isinstance(about["settings"], dict):
             raise cut
-        arrays[name] = part.view(kind).reshape(shape)
+        data = bytes_behind(stream, path, 8 + size, total)
+        if data is None:
+            raise cut
+        arrays = {}
+        for name, (dtype, shape, crc) in about["arrays"].items():
+            part = data[slice(*spans[name])]
+            if zlib.crc32(part) != crc:
+                raise cut
+            arrays[name] = part.view(DTYPES[dtype]).reshape(tuple(map(operator.index, shape)))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        raise cut from None
     return about, arrays
 
 
@@ -119,8 +119,12 @@ def bytes_behind(stream, path, offset, total):
         plain = False
     if plain and stream.tell() == offset and os.path.getsize(path) == offset + total:
         return np.memmap(path, np.uint8, "r", offset, (total,)) if total else np.zeros(0, np.uint8)
-    data = stream.read(total + 1)
-    return np.frombuffer(data, np.uint8) if len(data) == total else None
+    # in parts: a header may claim more than there is, or than there is memory for
+    parts, left = [], total + 1
+    while left and (part := stream.read(min(left, LARGE))):
+        parts.append(part)
+        left -= len(part)
+    return np.frombuffer(b"".join(parts), np.uint8) if left == 1 else None
 
 
 def shown(settings):
@@ -130,7 +134,7 @@ def shown(settings):
             yield from shown(value)
         elif value is not None and name != "curve":
             yield name.replace("_", "-"), {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-    if settings.get("curve"):
+    if "curve" in settings and curve.fits(settings["curve"]):
         yield "curve", "\n" + curve.table(curve.epochs(settings["curve"]))
 
 

@@ -1,7 +1,7 @@
 """The curve of a training: what each of its epochs came to, for files, people, programs and eyes."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 
 from lmtk.files.figure import figure
 from lmtk.files.streams import open_out
@@ -42,14 +42,29 @@ def perplexity(logp):
 
 
 def rows(curve, without=()):
-    """Epochs as a file's settings hold them, `without` some of the fields and without what is not so."""
-    idle = lambda v: v is None or v is False
-    return [{k: v for k, v in asdict(e).items() if k not in without and not idle(v)} for e in curve]
+    """Epochs as a file's settings hold them, `without` some fields: the names of the columns, then a row each."""
+    names = [f.name for f in fields(Epoch) if f.name not in without]
+    return [names, *([getattr(e, name) for name in names] for e in curve)]
 
 
-def epochs(rows):
+def fits(table):
+    """Whether it is one that `epochs` can take, whatever file it is from."""
+    number = lambda x: x is None or type(x) is bool or (type(x) in (int, float) and math.isfinite(x))
+    return (
+        isinstance(table, list)
+        and all(isinstance(row, list) and len(row) == len(table[0]) for row in table)
+        and bool(table)
+        and all(isinstance(name, str) for name in table[0])
+        and {"number"} <= set(table[0]) <= {f.name for f in fields(Epoch)}
+        and all(number(x) for row in table[1:] for x in row)
+        and all(type(row[table[0].index("number")]) is int for row in table[1:])
+    )
+
+
+def epochs(table):
     """The inverse of `rows`."""
-    return [Epoch(**row) for row in rows]
+    names, *rows = table
+    return [Epoch(**dict(zip(names, row))) for row in rows]
 
 
 def columns(curve):

@@ -12,6 +12,7 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files import container, registry
+from lmtk.files.declared import VOCABULARY, Array, check_array, held, ids, whole
 from lmtk.files.streams import lines_of
 from lmtk.joint.mixture import folder_of, lowered, name_in
 from lmtk.lm import LanguageModel, Scores
@@ -20,6 +21,8 @@ from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.classes import read_classes
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import EOS, Vocab, make_vocab, vocab_of, vocab_settings
+
+SETTINGS = VOCABULARY | {"size": whole(), "classes": backoff.SETTINGS}  # of the binary form
 
 
 @dataclass(frozen=True)
@@ -136,16 +139,17 @@ def write_binary(out, model, path):
 
 def from_arrays(about, arrays, path):
     """The model in a binary file's arrays. Raises FormatError."""
-    try:
-        settings, g, p = about["settings"], arrays["g"], arrays["p"]
-        vocab = vocab_of(settings, container.words_of(arrays))
-        lm = backoff.from_arrays({"settings": settings["classes"]}, {**arrays, "vocabulary": arrays["classes"]}, path)
-        W = len(vocab.words)
-        if not g.shape == p.shape == (W,) or g.min() < 0 or g.max() >= len(lm.vocab.words) or (p < 0).any():
-            raise ValueError
-        return ClassModel(vocab, lm, g, p, settings["size"])
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise FormatError(path, "not a whole class model: its arrays do not fit together") from None
+    settings = about["settings"]
+    words, sizes = held(about, arrays, path, SETTINGS, holds)
+    vocab = vocab_of(settings, words, path)
+    lm = backoff.from_arrays({"settings": settings["classes"]}, arrays | {"vocabulary": arrays["classes"]}, path)
+    check_array(arrays["g"], ids(len(lm.vocab.words), sizes.W), "g", path)
+    return ClassModel(vocab, lm, arrays["g"], arrays["p"], sizes.size)
+
+
+def holds(sizes, size):
+    """The arrays of the binary form, beside those of the model of classes."""
+    return {"classes": Array("U8", (size("classes", 0),)), "p": Array("F64", (sizes.W,), 0, 1 + 1e-9)}
 
 
 def expanded(model, most, path):

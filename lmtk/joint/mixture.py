@@ -83,7 +83,8 @@ def part_scores(parts, corpus, binned):
             bins = part.bins(own)[0]
     if binned is None:
         bins = np.zeros(len(corpus.ids), np.int64)
-    return np.column_stack([s.logp for s in scores]), bins, lambda t: "".join(s.tag(t) for s in scores)
+    logp = np.column_stack([s.logp for s in scores])
+    return logp, bins, lambda t: "".join(s.tag(t) if s.logp[t] > -np.inf else "[OOV]" for s in scores)
 
 
 def check_vocabularies(parts, names):

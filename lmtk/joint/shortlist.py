@@ -17,11 +17,12 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, first_of
 from lmtk.files import registry
+from lmtk.files.declared import NAME, ids
 from lmtk.joint.mixture import folder_of
 from lmtk.lm import Scores
 from lmtk.ngram import mass
 from lmtk.ngram.backoff import Backoff
-from lmtk.nplm.network import Network
+from lmtk.nplm.network import Network, declared
 from lmtk.text.corpus import Corpus, contexts, sentences
 
 TINY = 1e-300
@@ -35,6 +36,7 @@ class Shortlist(Network):
     """
 
     kind, arrays = "nplm-shortlist", (*Network.arrays, "shortlist")
+    told = Network.told | {"rest": NAME}
 
     shortlist: np.ndarray
     rest: Backoff = None
@@ -99,11 +101,14 @@ class Shortlist(Network):
         return kind, about | {"rest": self.name}, arrays, words
 
     @staticmethod
-    def shapes(values, words, n, V):
-        listed = values["shortlist"]
-        if listed.ndim != 1 or not len(listed) or (np.diff(listed) <= 0).any() or listed[0] < 0 or listed[-1] >= V:
-            raise ValueError
-        return Network.shapes(values, words, n, len(listed))
+    def holds(sizes, size):
+        m, N = size("C", 1), size("shortlist", 0)
+        arrays = declared(sizes.W, m, (sizes.order - 1) * m, size("d", 0), N)
+        return arrays | {"shortlist": ids(sizes.V, N, ascending=True)}
+
+    def check(self, path):
+        if not len(self.shortlist):
+            raise FormatError(path, "its shortlist is empty")
 
     def describe(self):
         for name, value in super().describe():
@@ -145,9 +150,7 @@ def check_rest(vocab, order, rest, path):
 
 def from_arrays(about, arrays, path):
     """The model in a file's arrays, with its rest. Raises FormatError."""
-    made, here = Shortlist.from_arrays(about, arrays, path), about["settings"].get("rest")
-    if not isinstance(here, str):
-        raise FormatError(path, "a network with a shortlist names the model of the other words; it is missing")
+    made, here = Shortlist.from_arrays(about, arrays, path), about["settings"]["rest"]
     name = os.path.join(folder_of(path), here)
     its_own = FormatError(path, "a network that is a model of the other words for itself")
     if os.path.realpath(name) == os.path.realpath(path):

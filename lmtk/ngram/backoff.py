@@ -8,6 +8,7 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files import container
+from lmtk.files.declared import ORDER, VOCABULARY, Array, held
 from lmtk.lm import LN10, Scores
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import kernels
@@ -229,6 +230,9 @@ def children(above, nodes, node, word):
     return np.where((low < end) & (nodes[low, 0] == word) & (word >= 0), low, -1)
 
 
+SETTINGS = VOCABULARY | {"order": ORDER}  # of the binary form
+
+
 def write_binary(out, model):
     """The binary form: the nodes as they are scored, with the log10 in single precision that an ARPA file holds."""
     container.write(out, "backoff", *to_arrays(model), model.vocab.words)
@@ -242,16 +246,20 @@ def to_arrays(model):
 
 def from_arrays(about, arrays, path):
     """The model in a binary file's arrays. Raises FormatError."""
-    try:
-        settings = about["settings"]
-        vocab, order = vocab_of(settings, container.words_of(arrays)), settings["order"]
-        nodes = [frozen(arrays[f"nodes{k}"]) for k in range(1, order + 1)]
-        root = frozen(np.array([[0, 0, 0, 0], [0, len(nodes[0]) - 1, 0, 0]], np.int32))
-        levels = [Packed(above, below, len(vocab.words)) for above, below in pairwise([root, *nodes])]
-        for k, level in enumerate(levels, 1):
-            columns, ends = 4 if k < order else 2, (level.above[0, 1], level.above[-1, 1])
-            if level.nodes.shape[1:] != (columns,) or ends != (0, len(level.nodes) - 1):
-                raise ValueError
-        return Backoff(vocab, order, levels)
-    except (KeyError, TypeError, ValueError, IndexError):
-        raise FormatError(path, "not a whole back-off model: its arrays do not fit together") from None
+    words, sizes = held(about, arrays, path, SETTINGS, holds)
+    vocab = vocab_of(about["settings"], words, path)
+    nodes = [frozen(arrays[f"nodes{k}"]) for k in range(1, sizes.order + 1)]
+    root = frozen(np.array([[0, 0, 0, 0], [0, len(nodes[0]) - 1, 0, 0]], np.int32))
+    levels = [Packed(above, below, len(words)) for above, below in pairwise([root, *nodes])]
+    for k, level in enumerate(levels, 1):
+        if (level.above[0, 1], level.above[-1, 1]) != (0, len(level.nodes) - 1):
+            raise FormatError(path, f"its array nodes{k - 1} does not end where nodes{k} ends")
+    return Backoff(vocab, sizes.order, levels)
+
+
+def holds(sizes, size):
+    """The arrays of the binary form. Where the children of each node are is not looked at: that would take a pass."""
+    arrays = {}
+    for k in range(1, sizes.order + 1):
+        arrays[f"nodes{k}"] = Array("I32", (max(size(f"nodes{k}", 0), 1), 4 if k < sizes.order else 2))
+    return arrays

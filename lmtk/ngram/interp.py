@@ -19,6 +19,7 @@ import numpy as np
 from lmtk.em import check_weights, em, likelihood, neighbours_for_unvisited
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files import container
+from lmtk.files.declared import ORDER, VOCABULARY, Array, held
 from lmtk.lm import Scores
 from lmtk.ngram.counts import BadLine, Level, find, find_rows, from_rows, parse_rows, to_rows, values
 from lmtk.text.corpus import contexts
@@ -186,7 +187,7 @@ def read_text(stream, path, seen=()):
             lines_before += body.count(b"\n") + 3
         alpha = np.array([line.split()[1:] for line in named[b"weights"][0].split(b"\n")], dtype="S").astype(np.float64)
         words = named[b"words"][0].split(b"\n")
-        vocab = vocab_of({"V": V, "unk": settings[b"unk"].decode("latin-1")}, words)
+        vocab = vocab_of({"V": V, "unk": settings[b"unk"].decode("latin-1")}, words, path)
         if order < 1 or alpha.shape != (B, order + 1) or len(words) != int(settings[b"words"]):
             raise ValueError
         index = Known(vocab.index)
@@ -240,13 +241,17 @@ def write_binary(out, model):
 
 def from_arrays(about, arrays, path):
     """The model in a binary file's arrays. Raises FormatError."""
-    try:
-        settings = about["settings"]
-        vocab = vocab_of(settings, container.words_of(arrays))
-        levels = [Level(arrays[f"keys{k}"], arrays[f"count{k}"], None) for k in range(1, settings["order"] + 1)]
-        model = Interpolated(vocab, settings["order"], levels, arrays["alpha"])
-        if model.alpha.shape[1] != model.order + 1:
-            raise ValueError
-    except (KeyError, TypeError, ValueError, IndexError):
-        raise FormatError(path, "not a whole interpolated model: its arrays do not fit together") from None
-    return checked(model, path)
+    words, sizes = held(about, arrays, path, VOCABULARY | {"order": ORDER}, holds)
+    levels = [Level(arrays[f"keys{k}"], arrays[f"count{k}"], None) for k in range(1, sizes.order + 1)]
+    return checked(Interpolated(vocab_of(about["settings"], words, path), sizes.order, levels, arrays["alpha"]), path)
+
+
+def holds(sizes, size):
+    """The arrays of the binary form."""
+    arrays, above = {"alpha": Array("F64", (max(size("alpha", 0), 1), sizes.order + 1))}, 1
+    for k in range(1, sizes.order + 1):
+        N = size(f"keys{k}", 0)
+        arrays[f"keys{k}"] = Array("I64", (N,), 0, above * sizes.W - 1, ascending=True)
+        arrays[f"count{k}"] = Array("I64 F64", (N,), 0, math.inf)
+        above = N
+    return arrays

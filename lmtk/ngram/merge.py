@@ -51,18 +51,18 @@ def aligned(models, vocab):
     return [Backoff(vocab, order, found) for found in levels]
 
 
-def merged(first, second, weight):
-    """The static mixture weight p_first + (1 - weight) p_second of two back-off models."""
-    both = aligned([first, second], united([first.vocab, second.vocab]))
+def merged(models, weights):
+    """The static mixture sum_j weights[j] p_j of back-off models, all at once."""
+    both = aligned(models, united([model.vocab for model in models]))
     log10p, log10bow = (
         [[single(getattr(level, field)) for level in model.levels] for model in both] for field in ("logp", "bow")
     )
     W, mixed = len(both[0].vocab.words), []
     for k, (nodes, contexts) in enumerate(links(both[0].levels, W)):
-        a, b = (chance(backed_off(p, bow, nodes, contexts)) for p, bow in zip(log10p, log10bow, strict=True))
+        parts = (chance(backed_off(p, bow, nodes, contexts)) for p, bow in zip(log10p, log10bow, strict=True))
         with np.errstate(divide="ignore"):
-            p = np.log10(weight * a + (1 - weight) * b).astype(np.float32)
-        known = ~np.isnan(log10p[0][k]) | ~np.isnan(log10p[1][k])
+            p = np.log10(sum(weight * part for weight, part in zip(weights, parts, strict=True))).astype(np.float32)
+        known = ~np.isnan([part[k] for part in log10p]).all(axis=0)
         mixed.append(np.where(known, p, np.float32(np.nan)))
     return renormalized(with_logs(both[0], mixed, log10bow[0]))
 
@@ -72,37 +72,40 @@ def mixture(models, weights):
     whole, total = models[0], weights[0]
     for model, weight in zip(models[1:], weights[1:], strict=True):
         total += weight
-        whole = merged(whole, model, 1 - weight / total if weight else 1.0)
+        share = 1 - weight / total if weight else 1.0
+        whole = merged([whole, model], [share, 1 - share])
     return whole
 
 
-def limited(model, words, unk=False):
-    """The model without the n-grams that hold other words than `words` and the special ones, weights made anew.
-
-    Listed words that the model lacks become words of it, and so does the unknown word with `unk`: they share what the
-    dropped 1-grams leave; where there are none, all words do.
-    """
+def limited(model, words):
+    """The model without the n-grams that hold other words than `words` and the special ones; all else is as it was."""
     old = model.vocab
-    special = {SOS, EOS, old.unk}
-    allowed = {*words, *special}
+    allowed = {*words, SOS, EOS, old.unk}
     stays = np.array([w in allowed for w in old.words])
     kept = []
     for k, level in enumerate(model.levels):
         inside = stays[level.keys % len(old.words)]
         kept.append(inside if k == 0 else inside & kept[-1][level.keys // len(old.words)])
-    new = dict.fromkeys(w for w in words if w not in special and not old.predicts(w))
+    left = [w for w, stay in zip(old.words, stays) if stay]
+    smaller = without(model, [k & ~np.isnan(level.logp) for k, level in zip(kept, model.levels, strict=True)])
+    return aligned([smaller], Vocab(left, int(stays[: old.V].sum()), old.unk))[0]
+
+
+def with_words(model, words, unk=False):
+    """The model with more words, of probability 0: those of `words` that it does not predict, and the unknown word with
+    `unk`. What the 1-grams leave over goes to them when weights are made anew.
+    """
+    old = model.vocab
+    new = dict.fromkeys(w for w in words if w not in (SOS, EOS, old.unk) and not old.predicts(w))
     if unk and not old.predicts(old.unk):
         new[old.unk] = None
-    predicted = [w for w in old.words[: old.V] if w in allowed] + list(new)
-    others = [w for w in old.words[old.V :] if w in special and w not in new]
-    vocab = Vocab(predicted + others, len(predicted), old.unk)
-    smaller = without(model, [k & ~np.isnan(level.logp) for k, level in zip(kept, model.levels, strict=True)])
+    if not new:
+        return model
+    predicted = [*old.words[: old.V], *new]
+    vocab = Vocab(predicted + [w for w in old.words[old.V :] if w not in new], len(predicted), old.unk)
     none = np.zeros(len(new))
-    zeros = Probabilities(np.array([vocab.index[w] for w in new], np.int64), none - np.inf, none)
-    whole, added = aligned([smaller, Backoff(vocab, 1, [zeros])], vocab)
-    first = whole.levels[0]
-    logp = np.where(np.isnan(first.logp), added.levels[0].logp, first.logp)
-    return renormalized(replace(whole, levels=[replace(first, logp=logp), *whole.levels[1:]]))
+    more = Probabilities(np.array(sorted(vocab.index[w] for w in new), np.int64), none - np.inf, none)
+    return aligned([model, Backoff(vocab, 1, [more])], vocab)[0]
 
 
 def with_unknown(model, word):

@@ -16,7 +16,8 @@ import numpy as np
 from lmtk.errors import LmtkWarning
 from lmtk.lm import LN10
 from lmtk.ngram.backoff import Backoff, Probabilities
-from lmtk.ngram.counts import find, values
+from lmtk.ngram.counts import find, to_rows, values
+from lmtk.text.corpus import Corpus
 
 # sums of probabilities of seven digits that differ by less than this are taken as equal, as SRILM does
 EPSILON = 3e-6
@@ -104,15 +105,30 @@ def renormalized(model):
     than one they stay as they are and get the weight 0, with a warning. A bare prefix becomes an n-gram, with the
     probability that backing off gave it.
     """
-    W = len(model.vocab.words)
+    every = list(links(model.levels, len(model.vocab.words)))
     log10p = [single(level.logp) for level in model.levels]
-    log10bow = [np.zeros(len(level.keys), np.float32) for level in model.levels]
+    log10bow, over = new_weights(model, log10p, every)
+    with np.errstate(invalid="ignore"):
+        for k, (nodes, contexts) in enumerate(every, 1):
+            # the weight of a bare prefix has no place in an ARPA file without a probability, which changes no sum
+            if k > 1 and (bare := np.isnan(log10p[k - 1])).any():
+                log10p[k - 1][bare] = backed_off(log10p, log10bow, nodes, contexts)[bare]
+    if over:
+        text = f"the probabilities after {over} contexts add up to more than one, and stay so"
+        warnings.warn(text, LmtkWarning, stacklevel=2)
+    return with_logs(model, log10p, log10bow)
+
+
+def new_weights(model, log10p, every):
+    """The back-off weights, log10, of each order, that go with the probabilities log10p, in which 1-grams that leave
+    something over and contexts that nothing is left to back off to are made good in place; and how many contexts have
+    probabilities that add up to more than one.
+    """
+    log10bow = [np.zeros(len(p), np.float32) for p in log10p]
     with np.errstate(divide="ignore", invalid="ignore"):
         over = int(np.nansum(chance(log10p[0])) - 1 >= EPSILON)
         log10p[0] = whole_unigrams(log10p[0], model.levels[0].keys < model.vocab.V)
-        for k, (nodes, contexts) in enumerate(links(model.levels, W), 1):
-            if k == 1:
-                continue
+        for k, (nodes, contexts) in enumerate(every[1:], 2):
             lower = backed_off(log10p, log10bow, nodes[:-1], contexts[:-1])
             left = masses(log10p[k - 1], lower, contexts[-1], len(log10p[k - 2]))
             over += int(left.over.sum())
@@ -120,13 +136,7 @@ def renormalized(model):
             none = (left.numerator == 0) & (left.denominator == 0)
             bow = np.log10(left.numerator) - np.log10(left.denominator)
             log10bow[k - 2] = np.where(left.over, -np.inf, np.where(none, 0, bow)).astype(np.float32)
-            # the weight of a bare prefix has no place in an ARPA file without a probability, which changes no sum
-            bare = np.isnan(log10p[k - 1])
-            log10p[k - 1][bare] = (log10bow[k - 2][contexts[-1]] + lower)[bare]
-    if over:
-        text = f"the probabilities after {over} contexts add up to more than one, and stay so"
-        warnings.warn(text, LmtkWarning, stacklevel=2)
-    return with_logs(model, log10p, log10bow)
+    return log10bow, over
 
 
 def whole_unigrams(log10p, predicted):
@@ -167,13 +177,31 @@ def context_probabilities(model, log10p, log10bow, every):
     return out
 
 
-def pruned(model, threshold, minorder=2):
+def history_probabilities(history, model):
+    """`context_probabilities` of the n-grams of all orders but the highest, by another model."""
+    index, vocab = history.vocab.index, model.vocab
+    ids = np.array([index.get(w, history.vocab.unk_id) for w in vocab.words], np.int32)
+    out = []
+    for rows in to_rows(model.levels[:-1], len(vocab.words)):
+        N, k = rows.shape
+        corpus = Corpus(ids[rows].ravel(), np.arange(N + 1) * k, np.ones(N * k, bool))
+        own = single(history.score(corpus).logp).reshape(N, k)
+        opening = rows[:, 0] == vocab.sos_id
+        closing = Corpus(np.array([history.vocab.eos_id], np.int32), np.array([0, 1]), np.ones(1, bool))
+        own[opening, 0] = single(history.score(closing).logp)[0]
+        own[np.isneginf(own) & (rows >= vocab.V) & ~(opening[:, None] & (np.arange(k) == 0))] = 0
+        out.append(np.add.accumulate(own, axis=1)[:, -1])
+    return out
+
+
+def pruned(model, threshold, minorder=2, history=None):
     """The model without the n-grams of `minorder` words or more whose loss raises its own perplexity by less than
     `threshold`, as a share; weights are made anew.
 
     Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by (Stolcke 1998)
         -p(h) {p(w|h) [log p(w|h') + log bow'(h) - log p(w|h)] + (1 - sum p(v|h)) [log bow'(h) - log bow(h)]}.
-    Each n-gram is judged as if it went alone. One that is the context of another stays.
+    Each n-gram is judged as if it went alone. One that is the context of another stays. p(h) is that of the model
+    itself, or of `history`: a Kneser-Ney model's own are poor (Chelba et al. 2010).
     """
     W, order = len(model.vocab.words), model.order
     log10p = [single(level.logp) for level in model.levels]
@@ -183,7 +211,10 @@ def pruned(model, threshold, minorder=2):
     # whether a node is the context of an n-gram that stays, or the end of such a context
     needed = [np.zeros(len(p), bool) for p in log10p]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        context = context_probabilities(model, log10p, log10bow, every)
+        if history is None:
+            context = context_probabilities(model, log10p, log10bow, every)
+        else:
+            context = history_probabilities(history, model)
         for k in range(order, 1, -1):
             nodes, contexts = every[k - 1]
             parent = contexts[-1]
@@ -204,6 +235,39 @@ def pruned(model, threshold, minorder=2):
                 ends = nodes[j - 1][needed[k - 1]]
                 needed[j - 1][ends[ends >= 0]] = True
     return renormalized(without(with_logs(model, log10p, log10bow), kept))
+
+
+def without_low(model, minorder=2):
+    """The model without the n-grams of `minorder` words or more whose probability is below what backing off would give;
+    weights are made anew, and again until all n-grams stay.
+    """
+    every = list(links(model.levels, len(model.vocab.words)))
+    log10p, log10bow = ([single(getattr(level, field)) for level in model.levels] for field in ("logp", "bow"))
+    gone = True
+    while gone:
+        gone = False
+        with np.errstate(invalid="ignore"):
+            for k in range(minorder, model.order + 1):
+                nodes, contexts = every[k - 1]
+                lower = backed_off(log10p, log10bow, nodes[:-1], contexts[:-1])
+                low = log10bow[k - 2][contexts[-1]] + lower > log10p[k - 1]
+                log10p[k - 1][low] = np.nan
+                gone |= bool(low.any())
+                forget_contexts(log10p, log10bow, every, k)
+        log10bow, _ = new_weights(model, log10p, every)
+    kept = [~np.isnan(p) for p in log10p]
+    return renormalized(without(with_logs(model, log10p, log10bow), kept))
+
+
+def forget_contexts(log10p, log10bow, every, k):
+    """The weight 0 for nodes of order k - 1 that nothing extends any more, neither a word nor a longer context."""
+    extended = np.zeros(len(log10p[k - 2]), bool)
+    extended[every[k - 1].contexts[-1][~np.isnan(log10p[k - 1])]] = True
+    if k < len(log10p):
+        contexts = np.unique(every[k].contexts[-1])
+        ends = every[k - 1].nodes[k - 2][contexts]
+        extended[ends[ends >= 0]] = True
+    log10bow[k - 2][~extended] = 0
 
 
 def without(model, kept):

@@ -12,111 +12,22 @@ and at order 1 to the words of the vocabulary without a count. Logarithms are lo
 SRILM keeps them so and its last digits depend on it.
 """
 
-import sys
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError
-from lmtk.files.streams import lines
+from lmtk.errors import LmtkError
+from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import kernels
 from lmtk.ngram.backoff import ZERO, Backoff, Stored
-from lmtk.ngram.counts import LARGE, find, to_rows, trie
+from lmtk.ngram.counts import find, to_rows, trie
+from lmtk.ngram.methods import EPSILON, Totals
 
-EPSILON = 3e-6  # a probability mass below it is none, as in SRILM
 PIECE = 1 << 17  # n-grams estimated together
 f32 = np.float32
-
-
-class NoDiscount(LmtkError):
-    """The counts of counts do not give the discounts that a method needs."""
-
-
-@dataclass(frozen=True)
-class Method:
-    """How one order is smoothed.
-
-    name: gt, wb, cd, add, ukn or kn. parameters: what -cdiscount, -addsmooth or -gtNmax gave, the D's of Kneser-Ney, or
-    the coefficients of Good-Turing. interpolate: whether lower orders are added in. minimum: n-grams counted less are
-    left out. cutoff: n-grams seen so often or less are left out once the discounts are known, and what they had goes to
-    the lower order, as in KenLM's lmplz --prune.
-    """
-
-    name: str
-    parameters: tuple = ()
-    interpolate: bool = False
-    minimum: float = 1
-    cutoff: int = 0
-
-    @property
-    def idle(self):
-        """Whether it leaves the counts as they are, so that there is nothing to give to the unseen."""
-        return self.minimum <= 1 and (
-            (self.name == "gt" and not self.parameters) or (self.name in ("cd", "add") and self.parameters[0] == 0)
-        )
-
-
-@dataclass(frozen=True)
-class Totals:
-    """Of each context, (H,): T, the sum of its extensions' counts; types, types2, types3: how many there are, how many
-    of a count of 2 or more, and of 3 or more; lost, the counts of those that a cutoff leaves out, which are no types;
-    V, the size of the vocabulary.
-    """
-
-    T: np.ndarray
-    types: np.ndarray
-    types2: np.ndarray
-    types3: np.ndarray
-    lost: np.ndarray
-    V: int
-
-
-# A method's d(c) of n-grams with counts c (N,) in contexts `of` (N,), and the weight of the lower order in each context
-# (H,), from the totals h.
-
-
-def good_turing(c, of, parameters, h):
-    """Katz: d(r) for r up to gtmax, 1 above."""
-    d = np.array([1.0, *parameters, 1.0])
-    return d[np.minimum(np.ceil(c).astype(np.int64), len(d) - 1)], np.zeros(len(h.T))
-
-
-def witten_bell(c, of, parameters, h):
-    """T / (T + types); the rest of the mass is types / (T + types)."""
-    return (h.T / (h.T + h.types))[of], h.types / (h.T + h.types)
-
-
-def absolute(c, of, parameters, h):
-    """(c - D) / c: absolute discounting; with continuation counts in the lower orders the original Kneser-Ney."""
-    (D,) = parameters
-    return (c - D) / np.maximum(c, 1e-9), D * h.types / h.T
-
-
-def additive(c, of, parameters, h):
-    """(c + delta) / (T + V delta)."""
-    (delta,) = parameters
-    return (1 + delta / np.maximum(c, 1e-9)) / (1 + h.V * delta / h.T)[of], np.zeros(len(h.T))
-
-
-def modified_kneser_ney(c, of, parameters, h):
-    """(c - D(c)) / c with D1, D2 and D3+ (Chen and Goodman 1998)."""
-    D = np.array([0.0, *parameters])[np.minimum(np.ceil(c).astype(np.int64), 3)]
-    D1, D2, D3 = parameters
-    mass = D1 * (h.types - h.types2) + D2 * (h.types2 - h.types3) + D3 * h.types3
-    return (c - D) / np.maximum(c, 1e-9), mass / h.T
-
-
-COEFFICIENTS = {
-    "gt": good_turing,
-    "wb": witten_bell,
-    "cd": absolute,
-    "add": additive,
-    "ukn": absolute,
-    "kn": modified_kneser_ney,
-}
 
 
 @dataclass
@@ -197,6 +108,19 @@ def nodes_of_rows(counts, vocab, order):
         yield keys, None, count, counted
 
 
+def counted_levels(counts, vocab, order, methods):
+    """`levels_of` with the counts that each order's Method wants. Raises LmtkError where there is nothing to count."""
+    levels = levels_of(counts, vocab, order)
+    for level in levels:
+        level.raw = level.count
+    if not levels[0].raw[levels[0].word < vocab.V].sum():
+        raise LmtkError("no word of the vocabulary is counted")
+    for k, method in enumerate(methods[: len(levels) - 1], 1):
+        if method.smoothing.continuation:
+            levels[k - 1].count = continuation_counts(levels, k, vocab.V)
+    return levels
+
+
 def continuation_counts(levels, k, V):
     """The counts of order k that Kneser-Ney smoothing wants below the highest order: behind how many different words an
     n-gram stands. One that starts with a word that is not predicted, as <s>, keeps its own: nothing stands before it.
@@ -212,110 +136,18 @@ def counts_of_counts(level, count, V, upto):
     return [int((mine == r).sum()) for r in range(1, upto + 1)]
 
 
-def discounts(method, k, level, count, V, fallback, tell, kenlm):
-    """The method with its discounts estimated from order k's counts of counts. Raises NoDiscount.
-
-    fallback: D1, D2, D3+ to take where Kneser-Ney has none, or None. `tell` takes SRILM's lines about the discounts.
-    kenlm: n4 may be 0, and D(c) may not be above c.
-    """
-    if method.name == "gt":
-        return estimate_good_turing(method, k, level, count, V, tell)
-    if method.name not in ("ukn", "kn"):
-        return method
-    n = counts_of_counts(level, count, V, 2 if method.name == "ukn" else 4)
-    tell(f"Kneser-Ney smoothing {k}-grams")
-    for r, n_r in enumerate(n, 1):
-        tell(f"n{r} = {n_r}")
-    why = None
-    if method.name == "ukn":
-        names, D = ["D"], ()
-        if min(n) == 0:
-            why = "D = n1 / (n1 + 2 n2) needs n1 and n2"
-        else:
-            D = (n[0] / (n[0] + 2 * n[1]),)
-    else:
-        names, D = ["D1", "D2", "D3+"], ()
-        if min(n[: 3 if kenlm else 4]) == 0:
-            r = min(n.index(0) + 1, 3)
-            why = f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} with Y = n1/(n1 + 2 n2) needs n1 .. n4"
-        else:
-            Y = n[0] / (n[0] + 2 * n[1])
-            D = tuple(r - (r + 1) * Y * n[r] / n[r - 1] for r in (1, 2, 3))
-            outside = [r for r, d in enumerate(D, 1) if d < 0 or (kenlm and d > r)]
-            if outside:
-                r = outside[0]
-                what = "below 0" if D[r - 1] < 0 else f"above {r}"
-                why = f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} is {D[r - 1]:.4g}, {what}"
-    if why:
-        if fallback is None:
-            found = ", ".join(f"n{r} = {n_r}" for r, n_r in enumerate(n, 1))
-            raise NoDiscount(
-                f"no Kneser-Ney discounts for order {k}: {found}; {why}; -wbdiscount{k} smooths such counts, "
-                "-discount-fallback takes discounts as given"
-            )
-        D = tuple(fallback[: len(names)])
-        sys.stderr.write(f"discounts of order {k} as given by -discount-fallback: {' '.join(map(str, D))}\n")
-    for name, value in zip(names, D):
-        tell(f"{name} = {value:.6g}")
-    return replace(method, parameters=D)
-
-
-def estimate_good_turing(method, k, level, count, V, tell):
-    """Katz's coefficients for counts up to -gtmax; where a count of counts is lacking they are 1, as in SRILM."""
-    upto = int(method.parameters[0])
-    n = counts_of_counts(level, count, V, upto + 1)
-    tell(f"Good-Turing discounting {k}-grams")
-    tell("GT-count [0] = 0")
-    for r, n_r in enumerate(n, 1):
-        tell(f"GT-count [{r}] = {n_r}")
-    if n[0] == 0:
-        tell("warning: no singleton counts")
-        upto = 0
-    while upto > 0 and n[upto] == 0:
-        tell(f"warning: count of count {upto + 1} is zero -- lowering maxcount")
-        upto -= 1
-    if not upto:
-        tell("GT discounting disabled")
-    d = []
-    for r in range(1, upto + 1):
-        common = (upto + 1) * n[upto] / n[0]
-        if n[r - 1] == 0:
-            tell(f"warning: count of count {r} is zero")
-            d.append(1.0)
-            continue
-        plain = (r + 1) * n[r] / (r * n[r - 1])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = float(np.divide(plain - common, 1 - common))
-        if not np.isfinite(value) or value <= EPSILON or plain > 1:
-            tell(f"warning: discount coeff {r} is out of range: {value:.6g}")
-            value = 1.0
-        d.append(value)
-    return replace(method, parameters=tuple(d))
-
-
 def estimate(counts, vocab, order, methods, fallback=None, tell=lambda line: None, known=None, exact=False):
     """Counts -> (Backoff, the methods with their discounts).
 
-    methods: a Method for each order. fallback: as in `discounts`. known: {order: Method} whose discounts are given
-    (-kn, -gt files). exact: the methods interpolate, and the lower orders' weights are the back-off weights, as in
-    KenLM; else these follow from the probabilities in single precision, as in SRILM. Raises NoDiscount, LmtkError
+    methods: a Method for each order. fallback: as in Method.discounted. known: {order: Method} whose discounts are
+    given (-kn, -gt files). exact: the methods interpolate, and the lower orders' weights are the back-off weights, as
+    in KenLM; else these follow from the probabilities in single precision, as in SRILM. Raises NoDiscount, LmtkError
     where there is nothing to count.
     """
-    V = vocab.V
-    levels = levels_of(counts, vocab, order)
-    for level in levels:
-        level.raw = level.count
-    if not levels[0].raw[levels[0].word < V].sum():
-        raise LmtkError("no word of the vocabulary is counted")
-    used = []
-    for k, method in enumerate(methods, 1):
-        if method.name in ("ukn", "kn") and k < len(levels):
-            levels[k - 1].count = continuation_counts(levels, k, V)
-        level = levels[k - 1] if k <= len(levels) else None
-        if level is None:
-            break
-        given = (known or {}).get(k)
-        used.append(given or discounts(method, k, level, level.count, V, fallback, tell, exact))
+    levels, used = counted_levels(counts, vocab, order, methods), []
+    for k, (method, level) in enumerate(zip(methods, levels), 1):
+        n = partial(counts_of_counts, level, level.count, vocab.V)
+        used.append((known or {}).get(k) or method.discounted(k, n, fallback, tell, exact))
     for k, method in enumerate(used, 1):
         estimate_order(levels, k, method, vocab, tell, exact)
     fix_contexts(levels)
@@ -350,7 +182,7 @@ def estimate_order(levels, k, method, vocab, tell, exact):
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
     if k > 1:
         levels[k - 2].backed_off = backed_off(levels, k - 1)
-    if k > 1 and len(level.keys) >= LARGE and not (method.cutoff or exact):
+    if k > 1 and pays("ngrams", len(level.keys)) and not (method.cutoff or exact):
         deque(in_threads(partial(estimate_large, levels, k, method, vocab), pieces(level.parent)), 0)
         return
     total = sum(
@@ -379,7 +211,7 @@ def estimate_large(levels, k, method, vocab, piece):
     n, of, c, p = (x[:found] for x in (n, of, c, p))
     lower = 10.0 ** lower[:found]
     with np.errstate(divide="ignore", invalid="ignore"):
-        d, weight = COEFFICIENTS[method.name](c, of, method.parameters, Totals(T, *types, np.zeros(H), vocab.V))
+        d, weight = method.smoothing.coefficient(c, of, method.parameters, Totals(T, *types, np.zeros(H), vocab.V))
         d[c < method.minimum] = 0
         weight = weight if method.interpolate else np.zeros(H)
         kernels.interpolate(d, c, of, T, weight, lower, p, sums)
@@ -453,7 +285,7 @@ def smoothed(method, parent, c, h, lower, exact):
         mine, number = parent[todo], c[todo].astype(np.float64)
         now = replace(h, T=T)
         with np.errstate(divide="ignore", invalid="ignore"):
-            coefficient, weight = COEFFICIENTS[method.name](number, mine, method.parameters, now)
+            coefficient, weight = method.smoothing.coefficient(number, mine, method.parameters, now)
             weight += h.lost / T
         coefficient = np.where(number <= 0, 1, np.where(number < method.minimum, 0, coefficient))
         d[todo] = 1 if exact else coefficient  # an n-gram of coefficient 0 is left out
@@ -552,39 +384,3 @@ def fix_contexts(levels):
         if k > 1:
             needed = np.zeros(len(levels[k - 2].keys), bool)
             needed[level.parent[there]] = True
-
-
-def read_discounts(path, method):
-    """The method with the discounts in a file as SRILM's -kn and -gt write it. Raises FormatError."""
-    found, minimum = {}, method.minimum
-    for number, line in lines(path):
-        fields = line.split()
-        if not fields:
-            continue
-        try:
-            if fields[0] == b"mincount":
-                minimum = float(fields[1])
-            elif fields[0] == b"maxcount":
-                continue
-            elif fields[0] == b"discount":
-                found[fields[1]] = float(fields[2])
-            else:
-                found[fields[0].removeprefix(b"discount")] = float(fields[1])
-        except (ValueError, IndexError):
-            raise FormatError(path, "expected a name and a number", number) from None
-    names = {"kn": [b"1", b"2", b"3+"], "ukn": [b"1"]}.get(method.name) or sorted(found, key=int)
-    if any(name not in found for name in names):
-        raise FormatError(path, f"no discounts of {len(names)} kinds in it; was it written for another method?")
-    return replace(method, parameters=tuple(found[name] for name in names), minimum=minimum)
-
-
-def write_discounts(out, method):
-    """A file of discounts as SRILM's -kn and -gt options write it."""
-    text = f"mincount {method.minimum:g}\n"
-    if method.name == "gt":
-        text += f"maxcount {len(method.parameters)}\n"
-        text += "".join(f"discount {r} {d:.16g}\n" for r, d in enumerate(method.parameters, 1))
-    else:
-        names = ("1", "2", "3+") if method.name == "kn" else ("1",)
-        text += "".join(f"discount{name} {d:.16f}\n" for name, d in zip(names, method.parameters))
-    out.write(text.encode())

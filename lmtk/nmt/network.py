@@ -8,14 +8,23 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from lmtk.errors import FormatError
-from lmtk.files import container
+from lmtk.files import container, declared
 from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 f32 = np.float32
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc
 SIZES = ("embedding", "hidden", "alignment", "maxout", "gates")
+# of the binary form; files from before there were LSTMs do not tell the gates
+TOLD = {
+    "sizes": {
+        **dict.fromkeys(("embedding", "hidden", "maxout"), declared.whole(1)),
+        "alignment": declared.whole(0), "gates": declared.optional(declared.one_of(2, 3)),
+    },
+    "source": declared.VOCABULARY | {"words": declared.whole(1)},
+    "target": declared.VOCABULARY,
+    "training": declared.OPTIONS,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -366,23 +375,15 @@ def write(out, model):
 
 def from_arrays(about, arrays, path):
     """The Model in a file's arrays. Raises FormatError where their shapes do not fit together."""
-    try:
-        settings, words = about["settings"], container.words_of(arrays)
-        many = settings["source"]["words"]
-        source, target = vocab_of(settings["source"], words[:many]), vocab_of(settings["target"], words[many:])
-        # files from before there were LSTMs do not tell
-        sizes = {name: ({"gates": 2} | settings["sizes"])[name] for name in SIZES}
-        if sizes["gates"] not in (2, 3) or any(
-            type(sizes[name]) is not int or sizes[name] < (name != "alignment") for name in SIZES
-        ):
-            raise ValueError
-        wanted = shapes(source, target, **sizes)
-        if any(arrays[name].shape != shape or arrays[name].dtype != f32 for name, shape in wanted.items()):
-            raise ValueError
-        theta = np.concatenate([arrays[name].ravel() for name in wanted])
-        if not np.isfinite(theta).all():
-            raise ValueError
-        subwords = arrays["subwords"].tobytes() if "subwords" in arrays else b""
-        return Model(target, source, sizes, theta, settings["training"], subwords)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise FormatError(path, "not a whole translation model: its arrays do not fit together") from None
+    words, settings = declared.vocabulary(arrays, path), about["settings"]
+    declared.check_settings(settings, TOLD, path)
+    many = settings["source"]["words"]
+    source = vocab_of(settings["source"], words[:many], path)
+    target = vocab_of(settings["target"], words[many:], path)
+    sizes = {name: ({"gates": 2} | settings["sizes"])[name] for name in SIZES}
+    wanted = shapes(source, target, **sizes)
+    for name, shape in wanted.items():
+        declared.check_array(arrays.get(name), declared.reals(*shape), name, path)
+    theta = np.concatenate([arrays[name].ravel() for name in wanted])
+    subwords = arrays["subwords"].tobytes() if "subwords" in arrays else b""
+    return Model(target, source, sizes, theta, settings["training"], subwords)

@@ -231,11 +231,11 @@ def kept(progress, source, target, settings, subwords=b""):
     return model(progress.best, source, target, settings, subwords, progress.curve)
 
 
-def restored(state, arrays, shapes):
-    """The Progress from a checkpoint's state and arrays; shapes: of the parameters, by name."""
+def restored(state, arrays, letters):
+    """The Progress from a checkpoint's state and arrays; letters: the names of the parameters, in their order."""
     best = None
     if state["best_epoch"]:
-        best = np.concatenate([arrays["best." + name].ravel() for name in shapes])
+        best = np.concatenate([arrays["best." + name].ravel() for name in letters])
     return Progress(*(np.array(arrays[name]) for name in ("theta", "first", "second")), best=best, **state)
 
 

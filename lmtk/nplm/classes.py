@@ -13,6 +13,7 @@ from itertools import chain
 import numpy as np
 
 from lmtk.errors import FormatError, shown
+from lmtk.files.declared import ids, optional, reals
 from lmtk.files.streams import lines
 from lmtk.machine.jit import jit
 from lmtk.machine.parallel import ALONE
@@ -71,12 +72,16 @@ class ClassNetwork(Network):
         return outputs(self.U, self.W, self.b)[by_class], top, place, np.cumsum(np.bincount(self.classes))
 
     @staticmethod
-    def shapes(values, words, n, V):
-        found, bc, classes = Network.shapes(values, words, n, V), values["bc"], values["classes"]
-        if classes.shape != (V,) or not np.array_equal(np.unique(classes), np.arange(len(bc))):
-            raise ValueError
-        found |= {"Uc": (len(bc), *found["U"][1:]), "bc": (len(bc),)}
-        return found | ({"Wc": (len(bc), *found["W"][1:])} if "W" in found else {})
+    def holds(sizes, size):
+        seen, h, c = (sizes.order - 1) * size("C", 1), size("d", 0), size("bc", 0)
+        arrays = Network.holds(sizes, size) | {"Uc": reals(c, h), "Wc": optional(reals(c, seen)), "bc": reals(c)}
+        return arrays | {"classes": ids(c, sizes.V)}
+
+    def check(self, path):
+        if len(np.unique(self.classes)) < len(self.bc):
+            raise FormatError(path, "one of its classes has no word")
+        if (self.W is None) != (self.Wc is None):
+            raise FormatError(path, "its words have direct connections and its classes none, or the other way round")
 
     def describe(self):
         for name, value in super().describe():

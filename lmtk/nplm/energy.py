@@ -18,7 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.errors import FormatError
 from lmtk.files import container
+from lmtk.files.declared import reals
 from lmtk.machine.jit import jit
 from lmtk.nplm import kernels, model
 from lmtk.text.vocab import Vocab
@@ -66,11 +68,15 @@ class Energy(model.Neural):
         return model.in_contexts(rows, w, len(self.C), prepare)
 
     @staticmethod
-    def shapes(values, words, n, V):
-        m, h, v = values["C"].shape[1], len(values["d"]), values["v"].shape[1]
-        if v not in (1, V):
-            raise ValueError
-        return {"C": (words, m), "H": (h, n * m), "d": (h,), "v": (h, v), "b": (V,)}
+    def holds(sizes, size):
+        m, h, V = size("C", 1), size("d", 0), sizes.V
+        C, H, d, v, b = reals(sizes.W, m), reals(h, sizes.order * m), reals(h), reals(h, size("v", 1)), reals(V)
+        return {"C": C, "H": H, "d": d, "v": v, "b": b}
+
+    def check(self, path):
+        V, columns = len(self.b), self.v.shape[1]
+        if columns not in (1, V):
+            raise FormatError(path, f"its array v has {columns} columns, where 1 or {V} are wanted")
 
     def describe(self):
         yield "kind", f"{self.kind}: energy-minimization network"

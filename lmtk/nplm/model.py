@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from lmtk.errors import FormatError
 from lmtk.files import container
+from lmtk.files.declared import OPTIONS, ORDER, VOCABULARY, held
 from lmtk.lm import Scores
 from lmtk.machine import threads
 from lmtk.text.corpus import contexts
@@ -13,7 +13,6 @@ from lmtk.text.vocab import vocab_of, vocab_settings
 
 ROWS, COLUMNS = 2048, 512  # contexts and outputs of one product while scoring: few enough for the caches
 MANY = 20_000  # contexts from which on a compiled kernel pays for its start-up
-MISFITS = KeyError, TypeError, ValueError, AttributeError, IndexError
 
 
 class Neural:
@@ -22,11 +21,12 @@ class Neural:
     kind: its name in a file; arrays: the names of its arrays there and in a checkpoint, those that learn first.
     vocab, order, settings: its vocabulary, n, and the command's options that made it, as written into the file.
     score_contexts(rows, w): ln p(w | context), (N,) float64, exact, for contexts (N, n-1) and words w (N,).
-    shapes(values, words, n, V): the shapes of its float32 arrays, by name, in a file that has the arrays `values`,
-    None where there is none; raises one of MISFITS where they cannot belong together.
+    holds(sizes, size): its arrays as `files.declared` has it; told: the settings that its file has.
+    check(path): raises FormatError where what is held cannot be a model for another reason.
     """
 
     kind, arrays = "", ()
+    told = VOCABULARY | {"order": ORDER, "training": OPTIONS}
 
     def score(self, corpus):
         """Exact ln p of every scored token. Equal contexts are computed once; memory does not grow with the text."""
@@ -62,15 +62,14 @@ class Neural:
     @classmethod
     def from_arrays(cls, about, arrays, path):
         """The model in a file's arrays. Raises FormatError where they do not fit together."""
-        try:
-            settings, words = about["settings"], container.words_of(arrays)
-            n, values = settings["order"], {name: arrays.get(name) for name in cls.arrays}
-            for name, shape in cls.shapes(values, len(words), n, settings["V"]).items():
-                if values[name].shape != shape or values[name].dtype != np.float32:
-                    raise ValueError
-            return cls(vocab_of(settings, words), n, settings=settings["training"], **values)
-        except MISFITS:
-            raise FormatError(path, "not a whole neural model: its arrays do not fit together") from None
+        words, sizes = held(about, arrays, path, cls.told, cls.holds)
+        vocab, values = vocab_of(about["settings"], words, path), {name: arrays.get(name) for name in cls.arrays}
+        made = cls(vocab, sizes.order, settings=sizes.training, **values)
+        made.check(path)
+        return made
+
+    def check(self, path):
+        pass
 
 
 def distinct(rows, W):

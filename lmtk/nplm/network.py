@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.files import container
+from lmtk.files.declared import optional, reals
 from lmtk.nplm import kernels, model
 from lmtk.text.vocab import Vocab
 
@@ -46,12 +47,9 @@ class Network(model.Neural):
         return kernels.stack(a, x, self.W is not None)
 
     @staticmethod
-    def shapes(values, words, n, V):
-        m, h = values["C"].shape[1], len(values["d"])
-        found = {"C": (words, m), "H": (h, (n - 1) * m), "d": (h,), "U": (V, h), "W": (V, (n - 1) * m), "b": (V,)}
-        if values["W"] is None:
-            del found["W"]
-        return found
+    def holds(sizes, size):
+        m, seen = size("C", 1), sizes.order - 1
+        return declared(sizes.W, m, seen * m, size("d", 0), sizes.V)
 
     def describe(self):
         yield "kind", f"{self.kind}: neural probabilistic language model"
@@ -62,6 +60,12 @@ class Network(model.Neural):
         yield "parameters", sum(a.size for a in self.named().values())
         yield "predicted words |V|", len(self.b)
         yield from container.shown(self.settings)
+
+
+def declared(words, m, seen, h, V):
+    """The arrays of a network of so many words, features of a word and of a context, hidden units and outputs."""
+    C, H, d, U, W, b = reals(words, m), reals(h, seen), reals(h), reals(V, h), optional(reals(V, seen)), reals(V)
+    return {"C": C, "H": H, "d": d, "U": U, "W": W, "b": b}
 
 
 def outputs(U, W, b):

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.files.declared import reals
 from lmtk.nplm import kernels
-from lmtk.nplm.network import Network
+from lmtk.nplm.network import Network, declared
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,9 @@ class Recurrent(Network):
         return kernels.stack(A[-1], x[:, : self.C.shape[1]], self.W is not None)
 
     @staticmethod
-    def shapes(values, words, n, V):
-        found, m, h = Network.shapes(values, words, n, V), values["C"].shape[1], len(values["d"])
-        found |= {"H": (h, m), "R": (h, h)}
-        return found | ({"W": (V, m)} if "W" in found else {})
+    def holds(sizes, size):
+        m, h = size("C", 1), size("d", 0)
+        return declared(sizes.W, m, m, h, sizes.V) | {"R": reals(h, h)}
 
 
 from_arrays = Recurrent.from_arrays

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
+from lmtk.files.declared import ids, whole
 from lmtk.files.streams import lines
 from lmtk.machine.jit import jit
 from lmtk.nplm import model, sgd
-from lmtk.nplm.network import Network, outputs
+from lmtk.nplm.network import Network, declared, outputs
 
 f32, i32 = np.float32, np.int32
 
@@ -33,6 +34,7 @@ class TreeNetwork(Network):
     """
 
     kind, arrays = "nplm-tree", (*Network.arrays, "tree")
+    told = Network.told | {"V": whole(2)}
 
     tree: np.ndarray
 
@@ -50,13 +52,16 @@ class TreeNetwork(Network):
         return logp
 
     @staticmethod
-    def shapes(values, words, n, V):
-        tree = values["tree"]
-        if tree.shape != (V - 1, 2) or not np.array_equal(np.sort(tree, None), np.delete(np.arange(2 * V - 1), V)):
-            raise ValueError
-        if (tree - V <= np.arange(V - 1)[:, None])[tree >= V].any():
-            raise ValueError
-        return Network.shapes(values, words, n, V - 1)
+    def holds(sizes, size):
+        m, V = size("C", 1), sizes.V
+        arrays = declared(sizes.W, m, (sizes.order - 1) * m, size("d", 0), V - 1)
+        return arrays | {"tree": ids(2 * V - 1, V - 1, 2)}
+
+    def check(self, path):
+        V, tree = self.vocab.V, self.tree
+        once = np.array_equal(np.sort(tree, None), np.delete(np.arange(2 * V - 1), V))
+        if not once or (tree - V <= np.arange(V - 1)[:, None])[tree >= V].any():
+            raise FormatError(path, "its tree does not lead from node 0 to each word once")
 
     def describe(self):
         for name, value in super().describe():

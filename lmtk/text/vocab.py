@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from lmtk.errors import LmtkError
+from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.streams import lines
 
 UNK, SOS, EOS = b"<unk>", b"<s>", b"</s>"
@@ -46,12 +46,17 @@ def vocab_settings(vocab):
     return {"V": vocab.V, "unk": vocab.unk.decode("latin-1")}
 
 
-def vocab_of(settings, words):
-    """The vocabulary that a binary file describes. Raises KeyError, ValueError where it cannot be one."""
-    vocab = Vocab(words, settings["V"], settings["unk"].encode("latin-1"))
-    if not 0 < vocab.V <= len(words) or len(vocab.index) != len(words):
-        raise ValueError
-    vocab.unk_id, vocab.sos_id, vocab.eos_id  # noqa: B018  each must stand among the words
+def vocab_of(settings, words, path):
+    """The vocabulary that a file of a model describes. Raises FormatError where it cannot be one."""
+    V, unk = settings["V"], settings["unk"].encode("latin-1")
+    if not 0 < V <= len(words):
+        raise FormatError(path, f"it predicts {V} words of a vocabulary of {len(words)}")
+    vocab = Vocab(words, V, unk)
+    if len(vocab.index) != len(words):
+        raise FormatError(path, "a word stands in its vocabulary twice")
+    for word in (unk, SOS, EOS):
+        if word not in vocab.index:
+            raise FormatError(path, f"no {shown(word)} in its vocabulary")
     return vocab
 
 

@@ -90,7 +90,8 @@ def stages(text, folder):
     from lmtk.files.registry import load
     from lmtk.ngram import arpa, backoff
     from lmtk.ngram.counts import Counts, count_ids
-    from lmtk.ngram.smoothing import Method, estimate
+    from lmtk.ngram.methods import Method
+    from lmtk.ngram.smoothing import estimate
     from lmtk.text.corpus import Growing, Marks, read_ids
     from lmtk.text.vocab import UNK, make_vocab
 

@@ -1,0 +1,181 @@
+"""What a kind of binary file must hold: its reader declares it, and it is checked here, before anything is made of it.
+
+A reader declares its settings as a dict, name -> Setting or another dict, and its arrays as a function of the sizes,
+name -> Array. What passes has the settings that it should have, and arrays of the right type, shape and range.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import numpy as np
+
+from lmtk.errors import FormatError
+from lmtk.files.container import words_of
+
+MOST = 1 << 48  # that a size can be
+NAMES = {"F64": "float64", "F32": "float32", "I64": "int64", "I32": "int32", "U8": "bytes"}
+KINDS = {"<f8": "F64", "<f4": "F32", "<i8": "I64", "<i4": "I32", "|u1": "U8"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting for which fits(value) is true; wanted: what that is, in words; needed: whether it must be there."""
+
+    wanted: str
+    fits: Callable
+    needed: bool = True
+
+
+def whole(low=0, high=MOST):
+    return Setting(f"a whole number from {low} to {high}", lambda x: type(x) is int and low <= x <= high)
+
+
+def one_of(*values):
+    return Setting(" or ".join(map(str, values)), lambda x: any(type(x) is type(v) and x == v for v in values))
+
+
+def optional(declared):
+    """The same setting or array, which may be missing."""
+    return replace(declared, needed=False)
+
+
+def printable(x):
+    """Whether a text can be written in UTF-8, as one line."""
+    return isinstance(x, str) and x.isprintable()
+
+
+def plain(x, depth=2):
+    """Whether a value is one that an option can have: a scalar, or a table of them."""
+    if isinstance(x, list):
+        return depth > 0 and all(plain(y, depth - 1) for y in x)
+    return x is None or type(x) in (bool, int) or printable(x) or (type(x) is float and math.isfinite(x))
+
+
+REAL = Setting("a finite number", lambda x: type(x) in (int, float) and math.isfinite(x))
+PERHAPS_REAL = Setting("a finite number or null", lambda x: x is None or REAL.fits(x))
+NAME = Setting("a text of one line", printable)
+ORDER = whole(1, 99)
+WORD = Setting("a word in Latin-1", lambda x: isinstance(x, str) and x != "" and all(ord(c) < 256 for c in x))
+OPTIONS = Setting(
+    "options with their values",
+    lambda x: isinstance(x, dict) and all(map(printable, x)) and all(map(plain, x.values())),
+)
+VOCABULARY = {"V": whole(1), "unk": WORD}
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array of one of some types ("F32 F64") with numbers from low to high; low None: whatever they are.
+
+    ascending: each number is greater than the one before.
+    """
+
+    types: str
+    shape: tuple
+    low: float | None = None
+    high: float | None = None
+    ascending: bool = False
+    needed: bool = True
+
+
+def reals(*shape):
+    """float32, finite."""
+    return Array("F32", shape, -math.inf, math.inf)
+
+
+def ids(size, *shape, ascending=False):
+    """int32 from 0 to below `size`."""
+    return Array("I32", shape, 0, size - 1, ascending)
+
+
+def like(arrays):
+    """The declaration of arrays that are there: the same names, types and shapes; real numbers are finite."""
+    return {
+        name: Array(KINDS[a.dtype.str], a.shape, *((-math.inf, math.inf) if a.dtype.kind == "f" else ()))
+        for name, a in arrays.items()
+    }
+
+
+def held(about, arrays, path, settings, wanted):
+    """Check what a binary file holds, (about, arrays) as `container.read` gives it. Returns (words, sizes).
+
+    wanted(sizes, size): name -> Array. sizes has the settings as attributes, and W, the number of words; size(name,
+    axis) is the length of an array along one of its axes, for sizes that the settings do not tell.
+    Raises FormatError.
+    """
+    check_settings(about["settings"], settings, path)
+    found = vocabulary(arrays, path)
+
+    def size(name, axis):
+        if name not in arrays:
+            raise FormatError(path, f"no array {name} in it")
+        shape = arrays[name].shape
+        if axis >= len(shape):
+            raise FormatError(path, f"its array {name} has {len(shape)} dimensions, where more are wanted")
+        return shape[axis]
+
+    sizes = SimpleNamespace(**about["settings"] | {"W": len(found)})
+    for name, declared in wanted(sizes, size).items():
+        check_array(arrays.get(name), declared, name, path)
+    return found, sizes
+
+
+def vocabulary(arrays, path):
+    """The words of a file. Raises FormatError."""
+    check_array(
+        arrays.get("vocabulary"), Array("U8", (arrays.get("vocabulary", np.empty(0)).size,)), "vocabulary", path
+    )
+    words = words_of(arrays)
+    if b"" in words or any(blank in arrays["vocabulary"] for blank in b" \t"):
+        raise FormatError(path, "its vocabulary has words that are empty or hold blanks")
+    return words
+
+
+def check_settings(found, wanted, path, above=""):
+    """Raises FormatError where settings are missing or have other values than they can have."""
+    for name, declared in wanted.items():
+        full, value = above + name, found.get(name)
+        if isinstance(declared, dict):
+            if not isinstance(value, dict):
+                raise FormatError(path, f"its setting {full} is {shown(value)}, where several settings are wanted")
+            check_settings(value, declared, path, full + ".")
+        elif (declared.needed or name in found) and not declared.fits(value):
+            is_now = f"its setting {full} is {shown(value)}" if name in found else f"no setting {full} in it"
+            raise FormatError(path, f"{is_now}, where {declared.wanted} is wanted")
+
+
+def shown(value):
+    """A value as JSON, cut."""
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def check_array(a, declared, name, path):
+    """Raises FormatError where an array is not as it is declared."""
+    if a is None and not declared.needed:
+        return
+    wanted = f"{' or '.join(NAMES[t] for t in declared.types.split())} {shape_of(declared.shape)}"
+    if a is None:
+        raise FormatError(path, f"no array {name} in it, where {wanted} is wanted")
+    kind = KINDS[a.dtype.str]
+    if kind not in declared.types.split() or a.shape != declared.shape:
+        raise FormatError(path, f"its array {name} is {NAMES[kind]} {shape_of(a.shape)}, where {wanted} is wanted")
+    if declared.low is None or not a.size:
+        return
+    if kind[0] == "F" and not (np.isfinite(a.min()) and np.isfinite(a.max())):
+        raise FormatError(path, f"its array {name} holds numbers that are not finite")
+    if declared.ascending and not (a[1:] > a[:-1]).all():
+        raise FormatError(path, f"the numbers of its array {name} do not ascend")
+    least, most = (a[0], a[-1]) if declared.ascending else (a.min(), a.max())
+    if least < declared.low or most > declared.high:
+        raise FormatError(
+            path,
+            f"its array {name} has numbers from {least} to {most}, where {declared.low} to {declared.high} is wanted",
+        )
+
+
+def shape_of(shape):
+    return f"({', '.join(map(str, shape))})"

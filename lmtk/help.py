@@ -1,0 +1,159 @@
+"""What -help prints, and the shells' completion: both made of the option records that the parser has."""
+
+import inspect
+import re
+import shutil
+import textwrap
+
+from lmtk.cli import COMMANDS, click_command
+from lmtk.errors import UsageError
+
+FILES = "FILE", "DIR"  # metavars of values that are files
+MOST = 26  # columns of an option's name and value; the text of longer ones begins on the next line
+
+
+def page(name, command):
+    """The help of a command, as wide as the terminal is, at most 110 columns."""
+    width = min(shutil.get_terminal_size().columns, 110)
+    about = inspect.cleandoc(command.callback.__doc__).replace("\b\n", "")
+    lines = [f"usage: lmtk {name} [OPTION ...]", ""]
+    for paragraph in about.split("\n\n"):
+        lines += [*textwrap.wrap(" ".join(paragraph.split()), width, break_on_hyphens=False), ""]
+    for heading, params in grouped(command.params).items():
+        lines.append(f"{heading}:")
+        for p in params:
+            lines += entry(p, width)
+        lines.append("")
+    return "\n".join(lines[:-1]) + "\n"
+
+
+def grouped(params):
+    """Heading -> its options, headings in the order of their first options; those without one are plain options."""
+    groups = {}
+    for p in params:
+        groups.setdefault(p.rich_help_panel or "Options", []).append(p)
+    return groups
+
+
+def entry(p, width):
+    """The lines of one option: its name and value, what it does, its default."""
+    left = " ".join(filter(None, ["  " + p.opts[0], p.metavar if not p.is_flag else ""]))
+    default = p.default if type(p.default) in (int, float, str) else None
+    told = p.help if default in (None, "-") or "(default:" in p.help else f"{p.help.rstrip('.')} (default: {default})."
+    told = re.sub(r"\.( \(default: .*\)\.)$", r"\1", told)
+    text = textwrap.wrap(told, width - MOST - 2, break_long_words=False, break_on_hyphens=False)
+    if len(left) > MOST:
+        return [left, *(" " * (MOST + 2) + line for line in text)]
+    return [f"{left:{MOST + 2}}{text[0]}", *(" " * (MOST + 2) + line for line in text[1:])]
+
+
+def completion(words):
+    """The completion of all commands for the one shell that is named, as a script. Raises UsageError for others."""
+    writers = {"bash": bash, "zsh": zsh, "fish": fish}
+    if len(words) != 1 or words[0] not in writers:
+        raise UsageError("completion is for one shell: bash, zsh or fish")
+    return writers[words[0]]({name: spellings(name) for name in COMMANDS})
+
+
+def spellings(name):
+    """The options of a command as they are typed: (option, first sentence of its help, its value's metavar or "").
+
+    A family of options, as -gtNmin, stands for orders 1 to 5.
+    """
+    out = []
+    for p in click_command(name).params:
+        told = re.split(r"\. |\.$| \(default", p.help)[0]
+        orders = "12345" if "N" in p.opts[0] else "N"
+        out += [(p.opts[0].replace("N", n), told, "" if p.is_flag else p.metavar or "") for n in orders]
+    return out
+
+
+def choices(metavar):
+    """The words that a value is one of: "a|b" -> ["a", "b"]; else none."""
+    return metavar.strip("[]").split("|") if "|" in metavar else []
+
+
+def bash(commands):
+    options = "".join(
+        f"    {name}) options='{' '.join(o for o, _, _ in rows)}' ;;\n" for name, rows in commands.items()
+    )
+    words = "".join(
+        f"    {name}:{option}) choices='{' '.join(choices(metavar))}' ;;\n"
+        for name, rows in commands.items()
+        for option, _, metavar in rows
+        if choices(metavar)
+    )
+    return f"""_lmtk() {{
+  local current=${{COMP_WORDS[COMP_CWORD]}} options= choices=
+  if [ "$COMP_CWORD" = 1 ]; then
+    COMPREPLY=($(compgen -W '{" ".join(commands)} help completion' -- "$current"))
+    return
+  fi
+  case ${{COMP_WORDS[1]}} in
+    help) choices='{" ".join(commands)}' ;;
+    completion) choices='bash zsh fish' ;;
+{options}  esac
+  case ${{COMP_WORDS[1]}}:${{COMP_WORDS[COMP_CWORD-1]}} in
+{words}  esac
+  if [ -n "$choices" ]; then
+    COMPREPLY=($(compgen -W "$choices" -- "$current"))
+  elif [ "${{current#-}}" != "$current" ]; then
+    COMPREPLY=($(compgen -W "$options -help" -- "$current"))
+  else
+    local IFS=$'\\n'
+    COMPREPLY=($(compgen -f -- "$current"))
+  fi
+}}
+complete -o filenames -F _lmtk lmtk
+"""
+
+
+def zsh(commands):
+    def quoted(text):
+        return re.sub(r"([\[\]:\\])", r"\\\1", text).replace("'", "'\\''")
+
+    def spec(option, told, metavar):
+        value = f":{quoted(metavar)}:" if metavar else ""
+        given = f"({' '.join(choices(metavar))})" if choices(metavar) else "_files" if metavar in FILES else ""
+        return f"'*{option}[{quoted(told)}]{value}{given}'"
+
+    listed = " ".join(f"'{name}:{quoted(COMMANDS[name])}'" for name in commands)
+    cases = ""
+    for name, rows in commands.items():
+        specs = " \\\n      ".join([*(spec(*row) for row in rows), "'*:file:_files'"])
+        cases += f"    {name}) _arguments \\\n      {specs} ;;\n"
+    return f"""#compdef lmtk
+_lmtk() {{
+  if (( CURRENT == 2 )); then
+    local -a commands=({listed})
+    _describe command commands
+    return
+  fi
+  local name=$words[2]
+  shift words
+  (( CURRENT-- ))
+  case $name in
+{cases}  esac
+}}
+compdef _lmtk lmtk
+"""
+
+
+def fish(commands):
+    def quoted(text):
+        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    lines = ["complete -c lmtk -f -n __fish_use_subcommand -a help"]
+    lines += [f"complete -c lmtk -f -n __fish_use_subcommand -a {n} -d {quoted(COMMANDS[n])}" for n in commands]
+    for name, rows in commands.items():
+        within = f"complete -c lmtk -n '__fish_seen_subcommand_from {name}'"
+        for option, told, metavar in rows:
+            given = (
+                f" -x -a '{' '.join(choices(metavar))}'"
+                if choices(metavar)
+                else " -r -F"
+                if metavar in FILES
+                else " -x" * bool(metavar)
+            )
+            lines.append(f"{within} -o {option[1:]}{given} -d {quoted(told)}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,155 @@
+"""Mixtures whose weights or parts change with the text, as SRILM's ngram has them: by how well the models predicted the
+words before (-bayes), of logarithms (-loglinear-mix), with a cache of the words before (-cache).
+"""
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lmtk.joint.mixture import part_scores
+from lmtk.lm import LN10, LanguageModel, Scores
+from lmtk.ngram.merge import united, with_words
+from lmtk.text.corpus import Corpus, contexts, sentences
+
+TOGETHER = 1 << 20  # words of contexts scored together
+
+
+def of_one_vocabulary(models):
+    """Back-off models as models of the words of all: what one lacks has the probability 0 in it."""
+    vocab = united([model.vocab for model in models])
+    return [with_words(model, vocab.words[: vocab.V], vocab.predicts(vocab.unk)) for model in models]
+
+
+def rounded(logp):
+    """Logarithms as SRILM has them, log10 in single precision, in natural units."""
+    return (logp / LN10).astype(np.float32).astype(np.float64) * LN10
+
+
+@dataclass(frozen=True)
+class Bayes:
+    """p = sum_j w_j p_j, w_j in proportion to weights[j] p_j(the `length` words before)^scale; parts have the same
+    words.
+    """
+
+    parts: list
+    weights: list
+    length: int
+    scale: float
+
+    @property
+    def vocab(self):
+        return self.parts[0].vocab
+
+    @property
+    def order(self):
+        return max(part.order for part in self.parts)
+
+    def score(self, corpus):
+        logp, _, tag = part_scores(self.parts, corpus, None)
+        logp = rounded(logp)
+        with np.errstate(divide="ignore"):
+            weights = np.broadcast_to(np.log(self.weights), logp.shape)
+        if self.length and self.scale:
+            posterior = weights + self.scale * self.before(corpus)
+            lost = np.isneginf(posterior).all(axis=1)
+            posterior = np.where(lost[:, None], weights, posterior)
+            weights = posterior - np.logaddexp.reduce(posterior, axis=1)[:, None]
+        return Scores(np.where(corpus.scored, np.logaddexp.reduce(logp + weights, axis=1), 0), tag)
+
+    def before(self, corpus):
+        """ln p by each part, (N, J), of the `length` words before each token, given nothing; of an opening <s> that of
+        </s>.
+        """
+        vocab, total = self.vocab, np.zeros((len(corpus.ids), len(self.parts)))
+        rows = contexts(corpus, self.length + 1)[:, ::-1]
+        for first in range(self.length):  # where the context begins
+            here = (rows[:, first] >= 0) & (rows[:, :first] < 0).all(axis=1)
+            if not here.any():
+                continue
+            own, inverse = np.unique(rows[here, first:], axis=0, return_inverse=True)
+            N, L = own.shape
+            starts, scored = np.arange(N + 1) * L, np.ones(N * L, bool)
+            logp = part_scores(self.parts, Corpus(own.ravel(), starts, scored), None)[0].reshape(N, L, -1)
+            opening = own[:, 0] == vocab.sos_id
+            closing = sentences(np.array([[vocab.eos_id]]))
+            logp[opening, 0] = part_scores(self.parts, closing, None)[0]
+            logp[np.isneginf(logp).all(axis=2) & (own >= vocab.V)] = 0
+            total[here] = logp.sum(axis=1)[inverse.ravel()]
+        return total
+
+
+@dataclass(frozen=True)
+class LogLinear:
+    """p in proportion to the product of p_j^weights[j], over the vocabulary; parts have the same words."""
+
+    parts: list
+    weights: list
+
+    @property
+    def vocab(self):
+        return self.parts[0].vocab
+
+    @property
+    def order(self):
+        return max(part.order for part in self.parts)
+
+    def score(self, corpus):
+        logp, _, tag = part_scores(self.parts, corpus, None)
+        at = np.flatnonzero(corpus.scored)
+        every, inverse = np.unique(contexts(corpus, self.order)[at], axis=0, return_inverse=True)
+        whole = np.array([self.whole(row[row >= 0][::-1]) for row in every])
+        out = np.zeros(len(corpus.ids))
+        out[at] = self.product(logp[at]) - (whole[inverse.ravel()] if len(at) else 0)
+        return Scores(out, tag)
+
+    def product(self, logp):
+        """sum_j weights[j] ln p_j (N, J), where a weight of 0 leaves a part out."""
+        used = np.asarray(self.weights) != 0
+        return logp[:, used] @ np.asarray(self.weights)[used]
+
+    def whole(self, context):
+        """ln of the sum over the vocabulary after a context."""
+        V = self.vocab.V
+        rows = np.column_stack((np.broadcast_to(context, (V, len(context))), np.arange(V)))
+        corpus = sentences(rows)
+        return np.logaddexp.reduce(self.product(part_scores(self.parts, corpus, None)[0][corpus.scored]))
+
+
+@dataclass(frozen=True)
+class Cached:
+    """(1 - weight) p + weight times how often a word is among the last `length` words; before any, p alone loses that
+    share, as in SRILM. It remembers what it scored, from one corpus to the next.
+    """
+
+    model: LanguageModel
+    length: int
+    weight: float
+    unk: bool = False
+    last: deque = field(default_factory=deque)
+    counts: Counter = field(default_factory=Counter)
+
+    @property
+    def vocab(self):
+        return self.model.vocab
+
+    @property
+    def order(self):
+        return self.model.order
+
+    def score(self, corpus):
+        scores = self.model.score(corpus)
+        p, share = np.exp(rounded(scores.logp)), np.full(len(corpus.ids), np.nan)
+        for t in np.flatnonzero(corpus.scored).tolist():
+            word = int(corpus.ids[t])
+            if word == self.vocab.unk_id and not self.unk:
+                continue
+            share[t] = self.counts[word] / len(self.last) if self.last else 0
+            if len(self.last) == self.length:
+                self.counts[self.last.popleft()] -= 1
+            self.last.append(word)
+            self.counts[word] += 1
+        with np.errstate(divide="ignore"):
+            logp = np.log((1 - self.weight) * p + self.weight * np.nan_to_num(share))
+        tag = lambda t: scores.tag(t) + ("" if np.isnan(share[t]) else f"[cache={share[t]:.7g}]")
+        return Scores(np.where(corpus.scored, logp, 0), tag)

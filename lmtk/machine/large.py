@@ -1,0 +1,18 @@
+"""The one switch between small jobs and large ones.
+
+A large job is worth numba: its import takes 0.3 s, and the first call of a kernel 0.1 s more. A small job runs the
+plain twin of each kernel, in Python or numpy.
+"""
+
+# kind -> the least size that is large
+LARGE = {
+    "text": 1 << 21,  # bytes to look up words in
+    "ngrams": 200_000,  # tokens to count, n-grams to estimate, print or score
+    "arpa": 1 << 21,  # bytes to read
+    "binary": 1 << 24,  # bytes to sum up
+}
+
+
+def pays(kind, n):
+    """Whether a job of size n is large."""
+    return n >= LARGE[kind]

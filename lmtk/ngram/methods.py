@@ -1,0 +1,264 @@
+"""Smoothing methods: what each makes of an order's counts (Chen and Goodman 1998), and the rules of SRILM and of lmplz.
+
+A method is an entry of METHODS. It turns the count c of an n-gram into a coefficient d(c); `smoothing` says what the
+coefficient is for. Adding a method is adding an entry; -NAMEdiscount options stand in commands/ngram_count.py.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError, UsageError
+from lmtk.files.streams import lines
+
+EPSILON = 3e-6  # a probability mass below it is none, as in SRILM
+
+
+class NoDiscount(LmtkError):
+    """The counts of counts do not give the discounts that a method needs."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Of each context, (H,): T, the sum of its extensions' counts; types, types2, types3: how many there are, how many
+    of a count of 2 or more, and of 3 or more; lost, the counts of those that a cutoff leaves out, which are no types;
+    V, the size of the vocabulary.
+    """
+
+    T: np.ndarray
+    types: np.ndarray
+    types2: np.ndarray
+    types3: np.ndarray
+    lost: np.ndarray
+    V: int
+
+
+# A method's d(c) of n-grams with counts c (N,) in contexts `of` (N,), and the weight of the lower order in each context
+# (H,), from the totals h.
+
+
+def good_turing(c, of, parameters, h):
+    """Katz: d(r) for r up to gtmax, 1 above."""
+    d = np.array([1.0, *parameters, 1.0])
+    return d[np.minimum(np.ceil(c).astype(np.int64), len(d) - 1)], np.zeros(len(h.T))
+
+
+def witten_bell(c, of, parameters, h):
+    """T / (T + types); the rest of the mass is types / (T + types)."""
+    return (h.T / (h.T + h.types))[of], h.types / (h.T + h.types)
+
+
+def absolute(c, of, parameters, h):
+    """(c - D) / c: absolute discounting; with continuation counts in the lower orders the original Kneser-Ney."""
+    (D,) = parameters
+    return (c - D) / np.maximum(c, 1e-9), D * h.types / h.T
+
+
+def additive(c, of, parameters, h):
+    """(c + delta) / (T + V delta)."""
+    (delta,) = parameters
+    return (1 + delta / np.maximum(c, 1e-9)) / (1 + h.V * delta / h.T)[of], np.zeros(len(h.T))
+
+
+def modified_kneser_ney(c, of, parameters, h):
+    """(c - D(c)) / c with D1, D2 and D3+ (Chen and Goodman 1998)."""
+    D = np.array([0.0, *parameters])[np.minimum(np.ceil(c).astype(np.int64), 3)]
+    D1, D2, D3 = parameters
+    mass = D1 * (h.types - h.types2) + D2 * (h.types2 - h.types3) + D3 * h.types3
+    return (c - D) / np.maximum(c, 1e-9), mass / h.T
+
+
+# A method's discounts of order k from n, where n(r) gives n_1 .. n_r: how many n-grams are counted once, twice ...
+
+
+def katz_coefficients(method, k, n, fallback, tell, kenlm):
+    """Katz's coefficients for counts up to -gtmax; where a count of counts is lacking they are 1, as in SRILM."""
+    upto = int(method.parameters[0])
+    n = n(upto + 1)
+    tell(f"Good-Turing discounting {k}-grams")
+    tell("GT-count [0] = 0")
+    for r, n_r in enumerate(n, 1):
+        tell(f"GT-count [{r}] = {n_r}")
+    if n[0] == 0:
+        tell("warning: no singleton counts")
+        upto = 0
+    while upto > 0 and n[upto] == 0:
+        tell(f"warning: count of count {upto + 1} is zero -- lowering maxcount")
+        upto -= 1
+    if not upto:
+        tell("GT discounting disabled")
+    d = []
+    for r in range(1, upto + 1):
+        common = (upto + 1) * n[upto] / n[0]
+        if n[r - 1] == 0:
+            tell(f"warning: count of count {r} is zero")
+            d.append(1.0)
+            continue
+        plain = (r + 1) * n[r] / (r * n[r - 1])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = float(np.divide(plain - common, 1 - common))
+        if not np.isfinite(value) or value <= EPSILON or plain > 1:
+            tell(f"warning: discount coeff {r} is out of range: {value:.6g}")
+            value = 1.0
+        d.append(value)
+    return replace(method, parameters=tuple(d))
+
+
+def one_discount(n, kenlm):
+    """(D,) of the original Kneser-Ney, and why it cannot be had, or None."""
+    if min(n[:2]) == 0:
+        return (), "D = n1 / (n1 + 2 n2) needs n1 and n2"
+    return (n[0] / (n[0] + 2 * n[1]),), None
+
+
+def three_discounts(n, kenlm):
+    """(D1, D2, D3+) of the modified one, and why they cannot be had, or None."""
+    if min(n[: 3 if kenlm else 4]) == 0:
+        r = min(n.index(0) + 1, 3)
+        return (), f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} with Y = n1/(n1 + 2 n2) needs n1 .. n4"
+    Y = n[0] / (n[0] + 2 * n[1])
+    D = tuple(r - (r + 1) * Y * n[r] / n[r - 1] for r in (1, 2, 3))
+    for r, d in enumerate(D, 1):
+        if d < 0 or (kenlm and d > r):
+            what = "below 0" if d < 0 else f"above {r}"
+            return D, f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} is {d:.4g}, {what}"
+    return D, None
+
+
+def kneser_ney_discounts(method, k, n, fallback, tell, kenlm):
+    """Kneser-Ney's discounts by the closed form. Raises NoDiscount where there are none and no `fallback`."""
+    names = METHODS[method.name].names
+    n = n(2 if len(names) == 1 else 4)
+    tell(f"Kneser-Ney smoothing {k}-grams")
+    for r, n_r in enumerate(n, 1):
+        tell(f"n{r} = {n_r}")
+    D, why = (one_discount if len(names) == 1 else three_discounts)(n, kenlm)
+    if why:
+        if fallback is None:
+            found = ", ".join(f"n{r} = {n_r}" for r, n_r in enumerate(n, 1))
+            raise NoDiscount(
+                f"no Kneser-Ney discounts for order {k}: {found}; {why}; -wbdiscount{k} smooths such counts, "
+                "-discount-fallback takes discounts as given"
+            )
+        D = tuple(fallback[: len(names)])
+        sys.stderr.write(f"discounts of order {k} as given by -discount-fallback: {' '.join(map(str, D))}\n")
+    for name, value in zip(names, D):
+        tell(f"D{name} = {value:.6g}" if len(names) > 1 else f"D = {value:.6g}")
+    return replace(method, parameters=D)
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """coefficient: counts and totals -> d(c) and the lower order's weight. discounts: a Method and counts of counts ->
+    the Method with its discounts, or None where the user gives them. continuation: below the highest order an n-gram
+    counts the words that it stands behind. names: those of the discounts in a file of them; None: counts from 1 on.
+    idle: whether parameters leave the counts as they are.
+    """
+
+    coefficient: Callable
+    discounts: Callable | None = None
+    continuation: bool = False
+    names: tuple | None = None
+    idle: Callable = lambda parameters: False
+
+
+METHODS = {
+    "gt": Smoothing(good_turing, katz_coefficients, idle=lambda parameters: not parameters),
+    "wb": Smoothing(witten_bell),
+    "cd": Smoothing(absolute, idle=lambda parameters: parameters[0] == 0),
+    "add": Smoothing(additive, idle=lambda parameters: parameters[0] == 0),
+    "ukn": Smoothing(absolute, kneser_ney_discounts, True, ("1",)),
+    "kn": Smoothing(modified_kneser_ney, kneser_ney_discounts, True, ("1", "2", "3+")),
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """How one order is smoothed.
+
+    name: of METHODS. parameters: what -cdiscount, -addsmooth or -gtNmax gave, the D's of Kneser-Ney, or the
+    coefficients of Good-Turing. interpolate: whether lower orders are added in. minimum: n-grams counted less are left
+    out. cutoff: n-grams seen so often or less are left out once the discounts are known, and what they had goes to the
+    lower order, as in KenLM's lmplz --prune.
+    """
+
+    name: str
+    parameters: tuple = ()
+    interpolate: bool = False
+    minimum: float = 1
+    cutoff: int = 0
+
+    @property
+    def smoothing(self):
+        return METHODS[self.name]
+
+    @property
+    def idle(self):
+        """Whether it leaves the counts as they are, so that there is nothing to give to the unseen."""
+        return self.minimum <= 1 and self.smoothing.idle(self.parameters)
+
+    def discounted(self, k, n, fallback=None, tell=lambda line: None, kenlm=False):
+        """The method with its discounts of order k, estimated from counts of counts: n(r) gives n_1 .. n_r.
+
+        fallback: D1, D2, D3+ to take where Kneser-Ney has none, or None. `tell` takes SRILM's lines about the
+        discounts. kenlm: n4 may be 0, and D(c) may not be above c. Raises NoDiscount.
+        """
+        estimate = self.smoothing.discounts
+        return estimate(self, k, n, fallback, tell, kenlm) if estimate else self
+
+
+def srilm(k, name, parameters=None, interpolate=False, minimum=None, above=None, upto=None, cutoff=0):
+    """The Method of order k by the rules of SRILM's ngram-count.
+
+    Where nothing is given, n-grams seen once are left out from order 3 on, but not above 9 (`above` is their minimum),
+    and Good-Turing discounts counts up to 1 at order 1, 7 up to order 9, then 5.
+    """
+    if name == "gt":
+        parameters = ((1 if k == 1 else 7 if k <= 9 else 5) if upto is None else upto,)
+    if minimum is None:
+        minimum = (above or 1) if k > 9 else 1 if k < 3 else 2
+    return Method(name, parameters or (), interpolate, minimum, cutoff)
+
+
+def lmplz(k, name="kn", cutoff=0):
+    """The Method of order k by the rules of KenLM's lmplz, which leaves out nothing but by `cutoff`."""
+    if name != "kn":
+        raise UsageError(f"order {k}: -kenlm smooths all orders by modified Kneser-Ney")
+    return Method("kn", (), True, 1, cutoff)
+
+
+def read_discounts(path, method):
+    """The method with the discounts in a file as SRILM's -kn and -gt write it. Raises FormatError."""
+    found, minimum = {}, method.minimum
+    for number, line in lines(path):
+        fields = line.split()
+        if not fields:
+            continue
+        try:
+            if fields[0] == b"mincount":
+                minimum = float(fields[1])
+            elif fields[0] == b"maxcount":
+                continue
+            elif fields[0] == b"discount":
+                found[fields[1].decode()] = float(fields[2])
+            else:
+                found[fields[0].removeprefix(b"discount").decode()] = float(fields[1])
+        except (ValueError, IndexError):
+            raise FormatError(path, "expected a name and a number", number) from None
+    names = method.smoothing.names or sorted(filter(str.isdigit, found), key=int)
+    if any(name not in found for name in names):
+        raise FormatError(path, f"no discounts of {len(names)} kinds in it; was it written for another method?")
+    return replace(method, parameters=tuple(found[name] for name in names), minimum=minimum)
+
+
+def write_discounts(out, method):
+    """A file of discounts as SRILM's -kn and -gt options write it."""
+    text = f"mincount {method.minimum:g}\n"
+    if method.smoothing.names:
+        text += "".join(f"discount{name} {d:.16f}\n" for name, d in zip(method.smoothing.names, method.parameters))
+    else:
+        text += f"maxcount {len(method.parameters)}\n"
+        text += "".join(f"discount {r} {d:.16g}\n" for r, d in enumerate(method.parameters, 1))
+    out.write(text.encode())
