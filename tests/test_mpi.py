@@ -23,7 +23,7 @@ OPEN_MPI = dict.fromkeys(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONF
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
 }
-LMTK = [sys.executable, TESTS.parent / "bin" / "lmtk"]
+LMTK = [sys.executable, "-m", "lmtk"]
 TINY = ["-hidden", "4", "-features", "3", "-order", "3", "-epochs", "3", "-minibatch", "4", "-rate", "0.1"]
 DATA = ["-text", FILES / "tr.txt", "-heldout", FILES / "te.txt", "-unk"]
 

@@ -11,8 +11,9 @@ from lmtk.errors import UsageError
 MAX_ORDER = 99
 
 
-def option(name, help, metavar=None, **settings):
-    return typer.Option(f"-{name}", help=help, metavar=metavar, **settings)
+def option(name, help, metavar=None, *also, **settings):
+    """An option, `also`: other names of it."""
+    return typer.Option(*(f"-{n}" for n in (name, *also)), help=help, metavar=metavar, **settings)
 
 
 Texts = Annotated[list[str], option("text", "Text to read, a sentence a line (several; -: stdin).", "FILE")]
