@@ -109,10 +109,10 @@ def measured(text, part, objective, K, seed, rate, seconds):
     w = heldout.ids[heldout.scored & (heldout.ids < known.V)]
     progress = training.Progress(network)
     try:
-        for over, _ in training.train(progress, data, settings, 1):
+        for over, *_ in training.train(progress, data, settings, 1):
             if over and part == "first":
                 break
-        ppl = min(held for _, held in progress.ppl)
+        ppl = min(epoch.heldout_ppl for epoch in progress.curve)
     except Diverged:
         ppl = math.inf
     return N, known.V, f"{math.exp(-np.log(p[w]).mean()):.5g}", f"{ppl:.5g}"
