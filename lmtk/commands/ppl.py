@@ -96,9 +96,9 @@ def command(
     write = sys.stdout.buffer.write
     for path in texts:
         if format == "kenlm":
-            from lmtk.reports.kenlm import report
+            from lmtk.reports.kenlm import LEVELS, report
 
-            report(model, lm, path, marks, debug, write, tolower)
+            report(model, lm, path, marks, LEVELS[: debug + 1], write, tolower)
         else:
             report_text(opened(model) if oov_features else model, path, marks, debug, write, tolower)
     for path in counts:

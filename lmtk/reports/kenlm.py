@@ -170,10 +170,10 @@ def arpa_words(path):
     return words
 
 
-def sentences(path, vocab, sos, eos, tolower=False):
+def sentences(path, vocab, sos, eos, tolower=False, eager=False):
     """The text of `path` in blocks of whole lines: (Corpus, words, whether the last line is whole)."""
     index = closed(vocab)
-    for block in blocks(path):
+    for block in blocks(path, eager=eager):
         *rows, rest = (lower(block) if tolower else block).split(b"\n")
         words, starts = [], [0]
         for row in rows:
@@ -214,17 +214,19 @@ def shortest(x):
     return f"{digits}e{int(exponent)}"
 
 
-def report(model, lm, text, marks, debug, write, tolower=False):
-    """What `query` prints of a text through `write`, which takes bytes: the summary, with `debug` 1 the sentences too,
-    with 2 the words.
+LEVELS = ("summary", "sentence", "word")  # those of query -v; -debug shows so many and one
 
-    lm: the model's file, for the numbers of its words.
+
+def report(model, lm, text, marks, shown, write, tolower=False, eager=False):
+    """What `query` prints of a text through `write`, which takes bytes: `shown` has some of LEVELS.
+
+    lm: the model's file, for the numbers of its words. eager: sentences are answered as they come.
     """
     score, unk, sos = scorer(model), unknown_id(model.vocab), marks.sos
-    number = numbers(model, lm) if debug >= 2 else None
+    number = numbers(model, lm) if "word" in shown else None
     total = total_of_oovs = 0.0
     tokens = oovs = 0
-    for corpus, words, whole in sentences(text, model.vocab, marks.sos, marks.eos, tolower):
+    for corpus, words, whole in sentences(text, model.vocab, marks.sos, marks.eos, tolower, eager):
         log10p, lengths = score(corpus)
         log10p = log10p.astype(np.float32)
         unknown = corpus.scored & (corpus.ids == unk)
@@ -233,7 +235,7 @@ def report(model, lm, text, marks, debug, write, tolower=False):
             tokens += int(end - start)
             for p in log10p[start:end][unknown[start:end]].tolist():
                 total_of_oovs += p
-            if debug >= 2:
+            if "word" in shown:
                 for t in range(start, end):
                     about = f"={number[corpus.ids[t]]} {lengths[t]} {shortest(log10p[t])}\t"
                     write(words[t] + about.encode())
@@ -247,10 +249,12 @@ def report(model, lm, text, marks, debug, write, tolower=False):
                 )
                 continue
             sum_, known = in_turn(log10p[start:end]), int(unknown[start:end].sum())
-            if debug >= 1:
+            if "sentence" in shown:
                 write(f"Total: {shortest(sum_)} OOV: {known}\n".encode())
             total += float(sum_)
             oovs += known
+    if "summary" not in shown:
+        return
     including, excluding = perplexity(total, tokens), perplexity(total - total_of_oovs, tokens - oovs)
     write(f"Perplexity including OOVs:\t{including}\nPerplexity excluding OOVs:\t{excluding}\n".encode())
     write(f"OOVs:\t{oovs}\nTokens:\t{tokens}\n".encode())
