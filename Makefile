@@ -1,5 +1,7 @@
 # make demo   builds .venv and runs the quick start, from raw text to a table of perplexities
 # make test   builds .venv and runs the whole test suite
+# make smoke  wheel and sdist, installed and removed again, by the Pythons at hand
+# make docs   manual pages and READMEs as HTML in build/docs (needs mandoc)
 PYTHON ?= python3
 BIN = $(CURDIR)/.venv/bin
 
@@ -15,6 +17,14 @@ test: .venv/installed-test
 bench: .venv/installed
 	for b in tests/bench/*.py; do $(BIN)/python $$b || exit 1; done
 
+PYTHONS = $(PYTHON):1.26.* python3.12 python3.13 python3.14
+smoke:
+	sh tests/smoke.sh $(PYTHONS)
+
+docs: .venv/installed
+	$(BIN)/pip install -q -e '.[docs]'
+	$(BIN)/python man/pages.py build/docs
+
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 .venv/installed: pyproject.toml | .venv/bin/python
@@ -28,4 +38,4 @@ clean:
 	rm -rf .venv build *.egg-info
 	$(MAKE) -C examples/1-quickstart clean
 
-.PHONY: demo test bench clean
+.PHONY: demo test bench smoke docs clean

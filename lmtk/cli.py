@@ -31,14 +31,7 @@ COMMANDS = {
 # the one obvious input of a command: words in front of which no option stands are its values
 INPUT = {"normalize": "-text", "vocab": "-text", "ppl": "-text", "features": "-lm", "info": "-lm"}
 # two names of one thing: what one command calls so is the other here
-ALIKE = {
-    "-model": "-lm",
-    "-lm": "-model",
-    "-text": "-read",
-    "-write": "-lm",
-    "-ppl": "-text",
-    "-neighbors": "-neighbours",
-}
+ALIKE = {"-model": "-lm", "-lm": "-model", "-text": "-read", "-write": "-lm", "-ppl": "-text"}
 
 # programs of SRILM and KenLM that lmtk stands in for, by the names in bin/. A function takes the words behind the name
 # and does the job, or says which commands do it: [(command, words)].
@@ -196,7 +189,8 @@ def table(command):
         none = p.is_flag or ("N" in p.opts[0] and number is int)
         values = "none" if none else "optional" if (p.metavar or "").startswith("[") else "one"
         low, high = getattr(p.type, "min", None), getattr(p.type, "max", None)
-        options[p.opts[0]] = Option(values, p.multiple, None if "N" in p.opts[0] else number, low, high)
+        option = Option(values, p.multiple, None if "N" in p.opts[0] else number, low, high)
+        options.update(dict.fromkeys(p.opts, option))
     return options
 
 

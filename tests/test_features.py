@@ -53,6 +53,21 @@ def test_word2vec_text_loses_nothing(tmp_path):
     assert all((found[i] == C[i]).all() for i in range(len(vocab.words)))
 
 
+def test_labels_cover_none_and_stand_beside_their_dots():
+    r = np.random.default_rng(2)
+    dots, sizes, page = r.uniform(0, 300, (200, 2)), r.uniform((8, 8), (60, 12), (200, 2)), (0, 0, 300, 300)
+    places = features.free_places(dots, sizes, page)
+    boxes = [(x, y, x + w, y + h) for (x, y), (w, h) in ((p, s) for p, s in zip(places, sizes) if p is not None)]
+    assert 20 < len(boxes) < 200 and places[0] is not None
+    for i, a in enumerate(boxes):
+        assert a[0] >= 0 and a[2] <= 300 and a[1] >= 0 and a[3] <= 300
+        assert not any(a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3] for b in boxes[:i])
+    for dot, place, size in zip(dots, places, sizes):
+        if place is not None:
+            nearest = np.clip(dot, place, np.array(place) + size)
+            assert np.abs(nearest - dot).max() == pytest.approx(3)
+
+
 def test_odd_words_are_drawn():
     pytest.importorskip("matplotlib", reason="matplotlib is not installed; it draws")
     out = io.BytesIO()
@@ -63,7 +78,7 @@ def test_odd_words_are_drawn():
 
 def test_without_matplotlib(tmp_path):
     code = "import sys; sys.modules['matplotlib'] = None; sys.argv[0] = 'lmtk'; from lmtk.cli import main; main()"
-    lmtk = [sys.executable, TESTS.parent / "bin" / "lmtk"]
+    lmtk = [sys.executable, "-m", "lmtk"]
     words = ["-text", FILES / "tr.txt", "-hidden", "2", "-features", "2", "-epochs", "1", "-lm", tmp_path / "m"]
     subprocess.run([*lmtk, "nplm-train", *words], env=ENVIRONMENT, check=True)
     words = ["features", "-lm", tmp_path / "m", "-plot", tmp_path / "p.svg"]

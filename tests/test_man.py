@@ -4,6 +4,7 @@ import importlib
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 import typer
@@ -66,3 +67,15 @@ def test_cross_references_exist(page):
     ours = {(p.stem, p.suffix[1:]) for p in PAGES}
     for name, section in re.findall(r"^\.Xr (\S+) (\d)", page.read_text(), re.MULTILINE):
         assert not name.startswith("lmtk") or (name, section) in ours, f"{name}({section})"
+
+
+def test_docs_are_linked(tmp_path):
+    """`make docs`: every link between the HTML pages leads to one."""
+    if not shutil.which("mandoc"):
+        pytest.skip("mandoc is not installed; it makes the pages")
+    subprocess.run([sys.executable, MAN / "pages.py", tmp_path], check=True)
+    pages = sorted(tmp_path.rglob("*.html"))
+    assert len(pages) > len(PAGES)
+    for page in pages:
+        for link in re.findall(r'(?:href|src)="([^"#:]+)', page.read_text()):
+            assert (page.parent / link).exists(), f"{page.relative_to(tmp_path)}: {link}"

@@ -8,7 +8,9 @@ from lmtk.errors import LmtkError, UsageError
 
 def command(
     lm: Annotated[str | None, option("lm", "A neural model.", "FILE")] = None,
-    neighbours: Annotated[str | None, option("neighbours", "Print the words most like this one.", "WORD")] = None,
+    neighbours: Annotated[
+        str | None, option("neighbours", "Print the words most like this one.", "WORD", "neighbors")
+    ] = None,
     analogy: Annotated[
         list[str] | None, option("analogy", "Print the words that are to C as B is to A.", "A B C")
     ] = None,

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, first_of
-from lmtk.files import container, registry
+from lmtk.files import registry
 from lmtk.files.declared import NAME, ids
 from lmtk.joint.mixture import folder_of
 from lmtk.lm import Scores
@@ -24,7 +24,6 @@ from lmtk.ngram import mass
 from lmtk.ngram.backoff import Backoff
 from lmtk.nplm.network import Network, declared
 from lmtk.text.corpus import Corpus, contexts, sentences
-from lmtk.text.vocab import vocab_settings
 
 TINY = 1e-300
 
@@ -97,9 +96,9 @@ class Shortlist(Network):
         """ln P_N."""
         return super().score_contexts(rows, self.place[w]) if len(w) else np.zeros(0)
 
-    def write(self, out):
-        about = {"order": self.order, **vocab_settings(self.vocab), "training": self.settings, "rest": self.name}
-        container.write(out, self.kind, about, self.named(), self.vocab.words)
+    def parts(self):
+        kind, about, arrays, words = super().parts()
+        return kind, about | {"rest": self.name}, arrays, words
 
     @staticmethod
     def holds(sizes, size):

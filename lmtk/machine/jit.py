@@ -7,16 +7,19 @@ from pathlib import Path
 
 
 def cache_folder():
-    """A folder for compiled kernels: numba's own choice, else beside the source, else the user's cache, else none."""
+    """A folder for compiled kernels: numba's own choice, else the user's cache, else a temporary one, else none.
+
+    Not beside the source: what pip did not install there, it would not remove either.
+    """
     if "NUMBA_CACHE_DIR" in os.environ:
         return os.environ["NUMBA_CACHE_DIR"]
-    here = Path(__file__).parent
     home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "lmtk"
-    for folder in (here, home, Path(tempfile.gettempdir()) / f"lmtk-{os.getuid()}"):
+    for folder in (home, Path(tempfile.gettempdir()) / f"lmtk-{os.getuid()}"):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):
-                return "" if folder is here else str(folder)
+            if folder.stat().st_uid == os.getuid():  # what is in it will be run
+                with tempfile.TemporaryFile(dir=folder):
+                    return str(folder)
         except OSError:
             continue
     return None

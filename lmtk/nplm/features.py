@@ -51,12 +51,48 @@ def write_word2vec(out, words, vectors):
 
 
 def plot(out, kind, words, points):
-    """A picture, "svg" or "png", with each word at its point: points (N, 2). Same words and points, same bytes."""
-    with figure(out, kind, (10, 10)) as drawn:
+    """A picture, "svg" or "png", with a dot for each word: points (N, 2). Same words and points, same bytes.
+
+    A word stands beside its dot where it covers no other; words come first to last, and those that find no place are
+    left out.
+    """
+    with figure(out, kind, (12, 12)) as drawn:
         axes = drawn.add_subplot()
-        axes.plot(*points.T, linestyle="none")  # sets the limits
-        for word, (x, y) in zip(words, points.tolist(), strict=True):
-            axes.text(x, y, shown(word), size=8, ha="center", va="center", clip_on=True, parse_math=False)
+        axes.plot(*points.T, ".", markersize=3, color="0.6")
+        labels = [axes.text(*xy, shown(word), size=8, parse_math=False) for word, xy in zip(words, points.tolist())]
+        drawn.draw_without_rendering()  # sets the scales
+        boxes = [label.get_window_extent() for label in labels]
+        to_page = axes.transData
+        places = free_places(
+            to_page.transform(points), np.array([(b.width, b.height) for b in boxes]), axes.bbox.extents
+        )
+        for label, place in zip(labels, places):
+            if place is None:
+                label.remove()
+            else:
+                label.set_position(to_page.inverted().transform(place))
+
+
+def free_places(dots, sizes, page, gap=3):
+    """Where the lower left corner of each label goes, (x, y) or None: beside its dot, on no other label, on the page.
+
+    dots, sizes (N, 2) and page (left, bottom, right, top), gap: pixels. Earlier labels have the choice.
+    """
+    taken = np.empty((0, 4))
+    places = []
+    for (x, y), (w, h) in zip(dots, sizes):
+        sides = [(gap, -h / 2), (-gap - w, -h / 2), (-w / 2, gap), (-w / 2, -gap - h)]
+        corners = [(gap, gap), (-gap - w, gap), (gap, -gap - h), (-gap - w, -gap - h)]
+        found = None
+        for dx, dy in sides + corners:
+            box = left, bottom, right, top = np.array([x + dx, y + dy, x + dx + w, y + dy + h])
+            covers = (taken[:, 0] < right) & (taken[:, 2] > left) & (taken[:, 1] < top) & (taken[:, 3] > bottom)
+            inside = left >= page[0] and bottom >= page[1] and right <= page[2] and top <= page[3]
+            if inside and not covers.any():
+                found, taken = (left, bottom), np.vstack([taken, box])
+                break
+        places.append(found)
+    return places
 
 
 def ids_of(words, vocab, place):

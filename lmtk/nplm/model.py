@@ -50,10 +50,14 @@ class Neural:
         """The model with other arrays in place of the first of its own, in their order."""
         return replace(self, **dict(zip(self.arrays, arrays)))
 
+    def parts(self):
+        """What its file holds, as `container.write` takes it."""
+        about = {"order": self.order, **vocab_settings(self.vocab), "training": self.settings}
+        return self.kind, about, self.named(), self.vocab.words
+
     def write(self, out):
         """Its file, to a stream."""
-        about = {"order": self.order, **vocab_settings(self.vocab), "training": self.settings}
-        container.write(out, self.kind, about, self.named(), self.vocab.words)
+        container.write(out, *self.parts())
 
     @classmethod
     def from_arrays(cls, about, arrays, path):
