@@ -10,9 +10,10 @@ import test_nplm
 from test_models import neural, texts  # noqa: F401  a fixture
 from test_nplm import minibatch
 
+from lmtk import run
 from lmtk.errors import Diverged, FormatError
 from lmtk.machine.threads import Team
-from lmtk.nplm import energy, energy_sgd, training
+from lmtk.nplm import energy, energy_sgd
 from lmtk.text.corpus import Marks, contexts, whole_corpus
 
 LETTERS = energy.Energy.arrays
@@ -142,13 +143,9 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, more, threads, upto
     made = settings(weight_decay=1e-3, **more)
     whole, _ = test_nplm.run(texts, made, threads=threads)
     part, now = test_nplm.run(texts, made, upto, threads=threads)
-    data, fresh = test_nplm.prepared(texts, made)
-    with open(texts / "ckpt", "wb") as out:
-        training.write_checkpoint(out, part, now, made, data)
-    with open(texts / "ckpt", "rb") as stream:
-        resumed = training.read_checkpoint(stream, str(texts / "ckpt"), made, data, fresh)
+    resumed = test_nplm.by_checkpoint(texts, part, now, made, *test_nplm.prepared(texts, made))
     again, _ = test_nplm.run(texts, made, progress=resumed, threads=threads)
-    assert again.ppl == whole.ppl and again.best_epoch == whole.best_epoch
+    assert again.curve == whole.curve and again.best_epoch == whole.best_epoch
     for name in LETTERS:
         assert (getattr(again.best, name) == getattr(whole.best, name)).all()
 
@@ -156,18 +153,17 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, more, threads, upto
 def test_a_checkpoint_of_the_other_model_is_refused(texts):  # noqa: F811
     part, now = test_nplm.run(texts, test_nplm.settings(), 2)
     data, fresh = test_nplm.prepared(texts, settings())
-    path = str(texts / "ckpt")
-    with open(path, "wb") as out:
-        training.write_checkpoint(out, part, now, test_nplm.settings(), data)
-    with open(path, "rb") as stream, pytest.raises(FormatError, match="-model differs"):
-        training.read_checkpoint(stream, path, settings(), data, fresh)
+    mine = test_nplm.life(texts / "model", test_nplm.settings(), data, fresh.vocab)
+    run.write_checkpoint(mine, part, mine.arrays(part, now))
+    with pytest.raises(FormatError, match="-model differs"):
+        run.resumed(test_nplm.life(texts / "model", settings(), data, fresh.vocab), {}, {})
 
 
 @pytest.mark.parametrize("more", [{}, {"target_weights": True}, {"objective": "sampled", "samples": 4}])
 def test_training_learns(texts, more):  # noqa: F811
     made = settings(epochs=40, rate=0.1, decay=0.0, patience=40, **more)
     progress, _ = test_nplm.run(texts, made, heldout="train")
-    held = [h for _, h in progress.ppl]
+    held = [e.heldout_ppl for e in progress.curve]
     assert min(held) < held[0] * 0.7 and progress.best_epoch == held.index(min(held)) + 1
 
 
@@ -178,4 +174,4 @@ def test_a_likelihood_that_is_no_number_stops_training(texts):  # noqa: F811
 
 def test_order_1(texts):  # noqa: F811
     progress, _ = test_nplm.run(texts, settings(order=1))
-    assert math.isfinite(progress.ppl[-1][1])
+    assert math.isfinite(progress.curve[-1].heldout)

@@ -99,9 +99,9 @@ def command(
     with open_out(write) as out:
         for path in texts:
             if format == "kenlm":
-                from lmtk.reports.kenlm import report
+                from lmtk.reports.kenlm import LEVELS, report
 
-                report(model, lm, path, marks, debug, out.write, tolower)
+                report(model, lm, path, marks, LEVELS[: debug + 1], out.write, tolower)
             else:
                 unknown = report_text(opened(model) if oov_features else model, path, marks, debug, out.write, tolower)
                 if debug and unknown and not oov_features:
