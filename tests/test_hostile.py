@@ -10,9 +10,9 @@ import pytest
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import streams
+from lmtk.machine.large import LARGE
 from lmtk.ngram import arpa, backoff, counts
 from lmtk.ngram.collection import collect
-from lmtk.text import corpus
 from lmtk.text.vocab import UNK
 
 MODEL = b"""
@@ -115,7 +115,7 @@ CASES = {
 
 def outcome(text, monkeypatch, large, size):
     """What reading gives: the binary file or the error, and the warnings."""
-    monkeypatch.setattr(arpa, "LARGE_FILE", large)
+    monkeypatch.setitem(LARGE, "arpa", large)
     blocks = streams.blocks_of
     monkeypatch.setattr(arpa, "blocks_of", lambda stream, path: blocks(stream, path, size))
     with warnings.catch_warnings(record=True) as told:
@@ -196,8 +196,7 @@ COUNT_CASES = {
 
 def count_outcome(text, folder, monkeypatch, large, size, given):
     """What reading gives: words and levels, or the error."""
-    monkeypatch.setattr(counts, "LARGE_BLOCK", large)
-    monkeypatch.setattr(corpus, "LARGE", large)
+    monkeypatch.setitem(LARGE, "text", large)
     blocks = streams.blocks
     monkeypatch.setattr(counts, "blocks", lambda path: blocks(path, size))
     (folder / "m").write_bytes(text)

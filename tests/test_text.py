@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.files.streams import blocks, lines, open_in, open_out
+from lmtk.machine.large import LARGE
 from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import (
     count_ids,
@@ -53,7 +54,7 @@ def test_only_four_bytes_are_blank():
 
 def read_with(monkeypatch, large, path, index, size, tolower=False):
     """read_ids with the kernel for blocks of `large` bytes or more, in blocks of `size`."""
-    monkeypatch.setattr(corpus, "LARGE", large)
+    monkeypatch.setitem(LARGE, "text", large)
     monkeypatch.setattr(corpus, "blocks", lambda path: blocks(path, size))
     return read_ids(path, index, Marks(), tolower)
 
@@ -334,3 +335,11 @@ def test_subwords_need_their_package(monkeypatch):
         subwords.learn([[b"a"]], 9)
     with pytest.raises(UsageError, match="bpe"):
         subwords.splitter(b"model", "m")
+
+
+@given(st.text("ab1 .,:'-()<>\u201c\u0940\u3002$\n", max_size=40))
+def test_tokens_move_no_character(text):
+    data = text.encode()
+    found = normalize(data, tokenize=True)
+    assert found.replace(b" ", b"") == data.replace(b" ", b"")
+    assert normalize(found, tokenize=True) == found

@@ -169,7 +169,7 @@ def command(
 
     kept = (tolower, limit_vocab, float_counts, bytes_of(memory) if memory else None)
     # large texts: no counts, if the model alone is wanted, by its text
-    positions = bool(model_written) and not (write or write_n or heldout or sort or write_bin or class_lm)
+    positions = bool(model_written) and not (write or write_n or heldout or class_lm)
     positions &= 2 <= order <= LONGEST
     with ranks() if mpi else contextlib.nullcontext(ALONE) as comm:
         if comm.size > 1 and (stream or "-" in (text or [])):
@@ -214,8 +214,16 @@ def command(
         ngrams = suffix.suffix_order(ids, order, len(vocabulary.words) - 1, marks)
         del ids
         model, _ = engine.estimate(ngrams, vocabulary, chosen, marks, *given)
-        with open_out(lm) as out:
-            printing.write_estimate(out, model)
+        if lm and not sort:
+            with open_out(lm) as out:
+                printing.write_estimate(out, model)
+        whole = engine.backoff_of(model) if write_bin or sort else None
+        if lm and sort:
+            with open_out(lm) as out:
+                arpa.write_text(out, whole)
+        if write_bin:
+            with open_out(write_bin) as out:
+                backoff.write_binary(out, whole)
         return
     model, used = smoothing.estimate(counts, vocabulary, order, chosen, *given)
     del counts  # its memory serves the writing

@@ -66,7 +66,7 @@ def command(
     """
     import numpy as np
 
-    from lmtk.files.streams import check_out, open_out
+    from lmtk.files.streams import check_out, open_folder, open_out
     from lmtk.nbest.lists import ordered, read, rescored
     from lmtk.nbest.lists import write_weights as write_rows
 
@@ -116,10 +116,10 @@ def command(
         with open_out(write_weights) as out:
             write_rows(out, lists.names, learned)
     if write_nbest_dir:
-        os.makedirs(write_nbest_dir, exist_ok=True)
-        for i, path in enumerate(nbest):
-            base = "stdin" if path == "-" else os.path.basename(path)
-            write_lists(os.path.join(write_nbest_dir, base), lists, order, totals, added, best, i)
+        with open_folder(write_nbest_dir) as folder:
+            for i, path in enumerate(nbest):
+                base = "stdin" if path == "-" else os.path.basename(path)
+                write_lists(os.path.join(folder, base), lists, order, totals, added, best, i)
     else:
         write_lists(write, lists, order, totals, added, best)
 

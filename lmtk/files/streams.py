@@ -5,9 +5,11 @@ import os
 import shutil
 import stat
 import sys
+import time
 import warnings
 import zlib
 from contextlib import contextmanager, suppress
+from functools import cache
 
 from lmtk.errors import FormatError, LmtkWarning, UsageError
 
@@ -140,6 +142,16 @@ def compressor(raw, kind):
     return zstd_module().ZstdFile(raw, "wb")
 
 
+def digest(path):
+    """A number for the content of a file, whatever its compression; None for what can be read only once."""
+    import hashlib
+
+    if path is None or not os.path.isfile(path):
+        return None
+    with open_in(path) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def written_in_place(path):
     """Whether `path` is stdout, a device or a FIFO, which no other file can take the place of."""
     try:
@@ -150,7 +162,59 @@ def written_in_place(path):
 
 def temporary_name(path):
     """Where the content of `path` stands until it is whole: beside it, or beside what it links to."""
-    return f"{os.path.realpath(path)}.tmp.{os.getpid()}"
+    return f"{os.path.realpath(path)}{temporary_suffix()}{os.getpid()}"
+
+
+def temporary_suffix():
+    """What stands between a file's name and a process of this host: processes of others are not known here."""
+    return f".tmp.{os.uname().nodename[:32]}."
+
+
+@cache
+def temporaries(folder):
+    """The names in a folder that can be temporary files of this host, as they were when it was first looked at."""
+    with suppress(OSError):
+        return [name for name in os.listdir(folder) if temporary_suffix() in name]
+    return []
+
+
+def clear_away(temporary):
+    """Remove what killed processes left of the same output: files or folders that no process has a lock on."""
+    folder, name = os.path.split(temporary.removesuffix(str(os.getpid())))
+    for other in temporaries(folder):
+        if other.startswith(name) and other[len(name) :].isdigit():
+            other = os.path.join(folder, other)
+            with suppress(OSError):
+                number = os.open(other, os.O_RDONLY)
+                try:
+                    lock(number)
+                    shutil.rmtree(other) if os.path.isdir(other) else os.unlink(other)
+                finally:
+                    os.close(number)
+
+
+def lock(number):
+    """Take the lock on an open file or folder, which ends with this process. Raises OSError where another has it."""
+    import fcntl
+
+    fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def created(temporary):
+    """A new file to write, which a lock keeps from being cleared away."""
+    clear_away(temporary)
+    while True:
+        raw = open(temporary, "wb")
+        try:
+            lock(raw.fileno())
+        except BlockingIOError:
+            time.sleep(0.01)  # another process is about to clear it away
+        except OSError:
+            return raw  # a file system without locks: nothing is cleared away
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(raw.fileno()), os.stat(temporary)):
+                return raw
+        raw.close()
 
 
 def check_out(path):
@@ -158,8 +222,9 @@ def check_out(path):
     if written_in_place(path):
         return
     temporary = temporary_name(path)
+    clear_away(temporary)
     try:
-        open(temporary, "wb").close()
+        created(temporary).close()
         os.unlink(temporary)
     except OSError as e:
         e.filename = path
@@ -180,7 +245,7 @@ def open_out(path):
     in_place = written_in_place(path)
     temporary = path if in_place else temporary_name(path)
     try:
-        with open(temporary, "wb") as raw:
+        with open(path, "wb") if in_place else created(temporary) as raw:
             if kind:
                 with io.BufferedWriter(compressor(raw, kind), 1 << 16) as out:
                     yield out
@@ -200,3 +265,34 @@ def open_out(path):
         if isinstance(e, OSError) and (e.filename is None or e.filename == temporary):
             e.filename = path
         raise
+
+
+@contextmanager
+def open_folder(path):
+    """A folder for files that appear in the folder `path`, which is made if need be, when the block ends without an
+    error: all of them, or none.
+    """
+    made = not os.path.isdir(path)
+    os.makedirs(path, exist_ok=True)
+    hidden = temporary_name(os.path.join(path, "new"))
+    clear_away(hidden)
+    number = None
+    try:
+        os.mkdir(hidden)
+        number = os.open(hidden, os.O_RDONLY)
+        with suppress(OSError):
+            lock(number)
+        yield hidden
+        for name in sorted(os.listdir(hidden)):
+            os.replace(os.path.join(hidden, name), os.path.join(path, name))
+    except BaseException as e:
+        if isinstance(e, OSError) and e.filename and str(e.filename).startswith(hidden):
+            e.filename = path + str(e.filename)[len(hidden) :]
+        raise
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+        if number is not None:
+            os.close(number)
+        if made:
+            with suppress(OSError):
+                os.rmdir(path)  # where nothing has come into it

@@ -14,8 +14,6 @@ from lmtk.machine.large import pays
 from lmtk.ngram import kernels, reading
 from lmtk.text.corpus import NEWLINE, Reader, tokens
 
-LARGE = 200_000  # tokens for which loading numba pays
-
 
 @dataclass(frozen=True)
 class Level:

@@ -14,6 +14,8 @@ import numpy as np
 from lmtk.errors import LmtkError
 from lmtk.machine.threads import all_at_once
 from lmtk.ngram import suffix
+from lmtk.ngram.backoff import Backoff, Packed
+from lmtk.ngram.nodes import room
 from lmtk.ngram.smoothing import Events, Level, counts_of_counts, estimate_order, smooth
 from lmtk.text.vocab import Vocab
 
@@ -46,11 +48,28 @@ class Gathered:
     node: np.ndarray
     context: np.ndarray
     parent: np.ndarray
+    word: np.ndarray
     children: np.ndarray
     raw: np.ndarray
     first: int
     H: int
     events: int
+
+
+def gathered(x, vocab, k, s):
+    """The Gathered of order k > 1 of segment s of Suffixes x."""
+    first, last, begin, end = x.span(s)
+    local = np.empty(end - begin, np.int32)
+    if k == 2:
+        suffix.words_at(x.start, first, last, local)
+        node, H = (first if first else vocab.sos_id), last - first
+    else:
+        suffix.nodes_at(x.begins[begin:end], k - 1, local)
+        node, H = x.node(k - 1, begin), int(local[-1]) + 1 if len(local) else 0
+    columns = np.empty((6, int(x.span_sizes[s])), np.int32)
+    V = vocab.V
+    events, found = suffix.gather(x.begins, x.come, x.rank, k, x.heads[s], x.heads[s + 1], V, begin, local, *columns)
+    return Gathered(*columns[:, :found], node, H, events)
 
 
 class Estimator:
@@ -73,22 +92,7 @@ class Estimator:
         self.log10p, self.log10bow, self.marks = [None], [None], [None]
 
     def gathered(self, k, s):
-        """The Gathered of order k > 1 of a segment."""
-        x = self.suffixes
-        first, last, begin, end = x.span(s)
-        local = np.empty(end - begin, np.int32)
-        if k == 2:
-            suffix.words_at(x.start, first, last, local)
-            node, H = (first if first else self.vocab.sos_id), last - first
-        else:
-            suffix.nodes_at(x.begins[begin:end], k - 1, local)
-            node, H = x.node(k - 1, begin), int(local[-1]) + 1 if len(local) else 0
-        columns = np.empty((5, int(x.span_sizes[s])), np.int32)
-        V = self.vocab.V
-        events, found = suffix.gather(
-            x.begins, x.come, x.rank, k, x.heads[s], x.heads[s + 1], V, begin, local, *columns
-        )
-        return Gathered(*columns[:, :found], node, H, events)
+        return gathered(self.suffixes, self.vocab, k, s)
 
     def counts(self, k, found):
         """The counts of n-grams that the order's method wants."""
@@ -185,3 +189,45 @@ def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: N
     work.log10bow.append(np.zeros(0, f32))
     columns = (x[1:] for x in (work.log10p, work.log10bow, work.marks))
     return Estimate(vocab, suffixes, work.memory, work.base, *columns), used
+
+
+def backoff_of(model):
+    """An Estimate as a Backoff model, in whose nodes the n-grams stand by their prefixes."""
+    W, segments = len(model.vocab.words), range(model.suffixes.segments)
+    nodes, records = room([W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])])
+    place = np.arange(W, dtype=np.int32)
+    records[0]["word"][:-1], records[0]["log10bow"][:-1] = place, model.log10bow[0]
+    records[0]["log10p"][:-1] = np.where(model.marks[0] & THERE, model.log10p[0], f32(np.nan))
+    for k, (above, here) in enumerate(pairwise(records), 2):
+        child, new = above["child"], np.zeros(len(model.marks[k - 1]), np.int32)
+        all_at_once(partial(count_extensions, model, k, place, child), segments)
+        np.cumsum(child, out=child)
+        all_at_once(partial(place_ngrams, model, k, place, child, new, here), segments)
+        place = new
+    return Backoff(model.vocab, len(records), [Packed(nodes, k, W) for k in range(1, len(records) + 1)])
+
+
+def kept(model, k, s):
+    """The Gathered of a segment's n-grams of order k, and which of them the model has."""
+    found = gathered(model.suffixes, model.vocab, k, s)
+    return found, np.flatnonzero(model.marks[k - 1][found.node] & THERE)
+
+
+def count_extensions(model, k, place, child, s):
+    """How many extensions in the model a segment's contexts have: to child, at the `place` behind the context's."""
+    found, there = kept(model, k, s)
+    many = np.bincount(found.context[there], minlength=found.H)
+    some = np.flatnonzero(many)
+    child[place[found.first + some] + 1] = many[some]
+
+
+def place_ngrams(model, k, place, child, new, here, s):
+    """A segment's n-grams of order k into their records; new <- where they stand."""
+    found, there = kept(model, k, s)
+    node, at = found.node[there], np.empty(len(there), np.int32)
+    suffix.put_behind(found.context[there], child[place[found.first : found.first + found.H]], at)
+    new[node] = at
+    here["word"][at] = found.word[there]
+    here["log10p"][at] = model.log10p[k - 1][node]
+    if k < model.suffixes.order:
+        here["log10bow"][at] = model.log10bow[k - 1][node]

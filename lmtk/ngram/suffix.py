@@ -287,11 +287,12 @@ def nodes_at(begins, k, local):
 
 
 @jit
-def gather(begins, come, rank, k, heads, ends, V, first, local, node, context, parent, children, raw):
+def gather(begins, come, rank, k, heads, ends, V, first, local, node, context, parent, word, children, raw):
     """The n-grams of order k > 1 whose context is in a segment, (N,) int32, in place: node; context, as `local` has it
     of the places from `first` on; parent, the node of the n-gram without its oldest word, or the word that is left;
-    children, how many n-grams of order k + 1 end in it; raw, how often it was seen. heads, ends (W,): two rows of
-    Suffixes.heads. Returns how many there are whose last word is below V, and how many in all: the others come last.
+    word, the last one; children, how many n-grams of order k + 1 end in it; raw, how often it was seen. heads, ends
+    (W,): two rows of Suffixes.heads. Returns how many there are whose last word is below V, and how many in all: the
+    others come last.
     """
     found, events = 0, -1
     for w in range(len(heads)):
@@ -310,6 +311,7 @@ def gather(begins, come, rank, k, heads, ends, V, first, local, node, context, p
                 inside = k <= m
                 if inside:
                     node[found], context[found], parent[found] = g, local[come[j] - first], above
+                    word[found] = w
                     children[found] = raw[found] = 0
                     found += 1
                     g += 1
@@ -317,3 +319,11 @@ def gather(begins, come, rank, k, heads, ends, V, first, local, node, context, p
                 raw[found - 1] += 1
                 children[found - 1] += f <= k + 1 <= m
     return found if events < 0 else events, found
+
+
+@jit
+def put_behind(context, head, place):
+    """place (N,) <- where n-grams go, each behind the others of its context; head (H,), in place: from where on."""
+    for i in range(len(context)):
+        place[i] = head[context[i]]
+        head[context[i]] += 1

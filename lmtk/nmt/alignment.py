@@ -10,7 +10,7 @@ from html import escape
 
 from lmtk.errors import shown
 from lmtk.files.figure import figure
-from lmtk.files.streams import open_out
+from lmtk.files.streams import open_folder, open_out
 from lmtk.text.subwords import word_numbers
 from lmtk.text.vocab import EOS
 
@@ -75,8 +75,7 @@ def written(links=None, soft=None, page=None, plots=None, kind="svg", pieces=Fal
         link_out, soft_out, page_out = (path and stack.enter_context(open_out(path)) for path in (links, soft, page))
         if page_out:
             page_out.write(HEAD)
-        if plots:
-            os.makedirs(plots, exist_ok=True)
+        hidden = plots and stack.enter_context(open_folder(plots))
 
         def write(number, name, source, target, log10p, looks, alpha):
             if link_out:
@@ -88,7 +87,7 @@ def written(links=None, soft=None, page=None, plots=None, kind="svg", pieces=Fal
             if page_out:
                 write_table(page_out, name, source, target, log10p, alpha)
             if plots:
-                with open_out(os.path.join(plots, f"{name}.{kind}")) as out:
+                with open_out(os.path.join(hidden, f"{name}.{kind}")) as out:
                     plot(out, kind, source, target, alpha)
 
         yield write

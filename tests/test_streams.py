@@ -1,0 +1,111 @@
+"""Output that appears whole or not at all, and what killed processes leave behind."""
+
+import errno
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ENVIRONMENT
+
+from lmtk.files import streams
+from lmtk.nmt import alignment
+
+# writes half of a file or of a folder, says so, and waits
+WRITER = """
+import sys, time
+from lmtk.files.streams import open_folder, open_out
+with open_{kind}("out") as out:
+    {what}
+    print("begun", flush=True)
+    time.sleep(60)
+"""
+WHAT = {"out": "out.write(b'half'), out.flush()", "folder": "open(out + '/a', 'w').close()"}
+
+
+def begun(folder, kind):
+    """A process that is in the middle of its output."""
+    program = WRITER.format(kind=kind, what=WHAT[kind])
+    running = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        env=ENVIRONMENT | {"PYTHONPATH": str(Path.cwd())},
+    )
+    assert running.stdout.readline() == b"begun\n"
+    return running
+
+
+def names(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*"))
+
+
+def write(folder, kind):
+    streams.temporaries.cache_clear()
+    if kind == "out":
+        with streams.open_out(str(folder / "out")) as out:
+            out.write(b"whole")
+    else:
+        with streams.open_folder(str(folder / "out")) as out:
+            Path(out, "b").touch()
+
+
+@pytest.mark.parametrize("kind", WHAT)
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path, kind):
+    dead, living = begun(tmp_path, kind), begun(tmp_path, kind)
+    dead.kill(), dead.wait()
+    both = set(names(tmp_path))
+    write(tmp_path, kind)
+    left = set(names(tmp_path))
+    assert not any(name.endswith(f".{dead.pid}") for name in left)
+    assert any(name.endswith(f".{living.pid}") for name in left & both)
+    living.send_signal(signal.SIGTERM), living.wait()
+    write(tmp_path, kind)
+    assert names(tmp_path) == (["out"] if kind == "out" else ["out", "out/b"])
+
+
+def test_files_of_others_stay(tmp_path):
+    """Temporary files of another host, of another output, and files that only look like them."""
+    host = streams.temporary_suffix()
+    others = ["out.tmp.elsewhere.7", f"other{host}7", f"out{host}x", "out.tmp", "out.tmp.7"]
+    for name in others:
+        (tmp_path / name).touch()
+    (tmp_path / f"out{host}1").touch()
+    write(tmp_path, "out")
+    assert names(tmp_path) == sorted([*others, "out"])
+
+
+def test_a_folder_of_files_appears_whole_or_not_at_all(tmp_path):
+    folder = tmp_path / "pictures"
+    with pytest.raises(ValueError), streams.open_folder(str(folder)) as out:
+        Path(out, "a").touch()
+        raise ValueError
+    assert names(tmp_path) == []
+    folder.mkdir()
+    (folder / "a").write_text("old")
+    with pytest.raises(OSError) as failed, streams.open_folder(str(folder)) as out:
+        Path(out, "b").write_text("new")
+        Path(out, "no", "c").touch()
+    assert names(tmp_path) == ["pictures", "pictures/a"]
+    assert failed.value.filename == str(folder / "no/c")
+    with streams.open_folder(str(folder)) as out:
+        Path(out, "a").write_text("new")
+    assert (folder / "a").read_text() == "new" and names(tmp_path) == ["pictures", "pictures/a"]
+
+
+def test_a_full_disk_leaves_none_of_the_pictures(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    drawn = []
+
+    def plot(out, *_):
+        drawn.append(out.write(b"picture"))
+        if len(drawn) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(alignment, "plot", plot)
+    with pytest.raises(OSError), alignment.written(plots=str(tmp_path / "dir")) as write_alignment:
+        for i in range(5):
+            write_alignment(i, f"{i}", [b"a"], [b"b"], -1.0, [0], np.ones((2, 2)))
+    assert len(drawn) == 3 and names(tmp_path) == []
