@@ -3,7 +3,9 @@
 import os
 import tempfile
 from functools import partial, wraps
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 
 def cache_folder():
@@ -46,6 +48,11 @@ def jit(function=None, **settings):
 
     call.dispatcher = dispatcher
     return call
+
+
+def of_numba(module, name):
+    """A function of numba's for kernels to call; it is imported with numba."""
+    return SimpleNamespace(dispatcher=lambda: getattr(import_module(module), name))
 
 
 def compile_later(function, settings):

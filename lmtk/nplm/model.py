@@ -6,7 +6,7 @@ import numpy as np
 
 from lmtk.files import container
 from lmtk.files.declared import OPTIONS, ORDER, VOCABULARY, held
-from lmtk.lm import Scores
+from lmtk.lm import scores_of
 from lmtk.machine import threads
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import vocab_of, vocab_settings
@@ -36,7 +36,7 @@ class Neural:
         at = at[corpus.ids[at] < self.vocab.V]
         if len(at):
             logp[at] = self.score_contexts(self.padded(contexts(corpus, self.order)[at]), corpus.ids[at])
-        return Scores(logp, lambda t: f"[{self.kind}]")
+        return scores_of(self.kind, logp)
 
     def padded(self, rows):
         """Contexts with <s> where nothing stands, before a sentence's start."""
