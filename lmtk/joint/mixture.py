@@ -124,6 +124,7 @@ def part_of(path, name, seen=()):
 
 def missing(path, name):
     """The error of a part that is not there."""
+    name = os.path.relpath(name, folder_of(path))
     return LmtkError(f"{path}: its part {name} is not there; a model that names its parts moves together with them")
 
 
