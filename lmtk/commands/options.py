@@ -112,10 +112,11 @@ def limit_threads(threads):
 
 def product_threads(threads):
     """Translation models: their products are too small to gain from many threads, so that one is the default."""
-    if threads or not os.environ.get("OPENBLAS_NUM_THREADS"):
-        from lmtk.machine.blas import set_threads
+    from lmtk.machine.blas import reserve, set_threads
 
+    if threads or not os.environ.get("OPENBLAS_NUM_THREADS"):
         set_threads(threads or 1)
+    reserve(threads or 1)
 
 
 def given_weights(given, parts):

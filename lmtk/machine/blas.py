@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from lmtk.machine import memory
+
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
 
 
@@ -55,3 +57,17 @@ def set_threads(threads):
     """Run matrix products on so many threads; without OpenBLAS nothing changes."""
     with contextlib.suppress(AttributeError):
         library().scipy_openblas_set_num_threads64_(ctypes.c_int(threads))
+
+
+def reserve(threads):
+    """Where memory is limited, let OpenBLAS have the buffers of so many threads now: what it can't get later ends the
+    process. Raises MemoryError.
+    """
+    if memory.room() is None:
+        return
+    memory.need(threads * memory.BUFFER, f"matrix products on {threads} thread{'s' * (threads > 1)}")
+    with contextlib.suppress(AttributeError):
+        take, give = library().blas_memory_alloc, library().blas_memory_free
+        take.restype, give.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        for buffer in [take(0) for _ in range(threads)]:
+            give(buffer)

@@ -1,9 +1,12 @@
 """numba's njit for every kernel of ours, with its cache in a folder that can be written."""
 
 import os
+import sys
 import tempfile
 from functools import partial, wraps
 from pathlib import Path
+
+from lmtk.machine import memory
 
 
 def cache_folder():
@@ -50,6 +53,10 @@ def jit(function=None, **settings):
 
 def compile_later(function, settings):
     """The function as numba's dispatcher, which compiles it for the types of its first call."""
+    if "numba" in sys.modules:
+        memory.need(memory.KERNEL, "a compiled kernel")
+    else:
+        memory.need(memory.NUMBA, "numba")
     import numba
 
     for name in function.__code__.co_names:

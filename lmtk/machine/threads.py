@@ -62,6 +62,7 @@ class Team:
         from lmtk.machine import blas
 
         blas.set_threads(1)
+        blas.reserve(size)
         self.pool = ThreadPoolExecutor(size - 1) if size > 1 else None
 
     def __call__(self, work, items):
