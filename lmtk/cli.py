@@ -43,6 +43,7 @@ PROGRAMS = {
     "ngram-class": "srilm:ngram_class",
 }
 
+MOST = 2**31 - 1  # of a whole number in an option that says no other bound
 LONGEST = 1000  # characters of a message; what is longer is cut in its middle
 
 HELP = """usage: lmtk COMMAND [OPTION ...]
@@ -135,6 +136,8 @@ def checked(word, value, option):
         kind = "a whole number" if option.number is int else "a number"
         span = "" if low is None else f" from {low:g} to {high:g}" if high is not None else f" of at least {low:g}"
         raise UsageError(f"{word} takes {kind}{span}, not {value}")
+    if option.number is int and high is None and found > MOST:
+        raise UsageError(f"{word} takes a whole number of at most {MOST}, not {value}")
     return value
 
 
@@ -341,6 +344,11 @@ def main():
         status = 130
     except MemoryError as e:
         say(program, f"out of memory{': ' if str(e) else ''}{e}")
+        status = 1
+    except ValueError as e:
+        if not str(e).startswith(("Maximum allowed dimension", "array is too big")):
+            raise
+        say(program, f"out of memory: {e}")  # more than numpy could count the bytes of
         status = 1
     except OSError as e:
         say(program, "out of memory" if e.errno == errno.ENOMEM else explain(e))
