@@ -38,7 +38,7 @@ class Model:
 
     def score(self, sentence, bos=True, eos=True):
         """log10 p of a sentence: the sum over its words, and over </s> if `eos`, after <s> if `bos`."""
-        return float(kenlm.in_turn(self._scored(sentence, bos, eos)[0]))
+        return float(self._sum(sentence, bos, eos)[0])
 
     def full_scores(self, sentence, bos=True, eos=True):
         """For each word, and for </s> if `eos`: (log10 p, length of the n-gram used, whether it is an OOV).
@@ -51,8 +51,8 @@ class Model:
 
     def perplexity(self, sentence):
         """10^(-log10 p / (words + 1)) of a sentence with <s> and </s>, OOVs included."""
-        log10p = self._scored(sentence, True, True)[0]
-        return math.pow(10.0, -float(kenlm.in_turn(log10p)) / len(log10p))
+        total, words = self._sum(sentence, True, True)
+        return math.pow(10.0, -float(total) / words)
 
     def __contains__(self, word):
         """Whether the model has the word; <unk> is none."""
@@ -63,6 +63,10 @@ class Model:
     def __repr__(self):
         kind = type(self.lm).__name__
         return f"<{kind} model of order {self.order}{f' from {os.path.basename(self.path)}' if self.path else ''}>"
+
+    def _sum(self, sentence, bos, eos):
+        log10p = self._scored(sentence, bos, eos)[0]
+        return kenlm.sums_in_turn(log10p, np.array([0]), np.array([len(log10p)]))[0], len(log10p)
 
     def _scored(self, sentence, bos, eos):
         """log10 p, length, whether it is an OOV: (N,) each, for the words of a sentence."""

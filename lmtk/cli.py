@@ -15,7 +15,7 @@ from lmtk.errors import LmtkError, LmtkWarning, UsageError
 from lmtk.machine import memory
 
 COMMANDS = {
-    "normalize": "text to text: lower case, numbers to <num>, proper nouns to <name>",
+    "normalize": "text to text: tokens, lower case, numbers to <num>, proper nouns to <name>",
     "vocab": "texts or models to a word list",
     "ngram-count": "text or counts to n-gram counts and back-off models",
     "ngram-class": "text to word classes",
@@ -41,6 +41,20 @@ PROGRAMS = {
     "ngram": "srilm:ngram",
     "ngram-count": "srilm:ngram_count",
     "ngram-class": "srilm:ngram_class",
+    "ngram-merge": "srilm:ngram_merge",
+    "make-batch-counts": "srilm:make_batch_counts",
+    "merge-batch-counts": "srilm:merge_batch_counts",
+    "make-big-lm": "srilm:make_big_lm",
+    "change-lm-vocab": "srilm:change_lm_vocab",
+    "compute-best-mix": "lines:compute_best_mix",
+    "get-unigram-probs": "lines:get_unigram_probs",
+    "remove-lowprob-ngrams": "lines:remove_lowprob_ngrams",
+    "reverse-lm": "lines:reverse_lm",
+    "replace-words-with-classes": "lines:replace_words_with_classes",
+    "lmplz": "kenlm:lmplz",
+    "build_binary": "kenlm:build_binary",
+    "query": "kenlm:query",
+    "filter": "kenlm:filter",
 }
 
 MOST = 2**31 - 1  # of a whole number in an option that says no other bound

@@ -1,7 +1,6 @@
 """What every language model can do, and what follows from it."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +9,7 @@ import numpy as np
 from lmtk.text.corpus import Corpus, contexts, sentences
 from lmtk.text.vocab import Vocab
 
+NONE, UNKNOWN = -1, -2  # lengths of no n-gram
 LN10 = math.log(10)  # natural logs inside, log10 in files and reports
 
 
@@ -17,11 +17,20 @@ LN10 = math.log(10)  # natural logs inside, log10 in files and reports
 class Scores:
     """logp: (N,) float64, ln p of each token given what stands before it (-inf: never; 0 where it is not scored).
 
-    tag: what SRILM's report shows of token t, without blanks, as "[3gram]".
+    length: (N, J) int8, of each of the J models that took part the length of the n-gram used; NONE where it has none,
+    as neural models, UNKNOWN where its p is 0. kinds: what a report shows of each in place of NONE, "nplm" and so on.
+    more: what else it shows, names with numbers (N,); not where they are nan.
     """
 
     logp: np.ndarray
-    tag: Callable[[int], str]
+    length: np.ndarray
+    kinds: tuple = ("",)
+    more: tuple = ()
+
+
+def scores_of(kind, logp):
+    """The Scores of a model without n-grams."""
+    return Scores(logp, np.full((len(logp), 1), NONE, np.int8), (kind,))
 
 
 class LanguageModel(Protocol):

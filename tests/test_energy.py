@@ -10,9 +10,11 @@ import test_nplm
 from test_models import neural, texts  # noqa: F401  a fixture
 from test_nplm import minibatch
 
+from lmtk import run
 from lmtk.errors import Diverged, FormatError
 from lmtk.machine.threads import Team
-from lmtk.nplm import energy, energy_sgd, training
+from lmtk.nplm import energy, energy_sgd
+from lmtk.nplm.pace import even
 from lmtk.text.corpus import Marks, contexts, whole_corpus
 
 LETTERS = energy.Energy.arrays
@@ -94,7 +96,7 @@ def test_the_gradient_is_that_of_finite_differences(target, parts, sampled):
 
     double = arrays(start)
     mine = replace(start, **dict(zip(LETTERS, arrays(start, np.float32), strict=True)))
-    L, _ = energy_sgd.step(mine, rows, w, words, inclusion, 1e-2, 0, 1, Team(parts), parts)
+    L, _ = energy_sgd.step(mine, even(11, 11), rows, w, words, inclusion, 1e-2, 0, 1, Team(parts), parts)
     assert abs(L - likelihood(*double)) < 1e-3
     test_nplm.assert_step(likelihood, double, arrays(mine), LETTERS)
 
@@ -106,9 +108,9 @@ def test_decay_is_on_weights_and_C_has_its_own_rate():
         replace(start, **dict(zip(LETTERS, arrays(start, np.float32), strict=True))) for _ in range(3)
     )
     every = np.arange(11)
-    energy_sgd.step(once, rows, w, every, None, 0.01, 0, 1, Team(1), 1)
-    energy_sgd.step(decayed, rows, w, every, None, 0.01, 0.5, 1, Team(1), 1)
-    energy_sgd.step(fast, rows, w, every, None, 0.01, 0, 3, Team(1), 1)
+    energy_sgd.step(once, even(11, 11), rows, w, every, None, 0.01, 0, 1, Team(1), 1)
+    energy_sgd.step(decayed, even(11, 11), rows, w, every, None, 0.01, 0.5, 1, Team(1), 1)
+    energy_sgd.step(fast, even(11, 11), rows, w, every, None, 0.01, 0, 3, Team(1), 1)
     for name in LETTERS:
         a, b, first = (getattr(x, name) for x in (once, decayed, start))
         assert b == pytest.approx(a if name in "db" else a - 4 * 0.01 * 0.5 * first, rel=1e-4, abs=1e-5), name
@@ -142,13 +144,9 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, more, threads, upto
     made = settings(weight_decay=1e-3, **more)
     whole, _ = test_nplm.run(texts, made, threads=threads)
     part, now = test_nplm.run(texts, made, upto, threads=threads)
-    data, fresh = test_nplm.prepared(texts, made)
-    with open(texts / "ckpt", "wb") as out:
-        training.write_checkpoint(out, part, now, made, data)
-    with open(texts / "ckpt", "rb") as stream:
-        resumed = training.read_checkpoint(stream, str(texts / "ckpt"), made, data, fresh)
+    resumed = test_nplm.by_checkpoint(texts, part, now, made, *test_nplm.prepared(texts, made))
     again, _ = test_nplm.run(texts, made, progress=resumed, threads=threads)
-    assert again.ppl == whole.ppl and again.best_epoch == whole.best_epoch
+    assert again.curve == whole.curve and again.best_epoch == whole.best_epoch
     for name in LETTERS:
         assert (getattr(again.best, name) == getattr(whole.best, name)).all()
 
@@ -156,26 +154,25 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, more, threads, upto
 def test_a_checkpoint_of_the_other_model_is_refused(texts):  # noqa: F811
     part, now = test_nplm.run(texts, test_nplm.settings(), 2)
     data, fresh = test_nplm.prepared(texts, settings())
-    path = str(texts / "ckpt")
-    with open(path, "wb") as out:
-        training.write_checkpoint(out, part, now, test_nplm.settings(), data)
-    with open(path, "rb") as stream, pytest.raises(FormatError, match="-model differs"):
-        training.read_checkpoint(stream, path, settings(), data, fresh)
+    mine = test_nplm.life(texts / "model", test_nplm.settings(), data, fresh.vocab)
+    run.write_checkpoint(mine, part, mine.arrays(part, now))
+    with pytest.raises(FormatError, match="-model differs"):
+        run.resumed(test_nplm.life(texts / "model", settings(), data, fresh.vocab), {}, {})
 
 
 @pytest.mark.parametrize("more", [{}, {"target_weights": True}, {"objective": "sampled", "samples": 4}])
 def test_training_learns(texts, more):  # noqa: F811
     made = settings(epochs=40, rate=0.1, decay=0.0, patience=40, **more)
     progress, _ = test_nplm.run(texts, made, heldout="train")
-    held = [h for _, h in progress.ppl]
+    held = [e.heldout_ppl for e in progress.curve]
     assert min(held) < held[0] * 0.7 and progress.best_epoch == held.index(min(held)) + 1
 
 
 def test_a_likelihood_that_is_no_number_stops_training(texts):  # noqa: F811
     with pytest.raises(Diverged, match=r"epoch \d+, step \d+: rate .*, gradient norm "):
-        test_nplm.run(texts, settings(rate=1e30, decay=0.0))
+        test_nplm.run(texts, settings(rate=1e30, decay=0.0, weight_decay=1.0))
 
 
 def test_order_1(texts):  # noqa: F811
     progress, _ = test_nplm.run(texts, settings(order=1))
-    assert math.isfinite(progress.ppl[-1][1])
+    assert math.isfinite(progress.curve[-1].heldout)

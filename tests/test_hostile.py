@@ -10,6 +10,7 @@ import pytest
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import streams
+from lmtk.machine.large import LARGE
 from lmtk.ngram import arpa, backoff, counts
 from lmtk.ngram.collection import collect
 from lmtk.text import corpus
@@ -115,7 +116,7 @@ CASES = {
 
 def outcome(text, monkeypatch, large, size):
     """What reading gives: the binary file or the error, and the warnings."""
-    monkeypatch.setattr(arpa, "LARGE_FILE", large)
+    monkeypatch.setitem(LARGE, "arpa", large)
     blocks = streams.blocks_of
     monkeypatch.setattr(arpa, "blocks_of", lambda stream, path: blocks(stream, path, size))
     with warnings.catch_warnings(record=True) as told:

@@ -17,6 +17,7 @@ from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import write_counts
 from lmtk.ngram.methods import Method
 from lmtk.ngram.smoothing import estimate
+from lmtk.reports import kenlm
 from lmtk.text.corpus import Marks, read_corpus
 from lmtk.text.vocab import make_vocab
 
@@ -128,15 +129,22 @@ def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, order, wor
         level.log10p[::5] = np.nan  # bare prefixes, and n-grams without their suffixes
     for corpus in read_corpus(random_text(tmp_path, 2), model.vocab, marks, order):
         found = []
-        for large, some, pays in ((1 << 40, 0, 0), (1, 1, 0), (1, 100, 4), (1, 1 << 14, 0), (1, 1 << 14, 4)):
-            monkeypatch.setattr(backoff, "LARGE", large)
+        for large, some, pays in (
+            (1 << 40, 0, 0),
+            (1, 1, 0),
+            (1, 100, 1 << 30),
+            (1, 1 << 14, 0),
+            (1, 1 << 14, 1 << 30),
+        ):
+            monkeypatch.setitem(LARGE, "ngrams", large)
             monkeypatch.setattr(backoff, "SOME", some)
             monkeypatch.setattr(backoff, "PAYS", pays)
-            model.tables.clear(), model.tables.update({0: 0})
-            scores = model.score(corpus)
-            found.append((scores.logp, [scores.tag(t) for t in range(len(corpus.ids))]))
-        for logp, tags in found[1:]:
-            assert np.array_equal(logp, found[0][0]) and tags == found[0][1]
+            model.walk.__dict__.pop("found", None)
+            for single in (False, True):
+                walk = kenlm.walk(model) if single else model.walk
+                found.append(walk(corpus.ids, corpus.fresh))
+        for i, (logp, used) in enumerate(found[2:]):
+            assert np.array_equal(logp, found[i % 2][0]) and np.array_equal(used, found[i % 2][1])
 
 
 def test_a_small_job_does_without_numba(tmp_path):
@@ -194,7 +202,7 @@ def test_large_models_are_written_as_small_ones(tmp_path, monkeypatch, order, un
         level.log10p[::5] = np.nan
     found = []
     for large in (1 << 40, 1):
-        monkeypatch.setattr(arpa, "LARGE", large)
+        monkeypatch.setitem(LARGE, "ngrams", large)
         out = io.BytesIO()
         arpa.write_text(out, model)
         found.append(out.getvalue())

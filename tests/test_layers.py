@@ -20,6 +20,7 @@ LAYERS = [
     ["reports"],
     ["nbest"],
     ["api"],
+    ["run"],
     ["commands"],
     ["programs"],
     ["cli", "help"],

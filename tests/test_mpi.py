@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from conftest import ENVIRONMENT, FILES, TESTS
 from test_models import texts  # noqa: F401  a fixture
-from test_nplm import prepared, run, settings
+from test_nplm import life, prepared, run, settings
 
 from lmtk.errors import LmtkError
 from lmtk.files.registry import load
 from lmtk.machine import parallel
-from lmtk.nplm import training
+from lmtk.run import write_checkpoint
 
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
 # Open MPI wants to be asked for more ranks than processors, and for root
@@ -99,8 +99,8 @@ def test_one_process_begins_and_three_ranks_go_on(texts):  # noqa: F811
     whole, _ = run(texts, made)
     part, now = run(texts, made, 5)
     data, _ = prepared(texts, made)
-    with open(texts / "m.ckpt", "wb") as out:
-        training.write_checkpoint(out, part, now, made, data)
+    mine = life(texts / "m", made, data, now.vocab)
+    write_checkpoint(mine, part, mine.arrays(part, now))
     words = ["-text", texts / "train", "-heldout", texts / "held", "-vocab", texts / "v", "-unk", *TINY, "-resume"]
     words += ["-weight-decay", "0", "-feature-rate", "1", "-lm", texts / "m"]
     (texts / "v").write_bytes(b"\n".join(w for w in now.vocab.words if w[:1] != b"<"))
@@ -120,7 +120,8 @@ def test_ranks_that_are_interrupted_leave_a_checkpoint_for_one_process(tmp_path,
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "interrupted; -resume goes on from" in err
-    assert (tmp_path / "m.ckpt").exists() and load(str(tmp_path / "m"))
+    assert [p.name for p in tmp_path.iterdir()] == ["m.ckpt"]
+    assert mpi(2, *words, "-mpi", *how)[0] == 1  # beside a run that has not ended
     done = subprocess.run([*LMTK, *words, "-resume"], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert done.stderr.startswith("going on from") and "epoch 2000:" in done.stderr
 

@@ -327,7 +327,7 @@ def test_shares_of_a_minibatch_have_its_gradient(attention):
         progress = training.Progress(theta, theta * 0, theta * 0)
         for _ in training.train(progress, Bitext(*sides, 0), None, vocab(6), vocab(5), settings, threads=threads):
             pass
-        found.append((progress.theta, progress.measured[0][0]))
+        found.append((progress.theta, progress.curve[0].training))
     for theta, logp in found[1:]:
         assert theta == pytest.approx(found[0][0], abs=1e-4)
         assert logp == pytest.approx(found[0][1], rel=1e-5)

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 from test_models import TRAIN, neural, texts  # noqa: F401  a fixture
 
+from lmtk import run as lifecycle
+from lmtk.commands.progress import Reporter
 from lmtk.errors import Diverged, FormatError, LmtkError
+from lmtk.files import curve
+from lmtk.files.registry import load
 from lmtk.machine.blas import add_product
 from lmtk.machine.threads import Team
 from lmtk.nplm import kernels, sgd, training
@@ -180,8 +184,25 @@ def run(folder, made, upto=None, progress=None, threads=1, heldout="held"):
     data, fresh = prepared(folder, made, heldout)
     progress = progress or training.Progress(fresh)
     run = training.train(progress, data, made, threads)
-    now = [now for _, now in islice(run, upto)][-1]
+    now = [now for _, _, now in islice(run, upto)][-1]
     return progress, now()
+
+
+def life(model, made, data, vocab):
+    """A Run that is to write `model`."""
+    return lifecycle.Run(
+        program="nplm-train", model=str(model), settings=made, inputs={"text or -heldout": training.fingerprint(data)},
+        words=("vocab", vocab.words), steps=training.steps(data, made), unigram=training.unigram(data, vocab),
+        save_every=None, arrays=lambda progress, now: now.named(),
+        parts=lambda progress: training.kept(progress, made).parts(), line=None,
+    )  # fmt: skip
+
+
+def by_checkpoint(folder, part, now, made, data, fresh):
+    """The Progress of a run that goes on where another stands, from its checkpoint."""
+    alike = life(folder / "model", made, data, fresh.vocab)
+    lifecycle.write_checkpoint(alike, part, alike.arrays(part, now))
+    return training.restored(*lifecycle.resumed(alike, fresh.named(), fresh.named()), fresh)
 
 
 def test_the_heldout_perplexity_is_that_of_ppl(texts):  # noqa: F811
@@ -192,7 +213,7 @@ def test_the_heldout_perplexity_is_that_of_ppl(texts):  # noqa: F811
     out = []
     corpora = read_corpus(str(texts / "held"), progress.best.vocab, Marks())
     report(progress.best, "held", corpora, 0, out.append)
-    assert f"ppl= {progress.ppl[progress.best_epoch - 1][1]:.5g}"[:-1] in out[-1].decode()
+    assert f"ppl= {progress.curve[progress.best_epoch - 1].heldout_ppl:.5g}"[:-1] in out[-1].decode()
 
 
 @pytest.mark.parametrize("upto", [1, 5, 9, 10, 17])
@@ -201,13 +222,9 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, threads):  # 
     made = settings(weight_decay=1e-3, direct=True)
     whole, _ = run(texts, made, threads=threads)
     part, now = run(texts, made, upto, threads=threads)
-    data, fresh = prepared(texts, made)
-    with open(texts / "ckpt", "wb") as out:
-        training.write_checkpoint(out, part, now, made, data)
-    with open(texts / "ckpt", "rb") as stream:
-        resumed = training.read_checkpoint(stream, str(texts / "ckpt"), made, data, fresh)
+    resumed = by_checkpoint(texts, part, now, made, *prepared(texts, made))
     again, _ = run(texts, made, progress=resumed, threads=threads)
-    assert again.ppl == whole.ppl and again.best_epoch == whole.best_epoch
+    assert again.curve == whole.curve and again.best_epoch == whole.best_epoch
     for name in "CHdUWb":
         assert (getattr(again.best, name) == getattr(whole.best, name)).all()
 
@@ -216,13 +233,14 @@ def test_a_checkpoint_of_another_run_is_refused(texts):  # noqa: F811
     made = settings()
     part, now = run(texts, made, 2)
     data, fresh = prepared(texts, made)
-    path = str(texts / "ckpt")
-    with open(path, "wb") as out:
-        training.write_checkpoint(out, part, now, made, data)
-    with open(path, "rb") as stream, pytest.raises(FormatError, match="-weight-decay differs"):
-        training.read_checkpoint(stream, path, settings(weight_decay=0.1), data, fresh)
-    with open(path, "rb") as stream, pytest.raises(FormatError, match="-text or -heldout differs"):
-        training.read_checkpoint(stream, path, made, prepared(texts, made, "train")[0], fresh)
+    mine = life(texts / "model", made, data, fresh.vocab)
+    lifecycle.write_checkpoint(mine, part, mine.arrays(part, now))
+    other = life(texts / "model", settings(weight_decay=0.1), data, fresh.vocab)
+    with pytest.raises(FormatError, match="-weight-decay differs"):
+        lifecycle.resumed(other, {}, {})
+    other = life(texts / "model", made, prepared(texts, made, "train")[0], fresh.vocab)
+    with pytest.raises(FormatError, match="-text or -heldout differs"):
+        lifecycle.resumed(other, {}, {})
 
 
 def test_blocks_change_rounding_only(texts):  # noqa: F811
@@ -233,26 +251,30 @@ def test_blocks_change_rounding_only(texts):  # noqa: F811
 
 def test_training_learns_and_keeps_the_best(texts):  # noqa: F811
     progress, _ = run(texts, settings(epochs=30, rate=0.3, decay=0.0, patience=30), heldout="train")
-    assert progress.ppl[-1][0] < progress.ppl[0][0] / 2
-    held = [h for _, h in progress.ppl]
-    assert progress.best_epoch == held.index(min(held)) + 1
+    assert progress.curve[-1].ppl < progress.curve[0].ppl / 2
+    held = [e.heldout for e in progress.curve]
+    assert progress.best_epoch == held.index(max(held)) + 1
 
 
 def test_patience(texts):  # noqa: F811
     (texts / "odd").write_text("mat mat mat\n")
-    progress, _ = run(texts, settings(epochs=50, rate=0.3, patience=2), heldout="odd")
+    made = settings(epochs=50, rate=0.3, patience=2)
+    data, fresh = prepared(texts, made, "odd")
+    progress, mine = training.Progress(fresh), life(texts / "model", made, data, fresh.vocab)
+    lifecycle.live(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress))
     assert progress.epoch == progress.best_epoch + 2 < 50
+    assert load(mine.model).settings["curve"] == curve.rows(progress.curve, curve.TIMES)
 
 
 def test_a_likelihood_that_is_no_number_stops_training(texts):  # noqa: F811
     with pytest.raises(Diverged, match=r"epoch \d+, step \d+: rate .*, gradient norm "):
-        run(texts, settings(rate=1e30, decay=0.0))
+        run(texts, settings(rate=1e30, decay=0.0, weight_decay=1.0))
 
 
 def test_order_1_and_no_hidden_units(texts):  # noqa: F811
     for changes in ({"order": 1}, {"hidden": 0, "direct": True}):
         progress, _ = run(texts, settings(**changes))
-        assert math.isfinite(progress.ppl[-1][1])
+        assert math.isfinite(progress.curve[-1].heldout)
 
 
 def test_scoring_is_the_papers_formula(texts):  # noqa: F811

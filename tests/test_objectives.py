@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from conftest import FILES
 from test_models import short, texts  # noqa: F401  a fixture
-from test_nplm import assert_step, minibatch, parameters, prepared, settings
+from test_nplm import assert_step, by_checkpoint, life, minibatch, parameters, prepared, settings
 
-from lmtk.commands import nplm_train
+from lmtk import run
 from lmtk.errors import FormatError, LmtkError
+from lmtk.files import container
 from lmtk.files.registry import load
 from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import Team
@@ -27,20 +28,16 @@ def lists(theta):
     return [x.astype(float).tolist() if x is not None else None for x in theta]
 
 
-def whole_and_resumed(path, data, made, fresh, upto):
+def whole_and_resumed(folder, data, made, fresh, upto):
     """The progress of a run from `fresh` and of one cut after `upto` of its stops that goes on from a checkpoint."""
 
     def trained(progress, upto=None):
-        now = [now for _, now in islice(training.train(progress, data, made, 1), upto)][-1]
+        now = [now for _, _, now in islice(training.train(progress, data, made, 1), upto)][-1]
         return progress, now()
 
     whole, _ = trained(training.Progress(fresh))
     part, now = trained(training.Progress(fresh), upto)
-    with open(path, "wb") as out:
-        training.write_checkpoint(out, part, now, made, data)
-    with open(path, "rb") as stream:
-        resumed = training.read_checkpoint(stream, str(path), made, data, fresh)
-    return whole, trained(resumed)[0]
+    return whole, trained(by_checkpoint(folder, part, now, made, data, fresh))[0]
 
 
 @pytest.mark.parametrize("direct", [False, True])
@@ -90,8 +87,9 @@ def test_candidates_come_with_their_chances():
 
 @pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("parts", [1, 2])
-def test_a_step_follows_the_slope_of_the_contrast_with_noise(direct, parts):
+def test_a_step_follows_the_slope_of_the_contrast_with_noise(direct, parts, monkeypatch):
     """The words of the text are among the noise too, and one is drawn twice."""
+    monkeypatch.setattr(nce, "NOISE", 1e9)
     theta = parameters(direct=direct)
     contexts, w = minibatch(6)
     drawn, q = np.array([0, 10, 3, 3, w[0]]), np.random.default_rng(3).dirichlet(np.ones(11))
@@ -103,6 +101,19 @@ def test_a_step_follows_the_slope_of_the_contrast_with_noise(direct, parts):
 
     assert pytest.approx(contrast(*theta), abs=1e-3) == L
     assert_step(contrast, theta, sampled.join(mine), "CHdUWb", every=3)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_noise_of_an_example_pushes_no_more_than_a_softmax(parts):
+    """Outputs that are all far too high: what all noise takes is divided until it is one word's worth."""
+    theta = [None if a is None else a.copy() for a in parameters()]
+    theta[5] += 2
+    contexts, w = minibatch(6)
+    drawn, q = np.array([0, 10, 3, 3, 5]), np.full(11, 1 / 11)
+    mine = sampled.split(*theta, ALONE)
+    nce.step(mine, contexts, w, drawn, q, 1e-2, 1, Team(parts), parts)
+    wanted = naive.contrast_biases(*lists(theta), contexts.tolist(), w.tolist(), drawn.tolist(), q.tolist(), nce.NOISE)
+    assert (sampled.join(mine)[5] - theta[5]) / 1e-2 == pytest.approx(wanted, abs=2e-3)
 
 
 def test_noise_contrastive_estimation_finds_a_distribution():
@@ -194,9 +205,10 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, sa
     made = settings(weight_decay=1e-3, direct=True, **options)
     data, fresh = prepared(texts, made)
 
-    whole, again = whole_and_resumed(texts / "ckpt", data, made, fresh, upto)
-    assert again.ppl == whole.ppl and again.best_epoch == whole.best_epoch
-    assert all((ppl is None) == (objective in nplm_train.DRAWN) and heldout > 0 for ppl, heldout in whole.ppl)
+    whole, again = whole_and_resumed(texts, data, made, fresh, upto)
+    assert again.curve == whole.curve and again.best_epoch == whole.best_epoch
+    known = objectives.EXACT | objectives.ESTIMATED
+    assert all((e.ppl is not None) == (objective in known) and e.heldout_ppl > 0 for e in whole.curve)
     for name, array in whole.best.named().items():
         assert (getattr(again.best, name) == array).all()
 
@@ -204,18 +216,14 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, sa
 def test_checkpoints_from_before_the_objectives_are_read(texts):  # noqa: F811
     made = settings()
     data, fresh = prepared(texts, made)
-    from lmtk.files import container
-
-    with open(texts / "ckpt", "wb") as out:
-        training.write_checkpoint(out, training.Progress(fresh), fresh, made, data)
-    with open(texts / "ckpt", "rb") as stream:
-        about, arrays = container.read(stream, str(texts / "ckpt"))
-    old = {name: value for name, value in about["settings"]["run"].items() if name not in ("objective", "samples")}
+    mine = life(texts / "m", made, data, fresh.vocab)
+    run.write_checkpoint(mine, training.Progress(fresh), fresh.named())
+    about, arrays = run.read("nplm-train", mine.checkpoint)
+    old = {name: value for name, value in about["run"].items() if name not in ("objective", "samples")}
     arrays = {name: a.copy() for name, a in arrays.items() if name != "vocabulary"}
-    with open(texts / "ckpt", "wb") as out:
-        container.write(out, "nplm-checkpoint", about["settings"] | {"run": old}, arrays, fresh.vocab.words)
-    with open(texts / "ckpt", "rb") as stream:
-        assert training.read_checkpoint(stream, str(texts / "ckpt"), made, data, fresh).epoch == 0
+    with open(mine.checkpoint, "wb") as out:
+        container.write(out, "nplm-checkpoint", about | {"run": old}, arrays, fresh.vocab.words)
+    assert run.resumed(mine, fresh.named(), fresh.named())[0]["epoch"] == 0
 
 
 def with_classes(direct, of=(0, 1, 1, 2, 0, 2, 2, 2, 1, 0, 2)):
@@ -461,14 +469,10 @@ def test_a_run_with_a_shortlist_goes_on_to_the_same_bytes(texts, upto, dropout):
     model = short(texts)
     fresh = dataclasses.replace(model, **{name: getattr(fresh, name) for name in "CHd"}, U=model.U * 0, W=None)
 
-    whole, again = whole_and_resumed(texts / "ckpt", data, made, fresh, upto)
-    assert again.ppl == whole.ppl and whole.ppl[-1][1] < whole.ppl[0][1]
+    whole, again = whole_and_resumed(texts, data, made, fresh, upto)
+    assert again.curve == whole.curve and whole.curve[-1].heldout > whole.curve[0].heldout
     for name, array in whole.best.named().items():
         assert (getattr(again.best, name) == array).all()
     step, _ = objectives.short(fresh, data, made, 1, ALONE)
     others = np.flatnonzero(fresh.place[data.w] < 0)[:2]
     assert step(others, 0.1, 0, 0) == (0, 0)
-
-
-def test_the_command_knows_every_objective():
-    assert {model: tuple(names) for model, names in objectives.OBJECTIVES.items()} == nplm_train.OBJECTIVES

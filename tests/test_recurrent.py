@@ -6,7 +6,7 @@ import naive
 import numpy as np
 import pytest
 from test_models import texts  # noqa: F401  a fixture
-from test_nplm import assert_step, minibatch, prepared, run, settings
+from test_nplm import assert_step, by_checkpoint, minibatch, prepared, run, settings
 
 from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import Team
@@ -95,11 +95,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto):  # noqa: F81
     whole, _ = run(texts, made)
     data, fresh = prepared(texts, made)
     part = training.Progress(fresh)
-    now = [now for _, now in islice(training.train(part, data, made, 1), upto)][-1]
-    with open(texts / "ckpt", "wb") as out:
-        training.write_checkpoint(out, part, now(), made, data)
-    with open(texts / "ckpt", "rb") as stream:
-        resumed = training.read_checkpoint(stream, str(texts / "ckpt"), made, data, fresh)
-    again, _ = run(texts, made, progress=resumed)
+    now = [now for _, _, now in islice(training.train(part, data, made, 1), upto)][-1]
+    again, _ = run(texts, made, progress=by_checkpoint(texts, part, now(), made, data, fresh))
     for name in NAMES:
         assert (getattr(again.best, name) == getattr(whole.best, name)).all()

@@ -1,6 +1,7 @@
 """Whole runs that a golden case cannot hold: interrupted ones, and input that is large."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 from conftest import ENVIRONMENT, FILES
 
 from lmtk.files import container
+from lmtk.files.registry import load
 
 
 def lmtk(*words, **settings):
@@ -18,7 +20,9 @@ def lmtk(*words, **settings):
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_training_goes_on_to_the_same_bytes(tmp_path, number, status):
-    """Status 130, a whole checkpoint and the best model so far; -resume ends as the unbroken run does."""
+    """Status 130, a whole checkpoint and no model; a run beside it is refused, -finish makes a model of a copy of it;
+    -resume ends as the unbroken run does.
+    """
     train = [
         "nplm-train",
         "-text",
@@ -41,11 +45,18 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(tmp_path, number, sta
     _, err = running.communicate(timeout=60)
     assert running.returncode == status
     assert err.decode().splitlines()[-1].startswith("lmtk nplm-train: interrupted; -resume goes on from ")
-    assert {p.name for p in tmp_path.iterdir()} == {"whole", "cut", "cut.ckpt"}
+    assert {p.name for p in tmp_path.iterdir()} == {"whole", "cut.ckpt"}
     with open(tmp_path / "cut.ckpt", "rb") as stream:
         about, _ = container.read(stream, str(tmp_path / "cut.ckpt"))
     assert about["settings"]["state"]["epoch"] < 120
-    assert lmtk("info", "-lm", tmp_path / "cut").returncode == 0
+    refused = lmtk(*train, "-lm", tmp_path / "cut")
+    assert refused.returncode == 1 and b"-resume goes on with it, -finish makes a model of it" in refused.stderr
+    shutil.copy(tmp_path / "cut.ckpt", tmp_path / "other.ckpt")
+    assert lmtk("nplm-train", "-finish", "-lm", tmp_path / "other").returncode == 0
+    made = load(str(tmp_path / "other")).settings["curve"]
+    (tmp_path / "other").unlink()
+    assert {p.name for p in tmp_path.iterdir()} == {"whole", "cut.ckpt"}
+    assert made == load(str(tmp_path / "whole")).settings["curve"][: len(made)]
     assert lmtk(*train, "-lm", tmp_path / "cut", "-resume").returncode == 0
     assert (tmp_path / "cut").read_bytes() == (tmp_path / "whole").read_bytes()
     assert {p.name for p in tmp_path.iterdir()} == {"whole", "cut"}

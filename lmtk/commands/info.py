@@ -23,4 +23,6 @@ def command(
         shown = vocabulary[:words]
         if shown:
             lines = [*lines, ("first words", b" ".join(shown).decode("utf-8", "surrogateescape"))]
-        sys.stdout.write("\n" * (i > 0) + f"file {path}\n" + "".join(f"{name}: {value}\n" for name, value in lines))
+        sys.stdout.write("\n" * (i > 0) + f"file {path}\n")
+        # a table begins on a line of its own
+        sys.stdout.writelines(f"{name}: {value}\n".replace(": \n", ":\n", 1) for name, value in lines)

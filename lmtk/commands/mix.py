@@ -79,7 +79,7 @@ def command(
         order = max(part.order for part in parts)
         found, where = [], []
         for corpus in read_corpus(heldout, parts[0].vocab, marks, order, tolower=tolower):
-            logp, bin_of, _ = mixture.part_scores(parts, corpus, binned)
+            logp, bin_of, *_ = mixture.part_scores(parts, corpus, binned)
             known = corpus.scored & (logp > -np.inf).any(axis=1)
             found.append(logp[known])
             where.append(bin_of[known])

@@ -244,6 +244,7 @@ def mixed(o):
     """The model that all steps before scoring and writing make."""
     from lmtk.joint import dynamic
     from lmtk.ngram import merge, pruning
+    from lmtk.ngram.backoff import Backoff
     from lmtk.text.vocab import read_vocab
 
     o.words = read_vocab(o.vocab) if o.vocab else []
@@ -257,7 +258,7 @@ def mixed(o):
         whole = merge.merged(models, o.weights) if o.read_mix_lms else merge.mixture(models, o.weights)
         models = [told(o, "-mix-lm", whole)]
     model, *others = models
-    if o.vocab:
+    if o.vocab or (o.unk and isinstance(model, Backoff)):
         model = merge.with_words(model, o.words, o.unk)
     if o.renorm:
         model = pruning.renormalized(model)
@@ -281,7 +282,15 @@ def score(o, model):
     for path in o.ppl or []:
         report_text(model, path, Marks.of(o.no_sos, o.no_eos, False), o.debug, sys.stdout.buffer.write, o.tolower)
     for path in o.counts or []:
-        report_count_file(model, path, o.count_order or o.order or model.order, o.float_counts, o.debug, o.tolower)
+        report_count_file(
+            model,
+            path,
+            o.count_order or o.order or model.order,
+            o.float_counts,
+            o.debug,
+            sys.stdout.buffer.write,
+            o.tolower,
+        )
 
 
 def generate(o, model):

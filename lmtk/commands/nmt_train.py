@@ -1,26 +1,26 @@
 import math
-import os
 import sys
-import time
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Annotated
 
 from lmtk.commands.options import (
     Debug,
+    Finish,
+    LogFile,
+    PlotFile,
     Quiet,
     Resume,
     SaveEvery,
     Seed,
     Threads,
     Tolower,
+    check_curves,
     needed,
     one_stdin,
     option,
 )
-from lmtk.commands.progress import Bar, interruptible, remove
-from lmtk.errors import Diverged, UsageError
-
-SHARE = 20  # sentences of a minibatch for which a thread pays
+from lmtk.errors import UsageError
 
 
 def command(
@@ -77,6 +77,9 @@ def command(
     threads: Threads = None,
     save_every: SaveEvery = None,
     resume: Resume = False,
+    finish: Finish = False,
+    log: LogFile = None,
+    plot: PlotFile = None,
     debug: Debug = 0,
     quiet: Quiet = False,
 ):
@@ -88,112 +91,119 @@ def command(
     Example: lmtk nmt-train -source train.en -target train.fr -heldout-source val.en -heldout-target val.fr \\
                -shortlist 6000 -model en-fr.bin
     """
-    needed(source, "source"), needed(target, "target"), needed(model, "model")
-    one_stdin(source, target, heldout_source, heldout_target)
-    if (heldout_source is None) != (heldout_target is None):
+    o = SimpleNamespace(**locals())
+    needed(model, "model")
+
+    from lmtk import run
+
+    if finish:
+        run.finish("nmt-train", model)
+        return
+    check(o)
+    learn(o)
+
+
+def check(o):
+    """Raise UsageError where options do not go together."""
+    needed(o.source, "source"), needed(o.target, "target")
+    one_stdin(o.source, o.target, o.heldout_source, o.heldout_target)
+    if (o.heldout_source is None) != (o.heldout_target is None):
         raise UsageError("-heldout-source and -heldout-target go together")
-    if attention not in ("additive", "none"):
-        raise UsageError(f"-attention is additive or none, not {attention}")
-    if unit not in ("gated", "lstm"):
-        raise UsageError(f"-unit is gated or lstm, not {unit}")
-    if keep not in ("bleu", "likelihood"):
-        raise UsageError(f"-keep is bleu or likelihood, not {keep}")
-    if attention == "none" and alignment:
+    if o.attention not in ("additive", "none"):
+        raise UsageError(f"-attention is additive or none, not {o.attention}")
+    if o.unit not in ("gated", "lstm"):
+        raise UsageError(f"-unit is gated or lstm, not {o.unit}")
+    if o.keep not in ("bleu", "likelihood"):
+        raise UsageError(f"-keep is bleu or likelihood, not {o.keep}")
+    if o.attention == "none" and o.alignment:
         raise UsageError("-alignment has no meaning with -attention none")
-    if paper and rate is not None:
+    if o.paper and o.rate is not None:
         raise UsageError("-rate has no meaning with -paper: Adadelta finds its own")
 
-    from lmtk.files.streams import check_out, open_in, open_out, written_in_place
-    from lmtk.machine.threads import Team, count
-    from lmtk.nbest.tuning import SIGNATURE
-    from lmtk.nmt import training
-    from lmtk.nmt.network import write
+
+def learn(o):
+    """Train as the options say."""
+    from lmtk import run
+    from lmtk.commands.progress import Reporter
+    from lmtk.files.streams import check_out
+    from lmtk.machine import threads as machine
+    from lmtk.nmt import network, recipes, training
+
+    check_out(o.model)
+    check_curves(o.log, o.plot)
+    run.check_beside(o.model, o.resume)
+    settings = recipes.settings(given(o), o.paper)
+    threads = o.threads or max(1, min(machine.count(), settings.minibatch // recipes.SHARE))
+    texts = read(o, settings)
+    x, y, text, held = texts.x, texts.y, texts.text, texts.held
+    if o.debug:
+        tell_sizes(texts)
+    life = run.Run(
+        program="nmt-train", model=o.model, settings=settings,
+        inputs={"source, -target or held-out texts": training.fingerprint(text, held)},
+        words=("shortlist or texts", [*x.words, *y.words]), steps=training.steps(text, settings),
+        unigram=training.unigram(text, held, y), save_every=o.save_every,
+        arrays=lambda progress, theta: {"theta": theta, "first": progress.first, "second": progress.second},
+        parts=lambda progress: network.parts_of(training.kept(progress, x, y, settings, texts.pieces)),
+        line=line,
+    )  # fmt: skip
+    theta = training.initial(x, y, settings, text.target)
+    progress = training.Progress(theta, theta * 0, theta * 0)
+    if run.begun(life, o.resume):
+        best = vars(network.parts(theta, network.shapes(x, y, **settings.sizes)))
+        progress = training.restored(*run.resumed(life, life.arrays(progress, theta), best, o.debug), list(best))
+
+    def bleu(theta):
+        return greedy_bleu(training.model(theta, x, y, settings), held.source, texts.references, texts.joined)
+
+    tell = Reporter(life, progress, o.debug, o.quiet, o.log, o.plot)
+    how = bleu if held else None, threads, machine.Team(threads)
+    run.live(life, progress, training.train(progress, text, held, x, y, settings, *how), tell)
+
+
+def given(o):
+    """The options that training.Settings holds."""
+    from lmtk.nmt.recipes import ALIGNMENT
+
+    names = "embedding", "hidden", "maxout", "minibatch", "epochs", "rate", "dropout", "smoothing", "bpe", "seed"
+    return {name: getattr(o, name) for name in names} | {
+        "alignment": 0 if o.attention == "none" else o.alignment or ALIGNMENT,
+        "gates": 3 if o.unit == "lstm" else 2,
+        "keep": "BLEU" if o.keep == "bleu" else o.keep,
+        "patience": o.patience if o.heldout_source else 0,
+    }
+
+
+def read(o, settings):
+    """The texts of a run: vocabularies x and y, Bitexts text and held (or None), subwords in `pieces` and how they are
+    joined, the references of the held-out text.
+    """
     from lmtk.text import subwords
     from lmtk.text.bitext import bitext, make_shortlist, read_pairs
 
-    check_out(model)
-    settings = training.Settings(
-        embedding,
-        hidden,
-        0 if attention == "none" else alignment or 256,
-        maxout,
-        3 if unit == "lstm" else 2,
-        minibatch or (80 if paper else 40),
-        epochs,
-        None if paper else 0.001 if rate is None else rate,
-        dropout if dropout is not None else 0.0 if paper else 0.3,
-        smoothing if smoothing is not None else 0.0 if paper else 0.1,
-        "BLEU" if keep == "bleu" else keep,
-        patience if heldout_source else 0,
-        bpe,
-        seed,
-    )
-    threads = threads or max(1, min(count(), settings.minibatch // SHARE))
-    pairs = read_pairs(source, target, tolower)
-    pieces = subwords.learn((words for pair in pairs for words in pair), bpe) if bpe else b""
-    split = subwords.splitter(pieces, source)
+    pairs = read_pairs(o.source, o.target, o.tolower)
+    pieces = subwords.learn((words for pair in pairs for words in pair), o.bpe) if o.bpe else b""
+    split = subwords.splitter(pieces, o.source)
     pairs = [(split(a), split(b)) for a, b in pairs]
-    x = make_shortlist([a for a, _ in pairs], shortlist, source)
-    y = make_shortlist([b for _, b in pairs], shortlist, target)
-    text = bitext(pairs, x, y, max_length)
-    held = bleu = None
-    if heldout_source:
-        heldout = [pair for pair in read_pairs(heldout_source, heldout_target, tolower) if all(pair)]
-        held = bitext([(split(a), split(b)) for a, b in heldout], x, y)
-        joined = subwords.joined if bpe else b" ".join
-        references = [b" ".join(b) for _, b in heldout]
+    x = make_shortlist([a for a, _ in pairs], o.shortlist, o.source)
+    y = make_shortlist([b for _, b in pairs], o.shortlist, o.target)
+    texts = SimpleNamespace(x=x, y=y, text=bitext(pairs, x, y, o.max_length), held=None, pieces=pieces)
+    texts.joined = subwords.joined if o.bpe else b" ".join
+    if o.heldout_source:
+        heldout = [pair for pair in read_pairs(o.heldout_source, o.heldout_target, o.tolower) if all(pair)]
+        texts.held = bitext([(split(a), split(b)) for a, b in heldout], x, y)
+        texts.references = [b" ".join(b) for _, b in heldout]
+    return texts
 
-        def bleu(theta):
-            return greedy_bleu(training.model(theta, x, y, settings), held.source, references, joined)
 
-    if debug:
-        out = f"{len(text.source)} pairs" + (f" ({text.left_out} left out: empty or too long)" if text.left_out else "")
-        sys.stderr.write(f"{out}, {len(x.words)} source and {y.V} target words\n")
-        if held:
-            sys.stderr.write(f"BLEU of greedy translations, as sacrebleu's {SIGNATURE}\n")
-    theta, data = training.initial(x, y, settings, text.target), training.fingerprint(text, held)
-    progress = training.Progress(theta, theta * 0, theta * 0)
-    checkpoint = None if written_in_place(model) else model + ".ckpt"
-    if resume and checkpoint and os.path.exists(checkpoint):
-        with open_in(checkpoint) as stream:
-            progress = training.read_checkpoint(stream, checkpoint, settings, data, x, y, theta)
-        if debug:
-            sys.stderr.write(f"going on from {checkpoint}: epoch {progress.epoch + 1}, step {progress.step + 1}\n")
+def tell_sizes(texts):
+    from lmtk.nbest.tuning import SIGNATURE
 
-    def save():
-        with open_out(checkpoint) as out:
-            training.write_checkpoint(out, progress, x, y, settings, data)
-
-    def finish():
-        with open_out(model) as out:
-            write(out, training.model(progress.best, x, y, settings, pieces))
-
-    with Bar(quiet, progress.epoch / settings.epochs) as bar, interruptible() as cut:
-        tell = Reporter(debug, bar, len(text.source), settings, progress)
-        try:
-            for over, words in training.train(progress, text, held, x, y, settings, bleu, threads, Team(threads)):
-                tell(progress, over, words)
-                if cut:
-                    if checkpoint:
-                        save()
-                    break
-                if checkpoint and save_every != 0 and (over or (save_every and progress.step % save_every == 0)):
-                    save()
-        except Diverged as e:
-            # from here on the same run would come to the same end
-            remove(checkpoint)
-            kept = f"; the best model so far, of epoch {progress.best_epoch}, is in {model}"
-            if progress.best is not None:
-                finish()
-            raise Diverged(f"{e}{kept if progress.best is not None else ''}") from None
-    if cut:
-        sys.stderr.write("lmtk nmt-train: interrupted")
-        sys.stderr.write(f"; -resume goes on from {checkpoint}\n" if checkpoint else "\n")
-        if progress.best is not None:
-            finish()
-        sys.exit(128 + cut[0])
-    finish()
-    remove(checkpoint)
+    text = texts.text
+    out = f"{len(text.source)} pairs" + (f" ({text.left_out} left out: empty or too long)" if text.left_out else "")
+    sys.stderr.write(f"{out}, {len(texts.x.words)} source and {texts.y.V} target words\n")
+    if texts.held:
+        sys.stderr.write(f"BLEU of greedy translations, as sacrebleu's {SIGNATURE}\n")
 
 
 def greedy_bleu(model, sentences, references, joined):
@@ -207,44 +217,14 @@ def greedy_bleu(model, sentences, references, joined):
     return 100 * float(tuning.bleu(sum(stats)))
 
 
-class Reporter:
-    """A line an epoch at -debug 1; on a terminal a bar with the time to go."""
-
-    def __init__(self, debug, bar, pairs, settings, progress):
-        self.debug, self.bar, self.settings = debug, bar, settings
-        self.steps = -(-pairs // settings.minibatch)
-        self.words, self.begun = 0, time.monotonic()
-        self.start, self.first = self.begun, self.done(progress)
-
-    def done(self, progress):
-        return progress.epoch * self.steps + progress.step
-
-    def __call__(self, progress, over, words):
-        self.words += words
-        epochs, now = self.settings.epochs, time.monotonic()
-        speed = self.words / max(now - self.begun, 1e-9)
-        share = self.done(progress) / (self.steps * epochs)
-        self.bar(share, f"epoch {min(progress.epoch + 1, epochs)}/{epochs}  {speed:,.0f} words/s")
-        if over:
-            if self.debug:
-                self.bar.tell(f"{measures(progress)} {speed:.0f} words/s{self.place(progress, now)}")
-            self.words, self.begun = 0, now
-
-    def place(self, progress, now):
-        """Whether an epoch was the best, and the time to go."""
-        from lmtk.nmt.training import finished
-
-        done = self.done(progress)
-        left = (now - self.start) / (done - self.first) * (self.steps * self.settings.epochs - done)
-        to_go = "" if finished(progress, self.settings) else f", {timedelta(seconds=round(left))} to go"
-        best = progress.measured[-1][1] is not None and progress.best_epoch == progress.epoch
-        return to_go + (" best" if best else "")
-
-
-def measures(progress):
-    training, heldout, bleu = progress.measured[-1]
-    line = f"epoch {progress.epoch}: training {shown(training)}"
-    return line if heldout is None else f"{line} held-out {shown(heldout)} BLEU= {bleu:.2f}"
+def line(epoch, to_go):
+    """An epoch, at -debug 1; to_go: seconds, None where it was the last."""
+    told = f"epoch {epoch.number}: training {shown(epoch.training)}"
+    if epoch.heldout is not None:
+        told += f" held-out {shown(epoch.heldout)} BLEU= {epoch.bleu:.2f}"
+    told += f" {epoch.speed:.0f} words/s"
+    told += "" if to_go is None else f", {timedelta(seconds=round(to_go))} to go"
+    return told + " best" * (epoch.best and epoch.heldout is not None)
 
 
 def shown(logp):

@@ -1,16 +1,19 @@
 import contextlib
-import os
 import sys
-import time
+import zlib
+from types import SimpleNamespace
 from typing import Annotated
 
 from lmtk.commands.options import (
     MAX_ORDER,
     Debug,
+    Finish,
     Heldout,
+    LogFile,
     MapUnk,
     NoEos,
     NoSos,
+    PlotFile,
     Quiet,
     Resume,
     SaveEvery,
@@ -20,30 +23,13 @@ from lmtk.commands.options import (
     Tolower,
     Unk,
     VocabFile,
+    check_curves,
     needed,
     one_stdin,
     option,
     unknown_word,
 )
-from lmtk.commands.progress import Bar, interruptible, remove
-from lmtk.errors import Diverged, LmtkError, UsageError
-
-OURS = {
-    "epochs": 5, "rate": 0.02, "decay": None, "weight_decay": 3e-5, "feature_rate": 4.0, "minibatch": 256,
-    "objective": None,
-}  # fmt: skip
-# section 4, and an update an example; 10 to 20 epochs for the Brown corpus, ended by the held-out text
-PAPER = {
-    "epochs": 20, "rate": 1e-3, "decay": 1e-8, "weight_decay": 1e-4, "feature_rate": 1.0, "minibatch": 1,
-    "objective": "full",
-}  # fmt: skip
-FEW = 2000  # words up to which an update may as well see all of them
-OBJECTIVES = {
-    "nplm": ("full", "shortlist", "sampled", "nce", "class", "tree"),
-    "rnn": ("full", "sampled", "nce"),
-    "energy": ("full", "sampled"),
-}  # by model
-DRAWN = "sampled", "nce"  # those that see words that are drawn
+from lmtk.errors import LmtkError, UsageError
 
 
 def command(
@@ -154,6 +140,9 @@ def command(
     tolower: Tolower = False,
     save_every: SaveEvery = None,
     resume: Resume = False,
+    finish: Finish = False,
+    log: LogFile = None,
+    plot: PlotFile = None,
     debug: Debug = 0,
     quiet: Quiet = False,
 ):
@@ -164,175 +153,185 @@ def command(
     \b
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin
     """
-    needed(text, "text"), needed(lm, "lm")
-    one_stdin(text, heldout, vocab, init_features, classes, tree_features, proposal)
-    if model not in OBJECTIVES:
-        raise UsageError(f"-model is {either(OBJECTIVES)}, not {model}")
-    if objective and objective not in OBJECTIVES[model]:
-        which = "" if model == "nplm" else f" with -model {model}"
-        raise UsageError(f"-objective{which} is {either(OBJECTIVES[model])}, not {objective}")
-    outputs = mpi and parallel != "data"
+    o = SimpleNamespace(**locals())
+    needed(lm, "lm")
+    if not finish:
+        check(o)
+
+    from lmtk import run
+    from lmtk.machine import threads as machine
+    from lmtk.machine.parallel import ALONE, ranks
+
+    machine.limit(threads or (1 if mpi else None))
+    with ranks(debug > 0) if mpi else contextlib.nullcontext(ALONE) as comm:
+        if finish:
+            comm.share(lambda: run.finish("nplm-train", lm))
+            return
+        learn(o, comm)
+        times = comm.times()
+        if comm.rank == 0 and times is not None:
+            shown = ", ".join(f"{name} {t:.3f} s" for name, t in zip(("compute", "communication", "waiting"), times))
+            sys.stderr.write(f"{comm.size} ranks, mean: {shown}\n")
+
+
+def check(o):
+    """Raise UsageError where options do not go together."""
+    from lmtk.nplm.objectives import OBJECTIVES
+    from lmtk.nplm.recipes import DRAWN
+
+    needed(o.text, "text")
+    one_stdin(o.text, o.heldout, o.vocab, o.init_features, o.classes, o.tree_features, o.proposal)
+    if o.model not in OBJECTIVES:
+        raise UsageError(f"-model is {either(OBJECTIVES)}, not {o.model}")
+    objective, energy = o.objective, o.model == "energy"
+    if objective and objective not in OBJECTIVES[o.model]:
+        which = "" if o.model == "nplm" else f" with -model {o.model}"
+        raise UsageError(f"-objective{which} is {either(OBJECTIVES[o.model])}, not {objective}")
     refused = {
-        "-model energy has no direct connections; leave out -direct": model == "energy" and direct,
-        "-model energy needs hidden units; -hidden 0 leaves only the biases": model == "energy" and hidden == 0,
-        "-model rnn needs hidden units; give -hidden": model == "rnn" and hidden == 0,
-        "-model energy has no -dropout": model == "energy" and dropout,
-        "-hidden 0 leaves no way from the features to the outputs; add -direct": hidden == 0 and not direct,
-        "-target-weights needs -model energy": target_weights and model != "energy",
-        "-objective shortlist needs -lm-rest, the model of the other words": objective == "shortlist" and not lm_rest,
-        "-lm-rest needs -objective shortlist": lm_rest and objective != "shortlist",
-        "-shortlist needs -objective shortlist": shortlist and objective != "shortlist",
-        "-lm-rest names a file that stays, not stdin": lm_rest == "-",
-        "-samples needs -objective sampled or nce": samples and objective not in (None, *DRAWN),
-        "-proposal needs -objective sampled or nce": proposal and objective not in (None, *DRAWN),
-        "-effective-samples needs -objective sampled": effective_samples and objective not in (None, "sampled"),
-        "-effective-samples looks at the outputs of -model nplm or rnn": effective_samples and model == "energy",
-        "-classes needs -objective class or tree": classes and objective not in ("class", "tree"),
-        "-tree-features needs -objective tree": tree_features and objective != "tree",
-        "-classes and -tree-features are two trees; give one": classes and tree_features,
-        "-parallel needs -mpi": parallel and not mpi,
-        f"-parallel is outputs or data, not {parallel}": parallel not in (None, "outputs", "data"),
-        "-mpi cannot share the outputs of -model energy; add -parallel data": outputs and model == "energy",
-        f"-mpi cannot share the outputs of -objective {objective}; add -parallel data": outputs
+        "-model energy has no direct connections; leave out -direct": energy and o.direct,
+        "-model energy needs hidden units; -hidden 0 leaves only the biases": energy and o.hidden == 0,
+        "-model rnn needs hidden units; give -hidden": o.model == "rnn" and o.hidden == 0,
+        "-model energy has no -dropout": energy and o.dropout,
+        "-hidden 0 leaves no way from the features to the outputs; add -direct": o.hidden == 0 and not o.direct,
+        "-target-weights needs -model energy": o.target_weights and not energy,
+        "-objective shortlist needs -lm-rest, the model of the other words": objective == "shortlist" and not o.lm_rest,
+        "-lm-rest needs -objective shortlist": o.lm_rest and objective != "shortlist",
+        "-shortlist needs -objective shortlist": o.shortlist and objective != "shortlist",
+        "-lm-rest names a file that stays, not stdin": o.lm_rest == "-",
+        "-samples needs -objective sampled or nce": o.samples and objective not in (None, *DRAWN),
+        "-proposal needs -objective sampled or nce": o.proposal and objective not in (None, *DRAWN),
+        "-effective-samples needs -objective sampled": o.effective_samples and objective not in (None, "sampled"),
+        "-effective-samples looks at the outputs of -model nplm or rnn": o.effective_samples and energy,
+        "-classes needs -objective class or tree": o.classes and objective not in ("class", "tree"),
+        "-tree-features needs -objective tree": o.tree_features and objective != "tree",
+        "-classes and -tree-features are two trees; give one": o.classes and o.tree_features,
+        "-parallel needs -mpi": o.parallel and not o.mpi,
+        f"-parallel is outputs or data, not {o.parallel}": o.parallel not in (None, "outputs", "data"),
+        "-mpi cannot share the outputs of -model energy; add -parallel data": shares_outputs(o) and energy,
+        f"-mpi cannot share the outputs of -objective {objective}; add -parallel data": shares_outputs(o)
         and objective in ("class", "tree"),
     }
     for why, so in refused.items():
         if so:
             raise UsageError(why)
-    given = {
-        "epochs": epochs, "rate": rate, "decay": decay, "weight_decay": weight_decay, "feature_rate": feature_rate,
-        "minibatch": minibatch,
-        "objective": objective or ("sampled" if samples or proposal or effective_samples else None),
-    }  # fmt: skip
-    order = order or (10 if model == "rnn" else 8)
-    recipe = (PAPER if paper else OURS) | {name: value for name, value in given.items() if value is not None}
-    if patience is None:
-        # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
-        patience = recipe["epochs"] if recipe["decay"] is None else 3
-    if objective == "shortlist":
-        shortlist = shortlist or 2000
+    if o.text == "-" and not o.vocab:
+        raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
 
-    from lmtk.files.registry import load
-    from lmtk.files.streams import check_out, open_in, open_out, written_in_place
-    from lmtk.joint.mixture import name_in
-    from lmtk.joint.shortlist import shortlisted
-    from lmtk.machine.parallel import ALONE, Common, block, ranks
-    from lmtk.machine.threads import count, limit
+
+def either(names):
+    """ "a, b or c"."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}"
+
+
+def shares_outputs(o):
+    return o.mpi and o.parallel != "data"
+
+
+def learn(o, comm):
+    """Train, with the ranks of `comm`, as the options say."""
+    from lmtk import run
+    from lmtk.commands.progress import Reporter
+    from lmtk.machine.parallel import Common
+    from lmtk.machine.threads import count
     from lmtk.ngram.generation import mean_chances
-    from lmtk.nplm import training, tree
-    from lmtk.nplm.classes import read as read_classes
+    from lmtk.nplm import training
+
+    settings, data, network, noise, inputs = comm.share(lambda: prepare(o, comm))
+    vocab = network.vocab
+    if noise:
+        data = training.replace(data, proposal=mean_chances(noise, vocab))
+    life = run.Run(
+        program="nplm-train", model=o.lm, settings=settings, inputs=inputs, words=("vocab", vocab.words),
+        steps=training.steps(data, settings), unigram=training.unigram(data, vocab), save_every=o.save_every,
+        arrays=lambda progress, now: now.named(), parts=lambda progress: training.kept(progress, settings).parts(),
+        line=line,
+    )  # fmt: skip
+    like = network.named()
+    going_on = lambda: training.restored(*run.resumed(life, like, like, o.debug), network)
+    progress = comm.share(going_on if run.begun(life, o.resume) else lambda: training.Progress(network))
+    tell = Reporter(life, progress, o.debug, o.quiet, o.log, o.plot, silent=comm.rank > 0)
+    common = Common(comm) if o.parallel == "data" else None
+    run.live(life, progress, training.train(progress, data, settings, count(), comm, common), tell, comm)
+
+
+def prepare(o, comm):
+    """(training.Settings, training.Data, the network before training, the model of -proposal, what the inputs are)."""
+    from lmtk import run
+    from lmtk.files.streams import check_out, digest
+    from lmtk.machine.parallel import block
+    from lmtk.nplm import recipes, training
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
-    if text == "-" and not vocab:
-        raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
-    limit(threads or (1 if mpi else None))
-    drawn_by_model = proposal not in (None, "uniform")
-    checkpoint = None if written_in_place(lm) else lm + ".ckpt"
+    check_out(o.lm)
+    check_curves(o.log, o.plot)
+    run.check_beside(o.lm, o.resume)
+    noise = backoff(o.proposal) if o.proposal not in (None, "uniform") else None
+    marks = Marks.of(o.no_sos, o.no_eos, o.stream)
+    words = read_vocab(o.vocab, o.tolower) if o.vocab else None
+    if words is None:
+        counts = count_words([o.text], o.tolower)
+        words = sorted(counts, key=lambda w: (-counts[w], w))
+    known = make_vocab(words, o.unk, marks.eos, unknown_word(o.map_unk), o.vocab or o.text)
+    if shares_outputs(o):
+        block(known.V, comm)  # fails here, on one rank, if it would on all
+    given = {name: getattr(o, name) for name in ("order", "hidden", "features", "direct", "seed", *CHOSEN)}
+    given |= {"model": None if o.model == "nplm" else o.model, "dropout": o.dropout or None}
+    given |= {"proposal": "back-off" if noise else o.proposal}
+    given |= {"target_weights": o.target_weights if o.model == "energy" else None}
+    settings = recipes.settings(given, o.paper, known.V)
+    corpus = whole_corpus(o.text, known, marks, o.tolower)
+    held = whole_corpus(o.heldout, known, marks, o.tolower) if o.heldout else None
+    data = training.examples(corpus, known, settings.order, held)
+    if held is not None and not len(training.heldout_tokens(held, known)):
+        raise LmtkError(f"{o.heldout}: no word of the vocabulary in it")
+    network = before_training(o, known, settings, data.w)
+    inputs = {
+        "text or -heldout": training.fingerprint(data),
+        "classes": crc(getattr(network, "classes", None)),
+        "classes or -tree-features": crc(getattr(network, "tree", None)),
+        "proposal": digest(o.proposal) if noise else None,
+        "lm-rest": digest(o.lm_rest),
+        "init-features": digest(o.init_features),
+    }
+    return settings, data, network, noise, inputs
 
-    def words_tree(known):
-        """What makes the tree of -objective tree of the words' counts; None: Huffman's."""
-        if objective != "tree" or not (classes or tree_features):
-            return None
-        if classes:
-            strings = tree.read_strings(classes, known)
-            return lambda counts: tree.from_strings(strings, counts)
-        vectors = training.read_features(tree_features, known)
-        return lambda counts: tree.from_strings(tree.bisected(vectors, counts), counts)
 
-    def prepare():
-        """(training.Settings, training.Data, training.Progress, the model of -proposal) from the files."""
-        check_out(lm)
-        noise = backoff(proposal) if drawn_by_model else None
-        marks = Marks.of(no_sos, no_eos, stream)
-        words = read_vocab(vocab, tolower) if vocab else None
-        if words is None:
-            counts = count_words([text], tolower)
-            words = sorted(counts, key=lambda w: (-counts[w], w))
-        known = make_vocab(words, unk, marks.eos, unknown_word(map_unk), vocab or text)
-        if outputs:
-            block(known.V, comm)  # fails here, on one rank, if it would on all
-        seen = recipe["objective"] or ("full" if known.V <= FEW else "sampled")
-        settings = training.Settings(
-            **recipe | {"objective": seen}, order=order, hidden=hidden, features=features, direct=direct,
-            dropout=dropout or None, patience=patience, seed=seed,
-            samples=(samples or 250) if seen in DRAWN else None, shortlist=shortlist,
-            proposal="back-off" if drawn_by_model else proposal, effective_samples=effective_samples,
-            model=model if model != "nplm" else None, target_weights=target_weights if model == "energy" else None,
-        )  # fmt: skip
-        corpus = whole_corpus(text, known, marks, tolower)
-        held = whole_corpus(heldout, known, marks, tolower) if heldout else None
-        data = training.examples(corpus, known, order, held)
-        if held is not None and not (held.scored & (held.ids < known.V)).any():
-            raise LmtkError(f"{heldout}: no word of the vocabulary in it")
-        given = training.read_features(init_features, known, features) if init_features else None
-        grouped = read_classes(classes, known) if classes and objective == "class" else None
-        network = training.initial(known, settings, data.w, given, grouped, words_tree(known))
-        if objective == "shortlist":
-            network = shortlisted(network, data.w, shortlist, load(lm_rest), lm_rest, name_in(lm, lm_rest))
-        if not (resume and checkpoint and os.path.exists(checkpoint)):
-            return settings, data, training.Progress(network), noise
-        with open_in(checkpoint) as stream_in:
-            progress = training.read_checkpoint(stream_in, checkpoint, settings, data, network)
-        if debug:
-            sys.stderr.write(f"going on from {checkpoint}: epoch {progress.epoch + 1}, step {progress.step + 1}\n")
-        return settings, data, progress, noise
+# options without a default of their own, which the recipe fills in
+CHOSEN = (
+    "epochs", "rate", "decay", "weight_decay", "feature_rate", "minibatch", "patience", "objective", "samples",
+    "effective_samples", "shortlist",
+)  # fmt: skip
 
-    with ranks(debug > 0) if mpi else contextlib.nullcontext(ALONE) as comm:
-        first = comm.rank == 0
-        settings, data, progress, noise = comm.share(prepare)
-        if noise:
-            data = training.replace(data, proposal=mean_chances(noise, progress.network.vocab))
 
-        def save(network):
-            if first:
-                with open_out(checkpoint) as out:
-                    training.write_checkpoint(out, progress, network, settings, data)
+def before_training(o, known, settings, w):
+    """The network that training starts from; w: the words of the text."""
+    from lmtk.files.registry import load
+    from lmtk.joint.mixture import name_in
+    from lmtk.joint.shortlist import shortlisted
+    from lmtk.nplm import training
+    from lmtk.nplm.classes import read as read_classes
 
-        def finish():
-            if first:
-                with open_out(lm) as out:
-                    training.replace(progress.best, settings=vars(settings)).write(out)
+    given = training.read_features(o.init_features, known, settings.features) if o.init_features else None
+    grouped = read_classes(o.classes, known) if o.classes and settings.objective == "class" else None
+    network = training.initial(known, settings, w, given, grouped, words_tree(o, known))
+    if settings.objective != "shortlist":
+        return network
+    return shortlisted(network, w, settings.shortlist, load(o.lm_rest), o.lm_rest, name_in(o.lm, o.lm_rest))
 
-        def due(last, step):
-            return save_every and step // save_every > last // save_every
 
-        common = Common(comm) if parallel == "data" else None
-        stop = 0
-        with Bar(quiet or not first, progress.epoch / settings.epochs) as bar, interruptible() as cut:
-            tell = Reporter(debug * first, bar, len(data.w), settings, progress)
-            try:
-                last = progress.step
-                for over, now in training.train(progress, data, settings, count(), comm, common):
-                    tell(progress, over)
-                    if stop := comm.largest(cut[0] if cut else 0):
-                        if checkpoint:
-                            save(now())
-                        break
-                    if checkpoint and save_every != 0 and (over or due(last, progress.step)):
-                        save(now())
-                    last = progress.step
-            except Diverged as e:
-                # every rank comes here, one tells; from here on the same run would come to the same end
-                comm.follow()
-                remove(checkpoint)
-                kept = f"; the best model so far, of epoch {progress.best_epoch}, is in {lm}" if progress.best else ""
-                if progress.best:
-                    finish()
-                raise Diverged(f"{e}{kept}") from None
-        if first and stop:
-            sys.stderr.write("lmtk nplm-train: interrupted")
-            sys.stderr.write(f"; -resume goes on from {checkpoint}\n" if checkpoint else "\n")
-        if progress.best or not stop:
-            finish()
-        times = comm.times()
-        if first and times is not None:
-            shown = ", ".join(f"{name} {t:.3f} s" for name, t in zip(("compute", "communication", "waiting"), times))
-            sys.stderr.write(f"{comm.size} ranks, mean: {shown}\n")
-    if stop:
-        sys.exit(128 + stop)
-    if first:
-        remove(checkpoint)
+def words_tree(o, known):
+    """What makes the tree of -objective tree of the words' counts; None: Huffman's."""
+    from lmtk.nplm import training, tree
+
+    if o.objective != "tree" or not (o.classes or o.tree_features):
+        return None
+    if o.classes:
+        strings = tree.read_strings(o.classes, known)
+        return lambda counts: tree.from_strings(strings, counts)
+    vectors = training.read_features(o.tree_features, known)
+    return lambda counts: tree.from_strings(tree.bisected(vectors, counts), counts)
 
 
 def backoff(path):
@@ -346,37 +345,13 @@ def backoff(path):
     return model
 
 
-def either(names):
-    """ "a, b or c"."""
-    *most, last = names
-    return f"{', '.join(most)} or {last}"
+def crc(array):
+    return None if array is None else zlib.crc32(array)
 
 
-class Reporter:
-    """A line an epoch at -debug 1; on a terminal a bar with the time to go."""
-
-    def __init__(self, debug, bar, N, settings, progress):
-        self.debug, self.bar, self.N, self.K, self.epochs = debug, bar, N, settings.minibatch, settings.epochs
-        self.done = self.first = self.position(progress)
-        self.begun = self.epoch_begun = time.monotonic()
-
-    def position(self, progress):
-        return progress.epoch * self.N + min(progress.step * self.K, self.N)
-
-    def __call__(self, progress, over):
-        at = self.position(progress)
-        if over or progress.step % 16 == 0:
-            speed = (at - self.first) / max(time.monotonic() - self.begun, 1e-9)
-            epoch = min(progress.epoch + 1, self.epochs)
-            self.bar(at / (self.N * self.epochs), f"epoch {epoch}/{self.epochs}  {speed:,.0f} words/s")
-        if over and self.debug:
-            now = time.monotonic()
-            ppl, heldout = progress.ppl[-1]
-            line = f"epoch {progress.epoch}: "
-            line += "" if ppl is None else f"training ppl= {ppl:.7g} "
-            line += "" if heldout is None else f"held-out ppl= {heldout:.7g} "
-            line += f"{(at - self.done) / (now - self.epoch_begun):.0f} words/s"
-            if heldout is not None and progress.best_epoch == progress.epoch:
-                line += " best"
-            self.bar.tell(line)
-            self.done, self.epoch_begun = at, now
+def line(epoch, to_go):
+    """An epoch, at -debug 1."""
+    told = f"epoch {epoch.number}: "
+    told += "" if epoch.ppl is None else f"training ppl{'~' if epoch.estimated else '='} {epoch.ppl:.7g} "
+    told += "" if epoch.heldout is None else f"held-out ppl= {epoch.heldout_ppl:.7g} "
+    return f"{told}{epoch.speed:.0f} words/s" + " best" * (epoch.best and epoch.heldout is not None)

@@ -44,6 +44,11 @@ ProductThreads = Annotated[
 ]
 Quiet = Annotated[bool, option("quiet", "No progress bar.")]
 Resume = Annotated[bool, option("resume", "Go on from MODEL.ckpt if it is there.")]
+Finish = Annotated[bool, option("finish", "Make a model of the best so far in MODEL.ckpt, and train no more.")]
+LogFile = Annotated[str | None, option("log", "Write the figures of each epoch as a line (tab-separated).", "FILE")]
+PlotFile = Annotated[
+    str | None, option("plot", "Draw the curve after each epoch, as SVG or PNG (needs matplotlib).", "FILE")
+]
 SaveEvery = Annotated[
     int | None,
     option("save-every", "A checkpoint (MODEL.ckpt) every N minibatches and epoch (0: only when cut off).", "N", min=0),
@@ -78,6 +83,21 @@ def bytes_of(size):
     if not found or not int(found[1]):
         raise UsageError(f"-memory {size}: a size is a number and b, K, M, G or T")
     return int(found[1]) << 10 * "bKMGT".index(found[2] or "K")
+
+
+def check_curves(log, plot):
+    """Find out now whether the files of -log and -plot can be written."""
+    from lmtk.files import figure
+    from lmtk.files.streams import check_out
+
+    one_stdout(log, plot)
+    if plot:
+        if os.path.splitext(plot)[1] not in (".svg", ".png"):
+            raise UsageError(f"-plot {plot}: the picture is .svg or .png")
+        figure.need("plot")
+    for path in (log, plot):
+        if path:
+            check_out(path)
 
 
 def per_order(values, kind):

@@ -1,25 +1,32 @@
-"""What long runs have in common: a bar with the time to go, where stderr is a terminal; an end when they are asked."""
+"""What long runs show: a bar with the time to go, where stderr is a terminal; a training's epochs."""
 
-import contextlib
 import os
-import signal
 import sys
+import time
+from dataclasses import replace
+
+from lmtk.files import curve
+from lmtk.run import ended
 
 
 class Bar:
-    """bar(share, text) shows how much of the work is done; bar.tell(line) writes a line above it.
+    """bar(share, text) shows how much of the work is done, where stderr is a terminal; bar.tell(line) writes a line
+    above it.
 
-    begun: the share that is done when it begins.
+    begun: the share that is done when it begins. width: of the terminal, 0 where there is none.
     """
 
     def __init__(self, quiet, begun=0.0):
-        self.bar, self.begun = None, begun
+        self.bar, self.begun, self.width = None, begun, 0
         if not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.table import Column
 
-            columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%")
-            self.bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+            text = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True))
+            columns = text, BarColumn(None), TextColumn("{task.percentage:3.0f}%"), TimeRemainingColumn()
+            self.bar = Progress(*columns, console=Console(stderr=True), transient=True, expand=True)
+            self.width = self.bar.console.width
 
     def __enter__(self):
         if self.bar:
@@ -39,30 +46,94 @@ class Bar:
 
     def tell(self, line):
         if self.bar:
-            self.bar.console.print(line, markup=False, highlight=False)
+            self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
         else:
             sys.stderr.write(line + "\n")
 
 
-@contextlib.contextmanager
-def interruptible():
-    """A list that gets the number of the signal that asks to stop; a second one stops at once."""
-    cut = []
+class Reporter:
+    """What a run tells: a line an epoch at -debug 1, a bar on a terminal, -log, -plot, and advice where it is needed.
 
-    def note(number, frame):
-        if cut:
-            raise KeyboardInterrupt
-        cut.append(number)
+    tell(progress, epoch over, words seen since the last call). silent: on ranks other than the first.
+    """
 
-    old = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield cut
-    finally:
-        for s, handler in old.items():
-            signal.signal(s, handler)
+    def __init__(self, run, progress, debug=0, quiet=False, log=None, plot=None, silent=False):
+        self.run, self.debug, self.silent, self.plot = run, debug, silent, plot
+        self.first = self.share(progress)
+        self.before, self.words, self.shown = progress.seconds, 0, 0.0
+        self.begun = self.epoch_begun = time.monotonic()
+        self.bar, self.advised, self.log = Bar(quiet or silent, self.first), set(), None
+        if log and not silent:
+            self.log = Log(log, progress.curve, self)
+
+    def share(self, progress):
+        return (progress.epoch + progress.step / self.run.steps) / self.run.settings.epochs
+
+    def elapsed(self):
+        """Seconds of training, those before a checkpoint among them."""
+        return self.before + time.monotonic() - self.begun
+
+    def warn(self, message):
+        self.bar.tell(f"lmtk {self.run.program}: warning: {message}")
+
+    def __call__(self, progress, over, words):
+        self.words += words
+        if self.silent:
+            return
+        now = time.monotonic()
+        speed = self.words / max(now - self.epoch_begun, 1e-9)
+        if over:
+            progress.curve[-1] = replace(progress.curve[-1], seconds=self.elapsed(), speed=speed)
+            self.epoch(progress, now)
+            self.words, self.epoch_begun = 0, time.monotonic()
+        if self.bar.width and (over or now > self.shown + 0.1):
+            self.bar(self.share(progress), self.state(progress, speed))
+            self.shown = now
+
+    def state(self, progress, speed):
+        """What stands before the bar: the epoch, the last figures and the speed, as far as there is room."""
+        epochs = self.run.settings.epochs
+        text = f"epoch {min(progress.epoch + 1, epochs)}/{epochs}"
+        for more in ([curve.in_short(progress.curve[-1])] if progress.curve else []) + [f"{speed:,.0f} words/s"]:
+            text += f"  {more}" if len(text) + len(more) < self.bar.width - 24 else ""
+        return text
+
+    def epoch(self, progress, now):
+        """Tell of the epoch that is over."""
+        e, share = progress.curve[-1], self.share(progress)
+        if self.debug:
+            left = (now - self.begun) * (1 - share) / (share - self.first)
+            line = self.run.line(e, None if ended(progress, self.run.settings) else left)
+            self.bar.tell(line if not 0 < self.bar.width <= len(line) else curve.line(e))
+        if self.log:
+            self.log(e)
+        if self.plot:
+            try:
+                curve.plot(self.plot, progress.curve, self.run.unigram)
+            except OSError as error:
+                self.warn(f"{self.plot}: {error.strerror}; training goes on without the picture")
+                self.plot = None
 
 
-def remove(checkpoint):
-    if checkpoint:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(checkpoint)
+class Log:
+    """-log: a line an epoch, those before a checkpoint among them; where it cannot be written there is one warning."""
+
+    def __init__(self, path, epochs, tell):
+        self.path, self.tell = path, tell
+        self.out = sys.stdout.buffer if path == "-" else open(path, "wb")
+        self.kind = None
+        for e in epochs:
+            self(e)
+
+    def __call__(self, e):
+        if self.out is None:
+            return
+        try:
+            if self.kind is None:
+                self.kind = e.estimated, e.bleu is not None
+                self.out.write(curve.log_head(*self.kind).encode())
+            self.out.write(curve.log_line(e, self.kind[1]).encode())
+            self.out.flush()
+        except OSError as error:
+            self.tell.warn(f"{self.path}: {error.strerror}; training goes on without the log")
+            self.out = None

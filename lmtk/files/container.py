@@ -15,6 +15,7 @@ import numpy as np
 
 from lmtk import __version__
 from lmtk.errors import FormatError
+from lmtk.files import curve
 from lmtk.machine.threads import in_threads
 
 VERSION = 1
@@ -131,8 +132,10 @@ def shown(settings):
     for name, value in settings.items():
         if isinstance(value, dict):
             yield from shown(value)
-        elif value is not None:
-            yield name.replace("_", "-"), value
+        elif value is not None and name != "curve":
+            yield name.replace("_", "-"), {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+    if "curve" in settings and curve.fits(settings["curve"]):
+        yield "curve", "\n" + curve.table(curve.epochs(settings["curve"]))
 
 
 def bytes_of(words):

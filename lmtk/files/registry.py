@@ -92,17 +92,28 @@ def load_ensemble(paths):
     return models
 
 
+def made(about, arrays, path):
+    """The model of what a binary file holds, as `container.read` gives it. Raises FormatError."""
+    kinds = BINARY | TRANSLATION
+    if about["kind"] not in kinds:
+        raise FormatError(path, f"a file of kind {about['kind']}, not a model")
+    return function(kinds[about["kind"]])(about, arrays, path)
+
+
 def describe(path):
     """What a file of any kind is: ([(name, value)], its words in the order of their ids). Raises FormatError."""
     with open_in(path) as stream:
         head = stream.peek(1 << 16)
         if container.looks_binary(head):
             about, arrays = container.read(stream, path)
-            kinds = BINARY | TRANSLATION
-            if about["kind"] in kinds:
-                model = function(kinds[about["kind"]])(about, arrays, path)
+            if about["kind"] in BINARY | TRANSLATION:
+                model = made(about, arrays, path)
                 return list(model.describe()), model.vocab.words
-            return [("kind", about["kind"]), *container.shown(about["settings"])], container.words_of(arrays)
+            settings = about["settings"]
+            if about["kind"].endswith("-checkpoint"):  # what its run is, and where that stands
+                state = {name: settings.get("state", {}).get(name) for name in ("epoch", "step", "best_epoch", "curve")}
+                settings = settings["run"] | state
+            return [("kind", about["kind"]), *container.shown(settings)], container.words_of(arrays)
         start = head.removeprefix(BOM).lstrip()
         if b"\\data\\" not in head and not any(start.startswith(magic) for magic in TEXT):
             return describe_text(stream, path)

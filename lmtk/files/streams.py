@@ -142,6 +142,16 @@ def compressor(raw, kind):
     return zstd_module().ZstdFile(raw, "wb")
 
 
+def digest(path):
+    """A number for the content of a file, whatever its compression; None for what can be read only once."""
+    import hashlib
+
+    if path is None or not os.path.isfile(path):
+        return None
+    with open_in(path) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def written_in_place(path):
     """Whether `path` is stdout, a device or a FIFO, which no other file can take the place of."""
     try:

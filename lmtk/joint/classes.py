@@ -51,7 +51,7 @@ class ClassModel:
     def score(self, corpus):
         """ln p of every scored token; the tag is that of the model of classes."""
         scores = self.lm.score(Corpus(self.g[corpus.ids], corpus.starts, corpus.scored))
-        return Scores(np.where(corpus.scored, scores.logp + self.logp_word[corpus.ids], 0), scores.tag)
+        return Scores(np.where(corpus.scored, scores.logp + self.logp_word[corpus.ids], 0), scores.length)
 
     def lower(self, order):
         """The same with shorter contexts."""

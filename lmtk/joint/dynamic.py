@@ -3,7 +3,7 @@ words before (-bayes), of logarithms (-loglinear-mix), with a cache of the words
 """
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Bayes:
         return max(part.order for part in self.parts)
 
     def score(self, corpus):
-        logp, _, tag = part_scores(self.parts, corpus, None)
+        logp, _, *about = part_scores(self.parts, corpus, None)
         logp = rounded(logp)
         with np.errstate(divide="ignore"):
             weights = np.broadcast_to(np.log(self.weights), logp.shape)
@@ -55,7 +55,7 @@ class Bayes:
             lost = np.isneginf(posterior).all(axis=1)
             posterior = np.where(lost[:, None], weights, posterior)
             weights = posterior - np.logaddexp.reduce(posterior, axis=1)[:, None]
-        return Scores(np.where(corpus.scored, np.logaddexp.reduce(logp + weights, axis=1), 0), tag)
+        return Scores(np.where(corpus.scored, np.logaddexp.reduce(logp + weights, axis=1), 0), *about)
 
     def before(self, corpus):
         """ln p by each part, (N, J), of the `length` words before each token, given nothing; of an opening <s> that of
@@ -95,13 +95,13 @@ class LogLinear:
         return max(part.order for part in self.parts)
 
     def score(self, corpus):
-        logp, _, tag = part_scores(self.parts, corpus, None)
+        logp, _, *about = part_scores(self.parts, corpus, None)
         at = np.flatnonzero(corpus.scored)
         every, inverse = np.unique(contexts(corpus, self.order)[at], axis=0, return_inverse=True)
         whole = np.array([self.whole(row[row >= 0][::-1]) for row in every])
         out = np.zeros(len(corpus.ids))
         out[at] = self.product(logp[at]) - (whole[inverse.ravel()] if len(at) else 0)
-        return Scores(out, tag)
+        return Scores(out, *about)
 
     def product(self, logp):
         """sum_j weights[j] ln p_j (N, J), where a weight of 0 leaves a part out."""
@@ -151,5 +151,4 @@ class Cached:
             self.counts[word] += 1
         with np.errstate(divide="ignore"):
             logp = np.log((1 - self.weight) * p + self.weight * np.nan_to_num(share))
-        tag = lambda t: scores.tag(t) + ("" if np.isnan(share[t]) else f"[cache={share[t]:.7g}]")
-        return Scores(np.where(corpus.scored, logp, 0), tag)
+        return replace(scores, logp=np.where(corpus.scored, logp, 0), more=(*scores.more, ("cache", share)))

@@ -13,7 +13,7 @@ from lmtk.em import check_weights
 from lmtk.errors import FormatError, LmtkError, first_of
 from lmtk.files import registry
 from lmtk.files.streams import lines_of
-from lmtk.lm import Scores
+from lmtk.lm import UNKNOWN, Scores
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import differences
 
@@ -39,12 +39,12 @@ class Mixture:
         return max(part.order for part in self.parts)
 
     def score(self, corpus):
-        """ln p of every scored token; the tag is the parts' tags, one behind the other."""
-        logp, bins, tag = part_scores(self.parts, corpus, self.binned)
+        """ln p of every scored token; the lengths are those of the parts, one behind the other."""
+        logp, bins, *rest = part_scores(self.parts, corpus, self.binned)
         with np.errstate(divide="ignore"):
             log_weights = np.log(self.weights)[bins]
         mixed = np.logaddexp.reduce(logp + log_weights, axis=1)
-        return Scores(np.where(corpus.scored, mixed, 0), tag)
+        return Scores(np.where(corpus.scored, mixed, 0), *rest)
 
     def lower(self, order):
         """The mixture of the parts at a lower order."""
@@ -70,7 +70,7 @@ def lowered(model, order):
 
 
 def part_scores(parts, corpus, binned):
-    """ln p of each part (N, J), the bin of each token (N,), and the tag of all parts."""
+    """ln p of each part (N, J), the bin of each token (N,), and all parts' `length` and `kinds`."""
     first = parts[0].vocab
     scores = []
     for part in parts:
@@ -83,8 +83,8 @@ def part_scores(parts, corpus, binned):
             bins = part.bins(own)[0]
     if binned is None:
         bins = np.zeros(len(corpus.ids), np.int64)
-    logp = np.column_stack([s.logp for s in scores])
-    return logp, bins, lambda t: "".join(s.tag(t) if s.logp[t] > -np.inf else "[OOV]" for s in scores)
+    lengths = np.column_stack([np.where(s.logp[:, None] > -np.inf, s.length, UNKNOWN) for s in scores])
+    return np.column_stack([s.logp for s in scores]), bins, lengths, sum((s.kinds for s in scores), ())
 
 
 def check_vocabularies(parts, names):

@@ -16,15 +16,14 @@ from functools import cached_property
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, first_of
-from lmtk.files import container, registry
+from lmtk.files import registry
 from lmtk.files.declared import NAME, ids
 from lmtk.joint.mixture import folder_of
-from lmtk.lm import Scores
+from lmtk.lm import NONE, Scores
 from lmtk.ngram import mass
 from lmtk.ngram.backoff import Backoff
 from lmtk.nplm.network import Network, declared
 from lmtk.text.corpus import Corpus, contexts, sentences
-from lmtk.text.vocab import vocab_settings
 
 TINY = 1e-300
 
@@ -70,11 +69,12 @@ class Shortlist(Network):
         return mass.of_contexts(self.rest, chosen)
 
     def score(self, corpus):
-        """Exact ln p of every scored token; the tag is that of the model that it is from."""
+        """Exact ln p of every scored token; the length is that of the rest, NONE in the shortlist."""
         at = np.flatnonzero(corpus.scored & (corpus.ids < self.vocab.V))
-        logp, listed, tag = np.where(corpus.scored, -np.inf, 0), np.zeros(len(corpus.ids), bool), None
-        logp[at], listed[at], tag = self.of_tokens(corpus, at, self.padded(contexts(corpus, self.order)[at]))
-        return Scores(logp, lambda t: f"[{Network.kind}]" if listed[t] else tag(t))
+        logp, length = np.where(corpus.scored, -np.inf, 0), np.full((len(corpus.ids), 1), NONE, np.int8)
+        logp[at], listed, all_lengths = self.of_tokens(corpus, at, self.padded(contexts(corpus, self.order)[at]))
+        length[at[~listed]] = all_lengths[at[~listed]]
+        return Scores(logp, length, (Network.kind,))
 
     def score_contexts(self, rows, w):
         """ln p(w | context), (N,) float64, for contexts (N, n-1), which is all that the rest looks at, and words w."""
@@ -82,7 +82,7 @@ class Shortlist(Network):
         return self.of_tokens(corpus, np.arange(self.order - 1, len(corpus.ids), self.order), rows)[0]
 
     def of_tokens(self, corpus, at, rows):
-        """ln p of the tokens `at`, of contexts `rows`; which of them are in the shortlist; the tags of the rest."""
+        """ln p of the tokens `at`, of contexts `rows`; which of them are in the shortlist; the rest's lengths."""
         inside = Corpus(self.rest_ids[corpus.ids], corpus.starts, corpus.scored)
         scores, w, (own, whole) = self.rest.score(inside), corpus.ids[at], self.masses
         logp, listed = scores.logp[at], self.place[w] >= 0
@@ -91,15 +91,15 @@ class Shortlist(Network):
         logp[listed] += np.log(np.maximum(mass.in_corpus(self.rest, own, inside, mine), TINY))
         if whole is not None:
             logp -= np.log(mass.in_corpus(self.rest, whole, inside, at))
-        return logp, listed, scores.tag
+        return logp, listed, scores.length
 
     def of_network(self, rows, w):
         """ln P_N."""
         return super().score_contexts(rows, self.place[w]) if len(w) else np.zeros(0)
 
-    def write(self, out):
-        about = {"order": self.order, **vocab_settings(self.vocab), "training": self.settings, "rest": self.name}
-        container.write(out, self.kind, about, self.named(), self.vocab.words)
+    def parts(self):
+        kind, about, arrays, words = super().parts()
+        return kind, about | {"rest": self.name}, arrays, words
 
     @staticmethod
     def holds(sizes, size):

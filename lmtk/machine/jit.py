@@ -4,7 +4,9 @@ import os
 import sys
 import tempfile
 from functools import partial, wraps
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 from lmtk.machine import memory
 
@@ -49,6 +51,11 @@ def jit(function=None, **settings):
 
     call.dispatcher = dispatcher
     return call
+
+
+def of_numba(module, name):
+    """A function of numba's for kernels to call; it is imported with numba."""
+    return SimpleNamespace(dispatcher=lambda: getattr(import_module(module), name))
 
 
 def compile_later(function, settings):

@@ -10,6 +10,7 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning, shown
 from lmtk.files.streams import blocks_of, rows_of
+from lmtk.machine.large import pays
 from lmtk.machine.threads import ahead, in_threads
 from lmtk.ngram import kernels, reading
 from lmtk.ngram.backoff import Backoff, Probabilities, Stored, decimal, natural
@@ -18,11 +19,9 @@ from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
-LARGE = 100_000  # n-grams for which loading numba pays
 SOME = 1 << 13  # lines made together: their numbers stay in a cache
 SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
 WORD = re.compile(rb"[^ \t\r\n]+")
-LARGE_FILE = 1 << 21  # bytes of a file for which loading numba pays
 ENDED = -1  # the order behind \end\, or behind a section that cannot follow
 UNKNOWN = -2  # the id of a word that has no 1-gram
 
@@ -49,7 +48,7 @@ def read_text(stream, path, seen=()):
     """
     blocks = blocks_of(stream, path)
     first = next(blocks, b"")
-    large = len(first) >= LARGE_FILE
+    large = pays("arpa", len(first))
     blocks = chain([first], blocks)
     sections, stated, order, ended = {}, {}, None, False
     positive, worst = 0, 0.0
@@ -338,7 +337,7 @@ def write_text(out, model):
     """
     sizes = [int(np.count_nonzero(~np.isnan(level.logp))) for level in model.levels]
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
-    sections = print_sections if LARGE <= sum(sizes) < 1 << 31 else format_sections
+    sections = print_sections if pays("ngrams", sum(sizes)) and sum(sizes) < 1 << 31 else format_sections
     sections(out, model, ranks(model.vocab.words))
     out.write(b"\n\\end\\\n")
 
@@ -361,32 +360,37 @@ def print_sections(out, model, rank):
     """`format_sections` of a large model."""
     ends = np.concatenate(([0], np.cumsum([len(word) for word in model.vocab.words])))
     letters = np.frombuffer(b"".join((*model.vocab.words, bytes(16))), np.uint8)
-    packed = [(nodes, nodes.view(np.float32)) for nodes in model.packed]
+    levels = model.nodes.checked(len(model.vocab.words))
     weighted, straight = [], []
-    for (above, _), level in pairwise(packed):
+    for above, level in pairwise(levels):
         weighted.append(np.empty(len(above) - 1, np.uint8))
-        straight.append(kernels.look_at_children(above, *level, rank, weighted[-1]))
+        columns = level["word"], level["log10p"]
+        straight.append(kernels.look_at_children(above["child"], *columns, rank, weighted[-1]))
     weighted = [*weighted[1:], np.empty(0, np.uint8)]
 
     def contexts_of_orders():
-        contexts = np.array([[0, 0, len(packed[1][0]) - 1]], np.int32)
+        contexts = np.array([[0, 0, len(levels[1]) - 1]], np.int32)
         yield contexts
-        for k, (nodes, _) in enumerate(packed[1:-1], 1):
-            ordered = np.empty((len(nodes) - 1, k + 3), np.int32)
-            contexts = ordered[: kernels.order_contexts(contexts, nodes, rank, ends, ordered)]
+        for k, level in enumerate(levels[1:-1], 1):
+            ordered = np.empty((len(level) - 1, k + 3), np.int32)
+            columns = level["word"], level["child"]
+            contexts = ordered[: kernels.order_contexts(contexts, *columns, rank, ends, ordered)]
             yield contexts
 
-    for k, (contexts, (above, _), (nodes, logs)) in enumerate(zip(ahead(contexts_of_orders()), packed, packed[1:]), 1):
+    for k, (contexts, above, level) in enumerate(zip(ahead(contexts_of_orders()), levels, levels[1:]), 1):
         out.write(b"\n\\%d-grams:\n" % k)
         turned = np.empty(0, np.int32)
         if not straight[k - 1]:
-            parent = np.repeat(np.arange(len(above) - 1, dtype=np.int32), np.diff(above[:, 1]))
-            turned = sorted_by(np.arange(len(parent), dtype=np.int32), rank[nodes[:-1, 0]], len(rank))
+            parent = np.repeat(np.arange(len(above) - 1, dtype=np.int32), np.diff(above["child"]))
+            turned = sorted_by(np.arange(len(parent), dtype=np.int32), rank[level["word"][:-1]], len(rank))
             turned = sorted_by(turned, parent, len(above))
-        cuts = np.empty((len(nodes) // SOME + 2, 2), np.int64)
+        cuts = np.empty((len(level) // SOME + 2, 2), np.int64)
         cuts = cuts[: kernels.cut_lines(contexts, SOME, cuts)].tolist()
 
-        def section(cut, k=k, contexts=contexts, level=(nodes, logs, turned, weighted[k - 1])):
+        weights = level["log10bow"] if k < model.order else np.empty(0, np.float32)[::2]
+        given = level["word"], level["log10p"], weights, turned, weighted[k - 1]
+
+        def section(cut, k=k, contexts=contexts, level=given):
             (begin, before), (end, after) = cut
             place, word = np.empty((2, after - before), np.int32)
             numbers, there = np.empty((2, after - before), np.float32), np.empty(after - before, np.uint8)

@@ -10,15 +10,25 @@ from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.files.declared import ORDER, VOCABULARY, Array, held
 from lmtk.lm import LN10, Scores
+from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
-from lmtk.ngram import kernels
-from lmtk.ngram.counts import LARGE, values
-from lmtk.text.corpus import contexts
+from lmtk.ngram.nodes import (
+    NARROW,
+    WIDE,
+    ZERO,
+    Nodes,
+    columns,
+    extend,
+    extend_plain,
+    frozen,
+    of_arrays,
+    pack,
+    tables,
+)
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
-SOME = 1 << 14  # tokens scored together: what is kept of them stays in a cache
-PAYS = 2  # nodes for which a table pays, for each token scored
-ZERO = -99.0  # what stands for the logarithm of 0
+SOME = 1 << 12  # tokens scored together: what is kept of them stays in a cache
+PAYS = 128  # numbers in the nodes for which tables pay, for each token scored
 
 
 def natural(log10):
@@ -34,13 +44,6 @@ def natural(log10):
 def decimal(logs):
     """log10 of natural logs in single precision, -99 for log 0: what the file holds."""
     return np.where(np.isneginf(logs), ZERO, logs / LN10).astype(np.float32) + np.float32(0)
-
-
-def frozen(array):
-    """The array as one that cannot be written, as those of a file are: kernels are compiled for one kind."""
-    array = np.asarray(array).view()
-    array.flags.writeable = False
-    return array
 
 
 @dataclass(frozen=True)
@@ -83,30 +86,77 @@ class Stored(Decimal):
 
 @dataclass(frozen=True)
 class Packed(Decimal):
-    """The same as a binary file holds them: `nodes`, as kernels.pack_nodes makes them, and those of the order below;
-    W, the number of words.
-    """
+    """The same as order k of `nodes` holds them; W, the number of words."""
 
-    above: np.ndarray
-    nodes: np.ndarray
+    nodes: Nodes
+    k: int
     W: int
 
     def logs(self, column):
-        logs = self.nodes.view(np.float32)[:-1, column]
+        logs = self.nodes.levels[self.k][column][:-1]
         return np.where(np.isneginf(logs), np.float32(ZERO), logs)
 
     @cached_property
     def keys(self):
-        parent = np.repeat(np.arange(len(self.above) - 1), np.diff(self.above[:, 1]))
-        return parent * self.W + self.nodes[:-1, 0]
+        return self.nodes.keys(self.k, self.W)
 
     @cached_property
     def log10p(self):
-        return self.logs(self.nodes.shape[1] // 2)
+        return self.logs("log10p")
 
     @cached_property
     def log10bow(self):
-        return self.logs(3) if self.nodes.shape[1] == 4 else np.zeros(len(self.nodes) - 1, np.float32)
+        if self.k == self.nodes.order:
+            return np.zeros(self.nodes.size(self.k), np.float32)
+        return self.logs("log10bow")
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What scoring needs of a model: its nodes; node (W,) int32 and logp (W,), the 1-gram of each word, -1 for none,
+    and its logarithm; V and `single` as in `nodes.extend`.
+    """
+
+    nodes: Nodes
+    node: np.ndarray
+    logp: np.ndarray
+    V: int
+    single: bool = False
+
+    def __call__(self, ids, fresh):
+        """(logp, used) of tokens (N,), as `nodes.extend` has them; fresh (N,): nothing before a token counts."""
+        N = len(ids)
+        if not pays("ngrams", N):
+            return self.some(ids, fresh)
+        found = self.found if len(self.nodes.memory) < N * PAYS else NONE
+
+        def some(begin):
+            start, end = max(begin - self.nodes.order + 1, 0), min(begin + SOME, N)
+            logp, used = self.some(ids[start:end], fresh[start:end], found)
+            return logp[begin - start :], used[begin - start :]
+
+        logp, used = zip(*in_threads(some, range(0, N, SOME)))
+        return np.concatenate(logp), np.concatenate(used)
+
+    def some(self, ids, fresh, found=None):
+        """The same of a few tokens: with tables `found` by the kernel."""
+        node, logp, used = self.node[ids], self.logp[ids], np.ones(len(ids), np.int8)
+        fresh = fresh.copy()
+        fresh[:1] = True
+        nodes, rest = self.nodes, (ids, fresh, self.V, self.single, node, logp, used)
+        if found:
+            extend(nodes.memory, nodes.logs, nodes.where, *found, *rest)
+        else:
+            extend_plain(nodes, *rest)
+        return logp, used
+
+    @cached_property
+    def found(self):
+        """The tables, made when a text pays for them."""
+        return tables(self.nodes)
+
+
+NONE = frozen(np.empty(0, np.int32)), frozen(np.zeros((100, 2), np.int64))  # no tables
 
 
 @dataclass(frozen=True)
@@ -118,84 +168,28 @@ class Backoff:
     levels: list
 
     def score(self, corpus):
-        """ln p of every scored token; the tag is the length of the n-gram used."""
-        score = self.score_large if len(corpus.ids) >= LARGE else self.score_small
-        logp, tag = score(corpus)
-        return Scores(logp, lambda t: f"[{tag[t]}gram]")
-
-    def score_small(self, corpus):
-        """(logp, tag): (N,) float64 and int8, 0 where a token is not scored."""
-        at = np.flatnonzero(corpus.scored)
-        rows, w = contexts(corpus, self.order)[at], corpus.ids[at]
-        w = np.where(w < self.vocab.V, w, -1)
-        logp, used = np.full(len(at), -np.inf), np.ones(len(at), np.int8)
-        for k, nodes in enumerate(self.packed[1:], 1):
-            # the node of w_(t-k+1) .. w_(t-1); the root, 0, stands for none of them
-            node = np.zeros(len(at), np.int64)
-            for j, column in enumerate(range(k - 2, -1, -1)):
-                node = children(*self.packed[j : j + 2], node, rows[:, column])
-            child = children(self.packed[k - 1], nodes, node, w)
-            if k > 1:
-                logp += values(self.packed[k - 1].view(np.float32)[:, 3], node, np.float32(0)).astype(np.float64) * LN10
-            found = values(nodes.view(np.float32)[:, nodes.shape[1] // 2], child, np.float32(np.nan))
-            here = ~np.isnan(found)
-            logp[here], used[here] = found[here].astype(np.float64) * LN10, k
-        whole, tag = np.zeros(len(corpus.ids)), np.zeros(len(corpus.ids), np.int8)
-        whole[at], tag[at] = logp, used
-        return whole, tag
-
-    @cached_property
-    def packed(self):
-        """The root, then the nodes of each order, as kernels.pack_nodes makes them."""
-        if all(isinstance(level, Packed) for level in self.levels):
-            *nodes, last = (level.nodes for level in self.levels)
-            last = last if last.shape[1] == 2 else np.ascontiguousarray(last[:, ::2])
-            return [self.levels[0].above, *nodes, frozen(last)]
-        packed = [np.zeros((2, 4), np.int32)]
-        pack = kernels.pack_nodes if sum(len(level.keys) for level in self.levels) >= LARGE else pack_plain
-        for k, level in enumerate(self.levels, 1):
-            packed.append(np.zeros((len(level.keys) + 1, 4 if k < self.order else 2), np.int32))
-            arrays = frozen(level.keys), len(self.vocab.words), frozen(level.log10p), frozen(level.log10bow)
-            pack(*arrays, *packed[-2:], packed[-1].view(np.float32))
-        return list(map(frozen, packed))
-
-    @cached_property
-    def tables(self):
-        """Those of kernels.fill_table by order, made once enough was scored; at 0 how many tokens."""
-        return {0: 0}
-
-    def score_large(self, corpus):
-        """`score_small` with kernels."""
-        N, W, V = len(corpus.ids), len(self.vocab.words), self.vocab.V
-        self.tables[0] += N
-        for k, (above, nodes) in enumerate(pairwise(self.packed[1:]), 2):
-            pays = PAYS * self.tables[0] > len(nodes) > 2 * len(above)  # else a search is as fast
-            if pays and k not in self.tables:
-                self.tables[k] = np.full(1 << (2 * len(nodes)).bit_length(), -1, np.int32)
-                kernels.fill_table(above, nodes, self.tables[k])
-        fresh = np.zeros(N + 1, bool)
-        fresh[corpus.starts] = True
-        words, logs = self.packed[1][:-1, 0], self.packed[1].view(np.float32)[:-1]
-        word_node, word_logp = np.full(W, -1, np.int32), np.full(W, -np.inf)
-        word_node[words] = np.arange(len(words))
-        log10p = logs[:, logs.shape[1] // 2].astype(np.float64)
-        word_logp[words] = np.where(np.isnan(log10p), -np.inf, log10p * LN10)
-        word_logp[V:] = -np.inf
-        packed = [(nodes, nodes.view(np.float32)) for nodes in self.packed[1:]]
-
-        def score_some(begin):
-            start, end = max(begin - self.order + 1, 0), min(begin + SOME, N)
-            ids = corpus.ids[start:end]
-            found = word_node[ids], word_logp[ids], np.ones(len(ids), np.int8)
-            for k, (above, nodes) in enumerate(pairwise(packed), 2):
-                table = self.tables.get(k, np.empty(0, np.int32))
-                kernels.extend_ngrams(ids, fresh[start:end], V, k, *above, *nodes, table, *found)
-            return [x[begin - start :] for x in found[1:]]
-
-        parts = in_threads(score_some, range(0, N, SOME))
-        logp, used = (np.concatenate(column) for column in zip(*parts))
+        """ln p of every scored token; the length is that of the n-gram used."""
+        logp, used = self.walk(corpus.ids, corpus.fresh)
         logp[~corpus.scored] = used[~corpus.scored] = 0
-        return logp, used
+        return Scores(logp, used[:, None])
+
+    @cached_property
+    def nodes(self):
+        """The n-grams as they are stored."""
+        first = self.levels[0]
+        if isinstance(first, Packed) and all(isinstance(x, Packed) and x.nodes is first.nodes for x in self.levels):
+            return first.nodes.lower(self.order)
+        return pack(self.levels, len(self.vocab.words), pays("ngrams", sum(len(x.keys) for x in self.levels)))
+
+    @cached_property
+    def walk(self):
+        """ln p, -inf for a word that is not predicted."""
+        W, first = len(self.vocab.words), self.nodes.levels[1]
+        node, logp = unigrams(self.nodes, W), np.full(W, -np.inf)
+        log10p = first["log10p"][:-1].astype(np.float64)
+        logp[first["word"][:-1]] = np.where(np.isnan(log10p), -np.inf, log10p * LN10)
+        logp[self.vocab.V :] = -np.inf
+        return Walk(self.nodes, node, logp, self.vocab.V)
 
     def lower(self, order):
         """The same model without its longer n-grams."""
@@ -209,25 +203,14 @@ class Backoff:
         yield "predicted words |V|", self.vocab.V
 
 
-def pack_plain(keys, W, log10p, log10bow, above, nodes, logs):
-    """kernels.pack_nodes in numpy."""
-    above[:, 1] = np.searchsorted(keys, np.arange(len(above)) * W)
-    nodes[:-1, 0] = keys % W
-    for column, log10 in zip(range(nodes.shape[1] // 2, nodes.shape[1]), (log10p, log10bow)):
-        logs[:-1, column] = np.where(log10 == ZERO, -np.inf, log10)
-
-
-def children(above, nodes, node, word):
-    """The children of nodes (N,) of `above` with these words (N,), among `nodes`, the order below; -1 where there is
-    none (or node or word is -1).
-    """
-    low, end = above[node, 1], above[np.where(node < 0, node, node + 1), 1]
-    high = end
-    while (low < high).any():
-        middle = (low + high) >> 1
-        less = (low < high) & (nodes[middle, 0] < word)
-        low, high = np.where(less, middle + 1, low), np.where(less, high, np.minimum(middle, high))
-    return np.where((low < end) & (nodes[low, 0] == word) & (word >= 0), low, -1)
+def unigrams(nodes, W):
+    """(W,) int32: the 1-gram of each word, -1 for none. Raises FormatError where a 1-gram has no word."""
+    words = nodes.levels[1]["word"][:-1]
+    if words.min(initial=0) < 0 or words.max(initial=0) >= W:
+        raise FormatError(nodes.path, "damaged: 1-grams of words that it does not have")
+    found = np.full(W, -1, np.int32)
+    found[words] = np.arange(len(words))
+    return found
 
 
 SETTINGS = VOCABULARY | {"order": ORDER}  # of the binary form
@@ -240,7 +223,7 @@ def write_binary(out, model):
 
 def to_arrays(model):
     """(settings, arrays) of the binary form."""
-    arrays = {f"nodes{k}": nodes for k, nodes in enumerate(model.packed[1:], 1)}
+    arrays = {f"nodes{k}": columns(nodes) for k, nodes in enumerate(model.nodes.levels[1:], 1)}
     return {"order": model.order, **vocab_settings(model.vocab)}, arrays
 
 
@@ -248,18 +231,17 @@ def from_arrays(about, arrays, path):
     """The model in a binary file's arrays. Raises FormatError."""
     words, sizes = held(about, arrays, path, SETTINGS, holds)
     vocab = vocab_of(about["settings"], words, path)
-    nodes = [frozen(arrays[f"nodes{k}"]) for k in range(1, sizes.order + 1)]
-    root = frozen(np.array([[0, 0, 0, 0], [0, len(nodes[0]) - 1, 0, 0]], np.int32))
-    levels = [Packed(above, below, len(words)) for above, below in pairwise([root, *nodes])]
-    for k, level in enumerate(levels, 1):
-        if (level.above[0, 1], level.above[-1, 1]) != (0, len(level.nodes) - 1):
-            raise FormatError(path, f"its array nodes{k - 1} does not end where nodes{k} ends")
-    return Backoff(vocab, sizes.order, levels)
+    nodes = of_arrays([arrays[f"nodes{k}"] for k in range(1, sizes.order + 1)], path)
+    for k, (above, level) in enumerate(pairwise(nodes.levels)):
+        if (above["child"][0], above["child"][-1]) != (0, len(level) - 1):
+            raise FormatError(path, f"its array nodes{k} does not end where nodes{k + 1} ends")
+    unigrams(nodes, len(words))
+    return Backoff(vocab, sizes.order, [Packed(nodes, k, len(words)) for k in range(1, sizes.order + 1)])
 
 
 def holds(sizes, size):
     """The arrays of the binary form. Where the children of each node are is not looked at: that would take a pass."""
     arrays = {}
     for k in range(1, sizes.order + 1):
-        arrays[f"nodes{k}"] = Array("I32", (max(size(f"nodes{k}", 0), 1), 4 if k < sizes.order else 2))
+        arrays[f"nodes{k}"] = Array("I32", (max(size(f"nodes{k}", 0), 1), WIDE if k < sizes.order else NARROW))
     return arrays

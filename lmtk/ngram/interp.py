@@ -36,7 +36,7 @@ class Interpolated:
     alpha: np.ndarray
 
     def score(self, corpus):
-        """ln p of every scored token; the tag is the longest n-gram of the counts that ends there."""
+        """ln p of every scored token; the length is that of the longest n-gram of the counts that ends there."""
         at = np.flatnonzero(corpus.scored)
         logp, longest = np.zeros(len(corpus.ids)), np.zeros(len(corpus.ids), np.int8)
         logp[at] = -np.inf
@@ -44,7 +44,7 @@ class Interpolated:
         p, bins, longest[at] = predictors(self, contexts(corpus, self.order)[at], corpus.ids[at])
         with np.errstate(divide="ignore"):
             logp[at] = np.log((self.alpha[bins] * p).sum(axis=1))
-        return Scores(logp, lambda t: f"[{longest[t]}gram]")
+        return Scores(logp, longest[:, None])
 
     def bins(self, corpus):
         """The bin of each token's context, (N,), and the number of bins."""

@@ -11,7 +11,6 @@ node    -          an n-gram's number among those of its length
 
 import numpy as np
 
-from lmtk.lm import LN10
 from lmtk.machine.jit import jit
 
 SOME = 256  # positions looked at together
@@ -171,40 +170,40 @@ def sum_seen(p, lower, of, sums, lower_sums):
 
 
 @jit
-def look_at_children(above, nodes, logs, rank, context):
-    """context (P,) uint8, in place: whether any child of a node of `above` has a probability, among `nodes`, the order
-    below it. Returns whether children stand in the order of `rank` (W,). One pass over memory.
+def look_at_children(child, word, log10p, rank, context):
+    """context (P,) uint8, in place: whether any child of a node has a probability; word and log10p are those of the
+    order below. Returns whether children stand in the order of `rank` (W,). One pass over memory.
     """
-    straight, c = True, logs.shape[1] // 2
+    straight = True
     for i in range(len(context)):
         context[i] = 0
-        for j in range(above[i, 1], above[i + 1, 1]):
-            if j > above[i, 1] and rank[nodes[j, 0]] < rank[nodes[j - 1, 0]]:
+        for j in range(child[i], child[i + 1]):
+            if j > child[i] and rank[word[j]] < rank[word[j - 1]]:
                 straight = False
-            if logs[j, c] == logs[j, c]:
+            if log10p[j] == log10p[j]:
                 context[i] = 1
     return straight
 
 
 @jit
-def order_contexts(contexts, nodes, rank, ends, out):
+def order_contexts(contexts, words, children, rank, ends, out):
     """The contexts of order k + 1, in the order of their lines, out (P', k + 3), from those of order k, (P, k + 2): a
     context's words, how many letters they have, and from and to where its children stand. Returns how many.
 
-    They are those `nodes` of order k that have children, and stand by the `rank` of their words, the last one first: a
-    counting sort. Bound by a random read a context and a write a node.
+    They are those n-grams of order k, of last `words` (N + 1,), that have `children`, and stand by the `rank` of their
+    words, the last one first: a counting sort. Bound by a random read a context and a write a node.
     """
     k = out.shape[1] - 3
     head = np.zeros(len(rank) + 1, np.int32)
-    for i in range(len(nodes) - 1):
-        head[rank[nodes[i, 0]] + 1] += nodes[i, 1] < nodes[i + 1, 1]
+    for i in range(len(words) - 1):
+        head[rank[words[i]] + 1] += children[i] < children[i + 1]
     for i in range(len(rank)):
         head[i + 1] += head[i]
     for i in range(len(contexts)):
         for child in range(contexts[i, k], contexts[i, k + 1]):
-            first, last = nodes[child, 1], nodes[child + 1, 1]
+            first, last = children[child], children[child + 1]
             if first < last:
-                w = nodes[child, 0]
+                w = words[child]
                 place = head[rank[w]]
                 head[rank[w]] += 1
                 for j in range(k - 1):
@@ -233,13 +232,13 @@ def cut_lines(contexts, some, cuts):
 
 
 @jit
-def gather_lines(contexts, nodes, logs, turned, weighted, ends, place, word, p, weight, there):
+def gather_lines(contexts, words, log10p, log10bow, turned, weighted, ends, place, word, p, weight, there):
     """The n-grams of order k that extend some contexts, without those of no probability: place (N,), the context's
     among contexts (P, k + 2); word (N,); p and weight (N,), log10 in single precision; there (N,), uint8: whether the
     weight is written; in place. Returns how many there are, and how many letters they have.
 
-    turned (N,): the nodes where children do not stand in the order of their lines, else (0,). weighted: as `there`, by
-    node, (0,) for none. Bound by a random read a context.
+    words, log10p, log10bow: those of the order. turned (N,): the nodes where children do not stand in the order of
+    their lines, else (0,). weighted: as `there`, by node, (0,) for none. Bound by a random read a context.
     """
     k = contexts.shape[1] - 2
     node = np.empty(len(place), np.int32)
@@ -252,118 +251,21 @@ def gather_lines(contexts, nodes, logs, turned, weighted, ends, place, word, p, 
     if len(turned):
         for line in range(found):
             node[line] = turned[node[line]]
-    kept, size, c = 0, 0, logs.shape[1] // 2
+    kept, size = 0, 0
     for line in range(found):
         n, i = node[line], place[line]
-        value = logs[n, c]
+        value = log10p[n]
         if value == value:
-            w = nodes[n, 0]
+            w = words[n]
             size += contexts[i, k - 1] + ends[w + 1] - ends[w]
             place[kept], word[kept] = i, w
             p[kept] = -99 if value == -np.inf else value + np.float32(0)
             if len(weighted):
-                bow = logs[n, 3]
+                bow = log10bow[n]
                 there[kept] = weighted[n] != 0 or bow != 0
                 weight[kept] = -99 if bow == -np.inf else bow + np.float32(0)
             kept += 1
     return kept, size
-
-
-@jit
-def pack_nodes(keys, W, log10p, log10bow, above, nodes, logs):
-    """What scoring wants to know of each n-gram of an order, in one place: its last word, its first child, log10 p and
-    log10 bow, to nodes (N + 1, 4), int32, and to logs, the same memory as float32; in the highest order, (N + 1, 2),
-    only its last word and log10 p. above (P + 1, 4), in place: the nodes of the order below, of which node i has the
-    children from above[i, 1] up to above[i + 1, 1]. One pass over memory.
-    """
-    parent, c = 0, logs.shape[1] // 2
-    above[0, 1] = 0
-    for i in range(len(keys)):
-        while keys[i] >= (parent + 1) * W:
-            parent += 1
-            above[parent, 1] = i
-        nodes[i, 0] = keys[i] - parent * W
-        logs[i, c] = -np.inf if log10p[i] == -99 else log10p[i]
-        if c == 2:
-            logs[i, 3] = -np.inf if log10bow[i] == -99 else log10bow[i]
-    while parent < len(above) - 1:
-        parent += 1
-        above[parent, 1] = len(keys)
-
-
-@jit
-def slot_of(context, word, size):
-    """Where the search for a context's child begins in a table of `size` places, a power of two."""
-    h = (np.uint64(context) << np.uint64(32) | np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
-    return np.int64(h >> np.uint64(32)) & (size - 1)
-
-
-@jit
-def fill_table(above, nodes, table):
-    """An open-addressing table, int32, full of -1, of the nodes by context and word; in place."""
-    for context in range(len(above) - 1):
-        for child in range(above[context, 1], above[context + 1, 1]):
-            slot = slot_of(context, nodes[child, 0], len(table))
-            while table[slot] >= 0:
-                slot = (slot + 1) & (len(table) - 1)
-            table[slot] = child
-
-
-@jit
-def extend_ngrams(ids, fresh, V, k, above, above_logs, nodes, logs, table, node, logp, used):
-    """From order k - 1 to k, for tokens `ids` (N,): node (N,) int32, the n-gram that ends at each, -1 for none; logp
-    (N,) and used (N,) int8, ln p by the orders so far and the one that gave it; in place. fresh (N,): nothing before a
-    token counts, as at 0. above, nodes: those of order k - 1 and k, as pack_nodes makes them. table: of fill_table,
-    which saves the search where contexts have many extensions, or (0,).
-
-    Bound by one random read a token, of its n-gram, and one of the table; some tokens' are made together. Returns a
-    number that keeps reads ahead from being left out.
-    """
-    N, ahead, last, c = len(ids), 0, -1, logs.shape[1] // 2
-    low, high, weight = np.empty(SOME, np.int32), np.empty(SOME, np.int32), np.empty(SOME)
-    slot, guess = np.empty(SOME, np.int64), np.empty(SOME, np.int32)
-    for begin in range(0, N, SOME):
-        end = min(begin + SOME, N)
-        for t in range(begin, end):
-            context = last if t == begin else node[t - 1]
-            j = t - begin
-            low[j] = high[j] = weight[j] = 0
-            if context >= 0 and t and not fresh[t]:
-                low[j], high[j] = above[context, 1], above[context + 1, 1]
-                weight[j] = np.float64(above_logs[context, 3]) * LN10
-            if len(table):
-                slot[j] = slot_of(context, ids[t], len(table))
-        last = node[end - 1]
-        if len(table):
-            for j in range(end - begin):
-                guess[j] = table[slot[j]]
-            for j in range(end - begin):
-                ahead += nodes[guess[j], 0]
-            for t in range(begin, end):
-                j = t - begin
-                child = guess[j]
-                while child >= 0 and (child < low[j] or child >= high[j] or nodes[child, 0] != ids[t]):
-                    slot[j] = (slot[j] + 1) & (len(table) - 1)
-                    child = table[slot[j]]
-                node[t] = child
-        else:
-            for j in range(end - begin):
-                ahead += nodes[(low[j] + high[j]) >> 1, 0]
-            for t in range(begin, end):
-                first, size = low[t - begin], high[t - begin] - low[t - begin]
-                while size > 1:
-                    half = size >> 1
-                    first += half if nodes[first + half, 0] <= ids[t] else 0
-                    size -= half
-                node[t] = first if size == 1 and nodes[first, 0] == ids[t] else -1
-        for t in range(begin, end):
-            logp[t] += weight[t - begin]
-            if node[t] >= 0 and ids[t] < V:
-                value = logs[node[t], c]
-                if value == value:
-                    logp[t] = np.float64(value) * LN10
-                    used[t] = k
-    return ahead
 
 
 @jit

@@ -359,13 +359,18 @@ def score(p, source, target, sos):
     return np.array([logp.sum() for logp, _ in score_words(p, source, target, sos)])
 
 
-def write(out, model):
+def parts_of(model):
+    """What a model's file holds, as `container.write` takes it."""
     about = {"sizes": model.sizes, "target": vocab_settings(model.vocab), "training": model.settings}
     about["source"] = {**vocab_settings(model.source), "words": len(model.source.words)}
     arrays = vars(model.at)
     if model.subwords:
         arrays["subwords"] = np.frombuffer(model.subwords, np.uint8)
-    container.write(out, "nmt", about, arrays, [*model.source.words, *model.vocab.words])
+    return "nmt", about, arrays, [*model.source.words, *model.vocab.words]
+
+
+def write(out, model):
+    container.write(out, *parts_of(model))
 
 
 def from_arrays(about, arrays, path):

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from lmtk.lm import LN10, Scores
+from lmtk.lm import LN10, scores_of
 from lmtk.nmt import network
 from lmtk.text.bitext import ids_of, word_index
 from lmtk.text.corpus import TOKEN, Corpus
@@ -86,7 +86,7 @@ class GivenSource:
         logp = np.zeros(len(targets.ids))
         found = score_pairs(self.models, targets.sources, targets.sentences())
         logp[targets.scored] = np.concatenate([logp for logp, _ in found])
-        return Scores(logp, lambda t: "[nmt]")
+        return scores_of("nmt", logp)
 
 
 def blocks(model, split, pairs, tolower=False):

@@ -1,4 +1,4 @@
-"""Training (appendix B): a bitext to a Model, in epochs, with checkpoints; a run that goes on gives the same bytes."""
+"""Training (appendix B): a bitext to a Model, in epochs. A run that goes on where one stopped gives the same bytes."""
 
 import math
 import zlib
@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lmtk.errors import Diverged, FormatError
-from lmtk.files import container
+from lmtk.errors import Diverged
+from lmtk.files import curve
 from lmtk.nmt import kernels, network
 from lmtk.nmt.network import Model
 
@@ -33,8 +33,8 @@ class Settings:
     smoothing: float
     keep: str  # what the model that is kept has the highest of: "likelihood" or "BLEU"
     patience: int  # epochs without a better one after which a run ends; 0: never
-    bpe: int | None
-    seed: int
+    bpe: int | None = None
+    seed: int = 1
 
     @property
     def sizes(self):
@@ -46,8 +46,8 @@ class Progress:
     """Where a run stands: `step` minibatches into `epoch` (from 0), L the sum of ln p over their words.
 
     theta: the parameters; first, second: what Adam or Adadelta keeps of each; best: the parameters with the highest
-    held-out likelihood or BLEU so far, after `best_epoch`; measured holds (ln p a word of the training text, of the
-    held-out text, BLEU) of each epoch that is over.
+    held-out likelihood or BLEU so far, after `best_epoch`; curve: a curve.Epoch for each that is over; seconds: of
+    training so far.
     """
 
     theta: np.ndarray
@@ -58,7 +58,8 @@ class Progress:
     L: float = 0.0
     best: np.ndarray | None = None
     best_epoch: int = 0
-    measured: list = field(default_factory=list)
+    curve: list = field(default_factory=list)
+    seconds: float = 0.0
 
 
 def initial(source, target, settings, words):
@@ -133,8 +134,22 @@ def heldout_logp(p, bitext, sos):
     return total / sum(map(len, bitext.target))
 
 
+def steps(bitext, settings):
+    """The minibatches of an epoch."""
+    return -(-len(bitext.source) // settings.minibatch)
+
+
+def unigram(bitext, heldout, target):
+    """ln p a word of the training text and of the held-out one (None without one), by the frequencies in the former."""
+    words = np.concatenate(bitext.target)
+    counts = np.bincount(words, minlength=target.V) + 1
+    logp = np.log(counts / counts.sum())
+    return float(logp[words].mean()), float(logp[np.concatenate(heldout.target)].mean()) if heldout else None
+
+
 def train(progress, bitext, heldout, source, target, settings, bleu=None, threads=1, team=map):
-    """Train from where `progress` stands, changing it; yields (epoch over, target words seen) after each minibatch.
+    """Train from where `progress` stands, changing it; yields (epoch over, target words seen, a function that gives the
+    parameters) after each minibatch.
 
     bleu: a function of the parameters, called after each epoch. threads: into how many shares a minibatch is divided;
     team(function, items) works on them side by side. Raises Diverged where the likelihood is no finite number;
@@ -144,10 +159,9 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
     shapes = network.shapes(source, target, **settings.sizes)
     gradients = [np.zeros_like(progress.theta) for _ in range(threads)]
     p, g = network.parts(progress.theta, shapes), [network.parts(gradient, shapes) for gradient in gradients]
-    steps = -(-len(bitext.source) // settings.minibatch)
-    words = sum(map(len, bitext.target))
-    norm = math.nan
-    while not finished(progress, settings):
+    last = steps(bitext, settings)
+    now, norm = lambda: progress.theta, math.nan
+    while progress.epoch < settings.epochs:
         for number, batch in enumerate(minibatches(bitext, settings, progress.epoch)):
             if number < progress.step:
                 continue
@@ -162,60 +176,67 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
             L, gradient = sum(team(cost, range(shares))), gradients[0]
             for other in gradients[1:shares]:
                 gradient += other
-            now = math.sqrt(float(np.dot(gradient, gradient)))
-            if not math.isfinite(L) or not math.isfinite(now):
+            next_norm = math.sqrt(float(np.dot(gradient, gradient)))
+            if not math.isfinite(L) or not math.isfinite(next_norm):
                 raise Diverged(
                     f"the likelihood is not finite at epoch {progress.epoch + 1}, step {number + 1}: gradient norm "
                     f"{norm:.4g} the step before; a lower -rate may help"
                 )
-            norm, t = now, progress.epoch * steps + number
-            update(progress, gradient, min(1.0, 1 / max(norm, 1e-30)), settings, t, settings.epochs * steps)
+            norm, t = next_norm, progress.epoch * last + number
+            update(progress, gradient, min(1.0, 1 / max(norm, 1e-30)), settings, t, settings.epochs * last)
             progress.L += L
             progress.step += 1
             seen = sum(len(bitext.target[i]) for i in batch)
-            if progress.step < steps:
-                yield False, seen
-        finish_epoch(progress, p, words, heldout, target, settings, bleu)
-        yield True, seen
+            if progress.step < last:
+                yield False, seen, now
+        finish_epoch(progress, p, bitext, heldout, target, settings, bleu)
+        yield True, seen, now
 
 
-def finished(progress, settings):
-    waited = progress.epoch - progress.best_epoch
-    return progress.epoch >= settings.epochs or (settings.patience and waited >= settings.patience)
+def rate(settings, t, total):
+    """Adam's after t updates of `total`, which falls linearly to a twentieth; None with Adadelta."""
+    return None if settings.rate is None else settings.rate * (1 - (1 - END) * t / total)
 
 
 def update(progress, gradient, scale, settings, t, total):
-    """theta moves against the gradient, scaled to a norm of at most 1; Adam's rate falls linearly to a twentieth."""
-    if settings.rate is None:
+    """theta moves against the gradient, scaled to a norm of at most 1, in update t of `total`."""
+    epsilon = rate(settings, t, total)
+    if epsilon is None:
         kernels.adadelta(progress.theta, gradient, progress.first, progress.second, scale)
     else:
-        rate = settings.rate * (1 - (1 - END) * t / total)
         bias = 1 - 0.9 ** (t + 1), 1 - 0.999 ** (t + 1)
-        kernels.adam(progress.theta, gradient, progress.first, progress.second, rate, scale, *bias)
+        kernels.adam(progress.theta, gradient, progress.first, progress.second, epsilon, scale, *bias)
 
 
-def finish_epoch(progress, p, words, heldout, target, settings, bleu):
-    """Close an epoch: its measures, and the parameters kept if they are the best. Raises Diverged."""
+def finish_epoch(progress, p, bitext, heldout, target, settings, bleu):
+    """Close an epoch: its line of the curve, and the parameters kept if they are the best. Raises Diverged."""
     held = heldout_logp(p, heldout, target.sos_id) if heldout else None
     if not np.isfinite(progress.theta).all() or not math.isfinite(held or 0):
         raise Diverged(f"the model is not finite after epoch {progress.epoch + 1}; a lower -rate may help")
-    progress.measured.append((progress.L / words, held, bleu(progress.theta) if bleu else None))
-    progress.epoch += 1
-    progress.step, progress.L = 0, 0.0
+    training, found = progress.L / sum(map(len, bitext.target)), bleu(progress.theta) if bleu else None
     # of equal BLEU, as 0 at first, the likelihood decides
-    rows = [(row[2], row[1]) if settings.keep == "BLEU" else row[1:2] for row in progress.measured]
-    if held is None or all(rows[-1] > row for row in rows[:-1]):
+    worth = lambda bleu, logp: (bleu, logp) if settings.keep == "BLEU" else logp
+    best = held is None or all(worth(found, held) > worth(e.bleu, e.heldout) for e in progress.curve)
+    last = steps(bitext, settings)
+    epsilon = rate(settings, progress.epoch * last, settings.epochs * last)
+    progress.epoch += 1
+    progress.curve.append(curve.Epoch(progress.epoch, training, held, found, epsilon, best=best))
+    progress.step, progress.L = 0, 0.0
+    if best:
         progress.best, progress.best_epoch = progress.theta.copy(), progress.epoch
 
 
-def write_checkpoint(out, progress, source, target, settings, data):
-    """Everything that a run needs to go on; data: `fingerprint` of its texts."""
-    arrays = {name: getattr(progress, name) for name in ("theta", "first", "second")}
-    if progress.best is not None:
-        arrays["best"] = progress.best
-    state = {name: getattr(progress, name) for name in ("epoch", "step", "L", "best_epoch", "measured")}
-    about = {"run": vars(settings), "data": data, "state": state}
-    container.write(out, "nmt-checkpoint", about, arrays, [*source.words, *target.words])
+def kept(progress, source, target, settings, subwords=b""):
+    """The best Model so far as its file is to hold it, with what made it."""
+    return model(progress.best, source, target, settings, subwords, progress.curve)
+
+
+def restored(state, arrays, letters):
+    """The Progress from a checkpoint's state and arrays; letters: the names of the parameters, in their order."""
+    best = None
+    if state["best_epoch"]:
+        best = np.concatenate([arrays["best." + name].ravel() for name in letters])
+    return Progress(*(np.array(arrays[name]) for name in ("theta", "first", "second")), best=best, **state)
 
 
 def fingerprint(*texts):
@@ -227,28 +248,8 @@ def fingerprint(*texts):
     return crc
 
 
-def read_checkpoint(stream, path, settings, data, source, target, theta):
-    """The Progress in a checkpoint of a run with these settings and texts. Raises FormatError."""
-    about, arrays = container.read(stream, path)
-    if about["kind"] != "nmt-checkpoint":
-        raise FormatError(path, f"a file of kind {about['kind']}, not a checkpoint of nmt-train")
-    run = about["settings"]["run"]
-    changed = [name for name, value in vars(settings).items() if run.get(name) != value]
-    if container.words_of(arrays) != [*source.words, *target.words]:
-        changed.append("shortlist or texts")
-    if about["settings"]["data"] != data:
-        changed.append("source, -target or held-out texts")
-    if changed or arrays["theta"].shape != theta.shape:
-        raise FormatError(
-            path, f"a checkpoint of another run: -{changed[0]} differs; remove it or give the same options"
-        )
-    state = about["settings"]["state"]
-    best = np.array(arrays["best"]) if "best" in arrays else None
-    kept = (np.array(arrays[name]) for name in ("theta", "first", "second"))
-    measured = [tuple(row) for row in state["measured"]]
-    return Progress(*kept, state["epoch"], state["step"], state["L"], best, state["best_epoch"], measured)
-
-
-def model(theta, source, target, settings, subwords=b""):
+def model(theta, source, target, settings, subwords=b"", epochs=()):
     how = {name: value for name, value in vars(settings).items() if name not in network.SIZES}
+    if epochs:
+        how["curve"] = curve.rows(epochs, curve.TIMES)
     return Model(target, source, settings.sizes, theta, how, subwords)

@@ -6,7 +6,7 @@ import numpy as np
 
 from lmtk.files import container
 from lmtk.files.declared import OPTIONS, ORDER, VOCABULARY, held
-from lmtk.lm import Scores
+from lmtk.lm import scores_of
 from lmtk.machine import threads
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import vocab_of, vocab_settings
@@ -36,7 +36,7 @@ class Neural:
         at = at[corpus.ids[at] < self.vocab.V]
         if len(at):
             logp[at] = self.score_contexts(self.padded(contexts(corpus, self.order)[at]), corpus.ids[at])
-        return Scores(logp, lambda t: f"[{self.kind}]")
+        return scores_of(self.kind, logp)
 
     def padded(self, rows):
         """Contexts with <s> where nothing stands, before a sentence's start."""
@@ -50,10 +50,14 @@ class Neural:
         """The model with other arrays in place of the first of its own, in their order."""
         return replace(self, **dict(zip(self.arrays, arrays)))
 
+    def parts(self):
+        """What its file holds, as `container.write` takes it."""
+        about = {"order": self.order, **vocab_settings(self.vocab), "training": self.settings}
+        return self.kind, about, self.named(), self.vocab.words
+
     def write(self, out):
         """Its file, to a stream."""
-        about = {"order": self.order, **vocab_settings(self.vocab), "training": self.settings}
-        container.write(out, self.kind, about, self.named(), self.vocab.words)
+        container.write(out, *self.parts())
 
     @classmethod
     def from_arrays(cls, about, arrays, path):

@@ -21,7 +21,7 @@ The paper says what C(j) is and that j then has a probability. What it leaves op
 
 import numpy as np
 
-from lmtk.lm import Scores
+from lmtk.lm import scores_of
 from lmtk.machine import threads
 from lmtk.nplm import kernels
 from lmtk.nplm.model import COLUMNS, MANY, ROWS, exp_rows_plain
@@ -58,7 +58,7 @@ class Open:
         for top in range(0, len(at), ROWS):
             part = at[top : top + ROWS]
             logp[part] = self.stretch(rows[part], corpus.ids[part], exp_rows, team)
-        return Scores(logp, lambda t: "[nplm]")
+        return scores_of("nplm", logp)
 
     def stretch(self, rows, w, exp_rows, team):
         """ln p of the words w (K,) of a stretch of text in their contexts (K, n-1); its new words join."""

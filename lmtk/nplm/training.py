@@ -1,19 +1,19 @@
-"""Training: a corpus to a neural model, in epochs, with checkpoints from which a run goes on to the same bytes."""
+"""Training: a corpus to a neural model, in epochs; a run that goes on where another stopped comes to the same bytes."""
 
 import math
 import zlib
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from lmtk.errors import Diverged, FormatError, LmtkError
-from lmtk.files import container
+from lmtk.files import curve
 from lmtk.files.streams import lines
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import classes, energy_sgd, tree
 from lmtk.nplm.model import Neural
 from lmtk.nplm.network import Network
-from lmtk.nplm.objectives import EXACT, OBJECTIVES
+from lmtk.nplm.objectives import ESTIMATED, EXACT, OBJECTIVES
 from lmtk.nplm.recurrent import Recurrent
 from lmtk.text.corpus import contexts
 
@@ -64,8 +64,8 @@ class Data:
 class Progress:
     """Where a run stands: `step` minibatches into `epoch` (from 0), L the sum of ln p over them.
 
-    best: the network with the lowest held-out perplexity so far, after `best_epoch`; ppl holds (training, held-out) of
-    each epoch that is over.
+    best: the network with the lowest held-out perplexity so far, after `best_epoch`; curve: a curve.Epoch for each that
+    is over; seconds: of training so far.
     """
 
     network: Neural
@@ -74,7 +74,8 @@ class Progress:
     L: float = 0.0
     best: Neural | None = None
     best_epoch: int = 0
-    ppl: list = field(default_factory=list)
+    curve: list = field(default_factory=list)
+    seconds: float = 0.0
 
 
 def examples(corpus, vocab, order, heldout):
@@ -127,42 +128,59 @@ def rate(settings, t, total):
     return settings.rate / (1 + settings.decay * t)
 
 
-def heldout_ppl(network, corpus, comm=ALONE):
-    """Perplexity, as `lmtk ppl` has it: over the tokens that have a probability, of which there must be one.
+def steps(data, settings):
+    """The minibatches of an epoch."""
+    return -(-len(data.w) // settings.minibatch)
+
+
+def heldout_tokens(corpus, vocab):
+    """Where the tokens of a held-out text stand that can have a probability."""
+    return np.flatnonzero(corpus.scored & (corpus.ids < vocab.V))
+
+
+def heldout_logp(network, corpus, comm=ALONE):
+    """ln p a word, as `lmtk ppl` has it: over the tokens that have a probability, of which there must be one.
 
     Each rank of `comm` scores a part of them.
     """
-    at = np.flatnonzero(corpus.scored & (corpus.ids < network.vocab.V))
-    mine = at[comm.rank :: comm.size]
+    mine = heldout_tokens(corpus, network.vocab)[comm.rank :: comm.size]
     rows = network.padded(contexts(corpus, network.order)[mine])
     logp = network.score_contexts(rows, corpus.ids[mine])
     logp = logp[logp != -np.inf]
     total, tokens = comm.sum(np.array([logp.sum(), len(logp)]))
-    return math.exp(min(-total / tokens, 700))
+    return float(total / tokens)
+
+
+def unigram(data, vocab):
+    """ln p a word of the training text and of the held-out one (None without one), by the frequencies in the former."""
+    counts = np.bincount(data.w, minlength=vocab.V) + 1
+    logp = np.log(counts / counts.sum())
+    at = None if data.heldout is None else heldout_tokens(data.heldout, vocab)
+    return float(logp[data.w].mean()), None if at is None else float(logp[data.heldout.ids[at]].mean())
 
 
 def train(progress, data, settings, threads, comm=ALONE, common=None):
-    """Train from where `progress` stands, changing it; yields (epoch over, network now) after each minibatch.
+    """Train from where `progress` stands, changing it; yields (epoch over, words, network now) after each minibatch.
 
     common: a `parallel.Common`, for asynchronous training (section 3.1): the minibatches are dealt out to the ranks,
     and ROUNDS of each are between one time that all ranks meet here, which yields, and the next.
 
-    `network now` is a function, since to make a model of the parameters costs a copy; the ranks of `comm` call it
-    together. Raises Diverged where the likelihood is no finite number; `progress` then still has the best network
-    so far.
+    words: how many were seen since the last time. network now: a function, since to make a model of the parameters
+    costs a copy; the ranks of `comm` call it together. Raises Diverged where the likelihood is no finite number;
+    `progress` then still has the best network so far.
     """
     N, K = len(data.w), settings.minibatch
-    steps = -(-N // K)
+    last = steps(data, settings)
     objective = OBJECTIVES[settings.model or "nplm"][settings.objective]
     step, network = objective(progress.network, data, settings, threads, common or comm)
     first, stride, rounds = (comm.rank, comm.size, ROUNDS) if common else (0, 1, 1)
 
     norm = epsilon = math.nan
-    while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
+    while progress.epoch < settings.epochs:
         order = np.random.default_rng([settings.seed, progress.epoch]).permutation(N)
-        while progress.step < steps:
-            L, end = 0.0, min(progress.step + rounds * stride, steps)
-            for number in range(progress.step + first, end, stride):
+        while progress.step < last:
+            L, begin, end = 0.0, progress.step, min(progress.step + rounds * stride, last)
+            for number in range(begin + first, end, stride):
                 t = progress.epoch * N + number * K
                 epsilon = rate(settings, t, settings.epochs * N)
                 at = order[number * K : (number + 1) * K]
@@ -179,75 +197,50 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
             norm = next_norm
             progress.L += L
             progress.step = end
-            if progress.step < steps:
-                yield False, network
-        finish_epoch(progress, network(), data, N if settings.objective in EXACT else None, comm)
-        yield True, network
+            seen = min(end * K, N) - begin * K
+            if end < last:
+                yield False, seen, network
+        finish_epoch(progress, network(), data, settings, comm)
+        yield True, seen, network
 
 
-def finish_epoch(progress, network, data, N, comm):
-    """Close an epoch: its perplexities, and the network kept if it is the best. Raises Diverged.
+def finish_epoch(progress, network, data, settings, comm):
+    """Close an epoch: its line of the curve, and the network kept if it is the best. Raises Diverged.
 
-    N: the number of examples; None where their likelihoods are no exact ones, so that they make no perplexity.
+    An objective that is neither EXACT nor ESTIMATED says nothing of the training text's perplexity.
     """
-    heldout = heldout_ppl(network, data.heldout, comm) if data.heldout is not None else None
-    if heldout is not None and math.isnan(heldout):
+    heldout = heldout_logp(network, data.heldout, comm) if data.heldout is not None else None
+    if heldout is not None and not math.isfinite(heldout):
         raise Diverged(f"the held-out likelihood is not finite after epoch {progress.epoch + 1}; try a lower -rate")
-    earlier = [h for _, h in progress.ppl]
-    progress.ppl.append((math.exp(min(-progress.L / N, 700)) if N else None, heldout))
+    N, estimated = len(data.w), settings.objective in ESTIMATED
+    training = progress.L / N if estimated or settings.objective in EXACT else None
+    best = heldout is None or all(heldout > e.heldout for e in progress.curve)
+    epsilon = rate(settings, progress.epoch * N, settings.epochs * N)
     progress.epoch += 1
+    progress.curve.append(curve.Epoch(progress.epoch, training, heldout, None, epsilon, estimated, best))
     progress.step, progress.L = 0, 0.0
-    if data.heldout is None or not earlier or heldout < min(earlier):
+    if best:
         progress.best, progress.best_epoch = network, progress.epoch
 
 
-def write_checkpoint(out, progress, network, settings, data):
-    """Everything that a run needs to go on."""
-    arrays = network.named()
-    if progress.best is not None:
-        arrays |= {"best." + name: a for name, a in progress.best.named().items()}
-    state = {name: getattr(progress, name) for name in ("epoch", "step", "L", "best_epoch", "ppl")}
-    about = {"run": vars(settings), "data": fingerprint(data), "state": state}
-    container.write(out, "nplm-checkpoint", about, arrays, network.vocab.words)
+def kept(progress, settings):
+    """The best network so far as its file is to hold it, with what made it."""
+    return replace(progress.best, settings=vars(settings) | {"curve": curve.rows(progress.curve, curve.TIMES)})
+
+
+def restored(state, arrays, network):
+    """The Progress from a checkpoint's state and arrays; network: a fresh one."""
+
+    def taken(prefix):
+        return replace(network, **{name: arrays.get(prefix + name) for name in network.arrays})
+
+    return Progress(taken(""), best=taken("best.") if state["best_epoch"] else None, **state)
 
 
 def fingerprint(data):
     """A number that tells whether two runs read the same texts."""
     crc = zlib.crc32(data.w, zlib.crc32(data.contexts))
     return crc if data.heldout is None else zlib.crc32(data.heldout.ids, crc)
-
-
-def read_checkpoint(stream, path, settings, data, network):
-    """The Progress in a checkpoint of a run with these settings and texts. Raises FormatError.
-
-    network: a fresh one.
-    """
-    about, arrays = container.read(stream, path)
-    if about["kind"] != "nplm-checkpoint":
-        raise FormatError(path, f"a file of kind {about['kind']}, not a checkpoint of nplm-train")
-    run = about["settings"]["run"]
-    # an earlier version's checkpoint lacks options that came later
-    before = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
-    changed = [name.replace("_", "-") for name, value in vars(settings).items() if (before | run).get(name) != value]
-    if container.words_of(arrays) != network.vocab.words:
-        changed.append("vocab")
-    for name, option in (("classes", "classes"), ("tree", "classes or -tree-features")):
-        if not np.array_equal(arrays.get(name), getattr(network, name, None)):
-            changed.append(option)
-    if about["settings"]["data"] != fingerprint(data):
-        changed.append("text or -heldout")
-    if changed:
-        raise FormatError(
-            path, f"a checkpoint of another run: -{changed[0]} differs; remove it or give the same options"
-        )
-    state = about["settings"]["state"]
-
-    def taken(prefix):
-        return replace(network, **{name: arrays.get(prefix + name) for name in network.arrays})
-
-    best = taken("best.") if state["best_epoch"] else None
-    ppl = [tuple(pair) for pair in state["ppl"]]
-    return Progress(taken(""), state["epoch"], state["step"], state["L"], best, state["best_epoch"], ppl)
 
 
 def read_features(path, vocab, m=None):

@@ -9,8 +9,6 @@ import math
 import os
 import re
 import warnings
-from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -18,16 +16,16 @@ from lmtk.errors import LmtkWarning
 from lmtk.files import container
 from lmtk.files.streams import blocks, lines_of, open_in
 from lmtk.lm import LN10
-from lmtk.ngram.backoff import Backoff, decimal
-from lmtk.ngram.counts import find, find_rows, to_rows, trie, values
-from lmtk.text.corpus import Closed, Corpus, contexts
+from lmtk.ngram.backoff import Backoff, Stored, Walk, decimal, unigrams
+from lmtk.ngram.counts import to_rows, trie
+from lmtk.ngram.nodes import as_single, ends_in_itself, pack
+from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
 from lmtk.text.vocab import EOS, SOS, UNK, lower
 
 MISSING = -100.0  # log10 p of an unknown word where <unk> has no probability
 NEVER = -99.0  # log10 p of another word of probability 0: what an ARPA file holds
 CAPITALS = b"<UNK>"  # as good as <unk>
 TOKEN = re.compile(rb"[^ \t\r\n\v\f]+")  # query's blanks, two more than lmtk's own
-LENGTH = re.compile(r"\[(?:(\d+)gram|[^\]]*)\]")
 
 
 def unknown_id(vocab):
@@ -42,79 +40,56 @@ def closed(vocab):
     return Closed(vocab.index | {UNK: unk, CAPITALS: unk}, unk)
 
 
-@dataclass(frozen=True)
-class Table:
-    """The n-grams of one order of a back-off model, with those that KenLM puts in.
+def walk(model, lengths=True):
+    """The Walk of a Backoff model as KenLM has it: log10 p in single precision, -100 for a word without a 1-gram.
 
-    It puts in every missing tail of an n-gram, so that longer ones are found from their end: these have no p of their
-    own, but their length is the one reported. keys (N,) as in `counts`; log10p (N,), nan where p is found by backing
-    off; bow (N,); counted (N,), whether it is an n-gram and no bare prefix. Both logs in single precision.
+    With `lengths` those of n-grams are KenLM's too, which takes a pass over the model.
     """
+    W, nodes = len(model.vocab.words), model.nodes
+    if lengths and not ends_in_itself(nodes, W):
+        nodes = pack(with_ends(model), W, False)
+    first = nodes.levels[1]
+    logp, log10p = np.full(W, MISSING), first["log10p"][:-1]
+    given = ~np.isnan(log10p)
+    logp[first["word"][:-1][given]] = as_single(log10p[given])
+    return Walk(nodes, unigrams(nodes, W), logp, W, single=True)
 
-    keys: np.ndarray
-    log10p: np.ndarray
-    bow: np.ndarray
-    counted: np.ndarray
 
-
-def tables(model):
-    """The Table of each order of a Backoff model."""
-    W = len(model.vocab.words)
+def with_ends(model):
+    """The levels of a Backoff model with the n-grams that KenLM puts in: every end of an n-gram that it lacks, so that
+    longer ones are found from their end. These have no p of their own, which +inf stands for, but their length is the
+    one reported.
+    """
+    W, out = len(model.vocab.words), []
     own = [~np.isnan(level.logp) for level in model.levels]
     rows = [row[there] for row, there in zip(to_rows(model.levels, W), own)]
     for k in range(len(rows) - 1, 1, -1):
         rows[k - 1] = np.concatenate((rows[k - 1], rows[k][:, 1:]))
-    out = []
     for row, there, level, (keys, first, _) in zip(rows, own, model.levels, trie(rows, W)):
-        log10p, bow = np.full(len(keys), np.nan, np.float32), np.full(len(keys), -0.0, np.float32)
+        log10p, bow = np.full(len(keys), np.nan, np.float32), np.zeros(len(keys), np.float32)
         real = first < there.sum()
-        log10p[real] = decimal(level.logp[there])[first[real]]
-        log10p[log10p == 0] = -0.0  # as KenLM keeps and prints it
-        bow[real] = decimal(level.bow[there])[first[real]]
-        out.append(Table(keys, log10p, bow, first < len(row)))
-    for level, above in pairwise(out):
-        # a weight of 0 has the sign - until an n-gram goes on from there; -0 + -0 is -0, and -0 + 0 is 0
-        zero = level.bow == 0
-        level.bow[zero] = -0.0
-        goes_on = np.zeros(len(zero), bool)
-        goes_on[above.keys[above.counted] // W] = True
-        level.bow[zero & goes_on] = 0.0
+        log10p[first < len(row)] = np.inf
+        log10p[real], bow[real] = (decimal(x[there])[first[real]] for x in (level.logp, level.bow))
+        out.append(Stored(keys, log10p, bow))
     return out
 
 
-def scorer(model):
+def scorer(model, lengths=True):
     """A function: Corpus -> (log10 p (N,), length of the n-gram used (N,)); nothing where a token is not scored.
 
     Of a back-off model log10 p is float32, its terms added in KenLM's order; of other models float64, and the length is
     that of the longest n-gram that any part used, or the words that a neural model looked at.
     """
-    if isinstance(model, Backoff):
-        levels = tables(model)
-        return lambda corpus: score_backoff(levels, len(model.vocab.words), corpus)
-    return lambda corpus: score_any(model, corpus)
+    if not isinstance(model, Backoff):
+        return lambda corpus: score_any(model, corpus)
+    walked = walk(model, lengths)
 
+    def score(corpus):
+        log10p, used = walked(corpus.ids, corpus.fresh)
+        log10p[~corpus.scored] = used[~corpus.scored] = 0
+        return log10p.astype(np.float32), used
 
-def score_backoff(levels, W, corpus):
-    at = np.flatnonzero(corpus.scored)
-    rows, w = contexts(corpus, len(levels))[at], corpus.ids[at]
-    log10p, length = np.full(len(at), MISSING, np.float32), np.ones(len(at), np.int64)
-    orders = [level.keys for level in levels]
-    for k, level in enumerate(levels, 1):
-        # the node of w_(t-k+1) .. w_(t-1); the root, 0, stands for none of them
-        node = find_rows(orders, rows[:, : k - 1][:, ::-1], W)
-        if k > 1:
-            # a missing <unk> has the weight +0, which makes 0 of -0
-            missing = (k == 2) & (rows[:, 0] >= 0)
-            log10p += values(levels[k - 2].bow, node, np.where(missing, np.float32(0), np.float32(-0.0)))
-        child = find(level.keys, node, w, W)
-        here = np.flatnonzero(child >= 0)
-        child = child[here]
-        length[here[level.counted[child]]] = k
-        real = ~np.isnan(level.log10p[child])
-        log10p[here[real]] = level.log10p[child[real]]
-    whole, lengths = np.zeros(len(corpus.ids), np.float32), np.zeros(len(corpus.ids), np.int64)
-    whole[at], lengths[at] = log10p, length
-    return whole, lengths
+    return score
 
 
 def score_any(model, corpus):
@@ -122,12 +97,9 @@ def score_any(model, corpus):
     log10p = scores.logp / LN10
     never = log10p == -np.inf
     log10p[never] = np.where(corpus.ids[never] == unknown_id(model.vocab), MISSING, NEVER)
-    lengths = np.zeros(len(corpus.ids), np.int64)
-    starts = np.repeat(corpus.starts[:-1], np.diff(corpus.starts))
-    for t in np.flatnonzero(corpus.scored):
-        looked = min(model.order, t - starts[t] + 1)
-        lengths[t] = max([1, *(int(n) if n else looked for n in LENGTH.findall(scores.tag(t)))])
-    return log10p, lengths
+    looked = np.minimum(np.arange(len(log10p)) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts)) + 1, model.order)
+    lengths = np.where(scores.length < 0, looked[:, None], scores.length).max(axis=1, initial=1)
+    return log10p, np.where(corpus.scored, lengths, 0)
 
 
 def numbers(model, path):
@@ -170,28 +142,52 @@ def arpa_words(path):
     return words
 
 
-def sentences(path, vocab, sos, eos, tolower=False):
-    """The text of `path` in blocks of whole lines: (Corpus, words, whether the last line is whole)."""
-    index = closed(vocab)
-    for block in blocks(path):
-        *rows, rest = (lower(block) if tolower else block).split(b"\n")
-        words, starts = [], [0]
-        for row in rows:
-            words += [SOS] * sos + TOKEN.findall(row) + [EOS] * eos
-            starts.append(len(words))
-        if rest:
-            words += [SOS] * sos + TOKEN.findall(rest)
-            starts.append(len(words))
-        ids = np.fromiter(map(index.__getitem__, words), np.int32, len(words))
-        scored = np.ones(len(ids), bool)
+def sentences(path, vocab, sos, eos, tolower=False, keep=False, eager=False):
+    """The text of `path` in blocks of whole lines: (Corpus, words if `keep`, whether the last line is whole)."""
+    reader, known = Reader(closed(vocab), tolower), vocab.index
+    for block in blocks(path, eager=eager):
+        if b"\v" in block or b"\f" in block:
+            block = block.replace(b"\v", b" ").replace(b"\f", b" ")
+        ids, whole = reader.ids(block), block.endswith(b"\n")
+        if not whole and np.count_nonzero(ids == NEWLINE) == block.count(b"\n"):  # a line of blanks
+            ids = np.append(ids, np.int32(NEWLINE))
+        ends = np.flatnonzero(ids == NEWLINE)
+        before = ends - np.arange(len(ends))  # how many words there are up to each line's end
+        starts = np.append(0, before + np.arange(1, len(ends) + 1) * (sos + eos))
+        if not whole:
+            starts[-1] -= eos
+        line = np.repeat(np.arange(len(ends)), np.diff(before, prepend=0))
+        out = np.empty(starts[-1], np.int32)
+        out[np.arange(len(line)) + line * (sos + eos) + sos] = ids[ids != NEWLINE]
+        scored = np.ones(len(out), bool)
         if sos:
-            scored[starts[:-1]] = False
-        yield Corpus(ids, np.array(starts), scored), words, not rest
+            out[starts[:-1]], scored[starts[:-1]] = known[SOS], False
+        if eos:
+            out[starts[1:][: len(ends) - (not whole)] - 1] = known[EOS]
+        words = None
+        if keep:
+            *rows, rest = (lower(block) if tolower else block).split(b"\n")
+            words = [w for row in rows for w in [SOS] * sos + TOKEN.findall(row) + [EOS] * eos]
+            words += [SOS] * sos + TOKEN.findall(rest)
+        yield Corpus(out, starts, scored), words, whole
 
 
-def in_turn(numbers):
-    """The sum of an array, one after the other in its own precision."""
-    return np.add.accumulate(numbers)[-1] + numbers.dtype.type(0) if len(numbers) else numbers.dtype.type(0)
+def sums_in_turn(numbers, first, last):
+    """The sums of numbers[first[i] : last[i]], (S,), each one after the other in the numbers' precision."""
+    total = np.zeros(len(first), numbers.dtype)
+    longest_first = np.argsort(first - last, kind="stable")
+    at, end = first[longest_first], last[longest_first]
+    for j in range(int((end - at).max(initial=0))):
+        some = np.searchsorted(at - end, -j)  # sentences of more than j words
+        total[:some] += numbers[at[:some] + j]
+    out = np.empty_like(total)
+    out[longest_first] = total
+    return out
+
+
+def in_turn(start, numbers):
+    """start + numbers, one after the other in double precision."""
+    return float(np.add.accumulate(np.append(np.float64(start), numbers))[-1])
 
 
 def perplexity(log10p, count):
@@ -214,43 +210,48 @@ def shortest(x):
     return f"{digits}e{int(exponent)}"
 
 
-def report(model, lm, text, marks, debug, write, tolower=False):
-    """What `query` prints of a text through `write`, which takes bytes: the summary, with `debug` 1 the sentences too,
-    with 2 the words.
+LEVELS = ("summary", "sentence", "word")  # those of query -v; -debug shows so many and one
 
-    lm: the model's file, for the numbers of its words.
+
+def report(model, lm, text, marks, shown, write, tolower=False, eager=False):
+    """What `query` prints of a text through `write`, which takes bytes: `shown` has some of LEVELS.
+
+    lm: the model's file, for the numbers of its words. eager: sentences are answered as they come.
     """
-    score, unk, sos = scorer(model), unknown_id(model.vocab), marks.sos
-    number = numbers(model, lm) if debug >= 2 else None
+    each = "word" in shown
+    score, unk, sos = scorer(model, each), unknown_id(model.vocab), marks.sos
+    number = numbers(model, lm) if each else None
     total = total_of_oovs = 0.0
     tokens = oovs = 0
-    for corpus, words, whole in sentences(text, model.vocab, marks.sos, marks.eos, tolower):
+    for corpus, words, whole in sentences(text, model.vocab, marks.sos, marks.eos, tolower, each, eager):
         log10p, lengths = score(corpus)
         log10p = log10p.astype(np.float32)
         unknown = corpus.scored & (corpus.ids == unk)
-        for i in range(len(corpus.starts) - 1):
-            start, end = corpus.starts[i] + sos, corpus.starts[i + 1]
-            tokens += int(end - start)
-            for p in log10p[start:end][unknown[start:end]].tolist():
-                total_of_oovs += p
-            if debug >= 2:
-                for t in range(start, end):
+        first, last = corpus.starts[:-1] + sos, corpus.starts[1:]
+        sums = sums_in_turn(log10p, first, last)
+        tokens += int((last - first).sum())
+        total_of_oovs = in_turn(total_of_oovs, log10p[unknown])
+        if not whole:
+            # so does query: such a line's words are counted, their probabilities are not
+            name = "stdin" if text == "-" else text
+            warnings.warn(
+                f"{name}: the last line has no line end; as with KenLM its words count, their probabilities do not",
+                LmtkWarning,
+                stacklevel=2,
+            )
+        kept = len(sums) - (not whole)
+        known = np.diff(np.append(0, np.cumsum(unknown))[corpus.starts])
+        total = in_turn(total, sums[:kept])
+        oovs += int(known[:kept].sum())
+        for i in range(len(sums) if each or "sentence" in shown else 0):
+            if each:
+                for t in range(first[i], last[i]):
                     about = f"={number[corpus.ids[t]]} {lengths[t]} {shortest(log10p[t])}\t"
                     write(words[t] + about.encode())
-            if not whole and i == len(corpus.starts) - 2:
-                # so does query: such a line's words are counted, their probabilities are not
-                name = "stdin" if text == "-" else text
-                warnings.warn(
-                    f"{name}: the last line has no line end; as with KenLM its words count, their probabilities do not",
-                    LmtkWarning,
-                    stacklevel=2,
-                )
-                continue
-            sum_, known = in_turn(log10p[start:end]), int(unknown[start:end].sum())
-            if debug >= 1:
-                write(f"Total: {shortest(sum_)} OOV: {known}\n".encode())
-            total += float(sum_)
-            oovs += known
+            if i < kept and "sentence" in shown:
+                write(f"Total: {shortest(sums[i])} OOV: {known[i]}\n".encode())
+    if "summary" not in shown:
+        return
     including, excluding = perplexity(total, tokens), perplexity(total - total_of_oovs, tokens - oovs)
     write(f"Perplexity including OOVs:\t{including}\nPerplexity excluding OOVs:\t{excluding}\n".encode())
     write(f"OOVs:\t{oovs}\nTokens:\t{tokens}\n".encode())

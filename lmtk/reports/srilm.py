@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.lm import LN10, vocabulary_sums
+from lmtk.lm import LN10, NONE, UNKNOWN, vocabulary_sums
 from lmtk.text.corpus import sentences
 from lmtk.text.vocab import SOS
 
@@ -76,15 +76,21 @@ def token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end):
         else:
             previous = words[corpus.ids[t - 1]]
             context = previous + (b" " if t - 1 == start and previous == SOS else b" ...")
-        found = prediction(scores.tag(t), oov[t], zero[t], log10p[t], 1, None if sums is None else sums[t])
+        found = prediction(tag(scores, t, oov[t]), oov[t], zero[t], log10p[t], 1, None if sums is None else sums[t])
         out.append(b"\tp( %s | %s) \t= %s\n" % (words[corpus.ids[t]], context, found))
     return b"".join(out)
 
 
+def tag(scores, t, oov):
+    """What the report shows of the models that gave a token its probability, as "[3gram][nplm]"."""
+    shown = {UNKNOWN: "[OOV]"}
+    found = [shown.get(n, f"[{kind if n == NONE else f'{n}gram'}]") for n, kind in zip(scores.length[t], scores.kinds)]
+    found += [f"[{name}={x[t]:.7g}]" for name, x in scores.more if x[t] == x[t]]
+    return "[OOV]" * len(found) if oov else "".join(found)
+
+
 def prediction(tag, oov, zero, log10p, weight, total):
     """What the line of a word says of its probability: tag, p, log10 p, its weight if not 1, with `total` that too."""
-    if oov:
-        tag = "[OOV]" * tag.count("[")  # one for each part of a mixture, as SRILM has it
     p, logp = (0, "-inf") if oov or zero else (10**log10p, f"{log10p:.7g}")
     times = f" *{weight:.7g}" if weight != 1 else ""
     total = f" / {total:.7g}" if total is not None else ""
@@ -92,8 +98,12 @@ def prediction(tag, oov, zero, log10p, weight, total):
 
 
 def report(model, name, corpora, debug, write):
-    """SRILM's report of a text through `write`, which takes bytes, from `debug` 0 to 3; the number of blank lines."""
-    whole, blank = Tally(), 0
+    """SRILM's report of a text through `write`, which takes bytes, from `debug` 0 to 3.
+
+    Returns the number of blank lines, and that of unknown words that the model gave the probability of <unk>: SRILM
+    counts them as words like others, not as OOVs.
+    """
+    whole, blank, unknown = Tally(), 0, 0
     for corpus in corpora:
         blank += corpus.blank
         scores = model.score(corpus)
@@ -102,6 +112,7 @@ def report(model, name, corpora, debug, write):
             sums = np.zeros(len(corpus.ids))
             sums[corpus.scored] = vocabulary_sums(model, corpus, corpus.scored)
         oov, zero, log10p = outcome(model.vocab, corpus, scores)
+        unknown += int((corpus.scored & ~oov & (corpus.ids == model.vocab.unk_id)).sum())
         eos = np.zeros(len(corpus.ids), bool)
         if not corpus.stream and len(corpus.ids):
             last = corpus.starts[1:] - 1
@@ -124,7 +135,7 @@ def report(model, name, corpora, debug, write):
                 write(tally.lines() + b"\n")
             whole.add(tally)
     write(whole.lines(f"file {name}: "))
-    return blank
+    return blank, unknown
 
 
 def report_counts(model, name, counts, debug, write):
@@ -156,7 +167,7 @@ def report_counts(model, name, counts, debug, write):
             sums = vocabulary_sums(model, corpus, corpus.scored) if debug >= 3 else [None] * len(weight)
             for i, t in enumerate(np.flatnonzero(corpus.scored)):
                 ngram = [words[w] for w in corpus.ids[corpus.starts[i] : t + 1]]
-                found = prediction(scores.tag(t), oov[i], zero[i], log10p[i], weight[i], sums[i])
+                found = prediction(tag(scores, t, oov[i]), oov[i], zero[i], log10p[i], weight[i], sums[i])
                 write(b"\tp( %s | %s ) \t= %s\n" % (ngram[-1], b" ".join(ngram[-2::-1]), found))
     if debug >= 1 and any_:
         write(whole.lines() + b"\n")

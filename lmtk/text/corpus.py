@@ -6,6 +6,7 @@ A token is a run of bytes other than space, tab, CR and LF: nothing else splits.
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -54,6 +55,13 @@ class Corpus:
     lines: list | None = None
     blank: int = 0
     stream: bool = False
+
+    @cached_property
+    def fresh(self):
+        """(N,) bool: before which tokens nothing stands."""
+        fresh = np.zeros(len(self.ids) + 1, bool)
+        fresh[self.starts] = True
+        return fresh[:-1]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,148 @@
+"""The curve of a training: what each of its epochs came to, for files, people, programs and eyes."""
+
+import math
+from dataclasses import dataclass, fields
+
+from lmtk.files.figure import figure
+from lmtk.files.streams import open_out
+
+TIMES = "seconds", "speed"  # what differs between two runs of the same command, so that no model holds it
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What an epoch came to. training, heldout: ln p a word of either text, None where there is none.
+
+    training: as the words were seen during the epoch; an estimate where `estimated`. rate: that of its start. bleu: in
+    percent. best: whether it was the best so far. seconds: of training up to its end; speed: words a second.
+    """
+
+    number: int
+    training: float | None = None
+    heldout: float | None = None
+    bleu: float | None = None
+    rate: float | None = None
+    estimated: bool = False
+    best: bool = False
+    seconds: float = 0.0
+    speed: float = 0.0
+
+    @property
+    def ppl(self):
+        return perplexity(self.training)
+
+    @property
+    def heldout_ppl(self):
+        return perplexity(self.heldout)
+
+
+def perplexity(logp):
+    """e^-logp, kept finite; None for None."""
+    return None if logp is None else math.exp(min(-logp, 700))
+
+
+def rows(curve, without=()):
+    """Epochs as a file's settings hold them, `without` some fields: the names of the columns, then a row each."""
+    names = [f.name for f in fields(Epoch) if f.name not in without]
+    return [names, *([getattr(e, name) for name in names] for e in curve)]
+
+
+def fits(table):
+    """Whether it is one that `epochs` can take, whatever file it is from."""
+    number = lambda x: x is None or type(x) is bool or (type(x) in (int, float) and math.isfinite(x))
+    return (
+        isinstance(table, list)
+        and all(isinstance(row, list) and len(row) == len(table[0]) for row in table)
+        and bool(table)
+        and all(isinstance(name, str) for name in table[0])
+        and {"number"} <= set(table[0]) <= {f.name for f in fields(Epoch)}
+        and all(number(x) for row in table[1:] for x in row)
+        and all(type(row[table[0].index("number")]) is int for row in table[1:])
+    )
+
+
+def epochs(table):
+    """The inverse of `rows`."""
+    names, *rows = table
+    return [Epoch(**dict(zip(names, row))) for row in rows]
+
+
+def columns(curve):
+    """(name, value of an epoch, its form) of what some epoch has."""
+    about = "~" if any(e.estimated for e in curve) else ""
+    every = [
+        (f"training ppl{about}", lambda e: e.ppl, ".7g"),
+        ("held-out ppl", lambda e: e.heldout_ppl, ".7g"),
+        ("BLEU", lambda e: e.bleu, ".2f"),
+        ("rate", lambda e: e.rate, ".4g"),
+    ]
+    return [column for column in every if any(column[1](e) is not None for e in curve)]
+
+
+def table(curve):
+    """Lines for people: an epoch each, under the names of its figures; the one that was kept is told."""
+    shown, kept = columns(curve), max((e.number for e in curve if e.best), default=None)
+    lines = ["  epoch" + "".join(f"  {name:>12}" for name, _, _ in shown)]
+    for e in curve:
+        values = ("" if (x := value(e)) is None else format(x, form) for _, value, form in shown)
+        lines.append(f"  {e.number:>5}" + "".join(f"  {x:>12}" for x in values) + "  best" * (e.number == kept))
+    return "\n".join(lines)
+
+
+def in_short(e):
+    """Its perplexities, for a line that has other things to say too."""
+    figures = (("~" if e.estimated else "", e.ppl), ("held-out ", e.heldout_ppl))
+    told = ["ppl", *(f"{name}{x:.4g}" for name, x in figures if x is not None)]
+    return " ".join(told if len(told) > 1 else []) + ("" if e.bleu is None else f"  BLEU {e.bleu:.2f}")
+
+
+def line(e):
+    """An epoch on a narrow terminal."""
+    return f"epoch {e.number}  {in_short(e)}  {e.speed:,.0f} words/s" + "  best" * e.best
+
+
+def log_head(estimated, bleu):
+    """The first line of -log."""
+    names = ["epoch", "seconds", "training-estimate" if estimated else "training", "heldout"]
+    return "\t".join([*names, *["bleu"] * bleu, "rate", "words/s"]) + "\n"
+
+
+def log_line(e, bleu):
+    """An epoch as a line of -log: perplexities; nan where there is no figure."""
+    figures = [(e.ppl, ".7g"), (e.heldout_ppl, ".7g"), *[(e.bleu, ".2f")] * bleu, (e.rate, ".4g"), (e.speed, ".0f")]
+    shown = ("nan" if x is None else format(x, form) for x, form in figures)
+    return "\t".join([f"{e.number}", f"{e.seconds:.1f}", *shown]) + "\n"
+
+
+def plot(path, curve, unigram=(None, None)):
+    """The curve as a picture, SVG or PNG by the name's suffix: perplexities, and BLEU below them where there is one.
+
+    unigram: ln p a word under the unigram, of the training and of the held-out text; what a run must stay below.
+    """
+    scores = any(e.bleu is not None for e in curve)
+    kind, size = "png" if path.endswith(".png") else "svg", (6, 6 if scores else 4)
+    with open_out(path) as out, figure(out, kind, size) as drawn:
+        axes = drawn.subplots(1 + scores, sharex=True, squeeze=False)[:, 0]
+        about = " (estimate)" if any(e.estimated for e in curve) else ""
+        for name, value, color in (
+            (f"training{about}", lambda e: e.ppl, "C0"),
+            ("held-out", lambda e: e.heldout_ppl, "C1"),
+        ):
+            points = [(e.number, value(e)) for e in curve if value(e) is not None]
+            if points:
+                axes[0].plot(*zip(*points), "o-", ms=3, color=color, label=name)
+        base = perplexity(unigram[0] if unigram[1] is None else unigram[1])
+        if base:
+            axes[0].axhline(base, color="0.6", ls=":", lw=1, label="unigram")
+        for e in [e for e in curve if e.best][-1:]:
+            axes[0].axvline(e.number, color="0.85", lw=1, zorder=0)
+        axes[0].set_yscale("log")
+        axes[0].yaxis.set_major_formatter("{x:g}")
+        axes[0].yaxis.set_minor_formatter("{x:g}")
+        axes[0].set_ylabel("perplexity")
+        axes[0].legend(frameon=False)
+        if scores:
+            axes[1].plot([e.number for e in curve], [e.bleu for e in curve], "o-", ms=3, color="C2")
+            axes[1].set_ylabel("held-out BLEU")
+        axes[-1].xaxis.get_major_locator().set_params(integer=True)
+        axes[-1].set_xlabel("epoch")

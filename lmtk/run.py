@@ -1,0 +1,262 @@
+"""The life of a training run, the same for all models: from its start or a checkpoint, epoch by epoch, to a model.
+
+A model appears under its own name only when its run has ended by itself. Until then the best so far stands in the
+checkpoint, the model's name and ".ckpt", with all that the run needs to go on: -resume does that, -finish makes a model
+of the best so far.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+
+from lmtk.errors import Diverged, FormatError, LmtkError
+from lmtk.files import container, curve, registry
+from lmtk.files.declared import OPTIONS, REAL, Setting, check_array, check_settings, like, one_of, vocabulary, whole
+from lmtk.files.streams import open_in, open_out, written_in_place
+from lmtk.machine.parallel import ALONE
+
+STATE = "epoch", "step", "L", "best_epoch", "seconds"  # of a Progress, beside its curve
+MODEL = Setting("a kind and settings, or null", lambda x: x is None or {"kind", "settings"} == set(x))
+TOLD = {
+    "run": OPTIONS, "inputs": OPTIONS, "model": MODEL,
+    "state": {
+        **dict.fromkeys(("epoch", "step", "best_epoch"), whole()), **dict.fromkeys(("L", "seconds"), REAL),
+        "diverged": one_of(True, False), "curve": Setting("a table of epochs", curve.fits),
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run is to its life.
+
+    program: the command's name; model: the file that it is to write; settings: a dataclass with epochs and patience (0:
+    without end) in it; inputs: a number for each option that names what the run reads, the same for the same content;
+    words: (the option that names it, the vocabulary); steps: minibatches an epoch; save_every: minibatches between
+    checkpoints, None: an epoch, 0: none; unigram: ln p a word of the training and of the held-out text (None: without)
+    by their frequencies, which a model must be above.
+    arrays(progress, now): the arrays that a run goes on from; parts(progress): what the best model's file holds, as
+    `container.write` takes it; line(epoch, seconds to go): what -debug 1 tells of an epoch.
+    """
+
+    program: str
+    model: str
+    settings: object
+    inputs: dict
+    words: tuple
+    steps: int
+    unigram: tuple
+    save_every: int | None
+    arrays: Callable
+    parts: Callable
+    line: Callable
+
+    @property
+    def checkpoint(self):
+        return checkpoint_of(self.model)
+
+    @property
+    def kind(self):
+        return kind_of(self.program)
+
+
+def checkpoint_of(model):
+    """The name of a model's checkpoint; None where the model is written to a pipe or a device."""
+    return None if written_in_place(model) else model + ".ckpt"
+
+
+def kind_of(program):
+    return program.removesuffix("-train") + "-checkpoint"
+
+
+def check_beside(model, resume):
+    """Raise LmtkError where a run would begin beside the checkpoint of one that has not ended."""
+    checkpoint = checkpoint_of(model)
+    if checkpoint and not resume and os.path.exists(checkpoint):
+        ways = "-resume goes on with it, -finish makes a model of it; or remove it"
+        raise LmtkError(f"{checkpoint}: a run that has not ended; {ways}")
+
+
+def read(program, checkpoint):
+    """(the settings, the arrays) of a checkpoint. Raises FormatError."""
+    with open_in(checkpoint) as stream:
+        about, arrays = container.read(stream, checkpoint)
+    if about["kind"] != kind_of(program):
+        raise FormatError(checkpoint, f"a file of kind {about['kind']}, not a checkpoint of {program}")
+    if "model" not in about["settings"]:
+        raise FormatError(checkpoint, "a checkpoint of an earlier lmtk; remove it and begin anew")
+    check_settings(about["settings"], TOLD, checkpoint)
+    return about["settings"], arrays
+
+
+def finish(program, model):
+    """-finish: write the best model in the checkpoint, and end the run. Raises LmtkError."""
+    checkpoint = checkpoint_of(model)
+    if not checkpoint or not os.path.exists(checkpoint):
+        raise LmtkError(f"{checkpoint or model}: no checkpoint to make a model of")
+    about, arrays = read(program, checkpoint)
+    about = about["model"]
+    if about is None:
+        raise LmtkError(f"{checkpoint}: no epoch is over, so that there is no model yet; -resume goes on with it")
+    best = {name.removeprefix("best."): a for name, a in arrays.items() if name.startswith("best.")}
+    registry.made(about, best | {"vocabulary": arrays["vocabulary"]}, checkpoint)  # a whole one, or an error
+    with open_out(model) as out:
+        container.write(out, about["kind"], about["settings"], best, vocabulary(arrays, checkpoint))
+    remove(checkpoint)
+
+
+def begun(run, resume):
+    """Whether there is a checkpoint to go on from."""
+    return bool(resume and run.checkpoint and os.path.exists(run.checkpoint))
+
+
+def resumed(run, fresh, best, debug=0):
+    """(what a Progress is made of, the arrays) from the checkpoint of the same run; -debug 1 says from where.
+
+    fresh: the arrays of a run before training, best: those of a model's file, which the checkpoint's must be like.
+    Raises FormatError where it is that of another run, LmtkError where that cannot go on.
+    """
+    about, arrays = read(run.program, run.checkpoint)
+    # an earlier version's checkpoint lacks options that came later
+    before = {f.name: f.default for f in fields(run.settings) if f.default is not MISSING} | about["run"]
+    changed = [name.replace("_", "-") for name, value in vars(run.settings).items() if before.get(name) != value]
+    if vocabulary(arrays, run.checkpoint) != run.words[1]:
+        changed.append(run.words[0])
+    changed += [name for name, number in run.inputs.items() if about["inputs"].get(name) != number]
+    if changed:
+        why = f"a checkpoint of another run: -{changed[0]} differs"
+        raise FormatError(run.checkpoint, f"{why}; give the same, or end it with -finish, or remove it")
+    state = about["state"]
+    if state["diverged"]:
+        raise LmtkError(
+            f"{run.checkpoint}: a run that diverged, which would come to the same end; -finish makes a model of its "
+            f"epoch {state['best_epoch']}; or remove it"
+        )
+    wanted = like(fresh) | ({f"best.{name}": a for name, a in like(best).items()} if state["best_epoch"] else {})
+    for name, array in wanted.items():
+        check_array(arrays.get(name), array, name, run.checkpoint)
+    if debug:
+        place = f"epoch {state['epoch'] + 1}, step {state['step'] + 1}"
+        sys.stderr.write(f"going on from {run.checkpoint}: {place}\n")
+    return {name: state[name] for name in STATE} | {"curve": curve.epochs(state["curve"])}, arrays
+
+
+def write_checkpoint(run, progress, arrays, diverged=False):
+    """All that a run needs to go on, and the best model so far."""
+    state = {name: getattr(progress, name) for name in STATE}
+    state |= {"curve": curve.rows(progress.curve), "diverged": diverged}
+    about = {"run": vars(run.settings), "inputs": run.inputs, "state": state, "model": None}
+    if progress.best is not None:
+        kind, settings, best, _ = run.parts(progress)
+        about["model"] = {"kind": kind, "settings": settings}
+        arrays = arrays | {"best." + name: a for name, a in best.items()}
+    with open_out(run.checkpoint) as out:
+        container.write(out, run.kind, about, arrays, run.words[1])
+
+
+def remove(checkpoint):
+    if checkpoint:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(checkpoint)
+
+
+@contextlib.contextmanager
+def interruptible():
+    """A list that gets the number of the signal that asks to stop; a second one stops at once."""
+    cut = []
+
+    def note(number, frame):
+        if cut:
+            raise KeyboardInterrupt
+        cut.append(number)
+
+    old = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield cut
+    finally:
+        for s, handler in old.items():
+            signal.signal(s, handler)
+
+
+def ended(progress, settings):
+    """Whether all epochs are over, or as many as patience says without a better one."""
+    waited = progress.epoch - progress.best_epoch
+    return progress.epoch >= settings.epochs or 0 < settings.patience <= waited
+
+
+def live(run, progress, stretches, tell, comm=ALONE):
+    """Follow a training to its end and write its model. Exits with 128 and the number of a signal that cuts it.
+
+    stretches: of training that changes `progress`; an iterable of (epoch over, words seen, a function that gives what
+    run.arrays takes, which the ranks of `comm` call together). tell: a progress.Reporter. Raises Diverged.
+    """
+    stop, last, saved = 0, progress.step, Saver(run, tell)
+    with tell.bar, interruptible() as cut:
+        try:
+            for over, words, now in () if ended(progress, run.settings) else stretches:
+                tell(progress, over, words)
+                stop = comm.largest(cut[0] if cut else 0)
+                if run.checkpoint and (stop or due(run.save_every, over, last, progress.step)):
+                    arrays = run.arrays(progress, now())
+                    if comm.rank == 0:
+                        saved(progress, arrays)
+                last = progress.step
+                if stop or (over and ended(progress, run.settings)):
+                    break
+        except Diverged as e:
+            # every rank comes here, one tells
+            comm.follow()
+            raise Diverged(f"{e}{last_words(run, progress, saved)}") from None
+    if stop and not ended(progress, run.settings):
+        if comm.rank == 0:
+            sys.stderr.write(f"lmtk {run.program}: interrupted{saved.what_now(progress)}\n")
+        sys.exit(128 + stop)
+    if comm.rank == 0:
+        with open_out(run.model) as out:
+            container.write(out, *run.parts(progress))
+        remove(run.checkpoint)
+
+
+def due(every, over, last, step):
+    """Whether a checkpoint is wanted after the minibatches from `last` to `step` of an epoch."""
+    return every != 0 and (over or (every and step // every > last // every))
+
+
+def last_words(run, progress, saved):
+    """What is left of a run that has diverged: the best model so far, in the checkpoint."""
+    if progress.best is None or not run.checkpoint:
+        remove(run.checkpoint)
+        return ""
+    saved(progress, {}, diverged=True)
+    return f"; the best model so far is that of epoch {progress.best_epoch}, -finish writes it"
+
+
+class Saver:
+    """Writes checkpoints; where one cannot be written there is one warning, and training goes on."""
+
+    def __init__(self, run, tell):
+        self.run, self.tell, self.failed = run, tell, None
+
+    def __call__(self, progress, arrays, **how):
+        progress.seconds = self.tell.elapsed()
+        try:
+            write_checkpoint(self.run, progress, arrays, **how)
+            self.failed = None
+        except OSError as e:
+            if not self.failed:
+                self.tell.warn(f"{self.run.checkpoint}: {e.strerror}; training goes on without a new checkpoint")
+            self.failed = e.strerror
+
+    def what_now(self, progress):
+        """How an interrupted run can go on, for its last line."""
+        checkpoint = self.run.checkpoint
+        if not checkpoint:
+            return ""
+        if self.failed and not os.path.exists(checkpoint):
+            return f", and no checkpoint could be written: {self.failed}"
+        older = f", an older one ({self.failed})," if self.failed else ""
+        made = ", -finish makes a model of the best so far" if progress.best is not None else ""
+        return f"; -resume goes on from {checkpoint}{older}{made}"
