@@ -13,7 +13,7 @@ from lmtk import __version__
 from lmtk.errors import LmtkError, LmtkWarning, UsageError
 
 COMMANDS = {
-    "normalize": "text to text: lower case, numbers to <num>, proper nouns to <name>",
+    "normalize": "text to text: tokens, lower case, numbers to <num>, proper nouns to <name>",
     "vocab": "texts or models to a word list",
     "ngram-count": "text or counts to n-gram counts and back-off models",
     "ngram-class": "text to word classes",

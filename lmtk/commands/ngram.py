@@ -280,7 +280,15 @@ def score(o, model):
     for path in o.ppl or []:
         report_text(model, path, Marks.of(o.no_sos, o.no_eos, False), o.debug, sys.stdout.buffer.write, o.tolower)
     for path in o.counts or []:
-        report_count_file(model, path, o.count_order or o.order or model.order, o.float_counts, o.debug, o.tolower)
+        report_count_file(
+            model,
+            path,
+            o.count_order or o.order or model.order,
+            o.float_counts,
+            o.debug,
+            sys.stdout.buffer.write,
+            o.tolower,
+        )
 
 
 def generate(o, model):

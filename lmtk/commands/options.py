@@ -131,22 +131,6 @@ def unknown_word(text):
     return word
 
 
-def limit_threads(threads):
-    """Neural models score on so many threads."""
-    if threads:
-        from lmtk.machine.threads import limit
-
-        limit(threads)
-
-
-def product_threads(threads):
-    """Translation models: their products are too small to gain from many threads, so that one is the default."""
-    if threads or not os.environ.get("OPENBLAS_NUM_THREADS"):
-        from lmtk.machine.blas import set_threads
-
-        set_threads(threads or 1)
-
-
 def given_weights(given, parts):
     """Weights that sum to one from those of -lambda; equal ones where none was given."""
     if not given:

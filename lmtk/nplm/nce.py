@@ -14,9 +14,11 @@ import numpy as np
 
 from lmtk.machine.blas import add_product
 from lmtk.nplm import sampled, sgd
+from lmtk.nplm.pace import slowed
 
 f32 = np.float32
 TINY = np.finfo(f32).tiny
+NOISE = 1.0
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -44,23 +46,29 @@ def step(theta, contexts, w, drawn, q, epsilon, feature_rate, team, parts, kept=
         L = np.log(np.maximum(p[own], TINY)).sum(dtype=np.float64)
         L += (np.log(np.maximum(1 - p, TINY)) @ n[piece]).sum(dtype=np.float64)
         g = p * -n[piece]
-        g[own] += 1 - p[own]
-        return block, g, L
+        return block, g, L, own, 1 - p[own], g.sum(axis=1)
 
     pieces = sampled.slices(words, first, len(rows), parts)
     found = team(forward, pieces)
-    total = float(theta.comm.sum(np.array([sum(L for _, _, L in found)]))[0])
+    total = float(theta.comm.sum(np.array([sum(part[2] for part in found)]))[0])
     if not math.isfinite(total):
         return total, math.nan
 
+    taken = -theta.comm.sum(sum(part[5] for part in found))
+    share = (NOISE / np.maximum(taken, NOISE)).astype(f32)[:, None]
+
+    pace = slowed(theta.pace.outputs[words], sgd.curvature(theta, z))
+
     def backward(found):
-        block, g, _ = found
+        block, g, _, own, more, _ = found[1]
+        g *= share
+        g[own] += more
         gz = g @ block.T
-        add_product(epsilon, z, g, 1, block)
+        add_product(epsilon, z, g * pace[found[0]], 1, block)
         return gz
 
-    gz = theta.comm.sum(sum(team(backward, found)))
-    for piece, (block, _, _) in zip(pieces, found, strict=True):
+    gz = theta.comm.sum(sum(team(backward, list(zip(pieces, found, strict=True)))))
+    for piece, (block, *_) in zip(pieces, found, strict=True):
         rows[words[piece] - first] = block.T
     sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate, kept)
     return total, float(np.linalg.norm(gz))

@@ -98,8 +98,12 @@ def prediction(tag, oov, zero, log10p, weight, total):
 
 
 def report(model, name, corpora, debug, write):
-    """SRILM's report of a text through `write`, which takes bytes, from `debug` 0 to 3; the number of blank lines."""
-    whole, blank = Tally(), 0
+    """SRILM's report of a text through `write`, which takes bytes, from `debug` 0 to 3.
+
+    Returns the number of blank lines, and that of unknown words that the model gave the probability of <unk>: SRILM
+    counts them as words like others, not as OOVs.
+    """
+    whole, blank, unknown = Tally(), 0, 0
     for corpus in corpora:
         blank += corpus.blank
         scores = model.score(corpus)
@@ -108,6 +112,7 @@ def report(model, name, corpora, debug, write):
             sums = np.zeros(len(corpus.ids))
             sums[corpus.scored] = vocabulary_sums(model, corpus, corpus.scored)
         oov, zero, log10p = outcome(model.vocab, corpus, scores)
+        unknown += int((corpus.scored & ~oov & (corpus.ids == model.vocab.unk_id)).sum())
         eos = np.zeros(len(corpus.ids), bool)
         if not corpus.stream and len(corpus.ids):
             last = corpus.starts[1:] - 1
@@ -130,7 +135,7 @@ def report(model, name, corpora, debug, write):
                 write(tally.lines() + b"\n")
             whole.add(tally)
     write(whole.lines(f"file {name}: "))
-    return blank
+    return blank, unknown
 
 
 def report_counts(model, name, counts, debug, write):
