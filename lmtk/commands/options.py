@@ -118,6 +118,15 @@ def show(number):
     return f"{number:.7g}"
 
 
+def tell_memory():
+    """-memuse: what the process has had at most, on stderr."""
+    import resource
+    import sys
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    sys.stderr.write(f"memory used at most: {peak / 1024:.0f} MB\n")
+
+
 def unknown_word(text):
     """The value of -map-unk, as the bytes it was typed in."""
     word = os.fsencode(text)
