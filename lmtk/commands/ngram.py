@@ -20,6 +20,7 @@ from lmtk.commands.options import (
     one_stdin,
     option,
     per_order,
+    tell_memory,
     unknown_word,
 )
 from lmtk.errors import LmtkError, UsageError
@@ -122,10 +123,7 @@ def command(
         generate(o, model)
     write(o, model)
     if memuse:
-        import resource
-
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        sys.stderr.write(f"memory used at most: {peak / 1024:.0f} MB\n")
+        tell_memory()
 
 
 def check(o):
