@@ -16,7 +16,6 @@ from lmtk.commands.options import (
     Tolower,
     UnkAsIs,
     Write,
-    limit_threads,
     needed,
     one_stdin,
     option,
@@ -67,6 +66,7 @@ def command(
     from lmtk.files.registry import load, load_strictly
     from lmtk.files.streams import open_out
     from lmtk.joint.mixture import lowered
+    from lmtk.machine.threads import use
     from lmtk.text.corpus import Marks
 
     texts, counts = (text or []) + (ppl or []), counts or []
@@ -82,7 +82,7 @@ def command(
         raise UsageError(f"-debug goes to {most} here")
     if oov_features and (counts or format == "kenlm"):
         raise UsageError(f"-oov-features is for -text in SRILM's report, not for {'-counts' if counts else 'kenlm'}")
-    limit_threads(threads)
+    use(threads)
     model = load_strictly(lm) if strict else load(lm)
     if classes:
         from lmtk.joint.classes import class_model

@@ -20,7 +20,8 @@ from lmtk.ngram.smoothing import Events, Level, counts_of_counts, estimate_order
 from lmtk.text.vocab import Vocab
 
 f32 = np.float32
-THERE, EXTENDED = 1, 2  # an n-gram has a probability of its own; it is the context of one that has
+# an n-gram has a probability of its own; it is the context of one that has; it has one for that alone
+THERE, EXTENDED, NEEDED = 1, 2, 4
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,8 @@ class Estimator:
         count = self.counts(k, found)
         event = np.arange(found.events) if self.unknown is None else self.known_contexts(k, found)
         some = slice(None, found.events) if len(event) == found.events else event
-        events = Events(found.context[some], count[some], found.raw[some], lower[some], found.H)
+        cut = found.raw[some] <= method.cutoff if method.cutoff else None
+        events = Events(found.context[some], count[some], lower[some], found.H, cut)
         log10p, bow = smooth(events, k, method, self.vocab.V, exact)
         p = np.full(len(lower), np.nan, f32)
         p[some] = log10p
@@ -159,11 +161,21 @@ class Estimator:
         return np.flatnonzero(~self.unknown[k - 1][found.first + found.context[: found.events]])
 
     def need_contexts(self, k, s):
-        """An ARPA file needs every prefix of its n-grams: those of a segment's n-grams of order k are there."""
+        """The contexts of a segment's n-grams of order k are needed, if these are there. Returns the suffixes of those
+        that are needed themselves.
+        """
         found = self.gathered(k, s)
-        there = self.marks[k][found.node] & THERE > 0
-        marks = self.marks[k - 1][found.first : found.first + found.H]
-        marks[found.context[there]] |= THERE | EXTENDED
+        marks = self.marks[k][found.node]
+        contexts = self.marks[k - 1][found.first : found.first + found.H]
+        contexts[found.context[marks & THERE > 0]] |= THERE | EXTENDED | NEEDED
+        return found.parent[marks & NEEDED > 0]
+
+    def need_all(self, ends):
+        """An ARPA file needs every prefix of its n-grams; SRILM needs the `ends` of these prefixes too."""
+        for k in range(self.suffixes.order, 1, -1):
+            suffixes = all_at_once(partial(self.need_contexts, k), range(self.suffixes.segments))
+            for some in suffixes if ends and k > 2 else ():
+                self.marks[k - 1][some] |= THERE | NEEDED
 
 
 def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: None, known=None, exact=False):
@@ -175,6 +187,7 @@ def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: N
     given += [lambda r, n=n: n[:r].tolist() for n in work.name_all()]
     for k, (method, n) in enumerate(zip(methods, given, strict=True), 1):
         used.append((known or {}).get(k) or method.discounted(k, n, fallback, tell, exact))
+    exact = exact and vocab.V
     estimate_order([first], 1, used[0], vocab, tell, exact)
     work.marks.append((~np.isnan(first.log10p)).astype(np.uint8))
     work.log10p.append(np.where(np.isnan(first.log10p), f32(-np.inf), first.log10p))
@@ -184,8 +197,8 @@ def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: N
         work.log10p.append(np.empty(size, f32))
         work.marks.append(np.empty(size, np.uint8))
         lacking += sum(all_at_once(partial(work.estimate, k, used[k - 1], exact), segments))
-    for k in range(suffixes.order, 1, -1) if lacking else ():
-        all_at_once(partial(work.need_contexts, k), segments)
+    if lacking:
+        work.need_all(not exact)
     work.log10bow.append(np.zeros(0, f32))
     columns = (x[1:] for x in (work.log10p, work.log10bow, work.marks))
     return Estimate(vocab, suffixes, work.memory, work.base, *columns), used

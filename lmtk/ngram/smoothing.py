@@ -29,9 +29,9 @@ f32 = np.float32
 @dataclass
 class Level:
     """One order while it is estimated, (N,) each: keys; parent, the context's node; word; suffix, the node without the
-    oldest word; count; raw, how often it was seen; counted, whether the counts had it; first_word; unknown, whether
-    <unk> is in it; log10p (nan: left out), log10bow and backed_off, log10 p whether it was left out or not, single
-    precision.
+    oldest word; count; raw, how often it was seen; inside, whether all its words are kept, or None; counted, whether
+    the counts had it; first_word; unknown, whether <unk> is in it; log10p (nan: left out), log10bow and backed_off,
+    log10 p whether it was left out or not, single precision.
     """
 
     keys: np.ndarray
@@ -43,6 +43,7 @@ class Level:
     first_word: np.ndarray
     unknown: np.ndarray
     raw: np.ndarray = None
+    inside: np.ndarray = None
     log10p: np.ndarray = None
     log10bow: np.ndarray = None
     backed_off: np.ndarray = None
@@ -93,7 +94,7 @@ def counted_levels(counts, vocab, order, methods):
     if not levels[0].raw[levels[0].word < vocab.V].sum():
         raise LmtkError("no word of the vocabulary is counted")
     for k, method in enumerate(methods[: len(levels) - 1], 1):
-        if method.smoothing.continuation:
+        if method.smoothing.continuation and method.counts != "never":
             levels[k - 1].count = continuation_counts(levels, k, vocab.V)
     return levels
 
@@ -113,21 +114,31 @@ def counts_of_counts(level, count, V, upto):
     return [int((mine == r).sum()) for r in range(1, upto + 1)]
 
 
-def estimate(counts, vocab, order, methods, fallback=None, tell=lambda line: None, known=None, exact=False):
+def estimate(
+    counts, vocab, order, methods, fallback=None, tell=lambda line: None, known=None, exact=False, listed=None, size=0
+):
     """Counts -> (Backoff, the methods with their discounts).
 
     methods: a Method for each order. fallback: as in Method.discounted. known: {order: Method} whose discounts are
     given (-kn, -gt files). exact: the methods interpolate, and the lower orders' weights are the back-off weights, as
-    in KenLM; else these follow from the probabilities in single precision, as in SRILM. Raises NoDiscount, LmtkError
-    where there is nothing to count.
+    in KenLM; else these follow from the probabilities in single precision, as in SRILM. listed: with `exact`, the words
+    whose n-grams alone are kept. size: with `exact`, how many words there are at least, unknown ones. Raises
+    NoDiscount, LmtkError where there is nothing to count.
     """
     levels, used = counted_levels(counts, vocab, order, methods), []
     for k, (method, level) in enumerate(zip(methods, levels), 1):
-        n = partial(counts_of_counts, level, level.count, vocab.V)
+        n = partial(counts_of_counts, level, level.raw if method.counts == "after" else level.count, vocab.V)
         used.append((known or {}).get(k) or method.discounted(k, n, fallback, tell, exact))
+    V = vocab.V
+    if listed is not None:
+        inside = np.array([w in listed for w in vocab.words])
+        inside[[vocab.sos_id, vocab.eos_id, vocab.unk_id]] = True
+        V = int(inside[:V].sum())
+        for k, level in enumerate(levels, 1):
+            level.inside = inside[level.word] if k == 1 else inside[level.word] & levels[k - 2].inside[level.parent]
     for k, method in enumerate(used, 1):
-        estimate_order(levels, k, method, vocab, tell, exact)
-    fix_contexts(levels)
+        estimate_order(levels, k, method, vocab, tell, exact and max(V, size))
+    fix_contexts(levels, exact)
     done = []
     for level in levels:
         for logs in (level.log10p, level.log10bow):
@@ -165,14 +176,21 @@ def estimate_order(levels, k, method, vocab, tell, exact):
             event &= ~odd_contexts(levels[k - 2], contexts, vocab)[context]
         n = np.flatnonzero(event)
         lower = levels[k - 2].backed_off[level.suffix[nodes][n]] if k > 1 else None
-        events = Events(context[n], level.count[nodes][n], level.raw[nodes][n], lower, contexts.stop - contexts.start)
+        cut = level.raw[nodes][n] <= method.cutoff if method.cutoff and k > 1 else None
+        if level.inside is not None:
+            cut = ~level.inside[nodes][n] if cut is None else cut | ~level.inside[nodes][n]
+        events = Events(context[n], level.count[nodes][n], lower, contexts.stop - contexts.start, cut)
         level.log10p[nodes][n], bow = smooth(events, k, method, V, exact)
         if k > 1:
             levels[k - 2].log10bow[contexts] = bow
         else:
             left = 1 - np.nansum(probability(level.log10p))
-            left = bow[0] / V * (V - len(n)) if exact else left if left >= EPSILON else 0.0
-            give_to_unseen(level, vocab, left, tell)
+            if exact:  # the other words may have so little that it would be lost in the sum
+                seen = np.count_nonzero(~np.isnan(level.log10p))
+                left = bow[0] * (1 - seen / exact if method.interpolate else 1)
+            elif left < EPSILON:
+                left = 0.0
+            give_to_unseen(level, vocab, left, tell, exact)
 
 
 def odd_contexts(below, contexts, vocab):
@@ -186,14 +204,15 @@ def odd_contexts(below, contexts, vocab):
 @dataclass(frozen=True)
 class Events:
     """The n-grams of an order that are counted, end in a predicted word and extend H contexts as those can be extended,
-    (N,) each: context, below H; count; raw, how often it was seen; lower, log10 p of its suffix, None at order 1.
+    (N,) each: context, below H; count; lower, log10 p of its suffix, None at order 1; cut, whether it is to be left out
+    and its count given to the lower order, or None.
     """
 
     context: np.ndarray
     count: np.ndarray
-    raw: np.ndarray
     lower: np.ndarray
     H: int
+    cut: np.ndarray | None = None
 
 
 def smooth(events, k, method, V, exact):
@@ -201,18 +220,17 @@ def smooth(events, k, method, V, exact):
     single precision; at order 1 the weight of 1 / V itself.
     """
     of, c, H = events.context, events.count, events.H
-    if method.cutoff and k > 1:
-        cut = events.raw <= method.cutoff
+    if (cut := events.cut) is not None:
         h = totals(of[~cut], c[~cut], H, V)
         lost = np.bincount(of[cut], c[cut], H)
         h = replace(h, T=h.T + lost, lost=lost)
-        kept = (h.T[of] > 0) & (c > 0) & ~cut
+        kept = (h.T[of] > 0) & ((c > 0) | (k == 1)) & ~cut
     else:
         h = totals(of, c, H, V)
         kept = (c > 0) & (h.T[of] > 0) if k > 1 else h.T[of] > 0
     some = slice(None) if kept.all() else np.flatnonzero(kept)
     of, c = of[some], c[some]
-    lower = np.full(len(c), 1 / V) if k == 1 else probability(events.lower[some])
+    lower = np.full(len(c), uniform(exact, V)) if k == 1 else probability(events.lower[some])
     p, d, weight = smoothed(method, of, c, h, lower if method.interpolate else None, exact)
     log10p = np.full(len(events.context), np.nan, f32)
     with np.errstate(divide="ignore"):
@@ -235,6 +253,11 @@ def totals(of, c, H, V):
     types3 = n[:, 3]
     types2 = types3 + n[:, 2]
     return Totals(np.bincount(of, c, H), types2 + n[:, 1] + n[:, 0], types2, types3, np.zeros(H), V)
+
+
+def uniform(exact, V):
+    """1 / V, V being `exact` where that is a number; else as SRILM has it, whose log10 is in single precision."""
+    return 1 / exact if exact else 10.0 ** float(f32(-np.log10(V)))
 
 
 def smoothed(method, of, c, h, lower, exact):
@@ -276,15 +299,21 @@ def probability(log10):
     return 10.0 ** log10.astype(np.float64)
 
 
-def give_to_unseen(level, vocab, left, tell):
-    """Order 1: what the seen words leave goes to those without a probability, or to all where there are none."""
+def give_to_unseen(level, vocab, left, tell, size=0):
+    """Order 1: what the seen words leave goes to those without a probability, or to all where there are none. size: how
+    many words there are, where some are not in the vocabulary.
+    """
     level.log10p[level.word == vocab.sos_id] = -np.inf
     words = level.word < vocab.V
-    unseen = words & ~(level.log10p > -np.inf)
+    # in KenLM a word that was seen may have the probability 0
+    unseen = words & (np.isnan(level.log10p) if size else ~(level.log10p > -np.inf))
+    known = words if level.inside is None else words & level.inside
+    unseen &= known
+    many = unseen.sum() + max(size - known.sum(), 0)
     with np.errstate(divide="ignore"):
         if unseen.any():
-            tell(f"warning: distributing {left:.6g} left-over probability mass over {unseen.sum()} zeroton words")
-            level.log10p[unseen] = f32(np.log10(left / unseen.sum()))
+            tell(f"warning: distributing {left:.6g} left-over probability mass over {many} zeroton words")
+            level.log10p[unseen] = f32(np.log10(left / many))
         elif left:
             tell(f"warning: distributing {left:.6g} left-over probability mass over all {words.sum()} words")
             level.log10p[words] = np.log10(probability(level.log10p[words]) + left / words.sum()).astype(f32)
@@ -337,8 +366,10 @@ def masses_left(sums, lower_sums):
     return bow, scaled
 
 
-def fix_contexts(levels):
-    """An ARPA file needs every prefix of its n-grams: give those that were left out what backing off gives them."""
+def fix_contexts(levels, exact):
+    """An ARPA file needs every prefix of its n-grams: give those that were left out what backing off gives them. SRILM
+    needs the ends of these prefixes too, and their prefixes.
+    """
     needed = np.zeros(len(levels[-1].keys), bool)
     for k in range(len(levels), 0, -1):
         level = levels[k - 1]
@@ -347,5 +378,7 @@ def fix_contexts(levels):
             level.log10p[faked] = level.backed_off[faked]
         there = ~np.isnan(level.log10p) | needed
         if k > 1:
+            ends = level.suffix[needed] if k > 2 and not exact else []
             needed = np.zeros(len(levels[k - 2].keys), bool)
             needed[level.parent[there]] = True
+            needed[ends] = True
