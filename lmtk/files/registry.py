@@ -66,9 +66,7 @@ def load(path, seen=()):
                 raise FormatError(path, f"a file of kind {about['kind']}, not a model")
             return function(BINARY[about["kind"]])(about, arrays, path)
         if head.startswith(b"SRILM_BINARY_NGRAM"):
-            raise FormatError(
-                path, "SRILM's binary form, which only SRILM reads; its ngram -write-lm makes an ARPA file"
-            )
+            raise FormatError(path, "SRILM's binary form, which lmtk does not read; its ngram -write-lm gives ARPA")
         if b"\0" in head:
             raise FormatError(path, "no model: neither a binary file of lmtk's nor a text")
         head = head.removeprefix(BOM).lstrip()
