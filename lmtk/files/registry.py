@@ -65,6 +65,8 @@ def load(path, seen=()):
             if about["kind"] not in BINARY:
                 raise FormatError(path, f"a file of kind {about['kind']}, not a model")
             return function(BINARY[about["kind"]])(about, arrays, path)
+        if head.startswith(b"SRILM_BINARY_NGRAM"):
+            raise FormatError(path, "SRILM's binary form, which lmtk does not read; its ngram -write-lm gives ARPA")
         if b"\0" in head:
             raise FormatError(path, "no model: neither a binary file of lmtk's nor a text")
         head = head.removeprefix(BOM).lstrip()
@@ -121,6 +123,8 @@ def describe(path, shown=10):
                 state = {name: settings.get("state", {}).get(name) for name in ("epoch", "step", "best_epoch", "curve")}
                 settings = settings["run"] | state
             return [("kind", about["kind"]), *container.shown(settings)], container.words_of(arrays)
+        if head.startswith(b"SRILM_BINARY"):
+            return [("kind", "SRILM's binary form, which only SRILM reads")], []
         start = head.removeprefix(BOM).lstrip()
         if b"\\data\\" not in head and not any(start.startswith(magic) for magic in TEXT):
             return describe_text(stream, path, shown)
