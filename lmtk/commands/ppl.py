@@ -62,6 +62,7 @@ def command(
     """
     import sys
 
+    from lmtk.files import container
     from lmtk.files.registry import load, load_strictly
     from lmtk.joint.mixture import lowered
     from lmtk.text.corpus import Marks
@@ -80,7 +81,7 @@ def command(
     if oov_features and (counts or format == "kenlm"):
         raise UsageError(f"-oov-features is for -text in SRILM's report, not for {'-counts' if counts else 'kenlm'}")
     limit_threads(threads)
-    model = load_strictly(lm) if strict else load(lm)
+    model = load_strictly(lm) if strict else load(lm, sums="beside")
     if classes:
         from lmtk.joint.classes import class_model
 
@@ -93,7 +94,11 @@ def command(
         warnings.warn(
             "the model predicts no </s>; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1
         )
-    write = sys.stdout.buffer.write
+
+    def write(found):
+        container.finish()  # nothing is said by a file that is damaged
+        sys.stdout.buffer.write(found)
+
     for path in texts:
         if format == "kenlm":
             from lmtk.reports.kenlm import report

@@ -13,6 +13,7 @@ from lmtk.lm import LN10, Scores
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram.nodes import (
+    BLOCK,
     NARROW,
     WIDE,
     ZERO,
@@ -27,7 +28,6 @@ from lmtk.ngram.nodes import (
 )
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
-SOME = 1 << 12  # tokens scored together: what is kept of them stays in a cache
 PAYS = 128  # numbers in the nodes for which tables pay, for each token scored
 
 
@@ -128,14 +128,14 @@ class Walk:
         N = len(ids)
         if not pays("ngrams", N):
             return self.some(ids, fresh)
-        found = self.found if len(self.nodes.memory) < N * PAYS else NONE
+        found = self.found if len(self.nodes.memory) < N * PAYS else NO_TABLES
 
         def some(begin):
-            start, end = max(begin - self.nodes.order + 1, 0), min(begin + SOME, N)
+            start, end = max(begin - self.nodes.order + 1, 0), min(begin + BLOCK, N)
             logp, used = self.some(ids[start:end], fresh[start:end], found)
             return logp[begin - start :], used[begin - start :]
 
-        logp, used = zip(*in_threads(some, range(0, N, SOME)))
+        logp, used = zip(*in_threads(some, range(0, N, BLOCK)))
         return np.concatenate(logp), np.concatenate(used)
 
     def some(self, ids, fresh, found=None):
@@ -151,12 +151,17 @@ class Walk:
         return logp, used
 
     @cached_property
+    def arrays(self):
+        """As the first arguments of `nodes.step` and `nodes.score_lines`."""
+        return self.nodes.memory, self.nodes.logs, self.nodes.where, frozen(self.node), frozen(self.logp)
+
+    @cached_property
     def found(self):
         """The tables, made when a text pays for them."""
         return tables(self.nodes)
 
 
-NONE = frozen(np.empty(0, np.int32)), frozen(np.zeros((100, 2), np.int64))  # no tables
+NO_TABLES = frozen(np.empty(0, np.int32)), frozen(np.zeros((100, 2), np.int64))
 
 
 @dataclass(frozen=True)

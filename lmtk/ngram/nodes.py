@@ -36,6 +36,7 @@ PLACE = {WIDE: 2, NARROW: 1}  # of log10 p
 ZERO = -99.0  # what stands for the logarithm of 0 in an ARPA file
 FEW = 8  # children among which a search is as fast as a table
 GROUP = 256  # tokens looked up together
+BLOCK = 1 << 12  # tokens of which what is kept stays in a cache
 tuple_setitem = of_numba("numba.cpython.unsafe.tuple", "tuple_setitem")
 
 
@@ -475,3 +476,58 @@ def link_suffixes_plain(memory, logs, where, k, before, found):
     found[:] = children(shorter, above, context, level["word"][:-1])
     value = np.where(found < 0, np.float32(np.nan), above["log10p"][found])
     return not (np.isnan(value) & ~np.isnan(level["log10p"][:-1])).any()
+
+
+@jit
+def score_lines(memory, logs, where, unigram, unigram_logp, slots, spans, ids, sos, eos):
+    """KenLM's log10 p of each line of `ids`, in which -1 stands between lines: (S,) float64, each the sum of its words'
+    in single precision, one after the other; and how many words the sums are of. sos, eos: the marks' ids, to stand
+    before and after each line, or -1 for none.
+    """
+    lines = 1
+    for w in ids:
+        lines += w < 0
+    N = len(ids) - (lines - 1) + lines * ((sos >= 0) + (eos >= 0))
+    tokens, fresh = np.empty(N, np.int32), np.zeros(N + 1, np.bool_)
+    node, logp, used = np.empty(N, np.int32), np.empty(N), np.empty(N, np.int8)
+    ends, out = np.empty(lines, np.int64), np.empty(lines)
+    at, line = 0, 0
+    for i in range(len(ids) + 1):
+        if i == 0:
+            fresh[0] = True
+            if sos >= 0:
+                tokens[at] = sos
+                at += 1
+        if i == len(ids) or ids[i] < 0:
+            if eos >= 0:
+                tokens[at] = eos
+                at += 1
+            ends[line] = at
+            line += 1
+            fresh[at] = True
+            if i < len(ids) and sos >= 0:
+                tokens[at] = sos
+                at += 1
+        else:
+            tokens[at] = ids[i]
+            at += 1
+    for t in range(N):
+        node[t], logp[t] = unigram[tokens[t]], unigram_logp[tokens[t]]
+    before = len(where) - 1
+    for start in range(0, N, BLOCK):
+        # a block's first words are those that ended the one before, as contexts
+        first, end = max(start - before, 0), min(start + BLOCK, N)
+        own, p = node[first:end].copy(), logp[first:end].copy()
+        begun = fresh[first:end].copy()
+        begun[0] = True
+        some = tokens[first:end]
+        extend(memory, logs, where, slots, spans, some, begun, len(unigram), True, own, p, used[first:end])
+        logp[start:end] = p[start - first :]
+    at = 0
+    for line in range(lines):
+        total = np.float32(0)
+        for t in range(at + (sos >= 0), ends[line]):
+            total += np.float32(logp[t])
+        at = ends[line]
+        out[line] = total
+    return out, N - lines * (sos >= 0)
