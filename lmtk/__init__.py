@@ -12,8 +12,9 @@ def __getattr__(name):
     """The names of KenLM's module."""
     if name.startswith("__"):
         raise AttributeError(name)
-    from lmtk import kenlm_module
+    from importlib import import_module
 
+    kenlm_module = import_module("lmtk.kenlm_module")
     if name not in kenlm_module.__all__:
         raise AttributeError(f"module 'lmtk' has no attribute '{name}'")
     return getattr(kenlm_module, name)

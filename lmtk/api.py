@@ -18,6 +18,7 @@ from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
 from lmtk.text.vocab import EOS, SOS
 
 FEW = 100  # sentences that are scored without numba, by a small model
+MANY = 1000  # sentences for which tables pay
 TOGETHER = 2048  # sentences of score_many that a thread takes at once
 BLANKS = bytes.maketrans(b"\t\n\v\f\r", b"     ")
 
@@ -49,10 +50,7 @@ class State:
     nodes: as `nodes.step` has them; of other models than back-off ones, the ids of the last words, the oldest first.
     """
 
-    __slots__ = ("nodes",)
-
-    def __init__(self):
-        self.nodes = ()
+    nodes = ()
 
     def __eq__(self, other):
         return self.nodes == other.nodes if isinstance(other, State) else NotImplemented
@@ -116,7 +114,7 @@ class Model:
             except FormatError as e:
                 raise OSError(f"Cannot read model '{os.fsdecode(path)}' ({e})") from e
             self.path = os.path.abspath(os.fsencode(path))
-        self._scored = 0
+        self._scored, self._kept = 0, []
 
     def __reduce__(self):
         return Model, (self.path or self.lm,)
@@ -145,8 +143,8 @@ class Model:
             parts = self._parts_of_texts(iter(sentences))
         marks = self._index[SOS] if bos else -1, self._index[EOS] if eos else -1
         if isinstance(self.lm, Backoff):
-            arrays = (*self._arrays, *self._tables)
-            work = lambda lines: nodes.score_lines(*arrays, lines(), *marks)[0]
+            self._use_tables()
+            work = lambda lines: nodes.score_lines(self._handle, lines(), *marks)[0]
         else:
             work = lambda lines: self._sums_of_any(lines(), *marks)
         found = list(in_threads(work, parts))
@@ -180,14 +178,21 @@ class Model:
 
     def BaseScore(self, in_state, word, out_state):
         """log10 p of a word after in_state; out_state becomes the state after it."""
-        step = self._step
-        p, _, out_state.nodes = step(*self._arrays, self._ids[word], in_state.nodes or self._null)
-        return p
+        # the next time this method is found in the instance, with what it needs at hand
+        null = self._null  # which may make tables, before there is a handle
+        step, handle, ids = self._step, self._handle, self._ids
+
+        def base_score(in_state, word, out_state):
+            p, _, out_state.nodes = step(handle, ids[word], in_state.nodes or null)
+            return p
+
+        self.BaseScore = base_score
+        return base_score(in_state, word, out_state)
 
     def BaseFullScore(self, in_state, word, out_state):
         """The same as a FullScoreReturn."""
         word = self._ids[word]
-        p, length, out_state.nodes = self._full_step(word, in_state.nodes or self._null)
+        p, length, out_state.nodes = self._step(self._full_handle, word, in_state.nodes or self._null)
         return FullScoreReturn(p, length, word == self._index.unk)
 
     def __contains__(self, word):
@@ -219,12 +224,22 @@ class Model:
         return kenlm.walk(self.lm, lengths=False)
 
     @cached_property
-    def _arrays(self):
-        return self._walk.arrays if isinstance(self.lm, Backoff) else ()
+    def _handle(self):
+        """The address of the walk's handle: with its tables once they are made."""
+        if not isinstance(self.lm, Backoff):
+            return 0
+        return self._address(self._walk, vars(self._walk).get("found", NO_TABLES))
 
-    @cached_property
-    def _tables(self):
-        return self._walk.found
+    def _address(self, walk, tables):
+        """That of a handle, which stays as long as the model: another thread may be at it."""
+        handle = walk.handle(tables)
+        self._kept.append((handle, walk, tables))
+        return nodes.address(handle)
+
+    def _use_tables(self):
+        if "found" not in vars(self._walk):
+            self._walk.found  # noqa: B018  makes them
+            vars(self).pop("_handle", None)
 
     @cached_property
     def _full(self):
@@ -235,26 +250,27 @@ class Model:
         return nodes.step.dispatcher() if isinstance(self.lm, Backoff) else self._step_of_any
 
     @cached_property
-    def _full_arrays(self):
-        return kenlm.walk(self.lm).arrays
-
-    def _full_step(self, word, state):
+    def _full_handle(self):
+        """The same of the walk that has KenLM's lengths."""
         if not isinstance(self.lm, Backoff):
-            return self._step_of_any(word, state)
-        return self._step(*self._full_arrays, word, state)
+            return 0
+        return self._address(kenlm.walk(self.lm), NO_TABLES)
 
     @cached_property
     def _null(self):
-        return (-1,) * max(self.order - 1, 1) if isinstance(self.lm, Backoff) else ()
+        if isinstance(self.lm, Backoff):
+            self._use_tables()  # who has states asks for many words
+        return (-1,) * max(self.order // 2, 1) if isinstance(self.lm, Backoff) else ()
 
     @cached_property
     def _begin(self):
         sos = self._index[SOS]
         if not isinstance(self.lm, Backoff):
             return (sos,)
-        return (int(self._walk.node[sos]), *self._null[1:]) if self.order > 1 else self._null
+        # of two nodes, that of one word first
+        return ((int(self._walk.node[sos]) & 0xFFFFFFFF) - (1 << 32), *self._null[1:]) if self.order > 1 else self._null
 
-    def _step_of_any(self, word, state):
+    def _step_of_any(self, _, word, state):
         ids = np.array([[*state, word]], np.int32)
         log10p, length = kenlm.score_any(self.lm, sentences(ids))
         return (
@@ -270,11 +286,13 @@ class Model:
             scored = [(p, oov) for p, _, oov in self.full_scores(sentence, bos, eos)]
             log10p = np.array([p for p, _ in scored], np.float32)
             return float(kenlm.sums_in_turn(log10p, np.array([0]), np.array([len(log10p)]))[0]), len(log10p)
+        if self._scored == MANY:
+            self._use_tables()
         text = as_bytes(sentence).translate(BLANKS) + b" "
         ids = np.empty(len(text) // 2 + 1, np.int32)
         found = self._table.look_up(np.frombuffer(text, np.uint8), 0, -1, ids)[1]
         marks = self._index[SOS] if bos else -1, self._index[EOS] if eos else -1
-        total, words = self._score_lines(*self._arrays, *NO_TABLES, ids[:found], *marks)
+        total, words = self._score_lines(self._handle, ids[:found], *marks)
         return float(total[0]), words
 
     @cached_property

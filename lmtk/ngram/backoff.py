@@ -22,6 +22,7 @@ from lmtk.ngram.nodes import (
     extend,
     extend_plain,
     frozen,
+    handle,
     of_arrays,
     pack,
     tables,
@@ -150,10 +151,9 @@ class Walk:
             extend_plain(nodes, *rest)
         return logp, used
 
-    @cached_property
-    def arrays(self):
-        """As the first arguments of `nodes.step` and `nodes.score_lines`."""
-        return self.nodes.memory, self.nodes.logs, self.nodes.where, frozen(self.node), frozen(self.logp)
+    def handle(self, found):
+        """As `nodes.handle` has it; the walk has to outlive it."""
+        return handle(self.nodes, self.node, self.logp, *found)
 
     @cached_property
     def found(self):
