@@ -7,30 +7,34 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkWarning
 
 
-def em(logp, bins, weights, iterations, tolerance, tell=None):
+def em(logp, bins, weights, iterations, tolerance, tell=None, times=None):
     """Weights that raise the likelihood of p = sum_j weights[bin, j] p_j, (B, J).
 
     logp (N, J): ln p_j of each held-out token; bins (N,): the bin of its context; weights (B, J): where to start.
     Stops after `iterations`, or when no weight moves by more than `tolerance`. `tell(iteration, weights, L)` hears each
     iteration's weights and their log-likelihood, natural, before they change. A bin without tokens keeps its weights.
+    times (N,): how often each token counts, once where it is None.
     """
     B, J = weights.shape
     top = logp.max(axis=1)
     p = np.exp(logp - top[:, None])
-    tokens = np.bincount(bins, minlength=B)
+    each = 1 if times is None else times
+    tokens = np.bincount(bins, times, B)
     visited = tokens > 0
     for iteration in range(1, iterations + 1):
         share = p * weights[bins]
         total = share.sum(axis=1)
         if tell:
-            tell(iteration, weights, float((np.log(total) + top).sum()))
+            tell(iteration, weights, float(((np.log(total) + top) * each).sum()))
         share /= total[:, None]
+        if times is not None:
+            share *= times[:, None]
         new = weights.copy()
         for j in range(J):
             new[visited, j] = np.bincount(bins, share[:, j], B)[visited] / tokens[visited]
         moved = np.abs(new - weights).max()
         weights = new
-        if moved < tolerance:
+        if moved <= tolerance:
             break
     return weights
 

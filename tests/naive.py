@@ -106,6 +106,17 @@ def update(C, H, d, U, W, b, context, w, epsilon):
     return math.log(p[w])
 
 
+def stiffest(rows, number):
+    """The largest eigenvalue of X'X / number, by two rounds of the power method from the rows with changing signs."""
+    v = [sum(row[i] * (-1) ** k for k, row in enumerate(rows)) for i in range(len(rows[0]))]
+    for _ in range(2):
+        y = [sum(a * b for a, b in zip(row, v, strict=True)) for row in rows]
+        v = [sum(y[k] * rows[k][i] for k in range(len(rows))) for i in range(len(v))]
+        size = math.sqrt(sum(a * a for a in v))
+        v = [a / size for a in v]
+    return sum(sum(a * b for a, b in zip(row, v, strict=True)) ** 2 for row in rows) / number
+
+
 def recurrent(C, H, R, d, context):
     """The states of a recurrent layer, from 0 on, as it takes the words of a context, w_(t-1) .., last first."""
     states = [[0.0] * len(d)]
@@ -391,6 +402,28 @@ def contrast(C, H, d, U, W, b, contexts, words, drawn, q):
             text = e / (e + len(drawn) * q[j])
             total += math.log(1 - text if noise else text)
     return total
+
+
+def contrast_logp(C, H, d, U, W, b, contexts, words, drawn, q):
+    """The sum of ln p, the outputs of other words than the example's estimated by those of the drawn ones."""
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        e = {j: math.exp(output(C, H, d, U, W, b, context, j)) for j in [w, *drawn]}
+        total += math.log(e[w] / (e[w] + sum(e[j] / (len(drawn) * q[j]) for j in drawn if j != w)))
+    return total
+
+
+def contrast_biases(C, H, d, U, W, b, contexts, words, drawn, q, most):
+    """The gradient of the biases in `contrast`, the noise of each example taking `most` at most."""
+    g = [0.0] * len(b)
+    for context, w in zip(contexts, words, strict=True):
+        e = [math.exp(output(C, H, d, U, W, b, context, j)) for j in range(len(b))]
+        text = [e[j] / (e[j] + len(drawn) * q[j]) for j in range(len(b))]
+        share = min(1.0, most / sum(text[j] for j in drawn))
+        g[w] += 1 - text[w]
+        for j in drawn:
+            g[j] -= share * text[j]
+    return g
 
 
 def effective_samples(C, H, d, U, W, b, contexts, drawn, q):

@@ -1,6 +1,7 @@
 """Alignments for programs and for eyes."""
 
 import io
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -83,6 +84,9 @@ def test_a_plot_shows_the_words(tmp_path, kind):
         assert all(
             word in found for word in (b"&lt;b&gt;&amp;amp;", b'"$x_1$"', b"\\xff", "été".encode(), b"&lt;/s&gt;")
         )
+        # cells of their own, black ones aside, with sharp edges; no image that a viewer may blur
+        cells = re.search(rb'<g id="cells" shape-rendering="crispEdges">(.*?)</g>', found, re.DOTALL)[1]
+        assert cells.count(b"<path") == 1 + (WRITE[-1] >= alignment.BLACK).sum() and b"<image" not in found
     else:
         assert found.startswith(b"\x89PNG")
 

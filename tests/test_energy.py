@@ -14,6 +14,7 @@ from lmtk import run
 from lmtk.errors import Diverged, FormatError
 from lmtk.machine.threads import Team
 from lmtk.nplm import energy, energy_sgd
+from lmtk.nplm.pace import even
 from lmtk.text.corpus import Marks, contexts, whole_corpus
 
 LETTERS = energy.Energy.arrays
@@ -95,7 +96,7 @@ def test_the_gradient_is_that_of_finite_differences(target, parts, sampled):
 
     double = arrays(start)
     mine = replace(start, **dict(zip(LETTERS, arrays(start, np.float32), strict=True)))
-    L, _ = energy_sgd.step(mine, rows, w, words, inclusion, 1e-2, 0, 1, Team(parts), parts)
+    L, _ = energy_sgd.step(mine, even(11, 11), rows, w, words, inclusion, 1e-2, 0, 1, Team(parts), parts)
     assert abs(L - likelihood(*double)) < 1e-3
     test_nplm.assert_step(likelihood, double, arrays(mine), LETTERS)
 
@@ -107,9 +108,9 @@ def test_decay_is_on_weights_and_C_has_its_own_rate():
         replace(start, **dict(zip(LETTERS, arrays(start, np.float32), strict=True))) for _ in range(3)
     )
     every = np.arange(11)
-    energy_sgd.step(once, rows, w, every, None, 0.01, 0, 1, Team(1), 1)
-    energy_sgd.step(decayed, rows, w, every, None, 0.01, 0.5, 1, Team(1), 1)
-    energy_sgd.step(fast, rows, w, every, None, 0.01, 0, 3, Team(1), 1)
+    energy_sgd.step(once, even(11, 11), rows, w, every, None, 0.01, 0, 1, Team(1), 1)
+    energy_sgd.step(decayed, even(11, 11), rows, w, every, None, 0.01, 0.5, 1, Team(1), 1)
+    energy_sgd.step(fast, even(11, 11), rows, w, every, None, 0.01, 0, 3, Team(1), 1)
     for name in LETTERS:
         a, b, first = (getattr(x, name) for x in (once, decayed, start))
         assert b == pytest.approx(a if name in "db" else a - 4 * 0.01 * 0.5 * first, rel=1e-4, abs=1e-5), name
@@ -169,7 +170,7 @@ def test_training_learns(texts, more):  # noqa: F811
 
 def test_a_likelihood_that_is_no_number_stops_training(texts):  # noqa: F811
     with pytest.raises(Diverged, match=r"epoch \d+, step \d+: rate .*, gradient norm "):
-        test_nplm.run(texts, settings(rate=1e30, decay=0.0))
+        test_nplm.run(texts, settings(rate=1e30, decay=0.0, weight_decay=1.0))
 
 
 def test_order_1(texts):  # noqa: F811

@@ -268,7 +268,7 @@ def test_patience(texts):  # noqa: F811
 
 def test_a_likelihood_that_is_no_number_stops_training(texts):  # noqa: F811
     with pytest.raises(Diverged, match=r"epoch \d+, step \d+: rate .*, gradient norm "):
-        run(texts, settings(rate=1e30, decay=0.0))
+        run(texts, settings(rate=1e30, decay=0.0, weight_decay=1.0))
 
 
 def test_order_1_and_no_hidden_units(texts):  # noqa: F811

@@ -87,8 +87,9 @@ def test_candidates_come_with_their_chances():
 
 @pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("parts", [1, 2])
-def test_a_step_follows_the_slope_of_the_contrast_with_noise(direct, parts):
+def test_a_step_follows_the_slope_of_the_contrast_with_noise(direct, parts, monkeypatch):
     """The words of the text are among the noise too, and one is drawn twice."""
+    monkeypatch.setattr(nce, "NOISE", 1e9)
     theta = parameters(direct=direct)
     contexts, w = minibatch(6)
     drawn, q = np.array([0, 10, 3, 3, w[0]]), np.random.default_rng(3).dirichlet(np.ones(11))
@@ -98,8 +99,22 @@ def test_a_step_follows_the_slope_of_the_contrast_with_noise(direct, parts):
     def contrast(*moved):
         return naive.contrast(*lists(moved), contexts.tolist(), w.tolist(), drawn.tolist(), q.tolist())
 
-    assert pytest.approx(contrast(*theta), abs=1e-3) == L
+    wanted = naive.contrast_logp(*lists(theta), contexts.tolist(), w.tolist(), drawn.tolist(), q.tolist())
+    assert pytest.approx(wanted, abs=1e-3) == L
     assert_step(contrast, theta, sampled.join(mine), "CHdUWb", every=3)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_noise_of_an_example_pushes_no_more_than_a_softmax(parts):
+    """Outputs that are all far too high: what all noise takes is divided until it is one word's worth."""
+    theta = [None if a is None else a.copy() for a in parameters()]
+    theta[5] += 2
+    contexts, w = minibatch(6)
+    drawn, q = np.array([0, 10, 3, 3, 5]), np.full(11, 1 / 11)
+    mine = sampled.split(*theta, ALONE)
+    nce.step(mine, contexts, w, drawn, q, 1e-2, 1, Team(parts), parts)
+    wanted = naive.contrast_biases(*lists(theta), contexts.tolist(), w.tolist(), drawn.tolist(), q.tolist(), nce.NOISE)
+    assert (sampled.join(mine)[5] - theta[5]) / 1e-2 == pytest.approx(wanted, abs=2e-3)
 
 
 def test_noise_contrastive_estimation_finds_a_distribution():

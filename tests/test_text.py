@@ -334,3 +334,11 @@ def test_subwords_need_their_package(monkeypatch):
         subwords.learn([[b"a"]], 9)
     with pytest.raises(UsageError, match="bpe"):
         subwords.splitter(b"model", "m")
+
+
+@given(st.text("ab1 .,:'-()<>\u201c\u0940\u3002$\n", max_size=40))
+def test_tokens_move_no_character(text):
+    data = text.encode()
+    found = normalize(data, tokenize=True)
+    assert found.replace(b" ", b"") == data.replace(b" ", b"")
+    assert normalize(found, tokenize=True) == found

@@ -1,4 +1,4 @@
-"""English prose that every CPython carries: the sentences of pydoc's help topics, one a line, punctuation apart."""
+"""English prose that every CPython carries: the sentences of pydoc's help topics, one a line."""
 
 import re
 from pydoc_data.topics import topics
@@ -11,4 +11,4 @@ for name in sorted(topics):
             continue
         text = re.sub(r"[*`_\\\"“”]+", "", text)
         for sentence in re.split(r"(?<=[.?!:]) (?=[A-Z])", text):
-            print(re.sub(r"([.,;:?!()\[\]{}]+)(?= |$)|(?<= )([(\[{]+)", r" \1\2 ", " " + sentence).strip())
+            print(sentence)

@@ -16,7 +16,6 @@ from lmtk.commands.options import (
     UnkAsIs,
     Write,
     given_weights,
-    limit_threads,
     one_stdin,
     option,
     short,
@@ -57,6 +56,7 @@ def command(
     from lmtk.files.registry import load
     from lmtk.files.streams import open_out
     from lmtk.joint import mixture
+    from lmtk.machine.threads import use
     from lmtk.text.corpus import Marks, read_corpus
 
     if not lm:
@@ -69,7 +69,7 @@ def command(
     if write and "-" in lm:
         raise UsageError("a mixture names its parts' files; stdin (-) can't be named")
     start = given_weights(weight, len(lm))
-    limit_threads(threads)
+    use(threads)
     parts = [load(path) for path in lm]
     mixture.check_vocabularies(parts, lm)
     binned = mixture.binned_part(parts) if bins else None

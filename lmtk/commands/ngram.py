@@ -20,6 +20,7 @@ from lmtk.commands.options import (
     one_stdin,
     option,
     per_order,
+    tell_memory,
     unknown_word,
 )
 from lmtk.errors import LmtkError, UsageError
@@ -73,7 +74,13 @@ def command(
     cache_lambda: Annotated[float, option("cache-lambda", "The weight of -cache.", "X", min=0, max=1)] = 0.05,
     renorm: Annotated[bool, option("renorm", "Make the back-off weights anew, so that all sums are one.")] = False,
     prune: Annotated[
-        float | None, option("prune", "Drop n-grams whose loss raises perplexity by less than the share X.", "X", min=0)
+        list[float] | None,
+        option(
+            "prune",
+            "Drop n-grams whose loss raises perplexity by less than the share X (several: a table).",
+            "X",
+            min=0,
+        ),
     ] = None,
     minprune: Annotated[int, option("minprune", "Prune n-grams of N words or more.", "N", min=2)] = 2,
     prune_history_lm: Annotated[
@@ -82,7 +89,9 @@ def command(
     prune_lowprobs: Annotated[
         bool, option("prune-lowprobs", "Drop n-grams whose probability is below what backing off gives.")
     ] = False,
-    ppl: Annotated[list[str] | None, option("ppl", "A text to score, as lmtk ppl does (several).", "FILE")] = None,
+    ppl: Annotated[
+        list[str] | None, option("ppl", "A text to score, as lmtk ppl does (several).", "FILE", "text")
+    ] = None,
     counts: Annotated[list[str] | None, option("counts", "N-gram counts to score (several).", "FILE")] = None,
     count_order: Annotated[
         int | None, option("count-order", "Score counts of n-grams up to N only.", "N", min=1, max=MAX_ORDER)
@@ -115,6 +124,9 @@ def command(
     """
     o = SimpleNamespace(**locals())
     check(o)
+    if len(o.thresholds) > 1:
+        compare(o)
+        return
     model = mixed(o)
     if o.ppl or o.counts:
         score(o, model)
@@ -122,10 +134,7 @@ def command(
         generate(o, model)
     write(o, model)
     if memuse:
-        import resource
-
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        sys.stderr.write(f"memory used at most: {peak / 1024:.0f} MB\n")
+        tell_memory()
 
 
 def check(o):
@@ -150,8 +159,13 @@ def check(o):
     o.by_word = o.bayes is not None or o.loglinear_mix
     if o.by_word and not (o.mix_lm or o.read_mix_lms):
         raise UsageError("-bayes and -loglinear-mix are for -mix-lm, which is missing")
-    if (o.by_word or o.cache) and (o.write_lm or o.write_bin or generating):
+    if (o.by_word or o.cache) and (o.write_lm or o.write_bin or generating or len(o.prune or []) > 1):
         raise UsageError("-bayes, -loglinear-mix and -cache make no back-off model: give -ppl or -counts alone")
+    o.thresholds, o.prune = o.prune or [], (o.prune or [None])[0]
+    if len(o.thresholds) > 1 and (not o.ppl or o.write_lm or o.write_bin or o.write_vocab or generating or o.counts):
+        raise UsageError(
+            "-prune with several values prints a table of sizes and perplexities for -ppl; give one to write"
+        )
     if (o.write_lm, o.write_bin, o.write_vocab, "-" if generating or o.ppl or o.counts else None).count("-") > 1:
         raise UsageError("only one of the outputs can be stdout")
     if o.debug > 3 and (o.ppl or o.counts):
@@ -205,7 +219,7 @@ def read(o, path, order, classes=None):
     """
     from lmtk.files.registry import load, load_strictly
     from lmtk.joint.classes import ClassModel, class_model, expanded
-    from lmtk.joint.mixture import lowered
+    from lmtk.joint.mixture import Mixture, lowered
     from lmtk.ngram import merge
     from lmtk.ngram.backoff import Backoff
 
@@ -217,17 +231,33 @@ def read(o, path, order, classes=None):
         model = lowered(model, min(order or model.order, o.expand_classes or model.order))
         if o.expand_classes is not None:
             return told(o, path, expanded(model, o.expand_most, path))
+    if changed or o.write_bin:
+        model = merged_parts(model)
     if not isinstance(model, Backoff):
         if changed or (o.write_bin and not isinstance(model, ClassModel)):
             kind = next(value for name, value in model.describe() if name == "kind")
-            remedy = ", which -expand-classes makes of it" if isinstance(model, ClassModel) else ""
-            raise LmtkError(f"{path}: {kind}; a back-off n-gram was wanted{remedy}")
+            remedies = {ClassModel: ", which -expand-classes makes of it", Mixture: "; its parts are of other kinds"}
+            raise LmtkError(f"{path}: {kind}; a back-off n-gram was wanted{remedies.get(type(model), '')}")
         return lowered(model, order) if order and hasattr(model, "lower") else model
     if o.expand_classes is not None and not o.mix_lm and not o.read_mix_lms:
         raise LmtkError(f"{path}: no class model, so that there is nothing to expand; -classes makes it one")
     model = told(o, path, model.lower(min(order or model.order, model.order)))
     model = merge.with_unknown(model, o.unknown) if o.unknown else model
     return told(o, "-limit-vocab", merge.limited(model, o.words)) if o.limit_vocab else model
+
+
+def merged_parts(model):
+    """A mixture of back-off models, with the same weights everywhere, as one back-off model; else the model."""
+    from lmtk.joint.mixture import Mixture
+    from lmtk.ngram import merge
+    from lmtk.ngram.backoff import Backoff
+
+    if not isinstance(model, Mixture) or model.binned is not None:
+        return model
+    parts = [merged_parts(part) for part in model.parts]
+    if not all(isinstance(part, Backoff) for part in parts):
+        return model
+    return merge.merged(parts, model.weights[0].tolist())
 
 
 def told(o, what, model):
@@ -244,6 +274,7 @@ def mixed(o):
     """The model that all steps before scoring and writing make."""
     from lmtk.joint import dynamic
     from lmtk.ngram import merge, pruning
+    from lmtk.ngram.backoff import Backoff
     from lmtk.text.vocab import read_vocab
 
     o.words = read_vocab(o.vocab) if o.vocab else []
@@ -257,7 +288,7 @@ def mixed(o):
         whole = merge.merged(models, o.weights) if o.read_mix_lms else merge.mixture(models, o.weights)
         models = [told(o, "-mix-lm", whole)]
     model, *others = models
-    if o.vocab:
+    if o.vocab or (o.unk and isinstance(model, Backoff)):
         model = merge.with_words(model, o.words, o.unk)
     if o.renorm:
         model = pruning.renormalized(model)
@@ -273,6 +304,25 @@ def mixed(o):
     return dynamic.Cached(model, o.cache, o.cache_lambda, o.unk) if o.cache else model
 
 
+def compare(o):
+    """-prune with several values: a line for each, with the numbers of n-grams that it leaves and the perplexity."""
+    import numpy as np
+
+    from lmtk.reports.srilm import Tally, report
+    from lmtk.text.corpus import Marks, read_corpus
+
+    thresholds = o.thresholds
+    for i, o.prune in enumerate(thresholds):
+        model, whole = mixed(o), Tally()
+        if i == 0:
+            print("prune", "n-grams", *(f"{k}-grams" for k in range(1, model.order + 1)), "ppl", sep="\t")
+        for path in o.ppl:
+            corpora = read_corpus(path, model.vocab, Marks.of(o.no_sos, o.no_eos, False), model.order, False, o.tolower)
+            whole.add(report(model, path, corpora, 0, lambda line: None)[0])
+        sizes = [int((~np.isnan(level.logp)).sum()) for level in model.levels]
+        print(f"{o.prune:g}", sum(sizes), *sizes, whole.ppl, sep="\t", flush=True)
+
+
 def score(o, model):
     """-ppl and -counts."""
     from lmtk.commands.ppl import report_count_file, report_text
@@ -281,7 +331,15 @@ def score(o, model):
     for path in o.ppl or []:
         report_text(model, path, Marks.of(o.no_sos, o.no_eos, False), o.debug, sys.stdout.buffer.write, o.tolower)
     for path in o.counts or []:
-        report_count_file(model, path, o.count_order or o.order or model.order, o.float_counts, o.debug, o.tolower)
+        report_count_file(
+            model,
+            path,
+            o.count_order or o.order or model.order,
+            o.float_counts,
+            o.debug,
+            sys.stdout.buffer.write,
+            o.tolower,
+        )
 
 
 def generate(o, model):

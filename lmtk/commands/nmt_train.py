@@ -129,6 +129,7 @@ def learn(o):
     from lmtk.machine import threads as machine
     from lmtk.nmt import network, recipes, training
 
+    machine.use(o.threads)
     check_out(o.model)
     check_curves(o.log, o.plot)
     run.check_beside(o.model, o.resume)

@@ -5,16 +5,19 @@ from lmtk.commands.options import Tolower, Write, one_stdin, option
 
 def command(
     text: Annotated[list[str] | None, option("text", "Text to read (several; default: stdin).", "FILE")] = None,
+    tokenize: Annotated[
+        bool, option("tokenize", "A blank between words and punctuation: it's (3.5) -> it's ( 3.5 ).")
+    ] = False,
     tolower: Tolower = False,
     numbers: Annotated[bool, option("numbers", "Numeric forms to <num>: 1,234.5 -45 3rd 1960s 12:30 50%.")] = False,
     proper: Annotated[bool, option("proper", "Capitalised words inside a sentence to <name>.")] = False,
     proper_list: Annotated[str | None, option("proper-list", "The words of this list to <name>.", "FILE")] = None,
     write: Write = "-",
 ):
-    """Normalize text: lower case, numbers and proper nouns to one symbol each.
+    """Normalize text: punctuation apart from words, lower case, numbers and proper nouns to one symbol each.
 
     \b
-    Example: echo 'Ann paid 1,234.5 crowns' | lmtk normalize -tolower -numbers
+    Example: echo 'Ann paid 1,234.5 crowns.' | lmtk normalize -tokenize -tolower -numbers
     """
     from lmtk.files.streams import blocks, open_out
     from lmtk.text.normalize import normalize
@@ -25,5 +28,5 @@ def command(
     with open_out(write) as out:
         for path in text or ["-"]:
             for block in blocks(path, eager=True):
-                out.write(normalize(block, tolower, numbers, proper, names))
+                out.write(normalize(block, tolower, numbers, proper, names, tokenize))
                 out.flush()

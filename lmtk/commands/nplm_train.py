@@ -159,10 +159,10 @@ def command(
         check(o)
 
     from lmtk import run
-    from lmtk.machine import threads as machine
     from lmtk.machine.parallel import ALONE, ranks
+    from lmtk.machine.threads import use
 
-    machine.limit(threads or (1 if mpi else None))
+    use(threads or (1 if mpi else None))
     with ranks(debug > 0) if mpi else contextlib.nullcontext(ALONE) as comm:
         if finish:
             comm.share(lambda: run.finish("nplm-train", lm))

@@ -1,3 +1,5 @@
+import os
+import sys
 import warnings
 from typing import Annotated
 
@@ -13,7 +15,7 @@ from lmtk.commands.options import (
     Threads,
     Tolower,
     UnkAsIs,
-    limit_threads,
+    Write,
     needed,
     one_stdin,
     option,
@@ -52,6 +54,7 @@ def command(
     ] = False,
     threads: Threads = None,
     strict: Strict = False,
+    write: Write = "-",
 ):
     """Perplexity of a text under any model, in SRILM's report or KenLM's.
 
@@ -60,11 +63,11 @@ def command(
     \b
     Example: lmtk ppl -lm model.lm -unk -text test.txt
     """
-    import sys
-
     from lmtk.files import container
     from lmtk.files.registry import load, load_strictly
+    from lmtk.files.streams import open_out
     from lmtk.joint.mixture import lowered
+    from lmtk.machine.threads import use
     from lmtk.text.corpus import Marks
 
     texts, counts = (text or []) + (ppl or []), counts or []
@@ -80,7 +83,7 @@ def command(
         raise UsageError(f"-debug goes to {most} here")
     if oov_features and (counts or format == "kenlm"):
         raise UsageError(f"-oov-features is for -text in SRILM's report, not for {'-counts' if counts else 'kenlm'}")
-    limit_threads(threads)
+    use(threads)
     model = load_strictly(lm) if strict else load(lm, sums="beside")
     if classes:
         from lmtk.joint.classes import class_model
@@ -94,27 +97,28 @@ def command(
         warnings.warn(
             "the model predicts no </s>; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1
         )
+    with open_out(write) as out:
 
-    def write(found):
-        container.finish()  # nothing is said by a file that is damaged
-        sys.stdout.buffer.write(found)
+        def tell(found):
+            container.finish()  # nothing is said by a file that is damaged
+            out.write(found)
 
-    for path in texts:
-        if format == "kenlm":
-            from lmtk.reports.kenlm import report
+        for path in texts:
+            if format == "kenlm":
+                from lmtk.reports.kenlm import LEVELS, report
 
-            report(model, lm, path, marks, debug, write, tolower)
-        else:
-            report_text(opened(model) if oov_features else model, path, marks, debug, write, tolower)
-    for path in counts:
-        report_count_file(model, path, count_order, float_counts, debug, tolower)
+                report(model, lm, path, marks, LEVELS[: debug + 1], tell, tolower)
+            else:
+                unknown = report_text(opened(model) if oov_features else model, path, marks, debug, tell, tolower)
+                if debug and unknown and not oov_features:
+                    name = os.fsdecode(model.vocab.words[model.vocab.unk_id])
+                    sys.stderr.write(f"{path}: {unknown} words are {name} or unknown\n")
+        for path in counts:
+            report_count_file(model, path, count_order, float_counts, debug, tell, tolower)
 
 
 def report_text(model, path, marks, debug, write, tolower):
-    """SRILM's report of a text."""
-    import os
-    import sys
-
+    """SRILM's report of a text; the number of words that are <unk> or unknown, where that has a probability."""
     from lmtk.machine.threads import ahead
     from lmtk.reports.srilm import report
     from lmtk.text.corpus import LARGE, read_corpus
@@ -124,24 +128,23 @@ def report_text(model, path, marks, debug, write, tolower):
     corpora = read_corpus(path, model.vocab, marks, model.order, debug >= 1, tolower, index)
     if index is None and os.path.isfile(path) and os.path.getsize(path) > LARGE:  # no read of a file can wait
         corpora = ahead(corpora)
-    blank = report(model, path, corpora, debug, write)
+    _, blank, unknown = report(model, path, corpora, debug, write)
     if debug and blank:
         sys.stderr.write(f"{path}: {blank} blank lines skipped\n")
     if debug and index is not None:
         sys.stderr.write(f"{path}: {len(model.vocab.words) - known} words joined the vocabulary\n")
+    return unknown
 
 
-def report_count_file(model, path, order, floats, debug, tolower):
+def report_count_file(model, path, order, floats, debug, write, tolower):
     """SRILM's report of the n-grams up to `order` of a count file."""
-    import sys
-
     from lmtk.ngram.counts import read_rows
     from lmtk.reports.srilm import report_counts
     from lmtk.text.corpus import Closed
 
     index = Closed(model.vocab.index, model.vocab.unk_id)
     rows, numbers = read_rows(path, index, order, floats, tolower)
-    report_counts(model, path, zip(rows, numbers), debug, sys.stdout.buffer.write)
+    report_counts(model, path, zip(rows, numbers), debug, write)
 
 
 def opened(model):

@@ -9,12 +9,10 @@ from lmtk.commands.options import (
     Tolower,
     UnkAsIs,
     Write,
-    limit_threads,
     needed,
     one_stdin,
     one_stdout,
     option,
-    product_threads,
 )
 from lmtk.errors import FormatError, UsageError
 
@@ -67,6 +65,7 @@ def command(
     import numpy as np
 
     from lmtk.files.streams import check_out, open_folder, open_out
+    from lmtk.machine.threads import stated, use
     from lmtk.nbest.lists import ordered, read, rescored
     from lmtk.nbest.lists import write_weights as write_rows
 
@@ -98,7 +97,7 @@ def command(
     for path in [write_weights] if write_nbest_dir else [write, write_weights]:
         if path:
             check_out(path)
-    limit_threads(threads)
+    use(threads, products=threads or stated() or 1)
     lists = read(nbest)
     added = [os.fsencode(n) for n in name or []]
     check_form(lists, len(nbest), len(lm), len(model), added, lmw, wtw, alone=not (best or write_nbest_dir))
@@ -106,7 +105,7 @@ def command(
     added = added or default_names(lists, len(lm), len(model))
     columns = lm_columns(lists, lm, unk_penalty, tolower)
     if model:
-        columns += translation_columns(lists, nbest, model, source, threads, tolower)
+        columns += translation_columns(lists, nbest, model, source, tolower)
     lists = rescored(lists, columns, added)
     totals = None
     if weighted:
@@ -178,7 +177,7 @@ def lm_columns(lists, paths, penalty, tolower):
     return [nbest.log10ps(lists, load(path), penalty, tolower) for path in paths]
 
 
-def translation_columns(lists, paths, models, source, threads, tolower):
+def translation_columns(lists, paths, models, source, tolower):
     """log10 p of all hypotheses under each translation model, (N,) each; paths: the files of the lists."""
     from lmtk.files.registry import load_translation
     from lmtk.files.streams import lines
@@ -188,7 +187,6 @@ def translation_columns(lists, paths, models, source, threads, tolower):
 
     rows = [row for _, row in lines(source)]
     pairs = [(rows[i], words) for i, words in zip(source_lines(lists, paths, len(rows)), lists.words, strict=True)]
-    product_threads(threads)
     columns = []
     for path in models:
         model = load_translation(path)

@@ -9,7 +9,6 @@ from lmtk.commands.options import (
     one_stdin,
     one_stdout,
     option,
-    product_threads,
     show,
 )
 from lmtk.errors import UsageError
@@ -25,10 +24,10 @@ def command(
     write: Write = "-",
     beam: Annotated[int, option("beam", "Hypotheses kept a sentence; 1 is greedy.", "N", min=1)] = 12,
     length_power: Annotated[
-        float, option("length-power", "Hypotheses are ranked by log p / length^X; 0: by log p.", "X", min=0)
+        float, option("length-power", "Hypotheses are ranked by log p / length^X; 0: by log p.", "X", min=0, max=10)
     ] = 1,
     max_length_factor: Annotated[
-        float, option("max-length-factor", "At most X times the source's words, and 10.", "X", min=0)
+        float, option("max-length-factor", "At most X times the source's words, and 10.", "X", min=0, max=1000)
     ] = 2,
     no_unk: Annotated[bool, option("no-unk", "Never generate [UNK].")] = False,
     replace_unk: Annotated[
@@ -93,6 +92,7 @@ def command(
     from lmtk.files.registry import load_ensemble
     from lmtk.files.streams import blocks, check_out, open_out
     from lmtk.lm import LN10
+    from lmtk.machine.threads import stated, use
     from lmtk.nmt import alignment
     from lmtk.nmt.beam import Beam, Hypothesis, Translator
     from lmtk.nmt.scoring import scored_alone
@@ -106,7 +106,7 @@ def command(
             check_out(path)
     if align_plot:
         figure.need("align-plot")
-    product_threads(threads)
+    use(threads, products=threads or stated() or 1)
     models = load_ensemble(model)
     loaded = models[0]
     if not any(m.sizes["alignment"] for m in models):
@@ -156,7 +156,7 @@ def command(
                 number += 1
                 best = hypotheses[0]
                 many = len(TOKEN.findall(joined(shown(row, best))))
-                tally.update(sentences=bool(row), blank=not row, words=many, unknown=best.words.count(unk))
+                tally.update(sentences=int(bool(row)), blank=int(not row), words=many, unknown=best.words.count(unk))
             out.flush()
     if debug:
         told = "{sentences} sentences, {blank} blank lines, {words} words, {unknown} of them [UNK]\n"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from lmtk.machine import memory
+
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
 
 
@@ -22,10 +24,15 @@ def library():
 
 
 @cache
+def named(name):
+    """A function of the library, or None; numpy 2 puts "scipy_" before the names."""
+    return next(filter(None, (getattr(library(), start + name, None) for start in ("scipy_", ""))), None)
+
+
+@cache
 def sgemm():
-    try:
-        function = library().scipy_cblas_sgemm64_
-    except AttributeError:
+    function = named("cblas_sgemm64_")
+    if function is None:
         return None
     size, pointer = ctypes.c_int64, ctypes.c_void_p
     real = ctypes.c_float
@@ -53,5 +60,39 @@ def add_product(alpha, A, B, beta, M):
 
 def set_threads(threads):
     """Run matrix products on so many threads; without OpenBLAS nothing changes."""
+    if call := named("openblas_set_num_threads64_"):
+        call(ctypes.c_int(threads))
+
+
+def threads():
+    """On how many threads matrix products run; None without OpenBLAS."""
+    call = named("openblas_get_num_threads64_")
+    return call and call()
+
+
+@contextlib.contextmanager
+def one_thread():
+    """For a block of code, run each matrix product on one thread."""
+    before = threads()
+    if before in (None, 1):
+        yield
+        return
+    set_threads(1)
+    try:
+        yield
+    finally:
+        set_threads(before)
+
+
+def reserve(threads):
+    """Where memory is limited, let OpenBLAS have the buffers of so many threads now: what it can't get later ends the
+    process. Raises MemoryError.
+    """
+    if memory.room() is None:
+        return
+    memory.need(threads * memory.BUFFER, f"matrix products on {threads} thread{'s' * (threads > 1)}")
     with contextlib.suppress(AttributeError):
-        library().scipy_openblas_set_num_threads64_(ctypes.c_int(threads))
+        take, give = library().blas_memory_alloc, library().blas_memory_free
+        take.restype, give.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        for buffer in [take(0) for _ in range(min(threads, 64))]:  # as many as it surely keeps
+            give(buffer)

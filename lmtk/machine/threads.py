@@ -1,4 +1,5 @@
-"""Work for several processors: functions that let go of Python's lock, on items one after another or on all at once.
+"""Threads: how many, set in one place for the whole process, and work for them, on items one after another or on all at
+once, by functions that let go of Python's lock.
 
 Matrix products run on one thread each, in threads of ours. OpenBLAS's own threads wait by spinning: they lose on
 products of our sizes, and more so where a processor is busy.
@@ -8,21 +9,30 @@ import os
 from collections import deque
 from itertools import islice
 
-wanted = None
+wanted = None  # as `use` was told
 
 
-def limit(number):
-    """Let scoring use so many threads (training is told its own); None: as many as `count` finds."""
+def use(number=None, products=1):
+    """Work on so many threads from here on, None: as many as `count` finds; and on each matrix product that is not a
+    Team's on `products` of BLAS's own.
+    """
+    from lmtk.machine import blas
+
     global wanted
     wanted = number
+    blas.set_threads(products)
+    blas.reserve(products)
 
 
 def count():
-    """How many threads to use: as `limit` says, else the environment for OpenBLAS or OpenMP, else one a processor."""
-    if wanted:
-        return wanted
-    stated = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or ""
-    return (stated.isdigit() and int(stated)) or len(os.sched_getaffinity(0))
+    """How many threads to use: as `use` was told, else as the environment says, else one a processor."""
+    return wanted or stated() or len(os.sched_getaffinity(0))
+
+
+def stated():
+    """What the environment says for OpenBLAS or OpenMP; 0 for nothing."""
+    said = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or ""
+    return int(said) if said.isdigit() else 0
 
 
 def in_threads(work, items):
@@ -54,19 +64,21 @@ def ahead(items):
 
 
 class Team:
-    """Threads that do the same work on different items."""
+    """Threads that do the same work on different items, the matrix products of each on one thread."""
 
     def __init__(self, size):
         from concurrent.futures import ThreadPoolExecutor
 
-        from lmtk.machine import blas
+        from lmtk.machine.blas import one_thread, reserve
 
-        blas.set_threads(1)
+        self.alone = one_thread
+        reserve(size)
         self.pool = ThreadPoolExecutor(size - 1) if size > 1 else None
 
     def __call__(self, work, items):
         """[work(item) for item in items], the first in this thread; as many at once as there are threads."""
-        if self.pool is None:
-            return [work(item) for item in items]
-        rest = [self.pool.submit(work, item) for item in items[1:]]
-        return [work(items[0]), *(r.result() for r in rest)]
+        with self.alone():
+            if self.pool is None:
+                return [work(item) for item in items]
+            rest = [self.pool.submit(work, item) for item in items[1:]]
+            return [work(items[0]), *(r.result() for r in rest)]

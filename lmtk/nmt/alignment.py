@@ -7,6 +7,9 @@ alpha (T, S): the weights of the source's words, </s> among them, for each word 
 import os
 from contextlib import ExitStack, contextmanager
 from html import escape
+from io import BytesIO
+
+import numpy as np
 
 from lmtk.errors import shown
 from lmtk.files.figure import figure
@@ -15,6 +18,7 @@ from lmtk.text.subwords import word_numbers
 from lmtk.text.vocab import EOS
 
 CELL, WIDEST = 0.25, 100  # inches
+BLACK = 0.5 / 255  # the least weight that is another grey
 HEAD = b"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -137,13 +141,24 @@ def decimal(x):
 
 def plot(out, kind, source, target, alpha):
     """Figure 3: a matrix of greys, the source's words above, the target's at the left."""
+    from matplotlib.collections import PolyCollection
+
     T, S = alpha.shape
     cell = min(CELL, WIDEST / max(T, S))
     label = {"size": 72 * cell * 0.55, "parse_math": False}
-    with figure(out, kind, ((S + 4) * cell, (T + 4) * cell)) as drawn:
+    picture = BytesIO()
+    with figure(picture, kind, ((S + 4) * cell, (T + 4) * cell)) as drawn:
         axes = drawn.add_subplot()
-        axes.imshow(alpha, cmap="gray", vmin=0, vmax=1, interpolation="none")
+        # cells and not an image, which many viewers blur; on black ground, so that black ones need not be drawn
+        ground = (S, T) * np.array([(0, 0), (1, 0), (1, 1), (0, 1)]) - 0.5
+        t, j = np.nonzero(alpha >= BLACK)
+        cells = np.column_stack((j, t))[:, None] + np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5)])
+        greys = ["black", *map(str, alpha[t, j].tolist())]
+        look = {"lw": 0, "antialiased": False, "clip_on": False, "gid": "cells"}
+        axes.add_collection(PolyCollection([ground, *cells], facecolors=greys, **look))
+        axes.set(xlim=(-0.5, S - 0.5), ylim=(T - 0.5, -0.5), aspect="equal")
         axes.xaxis.tick_top()
         axes.set_xticks(range(S), [shown(word) for word in [*source, EOS]], rotation=90, **label)
         axes.set_yticks(range(T), [shown(word) for word in [*target, EOS]], **label)
         axes.tick_params(length=0)
+    out.write(picture.getvalue().replace(b'<g id="cells">', b'<g id="cells" shape-rendering="crispEdges">'))

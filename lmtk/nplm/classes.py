@@ -19,6 +19,7 @@ from lmtk.machine.jit import jit
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels, model, sgd
 from lmtk.nplm.network import Network, outputs
+from lmtk.nplm.pace import even, slowed
 
 f32 = np.float32
 
@@ -175,13 +176,22 @@ class Parameters(sgd.Parameters):
     ends: np.ndarray = None
 
 
-def split(network):
-    """Parameters of a network with classes, copied."""
+def split(network, pace=None):
+    """Parameters of a network with classes, copied; pace as in `sgd.split`, the words class by class."""
     rows, top, place, ends = network.tables()
     blocks = [(0, np.ascontiguousarray(top.T)), (0, np.ascontiguousarray(rows).T)]
     C, H, d = network.C.copy(), network.H.copy(), network.d.copy()
     of_words = {"classes": network.classes, "place": place, "ends": ends}
-    return Parameters(C, H, d, blocks, network.W is not None, len(place), ALONE, **of_words)
+    pace = pace or even(len(C), len(place), len(ends))
+    return Parameters(C, H, d, blocks, network.W is not None, len(place), ALONE, pace, **of_words)
+
+
+def variances(network, w):
+    """P(the output's sum is met) p (1 - p) of the words w, in the order of `tables`, (V,), and of the classes, (c,)."""
+    p = np.bincount(w, minlength=len(network.classes)) / len(w)
+    top = np.bincount(network.classes, weights=p)
+    inside = p * (1 - p / np.maximum(top[network.classes], 1e-30))
+    return inside[np.argsort(network.classes, kind="stable")], top * (1 - top)
 
 
 def join(theta):
@@ -211,8 +221,9 @@ def step(theta, contexts, w, epsilon, feature_rate, kept=None):
     total = float(logp.sum()) + inside
     if not math.isfinite(total):
         return total, math.nan
-    gz += kernels.block_backward(z, c, 0, top, y, scale[0], epsilon, 1)
-    add_within(z, M.T, first, sizes, gy, f32(epsilon))
+    curved = sgd.curvature(theta, z)
+    gz += kernels.block_backward(z, c, 0, top, y, scale[0], epsilon, 1, slowed(theta.pace.top, curved))
+    add_within(z, M.T, first, sizes, gy, f32(epsilon) * slowed(theta.pace.outputs, curved))
     sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate, kept)
     return total, float(np.linalg.norm(gz))
 
@@ -253,14 +264,14 @@ def within(z, rows, first, sizes, own, gy, gz):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def add_within(z, rows, first, sizes, gy, epsilon):
-    """rows <- rows + epsilon dL/drows, in place, from the gy that `within` gave; other arguments as there."""
+def add_within(z, rows, first, sizes, gy, rates):
+    """rows <- rows + rate dL/drows, in place, rates (V,), from the gy that `within` gave; other arguments as there."""
     K, D = z.shape
     t = 0
     for k in range(K):
         x = z[k]
         for i in range(sizes[k]):
-            row, v = rows[first[k] + i], epsilon * gy[t]
+            row, v = rows[first[k] + i], rates[first[k] + i] * gy[t]
             t += 1
             for c in range(D):
                 row[c] += v * x[c]

@@ -5,6 +5,7 @@ unit u = (its share of H) C(i) gets of it goes to H and to C(i), as what the con
 """
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -19,28 +20,29 @@ from lmtk.nplm.energy import (
     of_words,
     word_part,
 )
+from lmtk.nplm.pace import slowed, stiffest
 
 f32 = np.float32
 
 
 def initial(vocab, settings, C, b, random):
-    """A network before training: v = 0 and e^-b the unigram's probabilities, H Gaussian of deviation 1/sqrt(inputs).
+    """A network before training: e^-b the unigram's probabilities, H and v Gaussian of deviation 1/sqrt(inputs).
 
-    b (V,): their logarithms.
+    With v = 0 one set of output weights would take epochs to leave it. b (V,): the logarithms.
     """
     n, m, h = settings.order, settings.features, settings.hidden
     H = random.standard_normal((h, n * m)).astype(f32) / f32(math.sqrt(n * m))
-    v = np.zeros((h, len(b) if settings.target_weights else 1), f32)
+    v = random.standard_normal((h, len(b) if settings.target_weights else 1)).astype(f32) / f32(math.sqrt(h))
     return Energy(vocab, n, C, H, np.zeros(h, f32), v, -b, {})
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, contexts, w, words, log_inclusion, epsilon, decay, feature_rate, team, parts):
+def step(theta, slow, contexts, w, words, log_inclusion, epsilon, decay, feature_rate, team, parts):
     """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 
     contexts (K, n-1) and w (K,): ids. The softmax is over `words`, ascending ids, all or some, in `parts` blocks; with
     some, log_inclusion (V,) is ln of the probability that a word is among them, by which each counts but an example's
-    own. The decay is on v, H and C, not on the biases b and d; C learns feature_rate times faster.
+    own. The decay is on v, H and C, not on the biases b and d; C learns feature_rate times faster; slow: a Pace.
     Returns (sum of ln p, norm of dL/do), taken before the update; where the former is not finite nothing is updated.
     """
     C, H, d, v, b = (getattr(theta, name) for name in theta.arrays)
@@ -87,16 +89,39 @@ def step(theta, contexts, w, words, log_inclusion, epsilon, decay, feature_rate,
     go, gu, gy = sum(go), np.concatenate(gu, axis=1), np.concatenate(gy)
     gv = sum(gv) if v.shape[1] == 1 else np.concatenate(gv, axis=1)
     gx, gC = go @ H[:, m:], gu.T @ H[:, :m]
+    paces = paces_of(slow, A, B[:, target], H, of_words(v_out, target), x, go, gx, C, w) if slow.H else (1, 1, 1, 1)
+    of_C, of_H, of_v, of_b = (f32(epsilon) * part for part in paces)
     keep = 1 - K * epsilon * decay
     if decay:
         v *= f32(keep)
         H *= f32(keep)
         C *= f32(1 - K * epsilon * feature_rate * decay)
-    H[:, :m] += f32(epsilon) * (gu @ C_out)
-    H[:, m:] += f32(epsilon) * (go.T @ x)
-    d += f32(epsilon) * go.sum(axis=0)
-    v[:, words if v.shape[1] > 1 else slice(None)] += f32(epsilon) * gv
-    b[words] -= f32(epsilon) * gy
-    C[words] += f32(epsilon * feature_rate) * gC
-    kernels.add_features(C, contexts, gx, f32(epsilon * feature_rate))
+    H[:, :m] += of_H * (gu @ C_out)
+    H[:, m:] += of_H * (go.T @ x)
+    d += of_H * go.sum(axis=0)
+    if v.shape[1] == 1:
+        v += of_v * gv
+    else:
+        v[:, words] += (of_v * np.ones(len(b), f32))[words] * gv
+    b[words] -= (of_b * np.ones(len(b), f32))[words] * gy
+    rates = f32(feature_rate) * of_C * np.ones(len(C), f32)
+    C[words] += rates[words, None] * gC
+    kernels.add_features(C, contexts, gx, rates)
     return total, float(np.linalg.norm(go))
+
+
+def paces_of(slow, A, B, H, v, x, go, gx, C, w):
+    """The paces of C, H and d, v, and b, as in `pace`; B and v: those of the examples' words w.
+
+    What the word of an example gets is taken for what all words of it get: its tanh(o + u), whose slopes are dL/du.
+    """
+    m, V = C.shape[1], len(slow.outputs)
+    s = 1 / (1 + A * B.T)
+    tanh = 1 - 2 * s
+    gu = 4 * v.T * s * (1 - s)
+    stiff = partial(stiffest, number=len(w))
+    of_H = stiff(x) * stiff(go) + 2 * stiff(C[w]) * stiff(gu)
+    met = slow.C * f32(stiffest(gx.reshape(-1, m), gx.size // m))
+    met[:V] += slow.outputs * f32(slow.feature_rate * stiff(gu @ H[:, :m]))
+    of_v = slowed(slow.H, stiff(tanh - tanh.mean(axis=0))) if v.shape[1] == 1 else slowed(slow.outputs, stiff(tanh))
+    return slowed(met, 1), slowed(slow.H, of_H), of_v, slowed(slow.outputs, 1)

@@ -112,15 +112,19 @@ def normalize(q, s, t, comm):
     return T - Q - np.log(S), (share / S).astype(f32)
 
 
-def block_backward(z, w, start, M, y, scale, epsilon, keep):
+def block_backward(z, w, start, M, y, scale, epsilon, keep, pace):
     """Step 2(a) on a block: dL/dy_j = 1_(j=w) - p_j; M <- keep M + epsilon z' dL/dy, in place. Returns dL/dz (K, D).
 
     `y` and `scale` are those of the forward pass; y is overwritten. The bias b, last row of M, is not shrunk by `keep`.
-    The division by the sums is left to the (K, D) arrays, a pass over y less.
+    pace (V,): factors of epsilon, those of the block from `start` on. The division by the sums is left to the (K, D)
+    arrays, a pass over y less.
     """
     mine = np.flatnonzero((w >= start) & (w < start + M.shape[1]))
     y[mine, w[mine] - start] -= 1 / scale[mine]
     gz = (y @ M.T) * -scale[:, None]
+    pace = pace[start : start + M.shape[1]]
+    slow = np.flatnonzero(pace < 1)  # a few frequent words
+    y[:, slow] *= pace[slow]
     M[-1] /= f32(keep)
     add_product(-epsilon, z * scale[:, None], y, keep, M)
     return gz
@@ -160,12 +164,12 @@ def recurrent_gradient(gz, A, x, H, R, direct, kept=None):
 
 
 @jit
-def add_features(C, contexts, gx, epsilon):
-    """Step 2(d): C(w_(t-k)) += epsilon dL/dx(k), in place. contexts (K, n-1), gx (K, (n-1)m)."""
+def add_features(C, contexts, gx, rates):
+    """Step 2(d): C(w_(t-k)) += rate dL/dx(k), in place, rates (words,). contexts (K, n-1), gx (K, (n-1)m)."""
     K, n1 = contexts.shape
     m = C.shape[1]
     for k in range(K):
         for i in range(n1):
             j = contexts[k, i]
             for c in range(m):
-                C[j, c] += epsilon * gx[k, i * m + c]
+                C[j, c] += rates[j] * gx[k, i * m + c]

@@ -16,11 +16,13 @@ import numpy as np
 from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import Team
 from lmtk.nplm import classes, energy_sgd, kernels, nce, sampled, sgd, tree
+from lmtk.nplm.pace import pace, variances
 
 
 def full(now, data, settings, threads, comm):
     """The softmax of section 2."""
-    theta = sgd.placed(sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm, now.R), comm)
+    slow = pace(settings, data, len(now.C), variances(data.w, len(now.b)))
+    theta = sgd.placed(sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm, now.R, slow), comm)
     team = Team(threads)
     rates, keep = (settings.weight_decay, settings.feature_rate), dropping(settings)
 
@@ -45,7 +47,8 @@ def short(now, data, settings, threads, comm):
 
 def sample(now, data, settings, threads, comm):
     """The softmax over a sample of the words."""
-    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm, now.R), comm)
+    slow = pace(settings, data, len(now.C), variances(data.w, len(now.b)))
+    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm, now.R, slow), comm)
     draw, decay = drawing(data, settings, len(now.b), theta), sparse_decay(theta, data, settings)
     team, keep = Team(threads), dropping(settings)
 
@@ -61,7 +64,8 @@ def sample(now, data, settings, threads, comm):
 
 def contrast(now, data, settings, threads, comm):
     """Noise-contrastive estimation."""
-    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm, now.R), comm)
+    slow = pace(settings, data, len(now.C), variances(data.w, len(now.b)))
+    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm, now.R, slow), comm)
     proposal = proposal_of(data, settings, len(now.b))
     decay, team, keep = sparse_decay(theta, data, settings), Team(threads), dropping(settings)
 
@@ -78,7 +82,8 @@ def contrast(now, data, settings, threads, comm):
 
 def by_class(now, data, settings, threads, comm):
     """The softmax over classes and that over the words of one."""
-    theta = sgd.placed(classes.split(now), comm)
+    slow = pace(settings, data, len(now.C), *classes.variances(now, data.w))
+    theta = sgd.placed(classes.split(now, slow), comm)
     decay, keep = sparse_decay(theta, data, settings), dropping(settings)
 
     def step(at, epsilon, epoch, number):
@@ -92,7 +97,8 @@ def by_class(now, data, settings, threads, comm):
 
 def by_tree(now, data, settings, threads, comm):
     """The decisions at the nodes of a tree of words."""
-    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, ALONE), comm)
+    slow = pace(settings, data, len(now.C), tree.variances(now.tree, data.w))
+    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, ALONE, None, slow), comm)
     ways, decay, keep = tree.paths(now.tree), sparse_decay(theta, data, settings), dropping(settings)
 
     def step(at, epsilon, epoch, number):
@@ -119,11 +125,12 @@ def energy(now, data, settings, threads, comm, draw):
     """An objective of the energy network; draw(at, epoch, number): the words to update on, and
     their chances or None."""
     theta, team = now.having(comm.place(a.copy()) for a in now.named().values()), Team(threads)
+    slow = pace(settings, data, len(now.C), variances(data.w, len(now.b)))
     rates = settings.weight_decay, settings.feature_rate
 
     def step(at, epsilon, epoch, number):
         words = draw(at, epoch, number)
-        return energy_sgd.step(theta, data.contexts[at], data.w[at], *words, epsilon, *rates, team, threads)
+        return energy_sgd.step(theta, slow, data.contexts[at], data.w[at], *words, epsilon, *rates, team, threads)
 
     return step, lambda: theta.having(a.copy() for a in theta.named().values())
 
@@ -185,4 +192,4 @@ OBJECTIVES = {  # by model, and then by name
     "energy": {"full": energy_full, "sampled": energy_sample},
 }
 EXACT = {"full", "class", "tree"}  # whose sums of ln p make a perplexity
-ESTIMATED = set()  # whose sums estimate it
+ESTIMATED = {"sampled", "nce"}  # whose sums estimate it

@@ -59,9 +59,9 @@ class Proposal:
         return self.candidates(w, *self.sample(random, contexts))
 
 
-def split(C, H, d, U, W, b, comm, R=None):
+def split(C, H, d, U, W, b, comm, R=None, pace=None):
     """Parameters of this rank with one block, M, whose rows are in memory one after another: for `step`."""
-    theta = sgd.split(C, H, d, U, W, b, 1, comm, R)
+    theta = sgd.split(C, H, d, U, W, b, 1, comm, R, pace)
     return replace(theta, blocks=[(start, np.ascontiguousarray(M.T).T) for start, M in theta.blocks])
 
 
@@ -80,7 +80,7 @@ def step(theta, contexts, w, words, log_inclusion, epsilon, feature_rate, team, 
         block = np.ascontiguousarray(rows[words[piece] - first].T)
         block[-1] -= log_inclusion[words[piece]]
         blocks.append((piece.start, block))
-    small = replace(theta, blocks=blocks, V=len(words), outputs=[])
+    small = replace(theta, blocks=blocks, V=len(words), outputs=[], pace=theta.pace.of(words))
     at, own = np.searchsorted(words, w), log_inclusion[w]
     found = sgd.step(small, contexts, at, epsilon, 0, feature_rate, team, own, kept)
     for piece, (_, block) in zip(pieces, blocks, strict=True):

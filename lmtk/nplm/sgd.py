@@ -12,6 +12,7 @@ import numpy as np
 
 from lmtk.machine import parallel
 from lmtk.nplm import kernels
+from lmtk.nplm.pace import Pace, even, slowed, stiffest
 
 f32 = np.float32
 
@@ -20,8 +21,8 @@ f32 = np.float32
 class Parameters:
     """theta in the layout in which it is trained: blocks holds (start, M_i) pairs, M_i (D, V_i); the rest is shared.
 
-    V: the output units of all ranks; comm: the ranks, each with its own blocks; outputs: room for the blocks' outputs;
-    R: recurrent weights, or None.
+    V: the output units of all ranks; comm: the ranks, each with its own blocks; pace: factors of the rates; outputs:
+    room for the blocks' outputs; R: recurrent weights, or None.
     """
 
     C: np.ndarray
@@ -31,14 +32,16 @@ class Parameters:
     direct: bool
     V: int
     comm: object
+    pace: Pace
     outputs: list = field(default_factory=list)
     R: np.ndarray | None = None
 
 
-def split(C, H, d, U, W, b, parts, comm=parallel.ALONE, R=None):
+def split(C, H, d, U, W, b, parts, comm=parallel.ALONE, R=None, pace=None):
     """Parameters as section 2 has them, and R of a recurrent layer -> Parameters of this rank, copied.
 
-    A rank has ceil(V / ranks) output units, the last one fewer, in `parts` blocks made likewise.
+    A rank has ceil(V / ranks) output units, the last one fewer, in `parts` blocks made likewise. pace: None, all learn
+    with the whole rate.
     """
     first, end = parallel.block(len(b), comm)
     size = -(-(end - first) // parts)
@@ -46,7 +49,8 @@ def split(C, H, d, U, W, b, parts, comm=parallel.ALONE, R=None):
     stacked = (U, b[:, None]) if W is None else (U, W, b[:, None])
     blocks = [(part.start, np.ascontiguousarray(np.hstack([a[part] for a in stacked]).T, f32)) for part in rows]
     R = None if R is None else R.copy()
-    return Parameters(C.copy(), H.copy(), d.copy(), blocks, W is not None, len(b), comm, R=R)
+    pace = pace or even(len(C), len(b))
+    return Parameters(C.copy(), H.copy(), d.copy(), blocks, W is not None, len(b), comm, pace, R=R)
 
 
 def placed(theta, comm):
@@ -86,9 +90,9 @@ def outputs(theta, K):
 def step(theta, contexts, w, epsilon, decay, feature_rate, team, own=None, kept=None):
     """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 
-    contexts (K, n-1) and w (K,): ids. The rate is the paper's, an example's; the decay is on U, W, H and C, not on the
-    biases b and d; C learns feature_rate times faster. own: as in `kernels.block_forward`; kept: as in
-    `kernels.hidden`.
+    contexts (K, n-1) and w (K,): ids. The rate is the paper's, an example's; where theta has a pace, dL/dtheta counts
+    that much. The decay is on U, W, H and C, not on the biases b and d; C learns feature_rate times faster. own: as in
+    `kernels.block_forward`; kept: as in `kernels.hidden`.
     Returns (sum of ln p, norm of dL/dz), taken before the update; where the former is not finite nothing is updated.
     """
     K = len(w)
@@ -100,7 +104,8 @@ def step(theta, contexts, w, epsilon, decay, feature_rate, team, own=None, kept=
     if not math.isfinite(total):
         return total, math.nan
     keep = 1 - K * epsilon * decay
-    work = [(*b, c, epsilon, keep) for b, c in zip(work, scale, strict=True)]
+    pace = slowed(theta.pace.outputs, curvature(theta, z))
+    work = [(*b, c, epsilon, keep, pace) for b, c in zip(work, scale, strict=True)]
     gz = theta.comm.sum(sum(team(lambda b: kernels.block_backward(z, w, *b), work)))
     update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate, kept)
     return total, float(np.linalg.norm(gz))
@@ -122,14 +127,19 @@ def update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate, kept=
     The n - 1 steps of a recurrent layer have H, d and R in common: these learn with the mean of their gradients, since
     the sum diverges at rates that suit the rest.
     """
-    H, R, rate = theta.H, theta.R, f32(epsilon)
+    H, R, pace, K = theta.H, theta.R, theta.pace, len(contexts)
     if R is None:
         go, gx = kernels.hidden_gradient(gz, a, x, H, theta.direct, kept)
     else:
         go, gx, gR = kernels.recurrent_gradient(gz, a, x, H, R, theta.direct, kept)
         go, x = go.reshape(-1, len(R)), x.reshape(-1, H.shape[1])
-        rate = f32(epsilon / max(contexts.shape[1], 1))
-    shrunk = len(contexts) * epsilon * decay
+    steps, rates = max(len(go) / K, 1), np.full(len(theta.C), f32(epsilon * feature_rate))
+    rate = epsilon / steps
+    if pace.H:
+        inputs = stiffest(x, len(x)) + (0 if R is None else stiffest(a[:-1].reshape(-1, len(R)), len(go)))
+        rate *= slowed(pace.H / steps, inputs * stiffest(go, K))
+        rates *= slowed(pace.C, stiffest(gx.reshape(-1, theta.C.shape[1]), gx.size // theta.C.shape[1]))
+    shrunk, rate = K * epsilon * decay, f32(rate)
     if R is not None:
         R *= f32(1 - shrunk)
         R += rate * gR
@@ -138,4 +148,9 @@ def update_inputs(theta, contexts, gz, a, x, epsilon, decay, feature_rate, kept=
         theta.C *= f32(1 - shrunk * feature_rate)
     H += rate * (go.T @ x)
     theta.d += rate * go.sum(axis=0)
-    kernels.add_features(theta.C, contexts, gx, f32(epsilon * feature_rate))
+    kernels.add_features(theta.C, contexts, gx, rates)
+
+
+def curvature(theta, z):
+    """That of the outputs by what they are made of, z (K, D); 0 where all learn with the whole rate."""
+    return stiffest(z, len(z)) if theta.pace.H else 0.0

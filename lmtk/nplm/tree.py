@@ -21,6 +21,7 @@ from lmtk.files.streams import lines
 from lmtk.machine.jit import jit
 from lmtk.nplm import model, sgd
 from lmtk.nplm.network import Network, declared, outputs
+from lmtk.nplm.pace import slowed
 
 f32, i32 = np.float32, np.int32
 
@@ -215,13 +216,26 @@ def bisected(features, counts):
 
 def add(network, counts, tree):
     """The network, before training, with outputs for the nodes of a tree: b as the counts have it, the rest 0."""
+    weight = weights(tree, counts)
+    b = np.log(weight[tree[:, 1]] / weight[tree[:, 0]]).astype(f32)
+    W = None if network.W is None else network.W[:-1]
+    return TreeNetwork(**vars(network) | {"U": network.U[:-1], "W": W, "b": b}, tree=tree)
+
+
+def weights(tree, counts):
+    """The counts of the words, (V,), and behind them those of the nodes: of all words below each."""
     V = len(tree) + 1
     weight = np.concatenate((counts, np.zeros(V - 1)))
     for i in range(V - 2, -1, -1):
         weight[V + i] = weight[tree[i]].sum()
-    b = np.log(weight[tree[:, 1]] / weight[tree[:, 0]]).astype(f32)
-    W = None if network.W is None else network.W[:-1]
-    return TreeNetwork(**vars(network) | {"U": network.U[:-1], "W": W, "b": b}, tree=tree)
+    return weight
+
+
+def variances(tree, w):
+    """P(the node is met) p (1 - p), (V-1,), p being the share of side 1 where it is, in the words w."""
+    weight = weights(tree, np.bincount(w, minlength=len(tree) + 1) / len(w))
+    zero, one = weight[tree].T
+    return zero * one / np.maximum(zero + one, 1e-30)
 
 
 def check_words(V):
@@ -297,13 +311,13 @@ def descend(z, M, starts, path, w, gy, gz):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def add_decisions(z, M, starts, path, w, gy, epsilon):
-    """M <- M + epsilon dL/dM, in place, from the dL/dy that `descend` gave; other arguments as there."""
+def add_decisions(z, M, starts, path, w, gy, rates):
+    """M <- M + rate dL/dM, in place, rates (V-1,), from the dL/dy that `descend` gave; other arguments as there."""
     K, D = z.shape
     t = 0
     for k in range(K):
         for j in range(starts[w[k]], starts[w[k] + 1]):
-            row, g = M[path[j] >> 1], epsilon * gy[t]
+            row, g = M[path[j] >> 1], rates[path[j] >> 1] * gy[t]
             t += 1
             for c in range(D):
                 row[c] += g * z[k, c]
@@ -318,6 +332,7 @@ def step(theta, starts, path, contexts, w, epsilon, feature_rate, kept=None):
     total = descend(z, M, starts, path, w, gy, gz)
     if not math.isfinite(total):
         return total, math.nan
-    add_decisions(z, M, starts, path, w, gy, f32(epsilon))
+    rates = f32(epsilon) * slowed(theta.pace.outputs, sgd.curvature(theta, z))
+    add_decisions(z, M, starts, path, w, gy, rates)
     sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate, kept)
     return total, float(np.linalg.norm(gz))

@@ -1,16 +1,151 @@
-"""SRILM's programs that are commands of lmtk's: their command lines as ours, [(command, words)]."""
+"""SRILM's programs that are commands of lmtk's: their command lines as ours, (command, words) in turn."""
+
+import glob
+import os
+import subprocess
+import sys
+
+from lmtk.errors import LmtkError, UsageError
+from lmtk.programs.lines import filtered_arpa, temporary
+
+LONGEST = "99"  # an order that no n-gram in a count file is above
+
+
+def options_of(words, **taken):
+    """Options that a program takes for itself, by name without the dash, with the values behind them (1: one value, 0:
+    none); and the other words.
+    """
+    words, found, rest = list(words), {}, []
+    while words:
+        word = words.pop(0)
+        name = "-" + word.lstrip("-").replace("_", "-") if word.startswith("-") else word
+        values = taken.get(name[1:].replace("-", "_")) if name.startswith("-") else None
+        if values is None:
+            rest.append(word)
+        elif values and not words:
+            raise UsageError(f"{word} needs a value")
+        else:
+            found.setdefault(name[1:], []).append(words.pop(0) if values else "")
+    return found, rest
+
+
+def no_maximum_entropy(words):
+    if {word.lstrip("-").replace("_", "-") for word in words} & {"maxent", "mix-maxent", "maxent-convert-to-arpa"}:
+        raise UsageError("no maximum-entropy models here; -kndiscount -interpolate makes models that come near them")
 
 
 def ngram(words):
     """The order is 3 where none is given."""
+    no_maximum_entropy(words)
     given = {word.lstrip("-").partition("=")[0] for word in words}
     return [("ngram", words if "order" in given else ["-order", "3", *words])]
 
 
 def ngram_count(words):
-    return [("ngram-count", words)]
+    """Nothing to do is no error: scripts call it so to see whether it is there."""
+    no_maximum_entropy(words)
+    return [("ngram-count", words)] if words else []
 
 
 def ngram_class(words):
     """-read is -init."""
     return [("ngram-class", ["-init" if word in ("-read", "--read") else word for word in words])]
+
+
+def ngram_merge(words):
+    """Counts added up, in byte order."""
+    found, files = options_of(words, write=1, float_counts=0)
+    files = [word for word in files if word != "--"]
+    if not files:
+        raise UsageError("no count files; ngram-merge [-write FILE] [-float-counts] FILE ...")
+    floats = ["-float-counts"] if "float-counts" in found else []
+    out = found.get("write", ["-"])[-1]
+    return [("ngram-count", ["-read", *files, "-order", LONGEST, "-sort", *floats, "-write", out])]
+
+
+def make_batch_counts(words):
+    """FILE-LIST [BATCH-SIZE [FILTER [COUNTDIR [OPTION ...]]]]: the counts of each batch of the listed files."""
+    if not words:
+        raise UsageError("no list of files; make-batch-counts FILE-LIST [BATCH-SIZE [FILTER [COUNTDIR [OPTION ...]]]]")
+    listed, size, command, folder, *options = [*words, *["10", "cat", "counts"][max(len(words) - 1, 0) :]]
+    if not size.isdigit() or not int(size):
+        raise UsageError(f"a batch is a number of files, not '{size}'")
+    with open(listed) as lines:
+        files = [line.rstrip("\n") for line in lines if line.strip() and not line.startswith("#")]
+    os.makedirs(folder, exist_ok=True)
+    name = os.path.basename(listed).removesuffix(".files")
+    open(f"{folder}/{name}.stats", "w").close()
+    for number, first in enumerate(range(0, len(files), int(size)), 1):
+        batch = files[first : first + int(size)]
+        out = f"{folder}/{name}-{number}.ngrams.gz"
+        sys.stderr.write(f"counting in {out} sources {' '.join(batch)}\n")
+        if command not in ("cat", "/bin/cat"):
+            batch = [filtered(command, batch)]
+        yield "ngram-count", ["-text", *batch, "-sort", "-write", out, *options]
+
+
+def filtered(command, files):
+    """What a shell command prints with files behind it, in a file that goes when the program ends."""
+    name = temporary()
+    with open(name, "wb") as out:
+        done = subprocess.run(["sh", "-c", f'{command} "$@"', "sh", *files], stdout=out)
+    if done.returncode:
+        raise LmtkError(f"the filter '{command}' ended with status {done.returncode}")
+    return name
+
+
+def merge_batch_counts(words):
+    """[-float-counts] [-l N] COUNTDIR [FILE-LIST]: the counts of a folder in one file; the others go."""
+    found, rest = options_of(words, float_counts=0, l=1)
+    if not 1 <= len(rest) <= 2:
+        raise UsageError("merge-batch-counts [-float-counts] [-l N] COUNTDIR [FILE-LIST]")
+    folder, name, width = rest[0], "merge", int(found.get("l", ["2"])[-1])
+    if len(rest) == 2 and not rest[1].isdigit():
+        name = os.path.basename(rest[1]).removesuffix(".files")
+        with open(rest[1]) as lines:
+            files = lines.read().split()
+    else:
+        files = sorted(glob.glob(f"{folder}/*.ngrams.gz") + glob.glob(f"{folder}/*.ngrams"))
+    if not files:
+        raise LmtkError(f"{folder}: no files *.ngrams or *.ngrams.gz to merge")
+    # SRILM merges in rounds, and the file has the number of the last
+    left, rounds = -(-len(files) // 2), 0
+    while left > 1:
+        left, rounds = -(-left // max(width, 2)), rounds + 1
+    out = f"{folder}/{name}-iter{rounds}-1.ngrams.gz"
+    if len(files) > 1:
+        floats = ["-float-counts"] if "float-counts" in found else []
+        yield from ngram_merge([*floats, "-write", out, *files])
+        for path in files:
+            if path != out:
+                os.unlink(path)
+    sys.stderr.write(f"final counts in {out if len(files) > 1 else files[0]}\n")
+
+
+def make_big_lm(words):
+    """ngram-count -read, whose counts need not fit into memory twice; Good-Turing goes up to 7 for words too."""
+    taken = {"name": 1, "max_per_file": 1, "ngram_filter": 1, "text": 1, "trust_totals": 0, "read": 1}
+    found, rest = options_of(words, **taken)
+    if not found.get("read"):
+        raise UsageError("no counts; make-big-lm -read FILE ... [-name PATH] [-ngram-filter FILTER] [OPTION ...]")
+    files = found["read"]
+    if command := found.get("ngram-filter"):
+        files = [filtered(f'gzip -dcf "$@" | {command[-1]}; :', files)]
+    given = {word.lstrip("-") for word in rest}
+    first = [] if "gt1max" in given else ["-gt1max", "7"]
+    return [("ngram-count", ["-read", *files, *first, *rest])]
+
+
+def change_lm_vocab(words):
+    """-vocab FILE -lm FILE -write-lm FILE [-subset]: a model of the words of a list."""
+    from lmtk.text.vocab import lower, read_vocab
+
+    found, rest = options_of(words, vocab=1, lm=1, write_lm=1, subset=0, tolower=0)
+    path, vocab = found.get("lm", ["-"])[-1], found.get("vocab", [os.devnull])[-1]
+    listed = {*read_vocab(vocab, "tolower" in found), b"<s>", b"</s>"}
+    mapped = lower if "tolower" in found else bytes
+    name = temporary()
+    with open(name, "wb") as out:
+        filtered_arpa(path, out, lambda ngram: all(mapped(word) in listed for word in ngram))
+    new = os.devnull if "subset" in found else vocab
+    return ngram(["-lm", name, "-vocab", new, "-renorm", *rest, "-write-lm", found.get("write-lm", ["-"])[-1]])

@@ -142,10 +142,10 @@ def arpa_words(path):
     return words
 
 
-def sentences(path, vocab, sos, eos, tolower=False, keep=False):
+def sentences(path, vocab, sos, eos, tolower=False, keep=False, eager=False):
     """The text of `path` in blocks of whole lines: (Corpus, words if `keep`, whether the last line is whole)."""
     reader, known = Reader(closed(vocab), tolower), vocab.index
-    for block in blocks(path):
+    for block in blocks(path, eager=eager):
         if b"\v" in block or b"\f" in block:
             block = block.replace(b"\v", b" ").replace(b"\f", b" ")
         ids, whole = reader.ids(block), block.endswith(b"\n")
@@ -210,17 +210,20 @@ def shortest(x):
     return f"{digits}e{int(exponent)}"
 
 
-def report(model, lm, text, marks, debug, write, tolower=False):
-    """What `query` prints of a text through `write`, which takes bytes: the summary, with `debug` 1 the sentences too,
-    with 2 the words.
+LEVELS = ("summary", "sentence", "word")  # those of query -v; -debug shows so many and one
 
-    lm: the model's file, for the numbers of its words.
+
+def report(model, lm, text, marks, shown, write, tolower=False, eager=False):
+    """What `query` prints of a text through `write`, which takes bytes: `shown` has some of LEVELS.
+
+    lm: the model's file, for the numbers of its words. eager: sentences are answered as they come.
     """
-    score, unk, sos = scorer(model, debug >= 2), unknown_id(model.vocab), marks.sos
-    number = numbers(model, lm) if debug >= 2 else None
+    each = "word" in shown
+    score, unk, sos = scorer(model, each), unknown_id(model.vocab), marks.sos
+    number = numbers(model, lm) if each else None
     total = total_of_oovs = 0.0
     tokens = oovs = 0
-    for corpus, words, whole in sentences(text, model.vocab, marks.sos, marks.eos, tolower, debug >= 2):
+    for corpus, words, whole in sentences(text, model.vocab, marks.sos, marks.eos, tolower, each, eager):
         log10p, lengths = score(corpus)
         log10p = log10p.astype(np.float32)
         unknown = corpus.scored & (corpus.ids == unk)
@@ -240,13 +243,15 @@ def report(model, lm, text, marks, debug, write, tolower=False):
         known = np.diff(np.append(0, np.cumsum(unknown))[corpus.starts])
         total = in_turn(total, sums[:kept])
         oovs += int(known[:kept].sum())
-        for i in range(len(sums) if debug else 0):
-            if debug >= 2:
+        for i in range(len(sums) if each or "sentence" in shown else 0):
+            if each:
                 for t in range(first[i], last[i]):
                     about = f"={number[corpus.ids[t]]} {lengths[t]} {shortest(log10p[t])}\t"
                     write(words[t] + about.encode())
-            if i < kept:
+            if i < kept and "sentence" in shown:
                 write(f"Total: {shortest(sums[i])} OOV: {known[i]}\n".encode())
+    if "summary" not in shown:
+        return
     including, excluding = perplexity(total, tokens), perplexity(total - total_of_oovs, tokens - oovs)
     write(f"Perplexity including OOVs:\t{including}\nPerplexity excluding OOVs:\t{excluding}\n".encode())
     write(f"OOVs:\t{oovs}\nTokens:\t{tokens}\n".encode())

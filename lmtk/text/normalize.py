@@ -1,9 +1,13 @@
-"""Text to text, as Bengio et al. 2003 (section 4) did it for AP News: lower case, symbols for numbers and proper nouns.
+"""Text to text, as Bengio et al. 2003 (section 4) did it for AP News: lower case, symbols for numbers and proper nouns;
+and punctuation apart from words.
 
 Only words change: blanks, line ends and bytes that are not UTF-8 stay as they are.
 """
 
 import re
+import unicodedata
+from functools import lru_cache
+from itertools import groupby
 
 from lmtk.text.vocab import lower
 
@@ -16,6 +20,10 @@ WORD = re.compile(r"[^ \t\r\n]+")
 ENDS_SENTENCE = re.compile(r"[.!?][)\]}\"'`]*$")
 ONLY_MARKS = re.compile(r"\W+$")
 CORE = re.compile(r"(\W*)(.*?)((?:['’]s?)?\W*)$", re.DOTALL)
+# marks that stay inside a word: between letters or digits, or between digits alone
+INSIDE, INSIDE_NUMBERS = frozenset("'’-‐‑_@.·"), frozenset(",:/")
+SYMBOL = re.compile(r"(</?\w+>)")
+ABBREVIATION = re.compile(r"(?:[^\W\d_]\.){2,}")
 
 
 def numbers(text):
@@ -52,12 +60,60 @@ def proper_nouns(text, names=None):
     return "\n".join(out).encode("utf-8", "surrogateescape")
 
 
-def normalize(text, tolower=False, to_num=False, proper=False, names=None):
-    """Whole lines of text, normalized: proper nouns first, since they are known by their capital letter."""
+def tokens(text):
+    """Text with a blank between words and the punctuation and symbols (Unicode's categories P and S) that touch them.
+
+    A mark stays inside a word: one of ' - _ @ . between letters or digits, one of , : / between digits, the points of
+    an abbreviation (U.S.). A mark that is repeated (...) is one token; <num> and the like stay whole.
+    """
+    words = text.decode("utf-8", "surrogateescape")
+    return WORD.sub(lambda match: apart(match[0]), words).encode("utf-8", "surrogateescape")
+
+
+@lru_cache(1 << 16)
+def apart(word):
+    """A word without blanks as its tokens with blanks between them."""
+    if word.isalnum():
+        return word
+    return " ".join(token for part in SYMBOL.split(word) for token in ([part] if SYMBOL.match(part) else pieces(part)))
+
+
+def pieces(part):
+    """The tokens of a word that has no symbol such as <num> in it."""
+    whole = len(ABBREVIATION.match(part)[0]) if ABBREVIATION.match(part) else 0
+    # of each character: itself where it is a token's own mark, "" where it belongs to the word
+    marks = [
+        "" if i < whole or not is_mark(c) or stays(c, part[i - 1 : i], part[i + 1 : i + 2]) else c
+        for i, c in enumerate(part)
+    ]
+    at = 0
+    for _, run in groupby(marks):
+        length = len(list(run))
+        yield part[at : at + length]
+        at += length
+
+
+def is_mark(c):
+    return unicodedata.category(c)[0] in "PS"
+
+
+def stays(mark, before, after):
+    """Whether a mark between two characters ("": none) is part of the word."""
+    if not before or not after or is_mark(before) or is_mark(after):
+        return False
+    return mark in INSIDE or (mark in INSIDE_NUMBERS and before.isdigit() and after.isdigit())
+
+
+def normalize(text, tolower=False, to_num=False, proper=False, names=None, tokenize=False):
+    """Whole lines of text, normalized: proper nouns first, since they are known by their capital letter, and numbers
+    before their signs are split off.
+    """
     if proper:
         text = proper_nouns(text)
     if names is not None:
         text = proper_nouns(text, names)
     if to_num:
         text = numbers(text)
+    if tokenize:
+        text = tokens(text)
     return lower(text) if tolower else text

@@ -1,0 +1,85 @@
+"""How far an update may go: no parameter by more than its stiffest direction stands.
+
+An update adds up the gradients of K examples. Along a direction in which many of them agree, the likelihood curves K
+times as much as for one, and a rate that suits one example throws the parameters past the top, farther each time: the
+row of C for <s>, which stands in most contexts of short sentences, H where these contexts make its inputs alike, an
+output that half of the examples decide on. They drive each other up, and training diverges.
+
+So each parameter has a pace in each update, a factor of its rate, at most 1:
+
+pace = min(1, MOST / (eps_0 K c curvature)).
+
+The curvature is that of a layer by its inputs and by the gradients behind it, the largest eigenvalue of each (the
+Fisher information of a layer in the factors of Martens and Grosse 2015): of x and dL/do for H, d and R, of z for the
+outputs, of dL/dx, a word's part each, for C. c says what share of the examples a parameter has: 1 for H, d and R, for a
+row of C how often its word stands in a context, for an output p (1 - p), p being its share of the text. Rare words, and
+all of a small minibatch, keep the whole rate. With a minibatch of one example the update is the paper's.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+f32 = np.float32
+MOST = 0.5  # of 2, at which an update ends as far beyond the top as it began before it
+
+
+@dataclass(frozen=True)
+class Pace:
+    """eps_0 K c of the rows of C (words,), times -feature-rate; of H, d and R; of the outputs (V,); of classes (c,).
+
+    0: learns with the whole rate.
+    """
+
+    C: np.ndarray
+    H: float
+    outputs: np.ndarray
+    top: np.ndarray | None = None
+    feature_rate: float = 1.0
+
+    def of(self, words):
+        """The Pace of a network whose outputs are those of some words."""
+        return replace(self, outputs=self.outputs[words])
+
+
+def even(words, V, classes=0):
+    """The Pace with which everything learns with the whole rate."""
+    return Pace(np.zeros(words, f32), 0.0, np.zeros(V, f32), np.zeros(classes, f32))
+
+
+def pace(settings, data, words, outputs, top=None):
+    """The Pace of a run on these examples, for C of so many words.
+
+    outputs (V,) and top (c,): the variances p (1 - p) of the outputs of words, or nodes, and of classes.
+    """
+    K = min(settings.minibatch, len(data.w))
+    moved = settings.rate * (K if K > 1 else 0)
+    met = np.bincount(data.contexts.ravel(), minlength=words) / len(data.w)
+    top = None if top is None else f32(moved) * top.astype(f32)
+    return Pace(
+        f32(moved * settings.feature_rate) * met.astype(f32),
+        moved,
+        f32(moved) * outputs.astype(f32),
+        top,
+        settings.feature_rate,
+    )
+
+
+def slowed(moved, curvature):
+    """The pace, from eps_0 K c, a number or an array, and the curvature."""
+    return MOST / np.maximum(moved * f32(curvature), f32(MOST))
+
+
+def stiffest(X, number):
+    """The largest eigenvalue of X'X / number, from below, by three steps of the power method; X (N, D)."""
+    v = X[::2].sum(axis=0) - X[1::2].sum(axis=0)
+    for _ in range(2):
+        v = (X @ v) @ X
+        v /= max(float(np.linalg.norm(v)), 1e-30)
+    return float(np.square(X @ v).sum()) / max(number, 1)
+
+
+def variances(w, V):
+    """p (1 - p) of each of V words, p being its share of the words w; those below 0 are others."""
+    p = np.bincount(w[w >= 0], minlength=V) / len(w)
+    return p * (1 - p)

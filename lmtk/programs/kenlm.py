@@ -1,0 +1,182 @@
+"""KenLM's programs: lmplz, build_binary, query, filter."""
+
+import getopt
+import os
+import sys
+
+from lmtk.errors import UsageError
+from lmtk.programs.lines import fields_of, filtered_arpa, temporary
+
+
+def short_options(words, letters, usage):
+    """[(letter, value)] and the words behind them, as getopt has them."""
+    try:
+        return getopt.getopt(words, letters)
+    except getopt.GetoptError as e:
+        raise UsageError(f"{e}; {usage}") from None
+
+
+def lmplz(words):
+    """Text to an interpolated Kneser-Ney model: ngram-count -kenlm."""
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message):
+            raise UsageError(message)
+
+    parser = Parser(prog="lmplz", description="Text to an interpolated Kneser-Ney model, as an ARPA file.")
+    parser.add_argument("-o", "--order", type=int, required=True, help="order of the model")
+    parser.add_argument("--text", default="-", help="text (else stdin)")
+    parser.add_argument("--arpa", default="-", help="the model (else stdout)")
+    parser.add_argument("--prune", nargs="+", default=[], help="leave out n-grams seen so often or less, by order")
+    parser.add_argument("--limit_vocab_file", help="leave out n-grams with words that are not in this list")
+    parser.add_argument("--discount_fallback", nargs="*", help="discounts where the counts give none [0.5 1 1.5]")
+    parser.add_argument("--interpolate_unigrams", nargs="?", default="1", const="1", help="1 or 0")
+    parser.add_argument("--skip_symbols", action="store_true", help="<s>, </s> and <unk> in the text are no words")
+    parser.add_argument("--vocab_pad", default="0", help="<unk> stands for what lacks to so many words")
+    parser.add_argument("--verbose_header", action="store_true", help="say on the file's first lines how it was made")
+    parser.add_argument("-S", "--memory", help="memory for counting: 500M, 4G, 80%%")
+    parser.add_argument("-T", "--temp_prefix", help="where temporary files go")
+    parser.add_argument("--intermediate", help="not here")
+    for name in ("--vocab_estimate", "--minimum_block", "--sort_block", "--block_count"):
+        parser.add_argument(name, help="taken, without an effect")
+    for name in ("--renumber", "--collapse_values"):
+        parser.add_argument(name, action="store_true", help="taken, without an effect")
+    o = parser.parse_args(words)
+    if o.intermediate or o.collapse_values:
+        raise UsageError("--intermediate and --collapse_values write what only KenLM reads; --arpa writes the model")
+    if o.temp_prefix:
+        os.environ["TMPDIR"] = o.temp_prefix if os.path.isdir(o.temp_prefix) else os.path.dirname(o.temp_prefix) or "."
+    text = without_symbols(o.text) if o.skip_symbols else o.text
+    out = ["-kenlm", "-order", str(o.order), "-text", text, "-lm", o.arpa]
+    out += ["-prune-by-count", *o.prune] if o.prune else []
+    out += ["-discount-fallback", *o.discount_fallback] if o.discount_fallback is not None else []
+    out += ["-memory", memory(o.memory)] if o.memory else []
+    out += ["-limit-vocab-file", o.limit_vocab_file] if o.limit_vocab_file else []
+    out += ["-interpolate-unigrams", {"false": "0", "true": "1"}.get(o.interpolate_unigrams, o.interpolate_unigrams)]
+    out += ["-vocab-pad", o.vocab_pad] if o.vocab_pad != "0" else []
+    out += ["-verbose-header"] if o.verbose_header else []
+    return [("ngram-count", out)]
+
+
+def without_symbols(path):
+    """A text without the words <s>, </s> and <unk>, in a file that goes when the program ends."""
+    import re
+
+    from lmtk.files.streams import blocks
+
+    name, symbol = temporary(), re.compile(rb"(?<![^ \t\r\n])(<s>|</s>|<unk>)(?![^ \t\r\n])")
+    with open(name, "wb") as out:
+        for block in blocks(path):
+            out.write(symbol.sub(b" ", block))
+    return name
+
+
+def memory(size):
+    """A size as sort(1) has it, a share of the memory in bytes."""
+    if not size.endswith("%"):
+        return size
+    try:
+        share = float(size[:-1]) / 100
+    except ValueError:
+        raise UsageError(f"--memory {size}: a size is a number and b, K, M, G, T or %") from None
+    return f"{int(share * os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES'))}b"
+
+
+def build_binary(words):
+    """[OPTION ...] [probing|trie] ARPA BINARY: the model in lmtk's binary form, of one kind."""
+    usage = "build_binary [OPTION ...] [probing|trie] ARPA BINARY"
+    options, rest = short_options(words, "q:b:a:u:p:t:T:m:S:w:sir:vh", usage)
+    if ("-h", "") in options:
+        print(f"usage: {usage}\nThe binary form is lmtk's; options of KenLM's two kinds are taken without an effect.")
+        return None
+    if len(rest) == 3 and rest[0] not in ("probing", "trie"):
+        raise UsageError(f"the kind is probing or trie, not {rest[0]}")
+    if not 2 <= len(rest) <= 3:
+        raise UsageError(usage)
+    return [("ngram", ["-lm", rest[-2], "-write-bin", rest[-1]])]
+
+
+def query(words):
+    """[-b] [-n] [-v summary|sentence|word ...] [-l METHOD] MODEL: scores of the text on stdin."""
+    from lmtk.files.registry import load
+    from lmtk.reports.kenlm import LEVELS, report
+    from lmtk.text.corpus import Marks
+
+    usage = "query [-b] [-n] [-v summary|sentence|word ...] [-l lazy|populate|read|parallel] MODEL < TEXT"
+    options, rest = short_options(words, "bnv:l:hs:w", usage)
+    shown, given = set(), dict(options)
+    for letter, value in options:
+        if letter == "-v" and value not in (*LEVELS, "0", "1", "2"):
+            raise UsageError(f"-v takes summary, sentence or word, not {value}")
+        if letter == "-v":
+            # a number is that of the levels shown, and one
+            shown = {value, *shown} if value in LEVELS else set(LEVELS[: int(value) + 1])
+    if len(rest) != 1 or "-h" in given:
+        raise UsageError(usage)
+    marks = Marks("-n" not in given, "-n" not in given)
+    out = sys.stdout.buffer
+
+    def write(text):
+        out.write(text)
+        if "-b" in given:
+            out.flush()
+
+    report(load(rest[0]), rest[0], "-", marks, shown or LEVELS, write, eager="-b" in given)
+
+
+def filter(words):
+    """copy|single|union [context] [raw] [vocab:|model:]FILE OUT: the n-grams whose words are in a vocabulary."""
+    usage = "filter copy|single|union [context] [raw|arpa] vocab:FILE|model:FILE OUT, the other one on stdin"
+    if len(words) < 3:
+        raise UsageError(usage)
+    *chosen, given, out = words
+    chosen = [word for word in chosen if not word.startswith(("threads:", "batch_size:"))]
+    modes = [word for word in chosen if word in ("copy", "single", "union")]
+    left = set(chosen) - {"copy", "single", "union", "context", "raw", "arpa"}
+    if left or not modes:
+        raise UsageError(f"{f'no {left.pop()} here; ' if left else ''}{usage}")
+    kind, _, name = given.rpartition(":")
+    if kind not in ("", "vocab", "model"):
+        raise UsageError(f"vocab: or model: stands before the input's name, not {kind}:")
+    model, vocab = ("-", name) if kind == "vocab" else (name, "-")
+    kept = passing(modes[-1], vocab)
+    context = "context" in chosen
+    whole = (lambda ngram: kept(ngram[:-1])) if context else kept
+    write_filtered(model, out, whole, raw=chosen[-1] == "raw" if chosen else False)
+
+
+def write_filtered(model, out, kept, raw):
+    """The n-grams of an ARPA file, or with `raw` of a count file, that are kept."""
+    from lmtk.files.streams import lines, open_out
+
+    with open_out(out) as stream:
+        if not raw:
+            filtered_arpa(model, stream, kept, pad=True)
+            return
+        for _, line in lines(model):
+            if kept(fields_of(line.partition(b"\t")[0])):
+                stream.write(line + b"\n")
+
+
+def passing(mode, vocab):
+    """Whether n-grams pass: with `single` all their words are in the file, with `union` in one line of it. A word in
+    pointed brackets passes.
+    """
+    from lmtk.files.streams import lines
+
+    if mode == "copy":
+        return lambda ngram: True
+    where = {}  # word -> the sentences that it is in
+    for number, line in lines(vocab):
+        for word in fields_of(line):
+            where.setdefault(word, set()).add(number if mode == "union" else 0)
+
+    def kept(ngram):
+        words = [word for word in ngram if not (word.startswith(b"<") and word.endswith(b">"))]
+        if any(word not in where for word in words):
+            return False
+        first, *others = sorted((where[word] for word in words), key=len) or [{0}]
+        return not others or any(all(i in other for other in others) for i in first)
+
+    return kept

@@ -1,0 +1,293 @@
+"""Small programs over the lines of ARPA files and texts, which SRILM has as awk scripts."""
+
+import atexit
+import os
+import re
+import shutil
+import sys
+import tempfile
+from contextlib import suppress
+
+from lmtk.errors import FormatError, UsageError
+from lmtk.files.streams import lines
+
+SECTION = re.compile(rb"\\(\d+)-grams:$")
+ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
+
+
+def temporary():
+    """The name of a file that goes when the program ends."""
+    handle, name = tempfile.mkstemp(prefix="lmtk.")
+    os.close(handle)
+    atexit.register(forget, name)
+    return name
+
+
+def forget(name):
+    with suppress(OSError):
+        os.unlink(name)
+
+
+def assigned(words, **defaults):
+    """awk's arguments: {name: text} of "name=text" with `defaults`, and the files, "-" where there is none."""
+    given, files = dict(defaults), []
+    for word in words:
+        if not ASSIGNED.match(word):
+            files.append(word)
+            continue
+        name, _, text = word.partition("=")
+        if name not in defaults:
+            raise UsageError(f"no variable {name}; there are {', '.join(defaults)}")
+        given[name] = text
+    return given, files or ["-"]
+
+
+def fields_of(line):
+    """What stands between blanks and tabs."""
+    return line.replace(b"\t", b" ").split()
+
+
+def arpa_lines(path):
+    """(order, line, fields) of each line of an ARPA file: order 0 and no fields where it is no n-gram."""
+    order = 0
+    for _, line in lines(path):
+        if line.startswith(b"\\"):
+            found = SECTION.match(line.strip())
+            order = int(found[1]) if found else 0
+            yield 0, line, ()
+        elif order and line.strip():
+            yield order, line, fields_of(line)
+        else:
+            yield 0, line, ()
+
+
+def filtered_arpa(path, out, kept, pad=False):
+    """The n-grams of an ARPA file for whose words kept(words) is true, as they stand; `pad`: with blank lines that make
+    the head as long as it was, as KenLM's filter leaves it.
+    """
+    stated, sizes = {}, {}
+    with tempfile.TemporaryFile() as rest:
+        order = 0
+        for k, line, fields in arpa_lines(path):
+            if k:
+                if kept(fields[1 : k + 1]):
+                    rest.write(line + b"\n")
+                    sizes[k] += 1
+            elif line.startswith(b"\\") and (found := SECTION.match(line.strip())):
+                rest.write(b"\n" * bool(order) + line + b"\n")
+                order = int(found[1])
+                sizes[order] = 0
+            elif found := re.match(rb"ngram +(\d+) *= *(\d+)", line):
+                stated[int(found[1])] = int(found[2])
+        if not order:
+            raise FormatError(path, "no ARPA file: it has no \\1-grams:")
+        rest.write(b"\n\\end\\\n")
+        heads = [
+            b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % item for item in sorted(numbers.items())) + b"\n"
+            for numbers in (stated, sizes)
+        ]
+        out.write(heads[1] + b"\n" * (pad * (len(heads[0]) - len(heads[1]))))
+        rest.seek(0)
+        shutil.copyfileobj(rest, out)
+
+
+def get_unigram_probs(words):
+    """[linear=1] [FILE]: the words of an ARPA file and their log10 p, or p."""
+    given, files = assigned(words, linear="0")
+    linear, write = given["linear"] not in ("", "0"), sys.stdout.buffer.write
+    for path in files:
+        for k, _, fields in arpa_lines(path):
+            if k != 1:
+                continue
+            zero = float(fields[0]) == -99
+            if linear:
+                write(b"%s %s\n" % (fields[1], b"0" if zero else f"{10 ** float(fields[0]):.6g}".encode()))
+            else:
+                write(b"%s %s\n" % (fields[1], b"-infinity" if zero else fields[0]))
+
+
+def remove_lowprob_ngrams(words):
+    """[FILE]: an ARPA file of order 3 at most without the n-grams that backing off gives a higher probability. The
+    head and the weights stay as they are.
+    """
+    p, bow, seen, gone, write = {}, {}, {}, {}, sys.stdout.buffer.write
+    for path in assigned(words)[1]:
+        for k, line, fields in arpa_lines(path):
+            if k > 3:
+                raise FormatError(path, "n-grams longer than 3; ngram -prune-lowprobs takes any order")
+            if k:
+                ngram, own = tuple(fields[1 : k + 1]), float(fields[0])
+                if k < 3:
+                    p[ngram], bow[ngram] = own, float(fields[k + 1]) if len(fields) > k + 1 else 0.0
+                seen[k] = seen.get(k, 0) + 1
+                if k > 1:
+                    tail = ngram[1:]
+                    lower = p[tail] if tail in p else bow.get(tail[:1], 0.0) + p.get(tail[1:], 0.0)
+                    if bow.get(ngram[:-1], 0.0) + lower > own:
+                        gone[k] = gone.get(k, 0) + 1
+                        continue
+            write(line + b"\n")
+    for k, what in ((2, "bigrams"), (3, "trigrams")):
+        if k in seen:
+            sys.stderr.write(f"{gone.get(k, 0)} out of {seen[k]} {what} removed\n")
+
+
+def reverse_lm(words):
+    """[FILE]: a bigram model of reversed text, p(v | w) = p(v) p(w | v) / p(w), from an ARPA file; weights anew."""
+    swapped, p, name = {b"<s>": b"</s>", b"</s>": b"<s>"}, {}, temporary()
+    (path,) = assigned(words)[1]
+    with open(name, "wb") as out:
+        for k, line, fields in arpa_lines(path):
+            if k == 1:
+                for word in (b"<s>", b"</s>") if fields[1] == b"</s>" else (fields[1],):
+                    if fields[1] != b"<s>":
+                        p[word] = float(fields[0])
+                out.write(b"%s %s 0\n" % (fields[0], fields[1]))
+            elif k == 2:
+                v, w = (swapped.get(word, word) for word in fields[1:3])
+                new = p[v] + float(fields[0]) - p[w]
+                if new > 0:
+                    sys.stderr.write(f"warning: p({os.fsdecode(v)}|{os.fsdecode(w)}) > 0\n")
+                out.write(b"%s\t%s %s\n" % (f"{new:.6g}".encode(), w, v))
+            elif k:
+                raise FormatError(path, "a bigram model was wanted")
+            else:
+                out.write(line + b"\n")
+    return [("ngram", ["-order", "2", "-lm", name, "-renorm", "-write-lm", "-"])]
+
+
+def replace_words_with_classes(words):
+    """classes=FILE [have_counts=1] [outfile=FILE] [normalize=0] [addone=X] [partial=1] [TEXT ...]: the text with
+    classes in place of their expansions, the longest first; outfile gets the classes with probabilities from it.
+    """
+    names = {"classes": "", "have_counts": "0", "outfile": "", "normalize": "1", "addone": "1", "partial": "0"}
+    given, files = assigned(words, **names)
+    if not given["classes"]:
+        raise UsageError("no classes=FILE")
+    expansions = []  # class, words
+    for _, line in lines(given["classes"]):
+        if fields := fields_of(line):
+            number = len(fields) > 1 and re.match(rb"[-+0-9.][-+0-9e.]*$", fields[1])
+            expansions.append((fields[0], tuple(fields[2 if number else 1 :])))
+    sys.stderr.write(f"read {len(expansions)} class expansions\n")
+    class_of = {}
+    for name, expansion in expansions:
+        class_of.setdefault(expansion, name)
+    longest, uses = max((len(e) for e in class_of), default=0), dict.fromkeys(class_of, 0)
+    counted, partial = given["have_counts"] not in ("", "0"), given["partial"] not in ("", "0")
+    for path in files:
+        for _, line in lines(path):
+            if partial:
+                line = re.sub(rb"[ \t][ \t]*[ \t]", b" | ", line)
+            fields = fields_of(line)
+            last = fields[-1:] if counted else []
+            replaced = b" ".join(classed(fields[: len(fields) - len(last)], class_of, longest, uses))
+            if partial:
+                replaced = re.sub(rb"[|]$", b" ", re.sub(rb"^[|]", b" ", replaced.replace(b" | ", b" ")))
+            sys.stdout.buffer.write(b" ".join([replaced, *last]) + b"\n")
+    if given["outfile"]:
+        write_expansions(given, expansions, class_of, uses)
+
+
+def classed(words, class_of, longest, uses):
+    """Words with the class of the longest expansion at each place; `uses` counts them."""
+    at = 0
+    while at < len(words):
+        for length in range(min(longest, len(words) - at), 0, -1):
+            expansion = tuple(words[at : at + length])
+            if expansion in class_of:
+                uses[expansion] += 1
+                yield class_of[expansion]
+                at += length
+                break
+        else:
+            yield words[at]
+            at += 1
+
+
+def write_expansions(given, expansions, class_of, uses):
+    """The file of classes: (uses + addone) / (those of the class + addone times its size), or uses alone."""
+    from lmtk.files.streams import open_out
+
+    plus, total, size = float(given["addone"]), {}, {}
+    for expansion, name in class_of.items():
+        total[name] = total.get(name, 0) + uses[expansion]
+    for name, _ in expansions:
+        size[name] = size.get(name, 0) + 1
+    with open_out(given["outfile"]) as out:
+        for name, expansion in expansions:
+            below = total.get(name, 0) + size[name] * plus
+            value = (uses[expansion] + plus) / below if below else 0
+            text = f"{value:.6g}" if given["normalize"] not in ("", "0") else str(uses[expansion])
+            out.write(b"%s %s %s\n" % (name, text.encode(), b" ".join(expansion)))
+
+
+def compute_best_mix(words):
+    """[lambda="L1 L2 ..."] [precision=P] FILE ...: the weights of models that make a text most likely, from the reports
+    of ngram -debug 2 -ppl or -counts, by EM.
+    """
+    import numpy as np
+
+    from lmtk.em import em
+    from lmtk.lm import LN10
+
+    given, files = assigned(words, **{"lambda": "0.5", "precision": "0.001", "verbose": "0"})
+    columns = [samples(path) for path in files]
+    for column, path in zip(columns, files):
+        if len(column[0]) != len(columns[0][0]):
+            raise FormatError(path, f"{len(column[0])} words; {files[0]} has {len(columns[0][0])}")
+    told(columns, files)
+    logp = np.array([column[1] for column in columns]).T.reshape(-1, len(files))
+    times = np.array(columns[-1][2])
+    start = [float(x) for x in given["lambda"].replace(",", " ").split()][: len(files)]
+    start += [(1 - sum(start)) / max(len(files) - len(start), 1)] * (len(files) - len(start))
+    known = (logp > NEVER).any(axis=1)
+    logp, times = logp[known] * LN10, times[known]
+    if not len(logp):
+        raise FormatError(files[0], "no word in it that has a probability")
+    total = times.sum()
+
+    def tell(iteration, weights, L):
+        sys.stderr.write(f"iteration {iteration}, lambda = ({show(weights[0])}), ppl = {np.exp(-L / total):g}\n")
+
+    where = np.zeros(len(logp), np.int64)
+    best = em(logp, where, np.array([start]), 1_000_000, float(given["precision"]), tell, times)[0].tolist()
+    shares = [w / sum(best[: i + 1]) for i, w in enumerate(best)]
+    print(f"{int(total)} non-oov words, best lambda ({show(best)})")
+    print(f"pairwise cumulative lambda ({show([1, *shares[1:]])})")
+
+
+SCORE = re.compile(rb"\[ (\S+)(?: \*(\S+))? \]")  # log10 p of a word, and how often it counts
+NEVER = -320.0  # log10 p of what has the probability 0
+
+
+def samples(path):
+    """The words of a report of -debug 2, log10 p of each, and how often it counts."""
+    found = [], [], []
+    for _, line in lines(path):
+        if not line.lstrip().startswith(b"p( "):
+            continue
+        # the last brackets: a context may be a bracket itself
+        logp, times = (SCORE.findall(line) or [(b"", b"")])[-1]
+        try:
+            log10p = NEVER if logp.lower() in (b"-inf", b"-1.#inf") else float(logp)
+            times = float(times or 1)
+        except ValueError:
+            raise FormatError(path, f"not a line of ngram -debug 2: {os.fsdecode(line.strip())[:60]}") from None
+        fields = fields_of(line)
+        for column, value in zip(found, (fields[1], log10p, times)):
+            column.append(value)
+    return found
+
+
+def told(columns, files):
+    """Warn of words that differ between reports, <unk> aside."""
+    for (words, _, _), path in zip(columns[1:], files[1:]):
+        for i, (a, b) in enumerate(zip(words, columns[0][0]), 1):
+            if a != b and b"<unk>" not in (a, b):
+                names = f"{os.fsdecode(a)} != {os.fsdecode(b)}"
+                sys.stderr.write(f"warning: word mismatch in file {path}, token {i}: {names}\n")
+
+
+def show(weights):
+    return " ".join(f"{w:.6g}" for w in weights)
