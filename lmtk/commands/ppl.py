@@ -64,6 +64,7 @@ def command(
     Example: lmtk ppl -lm model.lm -unk -text test.txt
     """
     from lmtk.commands.bar import reading
+    from lmtk.files import container
     from lmtk.files.registry import load, load_strictly
     from lmtk.files.streams import open_out
     from lmtk.joint.mixture import lowered
@@ -85,7 +86,7 @@ def command(
         raise UsageError(f"-oov-features is for -text in SRILM's report, not for {'-counts' if counts else 'kenlm'}")
     use(threads)
     with reading([lm], "reading the model"):
-        model = load_strictly(lm) if strict else load(lm)
+        model = load_strictly(lm) if strict else load(lm, sums="beside")
     if classes:
         from lmtk.joint.classes import class_model
 
@@ -100,7 +101,12 @@ def command(
         )
     # lines of words leave no room for a bar
     with open_out(write) as out, reading([*texts, *counts], "scoring", quiet=debug > 0) as bar:
-        tell = bar.aside(out.write)
+        say = bar.aside(out.write)
+
+        def tell(found):
+            container.finish()  # nothing is said by a file that is damaged
+            say(found)
+
         for path in texts:
             if format == "kenlm":
                 from lmtk.reports.kenlm import LEVELS, report
