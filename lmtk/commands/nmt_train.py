@@ -146,7 +146,10 @@ def learn(o):
         unigram=training.unigram(text, held, y), save_every=o.save_every,
         arrays=lambda progress, theta: {"theta": theta, "first": progress.first, "second": progress.second},
         parts=lambda progress: network.parts_of(training.kept(progress, x, y, settings, texts.pieces)),
-        line=line,
+        line=line, remedies=(
+            "Adadelta begins slowly, more -epochs may help" if o.paper else "a lower -rate or more -epochs may help",
+            "more -dropout, fewer -hidden units or fewer -epochs may help",
+        ),
     )  # fmt: skip
     theta = training.initial(x, y, settings, text.target)
     progress = training.Progress(theta, theta * 0, theta * 0)

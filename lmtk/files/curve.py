@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 from lmtk.files.figure import figure
 from lmtk.files.streams import open_out
 
+CLEARLY = 0.02  # of ln p a word, that is 2 % of a perplexity: less may be chance
 TIMES = "seconds", "speed"  # what differs between two runs of the same command, so that no model holds it
 
 
@@ -65,6 +67,27 @@ def epochs(table):
     """The inverse of `rows`."""
     names, *rows = table
     return [Epoch(**dict(zip(names, row))) for row in rows]
+
+
+def worse_than_frequencies(curve, unigram):
+    """What is wrong where an epoch ends above the unigram's perplexity, unigram: its ln p a word of the training and of
+    the held-out text. What was seen during the first epoch, from before it learned anything, says nothing of its end.
+    """
+    e, (training, heldout) = curve[-1], unigram
+    name, found, base = ("held-out", e.heldout, heldout) if heldout is not None else ("training", e.training, training)
+    if found is None or found > base - CLEARLY or (heldout is None and (e.estimated or e.number == 1)):
+        return None
+    return f"{name} ppl= {perplexity(found):.4g} is above that of the words' frequencies alone, {perplexity(base):.4g}"
+
+
+def learned_by_heart(curve):
+    """What is wrong where held-out figures have been getting worse for two epochs and those of training better."""
+    last = curve[-3:]
+    if len(last) < 3 or any(e.best for e in last[1:]) or None in [x for e in last for x in (e.training, e.heldout)]:
+        return None
+    if any(b.heldout >= a.heldout or b.training <= a.training for a, b in pairwise(last)):
+        return None
+    return "held-out ppl rises and training ppl falls: it learns the text by heart"
 
 
 def columns(curve):
