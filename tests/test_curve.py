@@ -54,6 +54,7 @@ def test_learning_by_heart_is_told():
     assert curve.learned_by_heart(rising) and not curve.learned_by_heart(rising[:3])
     assert not curve.learned_by_heart(epochs((50, 60), (40, 55), (30, 56), (31, 57)))
     assert not curve.learned_by_heart(epochs((50, 60), (40, 57), (30, 56), (20, 55)))
+    assert not curve.learned_by_heart(epochs((50, 60), (40, 55), (30, 55.3), (20, 55.9)))
 
 
 def test_forms():

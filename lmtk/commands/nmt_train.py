@@ -207,7 +207,7 @@ def tell_sizes(texts):
     out = f"{len(text.source)} pairs" + (f" ({text.left_out} left out: empty or too long)" if text.left_out else "")
     sys.stderr.write(f"{out}, {len(texts.x.words)} source and {texts.y.V} target words\n")
     if texts.held:
-        sys.stderr.write(f"BLEU of greedy translations, as sacrebleu's {SIGNATURE}\n")
+        sys.stderr.write(f"greedy BLEU, as sacrebleu's {SIGNATURE}\n")
 
 
 def greedy_bleu(model, sentences, references, joined):

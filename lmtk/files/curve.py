@@ -81,11 +81,13 @@ def worse_than_frequencies(curve, unigram):
 
 
 def learned_by_heart(curve):
-    """What is wrong where held-out figures have been getting worse for two epochs and those of training better."""
+    """What is wrong where held-out figures get worse twice in a row, clearly at last, and those of training better."""
     last = curve[-3:]
     if len(last) < 3 or any(e.best for e in last[1:]) or None in [x for e in last for x in (e.training, e.heldout)]:
         return None
     if any(b.heldout >= a.heldout or b.training <= a.training for a, b in pairwise(last)):
+        return None
+    if last[-1].heldout > max(e.heldout for e in curve) - CLEARLY:
         return None
     return "held-out ppl rises and training ppl falls: it learns the text by heart"
 
@@ -142,6 +144,8 @@ def plot(path, curve, unigram=(None, None)):
 
     unigram: ln p a word under the unigram, of the training and of the held-out text; what a run must stay below.
     """
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
     scores = any(e.bleu is not None for e in curve)
     kind, size = "png" if path.endswith(".png") else "svg", (6, 6 if scores else 4)
     with open_out(path) as out, figure(out, kind, size) as drawn:
@@ -160,12 +164,14 @@ def plot(path, curve, unigram=(None, None)):
         for e in [e for e in curve if e.best][-1:]:
             axes[0].axvline(e.number, color="0.85", lw=1, zorder=0)
         axes[0].set_yscale("log")
+        axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes[0].yaxis.set_major_formatter("{x:g}")
-        axes[0].yaxis.set_minor_formatter("{x:g}")
+        axes[0].yaxis.set_minor_formatter(NullFormatter())
         axes[0].set_ylabel("perplexity")
         axes[0].legend(frameon=False)
         if scores:
             axes[1].plot([e.number for e in curve], [e.bleu for e in curve], "o-", ms=3, color="C2")
             axes[1].set_ylabel("held-out BLEU")
-        axes[-1].xaxis.get_major_locator().set_params(integer=True)
+        axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes[-1].set_xlim(0.9, max(len(curve), 2) + 0.1)
         axes[-1].set_xlabel("epoch")
