@@ -1,6 +1,7 @@
 """The command table, the check of option names, and the one place where an error becomes a line and a status."""
 
 import contextlib
+import errno
 import math
 import os
 import re
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from lmtk import __version__
 from lmtk.errors import LmtkError, LmtkWarning, UsageError
+from lmtk.machine import memory
 
 COMMANDS = {
     "normalize": "text to text: tokens, lower case, numbers to <num>, proper nouns to <name>",
@@ -54,6 +56,9 @@ PROGRAMS = {
     "query": "kenlm:query",
     "filter": "kenlm:filter",
 }
+
+MOST = 2**31 - 1  # of a whole number in an option that says no other bound
+LONGEST = 1000  # characters of a message; what is longer is cut in its middle
 
 HELP = """usage: lmtk COMMAND [OPTION ...]
 
@@ -145,6 +150,8 @@ def checked(word, value, option):
         kind = "a whole number" if option.number is int else "a number"
         span = "" if low is None else f" from {low:g} to {high:g}" if high is not None else f" of at least {low:g}"
         raise UsageError(f"{word} takes {kind}{span}, not {value}")
+    if option.number is int and high is None and found > MOST:
+        raise UsageError(f"{word} takes a whole number of at most {MOST}, not {value}")
     return value
 
 
@@ -205,6 +212,7 @@ def run(name, words):
         sys.stdout.write(page(name, command))
         return
     words = spelled(words, table(command), INPUT.get(name))
+    memory.need(memory.NUMPY, "numpy")
     try:
         # not command.main, which would turn an interrupt and a closed pipe into statuses of its own
         with command.make_context(f"lmtk {name}", words) as context:
@@ -217,7 +225,11 @@ def run(name, words):
 def say(program, message):
     """One line on stderr, whatever bytes the message holds."""
     try:
-        sys.stderr.write(f"{program}: {' '.join(str(message).split())}\n")
+        text = " ".join(str(message).split())
+        # a terminal is told nothing by what stands in a file
+        text = re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda c: f"\\x{ord(c[0]):02x}", text)
+        text = text if len(text) < LONGEST else f"{text[: LONGEST - 100]} ... {text[-80:]}"
+        sys.stderr.write(f"{program}: {text}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
         pass
@@ -345,10 +357,20 @@ def main():
     except KeyboardInterrupt:
         status = 130
     except MemoryError as e:
-        say(program, f"out of memory {e}")
+        say(program, f"out of memory{': ' if str(e) else ''}{e}")
+        status = 1
+    except ValueError as e:
+        if not str(e).startswith(("Maximum allowed dimension", "array is too big")):
+            raise
+        say(program, f"out of memory: {e}")  # more than numpy could count the bytes of
         status = 1
     except OSError as e:
-        say(program, explain(e))
+        say(program, "out of memory" if e.errno == errno.ENOMEM else explain(e))
+        status = 1
+    except RuntimeError as e:
+        if "new thread" not in str(e):
+            raise
+        say(program, "out of memory, or of processes: no new thread can be started; a lower -threads may help")
         status = 1
     if status == 1:
         close_stdout()

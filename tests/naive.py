@@ -404,6 +404,15 @@ def contrast(C, H, d, U, W, b, contexts, words, drawn, q):
     return total
 
 
+def contrast_logp(C, H, d, U, W, b, contexts, words, drawn, q):
+    """The sum of ln p, the outputs of other words than the example's estimated by those of the drawn ones."""
+    total = 0.0
+    for context, w in zip(contexts, words, strict=True):
+        e = {j: math.exp(output(C, H, d, U, W, b, context, j)) for j in [w, *drawn]}
+        total += math.log(e[w] / (e[w] + sum(e[j] / (len(drawn) * q[j]) for j in drawn if j != w)))
+    return total
+
+
 def contrast_biases(C, H, d, U, W, b, contexts, words, drawn, q, most):
     """The gradient of the biases in `contrast`, the noise of each example taking `most` at most."""
     g = [0.0] * len(b)

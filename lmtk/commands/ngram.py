@@ -20,6 +20,7 @@ from lmtk.commands.options import (
     one_stdin,
     option,
     per_order,
+    tell_memory,
     unknown_word,
 )
 from lmtk.errors import LmtkError, UsageError
@@ -122,10 +123,7 @@ def command(
         generate(o, model)
     write(o, model)
     if memuse:
-        import resource
-
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        sys.stderr.write(f"memory used at most: {peak / 1024:.0f} MB\n")
+        tell_memory()
 
 
 def check(o):
@@ -205,7 +203,7 @@ def read(o, path, order, classes=None):
     """
     from lmtk.files.registry import load, load_strictly
     from lmtk.joint.classes import ClassModel, class_model, expanded
-    from lmtk.joint.mixture import lowered
+    from lmtk.joint.mixture import Mixture, lowered
     from lmtk.ngram import merge
     from lmtk.ngram.backoff import Backoff
 
@@ -217,17 +215,33 @@ def read(o, path, order, classes=None):
         model = lowered(model, min(order or model.order, o.expand_classes or model.order))
         if o.expand_classes is not None:
             return told(o, path, expanded(model, o.expand_most, path))
+    if changed or o.write_bin:
+        model = merged_parts(model)
     if not isinstance(model, Backoff):
         if changed or (o.write_bin and not isinstance(model, ClassModel)):
             kind = next(value for name, value in model.describe() if name == "kind")
-            remedy = ", which -expand-classes makes of it" if isinstance(model, ClassModel) else ""
-            raise LmtkError(f"{path}: {kind}; a back-off n-gram was wanted{remedy}")
+            remedies = {ClassModel: ", which -expand-classes makes of it", Mixture: "; its parts are of other kinds"}
+            raise LmtkError(f"{path}: {kind}; a back-off n-gram was wanted{remedies.get(type(model), '')}")
         return lowered(model, order) if order and hasattr(model, "lower") else model
     if o.expand_classes is not None and not o.mix_lm and not o.read_mix_lms:
         raise LmtkError(f"{path}: no class model, so that there is nothing to expand; -classes makes it one")
     model = told(o, path, model.lower(min(order or model.order, model.order)))
     model = merge.with_unknown(model, o.unknown) if o.unknown else model
     return told(o, "-limit-vocab", merge.limited(model, o.words)) if o.limit_vocab else model
+
+
+def merged_parts(model):
+    """A mixture of back-off models, with the same weights everywhere, as one back-off model; else the model."""
+    from lmtk.joint.mixture import Mixture
+    from lmtk.ngram import merge
+    from lmtk.ngram.backoff import Backoff
+
+    if not isinstance(model, Mixture) or model.binned is not None:
+        return model
+    parts = [merged_parts(part) for part in model.parts]
+    if not all(isinstance(part, Backoff) for part in parts):
+        return model
+    return merge.merged(parts, model.weights[0].tolist())
 
 
 def told(o, what, model):

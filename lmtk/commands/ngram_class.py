@@ -2,6 +2,7 @@ import math
 from typing import Annotated
 
 from lmtk.commands.options import (
+    MANY,
     Debug,
     MapUnk,
     NoEos,
@@ -50,7 +51,7 @@ def command(
         int | None, option("seed", "Start from classes drawn at random, frequent words aside.", "N", min=0)
     ] = None,
     threads: Annotated[
-        int, option("threads", "Threads of the exchange; the classes are the same from 2 on.", "N", min=1)
+        int, option("threads", "Threads of the exchange; the classes are the same from 2 on.", "N", min=1, max=MANY)
     ] = 1,
     classes: Annotated[str | None, option("classes", "Where to write the classes (-: stdout).", "FILE")] = None,
     class_counts: Annotated[

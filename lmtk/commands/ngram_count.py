@@ -20,6 +20,7 @@ from lmtk.commands.options import (
     one_stdin,
     option,
     per_order,
+    tell_memory,
     unknown_word,
 )
 from lmtk.errors import UsageError
@@ -33,6 +34,9 @@ def command(
     write_n: Annotated[
         list[str] | None, option("writeN", "Write the n-grams of order N alone: -write1 FILE ...", "FILE")
     ] = None,
+    write_order: Annotated[
+        int, option("write-order", "Write the n-grams of order N alone by -write (0: all).", "N", min=0)
+    ] = 0,
     sort: Annotated[bool, option("sort", "Write n-grams in byte order, else as first seen.")] = False,
     vocab: VocabFile = None,
     limit_vocab: Annotated[bool, option("limit-vocab", "Drop read n-grams with words that are not in -vocab.")] = False,
@@ -51,17 +55,35 @@ def command(
     float_counts: Annotated[bool, option("float-counts", "Read counts that are not whole numbers.")] = False,
     lm: Annotated[str | None, option("lm", "The back-off model to write, as ARPA.", "FILE")] = None,
     write_bin: Annotated[str | None, option("write-bin", "The back-off model to write in binary form.", "FILE")] = None,
+    write_binary_lm: Annotated[bool, option("write-binary-lm", "Write -lm in binary form, as SRILM has it.")] = False,
+    prune: Annotated[
+        float | None, option("prune", "Drop n-grams whose loss raises perplexity by less than the share X.", "X", min=0)
+    ] = None,
+    minprune: Annotated[int, option("minprune", "Prune n-grams of N words or more.", "N", min=2)] = 2,
+    read_with_mincounts: Annotated[
+        bool, option("read-with-mincounts", "Drop read n-grams counted less than -gtNmin.")
+    ] = False,
     gtmin: Annotated[
         float | None, option("gtmin", "Leave out n-grams counted less, orders above 9.", "C", min=0)
     ] = None,
     gtmin_n: Annotated[
         list[str] | None, option("gtNmin", "Leave out n-grams counted less [1, 1, then 2].", "C")
     ] = None,
+    gtmax: Annotated[int | None, option("gtmax", "Good-Turing up to this count, orders above 9.", "C", min=0)] = None,
     gtmax_n: Annotated[list[str] | None, option("gtNmax", "Good-Turing up to this count [1, then 7].", "C")] = None,
     gt: Annotated[
         list[str] | None, option("gtN", "Good-Turing coefficients, read with -lm, else written.", "FILE")
     ] = None,
+    kn_all: Annotated[str | None, option("kn", "The same as -knN for all orders without a method.", "FILE")] = None,
+    kn_counts_modified: Annotated[
+        bool, option("kn-counts-modified", "Counts below the highest order are those of words before an n-gram.")
+    ] = False,
+    kn_modify_counts_at_end: Annotated[
+        bool, option("kn-modify-counts-at-end", "Estimate discounts from counts as they are, then modify them.")
+    ] = False,
     kn: Annotated[list[str] | None, option("knN", "Kneser-Ney discounts, read with -lm, else written.", "FILE")] = None,
+    ndiscount: Annotated[bool, option("ndiscount", "Natural discounting (Ristad).")] = False,
+    ndiscount_n: Annotated[list[int] | None, option("ndiscountN", "The same for order N alone.")] = None,
     wbdiscount: Annotated[bool, option("wbdiscount", "Witten-Bell smoothing.")] = False,
     wbdiscount_n: Annotated[list[int] | None, option("wbdiscountN", "The same for order N alone.")] = None,
     cdiscount: Annotated[float | None, option("cdiscount", "Absolute discounting by D.", "D", min=0, max=1)] = None,
@@ -84,7 +106,21 @@ def command(
         option("prune-by-count", "Leave out n-grams seen K times or less; a K an order.", "K", min=0),
     ] = None,
     kenlm: Annotated[bool, option("kenlm", "As KenLM's lmplz: interpolated modified Kneser-Ney with <unk>.")] = False,
+    limit_vocab_file: Annotated[
+        str | None,
+        option("limit-vocab-file", "-kenlm: leave out n-grams with words not in this list.", "FILE"),
+    ] = None,
+    interpolate_unigrams: Annotated[
+        int, option("interpolate-unigrams", "-kenlm: with 0 all that the words leave is <unk>'s.", "0|1", min=0, max=1)
+    ] = 1,
+    vocab_pad: Annotated[
+        int, option("vocab-pad", "-kenlm: <unk> is one of the words that lack to N words.", "N", min=0)
+    ] = 0,
+    verbose_header: Annotated[
+        bool, option("verbose-header", "-kenlm: say on the first lines of -lm what it was made of.")
+    ] = False,
     memory: Memory = None,
+    memuse: Annotated[bool, option("memuse", "Say how much memory was used.")] = False,
     mpi: Annotated[bool, option("mpi", "Share the counting among the ranks of mpiexec.")] = False,
     debug: Debug = 0,
 ):
@@ -106,10 +142,20 @@ def command(
 
     if not (text or read):
         raise UsageError("nothing to count: give -text or -read")
-    if not (write or write_n or write_vocab or lm or write_bin or class_lm or gt or kn):
+    if not (write or write_n or write_vocab or lm or write_bin or class_lm or gt or kn or kn_all):
         write = "-"
-    if limit_vocab and not vocab:
-        raise UsageError("-limit-vocab needs -vocab")
+    if limit_vocab and not vocab and read:
+        raise UsageError("-limit-vocab needs -vocab where counts are read")
+    limit_vocab = limit_vocab and bool(vocab)
+    if read_with_mincounts and text:
+        raise UsageError("-read-with-mincounts is for -read alone")
+    if write_binary_lm and lm:
+        lm, write_bin = None, lm
+    for_kenlm = limit_vocab_file, interpolate_unigrams == 0, vocab_pad, verbose_header
+    if any(for_kenlm) and not kenlm:
+        raise UsageError("-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header are for -kenlm")
+    if vocab_pad and not interpolate_unigrams:
+        raise UsageError("-vocab-pad is for words that are interpolated (-interpolate-unigrams 1)")
     if class_lm and not classes:
         raise UsageError("-class-lm is of the classes that -classes gives")
     if class_lm and (lm or write_bin) and "-" in (classes, lm or write_bin):
@@ -119,12 +165,13 @@ def command(
     one_stdin(*(text or []), *(read or []), vocab, classes, heldout)
     marks, unk_word = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
     model_written = lm or write_bin or class_lm
-    model_wanted = bool(model_written or gt or kn)
+    model_wanted = bool(model_written or gt or kn or kn_all)
     if kenlm:
         if no_sos or no_eos or stream or unk_word != b"<unk>":
             raise UsageError("-kenlm has <s>, </s> and <unk> as they are")
         unk, kndiscount, interpolate, marks = True, True, True, Marks(blank=True)
     given = {
+        "n": (ndiscount, dict.fromkeys(ndiscount_n or [], ())),
         "wb": (wbdiscount, dict.fromkeys(wbdiscount_n or [], ())),
         "cd": (cdiscount is not None and (cdiscount,), per_order(cdiscount_n, alone)),
         "add": (addsmooth is not None and (addsmooth,), per_order(addsmooth_n, alone)),
@@ -134,6 +181,12 @@ def command(
     if heldout and not model_wanted:
         raise UsageError("-heldout is for a model; give -lm or -write-bin")
     files = {"gt": per_order(gt, str), "kn": per_order(kn, str)}
+    for n in range(1, order + 1) if kn_all else ():
+        if not any(n in orders for orders in (*files.values(), *(orders for _, orders in given.values()))):
+            files["kn"][n] = kn_all
+    if kn_all and (others := [name for name, (everywhere, _) in given.items() if everywhere and name != "kn"]):
+        raise UsageError(f"several smoothing methods for all orders: {', '.join([*others, 'kn'])}")
+    when = "never" if kn_counts_modified else "after" if kn_modify_counts_at_end else "before"
     floor = per_order(gtmin_n, float)
     upto = per_order(gtmax_n, int)
     cutoffs = prune_by_count or [0]
@@ -146,10 +199,11 @@ def command(
         name, parameters = method_of(n, given, files)
         cutoff = cutoffs[min(n, len(cutoffs)) - 1]
         if kenlm:
-            chosen.append(methods.lmplz(n, name, cutoff))
+            chosen.append(methods.lmplz(n, name, cutoff, bool(interpolate_unigrams)))
         else:
             lower = interpolate or n in (interpolate_n or [])
-            chosen.append(methods.srilm(n, name, parameters, lower, floor.get(n), gtmin, upto.get(n), cutoff))
+            most = upto.get(n, gtmax if n > 9 else None)
+            chosen.append(methods.srilm(n, name, parameters, lower, floor.get(n), gtmin, most, cutoff, when))
         if float_counts and chosen[-1].smoothing.discounts:
             raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; see -wbdiscount{n}")
         if heldout and not (chosen[-1].smoothing.continuation and chosen[-1].interpolate):
@@ -175,10 +229,13 @@ def command(
         counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm, replace)
     if comm.rank:
         return
+    if read_with_mincounts:
+        least = [floor.get(n, (gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, order + 1)]
+        counts = frequent(counts, least)
     vocabulary = vocabulary_of(counts.words) if model_wanted else None
     if write:
         with open_out(write) as out:
-            write_counts(out, counts, sort)
+            write_counts(out, counts, sort, only=write_order or None)
     for n, path in per_order(write_n, str).items():
         if n > order:
             raise UsageError(f"-write{n}: the order is {order}")
@@ -189,7 +246,7 @@ def command(
             out.write(b"".join(w + b"\n" for w in sorted(counts.words)))
     if not model_wanted:
         return
-    from lmtk.ngram import arpa, backoff, smoothing
+    from lmtk.ngram import arpa, backoff, merge, pruning, smoothing
 
     def tell(line):
         if debug:
@@ -203,14 +260,24 @@ def command(
 
         known = tuned(counts, vocabulary, order, chosen, whole_corpus(heldout, vocabulary, marks, tolower)) | known
     fallback = fallback_discounts(discount_fallback)
-    model, used = smoothing.estimate(counts, vocabulary, order, chosen, fallback, tell, known, kenlm)
+    listed = set(read_vocab(limit_vocab_file, tolower)) if limit_vocab_file else None
+    tokens = int(counts.levels[0].count.sum()) if verbose_header else 0
+    own = (listed, vocab_pad) if kenlm else ()
+    model, used = smoothing.estimate(counts, vocabulary, order, chosen, fallback, tell, known, kenlm, *own)
     del counts  # its memory serves the writing
+    if listed is not None:
+        model = merge.limited(model, listed)
+    if prune:
+        model = pruning.pruned(model, prune, minprune)
     for n, path in sorted({**files["gt"], **files["kn"]}.items()):
         if not read_from and n <= order:
             with open_out(path) as out:
                 methods.write_discounts(out, used[n - 1])
     if lm:
         with open_out(lm) as out:
+            if verbose_header:
+                out.write(f"# Input file: {(text or read)[0]}\n# Token count: {tokens}\n".encode())
+                out.write(b"# Smoothing: Modified Kneser-Ney\n")
             arpa.write_text(out, model)
     if write_bin:
         with open_out(write_bin) as out:
@@ -223,6 +290,18 @@ def command(
                 classlm.write_text(out, lm or write_bin, classes, class_lm)
             else:
                 classlm.write_binary(out, classlm.class_model(model, class_lm, classes, given_classes), class_lm)
+    if memuse:
+        tell_memory()
+
+
+def frequent(counts, least):
+    """The counts without the n-grams of order k that are counted less than least[k - 1]."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    levels = [replace(x, count=np.where(x.count < low, 0, x.count)) for x, low in zip(counts.levels, least)]
+    return replace(counts, levels=levels)
 
 
 def method_of(n, given, files):

@@ -9,6 +9,7 @@ import typer
 from lmtk.errors import UsageError
 
 MAX_ORDER = 99
+MANY = 1024  # threads
 
 
 def option(name, help, metavar=None, *also, **settings):
@@ -32,11 +33,14 @@ Tolower = Annotated[bool, option("tolower", "Lower case, as Unicode has it.")]
 Heldout = Annotated[str, option("heldout", "Held-out text.", "FILE")]
 Write = Annotated[str, option("write", "Where to write (-: stdout).", "FILE")]
 Debug = Annotated[int, option("debug", "How much to tell: 0 nothing, 1 and more.", "N", min=0)]
-Threads = Annotated[int, option("threads", "Threads that the neural model works on (default: all cores).", "N", min=1)]
+Threads = Annotated[
+    int, option("threads", "Threads that the neural model works on (default: all cores).", "N", min=1, max=MANY)
+]
 Memory = Annotated[str, option("memory", "Count in about this much memory, the rest on disk: 500M, 4G.", "SIZE")]
 Strict = Annotated[bool, option("strict", "What is odd in a model file is an error, not a warning.")]
 ProductThreads = Annotated[
-    int, option("threads", "Threads of the matrix products (default: OPENBLAS_NUM_THREADS, else 1).", "N", min=1)
+    int,
+    option("threads", "Threads of the matrix products (default: OPENBLAS_NUM_THREADS, else 1).", "N", min=1, max=MANY),
 ]
 Quiet = Annotated[bool, option("quiet", "No progress bar.")]
 Resume = Annotated[bool, option("resume", "Go on from MODEL.ckpt if it is there.")]
@@ -49,7 +53,7 @@ SaveEvery = Annotated[
     int | None,
     option("save-every", "A checkpoint (MODEL.ckpt) every N minibatches and epoch (0: only when cut off).", "N", min=0),
 ]
-Seed = Annotated[int, option("seed", "Seed of the random numbers.", "N", min=0)]
+Seed = Annotated[int, option("seed", "Seed of the random numbers.", "N", min=0, max=2**64 - 1)]
 Iterations = Annotated[int, option("iterations", "At most N iterations of EM.", "N", min=0)]
 Tolerance = Annotated[float, option("tolerance", "Stop EM when no weight moves by more than X.", "X", min=0)]
 
@@ -112,6 +116,15 @@ def per_order(values, kind):
 
 def show(number):
     return f"{number:.7g}"
+
+
+def tell_memory():
+    """-memuse: what the process has had at most, on stderr."""
+    import resource
+    import sys
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    sys.stderr.write(f"memory used at most: {peak / 1024:.0f} MB\n")
 
 
 def unknown_word(text):

@@ -24,10 +24,10 @@ def command(
     write: Write = "-",
     beam: Annotated[int, option("beam", "Hypotheses kept a sentence; 1 is greedy.", "N", min=1)] = 12,
     length_power: Annotated[
-        float, option("length-power", "Hypotheses are ranked by log p / length^X; 0: by log p.", "X", min=0)
+        float, option("length-power", "Hypotheses are ranked by log p / length^X; 0: by log p.", "X", min=0, max=10)
     ] = 1,
     max_length_factor: Annotated[
-        float, option("max-length-factor", "At most X times the source's words, and 10.", "X", min=0)
+        float, option("max-length-factor", "At most X times the source's words, and 10.", "X", min=0, max=1000)
     ] = 2,
     no_unk: Annotated[bool, option("no-unk", "Never generate [UNK].")] = False,
     replace_unk: Annotated[

@@ -11,10 +11,10 @@ from functools import cached_property
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
-from lmtk.files import container, registry
+from lmtk.files import container
 from lmtk.files.declared import VOCABULARY, Array, check_array, held, ids, whole
 from lmtk.files.streams import lines_of
-from lmtk.joint.mixture import folder_of, lowered, name_in
+from lmtk.joint.mixture import folder_of, lowered, missing, name_in, part_of
 from lmtk.lm import LanguageModel, Scores
 from lmtk.ngram import backoff
 from lmtk.ngram.backoff import Backoff, Probabilities
@@ -118,7 +118,9 @@ def read_text(stream, path, seen=()):
         raise FormatError(path, "no \\end\\; the file is cut short")
     if len(parts) < 2:
         raise FormatError(path, "a class model names its model and its classes; one is missing")
-    lm = registry.load(parts[b"model"], (*seen, here))
+    lm = part_of(path, parts[b"model"], seen)
+    if not os.path.exists(parts[b"classes"]):
+        raise missing(path, parts[b"classes"])
     return class_model(lm, parts[b"model"], parts[b"classes"])
 
 

@@ -94,7 +94,8 @@ def check_vocabularies(parts, names):
         if words:
             raise LmtkError(
                 f"the vocabularies of {names[0]} and {name} differ in {len(words)} words ({first_of(words)}); "
-                "their probabilities can't be mixed"
+                "train both with one (lmtk vocab -text A B, then -vocab and -unk), or merge back-off models "
+                "(lmtk ngram -mix-lm)"
             )
 
 
@@ -113,10 +114,24 @@ def folder_of(path):
     return os.path.dirname(os.path.realpath(path)) if path != "-" else os.getcwd()
 
 
+def part_of(path, name, seen=()):
+    """The model in a part of `path`, a file that names it. Raises LmtkError where it is not there."""
+    try:
+        return registry.load(name, (*seen, os.path.realpath(path)))
+    except FileNotFoundError:
+        raise missing(path, name) from None
+
+
+def missing(path, name):
+    """The error of a part that is not there."""
+    name = os.path.relpath(name, folder_of(path))
+    return LmtkError(f"{path}: its part {name} is not there; a model that names its parts moves together with them")
+
+
 def name_in(path, name):
     """The name of a part as the file `path` has it. Raises LmtkError where the part is no file."""
     if "\n" in name or not os.path.isfile(name):
-        raise LmtkError(f"a model of parts names their files; {name} is none that stays")
+        raise LmtkError(f"a model of parts names their files; {name} is no file that others can read")
     return os.path.relpath(name, folder_of(path))
 
 
@@ -165,7 +180,7 @@ def read_text(stream, path, seen=()):
         raise FormatError(path, "not a whole mixture: its models, bins and weights do not fit together")
     weights = np.array(rows)
     check_weights(weights, path)
-    parts = [registry.load(name, (*seen, here)) for name in names]
+    parts = [part_of(path, name, seen) for name in names]
     check_vocabularies(parts, names)
     binned = bins[0] - 1 if bins[0] else None
     if binned is not None and (not hasattr(parts[binned], "alpha") or len(parts[binned].alpha) != len(weights)):

@@ -16,9 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, first_of
-from lmtk.files import registry
 from lmtk.files.declared import NAME, ids
-from lmtk.joint.mixture import folder_of
+from lmtk.joint.mixture import folder_of, part_of
 from lmtk.lm import NONE, Scores
 from lmtk.ngram import mass
 from lmtk.ngram.backoff import Backoff
@@ -157,7 +156,7 @@ def from_arrays(about, arrays, path):
     if os.path.realpath(name) == os.path.realpath(path):
         raise its_own
     try:
-        rest = registry.load(name)
+        rest = part_of(path, name)
     except RecursionError:  # two that name each other
         raise its_own from None
     check_rest(made.vocab, made.order, rest, name)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from lmtk.machine import memory
+
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
 
 
@@ -80,3 +82,17 @@ def one_thread():
         yield
     finally:
         set_threads(before)
+
+
+def reserve(threads):
+    """Where memory is limited, let OpenBLAS have the buffers of so many threads now: what it can't get later ends the
+    process. Raises MemoryError.
+    """
+    if memory.room() is None:
+        return
+    memory.need(threads * memory.BUFFER, f"matrix products on {threads} thread{'s' * (threads > 1)}")
+    with contextlib.suppress(AttributeError):
+        take, give = library().blas_memory_alloc, library().blas_memory_free
+        take.restype, give.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        for buffer in [take(0) for _ in range(min(threads, 64))]:  # as many as it surely keeps
+            give(buffer)

@@ -1,11 +1,14 @@
 """numba's njit for every kernel of ours, with its cache in a folder that can be written."""
 
 import os
+import sys
 import tempfile
 from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
+
+from lmtk.machine import memory
 
 
 def cache_folder():
@@ -57,6 +60,10 @@ def of_numba(module, name):
 
 def compile_later(function, settings):
     """The function as numba's dispatcher, which compiles it for the types of its first call."""
+    if "numba" in sys.modules:
+        memory.need(memory.KERNEL, "a compiled kernel")
+    else:
+        memory.need(memory.NUMBA, "numba")
     import numba
 
     for name in function.__code__.co_names:

@@ -21,6 +21,7 @@ def use(number=None, products=1):
     global wanted
     wanted = number
     blas.set_threads(products)
+    blas.reserve(products)
 
 
 def count():
@@ -68,9 +69,10 @@ class Team:
     def __init__(self, size):
         from concurrent.futures import ThreadPoolExecutor
 
-        from lmtk.machine.blas import one_thread
+        from lmtk.machine.blas import one_thread, reserve
 
         self.alone = one_thread
+        reserve(size)
         self.pool = ThreadPoolExecutor(size - 1) if size > 1 else None
 
     def __call__(self, work, items):

@@ -118,7 +118,10 @@ def plain(line):
     fields = line.strip(BLANKS).split(None, 3)
     if len(fields) < 3:
         raise ValueError(f"wanted acscore lmscore nwords and the words, found {len(fields)} fields")
-    ac, lm, n = map(number, fields[:3])
+    try:
+        ac, lm, n = map(number, fields[:3])
+    except ValueError as e:
+        raise ValueError(f"wanted acscore lmscore nwords and the words, or Moses' fields with |||: {e}") from None
     words = fields[3] if len(fields) > 3 else b""
     return None, SRILM_NAMES, words, (ac, lm, n), ac + LMW * lm + WTW * n, None
 

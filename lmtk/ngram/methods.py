@@ -56,6 +56,13 @@ def absolute(c, of, parameters, h):
     return (c - D) / np.maximum(c, 1e-9), D * h.types / h.T
 
 
+def natural(c, of, parameters, h):
+    """(T (T + 1) + q (1 - q)) / (T (T + 1) + 2 q), q types: Ristad's natural law of succession."""
+    T, q = h.T, h.types
+    d = np.where(q == h.V, 1, (T * (T + 1) + q * (1 - q)) / (T * (T + 1) + 2 * q))
+    return d[of], np.zeros(len(T))
+
+
 def additive(c, of, parameters, h):
     """(c + delta) / (T + V delta)."""
     (delta,) = parameters
@@ -167,6 +174,7 @@ class Smoothing:
 METHODS = {
     "gt": Smoothing(good_turing, katz_coefficients, idle=lambda parameters: not parameters),
     "wb": Smoothing(witten_bell),
+    "n": Smoothing(natural),
     "cd": Smoothing(absolute, idle=lambda parameters: parameters[0] == 0),
     "add": Smoothing(additive, idle=lambda parameters: parameters[0] == 0),
     "ukn": Smoothing(absolute, kneser_ney_discounts, True, ("1",)),
@@ -181,7 +189,8 @@ class Method:
     name: of METHODS. parameters: what -cdiscount, -addsmooth or -gtNmax gave, the D's of Kneser-Ney, or the
     coefficients of Good-Turing. interpolate: whether lower orders are added in. minimum: n-grams counted less are left
     out. cutoff: n-grams seen so often or less are left out once the discounts are known, and what they had goes to the
-    lower order, as in KenLM's lmplz --prune.
+    lower order, as in KenLM's lmplz --prune. counts: when Kneser-Ney's counts of the words before an n-gram take the
+    place of its own: "before" the discounts are estimated, "after", or "never", where they are these already.
     """
 
     name: str
@@ -189,6 +198,7 @@ class Method:
     interpolate: bool = False
     minimum: float = 1
     cutoff: int = 0
+    counts: str = "before"
 
     @property
     def smoothing(self):
@@ -209,7 +219,7 @@ class Method:
         return estimate(self, k, n, fallback, tell, kenlm) if estimate else self
 
 
-def srilm(k, name, parameters=None, interpolate=False, minimum=None, above=None, upto=None, cutoff=0):
+def srilm(k, name, parameters=None, interpolate=False, minimum=None, above=None, upto=None, cutoff=0, counts="before"):
     """The Method of order k by the rules of SRILM's ngram-count.
 
     Where nothing is given, n-grams seen once are left out from order 3 on, but not above 9 (`above` is their minimum),
@@ -219,14 +229,16 @@ def srilm(k, name, parameters=None, interpolate=False, minimum=None, above=None,
         parameters = ((1 if k == 1 else 7 if k <= 9 else 5) if upto is None else upto,)
     if minimum is None:
         minimum = (above or 1) if k > 9 else 1 if k < 3 else 2
-    return Method(name, parameters or (), interpolate, minimum, cutoff)
+    return Method(name, parameters or (), interpolate, minimum, cutoff, counts)
 
 
-def lmplz(k, name="kn", cutoff=0):
-    """The Method of order k by the rules of KenLM's lmplz, which leaves out nothing but by `cutoff`."""
+def lmplz(k, name="kn", cutoff=0, uniform=True):
+    """The Method of order k by the rules of KenLM's lmplz, which leaves out nothing but by `cutoff`. uniform: whether
+    words are interpolated with the uniform distribution; else <unk> has all that they leave.
+    """
     if name != "kn":
         raise UsageError(f"order {k}: -kenlm smooths all orders by modified Kneser-Ney")
-    return Method("kn", (), True, 1, cutoff)
+    return Method("kn", (), k > 1 or uniform, 1, cutoff)
 
 
 def read_discounts(path, method):

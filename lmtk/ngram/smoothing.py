@@ -33,9 +33,9 @@ f32 = np.float32
 @dataclass
 class Level:
     """One order while it is estimated, (N,) each: keys; parent, the context's node; word; suffix, the node without the
-    oldest word; count; raw, how often it was seen; counted, whether the counts had it; first_word; unknown, whether
-    <unk> is in it; log10p (nan: left out), log10bow and backed_off, log10 p whether it was left out or not, single
-    precision.
+    oldest word; count; raw, how often it was seen; inside, whether all its words are kept, or None; counted, whether
+    the counts had it; first_word; unknown, whether <unk> is in it; log10p (nan: left out), log10bow and backed_off,
+    log10 p whether it was left out or not, single precision.
     """
 
     keys: np.ndarray
@@ -47,6 +47,7 @@ class Level:
     first_word: np.ndarray
     unknown: np.ndarray
     raw: np.ndarray = None
+    inside: np.ndarray = None
     log10p: np.ndarray = None
     log10bow: np.ndarray = None
     backed_off: np.ndarray = None
@@ -116,7 +117,7 @@ def counted_levels(counts, vocab, order, methods):
     if not levels[0].raw[levels[0].word < vocab.V].sum():
         raise LmtkError("no word of the vocabulary is counted")
     for k, method in enumerate(methods[: len(levels) - 1], 1):
-        if method.smoothing.continuation:
+        if method.smoothing.continuation and method.counts != "never":
             levels[k - 1].count = continuation_counts(levels, k, vocab.V)
     return levels
 
@@ -136,21 +137,31 @@ def counts_of_counts(level, count, V, upto):
     return [int((mine == r).sum()) for r in range(1, upto + 1)]
 
 
-def estimate(counts, vocab, order, methods, fallback=None, tell=lambda line: None, known=None, exact=False):
+def estimate(
+    counts, vocab, order, methods, fallback=None, tell=lambda line: None, known=None, exact=False, listed=None, size=0
+):
     """Counts -> (Backoff, the methods with their discounts).
 
     methods: a Method for each order. fallback: as in Method.discounted. known: {order: Method} whose discounts are
     given (-kn, -gt files). exact: the methods interpolate, and the lower orders' weights are the back-off weights, as
-    in KenLM; else these follow from the probabilities in single precision, as in SRILM. Raises NoDiscount, LmtkError
-    where there is nothing to count.
+    in KenLM; else these follow from the probabilities in single precision, as in SRILM. listed: with `exact`, the words
+    whose n-grams alone are kept. size: with `exact`, how many words there are at least, unknown ones. Raises
+    NoDiscount, LmtkError where there is nothing to count.
     """
     levels, used = counted_levels(counts, vocab, order, methods), []
     for k, (method, level) in enumerate(zip(methods, levels), 1):
-        n = partial(counts_of_counts, level, level.count, vocab.V)
+        n = partial(counts_of_counts, level, level.raw if method.counts == "after" else level.count, vocab.V)
         used.append((known or {}).get(k) or method.discounted(k, n, fallback, tell, exact))
+    V = vocab.V
+    if listed is not None:
+        inside = np.array([w in listed for w in vocab.words])
+        inside[[vocab.sos_id, vocab.eos_id, vocab.unk_id]] = True
+        V = int(inside[:V].sum())
+        for k, level in enumerate(levels, 1):
+            level.inside = inside[level.word] if k == 1 else inside[level.word] & levels[k - 2].inside[level.parent]
     for k, method in enumerate(used, 1):
-        estimate_order(levels, k, method, vocab, tell, exact)
-    fix_contexts(levels)
+        estimate_order(levels, k, method, vocab, tell, exact and max(V, size))
+    fix_contexts(levels, exact)
     done = []
     for level in levels:
         for logs in (level.log10p, level.log10bow):
@@ -189,7 +200,8 @@ def estimate_order(levels, k, method, vocab, tell, exact):
         estimate_piece(levels, k, method, vocab, nodes, contexts, exact) for nodes, contexts in pieces(level.parent)
     )
     if k == 1:
-        give_to_unseen(level, vocab, 1 - (total if exact else np.nansum(probability(level.log10p))), tell)
+        left = 1 - (total if exact else np.nansum(probability(level.log10p)))
+        give_to_unseen(level, vocab, left, tell, exact)
     elif not exact:
         for nodes, contexts in pieces(level.parent):
             levels[k - 2].log10bow[contexts] = backoff_weights(levels, k, nodes, contexts)
@@ -255,6 +267,8 @@ def estimate_piece(levels, k, method, vocab, nodes, contexts, exact):
     n = np.flatnonzero(event)
     parent, c = parent[n], level.count[nodes][n]
     cut = (level.raw[nodes][n] <= method.cutoff) & (k > 1)
+    if level.inside is not None:
+        cut |= ~level.inside[nodes][n]
     sizes = [np.bincount(parent[(c >= r) & ~cut if r else ~cut], minlength=H) for r in (0, 2, 3)]
     h = Totals(np.bincount(parent, c, H), *sizes, np.bincount(parent[cut], c[cut], H), V)
     kept = (h.T[parent] > 0) & ((c > 0) | (k == 1)) & ~cut
@@ -262,13 +276,22 @@ def estimate_piece(levels, k, method, vocab, nodes, contexts, exact):
     if not method.interpolate:
         lower = None
     else:
-        lower = probability(levels[k - 2].backed_off[level.suffix[nodes][n]]) if k > 1 else np.full(len(n), 1 / V)
+        lower = (
+            probability(levels[k - 2].backed_off[level.suffix[nodes][n]])
+            if k > 1
+            else np.full(len(n), uniform(exact, V))
+        )
     p, d, weight = smoothed(method, parent, c, h, lower, exact)
     with np.errstate(divide="ignore"):
         level.log10p[nodes][n[d != 0]] = np.log10(p[d != 0]).astype(f32)
         if exact and k > 1:
             below.log10bow[contexts] = np.where(h.T > 0, np.log10(weight), 0).astype(f32)
     return float(p[d != 0].sum())
+
+
+def uniform(exact, V):
+    """1 / V, V being `exact` where that is a number; else as SRILM has it, whose log10 is in single precision."""
+    return 1 / exact if exact else 10.0 ** float(f32(-np.log10(V)))
 
 
 def smoothed(method, parent, c, h, lower, exact):
@@ -308,16 +331,22 @@ def probability(log10):
     return 10.0 ** log10.astype(np.float64)
 
 
-def give_to_unseen(level, vocab, left, tell):
-    """Order 1: what the seen words leave goes to those without a probability, or to all where there are none."""
+def give_to_unseen(level, vocab, left, tell, size=0):
+    """Order 1: what the seen words leave goes to those without a probability, or to all where there are none. size: how
+    many words there are, where some are not in the vocabulary.
+    """
     left = left if left >= EPSILON else 0.0
     level.log10p[level.word == vocab.sos_id] = -np.inf
     words = level.word < vocab.V
-    unseen = words & ~(level.log10p > -np.inf)
+    # in KenLM a word that was seen may have the probability 0
+    unseen = words & (np.isnan(level.log10p) if size else ~(level.log10p > -np.inf))
+    known = words if level.inside is None else words & level.inside
+    unseen &= known
+    many = unseen.sum() + max(size - known.sum(), 0)
     with np.errstate(divide="ignore"):
         if unseen.any():
-            tell(f"warning: distributing {left:.6g} left-over probability mass over {unseen.sum()} zeroton words")
-            level.log10p[unseen] = f32(np.log10(left / unseen.sum()))
+            tell(f"warning: distributing {left:.6g} left-over probability mass over {many} zeroton words")
+            level.log10p[unseen] = f32(np.log10(left / many))
         elif left:
             tell(f"warning: distributing {left:.6g} left-over probability mass over all {words.sum()} words")
             level.log10p[words] = np.log10(probability(level.log10p[words]) + left / words.sum()).astype(f32)
@@ -372,8 +401,10 @@ def masses_left(sums, lower_sums):
     return bow, scaled
 
 
-def fix_contexts(levels):
-    """An ARPA file needs every prefix of its n-grams: give those that were left out what backing off gives them."""
+def fix_contexts(levels, exact):
+    """An ARPA file needs every prefix of its n-grams: give those that were left out what backing off gives them. SRILM
+    needs the ends of these prefixes too, and their prefixes.
+    """
     needed = np.zeros(len(levels[-1].keys), bool)
     for k in range(len(levels), 0, -1):
         level = levels[k - 1]
@@ -382,5 +413,7 @@ def fix_contexts(levels):
             level.log10p[faked] = level.backed_off[faked]
         there = ~np.isnan(level.log10p) | needed
         if k > 1:
+            ends = level.suffix[needed] if k > 2 and not exact else []
             needed = np.zeros(len(levels[k - 2].keys), bool)
             needed[level.parent[there]] = True
+            needed[ends] = True

@@ -192,4 +192,4 @@ OBJECTIVES = {  # by model, and then by name
     "energy": {"full": energy_full, "sampled": energy_sample},
 }
 EXACT = {"full", "class", "tree"}  # whose sums of ln p make a perplexity
-ESTIMATED = set()  # whose sums estimate it
+ESTIMATED = {"sampled", "nce"}  # whose sums estimate it

@@ -5,7 +5,7 @@ import os
 import sys
 
 from lmtk.errors import UsageError
-from lmtk.programs.lines import fields_of, filtered_arpa
+from lmtk.programs.lines import fields_of, filtered_arpa, temporary
 
 
 def short_options(words, letters, usage):
@@ -47,16 +47,29 @@ def lmplz(words):
         raise UsageError("--intermediate and --collapse_values write what only KenLM reads; --arpa writes the model")
     if o.temp_prefix:
         os.environ["TMPDIR"] = o.temp_prefix if os.path.isdir(o.temp_prefix) else os.path.dirname(o.temp_prefix) or "."
-    out = ["-kenlm", "-order", str(o.order), "-text", o.text, "-lm", o.arpa]
+    text = without_symbols(o.text) if o.skip_symbols else o.text
+    out = ["-kenlm", "-order", str(o.order), "-text", text, "-lm", o.arpa]
     out += ["-prune-by-count", *o.prune] if o.prune else []
     out += ["-discount-fallback", *o.discount_fallback] if o.discount_fallback is not None else []
     out += ["-memory", memory(o.memory)] if o.memory else []
     out += ["-limit-vocab-file", o.limit_vocab_file] if o.limit_vocab_file else []
-    out += ["-no-interpolate1"] if o.interpolate_unigrams in ("0", "false") else []
-    out += ["-skip-symbols"] if o.skip_symbols else []
+    out += ["-interpolate-unigrams", {"false": "0", "true": "1"}.get(o.interpolate_unigrams, o.interpolate_unigrams)]
     out += ["-vocab-pad", o.vocab_pad] if o.vocab_pad != "0" else []
     out += ["-verbose-header"] if o.verbose_header else []
     return [("ngram-count", out)]
+
+
+def without_symbols(path):
+    """A text without the words <s>, </s> and <unk>, in a file that goes when the program ends."""
+    import re
+
+    from lmtk.files.streams import blocks
+
+    name, symbol = temporary(), re.compile(rb"(?<![^ \t\r\n])(<s>|</s>|<unk>)(?![^ \t\r\n])")
+    with open(name, "wb") as out:
+        for block in blocks(path):
+            out.write(symbol.sub(b" ", block))
+    return name
 
 
 def memory(size):

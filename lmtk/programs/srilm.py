@@ -29,13 +29,20 @@ def options_of(words, **taken):
     return found, rest
 
 
+def no_maximum_entropy(words):
+    if {word.lstrip("-").replace("_", "-") for word in words} & {"maxent", "mix-maxent", "maxent-convert-to-arpa"}:
+        raise UsageError("no maximum-entropy models here; -kndiscount -interpolate makes models that come near them")
+
+
 def ngram(words):
     """The order is 3 where none is given."""
+    no_maximum_entropy(words)
     given = {word.lstrip("-").partition("=")[0] for word in words}
     return [("ngram", words if "order" in given else ["-order", "3", *words])]
 
 
 def ngram_count(words):
+    no_maximum_entropy(words)
     return [("ngram-count", words)]
 
 

@@ -156,11 +156,11 @@ def prepared(sentences, least=1, stream=False):
     return known, *corpora
 
 
-def generated(words, length, V, seed, least=1):
+def generated(words, length, V, seed, states=10):
     """Sentences of `length` words: states in a chain, each with words of its own by Zipf's law."""
     import numpy as np
 
-    random, states = np.random.default_rng(seed), max(10, math.isqrt(V))
+    random = np.random.default_rng(seed)
     chain = np.cumsum(random.dirichlet(np.full(states, 0.1), states), axis=1)
     number = words // length
     now, found = random.integers(0, states, number), np.empty((number, length), np.int64)
@@ -169,7 +169,7 @@ def generated(words, length, V, seed, least=1):
         now = np.minimum((chain[now] < random.random(number)[:, None]).sum(axis=1), states - 1)
         word = np.searchsorted(zipf, random.random(number) * zipf[-1])
         found[:, t] = word * states + now
-    return prepared([[f"w{i}" for i in row] for row in found.tolist()], least)
+    return prepared([[f"w{i}" for i in row] for row in found.tolist()])
 
 
 def from_file(name, least=2, stream=False, words=None):
@@ -213,8 +213,8 @@ def code(folder):
 TEXTS = {
     "tiny": lambda folder: generated(5_000, 10, 50, 1),
     "three": lambda folder: generated(60_000, 3, 200, 2),
-    "long": lambda folder: generated(200_000, 200, 5_000, 3),
-    "wide": lambda folder: generated(2_000_000, 20, 80_000, 4),
+    "long": lambda folder: generated(200_000, 200, 2_000, 3, 20),
+    "wide": lambda folder: generated(2_000_000, 20, 70_000, 4, 100),
     "code": code,
     "captions": from_file("captions"),
     "french": from_file("french"),
@@ -250,7 +250,10 @@ def summary(rows):
             for objective in OBJECTIVES:
                 found = [table.get((n, objective)) for n in names]
                 if any(found):
-                    print(f"{objective:32}" + "".join(f"{f:9.2f}" if f else f"{'-':>9}" for f in found))
+                    print(
+                        f"{objective:32}"
+                        + "".join(f"{f:9.2f}" if f and f < 1e4 else f"{f:9.0e}" if f else f"{'-':>9}" for f in found)
+                    )
     print(f"\n{len(rows)} runs; " + (f"{len(bad)} too high:" if bad else "every one as it should be"))
     print(*bad, sep="\n")
     sys.exit(1 if bad else 0)
