@@ -59,7 +59,7 @@ class Bar:
 
     def tell(self, line):
         if self.bar:
-            self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self.bar.console.print(line, markup=False, highlight=False)
         else:
             sys.stderr.write(line + "\n")
 
