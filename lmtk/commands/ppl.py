@@ -63,6 +63,8 @@ def command(
     \b
     Example: lmtk ppl -lm model.lm -unk -text test.txt
     """
+    from lmtk.commands.bar import reading
+    from lmtk.files import container
     from lmtk.files.registry import load, load_strictly
     from lmtk.files.streams import open_out
     from lmtk.joint.mixture import lowered
@@ -83,7 +85,8 @@ def command(
     if oov_features and (counts or format == "kenlm"):
         raise UsageError(f"-oov-features is for -text in SRILM's report, not for {'-counts' if counts else 'kenlm'}")
     use(threads)
-    model = load_strictly(lm) if strict else load(lm)
+    with reading([lm], "reading the model"):
+        model = load_strictly(lm) if strict else load(lm, sums="beside")
     if classes:
         from lmtk.joint.classes import class_model
 
@@ -96,19 +99,26 @@ def command(
         warnings.warn(
             "the model predicts no </s>; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1
         )
-    with open_out(write) as out:
+    # lines of words leave no room for a bar
+    with open_out(write) as out, reading([*texts, *counts], "scoring", quiet=debug > 0) as bar:
+        say = bar.aside(out.write)
+
+        def tell(found):
+            container.finish()  # nothing is said by a file that is damaged
+            say(found)
+
         for path in texts:
             if format == "kenlm":
                 from lmtk.reports.kenlm import LEVELS, report
 
-                report(model, lm, path, marks, LEVELS[: debug + 1], out.write, tolower)
+                report(model, lm, path, marks, LEVELS[: debug + 1], tell, tolower)
             else:
-                unknown = report_text(opened(model) if oov_features else model, path, marks, debug, out.write, tolower)
+                unknown = report_text(opened(model) if oov_features else model, path, marks, debug, tell, tolower)
                 if debug and unknown and not oov_features:
                     name = os.fsdecode(model.vocab.words[model.vocab.unk_id])
                     sys.stderr.write(f"{path}: {unknown} words are {name} or unknown\n")
         for path in counts:
-            report_count_file(model, path, count_order, float_counts, debug, out.write, tolower)
+            report_count_file(model, path, count_order, float_counts, debug, tell, tolower)
 
 
 def report_text(model, path, marks, debug, write, tolower):
