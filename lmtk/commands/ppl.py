@@ -123,14 +123,15 @@ def command(
 
 def report_text(model, path, marks, debug, write, tolower):
     """SRILM's report of a text; the number of words that are <unk> or unknown, where that has a probability."""
+    from lmtk.machine.large import pays
     from lmtk.machine.threads import ahead
     from lmtk.reports.srilm import report
-    from lmtk.text.corpus import LARGE, read_corpus
+    from lmtk.text.corpus import read_corpus
 
     index = getattr(model, "index", None)
     known = len(model.vocab.words)
     corpora = read_corpus(path, model.vocab, marks, model.order, debug >= 1, tolower, index)
-    if index is None and os.path.isfile(path) and os.path.getsize(path) > LARGE:  # no read of a file can wait
+    if index is None and os.path.isfile(path) and pays("text", os.path.getsize(path)):  # no read of a file can wait
         corpora = ahead(corpora)
     _, blank, unknown = report(model, path, corpora, debug, write)
     if debug and blank:
