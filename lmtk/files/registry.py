@@ -49,17 +49,18 @@ def load_strictly(path):
             raise LmtkError(f"{e} (-strict)") from None
 
 
-def load(path, seen=()):
+def load(path, seen=(), sums="now"):
     """The model in a file ("-": stdin), whatever its kind, told by its content. Raises FormatError.
 
-    seen: the mixtures on whose behalf it is read, so that one that names itself is found out.
+    seen: the mixtures on whose behalf it is read, so that one that names itself is found out. sums: when those of a
+    large binary file are checked, as in `container.read`.
     """
     with open_in(path) as stream:
         head = stream.peek(64)[:64]
         if not head:
             raise FormatError(path, "the file is empty; a model was wanted")
         if container.looks_binary(head):
-            about, arrays = container.read(stream, path)
+            about, arrays = container.read(stream, path, sums)
             if about["kind"] in TRANSLATION:
                 raise FormatError(path, "a translation model, which lmtk translate reads; a language model was wanted")
             if about["kind"] not in BINARY:
