@@ -1,3 +1,4 @@
+import os
 import sys
 from typing import Annotated
 
@@ -19,10 +20,20 @@ def command(
 
     one_stdin(*needed(lm, "lm"))
     for i, path in enumerate(lm):
-        lines, vocabulary = describe(path)
+        lines, vocabulary = describe(path, words)
+        if os.path.isfile(path):
+            lines.insert(1, ("size on disk", rounded(os.path.getsize(path))))
         shown = vocabulary[:words]
         if shown:
             lines = [*lines, ("first words", b" ".join(shown).decode("utf-8", "surrogateescape"))]
         sys.stdout.write("\n" * (i > 0) + f"file {path}\n")
         # a table begins on a line of its own
         sys.stdout.writelines(f"{name}: {value}\n".replace(": \n", ":\n", 1) for name, value in lines)
+
+
+def rounded(size):
+    """A number of bytes to two digits: 850 bytes, 31 kB, 1.2 GB."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 999.5 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "bytes" or size >= 9.95 else f"{size:.1f} {unit}"
+        size /= 1000

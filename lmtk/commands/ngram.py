@@ -74,7 +74,13 @@ def command(
     cache_lambda: Annotated[float, option("cache-lambda", "The weight of -cache.", "X", min=0, max=1)] = 0.05,
     renorm: Annotated[bool, option("renorm", "Make the back-off weights anew, so that all sums are one.")] = False,
     prune: Annotated[
-        float | None, option("prune", "Drop n-grams whose loss raises perplexity by less than the share X.", "X", min=0)
+        list[float] | None,
+        option(
+            "prune",
+            "Drop n-grams whose loss raises perplexity by less than the share X (several: a table).",
+            "X",
+            min=0,
+        ),
     ] = None,
     minprune: Annotated[int, option("minprune", "Prune n-grams of N words or more.", "N", min=2)] = 2,
     prune_history_lm: Annotated[
@@ -83,7 +89,9 @@ def command(
     prune_lowprobs: Annotated[
         bool, option("prune-lowprobs", "Drop n-grams whose probability is below what backing off gives.")
     ] = False,
-    ppl: Annotated[list[str] | None, option("ppl", "A text to score, as lmtk ppl does (several).", "FILE")] = None,
+    ppl: Annotated[
+        list[str] | None, option("ppl", "A text to score, as lmtk ppl does (several).", "FILE", "text")
+    ] = None,
     counts: Annotated[list[str] | None, option("counts", "N-gram counts to score (several).", "FILE")] = None,
     count_order: Annotated[
         int | None, option("count-order", "Score counts of n-grams up to N only.", "N", min=1, max=MAX_ORDER)
@@ -116,6 +124,9 @@ def command(
     """
     o = SimpleNamespace(**locals())
     check(o)
+    if len(o.thresholds) > 1:
+        compare(o)
+        return
     model = mixed(o)
     if o.ppl or o.counts:
         score(o, model)
@@ -148,8 +159,13 @@ def check(o):
     o.by_word = o.bayes is not None or o.loglinear_mix
     if o.by_word and not (o.mix_lm or o.read_mix_lms):
         raise UsageError("-bayes and -loglinear-mix are for -mix-lm, which is missing")
-    if (o.by_word or o.cache) and (o.write_lm or o.write_bin or generating):
+    if (o.by_word or o.cache) and (o.write_lm or o.write_bin or generating or len(o.prune or []) > 1):
         raise UsageError("-bayes, -loglinear-mix and -cache make no back-off model: give -ppl or -counts alone")
+    o.thresholds, o.prune = o.prune or [], (o.prune or [None])[0]
+    if len(o.thresholds) > 1 and (not o.ppl or o.write_lm or o.write_bin or o.write_vocab or generating or o.counts):
+        raise UsageError(
+            "-prune with several values prints a table of sizes and perplexities for -ppl; give one to write"
+        )
     if (o.write_lm, o.write_bin, o.write_vocab, "-" if generating or o.ppl or o.counts else None).count("-") > 1:
         raise UsageError("only one of the outputs can be stdout")
     if o.debug > 3 and (o.ppl or o.counts):
@@ -286,6 +302,25 @@ def mixed(o):
         extra = () if o.loglinear_mix else (o.bayes, o.bayes_scale)
         model = mix(dynamic.of_one_vocabulary([model, *others]), o.weights, *extra)
     return dynamic.Cached(model, o.cache, o.cache_lambda, o.unk) if o.cache else model
+
+
+def compare(o):
+    """-prune with several values: a line for each, with the numbers of n-grams that it leaves and the perplexity."""
+    import numpy as np
+
+    from lmtk.reports.srilm import Tally, report
+    from lmtk.text.corpus import Marks, read_corpus
+
+    thresholds = o.thresholds
+    for i, o.prune in enumerate(thresholds):
+        model, whole = mixed(o), Tally()
+        if i == 0:
+            print("prune", "n-grams", *(f"{k}-grams" for k in range(1, model.order + 1)), "ppl", sep="\t")
+        for path in o.ppl:
+            corpora = read_corpus(path, model.vocab, Marks.of(o.no_sos, o.no_eos, False), model.order, False, o.tolower)
+            whole.add(report(model, path, corpora, 0, lambda line: None)[0])
+        sizes = [int((~np.isnan(level.logp)).sum()) for level in model.levels]
+        print(f"{o.prune:g}", sum(sizes), *sizes, whole.ppl, sep="\t", flush=True)
 
 
 def score(o, model):

@@ -122,7 +122,7 @@ def report_text(model, path, marks, debug, write, tolower):
     corpora = read_corpus(path, model.vocab, marks, model.order, debug >= 1, tolower, index)
     if index is None and os.path.isfile(path) and os.path.getsize(path) > LARGE:  # no read of a file can wait
         corpora = ahead(corpora)
-    blank, unknown = report(model, path, corpora, debug, write)
+    _, blank, unknown = report(model, path, corpora, debug, write)
     if debug and blank:
         sys.stderr.write(f"{path}: {blank} blank lines skipped\n")
     if debug and index is not None:

@@ -24,6 +24,11 @@ class Tally:
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
+    @property
+    def ppl(self):
+        """The perplexity over all predictions, as SRILM prints it."""
+        return perplexity(self.log10p, self.words - self.oovs - self.zeroprobs + self.sentences)
+
     def lines(self, head=""):
         """SRILM's two lines: ppl over all predictions, ppl1 leaving out the sentence ends.
 
@@ -31,9 +36,8 @@ class Tally:
         """
         text = f"{head}{self.sentences:.16g} sentences, {self.words:.16g} words, {self.oovs:.16g} OOVs\n"
         if self.words + self.sentences:
-            known = self.words - self.oovs - self.zeroprobs
-            ppl, ppl1 = (perplexity(self.log10p, count) for count in (known + self.sentences, known))
-            text += f"{self.zeroprobs:.16g} zeroprobs, logprob= {self.log10p:.7g} ppl= {ppl} ppl1= {ppl1}\n"
+            ppl1 = perplexity(self.log10p, self.words - self.oovs - self.zeroprobs)
+            text += f"{self.zeroprobs:.16g} zeroprobs, logprob= {self.log10p:.7g} ppl= {self.ppl} ppl1= {ppl1}\n"
         return os.fsencode(text)
 
 
@@ -100,8 +104,8 @@ def prediction(tag, oov, zero, log10p, weight, total):
 def report(model, name, corpora, debug, write):
     """SRILM's report of a text through `write`, which takes bytes, from `debug` 0 to 3.
 
-    Returns the number of blank lines, and that of unknown words that the model gave the probability of <unk>: SRILM
-    counts them as words like others, not as OOVs.
+    Returns the Tally of the text, the number of blank lines, and that of unknown words that the model gave the
+    probability of <unk>: SRILM counts them as words like others, not as OOVs.
     """
     whole, blank, unknown = Tally(), 0, 0
     for corpus in corpora:
@@ -135,7 +139,7 @@ def report(model, name, corpora, debug, write):
                 write(tally.lines() + b"\n")
             whole.add(tally)
     write(whole.lines(f"file {name}: "))
-    return blank, unknown
+    return whole, blank, unknown
 
 
 def report_counts(model, name, counts, debug, write):
