@@ -81,6 +81,10 @@ def read(program, checkpoint):
     if "model" not in about["settings"]:
         raise FormatError(checkpoint, "a checkpoint of an earlier lmtk; remove it and begin anew")
     check_settings(about["settings"], CHECKPOINT, checkpoint)
+    state = about["settings"]["state"]
+    epoch, best, epochs = state["epoch"], state["best_epoch"], len(state["curve"]) - 1
+    if epochs != epoch or (best > 0) != (epoch > 0) or best > epoch or (best > 0) != bool(about["settings"]["model"]):
+        raise FormatError(checkpoint, f"epoch {epoch}, the best one {best} and a curve of {epochs} do not go together")
     return about["settings"], arrays
 
 

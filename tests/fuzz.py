@@ -544,12 +544,12 @@ def kernels_for_all():
     import lmtk.nplm.tree  # noqa: F401
     from lmtk.machine.large import LARGE
 
-    LARGE.update(dict.fromkeys(LARGE, 0))
+    LARGE.update(dict.fromkeys(LARGE, 1))
     for module in [m for name, m in sys.modules.items() if name.startswith("lmtk.")]:
         for name in ("LARGE", "LARGE_BLOCK", "MANY", "PAIRS"):
             others = "lmtk.files.container", "lmtk.commands.options"
             if type(getattr(module, name, None)) is int and module.__name__ not in others:
-                setattr(module, name, 0)
+                setattr(module, name, 1)
 
 
 def child(given):
