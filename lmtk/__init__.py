@@ -3,12 +3,27 @@
 `lmtk.load(path)` reads any model that the commands write.
 """
 
+import os
+
 __version__ = "0.1.0"
 
 
-def load(path):
-    """Read a model of any kind (n-gram, interpolated, neural, mixture) from a file or "-" (stdin).
+def __getattr__(name):
+    """The names of KenLM's module."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from importlib import import_module
 
+    kenlm_module = import_module("lmtk.kenlm_module")
+    if name not in kenlm_module.__all__:
+        raise AttributeError(f"module 'lmtk' has no attribute '{name}'")
+    return getattr(kenlm_module, name)
+
+
+def load(path, check=False):
+    """Read a model of any kind (n-gram, interpolated, neural, mixture) from a file (str, bytes or os.PathLike) or "-".
+
+    A binary file is mapped. The checksums of one above 16 MB are looked at with `check` only; others always are.
     Returns a `lmtk.api.Model`: score(sentence), full_scores(sentence), perplexity(sentence), "word" in model, order;
     all logarithms are to base 10. Raises OSError where the file can't be read, `lmtk.errors.FormatError` where it is
     no whole model.
@@ -16,5 +31,7 @@ def load(path):
     from lmtk.api import Model
     from lmtk.files.registry import load as read
 
-    path = str(path)
-    return Model(read(path), path)
+    path = os.fsdecode(path)
+    model = Model(read(path, sums="now" if check else "never"))
+    model.path = os.fsencode(path)
+    return model

@@ -2,12 +2,93 @@
 
 import math
 import os
+from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
+from lmtk.errors import FormatError
+from lmtk.files.registry import load
+from lmtk.machine.large import pays
+from lmtk.machine.threads import in_threads
+from lmtk.ngram import nodes
+from lmtk.ngram.backoff import NO_TABLES, Backoff
 from lmtk.reports import kenlm
-from lmtk.text.corpus import Corpus
+from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
 from lmtk.text.vocab import EOS, SOS
+
+FEW = 100  # sentences that are scored without numba, by a small model
+MANY = 1000  # sentences for which tables pay
+TOGETHER = 2048  # sentences of score_many that a thread takes at once
+BLANKS = bytes.maketrans(b"\t\n\v\f\r", b"     ")
+
+
+class LoadMethod:
+    """As in KenLM's module: how a model gets into memory. Binary files are mapped, whatever is said."""
+
+    LAZY, POPULATE_OR_LAZY, POPULATE_OR_READ, READ, PARALLEL_READ = range(5)
+
+
+class ARPALoadComplain:
+    """As in KenLM's module. Taken and not used: an ARPA file is read without complaints."""
+
+    ALL, EXPENSIVE, NONE = range(3)
+
+
+class Config:
+    """As in KenLM's module, for scripts that set it: nothing depends on it."""
+
+    def __init__(self):
+        self.load_method = LoadMethod.POPULATE_OR_READ
+        self.show_progress = True
+        self.arpa_complain = ARPALoadComplain.ALL
+
+
+class State:
+    """What a model remembers of the words before. States are equal where all that can follow is.
+
+    nodes: as `nodes.step` has them; of other models than back-off ones, the ids of the last words, the oldest first.
+    """
+
+    nodes = ()
+
+    def __eq__(self, other):
+        return self.nodes == other.nodes if isinstance(other, State) else NotImplemented
+
+    def __lt__(self, other):
+        return self.nodes < other.nodes
+
+    def __le__(self, other):
+        return self.nodes <= other.nodes
+
+    def __gt__(self, other):
+        return self.nodes > other.nodes
+
+    def __ge__(self, other):
+        return self.nodes >= other.nodes
+
+    def __hash__(self):
+        return hash(self.nodes)
+
+    def __copy__(self):
+        copied = State()
+        copied.nodes = self.nodes
+        return copied
+
+    def __deepcopy__(self, memo):
+        return self.__copy__()
+
+
+class FullScoreReturn:
+    """log_prob; ngram_length, that of the n-gram used; oov."""
+
+    __slots__ = ("log_prob", "ngram_length", "oov")
+
+    def __init__(self, log_prob, ngram_length, oov):
+        self.log_prob, self.ngram_length, self.oov = log_prob, ngram_length, oov
+
+    def __repr__(self):
+        return f"FullScoreReturn({self.log_prob!r}, {self.ngram_length!r}, {self.oov!r})"
 
 
 class Model:
@@ -18,15 +99,25 @@ class Model:
     back-off model the numbers are KenLM's to the last bit.
 
     lm: the model inside, a `lmtk.lm.LanguageModel`, which scores whole texts of ids at once. order: the longest n-gram;
-    a prediction looks at order - 1 words. vocab: the words (`vocab.words`, bytes).
+    a prediction looks at order - 1 words. vocab: the words (`vocab.words`, bytes). path: the file's, bytes, or None.
     """
 
-    def __init__(self, lm, path=None):
-        """lm: a model in memory, as the estimating functions give it; `lmtk.load` reads one from a file."""
-        self.lm = lm
-        self.path = path
-        self._index = kenlm.closed(lm.vocab)
-        self._scorer = None
+    def __init__(self, path, config=None):
+        """path: a file (str, bytes or os.PathLike), or a model in memory, as the estimating functions give it.
+
+        Raises OSError where there is no file that is a model.
+        """
+        self.lm, self.path = path, None
+        if isinstance(path, (str, bytes, os.PathLike)):
+            try:
+                self.lm = load(os.fsdecode(path), sums="never")
+            except FormatError as e:
+                raise OSError(f"Cannot read model '{os.fsdecode(path)}' ({e})") from e
+            self.path = os.path.abspath(os.fsencode(path))
+        self._scored, self._kept = 0, []
+
+    def __reduce__(self):
+        return Model, (self.path or self.lm,)
 
     @property
     def order(self):
@@ -38,7 +129,26 @@ class Model:
 
     def score(self, sentence, bos=True, eos=True):
         """log10 p of a sentence: the sum over its words, and over </s> if `eos`, after <s> if `bos`."""
-        return float(self._sum(sentence, bos, eos)[0])
+        return self._sum(sentence, bos, eos)[0]
+
+    def score_many(self, sentences, bos=True, eos=True):
+        """log10 p of each of many sentences, (S,) float64; as `score` has it, on all cores.
+
+        sentences: a list or an iterator of str or bytes; or a pair of arrays (ids, starts), sentence i being the ids
+        from starts[i] up to starts[i + 1], as the model's vocabulary has them, without <s> and </s>.
+        """
+        if isinstance(sentences, tuple) and len(sentences) == 2 and isinstance(sentences[0], np.ndarray):
+            parts = self._parts_of_ids(*sentences)
+        else:
+            parts = self._parts_of_texts(iter(sentences))
+        marks = self._index[SOS] if bos else -1, self._index[EOS] if eos else -1
+        if isinstance(self.lm, Backoff):
+            self._use_tables()
+            work = lambda lines: nodes.score_lines(self._handle, lines(), *marks)[0]
+        else:
+            work = lambda lines: self._sums_of_any(lines(), *marks)
+        found = list(in_threads(work, parts))
+        return np.concatenate(found) if found else np.zeros(0)
 
     def full_scores(self, sentence, bos=True, eos=True):
         """For each word, and for </s> if `eos`: (log10 p, length of the n-gram used, whether it is an OOV).
@@ -46,38 +156,206 @@ class Model:
         The length is that of the longest n-gram that any part of a mixture used; a neural model's is the number of
         words that it looked at, its prediction included.
         """
-        log10p, length, unknown = self._scored(sentence, bos, eos)
-        yield from zip(log10p.tolist(), length.tolist(), unknown.tolist())
-
-    def perplexity(self, sentence):
-        """10^(-log10 p / (words + 1)) of a sentence with <s> and </s>, OOVs included."""
-        total, words = self._sum(sentence, True, True)
-        return math.pow(10.0, -float(total) / words)
-
-    def __contains__(self, word):
-        """Whether the model has the word; <unk> is none."""
-        word = as_bytes(word)
-        known = self.vocab.predicts(word) or word == SOS
-        return known and self._index[word] != self._index.unk
-
-    def __repr__(self):
-        kind = type(self.lm).__name__
-        return f"<{kind} model of order {self.order}{f' from {os.path.basename(self.path)}' if self.path else ''}>"
-
-    def _sum(self, sentence, bos, eos):
-        log10p = self._scored(sentence, bos, eos)[0]
-        return kenlm.sums_in_turn(log10p, np.array([0]), np.array([len(log10p)]))[0], len(log10p)
-
-    def _scored(self, sentence, bos, eos):
-        """log10 p, length, whether it is an OOV: (N,) each, for the words of a sentence."""
-        if self._scorer is None:
-            self._scorer = kenlm.scorer(self.lm)
         words = [SOS] * bool(bos) + as_bytes(sentence).split() + [EOS] * bool(eos)
         ids = np.fromiter(map(self._index.__getitem__, words), np.int32, len(words))
         scored = np.ones(len(ids), bool)
         scored[: bool(bos)] = False
-        log10p, length = self._scorer(Corpus(ids, np.array([0, len(ids)]), scored))
-        return log10p[scored], length[scored], ids[scored] == self._index.unk
+        log10p, length = self._full(Corpus(ids, np.array([0, len(ids)]), scored))
+        yield from zip(log10p[scored].tolist(), length[scored].tolist(), (ids == self._index.unk)[scored].tolist())
+
+    def perplexity(self, sentence):
+        """10^(-log10 p / (words + 1)) of a sentence with <s> and </s>, OOVs included."""
+        total, words = self._sum(sentence, True, True)
+        return math.pow(10.0, -total / words)
+
+    def BeginSentenceWrite(self, state):
+        """Make a state that of the beginning of a sentence."""
+        state.nodes = self._begin
+
+    def NullContextWrite(self, state):
+        """Make a state one without words."""
+        state.nodes = self._null
+
+    def BaseScore(self, in_state, word, out_state):
+        """log10 p of a word after in_state; out_state becomes the state after it."""
+        # the next time this method is found in the instance, with what it needs at hand
+        null = self._null  # which may make tables, before there is a handle
+        step, handle, ids = self._step, self._handle, self._ids
+
+        def base_score(in_state, word, out_state):
+            p, _, out_state.nodes = step(handle, ids[word], in_state.nodes or null)
+            return p
+
+        self.BaseScore = base_score
+        return base_score(in_state, word, out_state)
+
+    def BaseFullScore(self, in_state, word, out_state):
+        """The same as a FullScoreReturn."""
+        word = self._ids[word]
+        p, length, out_state.nodes = self._step(self._full_handle, word, in_state.nodes or self._null)
+        return FullScoreReturn(p, length, word == self._index.unk)
+
+    def __contains__(self, word):
+        """Whether the model has the word; <unk> is none."""
+        word, vocab = self._ids[word], self.vocab
+        return word != self._index.unk and (word < vocab.V or word == self._index[SOS])
+
+    def __repr__(self):
+        kind = type(self.lm).__name__
+        name = f" from {os.path.basename(os.fsdecode(self.path))}" if self.path else ""
+        return f"<{kind} model of order {self.order}{name}>"
+
+    # What a back-off model's scores are made of, and what others do in its place
+
+    @cached_property
+    def _index(self):
+        return kenlm.closed(self.vocab)
+
+    @cached_property
+    def _ids(self):
+        return Ids(self._index)
+
+    @cached_property
+    def _table(self):
+        return Table(self._index)
+
+    @cached_property
+    def _walk(self):
+        return kenlm.walk(self.lm, lengths=False)
+
+    @cached_property
+    def _handle(self):
+        """The address of the walk's handle: with its tables once they are made."""
+        if not isinstance(self.lm, Backoff):
+            return 0
+        return self._address(self._walk, vars(self._walk).get("found", NO_TABLES))
+
+    def _address(self, walk, tables):
+        """That of a handle, which stays as long as the model: another thread may be at it."""
+        handle = walk.handle(tables)
+        self._kept.append((handle, walk, tables))
+        return nodes.address(handle)
+
+    def _use_tables(self):
+        if "found" not in vars(self._walk):
+            self._walk.found  # noqa: B018  makes them
+            vars(self).pop("_handle", None)
+
+    @cached_property
+    def _full(self):
+        return kenlm.scorer(self.lm)
+
+    @cached_property
+    def _step(self):
+        return nodes.step.dispatcher() if isinstance(self.lm, Backoff) else self._step_of_any
+
+    @cached_property
+    def _full_handle(self):
+        """The same of the walk that has KenLM's lengths."""
+        if not isinstance(self.lm, Backoff):
+            return 0
+        return self._address(kenlm.walk(self.lm), NO_TABLES)
+
+    @cached_property
+    def _null(self):
+        if isinstance(self.lm, Backoff):
+            self._use_tables()  # who has states asks for many words
+        return (-1,) * max(self.order // 2, 1) if isinstance(self.lm, Backoff) else ()
+
+    @cached_property
+    def _begin(self):
+        sos = self._index[SOS]
+        if not isinstance(self.lm, Backoff):
+            return (sos,)
+        # of two nodes, that of one word first
+        return ((int(self._walk.node[sos]) & 0xFFFFFFFF) - (1 << 32), *self._null[1:]) if self.order > 1 else self._null
+
+    def _step_of_any(self, _, word, state):
+        ids = np.array([[*state, word]], np.int32)
+        log10p, length = kenlm.score_any(self.lm, sentences(ids))
+        return (
+            float(np.float32(log10p[-1])),
+            int(length[-1]),
+            (*state, word)[1 - self.order :] if self.order > 1 else (),
+        )
+
+    def _sum(self, sentence, bos, eos):
+        """The sum of log10 p, and how many words it is of."""
+        self._scored += 1
+        if self._plain and (self._scored < FEW or not isinstance(self.lm, Backoff)):
+            scored = [(p, oov) for p, _, oov in self.full_scores(sentence, bos, eos)]
+            log10p = np.array([p for p, _ in scored], np.float32)
+            return float(kenlm.sums_in_turn(log10p, np.array([0]), np.array([len(log10p)]))[0]), len(log10p)
+        if self._scored == MANY:
+            self._use_tables()
+        text = as_bytes(sentence).translate(BLANKS) + b" "
+        ids = np.empty(len(text) // 2 + 1, np.int32)
+        found = self._table.look_up(np.frombuffer(text, np.uint8), 0, -1, ids)[1]
+        marks = self._index[SOS] if bos else -1, self._index[EOS] if eos else -1
+        total, words = self._score_lines(self._handle, ids[:found], *marks)
+        return float(total[0]), words
+
+    @cached_property
+    def _plain(self):
+        """Whether numba is not worth it for a few sentences."""
+        return not isinstance(self.lm, Backoff) or not pays("ngrams", len(self.lm.nodes.memory))
+
+    @cached_property
+    def _score_lines(self):
+        return nodes.score_lines.dispatcher()
+
+    def _parts_of_texts(self, sentences):
+        """Functions that give some sentences' ids, with NEWLINE between them."""
+        while some := list(islice(sentences, TOGETHER)):
+            if not all(type(x) is str for x in some):
+                some = [as_bytes(x).decode("utf-8", "surrogateescape") for x in some]
+            text = "\n".join(some)
+            if text.count("\n") != len(some) - 1:
+                text = "\n".join([x.replace("\n", " ") for x in some])
+            text = text.encode("utf-8", "surrogateescape") + b" "
+            if b"\v" in text or b"\f" in text:
+                text = text.replace(b"\v", b" ").replace(b"\f", b" ")
+
+            def ids(text=text):
+                out = np.empty(len(text), np.int32)
+                return out[: self._table.look_up(np.frombuffer(text, np.uint8), 0, -1, out)[1]]
+
+            yield ids
+
+    def _parts_of_ids(self, ids, starts):
+        ids, W = np.asarray(ids, np.int32), len(self.vocab.words)
+        if len(ids) and not (ids.min() >= 0 and ids.max() < W):
+            raise ValueError(f"ids from 0 to {W - 1} were wanted")
+        for first in range(0, len(starts) - 1, TOGETHER):
+            some = np.asarray(starts[first : first + TOGETHER + 1])
+            yield lambda some=some: np.insert(ids[some[0] : some[-1]], some[1:-1] - some[0], NEWLINE).astype(np.int32)
+
+    def _sums_of_any(self, ids, sos, eos):
+        lines = np.split(ids, np.flatnonzero(ids == NEWLINE))
+        begun = [sos] * (sos >= 0)
+        rows = [np.array([*begun, *line[line != NEWLINE], *[eos] * (eos >= 0)], np.int32) for line in lines]
+        starts = np.cumsum([0, *map(len, rows)])
+        scored = np.ones(starts[-1], bool)
+        if begun:
+            scored[starts[:-1]] = False
+        log10p = kenlm.scorer(self.lm)(Corpus(np.concatenate(rows), starts, scored))[0].astype(np.float32)
+        return kenlm.sums_in_turn(log10p, starts[:-1] + len(begun), starts[1:]).astype(np.float64)
+
+
+LanguageModel = Model
+
+
+class Ids(dict):
+    """str or bytes -> id: what was asked for, and is a word, is kept."""
+
+    def __init__(self, index):
+        self.index = index
+
+    def __missing__(self, word):
+        found = self.index[as_bytes(word)]
+        if found != self.index.unk:
+            self[word] = found
+        return found
 
 
 def as_bytes(text):

@@ -31,7 +31,8 @@ class Run:
     checkpoints, None: an epoch, 0: none; unigram: ln p a word of the training and of the held-out text (None: without)
     by their frequencies, which a model must be above.
     arrays(progress, now): the arrays that a run goes on from; parts(progress): what the best model's file holds, as
-    `container.write` takes it; line(epoch, seconds to go): what -debug 1 tells of an epoch.
+    `container.write` takes it; line(epoch, seconds to go): what -debug 1 tells of an epoch. remedies: what to do about
+    an epoch that is worse than the words' frequencies, and about one that learns the text by heart.
     """
 
     program: str
@@ -45,6 +46,7 @@ class Run:
     arrays: Callable
     parts: Callable
     line: Callable
+    remedies: tuple
 
     @property
     def checkpoint(self):

@@ -1,6 +1,9 @@
 """lmtk from Python: the interface of lmtk.load, KenLM's figures, and the README's examples."""
 
+import copy
 import math
+import os
+import pickle
 import re
 
 import numpy as np
@@ -13,6 +16,7 @@ from test_models import models
 import lmtk
 from lmtk.api import Model
 from lmtk.errors import FormatError
+from lmtk.machine.large import LARGE
 from lmtk.reports import kenlm
 
 KENLM = (TESTS / "cases/ppl/kenlm-words/out").read_text().splitlines()
@@ -127,3 +131,87 @@ def test_the_readmes_examples(tmp_path, monkeypatch):
     assert len(shown) >= 4
     for expression, comment in shown:
         assert repr(eval(expression, names)).startswith(comment.split(" ")[0].rstrip(".,:")), expression
+
+
+@pytest.mark.parametrize("name", ["wb.arpa", "unk.arpa"])
+@pytest.mark.parametrize("large", [1, 1 << 40])
+def test_states_and_many_sentences_give_the_same_numbers(monkeypatch, name, large):
+    """BaseScore word by word, score with numba and without, score_many of texts and of ids: one number."""
+    monkeypatch.setitem(LARGE, "ngrams", large)
+    random = np.random.default_rng(1)
+    model = lmtk.Model(os.fsencode(FILES / name))
+    words = [w.decode() for w in model.vocab.words if w not in (b"<s>", b"</s>")] + ["zebra", "<unk>", "<UNK>"]
+    lines = [" ".join(random.choice(words, random.integers(0, 9))) for _ in range(50)]
+    lines += ["", "\tthe\x0ccat\n sat", "\udcff", "the " * 5000]
+    for bos, eos in ((True, True), (False, True), (True, False), (False, False)):
+        expected = []
+        for line in lines:
+            state, total = lmtk.State(), np.float32(0)
+            (model.BeginSentenceWrite if bos else model.NullContextWrite)(state)
+            for word, (p, length, oov) in zip(line.split() + ["</s>"] * eos, model.full_scores(line, bos, eos)):
+                before, after = copy.copy(state), lmtk.State()
+                full = model.BaseFullScore(state, word, after)
+                assert (full.log_prob, full.ngram_length, full.oov) == (p, length, oov)
+                assert model.BaseScore(state, word, state) == p  # in and out may be the same
+                assert state == after and hash(state) == hash(after) and before is not state
+                total += np.float32(p)
+            expected.append(float(total))
+        assert [model.score(line, bos, eos) for line in lines] == expected
+        assert model.score_many(lines, bos, eos).tolist() == expected
+        assert model.score_many(map(str.encode, lines[:40]), bos, eos).tolist() == expected[:40]
+        ids = [[model.vocab.index.get(w.encode(), model.vocab.unk_id) for w in x.split()] for x in lines[:40]]
+        starts = np.cumsum([0, *map(len, ids)])
+        pair = np.concatenate(ids).astype(np.int32), starts
+        capitals = [i for i in range(40) if "<UNK>" not in lines[i]]
+        assert model.score_many(pair, bos, eos)[capitals].tolist() == [expected[i] for i in capitals]
+    assert model.score_many([]).tolist() == []
+    with pytest.raises(ValueError):
+        model.score_many((np.array([len(model.vocab.words)]), np.array([0, 1])))
+
+
+def test_states_are_equal_where_nothing_else_can_follow():
+    model, states = lmtk.Model(FILES / "wb.arpa"), {}
+    for text in ("zebra the", "dog zebra the", "the zebra the"):
+        state = lmtk.State()
+        model.NullContextWrite(state)
+        for word in text.split():
+            model.BaseScore(state, word, state)
+        states[text] = state
+    assert len(set(states.values())) == 1 and states["zebra the"] == states["the zebra the"]
+    begin, null = lmtk.State(), lmtk.State()
+    model.BeginSentenceWrite(begin), model.NullContextWrite(null)
+    assert begin != null and copy.deepcopy(begin) == begin
+    assert model.BaseScore(begin, "the", lmtk.State()) != model.BaseScore(null, "the", lmtk.State())
+
+
+def test_the_names_of_kenlms_module(tmp_path):
+    from lmtk import kenlm_module
+
+    assert all(getattr(lmtk, name) is getattr(kenlm_module, name) for name in kenlm_module.__all__)
+    config = lmtk.Config()
+    config.load_method, config.arpa_complain = lmtk.LoadMethod.LAZY, lmtk.ARPALoadComplain.NONE
+    model = lmtk.LanguageModel(FILES / "wb.arpa", config)
+    assert model.path == os.path.abspath(os.fsencode(FILES / "wb.arpa"))
+    assert pickle.loads(pickle.dumps(model)).score("the cat") == model.score("the cat")
+    with pytest.raises(OSError, match="Cannot read model"):
+        lmtk.Model(os.fsencode(TESTS / "conftest.py"))
+    with pytest.raises(OSError):
+        lmtk.Model(str(tmp_path / "nothing"))
+    with pytest.raises(AttributeError):
+        getattr(lmtk, "Nothing")  # noqa: B009
+
+
+def test_other_models_have_states_too(tmp_path):
+    from test_models import HELD, TRAIN
+
+    (tmp_path / "train").write_text(TRAIN)
+    (tmp_path / "held").write_text(HELD)
+    for inside in models(tmp_path, unk=True):
+        model, state, total = Model(inside), lmtk.State(), np.float32(0)
+        model.BeginSentenceWrite(state)
+        for word in ("the", "zebra", "cat", "</s>"):
+            p = model.BaseScore(state, word, state)
+            total += np.float32(p)
+        assert float(total) == pytest.approx(model.score("the zebra cat"), abs=1e-5)
+        many = model.score_many(["the zebra cat", "", "the"])
+        assert many[0] == pytest.approx(model.score("the zebra cat"), abs=1e-5)

@@ -137,7 +137,7 @@ def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, order, wor
             (1, 1 << 14, 1 << 30),
         ):
             monkeypatch.setitem(LARGE, "ngrams", large)
-            monkeypatch.setattr(backoff, "SOME", some)
+            monkeypatch.setattr(backoff, "BLOCK", some)
             monkeypatch.setattr(backoff, "PAYS", pays)
             model.walk.__dict__.pop("found", None)
             for single in (False, True):

@@ -19,7 +19,7 @@ LAYERS = [
     ["joint"],
     ["reports"],
     ["nbest"],
-    ["api"],
+    ["api", "kenlm_module"],
     ["run"],
     ["commands"],
     ["programs"],

@@ -24,6 +24,7 @@ from lmtk.joint.classes import ClassModel, class_model, expanded, write_binary
 from lmtk.joint.mixture import Mixture, check_vocabularies, write_text
 from lmtk.joint.shortlist import check_rest, shortlisted
 from lmtk.lm import vocabulary_sums
+from lmtk.machine.large import LARGE
 from lmtk.ngram import backoff, classes, interp, mass, methods, smoothing
 from lmtk.ngram.collection import collect
 from lmtk.nplm import training
@@ -422,7 +423,7 @@ def test_our_files_are_the_bytes_that_safetensors_writes(monkeypatch):
     arrays = {f"{name}{i}": np.arange(i * 3, dtype=kind) for i, kind in enumerate(kinds) for name in "zaB\u00e9"}
     arrays["grid"] = np.arange(12, dtype=np.float32).reshape(3, 4).T
     for large in (1 << 40, 0):
-        monkeypatch.setattr(container, "LARGE", large)
+        monkeypatch.setitem(LARGE, "binary", large)
         out = io.BytesIO()
         container.write(out, "test", {"a": 'quoted "and \\ \u00e9'}, arrays, [b"a", b"\xff"])
         found = read(out.getvalue())

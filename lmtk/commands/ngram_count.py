@@ -261,7 +261,9 @@ def command(
         known = tuned(counts, vocabulary, order, chosen, whole_corpus(heldout, vocabulary, marks, tolower)) | known
     fallback = fallback_discounts(discount_fallback)
     listed = set(read_vocab(limit_vocab_file, tolower)) if limit_vocab_file else None
-    tokens = int(counts.levels[0].count.sum()) if verbose_header else 0
+    first = counts.levels[0]
+    seen = zip(first.keys, first.count) if verbose_header else ()
+    tokens = sum(int(count) for w, count in seen if counts.words[w] not in (b"<s>", b"</s>"))
     own = (listed, vocab_pad) if kenlm else ()
     model, used = smoothing.estimate(counts, vocabulary, order, chosen, fallback, tell, known, kenlm, *own)
     del counts  # its memory serves the writing

@@ -63,6 +63,7 @@ def command(
     \b
     Example: lmtk ppl -lm model.lm -unk -text test.txt
     """
+    from lmtk.files import container
     from lmtk.files.registry import load, load_strictly
     from lmtk.files.streams import open_out
     from lmtk.joint.mixture import lowered
@@ -83,7 +84,7 @@ def command(
     if oov_features and (counts or format == "kenlm"):
         raise UsageError(f"-oov-features is for -text in SRILM's report, not for {'-counts' if counts else 'kenlm'}")
     use(threads)
-    model = load_strictly(lm) if strict else load(lm)
+    model = load_strictly(lm) if strict else load(lm, sums="beside")
     if classes:
         from lmtk.joint.classes import class_model
 
@@ -97,18 +98,23 @@ def command(
             "the model predicts no </s>; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1
         )
     with open_out(write) as out:
+
+        def tell(found):
+            container.finish()  # nothing is said by a file that is damaged
+            out.write(found)
+
         for path in texts:
             if format == "kenlm":
                 from lmtk.reports.kenlm import LEVELS, report
 
-                report(model, lm, path, marks, LEVELS[: debug + 1], out.write, tolower)
+                report(model, lm, path, marks, LEVELS[: debug + 1], tell, tolower)
             else:
-                unknown = report_text(opened(model) if oov_features else model, path, marks, debug, out.write, tolower)
+                unknown = report_text(opened(model) if oov_features else model, path, marks, debug, tell, tolower)
                 if debug and unknown and not oov_features:
                     name = os.fsdecode(model.vocab.words[model.vocab.unk_id])
                     sys.stderr.write(f"{path}: {unknown} words are {name} or unknown\n")
         for path in counts:
-            report_count_file(model, path, count_order, float_counts, debug, out.write, tolower)
+            report_count_file(model, path, count_order, float_counts, debug, tell, tolower)
 
 
 def report_text(model, path, marks, debug, write, tolower):

@@ -46,7 +46,7 @@ class Bar:
 
     def tell(self, line):
         if self.bar:
-            self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self.bar.console.print(line, markup=False, highlight=False)
         else:
             sys.stderr.write(line + "\n")
 
@@ -105,6 +105,7 @@ class Reporter:
             left = (now - self.begun) * (1 - share) / (share - self.first)
             line = self.run.line(e, None if ended(progress, self.run.settings) else left)
             self.bar.tell(line if not 0 < self.bar.width <= len(line) else curve.line(e))
+        self.advise(progress)
         if self.log:
             self.log(e)
         if self.plot:
@@ -113,6 +114,20 @@ class Reporter:
             except OSError as error:
                 self.warn(f"{self.plot}: {error.strerror}; training goes on without the picture")
                 self.plot = None
+
+    def advise(self, progress):
+        """One line, once in a run, where an epoch shows that something is wrong, and what may help. Where no epochs are
+        shown, only the model that the run comes to counts.
+        """
+        epochs, unigram, shown = progress.curve, self.run.unigram, self.debug or self.bar.width
+        found = [curve.worse_than_frequencies(epochs, unigram), curve.learned_by_heart(epochs)]
+        if not shown:
+            best = [e for e in epochs if e.best]
+            found = [ended(progress, self.run.settings) and curve.worse_than_frequencies(best, unigram)]
+        for what, remedy in zip(found, self.run.remedies):
+            if what and remedy not in self.advised:
+                self.advised.add(remedy)
+                self.warn(f"{what}; {remedy}")
 
 
 class Log:

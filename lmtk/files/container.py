@@ -16,11 +16,11 @@ import numpy as np
 from lmtk import __version__
 from lmtk.errors import FormatError
 from lmtk.files import curve
+from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 
 VERSION = 1
 DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # as they follow each other in a file
-LARGE = 1 << 24  # bytes for which threads pay
 MAX_HEADER = 100_000_000
 
 
@@ -35,7 +35,7 @@ def write(out, kind, settings, arrays, words=None):
     if words is not None:
         arrays["vocabulary"] = bytes_of(words)
     kinds = {np.dtype(code): name for name, code in DTYPES.items()}
-    crcs = in_threads(zlib.crc32, arrays.values()) if sum(a.nbytes for a in arrays.values()) > LARGE else None
+    crcs = in_threads(zlib.crc32, arrays.values()) if pays("binary", sum(a.nbytes for a in arrays.values())) else None
     crcs = crcs or map(zlib.crc32, arrays.values())
     described = {name: [kinds[a.dtype], list(a.shape), crc] for (name, a), crc in zip(arrays.items(), crcs)}
     about = {"kind": kind, "format": VERSION, "lmtk": __version__, "settings": settings, "arrays": described}
@@ -55,11 +55,22 @@ def write(out, kind, settings, arrays, words=None):
         out.write(arrays[name].reshape(-1).view(np.uint8).data)
 
 
-def read(stream, path):
+unfinished = []  # sums that are being made
+
+
+def finish():
+    """Wait for the sums that are made beside other work. Raises FormatError where one is wrong."""
+    while unfinished:
+        unfinished.pop().result()
+
+
+def read(stream, path, sums="now"):
     """(about, arrays) of a file of ours: the kind, settings and so on, and name -> ndarray.
 
     A plain file is memory-mapped; a pipe is read whole. Every size is checked against the file, every array and
     the description against its CRC. Raises FormatError.
+
+    The arrays of a large mapped file may be checked `sums`="beside", in a thread until `finish`, or "never".
     """
     cut = FormatError(path, "the file is cut short or damaged; was it written whole?")
     size = int.from_bytes(stream.read(8), "little")
@@ -90,14 +101,26 @@ def read(stream, path):
         data = bytes_behind(stream, path, 8 + size, total)
         if data is None:
             raise cut
-        arrays = {}
+        arrays, expected = {}, []
         for name, (dtype, shape, crc) in about["arrays"].items():
             part = data[slice(*spans[name])]
-            if zlib.crc32(part) != crc:
-                raise cut
+            expected.append((part, crc))
             arrays[name] = part.view(DTYPES[dtype]).reshape(tuple(map(operator.index, shape)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise cut from None
+    large = pays("binary", total)
+
+    def check():
+        for same in (in_threads if large else map)(lambda pair: zlib.crc32(pair[0]) == pair[1], expected):
+            if not same:
+                raise cut
+
+    if not (large and isinstance(data, np.memmap)) or sums == "now":
+        check()
+    elif sums == "beside":
+        from concurrent.futures import ThreadPoolExecutor
+
+        unfinished.append(ThreadPoolExecutor(1).submit(check))
     return about, arrays
 
 
@@ -121,7 +144,7 @@ def bytes_behind(stream, path, offset, total):
         return np.memmap(path, np.uint8, "r", offset, (total,)) if total else np.zeros(0, np.uint8)
     # in parts: a header may claim more than there is, or than there is memory for
     parts, left = [], total + 1
-    while left and (part := stream.read(min(left, LARGE))):
+    while left and (part := stream.read(min(left, 1 << 24))):
         parts.append(part)
         left -= len(part)
     return np.frombuffer(b"".join(parts), np.uint8) if left == 1 else None

@@ -49,22 +49,25 @@ def load_strictly(path):
             raise LmtkError(f"{e} (-strict)") from None
 
 
-def load(path, seen=()):
+def load(path, seen=(), sums="now"):
     """The model in a file ("-": stdin), whatever its kind, told by its content. Raises FormatError.
 
-    seen: the mixtures on whose behalf it is read, so that one that names itself is found out.
+    seen: the mixtures on whose behalf it is read, so that one that names itself is found out. sums: when those of a
+    large binary file are checked, as in `container.read`.
     """
     with open_in(path) as stream:
         head = stream.peek(64)[:64]
         if not head:
             raise FormatError(path, "the file is empty; a model was wanted")
         if container.looks_binary(head):
-            about, arrays = container.read(stream, path)
+            about, arrays = container.read(stream, path, sums)
             if about["kind"] in TRANSLATION:
                 raise FormatError(path, "a translation model, which lmtk translate reads; a language model was wanted")
             if about["kind"] not in BINARY:
                 raise FormatError(path, f"a file of kind {about['kind']}, not a model")
             return function(BINARY[about["kind"]])(about, arrays, path)
+        if head.startswith(b"SRILM_BINARY_NGRAM"):
+            raise FormatError(path, "SRILM's binary form, which lmtk does not read; its ngram -write-lm gives ARPA")
         if b"\0" in head:
             raise FormatError(path, "no model: neither a binary file of lmtk's nor a text")
         head = head.removeprefix(BOM).lstrip()
@@ -121,8 +124,10 @@ def describe(path, shown=10):
             declared.check_settings(about["settings"], declared.CHECKPOINT, path)
             # what its run is, and where that stands
             state = {name: about["settings"]["state"][name] for name in ("epoch", "step", "best_epoch", "curve")}
-            shown = container.shown(about["settings"]["run"] | state)
-            return [("kind", about["kind"]), *shown], declared.vocabulary(arrays, path)
+            told = container.shown(about["settings"]["run"] | state)
+            return [("kind", about["kind"]), *told], declared.vocabulary(arrays, path)
+        if head.startswith(b"SRILM_BINARY"):
+            return [("kind", "SRILM's binary form, which only SRILM reads")], []
         start = head.removeprefix(BOM).lstrip()
         if b"\\data\\" not in head and not any(start.startswith(magic) for magic in TEXT):
             return describe_text(stream, path, shown)

@@ -14,6 +14,7 @@ from functools import cache
 from lmtk.errors import FormatError, LmtkWarning, UsageError
 
 BOM = b"\xef\xbb\xbf"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its marks: which byte of a pair comes first
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 SUFFIX = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 
@@ -83,7 +84,11 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
     block = read(size)
     while block and len(block) < len(BOM) and (more := read(size)):
         block += more
-    if block.startswith(BOM):
+    if block.startswith(UTF16):
+        stream = io.BytesIO(utf8(block + stream.read(), path))
+        read = stream.read
+        block = read(size)
+    elif block.startswith(BOM):
         warnings.warn(f"{path}: byte order mark skipped", LmtkWarning, stacklevel=2)
         # as long as every block: a shorter one is the last
         block = block[len(BOM) :] + read(len(BOM))
@@ -102,6 +107,14 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
         block = read(size)
     if parts:
         yield b"".join(parts)
+
+
+def utf8(text, path):
+    """UTF-16 with its mark, as UTF-8. Raises FormatError."""
+    try:
+        return text.decode("utf-16").encode()
+    except UnicodeDecodeError as e:
+        raise FormatError(path, f"a byte order mark of UTF-16, but at byte {e.start} no UTF-16: {e.reason}") from None
 
 
 def lines(path):

@@ -58,6 +58,25 @@ def of_numba(module, name):
     return SimpleNamespace(dispatcher=lambda: getattr(import_module(module), name))
 
 
+def pointers():
+    """For kernels: pointer_to(address, np.int32), of which numba's carray makes an array."""
+    from numba import types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def pointer_to(typing, address, kind):
+        def build(context, builder, signature, arguments):
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(kind.instance_type)(address, kind), build
+
+    return pointer_to
+
+
+pointer_to = SimpleNamespace(dispatcher=pointers)
+carray = of_numba("numba", "carray")
+
+
 def compile_later(function, settings):
     """The function as numba's dispatcher, which compiles it for the types of its first call."""
     if "numba" in sys.modules:

@@ -13,6 +13,7 @@ from lmtk.lm import LN10, Scores
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram.nodes import (
+    BLOCK,
     NARROW,
     WIDE,
     ZERO,
@@ -21,13 +22,13 @@ from lmtk.ngram.nodes import (
     extend,
     extend_plain,
     frozen,
+    handle,
     of_arrays,
     pack,
     tables,
 )
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
-SOME = 1 << 12  # tokens scored together: what is kept of them stays in a cache
 PAYS = 128  # numbers in the nodes for which tables pay, for each token scored
 
 
@@ -128,14 +129,14 @@ class Walk:
         N = len(ids)
         if not pays("ngrams", N):
             return self.some(ids, fresh)
-        found = self.found if len(self.nodes.memory) < N * PAYS else NONE
+        found = self.found if len(self.nodes.memory) < N * PAYS else NO_TABLES
 
         def some(begin):
-            start, end = max(begin - self.nodes.order + 1, 0), min(begin + SOME, N)
+            start, end = max(begin - self.nodes.order + 1, 0), min(begin + BLOCK, N)
             logp, used = self.some(ids[start:end], fresh[start:end], found)
             return logp[begin - start :], used[begin - start :]
 
-        logp, used = zip(*in_threads(some, range(0, N, SOME)))
+        logp, used = zip(*in_threads(some, range(0, N, BLOCK)))
         return np.concatenate(logp), np.concatenate(used)
 
     def some(self, ids, fresh, found=None):
@@ -150,13 +151,17 @@ class Walk:
             extend_plain(nodes, *rest)
         return logp, used
 
+    def handle(self, found):
+        """As `nodes.handle` has it; the walk has to outlive it."""
+        return handle(self.nodes, self.node, self.logp, *found)
+
     @cached_property
     def found(self):
         """The tables, made when a text pays for them."""
         return tables(self.nodes)
 
 
-NONE = frozen(np.empty(0, np.int32)), frozen(np.zeros((100, 2), np.int64))  # no tables
+NO_TABLES = frozen(np.empty(0, np.int32)), frozen(np.zeros((100, 2), np.int64))
 
 
 @dataclass(frozen=True)

@@ -257,6 +257,7 @@ def compute_best_mix(words):
     print(f"pairwise cumulative lambda ({show([1, *shares[1:]])})")
 
 
+SCORE = re.compile(rb"\[ (\S+)(?: \*(\S+))? \]")  # log10 p of a word, and how often it counts
 NEVER = -320.0  # log10 p of what has the probability 0
 
 
@@ -266,12 +267,14 @@ def samples(path):
     for _, line in lines(path):
         if not line.lstrip().startswith(b"p( "):
             continue
-        fields = fields_of(re.sub(rb"\| [^)]*\)", b"| X )", line, count=1))
+        # the last brackets: a context may be a bracket itself
+        logp, times = (SCORE.findall(line) or [(b"", b"")])[-1]
         try:
-            log10p = NEVER if re.search(rb"\[ -[Ii]nf|\[ -1\.#INF", line) else float(fields[9])
-            times = float(fields[10][1:]) if len(fields) > 10 and fields[10].startswith(b"*") else 1.0
-        except (ValueError, IndexError):
+            log10p = NEVER if logp.lower() in (b"-inf", b"-1.#inf") else float(logp)
+            times = float(times or 1)
+        except ValueError:
             raise FormatError(path, f"not a line of ngram -debug 2: {os.fsdecode(line.strip())[:60]}") from None
+        fields = fields_of(line)
         for column, value in zip(found, (fields[1], log10p, times)):
             column.append(value)
     return found

@@ -17,7 +17,7 @@ NEWLINE = -1  # the id of a line's end, as in corpus
 TEN = np.array([float(f"1e{e}") for e in range(23)])  # the powers of ten that doubles hold exactly
 
 
-@jit
+@jit(_nrt=False)
 def find_word(text, first, length, key, slots, letters, ends):
     """The word text[first : first + length], the bytes of which make up `key` if they are no more than 8: its number,
     or -1, the slot where it stands or would stand, and its key there.
