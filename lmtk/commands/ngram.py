@@ -217,13 +217,15 @@ def read(o, path, order, classes=None):
     """The model in a file with -map-unk, -order, -limit-vocab and -expand-classes. Raises LmtkError where it is no
     back-off model, though one is wanted.
     """
+    from lmtk.commands.bar import reading
     from lmtk.files.registry import load, load_strictly
     from lmtk.joint.classes import ClassModel, class_model, expanded
     from lmtk.joint.mixture import Mixture, lowered
     from lmtk.ngram import merge
     from lmtk.ngram.backoff import Backoff
 
-    model = load_strictly(path) if o.strict else load(path)
+    with reading([path], f"reading {os.path.basename(path)}"):
+        model = load_strictly(path) if o.strict else load(path)
     model = class_model(model, path, classes) if classes else model
     changed = o.mix_lm or o.read_mix_lms or o.limit_vocab or o.vocab or o.renorm or o.prune or o.prune_lowprobs
     changed = changed or o.write_lm or o.write_vocab or o.gen is not None or o.gen_prefixes or o.unknown

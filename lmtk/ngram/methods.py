@@ -16,6 +16,7 @@ from lmtk.errors import FormatError, LmtkError, UsageError, shown
 from lmtk.files.streams import lines
 
 EPSILON = 3e-6  # a probability mass below it is none, as in SRILM
+LONGEST = 14  # the highest order that `suffix` and `engine` do: it and one more fit 4 bits
 
 
 class NoDiscount(LmtkError):
