@@ -149,7 +149,7 @@ def from_arrays(about, arrays, path):
     words, sizes = held(about, arrays, path, SETTINGS, holds)
     vocab = vocab_of(settings, words, path)
     lm = backoff.from_arrays({"settings": settings["classes"]}, arrays | {"vocabulary": arrays["classes"]}, path)
-    check_array(arrays["g"], ids(len(lm.vocab.words), sizes.W), "g", path)
+    check_array(arrays.get("g"), ids(len(lm.vocab.words), sizes.W), "g", path)
     return ClassModel(vocab, lm, arrays["g"], arrays["p"], sizes.size)
 
 
