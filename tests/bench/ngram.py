@@ -9,7 +9,8 @@ Reading ARPA is bound by instructions (a step a byte, and branches at the ends o
 foretold), then by the sort of its rows, a line of memory a row and pass; writing a binary file by its bytes; scoring by
 two random reads a token and order.
 "wall/lmtk" is the wall time over that of the command of ours that is named behind it. Each figure is the median of the
-rounds, in seconds, as wall time and processor time, and MB for the whole commands. Programs that are not on PATH are named and left out.
+rounds, in seconds, as wall time and processor time, and in MB, the most that a command took. Programs that are not on
+PATH are named and left out.
 """
 
 import argparse
