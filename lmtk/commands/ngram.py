@@ -220,6 +220,7 @@ def read(o, path, order, classes=None):
     from lmtk.commands.bar import reading
     from lmtk.files.registry import load, load_strictly
     from lmtk.joint.classes import ClassModel, class_model, expanded
+    from lmtk.joint.expansions import Expanding
     from lmtk.joint.mixture import Mixture, lowered
     from lmtk.ngram import merge
     from lmtk.ngram.backoff import Backoff
@@ -233,6 +234,8 @@ def read(o, path, order, classes=None):
         model = lowered(model, min(order or model.order, o.expand_classes or model.order))
         if o.expand_classes is not None:
             return told(o, path, expanded(model, o.expand_most, path))
+    if o.expand_classes is not None and isinstance(model, Expanding):
+        raise LmtkError(f"{path}: classes with expansions of several words can be scored, but not written out")
     if changed or o.write_bin:
         model = merged_parts(model)
     if not isinstance(model, Backoff):
