@@ -1,0 +1,102 @@
+"""The n-grams as they are stored: forged files, kernels with numba's checks of bounds, and damage in large files."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ENVIRONMENT, FILES
+
+import lmtk
+from lmtk.errors import FormatError
+from lmtk.files import container
+from lmtk.files.registry import load
+from lmtk.machine.large import LARGE
+from lmtk.ngram import arpa, backoff, pruning
+from lmtk.reports import kenlm
+from lmtk.text.corpus import Marks, read_corpus
+
+
+def forged(path, random, columns=(0, 1)):
+    """A binary file with right checksums, some of whose words and pointers mean nothing."""
+    settings, arrays = backoff.to_arrays(load(FILES / "wb.arpa"))
+    arrays = {name: a.copy() for name, a in arrays.items()}
+    for a in arrays.values():
+        inside = [c for c in columns if c < a.shape[1] // 2]
+        for _ in range(3 if inside else 0):
+            odd = random.choice([-1, -(2**31), 2**31 - 1, len(a), len(a) + 1, int(random.integers(0, 99))])
+            # the ends of an order are looked at when it is loaded
+            a[random.integers(1, len(a) - 1), random.choice(inside)] = odd
+    with open(path, "wb") as out:
+        container.write(out, "backoff", settings, arrays, load(FILES / "wb.arpa").vocab.words)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_forged_file_is_scored_within_bounds(tmp_path, monkeypatch, seed):
+    """Whatever its pointers say, nothing outside is read: the plain twin, the kernel and KenLM's way agree, or it is
+    one error; and so is everything that goes over the whole model.
+    """
+    path = str(tmp_path / "forged")
+    forged(path, np.random.default_rng(seed), (1,) if seed % 2 else (0, 1))
+    try:
+        model = load(path)
+    except FormatError as e:
+        assert "damaged" in str(e)
+        return
+    for corpus in read_corpus(str(FILES / "te.txt"), model.vocab, Marks()):
+        found = []
+        for large in (1 << 40, 1):
+            monkeypatch.setitem(LARGE, "ngrams", large)
+            found.append(model.score(corpus))
+            kenlm.walk(model, lengths=False)(corpus.ids, corpus.fresh)
+        assert len(found[0].logp) == len(found[1].logp)
+    sentences = (FILES / "te.txt").read_text().splitlines()
+    python = lmtk.Model(path)
+    python.score_many(sentences)
+    state = lmtk.State()
+    python.BeginSentenceWrite(state)
+    for word in sentences[0].split():
+        python.BaseScore(state, word, state)
+    for whole in (
+        lambda: pruning.pruned(model, 1e-3),
+        lambda: arpa.write_text(io.BytesIO(), model),
+        lambda: list(python.full_scores(sentences[0])),
+    ):
+        try:
+            whole()
+        except FormatError as e:
+            assert "damaged" in str(e)
+
+
+def test_damage_in_a_large_file_is_seen_before_anything_is_said(tmp_path):
+    """Its sums are made beside the work; still ppl is silent, and says one line."""
+    path, large = tmp_path / "m", "from lmtk.machine.large import LARGE; LARGE['binary'] = 1\n"
+    with open(path, "wb") as out:
+        backoff.write_binary(out, load(FILES / "wb.arpa"))
+    data = bytearray(path.read_bytes())
+    for at in (len(data) - 9, len(data) - 200, len(data) // 2):
+        (tmp_path / "damaged").write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        arguments = ["ppl", "-lm", str(tmp_path / "damaged"), "-text", str(FILES / "te.txt")]
+        code = f"{large}import sys; sys.argv[1:] = {arguments}\n"
+        code += "from lmtk import cli; cli.main()"
+        done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (1, "") and done.stderr.count("\n") == 1
+        with pytest.raises(FormatError):
+            lmtk.load(tmp_path / "damaged", check=True)
+
+
+def test_kernels_stay_within_bounds():
+    """The tests of kernels on n-grams, with numba's checks on."""
+    if os.environ.get("NUMBA_BOUNDSCHECK"):
+        return
+    cache = Path.home() / ".cache" / "lmtk" / "bounds"  # half a minute the first time
+    names = ("large", "hostile", "nodes")
+    files = [str(Path(__file__).parent / f"test_{name}.py") for name in names]
+    environment = ENVIRONMENT | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
+    chosen = "scored or written or forged or read_alike or linked"
+    run = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen, *files]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
