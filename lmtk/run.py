@@ -14,19 +14,11 @@ from dataclasses import MISSING, dataclass, fields
 
 from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import container, curve, registry
-from lmtk.files.declared import OPTIONS, REAL, Setting, check_array, check_settings, like, one_of, vocabulary, whole
+from lmtk.files.declared import CHECKPOINT, check_array, check_settings, like, vocabulary
 from lmtk.files.streams import open_in, open_out, written_in_place
 from lmtk.machine.parallel import ALONE
 
 STATE = "epoch", "step", "L", "best_epoch", "seconds"  # of a Progress, beside its curve
-MODEL = Setting("a kind and settings, or null", lambda x: x is None or {"kind", "settings"} == set(x))
-TOLD = {
-    "run": OPTIONS, "inputs": OPTIONS, "model": MODEL,
-    "state": {
-        **dict.fromkeys(("epoch", "step", "best_epoch"), whole()), **dict.fromkeys(("L", "seconds"), REAL),
-        "diverged": one_of(True, False), "curve": Setting("a table of epochs", curve.fits),
-    },
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,7 +31,8 @@ class Run:
     checkpoints, None: an epoch, 0: none; unigram: ln p a word of the training and of the held-out text (None: without)
     by their frequencies, which a model must be above.
     arrays(progress, now): the arrays that a run goes on from; parts(progress): what the best model's file holds, as
-    `container.write` takes it; line(epoch, seconds to go): what -debug 1 tells of an epoch.
+    `container.write` takes it; line(epoch, seconds to go): what -debug 1 tells of an epoch. remedies: what to do about
+    an epoch that is worse than the words' frequencies, and about one that learns the text by heart.
     """
 
     program: str
@@ -53,6 +46,7 @@ class Run:
     arrays: Callable
     parts: Callable
     line: Callable
+    remedies: tuple
 
     @property
     def checkpoint(self):
@@ -88,7 +82,11 @@ def read(program, checkpoint):
         raise FormatError(checkpoint, f"a file of kind {about['kind']}, not a checkpoint of {program}")
     if "model" not in about["settings"]:
         raise FormatError(checkpoint, "a checkpoint of an earlier lmtk; remove it and begin anew")
-    check_settings(about["settings"], TOLD, checkpoint)
+    check_settings(about["settings"], CHECKPOINT, checkpoint)
+    state = about["settings"]["state"]
+    epoch, best, epochs = state["epoch"], state["best_epoch"], len(state["curve"]) - 1
+    if epochs != epoch or (best > 0) != (epoch > 0) or best > epoch or (best > 0) != bool(about["settings"]["model"]):
+        raise FormatError(checkpoint, f"epoch {epoch}, the best one {best} and a curve of {epochs} do not go together")
     return about["settings"], arrays
 
 

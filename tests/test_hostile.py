@@ -13,7 +13,6 @@ from lmtk.files import streams
 from lmtk.machine.large import LARGE
 from lmtk.ngram import arpa, backoff, counts
 from lmtk.ngram.collection import collect
-from lmtk.text import corpus
 from lmtk.text.vocab import UNK
 
 MODEL = b"""
@@ -197,8 +196,7 @@ COUNT_CASES = {
 
 def count_outcome(text, folder, monkeypatch, large, size, given):
     """What reading gives: words and levels, or the error."""
-    monkeypatch.setattr(counts, "LARGE_BLOCK", large)
-    monkeypatch.setattr(corpus, "LARGE", large)
+    monkeypatch.setitem(LARGE, "text", large)
     blocks = streams.blocks
     monkeypatch.setattr(counts, "blocks", lambda path: blocks(path, size))
     (folder / "m").write_bytes(text)

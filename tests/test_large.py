@@ -12,7 +12,7 @@ from conftest import ENVIRONMENT
 from lmtk import cli
 from lmtk.files.streams import open_out
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, counts, runs, smoothing
+from lmtk.ngram import arpa, backoff, runs, smoothing
 from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import write_counts
 from lmtk.ngram.methods import Method
@@ -32,10 +32,7 @@ def random_text(folder, seed):
 
 
 def estimated(text, name, order, marks, unk, words, interpolate):
-    def arrange(words):
-        return make_vocab(sorted(words), unk).words
-
-    found = collect([text], [], order, words, marks, arrange=arrange)
+    found = collect([text], [], order, words, marks)
     methods = [Method(name, METHODS[name], interpolate, 1 if k < 3 else 2) for k in range(1, order + 1)]
     model = estimate(found, make_vocab(sorted(found.words), unk), order, methods, (0.5, 1, 1.5))[0]
     out = io.BytesIO()
@@ -53,45 +50,26 @@ def test_a_model_estimated_in_pieces_is_the_same(tmp_path, monkeypatch, name, si
         assert np.array_equal(a.logp, b.logp, equal_nan=True) and np.array_equal(a.bow, b.bow)
 
 
-@pytest.mark.parametrize("name", [*METHODS, "ukn", "cd", "add", "idle"])
-@pytest.mark.parametrize("interpolate", [False, True])
-@pytest.mark.parametrize("words", [None, [b"w1", b"w2", b"w5", b"never"]])
-@pytest.mark.parametrize("minimum", [1, 2])
-def test_a_large_model_is_estimated_as_a_small_one(tmp_path, monkeypatch, name, interpolate, words, minimum):
-    counts = collect([random_text(tmp_path, 1)], [], 4, words)
-    vocab = make_vocab(sorted(counts.words), words is not None)
-    given = {"cd": (0.5,), "add": (0.1,), "idle": (0,), "ukn": ()} | METHODS
-    name_of = "cd" if name == "idle" else name
-    methods = [Method(name_of, given[name], interpolate, 1 if k == 1 else minimum) for k in range(1, 5)]
-    monkeypatch.setattr(smoothing, "PIECE", 50)
-    models = []
-    for large in (1 << 40, 1):
-        monkeypatch.setitem(LARGE, "ngrams", large)
-        models.append(estimate(counts, vocab, 4, methods, (0.5, 1, 1.5))[0])
-    for a, b in zip(*(model.levels for model in models)):
-        assert np.array_equal(a.logp, b.logp, equal_nan=True) and np.array_equal(a.bow, b.bow)
-
-
 @pytest.mark.parametrize("memory", [1, 10_000, 50_000])
 @pytest.mark.parametrize("order", [1, 2, 4])
 @pytest.mark.parametrize("marks", [Marks(), Marks(False, True), Marks(False, False, True), Marks(blank=True)])
 @pytest.mark.parametrize("large", [1, 1 << 40])
 def test_counts_are_the_same_in_any_memory(tmp_path, monkeypatch, memory, order, marks, large):
-    monkeypatch.setattr(counts, "LARGE", large)
+    monkeypatch.setitem(LARGE, "ngrams", large)
     monkeypatch.setattr(runs, "FAN", 3)
     text = random_text(tmp_path, 1)
     (tmp_path / "u").write_text("\n\nw1 w2\n" + "w3 w1 w2 " * 9 + "\n\n")
     (tmp_path / "empty").write_text("")
     texts = [str(tmp_path / name) for name in ("u", "empty", "u")] if memory == 1 else [text, str(tmp_path / "u")]
-    whole = collect(texts, [], order, marks=marks, arrange=sorted)
-    found = collect(texts, [], order, marks=marks, arrange=sorted, memory=memory)
-    assert whole.words == found.words and whole.arranged == found.arranged == (large == 1)
+    whole = collect(texts, [], order, marks=marks)
+    found = collect(texts, [], order, marks=marks, memory=memory)
+    assert whole.words == found.words
     for a, b in zip(whole.levels, found.levels, strict=True):
         assert all(np.array_equal(getattr(a, x), getattr(b, x)) for x in ("keys", "count", "first"))
 
 
 def test_a_model_is_the_same_in_any_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(counts, "LARGE", 1)
+    monkeypatch.setitem(LARGE, "ngrams", 1)
     text = random_text(tmp_path, 1)
     found = []
     for name, more in (("a", []), ("b", ["-memory", "20K"])):
@@ -209,23 +187,6 @@ def test_large_models_are_written_as_small_ones(tmp_path, monkeypatch, order, un
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("order", [1, 2, 3, 5])
-@pytest.mark.parametrize("words", [None, [b"w1", b"w2", b"w5", b"never"]])
-@pytest.mark.parametrize("marks", [Marks(), Marks(False, False), Marks(False, False, True)])
-def test_linked_counts_give_the_same_model(tmp_path, monkeypatch, name, order, words, marks):
-    text = random_text(tmp_path, order)
-    for unk in (False, True):
-        found = []
-        for large in (1 << 40, 1):
-            monkeypatch.setattr(counts, "LARGE", large)
-            table, model = estimated(text, name, order, marks, unk, words, unk)
-            binary = io.BytesIO()
-            backoff.write_binary(binary, model)
-            found.append((table, binary.getvalue()))
-        assert found[0] == found[1]
-
-
 @pytest.mark.parametrize("by_bytes", [False, True])
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_many_counts_are_written_as_few(tmp_path, monkeypatch, by_bytes, order):
@@ -244,7 +205,7 @@ def test_many_counts_are_written_as_few(tmp_path, monkeypatch, by_bytes, order):
         for counted in (found, read):
             written = []
             for large in (1 << 40, 1):
-                monkeypatch.setattr(counts, "LARGE", large)
+                monkeypatch.setitem(LARGE, "ngrams", large)
                 out = io.BytesIO()
                 write_counts(out, counted, by_bytes, only)
                 written.append(out.getvalue())

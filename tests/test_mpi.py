@@ -186,9 +186,9 @@ def test_ranks_that_do_not_wait_end_together(tmp_path):
 SMALL_BLOCKS = """
 import sys
 from lmtk.files import streams
-from lmtk.ngram import counts
+from lmtk.machine.large import LARGE
 streams.blocks.__defaults__ = (40, False)
-counts.LARGE = int(sys.argv.pop(1))
+LARGE["ngrams"] = int(sys.argv.pop(1))
 sys.argv[0] = "lmtk"
 from lmtk.cli import main
 main()

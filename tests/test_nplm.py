@@ -194,7 +194,7 @@ def life(model, made, data, vocab):
         program="nplm-train", model=str(model), settings=made, inputs={"text or -heldout": training.fingerprint(data)},
         words=("vocab", vocab.words), steps=training.steps(data, made), unigram=training.unigram(data, vocab),
         save_every=None, arrays=lambda progress, now: now.named(),
-        parts=lambda progress: training.kept(progress, made).parts(), line=None,
+        parts=lambda progress: training.kept(progress, made).parts(), line=None, remedies=("", ""),
     )  # fmt: skip
 
 

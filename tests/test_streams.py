@@ -1,6 +1,7 @@
 """Output that appears whole or not at all, and what killed processes leave behind."""
 
 import errno
+import os
 import signal
 import subprocess
 import sys
@@ -109,3 +110,15 @@ def test_a_full_disk_leaves_none_of_the_pictures(tmp_path, monkeypatch):
         for i in range(5):
             write_alignment(i, f"{i}", [b"a"], [b"b"], -1.0, [0], np.ones((2, 2)))
     assert len(drawn) == 3 and names(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["plain", "packed.gz"])
+def test_what_is_read_is_told(tmp_path, monkeypatch, name):
+    """The bar counts the bytes of files as they stand on disk, to their end."""
+    path = str(tmp_path / name)
+    with streams.open_out(path) as out:
+        out.write(b"a b c\n" * 1_000_000)
+    told = []
+    monkeypatch.setattr(streams, "watch", told.append)
+    assert sum(map(len, streams.blocks(path))) == 6_000_000
+    assert sum(told) == os.path.getsize(path)

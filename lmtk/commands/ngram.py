@@ -217,13 +217,16 @@ def read(o, path, order, classes=None):
     """The model in a file with -map-unk, -order, -limit-vocab and -expand-classes. Raises LmtkError where it is no
     back-off model, though one is wanted.
     """
+    from lmtk.commands.bar import reading
     from lmtk.files.registry import load, load_strictly
     from lmtk.joint.classes import ClassModel, class_model, expanded
+    from lmtk.joint.expansions import Expanding
     from lmtk.joint.mixture import Mixture, lowered
     from lmtk.ngram import merge
     from lmtk.ngram.backoff import Backoff
 
-    model = load_strictly(path) if o.strict else load(path)
+    with reading([path], f"reading {os.path.basename(path)}"):
+        model = load_strictly(path) if o.strict else load(path)
     model = class_model(model, path, classes) if classes else model
     changed = o.mix_lm or o.read_mix_lms or o.limit_vocab or o.vocab or o.renorm or o.prune or o.prune_lowprobs
     changed = changed or o.write_lm or o.write_vocab or o.gen is not None or o.gen_prefixes or o.unknown
@@ -231,6 +234,8 @@ def read(o, path, order, classes=None):
         model = lowered(model, min(order or model.order, o.expand_classes or model.order))
         if o.expand_classes is not None:
             return told(o, path, expanded(model, o.expand_most, path))
+    if o.expand_classes is not None and isinstance(model, Expanding):
+        raise LmtkError(f"{path}: classes with expansions of several words can be scored, but not written out")
     if changed or o.write_bin:
         model = merged_parts(model)
     if not isinstance(model, Backoff):

@@ -71,7 +71,7 @@ def command(
     \b
     Example: lmtk ngram-class -text train.txt -numclasses 500 -classes train.classes
     """
-    from lmtk.commands.progress import Bar
+    from lmtk.commands.bar import Bar
     from lmtk.files.streams import check_out, open_out
     from lmtk.ngram import classes as induction
     from lmtk.ngram.collection import collect

@@ -135,8 +135,9 @@ def command(
     from lmtk.files.streams import open_out
     from lmtk.machine.parallel import ALONE, ranks
     from lmtk.ngram import methods
-    from lmtk.ngram.collection import collect
+    from lmtk.ngram.collection import Positions, collect
     from lmtk.ngram.counts import write_counts
+    from lmtk.ngram.methods import LONGEST
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import make_vocab, read_vocab
 
@@ -218,15 +219,18 @@ def command(
         unk = unk and unk_word not in given_classes.members  # its class is predicted in its place
 
     def vocabulary_of(words):
-        return make_vocab(sorted(words), unk, True, unk_word, vocab or (text or read)[0])
+        return make_vocab(words, unk, True, unk_word, vocab or (text or read)[0])
 
-    arrange = (lambda words: vocabulary_of(words).words) if model_wanted else None
-    kept = (tolower, limit_vocab, float_counts, arrange, bytes_of(memory) if memory else None)
+    kept = (tolower, limit_vocab, float_counts, bytes_of(memory) if memory else None)
+    # large texts: no counts, if the model alone is wanted, by its text
+    special = heldout or class_lm or read_with_mincounts or prune or limit_vocab_file or vocab_pad or verbose_header
+    positions = bool(lm or write_bin) and not (write or write_n or special) and 2 <= order <= LONGEST
+    positions &= all(method.counts == "before" for method in chosen)
     with ranks() if mpi else contextlib.nullcontext(ALONE) as comm:
         if comm.size > 1 and (stream or "-" in (text or [])):
             raise UsageError("-mpi wants texts of sentences, in files that every rank can read")
         words = comm.share(lambda: read_vocab(vocab, tolower) if vocab else None)
-        counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm, replace)
+        counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm, replace, positions)
     if comm.rank:
         return
     if read_with_mincounts:
@@ -259,13 +263,32 @@ def command(
         from lmtk.text.corpus import whole_corpus
 
         known = tuned(counts, vocabulary, order, chosen, whole_corpus(heldout, vocabulary, marks, tolower)) | known
-    fallback = fallback_discounts(discount_fallback)
+    given = fallback_discounts(discount_fallback), tell, known, kenlm
+    if isinstance(counts, Positions):
+        from lmtk.ngram import engine, printing, suffix
+
+        ids = counts.of(vocabulary)
+        del counts
+        ngrams = suffix.suffix_order(ids, order, len(vocabulary.words) - 1, marks)
+        del ids
+        model, _ = engine.estimate(ngrams, vocabulary, chosen, marks, *given)
+        if lm and not sort:
+            with open_out(lm) as out:
+                printing.write_estimate(out, model)
+        whole = engine.backoff_of(model) if write_bin or sort else None
+        if lm and sort:
+            with open_out(lm) as out:
+                arpa.write_text(out, whole)
+        if write_bin:
+            with open_out(write_bin) as out:
+                backoff.write_binary(out, whole)
+        return
     listed = set(read_vocab(limit_vocab_file, tolower)) if limit_vocab_file else None
     first = counts.levels[0]
     seen = zip(first.keys, first.count) if verbose_header else ()
     tokens = sum(int(count) for w, count in seen if counts.words[w] not in (b"<s>", b"</s>"))
     own = (listed, vocab_pad) if kenlm else ()
-    model, used = smoothing.estimate(counts, vocabulary, order, chosen, fallback, tell, known, kenlm, *own)
+    model, used = smoothing.estimate(counts, vocabulary, order, chosen, *given, *own)
     del counts  # its memory serves the writing
     if listed is not None:
         model = merge.limited(model, listed)
@@ -280,7 +303,7 @@ def command(
             if verbose_header:
                 out.write(f"# Input file: {(text or read)[0]}\n# Token count: {tokens}\n".encode())
                 out.write(b"# Smoothing: Modified Kneser-Ney\n")
-            arpa.write_text(out, model)
+            arpa.write_text(out, model, sort)
     if write_bin:
         with open_out(write_bin) as out:
             backoff.write_binary(out, model)

@@ -146,7 +146,10 @@ def learn(o):
         unigram=training.unigram(text, held, y), save_every=o.save_every,
         arrays=lambda progress, theta: {"theta": theta, "first": progress.first, "second": progress.second},
         parts=lambda progress: network.parts_of(training.kept(progress, x, y, settings, texts.pieces)),
-        line=line,
+        line=line, remedies=(
+            "Adadelta begins slowly, more -epochs may help" if o.paper else "a lower -rate or more -epochs may help",
+            "more -dropout, fewer -hidden units or fewer -epochs may help",
+        ),
     )  # fmt: skip
     theta = training.initial(x, y, settings, text.target)
     progress = training.Progress(theta, theta * 0, theta * 0)
@@ -204,7 +207,7 @@ def tell_sizes(texts):
     out = f"{len(text.source)} pairs" + (f" ({text.left_out} left out: empty or too long)" if text.left_out else "")
     sys.stderr.write(f"{out}, {len(texts.x.words)} source and {texts.y.V} target words\n")
     if texts.held:
-        sys.stderr.write(f"BLEU of greedy translations, as sacrebleu's {SIGNATURE}\n")
+        sys.stderr.write(f"greedy BLEU, as sacrebleu's {SIGNATURE}\n")
 
 
 def greedy_bleu(model, sentences, references, joined):

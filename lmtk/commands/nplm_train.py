@@ -224,6 +224,12 @@ def either(names):
     return f"{', '.join(most)} or {last}"
 
 
+REMEDIES = (
+    "a lower -rate may help, if both texts are alike",
+    "fewer -epochs, -dropout, more -weight-decay or fewer -hidden units may help",
+)
+
+
 def shares_outputs(o):
     return o.mpi and o.parallel != "data"
 
@@ -245,7 +251,7 @@ def learn(o, comm):
         program="nplm-train", model=o.lm, settings=settings, inputs=inputs, words=("vocab", vocab.words),
         steps=training.steps(data, settings), unigram=training.unigram(data, vocab), save_every=o.save_every,
         arrays=lambda progress, now: now.named(), parts=lambda progress: training.kept(progress, settings).parts(),
-        line=line,
+        line=line, remedies=REMEDIES,
     )  # fmt: skip
     like = network.named()
     going_on = lambda: training.restored(*run.resumed(life, like, like, o.debug), network)

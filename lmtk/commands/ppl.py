@@ -63,6 +63,7 @@ def command(
     \b
     Example: lmtk ppl -lm model.lm -unk -text test.txt
     """
+    from lmtk.commands.bar import reading
     from lmtk.files import container
     from lmtk.files.registry import load, load_strictly
     from lmtk.files.streams import open_out
@@ -84,7 +85,8 @@ def command(
     if oov_features and (counts or format == "kenlm"):
         raise UsageError(f"-oov-features is for -text in SRILM's report, not for {'-counts' if counts else 'kenlm'}")
     use(threads)
-    model = load_strictly(lm) if strict else load(lm, sums="beside")
+    with reading([lm], "reading the model"):
+        model = load_strictly(lm) if strict else load(lm, sums="beside")
     if classes:
         from lmtk.joint.classes import class_model
 
@@ -97,11 +99,13 @@ def command(
         warnings.warn(
             "the model predicts no </s>; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1
         )
-    with open_out(write) as out:
+    # lines of words leave no room for a bar
+    with open_out(write) as out, reading([*texts, *counts], "scoring", quiet=debug > 0) as bar:
+        say = bar.aside(out.write)
 
         def tell(found):
             container.finish()  # nothing is said by a file that is damaged
-            out.write(found)
+            say(found)
 
         for path in texts:
             if format == "kenlm":
@@ -119,14 +123,15 @@ def command(
 
 def report_text(model, path, marks, debug, write, tolower):
     """SRILM's report of a text; the number of words that are <unk> or unknown, where that has a probability."""
+    from lmtk.machine.large import pays
     from lmtk.machine.threads import ahead
     from lmtk.reports.srilm import report
-    from lmtk.text.corpus import LARGE, read_corpus
+    from lmtk.text.corpus import read_corpus
 
     index = getattr(model, "index", None)
     known = len(model.vocab.words)
     corpora = read_corpus(path, model.vocab, marks, model.order, debug >= 1, tolower, index)
-    if index is None and os.path.isfile(path) and os.path.getsize(path) > LARGE:  # no read of a file can wait
+    if index is None and os.path.isfile(path) and pays("text", os.path.getsize(path)):  # no read of a file can wait
         corpora = ahead(corpora)
     _, blank, unknown = report(model, path, corpora, debug, write)
     if debug and blank:

@@ -1,54 +1,12 @@
-"""What long runs show: a bar with the time to go, where stderr is a terminal; a training's epochs."""
+"""What a training tells: a line an epoch, a bar, its curve."""
 
-import os
 import sys
 import time
 from dataclasses import replace
 
+from lmtk.commands.bar import Bar
 from lmtk.files import curve
 from lmtk.run import ended
-
-
-class Bar:
-    """bar(share, text) shows how much of the work is done, where stderr is a terminal; bar.tell(line) writes a line
-    above it.
-
-    begun: the share that is done when it begins. width: of the terminal, 0 where there is none.
-    """
-
-    def __init__(self, quiet, begun=0.0):
-        self.bar, self.begun, self.width = None, begun, 0
-        if not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-            from rich.table import Column
-
-            text = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True))
-            columns = text, BarColumn(None), TextColumn("{task.percentage:3.0f}%"), TimeRemainingColumn()
-            self.bar = Progress(*columns, console=Console(stderr=True), transient=True, expand=True)
-            self.width = self.bar.console.width
-
-    def __enter__(self):
-        if self.bar:
-            self.task = self.bar.add_task("", total=1.0, completed=self.begun)
-            self.bar.start()
-        return self
-
-    def __exit__(self, *_):
-        if self.bar:
-            self.bar.stop()
-
-    def __call__(self, share, text):
-        if self.bar:
-            if share < self.bar.tasks[0].completed:  # the time to go is that of this stretch
-                self.bar.reset(self.task)
-            self.bar.update(self.task, completed=share, description=text)
-
-    def tell(self, line):
-        if self.bar:
-            self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        else:
-            sys.stderr.write(line + "\n")
 
 
 class Reporter:
@@ -105,6 +63,7 @@ class Reporter:
             left = (now - self.begun) * (1 - share) / (share - self.first)
             line = self.run.line(e, None if ended(progress, self.run.settings) else left)
             self.bar.tell(line if not 0 < self.bar.width <= len(line) else curve.line(e))
+        self.advise(progress)
         if self.log:
             self.log(e)
         if self.plot:
@@ -113,6 +72,20 @@ class Reporter:
             except OSError as error:
                 self.warn(f"{self.plot}: {error.strerror}; training goes on without the picture")
                 self.plot = None
+
+    def advise(self, progress):
+        """One line, once in a run, where an epoch shows that something is wrong, and what may help. Where no epochs are
+        shown, only the model that the run comes to counts.
+        """
+        epochs, unigram, shown = progress.curve, self.run.unigram, self.debug or self.bar.width
+        found = [curve.worse_than_frequencies(epochs, unigram), curve.learned_by_heart(epochs)]
+        if not shown:
+            best = [e for e in epochs if e.best]
+            found = [ended(progress, self.run.settings) and curve.worse_than_frequencies(best, unigram)]
+        for what, remedy in zip(found, self.run.remedies):
+            if what and remedy not in self.advised:
+                self.advised.add(remedy)
+                self.warn(f"{what}; {remedy}")
 
 
 class Log:

@@ -22,6 +22,7 @@ def command(
     \b
     Example: lmtk vocab -text train.txt -mincount 4 -write vocab.txt
     """
+    from lmtk.commands.bar import reading
     from lmtk.files.registry import load
     from lmtk.files.streams import open_out
     from lmtk.text.corpus import count_words
@@ -32,7 +33,8 @@ def command(
     if limit_vocab and not vocab:
         raise UsageError("-limit-vocab needs -vocab")
     one_stdin(*(text or []), *(lm or []), vocab)
-    counts = count_words(text or [], tolower)
+    with reading(text or [], "counting words"):
+        counts = count_words(text or [], tolower)
     kept = {w for w, n in counts.items() if n >= mincount and w not in (SOS, EOS)}
     listed = read_vocab(vocab, tolower) if vocab else []
     if limit_vocab:

@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 from lmtk.files.figure import figure
 from lmtk.files.streams import open_out
 
+CLEARLY = 0.02  # of ln p a word, that is 2 % of a perplexity: less may be chance
 TIMES = "seconds", "speed"  # what differs between two runs of the same command, so that no model holds it
 
 
@@ -67,6 +69,29 @@ def epochs(table):
     return [Epoch(**dict(zip(names, row))) for row in rows]
 
 
+def worse_than_frequencies(curve, unigram):
+    """What is wrong where an epoch ends above the unigram's perplexity, unigram: its ln p a word of the training and of
+    the held-out text. What was seen during the first epoch, from before it learned anything, says nothing of its end.
+    """
+    e, (training, heldout) = curve[-1], unigram
+    name, found, base = ("held-out", e.heldout, heldout) if heldout is not None else ("training", e.training, training)
+    if found is None or found > base - CLEARLY or (heldout is None and (e.estimated or e.number == 1)):
+        return None
+    return f"{name} ppl= {perplexity(found):.4g} is above that of the words' frequencies alone, {perplexity(base):.4g}"
+
+
+def learned_by_heart(curve):
+    """What is wrong where held-out figures get worse twice in a row, clearly at last, and those of training better."""
+    last = curve[-3:]
+    if len(last) < 3 or any(e.best for e in last[1:]) or None in [x for e in last for x in (e.training, e.heldout)]:
+        return None
+    if any(b.heldout >= a.heldout or b.training <= a.training for a, b in pairwise(last)):
+        return None
+    if last[-1].heldout > max(e.heldout for e in curve) - CLEARLY:
+        return None
+    return "held-out ppl rises and training ppl falls: it learns the text by heart"
+
+
 def columns(curve):
     """(name, value of an epoch, its form) of what some epoch has."""
     about = "~" if any(e.estimated for e in curve) else ""
@@ -119,6 +144,8 @@ def plot(path, curve, unigram=(None, None)):
 
     unigram: ln p a word under the unigram, of the training and of the held-out text; what a run must stay below.
     """
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
     scores = any(e.bleu is not None for e in curve)
     kind, size = "png" if path.endswith(".png") else "svg", (6, 6 if scores else 4)
     with open_out(path) as out, figure(out, kind, size) as drawn:
@@ -137,12 +164,14 @@ def plot(path, curve, unigram=(None, None)):
         for e in [e for e in curve if e.best][-1:]:
             axes[0].axvline(e.number, color="0.85", lw=1, zorder=0)
         axes[0].set_yscale("log")
+        axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes[0].yaxis.set_major_formatter("{x:g}")
-        axes[0].yaxis.set_minor_formatter("{x:g}")
+        axes[0].yaxis.set_minor_formatter(NullFormatter())
         axes[0].set_ylabel("perplexity")
         axes[0].legend(frameon=False)
         if scores:
             axes[1].plot([e.number for e in curve], [e.bleu for e in curve], "o-", ms=3, color="C2")
             axes[1].set_ylabel("held-out BLEU")
-        axes[-1].xaxis.get_major_locator().set_params(integer=True)
+        axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes[-1].set_xlim(0.9, max(len(curve), 2) + 0.1)
         axes[-1].set_xlabel("epoch")

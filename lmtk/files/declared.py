@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from lmtk.errors import FormatError
+from lmtk.files import curve
 from lmtk.files.container import words_of
 
 MOST = 1 << 48  # that a size can be
@@ -64,6 +65,16 @@ OPTIONS = Setting(
     lambda x: isinstance(x, dict) and all(map(printable, x)) and all(map(plain, x.values())),
 )
 VOCABULARY = {"V": whole(1), "unk": WORD}
+MODEL = {"kind", "settings"}
+# what every checkpoint has: the run's options and a number for what it reads, where it stands, the best model so far
+CHECKPOINT = {
+    "run": OPTIONS, "inputs": OPTIONS,
+    "model": Setting("kind and settings, or null", lambda x: x is None or (type(x) is dict and set(x) == MODEL)),
+    "state": {
+        **dict.fromkeys(("epoch", "step", "best_epoch"), whole()), **dict.fromkeys(("L", "seconds"), REAL),
+        "diverged": one_of(True, False), "curve": Setting("a table of epochs", curve.fits),
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

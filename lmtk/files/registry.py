@@ -6,7 +6,7 @@ import re
 import warnings
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
-from lmtk.files import container
+from lmtk.files import container, declared
 from lmtk.files.streams import BOM, lines_of, open_in
 
 TEXT = {
@@ -119,11 +119,13 @@ def describe(path, shown=10):
             if about["kind"] in BINARY | TRANSLATION:
                 model = made(about, arrays, path)
                 return list(model.describe()), model.vocab.words
-            settings = about["settings"]
-            if about["kind"].endswith("-checkpoint"):  # what its run is, and where that stands
-                state = {name: settings.get("state", {}).get(name) for name in ("epoch", "step", "best_epoch", "curve")}
-                settings = settings["run"] | state
-            return [("kind", about["kind"]), *container.shown(settings)], container.words_of(arrays)
+            if not about["kind"].endswith("-checkpoint"):
+                raise FormatError(path, f"a file of kind {about['kind']}, which this lmtk does not know")
+            declared.check_settings(about["settings"], declared.CHECKPOINT, path)
+            # what its run is, and where that stands
+            state = {name: about["settings"]["state"][name] for name in ("epoch", "step", "best_epoch", "curve")}
+            told = container.shown(about["settings"]["run"] | state)
+            return [("kind", about["kind"]), *told], declared.vocabulary(arrays, path)
         if head.startswith(b"SRILM_BINARY"):
             return [("kind", "SRILM's binary form, which only SRILM reads")], []
         start = head.removeprefix(BOM).lstrip()

@@ -14,6 +14,7 @@ from functools import cache
 from lmtk.errors import FormatError, LmtkWarning, UsageError
 
 BOM = b"\xef\xbb\xbf"
+watch = None  # what is told how many bytes were read of files, each time
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its marks: which byte of a pair comes first
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 SUFFIX = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
@@ -41,6 +42,22 @@ def decompressed(raw, kind):
     return io.BufferedReader(reader, 1 << 20)
 
 
+class Watched(io.FileIO):
+    """A file that tells `watch` of what is read."""
+
+    def readinto(self, buffer):
+        size = super().readinto(buffer)
+        if watch:
+            watch(size)
+        return size
+
+
+def opened(path):
+    if watch is None:
+        return open(path, "rb", buffering=1 << 20)
+    return io.BufferedReader(Watched(path), 1 << 20)
+
+
 @contextmanager
 def open_in(path):
     """Open `path` ("-": stdin) for reading bytes, forward only, whatever its compression.
@@ -49,7 +66,7 @@ def open_in(path):
     """
     import lzma
 
-    raw = sys.stdin.buffer if path == "-" else open(path, "rb", buffering=1 << 20)
+    raw = sys.stdin.buffer if path == "-" else opened(path)
     try:
         head = raw.peek(6)
         kind = next((k for magic, k in MAGIC.items() if head.startswith(magic)), None)

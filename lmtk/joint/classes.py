@@ -14,6 +14,7 @@ from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files import container
 from lmtk.files.declared import VOCABULARY, Array, check_array, held, ids, whole
 from lmtk.files.streams import lines_of
+from lmtk.joint.expansions import expanding_model, several_words
 from lmtk.joint.mixture import folder_of, lowered, missing, name_in, part_of
 from lmtk.lm import LanguageModel, Scores
 from lmtk.ngram import backoff
@@ -69,8 +70,11 @@ class ClassModel:
 def class_model(lm, name, path, classes=None):
     """The ClassModel of a model of classes, read from `name`, and of the classes in the file `path`, or those given.
 
-    Raises LmtkError where the model predicts a word that is in a class, since the sum would not be one, or no class.
+    Where a class has expansions of several words it is an `expansions.Expanding`. Raises LmtkError where the model
+    predicts a word that is in a class, since the sum would not be one, or no class.
     """
+    if classes is None and several_words(path):
+        return expanding_model(lm, name, path)
     classes = classes or read_classes(path)
     known = lm.vocab
     both = next((w for w in classes.members if known.predicts(w)), None)
@@ -145,7 +149,7 @@ def from_arrays(about, arrays, path):
     words, sizes = held(about, arrays, path, SETTINGS, holds)
     vocab = vocab_of(settings, words, path)
     lm = backoff.from_arrays({"settings": settings["classes"]}, arrays | {"vocabulary": arrays["classes"]}, path)
-    check_array(arrays["g"], ids(len(lm.vocab.words), sizes.W), "g", path)
+    check_array(arrays.get("g"), ids(len(lm.vocab.words), sizes.W), "g", path)
     return ClassModel(vocab, lm, arrays["g"], arrays["p"], sizes.size)
 
 

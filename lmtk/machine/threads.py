@@ -51,6 +51,16 @@ def in_threads(work, items):
             yield ahead.popleft().result()
 
 
+def all_at_once(work, items):
+    """[work(item) for item in items], as many at once as there are threads."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    if count() == 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(count()) as pool:
+        return list(pool.map(work, items))
+
+
 def ahead(items):
     """The items, each made in a thread while the one before is in use."""
     from concurrent.futures import ThreadPoolExecutor

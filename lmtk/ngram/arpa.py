@@ -331,24 +331,25 @@ def in_order(rows, k, W):
             return [x[:size] for x in found]
 
 
-def write_text(out, model):
+def write_text(out, model, sort=True):
     """Write a Backoff model as SRILM does: seven digits, a weight where an n-gram is a context, n-grams in the byte
-    order of their words, those of the context compared from the last one back.
+    order of their words, those of the context compared from the last one back; without `sort` by their words' numbers
+    in the vocabulary, from the last one back.
     """
     sizes = [int(np.count_nonzero(~np.isnan(level.logp))) for level in model.levels]
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
-    sections = print_sections if pays("ngrams", sum(sizes)) and sum(sizes) < 1 << 31 else format_sections
-    sections(out, model, ranks(model.vocab.words))
+    large = pays("ngrams", sum(sizes)) and sum(sizes) < 1 << 31
+    sections = print_sections if sort and large else format_sections
+    sections(out, model, ranks(model.vocab.words) if sort else None)
     out.write(b"\n\\end\\\n")
 
 
 def format_sections(out, model, rank):
-    """The n-grams of each order; rank (W,): the place of each word in byte order."""
+    """The n-grams of each order; rank (W,): the place of each word in byte order, or None."""
     words = np.array(model.vocab.words, object)
     for k, (rows, logp, bow, weighted) in enumerate(ngrams(model), 1):
         out.write(b"\n\\%d-grams:\n" % k)
-        ranks = rank[rows]
-        place = np.lexsort((ranks[:, -1], *ranks.T[:-1]))
+        place = np.lexsort(rows.T if rank is None else (rank[rows[:, -1]], *rank[rows[:, :-1]].T))
         columns = [words[rows[place, j]] for j in range(k)]
         line = b"%s\t" + b" ".join([b"%s"] * k) + b"%s\n"
         p = [b"%.7g" % x for x in decimal(logp[place]).tolist()]

@@ -1,18 +1,37 @@
 """Texts and count files -> their counts, added up."""
 
+from dataclasses import dataclass
+from itertools import islice
+
 import numpy as np
 
 from lmtk.files.column import Column
+from lmtk.files.streams import blocks as blocks_of
+from lmtk.machine.large import pays
 from lmtk.machine.parallel import ALONE
-from lmtk.ngram import counts
 from lmtk.ngram.counts import Counts, count_ids, from_rows, read_rows, to_rows
 from lmtk.ngram.runs import count_spilling, tokens_in
 from lmtk.ngram.sharing import common_words, gather_levels
-from lmtk.text.corpus import Closed, Growing, Marks, id_blocks
+from lmtk.text.corpus import NEWLINE, Closed, Growing, Marks, Reader, with_marks
 from lmtk.text.vocab import EOS, SOS, UNK
 
 SENTENCES = Marks()
 OUTSIDE = -2  # the id of a word whose n-gram is dropped
+
+
+@dataclass(frozen=True)
+class Positions:
+    """A large text whose n-grams are to be found by one sort: words, as in Counts; ids (N,) of them, a border (-1)
+    behind each sentence in place of its marks.
+    """
+
+    words: list
+    ids: np.ndarray
+
+    def of(self, vocab):
+        """The ids (N,) int32 that a model's vocabulary gives the words; 0 is the border."""
+        new_id = np.array([vocab.index[word] for word in self.words] + [0], np.int32)
+        return new_id[self.ids]
 
 
 def collect(
@@ -25,19 +44,19 @@ def collect(
     tolower=False,
     limit=False,
     floats=False,
-    arrange=None,
     memory=None,
     comm=ALONE,
     replace=None,
+    positions=False,
 ):
-    """The counts of texts and count files, added up, as SRILM's ngram-count does it.
+    """The Counts of texts and count files, added up, as SRILM's ngram-count does it.
 
     words: a closed vocabulary, outside which a word is `unk` (or, with `limit`, its n-gram in a count file is dropped);
-    None takes every word. The words of the result start with <s>, </s> and `unk`, unless the counts of a large text
-    are wanted for a model: `arrange` takes the words and returns them in the model's order, so that the model needs no
-    other sort. memory: about how many bytes counting texts takes besides the result; the rest goes to disk. comm: the
-    ranks that count together; rank 0 has the result. replace: words -> (others, the id among them of each word), where
-    others are to be counted in place of the words that were read.
+    None takes every word. The words of the result are <s>, </s>, `unk`, those given, and others as first seen.
+    memory: about how many bytes counting texts takes besides the result; the rest goes to disk. comm: the ranks that
+    count together; rank 0 has the result. replace: words -> (others, the id among them of each word), where others are
+    to be counted in place of the words that were read. positions: give large texts as Positions, where they have no
+    sentence marks inside of sentences.
     """
     index = Growing()
     unk_id = index[unk]
@@ -51,9 +70,15 @@ def collect(
         """The count files, on rank 0, and this rank's part of the texts."""
         found = [read_rows(path, readable, order, floats, tolower) for path in files if comm.rank == 0]
         found = [inside(rows, weights) for rows, weights in found] if limit else found
-        return found, *read_texts(texts, index, known, marks, tolower, memory, comm)
+        return found, *read_texts(raw_blocks(texts, known, tolower, comm), index, marks, memory)
 
-    found, ids, starts, blocks = comm.each(read)
+    if positions and not (files or memory or replace or comm.size > 1):
+        raw = list(raw_blocks(texts, known, tolower, comm))
+        if pays("ngrams", sum(len(ids) for _, _, ids in raw)) and (ids := bordered(raw, index, marks)) is not None:
+            return Positions(index.words(), ids)
+        found, (ids, starts, blocks) = [], read_texts(raw, index, marks, memory)
+    else:
+        found, ids, starts, blocks = comm.each(read)
     words = common_words(blocks, index.words(), comm) if comm.size > 1 else index.words()
     at = {word: i for i, word in enumerate(words)}
     new_id = np.array([at[word] for word in index.words()], np.int32)
@@ -62,46 +87,83 @@ def collect(
         new_id, found = of[new_id], [([of[row] for row in rows], weights) for rows, weights in found]
     W = len(words)
     tokens = comm.total(len(ids))
-    links = arrange is not None and not files and tokens >= counts.LARGE
-    if links:
-        at = {word: i for i, word in enumerate(words)}
-        words = arrange(words)
-        arranged = np.empty(W, np.int32)
-        arranged[[at[word] for word in words]] = np.arange(W)
-        new_id = arranged[new_id]
     if memory and len(ids) > tokens_in(memory, order):
         levels = count_spilling(ids, new_id, starts, order, W, memory)
     else:
-        levels = count_ids(new_id[ids], starts, order, W, links and comm.size == 1)
+        levels = count_ids(new_id[ids], starts, order, W)
     if comm.size > 1:
         levels = gather_levels(levels, blocks, W, comm)
     if found:
         if tokens:
             found.append((to_rows(levels, W), [level.count for level in levels]))
         levels = from_rows(*merged(found), W)
-    return Counts(words, levels, links)
+    return Counts(words, levels)
 
 
-def read_texts(texts, index, known, marks, tolower, memory, comm):
-    """This rank's part of the texts as ids (N,), starts (S + 1,) and the list of its blocks, as `common_words` has it,
-    from a first one on for what is known before the texts.
+def raw_blocks(texts, known, tolower, comm):
+    """Of this rank's part of the texts: the number of a text, that of its block, and the ids in it, NEWLINE behind each
+    line.
+    """
+    for path, name in enumerate(texts):
+        reader = Reader(known, tolower)
+        for number, block in enumerate(islice(blocks_of(name), comm.rank, None, comm.size)):
+            yield path, number * comm.size + comm.rank, reader.ids(block)
+        reader.finish()
+
+
+def read_texts(raw, index, marks, memory):
+    """Raw blocks as ids (N,), starts (S + 1,) and the list of the blocks, as `common_words` has it, from a first one on
+    for what is known before the texts.
     """
     ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, len(index) - 1)]
     starts.append(np.zeros(1, np.int64))
-    for path, name in enumerate(texts):
-        top = len(index) - 1
-        for number, (more, ends, blank) in enumerate(id_blocks(name, known, marks, tolower, comm.rank, comm.size)):
-            if marks.blank:
-                ends = np.concatenate((ends, len(more) + 2 * np.arange(1, blank + 1)))
-                more = np.concatenate((more, np.tile(np.array([index[SOS], index[EOS]], np.int32), blank)))
-            if not marks.stream:
-                starts.append(ids.size + ends[1:])
-            ids.append(more)
-            top = max(top, int(more.max(initial=-1)) + 1)
-            blocks.append((path, number * comm.size + comm.rank, len(more), top))
-        if marks.stream:
-            starts.append(np.array([ids.size]))
+    path = top = None
+    for this, number, block in raw:
+        if this != path:
+            if marks.stream and path is not None:
+                starts.append(np.array([ids.size]))
+            path, top = this, blocks[-1][3]
+        more, ends, blank = with_marks(block, marks, index[SOS], index[EOS])
+        if marks.blank:
+            ends = np.concatenate((ends, len(more) + 2 * np.arange(1, blank + 1)))
+            more = np.concatenate((more, np.tile(np.array([index[SOS], index[EOS]], np.int32), blank)))
+        if not marks.stream:
+            starts.append(ids.size + ends[1:])
+        ids.append(more)
+        top = max(top, int(more.max(initial=-1)) + 1)
+        blocks.append((path, number, len(more), top))
+    if marks.stream and path is not None:
+        starts.append(np.array([ids.size]))
     return ids.array(), starts.array(), blocks
+
+
+def bordered(raw, index, marks):
+    """Raw blocks as the ids of Positions; None where sentence marks stand inside of a sentence."""
+    sos, eos, parts, path = index[SOS], index[EOS], [], None
+    border = np.array([NEWLINE], np.int32)
+    for this, _, block in raw:
+        if marks.stream and path not in (None, this):
+            parts.append(border)
+        path = this
+        odd = (block == sos) | (block == eos)
+        if odd.any():
+            if not (marks.sos and marks.eos):
+                return None
+            ids, starts, blank = with_marks(block, marks, sos, eos)
+            ids[starts[1:] - 1] = NEWLINE
+            ids = np.delete(ids, starts[:-1])
+            if (ids == sos).any() or (ids == eos).any():
+                return None
+            block = np.append(ids, np.repeat(border, blank if marks.blank else 0))
+        elif marks.stream:
+            block = block[block != NEWLINE]
+        elif not marks.blank:
+            ends = block == NEWLINE
+            empty = ends[1:] & ends[:-1]
+            if empty.any() or ends[:1].any():
+                block = block[~(ends & np.append(True, ends[:-1]))]
+        parts.append(block)
+    return np.concatenate([*parts, border] if marks.stream else parts)
 
 
 def inside(rows, weights):

@@ -10,71 +10,50 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.streams import blocks
+from lmtk.machine.large import pays
 from lmtk.ngram import kernels, reading
-from lmtk.text.corpus import LARGE as LARGE_BLOCK
 from lmtk.text.corpus import NEWLINE, Reader, tokens
-
-LARGE = 200_000  # tokens for which loading numba pays
 
 
 @dataclass(frozen=True)
 class Level:
-    """The n-grams of one order: keys (N,) int64, sorted; count (N,); first (N,), where each was seen first; suffix
-    (N,), the nodes of the n-grams without their first words, where they were asked for.
-    """
+    """The n-grams of one order: keys (N,) int64, sorted; count (N,); first (N,), where each was seen first."""
 
     keys: np.ndarray
     count: np.ndarray
     first: np.ndarray
-    suffix: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class Counts:
-    """words: id -> word; levels[k - 1]: the n-grams of order k. Every n-gram's prefix is a node too, if of count 0.
-
-    arranged: whether the words stand in a model's order, and every n-gram's suffix is one too, as in texts.
-    """
+    """words: id -> word; levels[k - 1]: the n-grams of order k. Every n-gram's prefix is a node too, if of count 0."""
 
     words: list
     levels: list
-    arranged: bool = False
 
     @property
     def order(self):
         return len(self.levels)
 
 
-def count_ids(ids, starts, order, W, links=False):
-    """Count every n-gram up to `order` inside sentences: (N,) ids and (S + 1,) starts -> levels, which have their
-    suffixes with `links` (large texts only).
-    """
-    if LARGE <= len(ids) < 1 << 31 and W < 1 << 30:
-        return sort_positions(ids, starts, order, W, links)
+def count_ids(ids, starts, order, W):
+    """Count every n-gram up to `order` inside sentences: (N,) ids and (S + 1,) starts -> levels."""
+    if pays("ngrams", len(ids)) and len(ids) < 1 << 31 and W < 1 << 30:
+        return sort_positions(ids, starts, order, W)
     return sort_keys(ids, starts, order, W)
 
 
-def sort_positions(ids, starts, order, W, links):
+def sort_positions(ids, starts, order, W):
     """`count_ids` by a single sort of the text's positions."""
     N = len(ids)
     v = np.append(ids, np.resize(ids, order)) * np.int32(2)
     v[starts[1:] - 1] += 1
     # the rows are as long as they can get; the rest of them is never touched and takes no memory
     keys, count, first = (np.empty((order, N), kind) for kind in (np.int64, np.int64, np.int32))
-    at = np.empty((N, order - 2) if links and order > 2 else (0, 0), np.int32)
     place = kernels.suffix_order(ids, W, order, *np.empty((2, N), np.int32))
     sizes = np.empty(order, np.int64)
-    kernels.count_nodes(v, W, place, keys, count, first, at, sizes)
-    levels = []
-    for k, size in enumerate(sizes.tolist(), 1):
-        mine = (keys[k - 1, :size], count[k - 1, :size], first[k - 1, :size])
-        suffix = np.zeros(size, np.int32) if links else None
-        if links and k == 2:
-            suffix[:] = np.searchsorted(levels[0].keys, mine[0] % W)
-        elif links and k > 2:
-            kernels.link_suffixes(k, mine[2], at, suffix)
-        levels.append(Level(*mine, suffix))
-    return levels
+    kernels.count_nodes(v, W, place, keys, count, first, sizes)
+    return [Level(*(column[k, :size] for column in (keys, count, first))) for k, size in enumerate(sizes.tolist())]
 
 
 def sort_keys(ids, starts, order, W):
@@ -218,7 +197,7 @@ def read_rows(path, index, order=None, floats=False, tolower=False):
     """A count file as (rows, weights), an item for each order up to the longest, or to `order`. Raises FormatError."""
     parts, before, reader = [], 0, Reader(index, tolower)
     for block in blocks(path):
-        large = not floats and (reader.table or len(block) >= LARGE_BLOCK)
+        large = not floats and (reader.table or pays("text", len(block)))
         try:
             found = parse_many(block, reader, order) if large else parse_rows(block, index, order, floats, tolower)
             parts.append(found)
@@ -289,7 +268,7 @@ def write_counts(out, counts, by_bytes=False, only=None):
     """Write "w1 w2<TAB>n" lines of every order (or of `only` one), without n-grams of count 0."""
     nodes = sum(len(level.keys) for level in counts.levels)
     whole = all(level.count.dtype == np.int64 for level in counts.levels)
-    write = print_counts if whole and LARGE <= nodes < 1 << 31 else format_counts
+    write = print_counts if whole and pays("ngrams", nodes) and nodes < 1 << 31 else format_counts
     write(out, counts, by_bytes, only)
 
 

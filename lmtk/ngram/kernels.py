@@ -46,11 +46,9 @@ def suffix_order(w, W, n, order, other):
 
 
 @jit
-def count_nodes(v, W, order, keys, count, first, at, sizes):
+def count_nodes(v, W, order, keys, count, first, sizes):
     """Every node's key and count, int64, and the position where it was seen first, int32, in place: row k - 1 of (n, N)
     arrays has the k-grams. sizes (n,), int64: the number of nodes of each length, in place.
-
-    at (N, n - 2), or (0, 0) where it is not wanted: the nodes of the 2-gram .. (n - 1)-gram at each position, in place.
 
     Between two equal k-grams may stand one that crosses a sentence's end and so does not count: what matters is the
     least that neighbours have in common since the last k-gram that counted. Bound by one random access a position;
@@ -91,18 +89,8 @@ def count_nodes(v, W, order, keys, count, first, at, sizes):
                         first[k, node[k]] = p
             if new <= most:
                 new = most + 1
-            if len(at):
-                for k in range(1, min(most, n - 1)):
-                    at[p, k - 1] = node[k]
     for k in range(n):
         sizes[k] = node[k] + 1
-
-
-@jit
-def link_suffixes(k, first, at, suffix):
-    """The nodes of the n-grams without their first word, those of order k > 2, from their `first`; in place."""
-    for i in range(len(first)):
-        suffix[i] = at[first[i] + 1, k - 3]
 
 
 @jit
@@ -117,56 +105,6 @@ def sort_by(order, key, size, out):
         c = key[order[i]]
         out[start[c]] = order[i]
         start[c] += 1
-
-
-@jit
-def context_totals(parent, word, suffix, count, counted, odd, backed_off, V, T, types, n, of, c, lower):
-    """The events among the n-grams of a slice: n (N,) int32, their places; of (N,) int32, their contexts; c (N,)
-    float64, their counts; lower (N,) float64, the backed_off log10 p of their suffixes; T (H,) and types (3, H)
-    float64, the sums of smoothing.Totals, from 0; in place. Returns how many they are. parent: from the slice's first
-    context on.
-
-    An event is counted, of a count above 0, ends in a predicted word (below V) and has no odd (H,) context. Bound by a
-    random read of backed_off an event.
-    """
-    found = 0
-    for i in range(len(parent)):
-        h = parent[i]
-        if not counted[i] or word[i] >= V or odd[h]:
-            continue
-        r = count[i]
-        T[h] += r
-        types[0, h] += 1
-        types[1, h] += r >= 2
-        types[2, h] += r >= 3
-        if r > 0:
-            n[found], of[found], c[found] = i, h, r
-            found += 1
-    for j in range(found):
-        lower[j] = backed_off[suffix[n[j]]]
-    return found
-
-
-@jit
-def interpolate(d, c, of, T, weight, lower, p, sums):
-    """p (N,) <- d c / T + weight lower for n-grams of counts c in contexts `of`, nan where d is 0; sums (H,) <- those
-    of p, from 0. The operations are those of smoothing.smoothed, in its order.
-    """
-    for i in range(len(c)):
-        if d[i] == 0:
-            p[i] = np.nan
-        else:
-            p[i] = d[i] * c[i] / T[of[i]] + weight[of[i]] * lower[i]
-            sums[of[i]] += p[i]
-
-
-@jit
-def sum_seen(p, lower, of, sums, lower_sums):
-    """The sums of p and lower (N,) in each context, (H,), from 0, without those whose p is nan; in place."""
-    for i in range(len(p)):
-        if p[i] == p[i]:
-            sums[of[i]] += p[i]
-            lower_sums[of[i]] += lower[i]
 
 
 @jit

@@ -4,16 +4,19 @@ A method is an entry of METHODS. It turns the count c of an n-gram into a coeffi
 coefficient is for. Adding a method is adding an entry; -NAMEdiscount options stand in commands/ngram_count.py.
 """
 
+import math
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError, UsageError
+from lmtk.errors import FormatError, LmtkError, UsageError, shown
 from lmtk.files.streams import lines
 
 EPSILON = 3e-6  # a probability mass below it is none, as in SRILM
+LONGEST = 14  # the highest order that `suffix` and `engine` do: it and one more fit 4 bits
 
 
 class NoDiscount(LmtkError):
@@ -243,26 +246,39 @@ def lmplz(k, name="kn", cutoff=0, uniform=True):
 
 def read_discounts(path, method):
     """The method with the discounts in a file as SRILM's -kn and -gt write it. Raises FormatError."""
-    found, minimum = {}, method.minimum
+    found, minimum, names = {}, method.minimum, method.smoothing.names
     for number, line in lines(path):
         fields = line.split()
-        if not fields:
+        if not fields or fields[0] == b"maxcount":
             continue
-        try:
-            if fields[0] == b"mincount":
-                minimum = float(fields[1])
-            elif fields[0] == b"maxcount":
-                continue
-            elif fields[0] == b"discount":
-                found[fields[1].decode()] = float(fields[2])
-            else:
-                found[fields[0].removeprefix(b"discount").decode()] = float(fields[1])
-        except (ValueError, IndexError):
-            raise FormatError(path, "expected a name and a number", number) from None
-    names = method.smoothing.names or sorted(filter(str.isdigit, found), key=int)
+        *name, text = fields if fields[0] == b"discount" else (fields[0].removeprefix(b"discount"), *fields[1:])
+        value = finite(text)
+        if value is None or len(name) != (2 if fields[0] == b"discount" else 1):
+            raise FormatError(path, "expected a name and a number", number)
+        name = shown(name[-1])
+        if name == "mincount":
+            minimum = value
+            continue
+        most = int(name[0]) if names and name in names else 1
+        if not 0 <= value <= most:
+            raise FormatError(path, f"a discount of {value:g}, where it lies between 0 and {most}", number)
+        found[name] = value
+    if names is None:
+        # counts that are not named keep what they have
+        upto = max((int(name) for name in found if re.fullmatch("[1-9][0-9]{0,3}", name)), default=0)
+        return replace(method, parameters=tuple(found.get(str(r), 1.0) for r in range(1, upto + 1)), minimum=minimum)
     if any(name not in found for name in names):
         raise FormatError(path, f"no discounts of {len(names)} kinds in it; was it written for another method?")
     return replace(method, parameters=tuple(found[name] for name in names), minimum=minimum)
+
+
+def finite(text):
+    """A number from 0 on, or None."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < math.inf and b"_" not in text else None
 
 
 def write_discounts(out, method):

@@ -12,16 +12,12 @@ and at order 1 to the words of the vocabulary without a count. Logarithms are lo
 SRILM keeps them so and its last digits depend on it.
 """
 
-from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from lmtk.errors import LmtkError
-from lmtk.machine.large import pays
-from lmtk.machine.threads import in_threads
-from lmtk.ngram import kernels
 from lmtk.ngram.backoff import ZERO, Backoff, Stored
 from lmtk.ngram.counts import find, to_rows, trie
 from lmtk.ngram.methods import EPSILON, Totals
@@ -55,9 +51,8 @@ class Level:
 
 def levels_of(counts, vocab, order):
     """Counts -> Levels with the vocabulary's ids; every word is a node of order 1, and every n-gram's suffix is one."""
-    nodes = nodes_of_links if counts.arranged and counts.words == vocab.words else nodes_of_rows
     levels = []
-    for k, (keys, suffix, count, counted) in enumerate(nodes(counts, vocab, order), 1):
+    for k, (keys, count, counted) in enumerate(nodes_of_rows(counts, vocab, order), 1):
         if k == 1:
             word, parent = keys, np.zeros(len(keys), np.int32)
             suffix, first_word, unknown = parent, word, word == vocab.unk_id
@@ -65,32 +60,14 @@ def levels_of(counts, vocab, order):
             below = levels[-1]
             kind = np.int32 if len(below.keys) < 1 << 31 else np.int64  # half the memory
             parent, word = (x.astype(kind) for x in np.divmod(keys, len(vocab.words)))
-            if suffix is None:
-                suffix = (
-                    word if k == 2 else find(below.keys, below.suffix[parent].astype(np.int64), word, len(vocab.words))
-                )
+            suffix = word if k == 2 else find(below.keys, below.suffix[parent].astype(np.int64), word, len(vocab.words))
             first_word, unknown = below.first_word[parent], below.unknown[parent] | (word == vocab.unk_id)
         levels.append(Level(keys, parent, word, suffix, count, counted, first_word, unknown))
     return levels
 
 
-def nodes_of_links(counts, vocab, order):
-    """Yields keys, suffix, count, counted of each order from counts that are arranged as the vocabulary is: then only
-    words that were not seen can be missing. Those of a single sort have their suffixes.
-    """
-    W, seen = len(vocab.words), counts.levels[0].keys
-    for k, level in enumerate(counts.levels[:order], 1):
-        keys, count, counted = level.keys, level.count, np.ones(len(level.keys), bool)
-        if k == 1:
-            keys, count, counted = np.arange(W), np.zeros(W, count.dtype), np.zeros(W, bool)
-            count[seen], counted[seen] = level.count, True
-        elif k == 2 and len(seen) < W:
-            keys = seen[keys // W] * W + keys % W
-        yield keys, level.suffix if k > 2 else None, count, counted
-
-
 def nodes_of_rows(counts, vocab, order):
-    """Yields keys, None, count, counted of each order from any counts."""
+    """Yields keys, count, counted of each order."""
     W = len(vocab.words)
     ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words], np.int64)
     own = [ids[row] for row in to_rows(counts.levels, len(counts.words))][:order]
@@ -106,7 +83,7 @@ def nodes_of_rows(counts, vocab, order):
         np.add.at(count, node, weight)
         counted = np.zeros(len(keys), bool)
         counted[node] = True
-        yield keys, None, count, counted
+        yield keys, count, counted
 
 
 def counted_levels(counts, vocab, order, methods):
@@ -189,58 +166,31 @@ def pieces(parent):
 
 def estimate_order(levels, k, method, vocab, tell, exact):
     """The probabilities of order k, then the back-off weights of its contexts."""
-    level = levels[k - 1]
+    level, V = levels[k - 1], vocab.V
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
     if k > 1:
         levels[k - 2].backed_off = backed_off(levels, k - 1)
-    if k > 1 and pays("ngrams", len(level.keys)) and not (method.cutoff or exact):
-        deque(in_threads(partial(estimate_large, levels, k, method, vocab), pieces(level.parent)), 0)
-        return
-    total = sum(
-        estimate_piece(levels, k, method, vocab, nodes, contexts, exact) for nodes, contexts in pieces(level.parent)
-    )
-    if k == 1:
-        left = 1 - (total if exact else np.nansum(probability(level.log10p)))
-        give_to_unseen(level, vocab, left, tell, exact)
-    elif not exact:
-        for nodes, contexts in pieces(level.parent):
-            levels[k - 2].log10bow[contexts] = backoff_weights(levels, k, nodes, contexts)
-
-
-def estimate_large(levels, k, method, vocab, piece):
-    """`estimate_piece` and `backoff_weights` with kernels, which leave to them what is out of the ordinary."""
-    nodes, contexts = piece
-    level, below, H = levels[k - 1], levels[k - 2], contexts.stop - contexts.start
-    n, of = np.empty((2, nodes.stop - nodes.start), np.int32)
-    c, lower, p = np.empty((3, nodes.stop - nodes.start))
-    T, sums, seen, seen_lower = np.zeros((4, H))
-    types = np.zeros((3, H))
-    columns = (level.parent, level.word, level.suffix, level.count, level.counted)
-    parent, *columns = (column[nodes] for column in columns)
-    odd = odd_contexts(below, contexts, vocab)
-    given = (parent - contexts.start, *columns, odd, below.backed_off, vocab.V)
-    found = kernels.context_totals(*given, T, types, n, of, c, lower)
-    n, of, c, p = (x[:found] for x in (n, of, c, p))
-    lower = 10.0 ** lower[:found]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        d, weight = method.smoothing.coefficient(c, of, method.parameters, Totals(T, *types, np.zeros(H), vocab.V))
-        d[c < method.minimum] = 0
-        weight = weight if method.interpolate else np.zeros(H)
-        kernels.interpolate(d, c, of, T, weight, lower, p, sums)
-        if not method.idle and (full := no_mass_left(sums, types[0], vocab.V)).any():
-            weight[full], sums[:] = 0, 0
-            kernels.interpolate(d, c, of, T, weight, lower, p, sums)
-        if method.idle or not no_mass_left(sums, types[0], vocab.V).any():
-            log10p = np.log10(p).astype(f32)
-            level.log10p[nodes][n] = log10p
-            kernels.sum_seen(probability(log10p), lower, of, seen, seen_lower)
-            bow, scaled = masses_left(seen, seen_lower)
-            if not scaled.any():
-                below.log10bow[contexts] = bow
-                return
+    for nodes, contexts in pieces(level.parent):
+        event, context = level.counted[nodes] & (level.word[nodes] < V), level.parent[nodes] - contexts.start
+        if k > 1:
+            event &= ~odd_contexts(levels[k - 2], contexts, vocab)[context]
+        n = np.flatnonzero(event)
+        lower = levels[k - 2].backed_off[level.suffix[nodes][n]] if k > 1 else None
+        cut = level.raw[nodes][n] <= method.cutoff if method.cutoff and k > 1 else None
+        if level.inside is not None:
+            cut = ~level.inside[nodes][n] if cut is None else cut | ~level.inside[nodes][n]
+        events = Events(context[n], level.count[nodes][n], lower, contexts.stop - contexts.start, cut)
+        level.log10p[nodes][n], bow = smooth(events, k, method, V, exact)
+        if k > 1:
+            levels[k - 2].log10bow[contexts] = bow
         else:
-            estimate_piece(levels, k, method, vocab, nodes, contexts, False)
-    below.log10bow[contexts] = backoff_weights(levels, k, nodes, contexts)
+            left = 1 - np.nansum(probability(level.log10p))
+            if exact:  # the other words may have so little that it would be lost in the sum
+                seen = np.count_nonzero(~np.isnan(level.log10p))
+                left = bow[0] * (1 - seen / exact if method.interpolate else 1)
+            elif left < EPSILON:
+                left = 0.0
+            give_to_unseen(level, vocab, left, tell, exact)
 
 
 def odd_contexts(below, contexts, vocab):
@@ -251,42 +201,58 @@ def odd_contexts(below, contexts, vocab):
     return odd if vocab.unk_id < vocab.V else odd | below.unknown[contexts]
 
 
-def no_mass_left(sums, types, V):
-    """Whether contexts whose seen words sum to `sums` leave nothing for others, of which there are some."""
-    return (sums > 1 - EPSILON) & (types < V)
+@dataclass(frozen=True)
+class Events:
+    """The n-grams of an order that are counted, end in a predicted word and extend H contexts as those can be extended,
+    (N,) each: context, below H; count; lower, log10 p of its suffix, None at order 1; cut, whether it is to be left out
+    and its count given to the lower order, or None.
+    """
+
+    context: np.ndarray
+    count: np.ndarray
+    lower: np.ndarray
+    H: int
+    cut: np.ndarray | None = None
 
 
-def estimate_piece(levels, k, method, vocab, nodes, contexts, exact):
-    """The probabilities of order k for a slice of its n-grams, which extend a slice of contexts. Returns their sum."""
-    level, V, H = levels[k - 1], vocab.V, contexts.stop - contexts.start
-    parent = level.parent[nodes] - contexts.start
-    event = level.counted[nodes] & (level.word[nodes] < V)
-    if k > 1:
-        below = levels[k - 2]
-        event &= ~odd_contexts(below, contexts, vocab)[parent]
-    n = np.flatnonzero(event)
-    parent, c = parent[n], level.count[nodes][n]
-    cut = (level.raw[nodes][n] <= method.cutoff) & (k > 1)
-    if level.inside is not None:
-        cut |= ~level.inside[nodes][n]
-    sizes = [np.bincount(parent[(c >= r) & ~cut if r else ~cut], minlength=H) for r in (0, 2, 3)]
-    h = Totals(np.bincount(parent, c, H), *sizes, np.bincount(parent[cut], c[cut], H), V)
-    kept = (h.T[parent] > 0) & ((c > 0) | (k == 1)) & ~cut
-    n, parent, c = n[kept], parent[kept], c[kept]
-    if not method.interpolate:
-        lower = None
+def smooth(events, k, method, V, exact):
+    """log10 p of events (N,), nan where they are left out, and log10 of the back-off weights of their contexts (H,),
+    single precision; at order 1 the weight of 1 / V itself.
+    """
+    of, c, H = events.context, events.count, events.H
+    if (cut := events.cut) is not None:
+        h = totals(of[~cut], c[~cut], H, V)
+        lost = np.bincount(of[cut], c[cut], H)
+        h = replace(h, T=h.T + lost, lost=lost)
+        kept = (h.T[of] > 0) & ((c > 0) | (k == 1)) & ~cut
     else:
-        lower = (
-            probability(levels[k - 2].backed_off[level.suffix[nodes][n]])
-            if k > 1
-            else np.full(len(n), uniform(exact, V))
-        )
-    p, d, weight = smoothed(method, parent, c, h, lower, exact)
+        h = totals(of, c, H, V)
+        kept = (c > 0) & (h.T[of] > 0) if k > 1 else h.T[of] > 0
+    some = slice(None) if kept.all() else np.flatnonzero(kept)
+    of, c = of[some], c[some]
+    lower = np.full(len(c), uniform(exact, V)) if k == 1 else probability(events.lower[some])
+    p, d, weight = smoothed(method, of, c, h, lower if method.interpolate else None, exact)
+    log10p = np.full(len(events.context), np.nan, f32)
     with np.errstate(divide="ignore"):
-        level.log10p[nodes][n[d != 0]] = np.log10(p[d != 0]).astype(f32)
-        if exact and k > 1:
-            below.log10bow[contexts] = np.where(h.T > 0, np.log10(weight), 0).astype(f32)
-    return float(p[d != 0].sum())
+        found = np.log10(p).astype(f32)
+        found[d == 0] = np.nan
+        if k == 1:
+            bow = weight
+        elif exact:
+            bow = np.where(h.T > 0, np.log10(weight), 0).astype(f32)
+        else:
+            bow = backoff_weights(found, of, lower, H)
+    log10p[some] = found
+    return log10p, bow
+
+
+def totals(of, c, H, V):
+    """The Totals of counts c (N,) in H contexts."""
+    kind = np.minimum(c, 3).astype(np.int64)
+    n = np.bincount(4 * of.astype(np.int64) + kind, minlength=4 * H).reshape(H, 4)
+    types3 = n[:, 3]
+    types2 = types3 + n[:, 2]
+    return Totals(np.bincount(of, c, H), types2 + n[:, 1] + n[:, 0], types2, types3, np.zeros(H), V)
 
 
 def uniform(exact, V):
@@ -294,8 +260,8 @@ def uniform(exact, V):
     return 1 / exact if exact else 10.0 ** float(f32(-np.log10(V)))
 
 
-def smoothed(method, parent, c, h, lower, exact):
-    """p and d of n-grams with counts c in contexts `parent`, (N,) each, of h; lower: p of the lower order or None.
+def smoothed(method, of, c, h, lower, exact):
+    """p and d of n-grams with counts c in contexts `of`, (N,) each, of h; lower: p of the lower order or None.
     Also the lower order's weight in each context.
 
     Where nothing is left for a context's unseen words, interpolation is given up in it, then its total grows by one
@@ -303,14 +269,15 @@ def smoothed(method, parent, c, h, lower, exact):
     """
     T, interpolated = h.T.astype(np.float64), np.full(len(h.T), lower is not None)
     p, d = np.empty(len(c)), np.empty(len(c))
-    todo = np.arange(len(c))
+    todo = slice(None)
     while True:
-        mine, number = parent[todo], c[todo].astype(np.float64)
+        mine, number = of[todo], c[todo].astype(np.float64)
         now = replace(h, T=T)
         with np.errstate(divide="ignore", invalid="ignore"):
             coefficient, weight = method.smoothing.coefficient(number, mine, method.parameters, now)
             weight += h.lost / T
-        coefficient = np.where(number <= 0, 1, np.where(number < method.minimum, 0, coefficient))
+        coefficient[number < method.minimum] = 0
+        coefficient[number <= 0] = 1
         d[todo] = 1 if exact else coefficient  # an n-gram of coefficient 0 is left out
         p[todo] = coefficient * number / T[mine]
         if lower is not None:
@@ -318,12 +285,13 @@ def smoothed(method, parent, c, h, lower, exact):
         if method.idle or exact:
             return p, d, weight
         sums = np.bincount(mine, np.where(coefficient != 0, p[todo], 0), len(T))
-        full = no_mass_left(sums, h.types, h.V)
+        full = (sums > 1 - EPSILON) & (h.types < h.V)  # nothing is left for other words, of which there are some
+        if not full.any():
+            return p, d, weight
         T[full & ~interpolated] += 1
         interpolated &= ~full
-        todo = todo[full[mine]]
-        if not len(todo):
-            return p, d, weight
+        left = full[mine]
+        todo = np.flatnonzero(left) if isinstance(todo, slice) else todo[left]
 
 
 def probability(log10):
@@ -335,7 +303,6 @@ def give_to_unseen(level, vocab, left, tell, size=0):
     """Order 1: what the seen words leave goes to those without a probability, or to all where there are none. size: how
     many words there are, where some are not in the vocabulary.
     """
-    left = left if left >= EPSILON else 0.0
     level.log10p[level.word == vocab.sos_id] = -np.inf
     words = level.word < vocab.V
     # in KenLM a word that was seen may have the probability 0
@@ -366,23 +333,21 @@ def backed_off(levels, k):
     return out
 
 
-def backoff_weights(levels, k, nodes, contexts):
-    """log10 back-off weights of a slice of contexts, nodes of order k - 1, from the probabilities of those n-grams of
-    order k, a slice too, that extend them; 0 for what nothing extends.
+def backoff_weights(log10p, of, lower, H):
+    """log10 back-off weights of H contexts from log10 p of the n-grams `of` them, (N,), nan where they are left out,
+    and p of their suffixes; 0 for what nothing extends.
 
-    Where the lower order leaves nothing, the probabilities of order k are scaled to sum to one, in place.
+    Where the lower order leaves nothing, the probabilities are scaled to sum to one, in place.
     """
-    level, H = levels[k - 1], contexts.stop - contexts.start
-    log10p = level.log10p[nodes]
-    n = np.flatnonzero(~np.isnan(log10p))
-    parent = level.parent[nodes][n] - contexts.start
-    lower = probability(levels[k - 2].backed_off[level.suffix[nodes][n]])
-    sums = np.bincount(parent, probability(log10p[n]), H)
-    bow, scaled = masses_left(sums, np.bincount(parent, lower, H))
+    there = ~np.isnan(log10p)
+    if not there.all():
+        of, lower = of[there], lower[there]
+    sums = np.bincount(of, probability(log10p[there]), H)
+    bow, scaled = masses_left(sums, np.bincount(of, lower, H))
     if scaled.any():
         with np.errstate(divide="ignore"):
             scale = np.where(scaled, -np.log10(sums), 0).astype(f32)
-        log10p[n] += scale[parent]
+        log10p[there] += scale[of]
     return bow
 
 

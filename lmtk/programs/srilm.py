@@ -44,7 +44,7 @@ def ngram(words):
 def ngram_count(words):
     """Nothing to do is no error: scripts call it so to see whether it is there."""
     no_maximum_entropy(words)
-    return [("ngram-count", words)] if words else []
+    return [("ngram-count", ["-sort", *words])] if words else []
 
 
 def ngram_class(words):

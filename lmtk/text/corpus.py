@@ -7,18 +7,17 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.files.streams import blocks
+from lmtk.machine.large import pays
 from lmtk.text.kernels import look_up, read_lines
 from lmtk.text.vocab import EOS, SOS, lower
 
 TOKEN = re.compile(rb"[^ \t\r\n]+|\n")
 NEWLINE = -1
-LARGE = 1 << 21  # bytes of a text for which loading numba pays
 
 
 class Growing(dict):
@@ -114,7 +113,7 @@ class Reader:
     def ids(self, block):
         """(n,) int32: what the index has for `tokens(block)`."""
         if self.table is None:
-            if len(block) < LARGE:
+            if not pays("text", len(block)):
                 words = tokens(block, self.tolower)
                 return np.fromiter(map(self.index.__getitem__, words), np.int32, len(words))
             self.table = Table(self.index)
@@ -229,27 +228,19 @@ def with_marks(ids, marks, sos, eos):
     return out, starts, blank
 
 
-def id_blocks(path, index, marks, tolower=False, rank=0, size=1):
-    """A text as (ids, starts, blank) of each of its blocks: `index` maps a word to its id (a Growing one takes new
-    words, and knows them all after the last block). With marks.stream no sentence ends between blocks.
-
-    Of `size` readers each gets every size-th block, from its `rank` on.
-    The ids of <s> and </s> are the index's; -1 must not be among its values.
-    """
-    reader = Reader(index, tolower)
-    for block in islice(blocks(path), rank, None, size):
-        yield with_marks(reader.ids(block), marks, index[SOS], index[EOS])
-    reader.finish()
-
-
 def read_ids(path, index, marks, tolower=False):
-    """A whole text as (ids, starts, blank), as `id_blocks` has its blocks."""
+    """A whole text as (ids, starts, blank): `index` maps a word to its id (a Growing one takes new words); the ids of
+    <s> and </s> are the index's; -1 must not be among its values.
+    """
     parts, starts, blank, N = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0, 0
-    for ids, ends, empty in id_blocks(path, index, marks, tolower):
+    reader = Reader(index, tolower)
+    for block in blocks(path):
+        ids, ends, empty = with_marks(reader.ids(block), marks, index[SOS], index[EOS])
         parts.append(ids)
         starts.append(N + ends[1:])
         N += len(ids)
         blank += empty
+    reader.finish()
     return np.concatenate(parts), np.array([0, N]) if marks.stream else np.concatenate(starts), blank
 
 

@@ -1,0 +1,165 @@
+"""Class n-grams whose classes stand for several words in a row, whose words have several classes, or one and none.
+
+A sentence has then several readings as classes and words. Its probability is the sum over them, by the forward
+algorithm: p(w_1 .. w_t) is summed over states, a state being a context of the model of classes and what is left of the
+expansion that the reading is in; and p(w_t | w_1 .. w_(t-1)) is the ratio of two such sums.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError, shown
+from lmtk.files.streams import lines
+from lmtk.lm import scores_of
+from lmtk.ngram.backoff import Backoff
+from lmtk.ngram.counts import to_rows
+from lmtk.text.vocab import EOS, SOS, Vocab, make_vocab
+
+NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
+
+
+def read_expansions(path):
+    """[(class, p, words)] of a file of classes, "CLASS [P] WORD ..." lines; without P those of a class are equally
+    likely. Raises FormatError.
+    """
+    found, size = [], {}
+    for number, line in lines(path):
+        fields = line.split()
+        if not fields:
+            continue
+        stated = len(fields) > 2 and NUMBER.match(fields[1])
+        words = tuple(fields[2 if stated else 1 :])
+        if not words or (stated and not 0 <= float(fields[1]) <= 1):
+            raise FormatError(path, f"expected a class, a probability and words, found '{shown(line[:60])}'", number)
+        found.append((fields[0], float(fields[1]) if stated else None, words))
+        size[fields[0]] = size.get(fields[0], 0) + 1
+    return [(name, 1 / size[name] if p is None else p, words) for name, p, words in found]
+
+
+def several_words(path):
+    """Whether a class of the file has an expansion of several words."""
+    for _, line in lines(path):
+        fields = line.split()
+        if len(fields) > 2 and len(fields) - (1 if NUMBER.match(fields[1]) else 0) > 2:
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class Expanding:
+    """lm: a back-off model of classes and words; own (W,): the id in it of each word as itself. starts: by its first
+    word, the id of a class in lm, p(words | class) and the other words of each expansion.
+    """
+
+    vocab: Vocab
+    lm: Backoff
+    own: np.ndarray
+    starts: dict
+    names: tuple = ()
+
+    @property
+    def order(self):
+        return self.lm.order
+
+    @cached_property
+    def ngrams(self):
+        """({ids: p} for each order, {ids: back-off weight}) of lm, as sequences of ids."""
+        W, p, weights = len(self.lm.vocab.words), {}, {}
+        for rows, level in zip(to_rows(self.lm.levels, W), self.lm.levels):
+            keys = list(map(tuple, rows.tolist()))
+            known = ~np.isnan(level.logp)
+            p |= {k: x for k, x, there in zip(keys, np.exp(level.logp).tolist(), known.tolist()) if there}
+            weights |= dict(zip(keys, np.exp(level.bow).tolist()))
+        return p, weights
+
+    def chance(self, context, w):
+        """p(w | context) by lm."""
+        p, weights = self.ngrams
+        if w >= self.lm.vocab.V:
+            return 0.0
+        weight = 1.0
+        for start in range(len(context) + 1):
+            found = p.get((*context[start:], w))
+            if found is not None:
+                return weight * found
+            weight *= weights.get(context[start:], 1.0)
+        return 0.0
+
+    def used(self, context):
+        """The part of a context that lm looks at."""
+        context, weights = context[max(len(context) - self.order + 1, 0) :], self.ngrams[1]
+        while context and context not in weights:
+            context = context[1:]
+        return context
+
+    def score(self, corpus):
+        """ln p of every scored token."""
+        logp = np.zeros(len(corpus.ids))
+        ids = corpus.ids.tolist()
+        for start, end in zip(corpus.starts[:-1].tolist(), corpus.starts[1:].tolist()):
+            self.score_sentence(ids, corpus.scored, start, end, logp)
+        return scores_of("class-ngram", logp)
+
+    def score_sentence(self, ids, scored, start, end, logp):
+        """The same of one sentence, into logp. After a word of probability 0 the words themselves are the context."""
+        states = {((), ()): 1.0}
+        for t in range(start, end):
+            if not scored[t]:
+                states = {(self.used((int(self.own[ids[t]]),)), ()): 1.0}
+                continue
+            new = {}
+            for (context, rest), p in states.items():
+                for w, q, left in self.steps(context, rest, ids[t]):
+                    at = (context if w is None else self.used((*context, w)), left)
+                    new[at] = new.get(at, 0.0) + p * q
+            total = sum(new.values())
+            logp[t] = np.log(total) if total > 0 else -np.inf
+            if total > 0:
+                states = {at: p / total for at, p in new.items() if p > 0}
+            else:
+                states = {(self.used(tuple(self.own[ids[start : t + 1]].tolist())), ()): 1.0}
+
+    def steps(self, context, rest, word):
+        """How a reading goes on with a word: (what lm reads, or None inside an expansion; p; what is left of one)."""
+        if rest:
+            if rest[0] == word:
+                yield None, 1.0, rest[1:]
+            return
+        own = int(self.own[word])
+        yield own, self.chance(context, own), ()
+        for c, p, left in self.starts.get(word, ()):
+            yield c, p * self.chance(context, c), left
+
+    def lower(self, order):
+        return Expanding(self.vocab, self.lm.lower(order), self.own, self.starts, self.names)
+
+    def describe(self):
+        yield "kind", "class n-gram with expansions of several words"
+        for what, name in zip(("model of classes", "word classes"), self.names):
+            yield what, os.path.relpath(name)
+        yield "order", self.order
+        yield "predicted words |V|", self.vocab.V
+
+
+def expanding_model(lm, name, path):
+    """The Expanding of a back-off model, read from `name`, and of the classes in the file `path`. Raises LmtkError."""
+    if not isinstance(lm, Backoff):
+        raise LmtkError(f"{name}: classes with expansions of several words want a back-off n-gram")
+    expansions, known = read_expansions(path), lm.vocab
+    names = {c for c, _, _ in expansions}
+    words = {w for _, _, expansion in expansions for w in expansion} - {SOS, EOS}
+    words |= {w for w in known.words[: known.V] if w not in names}
+    vocab = make_vocab(sorted(words), known.predicts(known.unk), known.predicts(EOS), known.unk, path)
+    own = np.array([known.index.get(w, known.unk_id) if w not in names else known.unk_id for w in vocab.words])
+    # a word that lm does not have stands for itself nowhere
+    own[[w not in known.index for w in vocab.words]] = len(known.words)
+    starts = {}
+    for c, p, (first, *rest) in expansions:
+        if known.predicts(c):
+            left = tuple(vocab.index[w] for w in rest)
+            starts.setdefault(vocab.index[first], []).append((known.index[c], p, left))
+    return Expanding(vocab, lm, own, starts, (name, path))

@@ -1,0 +1,329 @@
+"""The n-grams of a text by one sort of its positions: in suffix order, all orders at once.
+
+symbol  shape        meaning
+N n W   -            positions, the highest order, words
+x       (N,)         the text, int32: ids of words, and 0, the border, behind each sentence: as an n-gram's last word it
+                     is </s>, before that <s>. The last is a border, and the text counts as a circle
+order   (N,)         positions p by x[p], then x[p - 1] .. ; equal n-grams that end at p stand together, whatever their
+                     length, and those of order k + 1 under the one of order k that they end in. int32
+i, j    -            places in this order by n - 1 words and by n; n-grams of orders below n begin at the same i and j
+come    (N,)         the i of the position before that of j: its context's place. Rises within one last word
+begins  (N,)         f + 16 m: of the n-grams that end at j, those of orders f .. m are the first of their kind, uint8
+rank    (n, B, 2)    uint64: which of 64 places begin an n-gram of an order, and how many began before them
+node    -            an n-gram's number among those of its order, by the places where they begin
+segment -            a range of words; the border has one of its own, the last. The n-grams whose context ends in a
+                     segment depend on no other's
+heads   (S + 1, W)   the places j whose last word is w and whose word before is of segment s: from heads[s, w] up to
+                     heads[s + 1, w]; int32
+
+Among n-grams that differ in what stands before one word, the border comes last, as <s> is the last id of a model's
+words; as last word, as </s>, it is the first.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from lmtk.machine.jit import jit
+from lmtk.machine.threads import all_at_once, count
+
+SOME = 512  # positions whose random reads are made together, so that they overlap
+RANGE = 1 << 16  # positions compared together, a multiple of 64
+PIECE = 1 << 18  # positions of a segment, at least
+u64 = np.uint64
+
+
+@dataclass(frozen=True)
+class Suffixes:
+    """The table above, and: start (W + 1,), the places i and j where a word's begin; bounds (S,), the first word of
+    each segment but the border's, and behind the last; sizes (n,), the number of n-grams of each order.
+    """
+
+    come: np.ndarray
+    begins: np.ndarray
+    rank: np.ndarray
+    heads: np.ndarray
+    start: np.ndarray
+    bounds: np.ndarray
+    sizes: list
+
+    @property
+    def order(self):
+        return len(self.sizes)
+
+    @property
+    def segments(self):
+        return len(self.heads) - 1
+
+    @cached_property
+    def span_sizes(self):
+        """(S,): how many places each segment's n-grams take."""
+        edges = self.start[self.bounds]
+        return [*np.diff(edges).tolist(), int(self.start[1])]
+
+    def node(self, k, j):
+        """How many n-grams of order k begin before the place j."""
+        return number_of(self.rank, k, j)
+
+    def span(self, s):
+        """(first, last + 1) of a segment's words, and of its places i."""
+        words = (0, 1) if s == self.segments - 1 else (int(self.bounds[s]), int(self.bounds[s + 1]))
+        return *words, int(self.start[words[0]]), int(self.start[words[1]])
+
+
+def suffix_order(x, n, W, marks):
+    """The Suffixes of a text (N,), of orders up to n, from 2 to methods.LONGEST; marks say what a border is."""
+    N, threads = len(x), count()
+    parts = np.linspace(0, N, threads + 1).astype(np.int64)
+    counts = np.zeros((threads, W), np.int32)
+    all_at_once(lambda t: count_ids(x, parts[t], parts[t + 1], counts[t]), range(threads))
+    start = np.concatenate(([0], np.cumsum(counts.sum(0), dtype=np.int64)))
+    some = max(2 * threads, min(N // PIECE, N // (2 * W)), 1)
+    borders = start[1]
+    bounds = np.searchsorted(start, borders + (N - borders) * np.arange(1, some) // some)
+    bounds = np.unique(np.concatenate(([1], np.clip(bounds, 1, W), [W])))
+    S = len(bounds)
+    edges = [*((start[a], start[b]) for a, b in pairwise(bounds)), (0, borders)]
+    order, other = np.empty(N, np.int32), np.empty(N, np.int32)
+    head = (start[:-1] + np.cumsum(counts, 0) - counts).astype(np.int32)
+    all_at_once(lambda t: sort_first(x, parts[t], parts[t + 1], head[t], order), range(threads))
+    heads = np.zeros((S + 1, W), np.int32)
+    all_at_once(lambda s: count_next(x, order, *edges[s], heads[s + 1]), range(S))
+    heads[0] = start[:-1]
+    np.cumsum(heads, 0, out=heads)
+    for _ in range(n - 2):
+        all_at_once(lambda s, a=order, b=other: sort_next(x, a, *edges[s], heads[s].copy(), b), range(S))
+        order, other = other, order
+    come = other
+    all_at_once(lambda s: sort_last(x, order, *edges[s], heads[s].copy(), come), range(S))
+    around = x[np.arange(1 - n, N + 1) % N] if n > N else np.concatenate((x[N - n + 1 :], x, x[:1]))
+    begins, rank = np.empty(N, np.uint8), np.zeros((n, N // 64 + 2, 2), u64)
+    ranges = [(a, min(a + RANGE, N)) for a in range(0, N, RANGE)]
+    sizes = np.zeros((len(ranges) + 1, n), np.int64)
+
+    def compared(r):
+        compare(around, n, order, come, *ranges[r], marks.sos, marks.eos, begins, rank, sizes[r])
+
+    all_at_once(compared, range(len(ranges)))
+    shift_ranks(rank, sizes, N)
+    return Suffixes(come, begins, rank, heads, start, bounds, sizes[-1].tolist())
+
+
+@jit
+def count_ids(x, begin, end, counts):
+    """counts (W,) += how often each id stands in x[begin:end]."""
+    for p in range(begin, end):
+        counts[x[p]] += 1
+
+
+@jit
+def sort_first(x, begin, end, head, order):
+    """Positions begin .. end behind the earlier ones of the same word; head (W,): where each word's next one goes."""
+    for p in range(begin, end):
+        w = x[p]
+        order[head[w]] = p
+        head[w] += 1
+
+
+@jit
+def count_next(x, order, begin, end, counts):
+    """counts (W,) += how often each word follows the positions order[begin:end]."""
+    N = len(order)
+    words = np.empty(SOME, np.int32)
+    for start in range(begin, end, SOME):
+        size = min(SOME, end - start)
+        for i in range(size):
+            p = order[start + i] + 1
+            words[i] = x[p if p < N else 0]
+        for i in range(size):
+            counts[words[i]] += 1
+
+
+@jit
+def sort_next(x, order, begin, end, head, out):
+    """The positions that follow order[begin:end], behind the earlier ones of the same word. Bound by a random read and
+    a random write a position.
+    """
+    N = len(order)
+    words, places = np.empty(SOME, np.int32), np.empty(SOME, np.int32)
+    for start in range(begin, end, SOME):
+        size = min(SOME, end - start)
+        for i in range(size):
+            p = order[start + i] + 1
+            places[i] = p if p < N else 0
+        for i in range(size):
+            words[i] = x[places[i]]
+        for i in range(size):
+            w = words[i]
+            out[head[w]] = places[i]
+            head[w] += 1
+
+
+@jit
+def sort_last(x, order, begin, end, head, come):
+    """The same, of which only the places that they come from are kept."""
+    N = len(order)
+    words = np.empty(SOME, np.int32)
+    for start in range(begin, end, SOME):
+        size = min(SOME, end - start)
+        for i in range(size):
+            p = order[start + i] + 1
+            words[i] = x[p if p < N else 0]
+        for i in range(size):
+            w = words[i]
+            come[head[w]] = start + i
+            head[w] += 1
+
+
+@jit
+def compare(x, n, order, come, begin, end, sos, eos, begins, rank, sizes):
+    """begins and rank of the places begin .. end, begin a multiple of 64: each is compared with the one before. sizes
+    (n,): how many n-grams of each order begin there. x: n - 1 positions of the circle, the text, and one more.
+
+    Bound by two random reads a place.
+    """
+    words = np.empty((n, SOME + 1), np.int32)
+    same, inside = np.empty(SOME, np.int32), np.empty(SOME, np.int32)
+    common, longest = np.empty(SOME, np.int32), np.empty(SOME, np.int32)
+    place = np.empty(SOME, np.int64)
+    for d in range(n):
+        words[d, SOME] = -1
+    if begin > 0:
+        p = np.int64(order[come[begin - 1]]) + n
+        for d in range(n):
+            words[d, SOME] = x[p - d]
+    for k in range(n):
+        sizes[k] = 0
+    for start in range(begin, end, SOME):
+        size = min(SOME, end - start)
+        for d in range(n):
+            words[d, 0] = words[d, SOME]
+        for i in range(size):
+            place[i] = come[start + i]
+        for i in range(size):
+            place[i] = np.int64(order[place[i]]) + n
+        for d in range(n):
+            for i in range(size):
+                words[d, i + 1] = x[place[i] - d]
+        for i in range(size):
+            common[i] = words[0, i] == words[0, i + 1]
+            same[i] = common[i]
+            inside[i] = eos or words[0, i + 1] != 0
+            longest[i] = inside[i]
+        for d in range(1, n):
+            for i in range(size):
+                same[i] &= words[d, i] == words[d, i + 1]
+                common[i] += same[i]
+                word = words[d, i + 1] != 0
+                longest[i] += inside[i] & (word | sos)
+                inside[i] &= word
+        for i in range(size):
+            begins[start + i] = (common[i] + 1) | longest[i] << 4
+        for d in range(n):
+            words[d, SOME] = words[d, size]
+        for k in range(1, n + 1):
+            for block in range(0, size, 64):
+                bits, many = u64(0), 0
+                for i in range(block, min(block + 64, size)):
+                    here = (common[i] < k) & (longest[i] >= k)
+                    bits |= u64(here) << u64(i - block)
+                    many += here
+                b = (start + block) >> 6
+                rank[k - 1, b, 0], rank[k - 1, b, 1] = bits, u64(sizes[k - 1])
+                sizes[k - 1] += many
+
+
+@jit
+def shift_ranks(rank, sizes, N):
+    """rank's counts from the beginning of each range become those from the first on; sizes (R + 1, n), in place: what
+    was before each range.
+    """
+    for k in range(rank.shape[0]):
+        total = 0
+        for r in range(len(sizes)):
+            here = sizes[r, k]
+            sizes[r, k] = total
+            if r < len(sizes) - 1:
+                for b in range(r * (RANGE >> 6), min((r + 1) * (RANGE >> 6), (N + 63) >> 6)):
+                    rank[k, b, 1] += u64(total)
+            total += here
+        for b in range((N + 63) >> 6, rank.shape[1]):
+            rank[k, b, 1] = u64(total)
+
+
+@jit(_nrt=False)
+def number(rank, k, j):
+    """How many n-grams of order k begin before the place j."""
+    b = j >> 6
+    x = rank[k - 1, b, 0] & ((u64(1) << u64(j & 63)) - u64(1))
+    x -= (x >> u64(1)) & u64(0x5555555555555555)
+    x = (x & u64(0x3333333333333333)) + ((x >> u64(2)) & u64(0x3333333333333333))
+    x = (x + (x >> u64(4))) & u64(0x0F0F0F0F0F0F0F0F)
+    return np.int64(rank[k - 1, b, 1] + ((x * u64(0x0101010101010101)) >> u64(56)))
+
+
+@jit
+def number_of(rank, k, j):
+    return number(rank, k, j)
+
+
+@jit
+def words_at(start, first, last, local):
+    """local <- of the places of the words first .. last - 1, which word there is, from 0 on."""
+    for w in range(first, last):
+        for i in range(start[w], start[w + 1]):
+            local[i - start[first]] = w - first
+
+
+@jit
+def nodes_at(begins, k, local):
+    """local <- of some places, which n-gram of order k there is, from 0 on."""
+    node = -1
+    for i in range(len(begins)):
+        node += (begins[i] & 15) <= k and k <= begins[i] >> 4
+        local[i] = node
+
+
+@jit
+def gather(begins, come, rank, k, heads, ends, V, first, local, node, context, parent, word, children, raw):
+    """The n-grams of order k > 1 whose context is in a segment, (N,) int32, in place: node; context, as `local` has it
+    of the places from `first` on; parent, the node of the n-gram without its oldest word, or the word that is left;
+    word, the last one; children, how many n-grams of order k + 1 end in it; raw, how often it was seen. heads, ends
+    (W,): two rows of Suffixes.heads. Returns how many there are whose last word is below V, and how many in all: the
+    others come last.
+    """
+    found, events = 0, -1
+    for w in range(len(heads)):
+        if w == V:
+            events = found
+        if heads[w] == ends[w]:
+            continue
+        g = number(rank, k, heads[w])
+        above = w if k == 2 else number(rank, k - 1, heads[w]) - 1
+        inside = False
+        for j in range(heads[w], ends[w]):
+            f, m = np.int64(begins[j] & 15), np.int64(begins[j] >> 4)
+            if k > 2:
+                above += f < k <= m + 1
+            if f <= k:
+                inside = k <= m
+                if inside:
+                    node[found], context[found], parent[found] = g, local[come[j] - first], above
+                    word[found] = w
+                    children[found] = raw[found] = 0
+                    found += 1
+                    g += 1
+            if inside:
+                raw[found - 1] += 1
+                children[found - 1] += f <= k + 1 <= m
+    return found if events < 0 else events, found
+
+
+@jit
+def put_behind(context, head, place):
+    """place (N,) <- where n-grams go, each behind the others of its context; head (H,), in place: from where on."""
+    for i in range(len(context)):
+        place[i] = head[context[i]]
+        head[context[i]] += 1
