@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,9 @@ import pytest
 from conftest import ENVIRONMENT, FILES
 
 import lmtk
-from lmtk.errors import FormatError
+from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
-from lmtk.files.registry import load
+from lmtk.files.registry import describe, load
 from lmtk.machine.large import LARGE
 from lmtk.ngram import arpa, backoff, pruning
 from lmtk.reports import kenlm
@@ -100,3 +101,35 @@ def test_kernels_stay_within_bounds():
     run = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen, *files]
     done = subprocess.run(run, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.parametrize("kind", ["trie", "triea255", "trieq8b8", "trieq8b8a22"])
+def test_kenlms_tries_are_read(kind, tmp_path):
+    """Files that build_binary made of wb.arpa: the same model, whatever the kind; cut, one error."""
+    path, model = FILES / "kenlm" / kind, lmtk.load(FILES / "wb.arpa")
+    found = lmtk.load(path)
+    for line in (FILES / "te.txt").read_text().splitlines():
+        assert list(found.full_scores(line)) == list(model.full_scores(line))
+    out = [io.BytesIO(), io.BytesIO()]
+    for a, x in zip(out, (found, model)):
+        arpa.write_text(a, x.lm)
+    assert out[0].getvalue() == out[1].getvalue()
+    lines, words = describe(str(path))
+    assert dict(lines)["file"].startswith("KenLM's, trie") and b"cat" in words
+    data = path.read_bytes()
+    random = np.random.default_rng(1)
+    for i in range(len(data) - 1, 0, -7):
+        (tmp_path / "cut").write_bytes(data[:i])
+        with pytest.raises(LmtkError):
+            load(str(tmp_path / "cut"))
+        damaged = bytearray(data)
+        damaged[i] = random.integers(256)
+        (tmp_path / "damaged").write_bytes(damaged)
+        with suppress(LmtkError):
+            load(str(tmp_path / "damaged")).score(next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks())))
+
+
+def test_kenlms_other_files_are_one_line():
+    for name, said in (("probing", "probing hash tables"), ("nowords", "without its words")):
+        with pytest.raises(FormatError, match=said):
+            load(str(FILES / "kenlm" / name))
