@@ -25,6 +25,7 @@ BINARY = {
     "nplm-rnn": "lmtk.nplm.recurrent:from_arrays",
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",
+    "backoff-compact": "lmtk.ngram.compact:from_arrays",
     "class-ngram": "lmtk.joint.classes:from_arrays",
 }
 TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
