@@ -16,7 +16,7 @@ from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.registry import describe, load
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, pruning
+from lmtk.ngram import arpa, backoff, compact, pruning
 from lmtk.reports import kenlm
 from lmtk.text.corpus import Marks, read_corpus
 
@@ -101,6 +101,42 @@ def test_kernels_stay_within_bounds():
     run = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen, *files]
     done = subprocess.run(run, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.parametrize("bits", [0, 3, 8])
+def test_a_compact_file_is_the_same_model_and_no_harm_when_forged(tmp_path, bits):
+    model, out = load(FILES / "wb.arpa"), io.BytesIO()
+    compact.write(out, model, bits)
+    (tmp_path / "c").write_bytes(out.getvalue())
+    found = load(str(tmp_path / "c"))
+    corpus = next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks()))
+    a, b = model.score(corpus), found.score(corpus)
+    assert np.array_equal(a.length, b.length) and (bits != 0 or np.array_equal(a.logp, b.logp))
+    with open(tmp_path / "c", "rb") as stream:
+        about, arrays = container.read(stream, str(tmp_path / "c"))
+    del arrays["vocabulary"]
+    random = np.random.default_rng(1)
+    for _ in range(200):
+        name = random.choice([name for name, x in arrays.items() if x.size])
+        forged = {other: x.copy() for other, x in arrays.items()}
+        bytes_ = forged[name].view(np.uint8)
+        bytes_[random.integers(len(bytes_))] ^= 1 << random.integers(8)
+        if random.random() < 0.2:
+            forged[name] = forged[name][:-1]
+        with open(tmp_path / "f", "wb") as stream:
+            container.write(stream, "backoff-compact", about["settings"], forged, model.vocab.words)
+        with suppress(FormatError):
+            load(str(tmp_path / "f")).score(corpus)
+
+
+def test_numbers_are_packed_in_any_width(monkeypatch):
+    monkeypatch.setattr(compact, "SOME", 16)
+    random = np.random.default_rng(1)
+    for width in range(1, 31):
+        for N in (0, 1, 7, 16, 33):
+            x = random.integers(0, 1 << width, N)
+            bits = compact.packed(x, width)
+            assert len(bits) == (N * width + 7) // 8 and np.array_equal(compact.unpacked(bits, width, N), x)
 
 
 @pytest.mark.parametrize("kind", ["trie", "triea255", "trieq8b8", "trieq8b8a22"])

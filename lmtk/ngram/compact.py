@@ -2,7 +2,7 @@
 
 Of each order a file has the words of its n-grams in as many bits as the largest takes; how many children each n-gram
 has, in four bits, 15 standing for a number in a list of its own; and log10 p and log10 weights, in single precision or,
-quantized, as places in a table of as many numbers as their bits allow. A place stands for an interval, and its number is
+quantized, as places in a table of as many numbers as their bits allow. A place stands for an interval, its number for
 the mean of those in it; intervals lie as thick as the cube root of the numbers' density, which makes the mean square
 error least (Panter and Dite 1951). 0, -inf and nan have places of their own.
 """
@@ -56,8 +56,9 @@ def quantized(x, bits):
     low, high = given.min(), given.max()
     cell = ((given - low) * ((CELLS - 1) / max(high - low, 1e-30))).astype(np.int64)
     sums = np.cumsum(np.cbrt(np.bincount(cell, minlength=CELLS)))
-    bins = np.minimum(sums / sums[-1] * ((1 << bits) - len(special)), (1 << bits) - len(special) - 1).astype(np.int64)
-    used, bin_of = np.unique(bins[cell], return_inverse=True)
+    most = (1 << bits) - len(special)
+    bins = np.minimum(sums / sums[-1] * most, most - 1).astype(np.int64)
+    _, bin_of = np.unique(bins[cell], return_inverse=True)
     means = np.bincount(bin_of.ravel(), given) / np.bincount(bin_of.ravel())
     places[plain] = len(special) + bin_of.ravel()
     return places, np.concatenate((special, means.astype(np.float32)))
