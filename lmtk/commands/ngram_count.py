@@ -1,5 +1,6 @@
 import contextlib
 import sys
+import warnings
 from functools import partial
 from typing import Annotated
 
@@ -26,7 +27,7 @@ from lmtk.commands.options import (
     tell_memory,
     unknown_word,
 )
-from lmtk.errors import UsageError
+from lmtk.errors import LmtkWarning, UsageError
 
 
 def command(
@@ -144,7 +145,7 @@ def command(
     from lmtk.ngram.counts import write_counts
     from lmtk.ngram.methods import LONGEST
     from lmtk.text.corpus import Marks
-    from lmtk.text.vocab import make_vocab, read_vocab
+    from lmtk.text.vocab import EOS, SOS, make_vocab, read_vocab
 
     if not (text or read):
         raise UsageError("nothing to count: give -text or -read")
@@ -187,6 +188,8 @@ def command(
     }
     if heldout and not model_wanted:
         raise UsageError("-heldout is for a model; give -lm or -write-bin")
+    if not model_wanted and (interpolate or any(everywhere or orders for everywhere, orders in given.values())):
+        warnings.warn("smoothing is for a model; give -lm or -write-bin", LmtkWarning, stacklevel=1)
     files = {"gt": per_order(gt, str), "kn": per_order(kn, str)}
     for n in range(1, order + 1) if kn_all else ():
         if not any(n in orders for orders in (*files.values(), *(orders for _, orders in given.values()))):
@@ -243,6 +246,9 @@ def command(
         least = [floor.get(n, (gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, order + 1)]
         counts = frequent(counts, least)
     vocabulary = vocabulary_of(counts.words) if model_wanted else None
+    if classes and not vocab and (left := len({*counts.words} - {*given_classes.names, SOS, EOS, unk_word})):
+        told = f"words without a class, which stay words of the model: {left}; -vocab says which it may have"
+        warnings.warn(told, LmtkWarning, stacklevel=1)
     if write:
         with open_out(write) as out:
             write_counts(out, counts, sort, only=write_order or None)
