@@ -317,7 +317,7 @@ def main():
     if words[:2] == ["-as", "lmtk"]:
         words = words[2:]
     program = f"lmtk {words[0]}" if words and words[0] in COMMANDS else "lmtk"
-    # numpy's own warnings are no line of ours: numbers that are none are found where they matter
+    # numpy's warnings are not shown: nan and inf are checked for where they matter
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", LmtkWarning)
     warnings.showwarning = lambda message, *_: say(program, f"warning: {message}")

@@ -1,5 +1,7 @@
 import os
 import sys
+import warnings
+from types import SimpleNamespace
 from typing import Annotated
 
 from lmtk.commands.options import (
@@ -14,7 +16,7 @@ from lmtk.commands.options import (
     one_stdout,
     option,
 )
-from lmtk.errors import FormatError, UsageError
+from lmtk.errors import FormatError, LmtkWarning, UsageError
 
 
 def command(
@@ -39,6 +41,9 @@ def command(
         list[str] | None, option("tune", "References, a line a list, to learn the weights on (several).", "FILE")
     ] = None,
     write_weights: Annotated[str | None, option("write-weights", "Where to write the weights.", "FILE")] = None,
+    words: Annotated[
+        bool, option("words", "Add the number of words as the feature words= of Moses's lists that lack it.")
+    ] = False,
     restarts: Annotated[int, option("restarts", "Random starts of -tune.", "N", min=0)] = 20,
     seed: Seed = 1,
     best: Annotated[bool, option("best", "Write the words of the best hypothesis of each list alone.")] = False,
@@ -62,74 +67,86 @@ def command(
     \b
     Example: lmtk rescore -lm big.lm -nbest lists.txt -tune references.txt -best
     """
+    o = SimpleNamespace(**locals())
+    o.lm, o.model, o.tune, o.name = lm or [], model or [], tune or [], [os.fsencode(n) for n in name or []]
+    check(o)
+
     import numpy as np
 
     from lmtk.files.streams import check_out, open_folder, open_out
     from lmtk.machine.threads import stated, use
-    from lmtk.nbest.lists import ordered, read, rescored
-    from lmtk.nbest.lists import write_weights as write_rows
+    from lmtk.nbest import lists as forms
 
-    lm, model, tune = lm or [], model or [], tune or []
-    models = len(lm) + len(model)
-    needed(nbest, "nbest")
-    weighted = bool(weights or tune or lmw or wtw is not None)
-    if not (models or weighted):
-        raise UsageError("-lm is missing")
-    if bool(model) != bool(source):
-        raise UsageError("-model and -source go together")
-    if (weights or tune) and (lmw or wtw is not None):
-        given, other = "lmw" if lmw else "wtw", "tune" if tune else "weights"
-        raise UsageError(f"-{given} adds to the list's score, and -{other} makes it anew; give one of them")
-    if best and not weighted:
-        raise UsageError("-best needs weights: -weights, -lmw or -tune")
-    if write_weights and not (weights or tune):
-        raise UsageError("-write-weights needs -tune or -weights")
-    if name and len(name) != models:
-        raise UsageError(f"{models} models need {models} names (-name), not {len(name)}")
-    if len(set(name or [])) < len(name or []):
-        raise UsageError("-name: two models have the same one")
-    if write_nbest_dir and len({os.path.basename(path) for path in nbest}) < len(nbest):
-        raise UsageError("-write-nbest-dir: two of the lists have the same name")
-    if write_nbest_dir and write != "-":
-        raise UsageError("-write and -write-nbest-dir: give one of them")
-    one_stdout(*([] if write_nbest_dir else [write]), write_weights)
-    one_stdin(*lm, *model, source, *nbest, *tune, *([weights] if weights else []))
     for path in [write_weights] if write_nbest_dir else [write, write_weights]:
         if path:
             check_out(path)
     use(threads, products=threads or stated() or 1)
-    lists = read(nbest)
-    added = [os.fsencode(n) for n in name or []]
-    check_form(lists, len(nbest), len(lm), len(model), added, lmw, wtw, alone=not (best or write_nbest_dir))
-    references = [read_references(path, len(lists.starts) - 1) for path in tune]
-    added = added or default_names(lists, len(lm), len(model))
-    columns = lm_columns(lists, lm, unk_penalty, tolower)
+    lists = forms.read(nbest)
+    own = lists.names
+    check_form(o, lists)
+    references = [read_references(path, len(lists.starts) - 1) for path in o.tune]
+    rows = forms.weights_in(weights) if weights else []
+    added = o.name or default_names(lists, len(o.lm), len(o.model))
+    columns = lm_columns(lists, o.lm, unk_penalty, tolower)
     if model:
         columns += translation_columns(lists, nbest, model, source, tolower)
-    lists = rescored(lists, columns, added)
-    totals = None
-    if weighted:
-        totals, learned = totals_of(lists, added, weights, lmw, wtw, references, seed, restarts, debug)
-    order = ordered(totals, lists.starts) if weighted else np.arange(len(lists.words))
+    lists = forms.rescored(lists, columns, added)
+    if lists.form == forms.MOSES:
+        lists = forms.making(lists, [row[1] for row in rows] + [b"words"] * words)
+    totals = learned = None
+    if weights or tune:
+        learned = forms.weights_of(rows, lists.names, weights) if weights else first_weights(lists)
+        if tune:
+            lists, learned = tuned(lists, learned, references, seed, restarts, debug)
+        totals = forms.totals(lists.features, learned)
+    elif lmw or wtw is not None:
+        totals = sums(lists, added, lmw, wtw)
+    added = added + [name for name in lists.names if name in forms.MADE and name not in own]
+    order = np.arange(len(lists.words)) if totals is None else forms.ordered(totals, lists.starts)
     if write_weights:
         with open_out(write_weights) as out:
-            write_rows(out, lists.names, learned)
-    if write_nbest_dir:
-        with open_folder(write_nbest_dir) as folder:
-            for i, path in enumerate(nbest):
-                base = "stdin" if path == "-" else os.path.basename(path)
-                write_lists(os.path.join(folder, base), lists, order, totals, added, best, i)
-    else:
+            forms.write_weights(out, lists.names, learned)
+    if not write_nbest_dir:
         write_lists(write, lists, order, totals, added, best)
+        return
+    with open_folder(write_nbest_dir) as folder:
+        for i, path in enumerate(nbest):
+            base = "stdin" if path == "-" else os.path.basename(path)
+            write_lists(os.path.join(folder, base), lists, order, totals, added, best, i)
 
 
-def check_form(lists, files, lms, translation, names, lmw, wtw, alone):
-    """Raise UsageError where an option does not suit the form of the lists; lms, translation: the number of models of
-    each kind; alone: the lists are to stand in one file.
-    """
+def check(o):
+    """Raise UsageError where options do not go together."""
+    models, weighted = len(o.lm) + len(o.model), bool(o.weights or o.tune or o.lmw or o.wtw is not None)
+    needed(o.nbest, "nbest")
+    if not (models or weighted or o.words):
+        raise UsageError("-lm is missing")
+    if bool(o.model) != bool(o.source):
+        raise UsageError("-model and -source go together")
+    if (o.weights or o.tune) and (o.lmw or o.wtw is not None):
+        given, other = "lmw" if o.lmw else "wtw", "tune" if o.tune else "weights"
+        raise UsageError(f"-{given} adds to the list's score, and -{other} makes it anew; give one of them")
+    if o.best and not weighted:
+        raise UsageError("-best needs weights: -weights, -lmw or -tune")
+    if o.write_weights and not (o.weights or o.tune):
+        raise UsageError("-write-weights needs -tune or -weights")
+    if o.name and len(o.name) != models:
+        raise UsageError(f"{models} models need {models} names (-name), not {len(o.name)}")
+    if len(set(o.name)) < len(o.name):
+        raise UsageError("-name: two models have the same one")
+    if o.write_nbest_dir and len({os.path.basename(path) for path in o.nbest}) < len(o.nbest):
+        raise UsageError("-write-nbest-dir: two of the lists have the same name")
+    if o.write_nbest_dir and o.write != "-":
+        raise UsageError("-write and -write-nbest-dir: give one of them")
+    one_stdout(*([] if o.write_nbest_dir else [o.write]), o.write_weights)
+    one_stdin(*o.lm, *o.model, o.source, *o.nbest, *o.tune, *([o.weights] if o.weights else []))
+
+
+def check_form(o, lists):
+    """Raise UsageError where an option does not suit the form of the lists."""
     from lmtk.nbest.lists import SRILM
 
-    models = lms + translation
+    models, lmw = len(o.lm) + len(o.model), o.lmw
     wanted = 1 if lists.form == SRILM else models
     if lmw and len(lmw) != wanted:
         scores = (
@@ -139,20 +156,22 @@ def check_form(lists, files, lms, translation, names, lmw, wtw, alone):
         )
         raise UsageError(f"{scores} (-lmw), not {len(lmw)}")
     if lists.form == SRILM:
-        if translation:
+        if o.model:
             raise UsageError("-model is for lists of Moses's, whose keys are the numbers of the source's lines")
-        if files > 1 and alone:
+        if len(o.nbest) > 1 and not (o.best or o.write_nbest_dir):
             raise UsageError("several lists of SRILM's can't stand in one file; give -write-nbest-dir or -best")
         if models > 1:
             raise UsageError(
                 f"a list of SRILM's has room for one model's score, not {models}; mix them first (lmtk mix)"
             )
-        if names:
+        if o.name:
             raise UsageError("-name is for lists of Moses's; the scores in SRILM's have no names")
+        if o.words:
+            raise UsageError("-words is for lists of Moses's; SRILM's have the number of words")
         return
-    if models and wtw is not None and not lmw:
+    if models and o.wtw is not None and not lmw:
         raise UsageError("-lmw is missing, a weight for each model")
-    for name in names if lmw else []:
+    for name in o.name if lmw else []:
         if name in lists.names:
             shown = os.fsdecode(name)
             raise UsageError(f"-name {shown}: the list's score has this feature in it; give -weights instead of -lmw")
@@ -194,35 +213,38 @@ def translation_columns(lists, paths, models, source, tolower):
     return columns
 
 
-def totals_of(lists, added, weights, lmw, wtw, references, seed, restarts, debug):
-    """(the new score of each hypothesis, the weights of all features, or None where the list's score was added to)."""
+def sums(lists, added, lmw, wtw):
+    """The new score of each hypothesis, (N,): the list's own and the weighted ones of -lmw and -wtw."""
     import numpy as np
 
-    from lmtk.nbest import lists as nbest
+    from lmtk.nbest import lists as forms
 
-    if not (weights or references):
-        if lists.form == nbest.SRILM:
-            learned = np.array([1, lmw[0] if lmw else nbest.LMW, nbest.WTW if wtw is None else wtw])
-            return nbest.totals(lists.features, learned), None
-        columns = [lists.columns(name)[0] for name in added]
-        sums = lists.totals + nbest.totals(lists.features[:, columns], np.array(lmw or []))
-        return (sums if wtw is None else sums + wtw * nbest.word_counts(lists)), None
-    if weights:
-        learned = nbest.read_weights(weights, lists.names)
-    elif lists.form == nbest.SRILM:
-        learned = np.array([1, nbest.LMW, nbest.WTW])
-    else:
-        learned = np.ones(len(lists.names))
-    if references:
-        learned = tuned(lists, learned, references, seed, restarts, debug)
-    return nbest.totals(lists.features, learned), learned
+    if lists.form == forms.SRILM:
+        weights = [1, lmw[0] if lmw else forms.LMW, forms.WTW if wtw is None else wtw]
+        return forms.totals(lists.features, np.array(weights))
+    columns = [lists.columns(name)[0] for name in added]
+    found = lists.totals + forms.totals(lists.features[:, columns], np.array(lmw or []))
+    return found if wtw is None else found + wtw * forms.word_counts(lists)
+
+
+def first_weights(lists):
+    """The weights that -tune begins from where none are given."""
+    import numpy as np
+
+    from lmtk.nbest import lists as forms
+
+    return np.array([1, forms.LMW, forms.WTW]) if lists.form == forms.SRILM else np.ones(len(lists.names))
 
 
 def tuned(lists, weights, references, seed, restarts, debug):
-    """The weights that -tune learns; -debug 1 tells the BLEU before and after, 2 that of each start."""
+    """(the lists, the weights that -tune learns); -debug 1 tells the BLEU before and after, 2 that of each start.
+
+    Where no weights of Moses's lists come to the BLEU that they came with, the score that they came with is made a
+    feature, `score`.
+    """
     import numpy as np
 
-    from lmtk.nbest import lists as nbest
+    from lmtk.nbest import lists as forms
     from lmtk.nbest import tuning
 
     spans = zip(lists.starts[:-1], lists.starts[1:])
@@ -231,15 +253,30 @@ def tuned(lists, weights, references, seed, restarts, debug):
     )
     say = lambda text: sys.stderr.write(text + "\n")
     tell = (lambda start, score: say(f"start {start}: BLEU = {100 * score:.2f}")) if debug >= 2 else None
-    fixed = 0 if lists.form == nbest.SRILM else None
-    learned = tuning.tune(lists.features, lists.starts, stats, weights, fixed, seed, restarts, tell)
-    learned = nbest.as_written(learned)
+    srilm = lists.form == forms.SRILM
+    bleu = lambda totals: tuning.bleu_of(totals, lists.starts, stats)
+    before = bleu(lists.totals)
+
+    def best_of(lists, given):
+        fixed = 0 if srilm else None
+        found = tuning.tune(lists.features, lists.starts, stats, given, fixed, seed, restarts, tell)
+        found = forms.as_written(found)
+        return bleu(forms.totals(lists.features, found)), found
+
+    after, learned = best_of(lists, [weights] if srilm else [weights, forms.own_weights(lists)])
+    if after < before and not srilm and b"score" not in lists.names:
+        lists = forms.making(lists, [b"score"])
+        alone = np.append(np.zeros(len(weights)), 1.0)
+        after, learned = max(best_of(lists, [alone]), (before, alone), key=lambda found: found[0])
+        if debug:
+            say("no weights of the features come to the lists' own order: their score is a feature too, score=")
     if debug:
-        before = tuning.bleu_of(lists.totals, lists.starts, stats)
-        after = tuning.bleu_of(nbest.totals(lists.features, learned), lists.starts, stats)
         size = f"{len(lists.starts) - 1} lists, {len(lists.words)} hypotheses"
         say(f"{size}: BLEU = {100 * before:.2f}, tuned {100 * after:.2f}")
-    return learned
+    if after < before:
+        what = f"BLEU = {100 * after:.2f}, and {100 * before:.2f} as they came"
+        warnings.warn(f"no weights come to the lists' own order: {what}", LmtkWarning, stacklevel=2)
+    return lists, learned
 
 
 def read_references(path, L):

@@ -134,7 +134,8 @@ def command(
         logp = show(hypothesis.logp / LN10).encode()
         if n_best:
             rank = show(hypothesis.rank / LN10).encode()
-            return b"%d ||| %s ||| logprob= %s ||| %s\n" % (number, line, logp, rank)
+            words = len(TOKEN.findall(line))
+            return b"%d ||| %s ||| logprob= %s words= %d ||| %s\n" % (number, line, logp, words, rank)
         return logp + b"\t" + line + b"\n" if scores else line + b"\n"
 
     empty = Hypothesis([], True, 0.0, 0.0, [])

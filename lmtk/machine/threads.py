@@ -74,21 +74,32 @@ def ahead(items):
 
 
 class Team:
-    """Threads that do the same work on different items, the matrix products of each on one thread."""
+    """Threads that do the same work on different items, the matrix products of each on one thread.
+
+    A thread that is done with an item takes the next, so that one that another process hinders does fewer.
+    """
 
     def __init__(self, size):
         from concurrent.futures import ThreadPoolExecutor
 
-        from lmtk.machine.blas import one_thread, reserve
+        from lmtk.machine.blas import one_thread
 
-        self.alone = one_thread
-        reserve(size)
+        self.alone, self.size = one_thread, size
         self.pool = ThreadPoolExecutor(size - 1) if size > 1 else None
 
     def __call__(self, work, items):
-        """[work(item) for item in items], the first in this thread; as many at once as there are threads."""
+        """[work(item) for item in items], in this thread and the others, as many at once as there are threads."""
+        items = list(items)
+        found, places = [None] * len(items), iter(range(len(items)))
+
+        def take():
+            for i in places:
+                found[i] = work(items[i])
+
         with self.alone():
-            if self.pool is None:
-                return [work(item) for item in items]
-            rest = [self.pool.submit(work, item) for item in items[1:]]
-            return [work(items[0]), *(r.result() for r in rest)]
+            others = min(self.size, len(items)) - 1
+            rest = [self.pool.submit(take) for _ in range(others)]
+            take()
+            for other in rest:
+                other.result()
+        return found

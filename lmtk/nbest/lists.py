@@ -277,23 +277,56 @@ def ordered(totals, starts):
     return np.lexsort((-totals, np.repeat(np.arange(len(starts) - 1), np.diff(starts))))
 
 
-def read_weights(path, names):
-    """The weights of the features, (K,): lines `Name= w w`, a value for each of the name's columns; of a moses.ini its
-    section [weight]. Raises FormatError where a name is unknown, given twice or missing.
+# features that need no model: of translations, longer ones else lose by their sums of ln p, and the score of a list may
+# be no sum of its features
+MADE = {b"words": word_counts, b"score": lambda nbest: nbest.totals}
+
+
+def making(nbest, names):
+    """The lists with those of the features `names` that they lack and that can be made of a list itself."""
+    for name in names:
+        if name in MADE and name not in nbest.names:
+            features = np.column_stack((nbest.features, as_written(MADE[name](nbest))))
+            nbest = replace(nbest, names=[*nbest.names, name], features=features)
+    return nbest
+
+
+def own_weights(nbest):
+    """The weights (K,) of a sum of the features that is nearest to the score that the hypotheses came with, by the
+    least squares of its differences within a list; those of a decoder whose score is such a sum.
+    """
+    many = np.diff(nbest.starts)
+    both = np.column_stack((nbest.features, nbest.totals))
+    within = both - np.repeat(np.add.reduceat(both, nbest.starts[:-1]) / many[:, None], many, axis=0)
+    return np.linalg.lstsq(within[:, :-1], within[:, -1])[0]
+
+
+def weights_in(path):
+    """(line, name, the words behind it) of the weights in a file: lines `Name= w w`, of a moses.ini those of its
+    section [weight]. Raises FormatError.
     """
     rows = [(i, line.strip(BLANKS)) for i, line in lines(path)]
     section = next((i for i, (_, row) in enumerate(rows) if row == b"[weight]"), None)
     if section is not None:
         rows = rows[section + 1 :]
         rows = rows[: next((i for i, (_, row) in enumerate(rows) if row[:1] == b"["), len(rows))]
-    found = {}
+    found = []
     for i, row in rows:
         if not row or row.startswith(b"#"):
             continue
         name, *values = TOKEN.findall(row)
         if name[-1:] not in (b"=", b":"):
             raise FormatError(path, f"wanted Name= and weights, found '{shown(row)}'", i)
-        name = name[:-1]
+        found.append((i, name[:-1], values))
+    return found
+
+
+def weights_of(rows, names, path):
+    """The weights of the features, (K,), from the rows of `weights_in`, a value for each of a name's columns. Raises
+    FormatError where a name is unknown, given twice or missing.
+    """
+    found = {}
+    for i, name, values in rows:
         if name not in names:
             raise FormatError(path, f"the lists have no feature {shown(name)}; they have {features_of(names)}", i)
         if name in found:

@@ -9,6 +9,7 @@ orders 1 to 4, the n-grams of orders 1 to 4 (the first of which is the length), 
 """
 
 from collections import Counter
+from itertools import chain
 
 import numpy as np
 
@@ -127,12 +128,12 @@ def bleu_of(totals, starts, stats):
     return float(bleu(stats[first].sum(axis=0)))
 
 
-def tune(features, starts, stats, weights, fixed, seed, restarts, tell=None):
+def tune(features, starts, stats, given, fixed, seed, restarts, tell=None):
     """Weights (K,) with which the best hypotheses have the highest BLEU that was found.
 
-    features (N, K); stats (N, 9); the search goes from `weights` (K,) and from `restarts` random points along each
-    feature and along as many random directions, until none of them gains anything. fixed: the feature whose weight ends
-    as 1, or None: then the absolute weights sum to one. tell(start, BLEU) after each start.
+    features (N, K); stats (N, 9); the search goes from each of `given`, weights (K,), and from `restarts` random points
+    along each feature and along as many random directions, until none of them gains anything. fixed: the feature whose
+    weight ends as 1, or None: then the absolute weights sum to one. tell(start, BLEU) after each start.
     """
     random = np.random.default_rng(seed)
     K = features.shape[1]
@@ -145,8 +146,9 @@ def tune(features, starts, stats, weights, fixed, seed, restarts, tell=None):
     h = np.where(used, h, 0) / spread
     moves = used & (np.arange(K) != fixed)
     best, found = None, -1.0
-    for start in range(1 + restarts):
-        w = weights * spread if start == 0 else random.uniform(-1, 1, K)
+    first, *others = given
+    points = chain([first * spread], (random.uniform(-1, 1, K) for _ in range(restarts)), (w * spread for w in others))
+    for start, w in enumerate(points):
         if fixed is not None:
             w[fixed] = abs(w[fixed])
         w, score = climb(h, starts, stats, w, moves, random)
@@ -154,7 +156,7 @@ def tune(features, starts, stats, weights, fixed, seed, restarts, tell=None):
             tell(start, score)
         if score > found:
             best, found = w, score
-    weights = np.where(used, best / spread, weights)
+    weights = np.where(used, best / spread, first)
     scale = weights[fixed] if fixed is not None else np.abs(weights).sum()
     return weights / scale if scale else weights
 

@@ -41,7 +41,7 @@ class Hypothesis:
 
 
 class Decoder:
-    """One model at the hypotheses of the sentences of a batch, of which those that are done are taken out."""
+    """One model that extends the hypotheses of a batch of sentences. Finished sentences leave the batch."""
 
     def __init__(self, p, table, sentences):
         self.p, self.table = p, table

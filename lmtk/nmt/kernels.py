@@ -74,8 +74,8 @@ def unit(zr, t, s, U):
 
 
 def unit_backward(gs, zr, t, s, kept, UT, gG):
-    """gs, the gradient of a unit's new state, to gG (k, d), written, and that of its old state, but for what goes into
-    the gates: gs, in place. kept: the second result of `unit`.
+    """The backward step of `unit`. gs: on entry dL/d(new state), on return dL/d(old state) without its way through the
+    gates. gG (k, d): dL/d(gates' inputs), written. kept: the second result of `unit`.
     """
     n = t.shape[1]
     if zr.shape[1] == 3 * n:

@@ -22,7 +22,9 @@ from lmtk.nplm.pace import pace, variances
 def full(now, data, settings, threads, comm):
     """The softmax of section 2."""
     slow = pace(settings, data, len(now.C), variances(data.w, len(now.b)))
-    theta = sgd.placed(sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, threads, comm, now.R, slow), comm)
+    theta = sgd.placed(
+        sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, sgd.blocks(threads), comm, now.R, slow), comm
+    )
     team = Team(threads)
     rates, keep = (settings.weight_decay, settings.feature_rate), dropping(settings)
 

@@ -40,8 +40,8 @@ class Parameters:
 def split(C, H, d, U, W, b, parts, comm=parallel.ALONE, R=None, pace=None):
     """Parameters as section 2 has them, and R of a recurrent layer -> Parameters of this rank, copied.
 
-    A rank has ceil(V / ranks) output units, the last one fewer, in `parts` blocks made likewise. pace: None, all learn
-    with the whole rate.
+    A rank has ceil(V / ranks) output units, the last one fewer, in `parts` blocks made likewise, how many as `blocks`
+    says. pace: None, all learn with the whole rate.
     """
     first, end = parallel.block(len(b), comm)
     size = -(-(end - first) // parts)
@@ -51,6 +51,11 @@ def split(C, H, d, U, W, b, parts, comm=parallel.ALONE, R=None, pace=None):
     R = None if R is None else R.copy()
     pace = pace or even(len(C), len(b))
     return Parameters(C.copy(), H.copy(), d.copy(), blocks, W is not None, len(b), comm, pace, R=R)
+
+
+def blocks(threads):
+    """How many blocks of outputs so many threads should have: more than one each, for who is hindered does fewer."""
+    return threads if threads == 1 else 2 * threads
 
 
 def placed(theta, comm):

@@ -75,7 +75,7 @@ def ours(sgd, Team, np, V, n, m, h, direct, contexts, w, threads):
     H = random.normal(0, 0.1, (h, (n - 1) * m)).astype(np.float32)
     W = np.zeros((V, (n - 1) * m), np.float32) if direct else None
     b = np.full(V, -np.log(V), np.float32)
-    theta = sgd.split(C, H, np.zeros(h, np.float32), np.zeros((V, h), np.float32), W, b, threads)
+    theta = sgd.split(C, H, np.zeros(h, np.float32), np.zeros((V, h), np.float32), W, b, sgd.blocks(threads))
     team = Team(threads)
 
     def run():

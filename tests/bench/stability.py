@@ -21,6 +21,7 @@ import tokenize
 from pathlib import Path
 
 HELD = 3000  # held-out words
+LEAST, MOST = 5000, 15  # words of an epoch, and seconds: where so many take longer there is no run
 RATES = (0.005, 0.01, 0.02, 0.04)
 OBJECTIVES = {  # model and objective: microseconds an example, and nanoseconds more for each word of the vocabulary
     "nplm full": (10, 15), "nplm shortlist": (10, 4), "nplm sampled": (14, 0), "nplm nce": (16, 0),
@@ -55,7 +56,10 @@ def main():
             print(f"{name}: no such text in -data", file=sys.stderr)
             continue
         for job in wanted:
-            row = (job[0], name, *map(str, job[1:]), *measured(made, *job, given.seconds))
+            found = measured(made, *job, given.seconds)
+            if found is None:
+                continue
+            row = (job[0], name, *map(str, job[1:]), *map(str, found))
             rows[row[:6]] = row
             print(*row, sep="\t", flush=True)
             if given.write:
@@ -94,7 +98,10 @@ def measured(text, part, objective, K, seed, rate, seconds):
     order = 10 if model == "rnn" else 8
     data = training.examples(corpus, known, order, heldout)
     common, own = OBJECTIVES[f"{model} {objective}"]
-    N = min(len(data.w), int(seconds / (common + own * known.V / 1000) * 1e6))
+    cost = (common + own * known.V / 1000) * 1e-6
+    if cost * LEAST > MOST:
+        return None
+    N = min(len(data.w), max(int(seconds / cost), LEAST))
     data = training.replace(data, contexts=data.contexts[:N], w=data.w[:N])
     settings = training.Settings(
         order=order, hidden=100, features=60, direct=False, rate=rate, decay=None, weight_decay=3e-5, feature_rate=4.0,
@@ -214,7 +221,7 @@ TEXTS = {
     "tiny": lambda folder: generated(5_000, 10, 50, 1),
     "three": lambda folder: generated(60_000, 3, 200, 2),
     "long": lambda folder: generated(200_000, 200, 2_000, 3, 20),
-    "wide": lambda folder: generated(2_000_000, 20, 70_000, 4, 100),
+    "wide": lambda folder: generated(1_000_000, 20, 80_000, 4, 100),
     "code": code,
     "captions": from_file("captions"),
     "french": from_file("french"),
