@@ -1,16 +1,19 @@
 import contextlib
 import sys
+import warnings
 from functools import partial
 from typing import Annotated
 
 from lmtk.commands.options import (
     ClassFile,
+    Compact,
     Debug,
     MapUnk,
     Memory,
     NoEos,
     NoSos,
     Order,
+    Quantize,
     Stream,
     Texts,
     Tolower,
@@ -18,12 +21,13 @@ from lmtk.commands.options import (
     Write,
     bytes_of,
     one_stdin,
+    only_with,
     option,
     per_order,
     tell_memory,
     unknown_word,
 )
-from lmtk.errors import UsageError
+from lmtk.errors import LmtkWarning, UsageError
 
 
 def command(
@@ -56,6 +60,8 @@ def command(
     lm: Annotated[str | None, option("lm", "The back-off model to write, as ARPA.", "FILE")] = None,
     write_bin: Annotated[str | None, option("write-bin", "The back-off model to write in binary form.", "FILE")] = None,
     write_binary_lm: Annotated[bool, option("write-binary-lm", "Write -lm in binary form, as SRILM has it.")] = False,
+    compact: Compact = False,
+    quantize: Quantize = None,
     prune: Annotated[
         float | None, option("prune", "Drop n-grams whose loss raises perplexity by less than the share X.", "X", min=0)
     ] = None,
@@ -139,7 +145,7 @@ def command(
     from lmtk.ngram.counts import write_counts
     from lmtk.ngram.methods import LONGEST
     from lmtk.text.corpus import Marks
-    from lmtk.text.vocab import make_vocab, read_vocab
+    from lmtk.text.vocab import EOS, SOS, make_vocab, read_vocab
 
     if not (text or read):
         raise UsageError("nothing to count: give -text or -read")
@@ -152,6 +158,7 @@ def command(
         raise UsageError("-read-with-mincounts is for -read alone")
     if write_binary_lm and lm:
         lm, write_bin = None, lm
+    only_with(write_bin, "write-bin", compact=compact, quantize=quantize)
     for_kenlm = limit_vocab_file, interpolate_unigrams == 0, vocab_pad, verbose_header
     if any(for_kenlm) and not kenlm:
         raise UsageError("-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header are for -kenlm")
@@ -181,6 +188,8 @@ def command(
     }
     if heldout and not model_wanted:
         raise UsageError("-heldout is for a model; give -lm or -write-bin")
+    if not model_wanted and (interpolate or any(everywhere or orders for everywhere, orders in given.values())):
+        warnings.warn("smoothing is for a model; give -lm or -write-bin", LmtkWarning, stacklevel=1)
     files = {"gt": per_order(gt, str), "kn": per_order(kn, str)}
     for n in range(1, order + 1) if kn_all else ():
         if not any(n in orders for orders in (*files.values(), *(orders for _, orders in given.values()))):
@@ -237,6 +246,9 @@ def command(
         least = [floor.get(n, (gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, order + 1)]
         counts = frequent(counts, least)
     vocabulary = vocabulary_of(counts.words) if model_wanted else None
+    if classes and not vocab and (left := len({*counts.words} - {*given_classes.names, SOS, EOS, unk_word})):
+        told = f"words without a class, which stay words of the model: {left}; -vocab says which it may have"
+        warnings.warn(told, LmtkWarning, stacklevel=1)
     if write:
         with open_out(write) as out:
             write_counts(out, counts, sort, only=write_order or None)
@@ -281,7 +293,7 @@ def command(
                 arpa.write_text(out, whole)
         if write_bin:
             with open_out(write_bin) as out:
-                backoff.write_binary(out, whole)
+                backoff.write_binary(out, whole, compact, quantize or 0)
         return
     listed = set(read_vocab(limit_vocab_file, tolower)) if limit_vocab_file else None
     first = counts.levels[0]
@@ -306,7 +318,7 @@ def command(
             arpa.write_text(out, model, sort)
     if write_bin:
         with open_out(write_bin) as out:
-            backoff.write_binary(out, model)
+            backoff.write_binary(out, model, compact, quantize or 0)
     if class_lm:
         from lmtk.joint import classes as classlm
 

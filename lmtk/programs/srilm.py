@@ -133,7 +133,7 @@ def make_big_lm(words):
         files = [filtered(f'gzip -dcf "$@" | {command[-1]}; :', files)]
     given = {word.lstrip("-") for word in rest}
     first = [] if "gt1max" in given else ["-gt1max", "7"]
-    return [("ngram-count", ["-read", *files, *first, *rest])]
+    return [("ngram-count", ["-sort", "-read", *files, *first, *rest])]
 
 
 def change_lm_vocab(words):
