@@ -7,10 +7,12 @@ from typing import Annotated
 from lmtk.commands.options import (
     MAX_ORDER,
     ClassFile,
+    Compact,
     Debug,
     MapUnk,
     NoEos,
     NoSos,
+    Quantize,
     Seed,
     Strict,
     Tolower,
@@ -18,6 +20,7 @@ from lmtk.commands.options import (
     given_weights,
     needed,
     one_stdin,
+    only_with,
     option,
     per_order,
     tell_memory,
@@ -49,6 +52,8 @@ def command(
     write_bin_lm: Annotated[
         str | None, option("write-bin-lm", "The same as -write-bin, as SRILM has it.", "FILE")
     ] = None,
+    compact: Compact = False,
+    quantize: Quantize = None,
     write_vocab: Annotated[str | None, option("write-vocab", "Write the words, in byte order.", "FILE")] = None,
     order: Annotated[int | None, option("order", "Drop n-grams longer than N.", "N", min=1, max=MAX_ORDER)] = None,
     vocab: VocabFile = None,
@@ -143,6 +148,7 @@ def check(o):
 
     needed(o.lm, "lm")
     o.write_bin = o.write_bin_lm or o.write_bin
+    only_with(o.write_bin, "write-bin", compact=o.compact, quantize=o.quantize)
     o.classes = None if o.classes == os.devnull else o.classes
     generating = o.gen is not None or o.gen_prefixes
     if not (o.write_lm or o.write_bin or o.write_vocab or o.ppl or o.counts or generating):
@@ -375,7 +381,7 @@ def write(o, model):
             if isinstance(model, classes.ClassModel):
                 classes.write_binary(out, model, o.lm)
             else:
-                backoff.write_binary(out, model)
+                backoff.write_binary(out, model, o.compact, o.quantize or 0)
     if o.write_vocab:
         with open_out(o.write_vocab) as out:
             out.write(b"".join(w + b"\n" for w in sorted(model.vocab.words)))

@@ -6,12 +6,14 @@ from typing import Annotated
 
 from lmtk.commands.options import (
     ClassFile,
+    Compact,
     Debug,
     MapUnk,
     Memory,
     NoEos,
     NoSos,
     Order,
+    Quantize,
     Stream,
     Texts,
     Tolower,
@@ -19,6 +21,7 @@ from lmtk.commands.options import (
     Write,
     bytes_of,
     one_stdin,
+    only_with,
     option,
     per_order,
     tell_memory,
@@ -57,6 +60,8 @@ def command(
     lm: Annotated[str | None, option("lm", "The back-off model to write, as ARPA.", "FILE")] = None,
     write_bin: Annotated[str | None, option("write-bin", "The back-off model to write in binary form.", "FILE")] = None,
     write_binary_lm: Annotated[bool, option("write-binary-lm", "Write -lm in binary form, as SRILM has it.")] = False,
+    compact: Compact = False,
+    quantize: Quantize = None,
     prune: Annotated[
         float | None, option("prune", "Drop n-grams whose loss raises perplexity by less than the share X.", "X", min=0)
     ] = None,
@@ -153,6 +158,7 @@ def command(
         raise UsageError("-read-with-mincounts is for -read alone")
     if write_binary_lm and lm:
         lm, write_bin = None, lm
+    only_with(write_bin, "write-bin", compact=compact, quantize=quantize)
     for_kenlm = limit_vocab_file, interpolate_unigrams == 0, vocab_pad, verbose_header
     if any(for_kenlm) and not kenlm:
         raise UsageError("-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header are for -kenlm")
@@ -287,7 +293,7 @@ def command(
                 arpa.write_text(out, whole)
         if write_bin:
             with open_out(write_bin) as out:
-                backoff.write_binary(out, whole)
+                backoff.write_binary(out, whole, compact, quantize or 0)
         return
     listed = set(read_vocab(limit_vocab_file, tolower)) if limit_vocab_file else None
     first = counts.levels[0]
@@ -312,7 +318,7 @@ def command(
             arpa.write_text(out, model, sort)
     if write_bin:
         with open_out(write_bin) as out:
-            backoff.write_binary(out, model)
+            backoff.write_binary(out, model, compact, quantize or 0)
     if class_lm:
         from lmtk.joint import classes as classlm
 

@@ -37,6 +37,10 @@ Threads = Annotated[
     int, option("threads", "Threads that the neural model works on (default: all cores).", "N", min=1, max=MANY)
 ]
 Memory = Annotated[str, option("memory", "Count in about this much memory, the rest on disk: 500M, 4G.", "SIZE")]
+Compact = Annotated[bool, option("compact", "Write -write-bin in fewer bytes; it takes longer to load.")]
+Quantize = Annotated[
+    int | None, option("quantize", "The same, log10 p and weights rounded to N bits.", "N", min=3, max=16)
+]
 Strict = Annotated[bool, option("strict", "What is odd in a model file is an error, not a warning.")]
 ProductThreads = Annotated[
     int,
@@ -63,6 +67,13 @@ def needed(value, name):
     if value in (None, "", []):
         raise UsageError(f"-{name} is missing")
     return value
+
+
+def only_with(value, name, **others):
+    """Other options that mean nothing without this one."""
+    for other, given in others.items():
+        if given and not value:
+            raise UsageError(f"-{other} is for -{name}, which is missing")
 
 
 def one_stdin(*paths):

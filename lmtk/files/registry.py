@@ -15,6 +15,7 @@ TEXT = {
     b"\\class-ngram\\": "lmtk.joint.classes:read_text",
 }
 ARPA = "lmtk.ngram.arpa:read_text"
+KENLM, KENLM_READER = b"mmap lm http://kheafield.com/code ", "lmtk.ngram.kenlm_binary:read"
 BINARY = {
     "nplm": "lmtk.nplm.network:from_arrays",
     "nplm-class": "lmtk.nplm.classes:from_arrays",
@@ -24,6 +25,7 @@ BINARY = {
     "nplm-rnn": "lmtk.nplm.recurrent:from_arrays",
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",
+    "backoff-compact": "lmtk.ngram.compact:from_arrays",
     "class-ngram": "lmtk.joint.classes:from_arrays",
 }
 TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
@@ -68,6 +70,8 @@ def load(path, seen=(), sums="now"):
             return function(BINARY[about["kind"]])(about, arrays, path)
         if head.startswith(b"SRILM_BINARY_NGRAM"):
             raise FormatError(path, "SRILM's binary form, which lmtk does not read; its ngram -write-lm gives ARPA")
+        if head.startswith(KENLM):
+            return function(KENLM_READER)(stream, path)[0]
         if b"\0" in head:
             raise FormatError(path, "no model: neither a binary file of lmtk's nor a text")
         head = head.removeprefix(BOM).lstrip()
@@ -128,6 +132,9 @@ def describe(path, shown=10):
             return [("kind", about["kind"]), *told], declared.vocabulary(arrays, path)
         if head.startswith(b"SRILM_BINARY"):
             return [("kind", "SRILM's binary form, which only SRILM reads")], []
+        if head.startswith(KENLM):
+            model, kind = function(KENLM_READER)(stream, path)
+            return [*model.describe(), ("file", f"KenLM's, {kind}")], model.vocab.words
         start = head.removeprefix(BOM).lstrip()
         if b"\\data\\" not in head and not any(start.startswith(magic) for magic in TEXT):
             return describe_text(stream, path, shown)

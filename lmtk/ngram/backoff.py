@@ -221,8 +221,15 @@ def unigrams(nodes, W):
 SETTINGS = VOCABULARY | {"order": ORDER}  # of the binary form
 
 
-def write_binary(out, model):
-    """The binary form: the nodes as they are scored, with the log10 in single precision that an ARPA file holds."""
+def write_binary(out, model, compact=False, bits=0):
+    """The binary form: the nodes as they are scored, with the log10 in single precision that an ARPA file holds; or
+    that of `compact.write`, which `bits` ask for too.
+    """
+    if compact or bits:
+        from lmtk.ngram.compact import write
+
+        write(out, model, bits)
+        return
     container.write(out, "backoff", *to_arrays(model), model.vocab.words)
 
 

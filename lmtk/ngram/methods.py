@@ -15,6 +15,7 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError, UsageError, shown
 from lmtk.files.streams import lines
 
+MOST = 10_000  # counts that Good-Turing can discount
 EPSILON = 3e-6  # a probability mass below it is none, as in SRILM
 LONGEST = 14  # the highest order that `suffix` and `engine` do: it and one more fit 4 bits
 
@@ -228,6 +229,8 @@ def srilm(k, name, parameters=None, interpolate=False, minimum=None, above=None,
     Where nothing is given, n-grams seen once are left out from order 3 on, but not above 9 (`above` is their minimum),
     and Good-Turing discounts counts up to 1 at order 1, 7 up to order 9, then 5.
     """
+    if (upto or 0) > MOST:
+        raise UsageError(f"-gt{k}max goes to {MOST}, not {upto}")
     if name == "gt":
         parameters = ((1 if k == 1 else 7 if k <= 9 else 5) if upto is None else upto,)
     if minimum is None:

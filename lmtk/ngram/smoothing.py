@@ -12,6 +12,7 @@ and at order 1 to the words of the vocabulary without a count. Logarithms are lo
 SRILM keeps them so and its last digits depend on it.
 """
 
+import itertools
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,6 +23,7 @@ from lmtk.ngram.backoff import ZERO, Backoff, Stored
 from lmtk.ngram.counts import find, to_rows, trie
 from lmtk.ngram.methods import EPSILON, Totals
 
+ROUNDS = 1000  # of raising a total by one, as SRILM does
 PIECE = 1 << 17  # n-grams estimated together
 f32 = np.float32
 
@@ -265,12 +267,12 @@ def smoothed(method, of, c, h, lower, exact):
     Also the lower order's weight in each context.
 
     Where nothing is left for a context's unseen words, interpolation is given up in it, then its total grows by one
-    until something is (Doug Paul's remedy, as SRILM has it).
+    until something is (Doug Paul's remedy, as SRILM has it); by a share, where ones have not helped for long.
     """
     T, interpolated = h.T.astype(np.float64), np.full(len(h.T), lower is not None)
     p, d = np.empty(len(c)), np.empty(len(c))
     todo = slice(None)
-    while True:
+    for round in itertools.count():
         mine, number = of[todo], c[todo].astype(np.float64)
         now = replace(h, T=T)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -288,7 +290,8 @@ def smoothed(method, of, c, h, lower, exact):
         full = (sums > 1 - EPSILON) & (h.types < h.V)  # nothing is left for other words, of which there are some
         if not full.any():
             return p, d, weight
-        T[full & ~interpolated] += 1
+        low = full & ~interpolated
+        T[low] += 1 if round < ROUNDS else np.maximum(1, EPSILON * T[low])
         interpolated &= ~full
         left = full[mine]
         todo = np.flatnonzero(left) if isinstance(todo, slice) else todo[left]

@@ -10,6 +10,7 @@ from lmtk.errors import FormatError, LmtkError, UsageError
 from lmtk.text.bitext import UNKNOWN
 
 MARK = "\u2581".encode()
+LONGEST = 200  # bytes of a word that is split: a translation takes time in the square of the pieces of a line
 
 
 def library():
@@ -38,7 +39,8 @@ def learn(rows, size):
 def splitter(model, path):
     """A function of a list of words that gives their pieces; words themselves where `model` is empty.
 
-    A word that sentencepiece would not give back as it was, not being UTF-8 or holding the mark, is one piece.
+    A word that sentencepiece would not give back as it was, not being UTF-8 or holding the mark, is one piece, and so
+    is one of more than LONGEST bytes.
     Raises FormatError.
     """
     if not model:
@@ -51,7 +53,7 @@ def splitter(model, path):
     @lru_cache(1 << 16)
     def pieces(word):
         try:
-            found = [piece.encode() for piece in encode(word.decode(), out_type=str)]
+            found = [piece.encode() for piece in encode(word.decode(), out_type=str)] if len(word) <= LONGEST else []
         except UnicodeDecodeError:
             found = []
         whole = b"".join(found) == MARK + word and not any(map(begins, found[1:]))

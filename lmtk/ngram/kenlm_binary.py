@@ -1,0 +1,175 @@
+"""KenLM's binary files, as its build_binary writes them: the four kinds of trie, if they hold their words.
+
+A file is a header, a vocabulary of hashes, the n-grams, and the words in the order of their ids, each with a 0 behind.
+The n-grams are a trie from the last word to the first; a record of it is bits: the word, then log10 p and the weight
+(31 and 32 bits of a float, or places in tables of numbers), then where its children begin. The last of these may stand
+in part in a table, which says from which record on its upper bits are what. Everything is little-endian.
+"""
+
+import struct
+
+import numpy as np
+
+from lmtk.errors import FormatError
+from lmtk.ngram import arpa
+from lmtk.ngram.backoff import Backoff
+from lmtk.text.vocab import EOS, SOS, UNK, Vocab
+
+MAGIC = b"mmap lm http://kheafield.com/code format version "
+INCOMPLETE = b"mmap lm http://kheafield.com/code incomplete"
+VERSION = b"5\n\0"
+KINDS = [
+    "probing hash tables",
+    "probing hash tables with rest costs",
+    "trie",
+    "trie with quantization",
+    "trie with array-compressed pointers",
+    "trie with quantization and array-compressed pointers",
+]
+FIXED = 88  # bytes of the magic and the test values
+MISSING = np.float32(-100)  # log10 p of <unk> where the ARPA file had none
+
+
+def read(stream, path):
+    """(model, which of KINDS the file is). Raises FormatError."""
+    data = np.frombuffer(stream.read(), np.uint8)
+    head = data[:FIXED].tobytes()
+    if head.startswith(INCOMPLETE):
+        raise FormatError(path, "a binary file of KenLM's that was not finished")
+    if not head.startswith(MAGIC + VERSION):
+        version = head[len(MAGIC) : len(MAGIC) + 4].split(b"\n")[0].decode("latin-1")
+        raise FormatError(path, f"a binary file of KenLM's, version {version}; this lmtk reads version 5")
+    try:
+        order, _, kind, with_words, search = struct.unpack_from("<BxxxfIBxxxI", data, FIXED)
+        counts = np.frombuffer(data, "<u8", order, FIXED + 20).astype(np.int64).tolist()
+    except (struct.error, ValueError):
+        raise FormatError(path, "the file is cut short or damaged") from None
+    name = KINDS[kind] if kind < len(KINDS) else f"kind {kind}"
+    if kind < 2 or kind >= len(KINDS) or search != (1 if kind >= 2 else 0):
+        raise FormatError(path, f"KenLM's binary form as {name}; lmtk reads its tries, or the ARPA file it is made of")
+    if not with_words:
+        raise FormatError(path, "KenLM's binary form without its words; build_binary leaves them out only with -v")
+    if order < 2 or min(counts) < 0 or max(counts) > len(data):
+        raise FormatError(path, "the file is cut short or damaged")
+    try:
+        return model_of(data, counts, kind in (3, 5), kind in (4, 5), path), name
+    except (IndexError, ValueError):
+        raise FormatError(path, "the file is cut short or damaged") from None
+
+
+def model_of(data, counts, quantized, split, path):
+    """The model in the bytes of a file; quantized: numbers stand in tables; split: pointers do, in part."""
+    order, V = len(counts), counts[0]
+    at = -(-(FIXED + 20 + 8 * order) // 8) * 8
+    at += 8 + 8 * V  # the vocabulary's hashes
+    if quantized:
+        version, p_bits, bow_bits = data[at : at + 3].tolist()
+        if version != 2 or not 0 < p_bits <= 25 or not 0 < bow_bits <= 25:
+            raise FormatError(path, f"KenLM's quantization of version {version}; this lmtk reads version 2")
+        at += 8
+        tables = []
+        for bits in [p_bits, bow_bits] * (order - 2) + [p_bits]:
+            tables.append(floats(data, at, 1 << bits))
+            at += 4 << bits
+    else:
+        p_bits, bow_bits = 31, 32
+    unigrams = data[at : at + 16 * (V + 2)].view([("p", "<f4"), ("bow", "<f4"), ("child", "<u8")])
+    at += 16 * (V + 2)
+    child = unigrams["child"][: V + 1].astype(np.int64)
+    levels = [(np.arange(V, dtype=np.int32)[:, None], unigrams["p"][:V], unigrams["bow"][:V])]
+    chop = int(data[at + 1]) if split and order > 2 else 0
+    word_bits = V.bit_length()
+    for k in range(2, order + 1):
+        N, last = counts[k - 1], k == order
+        numbers = p_bits if last else p_bits + bow_bits
+        pointer = 0 if last else counts[k].bit_length()
+        begins = None
+        if split and not last:
+            pointer, begins, at = upper_bits(data, at, N + 1, counts[k], chop)
+        bits = word_bits + numbers + pointer
+        size = ((1 + N) * bits + 7) // 8 + 8
+        if at + size > len(data):
+            raise IndexError
+        field = lambda first, width, more=0, at=at, bits=bits, N=N: unpacked(
+            data, 8 * at + first, bits, width, N + more
+        )
+        parent = parents(child, N)
+        rows = np.column_stack((field(0, word_bits).astype(np.int32), levels[-1][0][parent]))
+        if quantized:
+            # the weight's place stands before that of p
+            p = tables[2 * k - 4][field(word_bits + (0 if last else bow_bits), p_bits)]
+            bow = None if last else tables[2 * k - 3][field(word_bits, bow_bits)]
+        else:
+            p = (field(word_bits, 31).astype(np.uint32) | np.uint32(1 << 31)).view(np.float32)
+            bow = None if last else field(word_bits + 31, 32).astype(np.uint32).view(np.float32)
+        levels.append((rows, p, np.zeros(N, np.float32) if last else bow))
+        if not last:
+            child = field(word_bits + numbers, pointer, 1).astype(np.int64)
+            if begins is not None:
+                upper = np.searchsorted(begins, np.arange(N + 1), "right") - 1
+                child |= upper << pointer
+        at += size
+    return backoff_model(levels, words_behind(data, at, V, path), path)
+
+
+def floats(data, at, size):
+    found = data[at : at + 4 * size].copy().view("<f4")
+    if len(found) != size:
+        raise IndexError
+    return found
+
+
+def unpacked(data, first, step, width, N):
+    """N numbers of `width` bits, `step` bits apart, from the bit `first` on: (N,) uint64."""
+    if not width:
+        return np.zeros(N, np.uint64)
+    bit = first + np.arange(N, dtype=np.int64) * step
+    byte, shift = bit >> 3, (bit & 7).astype(np.uint64)
+    found = np.zeros(N, np.uint64)
+    for j in range((width + 14) // 8):
+        found |= data[np.minimum(byte + j, len(data) - 1)].astype(np.uint64) << np.uint64(8 * j)
+    return found >> shift & np.uint64((1 << width) - 1)
+
+
+def upper_bits(data, at, size, largest, most):
+    """Of the pointers of `size` records, up to `largest`: how many bits stand in the records; from which record on each
+    number is what the bits above them say; and where the records begin.
+    """
+    bits = largest.bit_length()
+    chopped = min(range(min(bits, most) + 1), key=lambda c: (largest >> (bits - c)) * 64 - size * c)
+    entries = (largest >> (bits - chopped)) + 1
+    start = -(-at // 8) * 8 + 8
+    begins = data[start : start + 8 * entries].copy().view("<u8")
+    return bits - chopped, begins, at + 8 * (1 + entries) + 7
+
+
+def parents(child, N):
+    """Of N records the one above that each stands under: child (P + 1,) says where those of each begin."""
+    if child[0] != 0 or child[-1] != N or (np.diff(child) < 0).any():
+        raise IndexError
+    return np.repeat(np.arange(len(child) - 1), np.diff(child))
+
+
+def words_behind(data, at, V, path):
+    words = data[at:].tobytes().split(b"\0")[:-1]
+    if len(words) != V or words[0].lower() != UNK:
+        raise FormatError(path, "damaged: its words do not fit its n-grams")
+    return [UNK, *words[1:]]
+
+
+def backoff_model(levels, words, path):
+    """The model of n-grams as rows of KenLM's ids, with log10 p and weights."""
+    there = [w for i, w in enumerate(words) if w != SOS and (i or levels[0][1][0] != MISSING)]
+    others = [w for w in (SOS, EOS, UNK) if w not in set(there)]
+    vocab = Vocab([*there, *others], len(there))
+    own = np.array([vocab.index[w] for w in words], np.int32)
+    kept = np.array([w in set(words) and (i > 0 or levels[0][1][0] != MISSING) for i, w in enumerate(words)])
+    sections = {}
+    for k, (rows, p, bow) in enumerate(levels, 1):
+        if rows.max(initial=0) >= len(words):
+            raise IndexError
+        joined = arpa.joined(own[rows], p + np.float32(0), bow + np.float32(0))
+        named = [w for w, stays in zip(words, kept) if stays] if k == 1 else []
+        sections[k] = [arpa.Rows(joined[kept] if k == 1 else joined, named, 0, 0.0, None)]
+    found, _ = arpa.levels_of_many(sections, vocab)
+    return Backoff(vocab, len(found), found)

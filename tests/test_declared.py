@@ -1,0 +1,116 @@
+"""What a wrong binary file is told: one line that names the file, and the setting or array that is wrong."""
+
+import shutil
+import subprocess
+
+import pytest
+from conftest import ENVIRONMENT, FILES
+from fuzz import decoded, encoded
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A folder with a file of several kinds, by commands."""
+    folder = tmp_path_factory.mktemp("models")
+    shutil.copy(FILES / "nmt.bin", folder / "nmt")
+    train = "nplm-train -text tr -hidden 2 -features 3 -order 3 -epochs 1 -threads 1 -quiet -lm"
+    for command in [
+        "ngram-count -text tr -order 2 -wbdiscount -write-bin backoff",
+        "ngram-interp -text tr -heldout tr -order 2 -write-bin interp",
+        f"{train} nplm",
+        f"{train} tree -objective tree",
+        f"{train} class -objective class",
+    ]:
+        shutil.copy(FILES / "tr.txt", folder / "tr")
+        subprocess.run(["lmtk", *command.split()], cwd=folder, env=ENVIRONMENT, check=True)
+    return folder
+
+
+def set_to(name, value):
+    def change(about, arrays):
+        *above, last = name.split(".")
+        settings = about["settings"]
+        for key in above:
+            settings = settings[key]
+        if value is None:
+            del settings[last]
+        else:
+            settings[last] = value
+
+    return change
+
+
+def array(name, made):
+    """made: the new array from the old one, or None where it goes."""
+
+    def change(about, arrays):
+        old = arrays.pop(name)
+        if made is not None:
+            arrays[name] = made(old)
+
+    return change
+
+
+def element(name, place, value):
+    def made(a):
+        a[place] = value
+        return a
+
+    return array(name, made)
+
+
+WRONG = [  # kind, what is changed, what is said
+    ("nplm", set_to("order", "x"), 'its setting order is "x", where a whole number from 1 to 99 is wanted'),
+    ("nplm", set_to("order", True), "its setting order is true, where a whole number from 1 to 99 is wanted"),
+    ("nplm", set_to("order", None), "no setting order in it, where a whole number from 1 to 99 is wanted"),
+    ("nplm", set_to("order", 4), "its array H is float32 (2, 6), where float32 (2, 9) is wanted"),
+    ("nplm", set_to("training", [1]), "its setting training is [1], where options with their values is wanted"),
+    ("nplm", set_to("V", 10**6), "its array U is float32 (10, 2), where float32 (1000000, 2) is wanted"),
+    ("nplm", array("H", None), "no array H in it, where float32 (2, 6) is wanted"),
+    ("nplm", array("C", None), "no array C in it"),
+    ("nplm", array("d", lambda a: a.astype("f8")), "its array d is float64 (2), where float32 (2) is wanted"),
+    ("nplm", element("b", 3, float("nan")), "its array b holds numbers that are not finite"),
+    ("nplm", array("vocabulary", lambda a: a[:-4]), "its array C is float32 (12, 3), where float32 (11, 3) is wanted"),
+    ("tree", element("tree", (0, 0), 10**6), "its array tree has numbers from"),
+    ("tree", element("tree", (0, 0), 0), "its tree does not lead from node 0 to each word once"),
+    ("class", element("classes", slice(None), 0), "one of its classes has no word"),
+    ("interp", element("keys2", 1, 0), "the numbers of its array keys2 do not ascend"),
+    ("interp", element("count1", 0, -1), "its array count1 has numbers from -1 to"),
+    ("backoff", set_to("unk", 7), "its setting unk is 7, where a word in Latin-1 is wanted"),
+    ("backoff", set_to("unk", "zebra"), "no zebra in its vocabulary"),
+    ("backoff", array("nodes1", lambda a: a[:, :2].copy()), "its array nodes1 is int32"),
+    ("nmt", set_to("sizes.gates", 5), "its setting sizes.gates is 5, where 2 or 3 is wanted"),
+    ("nmt", set_to("sizes", 5), "its setting sizes is 5, where several settings are wanted"),
+]
+
+
+@pytest.mark.parametrize("kind, change, said", WRONG, ids=lambda x: x[:40] if isinstance(x, str) else "")
+def test_a_wrong_file_is_one_line(models, monkeypatch, kind, change, said):
+    from lmtk.errors import FormatError
+    from lmtk.files.registry import load, load_translation
+
+    about, arrays = decoded((models / kind).read_bytes())
+    change(about, arrays)
+    (models / "wrong").write_bytes(encoded(about, arrays))
+    monkeypatch.chdir(models)
+    with pytest.raises(FormatError) as found:
+        (load_translation if kind == "nmt" else load)("wrong")
+    assert str(found.value).startswith(f"wrong: {said}") and "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("size", [2**31, 2**62, 2**70])
+def test_a_header_that_claims_much_is_not_believed(models, monkeypatch, size):
+    """Through a pipe too, of which the length is not known beforehand."""
+
+    def lie(table):
+        last = max(table.values(), key=lambda entry: entry["data_offsets"][1])
+        last["data_offsets"][1] = last["data_offsets"][0] + size
+        last["shape"] = [size]
+
+    (models / "wrong").write_bytes(encoded(*decoded((models / "nplm").read_bytes()), lie))
+    for command in ("lmtk info wrong", "cat wrong | lmtk info -"):
+        limited = ["sh", "-c", f"ulimit -v 600000; {command}"]
+        done = subprocess.run(limited, cwd=models, env=ENVIRONMENT, capture_output=True, text=True)
+        place = "wrong" if "cat" not in command else "stdin"
+        said = f"lmtk info: {place}: the file is cut short or damaged; was it written whole?\n"
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", said)

@@ -1,0 +1,171 @@
+"""The n-grams as they are stored: forged files, kernels with numba's checks of bounds, and damage in large files."""
+
+import io
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ENVIRONMENT, FILES
+
+import lmtk
+from lmtk.errors import FormatError, LmtkError
+from lmtk.files import container
+from lmtk.files.registry import describe, load
+from lmtk.machine.large import LARGE
+from lmtk.ngram import arpa, backoff, compact, pruning
+from lmtk.reports import kenlm
+from lmtk.text.corpus import Marks, read_corpus
+
+
+def forged(path, random, columns=(0, 1)):
+    """A binary file with right checksums, some of whose words and pointers mean nothing."""
+    settings, arrays = backoff.to_arrays(load(FILES / "wb.arpa"))
+    arrays = {name: a.copy() for name, a in arrays.items()}
+    for a in arrays.values():
+        inside = [c for c in columns if c < a.shape[1] // 2]
+        for _ in range(3 if inside else 0):
+            odd = random.choice([-1, -(2**31), 2**31 - 1, len(a), len(a) + 1, int(random.integers(0, 99))])
+            # the ends of an order are looked at when it is loaded
+            a[random.integers(1, len(a) - 1), random.choice(inside)] = odd
+    with open(path, "wb") as out:
+        container.write(out, "backoff", settings, arrays, load(FILES / "wb.arpa").vocab.words)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_forged_file_is_scored_within_bounds(tmp_path, monkeypatch, seed):
+    """Whatever its pointers say, nothing outside is read: the plain twin, the kernel and KenLM's way agree, or it is
+    one error; and so is everything that goes over the whole model.
+    """
+    path = str(tmp_path / "forged")
+    forged(path, np.random.default_rng(seed), (1,) if seed % 2 else (0, 1))
+    try:
+        model = load(path)
+    except FormatError as e:
+        assert "damaged" in str(e)
+        return
+    for corpus in read_corpus(str(FILES / "te.txt"), model.vocab, Marks()):
+        found = []
+        for large in (1 << 40, 1):
+            monkeypatch.setitem(LARGE, "ngrams", large)
+            found.append(model.score(corpus))
+            kenlm.walk(model, lengths=False)(corpus.ids, corpus.fresh)
+        assert len(found[0].logp) == len(found[1].logp)
+    sentences = (FILES / "te.txt").read_text().splitlines()
+    python = lmtk.Model(path)
+    python.score_many(sentences)
+    state = lmtk.State()
+    python.BeginSentenceWrite(state)
+    for word in sentences[0].split():
+        python.BaseScore(state, word, state)
+    for whole in (
+        lambda: pruning.pruned(model, 1e-3),
+        lambda: arpa.write_text(io.BytesIO(), model),
+        lambda: list(python.full_scores(sentences[0])),
+    ):
+        try:
+            whole()
+        except FormatError as e:
+            assert "damaged" in str(e)
+
+
+def test_damage_in_a_large_file_is_seen_before_anything_is_said(tmp_path):
+    """Its sums are made beside the work; still ppl is silent, and says one line."""
+    path, large = tmp_path / "m", "from lmtk.machine.large import LARGE; LARGE['binary'] = 1\n"
+    with open(path, "wb") as out:
+        backoff.write_binary(out, load(FILES / "wb.arpa"))
+    data = bytearray(path.read_bytes())
+    for at in (len(data) - 9, len(data) - 200, len(data) // 2):
+        (tmp_path / "damaged").write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        arguments = ["ppl", "-lm", str(tmp_path / "damaged"), "-text", str(FILES / "te.txt")]
+        code = f"{large}import sys; sys.argv[1:] = {arguments}\n"
+        code += "from lmtk import cli; cli.main()"
+        done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (1, "") and done.stderr.count("\n") == 1
+        with pytest.raises(FormatError):
+            lmtk.load(tmp_path / "damaged", check=True)
+
+
+def test_kernels_stay_within_bounds():
+    """The tests of kernels on n-grams, with numba's checks on."""
+    if os.environ.get("NUMBA_BOUNDSCHECK"):
+        return
+    cache = Path.home() / ".cache" / "lmtk" / "bounds"  # half a minute the first time
+    names = ("large", "hostile", "nodes")
+    files = [str(Path(__file__).parent / f"test_{name}.py") for name in names]
+    environment = ENVIRONMENT | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
+    chosen = "scored or written or forged or read_alike or linked"
+    run = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen, *files]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.parametrize("bits", [0, 3, 8])
+def test_a_compact_file_is_the_same_model_and_no_harm_when_forged(tmp_path, bits):
+    model, out = load(FILES / "wb.arpa"), io.BytesIO()
+    compact.write(out, model, bits)
+    (tmp_path / "c").write_bytes(out.getvalue())
+    found = load(str(tmp_path / "c"))
+    corpus = next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks()))
+    a, b = model.score(corpus), found.score(corpus)
+    assert np.array_equal(a.length, b.length) and (bits != 0 or np.array_equal(a.logp, b.logp))
+    with open(tmp_path / "c", "rb") as stream:
+        about, arrays = container.read(stream, str(tmp_path / "c"))
+    del arrays["vocabulary"]
+    random = np.random.default_rng(1)
+    for _ in range(200):
+        name = random.choice([name for name, x in arrays.items() if x.size])
+        forged = {other: x.copy() for other, x in arrays.items()}
+        bytes_ = forged[name].view(np.uint8)
+        bytes_[random.integers(len(bytes_))] ^= 1 << random.integers(8)
+        if random.random() < 0.2:
+            forged[name] = forged[name][:-1]
+        with open(tmp_path / "f", "wb") as stream:
+            container.write(stream, "backoff-compact", about["settings"], forged, model.vocab.words)
+        with suppress(FormatError):
+            load(str(tmp_path / "f")).score(corpus)
+
+
+def test_numbers_are_packed_in_any_width(monkeypatch):
+    monkeypatch.setattr(compact, "SOME", 16)
+    random = np.random.default_rng(1)
+    for width in range(1, 31):
+        for N in (0, 1, 7, 16, 33):
+            x = random.integers(0, 1 << width, N)
+            bits = compact.packed(x, width)
+            assert len(bits) == (N * width + 7) // 8 and np.array_equal(compact.unpacked(bits, width, N), x)
+
+
+@pytest.mark.parametrize("kind", ["trie", "triea255", "trieq8b8", "trieq8b8a22"])
+def test_kenlms_tries_are_read(kind, tmp_path):
+    """Files that build_binary made of wb.arpa: the same model, whatever the kind; cut, one error."""
+    path, model = FILES / "kenlm" / kind, lmtk.load(FILES / "wb.arpa")
+    found = lmtk.load(path)
+    for line in (FILES / "te.txt").read_text().splitlines():
+        assert list(found.full_scores(line)) == list(model.full_scores(line))
+    out = [io.BytesIO(), io.BytesIO()]
+    for a, x in zip(out, (found, model)):
+        arpa.write_text(a, x.lm)
+    assert out[0].getvalue() == out[1].getvalue()
+    lines, words = describe(str(path))
+    assert dict(lines)["file"].startswith("KenLM's, trie") and b"cat" in words
+    data = path.read_bytes()
+    random = np.random.default_rng(1)
+    for i in range(len(data) - 1, 0, -(len(data) // 60)):
+        (tmp_path / "cut").write_bytes(data[:i])
+        with pytest.raises(LmtkError):
+            load(str(tmp_path / "cut"))
+        damaged = bytearray(data)
+        damaged[i] = random.integers(256)
+        (tmp_path / "damaged").write_bytes(damaged)
+        with suppress(LmtkError):
+            load(str(tmp_path / "damaged")).score(next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks())))
+
+
+def test_kenlms_other_files_are_one_line():
+    for name, said in (("probing", "probing hash tables"), ("nowords", "without its words")):
+        with pytest.raises(FormatError, match=said):
+            load(str(FILES / "kenlm" / name))
