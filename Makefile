@@ -12,6 +12,7 @@ test: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest -q -n auto
+	$(MAKE) numpy1
 
 # timings, side by side with references where they are installed
 bench: .venv/installed
@@ -25,6 +26,14 @@ docs: .venv/installed
 	$(BIN)/pip install -q -e '.[docs]'
 	$(BIN)/python man/pages.py build/docs
 
+# lmtk from Python with the oldest numpy, which other people's programs want
+numpy1: .venv-numpy1/installed
+	.venv-numpy1/bin/python -m pytest -q -p no:cacheprovider tests/test_api.py
+.venv-numpy1/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-numpy1
+	.venv-numpy1/bin/pip install -q 'numpy<2' pytest hypothesis -e .
+	touch $@
+
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 .venv/installed: pyproject.toml | .venv/bin/python
@@ -35,7 +44,7 @@ docs: .venv/installed
 	touch $@ .venv/installed
 
 clean:
-	rm -rf .venv build *.egg-info
+	rm -rf .venv .venv-numpy1 build *.egg-info
 	$(MAKE) -C examples/1-quickstart clean
 
-.PHONY: demo test bench smoke docs clean
+.PHONY: demo test numpy1 bench smoke docs clean

@@ -103,6 +103,7 @@ OPTIONS = [
     ["-order", "3", "-wbdiscount", "-stream"],
     ["-order", "3", "-wbdiscount", "-no-sos", "-no-eos"],
     ["-order", "2", "-wbdiscount", "-tolower", "-map-unk", "B"],
+    ["-order", "3", "-wbdiscount", "-memory", "10K"],
 ]
 TEXTS = {
     "plain": "a b c\n\nb c a a\nc\n" * 3 + "b" * 40 + " B\n",

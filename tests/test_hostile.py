@@ -224,3 +224,22 @@ def test_small_and_large_count_files_are_read_alike(tmp_path, monkeypatch, name,
             assert plain.startswith(said) and "\n" not in plain and len(plain) < 200
         for size in (1 << 22, 9, 500):
             assert count_outcome(text, tmp_path, monkeypatch, 0, size, given) == plain
+
+
+def test_numbers_are_read_as_python_reads_them():
+    """In a large file: of one to eight digits behind the point at once, of others one after the other."""
+    random, table = np.random.default_rng(1), arpa.known_words([b"a"])
+    texts = [f"{x:.{d}f}" for d in range(12) for x in -(10 ** random.uniform(-9, 1.2, 200))]
+    texts += [f"{x:.7g}" for x in -(10 ** random.uniform(-9, 2, 2000))] + [
+        "-0.00000000",
+        "0.5",
+        "9.99999999",
+        "-1.",
+        "+2.5",
+    ]
+    block = "".join(f"{text}\ta\t{text}\n" for text in texts).encode()
+    rows = np.empty((len(texts), 3), np.int32)
+    _, found, *_ = table.read_lines(np.frombuffer(block, np.uint8), 0, 1, rows)
+    expected = np.array([float(text) for text in texts]).astype(np.float32) + np.float32(0)
+    assert found == len(texts)
+    assert all(np.array_equal(rows.view(np.float32)[:, column], expected) for column in (1, 2))

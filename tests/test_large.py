@@ -169,7 +169,8 @@ def test_awkward_numbers_are_printed_as_python_prints_them():
 
 @pytest.mark.parametrize("order", [1, 2, 4])
 @pytest.mark.parametrize("unk", [False, True])
-def test_large_models_are_written_as_small_ones(tmp_path, monkeypatch, order, unk):
+@pytest.mark.parametrize("sort", [False, True])
+def test_large_models_are_written_as_small_ones(tmp_path, monkeypatch, order, unk, sort):
     text = random_text(tmp_path, order)
     with open(text, "a") as f:
         f.write(f"{'long' * 700_000} w1 w1 w2\n")
@@ -182,7 +183,7 @@ def test_large_models_are_written_as_small_ones(tmp_path, monkeypatch, order, un
     for large in (1 << 40, 1):
         monkeypatch.setitem(LARGE, "ngrams", large)
         out = io.BytesIO()
-        arpa.write_text(out, model)
+        arpa.write_text(out, model, sort)
         found.append(out.getvalue())
     assert found[0] == found[1]
 

@@ -338,9 +338,15 @@ def write_text(out, model, sort=True):
     """
     sizes = [int(np.count_nonzero(~np.isnan(level.logp))) for level in model.levels]
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
-    large = pays("ngrams", sum(sizes)) and sum(sizes) < 1 << 31
-    sections = print_sections if sort and large else format_sections
-    sections(out, model, ranks(model.vocab.words) if sort else None)
+    if not (pays("ngrams", sum(sizes)) and sum(sizes) < 1 << 31):
+        format_sections(out, model, ranks(model.vocab.words) if sort else None)
+    elif sort:
+        print_sections(out, model, ranks(model.vocab.words))
+    else:
+        from lmtk.ngram.printing import write_rows
+
+        orders = ((rows, decimal(logp), decimal(bow), weighted) for rows, logp, bow, weighted in ngrams(model))
+        write_rows(out, orders, model.vocab.words)
     out.write(b"\n\\end\\\n")
 
 

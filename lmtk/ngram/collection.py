@@ -54,9 +54,9 @@ def collect(
     words: a closed vocabulary, outside which a word is `unk` (or, with `limit`, its n-gram in a count file is dropped);
     None takes every word. The words of the result are <s>, </s>, `unk`, those given, and others as first seen.
     memory: about how many bytes counting texts takes besides the result; the rest goes to disk. comm: the ranks that
-    count together; rank 0 has the result. replace: words -> (others, the id among them of each word), where others are
-    to be counted in place of the words that were read. positions: give large texts as Positions, where they have no
-    sentence marks inside of sentences.
+    count together; rank 0 has the result, and makes it alone where that is Positions. replace: words -> (others, the
+    id among them of each word), where others are to be counted in place of the words that were read. positions: give
+    large texts as Positions, where they have no sentence marks inside of sentences.
     """
     index = Growing()
     unk_id = index[unk]
@@ -66,19 +66,22 @@ def collect(
     if words is not None:
         known, readable = Closed(index, unk_id), Closed(index, OUTSIDE if limit else unk_id)
 
+    raw = None
+    if positions and not (files or replace):
+        # ranks would send more than they save: one does it all
+        raw = comm.each(lambda: [] if comm.rank else list(raw_blocks(texts, known, tolower, ALONE)))
+        ids = bordered(raw, index, marks) if pays("ngrams", sum(len(block) for _, _, block in raw)) else None
+        if comm.share(lambda: ids is not None):
+            return Positions(index.words(), ids)
+
     def read():
         """The count files, on rank 0, and this rank's part of the texts."""
         found = [read_rows(path, readable, order, floats, tolower) for path in files if comm.rank == 0]
         found = [inside(rows, weights) for rows, weights in found] if limit else found
-        return found, *read_texts(raw_blocks(texts, known, tolower, comm), index, marks, memory)
+        blocks = raw if raw and comm.size == 1 else raw_blocks(texts, known, tolower, comm)
+        return found, *read_texts(blocks, index, marks, memory)
 
-    if positions and not (files or memory or replace or comm.size > 1):
-        raw = list(raw_blocks(texts, known, tolower, comm))
-        if pays("ngrams", sum(len(ids) for _, _, ids in raw)) and (ids := bordered(raw, index, marks)) is not None:
-            return Positions(index.words(), ids)
-        found, (ids, starts, blocks) = [], read_texts(raw, index, marks, memory)
-    else:
-        found, ids, starts, blocks = comm.each(read)
+    found, ids, starts, blocks = comm.each(read)
     words = common_words(blocks, index.words(), comm) if comm.size > 1 else index.words()
     at = {word: i for i, word in enumerate(words)}
     new_id = np.array([at[word] for word in index.words()], np.int32)

@@ -13,6 +13,7 @@ import numpy as np
 from lmtk.machine.jit import jit, of_numba
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import engine
+from lmtk.ngram.counts import sorted_by
 
 PIECE = 1 << 16  # places printed together
 SOME = 512  # numbers whose digits are made together
@@ -55,6 +56,43 @@ def write_estimate(out, model):
         else:
             out.writelines(in_threads(lines_of, pairwise(cuts.tolist())))
     out.write(b"\n\\end\\\n")
+
+
+def write_rows(out, orders, words):
+    """The n-grams of each order as `write_estimate` has them: orders gives rows (N, k) of ids, log10 p, log10 of the
+    back-off weight and whether that is written, (N,) each.
+    """
+    letters, ends, cells = word_cells(words)
+    for k, (rows, log10p, log10bow, weighted) in enumerate(orders, 1):
+        out.write(b"\n\\%d-grams:\n" % k)
+        place = np.arange(len(rows), dtype=np.int32)
+        for column in np.ascontiguousarray(rows.T, np.int32):
+            place = sorted_by(place, column, len(words))
+
+        def lines_of(begin, place=place, rows=rows, columns=(log10p, log10bow, weighted)):
+            some = place[begin : begin + PIECE]
+            mine, p, bow, there = (np.ascontiguousarray(x[some]) for x in (rows.astype(np.int32, copy=False), *columns))
+            size = int(np.diff(ends)[mine].sum()) + len(some) * (48 + mine.shape[1]) + 64
+            text = np.empty(size, np.uint8)
+            numbers = print_some(p, ord("\t")), print_some(bow, ord("\n"))
+            return text[: print_rows(mine, *numbers, there, cells, letters, ends, text)].data
+
+        out.writelines(in_threads(lines_of, range(0, len(rows), PIECE)))
+
+
+@jit
+def print_rows(rows, p, bow, there, cells, letters, ends, text):
+    """The lines of n-grams (N, k); how far text is filled."""
+    at = 0
+    for i in range(len(rows)):
+        at = put(text, at, p, i)
+        for j in range(rows.shape[1]):
+            at = put_word(text, at, rows[i, j], cells, letters, ends)
+        text[at - 1] = 10
+        if there[i]:
+            text[at - 1] = 9
+            at = put(text, at, bow, i)
+    return at
 
 
 def word_cells(words):

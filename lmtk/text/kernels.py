@@ -10,10 +10,13 @@ value    (2^(s-1),) the id of word j, int32
 
 import numpy as np
 
-from lmtk.machine.jit import jit
+from lmtk.machine.jit import jit, of_numba
 
 u64 = np.uint64
 NEWLINE = -1  # the id of a line's end, as in corpus
+LOW7 = u64(0x7F7F7F7F7F7F7F7F)
+POWER = np.array([10**e for e in range(9)])
+trailing_zeros = of_numba("numba.cpython.unsafe.numbers", "trailing_zeros")
 TEN = np.array([float(f"1e{e}") for e in range(23)])  # the powers of ten that doubles hold exactly
 
 
@@ -135,6 +138,24 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
                     i += 1
                     c = text[i]
                 mantissa, digits, first, point, e = 0, 0, i, -1, 0
+                if i + 10 < size and text[i + 1] == 46 and 48 <= c <= 57:
+                    # d.dddd: up to eight digits behind the point at once
+                    x8 = u64(0)
+                    for j in range(8):
+                        x8 |= u64(text[i + 2 + j]) << u64(8 * j)
+                    x8 ^= u64(0x3030303030303030)
+                    odd = ((x8 & LOW7) + u64(0x7676767676767676) | x8) & ~LOW7
+                    d = np.int64(trailing_zeros(odd)) >> 3 if odd else 8
+                    after = text[i + 2 + d]
+                    if d and (after == 32 or after == 10 or after == 9 or after == 13):
+                        v = x8 << u64(64 - 8 * d)
+                        v = (v * u64(10) + (v >> u64(8))) & u64(0x00FF00FF00FF00FF)
+                        v = (v * u64(100) + (v >> u64(16))) & u64(0x0000FFFF0000FFFF)
+                        v = (v * u64(10000) + (v >> u64(32))) & u64(0xFFFFFFFF)
+                        mantissa = np.int64(c - 48) * POWER[d] + np.int64(v)
+                        digits, point = 1, i + 1
+                        i += 2 + d
+                        c = after
                 while True:
                     if 48 <= c <= 57:
                         mantissa = mantissa * 10 + (c - 48)

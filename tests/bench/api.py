@@ -1,0 +1,141 @@
+"""Speed of lmtk from Python beside KenLM's module, in one process, by a 5-gram that is estimated from a text.
+
+The bound is random reads of memory, one or two an order and word; of BaseScore, the call from Python. Each figure is
+the median of the rounds; "kenlm/lmtk" above one means that lmtk is faster. KenLM's module reads its own probing binary;
+where the module or its build_binary is missing, lmtk's figures stand alone.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ORDER = 5
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-text", help="the text, the first half of which is the training text; else random words")
+    parser.add_argument("-tokens", type=int, default=2_000_000, help="words to draw")
+    parser.add_argument("-rounds", type=int, default=3)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        train, held = halves(given.text or draw(os.path.join(folder, "text"), given.tokens), folder)
+        arpa, binary, probing = (os.path.join(folder, name) for name in ("arpa", "binary", "probing"))
+        options = ["-text", train, "-order", str(ORDER), "-kndiscount", "-interpolate", "-lm", arpa]
+        lmtk("ngram-count", *options, "-discount-fallback", "default")
+        lmtk("ngram", "-lm", arpa, "-write-bin", binary)
+        with open(held) as text:
+            lines = [line.rstrip("\n") for line in text]
+        figures = {"lmtk": measured("lmtk", binary, lines, given.rounds)}
+        if shutil.which("build_binary") and has_kenlm():
+            subprocess.run(["build_binary", "probing", arpa, probing], check=True, capture_output=True)
+            figures["kenlm"] = measured("kenlm", probing, lines, given.rounds)
+        else:
+            print("kenlm or its build_binary is missing: no comparison with it")
+    show(figures, given.text or "random words", sum(len(line.split()) for line in lines))
+
+
+def show(figures, text, words):
+    print(f"{text}: {words} words scored, order {ORDER}, {len(os.sched_getaffinity(0))} cores")
+    print(f"{'':32}" + "".join(f"{name:>12}" for name in figures) + f"{'kenlm/lmtk':>12}")
+    for name, ours in figures["lmtk"].items():
+        theirs = figures.get("kenlm", {}).get(name)
+        ratio = f"{theirs / ours:12.2f}" if theirs else ""
+        print(f"{name:32}{ours:12.3g}" + (f"{theirs:12.3g}" if theirs else "") + ratio)
+
+
+def has_kenlm():
+    try:
+        import kenlm  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def lmtk(*arguments):
+    subprocess.run([sys.executable, "-m", "lmtk", *arguments], check=True, stderr=subprocess.DEVNULL)
+
+
+def halves(text, folder):
+    """The first and the second half of a text, as files."""
+    with open(text, "rb") as whole:
+        lines = whole.readlines()
+    paths = [os.path.join(folder, name) for name in ("train", "held")]
+    for path, half in zip(paths, (lines[: len(lines) // 2], lines[len(lines) // 2 :])):
+        with open(path, "wb") as out:
+            out.writelines(half)
+    return paths
+
+
+def draw(path, n):
+    import ngram
+
+    return ngram.draw(path, n)
+
+
+def measured(module, model, lines, rounds):
+    """name -> seconds, or microseconds an item."""
+    code = f"import api; api.work({module!r}, {model!r})"
+    found = []
+    for i in range(rounds + 1):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            input="\n".join(lines),
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=os.path.dirname(os.path.abspath(__file__)),
+        )
+        if i:  # the first round compiles
+            found.append(dict(line.rsplit("\t", 1) for line in done.stdout.splitlines()))
+    return {name: statistics.median(float(x[name]) for x in found) for name in found[0]}
+
+
+def work(module, path):
+    """Print what `measured` reads."""
+    import importlib
+
+    lines = sys.stdin.read().split("\n")
+    kenlm = importlib.import_module(module)
+    kenlm.Model, kenlm.State  # noqa: B018  which lmtk imports when they are asked for
+    clock = time.perf_counter
+
+    def tell(name, start, items=1, unit=1):
+        print(f"{name}\t{(clock() - start) / items * unit}")
+
+    start = clock()
+    model = kenlm.Model(path)
+    tell("load, s", start)
+    start = clock()
+    model.score(lines[0])
+    tell("first score, s", start)
+    for line in lines:
+        model.score(line)
+    start = clock()
+    for line in lines:
+        model.score(line)
+    tell("score, us a sentence", start, len(lines), 1e6)
+    words = [line.split() for line in lines[:3000]]
+    state, after = kenlm.State(), kenlm.State()
+    for _ in range(2):
+        start = clock()
+        for sentence in words:
+            model.BeginSentenceWrite(state)
+            for word in sentence:
+                model.BaseScore(state, word, after)
+                state, after = after, state
+    tell("BaseScore, us a word", start, sum(map(len, words)), 1e6)
+    many = getattr(model, "score_many", lambda lines: [model.score(line) for line in lines])
+    many(lines)
+    start = clock()
+    many(lines)
+    tell("score_many, us a word", start, sum(len(line.split()) for line in lines), 1e6)
+
+
+if __name__ == "__main__":
+    main()
