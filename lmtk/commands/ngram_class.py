@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 from typing import Annotated
 
 from lmtk.commands.options import (
@@ -47,6 +48,9 @@ def command(
             "iterations", "At most N passes over the words (default: until none moves; 0 after merging).", "N", min=0
         ),
     ] = None,
+    save: Annotated[
+        int | None, option("save", "Write the classes after every N mergers too, to CLASSES.N.", "N", min=1)
+    ] = None,
     seed: Annotated[
         int | None, option("seed", "Start from classes drawn at random, frequent words aside.", "N", min=0)
     ] = None,
@@ -71,6 +75,8 @@ def command(
     \b
     Example: lmtk ngram-class -text train.txt -numclasses 500 -classes train.classes
     """
+    import numpy as np
+
     from lmtk.commands.bar import Bar
     from lmtk.files.streams import check_out, open_out
     from lmtk.ngram import classes as induction
@@ -86,8 +92,10 @@ def command(
         raise UsageError("nothing to write: give -classes, -class-counts or -write-paths")
     if not init:
         needed(numclasses, "numclasses")
-    if sum((init is not None, seed is not None, incremental or full)) > 1:
-        raise UsageError("-init, -seed and merging (-incremental, -full) are three ways to start; give one")
+    if seed is not None and (init is not None or incremental or full):
+        raise UsageError("-seed is a way to start, and so are -init and merging (-incremental, -full)")
+    if save and not (classes and (incremental or full)):
+        raise UsageError("-save writes -classes while they are merged (-incremental, -full)")
     one_stdin(*texts, *files, vocab, init, noclass_vocab)
     for path in (classes, class_counts, write_paths):
         if path:
@@ -104,8 +112,9 @@ def command(
     free = [w for w, word in enumerate(data.words) if word not in apart]
     words = induction.by_use(data, [w for w in free if data.uses[w]])
     unseen = [w for w in free if not data.uses[w] and data.words[w] != unk]
-    G = len(start.names) if init else numclasses
-    if numclasses not in (None, G):
+    merging_wanted = incremental or full
+    G = len(start.names) if init and not (merging_wanted and numclasses) else min(numclasses, max(len(words), 2))
+    if not merging_wanted and numclasses not in (None, G) and init:
         raise UsageError(f"-numclasses is {numclasses}, and -init has {G} classes")
     if G < 2:
         raise LmtkError(f"{init}: all words are in one class; two or more classes were wanted")
@@ -121,13 +130,26 @@ def command(
 
         if init:
             g = induction.given_classes(data, words, start, init)
-        elif incremental or full:
-            window = len(words) if full else G
-            merging = induction.merging_of(data, words, window)
-            for share in induction.mergers(merging, words, window, G):
+        if merging_wanted:
+            # classes to start from are merged as words are
+            of = g if init else np.arange(len(data.words))
+            units, order = data, words
+            if init:
+                units, _ = induction.classes_as_words(data, g)
+                order = induction.by_use(units, np.unique(g[words]))
+            window = len(order) if full else G
+            merging = induction.merging_of(units, order, window)
+            for share in induction.mergers(merging, order, window, G, save or 0):
                 bar(share, "merging")
-            g = induction.merged_classes(merging, words)
+                if save and merging.m and merging.m % save == 0:
+                    g = induction.words_of_merged(merging, order, of, words)
+                    found = induction.made(data, SimpleNamespace(g=g, G=int(g.max()) + 1), unseen, unk)
+                    with open_out(induction.numbered_name(classes, merging.m)) as out:
+                        induction.write_classes(out, found)
+            g = induction.words_of_merged(merging, order, of, words)
             iterations = iterations or 0
+        elif init:
+            pass
         else:
             g = induction.frequency_classes(data, words, G, seed)
         state = induction.exchange_of(data, g, G, words)

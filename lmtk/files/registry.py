@@ -29,6 +29,7 @@ BINARY = {
     "class-ngram": "lmtk.joint.classes:from_arrays",
 }
 TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
+DEEPEST = 8  # that models of models go: parts named twice at each step double the work
 COUNT = re.compile(rb"[0-9][0-9.e+]*$")
 PROBABILITY = re.compile(rb"(?:0?\.[0-9]+(?:e-[0-9]+)?|[1-9](?:\.[0-9]+)?e-[0-9]+|1(?:\.0*)?)$")
 PATH = re.compile(rb"[01]+$")
@@ -57,6 +58,8 @@ def load(path, seen=(), sums="now"):
     seen: the mixtures on whose behalf it is read, so that one that names itself is found out. sums: when those of a
     large binary file are checked, as in `container.read`.
     """
+    if len(seen) > DEEPEST:
+        raise FormatError(path, f"a model of models of models, more than {DEEPEST} deep")
     with open_in(path) as stream:
         head = stream.peek(64)[:64]
         if not head:

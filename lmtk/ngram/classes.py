@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, shown
-from lmtk.files.streams import lines
+from lmtk.files.streams import SUFFIX, lines
 from lmtk.ngram import class_kernels as kernels
 from lmtk.ngram.counts import Counts, from_rows
 from lmtk.text.vocab import EOS, SOS, UNK
@@ -288,9 +288,10 @@ def roots(parent):
     return parent
 
 
-def mergers(state, order, window, G):
+def mergers(state, order, window, G, every=0):
     """Merge: the words `order` come in turn, of each window + 1 classes two are merged, and then all down to G; a
-    window of all words tries all pairs. Yields the share of the work that is done, again and again.
+    window of all words tries all pairs. Yields the share of the work that is done, again and again, and with `every`
+    after so many mergers too.
     """
     tallest = min(window, len(order))
     sizes = np.concatenate((np.minimum(np.arange(len(order)), window), np.arange(tallest, G, -1)))
@@ -298,6 +299,8 @@ def mergers(state, order, window, G):
     done = 0
     while done < len(sizes):
         end = max(np.searchsorted(pairs, pairs[done] + STEPS), done + 1)
+        if every:
+            end = min(end, tallest + (max(done - tallest, 0) // every + 1) * every)
         if done < len(order):
             end = min(end, len(order))
             state.add(order[done:end], window)
@@ -308,11 +311,36 @@ def mergers(state, order, window, G):
         yield pairs[done] / pairs[-1]
 
 
+def classes_as_words(data, g):
+    """The bigrams of classes g (W,) in place of words, words without a class, -1, being classes of their own; and
+    their number.
+    """
+    g, C = numbered(data, g, int(g.max()) + 1)
+    key, inverse = np.unique(g[data.v].astype(np.int64) * C + g[data.w], return_inverse=True)
+    count = np.bincount(inverse, data.count).astype(np.int64)
+    uses = np.bincount(g[g >= 0], data.uses[g >= 0], C).astype(np.int64)
+    return Bigrams([b"%08d" % c for c in range(C)], key // C, key % C, count, uses), C
+
+
 def merged_classes(state, order):
     """The class (W,) of each of the words `order` after the mergers; other words: -1."""
     g = np.full(len(state.parent), -1, np.int32)
     g[order] = np.unique(roots(state.parent)[order], return_inverse=True)[1]
     return g
+
+
+def words_of_merged(state, order, of, words):
+    """The class (W,) of each of `words`, of[w] being what was merged in its place; other words: -1."""
+    merged = merged_classes(state, order)
+    g = np.full(len(of), -1, np.int32)
+    g[words] = merged[of[words]]
+    return g
+
+
+def numbered_name(path, number):
+    """The name of a file that -save writes: SRILM's, CLASSES.000100 or CLASSES.000100.gz."""
+    suffix = next((s for s in SUFFIX if path.endswith(s)), "")
+    return f"{path}.{number:06d}{suffix}"
 
 
 def paths(data, classes):
