@@ -148,7 +148,8 @@ def checked(word, value, option):
         raise UsageError(f"{word} takes a finite number, not {value}")
     if found is None or (low is not None and found < low) or (high is not None and found > high):
         kind = "a whole number" if option.number is int else "a number"
-        span = "" if low is None else f" from {low:g} to {high:g}" if high is not None else f" of at least {low:g}"
+        low, high = (x if option.number is int or x is None else f"{x:g}" for x in (low, high))
+        span = "" if low is None else f" from {low} to {high}" if high is not None else f" of at least {low}"
         raise UsageError(f"{word} takes {kind}{span}, not {value}")
     if option.number is int and high is None and found > MOST:
         raise UsageError(f"{word} takes a whole number of at most {MOST}, not {value}")

@@ -88,8 +88,7 @@ def command(
     The model with the highest held-out BLEU is kept. -debug 1 prints a line an epoch.
 
     \b
-    Example: lmtk nmt-train -source train.en -target train.fr -heldout-source val.en -heldout-target val.fr \\
-               -shortlist 6000 -model en-fr.bin
+    Example: lmtk nmt-train -source train.en -target train.fr -shortlist 6000 -model en-fr.bin
     """
     o = SimpleNamespace(**locals())
     needed(model, "model")

@@ -78,7 +78,8 @@ def nodes_of_rows(counts, vocab, order):
     given = [c[c > 0] for c in given]
     rows[0] = np.concatenate((rows[0], np.arange(W)[:, None]))
     for k in range(len(rows) - 1, 0, -1):
-        rows[k - 1] = np.concatenate((rows[k - 1], rows[k][:, :-1], rows[k][:, 1:]))
+        inside = distinct(np.concatenate((rows[k][:, :-1], rows[k][:, 1:])))  # else twice as many an order
+        rows[k - 1] = np.concatenate((rows[k - 1], inside))
     for weight, (keys, _, node) in zip(given, trie(rows, W)):
         node = node[: len(weight)]
         count = np.zeros(len(keys), weight.dtype)
@@ -86,6 +87,12 @@ def nodes_of_rows(counts, vocab, order):
         counted = np.zeros(len(keys), bool)
         counted[node] = True
         yield keys, count, counted
+
+
+def distinct(rows):
+    """The rows (N, k) of ids, each once."""
+    rows = rows[np.lexsort(rows.T.astype(np.int32))]
+    return rows[np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[: len(rows)]]
 
 
 def counted_levels(counts, vocab, order, methods):
