@@ -168,17 +168,22 @@ def commands(text, folder):
     return found
 
 
+# a process has at least the memory of the one that starts it, so that a small one starts them
+STARTER = """
+import resource, subprocess, sys
+status = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)
+sys.exit(status)
+"""
+
+
 def run(steps, text):
     """Runs command lines; the most memory that one of them took, in MB."""
     most = 0
     for line in steps:
         with open(text) as words:
-            process = subprocess.Popen(line, stdin=words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise subprocess.CalledProcessError(process.returncode, line)
-        most = max(most, used.ru_maxrss >> 10)
+            command = [sys.executable, "-Sc", STARTER, *line]
+            most = max(most, int(subprocess.run(command, check=True, stdin=words, capture_output=True).stdout))
     return most
 
 
