@@ -94,7 +94,11 @@ def build_binary(words):
         raise UsageError(f"the kind is probing or trie, not {rest[0]}")
     if not 2 <= len(rest) <= 3:
         raise UsageError(usage)
-    return [("ngram", ["-lm", rest[-2], "-write-bin", rest[-1]])]
+    given = dict(options)
+    if not given.get("-q", "8").isdigit():
+        raise UsageError(f"-q takes a number of bits, not '{given['-q']}'")
+    form = ["-quantize", str(min(max(int(given["-q"]), 3), 16))] if "-q" in given else ["-compact"] * ("-a" in given)
+    return [("ngram", ["-lm", rest[-2], *form, "-write-bin", rest[-1]])]
 
 
 def query(words):

@@ -42,9 +42,10 @@ def ngram(words):
 
 
 def ngram_count(words):
-    """Nothing to do is no error: scripts call it so to see whether it is there."""
+    """Nothing to do is no error: scripts call it so to see whether it is there. Models have SRILM's order of lines."""
     no_maximum_entropy(words)
-    return [("ngram-count", ["-sort", *words])] if words else []
+    model = {word.lstrip("-").partition("=")[0] for word in words} & {"lm", "write-binary-lm"}
+    return [("ngram-count", ["-sort", *words] if model else words)] if words else []
 
 
 def ngram_class(words):
