@@ -7,21 +7,25 @@ from lmtk.errors import LmtkError, UsageError
 
 
 def command(
-    lm: Annotated[str | None, option("lm", "A neural model.", "FILE")] = None,
+    lm: Annotated[str | None, option("lm", "A neural model.", "FILE", group="Data")] = None,
     neighbours: Annotated[
-        str | None, option("neighbours", "Print the words most like this one.", "WORD", "neighbors")
+        str | None, option("neighbours", "Print the words most like this one.", "WORD", "neighbors", group="Job")
     ] = None,
     analogy: Annotated[
-        list[str] | None, option("analogy", "Print the words that are to C as B is to A.", "A B C")
+        list[str] | None, option("analogy", "Print the words that are to C as B is to A.", "A B C", group="Job")
     ] = None,
     write: Write = None,
-    plot: Annotated[str | None, option("plot", "Draw the words in two dimensions (.svg or .png).", "FILE")] = None,
-    dimensions: Annotated[
-        list[int] | None, option("dimensions", "Draw these features (default: the principal dimensions).", "I J")
+    plot: Annotated[
+        str | None, option("plot", "Draw the words in two dimensions (.svg or .png).", "FILE", group="Job")
     ] = None,
-    words: Annotated[str | None, option("words", "Only the words of this list.", "FILE")] = None,
+    dimensions: Annotated[
+        list[int] | None,
+        option("dimensions", "Draw these features (default: the principal dimensions).", "I J", group="Show"),
+    ] = None,
+    words: Annotated[str | None, option("words", "Only the words of this list.", "FILE", group="Data")] = None,
     top: Annotated[
-        int | None, option("top", "So many neighbours (default: 10) or words (plot: 200, write: all).", "N", min=1)
+        int | None,
+        option("top", "So many neighbours (default: 10) or words (plot: 200, write: all).", "N", min=1, group="Show"),
     ] = None,
     tolower: Tolower = False,
 ):

@@ -7,9 +7,10 @@ from lmtk.commands.options import needed, one_stdin, option
 
 def command(
     lm: Annotated[
-        list[str] | None, option("lm", "A file of any kind (several): models, checkpoints, counts, word lists.", "FILE")
+        list[str] | None,
+        option("lm", "A file of any kind (several): models, checkpoints, counts, word lists.", "FILE", group="Data"),
     ] = None,
-    words: Annotated[int, option("words", "Show the first N words.", "N", min=0)] = 10,
+    words: Annotated[int, option("words", "Show the first N words.", "N", min=0, group="Output")] = 10,
 ):
     """Describe files: kind, sizes, settings, vocabulary.
 

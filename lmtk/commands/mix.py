@@ -27,10 +27,14 @@ def command(
     lm: Models = None,
     weight: Annotated[
         list[float] | None,
-        option("lambda", "A weight for each model (the last may be left out and takes the rest).", "X"),
+        option(
+            "lambda", "A weight for each model (the last may be left out and takes the rest).", "X", group="Weights"
+        ),
     ] = None,
     heldout: Heldout = None,
-    bins: Annotated[bool, option("bins", "Weights by the frequency of the context, learned on -heldout.")] = False,
+    bins: Annotated[
+        bool, option("bins", "Weights by the frequency of the context, learned on -heldout.", group="Weights")
+    ] = False,
     write: Write = None,
     iterations: Iterations = 1000,
     tolerance: Tolerance = 0.001,

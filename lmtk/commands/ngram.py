@@ -30,54 +30,93 @@ from lmtk.errors import LmtkError, UsageError
 
 
 def command(
-    lm: Annotated[str | None, option("lm", "A back-off or class model, as text or binary (-: stdin).", "FILE")] = None,
+    lm: Annotated[
+        str | None, option("lm", "A back-off or class model, as text or binary (-: stdin).", "FILE", group="Model")
+    ] = None,
     read_mix_lms: Annotated[
-        bool, option("read-mix-lms", "-lm is a list of models: FILE, then -weight X and -order N.")
+        bool, option("read-mix-lms", "-lm is a list of models: FILE, then -weight X and -order N.", group="Model")
     ] = False,
     classes: ClassFile = None,
     simple_classes: Annotated[
-        bool, option("simple-classes", "Accepted as SRILM has it; a word has one class with it and without.")
+        bool,
+        option("simple-classes", "Accepted as SRILM has it; a word has one class with it and without.", group="Model"),
     ] = False,
     expand_classes: Annotated[
-        int | None, option("expand-classes", "Write classes out as words, in n-grams up to N (0: all).", "N", min=0)
+        int | None,
+        option("expand-classes", "Write classes out as words, in n-grams up to N (0: all).", "N", min=0, group="Model"),
     ] = None,
     expand_most: Annotated[
-        int, option("expand-most", "Fail where these would be more than N n-grams.", "N", min=1)
+        int, option("expand-most", "Fail where these would be more than N n-grams.", "N", min=1, group="Model")
     ] = 10_000_000,
     expand_exact: Annotated[
-        int, option("expand-exact", "Accepted as SRILM has it; what is written out is exact.", "N", min=0)
+        int,
+        option("expand-exact", "Accepted as SRILM has it; what is written out is exact.", "N", min=0, group="Model"),
     ] = 0,
-    write_lm: Annotated[str | None, option("write-lm", "Write the model as ARPA file (-: stdout).", "FILE")] = None,
-    write_bin: Annotated[str | None, option("write-bin", "Write the model in binary form.", "FILE")] = None,
+    write_lm: Annotated[
+        str | None, option("write-lm", "Write the model as ARPA file (-: stdout).", "FILE", group="Output")
+    ] = None,
+    write_bin: Annotated[
+        str | None, option("write-bin", "Write the model in binary form.", "FILE", group="Output")
+    ] = None,
     write_bin_lm: Annotated[
-        str | None, option("write-bin-lm", "The same as -write-bin, as SRILM has it.", "FILE")
+        str | None, option("write-bin-lm", "The same as -write-bin, as SRILM has it.", "FILE", group="Output")
     ] = None,
     compact: Compact = False,
     quantize: Quantize = None,
-    write_vocab: Annotated[str | None, option("write-vocab", "Write the words, in byte order.", "FILE")] = None,
-    order: Annotated[int | None, option("order", "Drop n-grams longer than N.", "N", min=1, max=MAX_ORDER)] = None,
+    write_vocab: Annotated[
+        str | None, option("write-vocab", "Write the words, in byte order.", "FILE", group="Output")
+    ] = None,
+    order: Annotated[
+        int | None, option("order", "Drop n-grams longer than N.", "N", min=1, max=MAX_ORDER, group="Model")
+    ] = None,
     vocab: VocabFile = None,
-    limit_vocab: Annotated[bool, option("limit-vocab", "Drop n-grams with words that are not in -vocab.")] = False,
-    mix_lm: Annotated[list[str] | None, option("mix-lm", "A model to merge with -lm (several).", "FILE")] = None,
+    limit_vocab: Annotated[
+        bool, option("limit-vocab", "Drop n-grams with words that are not in -vocab.", group="Change")
+    ] = False,
+    mix_lm: Annotated[
+        list[str] | None, option("mix-lm", "A model to merge with -lm (several).", "FILE", group="Mixture")
+    ] = None,
     weight: Annotated[
         list[float] | None,
-        option("lambda", "A weight for -lm and each -mix-lm (the last may be left out and takes the rest).", "X"),
+        option(
+            "lambda",
+            "A weight for -lm and each -mix-lm (the last may be left out and takes the rest).",
+            "X",
+            group="Mixture",
+        ),
     ] = None,
     mix_lm_n: Annotated[
-        list[str] | None, option("mix-lmN", "As SRILM has it: -mix-lm2 FILE is the second to merge, up to 9.", "FILE")
+        list[str] | None,
+        option("mix-lmN", "As SRILM has it: -mix-lm2 FILE is the second to merge, up to 9.", "FILE", group="Mixture"),
     ] = None,
     mix_lambda_n: Annotated[
-        list[str] | None, option("mix-lambdaN", "Their weights; -mix-lm takes the rest.", "X")
+        list[str] | None, option("mix-lambdaN", "Their weights; -mix-lm takes the rest.", "X", group="Mixture")
     ] = None,
     bayes: Annotated[
         int | None,
-        option("bayes", "Mix the models word by word, by how well they predicted the N words before.", "N", min=0),
+        option(
+            "bayes",
+            "Mix the models word by word, by how well they predicted the N words before.",
+            "N",
+            min=0,
+            group="Mixture",
+        ),
     ] = None,
-    bayes_scale: Annotated[float, option("bayes-scale", "That likelihood to the power X.", "X", min=0)] = 1.0,
-    loglinear_mix: Annotated[bool, option("loglinear-mix", "Mix the models' logarithms, word by word.")] = False,
-    cache: Annotated[int, option("cache", "Mix in how often a word was among the last N.", "N", min=0)] = 0,
-    cache_lambda: Annotated[float, option("cache-lambda", "The weight of -cache.", "X", min=0, max=1)] = 0.05,
-    renorm: Annotated[bool, option("renorm", "Make the back-off weights anew, so that all sums are one.")] = False,
+    bayes_scale: Annotated[
+        float, option("bayes-scale", "That likelihood to the power X.", "X", min=0, group="Mixture")
+    ] = 1.0,
+    loglinear_mix: Annotated[
+        bool, option("loglinear-mix", "Mix the models' logarithms, word by word.", group="Mixture")
+    ] = False,
+    cache: Annotated[
+        int, option("cache", "Mix in how often a word was among the last N.", "N", min=0, group="Mixture")
+    ] = 0,
+    cache_lambda: Annotated[
+        float, option("cache-lambda", "The weight of -cache.", "X", min=0, max=1, group="Mixture")
+    ] = 0.05,
+    renorm: Annotated[
+        bool, option("renorm", "Make the back-off weights anew, so that all sums are one.", group="Change")
+    ] = False,
     prune: Annotated[
         list[float] | None,
         option(
@@ -85,37 +124,49 @@ def command(
             "Drop n-grams whose loss raises perplexity by less than the share X (several: a table).",
             "X",
             min=0,
+            group="Change",
         ),
     ] = None,
-    minprune: Annotated[int, option("minprune", "Prune n-grams of N words or more.", "N", min=2)] = 2,
+    minprune: Annotated[int, option("minprune", "Prune n-grams of N words or more.", "N", min=2, group="Change")] = 2,
     prune_history_lm: Annotated[
-        str | None, option("prune-history-lm", "The model that gives -prune the contexts' probabilities.", "FILE")
+        str | None,
+        option("prune-history-lm", "The model that gives -prune the contexts' probabilities.", "FILE", group="Change"),
     ] = None,
     prune_lowprobs: Annotated[
-        bool, option("prune-lowprobs", "Drop n-grams whose probability is below what backing off gives.")
+        bool,
+        option("prune-lowprobs", "Drop n-grams whose probability is below what backing off gives.", group="Change"),
     ] = False,
     ppl: Annotated[
-        list[str] | None, option("ppl", "A text to score, as lmtk ppl does (several).", "FILE", "text")
+        list[str] | None, option("ppl", "A text to score, as lmtk ppl does (several).", "FILE", "text", group="Scoring")
     ] = None,
-    counts: Annotated[list[str] | None, option("counts", "N-gram counts to score (several).", "FILE")] = None,
+    counts: Annotated[
+        list[str] | None, option("counts", "N-gram counts to score (several).", "FILE", group="Scoring")
+    ] = None,
     count_order: Annotated[
-        int | None, option("count-order", "Score counts of n-grams up to N only.", "N", min=1, max=MAX_ORDER)
+        int | None,
+        option("count-order", "Score counts of n-grams up to N only.", "N", min=1, max=MAX_ORDER, group="Scoring"),
     ] = None,
-    float_counts: Annotated[bool, option("float-counts", "Counts may be fractions.")] = False,
+    float_counts: Annotated[bool, option("float-counts", "Counts may be fractions.", group="Scoring")] = False,
     no_sos: NoSos = False,
     no_eos: NoEos = False,
     tolower: Tolower = False,
-    gen: Annotated[int | None, option("gen", "Print N random sentences.", "N", min=0)] = None,
+    gen: Annotated[int | None, option("gen", "Print N random sentences.", "N", min=0, group="Sentences")] = None,
     gen_prefixes: Annotated[
-        str | None, option("gen-prefixes", "Print a random continuation of each line (-: stdin).", "FILE")
+        str | None,
+        option("gen-prefixes", "Print a random continuation of each line (-: stdin).", "FILE", group="Sentences"),
     ] = None,
     seed: Seed = 1,
     unk: Annotated[
-        bool, option("unk", "<unk> is a word: it is generated, and -renorm gives it a part of what dropped words had.")
+        bool,
+        option(
+            "unk",
+            "<unk> is a word: it is generated, and -renorm gives it a part of what dropped words had.",
+            group="Change",
+        ),
     ] = False,
     map_unk: MapUnk = None,
     strict: Strict = False,
-    memuse: Annotated[bool, option("memuse", "Say how much memory was used.")] = False,
+    memuse: Annotated[bool, option("memuse", "Say how much memory was used.", group="Parallel")] = False,
     debug: Debug = 0,
 ):
     """One back-off model to another: ARPA to binary and back, merged, cut to a vocabulary, renormalised, pruned; or

@@ -24,7 +24,8 @@ from lmtk.errors import LmtkError, UsageError
 def command(
     text: Texts = None,
     counts: Annotated[
-        list[str] | None, option("counts", "Counts of n-grams, of which the 2-grams serve (several).", "FILE")
+        list[str] | None,
+        option("counts", "Counts of n-grams, of which the 2-grams serve (several).", "FILE", group="Data"),
     ] = None,
     vocab: VocabFile = None,
     map_unk: MapUnk = "<unk>",
@@ -32,37 +33,61 @@ def command(
     no_sos: NoSos = False,
     no_eos: NoEos = False,
     stream: Stream = False,
-    numclasses: Annotated[int | None, option("numclasses", "The number of classes.", "N", min=2)] = None,
-    init: Annotated[str | None, option("init", "Classes to start from.", "FILE")] = None,
+    numclasses: Annotated[
+        int | None, option("numclasses", "The number of classes.", "N", min=2, group="Classes")
+    ] = None,
+    init: Annotated[str | None, option("init", "Classes to start from.", "FILE", group="Classes")] = None,
     noclass_vocab: Annotated[
-        str | None, option("noclass-vocab", "Words that stay out of the classes, as <s> and </s> do.", "FILE")
+        str | None,
+        option("noclass-vocab", "Words that stay out of the classes, as <s> and </s> do.", "FILE", group="Classes"),
     ] = None,
     incremental: Annotated[
         bool,
-        option("incremental", "Merge classes (Brown et al.): words come in turn, N classes at a time."),
+        option(
+            "incremental", "Merge classes (Brown et al.): words come in turn, N classes at a time.", group="Classes"
+        ),
     ] = False,
-    full: Annotated[bool, option("full", "Merge classes, starting from one for each word.")] = False,
+    full: Annotated[bool, option("full", "Merge classes, starting from one for each word.", group="Classes")] = False,
     iterations: Annotated[
         int | None,
         option(
-            "iterations", "At most N passes over the words (default: until none moves; 0 after merging).", "N", min=0
+            "iterations",
+            "At most N passes over the words (default: until none moves; 0 after merging).",
+            "N",
+            min=0,
+            group="Classes",
         ),
     ] = None,
     save: Annotated[
-        int | None, option("save", "Write the classes after every N mergers too, to CLASSES.N.", "N", min=1)
+        int | None,
+        option("save", "Write the classes after every N mergers too, to CLASSES.N.", "N", min=1, group="Output"),
     ] = None,
     seed: Annotated[
-        int | None, option("seed", "Start from classes drawn at random, frequent words aside.", "N", min=0)
+        int | None,
+        option("seed", "Start from classes drawn at random, frequent words aside.", "N", min=0, group="Classes"),
     ] = None,
     threads: Annotated[
-        int, option("threads", "Threads of the exchange; the classes are the same from 2 on.", "N", min=1, max=MANY)
+        int,
+        option(
+            "threads",
+            "Threads of the exchange; the classes are the same from 2 on.",
+            "N",
+            min=1,
+            max=MANY,
+            group="Parallel",
+        ),
     ] = 1,
-    classes: Annotated[str | None, option("classes", "Where to write the classes (-: stdout).", "FILE")] = None,
+    classes: Annotated[
+        str | None, option("classes", "Where to write the classes (-: stdout).", "FILE", group="Output")
+    ] = None,
     class_counts: Annotated[
-        str | None, option("class-counts", "Where to write the 1-grams and 2-grams of classes.", "FILE")
+        str | None, option("class-counts", "Where to write the 1-grams and 2-grams of classes.", "FILE", group="Output")
     ] = None,
     write_paths: Annotated[
-        str | None, option("write-paths", "Where to write each word's path in the tree of classes, as 0 and 1.", "FILE")
+        str | None,
+        option(
+            "write-paths", "Where to write each word's path in the tree of classes, as 0 and 1.", "FILE", group="Output"
+        ),
     ] = None,
     quiet: Quiet = False,
     debug: Debug = 0,

@@ -32,102 +32,178 @@ from lmtk.errors import LmtkWarning, UsageError
 
 def command(
     text: Texts = None,
-    read: Annotated[list[str] | None, option("read", "Counts to read and add (several).", "FILE")] = None,
+    read: Annotated[
+        list[str] | None, option("read", "Counts to read and add (several).", "FILE", group="Counts")
+    ] = None,
     order: Order = 3,
     write: Write = None,
     write_n: Annotated[
-        list[str] | None, option("writeN", "Write the n-grams of order N alone: -write1 FILE ...", "FILE")
+        list[str] | None,
+        option("writeN", "Write the n-grams of order N alone: -write1 FILE ...", "FILE", group="Counts"),
     ] = None,
     write_order: Annotated[
-        int, option("write-order", "Write the n-grams of order N alone by -write (0: all).", "N", min=0)
+        int, option("write-order", "Write the n-grams of order N alone by -write (0: all).", "N", min=0, group="Counts")
     ] = 0,
-    sort: Annotated[bool, option("sort", "Write n-grams in byte order, else as first seen.")] = False,
+    sort: Annotated[bool, option("sort", "Write n-grams in byte order, else as first seen.", group="Counts")] = False,
     vocab: VocabFile = None,
-    limit_vocab: Annotated[bool, option("limit-vocab", "Drop read n-grams with words that are not in -vocab.")] = False,
-    write_vocab: Annotated[str | None, option("write-vocab", "Write the words, in byte order.", "FILE")] = None,
+    limit_vocab: Annotated[
+        bool, option("limit-vocab", "Drop read n-grams with words that are not in -vocab.", group="Data")
+    ] = False,
+    write_vocab: Annotated[
+        str | None, option("write-vocab", "Write the words, in byte order.", "FILE", group="Output")
+    ] = None,
     classes: ClassFile = None,
     class_lm: Annotated[
         str | None,
-        option("class-lm", "The class model: it names -classes and -lm or -write-bin, or else is one file.", "FILE"),
+        option(
+            "class-lm",
+            "The class model: it names -classes and -lm or -write-bin, or else is one file.",
+            "FILE",
+            group="Data",
+        ),
     ] = None,
-    unk: Annotated[bool, option("unk", "The model predicts <unk>, the words that are not in -vocab.")] = False,
+    unk: Annotated[
+        bool, option("unk", "The model predicts <unk>, the words that are not in -vocab.", group="Data")
+    ] = False,
     map_unk: MapUnk = "<unk>",
     tolower: Tolower = False,
     no_sos: NoSos = False,
     no_eos: NoEos = False,
     stream: Stream = False,
-    float_counts: Annotated[bool, option("float-counts", "Read counts that are not whole numbers.")] = False,
-    lm: Annotated[str | None, option("lm", "The back-off model to write, as ARPA.", "FILE")] = None,
-    write_bin: Annotated[str | None, option("write-bin", "The back-off model to write in binary form.", "FILE")] = None,
-    write_binary_lm: Annotated[bool, option("write-binary-lm", "Write -lm in binary form, as SRILM has it.")] = False,
+    float_counts: Annotated[
+        bool, option("float-counts", "Read counts that are not whole numbers.", group="Counts")
+    ] = False,
+    lm: Annotated[str | None, option("lm", "The back-off model to write, as ARPA.", "FILE", group="Output")] = None,
+    write_bin: Annotated[
+        str | None, option("write-bin", "The back-off model to write in binary form.", "FILE", group="Output")
+    ] = None,
+    write_binary_lm: Annotated[
+        bool, option("write-binary-lm", "Write -lm in binary form, as SRILM has it.", group="Output")
+    ] = False,
     compact: Compact = False,
     quantize: Quantize = None,
     prune: Annotated[
-        float | None, option("prune", "Drop n-grams whose loss raises perplexity by less than the share X.", "X", min=0)
+        float | None,
+        option(
+            "prune", "Drop n-grams whose loss raises perplexity by less than the share X.", "X", min=0, group="Output"
+        ),
     ] = None,
-    minprune: Annotated[int, option("minprune", "Prune n-grams of N words or more.", "N", min=2)] = 2,
+    minprune: Annotated[int, option("minprune", "Prune n-grams of N words or more.", "N", min=2, group="Output")] = 2,
     read_with_mincounts: Annotated[
-        bool, option("read-with-mincounts", "Drop read n-grams counted less than -gtNmin.")
+        bool, option("read-with-mincounts", "Drop read n-grams counted less than -gtNmin.", group="Counts")
     ] = False,
     gtmin: Annotated[
-        float | None, option("gtmin", "Leave out n-grams counted less, orders above 9.", "C", min=0)
+        float | None, option("gtmin", "Leave out n-grams counted less, orders above 9.", "C", min=0, group="Smoothing")
     ] = None,
     gtmin_n: Annotated[
-        list[str] | None, option("gtNmin", "Leave out n-grams counted less [1, 1, then 2].", "C")
+        list[str] | None, option("gtNmin", "Leave out n-grams counted less [1, 1, then 2].", "C", group="Smoothing")
     ] = None,
-    gtmax: Annotated[int | None, option("gtmax", "Good-Turing up to this count, orders above 9.", "C", min=0)] = None,
-    gtmax_n: Annotated[list[str] | None, option("gtNmax", "Good-Turing up to this count [1, then 7].", "C")] = None,
+    gtmax: Annotated[
+        int | None, option("gtmax", "Good-Turing up to this count, orders above 9.", "C", min=0, group="Smoothing")
+    ] = None,
+    gtmax_n: Annotated[
+        list[str] | None, option("gtNmax", "Good-Turing up to this count [1, then 7].", "C", group="Smoothing")
+    ] = None,
     gt: Annotated[
-        list[str] | None, option("gtN", "Good-Turing coefficients, read with -lm, else written.", "FILE")
+        list[str] | None,
+        option("gtN", "Good-Turing coefficients, read with -lm, else written.", "FILE", group="Smoothing"),
     ] = None,
-    kn_all: Annotated[str | None, option("kn", "The same as -knN for all orders without a method.", "FILE")] = None,
+    kn_all: Annotated[
+        str | None, option("kn", "The same as -knN for all orders without a method.", "FILE", group="Smoothing")
+    ] = None,
     kn_counts_modified: Annotated[
-        bool, option("kn-counts-modified", "Counts below the highest order are those of words before an n-gram.")
+        bool,
+        option(
+            "kn-counts-modified",
+            "Counts below the highest order are those of words before an n-gram.",
+            group="Smoothing",
+        ),
     ] = False,
     kn_modify_counts_at_end: Annotated[
-        bool, option("kn-modify-counts-at-end", "Estimate discounts from counts as they are, then modify them.")
+        bool,
+        option(
+            "kn-modify-counts-at-end",
+            "Estimate discounts from counts as they are, then modify them.",
+            group="Smoothing",
+        ),
     ] = False,
-    kn: Annotated[list[str] | None, option("knN", "Kneser-Ney discounts, read with -lm, else written.", "FILE")] = None,
-    ndiscount: Annotated[bool, option("ndiscount", "Natural discounting (Ristad).")] = False,
-    ndiscount_n: Annotated[list[int] | None, option("ndiscountN", "The same for order N alone.")] = None,
-    wbdiscount: Annotated[bool, option("wbdiscount", "Witten-Bell smoothing.")] = False,
-    wbdiscount_n: Annotated[list[int] | None, option("wbdiscountN", "The same for order N alone.")] = None,
-    cdiscount: Annotated[float | None, option("cdiscount", "Absolute discounting by D.", "D", min=0, max=1)] = None,
-    cdiscount_n: Annotated[list[str] | None, option("cdiscountN", "The same for order N alone.", "D")] = None,
-    addsmooth: Annotated[float | None, option("addsmooth", "D added to each count.", "D", min=0)] = None,
-    addsmooth_n: Annotated[list[str] | None, option("addsmoothN", "The same for order N alone.", "D")] = None,
-    ukndiscount: Annotated[bool, option("ukndiscount", "The original Kneser-Ney smoothing.")] = False,
-    ukndiscount_n: Annotated[list[int] | None, option("ukndiscountN", "The same for order N alone.")] = None,
-    kndiscount: Annotated[bool, option("kndiscount", "Modified Kneser-Ney smoothing (Chen and Goodman).")] = False,
-    kndiscount_n: Annotated[list[int] | None, option("kndiscountN", "The same for order N alone.")] = None,
-    interpolate: Annotated[bool, option("interpolate", "Add lower orders in.")] = False,
-    interpolate_n: Annotated[list[int] | None, option("interpolateN", "The same for order N alone.")] = None,
+    kn: Annotated[
+        list[str] | None, option("knN", "Kneser-Ney discounts, read with -lm, else written.", "FILE", group="Smoothing")
+    ] = None,
+    ndiscount: Annotated[bool, option("ndiscount", "Natural discounting (Ristad).", group="Smoothing")] = False,
+    ndiscount_n: Annotated[
+        list[int] | None, option("ndiscountN", "The same for order N alone.", group="Smoothing")
+    ] = None,
+    wbdiscount: Annotated[bool, option("wbdiscount", "Witten-Bell smoothing.", group="Smoothing")] = False,
+    wbdiscount_n: Annotated[
+        list[int] | None, option("wbdiscountN", "The same for order N alone.", group="Smoothing")
+    ] = None,
+    cdiscount: Annotated[
+        float | None, option("cdiscount", "Absolute discounting by D.", "D", min=0, max=1, group="Smoothing")
+    ] = None,
+    cdiscount_n: Annotated[
+        list[str] | None, option("cdiscountN", "The same for order N alone.", "D", group="Smoothing")
+    ] = None,
+    addsmooth: Annotated[
+        float | None, option("addsmooth", "D added to each count.", "D", min=0, group="Smoothing")
+    ] = None,
+    addsmooth_n: Annotated[
+        list[str] | None, option("addsmoothN", "The same for order N alone.", "D", group="Smoothing")
+    ] = None,
+    ukndiscount: Annotated[
+        bool, option("ukndiscount", "The original Kneser-Ney smoothing.", group="Smoothing")
+    ] = False,
+    ukndiscount_n: Annotated[
+        list[int] | None, option("ukndiscountN", "The same for order N alone.", group="Smoothing")
+    ] = None,
+    kndiscount: Annotated[
+        bool, option("kndiscount", "Modified Kneser-Ney smoothing (Chen and Goodman).", group="Smoothing")
+    ] = False,
+    kndiscount_n: Annotated[
+        list[int] | None, option("kndiscountN", "The same for order N alone.", group="Smoothing")
+    ] = None,
+    interpolate: Annotated[bool, option("interpolate", "Add lower orders in.", group="Smoothing")] = False,
+    interpolate_n: Annotated[
+        list[int] | None, option("interpolateN", "The same for order N alone.", group="Smoothing")
+    ] = None,
     discount_fallback: Annotated[
         list[str] | None,
-        option("discount-fallback", "Kneser-Ney's D1 D2 D3+ where the counts give none.", "[D ...]"),
+        option("discount-fallback", "Kneser-Ney's D1 D2 D3+ where the counts give none.", "[D ...]", group="Smoothing"),
     ] = None,
-    heldout: Annotated[str | None, option("heldout", "Tune Kneser-Ney's discounts on this text.", "FILE")] = None,
+    heldout: Annotated[
+        str | None, option("heldout", "Tune Kneser-Ney's discounts on this text.", "FILE", group="Smoothing")
+    ] = None,
     prune_by_count: Annotated[
         list[int] | None,
-        option("prune-by-count", "Leave out n-grams seen K times or less; a K an order.", "K", min=0),
+        option("prune-by-count", "Leave out n-grams seen K times or less; a K an order.", "K", min=0, group="KenLM"),
     ] = None,
-    kenlm: Annotated[bool, option("kenlm", "As KenLM's lmplz: interpolated modified Kneser-Ney with <unk>.")] = False,
+    kenlm: Annotated[
+        bool, option("kenlm", "As KenLM's lmplz: interpolated modified Kneser-Ney with <unk>.", group="KenLM")
+    ] = False,
     limit_vocab_file: Annotated[
         str | None,
-        option("limit-vocab-file", "-kenlm: leave out n-grams with words not in this list.", "FILE"),
+        option("limit-vocab-file", "-kenlm: leave out n-grams with words not in this list.", "FILE", group="Data"),
     ] = None,
     interpolate_unigrams: Annotated[
-        int, option("interpolate-unigrams", "-kenlm: with 0 all that the words leave is <unk>'s.", "0|1", min=0, max=1)
+        int,
+        option(
+            "interpolate-unigrams",
+            "-kenlm: with 0 all that the words leave is <unk>'s.",
+            "0|1",
+            min=0,
+            max=1,
+            group="KenLM",
+        ),
     ] = 1,
     vocab_pad: Annotated[
-        int, option("vocab-pad", "-kenlm: <unk> is one of the words that lack to N words.", "N", min=0)
+        int, option("vocab-pad", "-kenlm: <unk> is one of the words that lack to N words.", "N", min=0, group="KenLM")
     ] = 0,
     verbose_header: Annotated[
-        bool, option("verbose-header", "-kenlm: say on the first lines of -lm what it was made of.")
+        bool, option("verbose-header", "-kenlm: say on the first lines of -lm what it was made of.", group="KenLM")
     ] = False,
     memory: Memory = None,
-    memuse: Annotated[bool, option("memuse", "Say how much memory was used.")] = False,
-    mpi: Annotated[bool, option("mpi", "Share the counting among the ranks of mpiexec.")] = False,
+    memuse: Annotated[bool, option("memuse", "Say how much memory was used.", group="Parallel")] = False,
+    mpi: Annotated[bool, option("mpi", "Share the counting among the ranks of mpiexec.", group="Parallel")] = False,
     debug: Debug = 0,
 ):
     """Count the n-grams of texts; add, sort and limit counts; estimate a back-off model from them.

@@ -25,11 +25,13 @@ from lmtk.errors import LmtkWarning, UsageError
 
 
 def command(
-    read: Annotated[list[str] | None, option("read", "Training counts (several).", "FILE")] = None,
+    read: Annotated[list[str] | None, option("read", "Training counts (several).", "FILE", group="Data")] = None,
     text: Texts = None,
     heldout: Heldout = None,
-    lm: Annotated[str | None, option("lm", "The model to write, as text (-: stdout).", "FILE")] = None,
-    write_bin: Annotated[str | None, option("write-bin", "The model to write in binary form.", "FILE")] = None,
+    lm: Annotated[str | None, option("lm", "The model to write, as text (-: stdout).", "FILE", group="Output")] = None,
+    write_bin: Annotated[
+        str | None, option("write-bin", "The model to write in binary form.", "FILE", group="Output")
+    ] = None,
     order: Order = 3,
     vocab: VocabFile = None,
     unk: Unk = False,
@@ -40,7 +42,9 @@ def command(
     no_eos: NoEos = False,
     stream: Stream = False,
     tolower: Tolower = False,
-    float_counts: Annotated[bool, option("float-counts", "Read counts that are not whole numbers.")] = False,
+    float_counts: Annotated[
+        bool, option("float-counts", "Read counts that are not whole numbers.", group="Data")
+    ] = False,
     debug: Debug = 0,
 ):
     """Estimate the deleted-interpolation model of Jelinek and Mercer: counts give the relative frequencies, EM on

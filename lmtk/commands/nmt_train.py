@@ -24,53 +24,94 @@ from lmtk.errors import UsageError
 
 
 def command(
-    source: Annotated[str | None, option("source", "The training text to translate from.", "FILE")] = None,
-    target: Annotated[str | None, option("target", "Its translation, line by line.", "FILE")] = None,
-    heldout_source: Annotated[str | None, option("heldout-source", "Held-out text to translate from.", "FILE")] = None,
-    heldout_target: Annotated[str | None, option("heldout-target", "Its translation.", "FILE")] = None,
-    model: Annotated[str | None, option("model", "The model to write.", "FILE")] = None,
-    attention: Annotated[str, option("attention", "additive: RNNsearch; none: RNNencdec.", "KIND")] = "additive",
-    unit: Annotated[str, option("unit", "The hidden unit: gated, the paper's, or lstm.", "KIND")] = "gated",
-    hidden: Annotated[int, option("hidden", "n, hidden units.", "N", min=1)] = 256,
-    embedding: Annotated[int, option("embedding", "m, size of the word embeddings.", "N", min=1)] = 256,
-    maxout: Annotated[int, option("maxout", "l, maxout units of the deep output.", "N", min=1)] = 128,
+    source: Annotated[
+        str | None, option("source", "The training text to translate from.", "FILE", group="Data")
+    ] = None,
+    target: Annotated[str | None, option("target", "Its translation, line by line.", "FILE", group="Data")] = None,
+    heldout_source: Annotated[
+        str | None, option("heldout-source", "Held-out text to translate from.", "FILE", group="Data")
+    ] = None,
+    heldout_target: Annotated[str | None, option("heldout-target", "Its translation.", "FILE", group="Data")] = None,
+    model: Annotated[str | None, option("model", "The model to write.", "FILE", group="Output")] = None,
+    attention: Annotated[
+        str, option("attention", "additive: RNNsearch; none: RNNencdec.", "KIND", group="Model")
+    ] = "additive",
+    unit: Annotated[
+        str, option("unit", "The hidden unit: gated, the paper's, or lstm.", "KIND", group="Model")
+    ] = "gated",
+    hidden: Annotated[int, option("hidden", "n, hidden units.", "N", min=1, group="Model")] = 256,
+    embedding: Annotated[int, option("embedding", "m, size of the word embeddings.", "N", min=1, group="Model")] = 256,
+    maxout: Annotated[int, option("maxout", "l, maxout units of the deep output.", "N", min=1, group="Model")] = 128,
     alignment: Annotated[
-        int | None, option("alignment", "n', hidden units of the alignment model (default: 256).", "N", min=1)
+        int | None,
+        option("alignment", "n', hidden units of the alignment model (default: 256).", "N", min=1, group="Model"),
     ] = None,
     shortlist: Annotated[
-        int, option("shortlist", "The most frequent words of each side; others are [UNK].", "N", min=1)
+        int, option("shortlist", "The most frequent words of each side; others are [UNK].", "N", min=1, group="Data")
     ] = 30000,
     bpe: Annotated[
         int | None,
-        option("bpe", "Split words into N subwords, learned on both sides (default: whole words).", "N", min=2),
+        option(
+            "bpe",
+            "Split words into N subwords, learned on both sides (default: whole words).",
+            "N",
+            min=2,
+            group="Data",
+        ),
     ] = None,
-    max_length: Annotated[int, option("max-length", "Leave out pairs with a sentence of more words.", "N", min=1)] = 50,
+    max_length: Annotated[
+        int, option("max-length", "Leave out pairs with a sentence of more words.", "N", min=1, group="Data")
+    ] = 50,
     minibatch: Annotated[
-        int | None, option("minibatch", "Sentences in an update (default: 40, with -paper 80).", "N", min=1)
+        int | None,
+        option("minibatch", "Sentences in an update (default: 40, with -paper 80).", "N", min=1, group="Training"),
     ] = None,
-    epochs: Annotated[int, option("epochs", "Passes over the text, at most.", "N", min=1)] = 16,
+    epochs: Annotated[int, option("epochs", "Passes over the text, at most.", "N", min=1, group="Training")] = 16,
     keep: Annotated[
         str,
-        option("keep", "bleu, likelihood: what the epoch whose model is kept is best in, on held-out text.", "KIND"),
+        option(
+            "keep",
+            "bleu, likelihood: what the epoch whose model is kept is best in, on held-out text.",
+            "KIND",
+            group="Training",
+        ),
     ] = "bleu",
     patience: Annotated[
-        int, option("patience", "Stop after N epochs without a better one (0: never).", "N", min=0)
+        int, option("patience", "Stop after N epochs without a better one (0: never).", "N", min=0, group="Training")
     ] = 5,
     rate: Annotated[
-        float | None, option("rate", "Adam's rate at the start; falls to a twentieth (default: 0.001).", "X", min=0)
+        float | None,
+        option(
+            "rate", "Adam's rate at the start; falls to a twentieth (default: 0.001).", "X", min=0, group="Training"
+        ),
     ] = None,
     dropout: Annotated[
         float | None,
-        option("dropout", "Units dropped in training (default: 0.3, with -paper 0).", "X", min=0, max=0.99),
+        option(
+            "dropout",
+            "Units dropped in training (default: 0.3, with -paper 0).",
+            "X",
+            min=0,
+            max=0.99,
+            group="Training",
+        ),
     ] = None,
     smoothing: Annotated[
         float | None,
         option(
-            "smoothing", "Label smoothing: the share of all words (default: 0.1, with -paper 0).", "X", min=0, max=0.99
+            "smoothing",
+            "Label smoothing: the share of all words (default: 0.1, with -paper 0).",
+            "X",
+            min=0,
+            max=0.99,
+            group="Training",
         ),
     ] = None,
     paper: Annotated[
-        bool, option("paper", "The paper's recipe: Adadelta, its first values, minibatches of 80, no dropout.")
+        bool,
+        option(
+            "paper", "The paper's recipe: Adadelta, its first values, minibatches of 80, no dropout.", group="Training"
+        ),
     ] = False,
     tolower: Tolower = False,
     seed: Seed = 1,

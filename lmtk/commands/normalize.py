@@ -4,14 +4,20 @@ from lmtk.commands.options import Tolower, Write, one_stdin, option
 
 
 def command(
-    text: Annotated[list[str] | None, option("text", "Text to read (several; default: stdin).", "FILE")] = None,
+    text: Annotated[
+        list[str] | None, option("text", "Text to read (several; default: stdin).", "FILE", group="Data")
+    ] = None,
     tokenize: Annotated[
-        bool, option("tokenize", "A blank between words and punctuation: it's (3.5) -> it's ( 3.5 ).")
+        bool, option("tokenize", "A blank between words and punctuation: it's (3.5) -> it's ( 3.5 ).", group="Words")
     ] = False,
     tolower: Tolower = False,
-    numbers: Annotated[bool, option("numbers", "Numeric forms to <num>: 1,234.5 -45 3rd 1960s 12:30 50%.")] = False,
-    proper: Annotated[bool, option("proper", "Capitalised words inside a sentence to <name>.")] = False,
-    proper_list: Annotated[str | None, option("proper-list", "The words of this list to <name>.", "FILE")] = None,
+    numbers: Annotated[
+        bool, option("numbers", "Numeric forms to <num>: 1,234.5 -45 3rd 1960s 12:30 50%.", group="Words")
+    ] = False,
+    proper: Annotated[bool, option("proper", "Capitalised words inside a sentence to <name>.", group="Words")] = False,
+    proper_list: Annotated[
+        str | None, option("proper-list", "The words of this list to <name>.", "FILE", group="Words")
+    ] = None,
     write: Write = "-",
 ):
     """Normalize text: punctuation apart from words, lower case, numbers and proper nouns to one symbol each.

@@ -33,35 +33,56 @@ from lmtk.errors import LmtkError, UsageError
 
 
 def command(
-    text: Annotated[str | None, option("text", "Training text (-: stdin).", "FILE")] = None,
+    text: Annotated[str | None, option("text", "Training text (-: stdin).", "FILE", group="Data")] = None,
     heldout: Heldout = None,
-    lm: Annotated[str | None, option("lm", "The model to write.", "FILE")] = None,
+    lm: Annotated[str | None, option("lm", "The model to write.", "FILE", group="Output")] = None,
     vocab: VocabFile = None,
     unk: Unk = False,
     map_unk: MapUnk = "<unk>",
     model: Annotated[
-        str, option("model", "nplm; rnn, recurrent; or energy: that of section 5.1 of the paper.", "nplm|rnn|energy")
+        str,
+        option(
+            "model",
+            "nplm; rnn, recurrent; or energy: that of section 5.1 of the paper.",
+            "nplm|rnn|energy",
+            group="Model",
+        ),
     ] = "nplm",
     target_weights: Annotated[
-        bool, option("target-weights", "With -model energy: output weights v for each word.")
+        bool, option("target-weights", "With -model energy: output weights v for each word.", group="Model")
     ] = False,
     order: Annotated[
         int | None,
         option(
-            "order", "n: predict a word from the n-1 before it (default: 8, with rnn 10).", "N", min=1, max=MAX_ORDER
+            "order",
+            "n: predict a word from the n-1 before it (default: 8, with rnn 10).",
+            "N",
+            min=1,
+            max=MAX_ORDER,
+            group="Model",
         ),
     ] = None,
-    hidden: Annotated[int, option("hidden", "h, hidden units (0: none, with -direct).", "N", min=0)] = 100,
-    features: Annotated[int, option("features", "m, features a word.", "N", min=1)] = 60,
-    direct: Annotated[bool, option("direct", "W: direct connections from the features to the outputs.")] = False,
+    hidden: Annotated[
+        int, option("hidden", "h, hidden units (0: none, with -direct).", "N", min=0, group="Model")
+    ] = 100,
+    features: Annotated[int, option("features", "m, features a word.", "N", min=1, group="Model")] = 60,
+    direct: Annotated[
+        bool, option("direct", "W: direct connections from the features to the outputs.", group="Model")
+    ] = False,
     paper: Annotated[
-        bool, option("paper", "The paper's recipe: its rate, decay and weight decay, an example an update.")
+        bool,
+        option(
+            "paper", "The paper's recipe: its rate, decay and weight decay, an example an update.", group="Training"
+        ),
     ] = False,
     epochs: Annotated[
-        int | None, option("epochs", "Passes over the text (default: 5, with -paper 20).", "N", min=1)
+        int | None, option("epochs", "Passes over the text (default: 5, with -paper 20).", "N", min=1, group="Training")
     ] = None,
     rate: Annotated[
-        float | None, option("rate", "eps_0, the rate of one example (default: 0.02, with -paper 0.001).", "X", min=0)
+        float | None,
+        option(
+            "rate", "eps_0, the rate of one example (default: 0.02, with -paper 0.001).", "X", min=0, group="Training"
+        ),
     ] = None,
     decay: Annotated[
         float | None,
@@ -70,69 +91,115 @@ def command(
             "r: the rate is eps_0/(1+rt) after t examples (default: falls linearly to 0, with -paper 1e-8).",
             "X",
             min=0,
+            group="Training",
         ),
     ] = None,
     weight_decay: Annotated[
         float | None,
         option(
-            "weight-decay", "Decay of U, W, H and C, not of the biases (default: 3e-5, with -paper 1e-4).", "X", min=0
+            "weight-decay",
+            "Decay of U, W, H and C, not of the biases (default: 3e-5, with -paper 1e-4).",
+            "X",
+            min=0,
+            group="Training",
         ),
     ] = None,
     feature_rate: Annotated[
-        float | None, option("feature-rate", "C learns X times faster (default: 4, with -paper 1).", "X", min=0)
+        float | None,
+        option("feature-rate", "C learns X times faster (default: 4, with -paper 1).", "X", min=0, group="Training"),
     ] = None,
-    dropout: Annotated[float, option("dropout", "Share of x and a left out of an update.", "X", min=0, max=0.99)] = 0,
+    dropout: Annotated[
+        float, option("dropout", "Share of x and a left out of an update.", "X", min=0, max=0.99, group="Training")
+    ] = 0,
     objective: Annotated[
         str | None,
         option(
             "objective",
             "What an update sees (default: a sample of the words; with -paper or few words, all of them).",
             "full|shortlist|sampled|nce|class|tree",
+            group="Objective",
         ),
     ] = None,
     shortlist: Annotated[
-        int | None, option("shortlist", "N, words of the network with -objective shortlist (2000).", "N", min=1)
+        int | None,
+        option("shortlist", "N, words of the network with -objective shortlist (2000).", "N", min=1, group="Objective"),
     ] = None,
     lm_rest: Annotated[
-        str | None, option("lm-rest", "The back-off model of the other words, with -objective shortlist.", "FILE")
+        str | None,
+        option(
+            "lm-rest", "The back-off model of the other words, with -objective shortlist.", "FILE", group="Objective"
+        ),
     ] = None,
     classes: Annotated[
         str | None,
-        option("classes", "Classes for -objective class, paths for tree (default: from the frequencies).", "FILE"),
+        option(
+            "classes",
+            "Classes for -objective class, paths for tree (default: from the frequencies).",
+            "FILE",
+            group="Objective",
+        ),
     ] = None,
     tree_features: Annotated[
-        str | None, option("tree-features", "Features of words to make a tree of, for -objective tree.", "FILE")
+        str | None,
+        option("tree-features", "Features of words to make a tree of, for -objective tree.", "FILE", group="Objective"),
     ] = None,
     samples: Annotated[
         int | None,
-        option("samples", "S, words drawn for a minibatch with -objective sampled or nce (250).", "S", min=1),
+        option(
+            "samples",
+            "S, words drawn for a minibatch with -objective sampled or nce (250).",
+            "S",
+            min=1,
+            group="Objective",
+        ),
     ] = None,
     effective_samples: Annotated[
         float | None,
-        option("effective-samples", "With -objective sampled: draw until the sample is worth X words.", "X", min=1),
+        option(
+            "effective-samples",
+            "With -objective sampled: draw until the sample is worth X words.",
+            "X",
+            min=1,
+            group="Objective",
+        ),
     ] = None,
     proposal: Annotated[
         str | None,
-        option("proposal", "What words are drawn from: uniform, or a back-off model (default: unigram).", "FILE"),
+        option(
+            "proposal",
+            "What words are drawn from: uniform, or a back-off model (default: unigram).",
+            "FILE",
+            group="Objective",
+        ),
     ] = None,
     minibatch: Annotated[
-        int | None, option("minibatch", "K, examples in an update (default: 256, with -paper 1).", "K", min=1)
+        int | None,
+        option("minibatch", "K, examples in an update (default: 256, with -paper 1).", "K", min=1, group="Training"),
     ] = None,
     patience: Annotated[
         int | None,
         option(
-            "patience", "Stop after N epochs without a better held-out perplexity (default: 3 with -decay).", "N", min=1
+            "patience",
+            "Stop after N epochs without a better held-out perplexity (default: 3 with -decay).",
+            "N",
+            min=1,
+            group="Training",
         ),
     ] = None,
     init_features: Annotated[
-        str | None, option("init-features", "C of words known beforehand (word2vec text).", "FILE")
+        str | None, option("init-features", "C of words known beforehand (word2vec text).", "FILE", group="Model")
     ] = None,
     seed: Seed = 1,
     threads: Threads = None,
-    mpi: Annotated[bool, option("mpi", "Train with the ranks of mpiexec.")] = False,
+    mpi: Annotated[bool, option("mpi", "Train with the ranks of mpiexec.", group="Parallel")] = False,
     parallel: Annotated[
         str | None,
-        option("parallel", "With -mpi: the ranks share the output units (default), or the text.", "outputs|data"),
+        option(
+            "parallel",
+            "With -mpi: the ranks share the output units (default), or the text.",
+            "outputs|data",
+            group="Parallel",
+        ),
     ] = None,
     no_sos: NoSos = False,
     no_eos: NoEos = False,

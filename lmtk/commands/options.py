@@ -12,54 +12,98 @@ MAX_ORDER = 99
 MANY = 1024  # threads
 
 
-def option(name, help, metavar=None, *also, **settings):
-    """An option, `also`: other names of it."""
-    return typer.Option(*(f"-{n}" for n in (name, *also)), help=help, metavar=metavar, **settings)
+def option(name, help, metavar=None, *also, group=None, **settings):
+    """An option; also: other names of it; group: the heading under which -help shows it."""
+    names = [f"-{n}" for n in (name, *also)]
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=group, **settings)
 
 
-Texts = Annotated[list[str], option("text", "Text to read, a sentence a line (several; -: stdin).", "FILE")]
-Models = Annotated[list[str], option("lm", "A model of any kind (several).", "FILE")]
-Model = Annotated[str, option("lm", "A model of any kind.", "FILE")]
-VocabFile = Annotated[str, option("vocab", "Word list: the first field of each line.", "FILE")]
-ClassFile = Annotated[str, option("classes", "Word classes, as ngram-class writes them.", "FILE")]
-Order = Annotated[int, option("order", "The longest n-grams.", "N", min=1, max=MAX_ORDER)]
-Unk = Annotated[bool, option("unk", "Treat unknown words as the word <unk>, which is predicted like others.")]
-UnkAsIs = Annotated[bool, option("unk", "Accepted as SRILM has it; unknown words are <unk> with it and without.")]
-MapUnk = Annotated[str, option("map-unk", "The word that stands for unknown ones, in place of <unk>.", "WORD")]
-NoSos = Annotated[bool, option("no-sos", "No <s> before a sentence.")]
-NoEos = Annotated[bool, option("no-eos", "No </s> after a sentence.")]
-Stream = Annotated[bool, option("stream", "The text is one running text: no <s>, no </s>, contexts cross line ends.")]
-Tolower = Annotated[bool, option("tolower", "Lower case, as Unicode has it.")]
-Heldout = Annotated[str, option("heldout", "Held-out text.", "FILE")]
-Write = Annotated[str, option("write", "Where to write (-: stdout).", "FILE")]
-Debug = Annotated[int, option("debug", "How much to tell: 0 nothing, 1 and more.", "N", min=0)]
+Texts = Annotated[
+    list[str], option("text", "Text to read, a sentence a line (several; -: stdin).", "FILE", group="Data")
+]
+Models = Annotated[list[str], option("lm", "A model of any kind (several).", "FILE", group="Data")]
+Model = Annotated[str, option("lm", "A model of any kind.", "FILE", group="Data")]
+VocabFile = Annotated[str, option("vocab", "Word list: the first field of each line.", "FILE", group="Data")]
+ClassFile = Annotated[str, option("classes", "Word classes, as ngram-class writes them.", "FILE", group="Data")]
+Order = Annotated[int, option("order", "The longest n-grams.", "N", min=1, max=MAX_ORDER, group="Model")]
+Unk = Annotated[
+    bool, option("unk", "Treat unknown words as the word <unk>, which is predicted like others.", group="Data")
+]
+UnkAsIs = Annotated[
+    bool, option("unk", "Accepted as SRILM has it; unknown words are <unk> with it and without.", group="Data")
+]
+MapUnk = Annotated[
+    str, option("map-unk", "The word that stands for unknown ones, in place of <unk>.", "WORD", group="Data")
+]
+NoSos = Annotated[bool, option("no-sos", "No <s> before a sentence.", group="Data")]
+NoEos = Annotated[bool, option("no-eos", "No </s> after a sentence.", group="Data")]
+Stream = Annotated[
+    bool, option("stream", "The text is one running text: no <s>, no </s>, contexts cross line ends.", group="Data")
+]
+Tolower = Annotated[bool, option("tolower", "Lower case, as Unicode has it.", group="Data")]
+Heldout = Annotated[str, option("heldout", "Held-out text.", "FILE", group="Data")]
+Write = Annotated[str, option("write", "Where to write (-: stdout).", "FILE", group="Output")]
+Debug = Annotated[int, option("debug", "How much to tell: 0 nothing, 1 and more.", "N", min=0, group="Output")]
 Threads = Annotated[
-    int, option("threads", "Threads that the neural model works on (default: all cores).", "N", min=1, max=MANY)
+    int,
+    option(
+        "threads",
+        "Threads that the neural model works on (default: all cores).",
+        "N",
+        min=1,
+        max=MANY,
+        group="Parallel",
+    ),
 ]
-Memory = Annotated[str, option("memory", "Count in about this much memory, the rest on disk: 500M, 4G.", "SIZE")]
-Compact = Annotated[bool, option("compact", "Write -write-bin in fewer bytes; it takes longer to load.")]
+Memory = Annotated[
+    str, option("memory", "Count in about this much memory, the rest on disk: 500M, 4G.", "SIZE", group="Parallel")
+]
+Compact = Annotated[
+    bool, option("compact", "Write -write-bin in fewer bytes; it takes longer to load.", group="Output")
+]
 Quantize = Annotated[
-    int | None, option("quantize", "The same, log10 p and weights rounded to N bits.", "N", min=3, max=16)
+    int | None,
+    option("quantize", "The same, log10 p and weights rounded to N bits.", "N", min=3, max=16, group="Output"),
 ]
-Strict = Annotated[bool, option("strict", "What is odd in a model file is an error, not a warning.")]
+Strict = Annotated[bool, option("strict", "What is odd in a model file is an error, not a warning.", group="Data")]
 ProductThreads = Annotated[
     int,
-    option("threads", "Threads of the matrix products (default: OPENBLAS_NUM_THREADS, else 1).", "N", min=1, max=MANY),
+    option(
+        "threads",
+        "Threads of the matrix products (default: OPENBLAS_NUM_THREADS, else 1).",
+        "N",
+        min=1,
+        max=MANY,
+        group="Parallel",
+    ),
 ]
-Quiet = Annotated[bool, option("quiet", "No progress bar.")]
-Resume = Annotated[bool, option("resume", "Go on from MODEL.ckpt if it is there.")]
-Finish = Annotated[bool, option("finish", "Make a model of the best so far in MODEL.ckpt, and train no more.")]
-LogFile = Annotated[str | None, option("log", "Write the figures of each epoch as a line (tab-separated).", "FILE")]
+Quiet = Annotated[bool, option("quiet", "No progress bar.", group="Output")]
+Resume = Annotated[bool, option("resume", "Go on from MODEL.ckpt if it is there.", group="Training")]
+Finish = Annotated[
+    bool, option("finish", "Make a model of the best so far in MODEL.ckpt, and train no more.", group="Training")
+]
+LogFile = Annotated[
+    str | None, option("log", "Write the figures of each epoch as a line (tab-separated).", "FILE", group="Output")
+]
 PlotFile = Annotated[
-    str | None, option("plot", "Draw the curve after each epoch, as SVG or PNG (needs matplotlib).", "FILE")
+    str | None,
+    option("plot", "Draw the curve after each epoch, as SVG or PNG (needs matplotlib).", "FILE", group="Output"),
 ]
 SaveEvery = Annotated[
     int | None,
-    option("save-every", "A checkpoint (MODEL.ckpt) every N minibatches and epoch (0: only when cut off).", "N", min=0),
+    option(
+        "save-every",
+        "A checkpoint (MODEL.ckpt) every N minibatches and epoch (0: only when cut off).",
+        "N",
+        min=0,
+        group="Training",
+    ),
 ]
 Seed = Annotated[int, option("seed", "Seed of the random numbers.", "N", min=0, max=2**64 - 1)]
-Iterations = Annotated[int, option("iterations", "At most N iterations of EM.", "N", min=0)]
-Tolerance = Annotated[float, option("tolerance", "Stop EM when no weight moves by more than X.", "X", min=0)]
+Iterations = Annotated[int, option("iterations", "At most N iterations of EM.", "N", min=0, group="Training")]
+Tolerance = Annotated[
+    float, option("tolerance", "Stop EM when no weight moves by more than X.", "X", min=0, group="Training")
+]
 
 
 def needed(value, name):

@@ -27,22 +27,29 @@ def command(
     lm: Model = None,
     classes: ClassFile = None,
     simple_classes: Annotated[
-        bool, option("simple-classes", "Accepted as SRILM has it; a word has one class with it and without.")
+        bool,
+        option("simple-classes", "Accepted as SRILM has it; a word has one class with it and without.", group="Data"),
     ] = False,
     text: Annotated[
-        list[str] | None, option("text", "Text to score, a sentence a line (several; -: stdin).", "FILE")
+        list[str] | None, option("text", "Text to score, a sentence a line (several; -: stdin).", "FILE", group="Data")
     ] = None,
-    ppl: Annotated[list[str] | None, option("ppl", "The same as -text, as SRILM has it.", "FILE")] = None,
+    ppl: Annotated[list[str] | None, option("ppl", "The same as -text, as SRILM has it.", "FILE", group="Data")] = None,
     counts: Annotated[
-        list[str] | None, option("counts", "N-gram counts to score: the last word of each (several).", "FILE")
+        list[str] | None,
+        option("counts", "N-gram counts to score: the last word of each (several).", "FILE", group="Data"),
     ] = None,
     count_order: Annotated[
-        int | None, option("count-order", "Score counts of n-grams up to N only.", "N", min=1, max=MAX_ORDER)
+        int | None,
+        option("count-order", "Score counts of n-grams up to N only.", "N", min=1, max=MAX_ORDER, group="Data"),
     ] = None,
-    float_counts: Annotated[bool, option("float-counts", "Counts may be fractions.")] = False,
-    format: Annotated[str, option("format", "Whose report to print: srilm or kenlm.", "NAME")] = "srilm",
+    float_counts: Annotated[bool, option("float-counts", "Counts may be fractions.", group="Data")] = False,
+    format: Annotated[
+        str, option("format", "Whose report to print: srilm or kenlm.", "NAME", group="Output")
+    ] = "srilm",
     debug: Debug = 0,
-    order: Annotated[int | None, option("order", "Use n-grams up to N only.", "N", min=1, max=MAX_ORDER)] = None,
+    order: Annotated[
+        int | None, option("order", "Use n-grams up to N only.", "N", min=1, max=MAX_ORDER, group="Scoring")
+    ] = None,
     unk: UnkAsIs = False,
     no_sos: NoSos = False,
     no_eos: NoEos = False,
@@ -50,7 +57,11 @@ def command(
     tolower: Tolower = False,
     oov_features: Annotated[
         bool,
-        option("oov-features", "Neural models: words unseen in training get features from where they stand, and p."),
+        option(
+            "oov-features",
+            "Neural models: words unseen in training get features from where they stand, and p.",
+            group="Scoring",
+        ),
     ] = False,
     threads: Threads = None,
     strict: Strict = False,

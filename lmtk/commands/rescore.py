@@ -20,40 +20,63 @@ from lmtk.errors import FormatError, LmtkWarning, UsageError
 
 
 def command(
-    lm: Annotated[list[str] | None, option("lm", "A model of any kind (several).", "FILE")] = None,
+    lm: Annotated[list[str] | None, option("lm", "A model of any kind (several).", "FILE", group="Data")] = None,
     nbest: Annotated[
-        list[str] | None, option("nbest", "N-best lists of Moses or SRILM (several; -: stdin).", "FILE")
+        list[str] | None, option("nbest", "N-best lists of Moses or SRILM (several; -: stdin).", "FILE", group="Data")
     ] = None,
-    model: Annotated[list[str] | None, option("model", "A translation model (several).", "FILE")] = None,
-    source: Annotated[str | None, option("source", "What the lists translate, for -model (-: stdin).", "FILE")] = None,
+    model: Annotated[list[str] | None, option("model", "A translation model (several).", "FILE", group="Data")] = None,
+    source: Annotated[
+        str | None, option("source", "What the lists translate, for -model (-: stdin).", "FILE", group="Data")
+    ] = None,
     name: Annotated[
         list[str] | None,
-        option("name", "The features of -lm and -model in Moses's lists (default: LM0 .., NMT0 ..).", "NAME"),
+        option(
+            "name", "The features of -lm and -model in Moses's lists (default: LM0 .., NMT0 ..).", "NAME", group="Data"
+        ),
     ] = None,
     weights: Annotated[
-        str | None, option("weights", "Weights of all features: lines Name= w w; with -tune the first ones.", "FILE")
+        str | None,
+        option(
+            "weights", "Weights of all features: lines Name= w w; with -tune the first ones.", "FILE", group="Weights"
+        ),
     ] = None,
     lmw: Annotated[
-        list[float] | None, option("lmw", "A weight for each model, added to the list's score.", "X")
+        list[float] | None, option("lmw", "A weight for each model, added to the list's score.", "X", group="Weights")
     ] = None,
-    wtw: Annotated[float | None, option("wtw", "The weight of a word, added to the list's score.", "X")] = None,
+    wtw: Annotated[
+        float | None, option("wtw", "The weight of a word, added to the list's score.", "X", group="Weights")
+    ] = None,
     tune: Annotated[
-        list[str] | None, option("tune", "References, a line a list, to learn the weights on (several).", "FILE")
+        list[str] | None,
+        option("tune", "References, a line a list, to learn the weights on (several).", "FILE", group="Weights"),
     ] = None,
-    write_weights: Annotated[str | None, option("write-weights", "Where to write the weights.", "FILE")] = None,
+    write_weights: Annotated[
+        str | None, option("write-weights", "Where to write the weights.", "FILE", group="Output")
+    ] = None,
     words: Annotated[
-        bool, option("words", "Add the number of words as the feature words= of Moses's lists that lack it.")
+        bool,
+        option(
+            "words", "Add the number of words as the feature words= of Moses's lists that lack it.", group="Weights"
+        ),
     ] = False,
-    restarts: Annotated[int, option("restarts", "Random starts of -tune.", "N", min=0)] = 20,
+    restarts: Annotated[int, option("restarts", "Random starts of -tune.", "N", min=0, group="Weights")] = 20,
     seed: Seed = 1,
-    best: Annotated[bool, option("best", "Write the words of the best hypothesis of each list alone.")] = False,
+    best: Annotated[
+        bool, option("best", "Write the words of the best hypothesis of each list alone.", group="Output")
+    ] = False,
     write: Write = "-",
     write_nbest_dir: Annotated[
-        str | None, option("write-nbest-dir", "Write each file of lists under its own name into DIR.", "DIR")
+        str | None,
+        option("write-nbest-dir", "Write each file of lists under its own name into DIR.", "DIR", group="Output"),
     ] = None,
     unk_penalty: Annotated[
         float | None,
-        option("unk-penalty", "log10 p of a word without probability (default: 0 for SRILM, -100 for Moses).", "X"),
+        option(
+            "unk-penalty",
+            "log10 p of a word without probability (default: 0 for SRILM, -100 for Moses).",
+            "X",
+            group="Data",
+        ),
     ] = None,
     unk: UnkAsIs = False,
     tolower: Tolower = False,

@@ -16,38 +16,69 @@ from lmtk.errors import UsageError
 
 def command(
     model: Annotated[
-        list[str] | None, option("model", "The translation model (several: an ensemble; -: stdin).", "FILE")
+        list[str] | None,
+        option("model", "The translation model (several: an ensemble; -: stdin).", "FILE", group="Data"),
     ] = None,
-    text: Annotated[str, option("text", "Text to translate, a sentence a line (-: stdin).", "FILE")] = "-",
-    score: Annotated[bool, option("score", "Write log10 p of the -target of each line, and search for none.")] = False,
-    target: Annotated[str | None, option("target", "Translations to score, line by line (-: stdin).", "FILE")] = None,
+    text: Annotated[
+        str, option("text", "Text to translate, a sentence a line (-: stdin).", "FILE", group="Data")
+    ] = "-",
+    score: Annotated[
+        bool, option("score", "Write log10 p of the -target of each line, and search for none.", group="Data")
+    ] = False,
+    target: Annotated[
+        str | None, option("target", "Translations to score, line by line (-: stdin).", "FILE", group="Data")
+    ] = None,
     write: Write = "-",
-    beam: Annotated[int, option("beam", "Hypotheses kept a sentence; 1 is greedy.", "N", min=1)] = 12,
+    beam: Annotated[int, option("beam", "Hypotheses kept a sentence; 1 is greedy.", "N", min=1, group="Search")] = 12,
     length_power: Annotated[
-        float, option("length-power", "Hypotheses are ranked by log p / length^X; 0: by log p.", "X", min=0, max=10)
+        float,
+        option(
+            "length-power",
+            "Hypotheses are ranked by log p / length^X; 0: by log p.",
+            "X",
+            min=0,
+            max=10,
+            group="Search",
+        ),
     ] = 1,
     max_length_factor: Annotated[
-        float, option("max-length-factor", "At most X times the source's words, and 10.", "X", min=0, max=1000)
+        float,
+        option(
+            "max-length-factor", "At most X times the source's words, and 10.", "X", min=0, max=1000, group="Search"
+        ),
     ] = 2,
-    no_unk: Annotated[bool, option("no-unk", "Never generate [UNK].")] = False,
+    no_unk: Annotated[bool, option("no-unk", "Never generate [UNK].", group="Search")] = False,
     replace_unk: Annotated[
-        bool, option("replace-unk", "Put the source word it looks at in the place of [UNK].")
+        bool, option("replace-unk", "Put the source word it looks at in the place of [UNK].", group="Search")
     ] = False,
     dictionary: Annotated[
-        str | None, option("dictionary", "For -replace-unk: lines of a source word and its translation.", "FILE")
+        str | None,
+        option("dictionary", "For -replace-unk: lines of a source word and its translation.", "FILE", group="Search"),
     ] = None,
-    n_best: Annotated[int | None, option("n-best", "The N best translations, in Moses' form.", "N", min=1)] = None,
-    scores: Annotated[bool, option("scores", "log10 p and a tab before each translation.")] = False,
+    n_best: Annotated[
+        int | None, option("n-best", "The N best translations, in Moses' form.", "N", min=1, group="Output")
+    ] = None,
+    scores: Annotated[bool, option("scores", "log10 p and a tab before each translation.", group="Output")] = False,
     align: Annotated[
-        str | None, option("align", "Write which source word each word looks at, as 0-0 1-2.", "FILE")
+        str | None,
+        option("align", "Write which source word each word looks at, as 0-0 1-2.", "FILE", group="Alignment"),
     ] = None,
     soft_align: Annotated[
-        str | None, option("soft-align", "Write how much each word looks at each source word.", "FILE")
+        str | None,
+        option("soft-align", "Write how much each word looks at each source word.", "FILE", group="Alignment"),
     ] = None,
-    align_html: Annotated[str | None, option("align-html", "A page with the same as pictures.", "FILE")] = None,
-    align_plot: Annotated[str | None, option("align-plot", "A picture of it for each sentence.", "DIR")] = None,
-    plot_format: Annotated[str, option("plot-format", "The format of the pictures: svg or png.", "NAME")] = "svg",
-    batch: Annotated[int | None, option("batch", "Sentences at once (default: 240/beam).", "N", min=1)] = None,
+    align_html: Annotated[
+        str | None, option("align-html", "A page with the same as pictures.", "FILE", group="Alignment")
+    ] = None,
+    align_plot: Annotated[
+        str | None, option("align-plot", "A picture of it for each sentence.", "DIR", group="Alignment")
+    ] = None,
+    plot_format: Annotated[
+        str, option("plot-format", "The format of the pictures: svg or png.", "NAME", group="Alignment")
+    ] = "svg",
+    batch: Annotated[
+        int | None, option("batch", "Sentences at once (default: 240/beam).", "N", min=1, group="Search")
+    ] = None,
     threads: ProductThreads = None,
     tolower: Tolower = False,
     debug: Debug = 0,

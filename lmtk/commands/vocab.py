@@ -6,11 +6,17 @@ from lmtk.errors import UsageError
 
 def command(
     text: Texts = None,
-    lm: Annotated[list[str] | None, option("lm", "A model whose words to take, of any kind (several).", "FILE")] = None,
-    mincount: Annotated[int, option("mincount", "Only words seen N times or more in the texts.", "N", min=0)] = 1,
-    top: Annotated[int | None, option("top", "Only the N most frequent words.", "N", min=1)] = None,
+    lm: Annotated[
+        list[str] | None, option("lm", "A model whose words to take, of any kind (several).", "FILE", group="Data")
+    ] = None,
+    mincount: Annotated[
+        int, option("mincount", "Only words seen N times or more in the texts.", "N", min=0, group="Words")
+    ] = 1,
+    top: Annotated[int | None, option("top", "Only the N most frequent words.", "N", min=1, group="Words")] = None,
     vocab: VocabFile = None,
-    limit_vocab: Annotated[bool, option("limit-vocab", "Only words that stand in the -vocab list too.")] = False,
+    limit_vocab: Annotated[
+        bool, option("limit-vocab", "Only words that stand in the -vocab list too.", group="Words")
+    ] = False,
     tolower: Tolower = False,
     write: Write = "-",
 ):
