@@ -1,5 +1,6 @@
 import math
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Annotated
@@ -82,7 +83,11 @@ def command(
     rate: Annotated[
         float | None,
         option(
-            "rate", "Adam's rate at the start; falls to a twentieth (default: 0.001).", "X", min=0, group="Training"
+            "rate",
+            "Adam's rate at the start; falls to a twentieth (default: 0.001, for few updates up to 0.004).",
+            "X",
+            min=0,
+            group="Training",
         ),
     ] = None,
     dropout: Annotated[
@@ -177,6 +182,8 @@ def learn(o):
     threads = o.threads or max(1, min(machine.count(), settings.minibatch // recipes.SHARE))
     texts = read(o, settings)
     x, y, text, held = texts.x, texts.y, texts.text, texts.held
+    if not o.paper and o.rate is None:
+        settings = replace(settings, rate=recipes.rate(settings.epochs * training.steps(text, settings)))
     if o.debug:
         tell_sizes(texts)
     life = run.Run(

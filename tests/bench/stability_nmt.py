@@ -20,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 HELD = 300  # pairs
-RATE = "0.001"  # the default
+RATE = "default"
 
 
 def main():
@@ -29,7 +29,7 @@ def main():
     parser.add_argument("-languages", default="en-fr,fr-en,grammar,reversed")
     parser.add_argument("-minibatches", default="10,40,160")
     parser.add_argument("-seeds", default="1,2,3")
-    parser.add_argument("-rates", default="0.0005,0.001,0.002,0.004")
+    parser.add_argument("-rates", default="default,0.0005,0.001,0.002,0.004")
     parser.add_argument("-epochs", default="16")
     parser.add_argument("-hidden", default="256", help="and half as many maxout units")
     parser.add_argument("-pairs", type=int, default=2000)
@@ -126,8 +126,8 @@ def trained(folder, given, K, seed, rate):
         "source": "train.0", "target": "train.1", "heldout-source": "held.0", "heldout-target": "held.1",
         "model": "m.bin", "log": "log", "hidden": given.hidden, "embedding": given.hidden, "alignment": given.hidden,
         "maxout": half, "shortlist": "4000", "patience": "0", "keep": "likelihood", "minibatch": K, "seed": seed,
-        "rate": rate, "epochs": given.epochs, "threads": "1",
-    }  # fmt: skip
+        "epochs": given.epochs, "threads": "1",
+    } | ({} if rate == RATE else {"rate": rate})  # fmt: skip
     command = [sys.executable, "-m", "lmtk", "nmt-train"]
     for name, value in options.items():
         command += ["-" + name, value]
