@@ -546,9 +546,8 @@ def kernels_for_all():
 
     LARGE.update(dict.fromkeys(LARGE, 1))
     for module in [m for name, m in sys.modules.items() if name.startswith("lmtk.")]:
-        for name in ("LARGE", "LARGE_BLOCK", "MANY", "PAIRS"):
-            others = "lmtk.files.container", "lmtk.commands.options"
-            if type(getattr(module, name, None)) is int and module.__name__ not in others:
+        for name in ("MANY", "PAIRS"):
+            if hasattr(module, name) and module.__name__ != "lmtk.commands.options":
                 setattr(module, name, 1)
 
 
