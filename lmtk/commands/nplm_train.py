@@ -243,17 +243,17 @@ def command(
 
 def check(o):
     """Raise UsageError where options do not go together."""
-    from lmtk.nplm.objectives import OBJECTIVES
+    from lmtk.nplm.objectives import MODELS
     from lmtk.nplm.recipes import DRAWN
 
     needed(o.text, "text")
     one_stdin(o.text, o.heldout, o.vocab, o.init_features, o.classes, o.tree_features, o.proposal)
-    if o.model not in OBJECTIVES:
-        raise UsageError(f"-model is {either(OBJECTIVES)}, not {o.model}")
+    if o.model not in MODELS:
+        raise UsageError(f"-model is {either(MODELS)}, not {o.model}")
     objective, energy = o.objective, o.model == "energy"
-    if objective and objective not in OBJECTIVES[o.model]:
-        which = "" if o.model == "nplm" else f" with -model {o.model}"
-        raise UsageError(f"-objective{which} is {either(OBJECTIVES[o.model])}, not {objective}")
+    if objective and objective not in MODELS[o.model]:
+        which = f" with -model {o.model}" if o.model == "energy" else ""
+        raise UsageError(f"-objective{which} is {either(MODELS[o.model])}, not {objective}")
     refused = {
         "-model energy has no direct connections; leave out -direct": energy and o.direct,
         "-model energy needs hidden units; -hidden 0 leaves only the biases": energy and o.hidden == 0,
@@ -317,12 +317,14 @@ def learn(o, comm):
     life = run.Run(
         program="nplm-train", model=o.lm, settings=settings, inputs=inputs, words=("vocab", vocab.words),
         steps=training.steps(data, settings), unigram=training.unigram(data, vocab), save_every=o.save_every,
-        arrays=lambda progress, now: now.named(), parts=lambda progress: training.kept(progress, settings).parts(),
+        arrays=lambda progress, now: training.checkpointed(now, progress),
+        parts=lambda progress: training.kept(progress, settings).parts(),
         line=line, remedies=REMEDIES,
     )  # fmt: skip
-    like = network.named()
-    going_on = lambda: training.restored(*run.resumed(life, like, like, o.debug), network)
-    progress = comm.share(going_on if run.begun(life, o.resume) else lambda: training.Progress(network))
+    fresh = training.before(network, settings)
+    like = training.checkpointed(network, fresh), network.named()
+    going_on = lambda: training.restored(*run.resumed(life, *like, o.debug), network)
+    progress = comm.share(going_on if run.begun(life, o.resume) else lambda: fresh)
     tell = Reporter(life, progress, o.debug, o.quiet, o.log, o.plot, silent=comm.rank > 0)
     common = Common(comm) if o.parallel == "data" else None
     run.live(life, progress, training.train(progress, data, settings, count(), comm, common), tell, comm)
@@ -356,14 +358,14 @@ def prepare(o, comm):
     settings = recipes.settings(given, o.paper, known.V)
     corpus = whole_corpus(o.text, known, marks, o.tolower)
     held = whole_corpus(o.heldout, known, marks, o.tolower) if o.heldout else None
-    data = training.examples(corpus, known, settings.order, held)
+    data = training.examples(corpus, known, settings.order, held, settings.layer)
     if held is not None and not len(training.heldout_tokens(held, known)):
         raise LmtkError(f"{o.heldout}: no word of the vocabulary in it")
     network = before_training(o, known, settings, data.w)
     inputs = {
         "text or -heldout": training.fingerprint(data),
-        "classes": crc(getattr(network, "classes", None)),
-        "classes or -tree-features": crc(getattr(network, "tree", None)),
+        "classes": crc(network.named().get("classes")),
+        "classes or -tree-features": crc(network.named().get("tree")),
         "proposal": digest(o.proposal) if noise else None,
         "lm-rest": digest(o.lm_rest),
         "init-features": digest(o.init_features),
