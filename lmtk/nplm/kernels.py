@@ -94,7 +94,7 @@ def normalize(q, s, t, comm):
 def block_backward(z, w, start, MT, y, scale, epsilon, keep, pace):
     """Step 2(a) on a block: dL/dy_j = 1_(j=w) - p_j; M <- keep M + epsilon dL/dy' z, in place. Returns dL/dz (K, D).
 
-    `y` and `scale` are those of the forward pass; y is overwritten. The bias b, last row of MT, is not shrunk by `keep`.
+    `y` and `scale` are those of the forward pass; y is overwritten. `keep` does not shrink the bias b, last row of MT.
     pace (V,): factors of epsilon, those of the block from `start` on. The division by the sums is left to the (K, D)
     arrays, a pass over y less.
     """

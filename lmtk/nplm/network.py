@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.files.declared import held, reals, whole
 from lmtk.nplm import classes, kernels, model, outputs, running, tree
@@ -134,6 +133,7 @@ def from_arrays(about, arrays, path):
 
 
 def taken(about, arrays, path, words, sizes, layer, output):
-    theta = {"W": None} | {name: a for name, a in arrays.items() if name != "vocabulary"}
+    absent = {"W": None, "Wc": None} if output == "class" else {"W": None}
+    theta = absent | {name: a for name, a in arrays.items() if name != "vocabulary"}
     vocab = vocab_of(about["settings"], words, path)
     return Network(vocab, sizes.order, layer, output, SimpleNamespace(**theta), sizes.training)

@@ -24,7 +24,7 @@ from lmtk.nplm.pace import pace, variances
 class Sight:
     """What an output sees, and its weights.
 
-    see(z, w, epsilon, curvature, at, epoch, number) -> (L, dL/dz) of the examples `at`, minibatch `number` of the epoch,
+    see(z, w, epsilon, curvature, at, epoch, number) -> (L, dL/dz) of the examples `at`, minibatch `number` of an epoch,
     both from 0: updates the weights. arrays() -> copies of them by letter; the ranks call it together.
     shrink(share): weight decay of many updates at once; None: each update decays all weights.
     """
@@ -56,7 +56,7 @@ def full(now, data, settings, slow, team, comm, C):
     def see(z, w, epsilon, curvature, at, epoch, number):
         return outputs.see(mine, team, slow.outputs, settings.weight_decay, z, w, epsilon, curvature)
 
-    return Sight(see, lambda: dict(zip("UWb", outputs.join(mine, now.h, p.W is not None))))
+    return Sight(see, lambda: outputs.join(mine, now.h, p.W is not None))
 
 
 def sample(now, data, settings, slow, team, comm, C):
@@ -112,8 +112,7 @@ def rows_of(now, comm, C):
 
 
 def of_rows(rows, now, see):
-    names = "UWb" if rows.M is not None else "b"
-    return Sight(see, lambda: dict(zip(names, outputs.of_rows(rows, now.h, now.direct > 0))), rows.shrink)
+    return Sight(see, lambda: outputs.of_rows(rows, now.h, vars(now.theta).get("W") is not None), rows.shrink)
 
 
 def proposal_of(data, settings, V):
@@ -151,10 +150,8 @@ OBJECTIVES = {  # by output, and then by name
     "class": {"class": by_class},
     "tree": {"tree": by_tree},
 }
-MODELS = {  # the objectives by model
-    **dict.fromkeys(LAYERS, [name for of in OBJECTIVES.values() for name in of if of is not OBJECTIVES["tied"]]),
-    "energy": ["full", "sampled"],
-}
+OF_WORDS = ["full", "shortlist", "sampled", "nce", "class", "tree"]
+MODELS = dict.fromkeys(LAYERS, OF_WORDS) | {"energy": ["full", "sampled"]}  # the objectives by model
 EXACT = {"full", "class", "tree"}  # whose sums of ln p make a perplexity
 ESTIMATED = {"sampled", "nce"}  # whose sums estimate it
 

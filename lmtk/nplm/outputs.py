@@ -28,8 +28,8 @@ class Output:
     log_p(p, hidden, rows, w, W): ln p(w | context), (N,) float64, exact, for contexts `rows` (N, .) of ids below W and
     words w (N,); p has the arrays by letter; hidden(rows) -> z.
     variances(p, w): those of its outputs, and of what stands above them, in the words w, for `pace.pace`.
-    check(p, V, path): raises FormatError where the arrays do not fit together; about(p): what `lmtk info` shows. least: the words that
-    there must be.
+    check(p, V, path): raises FormatError where the arrays do not fit together; about(p): what `lmtk info` shows.
+    least: the words that there must be.
     """
 
     declared: Callable
@@ -107,9 +107,9 @@ def split(U, W, b, parts, comm=parallel.ALONE):
 
 
 def join(mine, h, direct):
-    """Blocks -> (U, W, b), whole and copied, on every rank; W is None without direct connections."""
+    """Blocks -> U, W and b by letter, whole and copied, on every rank; W is None without direct connections."""
     MT = np.concatenate([MT for _, MT in mine.blocks], axis=1)
-    return kernels.output_weights(mine.comm.join(MT.T, mine.V), h, direct)
+    return dict(zip("UWb", kernels.output_weights(mine.comm.join(MT.T, mine.V), h, direct)))
 
 
 def see(mine, team, pace, decay, z, w, epsilon, curvature, log_c=None):
@@ -178,10 +178,10 @@ def rows(U, W, b, comm=parallel.ALONE, C=None):
 
 
 def of_rows(mine, h, direct):
-    """Rows -> (U, W, b), as `join` gives them; tied, U is None."""
+    """Rows -> the letters and arrays that `join` gives; tied, b alone."""
     if mine.M is None:
-        return None, None, mine.b.copy()
-    return kernels.output_weights(mine.comm.join(mine.M, mine.V), h, direct)
+        return {"b": mine.b.copy()}
+    return dict(zip("UWb", kernels.output_weights(mine.comm.join(mine.M, mine.V), h, direct)))
 
 
 def slices(words, first, V, parts):

@@ -63,8 +63,8 @@ def stretches(corpus, sos, n):
 
 def rows(settings):
     """(T, B): how many words one after another, and in how many rows of the text, an update sees."""
-    T = settings.order
-    return T, max(settings.minibatch // T, 1)
+    T = min(settings.order, settings.minibatch)
+    return T, settings.minibatch // T
 
 
 def size(settings):

@@ -47,7 +47,7 @@ class Proposal:
         return np.searchsorted(cumulative, random.random(S or self.S) * cumulative[-1], "right"), q
 
     def candidates(self, w, drawn, q):
-        """The candidates for the words w (K,): their ids, ascending, and for all V words ln c, c = P(to be a candidate).
+        """The candidates for the words w (K,): their ids, ascending, and for all V words ln c, the chance to be one.
 
         A word is one if one of K examples or of S draws is: c = 1 - (1 - u)^K (1 - q)^S, u the unigram, q the proposal.
         """

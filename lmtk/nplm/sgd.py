@@ -97,9 +97,9 @@ def step(theta, see, contexts, w, epsilon, decay, feature_rate, kept=None, start
 
     see(z, w, epsilon, curvature) -> (L, dL/dz): an output that updates itself; curvature: that of L by its weights,
     from z, 0 where all learn with the whole rate. Where L is not finite nothing is updated.
-    contexts (K, n-1) and w (K,): ids; examples whose w is below 0 are only there to be read. The rate is the paper's, an
-    example's; where theta has a pace, dL/dtheta counts that much. The decay is on H and C and what is like them, not on
-    the bias d; C learns feature_rate times faster. kept: as in `forward`; start: a `layers.Start`.
+    contexts (K, n-1) and w (K,): ids; examples whose w is below 0 are only there to be read. The rate is the paper's,
+    an example's; where theta has a pace, dL/dtheta counts that much. The decay is on C, H and R, not on d; C learns
+    feature_rate times faster. kept: as in `forward`; start: a `layers.Start`.
     Returns (sum of ln p, norm of dL/dz), taken before the update.
     """
     z, memory, theta.state = forward(theta, contexts, kept, start)

@@ -1,4 +1,5 @@
-"""Outputs that are the inner nodes of a binary tree with the words as leaves: exact, and normalized by its construction.
+"""Outputs that are the inner nodes of a binary tree with the words as leaves: exact, normalized by its construction.
+
 Bengio et al. 2003, section 5.2, item 2.
 
 At each node the network decides between the two sides, and
