@@ -22,6 +22,8 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkWarning, UsageError
 
+TOGETHER = 1 << 20  # bytes of a text that a thread reads and scores at once
+
 
 def command(
     lm: Model = None,
@@ -134,15 +136,20 @@ def command(
 
 def report_text(model, path, marks, debug, write, tolower):
     """SRILM's report of a text; the number of words that are <unk> or unknown, where that has a probability."""
+    from lmtk.files.streams import blocks
     from lmtk.machine.large import pays
     from lmtk.machine.threads import ahead
-    from lmtk.reports.srilm import report
+    from lmtk.ngram.backoff import Backoff
+    from lmtk.reports.srilm import report, report_sums
     from lmtk.text.corpus import read_corpus
 
     index = getattr(model, "index", None)
     known = len(model.vocab.words)
+    large = os.path.isfile(path) and pays("text", os.path.getsize(path))
+    if large and debug == 0 and isinstance(model, Backoff) and not marks.stream:
+        return report_sums(model, path, blocks(path, TOGETHER), marks, tolower, write)[2]
     corpora = read_corpus(path, model.vocab, marks, model.order, debug >= 1, tolower, index)
-    if index is None and os.path.isfile(path) and pays("text", os.path.getsize(path)):  # no read of a file can wait
+    if index is None and large:  # no read of a file can wait
         corpora = ahead(corpora)
     _, blank, unknown = report(model, path, corpora, debug, write)
     if debug and blank:
