@@ -35,7 +35,7 @@ from lmtk.ngram import engine, printing, suffix
 from lmtk.ngram.counts import sorted_by
 from lmtk.text.vocab import Vocab
 
-BYTES = 150  # of memory that a position of a bucket takes while it is estimated
+BYTES = 230  # of memory that a position of a bucket takes while it is estimated
 WORD = 500  # of memory that a word takes
 LEAST = 64 << 20  # bytes for buckets, whatever -memory says
 SOME = 1 << 18  # positions dealt out together
