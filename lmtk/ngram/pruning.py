@@ -140,12 +140,12 @@ def new_weights(model, log10p, every):
 
 
 def whole_unigrams(log10p, predicted):
-    """log10 p of the 1-grams, (N,), with what is missing from a sum of one."""
+    """log10 p of the 1-grams, (N,), with what is missing from a sum of one; all words have one then."""
     p = chance(log10p)
     left = 1 - np.nansum(p)
-    if left < EPSILON:
-        return log10p
     zero = predicted & ~(p > 0)
+    if left < EPSILON:
+        return np.where(zero, np.float32(-np.inf), log10p)
     takers = zero if zero.any() else predicted
     p[takers] = np.where(p[takers] > 0, p[takers], 0) + left / takers.sum()
     return np.where(takers, np.log10(p).astype(np.float32), log10p)
@@ -208,6 +208,7 @@ def pruned(model, threshold, minorder=2, history=None):
     log10bow = [single(level.bow) for level in model.levels]
     every = list(links(model.levels, W))
     kept = [~np.isnan(p) for p in log10p]
+    kept[0][:] = True  # words that have no 1-gram get one
     # whether a node is the context of an n-gram that stays, or the end of such a context
     needed = [np.zeros(len(p), bool) for p in log10p]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -256,6 +257,7 @@ def without_low(model, minorder=2):
                 forget_contexts(log10p, log10bow, every, k)
         log10bow, _ = new_weights(model, log10p, every)
     kept = [~np.isnan(p) for p in log10p]
+    kept[0][:] = True
     return renormalized(without(with_logs(model, log10p, log10bow), kept))
 
 

@@ -7,7 +7,6 @@ import sys
 from lmtk.errors import UsageError
 from lmtk.programs.lines import fields_of, filtered_arpa, temporary
 
-
 MODES = "copy", "single", "union", "multiple"
 
 
@@ -133,7 +132,7 @@ def query(words):
 
 
 def filter(words):
-    """copy|single|union|multiple [context] [raw] [vocab:|model:]FILE OUT: the n-grams whose words are in a vocabulary."""
+    """copy|single|union|multiple [context] [raw] [vocab:|model:]FILE OUT: n-grams whose words are in a vocabulary."""
     from lmtk.files.streams import blocks, lines
 
     usage = "filter copy|single|union|multiple [context] [raw|arpa] vocab:FILE|model:FILE OUT, the other one on stdin"
