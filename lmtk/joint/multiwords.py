@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lmtk.lm import ABSENT, Scores
+from lmtk.lm import ABSENT, LN10, Scores
 from lmtk.ngram.merge import with_words
 from lmtk.text.corpus import Corpus, Growing
 from lmtk.text.vocab import Vocab
@@ -33,7 +33,7 @@ class Multiwords:
         return [index.get(part, index[self.nothing]) for part in found] if found else [index[word]]
 
     def score(self, corpus):
-        """ln p of every scored token, the sum of those of its parts, whose tags stand in a row."""
+        """ln p of every scored token: the sum, in single precision, of those of its parts; so are the tags."""
         self.parts += map(self.parts_of, self.vocab.words[len(self.parts) :])
         every = list(map(self.parts.__getitem__, corpus.ids.tolist()))
         many = np.array(list(map(len, every)), np.int64)
@@ -45,5 +45,5 @@ class Multiwords:
             return scores
         length = np.full((len(many), many.max(), scores.length.shape[1]), ABSENT, np.int8)
         length[np.repeat(np.arange(len(many)), many), np.arange(len(ids)) - np.repeat(begins, many)] = scores.length
-        logp = np.add.reduceat(scores.logp, begins)
+        logp = np.add.reduceat((scores.logp / LN10).astype(np.float32), begins).astype(np.float64) * LN10
         return Scores(logp, length.reshape(len(many), -1), scores.kinds * int(many.max()))
