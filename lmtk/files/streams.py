@@ -101,11 +101,12 @@ def blocks(path, size=1 << 22, eager=False):
             if b"\r" in block:
                 returns += block.count(b"\r") - block.count(b"\r\n")
             yield block
+    name = "stdin" if path == "-" else path
     if odd:
-        told = f"{path}: {odd} line{'s are' if odd > 1 else ' is'} no UTF-8; for Latin-1: iconv -f latin1 -t utf-8"
+        told = f"{name}: {odd} line{'s are' if odd > 1 else ' is'} no UTF-8; for Latin-1: iconv -f latin1 -t utf-8"
         warnings.warn(told, LmtkWarning, stacklevel=2)
     if returns:
-        told = f"{path}: {returns} carriage return{'s' * (returns > 1)} inside lines, taken as blanks; tr '\\r' '\\n'"
+        told = f"{name}: {returns} carriage return{'s' * (returns > 1)} inside lines, taken as blanks; tr '\\r' '\\n'"
         warnings.warn(f"{told} makes them ends of lines", LmtkWarning, stacklevel=2)
 
 
