@@ -320,18 +320,19 @@ def command(
     special = heldout or class_lm or read_with_mincounts or prune or limit_vocab_file or vocab_pad or verbose_header
     positions = bool(lm or write_bin) and not (write or write_n or special) and 2 <= order <= LONGEST
     positions &= all(method.counts == "before" for method in chosen)
+    parts = not (write_bin or sort)  # these make the whole model in memory
     with ranks() if mpi else contextlib.nullcontext(ALONE) as comm:
         if comm.size > 1 and (stream or "-" in (text or [])):
             raise UsageError("-mpi wants texts of sentences, in files that every rank can read")
         words = comm.share(lambda: read_vocab(vocab, tolower) if vocab else None)
-        counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm, replace, positions)
+        counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm, replace, positions, parts)
         if isinstance(counts, Text):
-            vocabulary = comm.each(lambda: vocabulary_of(counts.words))
+            vocabulary = comm.each(partial(vocabulary_of, counts.words))
             known = comm.each(discounts_given)
             given = fallback_discounts(discount_fallback), tell, known, kenlm
             if comm.rank == 0 and write_vocab:
                 write_words(write_vocab, counts.words)
-            write_in_buckets(counts, vocabulary, chosen, marks, kept[3], comm, given, lm, write_bin)
+            write_in_buckets(counts, vocabulary, chosen, marks, kept[3], comm, given, lm)
             if memuse:
                 tell_memory()
             return
@@ -427,16 +428,14 @@ def write_words(path, words):
         out.write(b"".join(w + b"\n" for w in sorted(words)))
 
 
-def write_in_buckets(text, vocabulary, chosen, marks, memory, comm, given, lm, write_bin):
+def write_in_buckets(text, vocabulary, chosen, marks, memory, comm, given, lm):
     """The model of a collection.Text, written by rank 0."""
     from lmtk.files.streams import open_out
     from lmtk.ngram import buckets
 
     model = buckets.estimate(text, vocabulary, chosen, marks, memory, comm, *given)
-    for path, write in ((lm, buckets.write_arpa), (write_bin, None)):
-        if path:
-            with open_out(path) if comm.rank == 0 else contextlib.nullcontext() as out:
-                write(out, model)
+    with open_out(lm) if comm.rank == 0 else contextlib.nullcontext() as out:
+        buckets.write_arpa(out, model)
 
 
 def frequent(counts, least):

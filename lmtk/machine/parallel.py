@@ -17,6 +17,7 @@ from lmtk.errors import LmtkError, UsageError
 
 # what mpiexec tells a process, by implementation: MPICH and Intel MPI, Open MPI
 SIZES = "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"
+PIECE = 1 << 23  # bytes sent together
 
 
 class Alone:
@@ -166,6 +167,22 @@ class Many:
         self.sent += (sent.size - int(sizes[self.rank])) * sent.itemsize
         self.exchange(self.world.Ialltoallv, [sent, sizes], [out, found])
         return [part.reshape(-1, *shape) for part in np.split(out, np.cumsum(found)[:-1])]
+
+    def send(self, size, get):
+        """`size` bytes to rank 0, get(begin, end) being some of them, uint8."""
+        self.world.send(size, 0)
+        self.sent += size
+        for begin in range(0, size, PIECE):
+            self.world.Send(get(begin, min(begin + PIECE, size)), 0)
+
+    def receive(self, rank, write):
+        """On rank 0: what a rank sends, in pieces, to write(some)."""
+        size = self.world.recv(source=rank)
+        buffer = np.empty(min(size, PIECE), np.uint8)
+        for begin in range(0, size, PIECE):
+            some = buffer[: min(PIECE, size - begin)]
+            self.world.Recv(some, rank)
+            write(some.data)
 
     def gather(self, thing):
         """What each rank has, in a list, on every rank."""

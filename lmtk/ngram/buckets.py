@@ -475,13 +475,9 @@ def in_turn(comm, out, lines):
     if comm.rank == 0:
         out.writelines(lines)
         for rank in range(1, comm.size):
-            while (some := comm.world.recv(source=rank)) is not None:
-                out.write(some)
+            comm.receive(rank, out.write)
         return
     kept = Shelf(True)
     for some in lines:
         kept.add("text", np.frombuffer(some, np.uint8))
-    size = kept.size("text")
-    for at in range(0, size, 1 << 24):
-        comm.world.send(kept.get("text", np.uint8, at, min(at + (1 << 24), size)).data, 0)
-    comm.world.send(None, 0)
+    comm.send(kept.size("text"), lambda begin, end: kept.get("text", np.uint8, begin, end))

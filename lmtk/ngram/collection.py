@@ -102,6 +102,7 @@ def collect(
     comm=ALONE,
     replace=None,
     positions=False,
+    parts=False,
 ):
     """The Counts of texts and count files, added up, as SRILM's ngram-count does it.
 
@@ -110,7 +111,8 @@ def collect(
     memory: about how many bytes counting texts takes besides the result; the rest goes to disk. comm: the ranks that
     count together; rank 0 has the result. replace: words -> (others, the id among them of each word), where others are
     to be counted in place of the words that were read. positions: give large texts, where they have no sentence marks
-    inside of sentences, as Positions or, with `memory` or several ranks, as a Text of each rank's part.
+    inside of sentences, as Positions, which rank 0 makes alone; or, with `parts`, where they do not fit into `memory`
+    or there are several ranks, as a Text of each rank's part.
     """
     index = Growing()
     unk_id = index[unk]
@@ -120,23 +122,25 @@ def collect(
     if words is not None:
         known, readable = Closed(index, unk_id), Closed(index, OUTSIDE if limit else unk_id)
 
-    given, raw = len(index) - 1, None
+    given, raw, apart = len(index) - 1, None, False
     if positions and not (files or replace):
-        if memory or comm.size > 1:
+        apart = parts and (memory or comm.size > 1)
+        if apart:
             raw = comm.each(lambda: Blocks(raw_blocks(texts, known, tolower, comm), given, memory))
         else:
-            raw = list(raw_blocks(texts, known, tolower, comm))
-        if pays("ngrams", comm.total(raw.size if isinstance(raw, Blocks) else sum(len(block) for _, _, block in raw))):
-            try:
-                return (large_text if isinstance(raw, Blocks) else whole_text)(raw, index, marks, comm)
-            except MarksInside:
-                pass
+            raw = comm.each(lambda: [] if comm.rank else list(raw_blocks(texts, known, tolower, ALONE)))
+        size = raw.size if apart else sum(len(block) for _, _, block in raw)
+        if pays("ngrams", comm.total(size)):
+            whole = not apart or (comm.size == 1 and memory >= whole_size(size, len(index)))
+            found = (whole_text if whole else large_text)(raw, index, marks, comm)
+            if comm.total(int(found is None)) == 0:
+                return found
 
     def read():
         """The count files, on rank 0, and this rank's part of the texts."""
         found = [read_rows(path, readable, order, floats, tolower) for path in files if comm.rank == 0]
         found = [inside(rows, weights) for rows, weights in found] if limit else found
-        blocks = raw_blocks(texts, known, tolower, comm) if raw is None else raw
+        blocks = raw if apart or (raw and comm.size == 1) else raw_blocks(texts, known, tolower, comm)
         return found, *read_texts(blocks, index, marks, memory, given)
 
     found, ids, starts, blocks = comm.each(read)
@@ -172,23 +176,31 @@ def raw_blocks(texts, known, tolower, comm):
         reader.finish()
 
 
+def whole_size(tokens, words):
+    """About how many bytes estimating a text's model takes when all is in memory."""
+    return 100 * tokens + 500 * words
+
+
 def whole_text(raw, index, marks, comm):
-    """Raw blocks as Positions. Raises MarksInside."""
-    return Positions(index.words(), np.concatenate(list(bordered(raw, index[SOS], index[EOS], marks))))
+    """Raw blocks of rank 0 as its Positions, None where sentence marks stand inside of sentences."""
+    try:
+        parts = list(bordered(raw, index[SOS], index[EOS], marks))
+    except MarksInside:
+        return None
+    return Positions(index.words(), np.concatenate(parts or [np.zeros(0, np.int32)]))
 
 
 def large_text(raw, index, marks, comm):
-    """The Text of Blocks. Raises MarksInside, on every rank where on one."""
-    counts, inside = np.zeros(len(index), np.int64), False
+    """The Text of Blocks, None where sentence marks stand inside of sentences."""
+    counts, mine, found = np.zeros(len(index), np.int64), index.words(), None
     try:
         for part in bordered(raw, index[SOS], index[EOS], marks):
             counts += np.bincount(part + 1, minlength=len(counts))
+        found = mine
     except MarksInside:
-        inside = True
-    if comm.largest(int(inside)):
-        raise MarksInside
-    mine = index.words()
-    return Text(common_words(raw.heads, mine, comm) if comm.size > 1 else mine, mine, raw, marks, counts)
+        pass
+    words = common_words(raw.heads, mine, comm) if comm.size > 1 else mine
+    return Text(words, mine, raw, marks, counts) if found else None
 
 
 def read_texts(raw, index, marks, memory, known):
