@@ -9,7 +9,7 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.files.declared import ORDER, VOCABULARY, Array, held
-from lmtk.lm import LN10, Scores
+from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram.nodes import (
@@ -161,8 +161,12 @@ class Backoff:
     levels: list
 
     def score(self, corpus):
-        """ln p of every scored token, from log10 p in single precision; the length is that of the n-gram used."""
+        """ln p of every scored token, from log10 p in single precision; the length is that of the n-gram used, UNKNOWN
+        for a word without a 1-gram.
+        """
         log10p, used = self.walk(corpus.ids, corpus.fresh)
+        if len(self.bare):
+            used[np.isin(corpus.ids, self.bare)] = UNKNOWN
         log10p[~corpus.scored] = used[~corpus.scored] = 0
         return Scores(log10p.astype(np.float64) * LN10, used[:, None])
 
@@ -173,6 +177,13 @@ class Backoff:
         if isinstance(first, Packed) and all(isinstance(x, Packed) and x.nodes is first.nodes for x in self.levels):
             return first.nodes.lower(self.order)
         return pack(self.levels, len(self.vocab.words), pays("ngrams", sum(len(x.keys) for x in self.levels)))
+
+    @cached_property
+    def bare(self):
+        """The ids of words that are predicted, but have no 1-gram."""
+        first = self.nodes.levels[1]
+        word = first["word"][:-1]
+        return word[np.isnan(first["log10p"][:-1]) & (word < self.vocab.V)]
 
     @cached_property
     def walk(self):
