@@ -110,8 +110,7 @@ class Estimator:
         """n_1 .. n_r of each order, as far as the methods may ask, an array an order from 2 on."""
         of_counts = []
         for k, size in enumerate(self.suffixes.sizes[1:], 2):
-            method = self.methods[k - 1]
-            upto = max(4, int(method.parameters[0]) + 1 if method.name == "gt" else 0)
+            upto = asked(self.methods[k - 1])
             if self.unknown:
                 self.unknown.append(np.empty(size, bool))
             parts = all_at_once(partial(self.name, k, upto), range(self.suffixes.segments))
@@ -146,8 +145,8 @@ class Estimator:
         for k, size in enumerate(self.suffixes.sizes[1:], 2):
             self.log10p.append(np.empty(size, f32))
             self.log10bow.append(np.zeros(size if k < self.suffixes.order else 0, f32))
-            self.marks.append(np.empty(size, np.uint8))
-            segments = range(self.suffixes.segments)
+            self.marks.append(np.zeros(size, np.uint8))
+            segments = self.suffixes.filled
             lacking += sum(all_at_once(partial(self.estimate, k, methods[k - 1], exact), segments))
         return lacking
 
@@ -171,6 +170,11 @@ class Estimator:
             suffixes = all_at_once(partial(self.need_contexts, k), range(self.suffixes.segments))
             for some in suffixes if ends and k > 2 else ():
                 self.marks[k - 1][some] |= THERE | NEEDED
+
+
+def asked(method):
+    """How many counts of counts a method may ask for."""
+    return max(4, int(method.parameters[0]) + 1 if method.name == "gt" else 0)
 
 
 def seen_words(counts, vocab, marks):

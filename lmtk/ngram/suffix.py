@@ -63,6 +63,11 @@ class Suffixes:
         edges = self.start[self.bounds]
         return [*np.diff(edges).tolist(), int(self.start[1] - self.start[0])]
 
+    @property
+    def filled(self):
+        """The segments that have places."""
+        return [s for s, size in enumerate(self.span_sizes) if size]
+
     def node(self, k, j):
         """How many n-grams of order k begin before the place j."""
         return number_of(self.rank, k, j)
