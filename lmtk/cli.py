@@ -51,6 +51,7 @@ PROGRAMS = {
     "remove-lowprob-ngrams": "lines:remove_lowprob_ngrams",
     "reverse-lm": "lines:reverse_lm",
     "replace-words-with-classes": "lines:replace_words_with_classes",
+    "select-vocab": "selection:select_vocab",
     "lmplz": "kenlm:lmplz",
     "build_binary": "kenlm:build_binary",
     "query": "kenlm:query",
@@ -298,6 +299,9 @@ def as_program(name, words):
     """What a program of SRILM's or KenLM's does: the steps that are commands of lmtk's, [(command, words)]."""
     import importlib
 
+    if words and words[0] in ("-version", "--version"):
+        print(f"lmtk {__version__}")
+        return []
     module, _, function = PROGRAMS[name].partition(":")
     return getattr(importlib.import_module("lmtk.programs." + module), function)(words) or []
 
@@ -320,8 +324,8 @@ def main():
     program = f"lmtk {words[0]}" if words and words[0] in COMMANDS else "lmtk"
     # numpy's warnings are not shown: nan and inf are checked for where they matter
     warnings.simplefilter("ignore")
-    warnings.simplefilter("always", LmtkWarning)
-    warnings.showwarning = lambda message, *_: say(program, f"warning: {message}")
+    warnings.simplefilter("once", LmtkWarning)
+    warnings.showwarning = lambda message, *_: speaks(words) and say(program, f"warning: {message}")
     # a job that is ended removes its temporary files as one that fails does
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     status = 0
@@ -334,7 +338,6 @@ def main():
         else:
             status = top(words)
         for name, rest in steps:
-            program = f"lmtk {name}"
             run(name, rest)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -342,9 +345,7 @@ def main():
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
     except UsageError as e:
-        # all ranks of an mpiexec have the same command line, and one of them says so
-        rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
-        if rank == "0" or not {"-mpi", "--mpi"}.intersection(words):
+        if speaks(words):
             say(program, e)
         status = 2
     except LmtkError as e:
@@ -376,6 +377,12 @@ def main():
     if status == 1:
         close_stdout()
     sys.exit(status)
+
+
+def speaks(words):
+    """Whether this process says what all ranks of an mpiexec with this command line would say."""
+    rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
+    return rank == "0" or not {"-mpi", "--mpi"}.intersection(words)
 
 
 def close_stdout():

@@ -15,7 +15,7 @@ from lmtk.errors import LmtkError
 from lmtk.machine.threads import all_at_once
 from lmtk.ngram import suffix
 from lmtk.ngram.backoff import Backoff, Packed
-from lmtk.ngram.nodes import room
+from lmtk.ngram.nodes import finished, room
 from lmtk.ngram.smoothing import Events, Level, counts_of_counts, estimate_order, smooth
 from lmtk.text.vocab import Vocab
 
@@ -76,7 +76,7 @@ def gathered(x, vocab, k, s):
 class Estimator:
     """What estimating keeps from order to order; lists have order k at k."""
 
-    def __init__(self, suffixes, vocab, methods, marks):
+    def __init__(self, suffixes, vocab, methods):
         self.suffixes, self.vocab, self.methods = suffixes, vocab, methods
         W = len(vocab.words)
         self.base = np.cumsum([0, 0, W, *suffixes.sizes[1:]])
@@ -84,12 +84,6 @@ class Estimator:
         self.words = [self.memory[a:b] for a, b in pairwise(self.base)]
         self.words[1][:] = np.arange(W)
         self.unknown = [None, self.words[1] == vocab.unk_id] if vocab.unk_id >= vocab.V else None
-        seen = np.append(np.diff(suffixes.start), suffixes.start[1] if marks.sos else 0)
-        if not marks.eos:
-            seen[0] = 0
-        if not seen[: vocab.V].sum():
-            raise LmtkError("no word of the vocabulary is counted")
-        self.seen = seen
         self.log10p, self.log10bow, self.marks = [None], [None], [None]
 
     def gathered(self, k, s):
@@ -116,23 +110,12 @@ class Estimator:
         """n_1 .. n_r of each order, as far as the methods may ask, an array an order from 2 on."""
         of_counts = []
         for k, size in enumerate(self.suffixes.sizes[1:], 2):
-            method = self.methods[k - 1]
-            upto = max(4, int(method.parameters[0]) + 1 if method.name == "gt" else 0)
+            upto = asked(self.methods[k - 1])
             if self.unknown:
                 self.unknown.append(np.empty(size, bool))
             parts = all_at_once(partial(self.name, k, upto), range(self.suffixes.segments))
             of_counts.append(np.sum(parts, 0))
         return of_counts
-
-    def unigrams(self):
-        """Order 1 as `smoothing` has it."""
-        V, words = self.vocab.V, self.words[1]
-        count = self.seen
-        if self.suffixes.order > 1 and self.methods[0].smoothing.continuation:
-            bigrams = np.diff([self.suffixes.node(2, j) for j in self.suffixes.start.tolist()])
-            count = np.where(words < V, np.append(bigrams, 0), self.seen)
-        nothing = np.zeros(len(words), np.int32)
-        return Level(words, nothing, words, nothing, count, self.seen > 0, words, words == self.vocab.unk_id, self.seen)
 
     def estimate(self, k, method, exact, s):
         """The probabilities of a segment's n-grams of order k, and the back-off weights of their contexts."""
@@ -156,6 +139,17 @@ class Estimator:
         self.log10bow[k - 1][found.first : found.first + found.H] = bow
         return len(event) - int(there.sum())
 
+    def estimate_all(self, methods, exact):
+        """Orders 2 and on; how many of their events are left out."""
+        lacking = 0
+        for k, size in enumerate(self.suffixes.sizes[1:], 2):
+            self.log10p.append(np.empty(size, f32))
+            self.log10bow.append(np.zeros(size if k < self.suffixes.order else 0, f32))
+            self.marks.append(np.zeros(size, np.uint8))
+            segments = self.suffixes.filled
+            lacking += sum(all_at_once(partial(self.estimate, k, methods[k - 1], exact), segments))
+        return lacking
+
     def known_contexts(self, k, found):
         """Which events have a context without <unk>, which is no word."""
         return np.flatnonzero(~self.unknown[k - 1][found.first + found.context[: found.events]])
@@ -178,28 +172,57 @@ class Estimator:
                 self.marks[k - 1][some] |= THERE | NEEDED
 
 
-def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: None, known=None, exact=False):
-    """Suffixes -> (Estimate, the methods with their discounts), as `smoothing.estimate` has it."""
-    work = Estimator(suffixes, vocab, methods, marks)
-    segments, used = range(suffixes.segments), []
-    first = work.unigrams()
-    given = [partial(counts_of_counts, first, first.count, vocab.V)]
-    given += [lambda r, n=n: n[:r].tolist() for n in work.name_all()]
+def asked(method):
+    """How many counts of counts a method may ask for."""
+    return max(4, int(method.parameters[0]) + 1 if method.name == "gt" else 0)
+
+
+def seen_words(counts, vocab, marks):
+    """How often each word of the model is seen, (W,), from how often each id of the text is, (W - 1,). Raises
+    LmtkError where none is.
+    """
+    seen = np.append(counts, counts[0] if marks.sos else 0)
+    if not marks.eos:
+        seen[0] = 0
+    if not seen[: vocab.V].sum():
+        raise LmtkError("no word of the vocabulary is counted")
+    return seen
+
+
+def unigrams(vocab, methods, seen, bigrams):
+    """Order 1 as `smoothing` has it; bigrams () gives how many bigrams end in each id of the text, (W - 1,)."""
+    words, count = np.arange(len(vocab.words), dtype=np.int32), seen
+    if len(methods) > 1 and methods[0].smoothing.continuation:
+        count = np.where(words < vocab.V, np.append(bigrams(), 0), seen)
+    nothing = np.zeros(len(words), np.int32)
+    return Level(words, nothing, words, nothing, count, seen > 0, words, words == vocab.unk_id, seen)
+
+
+def smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact):
+    """(the methods with their discounts, log10 p of the words by backing off, their marks) from order 1 and the n_1 ..
+    of each order from 2 on.
+    """
+    given, used = [partial(counts_of_counts, first, first.count, vocab.V)], []
+    given += [lambda r, n=n: n[:r].tolist() for n in counted]
     for k, (method, n) in enumerate(zip(methods, given, strict=True), 1):
         used.append((known or {}).get(k) or method.discounted(k, n, fallback, tell, exact))
-    exact = exact and vocab.V
-    estimate_order([first], 1, used[0], vocab, tell, exact)
-    work.marks.append((~np.isnan(first.log10p)).astype(np.uint8))
-    work.log10p.append(np.where(np.isnan(first.log10p), f32(-np.inf), first.log10p))
-    lacking = 0
-    for k, size in enumerate(suffixes.sizes[1:], 2):
-        work.log10bow.append(np.zeros(len(work.words[k - 1]), f32))
-        work.log10p.append(np.empty(size, f32))
-        work.marks.append(np.empty(size, np.uint8))
-        lacking += sum(all_at_once(partial(work.estimate, k, used[k - 1], exact), segments))
-    if lacking:
+    estimate_order([first], 1, used[0], vocab, tell, exact and vocab.V)
+    there = ~np.isnan(first.log10p)
+    return used, np.where(there, first.log10p, f32(-np.inf)), there.astype(np.uint8)
+
+
+def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: None, known=None, exact=False):
+    """Suffixes -> (Estimate, the methods with their discounts), as `smoothing.estimate` has it."""
+    work = Estimator(suffixes, vocab, methods)
+    seen = seen_words(np.diff(suffixes.start), vocab, marks)
+    first = unigrams(vocab, methods, seen, lambda: np.diff([suffixes.node(2, j) for j in suffixes.start.tolist()]))
+    given = vocab, methods, first, work.name_all(), fallback, tell, known, exact
+    used, log10p, there = smoothed_unigrams(*given)
+    work.log10p.append(log10p)
+    work.log10bow.append(np.zeros(len(log10p), f32))
+    work.marks.append(there)
+    if work.estimate_all(used, exact and vocab.V):
         work.need_all(not exact)
-    work.log10bow.append(np.zeros(0, f32))
     columns = (x[1:] for x in (work.log10p, work.log10bow, work.marks))
     return Estimate(vocab, suffixes, work.memory, work.base, *columns), used
 
@@ -207,7 +230,7 @@ def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: N
 def backoff_of(model):
     """An Estimate as a Backoff model, in whose nodes the n-grams stand by their prefixes."""
     W, segments = len(model.vocab.words), range(model.suffixes.segments)
-    nodes, records = room([W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])])
+    memory, where, records = room([W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])])
     place = np.arange(W, dtype=np.int32)
     records[0]["word"][:-1], records[0]["log10bow"][:-1] = place, model.log10bow[0]
     records[0]["log10p"][:-1] = np.where(model.marks[0] & THERE, model.log10p[0], f32(np.nan))
@@ -217,6 +240,7 @@ def backoff_of(model):
         np.cumsum(child, out=child)
         all_at_once(partial(place_ngrams, model, k, place, child, new, here), segments)
         place = new
+    nodes = finished(memory, where, W)
     return Backoff(model.vocab, len(records), [Packed(nodes, k, W) for k in range(1, len(records) + 1)])
 
 

@@ -61,7 +61,12 @@ class Suffixes:
     def span_sizes(self):
         """(S,): how many places each segment's n-grams take."""
         edges = self.start[self.bounds]
-        return [*np.diff(edges).tolist(), int(self.start[1])]
+        return [*np.diff(edges).tolist(), int(self.start[1] - self.start[0])]
+
+    @property
+    def filled(self):
+        """The segments that have places."""
+        return [s for s, size in enumerate(self.span_sizes) if size]
 
     def node(self, k, j):
         """How many n-grams of order k begin before the place j."""
