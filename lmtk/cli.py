@@ -320,8 +320,8 @@ def main():
     program = f"lmtk {words[0]}" if words and words[0] in COMMANDS else "lmtk"
     # numpy's warnings are not shown: nan and inf are checked for where they matter
     warnings.simplefilter("ignore")
-    warnings.simplefilter("always", LmtkWarning)
-    warnings.showwarning = lambda message, *_: say(program, f"warning: {message}")
+    warnings.simplefilter("once", LmtkWarning)
+    warnings.showwarning = lambda message, *_: speaks(words) and say(program, f"warning: {message}")
     # a job that is ended removes its temporary files as one that fails does
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     status = 0
@@ -342,9 +342,7 @@ def main():
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
     except UsageError as e:
-        # all ranks of an mpiexec have the same command line, and one of them says so
-        rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
-        if rank == "0" or not {"-mpi", "--mpi"}.intersection(words):
+        if speaks(words):
             say(program, e)
         status = 2
     except LmtkError as e:
@@ -376,6 +374,12 @@ def main():
     if status == 1:
         close_stdout()
     sys.exit(status)
+
+
+def speaks(words):
+    """Whether this process says what all ranks of an mpiexec with this command line would say."""
+    rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
+    return rank == "0" or not {"-mpi", "--mpi"}.intersection(words)
 
 
 def close_stdout():

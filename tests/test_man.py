@@ -1,13 +1,12 @@
 """Every command has a page, every option stands in it, and the pages are clean."""
 
-import importlib
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 
 import pytest
-import typer
 from conftest import TESTS
 
 from lmtk.cli import COMMANDS
@@ -17,10 +16,8 @@ NUMBER = r"\d+(?:\.\d+)?(?:e-\d+)?"
 PAGES = sorted(p for p in MAN.iterdir() if p.suffix in (".1", ".5", ".7"))
 
 
-def parameters(name):
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command()(importlib.import_module("lmtk.commands." + name.replace("-", "_")).command)
-    return typer.main.get_command(app).params
+made = runpy.run_path(MAN / "options.py")
+parameters = made["parameters"]
 
 
 def options(name):
@@ -34,6 +31,13 @@ def test_every_option_stands_in_the_page(name):
     described = set(re.findall(r"^\.It Fl (\S+)", page, re.MULTILINE))
     assert described >= set(options(name)), "options that the page lacks"
     assert described <= {*options(name), "help"} | {o.replace("N", "1") for o in options(name)}, "options that are none"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_options_take_is_as_their_records_have_it(name):
+    """`python man/options.py` writes it."""
+    page = (MAN / f"lmtk-{name}.1").read_text()
+    assert made["with_heads"](page, parameters(name)) == page
 
 
 @pytest.mark.parametrize("name", COMMANDS)

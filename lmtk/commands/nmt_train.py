@@ -41,11 +41,11 @@ def command(
         str, option("unit", "The hidden unit: gated, the paper's, or lstm.", "KIND", group="Model")
     ] = "gated",
     hidden: Annotated[int, option("hidden", "n, hidden units.", "N", min=1, group="Model")] = 256,
-    embedding: Annotated[int, option("embedding", "m, size of the word embeddings.", "N", min=1, group="Model")] = 256,
-    maxout: Annotated[int, option("maxout", "l, maxout units of the deep output.", "N", min=1, group="Model")] = 128,
+    embedding: Annotated[int, option("embedding", "m, size of the word embeddings.", "M", min=1, group="Model")] = 256,
+    maxout: Annotated[int, option("maxout", "l, maxout units of the deep output.", "L", min=1, group="Model")] = 128,
     alignment: Annotated[
         int | None,
-        option("alignment", "n', hidden units of the alignment model (default: 256).", "N", min=1, group="Model"),
+        option("alignment", "n', hidden units of the alignment model (default: 256).", "N'", min=1, group="Model"),
     ] = None,
     shortlist: Annotated[
         int, option("shortlist", "The most frequent words of each side; others are [UNK].", "N", min=1, group="Data")

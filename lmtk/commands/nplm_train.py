@@ -63,9 +63,9 @@ def command(
         ),
     ] = None,
     hidden: Annotated[
-        int, option("hidden", "h, hidden units (0: none, with -direct).", "N", min=0, group="Model")
+        int, option("hidden", "h, hidden units (0: none, with -direct).", "H", min=0, group="Model")
     ] = 100,
-    features: Annotated[int, option("features", "m, features a word.", "N", min=1, group="Model")] = 60,
+    features: Annotated[int, option("features", "m, features a word.", "M", min=1, group="Model")] = 60,
     direct: Annotated[
         bool, option("direct", "W: direct connections from the features to the outputs.", group="Model")
     ] = False,
@@ -89,7 +89,7 @@ def command(
         option(
             "decay",
             "r: the rate is eps_0/(1+rt) after t examples (default: falls linearly to 0, with -paper 1e-8).",
-            "X",
+            "R",
             min=0,
             group="Training",
         ),

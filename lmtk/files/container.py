@@ -157,7 +157,7 @@ def shown(settings):
             yield from shown(value)
         elif value is not None and name != "curve":
             yield name.replace("_", "-"), {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-    if "curve" in settings and curve.fits(settings["curve"]):
+    if curve.fits(settings.get("curve")) and len(settings["curve"]) > 1:
         yield "curve", "\n" + curve.table(curve.epochs(settings["curve"]))
 
 

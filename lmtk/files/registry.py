@@ -1,12 +1,10 @@
 """First bytes -> reader."""
 
 import importlib
-import os
-import re
 import warnings
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
-from lmtk.files import container, declared
+from lmtk.files import container, declared, texts
 from lmtk.files.streams import BOM, lines_of, open_in
 
 TEXT = {
@@ -30,10 +28,6 @@ BINARY = {
 }
 TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
 DEEPEST = 8  # that models of models go: parts named twice at each step double the work
-COUNT = re.compile(rb"[0-9][0-9.e+]*$")
-PROBABILITY = re.compile(rb"(?:0?\.[0-9]+(?:e-[0-9]+)?|[1-9](?:\.[0-9]+)?e-[0-9]+|1(?:\.0*)?)$")
-PATH = re.compile(rb"[01]+$")
-BITS = 4  # turns in a tree of words by which its words are shown together
 
 
 def function(name):
@@ -140,45 +134,7 @@ def describe(path, shown=10):
             return [*model.describe(), ("file", f"KenLM's, {kind}")], model.vocab.words
         start = head.removeprefix(BOM).lstrip()
         if b"\\data\\" not in head and not any(start.startswith(magic) for magic in TEXT):
-            return describe_text(stream, path, shown)
+            return texts.describe(lines_of(stream, path), shown)
         name = next((r for magic, r in TEXT.items() if start.startswith(magic)), ARPA)
         model = function(name)(stream, path, ())
     return list(model.describe()), model.vocab.words
-
-
-def describe_text(stream, path, shown):
-    """A file of no format of ours: classes, paths, counts, a word list or plain text, told by its lines."""
-    rows = [line for _, line in lines_of(stream, path) if line.strip()]
-    if not rows:
-        return [("kind", "empty file")], []
-    fields = [row.split() for row in rows]
-    lengths = [len(row) for row in fields]
-    if min(lengths) > 2 and all(PROBABILITY.match(row[1]) for row in fields):
-        members = [(row[0], -float(row[1]), b" ".join(row[2:])) for row in fields]
-        return [("kind", "word classes"), *groups(members, shown, "classes")], []
-    if set(lengths) == {3} and all(PATH.match(row[0]) and COUNT.match(row[2]) for row in fields):
-        members = [(row[0][:BITS], -float(row[2]), row[1]) for row in fields]
-        longest = max(len(row[0]) for row in fields)
-        return [
-            ("kind", "paths of words in a tree"),
-            ("longest path", longest),
-            *groups(members, shown, "subtrees"),
-        ], []
-    if min(lengths) > 1 and all(COUNT.match(row[-1]) for row in fields):
-        sizes = [(f"{k}-grams", lengths.count(k + 1)) for k in range(1, max(lengths))]
-        return [("kind", "n-gram counts"), *sizes], [row[0] for row in fields if len(row) == 2]
-    if max(lengths) == 1:
-        return [("kind", "word list"), ("words", len(rows))], rows
-    return [("kind", "text"), ("lines", len(rows)), ("tokens", sum(lengths))], []
-
-
-def groups(members, shown, what):
-    """A table of groups of words, the first `shown` of each: members (group, what its words are sorted by, word)."""
-    found = {}
-    for group, *word in members:
-        found.setdefault(group, []).append(word)
-    lines = [
-        b"%s: %s" % (name, b" ".join(w for _, w in sorted(words)[:shown])) for name, words in sorted(found.items())
-    ]
-    table = "".join(f"\n  {os.fsdecode(line)}" for line in lines) if shown else ""
-    return [("words", len(members)), (what, f"{len(found)}{table}")]

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import shutil
 import stat
 import sys
@@ -16,6 +17,7 @@ from lmtk.errors import FormatError, LmtkWarning, UsageError
 BOM = b"\xef\xbb\xbf"
 watch = None  # what is told how many bytes were read of files, each time
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its marks: which byte of a pair comes first
+NO_UTF8 = re.compile("[\udc80-\udcff].*")  # in what was decoded with surrogateescape
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 SUFFIX = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 
@@ -89,10 +91,28 @@ def blocks(path, size=1 << 22, eager=False):
     """The text of `path` in blocks of about `size` bytes that end at a line's end (the last may not).
 
     An eager reader hands over what a pipe holds at once, so that a filter answers line by line. A byte order mark
-    at the start is skipped; NUL bytes stay. Each is warned of once.
+    at the start is skipped; NUL bytes, lines that are no UTF-8 and carriage returns inside lines stay. Each is warned
+    of once.
     """
+    odd = returns = 0
     with open_in(path) as stream:
-        yield from blocks_of(stream, path, size, eager)
+        for block in blocks_of(stream, path, size, eager):
+            odd += 0 if block.isascii() else odd_lines(block)
+            if b"\r" in block:
+                returns += block.count(b"\r") - block.count(b"\r\n")
+            yield block
+    name = "stdin" if path == "-" else path
+    if odd:
+        told = f"{name}: {odd} line{'s are' if odd > 1 else ' is'} no UTF-8; for Latin-1: iconv -f latin1 -t utf-8"
+        warnings.warn(told, LmtkWarning, stacklevel=2)
+    if returns:
+        told = f"{name}: {returns} carriage return{'s' * (returns > 1)} inside lines, taken as blanks; tr '\\r' '\\n'"
+        warnings.warn(f"{told} makes them ends of lines", LmtkWarning, stacklevel=2)
+
+
+def odd_lines(block):
+    """How many lines of a block are no UTF-8."""
+    return len(NO_UTF8.findall(block.decode("utf-8", "surrogateescape")))
 
 
 def blocks_of(stream, path, size=1 << 22, eager=False):

@@ -84,27 +84,22 @@ def gathered(x, vocab, k, s, room):
 class Estimator:
     """What estimating keeps from order to order; lists have order k at k. p: 10^log10p, of the last two orders."""
 
-    def __init__(self, suffixes, vocab, methods, marks):
+    def __init__(self, suffixes, vocab, methods):
         self.suffixes, self.vocab, self.methods, self.scratch = suffixes, vocab, methods, Scratch()
-        W, unk = len(vocab.words), vocab.unk_id
-        seen = np.append(np.diff(suffixes.start), suffixes.start[1] if marks.sos else 0)
-        if not marks.eos:
-            seen[0] = 0
-        if not seen[: vocab.V].sum():
-            raise LmtkError("no word of the vocabulary is counted")
-        self.seen = seen
+        start, unk = suffixes.start, vocab.unk_id
         # where <unk> is no word and stands in the text: which n-grams have it
-        self.unknown = [None, np.arange(W) == unk] if unk >= vocab.V and seen[unk] else None
+        odd = unk >= vocab.V and start[unk + 1] > start[unk]
+        self.unknown = [None, np.arange(len(vocab.words)) == unk] if odd else None
         self.log10p, self.log10bow, self.marks, self.p = [None], [None], [None], {}
 
     def continued(self, k):
         """Whether an order's method counts n-grams by those of the next that end in them."""
         return k < self.suffixes.order and self.methods[k - 1].smoothing.continuation
 
-    def tallied(self):
-        """n_1 .. n_r of each order from 2 on, as far as the methods may ask."""
+    def tallied(self, end):
+        """n_1 .. n_r of each order from 2 on, as far as the methods may ask, at the places up to `end`."""
         x, V = self.suffixes, self.vocab.V
-        begins = x.begins[: x.start[V] if V < len(x.start) else None]
+        begins = x.begins[:end]
         cuts = np.empty(len(begins) // PIECE + 3, np.int64)
         cuts = cuts[: suffix.cut_places(begins, PIECE, cuts)]
         of_counts = []
@@ -122,27 +117,22 @@ class Estimator:
             of_counts.append(parts.sum(0)[1:])
         return of_counts
 
-    def unigrams(self):
-        """Order 1 as `smoothing` has it."""
-        V, words = self.vocab.V, self.suffixes.oldest(1)
-        count = self.seen
-        if self.continued(1):
-            count = np.where(words < V, np.append(np.diff(self.suffixes.nodes(2, self.suffixes.start)), 0), self.seen)
-        nothing = np.zeros(len(words), np.int32)
-        return Level(words, nothing, words, nothing, count, self.seen > 0, words, words == self.vocab.unk_id, self.seen)
-
-    def begin(self, log10p):
+    def begin(self, log10p, marks):
         """Order 1 is estimated."""
-        there = ~np.isnan(log10p)
-        self.marks.append(there.astype(np.uint8))
-        self.log10p.append(np.where(there, log10p, f32(-np.inf)))
-        self.p[1] = probability(self.log10p[1])
+        self.log10p.append(log10p)
+        self.log10bow.append(np.zeros(len(log10p), f32))
+        self.marks.append(marks)
+        self.p[1] = probability(log10p)
+
+    def estimate_all(self, methods, exact):
+        """Orders 2 and on; how many of their events are left out."""
+        return sum(self.estimate_order(k, method, exact) for k, method in enumerate(methods[1:], 2))
 
     def estimate_order(self, k, method, exact):
         """Order k > 1, and the back-off weights of its contexts. How many n-grams are left out that are counted."""
         size = self.suffixes.sizes[k - 1]
-        self.log10bow.append(np.zeros(len(self.log10p[k - 1]), f32))
         self.log10p.append(np.empty(size, f32))
+        self.log10bow.append(np.zeros(size if k < self.suffixes.order else 0, f32))
         self.marks.append(np.empty(size, np.uint8))
         self.p[k] = np.empty(size if k < self.suffixes.order else 0)
         if self.unknown:
@@ -311,21 +301,50 @@ def put(place, log10p, p, context, all_log10p, all_p, marks, extended):
     return many
 
 
-def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: None, known=None, exact=False):
-    """Suffixes -> (Estimate, the methods with their discounts), as `smoothing.estimate` has it."""
-    work = Estimator(suffixes, vocab, methods, marks)
-    first, used = work.unigrams(), []
-    given = [partial(counts_of_counts, first, first.count, vocab.V)]
-    given += [lambda r, n=n: n[:r].tolist() for n in work.tallied()]
+def seen_words(counts, vocab, marks):
+    """How often each word of the model is seen, (W,), from how often each id of the text is, (W - 1,). Raises
+    LmtkError where none is.
+    """
+    seen = np.append(counts, counts[0] if marks.sos else 0)
+    if not marks.eos:
+        seen[0] = 0
+    if not seen[: vocab.V].sum():
+        raise LmtkError("no word of the vocabulary is counted")
+    return seen
+
+
+def unigrams(vocab, methods, seen, bigrams):
+    """Order 1 as `smoothing` has it; bigrams () gives how many bigrams end in each id of the text, (W - 1,)."""
+    words, count = np.arange(len(vocab.words), dtype=np.int32), seen
+    if len(methods) > 1 and methods[0].smoothing.continuation:
+        count = np.where(words < vocab.V, np.append(bigrams(), 0), seen)
+    nothing = np.zeros(len(words), np.int32)
+    return Level(words, nothing, words, nothing, count, seen > 0, words, words == vocab.unk_id, seen)
+
+
+def smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact):
+    """(the methods with their discounts, log10 p of the words by backing off, their marks) from order 1 and the n_1 ..
+    of each order from 2 on.
+    """
+    given, used = [partial(counts_of_counts, first, first.count, vocab.V)], []
+    given += [lambda r, n=n: n[:r].tolist() for n in counted]
     for k, (method, n) in enumerate(zip(methods, given, strict=True), 1):
         used.append((known or {}).get(k) or method.discounted(k, n, fallback, tell, exact))
-    exact = exact and vocab.V
-    estimate_order([first], 1, used[0], vocab, tell, exact)
-    work.begin(first.log10p)
-    lacking = sum(work.estimate_order(k, method, exact) for k, method in enumerate(used[1:], 2))
-    if lacking:
+    estimate_order([first], 1, used[0], vocab, tell, exact and vocab.V)
+    there = ~np.isnan(first.log10p)
+    return used, np.where(there, first.log10p, f32(-np.inf)), there.astype(np.uint8)
+
+
+def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: None, known=None, exact=False):
+    """Suffixes -> (Estimate, the methods with their discounts), as `smoothing.estimate` has it."""
+    work, start = Estimator(suffixes, vocab, methods), suffixes.start
+    seen = seen_words(np.diff(start), vocab, marks)
+    first = unigrams(vocab, methods, seen, lambda: np.diff(suffixes.nodes(2, start)))
+    counted = work.tallied(start[vocab.V] if len(start) > vocab.V else start[-1])
+    used, *given = smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
+    work.begin(*given)
+    if work.estimate_all(used, exact and vocab.V):
         work.need_all(not exact)
-    work.log10bow.append(np.zeros(0, f32))
     return Estimate(vocab, suffixes, *(x[1:] for x in (work.log10p, work.log10bow, work.marks))), used
 
 

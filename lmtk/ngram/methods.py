@@ -188,9 +188,9 @@ def kneser_ney_discounts(method, k, n, fallback, tell, kenlm):
 @dataclass(frozen=True)
 class Smoothing:
     """kept and shares: a method's parameters -> f(c), and q(h) and the lower order's weight, as above. discounts: a
-    Method and counts of counts -> the Method with its discounts, or None where the user gives them. continuation: below the highest order an n-gram
-    counts the words that it stands behind. names: those of the discounts in a file of them; None: counts from 1 on.
-    idle: whether parameters leave the counts as they are.
+    Method and counts of counts -> the Method with its discounts, or None where the user gives them. continuation: below
+    the highest order an n-gram counts the words that it stands behind. names: those of the discounts in a file of them;
+    None: counts from 1 on. idle: whether parameters leave the counts as they are.
     """
 
     kept: Callable

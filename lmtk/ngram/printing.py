@@ -23,39 +23,51 @@ store8 = of_numba("lmtk.machine.unaligned", "store8")
 
 def write_estimate(out, model):
     """An engine.Estimate as ARPA: SRILM's form, lines by the numbers of their words from the last word back."""
-    sizes = [int(np.count_nonzero(marks & engine.THERE)) for marks in model.marks]
+    write_header(out, [int(np.count_nonzero(marks & engine.THERE)) for marks in model.marks])
+    cells = word_cells(model.vocab.words)
+    for k in range(1, model.suffixes.order + 1):
+        out.write(b"\n\\%d-grams:\n" % k)
+        out.writelines(lines_of_order(model, k, cells) if k > 1 else lines_of_words(model, cells))
+    out.write(b"\n\\end\\\n")
+
+
+def write_header(out, sizes):
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
-    x = model.suffixes
-    letters, ends, cells = word_cells(model.vocab.words)
+
+
+def lines_of_words(model, cells):
+    """The lines of order 1, in pieces; cells: `word_cells`."""
+    (letters, ends, _), W = cells, len(model.vocab.words)
+    columns = model.log10p[0], model.log10bow[0], model.marks[0]
+
+    def words_of(span):
+        first, last = span
+        numbers = [print_some(column[first:last], end) for column, end in zip(columns, b"\t\n")]
+        text = np.empty((last - first) * 48 + int(ends[last] - ends[first]), np.uint8)
+        return text[: print_words(first, last, *numbers, columns[2][first:last], letters, ends, text)].data
+
+    return in_threads(words_of, [(a, min(a + PIECE, W)) for a in range(0, W, PIECE)])
+
+
+def lines_of_order(model, k, cells):
+    """The lines of order k > 1, in pieces."""
+    x, (letters, ends, cells) = model.suffixes, cells
     cuts = np.empty(len(x.begins) // PIECE + 3, np.int64)
     cuts = cuts[: suffix.cut_places(x.begins, PIECE, cuts)]
-    for k in range(1, x.order + 1):
-        out.write(b"\n\\%d-grams:\n" % k)
-        columns = model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]
+    columns = model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]
 
-        def words_of(span, columns=columns):
-            first, last = span
-            numbers = [print_some(column[first:last], end) for column, end in zip(columns, b"\t\n")]
-            text = np.empty((last - first) * 48 + int(ends[last] - ends[first]), np.uint8)
-            return text[: print_words(first, last, *numbers, columns[2][first:last], letters, ends, text)].data
+    def lines_of(span):
+        node = np.array([0, *(x.nodes(d, [span[0]])[0] for d in range(1, k + 1))])
+        mine = [column[node[k] : x.nodes(k, [span[1]])[0]] for column in columns]
+        numbers = [print_some(column, end) for column, end in zip(mine, b"\t\n")]
+        word = int(np.searchsorted(x.start, span[0], "right")) - 1
+        given = node, word, x.start, x.words, x.base, *numbers, mine[2], cells, letters, ends
+        text = np.empty(len(mine[0]) * (40 + 8 * k) + (1 << 16), np.uint8)
+        while (filled := print_lines(x.begins, k, *span, *given, text)) < 0:
+            text = np.empty(2 * len(text), np.uint8)
+        return text[:filled].data
 
-        def lines_of(span, k=k, columns=columns):
-            node = np.array([0, *(x.nodes(d, [span[0]])[0] for d in range(1, k + 1))])
-            mine = [column[node[k] : x.nodes(k, [span[1]])[0]] for column in columns]
-            numbers = [print_some(column, end) for column, end in zip(mine, b"\t\n")]
-            word = int(np.searchsorted(x.start, span[0], "right")) - 1
-            given = node, word, x.start, x.words, x.base, *numbers, mine[2], cells, letters, ends
-            text = np.empty(len(mine[0]) * (40 + 8 * k) + (1 << 16), np.uint8)
-            while (filled := print_lines(x.begins, k, *span, *given, text)) < 0:
-                text = np.empty(2 * len(text), np.uint8)
-            return text[:filled].data
-
-        if k == 1:
-            W = len(model.vocab.words)
-            out.writelines(in_threads(words_of, [(a, min(a + PIECE, W)) for a in range(0, W, PIECE)]))
-        else:
-            out.writelines(in_threads(lines_of, pairwise(cuts.tolist())))
-    out.write(b"\n\\end\\\n")
+    return in_threads(lines_of, pairwise(cuts.tolist()))
 
 
 def write_rows(out, orders, words):

@@ -8,9 +8,9 @@ order   (N,)         positions p by x[p], then x[p - 1] .. ; equal n-grams that 
                      length, and those of order k + 1 under the one of order k that they end in. int32
 i, j    -            places in this order by n - 1 words and by n; n-grams of orders below n begin at the same i and j
 come    (N,)         the i of the position before that of j: its context's place. Rises within one last word
-begins  (N,)         f + 16 m: of the n-grams that end at j, those of orders f .. m are the first of their kind, uint8
+begins  (N,)         f + 16 m: of the n-grams that end at j those of orders f .. m are the first of their kind, uint8
 rank    (n, B, 2)    uint64: which of 64 places begin an n-gram of an order, and how many began before them
-node    -            an n-gram's number among those of its order, by the places where they begin; a word's own at order 1
+node    -            an n-gram's number among those of its order, by where they begin; at order 1 the word
 words   (M,)         int32: the oldest word of each n-gram, those of order k from base[k] on; <s> is the word W
 segment -            a range of words; the border has one of its own, the last. The n-grams whose context ends in a
                      segment depend on no other's
@@ -65,7 +65,7 @@ class Suffixes:
     def span_sizes(self):
         """(S,): how many places each segment's n-grams take."""
         edges = self.start[self.bounds]
-        return [*np.diff(edges).tolist(), int(self.start[1])]
+        return [*np.diff(edges).tolist(), int(self.start[1] - self.start[0])]
 
     def oldest(self, k):
         """(N_k,): the oldest word of each n-gram of order k."""

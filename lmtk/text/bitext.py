@@ -6,7 +6,7 @@ from itertools import zip_longest
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError
-from lmtk.files.streams import lines
+from lmtk.files.streams import blocks, lines, rows_of
 from lmtk.text.corpus import TOKEN, Closed
 from lmtk.text.vocab import EOS, SOS, lower, make_vocab
 
@@ -26,7 +26,7 @@ class Bitext:
 def paired(source, target):
     """The lines of two texts in pairs. Raises FormatError, at the end, where they have not equally many lines."""
     a = b = (0, b"")
-    for x, y in zip_longest(lines(source), lines(target)):
+    for x, y in zip_longest(rows_of(blocks(source)), rows_of(blocks(target))):
         a, b = x or a, y or b
         if x and y:
             yield x[1], y[1]

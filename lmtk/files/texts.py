@@ -1,0 +1,104 @@
+"""What a text of no format that names itself is: told by all of its lines."""
+
+import os
+import re
+from itertools import groupby
+
+COUNT = re.compile(rb"[0-9][0-9.e+]*$")
+NUMBER = re.compile(rb"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?$", re.IGNORECASE)
+PROBABILITY = re.compile(rb"(?:0?\.[0-9]+(?:e-[0-9]+)?|[1-9](?:\.[0-9]+)?e-[0-9]+|1(?:\.0*)?)$")
+PATH = re.compile(rb"[01]+$")
+LINK = re.compile(rb"[0-9]+-[0-9]+$")
+BITS = 4  # turns in a tree of words by which its words are shown together
+BAR = b"|||"
+
+
+def describe(lines, shown=10):
+    """([(name, value)], the words of a list in its order) of pairs of line number and line; shown: how many words of
+    each class.
+    """
+    rows = [row for _, line in lines if (row := line.split())]
+    if not rows:
+        return [("kind", "empty file")], []
+    for kind in (classes, paths, soft_alignments, nbest, weights, links, counts, words):
+        if found := kind(rows, shown):
+            return found
+    return [("kind", "text"), ("lines", len(rows)), ("tokens", sum(map(len, rows)))], []
+
+
+def classes(rows, shown):
+    """`class probability word ...`"""
+    if min(map(len, rows)) > 2 and all(PROBABILITY.match(row[1]) for row in rows):
+        members = [(row[0], -float(row[1]), b" ".join(row[2:])) for row in rows]
+        return [("kind", "word classes"), *groups(members, shown, "classes")], []
+
+
+def paths(rows, shown):
+    """`path word count`"""
+    if {len(row) for row in rows} == {3} and all(PATH.match(row[0]) and COUNT.match(row[2]) for row in rows):
+        members = [(row[0][:BITS], -float(row[2]), row[1]) for row in rows]
+        longest = max(len(row[0]) for row in rows)
+        kind = ("kind", "paths of words in a tree"), ("longest path", longest)
+        return [*kind, *groups(members, shown, "subtrees")], []
+
+
+def soft_alignments(rows, shown):
+    """`number ||| target ||| score ||| source ||| S T`, and T rows of S weights."""
+    heads = [row for row in rows if BAR in row]
+    if heads and all(row.count(BAR) == 4 and row[-3] == BAR for row in heads) and rows[0] is heads[0]:
+        sizes = [row[-2:] for row in heads]
+        if all(COUNT.match(n) for size in sizes for n in size) and len(rows) == sum(1 + int(T) for _, T in sizes):
+            return [("kind", "soft alignments"), ("sentences", len(heads))], []
+
+
+def nbest(rows, shown):
+    """Moses' `key ||| words ||| features ||| total`, SRILM's three forms."""
+    if all(row.count(BAR) >= 3 for row in rows):
+        names = dict.fromkeys(word[:-1] for row in rows for word in row if word[-1:] == b"=" and len(word) > 1)
+        told = [("features", os.fsdecode(b" ".join(names)))] if names else []
+        lists = len(list(groupby(rows, lambda row: row[0])))
+        return [("kind", "n-best lists of Moses' form"), ("lists", lists), ("hypotheses", len(rows)), *told], []
+    if rows[0] in ([b"NBestList1.0"], [b"NBestList2.0"]):
+        return [("kind", f"n-best list, {os.fsdecode(rows[0][0])}"), ("hypotheses", len(rows) - 1)], []
+    scores = all(len(row) > 2 and all(map(NUMBER.match, row[:3])) for row in rows)
+    if scores and all(b"." in row[0] + row[1] and len(row) == 3 + float(row[2]) for row in rows):
+        return [("kind", "n-best list of SRILM's form"), ("hypotheses", len(rows))], []
+
+
+def weights(rows, shown):
+    """`Name= weight ...`"""
+    named = all(row[0][-1:] == b"=" and len(row[0]) > 1 and len(row) > 1 for row in rows)
+    if named and all(NUMBER.match(value) for row in rows for value in row[1:]):
+        told = [(os.fsdecode(row[0][:-1]), os.fsdecode(b" ".join(row[1:]))) for row in rows]
+        return [("kind", "weights of features"), *told], []
+
+
+def links(rows, shown):
+    """Pharaoh's `0-0 2-1`"""
+    if all(LINK.match(word) for row in rows for word in row):
+        return [("kind", "alignments"), ("lines", len(rows)), ("links", sum(map(len, rows)))], []
+
+
+def counts(rows, shown):
+    """`word ... count`"""
+    lengths = [len(row) for row in rows]
+    if min(lengths) > 1 and all(COUNT.match(row[-1]) for row in rows):
+        sizes = [(f"{k}-grams", lengths.count(k + 1)) for k in range(1, max(lengths))]
+        return [("kind", "n-gram counts"), *sizes], [row[0] for row in rows if len(row) == 2]
+
+
+def words(rows, shown):
+    if max(map(len, rows)) == 1:
+        return [("kind", "word list"), ("words", len(rows))], [row[0] for row in rows]
+
+
+def groups(members, shown, what):
+    """A table of groups of words, the first `shown` of each: members (group, what its words are sorted by, word)."""
+    found = {}
+    for group, *word in members:
+        found.setdefault(group, []).append(word)
+    lines = [
+        b"%s: %s" % (name, b" ".join(w for _, w in sorted(words)[:shown])) for name, words in sorted(found.items())
+    ]
+    table = "".join(f"\n  {os.fsdecode(line)}" for line in lines) if shown else ""
+    return [("words", len(members)), (what, f"{len(found)}{table}")]
