@@ -12,7 +12,7 @@ import numpy as np
 
 from lmtk.machine.jit import jit, of_numba
 from lmtk.machine.threads import in_threads
-from lmtk.ngram import engine
+from lmtk.ngram import engine, suffix
 from lmtk.ngram.counts import sorted_by
 
 PIECE = 1 << 16  # places printed together
@@ -53,15 +53,15 @@ def lines_of_order(model, k, cells):
     """The lines of order k > 1, in pieces."""
     x, (letters, ends, cells) = model.suffixes, cells
     cuts = np.empty(len(x.begins) // PIECE + 3, np.int64)
-    cuts = cuts[: cut_places(x.begins, PIECE, cuts)]
+    cuts = cuts[: suffix.cut_places(x.begins, PIECE, cuts)]
     columns = model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]
 
     def lines_of(span):
-        node = np.array([0, *(x.node(d, span[0]) for d in range(1, k + 1))])
-        mine = [column[node[k] : x.node(k, span[1])] for column in columns]
+        node = np.array([0, *(x.nodes(d, [span[0]])[0] for d in range(1, k + 1))])
+        mine = [column[node[k] : x.nodes(k, [span[1]])[0]] for column in columns]
         numbers = [print_some(column, end) for column, end in zip(mine, b"\t\n")]
         word = int(np.searchsorted(x.start, span[0], "right")) - 1
-        given = node, word, x.start, model.words, model.base, *numbers, mine[2], cells, letters, ends
+        given = node, word, x.start, x.words, x.base, *numbers, mine[2], cells, letters, ends
         text = np.empty(len(mine[0]) * (40 + 8 * k) + (1 << 16), np.uint8)
         while (filled := print_lines(x.begins, k, *span, *given, text)) < 0:
             text = np.empty(2 * len(text), np.uint8)
@@ -122,20 +122,6 @@ def word_cells(words):
     mine[:, 15] = length + 1
     cells[short] = mine
     return letters, ends, cells.view(u64)
-
-
-@jit
-def cut_places(begins, every, cuts):
-    """cuts <- places about `every` apart at which an n-gram of order 1 or 2 begins, from 0 to the end; how many."""
-    found, j = 1, 0
-    cuts[0] = 0
-    while j < len(begins):
-        j = min(j + every, len(begins))
-        while j < len(begins) and begins[j] & 15 > 2:
-            j += 1
-        cuts[found] = j
-        found += 1
-    return found
 
 
 @cache
