@@ -28,7 +28,7 @@ def command(
     classes: ClassFile = None,
     simple_classes: Annotated[
         bool,
-        option("simple-classes", "Accepted as SRILM has it; a word has one class with it and without.", group="Data"),
+        option("simple-classes", "A word in a class never stands for itself.", group="Data"),
     ] = False,
     text: Annotated[
         list[str] | None, option("text", "Text to score, a sentence a line (several; -: stdin).", "FILE", group="Data")
@@ -101,7 +101,7 @@ def command(
     if classes:
         from lmtk.joint.classes import class_model
 
-        model = class_model(model, lm, classes)
+        model = class_model(model, lm, classes, simple=simple_classes)
     count_order = count_order or order or model.order
     if order:
         model = lowered(model, order)
