@@ -404,6 +404,26 @@ def tally(begins, k, begin, end, oldest, node, V, continuation, counts, n):
 
 
 @jit
+def words_of(begins, k, begin, end, node, word, start, words, base, rows):
+    """rows (k, N + 1) <- the words, the oldest first, of the n-grams of order k > 1 that begin in begin .. end; node
+    (k,): the first node of each order there; word: that of the first place. An n-gram's words are the oldest ones of
+    those that it ends in, which began at its place or before.
+    """
+    for d in range(1, k + 1):
+        row, found, own = rows[k - d], 0, base[d] + node[d - 1] - 1
+        for j in range(begin, end):
+            f, m = begins[j] & 15, begins[j] >> 4
+            if d == 1:
+                while start[word + 1] <= j:
+                    word += 1
+                row[found] = word
+            else:
+                own += (f <= d) & (d <= m)
+                row[found] = words[own]
+            found += (f <= k) & (k <= m)
+
+
+@jit
 def put_behind(context, head, place):
     """place (N,) <- where n-grams go, each behind the others of its context; head (H,), in place: from where on."""
     for i in range(len(context)):
