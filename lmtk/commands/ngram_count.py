@@ -217,7 +217,7 @@ def command(
     from lmtk.files.streams import open_out
     from lmtk.machine.parallel import ALONE, ranks
     from lmtk.ngram import methods
-    from lmtk.ngram.collection import Positions, collect
+    from lmtk.ngram.collection import Positions, Text, collect
     from lmtk.ngram.counts import write_counts
     from lmtk.ngram.methods import LONGEST
     from lmtk.text.corpus import Marks
@@ -306,16 +306,36 @@ def command(
     def vocabulary_of(words):
         return make_vocab(words, unk, True, unk_word, vocab or (text or read)[0])
 
+    def tell(line):
+        if debug:
+            sys.stderr.write(line + "\n")
+
+    read_from = {n: (path, name) for name, paths in files.items() for n, path in paths.items() if model_written}
+
+    def discounts_given():
+        return {n: methods.read_discounts(path, chosen[n - 1]) for n, (path, _) in read_from.items() if n <= order}
+
     kept = (tolower, limit_vocab, float_counts, bytes_of(memory) if memory else None)
     # large texts: no counts, if the model alone is wanted, by its text
     special = heldout or class_lm or read_with_mincounts or prune or limit_vocab_file or vocab_pad or verbose_header
     positions = bool(lm or write_bin) and not (write or write_n or special) and 2 <= order <= LONGEST
     positions &= all(method.counts == "before" for method in chosen)
+    parts = not (write_bin or sort)  # these make the whole model in memory
     with ranks() if mpi else contextlib.nullcontext(ALONE) as comm:
         if comm.size > 1 and (stream or "-" in (text or [])):
             raise UsageError("-mpi wants texts of sentences, in files that every rank can read")
         words = comm.share(lambda: read_vocab(vocab, tolower) if vocab else None)
-        counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm, replace, positions)
+        counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm, replace, positions, parts)
+        if isinstance(counts, Text):
+            vocabulary = comm.each(partial(vocabulary_of, counts.words))
+            known = comm.each(discounts_given)
+            given = fallback_discounts(discount_fallback), tell, known, kenlm
+            if comm.rank == 0 and write_vocab:
+                write_words(write_vocab, counts.words)
+            write_in_buckets(counts, vocabulary, chosen, marks, kept[3], comm, given, lm)
+            if memuse:
+                tell_memory()
+            return
     if comm.rank:
         return
     if read_with_mincounts:
@@ -334,18 +354,12 @@ def command(
         with open_out(path) as out:
             write_counts(out, counts, sort, only=n)
     if write_vocab:
-        with open_out(write_vocab) as out:
-            out.write(b"".join(w + b"\n" for w in sorted(counts.words)))
+        write_words(write_vocab, counts.words)
     if not model_wanted:
         return
     from lmtk.ngram import arpa, backoff, merge, pruning, smoothing
 
-    def tell(line):
-        if debug:
-            sys.stderr.write(line + "\n")
-
-    read_from = {n: (path, name) for name, paths in files.items() for n, path in paths.items() if model_written}
-    known = {n: methods.read_discounts(path, chosen[n - 1]) for n, (path, _) in read_from.items() if n <= order}
+    known = discounts_given()
     if heldout:
         from lmtk.ngram.heldout import tuned
         from lmtk.text.corpus import whole_corpus
@@ -405,6 +419,23 @@ def command(
                 classlm.write_binary(out, classlm.class_model(model, class_lm, classes, given_classes), class_lm)
     if memuse:
         tell_memory()
+
+
+def write_words(path, words):
+    from lmtk.files.streams import open_out
+
+    with open_out(path) as out:
+        out.write(b"".join(w + b"\n" for w in sorted(words)))
+
+
+def write_in_buckets(text, vocabulary, chosen, marks, memory, comm, given, lm):
+    """The model of a collection.Text, written by rank 0."""
+    from lmtk.files.streams import open_out
+    from lmtk.ngram import buckets
+
+    model = buckets.estimate(text, vocabulary, chosen, marks, memory, comm, *given)
+    with open_out(lm) if comm.rank == 0 else contextlib.nullcontext() as out:
+        buckets.write_arpa(out, model)
 
 
 def frequent(counts, least):

@@ -9,7 +9,7 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.files.declared import ORDER, VOCABULARY, Array, held
-from lmtk.lm import LN10, Scores
+from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram.nodes import (
@@ -173,8 +173,10 @@ class Backoff:
     levels: list
 
     def score(self, corpus):
-        """ln p of every scored token; the length is that of the n-gram used."""
+        """ln p of every scored token; the length is that of the n-gram used, UNKNOWN for a word without a 1-gram."""
         logp, used = self.walk(corpus.ids, corpus.fresh)
+        if len(self.bare):
+            used[np.isin(corpus.ids, self.bare)] = UNKNOWN
         logp[~corpus.scored] = used[~corpus.scored] = 0
         return Scores(logp, used[:, None])
 
@@ -185,6 +187,13 @@ class Backoff:
         if isinstance(first, Packed) and all(isinstance(x, Packed) and x.nodes is first.nodes for x in self.levels):
             return first.nodes.lower(self.order)
         return pack(self.levels, len(self.vocab.words), pays("ngrams", sum(len(x.keys) for x in self.levels)))
+
+    @cached_property
+    def bare(self):
+        """The ids of words that are predicted, but have no 1-gram."""
+        first = self.nodes.levels[1]
+        word = first["word"][:-1]
+        return word[np.isnan(first["log10p"][:-1]) & (word < self.vocab.V)]
 
     @cached_property
     def walk(self):

@@ -108,7 +108,7 @@ def printed(rows, p, bow, flags, letters, ends, cells, room):
 @jit
 def print_rows(rows, p, bow, flags, cells, letters, ends, text, end):
     """The lines of n-grams (k, N), those with the flag 1; the weights of those with 2. How far text is filled, -1 where
-    a line would begin behind `end`. Bound by the copying: 16 bytes at once, in the loop itself, since a call costs more.
+    a line would begin behind `end`. Bound by the copying, of 16 bytes at once; a call in its place costs more.
     """
     at = 0
     for i in range(len(flags)):

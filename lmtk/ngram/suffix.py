@@ -78,6 +78,11 @@ class Suffixes:
         numbers(self.rank, k, np.asarray(places, np.int64), found)
         return found
 
+    @property
+    def filled(self):
+        """The segments that have places."""
+        return [s for s, size in enumerate(self.span_sizes) if size]
+
     def span(self, s):
         """(first, last + 1) of a segment's words, and of its places i."""
         words = (0, 1) if s == self.segments - 1 else (int(self.bounds[s]), int(self.bounds[s + 1]))

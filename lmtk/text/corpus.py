@@ -251,8 +251,13 @@ def but_openings(ids, starts, sos):
     return scored
 
 
-def read_corpus(path, vocab, marks, order=1, keep_lines=False, tolower=False, index=None):
-    """The text of `path` as a series of Corpus blocks of whole sentences.
+def read_corpus(path, *how, **more):
+    """The text of `path` as `corpora` has it, with the same arguments."""
+    return corpora(blocks(path), *how, **more)
+
+
+def corpora(blocks, vocab, marks, order=1, keep_lines=False, tolower=False, index=None):
+    """A text in blocks of whole lines as a series of Corpus blocks of whole sentences.
 
     With marks.stream each block starts with the `order` - 1 last tokens of the block before, not scored again.
     index: a Growing one, which knows the words of a block when that is yielded; else other words are <unk>.
@@ -261,7 +266,7 @@ def read_corpus(path, vocab, marks, order=1, keep_lines=False, tolower=False, in
     sos, eos = index[SOS], index[EOS]
     carried = np.zeros(0, np.int32)
     reader = Reader(index, tolower)
-    for block in blocks(path):
+    for block in blocks:
         ids, starts, blank = with_marks(reader.ids(block), marks, sos, eos)
         reader.finish()
         lines = None
