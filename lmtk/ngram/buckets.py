@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from threading import Lock
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -324,8 +325,7 @@ def with_unknown(x, unk, begin):
 def estimate_one(job, methods, exact, b):
     """The probabilities of a bucket's events and the weights of its contexts; how many events are left out."""
     work, shelf = loaded(job, b, methods), job.shelf
-    work.begin(job.log10p, job.marks)
-    work.log10bow[1] = job.log10bow
+    work.begin(job.log10p, job.log10bow, job.marks)
     lacking = work.estimate_all(methods, exact)
     for k in range(2, job.order + 1):
         events = job.cuts[b][k, -1]
@@ -425,26 +425,31 @@ def replace(shelf, name, array):
 
 def write_arpa(out, job):
     """The model as ARPA, the same bytes as printing.write_estimate's, from rank 0; other ranks give no `out`."""
-    cells = printing.word_cells(job.vocab.words)
+    cells, scratch, comm = printing.word_cells(job.vocab.words), threads.Scratch(), job.comm
     if out:
         printing.write_header(out, job.sizes)
     for k in range(1, job.order + 1):
-        lines = lines_of(job, k, cells)
+        kept = None if out else Shelf(True)
+        lines = out or SimpleNamespace(write=lambda some, kept=kept: kept.add("lines", np.frombuffer(some, np.uint8)))
         if out:
             out.write(b"\n\\%d-grams:\n" % k)
-        in_turn(job.comm, out, lines)
+        for model in models_of(job, k):
+            printing.write_order(lines, model, k, cells, scratch)
+        for rank in range(1, comm.size) if out else ():
+            comm.receive(rank, out.write)
+        if kept:
+            comm.send(kept.size("lines"), lambda begin, end, kept=kept: kept.get("lines", np.uint8, begin, end))
     if out:
         out.write(b"\n\\end\\\n")
 
 
-def lines_of(job, k, cells):
-    """The lines of order k of a rank's buckets, in pieces; those of order 1 are rank 0's."""
-    if k == 1:
-        x = suffix.Suffixes(*[None] * 8, job.sizes)
-        model = engine.Estimate(job.vocab, x, [job.log10p], [job.log10bow], [job.marks])
-        yield from printing.lines_of_words(model, cells) if job.comm.rank == 0 else ()
-        return
-    for t, b in enumerate(job.mine):
+def models_of(job, k):
+    """The buckets of a rank, each as an Estimate of those n-grams of order k whose lines it has; those of order 1 are
+    rank 0's.
+    """
+    if k == 1 and job.comm.rank == 0:
+        yield engine.Estimate(job.vocab, None, [job.log10p], [job.log10bow], [job.marks])
+    for t, b in enumerate(job.mine if k > 1 else ()):
         begins, rank, sizes = stored(job, b, "contexts")
         base = np.cumsum([0, 0, 0, *sizes[1:]])
         words = job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1]))
@@ -452,18 +457,4 @@ def lines_of(job, k, cells):
         p = fetch(job, k, t)
         marks = (job.shelf.get(("extended", b, k), np.uint8) & np.uint8(engine.EXTENDED)) | ~np.isnan(p)
         columns = (p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8))
-        model = engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in columns))
-        yield from printing.lines_of_order(model, k, cells)
-
-
-def in_turn(comm, out, lines):
-    """The pieces of every rank, in their order, into rank 0's `out`."""
-    if comm.rank == 0:
-        out.writelines(lines)
-        for rank in range(1, comm.size):
-            comm.receive(rank, out.write)
-        return
-    kept = Shelf(True)
-    for some in lines:
-        kept.add("text", np.frombuffer(some, np.uint8))
-    comm.send(kept.size("text"), lambda begin, end: kept.get("text", np.uint8, begin, end))
+        yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in columns))

@@ -104,8 +104,7 @@ class Estimator:
         cuts = cuts[: suffix.cut_places(begins, PIECE, cuts)]
         of_counts = []
         for k, method in enumerate(self.methods[1:], 2):
-            upto = max(4, int(method.parameters[0]) + 1 if method.name == "gt" else 0)
-            parts, first = np.zeros((len(cuts) - 1, upto + 1), np.int64), x.nodes(k, cuts)
+            parts, first = np.zeros((len(cuts) - 1, asked(method) + 1), np.int64), x.nodes(k, cuts)
 
             def piece(q, k=k, parts=parts, first=first):
                 with self.scratch.lent() as room:
@@ -117,10 +116,10 @@ class Estimator:
             of_counts.append(parts.sum(0)[1:])
         return of_counts
 
-    def begin(self, log10p, marks):
-        """Order 1 is estimated."""
+    def begin(self, log10p, log10bow, marks):
+        """Order 1 is estimated; log10bow is filled in."""
         self.log10p.append(log10p)
-        self.log10bow.append(np.zeros(len(log10p), f32))
+        self.log10bow.append(log10bow)
         self.marks.append(marks)
         self.p[1] = probability(log10p)
 
@@ -301,6 +300,11 @@ def put(place, log10p, p, context, all_log10p, all_p, marks, extended):
     return many
 
 
+def asked(method):
+    """How many counts of counts a method may ask for."""
+    return max(4, int(method.parameters[0]) + 1 if method.name == "gt" else 0)
+
+
 def seen_words(counts, vocab, marks):
     """How often each word of the model is seen, (W,), from how often each id of the text is, (W - 1,). Raises
     LmtkError where none is.
@@ -374,8 +378,8 @@ def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: N
     if exact:
         last = last_word(seen, vocab)
         count_last(counted, suffixes, start[last], start[last + 1], vocab)
-    used, *given = smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
-    work.begin(*given)
+    used, log10p, there = smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
+    work.begin(log10p, np.zeros(len(log10p), f32), there)
     if work.estimate_all(used, exact and vocab.V):
         work.need_all(not exact)
     return Estimate(vocab, suffixes, *(x[1:] for x in (work.log10p, work.log10bow, work.marks))), used
