@@ -22,6 +22,8 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkWarning, UsageError
 
+TOGETHER = 1 << 20  # bytes of a text that a thread reads and scores at once
+
 
 def command(
     lm: Model = None,
@@ -139,7 +141,8 @@ def report_text(model, path, marks, debug, write, tolower, escape=b""):
     from lmtk.files.streams import blocks, passages
     from lmtk.machine.large import pays
     from lmtk.machine.threads import ahead
-    from lmtk.reports.srilm import report, report_passages
+    from lmtk.ngram.backoff import Backoff
+    from lmtk.reports.srilm import report, report_passages, report_sums
     from lmtk.text.corpus import corpora
 
     index = getattr(model, "index", None)
@@ -149,8 +152,11 @@ def report_text(model, path, marks, debug, write, tolower, escape=b""):
         texts = ((corpora([text], *how), line) for text, line in passages(path, escape))
         report_passages(model, path, texts, debug, write)
         return 0
+    large = os.path.isfile(path) and pays("text", os.path.getsize(path))
+    if large and debug == 0 and isinstance(model, Backoff) and not marks.stream:
+        return report_sums(model, path, blocks(path, TOGETHER), marks, tolower, write)[2]
     found = corpora(blocks(path), *how)
-    if index is None and os.path.isfile(path) and pays("text", os.path.getsize(path)):  # no read of a file can wait
+    if index is None and large:  # no read of a file can wait
         found = ahead(found)
     _, blank, unknown = report(model, path, found, debug, write)
     if debug and blank:
