@@ -15,7 +15,7 @@ from lmtk.errors import LmtkError
 from lmtk.machine.threads import all_at_once
 from lmtk.ngram import suffix
 from lmtk.ngram.backoff import Backoff, Packed
-from lmtk.ngram.nodes import room
+from lmtk.ngram.nodes import finished, room
 from lmtk.ngram.smoothing import Events, Level, counts_of_counts, estimate_order, smooth
 from lmtk.text.vocab import Vocab
 
@@ -230,7 +230,7 @@ def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: N
 def backoff_of(model):
     """An Estimate as a Backoff model, in whose nodes the n-grams stand by their prefixes."""
     W, segments = len(model.vocab.words), range(model.suffixes.segments)
-    nodes, records = room([W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])])
+    memory, where, records = room([W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])])
     place = np.arange(W, dtype=np.int32)
     records[0]["word"][:-1], records[0]["log10bow"][:-1] = place, model.log10bow[0]
     records[0]["log10p"][:-1] = np.where(model.marks[0] & THERE, model.log10p[0], f32(np.nan))
@@ -240,6 +240,7 @@ def backoff_of(model):
         np.cumsum(child, out=child)
         all_at_once(partial(place_ngrams, model, k, place, child, new, here), segments)
         place = new
+    nodes = finished(memory, where, W)
     return Backoff(model.vocab, len(records), [Packed(nodes, k, W) for k in range(1, len(records) + 1)])
 
 
