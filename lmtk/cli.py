@@ -51,6 +51,7 @@ PROGRAMS = {
     "remove-lowprob-ngrams": "lines:remove_lowprob_ngrams",
     "reverse-lm": "lines:reverse_lm",
     "replace-words-with-classes": "lines:replace_words_with_classes",
+    "select-vocab": "selection:select_vocab",
     "lmplz": "kenlm:lmplz",
     "build_binary": "kenlm:build_binary",
     "query": "kenlm:query",
@@ -298,6 +299,9 @@ def as_program(name, words):
     """What a program of SRILM's or KenLM's does: the steps that are commands of lmtk's, [(command, words)]."""
     import importlib
 
+    if words and words[0] in ("-version", "--version"):
+        print(f"lmtk {__version__}")
+        return []
     module, _, function = PROGRAMS[name].partition(":")
     return getattr(importlib.import_module("lmtk.programs." + module), function)(words) or []
 
@@ -334,7 +338,6 @@ def main():
         else:
             status = top(words)
         for name, rest in steps:
-            program = f"lmtk {name}"
             run(name, rest)
         sys.stdout.flush()
     except BrokenPipeError:

@@ -9,7 +9,7 @@ import numpy as np
 from lmtk.text.corpus import Corpus, contexts, sentences
 from lmtk.text.vocab import Vocab
 
-NONE, UNKNOWN = -1, -2  # lengths of no n-gram
+NONE, UNKNOWN, ABSENT = -1, -2, -3  # lengths of no n-gram
 LN10 = math.log(10)  # natural logs inside, log10 in files and reports
 
 
@@ -18,7 +18,8 @@ class Scores:
     """logp: (N,) float64, ln p of each token given what stands before it (-inf: never; 0 where it is not scored).
 
     length: (N, J) int8, of each of the J models that took part the length of the n-gram used; NONE where it has none,
-    as neural models, UNKNOWN where its p is 0. kinds: what a report shows of each in place of NONE, "nplm" and so on.
+    as neural models, UNKNOWN where its p is 0, ABSENT where it took no part.
+    kinds: what a report shows of each in place of NONE, "nplm" and so on.
     more: what else it shows, names with numbers (N,); not where they are nan.
     """
 

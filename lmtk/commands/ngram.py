@@ -39,7 +39,7 @@ def command(
     classes: ClassFile = None,
     simple_classes: Annotated[
         bool,
-        option("simple-classes", "Accepted as SRILM has it; a word has one class with it and without.", group="Model"),
+        option("simple-classes", "A word in a class never stands for itself.", group="Model"),
     ] = False,
     expand_classes: Annotated[
         int | None,
@@ -50,7 +50,13 @@ def command(
     ] = 10_000_000,
     expand_exact: Annotated[
         int,
-        option("expand-exact", "Accepted as SRILM has it; what is written out is exact.", "N", min=0, group="Model"),
+        option(
+            "expand-exact",
+            "Make n-grams of N words or more exact, where expansions have several words.",
+            "N",
+            min=0,
+            group="Model",
+        ),
     ] = 0,
     write_lm: Annotated[
         str | None, option("write-lm", "Write the model as ARPA file (-: stdout).", "FILE", group="Output")
@@ -147,6 +153,13 @@ def command(
         option("count-order", "Score counts of n-grams up to N only.", "N", min=1, max=MAX_ORDER, group="Scoring"),
     ] = None,
     float_counts: Annotated[bool, option("float-counts", "Counts may be fractions.", group="Scoring")] = False,
+    escape: Annotated[
+        str, option("escape", "Print lines that begin so as they are, among the scores.", "TEXT", group="Scoring")
+    ] = "",
+    multiwords: Annotated[
+        bool, option("multiwords", "Score words such as in_front_of as the words that they join.", group="Scoring")
+    ] = False,
+    multi_char: Annotated[str, option("multi-char", "The letter that joins them.", "C", group="Scoring")] = "_",
     no_sos: NoSos = False,
     no_eos: NoEos = False,
     tolower: Tolower = False,
@@ -218,6 +231,8 @@ def check(o):
         raise UsageError("-bayes and -loglinear-mix are for -mix-lm, which is missing")
     if (o.by_word or o.cache) and (o.write_lm or o.write_bin or generating or len(o.prune or []) > 1):
         raise UsageError("-bayes, -loglinear-mix and -cache make no back-off model: give -ppl or -counts alone")
+    if o.multiwords and (o.by_word or o.cache or o.write_lm or o.write_bin or generating or len(o.prune or []) > 1):
+        raise UsageError("-multiwords is for -ppl and -counts, of one model")
     o.thresholds, o.prune = o.prune or [], (o.prune or [None])[0]
     if len(o.thresholds) > 1 and (not o.ppl or o.write_lm or o.write_bin or o.write_vocab or generating or o.counts):
         raise UsageError(
@@ -276,6 +291,7 @@ def read(o, path, order, classes=None):
     """
     from lmtk.commands.bar import reading
     from lmtk.files.registry import load, load_strictly
+    from lmtk.joint import expansions
     from lmtk.joint.classes import ClassModel, class_model, expanded
     from lmtk.joint.expansions import Expanding
     from lmtk.joint.mixture import Mixture, lowered
@@ -284,7 +300,7 @@ def read(o, path, order, classes=None):
 
     with reading([path], f"reading {os.path.basename(path)}"):
         model = load_strictly(path) if o.strict else load(path)
-    model = class_model(model, path, classes) if classes else model
+    model = class_model(model, path, classes, simple=o.simple_classes) if classes else model
     changed = o.mix_lm or o.read_mix_lms or o.limit_vocab or o.vocab or o.renorm or o.prune or o.prune_lowprobs
     changed = changed or o.write_lm or o.write_vocab or o.gen is not None or o.gen_prefixes or o.unknown
     if isinstance(model, ClassModel):
@@ -292,7 +308,8 @@ def read(o, path, order, classes=None):
         if o.expand_classes is not None:
             return told(o, path, expanded(model, o.expand_most, path))
     if o.expand_classes is not None and isinstance(model, Expanding):
-        raise LmtkError(f"{path}: classes with expansions of several words can be scored, but not written out")
+        model = lowered(model, order or model.order)
+        return told(o, path, expansions.expanded(model, o.expand_classes, o.expand_exact, o.expand_most, path))
     if changed or o.write_bin:
         model = merged_parts(model)
     if not isinstance(model, Backoff):
@@ -335,23 +352,27 @@ def told(o, what, model):
 def mixed(o):
     """The model that all steps before scoring and writing make."""
     from lmtk.joint import dynamic
+    from lmtk.joint.multiwords import Multiwords
     from lmtk.ngram import merge, pruning
     from lmtk.ngram.backoff import Backoff
     from lmtk.text.vocab import read_vocab
 
     o.words = read_vocab(o.vocab) if o.vocab else []
+    if o.multiwords:  # their parts are words too
+        letter = os.fsencode(o.multi_char)
+        o.words = list(dict.fromkeys([*o.words, *(part for w in o.words for part in w.split(letter) if part)]))
     if o.read_mix_lms:
         listed = listed_models(o.lm)
         models = [read(o, path, order) for path, order, _ in listed]
         o.weights = [weight for _, _, weight in listed]
     else:
         models = [read(o, path, o.order, o.classes) for path in (o.lm, *o.mix_lm)]
+    if o.vocab or o.unk:
+        models = [merge.with_words(m, o.words, o.unk) if isinstance(m, Backoff) else m for m in models]
     if len(models) > 1 and not o.by_word:
         whole = merge.merged(models, o.weights) if o.read_mix_lms else merge.mixture(models, o.weights)
         models = [told(o, "-mix-lm", whole)]
     model, *others = models
-    if o.vocab or (o.unk and isinstance(model, Backoff)):
-        model = merge.with_words(model, o.words, o.unk)
     if o.renorm:
         model = pruning.renormalized(model)
     if o.prune:
@@ -359,6 +380,10 @@ def mixed(o):
         model = told(o, f"-prune {o.prune:g}", pruning.pruned(model, o.prune, o.minprune, history))
     if o.prune_lowprobs:
         model = told(o, "-prune-lowprobs", pruning.without_low(model, o.minprune))
+    if o.multiwords:
+        if not isinstance(model, Backoff):
+            raise LmtkError(f"{o.lm}: {next(model.describe())[1]}; -multiwords wants a back-off n-gram")
+        model = Multiwords(model, os.fsencode(o.multi_char))
     if others:
         mix = dynamic.LogLinear if o.loglinear_mix else dynamic.Bayes
         extra = () if o.loglinear_mix else (o.bayes, o.bayes_scale)
@@ -391,7 +416,8 @@ def score(o, model):
     from lmtk.text.corpus import Marks
 
     for path in o.ppl or []:
-        report_text(model, path, Marks.of(o.no_sos, o.no_eos, False), o.debug, sys.stdout.buffer.write, o.tolower)
+        marks = Marks.of(o.no_sos, o.no_eos, False)
+        report_text(model, path, marks, o.debug, sys.stdout.buffer.write, o.tolower, os.fsencode(o.escape))
     for path in o.counts or []:
         report_count_file(
             model,
@@ -401,6 +427,7 @@ def score(o, model):
             o.debug,
             sys.stdout.buffer.write,
             o.tolower,
+            os.fsencode(o.escape),
         )
 
 

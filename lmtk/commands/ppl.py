@@ -22,13 +22,15 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkWarning, UsageError
 
+TOGETHER = 1 << 20  # bytes of a text that a thread reads and scores at once
+
 
 def command(
     lm: Model = None,
     classes: ClassFile = None,
     simple_classes: Annotated[
         bool,
-        option("simple-classes", "Accepted as SRILM has it; a word has one class with it and without.", group="Data"),
+        option("simple-classes", "A word in a class never stands for itself.", group="Data"),
     ] = False,
     text: Annotated[
         list[str] | None, option("text", "Text to score, a sentence a line (several; -: stdin).", "FILE", group="Data")
@@ -101,7 +103,7 @@ def command(
     if classes:
         from lmtk.joint.classes import class_model
 
-        model = class_model(model, lm, classes)
+        model = class_model(model, lm, classes, simple=simple_classes)
     count_order = count_order or order or model.order
     if order:
         model = lowered(model, order)
@@ -132,19 +134,31 @@ def command(
             report_count_file(model, path, count_order, float_counts, debug, tell, tolower)
 
 
-def report_text(model, path, marks, debug, write, tolower):
-    """SRILM's report of a text; the number of words that are <unk> or unknown, where that has a probability."""
+def report_text(model, path, marks, debug, write, tolower, escape=b""):
+    """SRILM's report of a text; the number of words that are <unk> or unknown, where that has a probability. Lines that
+    begin with `escape` are written as they are.
+    """
+    from lmtk.files.streams import blocks, passages
     from lmtk.machine.large import pays
     from lmtk.machine.threads import ahead
-    from lmtk.reports.srilm import report
-    from lmtk.text.corpus import read_corpus
+    from lmtk.ngram.backoff import Backoff
+    from lmtk.reports.srilm import report, report_passages, report_sums
+    from lmtk.text.corpus import corpora
 
     index = getattr(model, "index", None)
     known = len(model.vocab.words)
-    corpora = read_corpus(path, model.vocab, marks, model.order, debug >= 1, tolower, index)
-    if index is None and os.path.isfile(path) and pays("text", os.path.getsize(path)):  # no read of a file can wait
-        corpora = ahead(corpora)
-    _, blank, unknown = report(model, path, corpora, debug, write)
+    how = model.vocab, marks, model.order, debug >= 1, tolower, index
+    if escape:
+        texts = ((corpora([text], *how), line) for text, line in passages(path, escape))
+        report_passages(model, path, texts, debug, write)
+        return 0
+    large = os.path.isfile(path) and pays("text", os.path.getsize(path))
+    if large and debug == 0 and isinstance(model, Backoff) and not marks.stream:
+        return report_sums(model, path, blocks(path, TOGETHER), marks, tolower, write)[2]
+    found = corpora(blocks(path), *how)
+    if index is None and large:  # no read of a file can wait
+        found = ahead(found)
+    _, blank, unknown = report(model, path, found, debug, write)
     if debug and blank:
         sys.stderr.write(f"{path}: {blank} blank lines skipped\n")
     if debug and index is not None:
@@ -152,15 +166,20 @@ def report_text(model, path, marks, debug, write, tolower):
     return unknown
 
 
-def report_count_file(model, path, order, floats, debug, write, tolower):
-    """SRILM's report of the n-grams up to `order` of a count file."""
+def report_count_file(model, path, order, floats, debug, write, tolower, escape=b""):
+    """SRILM's report of the n-grams up to `order` of a count file, and of each passage before a line that begins with
+    `escape`, which is written as it is.
+    """
+    from lmtk.files.streams import passages
     from lmtk.ngram.counts import read_rows
     from lmtk.reports.srilm import report_counts
     from lmtk.text.corpus import Closed
 
-    index = Closed(model.vocab.index, model.vocab.unk_id)
-    rows, numbers = read_rows(path, index, order, floats, tolower)
-    report_counts(model, path, zip(rows, numbers), debug, write)
+    index = getattr(model, "index", None) or Closed(model.vocab.index, model.vocab.unk_id)
+    texts = passages(path, escape) if escape else [(None, b"")]
+    how = index, order, floats, tolower
+    found = ((zip(*read_rows(path, *how, text if text is None else [text])), line) for text, line in texts)
+    report_counts(model, path, found, debug, write)
 
 
 def opened(model):

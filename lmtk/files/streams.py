@@ -177,6 +177,18 @@ def rows_of(blocks):
             yield number, row.rstrip(b"\r")
 
 
+def passages(path, escape):
+    """The text between the lines that begin with `escape`, and the line behind each passage, b"" at the end."""
+    rows = []
+    for _, row in lines(path):
+        if row.startswith(escape):
+            yield b"".join(rows), row + b"\n"
+            rows = []
+        else:
+            rows.append(row + b"\n")
+    yield b"".join(rows), b""
+
+
 def compressor(raw, kind):
     import bz2
     import gzip

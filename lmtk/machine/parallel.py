@@ -17,6 +17,7 @@ from lmtk.errors import LmtkError, UsageError
 
 # what mpiexec tells a process, by implementation: MPICH and Intel MPI, Open MPI
 SIZES = "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"
+PIECE = 1 << 23  # bytes sent together
 
 
 class Alone:
@@ -41,6 +42,12 @@ class Alone:
 
     def each(self, make):
         return make()
+
+    def swap(self, parts):
+        return parts
+
+    def gather(self, thing):
+        return [thing]
 
     def total(self, number):
         return number
@@ -103,6 +110,7 @@ class Many:
         self.MPI, self.world, self.timed = MPI, MPI.COMM_WORLD, timed
         self.rank, self.size = self.world.Get_rank(), self.world.Get_size()
         self.begun, self.waiting, self.communication = time.perf_counter(), 0.0, 0.0
+        self.sent = 0  # bytes that `swap` gave to others
 
     def exchange(self, begin, *arguments):
         """Begin one of MPI's collective operations and wait until it is done."""
@@ -148,14 +156,33 @@ class Many:
         return made
 
     def swap(self, parts):
-        """From parts[i], (N_i, D) int64 for rank i, on every rank: what each rank has for this one, in their order."""
-        D = parts[0].shape[1]
+        """From parts[i], (N_i, ...) of one kind for rank i, on every rank: what each rank has for this one, in their
+        order.
+        """
+        shape = parts[0].shape[1:]
         sizes = np.array([part.size for part in parts])
         found = np.array(self.world.alltoall(sizes.tolist()))
-        out = np.empty(found.sum(), np.int64)
+        out = np.empty(found.sum(), parts[0].dtype)
         sent = np.concatenate([part.ravel() for part in parts])
-        self.world.Alltoallv([sent, sizes], [out, found])
-        return [part.reshape(-1, D) for part in np.split(out, np.cumsum(found)[:-1])]
+        self.sent += (sent.size - int(sizes[self.rank])) * sent.itemsize
+        self.exchange(self.world.Ialltoallv, [sent, sizes], [out, found])
+        return [part.reshape(-1, *shape) for part in np.split(out, np.cumsum(found)[:-1])]
+
+    def send(self, size, get):
+        """`size` bytes to rank 0, get(begin, end) being some of them, uint8."""
+        self.world.send(size, 0)
+        self.sent += size
+        for begin in range(0, size, PIECE):
+            self.world.Send(get(begin, min(begin + PIECE, size)), 0)
+
+    def receive(self, rank, write):
+        """On rank 0: what a rank sends, in pieces, to write(some)."""
+        size = self.world.recv(source=rank)
+        buffer = np.empty(min(size, PIECE), np.uint8)
+        for begin in range(0, size, PIECE):
+            some = buffer[: min(PIECE, size - begin)]
+            self.world.Recv(some, rank)
+            write(some.data)
 
     def gather(self, thing):
         """What each rank has, in a list, on every rank."""

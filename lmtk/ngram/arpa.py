@@ -359,7 +359,8 @@ def format_sections(out, model, rank):
         columns = [words[rows[place, j]] for j in range(k)]
         line = b"%s\t" + b" ".join([b"%s"] * k) + b"%s\n"
         p = [b"%.7g" % x for x in decimal(logp[place]).tolist()]
-        weights = [b"\t%.7g" % x if there else b"" for x, there in zip(decimal(bow[place]).tolist(), weighted[place])]
+        own = (decimal(bow[place]) + 0).tolist()  # no -0
+        weights = [b"\t%.7g" % x if there else b"" for x, there in zip(own, weighted[place])]
         out.writelines(map(line.__mod__, zip(p, *columns, weights)))
 
 
@@ -430,13 +431,15 @@ def printed(x):
 
 
 def written_weights(model, k):
-    """Whether the back-off weight of each n-gram of order k stands in the file, (N,): it is a context, or has one."""
+    """Whether the back-off weight of each n-gram of order k stands in the file, (N,): it is a context, or has one;
+    -0.0 is one, which nothing but a file shows.
+    """
     level = model.levels[k - 1]
     context = np.zeros(len(level.keys), bool)
     if k < model.order:
         above = model.levels[k]
         context[(above.keys // len(model.vocab.words))[~np.isnan(above.logp)]] = True
-        context |= level.bow != 0
+        context |= (level.bow != 0) | np.signbit(level.bow)
     return context
 
 

@@ -5,7 +5,7 @@ from itertools import islice
 
 import numpy as np
 
-from lmtk.files.column import Column
+from lmtk.files.column import Column, Shelf
 from lmtk.files.streams import blocks as blocks_of
 from lmtk.machine.large import pays
 from lmtk.machine.parallel import ALONE
@@ -34,6 +34,60 @@ class Positions:
         return new_id[self.ids]
 
 
+class Blocks:
+    """The raw blocks of this rank's part of the texts, to be gone through again, on disk with `spill`. heads: of each
+    (path, number, size, words known after it), from a first one on for what is known before the texts.
+    """
+
+    def __init__(self, raw, known, spill):
+        self.shelf, self.heads = Shelf(spill), [(-1, -1, 0, known)]
+        for path, number, ids in raw:
+            known = max(known, int(ids.max(initial=-1)) + 1)
+            self.shelf.add("ids", ids)
+            self.heads.append((path, number, len(ids), known))
+
+    @property
+    def size(self):
+        return self.shelf.size("ids")
+
+    def __iter__(self):
+        at = 0
+        for path, number, size, _ in self.heads[1:]:
+            yield path, number, self.shelf.get("ids", np.int32, at, at + size)
+            at += size
+
+
+@dataclass(frozen=True)
+class Text:
+    """A large text whose n-grams are to be found in parts: words, as in Counts; of this rank's part mine, the words
+    that its ids are of, its blocks, and how often a border and each word stand in it, (1 + the words,).
+    """
+
+    words: list
+    mine: list
+    blocks: Blocks
+    marks: Marks
+    counts: np.ndarray
+
+    def new_id(self, vocab):
+        return np.array([vocab.index[word] for word in self.mine] + [0], np.int32)
+
+    def seen(self, vocab):
+        """How often each id of a model's vocabulary but the last, <s>, stands in it, 0 being the border."""
+        found = np.bincount(np.roll(self.new_id(vocab), 1), self.counts, len(vocab.words))
+        return found[:-1].astype(np.int64)
+
+    def parts(self, vocab):
+        """The ids (N,) int32 that a model's vocabulary gives the words, in parts."""
+        new_id = self.new_id(vocab)
+        for part in bordered(self.blocks, self.mine.index(SOS), self.mine.index(EOS), self.marks):
+            yield new_id[part]
+
+
+class MarksInside(Exception):
+    """Sentence marks stand inside of a sentence."""
+
+
 def collect(
     texts,
     files,
@@ -48,15 +102,17 @@ def collect(
     comm=ALONE,
     replace=None,
     positions=False,
+    parts=False,
 ):
     """The Counts of texts and count files, added up, as SRILM's ngram-count does it.
 
     words: a closed vocabulary, outside which a word is `unk` (or, with `limit`, its n-gram in a count file is dropped);
     None takes every word. The words of the result are <s>, </s>, `unk`, those given, and others as first seen.
     memory: about how many bytes counting texts takes besides the result; the rest goes to disk. comm: the ranks that
-    count together; rank 0 has the result, and makes it alone where that is Positions. replace: words -> (others, the
-    id among them of each word), where others are to be counted in place of the words that were read. positions: give
-    large texts as Positions, where they have no sentence marks inside of sentences.
+    count together; rank 0 has the result. replace: words -> (others, the id among them of each word), where others are
+    to be counted in place of the words that were read. positions: give large texts, where they have no sentence marks
+    inside of sentences, as Positions, which rank 0 makes alone; or, with `parts`, where they do not fit into `memory`
+    or there are several ranks, as a Text of each rank's part.
     """
     index = Growing()
     unk_id = index[unk]
@@ -66,20 +122,26 @@ def collect(
     if words is not None:
         known, readable = Closed(index, unk_id), Closed(index, OUTSIDE if limit else unk_id)
 
-    raw = None
+    given, raw, apart = len(index) - 1, None, False
     if positions and not (files or replace):
-        # ranks would send more than they save: one does it all
-        raw = comm.each(lambda: [] if comm.rank else list(raw_blocks(texts, known, tolower, ALONE)))
-        ids = bordered(raw, index, marks) if pays("ngrams", sum(len(block) for _, _, block in raw)) else None
-        if comm.share(lambda: ids is not None):
-            return Positions(index.words(), ids)
+        apart = parts and (memory or comm.size > 1)
+        if apart:
+            raw = comm.each(lambda: Blocks(raw_blocks(texts, known, tolower, comm), given, memory))
+        else:
+            raw = comm.each(lambda: [] if comm.rank else list(raw_blocks(texts, known, tolower, ALONE)))
+        size = raw.size if apart else sum(len(block) for _, _, block in raw)
+        if pays("ngrams", comm.total(size)):
+            whole = not apart or (comm.size == 1 and memory >= whole_size(size, len(index)))
+            found = (whole_text if whole else large_text)(raw, index, marks, comm)
+            if comm.total(int(found is None)) == 0:
+                return found
 
     def read():
         """The count files, on rank 0, and this rank's part of the texts."""
         found = [read_rows(path, readable, order, floats, tolower) for path in files if comm.rank == 0]
         found = [inside(rows, weights) for rows, weights in found] if limit else found
-        blocks = raw if raw and comm.size == 1 else raw_blocks(texts, known, tolower, comm)
-        return found, *read_texts(blocks, index, marks, memory)
+        blocks = raw if apart or (raw and comm.size == 1) else raw_blocks(texts, known, tolower, comm)
+        return found, *read_texts(blocks, index, marks, memory, given)
 
     found, ids, starts, blocks = comm.each(read)
     words = common_words(blocks, index.words(), comm) if comm.size > 1 else index.words()
@@ -114,11 +176,38 @@ def raw_blocks(texts, known, tolower, comm):
         reader.finish()
 
 
-def read_texts(raw, index, marks, memory):
+def whole_size(tokens, words):
+    """About how many bytes estimating a text's model takes when all is in memory."""
+    return 100 * tokens + 500 * words
+
+
+def whole_text(raw, index, marks, comm):
+    """Raw blocks of rank 0 as its Positions, None where sentence marks stand inside of sentences."""
+    try:
+        parts = list(bordered(raw, index[SOS], index[EOS], marks))
+    except MarksInside:
+        return None
+    return Positions(index.words(), np.concatenate(parts or [np.zeros(0, np.int32)]))
+
+
+def large_text(raw, index, marks, comm):
+    """The Text of Blocks, None where sentence marks stand inside of sentences."""
+    counts, mine, found = np.zeros(len(index), np.int64), index.words(), None
+    try:
+        for part in bordered(raw, index[SOS], index[EOS], marks):
+            counts += np.bincount(part + 1, minlength=len(counts))
+        found = mine
+    except MarksInside:
+        pass
+    words = common_words(raw.heads, mine, comm) if comm.size > 1 else mine
+    return Text(words, mine, raw, marks, counts) if found else None
+
+
+def read_texts(raw, index, marks, memory, known):
     """Raw blocks as ids (N,), starts (S + 1,) and the list of the blocks, as `common_words` has it, from a first one on
-    for what is known before the texts.
+    for what is `known` before the texts.
     """
-    ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, len(index) - 1)]
+    ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, known)]
     starts.append(np.zeros(1, np.int64))
     path = top = None
     for this, number, block in raw:
@@ -140,23 +229,22 @@ def read_texts(raw, index, marks, memory):
     return ids.array(), starts.array(), blocks
 
 
-def bordered(raw, index, marks):
-    """Raw blocks as the ids of Positions; None where sentence marks stand inside of a sentence."""
-    sos, eos, parts, path = index[SOS], index[EOS], [], None
-    border = np.array([NEWLINE], np.int32)
+def bordered(raw, sos, eos, marks):
+    """Raw blocks as the ids of Positions, in parts. Raises MarksInside."""
+    path, border = None, np.array([NEWLINE], np.int32)
     for this, _, block in raw:
         if marks.stream and path not in (None, this):
-            parts.append(border)
+            yield border
         path = this
         odd = (block == sos) | (block == eos)
         if odd.any():
             if not (marks.sos and marks.eos):
-                return None
+                raise MarksInside
             ids, starts, blank = with_marks(block, marks, sos, eos)
             ids[starts[1:] - 1] = NEWLINE
             ids = np.delete(ids, starts[:-1])
             if (ids == sos).any() or (ids == eos).any():
-                return None
+                raise MarksInside
             block = np.append(ids, np.repeat(border, blank if marks.blank else 0))
         elif marks.stream:
             block = block[block != NEWLINE]
@@ -165,8 +253,9 @@ def bordered(raw, index, marks):
             empty = ends[1:] & ends[:-1]
             if empty.any() or ends[:1].any():
                 block = block[~(ends & np.append(True, ends[:-1]))]
-        parts.append(block)
-    return np.concatenate([*parts, border] if marks.stream else parts)
+        yield block
+    if marks.stream:
+        yield border
 
 
 def inside(rows, weights):

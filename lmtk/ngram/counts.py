@@ -193,10 +193,12 @@ def parse_many(block, reader, order=None):
     return rows, weights
 
 
-def read_rows(path, index, order=None, floats=False, tolower=False):
-    """A count file as (rows, weights), an item for each order up to the longest, or to `order`. Raises FormatError."""
+def read_rows(path, index, order=None, floats=False, tolower=False, text=None):
+    """A count file as (rows, weights), an item for each order up to the longest, or to `order`; text: blocks of it, all
+    if None. Raises FormatError.
+    """
     parts, before, reader = [], 0, Reader(index, tolower)
-    for block in blocks(path):
+    for block in blocks(path) if text is None else text:
         large = not floats and (reader.table or pays("text", len(block)))
         try:
             found = parse_many(block, reader, order) if large else parse_rows(block, index, order, floats, tolower)

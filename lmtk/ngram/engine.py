@@ -17,6 +17,7 @@ from lmtk.machine.threads import Scratch, all_at_once
 from lmtk.ngram import suffix
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.methods import EPSILON, Totals
+from lmtk.ngram.nodes import finished
 from lmtk.ngram.nodes import room as nodes_of_sizes
 from lmtk.ngram.smoothing import (
     Events,
@@ -104,8 +105,7 @@ class Estimator:
         cuts = cuts[: suffix.cut_places(begins, PIECE, cuts)]
         of_counts = []
         for k, method in enumerate(self.methods[1:], 2):
-            upto = max(4, int(method.parameters[0]) + 1 if method.name == "gt" else 0)
-            parts, first = np.zeros((len(cuts) - 1, upto + 1), np.int64), x.nodes(k, cuts)
+            parts, first = np.zeros((len(cuts) - 1, asked(method) + 1), np.int64), x.nodes(k, cuts)
 
             def piece(q, k=k, parts=parts, first=first):
                 with self.scratch.lent() as room:
@@ -117,10 +117,10 @@ class Estimator:
             of_counts.append(parts.sum(0)[1:])
         return of_counts
 
-    def begin(self, log10p, marks):
-        """Order 1 is estimated."""
+    def begin(self, log10p, log10bow, marks):
+        """Order 1 is estimated; log10bow is filled in."""
         self.log10p.append(log10p)
-        self.log10bow.append(np.zeros(len(log10p), f32))
+        self.log10bow.append(log10bow)
         self.marks.append(marks)
         self.p[1] = probability(log10p)
 
@@ -133,11 +133,11 @@ class Estimator:
         size = self.suffixes.sizes[k - 1]
         self.log10p.append(np.empty(size, f32))
         self.log10bow.append(np.zeros(size if k < self.suffixes.order else 0, f32))
-        self.marks.append(np.empty(size, np.uint8))
+        self.marks.append(np.zeros(size, np.uint8))
         self.p[k] = np.empty(size if k < self.suffixes.order else 0)
-        if self.unknown:
+        if self.unknown and len(self.unknown) == k:
             self.unknown.append(np.empty(size, bool))
-        left_out = all_at_once(partial(self.estimate, k, method, exact), range(self.suffixes.segments))
+        left_out = all_at_once(partial(self.estimate, k, method, exact), self.suffixes.filled)
         del self.p[k - 1]
         return sum(left_out)
 
@@ -301,6 +301,11 @@ def put(place, log10p, p, context, all_log10p, all_p, marks, extended):
     return many
 
 
+def asked(method):
+    """How many counts of counts a method may ask for."""
+    return max(4, int(method.parameters[0]) + 1 if method.name == "gt" else 0)
+
+
 def seen_words(counts, vocab, marks):
     """How often each word of the model is seen, (W,), from how often each id of the text is, (W - 1,). Raises
     LmtkError where none is.
@@ -374,8 +379,8 @@ def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: N
     if exact:
         last = last_word(seen, vocab)
         count_last(counted, suffixes, start[last], start[last + 1], vocab)
-    used, *given = smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
-    work.begin(*given)
+    used, log10p, there = smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
+    work.begin(log10p, np.zeros(len(log10p), f32), there)
     if work.estimate_all(used, exact and vocab.V):
         work.need_all(not exact)
     return Estimate(vocab, suffixes, *(x[1:] for x in (work.log10p, work.log10bow, work.marks))), used
@@ -384,7 +389,7 @@ def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: N
 def backoff_of(model):
     """An Estimate as a Backoff model, in whose nodes the n-grams stand by their prefixes."""
     W, segments, scratch = len(model.vocab.words), range(model.suffixes.segments), Scratch()
-    nodes, records = nodes_of_sizes([W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])])
+    memory, where, records = nodes_of_sizes([W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])])
     place = np.arange(W, dtype=np.int32)
     records[0]["word"][:-1], records[0]["log10bow"][:-1] = place, model.log10bow[0]
     records[0]["log10p"][:-1] = np.where(model.marks[0] & THERE, model.log10p[0], f32(np.nan))
@@ -394,6 +399,7 @@ def backoff_of(model):
         np.cumsum(child, out=child)
         all_at_once(partial(place_ngrams, model, k, place, child, new, here, scratch), segments)
         place = new
+    nodes = finished(memory, where, W)
     return Backoff(model.vocab, len(records), [Packed(nodes, k, W) for k in range(1, len(records) + 1)])
 
 

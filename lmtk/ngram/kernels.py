@@ -9,6 +9,8 @@ v       (N + n,)   2 w_p, and 1 more where p ends its sentence, int32; the first
 node    -          an n-gram's number among those of its length
 """
 
+import math
+
 import numpy as np
 
 from lmtk.machine.jit import jit
@@ -173,7 +175,7 @@ def cut_lines(contexts, some, cuts):
 def gather_lines(contexts, words, log10p, log10bow, turned, weighted, ends, place, word, p, weight, there):
     """The n-grams of order k that extend some contexts, without those of no probability: place (N,), the context's
     among contexts (P, k + 2); word (N,); p and weight (N,), log10 in single precision; there (N,), uint8: whether the
-    weight is written; in place. Returns how many there are, and how many letters they have.
+    weight is written, which one of -0.0 is too; in place. Returns how many there are, and how many letters they have.
 
     words, log10p, log10bow: those of the order. turned (N,): the nodes where children do not stand in the order of
     their lines, else (0,). weighted: as `there`, by node, (0,) for none. Bound by a random read a context.
@@ -200,7 +202,7 @@ def gather_lines(contexts, words, log10p, log10bow, turned, weighted, ends, plac
             p[kept] = -99 if value == -np.inf else value + np.float32(0)
             if len(weighted):
                 bow = log10bow[n]
-                there[kept] = weighted[n] != 0 or bow != 0
+                there[kept] = weighted[n] != 0 or bow != 0 or math.copysign(1, bow) < 0
                 weight[kept] = -99 if bow == -np.inf else bow + np.float32(0)
             kept += 1
     return kept, size

@@ -103,7 +103,7 @@ def renormalized(model):
     What the 1-grams leave over goes to the words of probability 0 in equal parts, or, where there are none, to all
     words. Where nothing is left to back off to, a context's n-grams are scaled to sum to one. Where they add up to more
     than one they stay as they are and get the weight 0, with a warning. A bare prefix becomes an n-gram, with the
-    probability that backing off gave it.
+    probability that backing off gave it. A weight that becomes 0, or was -0.0, is -0.0, which ARPA files show.
     """
     every = list(links(model.levels, len(model.vocab.words)))
     log10p = [single(level.logp) for level in model.levels]
@@ -113,6 +113,8 @@ def renormalized(model):
             # the weight of a bare prefix has no place in an ARPA file without a probability, which changes no sum
             if k > 1 and (bare := np.isnan(log10p[k - 1])).any():
                 log10p[k - 1][bare] = backed_off(log10p, log10bow, nodes, contexts)[bare]
+    for level, bow in zip(model.levels, log10bow):
+        bow[(bow == 0) & ((level.bow != 0) | np.signbit(level.bow))] = -0.0
     if over:
         text = f"the probabilities after {over} contexts add up to more than one, and stay so"
         warnings.warn(text, LmtkWarning, stacklevel=2)
@@ -140,12 +142,12 @@ def new_weights(model, log10p, every):
 
 
 def whole_unigrams(log10p, predicted):
-    """log10 p of the 1-grams, (N,), with what is missing from a sum of one."""
+    """log10 p of the 1-grams, (N,), with what is missing from a sum of one; all words have one then."""
     p = chance(log10p)
     left = 1 - np.nansum(p)
-    if left < EPSILON:
-        return log10p
     zero = predicted & ~(p > 0)
+    if left < EPSILON:
+        return np.where(zero, np.float32(-np.inf), log10p)
     takers = zero if zero.any() else predicted
     p[takers] = np.where(p[takers] > 0, p[takers], 0) + left / takers.sum()
     return np.where(takers, np.log10(p).astype(np.float32), log10p)
@@ -208,6 +210,7 @@ def pruned(model, threshold, minorder=2, history=None):
     log10bow = [single(level.bow) for level in model.levels]
     every = list(links(model.levels, W))
     kept = [~np.isnan(p) for p in log10p]
+    kept[0][:] = True  # words that have no 1-gram get one
     # whether a node is the context of an n-gram that stays, or the end of such a context
     needed = [np.zeros(len(p), bool) for p in log10p]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -234,6 +237,8 @@ def pruned(model, threshold, minorder=2, history=None):
             for j in range(1, k):
                 ends = nodes[j - 1][needed[k - 1]]
                 needed[j - 1][ends[ends >= 0]] = True
+    # as in SRILM, what ends a context has a weight in the file
+    log10bow = [np.where(node, np.where(bow == 0, np.float32(-0.0), bow), 0) for node, bow in zip(needed, log10bow)]
     return renormalized(without(with_logs(model, log10p, log10bow), kept))
 
 
@@ -256,6 +261,7 @@ def without_low(model, minorder=2):
                 forget_contexts(log10p, log10bow, every, k)
         log10bow, _ = new_weights(model, log10p, every)
     kept = [~np.isnan(p) for p in log10p]
+    kept[0][:] = True
     return renormalized(without(with_logs(model, log10p, log10bow), kept))
 
 

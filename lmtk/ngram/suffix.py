@@ -78,6 +78,11 @@ class Suffixes:
         numbers(self.rank, k, np.asarray(places, np.int64), found)
         return found
 
+    @property
+    def filled(self):
+        """The segments that have places."""
+        return [s for s, size in enumerate(self.span_sizes) if size]
+
     def span(self, s):
         """(first, last + 1) of a segment's words, and of its places i."""
         words = (0, 1) if s == self.segments - 1 else (int(self.bounds[s]), int(self.bounds[s + 1]))
@@ -401,6 +406,26 @@ def tally(begins, k, begin, end, oldest, node, V, continuation, counts, n):
         plain = not continuation or oldest[node + i] >= V
         c = raw[i + 1] - raw[i] if plain else children[i + 1] - children[i]
         n[c if c < len(n) else 0] += 1
+
+
+@jit
+def words_of(begins, k, begin, end, node, word, start, words, base, rows):
+    """rows (k, N + 1) <- the words, the oldest first, of the n-grams of order k > 1 that begin in begin .. end; node
+    (k,): the first node of each order there; word: that of the first place. An n-gram's words are the oldest ones of
+    those that it ends in, which began at its place or before.
+    """
+    for d in range(1, k + 1):
+        row, found, own = rows[k - d], 0, base[d] + node[d - 1] - 1
+        for j in range(begin, end):
+            f, m = begins[j] & 15, begins[j] >> 4
+            if d == 1:
+                while start[word + 1] <= j:
+                    word += 1
+                row[found] = word
+            else:
+                own += (f <= d) & (d <= m)
+                row[found] = words[own]
+            found += (f <= k) & (k <= m)
 
 
 @jit

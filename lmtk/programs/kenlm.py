@@ -7,6 +7,8 @@ import sys
 from lmtk.errors import UsageError
 from lmtk.programs.lines import fields_of, filtered_arpa, temporary
 
+MODES = "copy", "single", "union", "multiple"
+
 
 def short_options(words, letters, usage):
     """[(letter, value)] and the words behind them, as getopt has them."""
@@ -130,24 +132,36 @@ def query(words):
 
 
 def filter(words):
-    """copy|single|union [context] [raw] [vocab:|model:]FILE OUT: the n-grams whose words are in a vocabulary."""
-    usage = "filter copy|single|union [context] [raw|arpa] vocab:FILE|model:FILE OUT, the other one on stdin"
+    """copy|single|union|multiple [context] [raw] [vocab:|model:]FILE OUT: n-grams whose words are in a vocabulary."""
+    from lmtk.files.streams import blocks, lines
+
+    usage = "filter copy|single|union|multiple [context] [raw|arpa] vocab:FILE|model:FILE OUT, the other one on stdin"
     if len(words) < 3:
         raise UsageError(usage)
     *chosen, given, out = words
     chosen = [word for word in chosen if not word.startswith(("threads:", "batch_size:"))]
-    modes = [word for word in chosen if word in ("copy", "single", "union")]
-    left = set(chosen) - {"copy", "single", "union", "context", "raw", "arpa"}
+    modes = [word for word in chosen if word in MODES]
+    left = set(chosen) - {*MODES, "context", "raw", "arpa"}
     if left or not modes:
         raise UsageError(f"{f'no {left.pop()} here; ' if left else ''}{usage}")
     kind, _, name = given.rpartition(":")
     if kind not in ("", "vocab", "model"):
         raise UsageError(f"vocab: or model: stands before the input's name, not {kind}:")
     model, vocab = ("-", name) if kind == "vocab" else (name, "-")
-    kept = passing(modes[-1], vocab)
-    context = "context" in chosen
-    whole = (lambda ngram: kept(ngram[:-1])) if context else kept
-    write_filtered(model, out, whole, raw=chosen[-1] == "raw" if chosen else False)
+    context, raw = "context" in chosen, chosen[-1] == "raw"
+    cut = (lambda ngram: ngram[:-1]) if context else (lambda ngram: ngram)
+    if modes[-1] != "multiple":
+        kept = passing(modes[-1], lines(vocab))
+        write_filtered(model, out, lambda ngram: kept(cut(ngram)), raw)
+        return
+    sentences = [(number, line) for number, line in lines(vocab) if fields_of(line)]
+    if model == "-":
+        model = temporary()
+        with open(model, "wb") as copy:
+            copy.writelines(blocks("-"))
+    for number, line in enumerate(sentences):
+        kept = passing("single", [line])
+        write_filtered(model, f"{out}{number}", lambda ngram, kept=kept: kept(cut(ngram)), raw)
 
 
 def write_filtered(model, out, kept, raw):
@@ -163,16 +177,14 @@ def write_filtered(model, out, kept, raw):
                 stream.write(line + b"\n")
 
 
-def passing(mode, vocab):
-    """Whether n-grams pass: with `single` all their words are in the file, with `union` in one line of it. A word in
-    pointed brackets passes.
+def passing(mode, sentences):
+    """Whether n-grams pass: with `single` all their words are in the numbered sentences, with `union` in one of them. A
+    word in pointed brackets passes.
     """
-    from lmtk.files.streams import lines
-
     if mode == "copy":
         return lambda ngram: True
     where = {}  # word -> the sentences that it is in
-    for number, line in lines(vocab):
+    for number, line in sentences:
         for word in fields_of(line):
             where.setdefault(word, set()).add(number if mode == "union" else 0)
 

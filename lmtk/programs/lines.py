@@ -49,8 +49,13 @@ def fields_of(line):
 
 def arpa_lines(path):
     """(order, line, fields) of each line of an ARPA file: order 0 and no fields where it is no n-gram."""
+    return sections(line for _, line in lines(path))
+
+
+def sections(rows):
+    """The same of its lines."""
     order = 0
-    for _, line in lines(path):
+    for line in rows:
         if line.startswith(b"\\"):
             found = SECTION.match(line.strip())
             order = int(found[1]) if found else 0

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.lm import LN10, NONE, UNKNOWN, vocabulary_sums
-from lmtk.text.corpus import sentences
-from lmtk.text.vocab import SOS
+from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, vocabulary_sums
+from lmtk.machine.threads import in_threads
+from lmtk.ngram import nodes
+from lmtk.text.corpus import Closed, Table, sentences
+from lmtk.text.vocab import SOS, lower
 
 
 @dataclass
@@ -87,7 +89,7 @@ def token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end):
 
 def tag(scores, t, oov):
     """What the report shows of the models that gave a token its probability, as "[3gram][nplm]"."""
-    shown = {UNKNOWN: "[OOV]"}
+    shown = {UNKNOWN: "[OOV]", ABSENT: ""}
     found = [shown.get(n, f"[{kind if n == NONE else f'{n}gram'}]") for n, kind in zip(scores.length[t], scores.kinds)]
     found += [f"[{name}={x[t]:.7g}]" for name, x in scores.more if x[t] == x[t]]
     return "[OOV]" * len(found) if oov else "".join(found)
@@ -102,10 +104,30 @@ def prediction(tag, oov, zero, log10p, weight, total):
 
 
 def report(model, name, corpora, debug, write):
-    """SRILM's report of a text through `write`, which takes bytes, from `debug` 0 to 3.
+    """SRILM's report of a text through `write`, which takes bytes, from `debug` 0 to 3; what `tally` returns."""
+    found = tally(model, corpora, debug, write)
+    write(found[0].lines(f"file {name}: "))
+    return found
 
-    Returns the Tally of the text, the number of blank lines, and that of unknown words that the model gave the
-    probability of <unk>: SRILM counts them as words like others, not as OOVs.
+
+def report_passages(model, name, passages, debug, write):
+    """SRILM's report of a text with lines that are written as they are: passages as corpora, each with such a line."""
+    whole, any_, ahead = Tally(), False, False
+    for corpora, line in passages:
+        own = tally(model, corpora, debug, write)[0]
+        any_ |= own.words + own.sentences > 0
+        # without the sentences it has those of each passage that ends so, and of the last
+        if debug == 0 and (any_ if line else ahead):
+            write(own.lines() + b"\n")
+            ahead = True
+        write(line)
+        whole.add(own)
+    write(whole.lines(f"file {name}: "))
+
+
+def tally(model, corpora, debug, write):
+    """The Tally of a text, the number of blank lines, and that of unknown words that the model gave the probability of
+    <unk>: SRILM counts them as words like others, not as OOVs. Writes the sentences and words that `debug` asks for.
     """
     whole, blank, unknown = Tally(), 0, 0
     for corpus in corpora:
@@ -129,31 +151,65 @@ def report(model, name, corpora, debug, write):
             whole.add(Tally(*(int(column.sum()) for column in numbers)))
             continue
         for i, (*numbers, log) in enumerate(zip(*sums_of, strict=True)):
-            tally = Tally(*map(int, numbers), float(log))
+            own = Tally(*map(int, numbers), float(log))
             if corpus.lines is not None:
                 write(corpus.lines[i] + b"\n")
             if debug >= 2:
                 start, end = corpus.starts[i : i + 2]
                 write(token_lines(model.vocab.words, corpus, scores, oov, zero, log10p, sums, start, end))
             if corpus.lines is not None:
-                write(tally.lines() + b"\n")
-            whole.add(tally)
+                write(own.lines() + b"\n")
+            whole.add(own)
+    return whole, blank, unknown
+
+
+def report_sums(model, name, texts, marks, tolower, write):
+    """`report` at debug 0 of a large text, by a back-off model: blocks of lines, `texts`, each read and scored in one
+    thread. marks: no stream.
+    """
+    vocab, whole, blank, unknown = model.vocab, Tally(), 0, 0
+    table, address = Table(Closed(vocab.index, vocab.unk_id)), nodes.address(model.walk.handle)
+    given = vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos
+
+    def added(block):
+        ids = table.known_ids(lower(block) if tolower else block)
+        sums = np.empty(block.count(b"\n") + 1)
+        found = nodes.sum_lines(address, *given, ids, sums)
+        return sums[: found[0]], found[1:5], found[5:]
+
+    for logs, numbers, others in in_threads(added, texts):
+        # one after another, as above
+        whole.log10p = float(np.add.accumulate(np.append(whole.log10p, logs))[-1])
+        whole.add(Tally(*numbers))
+        unknown, blank = unknown + others[0], blank + others[1]
     write(whole.lines(f"file {name}: "))
     return whole, blank, unknown
 
 
-def report_counts(model, name, counts, debug, write):
+def report_counts(model, name, passages, debug, write):
     """SRILM's report of n-gram counts: each n-gram is a prediction of its last word, which counts so many times.
 
-    counts: for each order rows (N, k) of ids and their counts (N,); repeats are added up. An n-gram that ends in </s>
-    is a sentence, every other one a word.
+    passages: for each passage, and for each order in it, rows (N, k) of ids and their counts (N,), added up where
+    they repeat; and a line that is written behind it. An n-gram that ends in </s> is a sentence, else a word.
     """
-    whole, vocab = Tally(), model.vocab
-    words = vocab.words
-    by_bytes = sorted(range(len(words)), key=words.__getitem__)
-    rank = np.empty(len(words), np.int64)
+    whole, by_bytes = Tally(), []
+    for counts, line in passages:
+        words = model.vocab.words
+        if len(by_bytes) < len(words):
+            by_bytes = sorted(range(len(words)), key=words.__getitem__)
+        own, any_ = counts_tally(model, counts, by_bytes, debug, write)
+        if debug >= 1 and any_:
+            write(own.lines() + b"\n")
+        write(line)
+        whole.add(own)
+    write(whole.lines(f"file {name}: "))
+
+
+def counts_tally(model, counts, by_bytes, debug, write):
+    """The Tally of counts, the lines of -debug 2 written, and whether there were any; by_bytes: the ids by words."""
+    whole, vocab, any_ = Tally(), model.vocab, False
+    words, rank = vocab.words, np.empty(len(vocab.words), np.int64)
     rank[by_bytes] = np.arange(len(words))
-    any_ = False
     for rows, weights in counts:
         if not len(rows):
             continue
@@ -173,6 +229,4 @@ def report_counts(model, name, counts, debug, write):
                 ngram = [words[w] for w in corpus.ids[corpus.starts[i] : t + 1]]
                 found = prediction(tag(scores, t, oov[i]), oov[i], zero[i], log10p[i], weight[i], sums[i])
                 write(b"\tp( %s | %s ) \t= %s\n" % (ngram[-1], b" ".join(ngram[-2::-1]), found))
-    if debug >= 1 and any_:
-        write(whole.lines() + b"\n")
-    write(whole.lines(f"file {name}: "))
+    return whole, any_

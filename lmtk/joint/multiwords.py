@@ -1,0 +1,49 @@
+"""Multiwords: words that are several, joined by a letter, "i_have_got", which a model scores as these."""
+
+import numpy as np
+
+from lmtk.lm import ABSENT, LN10, Scores
+from lmtk.ngram.merge import with_words
+from lmtk.text.corpus import Corpus, Growing
+from lmtk.text.vocab import Vocab
+
+
+class Multiwords:
+    """A back-off model whose words are taken apart at a letter.
+
+    index: word -> id, for the reader of a text; every word that comes gets one, as in SRILM. So a word with a part that
+    the model lacks is one of probability 0, not <unk>. parts: for each id those of its parts in the model.
+    """
+
+    def __init__(self, model, letter):
+        self.letter, self.nothing = letter, letter  # no part is empty, and none is the letter
+        self.model, self.order = with_words(model, [self.nothing]), model.order
+        self.index, self.parts = Growing(self.model.vocab.words), []
+        self.known = self.model.vocab
+
+    @property
+    def vocab(self):
+        if len(self.index) != len(self.known.words) + 1:
+            self.known = Vocab(self.index.words(), self.known.V, self.known.unk)
+        return self.known
+
+    def parts_of(self, word):
+        index = self.model.vocab.index
+        found = [part for part in word.split(self.letter) if part]
+        return [index.get(part, index[self.nothing]) for part in found] if found else [index[word]]
+
+    def score(self, corpus):
+        """ln p of every scored token: the sum, in single precision, of those of its parts; so are the tags."""
+        self.parts += map(self.parts_of, self.vocab.words[len(self.parts) :])
+        every = list(map(self.parts.__getitem__, corpus.ids.tolist()))
+        many = np.array(list(map(len, every)), np.int64)
+        ends = np.cumsum(many)
+        begins, ids = ends - many, np.array([w for parts in every for w in parts], np.int32)
+        starts = np.append(begins, len(ids))[corpus.starts]
+        scores = self.model.score(Corpus(ids, starts, np.repeat(corpus.scored, many)))
+        if not len(ids):
+            return scores
+        length = np.full((len(many), many.max(), scores.length.shape[1]), ABSENT, np.int8)
+        length[np.repeat(np.arange(len(many)), many), np.arange(len(ids)) - np.repeat(begins, many)] = scores.length
+        logp = np.add.reduceat((scores.logp / LN10).astype(np.float32), begins).astype(np.float64) * LN10
+        return Scores(logp, length.reshape(len(many), -1), scores.kinds * int(many.max()))

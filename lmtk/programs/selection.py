@@ -1,0 +1,101 @@
+"""SRILM's select-vocab."""
+
+import itertools
+import re
+import sys
+
+from lmtk.errors import FormatError, UsageError
+from lmtk.files.streams import lines
+from lmtk.programs.lines import fields_of, sections
+
+OPTIONS = {"-quiet": "quiet", "-q": "quiet", "-scale": "scale"}
+OPTIONS |= dict.fromkeys(("-heldout", "-held-out", "-held"), "heldout")
+
+
+def select_vocab(words):
+    """[-quiet] [-scale X] -heldout FILE FILE FILE ...: the words of the files, each with its probability, times the
+    scale, under the mixture of their unigram models that makes the held-out file most likely (Venkataraman and Wang
+    2003).
+    """
+    import numpy as np
+
+    from lmtk.em import em
+
+    usage = "select-vocab [-quiet] [-scale X] -heldout FILE FILE FILE ..."
+    given, files = {}, list(words)
+    while files and files[0].startswith("-"):
+        option = files.pop(0)
+        name = OPTIONS.get(option)
+        if not name or (name != "quiet" and not files):
+            raise UsageError(f"{option} needs a value" if name else f"no option {option}; {usage}")
+        given[name] = True if name == "quiet" else files.pop(0)
+    if "heldout" not in given or len(files) < 2:
+        raise UsageError(usage)
+    try:
+        scale = float(given.get("scale", 1e6))
+    except ValueError:
+        raise UsageError(f"-scale takes a number, not {given['scale']}") from None
+    heldout, *counts = (unigrams(path) for path in (given["heldout"], *files))
+    every = list(dict.fromkeys(word for found in (heldout, *counts) for word in found))
+    index = {word: i for i, word in enumerate(every)}
+    total = sum(heldout.values())
+    if not total:
+        raise FormatError(given["heldout"], "no words in it")
+    p = np.array([unigram_model(found, every) for found in counts]).T
+    at, times = np.array([index[word] for word in heldout]), np.array(list(heldout.values()), float)
+    steps = []
+    weights = np.full((1, len(files)), 1 / len(files))
+    tell = lambda _, weights, L: steps.append((weights[0], L))
+    weights = em(np.log(p[at]), np.zeros(len(at), np.int64), weights, 500, 1e-5, tell, times)[0]
+    after = [new for new, _ in steps[1:]] + [weights]
+    for number, (new, (_, L)) in enumerate(zip(after, steps), 1):
+        if "quiet" not in given:
+            shown = " ".join(f"{w:.6f}" for w in new)
+            ppl = np.exp(-L / total)
+            sys.stderr.write(f"Iter {number}: lambdas = ({shown}) log P(held-out) = {L:.4f} PPL = {ppl:.4f}\n")
+    for word, score in zip(every, (p @ weights * scale).tolist()):
+        sys.stdout.buffer.write(b"%s\t %s\n" % (word, f"{score:.15g}".encode()))
+
+
+def unigrams(path):
+    """Word -> how often it stands in a file: a text, one of names in front of sentences (.sentid), counts, of which
+    the 1-grams serve, or an ARPA file, whose probabilities serve. Marks in pointed brackets are no words of the latter.
+    """
+    named, found = re.search(r"\.sentid(\.gz|\.Z)?$", path), {}
+    rows = (line for _, line in lines(path))
+    first = list(itertools.islice(rows, 5))
+    rows = itertools.chain(first, rows)
+    counted = len(first) == 5 and all(fields_of(line) and re.search(rb"\d", fields_of(line)[-1]) for line in first)
+    try:
+        if not named and not counted and re.search(rb"\\data\\\s*ngram\s+1\s*=", b" ".join(first)):
+            pairs = [(fields[1], 10 ** float(fields[0])) for k, _, fields in sections(rows) if k == 1]
+        elif not named and counted:
+            pairs = [(fields[0], float(fields[1])) for line in rows if len(fields := fields_of(line)) == 2]
+        else:
+            for line in rows:
+                for word in fields_of(line)[1 if named else 0 :]:
+                    found[word] = found.get(word, 0) + 1
+            return found
+    except (ValueError, IndexError):
+        raise FormatError(path, "neither counts of words nor an ARPA file") from None
+    for word, count in pairs:
+        if not re.search(rb"<.*>", word):
+            found[word] = found.get(word, 0) + count
+    return found
+
+
+def unigram_model(counts, words):
+    """p of each word, by Witten and Bell's estimate for those without a count; what sums to less than one has a model's
+    probabilities, and leaves them the rest.
+    """
+    total, seen = sum(counts.values()), sum(count > 0 for count in counts.values())
+    new = len(words) - len(counts)
+    if not new:
+        return [counts[word] / total for word in words]
+    if total < 1:
+        scale, rest = 1, 1 - total
+    elif total == 1:
+        scale, rest = 0.9, 0.1
+    else:
+        scale, rest = 1 / (total + seen), seen / (total + seen)
+    return [counts[word] * scale if counts.get(word) else rest / new for word in words]
