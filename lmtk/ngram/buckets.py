@@ -19,6 +19,7 @@ To the engine a bucket is one Suffixes: the places of the events come first, tho
 multiple of 64 on.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -49,7 +50,7 @@ class Buckets:
     """A model in buckets. Those of a rank are `mine`, as many on each rank; bounds (B + 1,): the first word of each;
     of (W,): the bucket of each word; seen (W,): how often each stands in the text. cuts: {bucket: (n + 1, B + 1)}, how
     many of its events of each order end in words before each bucket's. Order 1 is on every rank: log10p, log10bow,
-    marks of the words.
+    marks of the words. show(share, what): told how much of a step is done.
     """
 
     vocab: Vocab
@@ -66,6 +67,7 @@ class Buckets:
     log10bow: np.ndarray = None
     marks: np.ndarray = None
     sizes: list = None
+    show: Callable = lambda share, what: None
 
     def __post_init__(self):
         self.of = np.repeat(np.arange(len(self.bounds) - 1, dtype=np.uint16), np.diff(self.bounds))
@@ -90,21 +92,43 @@ class Buckets:
         start[last + 1 :] = start[last]
         return start
 
-    def each(self, work):
+    def each(self, work, what):
         """[work(b) for b in mine], in threads as far as there is memory for several."""
-        large = [b for b in self.mine if self.positions(b) > self.alone]
-        found = {b: work(b) for b in large}
-        small = [b for b in self.mine if b not in found]
+        done, found = [], {}
+
+        def whole(b):
+            found[b] = work(b)
+            done.append(b)
+            self.show(len(done) / self.rounds, what)
+
+        small = [b for b in self.mine if self.positions(b) <= self.alone]
+        for b in self.mine:
+            if b not in small:
+                whole(b)
         with ThreadPoolExecutor(self.together) as pool:
-            found |= dict(zip(small, pool.map(work, small)))
+            for _ in pool.map(whole, small):
+                pass
         return [found[b] for b in self.mine]
 
 
-def estimate(text, vocab, methods, marks, memory, comm, fallback=None, tell=lambda line: None, known=None, exact=False):
+def estimate(
+    text,
+    vocab,
+    methods,
+    marks,
+    memory,
+    comm,
+    fallback=None,
+    tell=lambda line: None,
+    known=None,
+    exact=False,
+    show=lambda share, what: None,
+):
     """A collection.Text -> Buckets, as `engine.estimate` has it: the same numbers. Every rank of `comm` has its part of
-    the text. memory: bytes, or None.
+    the text. memory: bytes, or None. show: as Buckets has it.
     """
     job = divided(text, vocab, len(methods), memory, comm)
+    job.show = show
     deal_out(job, text.parts(vocab))
     bigrams, counted = count_all(job, methods, marks, exact)
 
@@ -115,7 +139,7 @@ def estimate(text, vocab, methods, marks, memory, comm, fallback=None, tell=lamb
 
     used, job.log10p, job.marks = comm.each(order_1)
     job.log10bow = np.zeros(len(job.log10p), f32)
-    lacking = sum(job.each(partial(estimate_one, job, used, exact and vocab.V)))
+    lacking = sum(job.each(partial(estimate_one, job, used, exact and vocab.V), "estimating"))
     if comm.total(lacking):
         need_all(job, methods, not exact)
     common_words(job)
@@ -164,7 +188,7 @@ def ranges(seen, ranks, most):
 def deal_out(job, parts):
     """The records of this rank's part of the text to their buckets, of whatever rank."""
     n, B, comm = job.order, len(job.bounds) - 1, job.comm
-    pieces, more = overlapping(parts, n), True
+    pieces, more, done, total = overlapping(parts, n), True, 0, int(job.seen.sum())
     while more:
         x = next(pieces, np.zeros(n, np.int32))
         more = comm.largest(len(x) - n)
@@ -173,7 +197,9 @@ def deal_out(job, parts):
         ends = np.cumsum(counts)
         deal(x, n, job.of, ends - counts, rows)
         parts = np.split(rows, ends[job.rounds - 1 : -1 : job.rounds])
+        done += len(rows)
         rows, counts = comm.swap(parts), comm.swap(np.split(counts, comm.size))
+        job.show(min(1.0, done * comm.size / total), "dealing out")
         for some, sizes in zip(rows, counts, strict=True):
             for b, part in zip(job.mine, np.split(some, np.cumsum(sizes)[:-1]), strict=True):
                 if len(part):
@@ -215,7 +241,7 @@ def count_all(job, methods, marks, exact):
             bigrams[:] += ended
         return found
 
-    found = job.each(count)
+    found = job.each(count, "sorting")
     counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*(counted for counted, _ in found))]
     odd = [odd for part in job.comm.gather([odd for _, odd in found if odd]) for odd in part]
     if odd:  # that of the last bucket decides
@@ -381,7 +407,7 @@ def need_all(job, methods, ends):
     buckets of these to those that have them as events.
     """
     for k in range(job.order, 1, -1):
-        job.each(partial(need_one, job, methods, k, ends))
+        job.each(partial(need_one, job, methods, k, ends), f"prefixes of {k}-grams")
         for t in range(job.rounds if k > 2 else 0):
             order, sizes = sources(job, job.mine[t], k - 1)
             marks = job.shelf.get(("extended", job.mine[t], k - 1), np.uint8)[order]
@@ -433,8 +459,9 @@ def write_arpa(out, job):
         lines = out or SimpleNamespace(write=lambda some, kept=kept: kept.add("lines", np.frombuffer(some, np.uint8)))
         if out:
             out.write(b"\n\\%d-grams:\n" % k)
-        for model in models_of(job, k):
+        for done, model in enumerate(models_of(job, k), 1):
             printing.write_order(lines, model, k, cells, scratch)
+            job.show(done / job.rounds, f"writing {k}-grams")
         for rank in range(1, comm.size) if out else ():
             comm.receive(rank, out.write)
         if kept:
