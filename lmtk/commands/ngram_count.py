@@ -397,7 +397,7 @@ def model_in_buckets(o, comm):
     memory = bytes_of(o.memory) if o.memory else None
     model = buckets.estimate(text, vocabulary, o.methods, o.marks, memory, comm, *given)
     with open_out(o.lm) if comm.rank == 0 else contextlib.nullcontext() as out:
-        buckets.write_arpa(out, model)
+        buckets.write_arpa(out, model, o.lm)
 
 
 def write_what_was_counted(o):

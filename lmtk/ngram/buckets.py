@@ -19,6 +19,9 @@ To the engine a bucket is one Suffixes: the places of the events come first, tho
 multiple of 64 on.
 """
 
+import contextlib
+import io
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -67,6 +70,7 @@ class Buckets:
     log10bow: np.ndarray = None
     marks: np.ndarray = None
     sizes: list = None
+    scratch: threads.Scratch = field(default_factory=threads.Scratch)
     show: Callable = lambda share, what: None
 
     def __post_init__(self):
@@ -255,7 +259,8 @@ def sort_bucket(job, b, methods, marks, last):
     """
     n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
     N = job.positions(b)
-    flat = np.zeros(n - 1 + N * (n + 1), np.int32)
+    flat = np.empty(n - 1 + N * (n + 1), np.int32)
+    flat[: n - 1] = 0
     shelf.read(("records", b), flat[n - 1 :])
     shelf.drop(("records", b))
     rows, order = flat[n - 1 :].reshape(-1, n + 1), np.arange(N, dtype=np.int32)
@@ -271,11 +276,12 @@ def sort_bucket(job, b, methods, marks, last):
         for what, column in compared(flat, n, at + np.int32(d), places, W, marks).items():
             shelf.add((name, what, b), column)
     shelf.add(("come", b), come + np.int32(edge(N)))
-    ends = np.bincount(following, minlength=W)
-    some = np.flatnonzero(ends).astype(np.int32)
-    shelf.add(("ends", b), np.concatenate((some, ends[some].astype(np.int32))))
+    segments = cut(job, b)
+    pairs = np.concatenate([np.bincount(following[begin:end], minlength=W) for _, _, begin, end in segments])
+    some = np.flatnonzero(pairs)
+    shelf.add(("pairs", b), np.stack((some, pairs[some])))
     shelf.add(("before", b), job.of[rows[order, n - 2]])
-    del flat, rows, order, following, come, at, places, column
+    del flat, rows, order, following, come, at, places, column, pairs, some
     work = loaded(job, b, methods)
     x, start = work.suffixes, np.append(work.suffixes.heads[0], N)
     job.cuts[b] = np.array([0 * job.bounds, *(x.nodes(k, start[job.bounds]) for k in range(1, n + 1))])
@@ -283,6 +289,16 @@ def sort_bucket(job, b, methods, marks, last):
     odd = [np.zeros_like(n) for n in counted]
     is_last = last is not None and engine.count_last(odd, x, start[last], start[last + 1], vocab)
     return np.diff(x.nodes(2, start)), counted, odd if is_last else None
+
+
+def cut(job, b):
+    """The segments of a bucket, the border's the last: (first, last + 1) of their words and of their places."""
+    (first, last), start, N, W = job.bounds[b : b + 2].tolist(), job.start(b), job.positions(b), len(job.seen)
+    some = max(1, min(N // suffix.PIECE, N // (2 * W)))
+    bounds = np.searchsorted(start, N * np.arange(1, some) // some)
+    bounds = np.unique(np.concatenate(([first], np.clip(bounds, first, last), [last])))
+    edges = [(1, 1), (0, 1)] if first == 0 else [*pairwise(bounds.tolist()), (0, 0)]
+    return [(a, z, start[a], start[z]) for a, z in edges]
 
 
 def edge(N):
@@ -314,24 +330,28 @@ def stored(job, b, name):
 def loaded(job, b, methods):
     """A bucket as an engine.Estimator."""
     W, get, vocab = len(job.seen), job.shelf.get, job.vocab
-    N, (first, last) = job.positions(b), job.bounds[b : b + 2].tolist()
+    N = job.positions(b)
     (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
     begins = np.concatenate((e, np.zeros(edge(N) - N, np.uint8), c))
     rank = np.concatenate((e_rank[:, : edge(N) // 64], c_rank), 1)
     rank[:, edge(N) // 64 :, 1] += e_sizes[:, None].astype(np.uint64)
-    heads = np.zeros((3, W), np.int32)
-    some, ends = get(("ends", b), np.int32).reshape(2, -1)
-    heads[2, some] = ends
-    heads[0] = np.cumsum(heads[2]) - heads[2]
-    heads[2] += heads[0]
-    heads[1] = heads[2 if first else 0]  # the border is the last segment
-    bounds, sizes = np.array([max(first, 1), max(last, 1)]), (e_sizes + c_sizes).tolist()
+    segments = cut(job, b)
+    some, pairs = get(("pairs", b), np.int64).reshape(2, -1)
+    heads = np.zeros((len(segments) + 1) * W, np.int32)
+    heads[W + some] = pairs
+    heads = heads.reshape(-1, W)
+    total = heads.sum(0)
+    heads[0] = np.cumsum(total) - total
+    np.cumsum(heads, 0, out=heads)
+    bounds = np.array([segments[0][0], *(last for _, last, _, _ in segments[:-1])])
+    sizes = (e_sizes + c_sizes).tolist()
     names = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
     names = zip(*(np.split(part, np.cumsum(s[1:-1])) for part, s in zip(names, (e_sizes, c_sizes))))
     words = np.concatenate([np.arange(W + 1, dtype=np.int32), *(part for pair in names for part in pair)])
     base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), edge(N) + job.start(b)
     x = suffix.Suffixes(get(("come", b), np.int32), begins, rank, words, base, heads, start, bounds, sizes)
     work = engine.Estimator(x, vocab, methods)
+    work.scratch = job.scratch
     if vocab.unk_id >= vocab.V and job.seen[vocab.unk_id]:
         work.unknown = with_unknown(x, vocab.unk_id, edge(N))
     return work
@@ -449,9 +469,10 @@ def replace(shelf, name, array):
     shelf.add(name, array)
 
 
-def write_arpa(out, job):
-    """The model as ARPA, the same bytes as printing.write_estimate's, from rank 0; other ranks give no `out`."""
+def write_arpa(out, job, path=None):
+    """The model as ARPA, the same bytes as printing.write_estimate's. Rank 0 has `out`, which is `path`."""
     cells, scratch, comm = printing.word_cells(job.vocab.words), threads.Scratch(), job.comm
+    file = opened(out, comm) if comm.size > 1 else None
     if out:
         printing.write_header(out, job.sizes)
     for k in range(1, job.order + 1):
@@ -462,12 +483,47 @@ def write_arpa(out, job):
         for done, model in enumerate(models_of(job, k), 1):
             printing.write_order(lines, model, k, cells, scratch)
             job.show(done / job.rounds, f"writing {k}-grams")
+        if comm.size > 1:
+            pass_on(comm, out, kept, file, path)
+    if out:
+        out.write(b"\n\\end\\\n")
+    comm.gather(None)  # rank 0's file is whole when every rank has written
+    if file is not None:
+        os.close(file)
+
+
+def opened(out, comm):
+    """A descriptor of rank 0's `out` on every rank, None where it is no plain file that they all can write."""
+    plain = out and isinstance(getattr(out, "raw", None), io.FileIO) and os.path.isfile(out.raw.name)
+    name, file = comm.gather(out.raw.name if plain else None)[0], None
+    with contextlib.suppress(OSError, TypeError):
+        file = os.open(name, os.O_WRONLY)
+    if comm.total(int(file is None)) and file is not None:
+        os.close(file)
+        return None
+    return file
+
+
+def pass_on(comm, out, kept, file, path):
+    """What each rank has kept goes behind rank 0's `out`, in their order: each writes it, or rank 0 receives it."""
+    if file is None:
         for rank in range(1, comm.size) if out else ():
             comm.receive(rank, out.write)
         if kept:
-            comm.send(kept.size("lines"), lambda begin, end, kept=kept: kept.get("lines", np.uint8, begin, end))
+            comm.send(kept.end, lambda begin, end: kept.get("lines", np.uint8, begin, end))
+        return
+    sizes = comm.gather(out.tell() if out else kept.end)
     if out:
-        out.write(b"\n\\end\\\n")
+        out.seek(sum(sizes))
+        return
+    try:
+        os.lseek(file, sum(sizes[: comm.rank]), os.SEEK_SET)
+        sent = 0
+        while sent < kept.end:
+            sent += os.sendfile(file, kept.file.fileno(), sent, kept.end - sent)
+    except OSError as e:
+        e.filename = path
+        raise
 
 
 def models_of(job, k):
