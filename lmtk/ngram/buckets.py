@@ -403,23 +403,34 @@ def sources(job, b, k):
     return np.argsort(came, kind="stable"), np.bincount(came, minlength=len(job.bounds) - 1)
 
 
-def fetch(job, k, t):
-    """log10 p of the n-grams of order k that end in the t-th bucket of a rank, nan where the model has none."""
-    parts = []
-    for rank in range(job.comm.size):
-        to, some = rank * job.rounds + t, [np.zeros(0, f32)]
-        for b in job.mine:
-            begin, end = job.cuts[b][k, to : to + 2].tolist()
-            p, marks = (
-                job.shelf.get((name, b, k), kind, begin, end) for name, kind in (("p", f32), ("marks", np.uint8))
-            )
-            some.append(np.where(marks & engine.THERE, p, f32(np.nan)))
-        parts.append(np.concatenate(some))
-    found = np.concatenate(job.comm.swap(parts))
-    order, _ = sources(job, job.mine[t], k)
-    p = np.empty(len(found), f32)
-    p[order] = found
-    return p
+def fetch(job, k):
+    """Yields log10 p of the n-grams of order k that end in each of a rank's buckets, nan where the model has none. They
+    come together, or, where memory is short, for one bucket after another.
+    """
+    T, together = job.rounds, 1 if job.shelf.file else job.rounds
+    for first in range(0, T, together):
+        parts = []
+        for rank in range(job.comm.size):
+            some = [np.zeros(0, f32)]
+            for to in range(rank * T + first, rank * T + first + together):
+                some += [own_part(job, b, k, to) for b in job.mine]
+            parts.append(np.concatenate(some))
+        found, at = job.comm.swap(parts), [0] * job.comm.size
+        for t in range(first, first + together):
+            order, sizes = sources(job, job.mine[t], k)
+            ends = [begin + int(size) for begin, size in zip(at, sizes.reshape(-1, T).sum(1))]
+            p = np.empty(len(order), f32)
+            p[order] = np.concatenate([x[begin:end] for x, begin, end in zip(found, at, ends)])
+            yield p
+            at = ends
+
+
+def own_part(job, b, k, to):
+    """log10 p of the events of order k in bucket b that end in a word of the bucket `to`."""
+    begin, end = job.cuts[b][k, to : to + 2].tolist()
+    p = job.shelf.get(("p", b, k), f32, begin, end)
+    marks = job.shelf.get(("marks", b, k), np.uint8, begin, end)
+    return np.where(marks & engine.THERE, p, f32(np.nan))
 
 
 def need_all(job, methods, ends):
@@ -532,12 +543,11 @@ def models_of(job, k):
     """
     if k == 1 and job.comm.rank == 0:
         yield engine.Estimate(job.vocab, None, [job.log10p], [job.log10bow], [job.marks])
-    for t, b in enumerate(job.mine if k > 1 else ()):
+    for b, p in zip(job.mine, fetch(job, k)) if k > 1 else ():
         begins, rank, sizes = stored(job, b, "contexts")
         base = np.cumsum([0, 0, 0, *sizes[1:]])
         words = job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1]))
         x = suffix.Suffixes(None, begins, rank, words, base, None, job.start(b), None, sizes.tolist())
-        p = fetch(job, k, t)
         marks = (job.shelf.get(("extended", b, k), np.uint8) & np.uint8(engine.EXTENDED)) | ~np.isnan(p)
         columns = (p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8))
         yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in columns))
