@@ -53,7 +53,8 @@ class Buckets:
     """A model in buckets. Those of a rank are `mine`, as many on each rank; bounds (B + 1,): the first word of each;
     of (W,): the bucket of each word; seen (W,): how often each stands in the text. cuts: {bucket: (n + 1, B + 1)}, how
     many of its events of each order end in words before each bucket's. Order 1 is on every rank: log10p, log10bow,
-    marks of the words. show(share, what): told how much of a step is done.
+    marks of the words. records: those of each bucket, until they are sorted. show(share, what): told how much of a step
+    is done.
     """
 
     vocab: Vocab
@@ -70,6 +71,7 @@ class Buckets:
     log10bow: np.ndarray = None
     marks: np.ndarray = None
     sizes: list = None
+    records: Shelf = None
     scratch: threads.Scratch = field(default_factory=threads.Scratch)
     show: Callable = lambda share, what: None
 
@@ -132,9 +134,10 @@ def estimate(
     the text. memory: bytes, or None. show: as Buckets has it.
     """
     job = divided(text, vocab, len(methods), memory, comm)
-    job.show = show
+    job.show, job.records = show, Shelf(memory)
     deal_out(job, text.parts(vocab))
     bigrams, counted = count_all(job, methods, marks, exact)
+    job.records = None
 
     def order_1():
         first = engine.unigrams(vocab, methods, engine.seen_words(job.seen, vocab, marks), lambda: bigrams)
@@ -207,7 +210,7 @@ def deal_out(job, parts):
         for some, sizes in zip(rows, counts, strict=True):
             for b, part in zip(job.mine, np.split(some, np.cumsum(sizes)[:-1]), strict=True):
                 if len(part):
-                    job.shelf.add(("records", b), part)
+                    job.records.add(b, part)
 
 
 def overlapping(parts, n):
@@ -261,8 +264,8 @@ def sort_bucket(job, b, methods, marks, last):
     N = job.positions(b)
     flat = np.empty(n - 1 + N * (n + 1), np.int32)
     flat[: n - 1] = 0
-    shelf.read(("records", b), flat[n - 1 :])
-    shelf.drop(("records", b))
+    job.records.read(b, flat[n - 1 :])
+    job.records.drop(b)
     rows, order = flat[n - 1 :].reshape(-1, n + 1), np.arange(N, dtype=np.int32)
     for d in range(n):
         column = rows[:, d].copy()
