@@ -1,4 +1,5 @@
 import contextlib
+import os
 import sys
 import warnings
 from functools import partial
@@ -201,6 +202,9 @@ def command(
     verbose_header: Annotated[
         bool, option("verbose-header", "-kenlm: say on the first lines of -lm what it was made of.", group="KenLM")
     ] = False,
+    kenlm_layout: Annotated[
+        bool, option("kenlm-layout", "-kenlm: write -lm with lmplz's lines and digits.", group="KenLM")
+    ] = False,
     memory: Memory = None,
     memuse: Annotated[bool, option("memuse", "Say how much memory was used.", group="Parallel")] = False,
     mpi: Annotated[bool, option("mpi", "Share the counting among the ranks of mpiexec.", group="Parallel")] = False,
@@ -238,6 +242,9 @@ def command(
     for_kenlm = limit_vocab_file, interpolate_unigrams == 0, vocab_pad, verbose_header
     if any(for_kenlm) and not kenlm:
         raise UsageError("-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header are for -kenlm")
+    if kenlm_layout and not kenlm:
+        raise UsageError("-kenlm-layout is for -kenlm")
+    write_arpa = arpa_writer(kenlm_layout, sort)
     if vocab_pad and not interpolate_unigrams:
         raise UsageError("-vocab-pad is for words that are interpolated (-interpolate-unigrams 1)")
     if class_lm and not classes:
@@ -357,7 +364,7 @@ def command(
         write_words(write_vocab, counts.words)
     if not model_wanted:
         return
-    from lmtk.ngram import arpa, backoff, merge, pruning, smoothing
+    from lmtk.ngram import backoff, merge, pruning, smoothing
 
     known = discounts_given()
     if heldout:
@@ -374,13 +381,13 @@ def command(
         ngrams = suffix.suffix_order(ids, order, len(vocabulary.words) - 1, marks)
         del ids
         model, _ = engine.estimate(ngrams, vocabulary, chosen, marks, *given)
-        if lm and not sort:
+        if lm and not (sort or kenlm_layout):
             with open_out(lm) as out:
                 printing.write_estimate(out, model)
-        whole = engine.backoff_of(model) if write_bin or sort else None
-        if lm and sort:
+        whole = engine.backoff_of(model) if write_bin or sort or kenlm_layout else None
+        if lm and (sort or kenlm_layout):
             with open_out(lm) as out:
-                arpa.write_text(out, whole)
+                write_arpa(out, whole)
         if write_bin:
             with open_out(write_bin) as out:
                 backoff.write_binary(out, whole, compact, quantize or 0)
@@ -403,9 +410,10 @@ def command(
     if lm:
         with open_out(lm) as out:
             if verbose_header:
-                out.write(f"# Input file: {(text or read)[0]}\n# Token count: {tokens}\n".encode())
+                source = os.path.realpath(path) if (path := (text or read)[0]) != "-" else path
+                out.write(f"# Input file: {source}\n# Token count: {tokens}\n".encode())
                 out.write(b"# Smoothing: Modified Kneser-Ney\n")
-            arpa.write_text(out, model, sort)
+            write_arpa(out, model)
     if write_bin:
         with open_out(write_bin) as out:
             backoff.write_binary(out, model, compact, quantize or 0)
@@ -419,6 +427,17 @@ def command(
                 classlm.write_binary(out, classlm.class_model(model, class_lm, classes, given_classes), class_lm)
     if memuse:
         tell_memory()
+
+
+def arpa_writer(kenlm_layout, sort):
+    """What writes a back-off model to an ARPA file."""
+    if kenlm_layout:
+        from lmtk.ngram import kenlm_text
+
+        return kenlm_text.write_text
+    from lmtk.ngram import arpa
+
+    return partial(arpa.write_text, sort=sort)
 
 
 def write_words(path, words):
