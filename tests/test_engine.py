@@ -86,6 +86,19 @@ def test_random_jobs_are_estimated_as_by_counts(seed, monkeypatch):
         assert written(arpa.write_text, whole) == written(arpa.write_text, model)
 
 
+def test_numbers_are_printed_as_python_prints_them():
+    random = np.random.default_rng(1)
+    digits = np.round(random.uniform(-10, 10, 20_000), random.integers(0, 7))  # of few digits
+    small = random.uniform(-1, 1, 20_000) * 10.0 ** random.integers(-12, 3, 20_000)
+    odd = [0.0, -0.0, 1, -1, 0.5, 9.9999995, 9.999999, 1e-4, 9.9999e-5, 0.1, 0.01, -0.001, 99, -99, 1e30]
+    x = np.concatenate((digits, small, odd)).astype(np.float32)
+    x = np.concatenate((x, np.nextafter(x, np.float32(9)), np.nextafter(x, np.float32(-9))))
+    for start in (0, 17):  # blocks of numbers begin elsewhere
+        cells = printing.print_some(x[start:], 10).view(np.uint8)
+        found = b"".join(bytes(cell[: cell[15]]) for cell in cells)
+        assert found == b"".join(b"%.7g\n" % (value + 0.0) for value in x[start:].tolist())
+
+
 def lmtk(monkeypatch, *words):
     with monkeypatch.context() as patched:
         patched.setattr(sys, "argv", ["lmtk", *map(str, words)])

@@ -212,7 +212,7 @@ def test_kenlm_layout_of_many_lines_is_that_of_few():
     random = np.random.default_rng(1)
     powers = [*2.0 ** np.arange(-20, 20), *10.0 ** np.arange(-9, 9), 0.30103, 9999.9995, 0.99999994, 9.9999995, 0, 99]
     x = np.concatenate([random.random(3000) * 7, random.random(300) * 1e-3, powers]).astype(np.float32)
-    p, weight = -x, random.permutation(np.concatenate([x[::2], -x[1::2]])) + np.float32(0)
+    p, weight = 0 - x, random.permutation(np.concatenate([x[::2], -x[1::2]])) + np.float32(0)
     words = [b"a", b"<s>", "z\u00e9".encode(), b"long" * 9]
     rows, cells = random.integers(0, 4, (len(p), 3)), kenlm_text.word_cells(words)
     for weights in (weight[: len(p)], None):

@@ -7,6 +7,8 @@ products of our sizes, and more so where a processor is busy.
 
 import os
 from collections import deque
+from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 
 wanted = None  # as `use` was told
@@ -61,6 +63,40 @@ def all_at_once(work, items):
         return list(pool.map(work, items))
 
 
+def in_turn(work, items):
+    """work(item, turn) for the items, as many at once as there are threads. What stands in a `with turn:`, once in
+    each, happens in the order of the items.
+    """
+    from threading import Condition
+
+    now, failed, changed = 0, float("inf"), Condition()
+
+    @contextmanager
+    def turn(i):
+        nonlocal now
+        with changed:
+            changed.wait_for(lambda: now == i or failed < i)
+        if failed < i:
+            raise RuntimeError("the work on an item before failed")
+        yield
+        with changed:
+            now += 1
+            changed.notify_all()
+
+    def whole(pair):
+        nonlocal failed
+        i, item = pair
+        try:
+            work(item, turn(i))
+        except BaseException:
+            with changed:
+                failed = min(failed, i)
+                changed.notify_all()
+            raise
+
+    all_at_once(whole, enumerate(items))
+
+
 def ahead(items):
     """The items, each made in a thread while the one before is in use."""
     from concurrent.futures import ThreadPoolExecutor
@@ -71,6 +107,34 @@ def ahead(items):
         while (item := coming.result()) is not end:
             coming = pool.submit(next, items, end)
             yield item
+
+
+class Scratch:
+    """Memory that is lent to one piece of work after another: what is touched for the first time costs more than most
+    work on it.
+    """
+
+    def __init__(self):
+        self.free = []
+
+    @contextmanager
+    def lent(self):
+        """A function that makes an array of a name, a shape and a kind; what it holds is not said."""
+        room = self.free.pop() if self.free else {}
+        try:
+            yield partial(array_in, room)
+        finally:
+            self.free.append(room)
+
+
+def array_in(room, name, shape, kind):
+    import numpy as np
+
+    kind = np.dtype(kind)
+    size = kind.itemsize * int(np.prod(shape))
+    if name not in room or len(room[name]) < size:
+        room[name] = np.empty(size, np.uint8)
+    return room[name][:size].view(kind).reshape(shape)
 
 
 class Team:

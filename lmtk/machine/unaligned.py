@@ -14,6 +14,18 @@ def pointer(context, builder, kind, array, at):
 
 
 @intrinsic
+def load8(typing, array, at):
+    """array[at : at + 8] as a number, the lowest byte first."""
+
+    def build(context, builder, signature, arguments):
+        found = builder.load(pointer(context, builder, signature.args[0], *arguments))
+        found.align = 1
+        return found
+
+    return types.uint64(array, types.int64), build
+
+
+@intrinsic
 def store8(typing, array, at, value):
     """array[at : at + 8] = value, the lowest byte first."""
 

@@ -58,15 +58,16 @@ def printed(rows, p, weight, words, cells):
     letters, ends, short = cells
     numbers = [np.zeros((len(p), 16), np.uint8) for _ in range(2)]
     print_shortest(p, 9, numbers[0])
-    there = np.full(len(p), weight is not None)
+    flags = np.full(len(p), 1 if weight is None else 3, np.uint8)
     if weight is not None:
         print_shortest(weight, 10, numbers[1])
-    odd = np.flatnonzero((numbers[0][:, 15] == 0) | (there & (numbers[1][:, 15] == 0)))
+    odd = np.flatnonzero((numbers[0][:, 15] == 0) | ((flags == 3) & (numbers[1][:, 15] == 0)))
     text = np.empty(int(np.diff(ends)[rows].sum()) + len(rows) * (48 + rows.shape[1]) + 64, np.uint8)
     views, parts, begin = [x.view(np.uint64) for x in numbers], [], 0
     for end in [*odd.tolist(), len(rows)]:
         s = slice(begin, end)
-        filled = print_rows(rows[s], *(x[s] for x in views), there[s], short, letters, ends, text)
+        some = np.ascontiguousarray(rows[s].T, np.int32)
+        filled = print_rows(some, *(x[s] for x in views), flags[s], short, letters, ends, text, len(text))
         parts.append(text[:filled].tobytes())
         if end < len(rows):
             s = slice(end, end + 1)
@@ -99,7 +100,8 @@ def print_shortest(x, end, cells):
         while not near and n < 9:
             n, scale = n + 1, scale * 10
             digits = np.int64(np.rint(a * scale))
-            near = abs(digits / scale - a) < half
+            off = digits / scale - a  # below a power of two the neighbour is half as far
+            near = abs(off) < half and (off > 0 or a != half * 2**24 or 2 * -off < half)
         while digits % 10 == 0:
             digits, n = digits // 10, n - 1
         if digits == 1 and n == 0:

@@ -1,7 +1,11 @@
 """Smoothing methods: what each makes of an order's counts (Chen and Goodman 1998), and the rules of SRILM and of lmplz.
 
-A method is an entry of METHODS. It turns the count c of an n-gram into a coefficient d(c); `smoothing` says what the
-coefficient is for. Adding a method is adding an entry; -NAMEdiscount options stand in commands/ngram_count.py.
+A method is an entry of METHODS. It says what p of an n-gram h w of count c is made of,
+
+    p(w | h) = f(c) / q(h) + weight(h) p(w | h without its oldest word)
+
+where f(c) is what it leaves of a count, and q and weight follow from the totals of the context. Adding a method is
+adding an entry; -NAMEdiscount options stand in commands/ngram_count.py.
 """
 
 import math
@@ -26,59 +30,80 @@ class NoDiscount(LmtkError):
 
 @dataclass(frozen=True)
 class Totals:
-    """Of each context, (H,): T, the sum of its extensions' counts; types, types2, types3: how many there are, how many
-    of a count of 2 or more, and of 3 or more; lost, the counts of those that a cutoff leaves out, which are no types;
-    V, the size of the vocabulary.
+    """Of each context, (H,): T, the sum of its extensions' counts; types, types2, types3: how many of them count as
+    types, how many of a count of 2 or more, and of 3 or more; V, the size of the vocabulary.
     """
 
     T: np.ndarray
     types: np.ndarray
     types2: np.ndarray
     types3: np.ndarray
-    lost: np.ndarray
     V: int
 
 
-# A method's d(c) of n-grams with counts c (N,) in contexts `of` (N,), and the weight of the lower order in each context
-# (H,), from the totals h.
+# What a method leaves of counts: f(0) .. f(C - 1), and how much less others become.
 
 
-def good_turing(c, of, parameters, h):
-    """Katz: d(r) for r up to gtmax, 1 above."""
-    d = np.array([1.0, *parameters, 1.0])
-    return d[np.minimum(np.ceil(c).astype(np.int64), len(d) - 1)], np.zeros(len(h.T))
+def as_they_are(parameters):
+    return [0.0], 0.0
 
 
-def witten_bell(c, of, parameters, h):
-    """T / (T + types); the rest of the mass is types / (T + types)."""
-    return (h.T / (h.T + h.types))[of], h.types / (h.T + h.types)
+def katz(d):
+    """d(r) r for r up to gtmax, r above."""
+    return [0.0, *(r * d_r for r, d_r in enumerate(d, 1))], 0.0
 
 
-def absolute(c, of, parameters, h):
-    """(c - D) / c: absolute discounting; with continuation counts in the lower orders the original Kneser-Ney."""
+def lessened(parameters):
     (D,) = parameters
-    return (c - D) / np.maximum(c, 1e-9), D * h.types / h.T
+    return [0.0], D
 
 
-def natural(c, of, parameters, h):
-    """(T (T + 1) + q (1 - q)) / (T (T + 1) + 2 q), q types: Ristad's natural law of succession."""
-    T, q = h.T, h.types
-    d = np.where(q == h.V, 1, (T * (T + 1) + q * (1 - q)) / (T * (T + 1) + 2 * q))
-    return d[of], np.zeros(len(T))
-
-
-def additive(c, of, parameters, h):
-    """(c + delta) / (T + V delta)."""
-    (delta,) = parameters
-    return (1 + delta / np.maximum(c, 1e-9)) / (1 + h.V * delta / h.T)[of], np.zeros(len(h.T))
-
-
-def modified_kneser_ney(c, of, parameters, h):
-    """(c - D(c)) / c with D1, D2 and D3+ (Chen and Goodman 1998)."""
-    D = np.array([0.0, *parameters])[np.minimum(np.ceil(c).astype(np.int64), 3)]
+def lessened_by_count(parameters):
+    """c - D1, D2 or D3+ (Chen and Goodman 1998)."""
     D1, D2, D3 = parameters
-    mass = D1 * (h.types - h.types2) + D2 * (h.types2 - h.types3) + D3 * h.types3
-    return (c - D) / np.maximum(c, 1e-9), mass / h.T
+    return [0.0, 1 - D1, 2 - D2], D3
+
+
+def increased(parameters):
+    (delta,) = parameters
+    return [0.0], -delta
+
+
+# A method's q(h) and the weight of the lower order in each context, (H,) each, from the totals h.
+
+
+def good_turing(parameters, h):
+    """T (Katz)."""
+    return h.T, np.zeros(len(h.T))
+
+
+def witten_bell(parameters, h):
+    """T + types; the rest of the mass is types / (T + types)."""
+    return h.T + h.types, h.types / (h.T + h.types)
+
+
+def absolute(parameters, h):
+    """T: absolute discounting; with continuation counts in the lower orders the original Kneser-Ney."""
+    (D,) = parameters
+    return h.T, D * h.types / h.T
+
+
+def natural(parameters, h):
+    """T over (T (T + 1) + q (1 - q)) / (T (T + 1) + 2 q), q types: Ristad's natural law of succession."""
+    T, q = h.T, h.types
+    return T / np.where(q == h.V, 1, (T * (T + 1) + q * (1 - q)) / (T * (T + 1) + 2 * q)), np.zeros(len(T))
+
+
+def additive(parameters, h):
+    """T + V delta."""
+    (delta,) = parameters
+    return h.T + h.V * delta, np.zeros(len(h.T))
+
+
+def modified_kneser_ney(parameters, h):
+    """T (Chen and Goodman 1998)."""
+    D1, D2, D3 = parameters
+    return h.T, (D1 * (h.types - h.types2) + D2 * (h.types2 - h.types3) + D3 * h.types3) / h.T
 
 
 # A method's discounts of order k from n, where n(r) gives n_1 .. n_r: how many n-grams are counted once, twice ...
@@ -162,13 +187,14 @@ def kneser_ney_discounts(method, k, n, fallback, tell, kenlm):
 
 @dataclass(frozen=True)
 class Smoothing:
-    """coefficient: counts and totals -> d(c) and the lower order's weight. discounts: a Method and counts of counts ->
-    the Method with its discounts, or None where the user gives them. continuation: below the highest order an n-gram
-    counts the words that it stands behind. names: those of the discounts in a file of them; None: counts from 1 on.
-    idle: whether parameters leave the counts as they are.
+    """kept and shares: a method's parameters -> f(c), and q(h) and the lower order's weight, as above. discounts: a
+    Method and counts of counts -> the Method with its discounts, or None where the user gives them. continuation: below
+    the highest order an n-gram counts the words that it stands behind. names: those of the discounts in a file of them;
+    None: counts from 1 on. idle: whether parameters leave the counts as they are.
     """
 
-    coefficient: Callable
+    kept: Callable
+    shares: Callable
     discounts: Callable | None = None
     continuation: bool = False
     names: tuple | None = None
@@ -176,13 +202,13 @@ class Smoothing:
 
 
 METHODS = {
-    "gt": Smoothing(good_turing, katz_coefficients, idle=lambda parameters: not parameters),
-    "wb": Smoothing(witten_bell),
-    "n": Smoothing(natural),
-    "cd": Smoothing(absolute, idle=lambda parameters: parameters[0] == 0),
-    "add": Smoothing(additive, idle=lambda parameters: parameters[0] == 0),
-    "ukn": Smoothing(absolute, kneser_ney_discounts, True, ("1",)),
-    "kn": Smoothing(modified_kneser_ney, kneser_ney_discounts, True, ("1", "2", "3+")),
+    "gt": Smoothing(katz, good_turing, katz_coefficients, idle=lambda parameters: not parameters),
+    "wb": Smoothing(as_they_are, witten_bell),
+    "n": Smoothing(as_they_are, natural),
+    "cd": Smoothing(lessened, absolute, idle=lambda parameters: parameters[0] == 0),
+    "add": Smoothing(increased, additive, idle=lambda parameters: parameters[0] == 0),
+    "ukn": Smoothing(lessened, absolute, kneser_ney_discounts, True, ("1",)),
+    "kn": Smoothing(lessened_by_count, modified_kneser_ney, kneser_ney_discounts, True, ("1", "2", "3+")),
 }
 
 
@@ -212,6 +238,12 @@ class Method:
     def idle(self):
         """Whether it leaves the counts as they are, so that there is nothing to give to the unseen."""
         return self.minimum <= 1 and self.smoothing.idle(self.parameters)
+
+    def left_of(self, c):
+        """f(c) of counts (N,), 0 for those below the minimum."""
+        f, less = self.smoothing.kept(self.parameters)
+        at = np.ceil(c).astype(np.int64)
+        return np.where(c < self.minimum, 0.0, np.where(at < len(f), np.take(f, at, mode="clip"), c - less))
 
     def discounted(self, k, n, fallback=None, tell=lambda line: None, kenlm=False):
         """The method with its discounts of order k, estimated from counts of counts: n(r) gives n_1 .. n_r.

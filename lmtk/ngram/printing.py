@@ -5,29 +5,27 @@ since a loop over a few bytes costs more than they do. What a kernel calls with 
 counts (_nrt=False), two atomic operations an array and call otherwise.
 """
 
-from functools import cache
-from itertools import pairwise
-
 import numpy as np
 
 from lmtk.machine.jit import jit, of_numba
-from lmtk.machine.threads import in_threads
-from lmtk.ngram import engine
+from lmtk.machine.threads import Scratch, in_turn
+from lmtk.ngram import engine, suffix
 from lmtk.ngram.counts import sorted_by
 
-PIECE = 1 << 16  # places printed together
+PIECE = 1 << 15  # n-grams, or places, printed together
 SOME = 512  # numbers whose digits are made together
 u64 = np.uint64
+leading_zeros = of_numba("numba.cpython.unsafe.numbers", "leading_zeros")
 store8 = of_numba("lmtk.machine.unaligned", "store8")
 
 
 def write_estimate(out, model):
     """An engine.Estimate as ARPA: SRILM's form, lines by the numbers of their words from the last word back."""
     write_header(out, [int(np.count_nonzero(marks & engine.THERE)) for marks in model.marks])
-    cells = word_cells(model.vocab.words)
+    cells, scratch = word_cells(model.vocab.words), Scratch()
     for k in range(1, model.suffixes.order + 1):
         out.write(b"\n\\%d-grams:\n" % k)
-        out.writelines(lines_of_order(model, k, cells) if k > 1 else lines_of_words(model, cells))
+        write_order(out, model, k, cells, scratch)
     out.write(b"\n\\end\\\n")
 
 
@@ -35,73 +33,98 @@ def write_header(out, sizes):
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
 
 
-def lines_of_words(model, cells):
-    """The lines of order 1, in pieces; cells: `word_cells`."""
-    (letters, ends, _), W = cells, len(model.vocab.words)
-    columns = model.log10p[0], model.log10bow[0], model.marks[0]
-
-    def words_of(span):
-        first, last = span
-        numbers = [print_some(column[first:last], end) for column, end in zip(columns, b"\t\n")]
-        text = np.empty((last - first) * 48 + int(ends[last] - ends[first]), np.uint8)
-        return text[: print_words(first, last, *numbers, columns[2][first:last], letters, ends, text)].data
-
-    return in_threads(words_of, [(a, min(a + PIECE, W)) for a in range(0, W, PIECE)])
-
-
-def lines_of_order(model, k, cells):
-    """The lines of order k > 1, in pieces."""
-    x, (letters, ends, cells) = model.suffixes, cells
-    cuts = np.empty(len(x.begins) // PIECE + 3, np.int64)
-    cuts = cuts[: cut_places(x.begins, PIECE, cuts)]
+def write_order(out, model, k, cells, scratch):
+    """The lines of order k; cells: `word_cells`."""
+    x = model.suffixes
     columns = model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]
+    if k == 1:
+        cuts = np.append(np.arange(0, len(columns[0]), PIECE), len(columns[0]))
+        nodes = cuts[None]
+    else:
+        cuts = np.empty(len(x.begins) // PIECE + 3, np.int64)
+        cuts = cuts[: suffix.cut_places(x.begins, PIECE, cuts)]
+        nodes = np.array([x.nodes(d, cuts) for d in range(1, k + 1)])
 
-    def lines_of(span):
-        node = np.array([0, *(x.node(d, span[0]) for d in range(1, k + 1))])
-        mine = [column[node[k] : x.node(k, span[1])] for column in columns]
-        numbers = [print_some(column, end) for column, end in zip(mine, b"\t\n")]
-        word = int(np.searchsorted(x.start, span[0], "right")) - 1
-        given = node, word, x.start, model.words, model.base, *numbers, mine[2], cells, letters, ends
-        text = np.empty(len(mine[0]) * (40 + 8 * k) + (1 << 16), np.uint8)
-        while (filled := print_lines(x.begins, k, *span, *given, text)) < 0:
-            text = np.empty(2 * len(text), np.uint8)
-        return text[:filled].data
+    def lines_of(q, turn):
+        with scratch.lent() as room:
+            first, last = nodes[-1, q : q + 2]
+            mine = [column[first:last] for column in columns]
+            rows = room("rows", (k, last - first + 1), np.int32)
+            if k == 1:
+                rows[0, :-1] = np.arange(first, last)
+            else:
+                word = int(np.searchsorted(x.start, cuts[q], "right")) - 1
+                suffix.words_of(x.begins, k, cuts[q], cuts[q + 1], nodes[:, q], word, x.start, x.words, x.base, rows)
+            flags = room("flags", last - first, np.uint8)
+            mark_lines(mine[2], mine[1], flags)
+            text = printed(rows, mine[0], mine[1], flags, *cells, room)
+            with turn:
+                out.write(text.data)
 
-    return in_threads(lines_of, pairwise(cuts.tolist()))
+    in_turn(lines_of, range(len(cuts) - 1))
+
+
+@jit
+def mark_lines(marks, bow, flags):
+    """flags (N,) <- the marks of n-grams as print_rows wants them: a weight is written where it is not 0, too."""
+    for i in range(len(marks)):
+        weighted = len(bow) > 0 and (marks[i] & 2 > 0 or bow[i] != 0)
+        flags[i] = marks[i] & 1 | (2 if weighted else 0)
 
 
 def write_rows(out, orders, words):
     """The n-grams of each order as `write_estimate` has them: orders gives rows (N, k) of ids, log10 p, log10 of the
     back-off weight and whether that is written, (N,) each.
     """
-    letters, ends, cells = word_cells(words)
+    cells, scratch = word_cells(words), Scratch()
     for k, (rows, log10p, log10bow, weighted) in enumerate(orders, 1):
         out.write(b"\n\\%d-grams:\n" % k)
         place = np.arange(len(rows), dtype=np.int32)
         for column in np.ascontiguousarray(rows.T, np.int32):
             place = sorted_by(place, column, len(words))
 
-        def lines_of(begin, place=place, rows=rows, columns=(log10p, log10bow, weighted)):
+        def lines_of(begin, turn, place=place, rows=rows, columns=(log10p, log10bow, weighted)):
             some = place[begin : begin + PIECE]
-            mine, p, bow, there = (np.ascontiguousarray(x[some]) for x in (rows.astype(np.int32, copy=False), *columns))
-            size = int(np.diff(ends)[mine].sum()) + len(some) * (48 + mine.shape[1]) + 64
-            text = np.empty(size, np.uint8)
-            numbers = print_some(p, ord("\t")), print_some(bow, ord("\n"))
-            return text[: print_rows(mine, *numbers, there, cells, letters, ends, text)].data
+            p, bow, there = (x[some] for x in columns)
+            with scratch.lent() as room:
+                mine = np.ascontiguousarray(rows[some].T, np.int32)
+                text = printed(mine, p, bow, 1 | there.astype(np.uint8) << 1, *cells, room)
+                with turn:
+                    out.write(text.data)
 
-        out.writelines(in_threads(lines_of, range(0, len(rows), PIECE)))
+        in_turn(lines_of, range(0, len(rows), PIECE))
+
+
+def printed(rows, p, bow, flags, letters, ends, cells, room):
+    """The lines of some n-grams, as print_rows has them."""
+    numbers = [print_some(x, end, room(name, (len(x), 2), u64)) for x, end, name in ((p, 9, "p"), (bow, 10, "bow"))]
+    text = room("text", len(p) * (32 + 8 * len(rows)) + (1 << 16), np.uint8)
+    most = len(rows) * int(np.diff(ends).max(initial=0) + 1) + 64
+    while (filled := print_rows(rows, *numbers, flags, cells, letters, ends, text, len(text) - most)) < 0:
+        text = room("text", 2 * len(text) + most, np.uint8)
+    return text[:filled]
 
 
 @jit
-def print_rows(rows, p, bow, there, cells, letters, ends, text):
-    """The lines of n-grams (N, k); how far text is filled."""
+def print_rows(rows, p, bow, flags, cells, letters, ends, text, end):
+    """The lines of n-grams (k, N), those with the flag 1; the weights of those with 2. How far text is filled, -1 where
+    a line would begin behind `end`. Bound by the copying, of 16 bytes at once; a call in its place costs more.
+    """
     at = 0
-    for i in range(len(rows)):
+    for i in range(len(flags)):
+        if not flags[i] & 1:
+            continue
+        if at > end:
+            return -1
         at = put(text, at, p, i)
-        for j in range(rows.shape[1]):
-            at = put_word(text, at, rows[i, j], cells, letters, ends)
+        for j in range(len(rows)):
+            w = rows[j, i]
+            store8(text, at, cells[w, 0])
+            store8(text, at + 8, cells[w, 1])
+            n = np.int64(cells[w, 1] >> u64(56))
+            at = at + n if n else put_letters(text, at, w, letters, ends)
         text[at - 1] = 10
-        if there[i]:
+        if flags[i] & 2:
             text[at - 1] = 9
             at = put(text, at, bow, i)
     return at
@@ -124,31 +147,10 @@ def word_cells(words):
     return letters, ends, cells.view(u64)
 
 
-@jit
-def cut_places(begins, every, cuts):
-    """cuts <- places about `every` apart at which an n-gram of order 1 or 2 begins, from 0 to the end; how many."""
-    found, j = 1, 0
-    cuts[0] = 0
-    while j < len(begins):
-        j = min(j + every, len(begins))
-        while j < len(begins) and begins[j] & 15 > 2:
-            j += 1
-        cuts[found] = j
-        found += 1
-    return found
-
-
-@cache
-def quads():
-    """Numbers of four digits as print_numbers wants them, (10000, 2) uint64."""
-    texts = [b"%04d" % i for i in range(10000)]
-    return np.array([[int.from_bytes(text, "little"), len(text.rstrip(b"0"))] for text in texts], np.uint64)
-
-
-def print_some(x, end):
+def print_some(x, end, cells=None):
     """b"%.7g" of float32 numbers and the byte `end`, as cells (N, 2)."""
-    cells = np.empty((len(x), 2), u64)
-    print_numbers(x, end, quads(), cells)
+    cells = np.empty((len(x), 2), u64) if cells is None else cells
+    print_numbers(x, end, cells)
     for i in np.flatnonzero(cells[:, 1] == 0):
         value = x[i].item()
         found = b"%.7g" % (-99.0 if value == -np.inf else value + 0.0) + bytes([end])
@@ -157,17 +159,16 @@ def print_some(x, end):
 
 
 @jit
-def print_numbers(x, end, quads, cells):
+def print_numbers(x, end, cells):
     """x (N,) float32 as "%.7g" and the byte `end` behind, into cells (N, 2). Length 0 leaves to Python what is below
-    1e-4 but 0, or from 9.9999995 on. quads (10000, 2) uint64: the letters of a number of four digits, the first the
-    lowest, and how many of them are left without the zeros at the end.
+    1e-4 but 0, or from 9.9999995 on.
 
     Exact: x has 24 bits and the 5^10 in 10^10 another 24, so that the product is a double without rounding, and
-    rounding it half to even is what "%" does. Then seven digits are two look-ups, and a point and a sign among them are
-    shifts of a word.
+    rounding it half to even is what "%" does. The digits are parted in halves, quarters and eighths of a word; a point
+    and a sign among them are shifts. Loops without branches over some numbers become vector instructions.
     """
-    zeros, r = np.empty(SOME, np.int64), np.empty(SOME, np.int64)
-    one = u64(1)
+    zeros, used, letters = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(SOME, u64)
+    one, plain, last = u64(1), u64(0x3030303030303030), u64(end)
     for start in range(0, len(x), SOME):
         size = min(SOME, len(x) - start)
         for i in range(size):
@@ -176,34 +177,39 @@ def print_numbers(x, end, quads, cells):
             scale = (10.0 if b else 1.0) * (10.0 if c else 1.0) * (10.0 if d else 1.0) * (10.0 if e else 1.0)
             zeros[i] = np.int64(b) + np.int64(c) + np.int64(d) + np.int64(e)
             good = (a >= 1e-4) & (a < 9.9999995)
-            r[i] = np.int64(np.rint(a * (scale * 1e6))) if good else 0
+            r = np.int64(np.rint((a if good else 0.0) * (scale * 1e6)))
+            used[i] = r if r < 10000000 else 0
         for i in range(size):
-            digits, z = r[i], zeros[i]
-            if digits == 0 or digits == 10000000:
-                zero = x[start + i] == 0
-                cells[start + i, 0] = u64(48) | u64(end) << u64(8)
-                cells[start + i, 1] = u64(2) << u64(56) if zero else u64(0)
-                continue
-            first, last = digits // 1000, digits % 1000 * 10
-            letters = quads[first, 0] | quads[last, 0] << u64(32)
-            used = np.int64(4 + quads[last, 1] if last else quads[first, 1])
-            if z == 0:
-                low = letters & u64(0xFF) | u64(46 << 8) | letters >> u64(8) << u64(16)
-                high, n = u64(0), used + (used > 1)
-            else:
-                shift = u64(8 * (1 + z))
-                low = u64(0x3030302E30) & ((one << shift) - one) | letters << shift
-                high, n = letters >> (u64(64) - shift), used + 1 + z
-            if x[start + i] < 0:
-                high = high << u64(8) | low >> u64(56)
-                low = low << u64(8) | u64(45)
-                n += 1
-            if n < 8:
-                low = low & ((one << u64(8 * n)) - one) | u64(end) << u64(8 * n)
-                high = u64(0)
-            else:
-                high = high & ((one << u64(8 * n - 64)) - one) | u64(end) << u64(8 * n - 64)
-            cells[start + i, 0], cells[start + i, 1] = low, high | u64(n + 1) << u64(56)
+            r = u64(used[i]) * u64(10)
+            q = (r * u64(109951163)) >> u64(40)  # r / 10000
+            y = q | (r - q * u64(10000)) << u64(32)
+            z = (y * u64(10486)) >> u64(20) & u64(0x7F0000007F)  # / 100
+            y = z | (y - z * u64(100)) << u64(16)
+            z = (y * u64(103)) >> u64(10) & u64(0x000F000F000F000F)  # / 10
+            y = z | (y - z * u64(10)) << u64(8)  # eight digits, the first lowest, the last 0
+            used[i] = 8 - (leading_zeros(y) >> u64(3))
+            letters[i] = y | plain
+        for i in range(size):
+            y, z, negative = letters[i], zeros[i], x[start + i] < 0
+            whole = u64(0) - u64(z == 0)
+            shift = u64(8 * (z + 2))
+            low0, high0 = u64(0x2E002D) | (y & u64(255)) << u64(8) | (y >> u64(8)) << u64(24), y >> u64(48)  # -d.ddd
+            low1, high1 = u64(0x3030302E302D) & ((one << shift) - one) | y << shift, y >> (u64(64) - shift)  # -0.0ddd
+            low, high = low0 & whole | low1 & ~whole, high0 & whole | high1 & ~whole
+            sign = u64(0) - u64(negative)
+            low = low & sign | (low >> u64(8) | high << u64(56)) & ~sign
+            high = high & sign | (high >> u64(8)) & ~sign
+            n = used[i] + 1 + z + np.int64(negative) - np.int64((z == 0) & (used[i] == 1))
+            long = u64(0) - u64(n >= 8)
+            t = u64(8 * (n & 7))
+            tail, kept = last << t, (one << t) - one
+            low = low & (kept | long) | tail & ~long
+            high = (high & kept | tail) & long | u64(n + 1) << u64(56)
+            there = u64(0) - u64(used[i] > 0)
+            cells[start + i, 0], cells[start + i, 1] = low & there, high & there
+        for i in range(size):
+            if x[start + i] == 0:
+                cells[start + i, 0], cells[start + i, 1] = u64(48) | last << u64(8), u64(2) << u64(56)
 
 
 @jit(_nrt=False)
@@ -215,76 +221,10 @@ def put(text, at, cells, i):
 
 
 @jit(_nrt=False)
-def put_word(text, at, w, cells, letters, ends):
+def put_letters(text, at, w, letters, ends):
     """A word and a blank into text; where they end."""
-    n = np.int64(cells[w, 1] >> u64(56))
-    if n:
-        store8(text, at, cells[w, 0])
-        store8(text, at + 8, cells[w, 1])
-        return at + n
     for i in range(ends[w], ends[w + 1]):
         text[at] = letters[i]
         at += 1
     text[at] = 32
     return at + 1
-
-
-@jit
-def print_words(first, last, p, bow, marks, letters, ends, text):
-    """The lines of the words first .. last - 1; how far text is filled."""
-    at = 0
-    for w in range(first, last):
-        i = w - first
-        if marks[i] & 1:
-            at = put(text, at, p, i)
-            for c in range(ends[w], ends[w + 1]):
-                text[at] = letters[c]
-                at += 1
-            text[at] = 10
-            if len(bow) and (marks[i] & 2 or bow[i, 0] & u64(0xFFFF) != u64(0x0A30)):
-                text[at] = 9
-                at = put(text, at + 1, bow, i) - 1
-            at += 1
-    return at
-
-
-@jit
-def print_lines(begins, k, begin, end, node, word, start, words, base, p, bow, marks, cells, letters, ends, text):
-    """The lines of order k > 1 of the places begin .. end; how far text is filled, -1 where it has no room.
-
-    node (k + 1,): the first node of each order there; word: that of the first place. An n-gram's words are the oldest
-    ones of those that it ends in, which began at its place or before. p, bow, marks: of the n-grams, from the first on.
-    Bound by the copying: 16 bytes at once.
-    """
-    now, own = np.zeros(k + 1, np.int64), node.copy()
-    room, at, g = len(text) - 64, 0, 0
-    for j in range(begin, end):
-        f, m = np.int64(begins[j] & 15), np.int64(begins[j] >> 4)
-        if f > k or f > m:
-            continue
-        while start[word + 1] <= j:
-            word += 1
-        for d in range(max(f, 2), min(m, k - 1) + 1):
-            now[d] = words[base[d] + own[d]]
-            own[d] += 1
-        if m < k:
-            continue
-        if marks[g] & 1:
-            size = 32
-            first = words[base[k] + own[k] + g]
-            size += ends[first + 1] - ends[first] + ends[word + 1] - ends[word]
-            for d in range(2, k):
-                size += 17 + ends[now[d] + 1] - ends[now[d]]
-            if at + size > room:
-                return -1
-            at = put(text, at, p, g)
-            at = put_word(text, at, first, cells, letters, ends)
-            for d in range(k - 1, 1, -1):
-                at = put_word(text, at, now[d], cells, letters, ends)
-            at = put_word(text, at, word, cells, letters, ends)
-            text[at - 1] = 10
-            if len(bow) and (marks[g] & 2 or bow[g, 0] & u64(0xFFFF) != u64(0x0A30)):
-                text[at - 1] = 9
-                at = put(text, at, bow, g)
-        g += 1
-    return at

@@ -1,10 +1,10 @@
 """Smoothing: counts -> a back-off model (Katz 1987; Chen and Goodman 1998), as SRILM's ngram-count estimates it.
 
-For each order a method turns the count c of an n-gram into a coefficient d(c), and an n-gram's probability is
+For each order a method says what p is made of (`methods`):
 
-    p(w | h) = d(c) c / T(h)  [ + weight(h) p(w | h without its oldest word)   where it is interpolated ]
+    p(w | h) = f(c) / q(h)  [ + weight(h) p(w | h without its oldest word)   where it is interpolated ]
 
-T(h) being the sum of the counts of h's extensions. What the seen extensions leave goes to the unseen ones:
+What the seen extensions leave goes to the unseen ones:
 
     bow(h) = (1 - sum p(w | h)) / (1 - sum p(w | h without its oldest word)),  both sums over the seen w,
 
@@ -123,6 +123,23 @@ def counts_of_counts(level, count, V, upto):
     return [int((mine == r).sum()) for r in range(1, upto + 1)]
 
 
+def last_nodes(levels, ids, vocab):
+    """In lmplz's order the last n-gram of each order up to that which <s> begins: in its counts of counts, and nowhere
+    else, it has its raw count. The order is that of the last words, then of those before, as `ids` has them; the marks
+    come first.
+    """
+    rank = np.full(len(vocab.words), -1)
+    rank[ids] = np.arange(len(ids))
+    rank[[vocab.unk_id, vocab.sos_id, vocab.eos_id]] = -3, -2, -1
+    above, out = np.flatnonzero(levels[0].raw > 0), []
+    for level in levels:
+        if len(above):
+            out.append(above[np.argmax(rank[level.first_word[above]])])
+            k = len(out)
+            above = np.flatnonzero((levels[k].suffix == out[-1]) & (levels[k].raw > 0)) if k < len(levels) else []
+    return out
+
+
 def estimate(
     counts, vocab, order, methods, fallback=None, tell=lambda line: None, known=None, exact=False, listed=None, size=0
 ):
@@ -135,8 +152,13 @@ def estimate(
     NoDiscount, LmtkError where there is nothing to count.
     """
     levels, used = counted_levels(counts, vocab, order, methods), []
-    for k, (method, level) in enumerate(zip(methods, levels), 1):
-        n = partial(counts_of_counts, level, level.raw if method.counts == "after" else level.count, vocab.V)
+    last = last_nodes(levels, [vocab.index.get(w, vocab.unk_id) for w in counts.words], vocab) if exact else []
+    for k, (method, level, odd) in enumerate(itertools.zip_longest(methods, levels, last), 1):
+        count = level.raw if method.counts == "after" else level.count
+        if odd is not None:
+            count = count.copy()
+            count[odd] = level.raw[odd]
+        n = partial(counts_of_counts, level, count, vocab.V)
         used.append((known or {}).get(k) or method.discounted(k, n, fallback, tell, exact))
     V = vocab.V
     if listed is not None:
@@ -230,21 +252,20 @@ def smooth(events, k, method, V, exact):
     """
     of, c, H = events.context, events.count, events.H
     if (cut := events.cut) is not None:
-        h = totals(of[~cut], c[~cut], H, V)
-        lost = np.bincount(of[cut], c[cut], H)
-        h = replace(h, T=h.T + lost, lost=lost)
+        h, lost = totals(of[~cut], c[~cut], H, V), np.bincount(of[cut], c[cut], H)
+        h = replace(h, T=h.T + lost)
         kept = (h.T[of] > 0) & ((c > 0) | (k == 1)) & ~cut
     else:
-        h = totals(of, c, H, V)
+        h, lost = totals(of, c, H, V), None
         kept = (c > 0) & (h.T[of] > 0) if k > 1 else h.T[of] > 0
     some = slice(None) if kept.all() else np.flatnonzero(kept)
     of, c = of[some], c[some]
     lower = np.full(len(c), uniform(exact, V)) if k == 1 else probability(events.lower[some])
-    p, d, weight = smoothed(method, of, c, h, lower if method.interpolate else None, exact)
+    p, weight, left_out = smoothed(method, of, c, h, lost, lower if method.interpolate else None, exact)
     log10p = np.full(len(events.context), np.nan, f32)
     with np.errstate(divide="ignore"):
         found = np.log10(p).astype(f32)
-        found[d == 0] = np.nan
+        found[left_out] = np.nan
         if k == 1:
             bow = weight
         elif exact:
@@ -261,7 +282,7 @@ def totals(of, c, H, V):
     n = np.bincount(4 * of.astype(np.int64) + kind, minlength=4 * H).reshape(H, 4)
     types3 = n[:, 3]
     types2 = types3 + n[:, 2]
-    return Totals(np.bincount(of, c, H), types2 + n[:, 1] + n[:, 0], types2, types3, np.zeros(H), V)
+    return Totals(np.bincount(of, c, H), types2 + n[:, 1] + n[:, 0], types2, types3, V)
 
 
 def uniform(exact, V):
@@ -269,34 +290,32 @@ def uniform(exact, V):
     return 1 / exact if exact else 10.0 ** float(f32(-np.log10(V)))
 
 
-def smoothed(method, of, c, h, lower, exact):
-    """p and d of n-grams with counts c in contexts `of`, (N,) each, of h; lower: p of the lower order or None.
-    Also the lower order's weight in each context.
+def smoothed(method, of, c, h, lost, lower, exact):
+    """p of n-grams with counts c in contexts `of`, (N,) each, of h; lower: p of the lower order or None; lost: what the
+    counts that are cut had, or None. Also the lower order's weight in each context, and which n-grams are left out.
 
     Where nothing is left for a context's unseen words, interpolation is given up in it, then its total grows by one
     until something is (Doug Paul's remedy, as SRILM has it); by a share, where ones have not helped for long.
     """
     T, interpolated = h.T.astype(np.float64), np.full(len(h.T), lower is not None)
-    p, d = np.empty(len(c)), np.empty(len(c))
+    f, p = method.left_of(c.astype(np.float64)), np.empty(len(c))
+    left_out = (f == 0) & (c > 0) & (not exact)
     todo = slice(None)
     for round in itertools.count():
-        mine, number = of[todo], c[todo].astype(np.float64)
-        now = replace(h, T=T)
+        mine = of[todo]
         with np.errstate(divide="ignore", invalid="ignore"):
-            coefficient, weight = method.smoothing.coefficient(number, mine, method.parameters, now)
-            weight += h.lost / T
-        coefficient[number < method.minimum] = 0
-        coefficient[number <= 0] = 1
-        d[todo] = 1 if exact else coefficient  # an n-gram of coefficient 0 is left out
-        p[todo] = coefficient * number / T[mine]
+            q, weight = method.smoothing.shares(method.parameters, replace(h, T=T))
+            if lost is not None:
+                weight = weight + lost / T
+        p[todo] = f[todo] / q[mine]
         if lower is not None:
             p[todo] += np.where(interpolated, weight, 0)[mine] * lower[todo]
         if method.idle or exact:
-            return p, d, weight
-        sums = np.bincount(mine, np.where(coefficient != 0, p[todo], 0), len(T))
+            return p, weight, left_out
+        sums = np.bincount(mine, np.where(left_out[todo], 0, p[todo]), len(T))
         full = (sums > 1 - EPSILON) & (h.types < h.V)  # nothing is left for other words, of which there are some
         if not full.any():
-            return p, d, weight
+            return p, weight, left_out
         low = full & ~interpolated
         T[low] += 1 if round < ROUNDS else np.maximum(1, EPSILON * T[low])
         interpolated &= ~full

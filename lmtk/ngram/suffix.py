@@ -8,9 +8,10 @@ order   (N,)         positions p by x[p], then x[p - 1] .. ; equal n-grams that 
                      length, and those of order k + 1 under the one of order k that they end in. int32
 i, j    -            places in this order by n - 1 words and by n; n-grams of orders below n begin at the same i and j
 come    (N,)         the i of the position before that of j: its context's place. Rises within one last word
-begins  (N,)         f + 16 m: of the n-grams that end at j, those of orders f .. m are the first of their kind, uint8
+begins  (N,)         f + 16 m: of the n-grams that end at j those of orders f .. m are the first of their kind, uint8
 rank    (n, B, 2)    uint64: which of 64 places begin an n-gram of an order, and how many began before them
-node    -            an n-gram's number among those of its order, by the places where they begin
+node    -            an n-gram's number among those of its order, by where they begin; at order 1 the word
+words   (M,)         int32: the oldest word of each n-gram, those of order k from base[k] on; <s> is the word W
 segment -            a range of words; the border has one of its own, the last. The n-grams whose context ends in a
                      segment depend on no other's
 heads   (S + 1, W)   the places j whose last word is w and whose word before is of segment s: from heads[s, w] up to
@@ -26,13 +27,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.machine.jit import jit
-from lmtk.machine.threads import all_at_once, count
+from lmtk.machine.jit import jit, of_numba
+from lmtk.machine.threads import Scratch, all_at_once, count, in_turn
 
 SOME = 512  # positions whose random reads are made together, so that they overlap
 RANGE = 1 << 16  # positions compared together, a multiple of 64
 PIECE = 1 << 18  # positions of a segment, at least
 u64 = np.uint64
+load8 = of_numba("lmtk.machine.unaligned", "load8")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Suffixes:
     come: np.ndarray
     begins: np.ndarray
     rank: np.ndarray
+    words: np.ndarray
+    base: np.ndarray
     heads: np.ndarray
     start: np.ndarray
     bounds: np.ndarray
@@ -63,14 +67,21 @@ class Suffixes:
         edges = self.start[self.bounds]
         return [*np.diff(edges).tolist(), int(self.start[1] - self.start[0])]
 
+    def oldest(self, k):
+        """(N_k,): the oldest word of each n-gram of order k."""
+        size = self.sizes[k - 1] if k > 1 else self.base[2] - self.base[1]
+        return self.words[self.base[k] : self.base[k] + size]
+
+    def nodes(self, k, places):
+        """(N,): how many n-grams of order k begin before each of the places."""
+        found = np.empty(len(places), np.int64)
+        numbers(self.rank, k, np.asarray(places, np.int64), found)
+        return found
+
     @property
     def filled(self):
         """The segments that have places."""
         return [s for s, size in enumerate(self.span_sizes) if size]
-
-    def node(self, k, j):
-        """How many n-grams of order k begin before the place j."""
-        return number_of(self.rank, k, j)
 
     def span(self, s):
         """(first, last + 1) of a segment's words, and of its places i."""
@@ -85,35 +96,63 @@ def suffix_order(x, n, W, marks):
     counts = np.zeros((threads, W), np.int32)
     all_at_once(lambda t: count_ids(x, parts[t], parts[t + 1], counts[t]), range(threads))
     start = np.concatenate(([0], np.cumsum(counts.sum(0), dtype=np.int64)))
-    some = max(2 * threads, min(N // PIECE, N // (2 * W)), 1)
-    borders = start[1]
-    bounds = np.searchsorted(start, borders + (N - borders) * np.arange(1, some) // some)
-    bounds = np.unique(np.concatenate(([1], np.clip(bounds, 1, W), [W])))
-    S = len(bounds)
-    edges = [*((start[a], start[b]) for a, b in pairwise(bounds)), (0, borders)]
+    bounds = cut_words(start, max(2 * threads, min(N // PIECE, N // (W * max(threads, 2))), 1))
+    segments = range(len(bounds))
+    edges = [*((start[a], start[b]) for a, b in pairwise(bounds)), (0, start[1])]
     order, other = np.empty(N, np.int32), np.empty(N, np.int32)
     head = (start[:-1] + np.cumsum(counts, 0) - counts).astype(np.int32)
     all_at_once(lambda t: sort_first(x, parts[t], parts[t + 1], head[t], order), range(threads))
-    heads = np.zeros((S + 1, W), np.int32)
-    all_at_once(lambda s: count_next(x, order, *edges[s], heads[s + 1]), range(S))
-    heads[0] = start[:-1]
-    np.cumsum(heads, 0, out=heads)
+    heads = heads_of(x, parts, bounds, start, W)
     for _ in range(n - 2):
-        all_at_once(lambda s, a=order, b=other: sort_next(x, a, *edges[s], heads[s].copy(), b), range(S))
+        all_at_once(lambda s, a=order, b=other: sort_next(x, a, *edges[s], heads[s].copy(), b), segments)
         order, other = other, order
     come = other
-    all_at_once(lambda s: sort_last(x, order, *edges[s], heads[s].copy(), come), range(S))
+    all_at_once(lambda s: sort_last(x, order, *edges[s], heads[s].copy(), come), segments)
     around = x[np.arange(1 - n, N + 1) % N] if n > N else np.concatenate((x[N - n + 1 :], x, x[:1]))
     begins, rank = np.empty(N, np.uint8), np.zeros((n, N // 64 + 2, 2), u64)
     ranges = [(a, min(a + RANGE, N)) for a in range(0, N, RANGE)]
     sizes = np.zeros((len(ranges) + 1, n), np.int64)
+    # each order has the most room that it can need; what is not touched takes no memory
+    base = np.array([0, 0, *range(W + 1, W + 1 + N * (n - 1), N)])
+    words, ends, scratch = np.empty(W + 1 + N * (n - 1), np.int32), base.copy(), Scratch()
+    words[: W + 1] = np.arange(W + 1)
 
-    def compared(r):
-        compare(around, n, order, come, *ranges[r], marks.sos, marks.eos, begins, rank, sizes[r])
+    def compared(r, turn):
+        with scratch.lent() as room:
+            found = room("words", (n, RANGE + 1), np.int32)
+            compare(around, n, order, come, *ranges[r], W, marks.sos, marks.eos, begins, rank, sizes[r], found)
+            with turn:
+                for k in range(2, n + 1):
+                    new = found[k - 1, : sizes[r, k - 1]]
+                    words[ends[k] : ends[k] + len(new)] = new
+                    ends[k] += len(new)
 
-    all_at_once(compared, range(len(ranges)))
+    in_turn(compared, range(len(ranges)))
     shift_ranks(rank, sizes, N)
-    return Suffixes(come, begins, rank, heads, start, bounds, sizes[-1].tolist())
+    return Suffixes(come, begins, rank, words, base, heads, start, bounds, sizes[-1].tolist())
+
+
+def cut_words(start, some):
+    """The bounds of `some` segments, about, of words that begin at `start`: of as many places each."""
+    N, borders, W = start[-1], start[1], len(start) - 1
+    bounds = np.searchsorted(start, borders + (N - borders) * np.arange(1, some) // some)
+    return np.unique(np.concatenate(([1], np.clip(bounds, 1, W), [W])))
+
+
+def heads_of(x, parts, bounds, start, W):
+    """heads, from how often each word follows one of each segment in the parts of the text."""
+    S = len(bounds)
+    segment = np.full(W, S - 1, np.int32)
+    segment[1:] = np.repeat(np.arange(S - 1), np.diff(bounds))
+    pairs = np.zeros((len(parts) - 1, S, W), np.int32)
+    all_at_once(lambda t: count_pairs(x, parts[t], parts[t + 1], segment, pairs[t]), range(len(parts) - 1))
+    heads = np.empty((S + 1, W), np.int32)
+    heads[0] = start[:-1]
+    for s in range(S):
+        np.add(heads[s], pairs[0, s], out=heads[s + 1])
+        for other in pairs[1:]:
+            heads[s + 1] += other[s]
+    return heads
 
 
 @jit
@@ -133,17 +172,10 @@ def sort_first(x, begin, end, head, order):
 
 
 @jit
-def count_next(x, order, begin, end, counts):
-    """counts (W,) += how often each word follows the positions order[begin:end]."""
-    N = len(order)
-    words = np.empty(SOME, np.int32)
-    for start in range(begin, end, SOME):
-        size = min(SOME, end - start)
-        for i in range(size):
-            p = order[start + i] + 1
-            words[i] = x[p if p < N else 0]
-        for i in range(size):
-            counts[words[i]] += 1
+def count_pairs(x, begin, end, segment, counts):
+    """counts (S, W) += how often each word of x[begin:end] follows one of each segment (W,)."""
+    for p in range(begin, end):
+        counts[segment[x[p - 1]], x[p]] += 1
 
 
 @jit
@@ -183,61 +215,65 @@ def sort_last(x, order, begin, end, head, come):
 
 
 @jit
-def compare(x, n, order, come, begin, end, sos, eos, begins, rank, sizes):
+def compare(x, n, order, come, begin, end, W, sos, eos, begins, rank, sizes, oldest):
     """begins and rank of the places begin .. end, begin a multiple of 64: each is compared with the one before. sizes
-    (n,): how many n-grams of each order begin there. x: n - 1 positions of the circle, the text, and one more.
+    (n,): how many n-grams of each order begin there; oldest (n, RANGE + 1): their oldest words, W for the border. x:
+    n - 1 positions of the circle, the text, and one more.
 
     Bound by two random reads a place.
     """
     words = np.empty((n, SOME + 1), np.int32)
-    same, inside = np.empty(SOME, np.int32), np.empty(SOME, np.int32)
-    common, longest = np.empty(SOME, np.int32), np.empty(SOME, np.int32)
-    place = np.empty(SOME, np.int64)
-    for d in range(n):
-        words[d, SOME] = -1
+    same, common, inside, longest = np.empty((4, SOME), np.int32)
+    place, flags = np.empty(SOME, np.int64), np.zeros(SOME, np.uint8)
+    words[:, SOME] = -1
     if begin > 0:
         p = np.int64(order[come[begin - 1]]) + n
         for d in range(n):
             words[d, SOME] = x[p - d]
-    for k in range(n):
-        sizes[k] = 0
+    sizes[:] = 0
     for start in range(begin, end, SOME):
         size = min(SOME, end - start)
-        for d in range(n):
-            words[d, 0] = words[d, SOME]
         for i in range(size):
             place[i] = come[start + i]
         for i in range(size):
             place[i] = np.int64(order[place[i]]) + n
         for d in range(n):
+            row = words[d]
+            row[0] = row[SOME]
             for i in range(size):
-                words[d, i + 1] = x[place[i] - d]
+                row[i + 1] = x[place[i] - d]
+            row[SOME] = row[size]
+        row = words[0]
         for i in range(size):
-            common[i] = words[0, i] == words[0, i + 1]
-            same[i] = common[i]
-            inside[i] = eos or words[0, i + 1] != 0
+            same[i] = row[i] == row[i + 1]
+            common[i] = same[i]
+            inside[i] = eos or row[i + 1] != 0
             longest[i] = inside[i]
         for d in range(1, n):
+            row = words[d]
             for i in range(size):
-                same[i] &= words[d, i] == words[d, i + 1]
+                same[i] &= row[i] == row[i + 1]
                 common[i] += same[i]
-                word = words[d, i + 1] != 0
+                word = row[i + 1] != 0
                 longest[i] += inside[i] & (word | sos)
                 inside[i] &= word
         for i in range(size):
             begins[start + i] = (common[i] + 1) | longest[i] << 4
-        for d in range(n):
-            words[d, SOME] = words[d, size]
         for k in range(1, n + 1):
+            found, row, mine = sizes[k - 1], words[k - 1], oldest[k - 1]
+            for i in range(size):
+                flags[i] = (common[i] < k) & (longest[i] >= k)
+            flags[size:] = 0
             for block in range(0, size, 64):
-                bits, many = u64(0), 0
-                for i in range(block, min(block + 64, size)):
-                    here = (common[i] < k) & (longest[i] >= k)
-                    bits |= u64(here) << u64(i - block)
-                    many += here
+                bits = u64(0)
+                for i in range(0, 64, 8):
+                    bits |= ((load8(flags, block + i) * u64(0x0102040810204080)) >> u64(56)) << u64(i)
                 b = (start + block) >> 6
-                rank[k - 1, b, 0], rank[k - 1, b, 1] = bits, u64(sizes[k - 1])
-                sizes[k - 1] += many
+                rank[k - 1, b, 0], rank[k - 1, b, 1] = bits, u64(found)
+                for i in range(block, min(block + 64, size)):
+                    mine[found] = row[i + 1] if row[i + 1] else W
+                    found += flags[i]
+            sizes[k - 1] = found
 
 
 @jit
@@ -270,8 +306,10 @@ def number(rank, k, j):
 
 
 @jit
-def number_of(rank, k, j):
-    return number(rank, k, j)
+def numbers(rank, k, places, found):
+    """found (N,) <- how many n-grams of order k begin before each of the places."""
+    for i in range(len(places)):
+        found[i] = number(rank, k, places[i])
 
 
 @jit
@@ -293,37 +331,101 @@ def nodes_at(begins, k, local):
 
 @jit
 def gather(begins, come, rank, k, heads, ends, V, first, local, node, context, parent, word, children, raw):
-    """The n-grams of order k > 1 whose context is in a segment, (N,) int32, in place: node; context, as `local` has it
-    of the places from `first` on; parent, the node of the n-gram without its oldest word, or the word that is left;
+    """The n-grams of order k > 1 whose context is in a segment, (N + 1,) int32, in place: node; context, as `local` has
+    it of the places from `first` on; parent, the node of the n-gram without its oldest word, or the word that is left;
     word, the last one; children, how many n-grams of order k + 1 end in it; raw, how often it was seen. heads, ends
     (W,): two rows of Suffixes.heads. Returns how many there are whose last word is below V, and how many in all: the
     others come last.
+
+    Without branches: what a place writes that begins none is written over.
     """
-    found, events = 0, -1
+    found, events, seen, fresh = 0, -1, 0, 0
     for w in range(len(heads)):
         if w == V:
             events = found
-        if heads[w] == ends[w]:
+        begin, end = heads[w], ends[w]
+        if begin == end:
             continue
-        g = number(rank, k, heads[w])
-        above = w if k == 2 else number(rank, k - 1, heads[w]) - 1
-        inside = False
-        for j in range(heads[w], ends[w]):
-            f, m = np.int64(begins[j] & 15), np.int64(begins[j] >> 4)
-            if k > 2:
-                above += f < k <= m + 1
-            if f <= k:
-                inside = k <= m
-                if inside:
-                    node[found], context[found], parent[found] = g, local[come[j] - first], above
-                    word[found] = w
-                    children[found] = raw[found] = 0
-                    found += 1
-                    g += 1
-            if inside:
-                raw[found - 1] += 1
-                children[found - 1] += f <= k + 1 <= m
+        g = np.int32(number(rank, k, begin))
+        above = np.int32(w if k == 2 else number(rank, k - 1, begin) - 1)
+        for j in range(begin, end):
+            f, m = np.int32(begins[j] & 15), np.int32(begins[j] >> 4)
+            above += (k > 2) & (f < k) & (k <= m + 1)
+            node[found], context[found], parent[found], word[found] = g, local[come[j] - first], above, w
+            children[found], raw[found] = fresh, seen
+            begun = (f <= k) & (k <= m)
+            found += begun
+            g += begun
+            seen += k <= m
+            fresh += (f <= k + 1) & (k < m)
+    children[found], raw[found] = fresh, seen
+    for i in range(found):
+        children[i] = children[i + 1] - children[i]
+        raw[i] = raw[i + 1] - raw[i]
     return found if events < 0 else events, found
+
+
+@jit
+def own_counts(node, oldest, raw, V, count):
+    """count (N,) <- raw, of n-grams whose oldest word is none that is predicted: nothing stands before them."""
+    for i in range(len(node)):
+        if oldest[node[i]] >= V:
+            count[i] = raw[i]
+
+
+@jit
+def cut_places(begins, every, cuts):
+    """cuts <- places about `every` apart at which an n-gram of order 1 or 2 begins, from 0 to the end; how many."""
+    found, j = 1, 0
+    cuts[0] = 0
+    while j < len(begins):
+        j = min(j + every, len(begins))
+        while j < len(begins) and begins[j] & 15 > 2:
+            j += 1
+        cuts[found] = j
+        found += 1
+    return found
+
+
+@jit
+def tally(begins, k, begin, end, oldest, node, V, continuation, counts, n):
+    """n (R,) += how many n-grams of order k that begin in begin .. end have the count 1 .. R - 1, and R or more at 0.
+    They are counted by the n-grams of order k + 1 that end in them, where that is `continuation` and their oldest word
+    is below V; else as seen. node: the first one's; counts (2, N + 1) int32 is written over.
+    """
+    found, seen, fresh = 0, 0, 0
+    children, raw = counts
+    for j in range(begin, end):
+        f, m = begins[j] & 15, begins[j] >> 4
+        children[found], raw[found] = fresh, seen
+        found += (f <= k) & (k <= m)
+        seen += k <= m
+        fresh += (f <= k + 1) & (k < m)
+    children[found], raw[found] = fresh, seen
+    for i in range(found):
+        plain = not continuation or oldest[node + i] >= V
+        c = raw[i + 1] - raw[i] if plain else children[i + 1] - children[i]
+        n[c if c < len(n) else 0] += 1
+
+
+@jit
+def words_of(begins, k, begin, end, node, word, start, words, base, rows):
+    """rows (k, N + 1) <- the words, the oldest first, of the n-grams of order k > 1 that begin in begin .. end; node
+    (k,): the first node of each order there; word: that of the first place. An n-gram's words are the oldest ones of
+    those that it ends in, which began at its place or before.
+    """
+    for d in range(1, k + 1):
+        row, found, own = rows[k - d], 0, base[d] + node[d - 1] - 1
+        for j in range(begin, end):
+            f, m = begins[j] & 15, begins[j] >> 4
+            if d == 1:
+                while start[word + 1] <= j:
+                    word += 1
+                row[found] = word
+            else:
+                own += (f <= d) & (d <= m)
+                row[found] = words[own]
+            found += (f <= k) & (k <= m)
 
 
 @jit
