@@ -12,13 +12,12 @@ from lmtk.files.registry import load
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import nodes
-from lmtk.ngram.backoff import NO_TABLES, Backoff
+from lmtk.ngram.backoff import Backoff
 from lmtk.reports import kenlm
 from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
 from lmtk.text.vocab import EOS, SOS
 
 FEW = 100  # sentences that are scored without numba, by a small model
-MANY = 1000  # sentences for which tables pay
 TOGETHER = 2048  # sentences of score_many that a thread takes at once
 BLANKS = bytes.maketrans(b"\t\n\v\f\r", b"     ")
 
@@ -114,7 +113,7 @@ class Model:
             except FormatError as e:
                 raise OSError(f"Cannot read model '{os.fsdecode(path)}' ({e})") from e
             self.path = os.path.abspath(os.fsencode(path))
-        self._scored, self._kept = 0, []
+        self._scored = 0
 
     def __reduce__(self):
         return Model, (self.path or self.lm,)
@@ -143,7 +142,6 @@ class Model:
             parts = self._parts_of_texts(iter(sentences))
         marks = self._index[SOS] if bos else -1, self._index[EOS] if eos else -1
         if isinstance(self.lm, Backoff):
-            self._use_tables()
             work = lambda lines: nodes.score_lines(self._handle, lines(), *marks)[0]
         else:
             work = lambda lines: self._sums_of_any(lines(), *marks)
@@ -179,8 +177,7 @@ class Model:
     def BaseScore(self, in_state, word, out_state):
         """log10 p of a word after in_state; out_state becomes the state after it."""
         # the next time this method is found in the instance, with what it needs at hand
-        null = self._null  # which may make tables, before there is a handle
-        step, handle, ids = self._step, self._handle, self._ids
+        step, handle, ids, null = self._step, self._handle, self._ids, self._null
 
         def base_score(in_state, word, out_state):
             p, _, out_state.nodes = step(handle, ids[word], in_state.nodes or null)
@@ -225,21 +222,8 @@ class Model:
 
     @cached_property
     def _handle(self):
-        """The address of the walk's handle: with its tables once they are made."""
-        if not isinstance(self.lm, Backoff):
-            return 0
-        return self._address(self._walk, vars(self._walk).get("found", NO_TABLES))
-
-    def _address(self, walk, tables):
-        """That of a handle, which stays as long as the model: another thread may be at it."""
-        handle = walk.handle(tables)
-        self._kept.append((handle, walk, tables))
-        return nodes.address(handle)
-
-    def _use_tables(self):
-        if "found" not in vars(self._walk):
-            self._walk.found  # noqa: B018  makes them
-            vars(self).pop("_handle", None)
+        """The address of the walk's handle."""
+        return nodes.address(self._walk.handle) if isinstance(self.lm, Backoff) else 0
 
     @cached_property
     def _full(self):
@@ -250,25 +234,24 @@ class Model:
         return nodes.step.dispatcher() if isinstance(self.lm, Backoff) else self._step_of_any
 
     @cached_property
+    def _full_walk(self):
+        """The same with KenLM's lengths."""
+        return kenlm.walk(self.lm)
+
+    @cached_property
     def _full_handle(self):
-        """The same of the walk that has KenLM's lengths."""
-        if not isinstance(self.lm, Backoff):
-            return 0
-        return self._address(kenlm.walk(self.lm), NO_TABLES)
+        return nodes.address(self._full_walk.handle) if isinstance(self.lm, Backoff) else 0
 
     @cached_property
     def _null(self):
-        if isinstance(self.lm, Backoff):
-            self._use_tables()  # who has states asks for many words
-        return (-1,) * max(self.order // 2, 1) if isinstance(self.lm, Backoff) else ()
+        return nodes.NULL if isinstance(self.lm, Backoff) else ()
 
     @cached_property
     def _begin(self):
         sos = self._index[SOS]
         if not isinstance(self.lm, Backoff):
             return (sos,)
-        # of two nodes, that of one word first
-        return ((int(self._walk.node[sos]) & 0xFFFFFFFF) - (1 << 32), *self._null[1:]) if self.order > 1 else self._null
+        return self._step(self._handle, sos, self._null)[2]
 
     def _step_of_any(self, _, word, state):
         ids = np.array([[*state, word]], np.int32)
@@ -286,8 +269,6 @@ class Model:
             scored = [(p, oov) for p, _, oov in self.full_scores(sentence, bos, eos)]
             log10p = np.array([p for p, _ in scored], np.float32)
             return float(kenlm.sums_in_turn(log10p, np.array([0]), np.array([len(log10p)]))[0]), len(log10p)
-        if self._scored == MANY:
-            self._use_tables()
         text = as_bytes(sentence).translate(BLANKS) + b" "
         ids = np.empty(len(text) // 2 + 1, np.int32)
         found = self._table.look_up(np.frombuffer(text, np.uint8), 0, -1, ids)[1]

@@ -4,6 +4,7 @@ import io
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from conftest import ENVIRONMENT
 from lmtk import cli
 from lmtk.files.streams import open_out
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, runs, smoothing
+from lmtk.ngram import arpa, backoff, nodes, runs, smoothing
 from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import write_counts
 from lmtk.ngram.methods import Method
@@ -107,17 +108,11 @@ def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, order, wor
         level.log10p[::5] = np.nan  # bare prefixes, and n-grams without their suffixes
     for corpus in read_corpus(random_text(tmp_path, 2), model.vocab, marks, order):
         found = []
-        for large, some, pays in (
-            (1 << 40, 0, 0),
-            (1, 1, 0),
-            (1, 100, 1 << 30),
-            (1, 1 << 14, 0),
-            (1, 1 << 14, 1 << 30),
-        ):
+        for large, some in ((1 << 40, 0), (1, 1), (1, 100), (1, 1 << 14)):
             monkeypatch.setitem(LARGE, "ngrams", large)
-            monkeypatch.setattr(backoff, "BLOCK", some)
-            monkeypatch.setattr(backoff, "PAYS", pays)
-            model.walk.__dict__.pop("found", None)
+            monkeypatch.setattr(backoff, "TOGETHER", some)
+            monkeypatch.setattr(nodes, "MANY", some)
+            model = replace(model)  # its nodes are made anew
             for single in (False, True):
                 walk = kenlm.walk(model) if single else model.walk
                 found.append(walk(corpus.ids, corpus.fresh))

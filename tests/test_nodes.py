@@ -16,21 +16,24 @@ from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.registry import describe, load
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, compact, pruning
+from lmtk.ngram import arpa, backoff, compact, nodes, pruning
 from lmtk.reports import kenlm
 from lmtk.text.corpus import Marks, read_corpus
 
 
-def forged(path, random, columns=(0, 1)):
-    """A binary file with right checksums, some of whose words and pointers mean nothing."""
+def forged(path, random, columns=(0, 1, -1)):
+    """A binary file with right checksums, some of whose words, pointers, suffixes and slots mean nothing."""
     settings, arrays = backoff.to_arrays(load(FILES / "wb.arpa"))
     arrays = {name: a.copy() for name, a in arrays.items()}
-    for a in arrays.values():
-        inside = [c for c in columns if c < a.shape[1] // 2]
+    for a in (a for name, a in arrays.items() if name.startswith("nodes")):
+        inside = [c for c in columns if c != 1 or a.shape[1] == nodes.WIDE]
         for _ in range(3 if inside else 0):
             odd = random.choice([-1, -(2**31), 2**31 - 1, len(a), len(a) + 1, int(random.integers(0, 99))])
             # the ends of an order are looked at when it is loaded
             a[random.integers(1, len(a) - 1), random.choice(inside)] = odd
+    arrays["far"] = random.integers(-3, 9, (4, 2)).astype(np.int32)
+    arrays["slots"] = random.choice([-1, -(2**31), 2**31 - 1, 3, 9], 8).astype(np.int32)
+    arrays["spans"][2:] = random.choice([(0, 8), (4, 4), (0, 0)])
     with open(path, "wb") as out:
         container.write(out, "backoff", settings, arrays, load(FILES / "wb.arpa").vocab.words)
 
@@ -41,7 +44,7 @@ def test_a_forged_file_is_scored_within_bounds(tmp_path, monkeypatch, seed):
     one error; and so is everything that goes over the whole model.
     """
     path = str(tmp_path / "forged")
-    forged(path, np.random.default_rng(seed), (1,) if seed % 2 else (0, 1))
+    forged(path, np.random.default_rng(seed), (1, -1) if seed % 2 else (0, 1, -1))
     try:
         model = load(path)
     except FormatError as e:
@@ -169,3 +172,14 @@ def test_kenlms_other_files_are_one_line():
     for name, said in (("probing", "probing hash tables"), ("nowords", "without its words")):
         with pytest.raises(FormatError, match=said):
             load(str(FILES / "kenlm" / name))
+
+
+def test_a_file_of_before_the_suffixes_is_read(tmp_path):
+    """Its records have a column less; what it lacks is made when it is loaded."""
+    model = load(FILES / "wb.arpa")
+    settings, arrays = backoff.to_arrays(model)
+    old = {name: a[:, :-1] for name, a in arrays.items() if name.startswith("nodes")}
+    with open(tmp_path / "old", "wb") as out:
+        container.write(out, "backoff", settings, old, model.vocab.words)
+    found = backoff.to_arrays(load(str(tmp_path / "old")))[1]
+    assert all(np.array_equal(a, found[name]) for name, a in arrays.items())

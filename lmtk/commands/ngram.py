@@ -39,7 +39,7 @@ def command(
     classes: ClassFile = None,
     simple_classes: Annotated[
         bool,
-        option("simple-classes", "Accepted as SRILM has it; a word has one class with it and without.", group="Model"),
+        option("simple-classes", "A word in a class never stands for itself.", group="Model"),
     ] = False,
     expand_classes: Annotated[
         int | None,
@@ -50,7 +50,13 @@ def command(
     ] = 10_000_000,
     expand_exact: Annotated[
         int,
-        option("expand-exact", "Accepted as SRILM has it; what is written out is exact.", "N", min=0, group="Model"),
+        option(
+            "expand-exact",
+            "Make n-grams of N words or more exact, where expansions have several words.",
+            "N",
+            min=0,
+            group="Model",
+        ),
     ] = 0,
     write_lm: Annotated[
         str | None, option("write-lm", "Write the model as ARPA file (-: stdout).", "FILE", group="Output")
@@ -285,6 +291,7 @@ def read(o, path, order, classes=None):
     """
     from lmtk.commands.bar import reading
     from lmtk.files.registry import load, load_strictly
+    from lmtk.joint import expansions
     from lmtk.joint.classes import ClassModel, class_model, expanded
     from lmtk.joint.expansions import Expanding
     from lmtk.joint.mixture import Mixture, lowered
@@ -293,7 +300,7 @@ def read(o, path, order, classes=None):
 
     with reading([path], f"reading {os.path.basename(path)}"):
         model = load_strictly(path) if o.strict else load(path)
-    model = class_model(model, path, classes) if classes else model
+    model = class_model(model, path, classes, simple=o.simple_classes) if classes else model
     changed = o.mix_lm or o.read_mix_lms or o.limit_vocab or o.vocab or o.renorm or o.prune or o.prune_lowprobs
     changed = changed or o.write_lm or o.write_vocab or o.gen is not None or o.gen_prefixes or o.unknown
     if isinstance(model, ClassModel):
@@ -301,7 +308,8 @@ def read(o, path, order, classes=None):
         if o.expand_classes is not None:
             return told(o, path, expanded(model, o.expand_most, path))
     if o.expand_classes is not None and isinstance(model, Expanding):
-        raise LmtkError(f"{path}: classes with expansions of several words can be scored, but not written out")
+        model = lowered(model, order or model.order)
+        return told(o, path, expansions.expanded(model, o.expand_classes, o.expand_exact, o.expand_most, path))
     if changed or o.write_bin:
         model = merged_parts(model)
     if not isinstance(model, Backoff):

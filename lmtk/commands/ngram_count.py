@@ -2,6 +2,7 @@ import contextlib
 import sys
 import warnings
 from functools import partial
+from types import SimpleNamespace
 from typing import Annotated
 
 from lmtk.commands.options import (
@@ -214,211 +215,289 @@ def command(
     \b
     Example: lmtk ngram-count -text train.txt -order 3 -kndiscount -interpolate -lm train.lm
     """
-    from lmtk.files.streams import open_out
+    o = SimpleNamespace(**locals())
+    check(o)
+    settle(o)
+    o.methods = smoothing_methods(o) if o.model_wanted else []
+
     from lmtk.machine.parallel import ALONE, ranks
-    from lmtk.ngram import methods
-    from lmtk.ngram.collection import Positions, Text, collect
-    from lmtk.ngram.counts import write_counts
-    from lmtk.ngram.methods import LONGEST
-    from lmtk.text.corpus import Marks
-    from lmtk.text.vocab import EOS, SOS, make_vocab, read_vocab
+    from lmtk.ngram.collection import Positions, Text
 
-    if not (text or read):
-        raise UsageError("nothing to count: give -text or -read")
-    if not (write or write_n or write_vocab or lm or write_bin or class_lm or gt or kn or kn_all):
-        write = "-"
-    if limit_vocab and not vocab and read:
-        raise UsageError("-limit-vocab needs -vocab where counts are read")
-    limit_vocab = limit_vocab and bool(vocab)
-    if read_with_mincounts and text:
-        raise UsageError("-read-with-mincounts is for -read alone")
-    if write_binary_lm and lm:
-        lm, write_bin = None, lm
-    only_with(write_bin, "write-bin", compact=compact, quantize=quantize)
-    for_kenlm = limit_vocab_file, interpolate_unigrams == 0, vocab_pad, verbose_header
-    if any(for_kenlm) and not kenlm:
-        raise UsageError("-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header are for -kenlm")
-    if vocab_pad and not interpolate_unigrams:
-        raise UsageError("-vocab-pad is for words that are interpolated (-interpolate-unigrams 1)")
-    if class_lm and not classes:
-        raise UsageError("-class-lm is of the classes that -classes gives")
-    if class_lm and (lm or write_bin) and "-" in (classes, lm or write_bin):
-        raise UsageError("a class model names its parts' files; stdin and stdout (-) can't be named")
-    if heldout and classes:
-        raise UsageError("-heldout is a text of words; it does not go with -classes")
-    one_stdin(*(text or []), *(read or []), vocab, classes, heldout)
-    marks, unk_word = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
-    model_written = lm or write_bin or class_lm
-    model_wanted = bool(model_written or gt or kn or kn_all)
-    if kenlm:
-        if no_sos or no_eos or stream or unk_word != b"<unk>":
-            raise UsageError("-kenlm has <s>, </s> and <unk> as they are")
-        unk, kndiscount, interpolate, marks = True, True, True, Marks(blank=True)
-    given = {
-        "n": (ndiscount, dict.fromkeys(ndiscount_n or [], ())),
-        "wb": (wbdiscount, dict.fromkeys(wbdiscount_n or [], ())),
-        "cd": (cdiscount is not None and (cdiscount,), per_order(cdiscount_n, alone)),
-        "add": (addsmooth is not None and (addsmooth,), per_order(addsmooth_n, alone)),
-        "ukn": (ukndiscount, dict.fromkeys(ukndiscount_n or [], ())),
-        "kn": (kndiscount, dict.fromkeys(kndiscount_n or [], ())),
-    }
-    if heldout and not model_wanted:
-        raise UsageError("-heldout is for a model; give -lm or -write-bin")
-    if not model_wanted and (interpolate or any(everywhere or orders for everywhere, orders in given.values())):
-        warnings.warn("smoothing is for a model; give -lm or -write-bin", LmtkWarning, stacklevel=1)
-    files = {"gt": per_order(gt, str), "kn": per_order(kn, str)}
-    for n in range(1, order + 1) if kn_all else ():
-        if not any(n in orders for orders in (*files.values(), *(orders for _, orders in given.values()))):
-            files["kn"][n] = kn_all
-    if kn_all and (others := [name for name, (everywhere, _) in given.items() if everywhere and name != "kn"]):
-        raise UsageError(f"several smoothing methods for all orders: {', '.join([*others, 'kn'])}")
-    when = "never" if kn_counts_modified else "after" if kn_modify_counts_at_end else "before"
-    floor = per_order(gtmin_n, float)
-    upto = per_order(gtmax_n, int)
-    cutoffs = prune_by_count or [0]
-    if cutoffs[0] or cutoffs != sorted(cutoffs):
-        raise UsageError(
-            "-prune-by-count takes 0 for words (lmtk vocab -mincount leaves words out), then rising numbers"
-        )
-    chosen = []
-    for n in range(1, order + 1) if model_wanted else ():
-        name, parameters = method_of(n, given, files)
-        cutoff = cutoffs[min(n, len(cutoffs)) - 1]
-        if kenlm:
-            chosen.append(methods.lmplz(n, name, cutoff, bool(interpolate_unigrams)))
-        else:
-            lower = interpolate or n in (interpolate_n or [])
-            most = upto.get(n, gtmax if n > 9 else None)
-            chosen.append(methods.srilm(n, name, parameters, lower, floor.get(n), gtmin, most, cutoff, when))
-        if float_counts and chosen[-1].smoothing.discounts:
-            raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; see -wbdiscount{n}")
-        if heldout and not (chosen[-1].smoothing.continuation and chosen[-1].interpolate):
-            raise UsageError(f"order {n}: -heldout tunes interpolated Kneser-Ney smoothing (-kndiscount -interpolate)")
-
-    replace = None
-    if classes:
-        from lmtk.ngram.classes import read_classes, replaced
-
-        given_classes = read_classes(classes)
-        replace = partial(replaced, classes=given_classes)
-        unk = unk and unk_word not in given_classes.members  # its class is predicted in its place
-
-    def vocabulary_of(words):
-        return make_vocab(words, unk, True, unk_word, vocab or (text or read)[0])
-
-    def tell(line):
-        if debug:
-            sys.stderr.write(line + "\n")
-
-    read_from = {n: (path, name) for name, paths in files.items() for n, path in paths.items() if model_written}
-
-    def discounts_given():
-        return {n: methods.read_discounts(path, chosen[n - 1]) for n, (path, _) in read_from.items() if n <= order}
-
-    kept = (tolower, limit_vocab, float_counts, bytes_of(memory) if memory else None)
-    # large texts: no counts, if the model alone is wanted, by its text
-    special = heldout or class_lm or read_with_mincounts or prune or limit_vocab_file or vocab_pad or verbose_header
-    positions = bool(lm or write_bin) and not (write or write_n or special) and 2 <= order <= LONGEST
-    positions &= all(method.counts == "before" for method in chosen)
-    parts = not (write_bin or sort)  # these make the whole model in memory
     with ranks() if mpi else contextlib.nullcontext(ALONE) as comm:
         if comm.size > 1 and (stream or "-" in (text or [])):
             raise UsageError("-mpi wants texts of sentences, in files that every rank can read")
-        words = comm.share(lambda: read_vocab(vocab, tolower) if vocab else None)
-        counts = collect(text or [], read or [], order, words, marks, unk_word, *kept, comm, replace, positions, parts)
-        if isinstance(counts, Text):
-            vocabulary = comm.each(partial(vocabulary_of, counts.words))
-            known = comm.each(discounts_given)
-            given = fallback_discounts(discount_fallback), tell, known, kenlm
-            if comm.rank == 0 and write_vocab:
-                write_words(write_vocab, counts.words)
-            write_in_buckets(counts, vocabulary, chosen, marks, kept[3], comm, given, lm)
-            if memuse:
-                tell_memory()
-            return
+        o.counts = counted(o, comm)
+        if isinstance(o.counts, Text):
+            model_in_buckets(o, comm)
     if comm.rank:
         return
-    if read_with_mincounts:
-        least = [floor.get(n, (gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, order + 1)]
+    if not isinstance(o.counts, Text):  # else all is written
+        o.vocabulary = vocabulary_of(o) if o.model_wanted else None
+        write_what_was_counted(o)
+        if o.model_wanted:
+            (model_of_positions if isinstance(o.counts, Positions) else model_of_counts)(o)
+    if memuse:
+        tell_memory()
+
+
+def check(o):
+    """Raise UsageError where options do not go together."""
+    model_wanted = o.lm or o.write_bin or o.class_lm or o.gt or o.kn or o.kn_all
+    for_kenlm = o.limit_vocab_file or o.interpolate_unigrams == 0 or o.vocab_pad or o.verbose_header
+    cutoffs = o.prune_by_count or [0]
+    refused = {
+        "nothing to count: give -text or -read": not (o.text or o.read),
+        "-limit-vocab needs -vocab where counts are read": o.limit_vocab and not o.vocab and o.read,
+        "-read-with-mincounts is for -read alone": o.read_with_mincounts and o.text,
+        "-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header are for -kenlm": for_kenlm
+        and not o.kenlm,
+        "-vocab-pad is for words that are interpolated (-interpolate-unigrams 1)": o.vocab_pad
+        and not o.interpolate_unigrams,
+        "-class-lm is of the classes that -classes gives": o.class_lm and not o.classes,
+        "a class model names its parts' files; stdin and stdout (-) can't be named": o.class_lm
+        and (o.lm or o.write_bin)
+        and "-" in (o.classes, o.lm or o.write_bin),
+        "-heldout is a text of words; it does not go with -classes": o.heldout and o.classes,
+        "-heldout is for a model; give -lm or -write-bin": o.heldout and not model_wanted,
+        "-kenlm has <s>, </s> and <unk> as they are": o.kenlm
+        and (o.no_sos or o.no_eos or o.stream or o.map_unk not in (None, "<unk>")),
+        "-prune-by-count takes 0 for words (lmtk vocab -mincount leaves words out), then rising numbers": cutoffs[0]
+        or cutoffs != sorted(cutoffs),
+    }
+    for why, so in refused.items():
+        if so:
+            raise UsageError(why)
+    only_with(o.write_bin or (o.write_binary_lm and o.lm), "write-bin", compact=o.compact, quantize=o.quantize)
+    one_stdin(*(o.text or []), *(o.read or []), o.vocab, o.classes, o.heldout)
+
+
+def settle(o):
+    """Put into o what follows from several options.
+
+    marks: a text.corpus.Marks. unk_word: bytes. given: {method: (its parameters, or whether it is for all orders,
+    {order: parameters})}. files: {method: {order: file of discounts}}. model_written, model_wanted: whether there is a
+    model to write; to estimate. own: the given_classes of -classes, or None.
+    """
+    from lmtk.text.corpus import Marks
+
+    if not (o.write or o.write_n or o.write_vocab or o.lm or o.write_bin or o.class_lm or o.gt or o.kn or o.kn_all):
+        o.write = "-"
+    o.limit_vocab = o.limit_vocab and bool(o.vocab)
+    if o.write_binary_lm and o.lm:
+        o.lm, o.write_bin = None, o.lm
+    o.marks, o.unk_word = Marks.of(o.no_sos, o.no_eos, o.stream), unknown_word(o.map_unk)
+    if o.kenlm:
+        o.unk, o.kndiscount, o.interpolate, o.marks = True, True, True, Marks(blank=True)
+    o.model_written = o.lm or o.write_bin or o.class_lm
+    o.model_wanted = bool(o.model_written or o.gt or o.kn or o.kn_all)
+    o.given = {
+        "n": (o.ndiscount, dict.fromkeys(o.ndiscount_n or [], ())),
+        "wb": (o.wbdiscount, dict.fromkeys(o.wbdiscount_n or [], ())),
+        "cd": (o.cdiscount is not None and (o.cdiscount,), per_order(o.cdiscount_n, alone)),
+        "add": (o.addsmooth is not None and (o.addsmooth,), per_order(o.addsmooth_n, alone)),
+        "ukn": (o.ukndiscount, dict.fromkeys(o.ukndiscount_n or [], ())),
+        "kn": (o.kndiscount, dict.fromkeys(o.kndiscount_n or [], ())),
+    }
+    if not o.model_wanted and (o.interpolate or any(everywhere or orders for everywhere, orders in o.given.values())):
+        warnings.warn("smoothing is for a model; give -lm or -write-bin", LmtkWarning, stacklevel=1)
+    o.files = {"gt": per_order(o.gt, str), "kn": per_order(o.kn, str)}
+    for n in range(1, o.order + 1) if o.kn_all else ():
+        if not any(n in orders for orders in (*o.files.values(), *(orders for _, orders in o.given.values()))):
+            o.files["kn"][n] = o.kn_all
+    if o.kn_all and (others := [name for name, (everywhere, _) in o.given.items() if everywhere and name != "kn"]):
+        raise UsageError(f"several smoothing methods for all orders: {', '.join([*others, 'kn'])}")
+    o.own = None
+    if o.classes:
+        from lmtk.ngram.classes import read_classes
+
+        o.own = read_classes(o.classes)
+        o.unk = o.unk and o.unk_word not in o.own.members  # its class is predicted in its place
+
+
+def smoothing_methods(o):
+    """A methods.Method an order."""
+    from lmtk.ngram import methods
+
+    when = "never" if o.kn_counts_modified else "after" if o.kn_modify_counts_at_end else "before"
+    floor, upto = per_order(o.gtmin_n, float), per_order(o.gtmax_n, int)
+    cutoffs, chosen = o.prune_by_count or [0], []
+    for n in range(1, o.order + 1):
+        name, parameters = method_of(n, o.given, o.files)
+        cutoff = cutoffs[min(n, len(cutoffs)) - 1]
+        if o.kenlm:
+            method = methods.lmplz(n, name, cutoff, bool(o.interpolate_unigrams))
+        else:
+            lower = o.interpolate or n in (o.interpolate_n or [])
+            most = upto.get(n, o.gtmax if n > 9 else None)
+            method = methods.srilm(n, name, parameters, lower, floor.get(n), o.gtmin, most, cutoff, when)
+        if o.float_counts and method.smoothing.discounts:
+            raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; see -wbdiscount{n}")
+        if o.heldout and not (method.smoothing.continuation and method.interpolate):
+            raise UsageError(f"order {n}: -heldout tunes interpolated Kneser-Ney smoothing (-kndiscount -interpolate)")
+        chosen.append(method)
+    return chosen
+
+
+def counted(o, comm):
+    """collection.Counts, or what a large text's model is made of without counts, if the model alone is wanted:
+    Positions; or a Text, where memory is bounded or ranks share the work.
+    """
+    from lmtk.ngram.classes import replaced
+    from lmtk.ngram.collection import collect
+    from lmtk.ngram.methods import LONGEST
+    from lmtk.text.vocab import read_vocab
+
+    special = o.heldout or o.class_lm or o.read_with_mincounts or o.prune
+    special = special or o.limit_vocab_file or o.vocab_pad or o.verbose_header
+    positions = bool(o.lm or o.write_bin) and not (o.write or o.write_n or special) and 2 <= o.order <= LONGEST
+    positions &= all(method.counts == "before" for method in o.methods)
+    parts = not (o.write_bin or o.sort)  # these make the whole model in memory
+    kept = o.tolower, o.limit_vocab, o.float_counts, bytes_of(o.memory) if o.memory else None
+    words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
+    replace = partial(replaced, classes=o.own) if o.own else None
+    what = o.text or [], o.read or [], o.order, words, o.marks, o.unk_word
+    counts = collect(*what, *kept, comm, replace, positions, parts)
+    if o.read_with_mincounts and comm.rank == 0:
+        floor = per_order(o.gtmin_n, float)
+        least = [floor.get(n, (o.gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, o.order + 1)]
         counts = frequent(counts, least)
-    vocabulary = vocabulary_of(counts.words) if model_wanted else None
-    if classes and not vocab and (left := len({*counts.words} - {*given_classes.names, SOS, EOS, unk_word})):
+    return counts
+
+
+def vocabulary_of(o):
+    from lmtk.text.vocab import make_vocab
+
+    return make_vocab(o.counts.words, o.unk, True, o.unk_word, o.vocab or (o.text or o.read)[0])
+
+
+def given_discounts(o):
+    """(-discount-fallback's, what is told with -debug, {order: Method} whose discounts are in files, -kenlm), as
+    estimating takes them.
+    """
+    from lmtk.ngram.methods import read_discounts
+
+    def tell(line):
+        if o.debug:
+            sys.stderr.write(line + "\n")
+
+    read = [(n, path) for paths in o.files.values() for n, path in paths.items() if o.model_written and n <= o.order]
+    known = {n: read_discounts(path, o.methods[n - 1]) for n, path in read}
+    return fallback_discounts(o.discount_fallback), tell, known, o.kenlm
+
+
+def model_in_buckets(o, comm):
+    """The model of a collection.Text, written by rank 0."""
+    from lmtk.files.streams import open_out
+    from lmtk.ngram import buckets
+
+    text = o.counts
+    vocabulary, given = comm.each(lambda: (vocabulary_of(o), given_discounts(o)))
+    if comm.rank == 0 and o.write_vocab:
+        write_words(o.write_vocab, text.words)
+    memory = bytes_of(o.memory) if o.memory else None
+    model = buckets.estimate(text, vocabulary, o.methods, o.marks, memory, comm, *given)
+    with open_out(o.lm) if comm.rank == 0 else contextlib.nullcontext() as out:
+        buckets.write_arpa(out, model)
+
+
+def write_what_was_counted(o):
+    """The counts and words that are asked for."""
+    from lmtk.files.streams import open_out
+    from lmtk.ngram.counts import write_counts
+    from lmtk.text.vocab import EOS, SOS
+
+    counts = o.counts
+    if o.own and not o.vocab and (left := len({*counts.words} - {*o.own.names, SOS, EOS, o.unk_word})):
         told = f"words without a class, which stay words of the model: {left}; -vocab says which it may have"
         warnings.warn(told, LmtkWarning, stacklevel=1)
-    if write:
-        with open_out(write) as out:
-            write_counts(out, counts, sort, only=write_order or None)
-    for n, path in per_order(write_n, str).items():
-        if n > order:
-            raise UsageError(f"-write{n}: the order is {order}")
+    if o.write:
+        with open_out(o.write) as out:
+            write_counts(out, counts, o.sort, only=o.write_order or None)
+    for n, path in per_order(o.write_n, str).items():
+        if n > o.order:
+            raise UsageError(f"-write{n}: the order is {o.order}")
         with open_out(path) as out:
-            write_counts(out, counts, sort, only=n)
-    if write_vocab:
-        write_words(write_vocab, counts.words)
-    if not model_wanted:
-        return
-    from lmtk.ngram import arpa, backoff, merge, pruning, smoothing
+            write_counts(out, counts, o.sort, only=n)
+    if o.write_vocab:
+        write_words(o.write_vocab, counts.words)
 
-    known = discounts_given()
-    if heldout:
+
+def model_of_positions(o):
+    """The model of collection.Positions, written."""
+    from lmtk.files.streams import open_out
+    from lmtk.ngram import arpa, engine, printing, suffix
+
+    given = given_discounts(o)
+    ids = vars(o).pop("counts").of(o.vocabulary)
+    ngrams = suffix.suffix_order(ids, o.order, len(o.vocabulary.words) - 1, o.marks)
+    del ids
+    model, _ = engine.estimate(ngrams, o.vocabulary, o.methods, o.marks, *given)
+    if o.lm and not o.sort:
+        with open_out(o.lm) as out:
+            printing.write_estimate(out, model)
+    whole = engine.backoff_of(model) if o.write_bin or o.sort else None
+    if o.lm and o.sort:
+        with open_out(o.lm) as out:
+            arpa.write_text(out, whole)
+    write_binary(o, whole)
+
+
+def model_of_counts(o):
+    """The model of collection.Counts, and the discounts that are asked for, written."""
+    from lmtk.files.streams import open_out
+    from lmtk.ngram import arpa, merge, methods, pruning, smoothing
+    from lmtk.text.vocab import read_vocab
+
+    counts, given = vars(o).pop("counts"), given_discounts(o)
+    if o.heldout:
         from lmtk.ngram.heldout import tuned
         from lmtk.text.corpus import whole_corpus
 
-        known = tuned(counts, vocabulary, order, chosen, whole_corpus(heldout, vocabulary, marks, tolower)) | known
-    given = fallback_discounts(discount_fallback), tell, known, kenlm
-    if isinstance(counts, Positions):
-        from lmtk.ngram import engine, printing, suffix
-
-        ids = counts.of(vocabulary)
-        del counts
-        ngrams = suffix.suffix_order(ids, order, len(vocabulary.words) - 1, marks)
-        del ids
-        model, _ = engine.estimate(ngrams, vocabulary, chosen, marks, *given)
-        if lm and not sort:
-            with open_out(lm) as out:
-                printing.write_estimate(out, model)
-        whole = engine.backoff_of(model) if write_bin or sort else None
-        if lm and sort:
-            with open_out(lm) as out:
-                arpa.write_text(out, whole)
-        if write_bin:
-            with open_out(write_bin) as out:
-                backoff.write_binary(out, whole, compact, quantize or 0)
-        return
-    listed = set(read_vocab(limit_vocab_file, tolower)) if limit_vocab_file else None
-    first = counts.levels[0]
-    seen = zip(first.keys, first.count) if verbose_header else ()
-    tokens = sum(int(count) for w, count in seen if counts.words[w] not in (b"<s>", b"</s>"))
-    own = (listed, vocab_pad) if kenlm else ()
-    model, used = smoothing.estimate(counts, vocabulary, order, chosen, *given, *own)
+        text = whole_corpus(o.heldout, o.vocabulary, o.marks, o.tolower)
+        fallback, tell, known, exact = given
+        given = fallback, tell, tuned(counts, o.vocabulary, o.order, o.methods, text) | known, exact
+    listed = set(read_vocab(o.limit_vocab_file, o.tolower)) if o.limit_vocab_file else None
+    head = header(o, counts.levels[0], counts.words) if o.verbose_header else b""
+    own = (listed, o.vocab_pad) if o.kenlm else ()
+    model, used = smoothing.estimate(counts, o.vocabulary, o.order, o.methods, *given, *own)
     del counts  # its memory serves the writing
     if listed is not None:
         model = merge.limited(model, listed)
-    if prune:
-        model = pruning.pruned(model, prune, minprune)
-    for n, path in sorted({**files["gt"], **files["kn"]}.items()):
-        if not read_from and n <= order:
+    if o.prune:
+        model = pruning.pruned(model, o.prune, o.minprune)
+    for n, path in sorted({**o.files["gt"], **o.files["kn"]}.items()):
+        if not o.model_written and n <= o.order:
             with open_out(path) as out:
                 methods.write_discounts(out, used[n - 1])
-    if lm:
-        with open_out(lm) as out:
-            if verbose_header:
-                out.write(f"# Input file: {(text or read)[0]}\n# Token count: {tokens}\n".encode())
-                out.write(b"# Smoothing: Modified Kneser-Ney\n")
-            arpa.write_text(out, model, sort)
-    if write_bin:
-        with open_out(write_bin) as out:
-            backoff.write_binary(out, model, compact, quantize or 0)
-    if class_lm:
+    if o.lm:
+        with open_out(o.lm) as out:
+            out.write(head)
+            arpa.write_text(out, model, o.sort)
+    write_binary(o, model)
+    if o.class_lm:
         from lmtk.joint import classes as classlm
 
-        with open_out(class_lm) as out:
-            if lm or write_bin:
-                classlm.write_text(out, lm or write_bin, classes, class_lm)
+        with open_out(o.class_lm) as out:
+            if o.lm or o.write_bin:
+                classlm.write_text(out, o.lm or o.write_bin, o.classes, o.class_lm)
             else:
-                classlm.write_binary(out, classlm.class_model(model, class_lm, classes, given_classes), class_lm)
-    if memuse:
-        tell_memory()
+                classlm.write_binary(out, classlm.class_model(model, o.class_lm, o.classes, o.own), o.class_lm)
+
+
+def header(o, first, words):
+    """What lmplz's --verbose_header has on the first lines, from the counts of order 1."""
+    tokens = sum(int(count) for w, count in zip(first.keys, first.count) if words[w] not in (b"<s>", b"</s>"))
+    source = (o.text or o.read)[0]
+    return f"# Input file: {source}\n# Token count: {tokens}\n# Smoothing: Modified Kneser-Ney\n".encode()
+
+
+def write_binary(o, model):
+    from lmtk.files.streams import open_out
+    from lmtk.ngram import backoff
+
+    if o.write_bin:
+        with open_out(o.write_bin) as out:
+            backoff.write_binary(out, model, o.compact, o.quantize or 0)
 
 
 def write_words(path, words):
@@ -426,16 +505,6 @@ def write_words(path, words):
 
     with open_out(path) as out:
         out.write(b"".join(w + b"\n" for w in sorted(words)))
-
-
-def write_in_buckets(text, vocabulary, chosen, marks, memory, comm, given, lm):
-    """The model of a collection.Text, written by rank 0."""
-    from lmtk.files.streams import open_out
-    from lmtk.ngram import buckets
-
-    model = buckets.estimate(text, vocabulary, chosen, marks, memory, comm, *given)
-    with open_out(lm) if comm.rank == 0 else contextlib.nullcontext() as out:
-        buckets.write_arpa(out, model)
 
 
 def frequent(counts, least):

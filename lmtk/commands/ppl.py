@@ -22,13 +22,15 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkWarning, UsageError
 
+TOGETHER = 1 << 20  # bytes of a text that a thread reads and scores at once
+
 
 def command(
     lm: Model = None,
     classes: ClassFile = None,
     simple_classes: Annotated[
         bool,
-        option("simple-classes", "Accepted as SRILM has it; a word has one class with it and without.", group="Data"),
+        option("simple-classes", "A word in a class never stands for itself.", group="Data"),
     ] = False,
     text: Annotated[
         list[str] | None, option("text", "Text to score, a sentence a line (several; -: stdin).", "FILE", group="Data")
@@ -101,7 +103,7 @@ def command(
     if classes:
         from lmtk.joint.classes import class_model
 
-        model = class_model(model, lm, classes)
+        model = class_model(model, lm, classes, simple=simple_classes)
     count_order = count_order or order or model.order
     if order:
         model = lowered(model, order)
@@ -139,7 +141,8 @@ def report_text(model, path, marks, debug, write, tolower, escape=b""):
     from lmtk.files.streams import blocks, passages
     from lmtk.machine.large import pays
     from lmtk.machine.threads import ahead
-    from lmtk.reports.srilm import report, report_passages
+    from lmtk.ngram.backoff import Backoff
+    from lmtk.reports.srilm import report, report_passages, report_sums
     from lmtk.text.corpus import corpora
 
     index = getattr(model, "index", None)
@@ -149,8 +152,11 @@ def report_text(model, path, marks, debug, write, tolower, escape=b""):
         texts = ((corpora([text], *how), line) for text, line in passages(path, escape))
         report_passages(model, path, texts, debug, write)
         return 0
+    large = os.path.isfile(path) and pays("text", os.path.getsize(path))
+    if large and debug == 0 and isinstance(model, Backoff) and not marks.stream:
+        return report_sums(model, path, blocks(path, TOGETHER), marks, tolower, write)[2]
     found = corpora(blocks(path), *how)
-    if index is None and os.path.isfile(path) and pays("text", os.path.getsize(path)):  # no read of a file can wait
+    if index is None and large:  # no read of a file can wait
         found = ahead(found)
     _, blank, unknown = report(model, path, found, debug, write)
     if debug and blank:

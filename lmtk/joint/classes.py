@@ -14,7 +14,7 @@ from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files import container
 from lmtk.files.declared import VOCABULARY, Array, check_array, held, ids, whole
 from lmtk.files.streams import lines_of
-from lmtk.joint.expansions import expanding_model, several_words
+from lmtk.joint.expansions import expanding_model, several_readings
 from lmtk.joint.mixture import folder_of, lowered, missing, name_in, part_of
 from lmtk.lm import LanguageModel, Scores
 from lmtk.ngram import backoff
@@ -67,24 +67,26 @@ class ClassModel:
         yield "predicted words |V|", self.vocab.V
 
 
-def class_model(lm, name, path, classes=None):
+def class_model(lm, name, path, classes=None, simple=False):
     """The ClassModel of a model of classes, read from `name`, and of the classes in the file `path`, or those given.
 
-    Where a class has expansions of several words it is an `expansions.Expanding`. Raises LmtkError where the model
-    predicts a word that is in a class, since the sum would not be one, or no class.
+    Where a text has several readings, as a word is in several classes, in one and in the model, or as expansions have
+    several words, it is an `expansions.Expanding`; with `simple` a word in a class never stands for itself, and p is
+    that of the file. Raises LmtkError where the model predicts no class.
     """
-    if classes is None and several_words(path):
-        return expanding_model(lm, name, path)
-    classes = classes or read_classes(path)
     known = lm.vocab
+    if classes is None and not simple and several_readings(path, known):
+        return expanding_model(lm, name, path)
+    classes = classes or read_classes(path, scaled=not simple)
     both = next((w for w in classes.members if known.predicts(w)), None)
-    if both is not None:
+    any_ = any(map(known.predicts, classes.names))
+    if both is not None and not (any_ and simple):
         which = f"{shown(both)}, which has a class in {path}"
         raise LmtkError(f"{name}: it predicts {which}; was it made with these -classes?")
-    if not any(map(known.predicts, classes.names)):
+    if not any_:
         raise LmtkError(f"{name}: it predicts no class of {path}; was it made with these -classes?")
     names = set(classes.names)
-    words = [*classes.members, *(w for w in known.words[: known.V] if w not in names)]
+    words = dict.fromkeys([*classes.members, *(w for w in known.words[: known.V] if w not in names)])
     unk = known.unk in classes.members or known.predicts(known.unk)
     vocab = make_vocab(sorted(words), unk, known.predicts(EOS), known.unk, path)
     g, p = np.empty(len(vocab.words), np.int32), np.ones(len(vocab.words))

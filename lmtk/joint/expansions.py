@@ -9,14 +9,19 @@ import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
+from math import prod
 
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.streams import lines
 from lmtk.lm import scores_of
+from lmtk.ngram.arpa import levels_of
 from lmtk.ngram.backoff import Backoff
 from lmtk.ngram.counts import to_rows
+from lmtk.ngram.pruning import renormalized
+from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import EOS, SOS, Vocab, make_vocab
 
 NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
@@ -40,13 +45,18 @@ def read_expansions(path):
     return [(name, 1 / size[name] if p is None else p, words) for name, p, words in found]
 
 
-def several_words(path):
-    """Whether a class of the file has an expansion of several words."""
+def several_readings(path, known):
+    """Whether a class of the file has an expansion of several words, or a word several classes, or one and stands for
+    itself in a model that has classes, too; known: the vocabulary of the model.
+    """
+    class_of = {}
     for _, line in lines(path):
         fields = line.split()
         if len(fields) > 2 and len(fields) - (1 if NUMBER.match(fields[1]) else 0) > 2:
             return True
-    return False
+        if fields and class_of.setdefault(fields[-1], fields[0]) != fields[0]:
+            return True
+    return any(map(known.predicts, class_of)) and any(map(known.predicts, class_of.values()))
 
 
 @dataclass(frozen=True)
@@ -153,7 +163,8 @@ def expanding_model(lm, name, path):
     names = {c for c, _, _ in expansions}
     words = {w for _, _, expansion in expansions for w in expansion} - {SOS, EOS}
     words |= {w for w in known.words[: known.V] if w not in names}
-    vocab = make_vocab(sorted(words), known.predicts(known.unk), known.predicts(EOS), known.unk, path)
+    unk = known.predicts(known.unk) or known.unk in words
+    vocab = make_vocab(sorted(words), unk, known.predicts(EOS), known.unk, path)
     own = np.array([known.index.get(w, known.unk_id) if w not in names else known.unk_id for w in vocab.words])
     # a word that lm does not have stands for itself nowhere
     own[[w not in known.index for w in vocab.words]] = len(known.words)
@@ -163,3 +174,87 @@ def expanding_model(lm, name, path):
             left = tuple(vocab.index[w] for w in rest)
             starts.setdefault(vocab.index[first], []).append((known.index[c], p, left))
     return Expanding(vocab, lm, own, starts, (name, path))
+
+
+def expanded(model, order, exact, most, path):
+    """A back-off model of words, about the same as an Expanding one, with n-grams up to `order`, 0 for all; as SRILM's.
+
+    The joint probability of an n-gram of words is the sum over the n-grams of classes that it, or what is left of it
+    where expansions are cut at its ends, comes from. Where it is not an n-gram of the model that of its words is added.
+    p(w | h) is the ratio of two of these, or from n-grams of `exact` words on the model's own. Raises LmtkError where
+    there are more than `most`.
+    """
+    joint = joint_probabilities(model, most, path)
+    longest = max(map(len, joint))
+    N = min(order or longest, longest)
+    exact = exact or N + 1
+    listed, vocab = model.ngrams[0], model.vocab
+    for words in list(joint):
+        while words[:-1] and words[:-1] not in joint:
+            words = words[:-1]
+            joint[words] = 0.0
+    for words in joint:
+        own = tuple(model.own[list(words)].tolist())
+        if len(words) < exact and own not in listed:
+            joint[words] += context_probability(model, own)
+    follow = {}
+    for words in joint:
+        if len(words) <= N:
+            follow.setdefault(words[:-1], []).append(words[-1])
+    sections, end = {k: [] for k in range(1, N + 1)}, model.chance((), int(model.own[vocab.eos_id]))
+    for context, after in follow.items():
+        p = np.array([joint[*context, w] for w in after])
+        if len(context) + 1 >= exact:
+            p = after_context(model, context, after)
+        else:
+            below = end if context == (vocab.sos_id,) else joint.get(context, 0)
+            p = p / max(below, p.sum())
+        with np.errstate(divide="ignore"):
+            log10p = np.log10(p).tolist()
+        named = [vocab.words[w] for w in context]
+        sections[len(context) + 1] += [(x, (*named, vocab.words[w]), 0.0) for x, w in zip(log10p, after)]
+    return renormalized(Backoff(vocab, N, levels_of(sections, vocab)[0]))
+
+
+def joint_probabilities(model, most, path):
+    """{ids of words: p} of all n-grams of words that those of the model of classes are expanded to."""
+    joint, listed, known = {}, model.ngrams[0], model.lm.vocab
+    of = {}  # id in lm -> the expansions of a class, or the word
+    for first, found in model.starts.items():
+        for c, p, left in found:
+            of.setdefault(c, []).append((p, (first, *left)))
+    for i, word in enumerate(known.words):
+        of.setdefault(i, [(1.0, (model.vocab.index[word],))] if word in model.vocab.index else [])
+    for ngram, p in listed.items():
+        p *= context_probability(model, ngram[:-1])
+        for parts in product(*(of[c] for c in ngram)):
+            q, words = prod((x for x, _ in parts), start=p), tuple(w for _, expansion in parts for w in expansion)
+            for cut in range(len(parts[-1][1])):
+                for start in range(len(parts[0][1])):
+                    if some := words[start : len(words) - cut]:
+                        joint[some] = joint.get(some, 0.0) + q
+        if len(joint) > most:
+            told = f"{len(joint)} n-grams of words and more, where -expand-most allows {most}"
+            raise LmtkError(f"{path}: {told}; shorter expansions or a lower -order give fewer")
+    return joint
+
+
+def context_probability(model, ids):
+    """p of a sequence of ids in the model of classes; that of an opening <s> is p(</s>), and what is not predicted is
+    left out elsewhere.
+    """
+    known, total = model.lm.vocab, 1.0
+    for i, w in enumerate(ids):
+        p = model.chance(ids[max(i - model.order + 1, 0) : i], known.eos_id if i == 0 and w == known.sos_id else w)
+        total *= p if p or w < known.V or w == len(known.words) else 1.0
+    return total
+
+
+def after_context(model, context, words):
+    """p of each of `words` after a context, by the model itself."""
+    rows = np.array([[*context, w] for w in words])
+    N, k = rows.shape
+    ids = rows.astype(np.int32).ravel()
+    scored = ids != model.vocab.sos_id
+    p = np.exp(model.score(Corpus(ids, np.arange(N + 1) * k, scored)).logp)
+    return np.where(scored, p, 0)[k - 1 :: k]

@@ -34,3 +34,19 @@ def store8(typing, array, at, value):
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.uint64), build
+
+
+@intrinsic
+def prefetch(typing, array, at):
+    """The line of array[at], of any type, comes into the cache; nothing waits for it, and any place will do."""
+
+    def build(context, builder, signature, arguments):
+        data = make_array(signature.args[0])(context, builder, arguments[0]).data
+        byte = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        i32 = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte.type, i32, i32, i32])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte.type], kind)
+        builder.call(function, [byte, i32(0), i32(3), i32(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), build

@@ -13,23 +13,21 @@ from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram.nodes import (
-    BLOCK,
     NARROW,
     WIDE,
     ZERO,
     Nodes,
-    columns,
-    extend,
-    extend_plain,
-    frozen,
+    arrays_of,
     handle,
     of_arrays,
     pack,
-    tables,
+    unigrams,
+    walk,
+    walk_plain,
 )
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
-PAYS = 128  # numbers in the nodes for which tables pay, for each token scored
+TOGETHER = 1 << 16  # tokens that a thread scores at once
 
 
 def natural(log10):
@@ -114,54 +112,44 @@ class Packed(Decimal):
 
 @dataclass(frozen=True)
 class Walk:
-    """What scoring needs of a model: its nodes; node (W,) int32 and logp (W,), the 1-gram of each word, -1 for none,
-    and its logarithm; V and `single` as in `nodes.extend`.
+    """What scoring needs of a model: its nodes; node (W,) int32 and log10p (W,) float32, each word's 1-gram, -1 for
+    none, and its log10 p; V and `single` as in `nodes.walk`.
     """
 
     nodes: Nodes
     node: np.ndarray
-    logp: np.ndarray
+    log10p: np.ndarray
     V: int
     single: bool = False
 
     def __call__(self, ids, fresh):
-        """(logp, used) of tokens (N,), as `nodes.extend` has them; fresh (N,): nothing before a token counts."""
-        N = len(ids)
-        if not pays("ngrams", N):
-            return self.some(ids, fresh)
-        found = self.found if len(self.nodes.memory) < N * PAYS else NO_TABLES
-
-        def some(begin):
-            start, end = max(begin - self.nodes.order + 1, 0), min(begin + BLOCK, N)
-            logp, used = self.some(ids[start:end], fresh[start:end], found)
-            return logp[begin - start :], used[begin - start :]
-
-        logp, used = zip(*in_threads(some, range(0, N, BLOCK)))
-        return np.concatenate(logp), np.concatenate(used)
-
-    def some(self, ids, fresh, found=None):
-        """The same of a few tokens: with tables `found` by the kernel."""
-        node, logp, used = self.node[ids], self.logp[ids], np.ones(len(ids), np.int8)
-        fresh = fresh.copy()
+        """(log10p (N,) float32, used (N,)) of tokens, as `nodes.walk` has them; fresh (N,): nothing before a token
+        counts.
+        """
+        N, fresh = len(ids), fresh.copy()
         fresh[:1] = True
-        nodes, rest = self.nodes, (ids, fresh, self.V, self.single, node, logp, used)
-        if found:
-            extend(nodes.memory, nodes.logs, nodes.where, *found, *rest)
-        else:
-            extend_plain(nodes, *rest)
-        return logp, used
+        if not pays("ngrams", N):
+            return walk_plain(self.nodes, self.node, self.log10p, self.V, self.single, ids, fresh)
+        log10p, used, nodes = np.empty(N, np.float32), np.empty(N, np.int8), self.nodes
+        arrays = nodes.memory, nodes.logs, nodes.where, nodes.far, nodes.slots, nodes.spans, self.node, self.log10p
 
-    def handle(self, found):
-        """As `nodes.handle` has it; the walk has to outlive it."""
-        return handle(self.nodes, self.node, self.logp, *found)
+        def some(first):
+            # a block's first words are those that ended the one before, as contexts
+            begin, end = max(first - nodes.order + 1, 0), min(first + TOGETHER, N)
+            p, length = np.empty(end - begin, np.float32), np.empty(end - begin, np.int8)
+            begun = fresh[begin:end].copy()
+            begun[0] = True
+            walk(*arrays, self.V, self.single, ids[begin:end], begun, p, length)
+            log10p[first:end], used[first:end] = p[first - begin :], length[first - begin :]
+
+        for _ in in_threads(some, range(0, N, TOGETHER)):
+            pass
+        return log10p, used
 
     @cached_property
-    def found(self):
-        """The tables, made when a text pays for them."""
-        return tables(self.nodes)
-
-
-NO_TABLES = frozen(np.empty(0, np.int32)), frozen(np.zeros((100, 2), np.int64))
+    def handle(self):
+        """As `nodes.handle` has it; the walk has to outlive it."""
+        return handle(self.nodes, self.node, self.log10p)
 
 
 @dataclass(frozen=True)
@@ -173,12 +161,14 @@ class Backoff:
     levels: list
 
     def score(self, corpus):
-        """ln p of every scored token; the length is that of the n-gram used, UNKNOWN for a word without a 1-gram."""
-        logp, used = self.walk(corpus.ids, corpus.fresh)
+        """ln p of every scored token, from log10 p in single precision; the length is that of the n-gram used, UNKNOWN
+        for a word without a 1-gram.
+        """
+        log10p, used = self.walk(corpus.ids, corpus.fresh)
         if len(self.bare):
             used[np.isin(corpus.ids, self.bare)] = UNKNOWN
-        logp[~corpus.scored] = used[~corpus.scored] = 0
-        return Scores(logp, used[:, None])
+        log10p[~corpus.scored] = used[~corpus.scored] = 0
+        return Scores(log10p.astype(np.float64) * LN10, used[:, None])
 
     @cached_property
     def nodes(self):
@@ -197,13 +187,12 @@ class Backoff:
 
     @cached_property
     def walk(self):
-        """ln p, -inf for a word that is not predicted."""
+        """log10 p, -inf for a word that is not predicted."""
         W, first = len(self.vocab.words), self.nodes.levels[1]
-        node, logp = unigrams(self.nodes, W), np.full(W, -np.inf)
-        log10p = first["log10p"][:-1].astype(np.float64)
-        logp[first["word"][:-1]] = np.where(np.isnan(log10p), -np.inf, log10p * LN10)
-        logp[self.vocab.V :] = -np.inf
-        return Walk(self.nodes, node, logp, self.vocab.V)
+        log10p, given = np.full(W, -np.inf, np.float32), ~np.isnan(first["log10p"][:-1])
+        log10p[first["word"][:-1][given]] = first["log10p"][:-1][given]
+        log10p[self.vocab.V :] = -np.inf
+        return Walk(self.nodes, unigrams(self.nodes, W), log10p, self.vocab.V)
 
     def lower(self, order):
         """The same model without its longer n-grams."""
@@ -215,16 +204,6 @@ class Backoff:
         for k, level in enumerate(self.levels, 1):
             yield f"{k}-grams", int((~np.isnan(level.logp)).sum())
         yield "predicted words |V|", self.vocab.V
-
-
-def unigrams(nodes, W):
-    """(W,) int32: the 1-gram of each word, -1 for none. Raises FormatError where a 1-gram has no word."""
-    words = nodes.levels[1]["word"][:-1]
-    if words.min(initial=0) < 0 or words.max(initial=0) >= W:
-        raise FormatError(nodes.path, "damaged: 1-grams of words that it does not have")
-    found = np.full(W, -1, np.int32)
-    found[words] = np.arange(len(words))
-    return found
 
 
 SETTINGS = VOCABULARY | {"order": ORDER}  # of the binary form
@@ -244,15 +223,14 @@ def write_binary(out, model, compact=False, bits=0):
 
 def to_arrays(model):
     """(settings, arrays) of the binary form."""
-    arrays = {f"nodes{k}": columns(nodes) for k, nodes in enumerate(model.nodes.levels[1:], 1)}
-    return {"order": model.order, **vocab_settings(model.vocab)}, arrays
+    return {"order": model.order, **vocab_settings(model.vocab)}, arrays_of(model.nodes)
 
 
 def from_arrays(about, arrays, path):
     """The model in a binary file's arrays. Raises FormatError."""
     words, sizes = held(about, arrays, path, SETTINGS, holds)
     vocab = vocab_of(about["settings"], words, path)
-    nodes = of_arrays([arrays[f"nodes{k}"] for k in range(1, sizes.order + 1)], path)
+    nodes = of_arrays(arrays, sizes.order, len(words), path)
     for k, (above, level) in enumerate(pairwise(nodes.levels)):
         if (above["child"][0], above["child"][-1]) != (0, len(level) - 1):
             raise FormatError(path, f"its array nodes{k} does not end where nodes{k + 1} ends")
@@ -262,7 +240,12 @@ def from_arrays(about, arrays, path):
 
 def holds(sizes, size):
     """The arrays of the binary form. Where the children of each node are is not looked at: that would take a pass."""
-    arrays = {}
-    for k in range(1, sizes.order + 1):
-        arrays[f"nodes{k}"] = Array("I32", (max(size(f"nodes{k}", 0), 1), WIDE if k < sizes.order else NARROW))
+    arrays, n, less = {}, sizes.order, 0
+    if size("nodes1", 1) in (WIDE, NARROW):
+        arrays["far"] = Array("I32", (max(size("far", 0), 1), 2))
+        arrays["slots"], arrays["spans"] = Array("I32", (size("slots", 0),)), Array("I64", (n + 1, 2))
+    else:
+        less = 1  # as files were before 0.2: without suffixes
+    for k in range(1, n + 1):
+        arrays[f"nodes{k}"] = Array("I32", (max(size(f"nodes{k}", 0), 1), (WIDE if k < n else NARROW) - less))
     return arrays

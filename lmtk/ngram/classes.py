@@ -29,10 +29,11 @@ class Classes:
     members: dict
 
 
-def read_classes(path):
+def read_classes(path, scaled=True):
     """The classes in SRILM's file of them, "CLASS P WORD" lines; without P the words of a class are equally likely.
 
-    Probabilities that do not sum to one are one warning. Raises FormatError: a word is in one class.
+    Probabilities that do not sum to one are one warning, or with scaled=False stay as they are. Raises FormatError: a
+    word is in one class.
     """
     names, members, line_of, stated = {}, {}, {}, {}
     for number, line in lines(path):
@@ -66,7 +67,8 @@ def read_classes(path):
     empty = np.flatnonzero(sums == 0)
     if len(empty):
         raise FormatError(path, f"the words of {shown(list(names)[empty[0]])} have no probability")
-    off = (np.abs(sums - 1) > 1e-4) & ~uniform
+    off = (np.abs(sums - 1) > 1e-4) & ~uniform & scaled
+    sums[~uniform & (not scaled)] = 1
     if off.any():
         worst = sums[np.where(off, np.abs(sums - 1), 0).argmax()]
         what = f"the probabilities of {off.sum()} classes do not sum to one; one sums to {worst:.7g}"

@@ -12,8 +12,8 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.files.declared import ORDER, VOCABULARY, Array, check_array, held, whole
-from lmtk.ngram.backoff import Backoff, Packed, unigrams
-from lmtk.ngram.nodes import room
+from lmtk.ngram.backoff import Backoff, Packed
+from lmtk.ngram.nodes import NO_TABLES, ROOT, Nodes, finished, room
 from lmtk.text.vocab import vocab_of, vocab_settings
 
 KIND = "backoff-compact"
@@ -104,7 +104,7 @@ def from_arrays(about, arrays, path):
         raise FormatError(path, "its setting sizes is not a whole number for each order")
     for name, declared in holds(sizes, width_of(W), bits, arrays).items():
         check_array(arrays.get(name), declared, name, path)
-    nodes, records = room(sizes)
+    memory, where, records = room(sizes)
     for k, level in enumerate(records, 1):
         N = sizes[k - 1]
         level["word"][:-1] = unpacked(arrays[f"words{k}"], width_of(W), N)
@@ -124,9 +124,8 @@ def from_arrays(about, arrays, path):
                 raise FormatError(path, f"its {k}-grams do not fit together with its {k + 1}-grams")
             children[many] = more
             level["child"][1:] = np.cumsum(children)
-    nodes = type(nodes)(nodes.memory, nodes.where, path)
-    unigrams(nodes, W)
-    nodes.checked(W)
+    Nodes(memory, where, ROOT, *NO_TABLES, path).checked(W)
+    nodes = finished(memory, where, W, path)
     return Backoff(vocab, order, [Packed(nodes, k, W) for k in range(1, order + 1)])
 
 

@@ -17,7 +17,8 @@ from lmtk.machine.threads import Scratch, all_at_once
 from lmtk.ngram import suffix
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.methods import EPSILON, Totals
-from lmtk.ngram.nodes import room as nodes_of_sizes
+from lmtk.ngram.nodes import finished
+from lmtk.ngram.nodes import room as records_of
 from lmtk.ngram.smoothing import (
     Events,
     Level,
@@ -355,7 +356,7 @@ def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: N
 def backoff_of(model):
     """An Estimate as a Backoff model, in whose nodes the n-grams stand by their prefixes."""
     W, segments, scratch = len(model.vocab.words), range(model.suffixes.segments), Scratch()
-    nodes, records = nodes_of_sizes([W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])])
+    memory, where, records = records_of([W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])])
     place = np.arange(W, dtype=np.int32)
     records[0]["word"][:-1], records[0]["log10bow"][:-1] = place, model.log10bow[0]
     records[0]["log10p"][:-1] = np.where(model.marks[0] & THERE, model.log10p[0], f32(np.nan))
@@ -365,6 +366,7 @@ def backoff_of(model):
         np.cumsum(child, out=child)
         all_at_once(partial(place_ngrams, model, k, place, child, new, here, scratch), segments)
         place = new
+    nodes = finished(memory, where, W)
     return Backoff(model.vocab, len(records), [Packed(nodes, k, W) for k in range(1, len(records) + 1)])
 
 

@@ -6,47 +6,65 @@ by their last words. A record more than there are nodes ends each order.
 symbol  shape   meaning
 memory  (M,)    all records, int32; logs: the same memory as float32
 where   (n, 4)  of each order: AT, where its first record begins in the memory; N, the number of nodes; WIDTH, how many
-                numbers a record has; P, at which of them log10 p stands; int64
+                numbers a record has, the suffix being the last; P, at which of them log10 p stands; int64
 NODE    -       the record of an order below the highest: word, the last one; child, the first of its children, which
-                end where those of the next record begin; log10p and log10bow
+                end where those of the next record begin; log10p and log10bow; suffix, the longest node that ends it:
+                one of the order below, or, where that lacks it, -1 - j for far[j]
 LAST    -       that of the highest order
+far     (F, 2)  order and place of suffixes that are more than a word shorter; far[0] is the root, (0, 0); int32
+slots   (S,)    where the children of contexts with more than FEW stand: an open-addressing table an order, int32
+spans   (n + 1, 2)  where the table of an order begins in slots, and its size, a power of two or 0; int64
 
-A log10 of -inf is that of 0; a log10p of nan is that of a bare prefix, which has no probability of its own. The words
-and children of a file need not be true: what looks a child up keeps it within its order.
+A log10 of -inf is that of 0; a log10p of nan is that of a bare prefix, which has no probability of its own. The words,
+children, suffixes and slots of a file need not be true: what looks one up keeps it within its order.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from lmtk.errors import FormatError
-from lmtk.lm import LN10
 from lmtk.machine.jit import carray, jit, of_numba, pointer_to
 from lmtk.machine.large import pays
-from lmtk.machine.threads import in_threads
+from lmtk.machine.threads import all_at_once, count
 
-NODE = np.dtype([("word", "<i4"), ("child", "<i4"), ("log10p", "<f4"), ("log10bow", "<f4")])
-LAST = np.dtype([("word", "<i4"), ("log10p", "<f4")])
+NODE = np.dtype([("word", "<i4"), ("child", "<i4"), ("log10p", "<f4"), ("log10bow", "<f4"), ("suffix", "<i4")])
+LAST = np.dtype([("word", "<i4"), ("log10p", "<f4"), ("suffix", "<i4")])
 WIDE, NARROW = NODE.itemsize // 4, LAST.itemsize // 4
 AT, N, WIDTH, P = range(4)  # columns of `where`
 CHILD, BOW = 1, 3  # places in a NODE; the word is at 0 in both kinds
 PLACE = {WIDE: 2, NARROW: 1}  # of log10 p
+ROOT = np.zeros((1, 2), np.int32)  # the far suffixes of a model that has none
 ZERO = -99.0  # what stands for the logarithm of 0 in an ARPA file
 FEW = 8  # children among which a search is as fast as a table
-GROUP = 256  # tokens looked up together
-NEVER = -(1 << 62)  # what a sum of numbers read never is
-BLOCK = 1 << 12  # tokens of which what is kept stays in a cache
-tuple_setitem = of_numba("numba.cpython.unsafe.tuple", "tuple_setitem")
+MANY = 1 << 18  # n-grams of a model for which tables pay
+LANES = 32
+PART = 64  # tokens of such a part, at least
+NULL, UNKNOWN = 0, 1  # states after nothing, and after a word without a 1-gram
+prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+
+
+def frozen(array):
+    """The array as one that cannot be written."""
+    array = np.asarray(array).view()
+    array.flags.writeable = False
+    return array
+
+
+NO_TABLES = frozen(np.empty(0, np.int32)), frozen(np.zeros((100, 2), np.int64))
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """memory and where as above. They cannot be written, as those of a file are: kernels are compiled for one kind."""
+    """The arrays above. They cannot be written, as those of a file are: kernels are compiled for one kind."""
 
     memory: np.ndarray
     where: np.ndarray
+    far: np.ndarray
+    slots: np.ndarray
+    spans: np.ndarray
     path: str = ""
 
     @cached_property
@@ -64,7 +82,8 @@ class Nodes:
     @cached_property
     def levels(self):
         """The records of each order, the one that ends it included, from the root's on (which is order 0)."""
-        root = np.array([(0, 0, 0, 0), (0, self.size(1), 0, 0)], NODE)
+        root = np.zeros(2, NODE)
+        root["child"][1] = self.size(1)
         found = [root]
         for at, size, width, _ in self.where.tolist():
             found.append(self.memory[at : at + (size + 1) * width].view(NODE if width == WIDE else LAST))
@@ -72,7 +91,7 @@ class Nodes:
 
     def lower(self, order):
         """The first orders of it."""
-        return Nodes(self.memory, frozen(self.where[:order]), self.path)
+        return replace(self, where=frozen(self.where[:order]))
 
     def checked(self, W):
         """The levels, once every pointer is known to be true and every word to be below W. Raises FormatError."""
@@ -91,34 +110,178 @@ class Nodes:
         return parent * W + level["word"][:-1]
 
 
-def frozen(array):
-    """The array as one that cannot be written."""
-    array = np.asarray(array).view()
-    array.flags.writeable = False
-    return array
-
-
 def room(sizes):
-    """Nodes of so many n-grams of each order, all 0, and the records of orders 1 and on, which can be written."""
+    """Memory and `where` for so many n-grams of each order, all 0, and the records of orders 1 and on: what `finished`
+    makes Nodes of.
+    """
     widths = [WIDE] * (len(sizes) - 1) + [NARROW]
     ends = np.cumsum([0, *((size + 1) * width for size, width in zip(sizes, widths))]).tolist()
     memory = np.zeros(ends[-1], np.int32)
-    where = [[at, size, width, PLACE[width]] for at, size, width in zip(ends, sizes, widths)]
-    open_ = Nodes(memory, np.array(where, np.int64))
-    return Nodes(frozen(memory), frozen(open_.where)), open_.levels[1:]
+    where = np.array([[at, size, width, PLACE[width]] for at, size, width in zip(ends, sizes, widths)], np.int64)
+    return memory, where, Nodes(memory, where, ROOT, memory, where).levels[1:]
 
 
-def of_arrays(arrays, path):
-    """Nodes of the arrays of a file, (N + 1, 4) and in the highest order (N + 1, 2), all in one piece of memory."""
-    memory = whole = together(arrays)
+def finished(memory, where, W, path=""):
+    """The Nodes of records in which only the suffixes are missing. Raises FormatError where a 1-gram has no word."""
+    order, sizes = len(where), where[:, N].tolist()
+    nothing = frozen(np.empty(0, np.int32)), frozen(np.zeros((order + 1, 2), np.int64))
+    nodes = Nodes(frozen(memory), frozen(where), frozen(ROOT), *nothing, path)
+    one = unigrams(nodes, W)
+    if not pays("ngrams", sum(sizes)):
+        return replace(nodes, far=frozen(link_suffixes_plain(Nodes(memory, where, ROOT, *NO_TABLES).levels, one)))
+    far, (slots, spans) = ROOT, tables(nodes) if sum(sizes) >= MANY else (nodes.slots, nodes.spans)
+    for k in range(2, order + 1):
+        some = max(sizes[k - 2] // (8 * count()), 1 << 12)
+        parts = [(begin, min(begin + some, sizes[k - 2])) for begin in range(0, sizes[k - 2], some)]
+        link = lambda part, k=k: link_suffixes(memory, where, slots, spans, k, *part, one)
+        missing = sum([*map(link, parts[:1]), *all_at_once(link, parts[1:])])  # the first compiles
+        if missing:
+            more = np.empty((missing, 2), np.int32)
+            link_far(memory, where, k, one, far, more)
+            far = np.concatenate((far, more))
+    return replace(nodes, far=frozen(far), slots=slots, spans=spans)
+
+
+def unigrams(nodes, W):
+    """(W,) int32: the 1-gram of each word, -1 for none. Raises FormatError where a 1-gram has no word."""
+    words = nodes.levels[1]["word"][:-1]
+    if words.min(initial=0) < 0 or words.max(initial=0) >= W:
+        raise FormatError(nodes.path, "damaged: 1-grams of words that it does not have")
+    found = np.full(W, -1, np.int32)
+    found[words] = np.arange(len(words))
+    return found
+
+
+@jit
+def link_suffixes(memory, where, slots, spans, k, first, last, one):
+    """The suffixes of the k-grams, k > 1, that extend the contexts from `first` up to `last`, in place, once those of
+    shorter n-grams are known; -1 where the order below has none: returns how many. one (W,): the 1-gram of each word.
+    Bound by two random reads a context.
+    """
+    begin, width, missing = where[k - 1, AT], where[k - 1, WIDTH], 0
+    above, size = where[k - 2, AT], where[k - 2, WIDTH]
+    up, wide = where[max(k - 3, 0), AT], where[max(k - 3, 0), WIDTH]
+    for i in range(first, last):
+        low = high = 0
+        if k > 2:
+            if i + 12 < last:
+                prefetch(memory, up + wide * max(np.int64(memory[above + size * (i + 12) + size - 1]), 0))
+            if i + 6 < last:
+                at = up + wide * max(np.int64(memory[above + size * (i + 6) + size - 1]), 0)
+                prefetch(memory, above + size * memory[at + CHILD])
+            context = np.int64(memory[above + size * i + size - 1])
+            if context >= 0:
+                low = np.int64(memory[up + wide * context + CHILD])
+                high = np.int64(memory[up + wide * (context + 1) + CHILD])
+        for child in range(memory[above + size * i + CHILD], memory[above + size * (i + 1) + CHILD]):
+            at = begin + width * child
+            w = memory[at]
+            if k == 2:
+                found = np.int64(one[w])
+            else:
+                table, places = spans[k - 1, 0], spans[k - 1, 1]
+                if places and high - low > FEW:
+                    slot = table + slot_of(low, w, places)
+                    found = probe(memory, slots, table, places, slot, above, size, low, high, w)
+                else:
+                    found = search(memory, above, size, low, high - low, w)
+            memory[at + width - 1] = found
+            missing += found < 0
+    return missing
+
+
+@jit
+def link_far(memory, where, k, one, far, more):
+    """The suffixes that `link_suffixes` has not found, in place, and into more (., 2): what comes behind `far`."""
+    begin, width, j = where[k - 1, AT], where[k - 1, WIDTH], 0
+    above, size = where[k - 2, AT], where[k - 2, WIDTH]
+    for i in range(where[k - 2, N]):
+        for child in range(memory[above + size * i + CHILD], memory[above + size * (i + 1) + CHILD]):
+            at = begin + width * child
+            if memory[at + width - 1] >= 0:
+                continue
+            order, context = suffix_of(memory, where, far, k - 1, i)
+            found = np.int64(-1)
+            while order and found < 0:
+                up, wide = where[order - 1, AT], where[order - 1, WIDTH]
+                low = np.int64(memory[up + wide * context + CHILD])
+                some = np.int64(memory[up + wide * (context + 1) + CHILD]) - low
+                found = search(memory, where[order, AT], where[order, WIDTH], low, some, memory[at])
+                if found < 0:
+                    order, context = suffix_of(memory, where, far, order, context)
+            if found < 0:
+                found = np.int64(one[memory[at]])
+            memory[at + width - 1] = -1 - len(far) - j
+            more[j, 0], more[j, 1] = (order + 1, found) if found >= 0 else (0, 0)
+            j += 1
+
+
+@jit(_nrt=False)
+def suffix_of(memory, where, far, k, node):
+    """(order, place) of the longest node that ends a node of order k; order 0 is the root."""
+    if k < 2:
+        return np.int64(0), np.int64(0)
+    found = np.int64(memory[where[k - 1, AT] + where[k - 1, WIDTH] * (node + 1) - 1])
+    order = k - 1
+    if found < 0:
+        j = -1 - found
+        if j >= len(far):
+            return np.int64(0), np.int64(0)
+        order, found = min(order, max(np.int64(far[j, 0]), 0)), max(np.int64(far[j, 1]), 0)
+    return (order, found) if order and found < where[order - 1, N] else (np.int64(0), np.int64(0))
+
+
+def link_suffixes_plain(levels, one):
+    """The suffixes of the records of all orders in numpy, in place; returns `far`."""
+    far, ends = ROOT, [np.arange(len(levels[1]) - 1)]
+    for k, (above, level) in enumerate(pairwise(levels[1:]), 2):
+        parent, word = np.repeat(np.arange(len(above) - 1), np.diff(above["child"])), level["word"][:-1]
+        # of the last 1, 2 .. words of each n-gram, the node
+        below = [children(levels[j], levels[j + 1], ends[j - 1][parent], word) for j in range(1, k - 1)]
+        ends = [one[word], *below, np.arange(len(word))]
+        suffix = ends[k - 2].copy()
+        lacks = np.flatnonzero(suffix < 0)
+        more = np.zeros((len(lacks), 2), np.int32)
+        for j in range(1, k - 1):
+            found = ends[j - 1][lacks]
+            more[found >= 0, 0], more[found >= 0, 1] = j, found[found >= 0]
+        suffix[lacks] = -1 - len(far) - np.arange(len(lacks))
+        level["suffix"][:-1], far = suffix, np.concatenate((far, more))
+    return far
+
+
+def of_arrays(arrays, order, W, path):
+    """Nodes of the arrays of a file: nodes1 and so on, far, slots and spans, in one piece of memory if mapped.
+
+    A file of before the suffixes has nodes1 and so on only, with a column less. Raises FormatError.
+    """
+    levels = [arrays[f"nodes{k}"] for k in range(1, order + 1)]
+    sizes = [len(a) - 1 for a in levels]
+    if "far" not in arrays:
+        memory, where, records = room(sizes)
+        for a, level in zip(levels, records):
+            columns(level)[:, :-1] = a
+        Nodes(memory, where, ROOT, *NO_TABLES, path).checked(W)
+        return finished(memory, where, W, path)
+    memory = whole = together(levels)
     if whole is None:
-        memory = np.concatenate([a.reshape(-1) for a in arrays])
+        memory = np.concatenate([a.reshape(-1) for a in levels])
     begin, where, at = address(memory), [], 0
-    for a in arrays:
+    for a in levels:
         at = (address(a) - begin) // 4 if whole is not None else at
         where.append([at, len(a) - 1, a.shape[1], PLACE[a.shape[1]]])
         at += a.size
-    return Nodes(frozen(memory), frozen(np.array(where, np.int64)), path)
+    more = (frozen(arrays[name]) for name in ("far", "slots", "spans"))
+    for begin, size in arrays["spans"].tolist():
+        if size & (size - 1) or not 0 <= size <= len(arrays["slots"]) - begin <= len(arrays["slots"]):
+            raise FormatError(path, "damaged: its tables do not fit its slots")
+    return Nodes(frozen(memory), frozen(np.array(where, np.int64)), *more, path)
+
+
+def arrays_of(nodes):
+    """The arrays of a file."""
+    levels = {f"nodes{k}": columns(level) for k, level in enumerate(nodes.levels[1:], 1)}
+    return levels | {"far": nodes.far, "slots": nodes.slots, "spans": nodes.spans}
 
 
 def columns(level):
@@ -147,15 +310,15 @@ def address(a):
 
 def pack(levels, W, large):
     """The Nodes of n-grams in sorted order: levels of keys, log10p, log10bow, as `backoff.Stored` has them."""
-    nodes, records = room([len(level.keys) for level in levels])
-    above = np.array([(0, 0, 0, 0), (0, 0, 0, 0)], NODE)
+    memory, where, records = room([len(level.keys) for level in levels])
+    above = np.zeros(2, NODE)
     for level, found in zip(levels, records):
         link(level.keys, W, above["child"], found["word"]) if large else link_plain(level.keys, W, above, found)
         for name in set(found.dtype.names) & {"log10p", "log10bow"}:
             log10 = getattr(level, name)
             found[name][:-1] = np.where(log10 == ZERO, np.float32(-np.inf), log10)
         above = found
-    return nodes
+    return finished(memory, where, W)
 
 
 def link_plain(keys, W, above, found):
@@ -195,12 +358,14 @@ def children(above, level, node, word):
     return np.where((low < last) & (words[low] == word) & (word >= 0) & (node >= 0), low, -1)
 
 
-def extend_plain(nodes, ids, fresh, V, single, node, logp, used):
-    """`extend` in numpy, without tables."""
+def walk_plain(nodes, unigram, first, V, single, ids, fresh):
+    """`walk` in numpy, without tables: (log10p, used)."""
+    node, logp, used = unigram[ids], first[ids], np.ones(len(ids), np.int8)
+    weights = np.zeros(len(ids), np.float32)
     for k, (above, level) in enumerate(pairwise(nodes.levels[1:]), 2):
         context = np.append(np.int32(-1), node[:-1])
         context[fresh] = -1
-        node[:] = children(above, level, context, ids)
+        node = children(above, level, context, ids)
         known = context >= 0
         weight = np.where(known, above["log10bow"][context], np.float32(0))
         if single:
@@ -209,15 +374,16 @@ def extend_plain(nodes, ids, fresh, V, single, node, logp, used):
             weight[(weight == 0) & ~goes_on] = -0.0
             weight[~known] = 0.0 if k == 2 else -0.0
             weight[fresh] = -0.0
-            logp[:] = logp.astype(np.float32) + weight
+            logp = logp + weight
         else:
-            logp += weight.astype(np.float64) * LN10
+            weights += weight
         value = np.where(node >= 0, level["log10p"][node], np.float32(np.nan))
         value[ids >= V] = np.nan
         used[~np.isnan(value)] = k
         given = value < np.inf
-        own = as_single(value[given]) if single else value[given].astype(np.float64) * LN10
-        logp[given] = own
+        logp[given] = as_single(value[given]) if single else value[given]
+        weights[given] = 0
+    return logp if single else logp + weights, used
 
 
 def as_single(log10p):
@@ -226,9 +392,7 @@ def as_single(log10p):
 
 
 def tables(nodes):
-    """(slots, spans) for `extend`: where the children of contexts with more than FEW stand, in an open-addressing table
-    an order; spans (n + 1, 2) int64: where that of an order begins in slots, and its size, a power of two or 0.
-    """
+    """(slots, spans) of nodes that have none."""
     spans, parts, at = np.zeros((nodes.order + 1, 2), np.int64), [np.empty(0, np.int32)], 0
     for k in range(2, nodes.order + 1):
         many = count_many(nodes.memory, nodes.where, k)
@@ -236,8 +400,8 @@ def tables(nodes):
         spans[k] = at, size
         parts.append(np.full(size, -1, np.int32))
         at += size
-    for _ in in_threads(lambda k: fill(nodes.memory, nodes.where, k, parts[k - 1]), range(2, nodes.order + 1)):
-        pass
+    fill_one = lambda k: fill(nodes.memory, nodes.where, k, parts[k - 1])
+    all_at_once(fill_one, [2] if nodes.order > 1 else []), all_at_once(fill_one, range(3, nodes.order + 1))
     return frozen(np.concatenate(parts)), frozen(spans)
 
 
@@ -292,11 +456,12 @@ def search(memory, begin, width, first, some, w):
 @jit(_nrt=False)
 def probe(memory, slots, table, places, slot, begin, width, low, high, w):
     """`search` from low up to high by a table of `places` at `table`, from the place `slot` on."""
-    found = np.int64(slots[slot])
-    while found >= 0 and (found < low or found >= high or memory[begin + width * found] != w):
-        slot = table + ((slot - table + 1) & (places - 1))
+    for _ in range(places):
         found = np.int64(slots[slot])
-    return found
+        if found < 0 or (low <= found < high and memory[begin + width * found] == w):
+            return found
+        slot = table + ((slot - table + 1) & (places - 1))
+    return np.int64(-1)
 
 
 @jit(_nrt=False)
@@ -308,237 +473,207 @@ def weight_after(bow, goes_on, single):
 
 
 @jit(_nrt=False)
-def backed_off(logp, bow, single):
-    """logp plus a weight: the place where KenLM rounds to single precision."""
-    return np.float64(np.float32(np.float32(logp) + bow)) if single else logp + np.float64(bow) * LN10
+def given(value, single):
+    """The log10 p of an n-gram as sums begin with it."""
+    if single:
+        return np.float32(ZERO) if value == -np.inf else np.float32(-0.0) if value == 0 else value
+    return value
 
 
 @jit(_nrt=False)
-def given(value, logp, single):
-    """logp where the n-gram has log10 p `value` of its own, unless that is nan or +inf."""
-    if not value < np.inf:
-        return logp
-    if not single:
-        return np.float64(value) * LN10
-    return ZERO if value == -np.inf else np.float64(-0.0) if value == 0 else np.float64(value)
+def backed_off(p, weights, begin, many, single):
+    """log10 p with the weights[begin : begin + many] of contexts, of which those of the longest stand first. All is in
+    single precision, and those of short contexts are added first. SRILM adds up the weights, then p; KenLM begins with
+    p.
+    """
+    total = p if single else np.float32(0)
+    for j in range(begin + many - 1, begin - 1, -1):
+        total += weights[j]
+    return total if single else p + total
 
 
 @jit
-def extend(memory, logs, where, slots, spans, ids, fresh, V, single, node, logp, used):
-    """The back-off recursion (Katz 1987) for tokens `ids` (N,), from their 1-grams up:
+def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids, fresh, log10p, used):
+    """The back-off recursion (Katz 1987) for the tokens ids (N,):
 
         p(w | c) = p of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word).
 
-    node (N,) int32: the 1-gram of each token, -1 for none; then of each order k in turn the k-gram that ends there.
-    logp (N,) float64 and used (N,) int8: p by the orders so far, and the one that gave it; in place. fresh (N,):
-    nothing before a token counts. A word from V on has no probability. slots, spans: of `tables`, or none.
+    log10p (N,) float32 and used (N,) int8, the length of the n-gram that gave it, are written in place. unigram (W,)
+    int32: the 1-gram of each word, -1 for none; first (W,) float32, its log10 p. fresh (N,): nothing before a token
+    counts. A word from V on has no probability.
 
-    What differs is the rounding: ln p in double precision, or, if `single`, KenLM's log10 p. There every sum is rounded
-    to single precision, that of 0 is -99, and zeros have signs: a weight of 0 has the sign - where no n-gram goes on
-    from its context. A log10p of +inf counts for `used` only: it marks n-grams that KenLM puts in.
+    The search goes from the longest context to the shorter ones, by the suffixes. The first node found is that of the
+    next context, or its suffix, so that a token whose n-gram is there takes one search. A log10p of +inf counts for
+    `used` only: it marks n-grams that KenLM puts in. `single`: KenLM's rounding and zeros, as `weight_after` and
+    `backed_off` have them.
 
-    Bound by a random read a token and order, of its n-gram, and one of the table; those of GROUP tokens overlap.
-    Returns a number that keeps reads ahead from being left out. No pointer leads out of its order.
+    Bound by random reads, three or four a search: those of LANES parts of the text overlap, each part with so many
+    tokens before it as a context has. No pointer leads out of its order.
     """
-    tokens, ahead = len(ids), 0
-    low, high, slot = np.empty(GROUP, np.int64), np.empty(GROUP, np.int64), np.empty(GROUP, np.int64)
-    weight = np.empty(GROUP, np.float32)
-    for k in range(2, len(where) + 1):
-        above, up, size = where[k - 2, AT], where[k - 2, N], where[k - 2, WIDTH]
-        begin, total, width, p = where[k - 1, AT], where[k - 1, N], where[k - 1, WIDTH], where[k - 1, P]
-        table, places = spans[k, 0], spans[k, 1]
-        last = -1
-        for start in range(0, tokens, GROUP):
-            end = min(start + GROUP, tokens)
-            for j in range(end - start):
-                t = start + j
-                context = last if j == 0 else node[t - 1]
-                low[j] = high[j] = 0
-                slot[j] = -1
-                if fresh[t] or context < 0 or context >= up:
+    n, size = len(where), len(ids)
+    lanes = max(min(LANES, size // (PART + n)), 1)
+    live, t, stop, begin = (
+        np.arange(lanes),
+        np.empty(lanes, np.int64),
+        np.empty(lanes, np.int64),
+        np.empty(lanes, np.int64),
+    )
+    order, node = np.full(lanes, -1), np.zeros(lanes, np.int64)  # the context to look in; order -1: p is found
+    next_order, next_node = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
+    low, high, slot = np.empty(lanes, np.int64), np.empty(lanes, np.int64), np.empty(lanes, np.int64)
+    p, length = np.zeros(lanes, np.float32), np.ones(lanes, np.int64)
+    weights, many = np.empty(lanes * (n + 1), np.float32), np.zeros(lanes, np.int64)
+    for a in range(lanes):
+        begin[a], stop[a] = size * a // lanes, size * (a + 1) // lanes
+        t[a] = max(begin[a] - n + 1, 0) - 1
+    while lanes:
+        place = 0
+        while place < lanes:
+            a = live[place]
+            while order[a] <= 0:
+                i = t[a]
+                if order[a] == 0:
+                    w = ids[i]
+                    p[a] = first[w]
+                    if next_order[a] < 0:
+                        next_order[a], next_node[a] = (1, np.int64(unigram[w])) if unigram[w] >= 0 else (0, UNKNOWN)
+                if i >= begin[a]:
+                    log10p[i] = backed_off(given(p[a], single), weights, a * (n + 1), many[a], single)
+                    used[i] = length[a]
+                i += 1
+                t[a] = i
+                if i == stop[a]:
+                    break
+                order[a], node[a] = next_order[a], next_node[a]
+                if fresh[i] or n == 1:
+                    order[a] = node[a] = 0
+                next_order[a], length[a], many[a] = -1, 1, 0
+                if order[a] == 0 and node[a] == UNKNOWN:
                     # KenLM's missing <unk> has the weight +0
-                    weight[j] = np.float32(0.0) if k == 2 and not fresh[t] else np.float32(-0.0)
-                    continue
-                at = above + size * context
-                low[j] = min(max(memory[at + CHILD], 0), total)
-                high[j] = max(min(memory[at + size + CHILD], total), low[j])
-                weight[j] = weight_after(logs[at + BOW], high[j] > low[j], single)
-                if places and high[j] - low[j] > FEW:
-                    slot[j] = table + slot_of(low[j], ids[t], places)
-            last = node[end - 1]
-            for j in range(end - start):
-                ahead += slots[slot[j]] if slot[j] >= 0 else memory[begin + width * ((low[j] + high[j]) >> 1)]
-            for j in range(end - start):
-                if slot[j] >= 0:
-                    ahead += memory[begin + width * max(slots[slot[j]], 0)]
-            for t in range(start, end):
-                j, w = t - start, ids[t]
-                if slot[j] >= 0:
-                    found = probe(memory, slots, table, places, slot[j], begin, width, low[j], high[j], w)
-                else:
-                    found = search(memory, begin, width, low[j], high[j] - low[j], w)
-                node[t] = found
-                logp[t] = backed_off(logp[t], weight[j], single)
-                if found >= 0 and w < V:
-                    value = logs[begin + width * found + p]
-                    if value == value:
-                        used[t] = k
-                    logp[t] = given(value, logp[t], single)
-    return ahead
+                    weights[a * (n + 1)], many[a] = 0, 1
+            if t[a] == stop[a]:
+                lanes -= 1
+                live[place] = live[lanes]
+                continue
+            k = order[a]
+            at, total = where[k - 1, AT] + where[k - 1, WIDTH] * node[a], where[k, N]
+            low[a] = min(max(np.int64(memory[at + CHILD]), 0), total)
+            high[a] = max(min(np.int64(memory[at + where[k - 1, WIDTH] + CHILD]), total), low[a])
+            slot[a] = -1
+            if spans[k + 1, 1] and high[a] - low[a] > FEW:
+                slot[a] = spans[k + 1, 0] + slot_of(low[a], ids[t[a]], spans[k + 1, 1])
+                prefetch(slots, slot[a])
+            elif high[a] > low[a]:
+                prefetch(memory, where[k, AT] + where[k, WIDTH] * low[a])
+                prefetch(memory, where[k, AT] + where[k, WIDTH] * (high[a] - 1))
+            place += 1
+        for place in range(lanes):
+            a = live[place]
+            if slot[a] >= 0:
+                k = order[a]
+                prefetch(memory, where[k, AT] + where[k, WIDTH] * np.int64(slots[slot[a]]))
+        for place in range(lanes):
+            a = live[place]
+            k, w = order[a], ids[t[a]]
+            above, below, width = where[k - 1, AT] + where[k - 1, WIDTH] * node[a], where[k, AT], where[k, WIDTH]
+            if slot[a] >= 0:
+                table, places = spans[k + 1, 0], spans[k + 1, 1]
+                found = probe(memory, slots, table, places, slot[a], below, width, low[a], high[a], w)
+            else:
+                found = search(memory, below, width, low[a], high[a] - low[a], w)
+            if found >= 0:
+                if next_order[a] < 0:
+                    next_order[a], next_node[a] = k + 1, found
+                    if k + 1 == n:
+                        next_order[a], next_node[a] = suffix_of(memory, where, far, n, found)
+                        if next_order[a]:
+                            j = next_order[a] - 1
+                            prefetch(memory, where[j, AT] + where[j, WIDTH] * next_node[a])
+                            prefetch(memory, where[j, AT] + where[j, WIDTH] * (next_node[a] + 1) + CHILD)
+                value = logs[below + width * found + where[k, P]]
+                if w < V:
+                    if value == value and length[a] == 1:
+                        length[a] = k + 1
+                    if value < np.inf:
+                        p[a], order[a] = value, -1
+                        continue
+            weights[a * (n + 1) + many[a]] = weight_after(logs[above + BOW], high[a] > low[a], single)
+            many[a] += 1
+            order[a], node[a] = suffix_of(memory, where, far, k, node[a])
+            if order[a]:
+                j = order[a] - 1
+                prefetch(memory, where[j, AT] + where[j, WIDTH] * node[a])
+            else:
+                node[a] = 0
 
 
-def handle(nodes, unigram, unigram_logp, slots, spans):
-    """(10,) int64, where the arrays of a Walk are and how long they are: what `step` and `score_lines` take in place of
+def handle(nodes, unigram, first):
+    """(13,) int64, where the arrays of a Walk are and how long they are: what `step` and `score_lines` take in place of
     them, since a call costs 0.1 us an array. They must outlive it.
     """
-    arrays = nodes.memory, nodes.where, unigram, unigram_logp, slots, spans
-    return np.array([*map(address, arrays), nodes.memory.size, nodes.order, len(unigram), slots.size], np.int64)
+    arrays = nodes.memory, nodes.where, unigram, first, nodes.far, nodes.slots, nodes.spans
+    sizes = nodes.memory.size, nodes.order, len(unigram), len(nodes.far), nodes.slots.size, len(nodes.spans)
+    return np.array([*map(address, arrays), *sizes], np.int64)
 
 
 @jit
 def arrays_at(handle):
-    """memory, logs, where, unigram, unigram_logp, slots, spans of a `handle`, given as its address."""
-    h = carray(pointer_to(handle, np.int64), 10)
-    size, n, W = h[6], h[7], h[8]
-    memory, logs = carray(pointer_to(h[0], np.int32), size), carray(pointer_to(h[0], np.float32), size)
-    where, unigram = carray(pointer_to(h[1], np.int64), (n, 4)), carray(pointer_to(h[2], np.int32), W)
-    logp, slots = carray(pointer_to(h[3], np.float64), W), carray(pointer_to(h[4], np.int32), h[9])
-    return memory, logs, where, unigram, logp, slots, carray(pointer_to(h[5], np.int64), (n + 1, 2))
-
-
-@jit(_nrt=False)
-def part_of(pair, i):
-    """The i-th of the two numbers in an int64."""
-    return np.int64(np.int32((pair >> 32 if i else pair) & 0xFFFFFFFF))
-
-
-@jit(_nrt=False)
-def pair_of(first, second):
-    return (second << 32) | (first & 0xFFFFFFFF)
+    """memory, logs, where, far, slots, spans, unigram, first of a `handle`, given as its address."""
+    h = carray(pointer_to(handle, np.int64), 13)
+    memory, logs = carray(pointer_to(h[0], np.int32), h[7]), carray(pointer_to(h[0], np.float32), h[7])
+    where, far = carray(pointer_to(h[1], np.int64), (h[8], 4)), carray(pointer_to(h[4], np.int32), (h[10], 2))
+    slots, spans = carray(pointer_to(h[5], np.int32), h[11]), carray(pointer_to(h[6], np.int64), (h[12], 2))
+    unigram, first = carray(pointer_to(h[2], np.int32), h[9]), carray(pointer_to(h[3], np.float32), h[9])
+    return memory, logs, where, far, slots, spans, unigram, first
 
 
 @jit
 def step(handle, w, state):
-    """`extend` of one word w as KenLM does, single precision: (log10 p, length used, state after w).
+    """`walk` of one word w as KenLM does: (log10 p, length used, state after w).
 
-    state: the nodes of the last 1, 2 .. words, -1 for none and -2 for a word without a 1-gram: a tuple of pairs, as
-    `pair_of` makes them, as few as hold n - 1 of them, but one at least. Those are left out of which nothing can be
-    made: no n-gram goes on from them, nor from longer ones, and their weights are 0.
+    state: the order and the place of the longest context, order << 32 | place; NULL or UNKNOWN where there is none.
+    Contexts are left out of which nothing can be made: no n-gram goes on from them, and their weights are 0.
     """
-    memory, logs, where, unigram, unigram_logp, slots, spans = arrays_at(handle)
-    logp, used, most = unigram_logp[w], 1, 0
-    node, after = np.int64(unigram[w]), state
-    # what the orders will read is read first, so that they wait for memory together
-    ahead = 0
-    for k in range(2, len(where) + 1):
-        context = part_of(state[(k - 2) >> 1], k & 1)
-        if 0 <= context < where[k - 2, N]:
-            ahead += memory[where[k - 2, AT] + where[k - 2, WIDTH] * context + CHILD]
-    for turn in range(2):
-        for k in range(2, len(where) + 1):
-            context = part_of(state[(k - 2) >> 1], k & 1)
-            if 0 <= context < where[k - 2, N]:
-                at = where[k - 2, AT] + where[k - 2, WIDTH] * context + CHILD
-                low = min(max(np.int64(memory[at]), 0), where[k - 1, N])
-                high = max(min(np.int64(memory[at + where[k - 2, WIDTH]]), where[k - 1, N]), low)
-                child = (low + high) >> 1
-                if spans[k, 1] and high - low > FEW:
-                    child = np.int64(slots[spans[k, 0] + slot_of(low, w, spans[k, 1])])
-                if turn:
-                    ahead += memory[where[k - 1, AT] + where[k - 1, WIDTH] * max(child, 0)]
-                else:
-                    ahead += child
-    if ahead == NEVER:
-        return logp, used, after
-    for k in range(2, len(where) + 1):
-        above, up, size = where[k - 2, AT], where[k - 2, N], where[k - 2, WIDTH]
-        begin, total, width = where[k - 1, AT], where[k - 1, N], where[k - 1, WIDTH]
-        # the (k - 1)-gram that ends in w is a part of what comes after
-        j, left = (k - 2) >> 1, pair_of(node, np.int64(-1))
-        after = tuple_setitem(after, j, pair_of(part_of(after[j], 0), node) if k & 1 else left)
-        at = above + size * max(node, 0)
-        if node >= 0 and (memory[at + size + CHILD] > memory[at + CHILD] or logs[at + BOW] != 0):
-            most = k - 1
-        context, node = part_of(state[(k - 2) >> 1], k & 1), np.int64(-1)
-        if context < 0 or context >= up:
-            bow = np.float32(0.0) if k == 2 and context == -2 else np.float32(-0.0)
+    memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
+    n, k, node = len(where), state >> 32, state & 0xFFFFFFFF
+    weights, many, p, used = np.empty(n, np.float32), 0, first[w], 1
+    after_order, after = np.int64(-1), np.int64(0)
+    if k == 0 and node == UNKNOWN:
+        weights[0], many = 0, 1
+    while k:
+        above, total = where[k - 1, AT] + where[k - 1, WIDTH] * node, where[k, N]
+        below, width = where[k, AT], where[k, WIDTH]
+        low = min(max(np.int64(memory[above + CHILD]), 0), total)
+        high = max(min(np.int64(memory[above + where[k - 1, WIDTH] + CHILD]), total), low)
+        if spans[k + 1, 1] and high - low > FEW:
+            table, places = spans[k + 1, 0], spans[k + 1, 1]
+            slot = table + slot_of(low, w, places)
+            found = probe(memory, slots, table, places, slot, below, width, low, high, w)
         else:
-            at = above + size * context
-            low = min(max(np.int64(memory[at + CHILD]), 0), total)
-            high = max(min(np.int64(memory[at + size + CHILD]), total), low)
-            bow = weight_after(logs[at + BOW], high > low, True)
-            if spans[k, 1] and high - low > FEW:
-                slot = spans[k, 0] + slot_of(low, w, spans[k, 1])
-                node = probe(memory, slots, spans[k, 0], spans[k, 1], slot, begin, width, low, high, w)
-            else:
-                node = search(memory, begin, width, low, high - low, w)
-        logp = backed_off(logp, bow, True)
-        if node >= 0:
-            value = logs[begin + width * node + where[k - 1, P]]
-            if value == value:
-                used = k
-            logp = given(value, logp, True)
-    for j in range(len(state)):
-        first = part_of(after[j], 0) if 2 * j < most else np.int64(-1)
-        second = part_of(after[j], 1) if 2 * j + 1 < most else np.int64(-1)
-        after = tuple_setitem(after, j, pair_of(first, second))
-    if unigram[w] < 0:
-        after = tuple_setitem(after, 0, pair_of(np.int64(-2), np.int64(-1)))
-    return logp, used, after
-
-
-@jit
-def link_suffixes(memory, logs, where, k, before, found):
-    """found (N_k,) int32, in place: the node of each k-gram's end, k > 2, from those of the (k - 1)-grams, `before`
-    (N_(k-1),). Returns False at the first n-gram, bare prefixes aside, whose end is no node or a bare prefix.
-    """
-    begin, width, p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
-    above, size, total = where[k - 2, AT], where[k - 2, WIDTH], where[k - 2, N]
-    up, wide, value_of = where[k - 3, AT], where[k - 3, WIDTH], where[k - 2, P]
-    for i in range(total):
-        first, last = memory[above + size * i + CHILD], memory[above + size * (i + 1) + CHILD]
-        context = before[i]
-        low = memory[up + wide * context + CHILD] if context >= 0 else 0
-        high = memory[up + wide * (context + 1) + CHILD] if context >= 0 else 0
-        for child in range(first, last):
-            at = begin + width * child
-            node = search(memory, above, size, np.int64(low), np.int64(high - low), memory[at])
-            found[child] = node
-            value = logs[at + p]
-            if value == value:
-                if node < 0:
-                    return False
-                value = logs[above + size * node + value_of]
-                if value != value:
-                    return False
-    return True
-
-
-def ends_in_itself(nodes, W):
-    """Whether the end of every n-gram, bare prefixes aside, is one too, as KenLM wants it. Raises FormatError."""
-    nodes.checked(W)
-    if nodes.order < 3:
-        return True
-    one = np.full(W, -1, np.int32)
-    one[nodes.levels[1]["word"][:-1]] = np.arange(nodes.size(1))
-    before = one[nodes.levels[2]["word"][:-1]]
-    large = pays("ngrams", sum(map(nodes.size, range(1, nodes.order + 1))))
-    for k in range(3, nodes.order + 1):
-        found = np.empty(nodes.size(k), np.int32)
-        whole = link_suffixes if large else link_suffixes_plain
-        if not whole(nodes.memory, nodes.logs, nodes.where, k, before, found):
-            return False
-        before = found
-    return True
-
-
-def link_suffixes_plain(memory, logs, where, k, before, found):
-    """`link_suffixes` in numpy."""
-    shorter, above, level = Nodes(memory, where).levels[k - 2 : k + 1]
-    context = np.repeat(before, np.diff(above["child"]))
-    found[:] = children(shorter, above, context, level["word"][:-1])
-    value = np.where(found < 0, np.float32(np.nan), above["log10p"][found])
-    return not (np.isnan(value) & ~np.isnan(level["log10p"][:-1])).any()
+            found = search(memory, below, width, low, high - low, w)
+        if found >= 0:
+            if after_order < 0:
+                after_order, after = k + 1, found
+            value = logs[below + width * found + where[k, P]]
+            if value == value and used == 1:
+                used = k + 1
+            if value < np.inf:
+                p = value
+                break
+        weights[many] = weight_after(logs[above + BOW], high > low, True)
+        many += 1
+        k, node = suffix_of(memory, where, far, k, node)
+    if after_order < 0:
+        after_order, after = (
+            (np.int64(1), np.int64(unigram[w])) if unigram[w] >= 0 else (np.int64(0), np.int64(UNKNOWN))
+        )
+    while after_order:
+        at, size = where[after_order - 1, AT], where[after_order - 1, WIDTH]
+        at += size * after
+        if after_order < n and (memory[at + size + CHILD] > memory[at + CHILD] or logs[at + BOW] != 0):
+            break
+        after_order, after = suffix_of(memory, where, far, after_order, after)
+    return np.float64(backed_off(given(p, True), weights, 0, many, True)), used, after_order << 32 | after
 
 
 @jit
@@ -547,51 +682,96 @@ def score_lines(handle, ids, sos, eos):
     in single precision, one after the other; and how many words the sums are of. sos, eos: the marks' ids, to stand
     before and after each line, or -1 for none.
     """
-    memory, logs, where, unigram, unigram_logp, slots, spans = arrays_at(handle)
     lines = 1
     for w in ids:
         lines += w < 0
     N = len(ids) - (lines - 1) + lines * ((sos >= 0) + (eos >= 0))
-    tokens, fresh = np.empty(N, np.int32), np.zeros(N + 1, np.bool_)
-    node, logp, used = np.empty(N, np.int32), np.empty(N), np.empty(N, np.int8)
-    ends, out = np.empty(lines, np.int64), np.empty(lines)
+    tokens, fresh, ends = np.empty(N, np.int32), np.zeros(N + 1, np.bool_), np.empty(lines, np.int64)
     at, line = 0, 0
     for i in range(len(ids) + 1):
-        if i == 0:
-            fresh[0] = True
+        if i == 0 or ids[i - 1] < 0:
+            fresh[at] = True
             if sos >= 0:
                 tokens[at] = sos
                 at += 1
-        if i == len(ids) or ids[i] < 0:
-            if eos >= 0:
-                tokens[at] = eos
-                at += 1
-            ends[line] = at
-            line += 1
-            fresh[at] = True
-            if i < len(ids) and sos >= 0:
-                tokens[at] = sos
-                at += 1
-        else:
+        if i < len(ids) and ids[i] >= 0:
             tokens[at] = ids[i]
             at += 1
-    for t in range(N):
-        node[t], logp[t] = unigram[tokens[t]], unigram_logp[tokens[t]]
-    before = len(where) - 1
-    for start in range(0, N, BLOCK):
-        # a block's first words are those that ended the one before, as contexts
-        first, end = max(start - before, 0), min(start + BLOCK, N)
-        own, p = node[first:end].copy(), logp[first:end].copy()
-        begun = fresh[first:end].copy()
-        begun[0] = True
-        some = tokens[first:end]
-        extend(memory, logs, where, slots, spans, some, begun, len(unigram), True, own, p, used[first:end])
-        logp[start:end] = p[start - first :]
-    at = 0
+            continue
+        if eos >= 0:
+            tokens[at] = eos
+            at += 1
+        ends[line] = at
+        line += 1
+    log10p, used = np.empty(N, np.float32), np.empty(N, np.int8)
+    memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
+    walk(memory, logs, where, far, slots, spans, unigram, first, len(unigram), True, tokens, fresh, log10p, used)
+    out, at = np.empty(lines), 0
     for line in range(lines):
         total = np.float32(0)
         for t in range(at + (sos >= 0), ends[line]):
-            total += np.float32(logp[t])
+            total += log10p[t]
         at = ends[line]
         out[line] = total
     return out, N - lines * (sos >= 0)
+
+
+@jit
+def sum_lines(handle, V, unk, sos, eos, add_sos, add_eos, ids, sums):
+    """log10 p of each line of `ids`, behind each of which stands -1: sums (S,) <- the sum of its words' in double
+    precision, one after the other, without those of p 0; blank lines have none. Marks that a line has are not doubled.
+
+    Returns how many sums there are; sentences, words, words of p 0 that are `unk`, others of p 0; `unk` with a p; blank
+    lines. Those of -ppl: what a Tally holds.
+    """
+    N = len(ids)
+    tokens, fresh, ends = np.empty(2 * N + 2, np.int32), np.zeros(2 * N + 2, np.bool_), np.empty(N + 1, np.int64)
+    at, lines, blank, start = 0, 0, 0, 0
+    for i in range(N):
+        if ids[i] >= 0:
+            continue
+        if i == start:
+            blank += 1
+        else:
+            fresh[at] = True
+            if add_sos and ids[start] != sos:
+                tokens[at] = sos
+                at += 1
+            for j in range(start, i):
+                tokens[at] = ids[j]
+                at += 1
+            if add_eos and ids[i - 1] != eos:
+                tokens[at] = eos
+                at += 1
+            ends[lines] = at
+            lines += 1
+        start = i + 1
+    log10p, used = np.empty(at, np.float32), np.empty(at, np.int8)
+    memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
+    walk(memory, logs, where, far, slots, spans, unigram, first, V, False, tokens[:at], fresh[:at], log10p, used)
+    at = sentences = words = oovs = zeros = unknown = 0
+    for line in range(lines):
+        total = 0.0
+        for t in range(at + (tokens[at] == sos), ends[line]):
+            w, last = tokens[t], t + 1 == ends[line]
+            sentences += last and w == eos
+            words += not (last and w == eos)
+            if log10p[t] == -np.inf:
+                oovs += w == unk
+                zeros += w != unk
+            else:
+                unknown += w == unk
+                total += np.float64(log10p[t])
+        at = ends[line]
+        sums[line] = total
+    return lines, sentences, words, oovs, zeros, unknown, blank
+
+
+def ends_in_itself(nodes):
+    """Whether the end of every n-gram, bare prefixes aside, is one too, as KenLM wants it."""
+    for k in range(3, nodes.order + 1):
+        shorter, level = nodes.levels[k - 1][:-1], nodes.levels[k][:-1]
+        suffix = level["suffix"][~np.isnan(level["log10p"])]
+        if (suffix < 0).any() or (suffix >= len(shorter)).any() or np.isnan(shorter["log10p"][suffix]).any():
+            return False
+    return True

@@ -16,9 +16,9 @@ from lmtk.errors import LmtkWarning
 from lmtk.files import container
 from lmtk.files.streams import blocks, lines_of, open_in
 from lmtk.lm import LN10
-from lmtk.ngram.backoff import Backoff, Stored, Walk, decimal, unigrams
+from lmtk.ngram.backoff import Backoff, Stored, Walk, decimal
 from lmtk.ngram.counts import to_rows, trie
-from lmtk.ngram.nodes import as_single, ends_in_itself, pack
+from lmtk.ngram.nodes import as_single, ends_in_itself, pack, unigrams
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
 from lmtk.text.vocab import EOS, SOS, UNK, lower
 
@@ -46,13 +46,12 @@ def walk(model, lengths=True):
     With `lengths` those of n-grams are KenLM's too, which takes a pass over the model.
     """
     W, nodes = len(model.vocab.words), model.nodes
-    if lengths and not ends_in_itself(nodes, W):
+    if lengths and not ends_in_itself(nodes):
         nodes = pack(with_ends(model), W, False)
-    first = nodes.levels[1]
-    logp, log10p = np.full(W, MISSING), first["log10p"][:-1]
-    given = ~np.isnan(log10p)
-    logp[first["word"][:-1][given]] = as_single(log10p[given])
-    return Walk(nodes, unigrams(nodes, W), logp, W, single=True)
+    first, log10p = nodes.levels[1][:-1], np.full(W, MISSING, np.float32)
+    given = ~np.isnan(first["log10p"])
+    log10p[first["word"][given]] = as_single(first["log10p"][given])
+    return Walk(nodes, unigrams(nodes, W), log10p, W, single=True)
 
 
 def with_ends(model):
@@ -87,7 +86,7 @@ def scorer(model, lengths=True):
     def score(corpus):
         log10p, used = walked(corpus.ids, corpus.fresh)
         log10p[~corpus.scored] = used[~corpus.scored] = 0
-        return log10p.astype(np.float32), used
+        return log10p, used
 
     return score
 

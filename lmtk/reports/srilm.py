@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, vocabulary_sums
-from lmtk.text.corpus import sentences
-from lmtk.text.vocab import SOS
+from lmtk.machine.threads import in_threads
+from lmtk.ngram import nodes
+from lmtk.text.corpus import Closed, Table, sentences
+from lmtk.text.vocab import SOS, lower
 
 
 @dataclass
@@ -158,6 +160,29 @@ def tally(model, corpora, debug, write):
             if corpus.lines is not None:
                 write(own.lines() + b"\n")
             whole.add(own)
+    return whole, blank, unknown
+
+
+def report_sums(model, name, texts, marks, tolower, write):
+    """`report` at debug 0 of a large text, by a back-off model: blocks of lines, `texts`, each read and scored in one
+    thread. marks: no stream.
+    """
+    vocab, whole, blank, unknown = model.vocab, Tally(), 0, 0
+    table, address = Table(Closed(vocab.index, vocab.unk_id)), nodes.address(model.walk.handle)
+    given = vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos
+
+    def added(block):
+        ids = table.known_ids(lower(block) if tolower else block)
+        sums = np.empty(block.count(b"\n") + 1)
+        found = nodes.sum_lines(address, *given, ids, sums)
+        return sums[: found[0]], found[1:5], found[5:]
+
+    for logs, numbers, others in in_threads(added, texts):
+        # one after another, as above
+        whole.log10p = float(np.add.accumulate(np.append(whole.log10p, logs))[-1])
+        whole.add(Tally(*numbers))
+        unknown, blank = unknown + others[0], blank + others[1]
+    write(whole.lines(f"file {name}: "))
     return whole, blank, unknown
 
 

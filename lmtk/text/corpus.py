@@ -17,6 +17,7 @@ from lmtk.text.kernels import look_up, read_lines
 from lmtk.text.vocab import EOS, SOS, lower
 
 TOKEN = re.compile(rb"[^ \t\r\n]+|\n")
+BLANK = re.compile(rb"[ \t\r]|^\n|\n\n")
 NEWLINE = -1
 
 
@@ -132,12 +133,16 @@ class Table:
         self.closed = isinstance(index, Closed)
         self.unk = index.unk if self.closed else 0
         self.buffer = np.empty(0, np.int32)
+        words, values = list(index), np.fromiter(index.values(), np.int32, len(index))
+        text = b"\n".join(words) + b"\n"
         # a token neither is empty nor has blanks in it, and the id of a word that never comes does not matter
-        words = {w: i for w, i in index.items() if TOKEN.fullmatch(w) and w != b"\n"}
-        text = b"".join(w + b"\n" for w in words)
+        if text.count(b"\n") != len(words) or BLANK.search(text):
+            tokens = [(w, i) for w, i in index.items() if TOKEN.fullmatch(w) and w != b"\n"]
+            words, values = [w for w, _ in tokens], np.array([i for _, i in tokens], np.int32)
+            text = b"".join(w + b"\n" for w in words)
         self.room(2 * len(words), 2 * len(text))
         self.add(text)
-        self.value[: self.known] = np.fromiter(words.values(), np.int32, len(words))
+        self.value[: self.known] = values
         self.given, self.next_id = self.known, -1 if self.closed else len(index) - 1
 
     def room(self, words, letters):
@@ -170,6 +175,12 @@ class Table:
         """`kernels.read_lines` with this table, a closed one; may run in several threads."""
         arrays = self.slots, self.letters, self.ends, self.value
         return read_lines(text, at, k, *arrays, self.unk, rows, rows.view(np.float32))
+
+    def known_ids(self, block):
+        """`ids` of a closed table, for threads."""
+        text = np.frombuffer(block if block.endswith(b"\n") else block + b"\n", np.uint8)
+        ids = np.empty(len(text), np.int32)
+        return ids[: self.look_up(text, 0, -1, ids)[1]]
 
     def ids(self, block):
         text, parts, start = np.frombuffer(block, np.uint8), [], 0
