@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from threading import Lock
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -105,7 +106,7 @@ def estimate(text, vocab, methods, marks, memory, comm, fallback=None, tell=lamb
     """
     job = divided(text, vocab, len(methods), memory, comm)
     deal_out(job, text.parts(vocab))
-    bigrams, counted = count_all(job, methods, marks)
+    bigrams, counted = count_all(job, methods, marks, exact)
 
     def order_1():
         first = engine.unigrams(vocab, methods, engine.seen_words(job.seen, vocab, marks), lambda: bigrams)
@@ -203,22 +204,29 @@ def deal(x, n, of, head, rows):
         head[b] += 1
 
 
-def count_all(job, methods, marks):
+def count_all(job, methods, marks, exact):
     """Sorts every bucket; (how many bigrams end in each word (W,), n_1 .. of the orders from 2 on)."""
     bigrams, lock = np.zeros(len(job.seen), np.int64), Lock()
+    last = int(engine.last_word(job.seen, job.vocab)) if exact else None
 
     def count(b):
-        ended, counted = sort_bucket(job, b, methods, marks)
+        ended, *found = sort_bucket(job, b, methods, marks, last)
         with lock:
             bigrams[:] += ended
-        return counted
+        return found
 
-    counted = [np.sum(columns, 0) for columns in zip(*job.each(count))]
-    return job.comm.sum(bigrams), [job.comm.sum(n) for n in counted]
+    found = job.each(count)
+    counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*(counted for counted, _ in found))]
+    odd = [odd for part in job.comm.gather([odd for _, odd in found if odd]) for odd in part]
+    if odd:  # that of the last bucket decides
+        counted = [n + more for n, more in zip(counted, odd[-1])]
+    return job.comm.sum(bigrams), counted
 
 
-def sort_bucket(job, b, methods, marks):
-    """Puts a bucket's Suffixes on the shelf; (how many bigrams end in each word, n_1 .. of the orders from 2 on)."""
+def sort_bucket(job, b, methods, marks, last):
+    """Puts a bucket's Suffixes on the shelf. Returns how many bigrams end in each word; n_1 .. of the orders from 2 on;
+    how these change by lmplz's last n-gram (engine.count_last, of the word `last`), if that may be here, else None.
+    """
     n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
     N = job.positions(b)
     flat = np.zeros(n - 1 + N * (n + 1), np.int32)
@@ -233,112 +241,91 @@ def sort_bucket(job, b, methods, marks):
     following = rows[order, n]
     come = sorted_by(np.arange(N, dtype=np.int32), following, W)
     at = np.arange(N, dtype=np.int32) * np.int32(n + 1)
-    ends = np.bincount(following, minlength=W)
-    for name, places, last in (("events", order[come], n), ("contexts", order, n - 1)):
-        begins, rank, sizes = compared(flat, n, at + np.int32(last - 1), places, marks)
-        shelf.add((name, b), begins)
-        shelf.add((name, "rank", b), rank)
-        shelf.add((name, "sizes", b), sizes)
-        given = flat, at[places] + np.int32(n + last - 1), begins, vocab, np.cumsum([0, 0, 0, *sizes[1:]])
-        for what, column in zip(("words", "unknown"), named(*given)):
+    for name, places, d in (("events", order[come], n - 1), ("contexts", order, n - 2)):
+        for what, column in compared(flat, n, at + np.int32(d), places, W, marks).items():
             shelf.add((name, what, b), column)
-    shelf.add(("come", b), come + np.int32(-(-N // 64) * 64))
+    shelf.add(("come", b), come + np.int32(edge(N)))
+    ends = np.bincount(following, minlength=W)
     some = np.flatnonzero(ends).astype(np.int32)
     shelf.add(("ends", b), np.concatenate((some, ends[some].astype(np.int32))))
     shelf.add(("before", b), job.of[rows[order, n - 2]])
-    del flat, rows, order, following, come, at, places, given, column
+    del flat, rows, order, following, come, at, places, column
     work = loaded(job, b, methods)
-    x = work.suffixes
-    heads = np.append(x.heads[0], N)
-    job.cuts[b] = np.array(
-        [[0] * len(job.bounds)] + [[x.node(k, heads[w]) for w in job.bounds] for k in range(1, n + 1)]
-    )
-    counted, ended = [], np.zeros(W, np.int64)
-    for k in range(2, n + 1):
-        upto = engine.asked(methods[k - 1])
-        counted.append(np.zeros(upto, np.int64))
-        for s in x.filled:
-            found = work.gathered(k, s)
-            count = np.minimum(work.counts(k, found)[: found.events], upto + 1)
-            counted[-1] += np.bincount(count, minlength=upto + 2)[1:-1]
-            if k == 2:
-                ended += np.bincount(found.word, minlength=W)
-    return ended, counted
+    x, start = work.suffixes, np.append(work.suffixes.heads[0], N)
+    job.cuts[b] = np.array([0 * job.bounds, *(x.nodes(k, start[job.bounds]) for k in range(1, n + 1))])
+    counted = work.tallied(start[min(vocab.V, W)])
+    odd = [np.zeros_like(n) for n in counted]
+    is_last = last is not None and engine.count_last(odd, x, start[last], start[last + 1], vocab)
+    return np.diff(x.nodes(2, start)), counted, odd if is_last else None
 
 
-def compared(flat, n, order, places, marks):
-    """begins, rank and sizes of some records in suffix order, as in Suffixes."""
-    N = len(places)
-    begins, rank, sizes = np.zeros(N, np.uint8), np.zeros((n, -(-N // 64), 2), np.uint64), np.zeros(n, np.int64)
-    suffix.compare(flat, n, order, places, 0, N, marks.sos, marks.eos, begins, rank, sizes)
-    return begins, rank, sizes
+def edge(N):
+    """The first place of the contexts in a bucket of N positions."""
+    return -(-N // 64) * 64
 
 
-def named(flat, places, begins, vocab, base):
-    """Of each n-gram from order 2 on the oldest word, and whether <unk> is in it: those of order k from base[k] on."""
-    names, unknown = np.empty(base[-1], np.int32), np.zeros(base[-1], np.bool_)
-    name(flat, places, begins, vocab.sos_id, vocab.unk_id, base.copy(), names, unknown)
-    return names, unknown
+def compared(flat, n, order, places, W, marks):
+    """What Suffixes have of some records in suffix order."""
+    N, R = len(places), suffix.RANGE
+    begins, rank = np.empty(N, np.uint8), np.zeros((n, N // 64 + 2, 2), np.uint64)
+    sizes, oldest, words = np.zeros((-(-N // R) + 1, n), np.int64), np.empty((n, R + 1), np.int32), []
+    for r, a in enumerate(range(0, N, R)):
+        given = a, min(a + R, N), W, marks.sos, marks.eos, begins, rank, sizes[r], oldest
+        suffix.compare(flat, n, order, places, *given)
+        words.append([oldest[k, : sizes[r, k]].copy() for k in range(1, n)])
+    suffix.shift_ranks(rank, sizes, N)
+    words = np.concatenate([np.zeros(0, np.int32), *(part for column in zip(*words) for part in column)])
+    return {"begins": begins, "rank": rank, "sizes": sizes[-1], "words": words}
 
 
-@jit
-def name(flat, places, begins, sos, unk, at, names, unknown):
-    """`named`, into names and unknown; at (n + 1,), in place; places (N,): where in `flat` the last words are."""
-    for i in range(len(begins)):
-        p, m = places[i], begins[i] >> 4
-        for k in range(max(begins[i] & 15, 2), m + 1):
-            word = flat[p - k + 1]
-            names[at[k]] = word if word else sos
-            for d in range(k):
-                unknown[at[k]] |= flat[p - d] == unk
-            at[k] += 1
+def stored(job, b, name):
+    """begins, rank and sizes of a bucket's events or contexts."""
+    kinds = {"begins": np.uint8, "rank": np.uint64, "sizes": np.int64}
+    begins, rank, sizes = (job.shelf.get((name, what, b), kind) for what, kind in kinds.items())
+    return begins, rank.reshape(job.order, -1, 2), sizes
 
 
 def loaded(job, b, methods):
     """A bucket as an engine.Estimator."""
-    n, W, get = job.order, len(job.seen), job.shelf.get
+    W, get, vocab = len(job.seen), job.shelf.get, job.vocab
     N, (first, last) = job.positions(b), job.bounds[b : b + 2].tolist()
-    edge = -(-N // 64) * 64
     (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
-    c_rank[:, :, 1] += e_sizes[:, None].astype(np.uint64)
-    rank = np.zeros((n, 2 * (edge // 64) + 2, 2), np.uint64)
-    rank[:, :, 1] = (e_sizes + c_sizes)[:, None]
-    rank[:, : edge // 64], rank[:, edge // 64 : -2] = e_rank, c_rank
+    begins = np.concatenate((e, np.zeros(edge(N) - N, np.uint8), c))
+    rank = np.concatenate((e_rank[:, : edge(N) // 64], c_rank), 1)
+    rank[:, edge(N) // 64 :, 1] += e_sizes[:, None].astype(np.uint64)
     heads = np.zeros((3, W), np.int32)
     some, ends = get(("ends", b), np.int32).reshape(2, -1)
     heads[2, some] = ends
     heads[0] = np.cumsum(heads[2]) - heads[2]
     heads[2] += heads[0]
-    heads[1] = heads[2 if first else 0]  # the border's are the last segment
-    bounds = np.array([max(first, 1), max(last, 1)])
-    begins = np.concatenate((e, np.zeros(edge - N, np.uint8), c))
-    sizes = (e_sizes + c_sizes).tolist()
-    x = suffix.Suffixes(get(("come", b), np.int32), begins, rank, heads, edge + job.start(b), bounds, sizes)
-    work = engine.Estimator(x, job.vocab, methods)
-    for what, kind in (("words", np.int32), ("unknown", np.bool_)):
-        parts = [get((name, what, b), kind) for name in ("events", "contexts")]
-        split = [np.split(part, np.cumsum(size[1:-1])) for part, size in zip(parts, (e_sizes, c_sizes))]
-        if what == "words":
-            for k, pair in enumerate(zip(*split), 2):
-                np.concatenate(pair, out=work.words[k])
-        elif work.unknown:
-            work.unknown += [np.concatenate(pair) for pair in zip(*split)]
+    heads[1] = heads[2 if first else 0]  # the border is the last segment
+    bounds, sizes = np.array([max(first, 1), max(last, 1)]), (e_sizes + c_sizes).tolist()
+    names = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
+    names = zip(*(np.split(part, np.cumsum(s[1:-1])) for part, s in zip(names, (e_sizes, c_sizes))))
+    words = np.concatenate([np.arange(W + 1, dtype=np.int32), *(part for pair in names for part in pair)])
+    base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), edge(N) + job.start(b)
+    x = suffix.Suffixes(get(("come", b), np.int32), begins, rank, words, base, heads, start, bounds, sizes)
+    work = engine.Estimator(x, vocab, methods)
+    if vocab.unk_id >= vocab.V and job.seen[vocab.unk_id]:
+        work.unknown = with_unknown(x, vocab.unk_id, edge(N))
     return work
 
 
-def stored(job, b, name):
-    """begins, rank and sizes of a bucket's events or contexts."""
-    n, get = job.order, job.shelf.get
-    rank = get((name, "rank", b), np.uint64).reshape(n, -1, 2).copy()
-    return get((name, b), np.uint8), rank, get((name, "sizes", b), np.int64)
+def with_unknown(x, unk, begin):
+    """Which n-grams of each order have <unk> in them, as far as they are at the places from `begin` on."""
+    unknown = [None, x.oldest(1) == unk]
+    for k in range(2, x.order):
+        at = begin + np.flatnonzero((x.begins[begin:] & 15 <= k) & (k <= x.begins[begin:] >> 4))
+        here = (x.start[unk] <= at) & (at < x.start[unk + 1]) if k == 2 else unknown[k - 1][x.nodes(k - 1, at + 1) - 1]
+        unknown.append(np.zeros(x.sizes[k - 1], bool))
+        unknown[k][x.nodes(k, at)] = here | (x.oldest(k)[x.nodes(k, at)] == unk)
+    return unknown
 
 
 def estimate_one(job, methods, exact, b):
     """The probabilities of a bucket's events and the weights of its contexts; how many events are left out."""
     work, shelf = loaded(job, b, methods), job.shelf
-    work.log10p.append(job.log10p)
-    work.log10bow.append(job.log10bow)
-    work.marks.append(job.marks)
+    work.begin(job.log10p, job.log10bow, job.marks)
     lacking = work.estimate_all(methods, exact)
     for k in range(2, job.order + 1):
         events = job.cuts[b][k, -1]
@@ -365,7 +352,7 @@ def common_words(job):
 
 def sources(job, b, k):
     """The order in which a bucket's contexts of order k come from the buckets, and how many from each, (B,)."""
-    begins = job.shelf.get(("contexts", b), np.uint8)
+    begins = job.shelf.get(("contexts", "begins", b), np.uint8)
     came = job.shelf.get(("before", b), np.uint16)[((begins & 15) <= k) & (k <= begins >> 4)]
     return np.argsort(came, kind="stable"), np.bincount(came, minlength=len(job.bounds) - 1)
 
@@ -438,46 +425,36 @@ def replace(shelf, name, array):
 
 def write_arpa(out, job):
     """The model as ARPA, the same bytes as printing.write_estimate's, from rank 0; other ranks give no `out`."""
-    cells = printing.word_cells(job.vocab.words)
+    cells, scratch, comm = printing.word_cells(job.vocab.words), threads.Scratch(), job.comm
     if out:
         printing.write_header(out, job.sizes)
     for k in range(1, job.order + 1):
-        lines = lines_of(job, k, cells)
+        kept = None if out else Shelf(True)
+        lines = out or SimpleNamespace(write=lambda some, kept=kept: kept.add("lines", np.frombuffer(some, np.uint8)))
         if out:
             out.write(b"\n\\%d-grams:\n" % k)
-        in_turn(job.comm, out, lines)
+        for model in models_of(job, k):
+            printing.write_order(lines, model, k, cells, scratch)
+        for rank in range(1, comm.size) if out else ():
+            comm.receive(rank, out.write)
+        if kept:
+            comm.send(kept.size("lines"), lambda begin, end, kept=kept: kept.get("lines", np.uint8, begin, end))
     if out:
         out.write(b"\n\\end\\\n")
 
 
-def lines_of(job, k, cells):
-    """The lines of order k of a rank's buckets, in pieces; those of order 1 are rank 0's."""
-    if k == 1:
-        x = suffix.Suffixes(None, None, None, None, None, None, job.sizes)
-        model = engine.Estimate(job.vocab, x, None, None, [job.log10p], [job.log10bow], [job.marks])
-        yield from printing.lines_of_words(model, cells) if job.comm.rank == 0 else ()
-        return
-    for t, b in enumerate(job.mine):
+def models_of(job, k):
+    """The buckets of a rank, each as an Estimate of those n-grams of order k whose lines it has; those of order 1 are
+    rank 0's.
+    """
+    if k == 1 and job.comm.rank == 0:
+        yield engine.Estimate(job.vocab, None, [job.log10p], [job.log10bow], [job.marks])
+    for t, b in enumerate(job.mine if k > 1 else ()):
         begins, rank, sizes = stored(job, b, "contexts")
-        tail = np.repeat(np.array([[0, s] for s in sizes], np.uint64)[:, None], 2, 1)
-        x = suffix.Suffixes(None, begins, np.concatenate((rank, tail), 1), None, job.start(b), None, sizes.tolist())
         base = np.cumsum([0, 0, 0, *sizes[1:]])
         words = job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1]))
+        x = suffix.Suffixes(None, begins, rank, words, base, None, job.start(b), None, sizes.tolist())
         p = fetch(job, k, t)
         marks = (job.shelf.get(("extended", b, k), np.uint8) & np.uint8(engine.EXTENDED)) | ~np.isnan(p)
         columns = (p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8))
-        model = engine.Estimate(job.vocab, x, words, base, *([None] * (k - 1) + [column] for column in columns))
-        yield from printing.lines_of_order(model, k, cells)
-
-
-def in_turn(comm, out, lines):
-    """The pieces of every rank, in their order, into rank 0's `out`."""
-    if comm.rank == 0:
-        out.writelines(lines)
-        for rank in range(1, comm.size):
-            comm.receive(rank, out.write)
-        return
-    kept = Shelf(True)
-    for some in lines:
-        kept.add("text", np.frombuffer(some, np.uint8))
-    comm.send(kept.size("text"), lambda begin, end: kept.get("text", np.uint8, begin, end))
+        yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in columns))

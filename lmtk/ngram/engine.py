@@ -18,7 +18,7 @@ from lmtk.ngram import suffix
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.methods import EPSILON, Totals
 from lmtk.ngram.nodes import finished
-from lmtk.ngram.nodes import room as records_of
+from lmtk.ngram.nodes import room as nodes_of_sizes
 from lmtk.ngram.smoothing import (
     Events,
     Level,
@@ -331,7 +331,12 @@ def smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exa
     """(the methods with their discounts, log10 p of the words by backing off, their marks) from order 1 and the n_1 ..
     of each order from 2 on.
     """
-    given, used = [partial(counts_of_counts, first, first.count, vocab.V)], []
+    count, used = first.count, []
+    if exact:
+        last = last_word(first.raw, vocab)
+        count = count.copy()
+        count[last] = first.raw[last]
+    given = [partial(counts_of_counts, first, count, vocab.V)]
     given += [lambda r, n=n: n[:r].tolist() for n in counted]
     for k, (method, n) in enumerate(zip(methods, given, strict=True), 1):
         used.append((known or {}).get(k) or method.discounted(k, n, fallback, tell, exact))
@@ -340,12 +345,40 @@ def smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exa
     return used, np.where(there, first.log10p, f32(-np.inf)), there.astype(np.uint8)
 
 
+def last_word(seen, vocab):
+    """The word that was seen first last of all, from how often each was seen, (W,)."""
+    words = np.flatnonzero(seen)
+    return max(words, key=lambda w: w if w not in (vocab.eos_id, vocab.unk_id, vocab.sos_id) else -1)
+
+
+def count_last(counted, x, a, b, vocab):
+    """`smoothing.last_nodes` of the orders 2 .. n - 1: the n-gram that lmplz has last among those of the last word, at
+    the places a .. b of Suffixes x, has its raw count in n_1 .. (in place). Returns whether there is one.
+    """
+    for k, n in enumerate(counted[:-1], 2):
+        at = a + np.flatnonzero((x.begins[a:b] & 15 <= k) & (x.begins[a:b] >> 4 >= k))
+        oldest = x.oldest(k)[x.nodes(k, at)]
+        at = at[oldest != vocab.sos_id]
+        if not len(at):
+            return k > 2
+        a = at[-1]
+        ends = np.flatnonzero(x.begins[a + 1 : b] & 15 <= k)
+        b = a + 1 + ends[0] if len(ends) else b
+        for r, change in ((int(np.diff(x.nodes(k + 1, np.array([a, b])))[0]), -1), (b - a, 1)):
+            if r <= len(n):
+                n[r - 1] += change
+    return len(counted) > 1
+
+
 def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: None, known=None, exact=False):
     """Suffixes -> (Estimate, the methods with their discounts), as `smoothing.estimate` has it."""
     work, start = Estimator(suffixes, vocab, methods), suffixes.start
     seen = seen_words(np.diff(start), vocab, marks)
     first = unigrams(vocab, methods, seen, lambda: np.diff(suffixes.nodes(2, start)))
     counted = work.tallied(start[vocab.V] if len(start) > vocab.V else start[-1])
+    if exact:
+        last = last_word(seen, vocab)
+        count_last(counted, suffixes, start[last], start[last + 1], vocab)
     used, log10p, there = smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
     work.begin(log10p, np.zeros(len(log10p), f32), there)
     if work.estimate_all(used, exact and vocab.V):
@@ -356,7 +389,7 @@ def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: N
 def backoff_of(model):
     """An Estimate as a Backoff model, in whose nodes the n-grams stand by their prefixes."""
     W, segments, scratch = len(model.vocab.words), range(model.suffixes.segments), Scratch()
-    memory, where, records = records_of([W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])])
+    memory, where, records = nodes_of_sizes([W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])])
     place = np.arange(W, dtype=np.int32)
     records[0]["word"][:-1], records[0]["log10bow"][:-1] = place, model.log10bow[0]
     records[0]["log10p"][:-1] = np.where(model.marks[0] & THERE, model.log10p[0], f32(np.nan))

@@ -123,6 +123,23 @@ def counts_of_counts(level, count, V, upto):
     return [int((mine == r).sum()) for r in range(1, upto + 1)]
 
 
+def last_nodes(levels, ids, vocab):
+    """In lmplz's order the last n-gram of each order up to that which <s> begins: in its counts of counts, and nowhere
+    else, it has its raw count. The order is that of the last words, then of those before, as `ids` has them; the marks
+    come first.
+    """
+    rank = np.full(len(vocab.words), -1)
+    rank[ids] = np.arange(len(ids))
+    rank[[vocab.unk_id, vocab.sos_id, vocab.eos_id]] = -3, -2, -1
+    above, out = np.flatnonzero(levels[0].raw > 0), []
+    for level in levels:
+        if len(above):
+            out.append(above[np.argmax(rank[level.first_word[above]])])
+            k = len(out)
+            above = np.flatnonzero((levels[k].suffix == out[-1]) & (levels[k].raw > 0)) if k < len(levels) else []
+    return out
+
+
 def estimate(
     counts, vocab, order, methods, fallback=None, tell=lambda line: None, known=None, exact=False, listed=None, size=0
 ):
@@ -135,8 +152,13 @@ def estimate(
     NoDiscount, LmtkError where there is nothing to count.
     """
     levels, used = counted_levels(counts, vocab, order, methods), []
-    for k, (method, level) in enumerate(zip(methods, levels), 1):
-        n = partial(counts_of_counts, level, level.raw if method.counts == "after" else level.count, vocab.V)
+    last = last_nodes(levels, [vocab.index.get(w, vocab.unk_id) for w in counts.words], vocab) if exact else []
+    for k, (method, level, odd) in enumerate(itertools.zip_longest(methods, levels, last), 1):
+        count = level.raw if method.counts == "after" else level.count
+        if odd is not None:
+            count = count.copy()
+            count[odd] = level.raw[odd]
+        n = partial(counts_of_counts, level, count, vocab.V)
         used.append((known or {}).get(k) or method.discounted(k, n, fallback, tell, exact))
     V = vocab.V
     if listed is not None:
