@@ -1,3 +1,4 @@
+from types import SimpleNamespace
 from typing import Annotated
 
 from lmtk.commands.options import (
@@ -11,7 +12,9 @@ from lmtk.commands.options import (
     option,
     show,
 )
-from lmtk.errors import UsageError
+from lmtk.errors import FormatError, UsageError
+
+ALIGNMENTS = "align", "soft_align", "align_html", "align_plot"
 
 
 def command(
@@ -90,47 +93,15 @@ def command(
     \b
     Example: lmtk translate -model en-fr.bin -text test.en > test.out
     """
-    needed(model, "model")
-    one_stdin(*model, text, target, dictionary)
-    one_stdout(write, align, soft_align, align_html)
-    weights = soft_align or align_html or align_plot
-    if score != bool(target):
-        raise UsageError("-score and -target go together")
-    if score:
-        search = {"n-best": n_best, "scores": scores, "no-unk": no_unk, "replace-unk": replace_unk, "batch": batch}
-        for name in [name for name, value in search.items() if value]:
-            raise UsageError(f"-{name} has no meaning with -score, which makes no translations")
-        if debug > 2:
-            raise UsageError("-debug goes to 2 here")
-        if debug and (align or weights):
-            raise UsageError("alignments and the report of -debug do not go together")
-    if plot_format not in ("svg", "png"):
-        raise UsageError(f"-plot-format is svg or png, not {plot_format}")
-    if n_best and n_best > beam:
-        raise UsageError(f"-n-best {n_best} needs a -beam as wide, not {beam}")
-    if n_best and scores:
-        raise UsageError("-scores has no meaning with -n-best, which has scores already")
-    if no_unk and replace_unk:
-        raise UsageError("-replace-unk has nothing to do with -no-unk; give one of them")
-    if dictionary and not replace_unk:
-        raise UsageError("-dictionary is for -replace-unk, which is missing")
+    o = SimpleNamespace(**locals())
+    check(o)
 
-    import sys
-    from collections import Counter
-
-    from lmtk.errors import FormatError
     from lmtk.files import figure
     from lmtk.files.registry import load_ensemble
-    from lmtk.files.streams import blocks, check_out, open_out
-    from lmtk.lm import LN10
+    from lmtk.files.streams import check_out
     from lmtk.machine.threads import stated, use
     from lmtk.nmt import alignment
-    from lmtk.nmt.beam import Beam, Hypothesis, Translator
-    from lmtk.nmt.scoring import scored_alone
     from lmtk.text import subwords
-    from lmtk.text.bitext import ids_of, read_dictionary, word_index
-    from lmtk.text.corpus import TOKEN
-    from lmtk.text.vocab import lower
 
     for path in (write, align, soft_align, align_html):
         if path:
@@ -139,58 +110,112 @@ def command(
         figure.need("align-plot")
     use(threads, products=threads or stated() or 1)
     models = load_ensemble(model)
-    loaded = models[0]
-    if not any(m.sizes["alignment"] for m in models):
-        wanted = {"align": align, "soft-align": soft_align, "align-html": align_html, "align-plot": align_plot}
-        for name in [name for name, value in (wanted | {"replace-unk": replace_unk}).items() if value]:
-            raise FormatError(model[0], f"a model without attention (RNNencdec) looks at no word: no -{name} with it")
-    aligned = alignment.written(align, soft_align, align_html, align_plot, plot_format, bool(loaded.subwords))
-    split, joined = subwords.splitter(loaded.subwords, model[0]), subwords.joined if loaded.subwords else b" ".join
+    check_attention(o, models)
+    pieces = models[0].subwords
+    aligned = alignment.written(align, soft_align, align_html, align_plot, plot_format, bool(pieces))
+    split = subwords.splitter(pieces, model[0])
     if score:
         write_scores(models, split, text, target, write, aligned, tolower, debug)
-        return
-    known = read_dictionary(dictionary) if dictionary else {}
+    else:
+        write_translations(o, models, split, subwords.joined if pieces else b" ".join, aligned)
+
+
+def check(o):
+    """Raise UsageError where options do not go together."""
+    needed(o.model, "model")
+    one_stdin(*o.model, o.text, o.target, o.dictionary)
+    one_stdout(o.write, o.align, o.soft_align, o.align_html)
+    if o.score != bool(o.target):
+        raise UsageError("-score and -target go together")
+    if o.score:
+        for name in ("n_best", "scores", "no_unk", "replace_unk", "batch"):
+            if getattr(o, name):
+                raise UsageError(f"-{name.replace('_', '-')} has no meaning with -score, which makes no translations")
+        if o.debug > 2:
+            raise UsageError("-debug goes to 2 here")
+        if o.debug and any(getattr(o, name) for name in ALIGNMENTS):
+            raise UsageError("alignments and the report of -debug do not go together")
+    if o.plot_format not in ("svg", "png"):
+        raise UsageError(f"-plot-format is svg or png, not {o.plot_format}")
+    if o.n_best and o.n_best > o.beam:
+        raise UsageError(f"-n-best {o.n_best} needs a -beam as wide, not {o.beam}")
+    if o.n_best and o.scores:
+        raise UsageError("-scores has no meaning with -n-best, which has scores already")
+    if o.no_unk and o.replace_unk:
+        raise UsageError("-replace-unk has nothing to do with -no-unk; give one of them")
+    if o.dictionary and not o.replace_unk:
+        raise UsageError("-dictionary is for -replace-unk, which is missing")
+
+
+def check_attention(o, models):
+    """Raise FormatError where what is asked for needs attention and no model has it."""
+    if not any(m.sizes["alignment"] for m in models):
+        for name in (*ALIGNMENTS, "replace_unk"):
+            if getattr(o, name):
+                wanted = f"no -{name.replace('_', '-')} with it"
+                raise FormatError(o.model[0], f"a model without attention (RNNencdec) looks at no word: {wanted}")
+
+
+def write_translations(o, models, split, joined, aligned):
+    """The translations of a text, as the options o have it. split, joined: of words into those of the models and back;
+    aligned: what writes alignments.
+    """
+    import sys
+    from collections import Counter
+
+    from lmtk.files.streams import blocks, open_out
+    from lmtk.lm import LN10
+    from lmtk.nmt.beam import Beam, Hypothesis, Translator
+    from lmtk.nmt.scoring import scored_alone
+    from lmtk.text.bitext import ids_of, read_dictionary, word_index
+    from lmtk.text.corpus import TOKEN
+    from lmtk.text.vocab import lower
+
+    first = models[0]
+    known = read_dictionary(o.dictionary) if o.dictionary else {}
     search = Translator(*models)
-    unk, words = loaded.vocab.unk_id, loaded.vocab.words
-    index, eos = word_index(loaded.source), loaded.source.eos_id
-    how = Beam(beam, length_power, max_length_factor, banned=unk if no_unk else None, wanted=n_best or 1)
-    together = batch or max(1, 240 // beam)
+    unk, words = first.vocab.unk_id, first.vocab.words
+    index, eos = word_index(first.source), first.source.eos_id
+    how = Beam(o.beam, o.length_power, o.max_length_factor, banned=unk if o.no_unk else None, wanted=o.n_best or 1)
+    together = o.batch or max(1, 240 // o.beam)
 
     def shown(row, hypothesis):
         pairs = zip(hypothesis.words, hypothesis.links or [0] * len(hypothesis.words), strict=True)
-        return [known.get(row[j], row[j]) if replace_unk and w == unk else words[w] for w, j in pairs]
+        return [known.get(row[j], row[j]) if o.replace_unk and w == unk else words[w] for w, j in pairs]
 
     def line_of(number, target, hypothesis):
         line = joined(target)
         logp = show(hypothesis.logp / LN10).encode()
-        if n_best:
+        if o.n_best:
             rank = show(hypothesis.rank / LN10).encode()
-            words = len(TOKEN.findall(line))
-            return b"%d ||| %s ||| logprob= %s words= %d ||| %s\n" % (number, line, logp, words, rank)
-        return logp + b"\t" + line + b"\n" if scores else line + b"\n"
+            many = len(TOKEN.findall(line))
+            return b"%d ||| %s ||| logprob= %s words= %d ||| %s\n" % (number, line, logp, many, rank)
+        return logp + b"\t" + line + b"\n" if o.scores else line + b"\n"
 
     empty = Hypothesis([], True, 0.0, 0.0, [])
+    weighed = o.n_best or o.scores or o.soft_align or o.align_html or o.align_plot
     number, tally = 0, Counter()
-    with open_out(write) as out, aligned as write_alignment:
-        for block in blocks(text, eager=True):
-            rows = [split(TOKEN.findall(lower(r) if tolower else r)) for r in block.removesuffix(b"\n").split(b"\n")]
+    with open_out(o.write) as out, aligned as write_alignment:
+        for block in blocks(o.text, eager=True):
+            lines = block.removesuffix(b"\n").split(b"\n")
+            rows = [split(TOKEN.findall(lower(line) if o.tolower else line)) for line in lines]
             sentences = [ids_of(row, index, eos) for row in rows if row]
             found = iter(zip(sentences, search(sentences, how, together), strict=True))
             for row in rows:
                 sentence, hypotheses = next(found) if row else (None, [empty])
-                if row and (n_best or scores or weights):
+                if row and weighed:
                     hypotheses = scored_alone(models, sentence, hypotheses, how)
                 for rank, h in enumerate(hypotheses, 1):
                     target = shown(row, h)
                     out.write(line_of(number, target, h))
-                    name = f"{number}-{rank}" if n_best else f"{number}"
+                    name = f"{number}-{rank}" if o.n_best else f"{number}"
                     write_alignment(number, name, row, target, h.logp / LN10, h.links, h.alpha)
                 number += 1
                 best = hypotheses[0]
                 many = len(TOKEN.findall(joined(shown(row, best))))
                 tally.update(sentences=int(bool(row)), blank=int(not row), words=many, unknown=best.words.count(unk))
             out.flush()
-    if debug:
+    if o.debug:
         told = "{sentences} sentences, {blank} blank lines, {words} words, {unknown} of them [UNK]\n"
         sys.stderr.write(told.format_map(tally))
 

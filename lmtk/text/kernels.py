@@ -15,29 +15,61 @@ from lmtk.machine.jit import jit, of_numba
 u64 = np.uint64
 NEWLINE = -1  # the id of a line's end, as in corpus
 LOW7 = u64(0x7F7F7F7F7F7F7F7F)
+HIGH = ~LOW7
+BLANKS = u64(0x2121212121212121)  # in each byte one more than a blank
+MIX = u64(0x9E3779B97F4A7C15)
 POWER = np.array([10**e for e in range(9)])
+load8 = of_numba("lmtk.machine.unaligned", "load8")
 trailing_zeros = of_numba("numba.cpython.unsafe.numbers", "trailing_zeros")
 TEN = np.array([float(f"1e{e}") for e in range(23)])  # the powers of ten that doubles hold exactly
 
 
 @jit(_nrt=False)
-def find_word(text, first, length, key, slots, letters, ends):
-    """The word text[first : first + length], the bytes of which make up `key` if they are no more than 8: its number,
-    or -1, the slot where it stands or would stand, and its key there.
+def eight(text, at):
+    """Eight bytes from text[at] on, the lowest first; behind the text stand line ends."""
+    if at + 8 <= len(text):
+        return load8(text, at)
+    found = u64(0)
+    for i in range(at + 7, at - 1, -1):
+        found = found << u64(8) | u64(text[i] if i < len(text) else 10)
+    return found
+
+
+@jit(_nrt=False)
+def span(text, at):
+    """How many bytes from text[at] on are none of the four that end a word."""
+    n = 0
+    while True:
+        bytes_ = eight(text, at + n)
+        low = (bytes_ - BLANKS) & ~bytes_ & HIGH  # the lowest bit is that of the first byte up to a blank
+        if low == u64(0):
+            n += 8
+            continue
+        n += np.int64(trailing_zeros(low)) >> 3
+        c = text[at + n] if at + n < len(text) else 10
+        if c == 32 or c == 10 or c == 9 or c == 13:
+            return n
+        n += 1
+
+
+@jit(_nrt=False)
+def find_word(text, first, length, slots, letters, ends):
+    """The word text[first : first + length]: its number, or -1, the slot where it stands or would stand, and its key.
 
     A key is the word and its length where that is below 8 bytes, so that equal keys are equal words; else a hash, with
     255 for the length, and the letters are compared too.
     """
-    mask = u64(len(slots) - 1)
     if length < 8:
-        key |= u64(length) << u64(56)
+        key = eight(text, first) & ((u64(1) << u64(8 * length)) - u64(1)) | u64(length) << u64(56)
     else:
         key = u64(length)
-        for i in range(first, first + length):
-            key = (key ^ u64(text[i])) * u64(0x9E3779B97F4A7C15)
+        for i in range(first, first + length - 7, 8):
+            key = (key ^ load8(text, i)) * MIX
             key ^= key >> u64(32)
-        key |= u64(255) << u64(56)
-    h = (key ^ (key >> u64(32))) * u64(0x9E3779B97F4A7C15)
+        key = (key ^ load8(text, first + length - 8)) * MIX
+        key = key ^ key >> u64(32) | u64(255) << u64(56)
+    h = (key ^ (key >> u64(32))) * MIX
+    mask = u64(len(slots) - 1)
     slot = (h ^ (h >> u64(32))) & mask
     while slots[slot, 0] != u64(0):
         if slots[slot, 0] == key:
@@ -48,8 +80,9 @@ def find_word(text, first, length, key, slots, letters, ends):
             same = ends[word + 1] - old - 1 == length
             i = 0
             while same and i < length:
-                same = letters[old + i] == text[first + i]
-                i += 1
+                j = min(i, length - 8)
+                same = load8(letters, old + j) == load8(text, first + j)
+                i += 8
             if same:
                 return word, slot, key
         slot = (slot + u64(1)) & mask
@@ -67,23 +100,17 @@ def look_up(text, start, slots, letters, ends, value, known, new_id, unk, ids):
     size = len(text)
     found, at = 0, start
     while at < size:
-        c = text[at]
-        if c == 10:
-            ids[found] = NEWLINE
-            found += 1
-        if c == 10 or c == 32 or c == 9 or c == 13:
+        first, length = at, span(text, at)
+        at += length
+        if length == 0:
+            if text[at] == 10:
+                ids[found] = NEWLINE
+                found += 1
             at += 1
             continue
-        first = at
-        key = u64(0)
-        while at < size:
-            c = text[at]
-            if c <= 32 and (c == 32 or c == 10 or c == 9 or c == 13):
-                break
-            key = key << u64(8) | u64(c)
+        if at < size and text[at] == 32:
             at += 1
-        length = at - first
-        word, slot, key = find_word(text, first, length, key, slots, letters, ends)
+        word, slot, key = find_word(text, first, length, slots, letters, ends)
         if word >= 0:
             ids[found] = value[word]
         elif new_id < 0:
@@ -121,7 +148,7 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
     """
     size = len(text)
     found, lines, positive, worst, outside = 0, 0, 0, 0.0, -1
-    begin, length = np.zeros(k, np.int64), np.zeros(k, np.int64)
+    last = np.zeros(k, np.uint64)  # the words of the line before, of up to 7 bytes: else 0
     while at < size and found < len(rows):
         i, fields, good = at, 0, True
         x, y = 0.0, 0.0
@@ -140,10 +167,7 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
                 mantissa, digits, first, point, e = 0, 0, i, -1, 0
                 if i + 10 < size and text[i + 1] == 46 and 48 <= c <= 57:
                     # d.dddd: up to eight digits behind the point at once
-                    x8 = u64(0)
-                    for j in range(8):
-                        x8 |= u64(text[i + 2 + j]) << u64(8 * j)
-                    x8 ^= u64(0x3030303030303030)
+                    x8 = load8(text, i + 2) ^ u64(0x3030303030303030)
                     odd = ((x8 & LOW7) + u64(0x7676767676767676) | x8) & ~LOW7
                     d = np.int64(trailing_zeros(odd)) >> 3 if odd else 8
                     after = text[i + 2 + d]
@@ -197,30 +221,21 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
                 else:
                     y = number
             elif fields <= k:
-                j = fields - 1
-                old, n = begin[j], length[j]
-                begin[j] = i
-                m = 0
-                while m < n and text[i + m] == text[old + m]:
-                    m += 1
-                c = text[i + m]
-                if found and m == n and (c == 32 or c == 10 or c == 9 or c == 13):
+                j, n = fields - 1, span(text, i)
+                # the word and its length are `seen` unless it is a long one
+                seen = u64(0)
+                if n < 8:
+                    seen = eight(text, i) & ((u64(1) << u64(8 * n)) - u64(1)) | u64(n) << u64(56)
+                if seen and seen == last[j]:
                     rows[found, j] = rows[found - 1, j]
-                    i += n
                 else:
-                    key = u64(0)
-                    c = text[i]
-                    while c > 32 or not (c == 32 or c == 10 or c == 9 or c == 13):
-                        key = key << u64(8) | u64(c)
-                        i += 1
-                        c = text[i]
-                    length[j] = i - begin[j]
-                    rows[found, j] = unknown
-                    word, _, _ = find_word(text, begin[j], length[j], key, slots, letters, ends)
+                    last[j], rows[found, j] = seen, unknown
+                    word, _, _ = find_word(text, i, n, slots, letters, ends)
                     if word >= 0:
                         rows[found, j] = value[word]
                     elif outside < 0:
                         outside = found * k + j
+                i += n
             else:
                 good = False
             fields += 1
