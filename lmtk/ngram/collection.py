@@ -1,6 +1,5 @@
 """Texts and count files -> their counts, added up."""
 
-import os
 from dataclasses import dataclass
 from itertools import islice
 
@@ -9,9 +8,7 @@ import numpy as np
 from lmtk.files.column import Column, Shelf
 from lmtk.files.streams import blocks as blocks_of
 from lmtk.machine.large import pays
-from lmtk.machine.memory import prepare
 from lmtk.machine.parallel import ALONE
-from lmtk.machine.threads import count
 from lmtk.ngram.counts import Counts, count_ids, from_rows, read_rows, to_rows
 from lmtk.ngram.runs import count_spilling, tokens_in
 from lmtk.ngram.sharing import common_words, gather_levels
@@ -19,7 +16,6 @@ from lmtk.text.corpus import NEWLINE, Closed, Growing, Marks, ids_of, with_marks
 from lmtk.text.vocab import EOS, SOS, UNK
 
 SENTENCES = Marks()
-READY = 8  # bytes of memory to prepare for each of a text
 OUTSIDE = -2  # the id of a word whose n-gram is dropped
 
 
@@ -129,9 +125,6 @@ def collect(
     given, raw, apart = len(index) - 1, None, False
     if positions and not (files or replace):
         apart = parts and (memory or comm.size > 1)
-        size = sum(os.path.getsize(text) for text in texts if os.path.isfile(text))
-        if not apart and comm.rank == 0 and pays("ngrams", size // 8) and count() > 1:
-            prepare(READY * size)
         if apart:
             raw = comm.each(lambda: Blocks(raw_blocks(texts, known, tolower, comm), given, memory))
         else:
