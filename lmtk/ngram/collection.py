@@ -14,7 +14,7 @@ from lmtk.machine.parallel import ALONE
 from lmtk.ngram.counts import Counts, count_ids, from_rows, read_rows, to_rows
 from lmtk.ngram.runs import count_spilling, tokens_in
 from lmtk.ngram.sharing import common_words, gather_levels
-from lmtk.text.corpus import NEWLINE, Closed, Growing, Marks, Reader, with_marks
+from lmtk.text.corpus import NEWLINE, Closed, Growing, Marks, ids_of, with_marks
 from lmtk.text.vocab import EOS, SOS, UNK
 
 SENTENCES = Marks()
@@ -178,10 +178,9 @@ def raw_blocks(texts, known, tolower, comm):
     line.
     """
     for path, name in enumerate(texts):
-        reader = Reader(known, tolower)
-        for number, block in enumerate(islice(blocks_of(name), comm.rank, None, comm.size)):
-            yield path, number * comm.size + comm.rank, reader.ids(block)
-        reader.finish()
+        mine = islice(blocks_of(name), comm.rank, None, comm.size)
+        for number, ids in enumerate(ids_of(mine, known, tolower)):
+            yield path, number * comm.size + comm.rank, ids
 
 
 def tell_beyond(memory, size, what):
