@@ -13,7 +13,7 @@ from conftest import ENVIRONMENT
 from lmtk import cli
 from lmtk.files.streams import open_out
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, nodes, runs, smoothing
+from lmtk.ngram import arpa, backoff, kenlm_text, nodes, runs, smoothing
 from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import write_counts
 from lmtk.ngram.methods import Method
@@ -206,3 +206,21 @@ def test_many_counts_are_written_as_few(tmp_path, monkeypatch, by_bytes, order):
                 write_counts(out, counted, by_bytes, only)
                 written.append(out.getvalue())
             assert written[0] == written[1]
+
+
+def test_kenlm_layout_of_many_lines_is_that_of_few():
+    random = np.random.default_rng(1)
+    powers = [*2.0 ** np.arange(-20, 20), *10.0 ** np.arange(-9, 9), 0.30103, 9999.9995, 0.99999994, 9.9999995, 0, 99]
+    x = np.concatenate([random.random(3000) * 7, random.random(300) * 1e-3, powers]).astype(np.float32)
+    p, weight = 0 - x, random.permutation(np.concatenate([x[::2], -x[1::2]])) + np.float32(0)
+    words = [b"a", b"<s>", "z\u00e9".encode(), b"long" * 9]
+    rows, cells = random.integers(0, 4, (len(p), 3)), kenlm_text.word_cells(words)
+    for weights in (weight[: len(p)], None):
+        expected = kenlm_text.formatted(rows, p, weights, words)
+        assert kenlm_text.printed(rows, p, weights, words, cells) == expected
+    assert [kenlm_text.shortest(np.float32(v)) for v in (0, -1e-7, 1.5, 0.30103)] == [
+        b"0",
+        b"-1e-7",
+        b"1.5",
+        b"0.30103",
+    ]

@@ -14,7 +14,7 @@ LAYERS = [
     ["machine"],
     ["files"],
     ["text"],
-    ["em", "lm"],
+    ["em", "lm", "units"],
     ["ngram", "nplm", "nmt"],
     ["joint"],
     ["reports"],

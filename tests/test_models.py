@@ -61,8 +61,8 @@ def neural(folder, marks=SENTENCES, unk=True, **options):
     vocab = make_vocab(sorted(set(TRAIN.encode().split())), unk, marks.eos)
     corpus = whole_corpus(str(folder / "train"), vocab, marks)
     heldout = whole_corpus(str(folder / "held"), vocab, marks)
-    data = training.examples(corpus, vocab, made.order, heldout)
-    progress = training.Progress(training.initial(vocab, made, data.w))
+    data = training.examples(corpus, vocab, made.order, heldout, made.layer)
+    progress = training.before(training.initial(vocab, made, data.w), made)
     for _ in training.train(progress, data, made, 1):
         pass
     return progress.best
@@ -88,7 +88,7 @@ def short(folder, marks=SENTENCES, unk=True, N=4, order=3):
         backoff.write_binary(out, rest)
     network = shortlisted(neural(folder, marks, unk), np.array([3, 3, 0, 5, 5, 7]), N, rest, "rest", "rest")
     random = np.random.default_rng(1)
-    return replace(network, U=random.normal(size=network.U.shape).astype(np.float32))
+    return network.having({"U": random.normal(size=network.theta.U.shape).astype(np.float32)})
 
 
 def models(folder, marks=SENTENCES, unk=True):
@@ -101,6 +101,10 @@ def models(folder, marks=SENTENCES, unk=True):
         yield neural(folder, marks, unk, objective=objective)
     yield short(folder, marks, unk)
     yield neural(folder, marks, unk, model="rnn", order=4)
+    yield neural(folder, marks, unk, model="rnn", order=4, objective="class")
+    yield neural(folder, marks, unk, model="gru", order=4, minibatch=8)
+    yield neural(folder, marks, unk, model="lstm", order=4, minibatch=8, objective="tree", direct=False)
+    yield neural(folder, marks, unk, model="lstm", order=4, minibatch=8, hidden=3, tied=True, direct=False)
     for target in (False, True):
         yield neural(folder, marks, unk, direct=False, model="energy", target_weights=target)
     yield Mixture([a, b], np.array([[0.3, 0.7]]))
@@ -165,7 +169,7 @@ def test_a_shortlist_shares_out_what_the_rest_gives_its_words(texts):
         else:
             assert scores.logp[t] == rest[t] and scores.length[t] > 0
     at = np.flatnonzero(corpus.scored & (corpus.ids < model.vocab.V))
-    assert model.score_contexts(rows[at], corpus.ids[at]) == pytest.approx(scores.logp[at], abs=1e-9)
+    assert model.log_p(corpus, at, corpus.ids[at]) == pytest.approx(scores.logp[at], abs=1e-9)
 
 
 def test_a_rest_with_more_words_is_scaled(texts):

@@ -7,6 +7,7 @@ from itertools import islice
 import naive
 import numpy as np
 import pytest
+from steps import Small, same
 from test_models import TRAIN, neural, texts  # noqa: F401  a fixture
 
 from lmtk import run as lifecycle
@@ -15,8 +16,7 @@ from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import curve
 from lmtk.files.registry import load
 from lmtk.machine.blas import add_product
-from lmtk.machine.threads import Team
-from lmtk.nplm import kernels, sgd, training
+from lmtk.nplm import kernels, training
 from lmtk.nplm import model as scoring
 from lmtk.text.corpus import Marks, whole_corpus
 from lmtk.text.vocab import make_vocab
@@ -72,10 +72,10 @@ def test_one_example_is_the_update_of_section_3_2(direct, parts):
     contexts, w = minibatch(1)
     expected = [x.astype(float).tolist() if x is not None else None for x in theta]
     logp = naive.update(*expected, contexts[0].tolist(), int(w[0]), 0.1)
-    mine = sgd.split(*theta, parts)
-    L, _ = sgd.step(mine, contexts, w, 0.1, 0, 1, Team(parts))
+    mine = Small(theta, parts)
+    L, _ = mine.step(contexts, w, 0.1)
     assert abs(L - logp) < 1e-4
-    for found, wanted in zip(sgd.join(mine), expected, strict=True):
+    for found, wanted in zip(mine.arrays(), expected, strict=True):
         assert (found is None) == (wanted is None)
         if found is not None:
             assert found == pytest.approx(np.array(wanted), rel=1e-4, abs=1e-6)
@@ -97,19 +97,19 @@ def test_the_gradient_is_that_of_finite_differences(direct, hidden, dropout):
         y = (np.tanh(x @ H.T + d) * kept[1]) @ U.T + b + (x @ W.T if W is not None else 0)
         return (y[np.arange(len(w)), w] - np.log(np.exp(y).sum(axis=1))).sum()
 
-    mine = sgd.split(*theta, 2)
-    L, _ = sgd.step(mine, contexts, w, 1e-2, 0, 1, Team(2), kept=kept if dropout else None)
+    mine = Small(theta, 2)
+    L, _ = mine.step(contexts, w, 1e-2, kept=kept if dropout else None)
     assert abs(L - likelihood(*theta)) < 1e-3
-    assert_step(likelihood, theta, sgd.join(mine), "CHdUWb")
+    assert_step(likelihood, theta, mine.arrays(), "CHdUWb")
 
 
 def test_weight_decay_is_on_weights_and_not_on_biases():
     theta = parameters()
     contexts, w = minibatch(4)
-    with_decay, without = sgd.split(*theta, 2), sgd.split(*theta, 2)
-    sgd.step(without, contexts, w, 0.01, 0, 1, Team(1))
-    sgd.step(with_decay, contexts, w, 0.01, 0.5, 1, Team(1))
-    for name, start, a, b in zip("CHdUWb", theta, sgd.join(without), sgd.join(with_decay), strict=True):
+    with_decay, without = Small(theta, 2, decay=0.5), Small(theta, 2)
+    for mine in (without, with_decay):
+        mine.step(contexts, w, 0.01)
+    for name, start, a, b in zip("CHdUWb", theta, without.arrays(), with_decay.arrays(), strict=True):
         expected = a if name in "db" else a - 4 * 0.01 * 0.5 * start
         assert b == pytest.approx(expected, rel=1e-4, abs=1e-5), name
 
@@ -134,25 +134,26 @@ def test_dropout_is_in_training_and_a_cut_run_goes_on_with_the_same(texts, objec
 def test_feature_rate_is_the_rate_of_C_alone():
     theta = parameters()
     contexts, w = minibatch(4)
-    once, fast = sgd.split(*theta, 1), sgd.split(*theta, 1)
-    sgd.step(once, contexts, w, 0.01, 0, 1, Team(1))
-    sgd.step(fast, contexts, w, 0.01, 0, 3, Team(1))
-    assert fast.C - theta[0] == pytest.approx(3 * (once.C - theta[0]), rel=1e-4, abs=1e-6)
-    assert (fast.H == once.H).all() and (fast.blocks[0][1] == once.blocks[0][1]).all()
+    once, fast = Small(theta), Small(theta, feature_rate=3)
+    for mine in (once, fast):
+        mine.step(contexts, w, 0.01)
+    (C, *once), (C_fast, *fast) = once.arrays(), fast.arrays()
+    assert C_fast - theta[0] == pytest.approx(3 * (C - theta[0]), rel=1e-4, abs=1e-6)
+    assert all((a == b).all() for a, b in zip(once, fast, strict=True))
 
 
 def test_outputs_far_apart_do_not_overflow():
     theta = list(parameters())
     theta[5] = np.linspace(-1e4, 1e4, 11).astype(np.float32)
     contexts, w = minibatch(3)
-    L, _ = sgd.step(sgd.split(*theta, 2), contexts, w, 0, 0, 1, Team(1))
+    L, _ = Small(theta, 2).step(contexts, w, 0)
     assert math.isfinite(L) and L < -1000
 
 
 def test_a_last_block_may_be_smaller():
-    mine = sgd.split(*parameters(), 3)
-    assert [(start, M.shape[1]) for start, M in mine.blocks] == [(0, 4), (4, 4), (8, 3)]
-    for a, b in zip(sgd.join(mine), parameters(), strict=True):
+    mine = Small(parameters(), 3)
+    assert [(start, MT.shape[1]) for start, MT in mine.mine.blocks] == [(0, 4), (4, 4), (8, 3)]
+    for a, b in zip(mine.arrays(), parameters(), strict=True):
         assert (a == b).all()
 
 
@@ -175,14 +176,15 @@ def prepared(folder, made, heldout="held"):
     """The toy text as (data, network before training)."""
     vocab = make_vocab(sorted(set(TRAIN.encode().split())), True, True)
     held = whole_corpus(str(folder / heldout), vocab, Marks()) if heldout else None
-    data = training.examples(whole_corpus(str(folder / "train"), vocab, Marks()), vocab, made.order, held)
+    text = whole_corpus(str(folder / "train"), vocab, Marks())
+    data = training.examples(text, vocab, made.order, held, made.layer)
     return data, training.initial(vocab, made, data.w)
 
 
 def run(folder, made, upto=None, progress=None, threads=1, heldout="held"):
     """Train on the toy text; stops after `upto` minibatches. Returns (progress, network then)."""
     data, fresh = prepared(folder, made, heldout)
-    progress = progress or training.Progress(fresh)
+    progress = progress or training.before(fresh, made)
     run = training.train(progress, data, made, threads)
     now = [now for _, _, now in islice(run, upto)][-1]
     return progress, now()
@@ -193,7 +195,7 @@ def life(model, made, data, vocab):
     return lifecycle.Run(
         program="nplm-train", model=str(model), settings=made, inputs={"text or -heldout": training.fingerprint(data)},
         words=("vocab", vocab.words), steps=training.steps(data, made), unigram=training.unigram(data, vocab),
-        save_every=None, arrays=lambda progress, now: now.named(),
+        save_every=None, arrays=lambda progress, now: training.checkpointed(now, progress),
         parts=lambda progress: training.kept(progress, made).parts(), line=None, remedies=("", ""),
     )  # fmt: skip
 
@@ -202,7 +204,8 @@ def by_checkpoint(folder, part, now, made, data, fresh):
     """The Progress of a run that goes on where another stands, from its checkpoint."""
     alike = life(folder / "model", made, data, fresh.vocab)
     lifecycle.write_checkpoint(alike, part, alike.arrays(part, now))
-    return training.restored(*lifecycle.resumed(alike, fresh.named(), fresh.named()), fresh)
+    like = training.checkpointed(fresh, training.before(fresh, made)), fresh.named()
+    return training.restored(*lifecycle.resumed(alike, *like), fresh)
 
 
 def test_the_heldout_perplexity_is_that_of_ppl(texts):  # noqa: F811
@@ -225,8 +228,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, threads):  # 
     resumed = by_checkpoint(texts, part, now, made, *prepared(texts, made))
     again, _ = run(texts, made, progress=resumed, threads=threads)
     assert again.curve == whole.curve and again.best_epoch == whole.best_epoch
-    for name in "CHdUWb":
-        assert (getattr(again.best, name) == getattr(whole.best, name)).all()
+    assert same(again.best, whole.best)
 
 
 def test_a_checkpoint_of_another_run_is_refused(texts):  # noqa: F811
@@ -246,7 +248,7 @@ def test_a_checkpoint_of_another_run_is_refused(texts):  # noqa: F811
 def test_blocks_change_rounding_only(texts):  # noqa: F811
     one, _ = run(texts, settings())
     three, _ = run(texts, settings(), threads=3)
-    assert pytest.approx(one.best.U, abs=1e-4) == three.best.U
+    assert pytest.approx(one.best.theta.U, abs=1e-4) == three.best.theta.U
 
 
 def test_training_learns_and_keeps_the_best(texts):  # noqa: F811
@@ -284,7 +286,7 @@ def test_scoring_is_the_papers_formula(texts):  # noqa: F811
 
     logp = model.score(corpus).logp
     rows = model.padded(contexts(corpus, model.order))
-    theta = [getattr(model, name).astype(float).tolist() for name in "CHdUWb"]
+    theta = [model.named()[name].astype(float).tolist() for name in "CHdUWb"]
     for t in np.flatnonzero(corpus.scored):
         p, _, _ = naive.forward(*theta, rows[t].tolist())
         assert math.exp(logp[t]) == pytest.approx(p[corpus.ids[t]], rel=1e-5)

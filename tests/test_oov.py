@@ -36,8 +36,8 @@ def test_new_words_are_those_of_plain_loops(texts, monkeypatch, direct, unk, row
     opened, ids, logp, contexts_ = scored(model, texts / "open")
     assert opened.vocab.words == [*model.vocab.words, b"zebra", b"yak", b"gnu"]
     assert opened.count.tolist() == [5, 3, 1]
-    theta = [None if x is None else x.astype(float).tolist() for x in (model.C, model.H, model.d, model.U)]
-    theta += [None if model.W is None else model.W.astype(float).tolist(), model.b.astype(float).tolist()]
+    p = model.theta
+    theta = [None if x is None else x.astype(float).tolist() for x in (p.C, p.H, p.d, p.U, p.W, p.b)]
     found = naive.open_vocabulary(*theta, contexts_.tolist(), ids.tolist())
     assert np.exp(logp) == pytest.approx([p for p, _ in found], rel=1e-5)
     assert [total for _, total in found] == pytest.approx([1] * len(ids))
@@ -62,7 +62,7 @@ def test_without_new_words_one_is_expected_all_the_same(texts):  # noqa: F811
     model = neural(texts, unk=True)
     (texts / "one").write_text("the cat sat")
     _, ids, logp, rows = scored(model, texts / "one")
-    theta = [getattr(model, name).astype(float).tolist() for name in "CHdUWb"]
+    theta = [model.named()[name].astype(float).tolist() for name in "CHdUWb"]
     for i, row, found in zip(ids, rows, logp, strict=True):
         p, _, _ = naive.forward(*theta, row.tolist())
         share = math.exp(sum(v * math.log(v) for v in p))

@@ -1,14 +1,15 @@
 """How far an update may go: the curvature, what it holds back, and training on texts that it once threw apart."""
 
 import math
+from types import SimpleNamespace
 
 import naive
 import numpy as np
 import pytest
+from steps import Small
 from test_nplm import minibatch, parameters
 
-from lmtk.machine.threads import Team
-from lmtk.nplm import kernels, pace, sgd, training
+from lmtk.nplm import kernels, layers, pace, training
 from lmtk.text.vocab import Vocab
 
 
@@ -26,17 +27,20 @@ def test_a_step_goes_as_far_as_the_curvature_lets_it(parts):
     theta, (contexts, w) = parameters(), minibatch(8)
     C, H, d, U, W, b = theta
     moved = pace.Pace(np.linspace(0, 9, 12, dtype=np.float32), 7.0, np.linspace(0, 2, 11, dtype=np.float32))
-    free, held = sgd.split(*theta, parts), sgd.split(*theta, parts, pace=moved)
+    free, held = Small(theta, parts, feature_rate=2), Small(theta, parts, slow=moved, feature_rate=2)
     for mine in (free, held):
-        sgd.step(mine, contexts, w, 1e-2, 0, 2, Team(parts))
+        mine.step(contexts, w, 1e-2)
 
-    x, a = kernels.hidden(C, H, d, contexts)
-    z = kernels.stack(a, x, True)
+    layer = SimpleNamespace(H=H, d=d)
+    a, memory, _ = layers.window(layer, C[contexts], None)
+    x = C[contexts].reshape(8, -1)
+    z = kernels.stack(a, x)
     y = z @ np.hstack((U, W, b[:, None])).T
     p = np.exp(y) / np.exp(y).sum(axis=1, keepdims=True)
     p[np.arange(8), w] -= 1
     gz = -p @ np.hstack((U, W, b[:, None]))
-    go, gx = kernels.hidden_gradient(gz, a, x, H, True)
+    back = layers.window_back(layer, memory, gz[:, :5])
+    go, gx = back.go, back.gx + gz[:, 5:-1]
     curvature = [naive.stiffest(rows.tolist(), len(rows)) for rows in (gx.reshape(-1, 3), x, go, z)]
     of_C, of_H, of_outputs = (
         np.minimum(1, pace.MOST / np.maximum(moved * curved, 1e-9))
@@ -46,7 +50,7 @@ def test_a_step_goes_as_far_as_the_curvature_lets_it(parts):
     )  # fmt: skip
     assert of_H < 1 and (of_C < 1).any() and (of_outputs < 1).any()
     shares = of_C[:, None], of_H, of_H, of_outputs[:, None], of_outputs[:, None], of_outputs
-    for name, first, whole, slow, share in zip("CHdUWb", theta, sgd.join(free), sgd.join(held), shares, strict=True):
+    for name, first, whole, slow, share in zip("CHdUWb", theta, free.arrays(), held.arrays(), shares, strict=True):
         assert slow - first == pytest.approx(share * (whole - first), rel=2e-2, abs=2e-5), name
 
 

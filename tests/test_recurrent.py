@@ -1,16 +1,16 @@
 """The recurrent layer: against its twin, gradients against differences, training and files as of the other networks."""
 
 from itertools import islice
+from types import SimpleNamespace
 
 import naive
 import numpy as np
 import pytest
+from steps import Small, same
 from test_models import texts  # noqa: F401  a fixture
 from test_nplm import assert_step, by_checkpoint, minibatch, prepared, run, settings
 
-from lmtk.machine.parallel import ALONE
-from lmtk.machine.threads import Team
-from lmtk.nplm import kernels, sampled, sgd, training
+from lmtk.nplm import kernels, layers, training
 
 NAMES = "CHdUWbR"
 
@@ -26,8 +26,7 @@ def parameters(direct, V=11, h=5, m=3, dtype=np.float32):
 def test_the_state_is_that_of_the_twin(direct):
     C, H, d, *_, R = parameters(direct)
     contexts, _ = minibatch(4)
-    x, A = kernels.recurrent(C, H, R, d, contexts)
-    assert (x == C[contexts].reshape(4, -1)).all()
+    _, (_, A), _ = layers.recurrent(SimpleNamespace(H=H, d=d, R=R), C[contexts], None)
     for k, row in enumerate(contexts.tolist()):
         states = naive.recurrent(*(array.tolist() for array in (C, H, R, d)), row)
         assert A[:, k] == pytest.approx(np.array(states), abs=1e-5)
@@ -51,15 +50,12 @@ def test_the_gradient_is_that_of_finite_differences(direct, dropout, objective):
         return (y[np.arange(6), w] - np.log(np.exp(y).sum(axis=1))).sum()
 
     given = kept if dropout else None
-    if objective == "full":
-        mine = sgd.split(*theta[:-1], 2, R=theta[-1])
-        L, _ = sgd.step(mine, contexts, w, 1e-2, 0, 1, Team(2), kept=given)
-    else:  # all the words are candidates
-        mine = sampled.split(*theta[:-1], ALONE, theta[-1])
-        sure = np.zeros(11, np.float32)
-        L, _ = sampled.step(mine, contexts, w, np.arange(11), sure, 1e-2, 1, Team(1), 1, given)
+    mine = Small(theta, 2, objective, "rnn")
+    # all the words are candidates
+    what = (np.arange(11), np.zeros(11, np.float32)) if objective == "sampled" else ()
+    L, _ = mine.step(contexts, w, 1e-2, *what, kept=given)
     assert pytest.approx(likelihood(*theta), abs=1e-3) == L
-    assert_step(likelihood, theta, sgd.join(mine), NAMES, shares="HdR")
+    assert_step(likelihood, theta, mine.arrays(), NAMES, shares="HdR")
 
 
 @pytest.mark.parametrize("objective", ["full", "sampled"])
@@ -67,7 +63,7 @@ def test_weight_decay_is_on_the_recurrent_weights_too(texts, objective):  # noqa
     made = settings(model="rnn", objective=objective, samples=3 if objective == "sampled" else None, rate=1e-6)
     data, fresh = prepared(texts, made)
     progress, _ = run(texts, training.replace(made, weight_decay=1e3, decay=0.0, epochs=1, patience=1))
-    ratio = progress.best.R / fresh.R
+    ratio = progress.best.theta.R / fresh.theta.R
     assert ratio == pytest.approx(np.full_like(ratio, 1 - 1e-3 * len(data.w)), rel=5e-3)
 
 
@@ -97,5 +93,4 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto):  # noqa: F81
     part = training.Progress(fresh)
     now = [now for _, _, now in islice(training.train(part, data, made, 1), upto)][-1]
     again, _ = run(texts, made, progress=by_checkpoint(texts, part, now(), made, data, fresh))
-    for name in NAMES:
-        assert (getattr(again.best, name) == getattr(whole.best, name)).all()
+    assert same(again.best, whole.best)

@@ -100,36 +100,61 @@ def command(
     \b
     Example: lmtk ngram-class -text train.txt -numclasses 500 -classes train.classes
     """
-    import numpy as np
+    o = SimpleNamespace(**locals())
+    check(o)
 
-    from lmtk.commands.bar import Bar
     from lmtk.files.streams import check_out, open_out
     from lmtk.ngram import classes as induction
-    from lmtk.ngram.collection import collect
     from lmtk.ngram.counts import write_counts
-    from lmtk.text.corpus import Marks
-    from lmtk.text.vocab import EOS, SOS, read_vocab
 
-    texts, files = text or [], counts or []
-    if not (texts or files):
-        raise UsageError("nothing to learn from: give -text or -counts")
-    if not (classes or class_counts or write_paths):
-        raise UsageError("nothing to write: give -classes, -class-counts or -write-paths")
-    if not init:
-        needed(numclasses, "numclasses")
-    if seed is not None and (init is not None or incremental or full):
-        raise UsageError("-seed is a way to start, and so are -init and merging (-incremental, -full)")
-    if save and not (classes and (incremental or full)):
-        raise UsageError("-save writes -classes while they are merged (-incremental, -full)")
-    one_stdin(*texts, *files, vocab, init, noclass_vocab)
     for path in (classes, class_counts, write_paths):
         if path:
             check_out(path)
-    marks, unk = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
-    listed = read_vocab(vocab, tolower) if vocab else None
-    apart = {SOS, EOS, *(read_vocab(noclass_vocab, tolower) if noclass_vocab else ())}
     start = induction.read_classes(init) if init else None
-    found = collect(texts, files, 2, listed, marks, unk, tolower)
+    job = to_sort(o, start)
+    state = sort(o, job, start)
+    result = induction.made(job.data, state, job.unseen, job.unk)
+    if classes:
+        with open_out(classes) as out:
+            induction.write_classes(out, result)
+    if class_counts:
+        with open_out(class_counts) as out:
+            write_counts(out, induction.class_counts(job.data, result), by_bytes=True)
+    if write_paths:
+        with open_out(write_paths) as out:
+            induction.write_paths(out, job.data, result)
+
+
+def check(o):
+    """Raise UsageError where options do not go together."""
+    merging = o.incremental or o.full
+    if not (o.text or o.counts):
+        raise UsageError("nothing to learn from: give -text or -counts")
+    if not (o.classes or o.class_counts or o.write_paths):
+        raise UsageError("nothing to write: give -classes, -class-counts or -write-paths")
+    if not o.init:
+        needed(o.numclasses, "numclasses")
+    if o.seed is not None and (o.init is not None or merging):
+        raise UsageError("-seed is a way to start, and so are -init and merging (-incremental, -full)")
+    if o.save and not (o.classes and merging):
+        raise UsageError("-save writes -classes while they are merged (-incremental, -full)")
+    one_stdin(*(o.text or []), *(o.counts or []), o.vocab, o.init, o.noclass_vocab)
+
+
+def to_sort(o, start):
+    """What there is to sort: data, the bigrams; words, those to sort, by use; unseen, those without a count; G, the
+    number of classes; unk, the word for unknown ones. start: the classes of -init, or None.
+    """
+    from lmtk.ngram import classes as induction
+    from lmtk.ngram.collection import collect
+    from lmtk.text.corpus import Marks
+    from lmtk.text.vocab import EOS, SOS, read_vocab
+
+    texts, files = o.text or [], o.counts or []
+    marks, unk = Marks.of(o.no_sos, o.no_eos, o.stream), unknown_word(o.map_unk)
+    listed = read_vocab(o.vocab, o.tolower) if o.vocab else None
+    apart = {SOS, EOS, *(read_vocab(o.noclass_vocab, o.tolower) if o.noclass_vocab else ())}
+    found = collect(texts, files, 2, listed, marks, unk, o.tolower)
     source = (texts + files)[0]
     if found.order < 2 or not found.levels[1].count.sum():
         raise LmtkError(f"{'stdin' if source == '-' else source}: no 2-grams in it to learn from")
@@ -137,61 +162,70 @@ def command(
     free = [w for w, word in enumerate(data.words) if word not in apart]
     words = induction.by_use(data, [w for w in free if data.uses[w]])
     unseen = [w for w in free if not data.uses[w] and data.words[w] != unk]
-    merging_wanted = incremental or full
-    G = len(start.names) if init and not (merging_wanted and numclasses) else min(numclasses, max(len(words), 2))
-    if not merging_wanted and numclasses not in (None, G) and init:
-        raise UsageError(f"-numclasses is {numclasses}, and -init has {G} classes")
+    merging = o.incremental or o.full
+    G = len(start.names) if start and not (merging and o.numclasses) else min(o.numclasses, max(len(words), 2))
+    if start and not merging and o.numclasses not in (None, G):
+        raise UsageError(f"-numclasses is {o.numclasses}, and -init has {G} classes")
     if G < 2:
-        raise LmtkError(f"{init}: all words are in one class; two or more classes were wanted")
+        raise LmtkError(f"{o.init}: all words are in one class; two or more classes were wanted")
     if len(words) < G:
         raise LmtkError(f"{len(words)} words can't make {G} classes; give a smaller -numclasses")
-    with Bar(quiet) as bar:
+    return SimpleNamespace(data=data, words=words, unseen=unseen, G=G, unk=unk)
+
+
+def sort(o, job, start):
+    """The words in classes, as `classes.exchange_of` has them, merged and exchanged as the options o say."""
+    from lmtk.commands.bar import Bar
+    from lmtk.ngram import classes as induction
+
+    data, words, G = job.data, job.words, job.G
+    merging = o.incremental or o.full
+    with Bar(o.quiet) as bar:
 
         def tell(what):
-            if debug:
+            if o.debug:
                 L = induction.log_likelihood(state)
                 ppl = math.exp(-L / data.count.sum())
                 bar.tell(f"{what}, logprob= {L / math.log(10):.7g} ppl= {ppl:.7g}")
 
-        if init:
-            g = induction.given_classes(data, words, start, init)
-        if merging_wanted:
-            # classes to start from are merged as words are
-            of = g if init else np.arange(len(data.words))
-            units, order = data, words
-            if init:
-                units, _ = induction.classes_as_words(data, g)
-                order = induction.by_use(units, np.unique(g[words]))
-            window = len(order) if full else G
-            merging = induction.merging_of(units, order, window)
-            for share in induction.mergers(merging, order, window, G, save or 0):
-                bar(share, "merging")
-                if save and merging.m and merging.m % save == 0:
-                    g = induction.words_of_merged(merging, order, of, words)
-                    found = induction.made(data, SimpleNamespace(g=g, G=int(g.max()) + 1), unseen, unk)
-                    with open_out(induction.numbered_name(classes, merging.m)) as out:
-                        induction.write_classes(out, found)
-            g = induction.words_of_merged(merging, order, of, words)
-            iterations = iterations or 0
-        elif init:
-            pass
-        else:
-            g = induction.frequency_classes(data, words, G, seed)
+        if start:
+            g = induction.given_classes(data, words, start, o.init)
+        if merging:
+            g = merged(o, job, g if start else None, bar)
+        elif not start:
+            g = induction.frequency_classes(data, words, G, o.seed)
         state = induction.exchange_of(data, g, G, words)
         tell(f"{len(words)} words in {G} classes")
         number = 1
-        for share, moved in induction.passes(state, iterations, threads):
+        iterations = o.iterations or 0 if merging else o.iterations
+        for share, moved in induction.passes(state, iterations, o.threads):
             bar(share, f"pass {number}: {moved} words moved")
             if share == 1:
                 tell(f"pass {number}: {moved} words moved")
                 number += 1
-    result = induction.made(data, state, unseen, unk)
-    if classes:
-        with open_out(classes) as out:
-            induction.write_classes(out, result)
-    if class_counts:
-        with open_out(class_counts) as out:
-            write_counts(out, induction.class_counts(data, result), by_bytes=True)
-    if write_paths:
-        with open_out(write_paths) as out:
-            induction.write_paths(out, data, result)
+    return state
+
+
+def merged(o, job, g, bar):
+    """The class of each word after merging; g: the classes to start from, which are merged as words are, or None."""
+    import numpy as np
+
+    from lmtk.files.streams import open_out
+    from lmtk.ngram import classes as induction
+
+    data, words, G, save = job.data, job.words, job.G, o.save or 0
+    units, order, of = data, words, np.arange(len(data.words))
+    if g is not None:
+        of = g
+        units, _ = induction.classes_as_words(data, g)
+        order = induction.by_use(units, np.unique(g[words]))
+    window = len(order) if o.full else G
+    merging = induction.merging_of(units, order, window)
+    for share in induction.mergers(merging, order, window, G, save):
+        bar(share, "merging")
+        if save and merging.m and merging.m % save == 0:
+            g = induction.words_of_merged(merging, order, of, words)
+            found = induction.made(data, SimpleNamespace(g=g, G=int(g.max()) + 1), job.unseen, job.unk)
+            with open_out(induction.numbered_name(o.classes, merging.m)) as out:
+                induction.write_classes(out, found)
+    return induction.words_of_merged(merging, order, of, words)

@@ -1,4 +1,5 @@
 import contextlib
+import os
 import sys
 import warnings
 from functools import partial
@@ -202,6 +203,9 @@ def command(
     verbose_header: Annotated[
         bool, option("verbose-header", "-kenlm: say on the first lines of -lm what it was made of.", group="KenLM")
     ] = False,
+    kenlm_layout: Annotated[
+        bool, option("kenlm-layout", "-kenlm: write -lm with lmplz's lines and digits.", group="KenLM")
+    ] = False,
     memory: Memory = None,
     memuse: Annotated[bool, option("memuse", "Say how much memory was used.", group="Parallel")] = False,
     mpi: Annotated[bool, option("mpi", "Share the counting among the ranks of mpiexec.", group="Parallel")] = False,
@@ -251,6 +255,7 @@ def check(o):
         "-read-with-mincounts is for -read alone": o.read_with_mincounts and o.text,
         "-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header are for -kenlm": for_kenlm
         and not o.kenlm,
+        "-kenlm-layout is for -kenlm": o.kenlm_layout and not o.kenlm,
         "-vocab-pad is for words that are interpolated (-interpolate-unigrams 1)": o.vocab_pad
         and not o.interpolate_unigrams,
         "-class-lm is of the classes that -classes gives": o.class_lm and not o.classes,
@@ -387,6 +392,7 @@ def given_discounts(o):
 
 def model_in_buckets(o, comm):
     """The model of a collection.Text, written by rank 0."""
+    from lmtk.commands.bar import Bar
     from lmtk.files.streams import open_out
     from lmtk.ngram import buckets
 
@@ -395,9 +401,15 @@ def model_in_buckets(o, comm):
     if comm.rank == 0 and o.write_vocab:
         write_words(o.write_vocab, text.words)
     memory = bytes_of(o.memory) if o.memory else None
-    model = buckets.estimate(text, vocabulary, o.methods, o.marks, memory, comm, *given)
-    with open_out(o.lm) if comm.rank == 0 else contextlib.nullcontext() as out:
-        buckets.write_arpa(out, model)
+    with (
+        Bar(o.debug > 0 or comm.rank > 0) as bar,
+        open_out(o.lm) if comm.rank == 0 else contextlib.nullcontext() as out,
+    ):
+        model = buckets.estimate(text, vocabulary, o.methods, o.marks, memory, comm, *given, bar)
+        buckets.write_arpa(out, model, o.lm)
+    sent = comm.total(comm.sent)
+    if sent and comm.rank == 0:
+        given[1](f"the ranks sent one another {sent} bytes")
 
 
 def write_what_was_counted(o):
@@ -425,27 +437,28 @@ def write_what_was_counted(o):
 def model_of_positions(o):
     """The model of collection.Positions, written."""
     from lmtk.files.streams import open_out
-    from lmtk.ngram import arpa, engine, printing, suffix
+    from lmtk.ngram import engine, printing, suffix
 
     given = given_discounts(o)
     ids = vars(o).pop("counts").of(o.vocabulary)
     ngrams = suffix.suffix_order(ids, o.order, len(o.vocabulary.words) - 1, o.marks)
     del ids
     model, _ = engine.estimate(ngrams, o.vocabulary, o.methods, o.marks, *given)
-    if o.lm and not o.sort:
+    otherwise = o.sort or o.kenlm_layout
+    if o.lm and not otherwise:
         with open_out(o.lm) as out:
             printing.write_estimate(out, model)
-    whole = engine.backoff_of(model) if o.write_bin or o.sort else None
-    if o.lm and o.sort:
+    whole = engine.backoff_of(model) if o.write_bin or otherwise else None
+    if o.lm and otherwise:
         with open_out(o.lm) as out:
-            arpa.write_text(out, whole)
+            write_arpa(o, out, whole)
     write_binary(o, whole)
 
 
 def model_of_counts(o):
     """The model of collection.Counts, and the discounts that are asked for, written."""
     from lmtk.files.streams import open_out
-    from lmtk.ngram import arpa, merge, methods, pruning, smoothing
+    from lmtk.ngram import merge, methods, pruning, smoothing
     from lmtk.text.vocab import read_vocab
 
     counts, given = vars(o).pop("counts"), given_discounts(o)
@@ -472,7 +485,7 @@ def model_of_counts(o):
     if o.lm:
         with open_out(o.lm) as out:
             out.write(head)
-            arpa.write_text(out, model, o.sort)
+            write_arpa(o, out, model)
     write_binary(o, model)
     if o.class_lm:
         from lmtk.joint import classes as classlm
@@ -488,7 +501,17 @@ def header(o, first, words):
     """What lmplz's --verbose_header has on the first lines, from the counts of order 1."""
     tokens = sum(int(count) for w, count in zip(first.keys, first.count) if words[w] not in (b"<s>", b"</s>"))
     source = (o.text or o.read)[0]
+    source = os.path.realpath(source) if source != "-" else source
     return f"# Input file: {source}\n# Token count: {tokens}\n# Smoothing: Modified Kneser-Ney\n".encode()
+
+
+def write_arpa(o, out, model):
+    from lmtk.ngram import arpa, kenlm_text
+
+    if o.kenlm_layout:
+        kenlm_text.write_text(out, model)
+    else:
+        arpa.write_text(out, model, o.sort)
 
 
 def write_binary(o, model):

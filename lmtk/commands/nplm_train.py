@@ -43,8 +43,8 @@ def command(
         str,
         option(
             "model",
-            "nplm; rnn, recurrent; or energy: that of section 5.1 of the paper.",
-            "nplm|rnn|energy",
+            "nplm; rnn, gru or lstm, recurrent; or energy: that of section 5.1 of the paper.",
+            "nplm|rnn|gru|lstm|energy",
             group="Model",
         ),
     ] = "nplm",
@@ -55,7 +55,7 @@ def command(
         int | None,
         option(
             "order",
-            "n: predict a word from the n-1 before it (default: 8, with rnn 10).",
+            "n: predict a word from the n-1 before it (default: 8, rnn 10, gru and lstm 32).",
             "N",
             min=1,
             max=MAX_ORDER,
@@ -68,6 +68,9 @@ def command(
     features: Annotated[int, option("features", "m, features a word.", "M", min=1, group="Model")] = 60,
     direct: Annotated[
         bool, option("direct", "W: direct connections from the features to the outputs.", group="Model")
+    ] = False,
+    tied: Annotated[
+        bool, option("tied", "U is C: a word's features are its output's weights (h = m).", group="Model")
     ] = False,
     paper: Annotated[
         bool,
@@ -245,21 +248,25 @@ def command(
 
 def check(o):
     """Raise UsageError where options do not go together."""
-    from lmtk.nplm.objectives import OBJECTIVES
+    from lmtk.nplm.objectives import MODELS
     from lmtk.nplm.recipes import DRAWN
 
     needed(o.text, "text")
     one_stdin(o.text, o.heldout, o.vocab, o.init_features, o.classes, o.tree_features, o.proposal)
-    if o.model not in OBJECTIVES:
-        raise UsageError(f"-model is {either(OBJECTIVES)}, not {o.model}")
+    if o.model not in MODELS:
+        raise UsageError(f"-model is {either(MODELS)}, not {o.model}")
     objective, energy = o.objective, o.model == "energy"
-    if objective and objective not in OBJECTIVES[o.model]:
-        which = "" if o.model == "nplm" else f" with -model {o.model}"
-        raise UsageError(f"-objective{which} is {either(OBJECTIVES[o.model])}, not {objective}")
+    if objective and objective not in MODELS[o.model]:
+        which = f" with -model {o.model}" if o.model == "energy" else ""
+        raise UsageError(f"-objective{which} is {either(MODELS[o.model])}, not {objective}")
     refused = {
         "-model energy has no direct connections; leave out -direct": energy and o.direct,
         "-model energy needs hidden units; -hidden 0 leaves only the biases": energy and o.hidden == 0,
-        "-model rnn needs hidden units; give -hidden": o.model == "rnn" and o.hidden == 0,
+        f"-model {o.model} needs hidden units; give -hidden": o.model in ("rnn", "gru", "lstm") and o.hidden == 0,
+        f"-tied needs as many -hidden as -features, not {o.hidden} and {o.features}": o.tied and o.hidden != o.features,
+        "-tied leaves no room for direct connections; leave out -direct": o.tied and o.direct,
+        "-tied needs -objective full, sampled or nce": o.tied and objective not in (None, "full", *DRAWN),
+        "-model energy has no outputs to be -tied": o.tied and energy,
         "-model energy has no -dropout": energy and o.dropout,
         "-hidden 0 leaves no way from the features to the outputs; add -direct": o.hidden == 0 and not o.direct,
         "-target-weights needs -model energy": o.target_weights and not energy,
@@ -270,13 +277,17 @@ def check(o):
         "-samples needs -objective sampled or nce": o.samples and objective not in (None, *DRAWN),
         "-proposal needs -objective sampled or nce": o.proposal and objective not in (None, *DRAWN),
         "-effective-samples needs -objective sampled": o.effective_samples and objective not in (None, "sampled"),
-        "-effective-samples looks at the outputs of -model nplm or rnn": o.effective_samples and energy,
+        "-effective-samples looks at outputs that -model energy has not": o.effective_samples and energy,
         "-classes needs -objective class or tree": o.classes and objective not in ("class", "tree"),
         "-tree-features needs -objective tree": o.tree_features and objective != "tree",
         "-classes and -tree-features are two trees; give one": o.classes and o.tree_features,
         "-parallel needs -mpi": o.parallel and not o.mpi,
         f"-parallel is outputs or data, not {o.parallel}": o.parallel not in (None, "outputs", "data"),
         "-mpi cannot share the outputs of -model energy; add -parallel data": shares_outputs(o) and energy,
+        "-mpi cannot share outputs that are -tied": o.mpi and o.tied,
+        f"-parallel data deals out examples, and -model {o.model} reads a running text; leave it out": o.mpi
+        and o.parallel == "data"
+        and o.model in ("gru", "lstm"),
         f"-mpi cannot share the outputs of -objective {objective}; add -parallel data": shares_outputs(o)
         and objective in ("class", "tree"),
     }
@@ -319,12 +330,14 @@ def learn(o, comm):
     life = run.Run(
         program="nplm-train", model=o.lm, settings=settings, inputs=inputs, words=("vocab", vocab.words),
         steps=training.steps(data, settings), unigram=training.unigram(data, vocab), save_every=o.save_every,
-        arrays=lambda progress, now: now.named(), parts=lambda progress: training.kept(progress, settings).parts(),
+        arrays=lambda progress, now: training.checkpointed(now, progress),
+        parts=lambda progress: training.kept(progress, settings).parts(),
         line=line, remedies=REMEDIES,
     )  # fmt: skip
-    like = network.named()
-    going_on = lambda: training.restored(*run.resumed(life, like, like, o.debug), network)
-    progress = comm.share(going_on if run.begun(life, o.resume) else lambda: training.Progress(network))
+    fresh = training.before(network, settings)
+    like = training.checkpointed(network, fresh), network.named()
+    going_on = lambda: training.restored(*run.resumed(life, *like, o.debug), network)
+    progress = comm.share(going_on if run.begun(life, o.resume) else lambda: fresh)
     tell = Reporter(life, progress, o.debug, o.quiet, o.log, o.plot, silent=comm.rank > 0)
     common = Common(comm) if o.parallel == "data" else None
     run.live(life, progress, training.train(progress, data, settings, count(), comm, common), tell, comm)
@@ -353,19 +366,20 @@ def prepare(o, comm):
         block(known.V, comm)  # fails here, on one rank, if it would on all
     given = {name: getattr(o, name) for name in ("order", "hidden", "features", "direct", "seed", *CHOSEN)}
     given |= {"model": None if o.model == "nplm" else o.model, "dropout": o.dropout or None}
+    given |= {"tied": o.tied or None}
     given |= {"proposal": "back-off" if noise else o.proposal}
     given |= {"target_weights": o.target_weights if o.model == "energy" else None}
     settings = recipes.settings(given, o.paper, known.V)
     corpus = whole_corpus(o.text, known, marks, o.tolower)
     held = whole_corpus(o.heldout, known, marks, o.tolower) if o.heldout else None
-    data = training.examples(corpus, known, settings.order, held)
+    data = training.examples(corpus, known, settings.order, held, settings.layer)
     if held is not None and not len(training.heldout_tokens(held, known)):
         raise LmtkError(f"{o.heldout}: no word of the vocabulary in it")
     network = before_training(o, known, settings, data.w)
     inputs = {
         "text or -heldout": training.fingerprint(data),
-        "classes": crc(getattr(network, "classes", None)),
-        "classes or -tree-features": crc(getattr(network, "tree", None)),
+        "classes": crc(network.named().get("classes")),
+        "classes or -tree-features": crc(network.named().get("tree")),
         "proposal": digest(o.proposal) if noise else None,
         "lm-rest": digest(o.lm_rest),
         "init-features": digest(o.init_features),

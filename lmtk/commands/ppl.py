@@ -187,6 +187,6 @@ def opened(model):
     from lmtk.nplm.network import Network
     from lmtk.nplm.oov import Open
 
-    if type(model) is not Network:
+    if not isinstance(model, Network) or model.kind != "nplm":
         raise UsageError(f"-oov-features needs a model of the kind nplm, not {next(model.describe())[1]}")
     return Open(model)

@@ -14,13 +14,11 @@ TEXT = {
 }
 ARPA = "lmtk.ngram.arpa:read_text"
 KENLM, KENLM_READER = b"mmap lm http://kheafield.com/code ", "lmtk.ngram.kenlm_binary:read"
+LAYERS, OUTPUTS = ("", "-rnn", "-gru", "-lstm"), ("", "-tied", "-class", "-tree")
 BINARY = {
-    "nplm": "lmtk.nplm.network:from_arrays",
-    "nplm-class": "lmtk.nplm.classes:from_arrays",
-    "nplm-tree": "lmtk.nplm.tree:from_arrays",
-    "nplm-shortlist": "lmtk.joint.shortlist:from_arrays",
+    **{f"nplm{layer}{output}": "lmtk.nplm.network:from_arrays" for layer in LAYERS for output in OUTPUTS},
+    **{f"nplm{layer}-shortlist": "lmtk.joint.shortlist:from_arrays" for layer in LAYERS},
     "nplm-energy": "lmtk.nplm.energy:from_arrays",
-    "nplm-rnn": "lmtk.nplm.recurrent:from_arrays",
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",
     "backoff-compact": "lmtk.ngram.compact:from_arrays",

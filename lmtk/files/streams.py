@@ -15,6 +15,7 @@ from functools import cache
 from lmtk.errors import FormatError, LmtkWarning, UsageError
 
 BOM = b"\xef\xbb\xbf"
+EARLY = 1 << 25  # bytes after which a file is put to disk
 watch = None  # what is told how many bytes were read of files, each time
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its marks: which byte of a pair comes first
 NO_UTF8 = re.compile("[\udc80-\udcff].*")  # in what was decoded with surrogateescape
@@ -42,6 +43,31 @@ def decompressed(raw, kind):
     readers = {"gzip": lambda raw: gzip.GzipFile(fileobj=raw), "bz2": bz2.BZ2File, "xz": lzma.LZMAFile}
     reader = readers[kind](raw) if kind in readers else zstd_module().ZstdFile(raw)
     return io.BufferedReader(reader, 1 << 20)
+
+
+class Early(io.FileIO):
+    """A file to write, which the system puts to disk while more is written: less is left for fsync to wait for."""
+
+    new = 0
+
+    def write(self, data):
+        size = super().write(data)
+        self.new += size
+        if self.new > EARLY:
+            self.new = 0
+            if start := getattr(libc(), "sync_file_range", None):
+                start(self.fileno(), 0, 0, 2)  # SYNC_FILE_RANGE_WRITE: starts, and does not wait
+        return size
+
+
+@cache
+def libc():
+    import ctypes
+
+    found = ctypes.CDLL(None)
+    if hasattr(found, "sync_file_range"):
+        found.sync_file_range.argtypes = ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint
+    return found
 
 
 class Watched(io.FileIO):
@@ -266,7 +292,7 @@ def created(temporary):
     """A new file to write, which a lock keeps from being cleared away."""
     clear_away(temporary)
     while True:
-        raw = open(temporary, "wb")
+        raw = io.BufferedWriter(Early(temporary, "wb"))
         try:
             lock(raw.fileno())
         except BlockingIOError:

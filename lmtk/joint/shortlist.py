@@ -10,19 +10,19 @@ words than the network's vocabulary has, as </s> in a running text, P_B is divid
 """
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, first_of
-from lmtk.files.declared import NAME, ids
+from lmtk.files.declared import NAME, held, ids
 from lmtk.joint.mixture import folder_of, part_of
 from lmtk.lm import NONE, Scores
 from lmtk.ngram import mass
 from lmtk.ngram.backoff import Backoff
-from lmtk.nplm.network import Network, declared
-from lmtk.text.corpus import Corpus, contexts, sentences
+from lmtk.nplm.network import KINDS, Network, declared, taken
+from lmtk.text.corpus import Corpus
 
 TINY = 1e-300
 
@@ -34,12 +34,12 @@ class Shortlist(Network):
     rest: the Backoff model of the other words; name: its file, as this one's names it, relative to the folder of this.
     """
 
-    kind, arrays = "nplm-shortlist", (*Network.arrays, "shortlist")
-    told = Network.told | {"rest": NAME}
-
-    shortlist: np.ndarray
     rest: Backoff = None
     name: str = ""
+
+    @property
+    def shortlist(self):
+        return self.theta.shortlist
 
     @cached_property
     def place(self):
@@ -67,56 +67,42 @@ class Shortlist(Network):
         chosen[self.rest_ids[words]] = True
         return mass.of_contexts(self.rest, chosen)
 
+    def places(self, w):
+        return self.place[w]
+
     def score(self, corpus):
         """Exact ln p of every scored token; the length is that of the rest, NONE in the shortlist."""
         at = np.flatnonzero(corpus.scored & (corpus.ids < self.vocab.V))
         logp, length = np.where(corpus.scored, -np.inf, 0), np.full((len(corpus.ids), 1), NONE, np.int8)
-        logp[at], listed, all_lengths = self.of_tokens(corpus, at, self.padded(contexts(corpus, self.order)[at]))
+        logp[at], listed, all_lengths = self.of_tokens(corpus, at)
         length[at[~listed]] = all_lengths[at[~listed]]
-        return Scores(logp, length, (Network.kind,))
+        return Scores(logp, length, ("nplm",))
 
-    def score_contexts(self, rows, w):
-        """ln p(w | context), (N,) float64, for contexts (N, n-1), which is all that the rest looks at, and words w."""
-        corpus = sentences(np.column_stack((rows[:, ::-1], w)))
-        return self.of_tokens(corpus, np.arange(self.order - 1, len(corpus.ids), self.order), rows)[0]
+    def log_p(self, corpus, at, w):
+        """ln p of the words that stand at the places `at` of a text, which w are."""
+        return self.of_tokens(corpus, at)[0]
 
-    def of_tokens(self, corpus, at, rows):
-        """ln p of the tokens `at`, of contexts `rows`; which of them are in the shortlist; the rest's lengths."""
+    def of_tokens(self, corpus, at):
+        """ln p of the tokens `at`; which of them are in the shortlist; the rest's lengths."""
         inside = Corpus(self.rest_ids[corpus.ids], corpus.starts, corpus.scored)
-        scores, w, (own, whole) = self.rest.score(inside), corpus.ids[at], self.masses
-        logp, listed = scores.logp[at], self.place[w] >= 0
+        scores, place, (own, whole) = self.rest.score(inside), self.place[corpus.ids[at]], self.masses
+        logp, listed = scores.logp[at], place >= 0
         mine = at[listed]
-        logp[listed] = self.of_network(rows[listed], w[listed])
-        logp[listed] += np.log(np.maximum(mass.in_corpus(self.rest, own, inside, mine), TINY))
+        if len(mine):
+            logp[listed] = super().log_p(corpus, mine, place[listed])
+            logp[listed] += np.log(np.maximum(mass.in_corpus(self.rest, own, inside, mine), TINY))
         if whole is not None:
             logp -= np.log(mass.in_corpus(self.rest, whole, inside, at))
         return logp, listed, scores.length
-
-    def of_network(self, rows, w):
-        """ln P_N."""
-        return super().score_contexts(rows, self.place[w]) if len(w) else np.zeros(0)
 
     def parts(self):
         kind, about, arrays, words = super().parts()
         return kind, about | {"rest": self.name}, arrays, words
 
-    @staticmethod
-    def holds(sizes, size):
-        m, N = size("C", 1), size("shortlist", 0)
-        arrays = declared(sizes.W, m, (sizes.order - 1) * m, size("d", 0), N)
-        return arrays | {"shortlist": ids(sizes.V, N, ascending=True)}
-
-    def check(self, path):
-        if not len(self.shortlist):
-            raise FormatError(path, "its shortlist is empty")
-
-    def describe(self):
-        for name, value in super().describe():
-            if name.startswith("predicted words"):
-                yield "shortlist", value
-                yield "rest", self.name
-                value = self.vocab.V
-            yield name, value - len(self.shortlist) if name == "parameters" else value
+    def predicted(self):
+        yield "shortlist", len(self.shortlist)
+        yield "rest", self.name
+        yield "predicted words |V|", self.vocab.V
 
 
 def shortlisted(network, w, N, rest, path, name):
@@ -130,9 +116,10 @@ def shortlisted(network, w, N, rest, path, name):
     check_rest(network.vocab, network.order, rest, path)
     counts = np.bincount(w, minlength=V)
     listed = np.sort(np.argsort(-counts, kind="stable")[:N]).astype(np.int32)
-    outputs = {key: getattr(network, key) for key in "UWb"}
-    outputs = {key: a if a is None else a[listed] for key, a in outputs.items()}
-    return Shortlist(**vars(network) | outputs, shortlist=listed, rest=rest, name=name)
+    outputs = {key: getattr(network.theta, key) for key in "UWb"}
+    outputs = {key: a if a is None else a[listed] for key, a in outputs.items()} | {"shortlist": listed}
+    made = vars(network.having(outputs)) | {"output": "shortlist"}
+    return Shortlist(**made, rest=rest, name=name)
 
 
 def check_rest(vocab, order, rest, path):
@@ -150,7 +137,16 @@ def check_rest(vocab, order, rest, path):
 
 def from_arrays(about, arrays, path):
     """The model in a file's arrays, with its rest. Raises FormatError."""
-    made, here = Shortlist.from_arrays(about, arrays, path), about["settings"]["rest"]
+    layer, output = KINDS[about["kind"]]
+
+    def wanted(sizes, size):
+        N = size("shortlist", 0)
+        return declared(sizes, size, layer, output, N) | {"shortlist": ids(sizes.V, N, ascending=True)}
+
+    words, sizes = held(about, arrays, path, Network.told | {"rest": NAME}, wanted)
+    made, here = vars(taken(about, arrays, path, words, sizes, layer, output)), sizes.rest
+    if not len(arrays["shortlist"]):
+        raise FormatError(path, "its shortlist is empty")
     name = os.path.join(folder_of(path), here)
     its_own = FormatError(path, "a network that is a model of the other words for itself")
     if os.path.realpath(name) == os.path.realpath(path):
@@ -159,5 +155,5 @@ def from_arrays(about, arrays, path):
         rest = part_of(path, name)
     except RecursionError:  # two that name each other
         raise its_own from None
-    check_rest(made.vocab, made.order, rest, name)
-    return replace(made, rest=rest, name=here)
+    check_rest(made["vocab"], made["order"], rest, name)
+    return Shortlist(**made, rest=rest, name=here)

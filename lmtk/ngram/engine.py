@@ -78,7 +78,7 @@ def gathered(x, vocab, k, s, room):
         node, H = int(x.nodes(k - 1, [begin])[0]), int(local[-1]) + 1 if len(local) else 0
     columns = room("columns", (6, int(x.span_sizes[s]) + 1), np.int32)
     V = vocab.V
-    events, found = suffix.gather(x.begins, x.come, x.rank, k, x.heads[s], x.heads[s + 1], V, begin, local, *columns)
+    events, found, _ = suffix.gather(x.begins, x.come, x.rank, k, x.heads[s], x.heads[s + 1], V, begin, local, *columns)
     return Gathered(*columns[:, :found], node, H, events)
 
 

@@ -32,7 +32,7 @@ from lmtk.machine.threads import Scratch, all_at_once, count, in_turn
 
 SOME = 512  # positions whose random reads are made together, so that they overlap
 RANGE = 1 << 16  # positions compared together, a multiple of 64
-PIECE = 1 << 18  # positions of a segment, at least
+PIECE = 1 << 17  # positions of a segment, about, so that what is kept of its contexts stays in a cache
 u64 = np.uint64
 load8 = of_numba("lmtk.machine.unaligned", "load8")
 
@@ -335,34 +335,44 @@ def gather(begins, come, rank, k, heads, ends, V, first, local, node, context, p
     it of the places from `first` on; parent, the node of the n-gram without its oldest word, or the word that is left;
     word, the last one; children, how many n-grams of order k + 1 end in it; raw, how often it was seen. heads, ends
     (W,): two rows of Suffixes.heads. Returns how many there are whose last word is below V, and how many in all: the
-    others come last.
+    others come last; and a number that keeps reads ahead from being left out.
 
-    Without branches: what a place writes that begins none is written over.
+    Without branches: what a place writes that begins none is written over. A word's places in a segment are few, and
+    bound by the first reads of them; those of some words are made together.
     """
-    found, events, seen, fresh = 0, -1, 0, 0
+    found, events, seen, fresh, many, ahead = 0, -1, 0, 0, 0, 0
+    words, nodes, above = np.empty((3, SOME), np.int32)
     for w in range(len(heads)):
-        if w == V:
-            events = found
-        begin, end = heads[w], ends[w]
-        if begin == end:
+        if heads[w] < ends[w]:
+            words[many] = w
+            many += 1
+        if many < SOME and w < len(heads) - 1:
             continue
-        g = np.int32(number(rank, k, begin))
-        above = np.int32(w if k == 2 else number(rank, k - 1, begin) - 1)
-        for j in range(begin, end):
-            f, m = np.int32(begins[j] & 15), np.int32(begins[j] >> 4)
-            above += (k > 2) & (f < k) & (k <= m + 1)
-            node[found], context[found], parent[found], word[found] = g, local[come[j] - first], above, w
-            children[found], raw[found] = fresh, seen
-            begun = (f <= k) & (k <= m)
-            found += begun
-            g += begun
-            seen += k <= m
-            fresh += (f <= k + 1) & (k < m)
+        for r in range(many):
+            begin = heads[words[r]]
+            nodes[r] = number(rank, k, begin)
+            above[r] = words[r] if k == 2 else number(rank, k - 1, begin) - 1
+            ahead += begins[begin] + come[begin]
+        for r in range(many):
+            last, g, parent_node = words[r], nodes[r], above[r]
+            if last >= V and events < 0:
+                events = found
+            for j in range(heads[last], ends[last]):
+                f, m = np.int32(begins[j] & 15), np.int32(begins[j] >> 4)
+                parent_node += (k > 2) & (f < k) & (k <= m + 1)
+                node[found], context[found], parent[found], word[found] = g, local[come[j] - first], parent_node, last
+                children[found], raw[found] = fresh, seen
+                begun = (f <= k) & (k <= m)
+                found += begun
+                g += begun
+                seen += k <= m
+                fresh += (f <= k + 1) & (k < m)
+        many = 0
     children[found], raw[found] = fresh, seen
     for i in range(found):
         children[i] = children[i + 1] - children[i]
         raw[i] = raw[i + 1] - raw[i]
-    return found if events < 0 else events, found
+    return found if events < 0 else events, found, ahead
 
 
 @jit

@@ -1,14 +1,13 @@
-"""A network in two steps: P(class | context) P(word | class, context), exact and normalized by construction.
+"""Outputs in two steps: P(class | context) P(word | class, context), exact and normalized by construction.
 
 Bengio et al. 2003, section 5.2, item 1, would train a smaller network for each cluster of words; here they share
-C, H and d.
+C and the hidden layer.
 
 An update and a score see the classes and the words of one class, about 2 sqrt(V) outputs in place of V.
 """
 
 import math
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -17,81 +16,76 @@ from lmtk.files.declared import ids, optional, reals
 from lmtk.files.streams import lines
 from lmtk.machine.jit import jit
 from lmtk.machine.parallel import ALONE
-from lmtk.nplm import kernels, model, sgd
-from lmtk.nplm.network import Network, outputs
-from lmtk.nplm.pace import even, slowed
+from lmtk.nplm import kernels, model, outputs
+from lmtk.nplm.pace import slowed
 
 f32 = np.float32
 
+# Uc (c, h), Wc (c, seen) or None, as W is, and bc (c,), float32: to the outputs of the c classes. classes (V,), the
+# class of each word, int32; none is empty. U, W and b are those of the words, y normalized within each class.
 
-@dataclass(frozen=True)
-class ClassNetwork(Network):
-    """A Network whose y is normalized within each class of words, with outputs for the classes before it.
 
-    Uc (c, h), Wc (c, (n-1)m) or None, as W is, and bc (c,), float32: to the outputs of the c classes. classes (V,), the
-    class of each word, int32; none is empty.
+def declared(V, h, seen, size):
+    c = size("bc", 0)
+    more = {"Uc": reals(c, h), "Wc": optional(reals(c, seen)), "bc": reals(c), "classes": ids(c, V)}
+    return outputs.of_words(V, h, seen, size) | more
+
+
+def check(p, V, path):
+    if len(np.unique(p.classes)) < len(p.bc):
+        raise FormatError(path, "one of its classes has no word")
+    if (p.W is None) != (p.Wc is None):
+        raise FormatError(path, "its words have direct connections and its classes none, or the other way round")
+
+
+def about(p):
+    yield "classes", len(p.bc)
+
+
+def log_p(p, hidden, rows, w, W):
+    """ln p(w | context), (N,) float64: in time that grows with the classes and their sizes, and not with V.
+
+    Class by class, so that each has few products; equal contexts are not looked for, which would take as long.
     """
+    M, top, place, ends = tables(p)
+    first = ends - np.bincount(p.classes)
+    exp_rows = kernels.exp_rows if len(rows) > model.MANY else model.exp_rows_plain
+    order = np.argsort(p.classes[w], kind="stable")
+    logp = np.empty(len(w))
 
-    kind, arrays = "nplm-class", (*Network.arrays, "Uc", "Wc", "bc", "classes")
+    def score(part):
+        at = order[part]
+        z, c, own = hidden(rows[at]), p.classes[w[at]], place[w[at]]
+        found = log_softmax(z, top, c, exp_rows)
+        for i, j in runs(c):
+            inside = slice(first[c[i]], ends[c[i]])
+            found[i:j] += log_softmax(z[i:j], M[inside], own[i:j] - inside.start, exp_rows)
+        logp[at] = found
 
-    Uc: np.ndarray
-    Wc: np.ndarray | None
-    bc: np.ndarray
-    classes: np.ndarray
-
-    def score_contexts(self, rows, w):
-        """ln p(w | context), (N,) float64: in time that grows with the classes and their sizes, and not with V.
-
-        Class by class, so that each has few products; equal contexts are not looked for, which would take as long.
-        """
-        M, top, place, ends = self.tables()
-        first = ends - np.bincount(self.classes)
-        exp_rows = kernels.exp_rows if len(rows) > model.MANY else model.exp_rows_plain
-        order = np.argsort(self.classes[w], kind="stable")
-        logp = np.empty(len(w))
-
-        def score(part):
-            at = order[part]
-            z, c, own = self.hidden(rows[at]), self.classes[w[at]], place[w[at]]
-            found = log_softmax(z, top, c, exp_rows)
-            for i, j in runs(c):
-                inside = slice(first[c[i]], ends[c[i]])
-                found[i:j] += log_softmax(z[i:j], M[inside], own[i:j] - inside.start, exp_rows)
-            logp[at] = found
-
-        model.in_stretches(score, len(w))
-        return logp
-
-    def tables(self):
-        """M (V, D), the rows of the outputs of the words, class by class; top (c, D), of the classes; place (V,), a
-        word's row of M; ends (c,), where each class ends in M.
-        """
-        by_class = np.argsort(self.classes, kind="stable")
-        place = np.empty_like(by_class)
-        place[by_class] = np.arange(len(by_class))
-        top = outputs(self.Uc, self.Wc, self.bc)
-        return outputs(self.U, self.W, self.b)[by_class], top, place, np.cumsum(np.bincount(self.classes))
-
-    @staticmethod
-    def holds(sizes, size):
-        seen, h, c = (sizes.order - 1) * size("C", 1), size("d", 0), size("bc", 0)
-        arrays = Network.holds(sizes, size) | {"Uc": reals(c, h), "Wc": optional(reals(c, seen)), "bc": reals(c)}
-        return arrays | {"classes": ids(c, sizes.V)}
-
-    def check(self, path):
-        if len(np.unique(self.classes)) < len(self.bc):
-            raise FormatError(path, "one of its classes has no word")
-        if (self.W is None) != (self.Wc is None):
-            raise FormatError(path, "its words have direct connections and its classes none, or the other way round")
-
-    def describe(self):
-        for name, value in super().describe():
-            yield name, value - len(self.classes) if name == "parameters" else value
-            if name.startswith("predicted words"):
-                yield "classes", len(self.bc)
+    model.in_stretches(score, len(w))
+    return logp
 
 
-from_arrays = ClassNetwork.from_arrays
+def variances(p, w):
+    """P(the output's sum is met) p (1 - p) of the words w, in the order of `tables`, (V,), and of the classes, (c,)."""
+    share = np.bincount(w[w >= 0], minlength=len(p.classes)) / len(w)
+    top = np.bincount(p.classes, weights=share)
+    inside = share * (1 - share / np.maximum(top[p.classes], 1e-30))
+    return inside[np.argsort(p.classes, kind="stable")], top * (1 - top)
+
+
+OUTPUT = outputs.Output(declared, log_p, variances, check, about)
+
+
+def tables(p):
+    """M (V, D), the rows of the outputs of the words, class by class; top (c, D), of the classes; place (V,), a
+    word's row of M; ends (c,), where each class ends in M.
+    """
+    by_class = np.argsort(p.classes, kind="stable")
+    place = np.empty_like(by_class)
+    place[by_class] = np.arange(len(by_class))
+    top = kernels.outputs(p.Uc, p.Wc, p.bc)
+    return kernels.outputs(p.U, p.W, p.b)[by_class], top, place, np.cumsum(np.bincount(p.classes))
 
 
 def log_softmax(z, M, own, exp_rows):
@@ -155,77 +149,69 @@ def read(path, vocab):
     return dense(np.where(found < 0, len(names), found))
 
 
-def add(network, counts, classes):
-    """The network, before training, with outputs for classes: bc the log of their relative frequency, the rest 0."""
+def first(counts, classes, h, seen):
+    """Uc, Wc, bc and classes before training: bc the log of the classes' relative frequency, the rest 0; seen None:
+    without direct connections.
+    """
     sums = np.bincount(classes, weights=counts)
-    Wc = np.zeros((len(sums), network.W.shape[1]), f32) if network.W is not None else None
-    Uc, bc = np.zeros((len(sums), len(network.d)), f32), np.log(sums / sums.sum()).astype(f32)
-    return ClassNetwork(**vars(network), Uc=Uc, Wc=Wc, bc=bc, classes=classes)
+    c = len(sums)
+    Wc = None if seen is None else np.zeros((c, seen), f32)
+    return {"Uc": np.zeros((c, h), f32), "Wc": Wc, "bc": np.log(sums / sums.sum()).astype(f32), "classes": classes}
 
 
 @dataclass
-class Parameters(sgd.Parameters):
-    """theta: blocks holds the classes' outputs and those of all words, class by class; of these rows are in memory one
-    after another.
+class Classes:
+    """The outputs as they are trained: MT (D, c) of the classes, M (V, D) of all words, class by class, row by row.
 
     classes, place (V,): the class of a word and its place among all; ends (c,): where each class ends.
     """
 
-    classes: np.ndarray = None
-    place: np.ndarray = None
-    ends: np.ndarray = None
+    MT: np.ndarray
+    M: np.ndarray
+    classes: np.ndarray
+    place: np.ndarray
+    ends: np.ndarray
 
 
-def split(network, pace=None):
-    """Parameters of a network with classes, copied; pace as in `sgd.split`, the words class by class."""
-    rows, top, place, ends = network.tables()
-    blocks = [(0, np.ascontiguousarray(top.T)), (0, np.ascontiguousarray(rows).T)]
-    C, H, d = network.C.copy(), network.H.copy(), network.d.copy()
-    of_words = {"classes": network.classes, "place": place, "ends": ends}
-    pace = pace or even(len(C), len(place), len(ends))
-    return Parameters(C, H, d, blocks, network.W is not None, len(place), ALONE, pace, **of_words)
+def split(p, comm=ALONE):
+    M, top, place, ends = tables(p)
+    MT, M = comm.place(np.ascontiguousarray(top.T)), comm.place(np.ascontiguousarray(M))
+    return Classes(MT, M, p.classes, place, ends)
 
 
-def variances(network, w):
-    """P(the output's sum is met) p (1 - p) of the words w, in the order of `tables`, (V,), and of the classes, (c,)."""
-    p = np.bincount(w, minlength=len(network.classes)) / len(w)
-    top = np.bincount(network.classes, weights=p)
-    inside = p * (1 - p / np.maximum(top[network.classes], 1e-30))
-    return inside[np.argsort(network.classes, kind="stable")], top * (1 - top)
+def join(mine, h, direct):
+    """U, W, b, Uc, Wc and bc by letter, copied."""
+    words = zip("UWb", kernels.output_weights(mine.M[mine.place], h, direct))
+    return dict(words) | dict(zip(("Uc", "Wc", "bc"), kernels.output_weights(mine.MT.T, h, direct)))
 
 
-def join(theta):
-    """Parameters -> (C, H, d, U, W, b, Uc, Wc, bc), copied; W and Wc are None without direct connections."""
-    (_, top), (_, rows) = theta.blocks
-    outputs = (sgd.output_weights(theta, M) for M in (rows.T[theta.place], top.T))
-    return theta.C.copy(), theta.H.copy(), theta.d.copy(), *chain.from_iterable(outputs)
+def shrink(mine, share):
+    """Weight decay, but of the biases."""
+    mine.MT[:-1] *= f32(1 - share)
+    mine.M[:, :-1] *= f32(1 - share)
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def step(theta, contexts, w, epsilon, feature_rate, kept=None):
-    """`sgd.step` without weight decay: one update from a minibatch, in place.
+def see(mine, pace, z, w, epsilon, curvature):
+    """As `outputs.see`: an update of the softmax over the classes, and of that over the words of each example's class.
 
-    The classes are a softmax like that of `sgd.step`; then each example is one over the words of its class.
+    pace: a Pace, of the words class by class.
     """
-    order = np.argsort(theta.place[w], kind="stable")
-    contexts, w = contexts[order], w[order]
-    kept = kept and [part[order] for part in kept]
-    c = theta.classes[w]
-    first = np.concatenate(([0], theta.ends))[c]
-    sizes, own = theta.ends[c] - first, theta.place[w] - first
-    z, x, a = sgd.forward_inputs(theta, contexts, kept)
-    (_, top), (_, M) = theta.blocks
-    y, gy, gz = np.empty((len(w), top.shape[1]), f32), np.empty(sizes.sum(), f32), np.empty_like(z)
-    inside = within(z, M.T, first, sizes, own, gy, gz)
-    logp, scale = kernels.normalize(*(part[None] for part in kernels.block_forward(z, c, 0, top, y)), ALONE)
-    total = float(logp.sum()) + inside
-    if not math.isfinite(total):
-        return total, math.nan
-    curved = sgd.curvature(theta, z)
-    gz += kernels.block_backward(z, c, 0, top, y, scale[0], epsilon, 1, slowed(theta.pace.top, curved))
-    add_within(z, M.T, first, sizes, gy, f32(epsilon) * slowed(theta.pace.outputs, curved))
-    sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate, kept)
-    return total, float(np.linalg.norm(gz))
+    order = np.argsort(mine.place[w], kind="stable")
+    z, w = z[order], w[order]
+    c = mine.classes[w]
+    first = np.concatenate(([0], mine.ends))[c]
+    sizes, own = mine.ends[c] - first, mine.place[w] - first
+    y, gy, gz = np.empty((len(w), mine.MT.shape[1]), f32), np.empty(sizes.sum(), f32), np.empty_like(z)
+    inside = within(z, mine.M, first, sizes, own, gy, gz)
+    logp, scale = kernels.normalize(*(part[None] for part in kernels.block_forward(z, c, 0, mine.MT, y)), ALONE)
+    L = float(logp.sum()) + inside
+    if not math.isfinite(L):
+        return L, None
+    gz += kernels.block_backward(z, c, 0, mine.MT, y, scale[0], epsilon, 1, slowed(pace.top, curvature))
+    add_within(z, mine.M, first, sizes, gy, f32(epsilon) * slowed(pace.outputs, curvature))
+    back = np.empty_like(gz)
+    back[order] = gz
+    return L, back
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})

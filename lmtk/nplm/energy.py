@@ -14,16 +14,16 @@ y       (K, V)      -E
 The sums over pairs are K V h divisions, which bound both scoring and training; products of matrices are few.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files import container
-from lmtk.files.declared import reals
+from lmtk.files.declared import held, reals
 from lmtk.machine.jit import jit
 from lmtk.nplm import kernels, model
-from lmtk.text.vocab import Vocab
+from lmtk.text.vocab import Vocab, vocab_of
 
 f32 = np.float32
 COLUMNS = 512  # output words in one block: B's is in the second cache, y's row in the first
@@ -44,6 +44,12 @@ class Energy(model.Neural):
     v: np.ndarray
     b: np.ndarray
     settings: dict
+
+    def named(self):
+        return {name: getattr(self, name) for name in self.arrays}
+
+    def having(self, arrays):
+        return replace(self, **arrays)
 
     def score_contexts(self, rows, w):
         """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,)."""
@@ -72,11 +78,6 @@ class Energy(model.Neural):
         m, h, V = size("C", 1), size("d", 0), sizes.V
         C, H, d, v, b = reals(sizes.W, m), reals(h, sizes.order * m), reals(h), reals(h, size("v", 1)), reals(V)
         return {"C": C, "H": H, "d": d, "v": v, "b": b}
-
-    def check(self, path):
-        V, columns = len(self.b), self.v.shape[1]
-        if columns not in (1, V):
-            raise FormatError(path, f"its array v has {columns} columns, where 1 or {V} are wanted")
 
     def describe(self):
         yield "kind", f"{self.kind}: energy-minimization network"
@@ -195,4 +196,11 @@ def minus_energies_backward(A, B, v, start, g, go, gu, gv):
                 go[k, j] += to
 
 
-from_arrays = Energy.from_arrays
+def from_arrays(about, arrays, path):
+    """The model in a file's arrays. Raises FormatError where they do not fit together."""
+    words, sizes = held(about, arrays, path, Energy.told, Energy.holds)
+    V, columns = sizes.V, arrays["v"].shape[1]
+    if columns not in (1, V):
+        raise FormatError(path, f"its array v has {columns} columns, where 1 or {V} are wanted")
+    own = {name: arrays[name] for name in Energy.arrays}
+    return Energy(vocab_of(about["settings"], words, path), sizes.order, **own, settings=sizes.training)

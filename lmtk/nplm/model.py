@@ -1,54 +1,47 @@
 """What the neural models have in common: the form that training and files know them by, and the scoring of contexts."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from lmtk.files import container
-from lmtk.files.declared import OPTIONS, ORDER, VOCABULARY, held
+from lmtk.files.declared import OPTIONS, ORDER, VOCABULARY
 from lmtk.lm import scores_of
 from lmtk.machine import threads
 from lmtk.text.corpus import contexts
-from lmtk.text.vocab import vocab_of, vocab_settings
+from lmtk.text.vocab import vocab_settings
 
 ROWS, COLUMNS = 2048, 512  # contexts and outputs of one product while scoring: few enough for the caches
 MANY = 20_000  # contexts from which on a compiled kernel pays for its start-up
 
 
 class Neural:
-    """A frozen dataclass of named arrays, C (words, m), the feature vectors of words, among them.
+    """A frozen dataclass with C (words, m), the feature vectors of words, and other arrays.
 
-    kind: its name in a file; arrays: the names of its arrays there and in a checkpoint, those that learn first.
-    vocab, order, settings: its vocabulary, n, and the command's options that made it, as written into the file.
+    kind: its name in a file; vocab, order, settings: its vocabulary, n, and the command's options that made it, as
+    written into the file.
+    named(): its arrays by their names, as a file and a checkpoint hold them; having(arrays): the model with others in
+    their places.
     score_contexts(rows, w): ln p(w | context), (N,) float64, exact, for contexts (N, n-1) and words w (N,).
-    holds(sizes, size): its arrays as `files.declared` has it; told: the settings that its file has.
-    check(path): raises FormatError where what is held cannot be a model for another reason.
     """
 
-    kind, arrays = "", ()
     told = VOCABULARY | {"order": ORDER, "training": OPTIONS}
 
     def score(self, corpus):
-        """Exact ln p of every scored token. Equal contexts are computed once; memory does not grow with the text."""
+        """Exact ln p of every scored token. Memory does not grow with the text."""
         logp = np.zeros(len(corpus.ids))
         at = np.flatnonzero(corpus.scored)
         logp[at] = -np.inf
         at = at[corpus.ids[at] < self.vocab.V]
         if len(at):
-            logp[at] = self.score_contexts(self.padded(contexts(corpus, self.order)[at]), corpus.ids[at])
+            logp[at] = self.log_p(corpus, at, corpus.ids[at])
         return scores_of(self.kind, logp)
+
+    def log_p(self, corpus, at, w):
+        """ln p of the words w, (K,), at the places `at` of a text."""
+        return self.score_contexts(self.padded(contexts(corpus, self.order)[at]), w)
 
     def padded(self, rows):
         """Contexts with <s> where nothing stands, before a sentence's start."""
         return np.where(rows < 0, self.vocab.sos_id, rows)
-
-    def named(self):
-        """The arrays by their names, as a file holds them; only those that there are."""
-        return {name: a for name in self.arrays if (a := getattr(self, name)) is not None}
-
-    def having(self, arrays):
-        """The model with other arrays in place of the first of its own, in their order."""
-        return replace(self, **dict(zip(self.arrays, arrays)))
 
     def parts(self):
         """What its file holds, as `container.write` takes it."""
@@ -58,18 +51,6 @@ class Neural:
     def write(self, out):
         """Its file, to a stream."""
         container.write(out, *self.parts())
-
-    @classmethod
-    def from_arrays(cls, about, arrays, path):
-        """The model in a file's arrays. Raises FormatError where they do not fit together."""
-        words, sizes = held(about, arrays, path, cls.told, cls.holds)
-        vocab, values = vocab_of(about["settings"], words, path), {name: arrays.get(name) for name in cls.arrays}
-        made = cls(vocab, sizes.order, settings=sizes.training, **values)
-        made.check(path)
-        return made
-
-    def check(self, path):
-        pass
 
 
 def distinct(rows, W):

@@ -8,12 +8,10 @@ P(text | w, context) = e^(y_w) / (e^(y_w) + S q_w) = 1 / (1 + e^-(y_w - ln S q_w
 in which e^y stands for the probability itself: the sum over all words, 1 where training has succeeded, is not computed.
 """
 
-import math
-
 import numpy as np
 
 from lmtk.machine.blas import add_product
-from lmtk.nplm import sampled, sgd
+from lmtk.nplm import outputs
 from lmtk.nplm.pace import slowed
 
 f32 = np.float32
@@ -22,27 +20,22 @@ NOISE = 1.0  # the most that the noise of an example takes from it, as much as a
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, contexts, w, drawn, q, epsilon, feature_rate, team, parts, kept=None):
-    """One update from a minibatch, in place: theta += epsilon dL/dtheta, with
+def see(rows, team, parts, pace, drawn, q, z, w, epsilon, curvature):
+    """As `outputs.see`: an update of the rows of M of the words w (K,) and of the noise, with
 
     L = sum_k (ln P(text | w_k) + sum_j ln (1 - P(text | j))), j over the drawn words (S,), as often as they were drawn;
     where those P(text | j) of an example sum to more than 1, which those of a softmax cannot, they are divided by that.
 
-    contexts (K, n-1), w (K,) ids; q (V,) the chances of the noise; theta as `sampled.split` makes it; other arguments,
-    and what rows change, as in `sampled.step`. Returns (an estimate of the sum of ln p, norm of dL/dz), taken before
-    the update; where the former is not finite nothing is updated. The estimate normalizes by e^(y_w) and 1/S of the
-    sum of e^(y_j) / q_j over the drawn words but w.
+    rows: an `outputs.Rows`; q (V,): the chances of the noise; pace (V,). Returns (an estimate of the sum of ln p,
+    dL/dz). The estimate normalizes by e^(y_w) and 1/S of the sum of e^(y_j) / q_j over the drawn words but w.
     """
     words, place = np.unique(np.concatenate((w, drawn)), return_inverse=True)
     n = np.bincount(place[len(w) :], minlength=len(words)).astype(f32)
     log_noise = np.log(len(drawn) * q[words]).astype(f32)
-    z, x, a = sgd.forward_inputs(theta, contexts, kept)
-    (first, M) = theta.blocks[0]
-    rows = M.T
 
     def forward(piece):
-        block = np.ascontiguousarray(rows[words[piece] - first].T)
-        ratio = np.exp(np.minimum(z @ block - log_noise[piece], HIGHEST))  # e^y / (S q)
+        MT = rows.take(words[piece])
+        ratio = np.exp(np.minimum(z @ MT - log_noise[piece], HIGHEST))  # e^y / (S q)
         mine = np.flatnonzero((place[: len(w)] >= piece.start) & (place[: len(w)] < piece.stop))
         own = mine, place[mine] - piece.start
         seen, others = np.zeros((2, len(w)))
@@ -51,27 +44,26 @@ def step(theta, contexts, w, drawn, q, epsilon, feature_rate, team, parts, kept=
         others += ratio @ n[piece]
         p = ratio / (1 + ratio)
         g = p * -n[piece]
-        return block, g, own, 1 - p[own], np.stack((seen, others, g.sum(axis=1)))
+        return MT, g, own, 1 - p[own], np.stack((seen, others, g.sum(axis=1)))
 
-    pieces = sampled.slices(words, first, len(rows), parts)
+    pieces = outputs.slices(words, rows.first, len(rows), parts)
     found = team(forward, pieces)
-    seen, others, taken = theta.comm.sum(sum(part[-1] for part in found))
-    total = float((np.log(seen) - np.log(seen + np.maximum(others, 0))).sum())
-    if not math.isfinite(total):
-        return total, math.nan
+    seen, others, taken = rows.comm.sum(sum(part[-1] for part in found))
+    L = float((np.log(seen) - np.log(seen + np.maximum(others, 0))).sum())
+    if not np.isfinite(L):
+        return L, None
     share = (NOISE / np.maximum(-taken, NOISE)).astype(f32)[:, None]
-    pace = slowed(theta.pace.outputs[words], sgd.curvature(theta, z))
+    slow = slowed(pace[words], curvature)
 
     def backward(found):
-        piece, (block, g, own, more, _) = found
+        piece, (MT, g, own, more, _) = found
         g *= share
         g[own] += more
-        gz = g @ block.T
-        add_product(epsilon, z, g * pace[piece], 1, block)
+        gz = g @ MT.T
+        add_product(epsilon, z, g * slow[piece], 1, MT)
         return gz
 
-    gz = theta.comm.sum(sum(team(backward, list(zip(pieces, found, strict=True)))))
-    for piece, (block, *_) in zip(pieces, found, strict=True):
-        rows[words[piece] - first] = block.T
-    sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate, kept)
-    return total, float(np.linalg.norm(gz))
+    gz = rows.comm.sum(sum(team(backward, list(zip(pieces, found, strict=True)))))
+    for piece, (MT, *_) in zip(pieces, found, strict=True):
+        rows.put(words[piece], MT)
+    return L, gz

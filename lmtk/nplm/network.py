@@ -1,76 +1,139 @@
-"""The neural model of Bengio et al. 2003, section 2: what it holds, how it scores, its file."""
+"""The neural model of Bengio et al. 2003, section 2, with any hidden layer and output: what it holds, how it scores."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 
 from lmtk.files import container
-from lmtk.files.declared import optional, reals
-from lmtk.nplm import kernels, model
-from lmtk.text.vocab import Vocab
+from lmtk.files.declared import held, reals, whole
+from lmtk.nplm import classes, kernels, model, outputs, running, tree
+from lmtk.nplm.layers import LAYERS, Start
+from lmtk.text.vocab import Vocab, vocab_of
+
+OUTPUTS = {
+    "full": outputs.FULL, "tied": outputs.TIED, "class": classes.OUTPUT, "tree": tree.OUTPUT, "shortlist": outputs.FULL,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Network(model.Neural):
-    """theta = (b, d, W, U, H, C), equation (1): y = b + Wx + U tanh(d + Hx).
+    """theta = (b, d, W, U, H, C), equation (1): y = b + Wx + U tanh(d + Hx), or what other layers and outputs have.
 
-    C (words, m), H (h, (n-1)m), d (h,), U (V, h), W (V, (n-1)m) or None, b (V,), float32; shapes as in `kernels`.
+    layer, output: their names in LAYERS and OUTPUTS; theta: the arrays by letter, shapes as in `layers`, `kernels` and
+    the outputs, float32; C (words, m); W is None without direct connections.
     """
-
-    kind, arrays = "nplm", ("C", "H", "d", "U", "W", "b")
-    R = None  # no recurrent weights
 
     vocab: Vocab
     order: int
-    C: np.ndarray
-    H: np.ndarray
-    d: np.ndarray
-    U: np.ndarray
-    W: np.ndarray | None
-    b: np.ndarray
+    layer: str
+    output: str
+    theta: SimpleNamespace
     settings: dict
 
-    def score_contexts(self, rows, w):
-        """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,)."""
-        M = outputs(self.U, self.W, self.b)
-        exp_rows = kernels.exp_rows if len(rows) > model.MANY else model.exp_rows_plain
+    @property
+    def kind(self):
+        return kind_of(self.layer, self.output)
 
-        def prepare(rows):
-            z = self.hidden(rows)
-            return model.log_sums_of_product(z, M, exp_rows), lambda k, w: np.einsum("kd,kd->k", z[k], M[w])
+    @property
+    def C(self):
+        return self.theta.C
 
-        return model.in_contexts(rows, w, len(self.C), prepare)
+    @property
+    def m(self):
+        return self.C.shape[1]
+
+    @property
+    def h(self):
+        return len(self.theta.d) // LAYERS[self.layer].shapes(self.order, self.m, 1)["d"][0]
+
+    @property
+    def direct(self):
+        """The words whose features the outputs see; 0 without direct connections."""
+        return 0 if getattr(self.theta, "W", None) is None else LAYERS[self.layer].sees(self.order)
+
+    def places(self, w):
+        """Which output is that of each of the words w; below 0: none."""
+        return w
+
+    def named(self):
+        return {name: a for name, a in vars(self.theta).items() if a is not None}
+
+    def having(self, arrays):
+        return replace(self, theta=SimpleNamespace(**vars(self.theta) | arrays))
 
     def hidden(self, rows):
-        """z (K, D), what the outputs are made of, for contexts (K, n-1)."""
-        x, a = kernels.hidden(self.C, self.H, self.d, rows)
-        return kernels.stack(a, x, self.W is not None)
+        """z = [a | x | 1] (K, D), what the outputs are made of, for contexts (K, n-1)."""
+        return self.stacked(rows, None)
 
-    @staticmethod
-    def holds(sizes, size):
-        m, seen = size("C", 1), sizes.order - 1
-        return declared(sizes.W, m, seen * m, size("d", 0), sizes.V)
+    def stacked(self, rows, start):
+        x = self.C[rows]
+        a, _, _ = LAYERS[self.layer].forward(self.theta, x, start)
+        return kernels.stack(a, x[:, : self.direct].reshape(len(x), -1))
+
+    def score_contexts(self, rows, w):
+        """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,), of a layer that carries no state."""
+        return OUTPUTS[self.output].log_p(self.theta, self.hidden, rows, w, len(self.C))
+
+    def log_p(self, corpus, at, w):
+        if not LAYERS[self.layer].carries:
+            return super().log_p(corpus, at, w)
+        logp, wanted = np.empty(len(at)), np.full(len(corpus.ids), -1)
+        wanted[at] = np.arange(len(at))
+        for text, sizes, counted in running.stretches(corpus, self.vocab.sos_id, self.order):
+            mine = np.flatnonzero(counted & (wanted[text.at] >= 0))
+            which = wanted[text.at[mine]]
+            if len(mine):
+                z = self.stacked(text.inputs[:, None], Start(sizes))[mine]
+                # a context is told by its place
+                places = np.arange(len(mine))[:, None]
+                of = OUTPUTS[self.output].log_p
+                logp[which] = of(self.theta, lambda k, z=z: z[k[:, 0]], places, w[which], len(mine))
+        return logp
 
     def describe(self):
         yield "kind", f"{self.kind}: neural probabilistic language model"
         yield "order n", self.order
-        yield "hidden units h", len(self.d)
-        yield "features m", self.C.shape[1]
-        yield "direct connections", "no" if self.W is None else "yes"
-        yield "parameters", sum(a.size for a in self.named().values())
-        yield "predicted words |V|", len(self.b)
+        yield "hidden units h", self.h
+        yield "features m", self.m
+        yield "direct connections", "yes" if self.direct else "no"
+        yield "parameters", sum(a.size for a in self.named().values() if a.dtype == np.float32)
+        yield from self.predicted()
         yield from container.shown(self.settings)
 
-
-def declared(words, m, seen, h, V):
-    """The arrays of a network of so many words, features of a word and of a context, hidden units and outputs."""
-    C, H, d, U, W, b = reals(words, m), reals(h, seen), reals(h), reals(V, h), optional(reals(V, seen)), reals(V)
-    return {"C": C, "H": H, "d": d, "U": U, "W": W, "b": b}
+    def predicted(self):
+        yield "predicted words |V|", self.vocab.V
+        yield from OUTPUTS[self.output].about(self.theta)
 
 
-def outputs(U, W, b):
-    """M (V, D): one row for each output, which z is multiplied with."""
-    return np.column_stack((U, b) if W is None else (U, W, b))
+def kind_of(layer, output):
+    """The name of a network in a file: nplm, nplm-rnn, nplm-class, nplm-rnn-class .."""
+    return "-".join(["nplm", *([layer] if layer != "nplm" else []), *([output] if output != "full" else [])])
 
 
-from_arrays = Network.from_arrays
+KINDS = {kind_of(layer, output): (layer, output) for layer in LAYERS for output in OUTPUTS}
+
+
+def declared(sizes, size, layer, output, V):
+    """The arrays of a network with V outputs, as `files.declared` has them."""
+    m, known = size("C", 1), LAYERS[layer]
+    h = size("d", 0) // known.shapes(sizes.order, m, 1)["d"][0]
+    arrays = {name: reals(*shape) for name, shape in known.shapes(sizes.order, m, h).items()}
+    return {"C": reals(sizes.W, m)} | arrays | OUTPUTS[output].declared(V, h, known.sees(sizes.order) * m, size)
+
+
+def from_arrays(about, arrays, path):
+    """The model in a file's arrays. Raises FormatError where they do not fit together."""
+    layer, output = KINDS[about["kind"]]
+    made = Network.told | {"V": whole(OUTPUTS[output].least)}
+    words, sizes = held(about, arrays, path, made, lambda sizes, size: declared(sizes, size, layer, output, sizes.V))
+    network = taken(about, arrays, path, words, sizes, layer, output)
+    OUTPUTS[output].check(network.theta, sizes.V, path)
+    return network
+
+
+def taken(about, arrays, path, words, sizes, layer, output):
+    absent = {"W": None, "Wc": None} if output == "class" else {"W": None}
+    theta = absent | {name: a for name, a in arrays.items() if name != "vocabulary"}
+    vocab = vocab_of(about["settings"], words, path)
+    return Network(vocab, sizes.order, layer, output, SimpleNamespace(**theta), sizes.training)

@@ -1,140 +1,118 @@
 """What training makes of a minibatch: the objectives of each model.
 
-An objective is a function (now, data, settings, threads, comm) -> (step, network), from the model that training starts
-from, which it leaves alone, a `training.Data`, the run's settings, a number of threads and the ranks:
+An objective says what an output sees of the words. It is a function (now, data, settings, slow, team, comm, C) ->
+`Sight`, from the model that training starts from, which it leaves alone, a `training.Data`, the run's settings, a Pace,
+threads, the ranks, and the features C as they are trained, which a tied output has in common.
 
-step(at, epsilon, epoch, number) makes an update with the rate epsilon from the examples `at`, minibatch `number` of the
-epoch, both from 0. Returns the sum of ln p, or an estimate of it, before the update, and the norm of a gradient; where
-the former is not finite nothing is updated.
-network() is the model then, of the kind of `now`; the ranks call it together.
+`begun` makes of it, or of an objective of the energy network, a `Learner`.
 """
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import Team
-from lmtk.nplm import classes, energy_sgd, kernels, nce, sampled, sgd, tree
+from lmtk.nplm import classes, energy_sgd, kernels, nce, outputs, running, sampled, sgd, tree
+from lmtk.nplm.layers import LAYERS
+from lmtk.nplm.network import OUTPUTS
 from lmtk.nplm.pace import pace, variances
 
 
-def full(now, data, settings, threads, comm):
-    """The softmax of section 2."""
-    slow = pace(settings, data, len(now.C), variances(data.w, len(now.b)))
-    theta = sgd.placed(
-        sgd.split(now.C, now.H, now.d, now.U, now.W, now.b, sgd.blocks(threads), comm, now.R, slow), comm
-    )
-    team = Team(threads)
-    rates, keep = (settings.weight_decay, settings.feature_rate), dropping(settings)
+@dataclass(frozen=True)
+class Sight:
+    """What an output sees, and its weights.
 
-    def step(at, epsilon, epoch, number):
-        kept = keep(len(at), epoch, number)
-        return sgd.step(theta, data.contexts[at], data.w[at], epsilon, *rates, team, kept=kept)
+    see(z, w, epsilon, curvature, at, epoch, number) -> (L, dL/dz) of the examples `at`, minibatch `number` of an epoch,
+    both from 0: updates the weights. arrays() -> copies of them by letter; the ranks call it together.
+    shrink(share): weight decay of many updates at once; None: each update decays all weights.
+    """
 
-    return step, lambda: now.having(sgd.join(theta))
+    see: Callable
+    arrays: Callable
+    shrink: Callable | None = None
 
 
-def short(now, data, settings, threads, comm):
-    """The softmax over the words of a shortlist; examples of other words are passed over."""
-    place = now.place[data.w]
-    update, network = full(now, replace(data, w=place), settings, threads, comm)
+@dataclass(frozen=True)
+class Learner:
+    """A model that learns.
 
-    def step(at, epsilon, epoch, number):
-        at = at[place[at] >= 0]
-        return update(at, epsilon, epoch, number) if len(at) else (0.0, 0.0)
+    step(at, epsilon, epoch, number) makes an update with the rate epsilon from the examples `at`. Returns the sum of
+    ln p, or an estimate of it, before the update, and the norm of a gradient; where the former is not finite nothing is
+    updated. network() is the model then; the ranks call it together. state(): what a run goes on from besides, by name.
+    """
 
-    return step, network
-
-
-def sample(now, data, settings, threads, comm):
-    """The softmax over a sample of the words."""
-    slow = pace(settings, data, len(now.C), variances(data.w, len(now.b)))
-    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm, now.R, slow), comm)
-    draw, decay = drawing(data, settings, len(now.b), theta), sparse_decay(theta, data, settings)
-    team, keep = Team(threads), dropping(settings)
-
-    def step(at, epsilon, epoch, number):
-        rows = data.contexts[at], data.w[at], *draw(at, epoch, number)
-        kept = keep(len(at), epoch, number)
-        found = sampled.step(theta, *rows, epsilon, settings.feature_rate, team, threads, kept)
-        decay(epsilon, number)
-        return found
-
-    return step, lambda: now.having(sampled.join(theta))
+    step: Callable
+    network: Callable
+    state: Callable = dict
 
 
-def contrast(now, data, settings, threads, comm):
+def full(now, data, settings, slow, team, comm, C):
+    """The softmax of section 2; the shortlist's, which is over the words of that."""
+    p = now.theta
+    mine = outputs.split(p.U, p.W, p.b, outputs.number(team.size), comm)
+
+    def see(z, w, epsilon, curvature, at, epoch, number):
+        return outputs.see(mine, team, slow.outputs, settings.weight_decay, z, w, epsilon, curvature)
+
+    return Sight(see, lambda: outputs.join(mine, now.h, p.W is not None))
+
+
+def sample(now, data, settings, slow, team, comm, C):
+    """The softmax over a sample of the words; tied and in full, over all of them."""
+    rows, V = rows_of(now, comm, C), len(now.theta.b)
+    draw = drawing(data, settings, V, rows)
+    if settings.objective == "full":
+        every = np.arange(V), np.zeros(V, np.float32)
+        draw = lambda *_: every
+
+    def see(z, w, epsilon, curvature, at, epoch, number):
+        words = draw(z, w, at, epoch, number)
+        return sampled.see(rows, team, team.size, slow.outputs, *words, z, w, epsilon, curvature)
+
+    return of_rows(rows, now, see)
+
+
+def contrast(now, data, settings, slow, team, comm, C):
     """Noise-contrastive estimation."""
-    slow = pace(settings, data, len(now.C), variances(data.w, len(now.b)))
-    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, comm, now.R, slow), comm)
-    proposal = proposal_of(data, settings, len(now.b))
-    decay, team, keep = sparse_decay(theta, data, settings), Team(threads), dropping(settings)
+    rows = rows_of(now, comm, C)
+    proposal = proposal_of(data, settings, len(now.theta.b))
 
-    def step(at, epsilon, epoch, number):
+    def see(z, w, epsilon, curvature, at, epoch, number):
         noise = proposal.sample(np.random.default_rng([settings.seed, epoch, number]), data.contexts[at])
-        rows = data.contexts[at], data.w[at], *noise
-        kept = keep(len(at), epoch, number)
-        found = nce.step(theta, *rows, epsilon, settings.feature_rate, team, threads, kept)
-        decay(epsilon, number)
-        return found
+        return nce.see(rows, team, team.size, slow.outputs, *noise, z, w, epsilon, curvature)
 
-    return step, lambda: now.having(sampled.join(theta))
+    return of_rows(rows, now, see)
 
 
-def by_class(now, data, settings, threads, comm):
+def by_class(now, data, settings, slow, team, comm, C):
     """The softmax over classes and that over the words of one."""
-    slow = pace(settings, data, len(now.C), *classes.variances(now, data.w))
-    theta = sgd.placed(classes.split(now, slow), comm)
-    decay, keep = sparse_decay(theta, data, settings), dropping(settings)
+    mine = classes.split(now.theta, comm)
 
-    def step(at, epsilon, epoch, number):
-        kept = keep(len(at), epoch, number)
-        found = classes.step(theta, data.contexts[at], data.w[at], epsilon, settings.feature_rate, kept)
-        decay(epsilon, number)
-        return found
+    def see(z, w, epsilon, curvature, at, epoch, number):
+        return classes.see(mine, slow, z, w, epsilon, curvature)
 
-    return step, lambda: now.having(classes.join(theta))
+    return Sight(see, lambda: classes.join(mine, now.h, now.theta.W is not None), partial(classes.shrink, mine))
 
 
-def by_tree(now, data, settings, threads, comm):
+def by_tree(now, data, settings, slow, team, comm, C):
     """The decisions at the nodes of a tree of words."""
-    slow = pace(settings, data, len(now.C), tree.variances(now.tree, data.w))
-    theta = sgd.placed(sampled.split(now.C, now.H, now.d, now.U, now.W, now.b, ALONE, None, slow), comm)
-    ways, decay, keep = tree.paths(now.tree), sparse_decay(theta, data, settings), dropping(settings)
+    rows, ways = rows_of(now, comm, C), tree.paths(now.theta.tree)
 
-    def step(at, epsilon, epoch, number):
-        kept = keep(len(at), epoch, number)
-        found = tree.step(theta, *ways, data.contexts[at], data.w[at], epsilon, settings.feature_rate, kept)
-        decay(epsilon, number)
-        return found
+    def see(z, w, epsilon, curvature, at, epoch, number):
+        return tree.see(rows.M, *ways, slow.outputs, z, w, epsilon, curvature)
 
-    return step, lambda: now.having(sampled.join(theta))
+    return of_rows(rows, now, see)
 
 
-def energy_full(now, data, settings, threads, comm):
-    """The exact gradient of the energy network."""
-    every = np.arange(len(now.b))
-    return energy(now, data, settings, threads, comm, lambda at, epoch, number: (every, None))
+def rows_of(now, comm, C):
+    p = vars(now.theta)
+    return outputs.rows(p.get("U"), p.get("W"), p["b"], comm, C)
 
 
-def energy_sample(now, data, settings, threads, comm):
-    """The gradient of the energy network on a sample of the words."""
-    return energy(now, data, settings, threads, comm, drawing(data, settings, len(now.b)))
-
-
-def energy(now, data, settings, threads, comm, draw):
-    """An objective of the energy network; draw(at, epoch, number): the words to update on, and
-    their chances or None."""
-    theta, team = now.having(comm.place(a.copy()) for a in now.named().values()), Team(threads)
-    slow = pace(settings, data, len(now.C), variances(data.w, len(now.b)))
-    rates = settings.weight_decay, settings.feature_rate
-
-    def step(at, epsilon, epoch, number):
-        words = draw(at, epoch, number)
-        return energy_sgd.step(theta, slow, data.contexts[at], data.w[at], *words, epsilon, *rates, team, threads)
-
-    return step, lambda: theta.having(a.copy() for a in theta.named().values())
+def of_rows(rows, now, see):
+    return Sight(see, lambda: outputs.of_rows(rows, now.h, vars(now.theta).get("W") is not None), rows.shrink)
 
 
 def proposal_of(data, settings, V):
@@ -145,28 +123,76 @@ def proposal_of(data, settings, V):
     return sampled.Proposal(data.w, V, settings.samples, given)
 
 
-def drawing(data, settings, V, theta=None):
-    """draw(at, epoch, number), as `sampled.Proposal.draw`: the same for the same minibatch of a run that goes on.
+def drawing(data, settings, V, rows=None):
+    """draw(z, w, at, epoch, number), as `sampled.Proposal.draw` for the words w of the examples `at`: the same for the
+    same minibatch of a run that goes on.
 
-    With -effective-samples as many words are drawn, twice as many each time, as the outputs of theta ask for.
+    With -effective-samples as many words are drawn, twice as many each time, as the outputs `rows` of z ask for.
     """
     proposal = proposal_of(data, settings, V)
 
-    def draw(at, epoch, number):
+    def draw(z, w, at, epoch, number):
         contexts, S = data.contexts[at], settings.samples
         while True:
             drawn, q = proposal.sample(np.random.default_rng([settings.seed, epoch, number]), contexts, S)
             wanted = settings.effective_samples
-            if not wanted or S >= V or not sampled.effective(theta, contexts, drawn, q) < wanted:
-                return proposal.candidates(data.w[at], drawn, q)
+            if not wanted or S >= V or not sampled.effective(rows, z, drawn, q) < wanted:
+                return proposal.candidates(w, drawn, q)
             S *= 2
 
     return draw
 
 
-def dropping(settings):
+OBJECTIVES = {  # by output, and then by name
+    "full": {"full": full, "sampled": sample, "nce": contrast},
+    "tied": {"full": sample, "sampled": sample, "nce": contrast},
+    "shortlist": {"shortlist": full},
+    "class": {"class": by_class},
+    "tree": {"tree": by_tree},
+}
+OF_WORDS = ["full", "shortlist", "sampled", "nce", "class", "tree"]
+MODELS = dict.fromkeys(LAYERS, OF_WORDS) | {"energy": ["full", "sampled"]}  # the objectives by model
+EXACT = {"full", "class", "tree"}  # whose sums of ln p make a perplexity
+ESTIMATED = {"sampled", "nce"}  # whose sums estimate it
+
+
+def begun(now, data, settings, threads, comm, state=None):
+    """The Learner of a run from the model `now`; state: as `Learner.state` gave it, of a run that goes on."""
+    if now.kind == "nplm-energy":
+        return energy(now, data, settings, threads, comm)
+    p, layer, team = vars(now.theta), LAYERS[now.layer], Team(threads)
+    w = now.places(data.w)
+    slow = pace(settings, data, len(now.C), *OUTPUTS[now.output].variances(now.theta, w))
+    before = {name: p[name] for name in ("C", *layer.shapes(now.order, now.m, now.h))}
+    theta = sgd.begun(layer, before, now.direct, slow, comm)
+    sight = OBJECTIVES[now.output][settings.objective](now, replace(data, w=w), settings, slow, team, comm, theta.p.C)
+    decay, keep = sparse_decay(theta, sight, data, settings), dropping(settings, layer)
+    each = settings.weight_decay if sight.shrink is None else 0
+    theta.state = (state or {}).get("state")
+    feed = running.fed(data.contexts, w, data.fresh, settings) if layer.carries else None
+
+    def step(at, epsilon, epoch, number):
+        if feed:
+            contexts, words, start = feed(at, theta.state if number else None)
+        else:
+            at, start = at[w[at] >= 0], None
+            contexts, words = data.contexts[at], w[at]
+        if not (words >= 0).any():
+            return 0.0, 0.0
+        kept = keep(len(words), epoch, number)
+        see = lambda *z: sight.see(*z, at, epoch, number)
+        found = sgd.step(theta, see, contexts, words, epsilon, each, settings.feature_rate, kept, start)
+        decay(epsilon, number)
+        return found
+
+    network = lambda: now.having(sgd.arrays(theta) | sight.arrays())
+    return Learner(step, network, lambda: {} if theta.state is None else {"state": theta.state})
+
+
+def dropping(settings, layer):
     """keep(K, epoch, number), as `kernels.keep` for x and a of K examples; None without dropout."""
-    sizes = (settings.order - 1) * settings.features, settings.hidden
+    words = 1 if layer.carries else settings.order - 1
+    sizes = words * settings.features, settings.hidden
 
     def keep(K, epoch, number):
         if settings.dropout:
@@ -176,22 +202,33 @@ def dropping(settings):
     return keep
 
 
-def sparse_decay(theta, data, settings):
+def sparse_decay(theta, sight, data, settings):
     """Weight decay for updates that leave most of the parameters alone: that of many updates at once."""
-    steps = -(-len(data.w) // settings.minibatch)
+    N, K = len(data.w), settings.minibatch
+    steps = -(-N // K)
+    if data.fresh is not None:
+        K, steps = running.size(settings), running.minibatches(N, settings)
 
     def decay(epsilon, number):
         due = (number + 1) % sampled.DECAY_EVERY or sampled.DECAY_EVERY
-        if settings.weight_decay and (due == sampled.DECAY_EVERY or number + 1 == steps):
-            sampled.shrink(theta, due * settings.minibatch * epsilon * settings.weight_decay, settings.feature_rate)
+        if sight.shrink and settings.weight_decay and (due == sampled.DECAY_EVERY or number + 1 == steps):
+            share = due * K * epsilon * settings.weight_decay
+            sight.shrink(share)
+            sgd.shrink(theta, share, settings.feature_rate)
 
     return decay
 
 
-OBJECTIVES = {  # by model, and then by name
-    "nplm": {"full": full, "shortlist": short, "sampled": sample, "nce": contrast, "class": by_class, "tree": by_tree},
-    "rnn": {"full": full, "sampled": sample, "nce": contrast},
-    "energy": {"full": energy_full, "sampled": energy_sample},
-}
-EXACT = {"full", "class", "tree"}  # whose sums of ln p make a perplexity
-ESTIMATED = {"sampled", "nce"}  # whose sums estimate it
+def energy(now, data, settings, threads, comm):
+    """The Learner of the energy network: on all words, or on a sample of them."""
+    theta, team = now.having({name: comm.place(a.copy()) for name, a in now.named().items()}), Team(threads)
+    V = len(now.b)
+    slow = pace(settings, data, len(now.C), variances(data.w, V))
+    rates = settings.weight_decay, settings.feature_rate
+    draw = drawing(data, settings, V) if settings.objective == "sampled" else lambda *_: (np.arange(V), None)
+
+    def step(at, epsilon, epoch, number):
+        words = draw(None, data.w[at], at, epoch, number)
+        return energy_sgd.step(theta, slow, data.contexts[at], data.w[at], *words, epsilon, *rates, team, threads)
+
+    return Learner(step, lambda: theta.having({name: a.copy() for name, a in theta.named().items()}))

@@ -25,7 +25,6 @@ from lmtk.lm import scores_of
 from lmtk.machine import threads
 from lmtk.nplm import kernels
 from lmtk.nplm.model import COLUMNS, MANY, ROWS, exp_rows_plain
-from lmtk.nplm.network import outputs
 from lmtk.text.corpus import Growing, contexts
 from lmtk.text.vocab import Vocab
 
@@ -41,7 +40,8 @@ class Open:
         self.network, self.order = network, network.order
         self.vocab = network.vocab
         self.index = Growing(network.vocab.words)
-        self.F_known = np.hstack((network.C[: len(network.b)], outputs(network.U, network.W, network.b)))
+        p = network.theta
+        self.F_known = np.hstack((p.C[: len(p.b)], kernels.outputs(p.U, p.W, p.b)))
         self.F, self.count = np.zeros((0, self.F_known.shape[1]), np.float32), np.zeros(0, np.int64)
 
     def score(self, corpus):
@@ -77,8 +77,7 @@ class Open:
         lnS, y = np.empty(len(w)), np.empty(len(w))
         for step in range(level.max(initial=-1) + 1):
             now = np.flatnonzero(level == step)
-            x, a = kernels.hidden(C, network.H, network.d, rows[now])
-            z[now] = kernels.stack(a, x, network.W is not None)
+            z[now] = network.having({"C": C}).hidden(rows[now])
             wanted = w[now] >= W
 
             def work(part, now=now, wanted=wanted):

@@ -16,7 +16,7 @@ row of C how often its word stands in a context, for an output p (1 - p), p bein
 all of a small minibatch, keep the whole rate. With a minibatch of one example the update is the paper's.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,10 +36,6 @@ class Pace:
     outputs: np.ndarray
     top: np.ndarray | None = None
     feature_rate: float = 1.0
-
-    def of(self, words):
-        """The Pace of a network whose outputs are those of some words."""
-        return replace(self, outputs=self.outputs[words])
 
 
 def even(words, V, classes=0):

@@ -3,6 +3,7 @@
 import math
 import zlib
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -10,11 +11,10 @@ from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import curve
 from lmtk.files.streams import lines
 from lmtk.machine.parallel import ALONE
-from lmtk.nplm import classes, energy_sgd, tree
+from lmtk.nplm import classes, energy_sgd, layers, objectives, running, tree
 from lmtk.nplm.model import Neural
 from lmtk.nplm.network import Network
-from lmtk.nplm.objectives import ESTIMATED, EXACT, OBJECTIVES
-from lmtk.nplm.recurrent import Recurrent
+from lmtk.nplm.objectives import ESTIMATED, EXACT
 from lmtk.text.corpus import contexts
 
 f32 = np.float32
@@ -39,18 +39,31 @@ class Settings:
     seed: int
     objective: str = "full"
     samples: int | None = None  # S, with the objectives "sampled" and "nce"
-    model: str | None = None  # "rnn", recurrent; "energy", that of section 5.1; None: that of section 2
+    model: str | None = None  # of layers.LAYERS, or "energy", that of section 5.1; None: that of section 2
     target_weights: bool | None = None  # with "energy": v for each target word
     proposal: str | None = None  # what words are drawn from: "uniform", "back-off"; None: the unigram
     effective_samples: float | None = None  # with "sampled": words are drawn until they are worth so many
     shortlist: int | None = None  # with "shortlist": N, the words of the network
     dropout: float | None = None  # the share of x and of a that an update leaves out; None: none
+    tied: bool | None = None  # whether U is C
+
+    @property
+    def layer(self):
+        return layers.LAYERS.get(self.model or "nplm", layers.LAYERS["nplm"])
+
+    @property
+    def output(self):
+        """The name of the network's output."""
+        own = self.objective in ("class", "tree", "shortlist")
+        return self.objective if own else "tied" if self.tied else "full"
 
 
 @dataclass(frozen=True)
 class Data:
     """Training examples: contexts (N, n-1), words w (N,), ids; heldout, a Corpus or None.
 
+    For a layer that carries its state, they are the steps of the text in order, contexts (N, 1) the word before; w is
+    -1 where it is only there to be read, and fresh (N,) bool tells before which steps nothing stands.
     proposal: a function, contexts (K, n-1) -> (V,) chances, to draw words by; None: as the settings say.
     """
 
@@ -58,6 +71,7 @@ class Data:
     w: np.ndarray
     heldout: object
     proposal: object = None
+    fresh: np.ndarray | None = None
 
 
 @dataclass
@@ -65,7 +79,7 @@ class Progress:
     """Where a run stands: `step` minibatches into `epoch` (from 0), L the sum of ln p over them.
 
     best: the network with the lowest held-out perplexity so far, after `best_epoch`; curve: a curve.Epoch for each that
-    is over; seconds: of training so far.
+    is over; seconds: of training so far; state: what the layer carries on, by name.
     """
 
     network: Neural
@@ -76,13 +90,19 @@ class Progress:
     best_epoch: int = 0
     curve: list = field(default_factory=list)
     seconds: float = 0.0
+    state: dict = field(default_factory=dict)
 
 
-def examples(corpus, vocab, order, heldout):
+def examples(corpus, vocab, order, heldout, layer=layers.LAYERS["nplm"]):
     """The scored words of a corpus with their contexts; raises LmtkError where there are none."""
-    at = np.flatnonzero(corpus.scored & (corpus.ids < vocab.V))
+    counted = corpus.scored & (corpus.ids < vocab.V)
+    at = np.flatnonzero(counted)
     if not len(at):
         raise LmtkError("no word of the vocabulary in the training text")
+    if layer.carries:
+        text = running.steps(corpus, vocab.sos_id)
+        w = np.where(counted[text.at], corpus.ids[text.at], -1)
+        return Data(text.inputs[:, None], w, heldout, fresh=text.fresh)
     rows = contexts(corpus, order)[at]
     return Data(np.where(rows < 0, vocab.sos_id, rows).astype(np.int32), corpus.ids[at], heldout)
 
@@ -90,35 +110,35 @@ def examples(corpus, vocab, order, heldout):
 def initial(vocab, settings, w, features=None, word_classes=None, words_tree=None):
     """A network before training: U = W = 0 and b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
 
-    R, of the model "rnn", is like H. That of "energy" has the same C and b, the rest as `energy_sgd` says.
-    features: id -> feature vector, (m,), for words that have one beforehand (a-priori knowledge, section 5.2).
+    The arrays of other layers are like H. That of "energy" has the same C and b, the rest as `energy_sgd` says.
+    w: the words of the text. features: id -> feature vector, (m,), for words that have one beforehand (a-priori
+    knowledge, section 5.2).
     word_classes: the class of each word, (V,), for the objective "class"; None: classes of words of like frequency.
     words_tree: a function of the words' counts, (V,), that makes the tree of the objective "tree"; None: Huffman's.
     """
-    m, h, V = settings.features, settings.hidden, vocab.V
-    # the words that the hidden layer and the direct connections see at once
-    seen = 1 if settings.model == "rnn" else settings.order - 1
+    n, m, h, V = settings.order, settings.features, settings.hidden, vocab.V
     random = np.random.default_rng(settings.seed)
     C = random.standard_normal((len(vocab.words), m)).astype(f32) / f32(math.sqrt(m))
     for i, vector in (features or {}).items():
         C[i] = vector
-    counts = np.bincount(w, minlength=V) + 1
+    counts = np.bincount(w[w >= 0], minlength=V) + 1
     b = np.log(counts / counts.sum()).astype(f32)
     if settings.model == "energy":
         return energy_sgd.initial(vocab, settings, C, b, random)
-    H = random.standard_normal((h, seen * m)).astype(f32) / f32(math.sqrt(max(seen * m, 1)))
-    W = np.zeros((V, seen * m), f32) if settings.direct else None
-    theta = C, H, np.zeros(h, f32), np.zeros((V, h), f32), W, b
-    if settings.model == "rnn":
-        R = random.standard_normal((h, h)).astype(f32) / f32(math.sqrt(max(h, 1)))
-        return Recurrent(vocab, settings.order, *theta, {}, R)
-    network = Network(vocab, settings.order, *theta, {})
+    theta = {"C": C} | layers.begun(settings.layer, random, n, m, h)
+    seen = settings.layer.sees(n) * m if settings.direct else None
+    outputs, made = V, {"b": b}
     if settings.objective == "tree":
         tree.check_words(V)
-        return tree.add(network, counts, (words_tree or tree.from_counts)(counts))
-    if settings.objective != "class":
-        return network
-    return classes.add(network, counts, classes.by_frequency(counts) if word_classes is None else word_classes)
+        made["tree"] = (words_tree or tree.from_counts)(counts)
+        outputs, made["b"] = V - 1, tree.first(counts, made["tree"])
+    if settings.objective == "class":
+        found = classes.by_frequency(counts) if word_classes is None else word_classes
+        made |= classes.first(counts, found, h, seen)
+    W = None if seen is None else np.zeros((outputs, seen), f32)
+    theta |= ({} if settings.tied else {"U": np.zeros((outputs, h), f32)}) | {"W": W} | made
+    output = "full" if settings.output == "shortlist" else settings.output
+    return Network(vocab, n, settings.model or "nplm", output, SimpleNamespace(**theta), {})
 
 
 def rate(settings, t, total):
@@ -130,6 +150,8 @@ def rate(settings, t, total):
 
 def steps(data, settings):
     """The minibatches of an epoch."""
+    if data.fresh is not None:
+        return running.minibatches(len(data.w), settings)
     return -(-len(data.w) // settings.minibatch)
 
 
@@ -144,8 +166,7 @@ def heldout_logp(network, corpus, comm=ALONE):
     Each rank of `comm` scores a part of them.
     """
     mine = heldout_tokens(corpus, network.vocab)[comm.rank :: comm.size]
-    rows = network.padded(contexts(corpus, network.order)[mine])
-    logp = network.score_contexts(rows, corpus.ids[mine])
+    logp = network.log_p(corpus, mine, corpus.ids[mine])
     logp = logp[logp != -np.inf]
     total, tokens = comm.sum(np.array([logp.sum(), len(logp)]))
     return float(total / tokens)
@@ -153,10 +174,10 @@ def heldout_logp(network, corpus, comm=ALONE):
 
 def unigram(data, vocab):
     """ln p a word of the training text and of the held-out one (None without one), by the frequencies in the former."""
-    counts = np.bincount(data.w, minlength=vocab.V) + 1
+    counts = np.bincount(data.w[data.w >= 0], minlength=vocab.V) + 1
     logp = np.log(counts / counts.sum())
     at = None if data.heldout is None else heldout_tokens(data.heldout, vocab)
-    return float(logp[data.w].mean()), None if at is None else float(logp[data.heldout.ids[at]].mean())
+    return float(logp[data.w[data.w >= 0]].mean()), None if at is None else float(logp[data.heldout.ids[at]].mean())
 
 
 def train(progress, data, settings, threads, comm=ALONE, common=None):
@@ -169,22 +190,20 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
     costs a copy; the ranks of `comm` call it together. Raises Diverged where the likelihood is no finite number;
     `progress` then still has the best network so far.
     """
-    N, K = len(data.w), settings.minibatch
-    last = steps(data, settings)
-    objective = OBJECTIVES[settings.model or "nplm"][settings.objective]
-    step, network = objective(progress.network, data, settings, threads, common or comm)
+    N, last = len(data.w), steps(data, settings)
+    K = running.size(settings) if data.fresh is not None else settings.minibatch
+    learner = objectives.begun(progress.network, data, settings, threads, common or comm, progress.state)
     first, stride, rounds = (comm.rank, comm.size, ROUNDS) if common else (0, 1, 1)
 
     norm = epsilon = math.nan
     while progress.epoch < settings.epochs:
-        order = np.random.default_rng([settings.seed, progress.epoch]).permutation(N)
+        batch = batches(data, settings, progress.epoch)
         while progress.step < last:
             L, begin, end = 0.0, progress.step, min(progress.step + rounds * stride, last)
             for number in range(begin + first, end, stride):
                 t = progress.epoch * N + number * K
                 epsilon = rate(settings, t, settings.epochs * N)
-                at = order[number * K : (number + 1) * K]
-                found, next_norm = step(at, epsilon, progress.epoch, number)
+                found, next_norm = learner.step(batch(number), epsilon, progress.epoch, number)
                 L += found
             if common:
                 L = float(comm.sum(np.array([L]))[0])
@@ -196,12 +215,23 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
                 )
             norm = next_norm
             progress.L += L
-            progress.step = end
+            progress.step, progress.state = end, learner.state()
             seen = min(end * K, N) - begin * K
             if end < last:
-                yield False, seen, network
-        finish_epoch(progress, network(), data, settings, comm)
-        yield True, seen, network
+                yield False, seen, learner.network
+        finish_epoch(progress, learner.network(), data, settings, comm)
+        yield True, seen, learner.network
+
+
+def batches(data, settings, epoch):
+    """number -> the examples of that minibatch of an epoch: drawn anew, or in the order of the text where a layer
+    carries its state.
+    """
+    N, K = len(data.w), settings.minibatch
+    if data.fresh is not None:
+        return lambda number: running.places(N, settings, number)
+    order = np.random.default_rng([settings.seed, epoch]).permutation(N)
+    return lambda number: order[number * K : (number + 1) * K]
 
 
 def finish_epoch(progress, network, data, settings, comm):
@@ -213,7 +243,8 @@ def finish_epoch(progress, network, data, settings, comm):
     if heldout is not None and not math.isfinite(heldout):
         raise Diverged(f"the held-out likelihood is not finite after epoch {progress.epoch + 1}; try a lower -rate")
     N, estimated = len(data.w), settings.objective in ESTIMATED
-    training = progress.L / N if estimated or settings.objective in EXACT else None
+    counted = np.count_nonzero(data.w >= 0)
+    training = progress.L / counted if estimated or settings.objective in EXACT else None
     best = heldout is None or all(heldout > e.heldout for e in progress.curve)
     epsilon = rate(settings, progress.epoch * N, settings.epochs * N)
     progress.epoch += 1
@@ -232,9 +263,23 @@ def restored(state, arrays, network):
     """The Progress from a checkpoint's state and arrays; network: a fresh one."""
 
     def taken(prefix):
-        return replace(network, **{name: arrays.get(prefix + name) for name in network.arrays})
+        return network.having({name: arrays[prefix + name] for name in network.named()})
 
-    return Progress(taken(""), best=taken("best.") if state["best_epoch"] else None, **state)
+    own = {name.removeprefix("state."): np.array(a) for name, a in arrays.items() if name.startswith("state.")}
+    return Progress(taken(""), best=taken("best.") if state["best_epoch"] else None, state=own, **state)
+
+
+def before(network, settings):
+    """The Progress of a run that begins."""
+    if not settings.layer.carries:
+        return Progress(network)
+    width = settings.layer.width(settings.hidden)
+    return Progress(network, state={"state": np.zeros((running.rows(settings)[1], width), f32)})
+
+
+def checkpointed(network, progress):
+    """The arrays that a run goes on from: those of the network now, and what its layer carries on."""
+    return network.named() | {f"state.{name}": a for name, a in progress.state.items()}
 
 
 def fingerprint(data):

@@ -1,5 +1,6 @@
-"""A network whose outputs are the inner nodes of a binary tree with the words as leaves: exact, and normalized by its
-construction. Bengio et al. 2003, section 5.2, item 2.
+"""Outputs that are the inner nodes of a binary tree with the words as leaves: exact, normalized by its construction.
+
+Bengio et al. 2003, section 5.2, item 2.
 
 At each node the network decides between the two sides, and
 P(word | context) is the product of the decisions from the root down to the word,
@@ -11,70 +12,54 @@ so that an update and a score see about log2(V) outputs in place of V. Each of t
 
 import heapq
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
-from lmtk.files.declared import ids, whole
+from lmtk.files.declared import ids
 from lmtk.files.streams import lines
 from lmtk.machine.jit import jit
-from lmtk.nplm import model, sgd
-from lmtk.nplm.network import Network, declared, outputs
+from lmtk.nplm import kernels, model, outputs
 from lmtk.nplm.pace import slowed
 
 f32, i32 = np.float32, np.int32
 
 
-@dataclass(frozen=True)
-class TreeNetwork(Network):
-    """A Network with outputs U (V-1, h), W (V-1, (n-1)m) or None, b (V-1,) for the nodes of a tree.
-
-    tree (V-1, 2), int32: what stands on the sides 0 and 1 of each node: a word by its id, or node i, greater than the
-    node above it, as V + i. Node 0 is the root.
-    """
-
-    kind, arrays = "nplm-tree", (*Network.arrays, "tree")
-    told = Network.told | {"V": whole(2)}
-
-    tree: np.ndarray
-
-    def score_contexts(self, rows, w):
-        """ln p(w | context), (N,) float64, in time that grows with the depth of the words, and not with V."""
-        M, (starts, path) = outputs(self.U, self.W, self.b), paths(self.tree)
-        follow = log_likelihood if len(rows) > model.MANY else log_likelihood_plain
-        logp = np.empty(len(w))
-
-        # equal contexts are not looked for: that takes as long as to score them
-        def score(part):
-            follow(self.hidden(rows[part]), M, starts, path, w[part], logp[part])
-
-        model.in_stretches(score, len(w))
-        return logp
-
-    @staticmethod
-    def holds(sizes, size):
-        m, V = size("C", 1), sizes.V
-        arrays = declared(sizes.W, m, (sizes.order - 1) * m, size("d", 0), V - 1)
-        return arrays | {"tree": ids(2 * V - 1, V - 1, 2)}
-
-    def check(self, path):
-        V, tree = self.vocab.V, self.tree
-        once = np.array_equal(np.sort(tree, None), np.delete(np.arange(2 * V - 1), V))
-        if not once or (tree - V <= np.arange(V - 1)[:, None])[tree >= V].any():
-            raise FormatError(path, "its tree does not lead from node 0 to each word once")
-
-    def describe(self):
-        for name, value in super().describe():
-            if name.startswith("predicted words"):
-                starts, _ = paths(self.tree)
-                yield name, self.vocab.V
-                yield "decisions for a word", f"{np.diff(starts).mean():.4g}, at most {np.diff(starts).max()}"
-            else:
-                yield name, value - self.tree.size if name == "parameters" else value
+# U (V-1, h), W (V-1, seen) or None, b (V-1,) for the nodes; tree (V-1, 2), int32: what stands on the sides 0 and 1 of
+# each node: a word by its id, or node i, greater than the node above it, as V + i. Node 0 is the root.
 
 
-from_arrays = TreeNetwork.from_arrays
+def declared(V, h, seen, size):
+    return outputs.of_words(V - 1, h, seen, size) | {"tree": ids(2 * V - 1, V - 1, 2)}
+
+
+def check(p, V, path):
+    tree = p.tree
+    once = np.array_equal(np.sort(tree, None), np.delete(np.arange(2 * V - 1), V))
+    if not once or (tree - V <= np.arange(V - 1)[:, None])[tree >= V].any():
+        raise FormatError(path, "its tree does not lead from node 0 to each word once")
+
+
+def about(p):
+    starts, _ = paths(p.tree)
+    yield "decisions for a word", f"{np.diff(starts).mean():.4g}, at most {np.diff(starts).max()}"
+
+
+def log_p(p, hidden, rows, w, W):
+    """ln p(w | context), (N,) float64, in time that grows with the depth of the words, and not with V."""
+    M, (starts, path) = kernels.outputs(p.U, p.W, p.b), paths(p.tree)
+    follow = log_likelihood if len(rows) > model.MANY else log_likelihood_plain
+    logp = np.empty(len(w))
+
+    # equal contexts are not looked for: that takes as long as to score them
+    def score(part):
+        follow(hidden(rows[part]), M, starts, path, w[part], logp[part])
+
+    model.in_stretches(score, len(w))
+    return logp
+
+
+OUTPUT = outputs.Output(declared, log_p, lambda p, w: (variances(p.tree, w),), check, about, least=2)
 
 
 def paths(tree):
@@ -214,12 +199,10 @@ def bisected(features, counts):
     return strings
 
 
-def add(network, counts, tree):
-    """The network, before training, with outputs for the nodes of a tree: b as the counts have it, the rest 0."""
+def first(counts, tree):
+    """b before training, (V-1,): as the counts have it, U and W being 0."""
     weight = weights(tree, counts)
-    b = np.log(weight[tree[:, 1]] / weight[tree[:, 0]]).astype(f32)
-    W = None if network.W is None else network.W[:-1]
-    return TreeNetwork(**vars(network) | {"U": network.U[:-1], "W": W, "b": b}, tree=tree)
+    return np.log(weight[tree[:, 1]] / weight[tree[:, 0]]).astype(f32)
 
 
 def weights(tree, counts):
@@ -233,7 +216,7 @@ def weights(tree, counts):
 
 def variances(tree, w):
     """P(the node is met) p (1 - p), (V-1,), p being the share of side 1 where it is, in the words w."""
-    weight = weights(tree, np.bincount(w, minlength=len(tree) + 1) / len(w))
+    weight = weights(tree, np.bincount(w[w >= 0], minlength=len(tree) + 1) / len(w))
     zero, one = weight[tree].T
     return zero * one / np.maximum(zero + one, 1e-30)
 
@@ -323,16 +306,11 @@ def add_decisions(z, M, starts, path, w, gy, rates):
                 row[c] += g * z[k, c]
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def step(theta, starts, path, contexts, w, epsilon, feature_rate, kept=None):
-    """`sgd.step` without weight decay: one update from a minibatch, in place. theta as `sampled.split` makes it."""
-    z, x, a = sgd.forward_inputs(theta, contexts, kept)
-    M = theta.blocks[0][1].T
+def see(M, starts, path, pace, z, w, epsilon, curvature):
+    """As `outputs.see`: an update of the decisions on the way to each word. M (V-1, D); pace (V-1,)."""
     gy, gz = np.empty((starts[w + 1] - starts[w]).sum(), f32), np.empty_like(z)
-    total = descend(z, M, starts, path, w, gy, gz)
-    if not math.isfinite(total):
-        return total, math.nan
-    rates = f32(epsilon) * slowed(theta.pace.outputs, sgd.curvature(theta, z))
-    add_decisions(z, M, starts, path, w, gy, rates)
-    sgd.update_inputs(theta, contexts, gz, a, x, epsilon, 0, feature_rate, kept)
-    return total, float(np.linalg.norm(gz))
+    L = descend(z, M, starts, path, w, gy, gz)
+    if not math.isfinite(L):
+        return L, None
+    add_decisions(z, M, starts, path, w, gy, f32(epsilon) * slowed(pace, curvature))
+    return L, gz

@@ -50,7 +50,7 @@ def lmplz(words):
     if o.temp_prefix:
         os.environ["TMPDIR"] = o.temp_prefix if os.path.isdir(o.temp_prefix) else os.path.dirname(o.temp_prefix) or "."
     text = without_symbols(o.text) if o.skip_symbols else o.text
-    out = ["-kenlm", "-order", str(o.order), "-text", text, "-lm", o.arpa]
+    out = ["-kenlm", "-kenlm-layout", "-order", str(o.order), "-text", text, "-lm", o.arpa]
     out += ["-prune-by-count", *o.prune] if o.prune else []
     out += ["-discount-fallback", *o.discount_fallback] if o.discount_fallback is not None else []
     out += ["-memory", memory(o.memory)] if o.memory else []

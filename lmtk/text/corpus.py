@@ -4,15 +4,18 @@ A token is a run of bytes other than space, tab, CR and LF: nothing else splits.
 """
 
 import re
-from collections import Counter
+from collections import Counter, deque
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, cycle
 
 import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.files.streams import blocks
 from lmtk.machine.large import pays
+from lmtk.machine.threads import count
 from lmtk.text.kernels import look_up, read_lines
 from lmtk.text.vocab import EOS, SOS, lower
 
@@ -122,8 +125,47 @@ class Reader:
 
     def finish(self):
         if self.table and not self.table.closed:
-            for word in self.table.words()[self.table.given :]:
+            for word in self.table.words(self.table.given):
                 self.index[word]
+
+
+def ids_of(blocks, index, tolower=False):
+    """Of each block of whole lines (n,) int32, as Reader has it. Many large blocks are read in threads, each of which
+    knows words of its own; those that are new to it get the index's numbers in the order of the blocks.
+    """
+    blocks = iter(blocks)
+    first = next(blocks, b"")
+    if not first:
+        return
+    if count() == 1 or not pays("text", len(first)):
+        reader = Reader(index, tolower)
+        yield from map(reader.ids, chain([first], blocks))
+        reader.finish()
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    tables = [Table(index) for _ in range(count())]
+    numbers = [np.append(np.arange(len(index) - 1), NEWLINE)] * len(tables)
+
+    def look_up(table, block):
+        known = table.known
+        return table.ids(lower(block) if tolower else block), table.words(known)
+
+    def numbered(t, found):
+        ids, new = found.result()
+        if tables[t].closed:
+            return ids
+        numbers[t] = np.concatenate((numbers[t][:-1], [index[word] for word in new], [NEWLINE])).astype(np.int32)
+        return numbers[t][ids]
+
+    with ExitStack() as stack:
+        pools, coming = [stack.enter_context(ThreadPoolExecutor(1)) for _ in tables], deque()
+        for block, t in zip(chain([first], blocks), cycle(range(len(tables)))):
+            coming.append((t, pools[t].submit(look_up, tables[t], block)))
+            if len(coming) > len(tables):
+                yield numbered(*coming.popleft())
+        while coming:
+            yield numbered(*coming.popleft())
 
 
 class Table:
@@ -168,8 +210,8 @@ class Table:
         self.add(text)
         self.value[: self.known] = value
 
-    def words(self):
-        return self.letters[: self.ends[self.known]].tobytes().split(b"\n")[:-1]
+    def words(self, first=0):
+        return self.letters[self.ends[first] : self.ends[self.known]].tobytes().split(b"\n")[:-1]
 
     def read_lines(self, text, at, k, rows):
         """`kernels.read_lines` with this table, a closed one; may run in several threads."""
@@ -203,13 +245,10 @@ def count_words(paths, tolower=False):
     """Word -> number of times it stands in the texts."""
     index, counts = Growing(()), np.zeros(0, np.int64)
     for path in paths:
-        reader = Reader(index, tolower)
-        for block in blocks(path):
-            ids = reader.ids(block)
+        for ids in ids_of(blocks(path), index, tolower):
             more = np.bincount(ids[ids != NEWLINE], minlength=len(counts))
             more[: len(counts)] += counts
             counts = more
-        reader.finish()
     return Counter(dict(zip(index.words(), counts.tolist())))
 
 
@@ -244,14 +283,12 @@ def read_ids(path, index, marks, tolower=False):
     <s> and </s> are the index's; -1 must not be among its values.
     """
     parts, starts, blank, N = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0, 0
-    reader = Reader(index, tolower)
-    for block in blocks(path):
-        ids, ends, empty = with_marks(reader.ids(block), marks, index[SOS], index[EOS])
+    for block in ids_of(blocks(path), index, tolower):
+        ids, ends, empty = with_marks(block, marks, index[SOS], index[EOS])
         parts.append(ids)
         starts.append(N + ends[1:])
         N += len(ids)
         blank += empty
-    reader.finish()
     return np.concatenate(parts), np.array([0, N]) if marks.stream else np.concatenate(starts), blank
 
 

@@ -9,6 +9,7 @@ import argparse
 import os
 import statistics
 import time
+from functools import partial
 
 
 def main():
@@ -22,8 +23,6 @@ def main():
     import numpy as np
 
     from lmtk.machine.blas import set_threads
-    from lmtk.machine.threads import Team
-    from lmtk.nplm import sgd
 
     try:
         import torch
@@ -40,7 +39,7 @@ def main():
         contexts = random.integers(0, V, (steps, K, n - 1)).astype(np.int32)
         w = random.integers(0, V, (steps, K))
         flops = 6 * (V * (h + 1 + direct * (n - 1) * m) + h * (n - 1) * m)
-        works = {"lmtk": ours(sgd, Team, np, V, n, m, h, direct, contexts, w, given.threads)}
+        works = {"lmtk": ours(np, V, n, m, h, direct, contexts, w, given.threads)}
         if torch:
             works["torch"] = theirs(torch, V, n, m, h, direct, contexts, w)
         square = random.random((2048, 2048), np.float32)
@@ -61,6 +60,77 @@ def main():
                 f"; torch {steps * K / medians['torch']:.0f} examples/s; ratio {medians['torch'] / medians['lmtk']:.2f}"
             )
         print(line, flush=True)
+    if torch:
+        gates(np, torch, given)
+
+
+def gates(np, torch, given):
+    """Layers with gates, sampled: an LSTM and a GRU of h = m = 256 on 32 words of each of 32 rows, tied, S = 1000."""
+    from lmtk.machine.blas import set_threads
+    from lmtk.machine.parallel import ALONE
+    from lmtk.nplm import objectives, running, training
+    from lmtk.text.vocab import Vocab
+
+    V, h, T, B, S, steps = 17907, 256, 32, 32, 1000, 12
+    random = np.random.default_rng(1)
+    zipf = 1 / np.arange(1, V + 1)
+    text = random.choice(V, T * B * steps + 1, p=zipf / zipf.sum())
+    for model in ("lstm", "gru"):
+        settings = training.Settings(
+            T, h, h, False, 0.01, None, 0, 1.0, T * B, 1, 1, 1, "sampled", S, model, dropout=0.4, tied=True
+        )
+        vocab = Vocab([b"w%d" % i for i in range(V)] + [b"<s>"], V)
+        fresh = np.arange(len(text) - 1) == 0
+        data = training.Data(text[:-1, None].astype(np.int32), text[1:], None, fresh=fresh)
+        learner = objectives.begun(training.initial(vocab, settings, data.w), data, settings, given.threads, ALONE)
+        places = [running.places(len(data.w), settings, number) for number in range(steps)]
+
+        def mine(places=places, learner=learner):
+            for number, at in enumerate(places):
+                learner.step(at, 0.01, 0, number)
+
+        seconds = {"lmtk": [], "torch": []}
+        works = {"lmtk": mine, "torch": torch_gates(np, torch, model, V, h, T, B, S, text, places)}
+        for _ in range(given.rounds + 1):
+            for work, run in works.items():
+                set_threads(1)
+                seconds[work].append(timed(run))
+        ours, theirs = (statistics.median(seconds[work][1:]) for work in ("lmtk", "torch"))
+        words = steps * T * B
+        line = f"{model} h=m={h} tied, sampled S={S}, {B} rows of {T} words, threads={given.threads}: "
+        print(
+            f"{line}lmtk {words / ours:.0f} words/s; torch {words / theirs:.0f} words/s; ratio {theirs / ours:.2f}",
+            flush=True,
+        )
+
+
+def torch_gates(np, torch, model, V, h, T, B, S, text, places):
+    """The loop that one would write: Embedding, nn.LSTM or nn.GRU, Dropout, a softmax over shared candidates, SGD."""
+    nn, random = torch.nn, np.random.default_rng(1)
+    C, layer, drop = nn.Embedding(V, h, sparse=True), getattr(nn, model.upper())(h, h), nn.Dropout(0.4)
+    b = nn.Embedding(V, 1, sparse=True)
+    optimizer = torch.optim.SGD([*C.parameters(), *layer.parameters(), *b.parameters()], lr=0.01)
+    q = np.bincount(text, minlength=V) + 1
+    cumulative = np.cumsum(q / q.sum())
+    log_c = torch.from_numpy(np.log(q / q.sum() * S)).float()
+
+    def run():
+        state = None
+        for at in places:
+            w = text[at + 1]
+            drawn = np.searchsorted(cumulative, random.random(S) * cumulative[-1])
+            words, own = np.unique(np.concatenate((w, drawn)), return_inverse=True)
+            candidates, own = torch.from_numpy(words), torch.from_numpy(own[: len(w)])
+            x = drop(C(torch.from_numpy(text[at].reshape(T, B))))
+            a, state = layer(x, state)
+            state = tuple(s.detach() for s in state) if model == "lstm" else state.detach()
+            y = drop(a).reshape(T * B, h) @ C(candidates).T + b(candidates)[:, 0] - log_c[candidates]
+            loss = nn.functional.cross_entropy(y, own, reduction="sum")
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    return run
 
 
 def timed(run):
@@ -69,18 +139,23 @@ def timed(run):
     return time.perf_counter() - begun
 
 
-def ours(sgd, Team, np, V, n, m, h, direct, contexts, w, threads):
+def ours(np, V, n, m, h, direct, contexts, w, threads):
+    from lmtk.machine.threads import Team
+    from lmtk.nplm import outputs, pace, sgd
+    from lmtk.nplm.layers import LAYERS
+
     random = np.random.default_rng(1)
     C = random.normal(0, 0.1, (V, m)).astype(np.float32)
     H = random.normal(0, 0.1, (h, (n - 1) * m)).astype(np.float32)
     W = np.zeros((V, (n - 1) * m), np.float32) if direct else None
     b = np.full(V, -np.log(V), np.float32)
-    theta = sgd.split(C, H, np.zeros(h, np.float32), np.zeros((V, h), np.float32), W, b, sgd.blocks(threads))
-    team = Team(threads)
+    theta = sgd.begun(LAYERS["nplm"], {"C": C, "H": H, "d": np.zeros(h, np.float32)}, direct * (n - 1))
+    mine = outputs.split(np.zeros((V, h), np.float32), W, b, outputs.number(threads))
+    see = partial(outputs.see, mine, Team(threads), pace.even(V, V).outputs, 3e-5)
 
     def run():
         for x, y in zip(contexts, w):
-            sgd.step(theta, x, y, 0.001, 3e-5, 1, team)
+            sgd.step(theta, see, x, y, 0.001, 3e-5, 1)
 
     return run
 

@@ -1,0 +1,164 @@
+"""Hidden layers: how the activations a come from the words of a context, and how gradients go back.
+
+symbol  shape                meaning
+C       (>= V, m)            feature vectors, C(i) in row i
+x       (K, n-1, m)          features of the words of each context, the last word first: C(w_(t-1)) .. C(w_(t-n+1))
+H d     (h, (n-1)m) (h,)     window: o = d + Hx, a = tanh(o)                                  (equation 1)
+H R d   (h, m) (h, h) (h,)   rnn: A_k = tanh(d + Hx(n-k) + R A_(k-1)), k = 1 .. n-1, A_0 = 0, a = A_(n-1)
+                             (section 5.2, item 4)
+H R d   (g h, m) (g h, h) (g h,)  gru, lstm: `units` over a running text, g = 3 and 4: [gates, proposed state]
+a       (K, h)               activations, of which and of x the outputs are made
+gX      as X                 dL/dX, L being the log-likelihood
+
+A layer that carries its state sees a minibatch of T words in each of B rows of the text, x (T B, 1, m), time by time;
+its state goes on to the next minibatch, and gradients go back through the T words.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk import units
+
+f32 = np.float32
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """What `backward` gives: gx, of x's shape; arrays, letter -> gradient; go (N, .), of what goes into the
+    nonlinearities of all N steps, and inputs, what they were made from, (N, .) each.
+    """
+
+    gx: np.ndarray
+    arrays: dict
+    go: np.ndarray
+    inputs: tuple
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A hidden layer.
+
+    sees(n): the words whose features direct connections see; shapes(n, m, h): letter -> shape of its arrays, in the
+    order in which they get first values, Gaussian of deviation 1/sqrt(inputs); those of one axis are 0 but for
+    first(p): what else first values are.
+    forward(p, x, start) -> (a, memory, state): p has the arrays by letter, start is None, or State and memory what
+    backward(p, memory, ga) -> Gradient needs.
+    carries: whether its state goes on from word to word; width(h): of that state.
+    orders: the words of a context, n - 1, without -order, plus one.
+    """
+
+    sees: Callable
+    shapes: Callable
+    forward: Callable
+    backward: Callable
+    first: Callable = lambda p: None
+    width: Callable = lambda h: 0
+    carries: bool = False
+    order: int = 8
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a layer that carries its state begins: sizes, how many rows have a t-th word; state (rows, width), None:
+    0; fresh (K,) bool: before which words the state becomes 0, None: nowhere.
+    """
+
+    sizes: list
+    state: np.ndarray | None = None
+    fresh: np.ndarray | None = None
+
+
+def window(p, x, start):
+    """Steps 1(a), 1(b) of section 3.2: o <- d + Hx; a <- tanh(o)."""
+    x = x.reshape(len(x), -1)
+    a = np.tanh(x @ p.H.T + p.d)
+    return a, (x, a), None
+
+
+def window_back(p, memory, ga):
+    """Step 2(c): dL/do = (1 - a^2) dL/da; dL/dx = H' dL/do."""
+    x, a = memory
+    go = ga * (1 - a * a)
+    return Gradient(go @ p.H, {"H": go.T @ x, "d": go.sum(axis=0)}, go, (x,))
+
+
+def recurrent(p, x, start):
+    """A_0 = 0, A_k = tanh(d + Hx(n-k) + R A_(k-1)): A (n, K, h), from before the first word to behind the last."""
+    (K, n1, m), h = x.shape, len(p.d)
+    o = (x.reshape(-1, m) @ p.H.T + p.d).reshape(K, n1, h)
+    A = np.zeros((n1 + 1, K, h), f32)
+    for k in range(n1):
+        np.tanh(o[:, n1 - 1 - k] + A[k] @ p.R.T, out=A[k + 1])
+    return A[-1], (x, A), None
+
+
+def recurrent_back(p, memory, ga):
+    """Back through the n - 1 steps: dL/do_k = (1 - A_k^2) (dL/dA_k + R' dL/do_(k+1))."""
+    x, A = memory
+    n1, K, h = len(A) - 1, *A.shape[1:]
+    go, gR = np.empty((K, n1, h), f32), np.zeros_like(p.R)
+    for k in range(n1, 0, -1):
+        step = (1 - A[k] * A[k]) * ga
+        go[:, n1 - k] = step
+        gR += step.T @ A[k - 1]
+        ga = step @ p.R
+    go, x = go.reshape(-1, h), x.reshape(-1, p.H.shape[1])
+    arrays = {"H": go.T @ x, "d": go.sum(axis=0), "R": gR}
+    return Gradient((go @ p.H).reshape(K, -1), arrays, go, (x, A[:-1].reshape(-1, h)))
+
+
+def following(unit):
+    """forward and backward of a `units.Unit`."""
+
+    def forward(p, x, start):
+        x, g = x.reshape(len(x), -1), unit.gates * p.R.shape[1]
+        G = x @ p.H.T
+        G += p.d
+        a, memory, state = units.follow(
+            unit, G[:, :g], G[:, g:], start.sizes, p.R[:g].T, p.R[g:].T, start.state, start.fresh
+        )
+        return a, (x, start.sizes, memory), state
+
+    def backward(p, memory, ga):
+        x, sizes, memory = memory
+        h = p.R.shape[1]
+        g, gR = unit.gates * h, np.empty_like(p.R.T)
+        go = units.follow_back(unit, ga, sizes, p.R[:g].T, p.R[g:].T, memory, gR[:, :g], gR[:, g:])
+        arrays = {"H": go.T @ x, "d": go.sum(axis=0), "R": gR.T}
+        return Gradient(go @ p.H, arrays, go, (x, memory[2][:, :h]))
+
+    return {
+        "sees": lambda n: 1, "forward": forward, "backward": backward, "carries": True, "order": 32,
+        "shapes": lambda n, m, h: with_R(m, h, unit.gates + 1), "width": lambda h: unit.width * h,
+    }  # fmt: skip
+
+
+def with_R(m, h, g=1):
+    return {"H": (g * h, m), "d": (g * h,), "R": (g * h, h)}
+
+
+def remember(p):
+    """The forget gates of an LSTM begin open (Jozefowicz et al. 2015)."""
+    h = p.R.shape[1]
+    p.d[h : 2 * h] = 1
+
+
+LAYERS = {  # by the name of -model, which is its name in a file too
+    "nplm": Layer(lambda n: n - 1, lambda n, m, h: {"H": (h, (n - 1) * m), "d": (h,)}, window, window_back),
+    "rnn": Layer(lambda n: 1, lambda n, m, h: with_R(m, h), recurrent, recurrent_back, order=10),
+    "gru": Layer(**following(units.GATED)),
+    "lstm": Layer(**following(units.LSTM), first=remember),
+}
+
+
+def begun(layer, random, n, m, h):
+    """The arrays of a layer before training, letter -> array."""
+    made = {}
+    for name, shape in layer.shapes(n, m, h).items():
+        made[name] = np.zeros(shape, f32)
+        if len(shape) > 1:
+            made[name][:] = random.standard_normal(shape).astype(f32) / f32(math.sqrt(max(shape[1], 1)))
+    return made

@@ -1,0 +1,191 @@
+"""Outputs: how words get probabilities from z, what stands before them (`kernels`), and how they learn.
+
+An output is a record of functions, told by its name once: `full`, the softmax of section 2, here; `class` and `tree`
+in `classes` and `tree`. What is trained, a function see(z, w, epsilon, curvature) -> (L, dL/dz) that updates its
+weights in place, an objective makes of it (`objectives`): `full`, `sampled` and `nce` see the same output in full, in a
+sample, or against noise.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lmtk.files.declared import optional, reals
+from lmtk.machine import parallel
+from lmtk.nplm import kernels, model
+from lmtk.nplm.pace import slowed, variances
+
+f32 = np.float32
+
+
+@dataclass(frozen=True)
+class Output:
+    """How words get probabilities.
+
+    declared(V, h, seen, size): its arrays, as `files.declared` has them, z being of h and of `seen` numbers; size(name,
+    axis): of what is held.
+    log_p(p, hidden, rows, w, W): ln p(w | context), (N,) float64, exact, for contexts `rows` (N, .) of ids below W and
+    words w (N,); p has the arrays by letter; hidden(rows) -> z.
+    variances(p, w): those of its outputs, and of what stands above them, in the words w, for `pace.pace`.
+    check(p, V, path): raises FormatError where the arrays do not fit together; about(p): what `lmtk info` shows.
+    least: the words that there must be.
+    """
+
+    declared: Callable
+    log_p: Callable
+    variances: Callable = lambda p, w: (variances(w, len(p.b)),)
+    check: Callable = lambda p, V, path: None
+    about: Callable = lambda p: ()
+    least: int = 1
+
+
+def of_words(V, h, seen, size):
+    """U, W and b of V outputs."""
+    return {"U": reals(V, h), "W": optional(reals(V, seen)), "b": reals(V)}
+
+
+def softmax(p, hidden, rows, w, W):
+    """p = e^y / sum_i e^(y_i), y = Mz. Equal contexts are computed once."""
+    return of_outputs(kernels.outputs(p.U, p.W, p.b), hidden, rows, w, W)
+
+
+def tied_softmax(p, hidden, rows, w, W):
+    """The same with U = C (Press and Wolf 2017), m being h: a word's features are its weights."""
+    return of_outputs(kernels.outputs(p.C[: len(p.b)], None, p.b), hidden, rows, w, W)
+
+
+def of_outputs(M, hidden, rows, w, W):
+    exp_rows = kernels.exp_rows if len(rows) > model.MANY else model.exp_rows_plain
+
+    def prepare(rows):
+        z = hidden(rows)
+        return model.log_sums_of_product(z, M, exp_rows), lambda k, w: np.einsum("kd,kd->k", z[k], M[w])
+
+    return model.in_contexts(rows, w, W, prepare)
+
+
+FULL = Output(of_words, softmax)
+TIED = Output(lambda V, h, seen, size: {"C": reals(size("C", 0), h), "b": reals(V)}, tied_softmax)
+
+
+@dataclass
+class Blocks:
+    """The output units of a rank in blocks, one for a thread: (start, MT_i) pairs, MT_i (D, V_i); V: of all ranks.
+
+    room: for the blocks' outputs, kept between updates: fresh memory costs as much as a product.
+    """
+
+    blocks: list
+    V: int
+    comm: object = parallel.ALONE
+    room: list = field(default_factory=list)
+
+    def outputs(self, K):
+        """An array (K, V_i) for each block."""
+        if not self.room or len(self.room[0]) < K:
+            self.room = [np.empty((K, MT.shape[1]), f32) for _, MT in self.blocks]
+        return [y[:K] for y in self.room]
+
+
+def number(threads):
+    """How many blocks of outputs so many threads should have: more than one each, for who is hindered does fewer."""
+    return threads if threads == 1 else 2 * threads
+
+
+def split(U, W, b, parts, comm=parallel.ALONE):
+    """U, W, b as section 2 has them -> the Blocks of this rank, copied to where `comm` places them.
+
+    A rank has ceil(V / ranks) output units, the last one fewer, in `parts` blocks made likewise, as `number` says.
+    """
+    first, end = parallel.block(len(b), comm)
+    size = -(-(end - first) // parts)
+    rows = (slice(i, min(i + size, end)) for i in range(first, end, size))
+    stacked = (U, b[:, None]) if W is None else (U, W, b[:, None])
+    blocks = [(part.start, np.ascontiguousarray(np.hstack([a[part] for a in stacked]).T, f32)) for part in rows]
+    return Blocks([(start, comm.place(MT)) for start, MT in blocks], len(b), comm)
+
+
+def join(mine, h, direct):
+    """Blocks -> U, W and b by letter, whole and copied, on every rank; W is None without direct connections."""
+    MT = np.concatenate([MT for _, MT in mine.blocks], axis=1)
+    return dict(zip("UWb", kernels.output_weights(mine.comm.join(MT.T, mine.V), h, direct)))
+
+
+def see(mine, team, pace, decay, z, w, epsilon, curvature, log_c=None):
+    """The softmax over the output units in blocks as in section 3.2: a block computes its own outputs, their sums and
+    its share of dL/dz, and updates its own rows of M. What the paper shares by Allreduce is the maximum of the
+    outputs, the sum of their exponentials and dL/dz.
+
+    pace (V,): eps_0 K c of the outputs; decay: of U and W, not of the bias b. log_c: as in `kernels.block_forward`.
+    Returns (L, dL/dz); where L is not finite nothing is updated.
+    """
+    K = len(w)
+    work = [(start, MT, y) for (start, MT), y in zip(mine.blocks, mine.outputs(K), strict=True)]
+    found = team(lambda b: kernels.block_forward(z, w, *b, log_c), work)
+    logp, scale = kernels.normalize(*(np.stack(part) for part in zip(*found, strict=True)), mine.comm)
+    L = float(logp.sum())
+    if not np.isfinite(L):
+        return L, None
+    keep, pace = 1 - K * epsilon * decay, slowed(pace, curvature)
+    work = [(*b, c, epsilon, keep, pace) for b, c in zip(work, scale, strict=True)]
+    return L, mine.comm.sum(sum(team(lambda b: kernels.block_backward(z, w, *b), work)))
+
+
+@dataclass
+class Rows:
+    """Output units of which updates change some: M (V_i, D), in memory row by row, those of this rank from `first` on.
+
+    Tied, M is None: U are the features C of the words, which the layer has too, and b is apart.
+    """
+
+    M: np.ndarray | None
+    V: int
+    first: int = 0
+    comm: object = parallel.ALONE
+    C: np.ndarray | None = None
+    b: np.ndarray | None = None
+
+    def __len__(self):
+        return len(self.b if self.M is None else self.M)
+
+    def take(self, words):
+        """MT (D, .) of some words of this rank, copied."""
+        if self.M is None:
+            return np.vstack((self.C[words].T, self.b[words]))
+        return np.ascontiguousarray(self.M[words - self.first].T)
+
+    def put(self, words, MT):
+        if self.M is None:
+            self.C[words], self.b[words] = MT[:-1].T, MT[-1]
+        else:
+            self.M[words - self.first] = MT.T
+
+    def shrink(self, share):
+        """Weight decay, but of the bias; tied, it is that of C."""
+        if self.M is not None:
+            self.M[:, :-1] *= f32(1 - share)
+
+
+def rows(U, W, b, comm=parallel.ALONE, C=None):
+    """Rows of U, W and b, copied; U None: tied to C, which is not copied."""
+    if U is None:
+        return Rows(None, len(b), 0, comm, C, comm.place(b.copy()))
+    first, end = parallel.block(len(b), comm)
+    part = slice(first, end)
+    M = kernels.outputs(U[part], None if W is None else W[part], b[part])
+    return Rows(comm.place(np.ascontiguousarray(M, f32)), len(b), first, comm)
+
+
+def of_rows(mine, h, direct):
+    """Rows -> the letters and arrays that `join` gives; tied, b alone."""
+    if mine.M is None:
+        return {"b": mine.b.copy()}
+    return dict(zip("UWb", kernels.output_weights(mine.comm.join(mine.M, mine.V), h, direct)))
+
+
+def slices(words, first, V, parts):
+    """The words, ascending ids, among the V outputs from `first` on, in `parts` slices, or fewer; one at least."""
+    begin, end = np.searchsorted(words, (first, first + V))
+    size = max(-(-(end - begin) // parts), 1)
+    return [slice(i, min(i + size, end)) for i in range(begin, end, size)] or [slice(begin, begin)]

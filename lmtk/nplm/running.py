@@ -1,0 +1,104 @@
+"""A text as a layer sees it that carries its state from word to word: one word after another, sentence by sentence."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.nplm.layers import Start
+
+LENGTH, ROWS = 512, 64  # of stretches while scoring, and how many at once
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Words one after another: at (N,), where they stand in the text; inputs (N,), ids of the words before, <s> where
+    there is none; fresh (N,) bool: before which nothing stands.
+    """
+
+    at: np.ndarray
+    inputs: np.ndarray
+    fresh: np.ndarray
+
+
+def steps(corpus, sos):
+    """All words of a Corpus but the first of a sentence where it is only there to be read, as <s>."""
+    ids, N = corpus.ids, len(corpus.ids)
+    firsts = np.unique(corpus.starts[:-1])
+    firsts = firsts[firsts < N]
+    inputs = np.concatenate(([sos], ids[:-1])).astype(np.int32)[:N]
+    inputs[firsts] = sos
+    fresh, kept = np.zeros(N + 1, bool), np.ones(N, bool)
+    kept[firsts] = corpus.scored[firsts]
+    fresh[firsts + ~kept[firsts]] = True
+    at = np.flatnonzero(kept)
+    return Steps(at, inputs[at], fresh[at])
+
+
+def stretches(corpus, sos, n):
+    """A Corpus in groups of stretches for scoring: (Steps, packed time by time, longest first; how many of them have a
+    t-th word; (P,) bool, which words count).
+
+    A stretch is of one sentence, LENGTH words; where it does not begin that, the n - 1 words before lead to it, and do
+    not count. So what a word gets depends on its sentence alone.
+    """
+    text = steps(corpus, sos)
+    N, firsts = len(text.at), np.flatnonzero(text.fresh)
+    ends = np.append(firsts[1:], N)
+    number = -(-(ends - firsts) // LENGTH)
+    which = np.repeat(np.arange(len(firsts)), number)
+    piece = np.arange(len(which)) - np.repeat(np.cumsum(number) - number, number)
+    begin = firsts[which] + piece * LENGTH
+    length = np.minimum(begin + LENGTH, ends[which]) - begin
+    lead = np.minimum(begin - firsts[which], n - 1)
+    begin, length = begin - lead, length + lead
+    order = np.argsort(-length, kind="stable")
+    for i in range(0, len(order), ROWS):
+        mine = order[i : i + ROWS]
+        time = np.arange(length[mine[0]])[:, None]
+        there = time < length[mine]
+        at = (begin[mine] + time)[there]
+        counted = np.broadcast_to(time >= lead[mine], there.shape)[there]
+        yield Steps(text.at[at], text.inputs[at], text.fresh[at]), there.sum(axis=1).tolist(), counted
+
+
+def rows(settings):
+    """(T, B): how many words one after another, and in how many rows of the text, an update sees."""
+    T = min(settings.order, settings.minibatch)
+    return T, settings.minibatch // T
+
+
+def size(settings):
+    """The words of a minibatch."""
+    T, B = rows(settings)
+    return T * B
+
+
+def minibatches(N, settings):
+    """How many minibatches the N steps of a text make, the rows side by side."""
+    T, B = rows(settings)
+    L = -(-N // B)
+    return -(-L // T)
+
+
+def places(N, settings, number):
+    """Where the steps of a minibatch stand, (T B,), time by time; those from N on are none."""
+    T, B = rows(settings)
+    L = -(-N // B)
+    time = np.arange(number * T, min((number + 1) * T, L))
+    return (time[:, None] + np.arange(B) * L).ravel()
+
+
+def fed(inputs, w, fresh, settings):
+    """feed(at, state) -> contexts (K, 1), words (K,) and the `layers.Start` of the steps `at`, as `places` has them.
+
+    inputs (N, 1), w (N,) and fresh (N,): the text's. Steps from N on have the word -1.
+    """
+    _, B = rows(settings)
+    N = len(w)
+
+    def feed(at, state):
+        there = np.minimum(at, N - 1)
+        words = np.where(at < N, w[there], -1)
+        return inputs[there], words, Start([B] * (len(at) // B), state, fresh[there])
+
+    return feed

@@ -1,0 +1,176 @@
+"""Recurrent hidden units with gates, over arrays: the gated unit of Cho et al. 2014 and the LSTM, for language models
+and translation alike.
+
+symbol  shape             meaning
+n k     -                 units; sequences at a step
+P       -                 steps of all sequences: packed time by time, those of the longest sequences first
+zr      (P, gates n)      what goes into the gates, then the gates
+t       (P, n)            what goes into the proposed state, then that
+s       (k, width n)      the state before a step
+S U     (n, gates n) (n, n)  recurrent weights: of the gates, of the proposed state
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.machine.jit import jit
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A kind of unit: how many gates it has, and how many numbers its state, of which the first n are its activations.
+
+    step(zr, t, s, U) -> (the new state, what its backward step needs besides): zr and t are changed in place.
+    back(gs, zr, t, s, kept, UT, gG): gs (k, width n), on entry dL/d(new state), on return dL/d(old state) without its
+    way through the gates. gG (k, (gates + 1) n): dL/d(what goes into gates and proposed state), written.
+    before_U(states, kept, n): what U multiplies, (P, n).
+    """
+
+    gates: int
+    width: int
+    step: Callable
+    back: Callable
+    before_U: Callable
+
+
+def sigmoid(x):
+    """In place, by tanh, which does not overflow."""
+    x *= x.dtype.type(0.5)
+    np.tanh(x, out=x)
+    x *= x.dtype.type(0.5)
+    x += x.dtype.type(0.5)
+    return x
+
+
+def gated_step(zr, t, s, U):
+    """The gated unit (Bahdanau et al. 2015, A.1.1): z, r <- sigma(zr); t <- tanh(t + [r o s] U).
+
+    The new state is (1 - z) o s + z o t; r o s is kept.
+    """
+    n = t.shape[1]
+    sigmoid(zr)
+    rs = zr[:, n:] * s
+    t += rs @ U
+    np.tanh(t, out=t)
+    new = t - s
+    new *= zr[:, :n]
+    new += s
+    return new, rs
+
+
+def gated_back(gs, zr, t, s, kept, UT, gG):
+    update_backward(gs, zr, t, s, gG)
+    reset_backward(gs, zr, s, gG[:, 2 * t.shape[1] :] @ UT, gG)
+
+
+@jit
+def update_backward(gs, zr, t, s, gG):
+    """The first half: gG (k, 3n) <- gradients of what goes into z and t, not r; gs (k, n) <- gs o (1 - z)."""
+    k, n = gs.shape
+    one = gs.dtype.type(1)
+    for i in range(k):
+        for j in range(n):
+            z, v, g = zr[i, j], t[i, j], gs[i, j]
+            gG[i, j] = g * (v - s[i, j]) * z * (one - z)
+            gG[i, 2 * n + j] = g * z * (one - v * v)
+            gs[i, j] = g * (one - z)
+
+
+@jit
+def reset_backward(gs, zr, s, grs, gG):
+    """The second half, from grs (k, n), the gradient of r o s: gG's part for r; gs += grs o r, in place."""
+    k, n = gs.shape
+    one = gs.dtype.type(1)
+    for i in range(k):
+        for j in range(n):
+            r, g = zr[i, n + j], grs[i, j]
+            gG[i, n + j] = g * s[i, j] * r * (one - r)
+            gs[i, j] += g * r
+
+
+def lstm_step(zr, t, s, U):
+    """An LSTM (Graves 2013, equations 7 to 11, without peepholes) with state [s, c]: i, f, o <- sigma(zr);
+    t <- tanh(t + s U). The new state is [o o tanh(c'), c'], c' = f o c + i o t; tanh(c') is kept.
+    """
+    n = t.shape[1]
+    sigmoid(zr)
+    t += s[:, :n] @ U
+    np.tanh(t, out=t)
+    new = np.empty_like(s)
+    memory = new[:, n:]
+    np.multiply(zr[:, n : 2 * n], s[:, n:], out=memory)
+    memory += zr[:, :n] * t
+    seen = np.tanh(memory)
+    np.multiply(zr[:, 2 * n :], seen, out=new[:, :n])
+    return new, seen
+
+
+def lstm_back(gs, zr, t, s, kept, UT, gG):
+    n = t.shape[1]
+    lstm_backward(gs, zr, t, s, kept, gG)
+    np.matmul(gG[:, 3 * n :], UT, out=gs[:, :n])
+
+
+@jit
+def lstm_backward(gs, zr, t, s, seen, gG):
+    """gG (k, 4n) <- gradients of what goes into i, f, o and t; the memory's half of gs (k, 2n) <- that of the memory
+    before. seen (k, n): tanh of the memory after the step.
+    """
+    k, n = t.shape
+    one = gs.dtype.type(1)
+    for j in range(k):
+        for m in range(n):
+            i, f, o, v, a, g = zr[j, m], zr[j, n + m], zr[j, 2 * n + m], t[j, m], seen[j, m], gs[j, m]
+            memory = gs[j, n + m] + g * o * (one - a * a)
+            gG[j, m] = memory * v * i * (one - i)
+            gG[j, n + m] = memory * s[j, n + m] * f * (one - f)
+            gG[j, 2 * n + m] = g * a * o * (one - o)
+            gG[j, 3 * n + m] = memory * i * (one - v * v)
+            gs[j, n + m] = memory * f
+
+
+GATED = Unit(2, 1, gated_step, gated_back, lambda states, kept, n: kept)
+LSTM = Unit(3, 2, lstm_step, lstm_back, lambda states, kept, n: states[:, :n])
+
+
+def follow(unit, zr, t, sizes, S, U, state=None, fresh=None):
+    """The states of sequences: zr and t, changed in place, are what the inputs give; sizes: how many have a t-th step.
+
+    state (sizes[0], width n): before the first step, None: 0. fresh (P,) bool: before which steps it becomes 0.
+    Returns the activations (P, n), what `follow_back` needs, and the state after the last step of those that have it.
+    """
+    P, n = t.shape
+    a, kept, before = np.empty((P, n), t.dtype), np.empty((P, n), t.dtype), np.empty((P, unit.width * n), t.dtype)
+    state, end = np.zeros((sizes[0], unit.width * n), t.dtype) if state is None else state, 0
+    for k in sizes:
+        now = slice(end, end + k)
+        end += k
+        before[now] = state[:k]
+        if fresh is not None:
+            before[now][fresh[now]] = 0
+        zr[now] += before[now, :n] @ S
+        state, kept[now] = unit.step(zr[now], t[now], before[now], U)
+        a[now] = state[:, :n]
+    return a, (zr, t, before, kept, fresh), state
+
+
+def follow_back(unit, ga, sizes, S, U, memory, gS, gU):
+    """ga (P, n), the gradient of all activations, to gG (P, (gates + 1) n), that of zr and t; gS and gU are written."""
+    zr, t, before, kept, fresh = memory
+    (P, n), gates = ga.shape, S.shape[1]
+    gG, ST, UT = np.empty((P, gates + n), ga.dtype), np.ascontiguousarray(S.T), np.ascontiguousarray(U.T)
+    carried, end = np.zeros((sizes[0], before.shape[1]), ga.dtype), P
+    for k in reversed(sizes):
+        now = slice(end - k, end)
+        end -= k
+        gs = carried[:k]
+        gs[:, :n] += ga[now]
+        unit.back(gs, zr[now], t[now], before[now], kept[now], UT, gG[now])
+        gs[:, :n] += gG[now, :gates] @ ST
+        if fresh is not None:
+            gs[fresh[now]] = 0
+    np.matmul(before[:, :n].T, gG[:, :gates], out=gS)
+    np.matmul(unit.before_U(before, kept, n).T, gG[:, gates:], out=gU)
+    return gG

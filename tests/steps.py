@@ -1,0 +1,70 @@
+"""Small networks and updates of them, for the tests of layers and outputs."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+
+from lmtk.machine.threads import Team
+from lmtk.nplm import classes, nce, outputs, pace, sampled, sgd, tree
+from lmtk.nplm.layers import LAYERS
+from lmtk.nplm.network import Network
+from lmtk.text.vocab import make_vocab
+
+NAMES = "CHdUWbR"
+
+
+class Small:
+    """Arrays by letter as they are trained: `step` updates them, and `arrays` has them in the order of the letters."""
+
+    def __init__(self, theta, parts=1, output="full", layer="nplm", slow=None, decay=0, feature_rate=1):
+        self.names = NAMES[: len(theta)] if not isinstance(theta, dict) else "".join(theta)
+        p = SimpleNamespace(**theta) if isinstance(theta, dict) else SimpleNamespace(**dict(zip(NAMES, theta)))
+        self.p, self.team, self.rates = p, Team(parts), (decay, feature_rate)
+        self.direct = 0 if p.W is None else p.W.shape[1] // p.C.shape[1]
+        before = {name: getattr(p, name) for name in "CHdR" if hasattr(p, name)}
+        slow = slow or pace.even(len(p.C), len(p.b), 9)
+        self.theta, self.slow, self.output = sgd.begun(LAYERS[layer], before, self.direct, slow), slow, output
+        self.h = p.U.shape[1]
+        if output == "full":
+            self.mine = outputs.split(p.U, p.W, p.b, parts)
+        elif output == "class":
+            self.mine = classes.split(p)
+        else:
+            self.mine = outputs.rows(p.U, p.W, p.b)
+
+    def step(self, contexts, w, epsilon, *what, kept=None, start=None):
+        """An update; what: the candidates and ln c, or the noise and its chances. Returns L and the norm of dL/dz."""
+        mine, team, slow = self.mine, self.team, self.slow
+        see = {
+            "full": lambda: partial(outputs.see, mine, team, slow.outputs, self.rates[0]),
+            "sampled": lambda: partial(sampled.see, mine, team, team.size, slow.outputs, *what),
+            "nce": lambda: partial(nce.see, mine, team, team.size, slow.outputs, *what),
+            "class": lambda: partial(classes.see, mine, slow),
+            "tree": lambda: partial(tree.see, mine.M, *what, slow.outputs),
+        }[self.output]()
+        return sgd.step(self.theta, see, contexts, w, epsilon, *self.rates, kept, start)
+
+    def named(self):
+        direct = self.p.W is not None
+        if self.output == "class":
+            own = classes.join(self.mine, self.h, direct)
+        else:
+            joined = outputs.join if self.output == "full" else outputs.of_rows
+            own = joined(self.mine, self.h, direct)
+        return sgd.arrays(self.theta) | own
+
+    def arrays(self):
+        return [self.named()[name] for name in self.names]
+
+
+def network(theta, output="full", layer="nplm", order=4, V=11):
+    """A Network of V words; theta: arrays by letter."""
+    vocab = make_vocab([b"%d" % i for i in range(V)], eos=False)
+    return Network(vocab, order, layer, output, SimpleNamespace(**theta), {})
+
+
+def same(a, b):
+    """Whether two models have the same arrays."""
+    a, b = a.named(), b.named()
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)

@@ -1,0 +1,138 @@
+"""Layers with gates, whose state goes on through a text: against their twins, gradients, runs that go on, scoring."""
+
+from itertools import islice, pairwise
+from types import SimpleNamespace
+
+import naive
+import numpy as np
+import pytest
+from steps import Small, same
+from test_models import TRAIN, neural, texts  # noqa: F401  a fixture
+from test_nplm import assert_step, by_checkpoint, prepared, run, settings
+
+from lmtk.nplm import running, training
+from lmtk.nplm.layers import LAYERS, Start
+from lmtk.text.corpus import Marks, whole_corpus
+
+STEP = {"gru": naive.gated_unit, "lstm": naive.lstm}
+T, B, V, h, m = 3, 2, 11, 4, 3
+
+
+def parameters(model, direct):
+    random = np.random.default_rng(1)
+    g = {"gru": 3, "lstm": 4}[model] * h
+    shapes = (V + 1, m), (g, m), (g,), (V, h), (V, m), (V,), (g, h)
+    C, H, d, U, W, b, R = (random.normal(0, 0.5, shape).astype(np.float32) for shape in shapes)
+    return C, H, d, U, W if direct else None, b, R
+
+
+def begun(model):
+    """Inputs (T B, 1), time by time, and a Start: a state, and a word before which nothing stands."""
+    random = np.random.default_rng(2)
+    state = random.normal(0, 0.5, (B, LAYERS[model].width(h))).astype(np.float32)
+    fresh = np.zeros(T * B, bool)
+    fresh[B + 1] = True
+    return random.integers(0, V + 1, (T * B, 1)), Start([B] * T, state, fresh)
+
+
+def activations(model, C, H, R, d, inputs, start):
+    """a (T B, h) by the twin."""
+    found = np.zeros((T, B, h))
+    G, gates = C[inputs[:, 0]] @ H.T + d, len(d) - h
+    S, U = R[:gates].T.tolist(), R[gates:].T.tolist()
+    for row in range(B):
+        state = start.state[row].tolist()
+        for t in range(T):
+            state = [0.0] * len(state) if start.fresh[t * B + row] else state
+            state = STEP[model](G[t * B + row].tolist(), state, S, U)
+            found[t, row] = state[:h]
+    return found.reshape(T * B, h)
+
+
+@pytest.mark.parametrize("model", STEP)
+def test_the_activations_are_those_of_the_twin(model):
+    C, H, d, *_, R = parameters(model, False)
+    inputs, start = begun(model)
+    a, _, state = LAYERS[model].forward(SimpleNamespace(H=H, d=d, R=R), C[inputs], start)
+    assert a == pytest.approx(activations(model, C, H, R, d, inputs, start), abs=1e-5)
+    assert (state[:, :h] == a[-B:]).all()
+
+
+@pytest.mark.parametrize("model", STEP)
+@pytest.mark.parametrize("output", ["full", "sampled"])
+@pytest.mark.parametrize("direct", [False, True])
+def test_the_gradient_is_that_of_finite_differences(model, output, direct):
+    """Through three words of two rows, one of them only to be read."""
+    theta, (inputs, start) = parameters(model, direct), begun(model)
+    w = np.array([1, 5, 3, -1, 10, 0])
+    counted = w >= 0
+
+    def likelihood(C, H, d, U, W, b, R):
+        a = activations(model, C, H, R, d, inputs, start)
+        y = (a @ U.T + b + (C[inputs[:, 0]] @ W.T if direct else 0))[counted]
+        return (y[np.arange(len(y)), w[counted]] - np.log(np.exp(y).sum(axis=1))).sum()
+
+    mine = Small(theta, 2, output, model)
+    what = (np.arange(V), np.zeros(V, np.float32)) if output == "sampled" else ()
+    L, _ = mine.step(inputs, w, 1e-2, *what, start=start)
+    assert pytest.approx(likelihood(*theta), abs=1e-3) == L
+    assert_step(likelihood, theta, mine.arrays(), "CHdUWbR", every=3)
+
+
+@pytest.mark.parametrize("N, minibatch, order", [(24, 8, 4), (25, 8, 4), (7, 8, 3), (5, 2, 4), (1, 4, 2)])
+def test_minibatches_are_rows_of_the_text(N, minibatch, order):
+    """Each word comes once, and a row goes on where it ended."""
+    made = settings(minibatch=minibatch, order=order)
+    batches = [running.places(N, made, number) for number in range(running.minibatches(N, made))]
+    B = running.rows(made)[1]
+    rows = np.concatenate([at.reshape(-1, B) for at in batches])
+    assert (np.diff(rows, axis=0) == 1).all()
+    together = np.concatenate(batches)
+    assert sorted(together[together < N]) == list(range(N))
+
+
+@pytest.mark.parametrize("upto", [1, 5, 8, 9])
+@pytest.mark.parametrize("more", [{"model": "gru"}, {"model": "lstm", "tied": True, "hidden": 3, "samples": 3}])
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, more):  # noqa: F811
+    """Between epochs and in the middle, where rows have their states."""
+    made = settings(weight_decay=1e-3, dropout=0.2, objective="sampled" if "tied" in more else "full", **more)
+    whole, _ = run(texts, made)
+    data, fresh = prepared(texts, made)
+    part = training.before(fresh, made)
+    now = [now for _, _, now in islice(training.train(part, data, made, 1), upto)][-1]
+    again, _ = run(texts, made, progress=by_checkpoint(texts, part, now(), made, data, fresh))
+    assert same(again.best, whole.best) and again.curve == whole.curve
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_scoring_in_stretches(texts, monkeypatch, stream):  # noqa: F811
+    """A sentence gets the same alone and among others; stretches with enough words before them, the same but for
+    little."""
+    marks = Marks.of(False, False, stream)
+    model = neural(texts, marks, model="lstm", order=30, minibatch=60)
+    (texts / "held").write_text(TRAIN * 3)
+    corpus = whole_corpus(str(texts / "held"), model.vocab, marks)
+    whole = model.score(corpus).logp
+    if not stream:
+        for begin, end in pairwise(corpus.starts):
+            (texts / "one").write_bytes(b" ".join(model.vocab.words[i] for i in corpus.ids[begin:end]))
+            alone = model.score(whole_corpus(str(texts / "one"), model.vocab, marks)).logp
+            assert whole[begin:end] == pytest.approx(alone, abs=1e-5)
+    monkeypatch.setattr(running, "LENGTH", 7)
+    monkeypatch.setattr(running, "ROWS", 3)
+    assert model.score(corpus).logp == pytest.approx(whole, abs=2e-3)
+
+
+@pytest.mark.parametrize("model", STEP)
+def test_it_learns_from_farther_back_than_its_last_word(texts, model):  # noqa: F811
+    """After "a" comes what stood two words before it."""
+    random = np.random.default_rng(1)
+    (texts / "train").write_text("".join(f"{w} {v} a {w}\n" for w, v in random.choice(list("xyz"), (400, 2))))
+    made = settings(model=model, order=6, hidden=8, rate=0.1, epochs=30, minibatch=48)
+    data, fresh = prepared(texts, made, None)
+    progress = training.before(fresh, made)
+    for _ in training.train(progress, data, made, 1):
+        pass
+    text = whole_corpus(str(texts / "train"), fresh.vocab, Marks())
+    logp = progress.best.score(text).logp.reshape(400, 6)
+    assert np.exp(logp[:, 4]).min() > 0.9
