@@ -125,6 +125,28 @@ def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypa
     assert not list((tmp_path / "temporary").iterdir()) and not (tmp_path / "lm").exists()
 
 
+def test_what_is_killed_leaves_nothing(tmp_path):
+    (tmp_path / "temporary").mkdir()
+    os.mkfifo(tmp_path / "text")
+    words = ["ngram-count", "-text", tmp_path / "text", "-lm", tmp_path / "lm", "-memory", "1M"]
+    environment = ENVIRONMENT | {"TMPDIR": str(tmp_path / "temporary")}
+    running = subprocess.Popen([sys.executable, "-m", "lmtk", *map(str, words)], env=environment)
+    with open(tmp_path / "text", "wb", buffering=0) as out:
+        out.write(b"a b\n" * 1000)
+        running.kill()
+        assert running.wait(60) == -9
+    assert not list((tmp_path / "temporary").iterdir()) and not (tmp_path / "lm").exists()
+
+
+@pytest.mark.parametrize(("words", "told"), [(["-lm"], False), (["-write-bin"], True), (["-sort", "-lm"], True)])
+def test_a_line_says_where_memory_is_not_bounded(tmp_path, monkeypatch, capsys, words, told):
+    monkeypatch.chdir(tmp_path)
+    in_buckets(monkeypatch, 1 << 20)
+    text = random_text(tmp_path, 1)
+    lmtk(monkeypatch, "ngram-count", "-text", text, "-wbdiscount", "-memory", "1K", *words, "out")
+    assert ("more than -memory" in capsys.readouterr().err) == told
+
+
 @needs_mpi
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 @pytest.mark.parametrize("more", [["-kenlm", "-discount-fallback"], ["-wbdiscount", "-gt3min", "2", "-memory", "1K"]])

@@ -163,12 +163,15 @@ def divided(text, vocab, order, memory, comm):
     most = max(1, room // workers if memory else min(PART, -(-N // (2 * workers * comm.size))))
     bounds = ranges(seen, comm.size, most)
     largest = int(np.diff(np.append(0, np.cumsum(seen))[bounds]).max())
+    word = shown(vocab.words[int(seen.argmax())])
     if memory and largest > room:
-        word, needed = vocab.words[int(seen.argmax())], (largest * BYTES + WORD * W >> 20) + 1
+        needed = (largest * BYTES + WORD * W >> 20) + 1
         raise LmtkError(
-            f"-memory is too small: the n-grams around '{shown(word)}', {largest} of {N} words, stay together in "
-            f"memory; give {needed}M or more"
+            f"-memory is too small: the n-grams around '{word}', {largest} of {N} words, stay together in memory; give "
+            f"{needed}M or more"
         )
+    if largest * (order + 1) >= 1 << 31 or len(bounds) > 1 << 16:
+        raise LmtkError(f"the text is too large: '{word}' stands in it {seen.max()} times, {len(bounds)} buckets")
     workers = workers if not memory or 2 * most <= room else 1
     return Buckets(vocab, order, comm, Shelf(memory), seen, bounds, most, workers)
 
