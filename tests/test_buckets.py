@@ -40,11 +40,11 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
     monkeypatch.setattr(buckets, "PART", 1 + 7 * (seed % 30))
     monkeypatch.setattr(buckets, "SOME", 1 + 13 * (seed % 7))
-    monkeypatch.setattr(buckets, "LEAST", buckets.BYTES * 600)
+    monkeypatch.setattr(buckets, "BYTES", (1 << 30) // 600)
 
     def by_buckets(ids, marks, vocab, methods, exact, tell):
         fixed = (0.5, 1, 1.5), tell, None, exact
-        return buckets.estimate(Parts(ids), vocab, methods, marks, seed % 2, ALONE, *fixed), None
+        return buckets.estimate(Parts(ids), vocab, methods, marks, (seed % 2) << 30, ALONE, *fixed), None
 
     model, _, told = outcome(by_suffixes, *given)
     other, _, heard = outcome(by_buckets, *given)

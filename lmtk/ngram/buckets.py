@@ -42,6 +42,7 @@ from lmtk.text.vocab import Vocab
 
 BYTES = 230  # of memory that a position of a bucket takes while it is estimated
 WORD = 500  # of memory that a word takes
+THREAD = 128 << 20  # of -memory for each thread
 LEAST = 64 << 20  # bytes for buckets, whatever -memory says
 SOME = 1 << 18  # positions dealt out together
 PART = 1 << 20  # of a bucket, where memory is not bounded
@@ -157,6 +158,8 @@ def estimate(
 
 def divided(text, vocab, order, memory, comm):
     """Buckets without anything in them. Raises LmtkError where there is too little memory."""
+    if memory:
+        threads.at_most(max(1, memory // THREAD))
     seen = comm.sum(text.seen(vocab))
     N, W, workers = int(seen.sum()), len(vocab.words), threads.count()
     room = max(memory - WORD * W, LEAST) // BYTES if memory else None
