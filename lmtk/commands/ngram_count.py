@@ -392,6 +392,7 @@ def given_discounts(o):
 
 def model_in_buckets(o, comm):
     """The model of a collection.Text, written by rank 0."""
+    from lmtk.commands.bar import Bar
     from lmtk.files.streams import open_out
     from lmtk.ngram import buckets
 
@@ -400,9 +401,15 @@ def model_in_buckets(o, comm):
     if comm.rank == 0 and o.write_vocab:
         write_words(o.write_vocab, text.words)
     memory = bytes_of(o.memory) if o.memory else None
-    model = buckets.estimate(text, vocabulary, o.methods, o.marks, memory, comm, *given)
-    with open_out(o.lm) if comm.rank == 0 else contextlib.nullcontext() as out:
-        buckets.write_arpa(out, model)
+    with (
+        Bar(o.debug > 0 or comm.rank > 0) as bar,
+        open_out(o.lm) if comm.rank == 0 else contextlib.nullcontext() as out,
+    ):
+        model = buckets.estimate(text, vocabulary, o.methods, o.marks, memory, comm, *given, bar)
+        buckets.write_arpa(out, model, o.lm)
+    sent = comm.total(comm.sent)
+    if sent and comm.rank == 0:
+        given[1](f"the ranks sent one another {sent} bytes")
 
 
 def write_what_was_counted(o):

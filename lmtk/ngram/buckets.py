@@ -19,6 +19,10 @@ To the engine a bucket is one Suffixes: the places of the events come first, tho
 multiple of 64 on.
 """
 
+import contextlib
+import io
+import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -49,7 +53,8 @@ class Buckets:
     """A model in buckets. Those of a rank are `mine`, as many on each rank; bounds (B + 1,): the first word of each;
     of (W,): the bucket of each word; seen (W,): how often each stands in the text. cuts: {bucket: (n + 1, B + 1)}, how
     many of its events of each order end in words before each bucket's. Order 1 is on every rank: log10p, log10bow,
-    marks of the words.
+    marks of the words. records: those of each bucket, until they are sorted. show(share, what): told how much of a step
+    is done.
     """
 
     vocab: Vocab
@@ -66,6 +71,9 @@ class Buckets:
     log10bow: np.ndarray = None
     marks: np.ndarray = None
     sizes: list = None
+    records: Shelf = None
+    scratch: threads.Scratch = field(default_factory=threads.Scratch)
+    show: Callable = lambda share, what: None
 
     def __post_init__(self):
         self.of = np.repeat(np.arange(len(self.bounds) - 1, dtype=np.uint16), np.diff(self.bounds))
@@ -90,23 +98,46 @@ class Buckets:
         start[last + 1 :] = start[last]
         return start
 
-    def each(self, work):
+    def each(self, work, what):
         """[work(b) for b in mine], in threads as far as there is memory for several."""
-        large = [b for b in self.mine if self.positions(b) > self.alone]
-        found = {b: work(b) for b in large}
-        small = [b for b in self.mine if b not in found]
+        done, found = [], {}
+
+        def whole(b):
+            found[b] = work(b)
+            done.append(b)
+            self.show(len(done) / self.rounds, what)
+
+        small = [b for b in self.mine if self.positions(b) <= self.alone]
+        for b in self.mine:
+            if b not in small:
+                whole(b)
         with ThreadPoolExecutor(self.together) as pool:
-            found |= dict(zip(small, pool.map(work, small)))
+            for _ in pool.map(whole, small):
+                pass
         return [found[b] for b in self.mine]
 
 
-def estimate(text, vocab, methods, marks, memory, comm, fallback=None, tell=lambda line: None, known=None, exact=False):
+def estimate(
+    text,
+    vocab,
+    methods,
+    marks,
+    memory,
+    comm,
+    fallback=None,
+    tell=lambda line: None,
+    known=None,
+    exact=False,
+    show=lambda share, what: None,
+):
     """A collection.Text -> Buckets, as `engine.estimate` has it: the same numbers. Every rank of `comm` has its part of
-    the text. memory: bytes, or None.
+    the text. memory: bytes, or None. show: as Buckets has it.
     """
     job = divided(text, vocab, len(methods), memory, comm)
+    job.show, job.records = show, Shelf(memory)
     deal_out(job, text.parts(vocab))
     bigrams, counted = count_all(job, methods, marks, exact)
+    job.records = None
 
     def order_1():
         first = engine.unigrams(vocab, methods, engine.seen_words(job.seen, vocab, marks), lambda: bigrams)
@@ -115,7 +146,7 @@ def estimate(text, vocab, methods, marks, memory, comm, fallback=None, tell=lamb
 
     used, job.log10p, job.marks = comm.each(order_1)
     job.log10bow = np.zeros(len(job.log10p), f32)
-    lacking = sum(job.each(partial(estimate_one, job, used, exact and vocab.V)))
+    lacking = sum(job.each(partial(estimate_one, job, used, exact and vocab.V), "estimating"))
     if comm.total(lacking):
         need_all(job, methods, not exact)
     common_words(job)
@@ -164,7 +195,7 @@ def ranges(seen, ranks, most):
 def deal_out(job, parts):
     """The records of this rank's part of the text to their buckets, of whatever rank."""
     n, B, comm = job.order, len(job.bounds) - 1, job.comm
-    pieces, more = overlapping(parts, n), True
+    pieces, more, done, total = overlapping(parts, n), True, 0, int(job.seen.sum())
     while more:
         x = next(pieces, np.zeros(n, np.int32))
         more = comm.largest(len(x) - n)
@@ -173,11 +204,13 @@ def deal_out(job, parts):
         ends = np.cumsum(counts)
         deal(x, n, job.of, ends - counts, rows)
         parts = np.split(rows, ends[job.rounds - 1 : -1 : job.rounds])
+        done += len(rows)
         rows, counts = comm.swap(parts), comm.swap(np.split(counts, comm.size))
+        job.show(min(1.0, done * comm.size / total), "dealing out")
         for some, sizes in zip(rows, counts, strict=True):
             for b, part in zip(job.mine, np.split(some, np.cumsum(sizes)[:-1]), strict=True):
                 if len(part):
-                    job.shelf.add(("records", b), part)
+                    job.records.add(b, part)
 
 
 def overlapping(parts, n):
@@ -215,7 +248,7 @@ def count_all(job, methods, marks, exact):
             bigrams[:] += ended
         return found
 
-    found = job.each(count)
+    found = job.each(count, "sorting")
     counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*(counted for counted, _ in found))]
     odd = [odd for part in job.comm.gather([odd for _, odd in found if odd]) for odd in part]
     if odd:  # that of the last bucket decides
@@ -229,9 +262,10 @@ def sort_bucket(job, b, methods, marks, last):
     """
     n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
     N = job.positions(b)
-    flat = np.zeros(n - 1 + N * (n + 1), np.int32)
-    shelf.read(("records", b), flat[n - 1 :])
-    shelf.drop(("records", b))
+    flat = np.empty(n - 1 + N * (n + 1), np.int32)
+    flat[: n - 1] = 0
+    job.records.read(b, flat[n - 1 :])
+    job.records.drop(b)
     rows, order = flat[n - 1 :].reshape(-1, n + 1), np.arange(N, dtype=np.int32)
     for d in range(n):
         column = rows[:, d].copy()
@@ -245,11 +279,12 @@ def sort_bucket(job, b, methods, marks, last):
         for what, column in compared(flat, n, at + np.int32(d), places, W, marks).items():
             shelf.add((name, what, b), column)
     shelf.add(("come", b), come + np.int32(edge(N)))
-    ends = np.bincount(following, minlength=W)
-    some = np.flatnonzero(ends).astype(np.int32)
-    shelf.add(("ends", b), np.concatenate((some, ends[some].astype(np.int32))))
+    segments = cut(job, b)
+    pairs = np.concatenate([np.bincount(following[begin:end], minlength=W) for _, _, begin, end in segments])
+    some = np.flatnonzero(pairs)
+    shelf.add(("pairs", b), np.stack((some, pairs[some])))
     shelf.add(("before", b), job.of[rows[order, n - 2]])
-    del flat, rows, order, following, come, at, places, column
+    del flat, rows, order, following, come, at, places, column, pairs, some
     work = loaded(job, b, methods)
     x, start = work.suffixes, np.append(work.suffixes.heads[0], N)
     job.cuts[b] = np.array([0 * job.bounds, *(x.nodes(k, start[job.bounds]) for k in range(1, n + 1))])
@@ -257,6 +292,16 @@ def sort_bucket(job, b, methods, marks, last):
     odd = [np.zeros_like(n) for n in counted]
     is_last = last is not None and engine.count_last(odd, x, start[last], start[last + 1], vocab)
     return np.diff(x.nodes(2, start)), counted, odd if is_last else None
+
+
+def cut(job, b):
+    """The segments of a bucket, the border's the last: (first, last + 1) of their words and of their places."""
+    (first, last), start, N, W = job.bounds[b : b + 2].tolist(), job.start(b), job.positions(b), len(job.seen)
+    some = max(1, min(N // suffix.PIECE, N // (2 * W)))
+    bounds = np.searchsorted(start, N * np.arange(1, some) // some)
+    bounds = np.unique(np.concatenate(([first], np.clip(bounds, first, last), [last])))
+    edges = [(1, 1), (0, 1)] if first == 0 else [*pairwise(bounds.tolist()), (0, 0)]
+    return [(a, z, start[a], start[z]) for a, z in edges]
 
 
 def edge(N):
@@ -288,24 +333,28 @@ def stored(job, b, name):
 def loaded(job, b, methods):
     """A bucket as an engine.Estimator."""
     W, get, vocab = len(job.seen), job.shelf.get, job.vocab
-    N, (first, last) = job.positions(b), job.bounds[b : b + 2].tolist()
+    N = job.positions(b)
     (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
     begins = np.concatenate((e, np.zeros(edge(N) - N, np.uint8), c))
     rank = np.concatenate((e_rank[:, : edge(N) // 64], c_rank), 1)
     rank[:, edge(N) // 64 :, 1] += e_sizes[:, None].astype(np.uint64)
-    heads = np.zeros((3, W), np.int32)
-    some, ends = get(("ends", b), np.int32).reshape(2, -1)
-    heads[2, some] = ends
-    heads[0] = np.cumsum(heads[2]) - heads[2]
-    heads[2] += heads[0]
-    heads[1] = heads[2 if first else 0]  # the border is the last segment
-    bounds, sizes = np.array([max(first, 1), max(last, 1)]), (e_sizes + c_sizes).tolist()
+    segments = cut(job, b)
+    some, pairs = get(("pairs", b), np.int64).reshape(2, -1)
+    heads = np.zeros((len(segments) + 1) * W, np.int32)
+    heads[W + some] = pairs
+    heads = heads.reshape(-1, W)
+    total = heads.sum(0)
+    heads[0] = np.cumsum(total) - total
+    np.cumsum(heads, 0, out=heads)
+    bounds = np.array([segments[0][0], *(last for _, last, _, _ in segments[:-1])])
+    sizes = (e_sizes + c_sizes).tolist()
     names = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
     names = zip(*(np.split(part, np.cumsum(s[1:-1])) for part, s in zip(names, (e_sizes, c_sizes))))
     words = np.concatenate([np.arange(W + 1, dtype=np.int32), *(part for pair in names for part in pair)])
     base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), edge(N) + job.start(b)
     x = suffix.Suffixes(get(("come", b), np.int32), begins, rank, words, base, heads, start, bounds, sizes)
     work = engine.Estimator(x, vocab, methods)
+    work.scratch = job.scratch
     if vocab.unk_id >= vocab.V and job.seen[vocab.unk_id]:
         work.unknown = with_unknown(x, vocab.unk_id, edge(N))
     return work
@@ -357,23 +406,34 @@ def sources(job, b, k):
     return np.argsort(came, kind="stable"), np.bincount(came, minlength=len(job.bounds) - 1)
 
 
-def fetch(job, k, t):
-    """log10 p of the n-grams of order k that end in the t-th bucket of a rank, nan where the model has none."""
-    parts = []
-    for rank in range(job.comm.size):
-        to, some = rank * job.rounds + t, [np.zeros(0, f32)]
-        for b in job.mine:
-            begin, end = job.cuts[b][k, to : to + 2].tolist()
-            p, marks = (
-                job.shelf.get((name, b, k), kind, begin, end) for name, kind in (("p", f32), ("marks", np.uint8))
-            )
-            some.append(np.where(marks & engine.THERE, p, f32(np.nan)))
-        parts.append(np.concatenate(some))
-    found = np.concatenate(job.comm.swap(parts))
-    order, _ = sources(job, job.mine[t], k)
-    p = np.empty(len(found), f32)
-    p[order] = found
-    return p
+def fetch(job, k):
+    """Yields log10 p of the n-grams of order k that end in each of a rank's buckets, nan where the model has none. They
+    come together, or, where memory is short, for one bucket after another.
+    """
+    T, together = job.rounds, 1 if job.shelf.file else job.rounds
+    for first in range(0, T, together):
+        parts = []
+        for rank in range(job.comm.size):
+            some = [np.zeros(0, f32)]
+            for to in range(rank * T + first, rank * T + first + together):
+                some += [own_part(job, b, k, to) for b in job.mine]
+            parts.append(np.concatenate(some))
+        found, at = job.comm.swap(parts), [0] * job.comm.size
+        for t in range(first, first + together):
+            order, sizes = sources(job, job.mine[t], k)
+            ends = [begin + int(size) for begin, size in zip(at, sizes.reshape(-1, T).sum(1))]
+            p = np.empty(len(order), f32)
+            p[order] = np.concatenate([x[begin:end] for x, begin, end in zip(found, at, ends)])
+            yield p
+            at = ends
+
+
+def own_part(job, b, k, to):
+    """log10 p of the events of order k in bucket b that end in a word of the bucket `to`."""
+    begin, end = job.cuts[b][k, to : to + 2].tolist()
+    p = job.shelf.get(("p", b, k), f32, begin, end)
+    marks = job.shelf.get(("marks", b, k), np.uint8, begin, end)
+    return np.where(marks & engine.THERE, p, f32(np.nan))
 
 
 def need_all(job, methods, ends):
@@ -381,7 +441,7 @@ def need_all(job, methods, ends):
     buckets of these to those that have them as events.
     """
     for k in range(job.order, 1, -1):
-        job.each(partial(need_one, job, methods, k, ends))
+        job.each(partial(need_one, job, methods, k, ends), f"prefixes of {k}-grams")
         for t in range(job.rounds if k > 2 else 0):
             order, sizes = sources(job, job.mine[t], k - 1)
             marks = job.shelf.get(("extended", job.mine[t], k - 1), np.uint8)[order]
@@ -423,9 +483,10 @@ def replace(shelf, name, array):
     shelf.add(name, array)
 
 
-def write_arpa(out, job):
-    """The model as ARPA, the same bytes as printing.write_estimate's, from rank 0; other ranks give no `out`."""
+def write_arpa(out, job, path=None):
+    """The model as ARPA, the same bytes as printing.write_estimate's. Rank 0 has `out`, which is `path`."""
     cells, scratch, comm = printing.word_cells(job.vocab.words), threads.Scratch(), job.comm
+    file = opened(out, comm) if comm.size > 1 else None
     if out:
         printing.write_header(out, job.sizes)
     for k in range(1, job.order + 1):
@@ -433,14 +494,50 @@ def write_arpa(out, job):
         lines = out or SimpleNamespace(write=lambda some, kept=kept: kept.add("lines", np.frombuffer(some, np.uint8)))
         if out:
             out.write(b"\n\\%d-grams:\n" % k)
-        for model in models_of(job, k):
+        for done, model in enumerate(models_of(job, k), 1):
             printing.write_order(lines, model, k, cells, scratch)
+            job.show(done / job.rounds, f"writing {k}-grams")
+        if comm.size > 1:
+            pass_on(comm, out, kept, file, path)
+    if out:
+        out.write(b"\n\\end\\\n")
+    comm.gather(None)  # rank 0's file is whole when every rank has written
+    if file is not None:
+        os.close(file)
+
+
+def opened(out, comm):
+    """A descriptor of rank 0's `out` on every rank, None where it is no plain file that they all can write."""
+    plain = out and isinstance(getattr(out, "raw", None), io.FileIO) and os.path.isfile(out.raw.name)
+    name, file = comm.gather(out.raw.name if plain else None)[0], None
+    with contextlib.suppress(OSError, TypeError):
+        file = os.open(name, os.O_WRONLY)
+    if comm.total(int(file is None)) and file is not None:
+        os.close(file)
+        return None
+    return file
+
+
+def pass_on(comm, out, kept, file, path):
+    """What each rank has kept goes behind rank 0's `out`, in their order: each writes it, or rank 0 receives it."""
+    if file is None:
         for rank in range(1, comm.size) if out else ():
             comm.receive(rank, out.write)
         if kept:
-            comm.send(kept.size("lines"), lambda begin, end, kept=kept: kept.get("lines", np.uint8, begin, end))
+            comm.send(kept.end, lambda begin, end: kept.get("lines", np.uint8, begin, end))
+        return
+    sizes = comm.gather(out.tell() if out else kept.end)
     if out:
-        out.write(b"\n\\end\\\n")
+        out.seek(sum(sizes))
+        return
+    try:
+        os.lseek(file, sum(sizes[: comm.rank]), os.SEEK_SET)
+        sent = 0
+        while sent < kept.end:
+            sent += os.sendfile(file, kept.file.fileno(), sent, kept.end - sent)
+    except OSError as e:
+        e.filename = path
+        raise
 
 
 def models_of(job, k):
@@ -449,12 +546,11 @@ def models_of(job, k):
     """
     if k == 1 and job.comm.rank == 0:
         yield engine.Estimate(job.vocab, None, [job.log10p], [job.log10bow], [job.marks])
-    for t, b in enumerate(job.mine if k > 1 else ()):
+    for b, p in zip(job.mine, fetch(job, k)) if k > 1 else ():
         begins, rank, sizes = stored(job, b, "contexts")
         base = np.cumsum([0, 0, 0, *sizes[1:]])
         words = job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1]))
         x = suffix.Suffixes(None, begins, rank, words, base, None, job.start(b), None, sizes.tolist())
-        p = fetch(job, k, t)
         marks = (job.shelf.get(("extended", b, k), np.uint8) & np.uint8(engine.EXTENDED)) | ~np.isnan(p)
         columns = (p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8))
         yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in columns))

@@ -1,10 +1,12 @@
 """Texts and count files -> their counts, added up."""
 
+import warnings
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
+from lmtk.errors import LmtkWarning
 from lmtk.files.column import Column, Shelf
 from lmtk.files.streams import blocks as blocks_of
 from lmtk.machine.large import pays
@@ -16,6 +18,8 @@ from lmtk.text.corpus import NEWLINE, Closed, Growing, Marks, ids_of, with_marks
 from lmtk.text.vocab import EOS, SOS, UNK
 
 SENTENCES = Marks()
+TOLD = 64 << 20  # bytes; less is not told of
+NODE = 100  # bytes that a counted n-gram takes when a model is estimated
 OUTSIDE = -2  # the id of a word whose n-gram is dropped
 
 
@@ -132,6 +136,8 @@ def collect(
         size = raw.size if apart else sum(len(block) for _, _, block in raw)
         if pays("ngrams", comm.total(size)):
             whole = not apart or (comm.size == 1 and memory >= whole_size(size, len(index)))
+            if not apart and comm.rank == 0:
+                tell_beyond(memory, whole_size(size, len(index)), "a model with -write-bin or -sort is made in memory")
             found = (whole_text if whole else large_text)(raw, index, marks, comm)
             if comm.total(int(found is None)) == 0:
                 return found
@@ -162,6 +168,8 @@ def collect(
         if tokens:
             found.append((to_rows(levels, W), [level.count for level in levels]))
         levels = from_rows(*merged(found), W)
+    if comm.rank == 0:
+        tell_beyond(memory, NODE * sum(len(x.keys) for x in levels), "counts, and a model of them, are made in memory")
     return Counts(words, levels)
 
 
@@ -173,6 +181,13 @@ def raw_blocks(texts, known, tolower, comm):
         mine = islice(blocks_of(name), comm.rank, None, comm.size)
         for number, ids in enumerate(ids_of(mine, known, tolower)):
             yield path, number * comm.size + comm.rank, ids
+
+
+def tell_beyond(memory, size, what):
+    """One line where a job takes more than -memory says."""
+    if memory and size > max(memory, TOLD):
+        told = f"{what}, which takes about {size >> 20} MB, more than -memory"
+        warnings.warn(told, LmtkWarning, stacklevel=1)
 
 
 def whole_size(tokens, words):
