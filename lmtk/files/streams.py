@@ -122,10 +122,10 @@ def blocks(path, size=1 << 22, eager=False):
     of once.
     """
     with open_in(path) as stream:
-        yield from told(blocks_of(stream, path, size, eager), path)
+        yield from with_warnings(blocks_of(stream, path, size, eager), path)
 
 
-def told(blocks, path):
+def with_warnings(blocks, path):
     """The blocks of a text; what is odd in it is told of at the end."""
     odd = returns = 0
     name, form = "stdin" if path == "-" else path, "latin1"
