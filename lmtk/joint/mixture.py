@@ -13,7 +13,7 @@ from lmtk.em import check_weights
 from lmtk.errors import FormatError, LmtkError, first_of
 from lmtk.files import registry
 from lmtk.files.streams import lines_of
-from lmtk.lm import UNKNOWN, Scores
+from lmtk.lm import UNKNOWN, Scores, reach
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import differences
 
@@ -37,6 +37,10 @@ class Mixture:
     @property
     def order(self):
         return max(part.order for part in self.parts)
+
+    @property
+    def reach(self):
+        return max(map(reach, self.parts))
 
     def score(self, corpus):
         """ln p of every scored token; the lengths are those of the parts, one behind the other."""
