@@ -98,7 +98,8 @@ def check_vocabularies(parts, names):
         if words:
             raise LmtkError(
                 f"the vocabularies of {names[0]} and {name} differ in {len(words)} words ({first_of(words)}); "
-                "train both with one (lmtk vocab -text A B, then -vocab and -unk), or merge back-off models "
+                "train both with one (lmtk vocab -text A B, then -vocab and -unk), or give back-off models all words "
+                "(lmtk vocab -lm A B -write V, then lmtk ngram -lm A -vocab V -renorm -write-lm A2), or merge them "
                 "(lmtk ngram -mix-lm)"
             )
 
