@@ -136,6 +136,8 @@ class Model:
         sentences: a list or an iterator of str or bytes; or a pair of arrays (ids, starts), sentence i being the ids
         from starts[i] up to starts[i + 1], as the model's vocabulary has them, without <s> and </s>.
         """
+        if isinstance(sentences, (str, bytes)):
+            raise TypeError("a list or an iterator of sentences is wanted, not one text")
         if isinstance(sentences, tuple) and len(sentences) == 2 and isinstance(sentences[0], np.ndarray):
             parts = self._parts_of_ids(*sentences)
         else:
@@ -255,7 +257,7 @@ class Model:
 
     def _step_of_any(self, _, word, state):
         ids = np.array([[*state, word]], np.int32)
-        log10p, length = kenlm.score_any(self.lm, sentences(ids))
+        log10p, length = self._full(sentences(ids))
         return (
             float(np.float32(log10p[-1])),
             int(length[-1]),

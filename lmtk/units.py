@@ -25,14 +25,17 @@ class Unit:
     step(zr, t, s, U) -> (the new state, what its backward step needs besides): zr and t are changed in place.
     back(gs, zr, t, s, kept, UT, gG): gs (k, width n), on entry dL/d(new state), on return dL/d(old state) without its
     way through the gates. gG (k, (gates + 1) n): dL/d(what goes into gates and proposed state), written.
-    before_U(states, kept, n): what U multiplies, (P, n).
+    before_U(states, kept, n): what U multiplies, (P, n). open: the gate whose biases begin at 1, so that a state stays
+    (Jozefowicz et al. 2015); None: no gate's do.
     """
 
+    name: str
     gates: int
     width: int
     step: Callable
     back: Callable
     before_U: Callable
+    open: int | None = None
 
 
 def sigmoid(x):
@@ -131,8 +134,21 @@ def lstm_backward(gs, zr, t, s, seen, gG):
             gs[j, n + m] = memory * f
 
 
-GATED = Unit(2, 1, gated_step, gated_back, lambda states, kept, n: kept)
-LSTM = Unit(3, 2, lstm_step, lstm_back, lambda states, kept, n: states[:, :n])
+GATED = Unit("gated unit", 2, 1, gated_step, gated_back, lambda states, kept, n: kept)
+LSTM = Unit("LSTM", 3, 2, lstm_step, lstm_back, lambda states, kept, n: states[:, :n], open=1)
+BY_GATES = {unit.gates: unit for unit in (GATED, LSTM)}
+
+
+def from_activations(unit, a):
+    """The state (.., width n) with the activations a (.., n), the memory behind them 0."""
+    return np.concatenate([a, *[np.zeros_like(a)] * (unit.width - 1)], axis=-1)
+
+
+def opened(unit, b):
+    """Biases b ((gates + 1) n,) before training, changed in place."""
+    if unit.open is not None:
+        n = len(b) // (unit.gates + 1)
+        b[unit.open * n : (unit.open + 1) * n] = 1
 
 
 def follow(unit, zr, t, sizes, S, U, state=None, fresh=None):

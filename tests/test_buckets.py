@@ -40,11 +40,11 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
     monkeypatch.setattr(buckets, "PART", 1 + 7 * (seed % 30))
     monkeypatch.setattr(buckets, "SOME", 1 + 13 * (seed % 7))
-    monkeypatch.setattr(buckets, "LEAST", buckets.BYTES * 600)
+    monkeypatch.setattr(buckets, "BYTES", (1 << 30) // 600)
 
     def by_buckets(ids, marks, vocab, methods, exact, tell):
         fixed = (0.5, 1, 1.5), tell, None, exact
-        return buckets.estimate(Parts(ids), vocab, methods, marks, seed % 2, ALONE, *fixed), None
+        return buckets.estimate(Parts(ids), vocab, methods, marks, (seed % 2) << 30, ALONE, *fixed), None
 
     model, _, told = outcome(by_suffixes, *given)
     other, _, heard = outcome(by_buckets, *given)
@@ -123,6 +123,28 @@ def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypa
     line = failing(monkeypatch, capsys, *words)
     assert line == f"lmtk ngram-count: {tmp_path / 'temporary'}: No space left on device\n"
     assert not list((tmp_path / "temporary").iterdir()) and not (tmp_path / "lm").exists()
+
+
+def test_what_is_killed_leaves_nothing(tmp_path):
+    (tmp_path / "temporary").mkdir()
+    os.mkfifo(tmp_path / "text")
+    words = ["ngram-count", "-text", tmp_path / "text", "-lm", tmp_path / "lm", "-memory", "1M"]
+    environment = ENVIRONMENT | {"TMPDIR": str(tmp_path / "temporary")}
+    running = subprocess.Popen([sys.executable, "-m", "lmtk", *map(str, words)], env=environment)
+    with open(tmp_path / "text", "wb", buffering=0) as out:
+        out.write(b"a b\n" * 1000)
+        running.kill()
+        assert running.wait(60) == -9
+    assert not list((tmp_path / "temporary").iterdir()) and not (tmp_path / "lm").exists()
+
+
+@pytest.mark.parametrize(("words", "told"), [(["-lm"], False), (["-write-bin"], True), (["-sort", "-lm"], True)])
+def test_a_line_says_where_memory_is_not_bounded(tmp_path, monkeypatch, capsys, words, told):
+    monkeypatch.chdir(tmp_path)
+    in_buckets(monkeypatch, 1 << 20)
+    text = random_text(tmp_path, 1)
+    lmtk(monkeypatch, "ngram-count", "-text", text, "-wbdiscount", "-memory", "1K", *words, "out")
+    assert ("more than -memory" in capsys.readouterr().err) == told
 
 
 @needs_mpi

@@ -169,9 +169,34 @@ def test_kenlms_tries_are_read(kind, tmp_path):
 
 
 def test_kenlms_other_files_are_one_line():
-    for name, said in (("probing", "probing hash tables"), ("nowords", "without its words")):
-        with pytest.raises(FormatError, match=said):
-            load(str(FILES / "kenlm" / name))
+    with pytest.raises(FormatError, match="without its words"):
+        load(str(FILES / "kenlm" / "nowords"))
+
+
+def test_kenlms_probing_tables_are_scored_by(tmp_path):
+    """A file that build_binary made of wb.arpa: the same scores, to the last bit; damaged, no harm; no n-grams."""
+    path, model = FILES / "kenlm" / "probing", lmtk.load(FILES / "wb.arpa")
+    found = lmtk.load(path)
+    for line in (FILES / "te.txt").read_text().splitlines():
+        assert list(found.full_scores(line)) == list(model.full_scores(line))
+    corpus = next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks()))
+    own = next(read_corpus(str(FILES / "te.txt"), found.vocab, Marks()))
+    for order in (1, 2, 3):
+        a, b = model.lm.lower(order).score(corpus), found.lm.lower(order).score(own)
+        assert np.allclose(a.logp, b.logp, rtol=1e-6) and np.array_equal(a.length, b.length)
+    lines, words = describe(str(path))
+    assert dict(lines)["file"] == "KenLM's, probing hash tables" and b"cat" in words
+    assert dict(lines)["2-grams"] == model.lm.nodes.size(2)
+    data, random = path.read_bytes(), np.random.default_rng(1)
+    for i in range(len(data)):
+        (tmp_path / "cut").write_bytes(data[:i])
+        with pytest.raises(LmtkError):
+            load(str(tmp_path / "cut"))
+        damaged = bytearray(data)
+        damaged[i] = random.integers(256)
+        (tmp_path / "damaged").write_bytes(damaged)
+        with suppress(LmtkError):
+            load(str(tmp_path / "damaged")).score(own)
 
 
 def test_a_file_of_before_the_suffixes_is_read(tmp_path):

@@ -208,7 +208,7 @@ def command(
     ] = False,
     memory: Memory = None,
     memuse: Annotated[bool, option("memuse", "Say how much memory was used.", group="Parallel")] = False,
-    mpi: Annotated[bool, option("mpi", "Share the counting among the ranks of mpiexec.", group="Parallel")] = False,
+    mpi: Annotated[bool, option("mpi", "Share the work among the ranks of mpiexec.", group="Parallel")] = False,
     debug: Debug = 0,
 ):
     """Count the n-grams of texts; add, sort and limit counts; estimate a back-off model from them.

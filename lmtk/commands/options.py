@@ -56,7 +56,7 @@ Threads = Annotated[
     ),
 ]
 Memory = Annotated[
-    str, option("memory", "Count in about this much memory, the rest on disk: 500M, 4G.", "SIZE", group="Parallel")
+    str, option("memory", "Work in about this much memory, the rest on disk: 500M, 4G.", "SIZE", group="Parallel")
 ]
 Compact = Annotated[
     bool, option("compact", "Write -write-bin in fewer bytes; it takes longer to load.", group="Output")

@@ -92,4 +92,5 @@ def compile_later(function, settings):
     folder = cache_folder()
     if folder:
         numba.config.CACHE_DIR = folder
-    return numba.njit(nogil=True, error_model="numpy", cache=folder is not None, **settings)(function)
+    usual = {"nogil": True, "error_model": "numpy", "cache": folder is not None}
+    return numba.njit(**usual | settings)(function)

@@ -26,6 +26,12 @@ def use(number=None, products=1):
     blas.reserve(products)
 
 
+def at_most(number):
+    """Work on no more threads than so many from here on, as each wants memory of its own."""
+    global wanted
+    wanted = min(count(), number)
+
+
 def count():
     """How many threads to use: as `use` was told, else as the environment says, else one a processor."""
     return wanted or stated() or len(os.sched_getaffinity(0))

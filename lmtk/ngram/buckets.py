@@ -1,5 +1,5 @@
-"""A large text's model in buckets, each sorted and estimated alone by the engine in memory: with little memory, the
-buckets going through a file, or by several ranks, each of which owns some.
+"""A large text's model in buckets, each sorted and estimated alone by the engine in memory, and kept in a file: in
+little memory, or by several ranks, each of which owns some.
 
 symbol  shape    meaning
 N n W   -        positions, the highest order, ids of the text as in `suffix`: 0, the border, and words
@@ -42,15 +42,17 @@ from lmtk.text.vocab import Vocab
 
 BYTES = 230  # of memory that a position of a bucket takes while it is estimated
 WORD = 500  # of memory that a word takes
+THREAD = 128 << 20  # of -memory for each thread
 LEAST = 64 << 20  # bytes for buckets, whatever -memory says
 SOME = 1 << 18  # positions dealt out together
-PART = 1 << 20  # of a bucket, where memory is not bounded
+PART = 1 << 19  # of a bucket, where memory is not bounded
 f32 = np.float32
 
 
 @dataclass
 class Buckets:
     """A model in buckets. Those of a rank are `mine`, as many on each rank; bounds (B + 1,): the first word of each;
+    alone: the positions of a bucket up to which so many are worked on `together`; ample: whether memory is not bounded.
     of (W,): the bucket of each word; seen (W,): how often each stands in the text. cuts: {bucket: (n + 1, B + 1)}, how
     many of its events of each order end in words before each bucket's. Order 1 is on every rank: log10p, log10bow,
     marks of the words. records: those of each bucket, until they are sorted. show(share, what): told how much of a step
@@ -65,6 +67,7 @@ class Buckets:
     bounds: np.ndarray
     alone: int
     together: int
+    ample: bool
     of: np.ndarray = None
     cuts: dict = field(default_factory=dict)
     log10p: np.ndarray = None
@@ -134,7 +137,7 @@ def estimate(
     the text. memory: bytes, or None. show: as Buckets has it.
     """
     job = divided(text, vocab, len(methods), memory, comm)
-    job.show, job.records = show, Shelf(memory)
+    job.show, job.records = show, Shelf()
     deal_out(job, text.parts(vocab))
     bigrams, counted = count_all(job, methods, marks, exact)
     job.records = None
@@ -157,20 +160,25 @@ def estimate(
 
 def divided(text, vocab, order, memory, comm):
     """Buckets without anything in them. Raises LmtkError where there is too little memory."""
+    if memory:
+        threads.at_most(max(1, memory // THREAD))
     seen = comm.sum(text.seen(vocab))
     N, W, workers = int(seen.sum()), len(vocab.words), threads.count()
     room = max(memory - WORD * W, LEAST) // BYTES if memory else None
     most = max(1, room // workers if memory else min(PART, -(-N // (2 * workers * comm.size))))
     bounds = ranges(seen, comm.size, most)
     largest = int(np.diff(np.append(0, np.cumsum(seen))[bounds]).max())
+    word = shown(vocab.words[int(seen.argmax())])
     if memory and largest > room:
-        word, needed = vocab.words[int(seen.argmax())], (largest * BYTES + WORD * W >> 20) + 1
+        needed = (largest * BYTES + WORD * W >> 20) + 1
         raise LmtkError(
-            f"-memory is too small: the n-grams around '{shown(word)}', {largest} of {N} words, stay together in "
-            f"memory; give {needed}M or more"
+            f"-memory is too small: the n-grams around '{word}', {largest} of {N} words, stay together in memory; give "
+            f"{needed}M or more"
         )
+    if largest * (order + 1) >= 1 << 31 or len(bounds) > 1 << 16:
+        raise LmtkError(f"the text is too large: '{word}' stands in it {seen.max()} times, {len(bounds)} buckets")
     workers = workers if not memory or 2 * most <= room else 1
-    return Buckets(vocab, order, comm, Shelf(memory), seen, bounds, most, workers)
+    return Buckets(vocab, order, comm, Shelf(), seen, bounds, most, workers, not memory)
 
 
 def ranges(seen, ranks, most):
@@ -410,7 +418,7 @@ def fetch(job, k):
     """Yields log10 p of the n-grams of order k that end in each of a rank's buckets, nan where the model has none. They
     come together, or, where memory is short, for one bucket after another.
     """
-    T, together = job.rounds, 1 if job.shelf.file else job.rounds
+    T, together = job.rounds, job.rounds if job.ample else 1
     for first in range(0, T, together):
         parts = []
         for rank in range(job.comm.size):
@@ -490,7 +498,7 @@ def write_arpa(out, job, path=None):
     if out:
         printing.write_header(out, job.sizes)
     for k in range(1, job.order + 1):
-        kept = None if out else Shelf(True)
+        kept = None if out else Shelf()
         lines = out or SimpleNamespace(write=lambda some, kept=kept: kept.add("lines", np.frombuffer(some, np.uint8)))
         if out:
             out.write(b"\n\\%d-grams:\n" % k)

@@ -39,12 +39,12 @@ class Positions:
 
 
 class Blocks:
-    """The raw blocks of this rank's part of the texts, to be gone through again, on disk with `spill`. heads: of each
-    (path, number, size, words known after it), from a first one on for what is known before the texts.
+    """The raw blocks of this rank's part of the texts, to be gone through again, on disk. heads: of each (path, number,
+    size, words known after it), from a first one on for what is known before the texts.
     """
 
-    def __init__(self, raw, known, spill):
-        self.shelf, self.heads = Shelf(spill), [(-1, -1, 0, known)]
+    def __init__(self, raw, known):
+        self.shelf, self.heads = Shelf(), [(-1, -1, 0, known)]
         for path, number, ids in raw:
             known = max(known, int(ids.max(initial=-1)) + 1)
             self.shelf.add("ids", ids)
@@ -130,7 +130,7 @@ def collect(
     if positions and not (files or replace):
         apart = parts and (memory or comm.size > 1)
         if apart:
-            raw = comm.each(lambda: Blocks(raw_blocks(texts, known, tolower, comm), given, memory))
+            raw = comm.each(lambda: Blocks(raw_blocks(texts, known, tolower, comm), given))
         else:
             raw = comm.each(lambda: [] if comm.rank else list(raw_blocks(texts, known, tolower, ALONE)))
         size = raw.size if apart else sum(len(block) for _, _, block in raw)

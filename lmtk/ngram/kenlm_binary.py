@@ -1,11 +1,14 @@
-"""KenLM's binary files, as its build_binary writes them: the four kinds of trie, if they hold their words.
+"""KenLM's binary files, as its build_binary writes them: probing tables and the four kinds of trie, if they hold their
+words.
 
 A file is a header, a vocabulary of hashes, the n-grams, and the words in the order of their ids, each with a 0 behind.
 The n-grams are a trie from the last word to the first; a record of it is bits: the word, then log10 p and the weight
 (31 and 32 bits of a float, or places in tables of numbers), then where its children begin. The last of these may stand
-in part in a table, which says from which record on its upper bits are what. Everything is little-endian.
+in part in a table, which says from which record on its upper bits are what. Everything is little-endian. Probing tables
+are those of `hashed`, that of the words before them.
 """
 
+import os
 import struct
 
 import numpy as np
@@ -13,6 +16,7 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.ngram import arpa
 from lmtk.ngram.backoff import Backoff
+from lmtk.ngram.hashed import LONGEST, MIDDLE, ONE, Hashed
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 MAGIC = b"mmap lm http://kheafield.com/code format version "
@@ -32,7 +36,7 @@ MISSING = np.float32(-100)  # log10 p of <unk> where the ARPA file had none
 
 def read(stream, path):
     """(model, which of KINDS the file is). Raises FormatError."""
-    data = np.frombuffer(stream.read(), np.uint8)
+    data = bytes_of(stream, path)
     head = data[:FIXED].tobytes()
     if head.startswith(INCOMPLETE):
         raise FormatError(path, "a binary file of KenLM's that was not finished")
@@ -40,28 +44,81 @@ def read(stream, path):
         version = head[len(MAGIC) : len(MAGIC) + 4].split(b"\n")[0].decode("latin-1")
         raise FormatError(path, f"a binary file of KenLM's, version {version}; this lmtk reads version 5")
     try:
-        order, _, kind, with_words, search = struct.unpack_from("<BxxxfIBxxxI", data, FIXED)
+        order, multiplier, kind, with_words, search = struct.unpack_from("<BxxxfIBxxxI", data, FIXED)
         counts = np.frombuffer(data, "<u8", order, FIXED + 20).astype(np.int64).tolist()
     except (struct.error, ValueError):
         raise FormatError(path, "the file is cut short or damaged") from None
     name = KINDS[kind] if kind < len(KINDS) else f"kind {kind}"
-    if kind < 2 or kind >= len(KINDS) or search != (1 if kind >= 2 else 0):
-        raise FormatError(path, f"KenLM's binary form as {name}; lmtk reads its tries, or the ARPA file it is made of")
+    if kind == 1 or kind >= len(KINDS) or search != (1 if kind >= 2 else 0):
+        text = f"KenLM's binary form as {name}; lmtk reads its other kinds, or the ARPA file it is made of"
+        raise FormatError(path, text)
     if not with_words:
         raise FormatError(path, "KenLM's binary form without its words; build_binary leaves them out only with -v")
     if order < 2 or min(counts) < 0 or max(counts) > len(data):
         raise FormatError(path, "the file is cut short or damaged")
     try:
+        if kind == 0:
+            return hashed_model(data, counts, multiplier, path), name
         return model_of(data, counts, kind in (3, 5), kind in (4, 5), path), name
     except (IndexError, ValueError):
         raise FormatError(path, "the file is cut short or damaged") from None
 
 
+def bytes_of(stream, path):
+    """The bytes of a file, mapped where it is a plain one."""
+    if path != "-" and os.path.isfile(path):
+        with open(path, "rb") as raw:
+            if raw.read(len(MAGIC)) == MAGIC:
+                return np.memmap(path, np.uint8, "r")
+    return np.frombuffer(stream.read(), np.uint8)
+
+
+def hashed_model(data, counts, multiplier, path):
+    """The model of probing tables."""
+    if not 1 < multiplier < 1e6:
+        raise IndexError
+
+    def part(kind, size):
+        nonlocal at
+        at += kind.itemsize * size
+        if at > len(data):
+            raise IndexError
+        return data[at - kind.itemsize * size : at].view(kind)
+
+    at = first_byte(counts)
+    version, V = part(np.dtype("<u4"), 2).tolist()
+    if version:
+        raise FormatError(path, f"KenLM's vocabulary of version {version}; this lmtk reads version 0")
+    buckets = [max(n + 1, int(np.float32(multiplier) * np.float32(n))) for n in counts]
+    part(np.dtype("V12"), buckets[0])  # the words' hashes and numbers
+    first = part(ONE, counts[0] + 1)
+    kinds = [MIDDLE] * (len(counts) - 2) + [LONGEST]
+    tables = [part(kind, n) for kind, n in zip(kinds, buckets[1:])]
+    if not 0 < V <= len(first):
+        raise IndexError
+    words = words_behind(data, at, V, path)
+    vocab = vocabulary(words, first["log10p"][0])
+    index = {w: i for i, w in enumerate(words)}
+    number = np.array([index.get(w, 0) for w in vocab.words], np.int64)
+    return Hashed(vocab, len(counts), number, first, tables, counts)
+
+
+def first_byte(counts):
+    """Where the vocabulary begins, behind the header."""
+    return -(-(FIXED + 20 + 8 * len(counts)) // 8) * 8
+
+
+def vocabulary(words, unknown):
+    """The Vocab of KenLM's words, <unk> the first, which is predicted unless its log10 p, `unknown`, is MISSING."""
+    there = [w for i, w in enumerate(words) if w != SOS and (i or unknown != MISSING)]
+    others = [w for w in (SOS, EOS, UNK) if w not in set(there)]
+    return Vocab([*there, *others], len(there))
+
+
 def model_of(data, counts, quantized, split, path):
     """The model in the bytes of a file; quantized: numbers stand in tables; split: pointers do, in part."""
     order, V = len(counts), counts[0]
-    at = -(-(FIXED + 20 + 8 * order) // 8) * 8
-    at += 8 + 8 * V  # the vocabulary's hashes
+    at = first_byte(counts) + 8 + 8 * V  # behind the vocabulary's hashes
     if quantized:
         version, p_bits, bow_bits = data[at : at + 3].tolist()
         if version != 2 or not 0 < p_bits <= 25 or not 0 < bow_bits <= 25:
@@ -159,9 +216,7 @@ def words_behind(data, at, V, path):
 
 def backoff_model(levels, words, path):
     """The model of n-grams as rows of KenLM's ids, with log10 p and weights."""
-    there = [w for i, w in enumerate(words) if w != SOS and (i or levels[0][1][0] != MISSING)]
-    others = [w for w in (SOS, EOS, UNK) if w not in set(there)]
-    vocab = Vocab([*there, *others], len(there))
+    vocab = vocabulary(words, levels[0][1][0])
     own = np.array([vocab.index[w] for w in words], np.int32)
     kept = np.array([w in set(words) and (i > 0 or levels[0][1][0] != MISSING) for i, w in enumerate(words)])
     sections = {}

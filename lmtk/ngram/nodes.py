@@ -608,12 +608,12 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
 
 
 def handle(nodes, unigram, first):
-    """(13,) int64, where the arrays of a Walk are and how long they are: what `step` and `score_lines` take in place of
-    them, since a call costs 0.1 us an array. They must outlive it.
+    """int64, where the arrays of a Walk are and how long they are: what `step` and `score_lines` take in place of them,
+    since a call costs 0.1 us an array. They must outlive it. Behind them is room for the weights of `step`.
     """
     arrays = nodes.memory, nodes.where, unigram, first, nodes.far, nodes.slots, nodes.spans
     sizes = nodes.memory.size, nodes.order, len(unigram), len(nodes.far), nodes.slots.size, len(nodes.spans)
-    return np.array([*map(address, arrays), *sizes], np.int64)
+    return np.array([*map(address, arrays), *sizes, *[0] * nodes.order], np.int64)
 
 
 @jit
@@ -627,16 +627,16 @@ def arrays_at(handle):
     return memory, logs, where, far, slots, spans, unigram, first
 
 
-@jit
+@jit(nogil=False)
 def step(handle, w, state):
-    """`walk` of one word w as KenLM does: (log10 p, length used, state after w).
+    """`walk` of one word w as KenLM does: (log10 p, length used, state after w). Python's lock keeps its room for it.
 
     state: the order and the place of the longest context, order << 32 | place; NULL or UNKNOWN where there is none.
     Contexts are left out of which nothing can be made: no n-gram goes on from them, and their weights are 0.
     """
     memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
     n, k, node = len(where), state >> 32, state & 0xFFFFFFFF
-    weights, many, p, used = np.empty(n, np.float32), 0, first[w], 1
+    weights, many, p, used = carray(pointer_to(handle + 8 * 13, np.float32), 2 * n), 0, first[w], 1
     after_order, after = np.int64(-1), np.int64(0)
     if k == 0 and node == UNKNOWN:
         weights[0], many = 0, 1

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.nmt import kernels, network
+from lmtk.units import from_activations
 
 f32 = np.float32
 ROOM = 1 << 26  # alignment units that are computed at once: 256 MB
@@ -52,8 +53,8 @@ class Decoder:
         # for each source word instead of one for each word of each hypothesis
         self.HC = (H.reshape(-1, A) @ np.hstack((p.C, p.Co))).reshape(K, T, -1)
         s0 = np.tanh(h @ p.Ws + p.bs)[:, None]
-        # the memory of an LSTM starts from 0
-        self.state = s0 if p.fS.shape[1] == 2 * len(p.U) else np.concatenate((s0, np.zeros_like(s0)), axis=2)
+        self.unit = network.unit_of(p)
+        self.state = from_activations(self.unit, s0)
 
     def step(self, word):
         """The outputs y (k * B, V) behind the words (k, B), and alpha (k, B, T), None without attention.
@@ -76,7 +77,7 @@ class Decoder:
         y += p.bo
         zr = G[:, :gates]
         zr += Q[:, units:]
-        self.state = kernels.unit(zr, G[:, gates:d], state, p.U)[0].reshape(k, B, width)
+        self.state = self.unit.step(zr, G[:, gates:d], state, p.U)[0].reshape(k, B, width)
         return y, alpha
 
     def follow(self, parent, go):

@@ -11,6 +11,7 @@ import numpy as np
 from lmtk.files import container, declared
 from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
+from lmtk.units import BY_GATES, GATED, follow, follow_back, from_activations
 
 f32 = np.float32
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc
@@ -57,8 +58,8 @@ class Model:
         if attention:
             yield "alignment units n'", self.sizes["alignment"]
         yield "maxout units l", self.sizes["maxout"]
-        if self.sizes["gates"] == 3:
-            yield "hidden unit", "LSTM"
+        if self.sizes["gates"] != GATED.gates:
+            yield "hidden unit", BY_GATES[self.sizes["gates"]].name
         yield "parameters", self.theta.size
         yield from container.shown(self.settings)
 
@@ -138,6 +139,11 @@ def keep_memory():
         mallopt(M_MMAP_THRESHOLD, 1 << 25), mallopt(M_TRIM_THRESHOLD, 1 << 30)
 
 
+def unit_of(p):
+    """The hidden unit, of encoder and decoder alike."""
+    return BY_GATES[p.fS.shape[1] // len(p.fU)]
+
+
 def widths(p):
     """(n', the width of a unit's gates, d) of the decoder."""
     n, units = len(p.U), len(p.va) if hasattr(p, "va") else 0
@@ -168,7 +174,7 @@ def annotate(p, sentences, drop=no_dropout):
     mask_E = drop((len(distinct), p.Ex.shape[1]))
     e = masked(p.Ex[distinct], mask_E)
     G = e @ p.Wx + p.bx
-    f, f_kept = kernels.encode(G[number, :gates], G[number, gates:d], side.sizes, p.fS, p.fU)
+    f, f_kept, _ = follow(unit_of(p), G[number, :gates], G[number, gates:d], side.sizes, p.fS, p.fU)
     lengths = np.empty(K, np.int64)
     lengths[order] = side.lengths
     kept = SimpleNamespace(
@@ -185,7 +191,7 @@ def annotate(p, sentences, drop=no_dropout):
     words[side.row, side.time] = number
     kept.reversed = words[side.row, last]
     zr, t = G[kept.reversed, d : d + gates], G[kept.reversed, d + gates :]
-    b, kept.b = kernels.encode(zr, t, side.sizes, p.bS, p.bU)
+    b, kept.b, _ = follow(unit_of(p), zr, t, side.sizes, p.bS, p.bU)
     H = np.zeros((K, T, 2 * n), f.dtype)
     H[row, side.time, :n] = f
     H[row, last, n:] = b
@@ -204,10 +210,10 @@ def annotate_backward(p, g, gH, kept):
     else:
         gf = np.zeros((len(side.row), n), gH.dtype)
         gf[kept.ends] = gH[kept.row[kept.ends], 0]
-    rows = kernels.encode_backward(gf, side.sizes, p.fS, p.fU, kept.f, g.fS, g.fU)
+    rows = follow_back(unit_of(p), gf, side.sizes, p.fS, p.fU, kept.f, g.fS, g.fU)
     kernels.add_rows(rows, kept.number, gG, 0)
     if attends:
-        rows = kernels.encode_backward(gb, side.sizes, p.bS, p.bU, kept.b, g.bS, g.bU)
+        rows = follow_back(unit_of(p), gb, side.sizes, p.bS, p.bU, kept.b, g.bS, g.bU)
         kernels.add_rows(rows, kept.reversed, gG, d)
     np.matmul(kept.e.T, gG, out=g.Wx)
     gG.sum(axis=0, out=g.bx)
@@ -239,8 +245,7 @@ def decode(p, source, target, sos, drop=no_dropout):
     G = e @ p.Wy + p.by
     zr, t, o = G[number, :gates], G[number, gates:d], G[number, d:]
     s0 = np.tanh(h @ p.Ws + p.bs)
-    # the memory of an LSTM starts from 0
-    s = s0 if gates == 2 * n else np.hstack((s0, np.zeros_like(s0)))
+    unit, s = unit_of(p), from_activations(unit_of(p), s0)
     states, seen, c = np.empty((P, s.shape[1]), G.dtype), np.empty((P, n), G.dtype), np.empty((P, A), G.dtype)
     # without attention the one annotation has all the weight
     q, alphas = np.empty((P, units), G.dtype), np.ones((P, H.shape[1]), G.dtype)
@@ -261,7 +266,7 @@ def decode(p, source, target, sos, drop=no_dropout):
         zr[now] += Q[:, units:]
         zr[now] += from_c[:, :gates]
         t[now] += from_c[:, gates:]
-        s, seen[now] = kernels.unit(zr[now], t[now], states[now], p.U)
+        s, seen[now] = unit.step(zr[now], t[now], states[now], p.U)
     o += states[:, :n] @ p.Uo
     o += c @ p.Co
     mask_t = drop((P, l))
@@ -277,7 +282,7 @@ def decode(p, source, target, sos, drop=no_dropout):
 def decode_backward(p, g, gt, kept):
     """gt (P, l), the gradient of the maxout units, to all gradients but those of Wo and bo, written into g."""
     side, starts, H, zr, t, states = kept.side, kept.starts, kept.H, kept.zr, kept.t, kept.states
-    n, P, (units, gates, d) = len(p.U), len(gt), widths(p)
+    n, P, unit, (units, gates, d) = len(p.U), len(gt), unit_of(p), widths(p)
     s = states[:, :n]
     go = kernels.maxout_backward(kept.o, masked(gt, kept.mask_t))
     np.matmul(s.T, go, out=g.Uo)
@@ -293,7 +298,7 @@ def decode_backward(p, g, gt, kept):
     for i in range(len(side.sizes) - 1, -1, -1):
         k, now = side.sizes[i], slice(starts[i], starts[i + 1])
         gs, gate = carried[:k], gG[now]
-        kernels.unit_backward(gs, zr[now], t[now], states[now], kept.seen[now], UT, gate)
+        unit.back(gs, zr[now], t[now], states[now], kept.seen[now], UT, gate)
         gc[now] += gate @ CT
         if units:
             a = kernels.tanh_sum(kept.UH[:k], kept.q[now][:, None])[:, 0]
@@ -306,7 +311,7 @@ def decode_backward(p, g, gt, kept):
     gH = np.zeros_like(H)
     kernels.contexts_backward(kept.alphas, gc, starts, side.lengths, np.minimum(kept.lengths, H.shape[1]), gH)
     np.matmul(s.T, gQ, out=g.S)
-    np.matmul(kernels.before_U(states, kept.seen, n).T, gG[:, gates:], out=g.U)
+    np.matmul(unit.before_U(states, kept.seen, n).T, gG[:, gates:], out=g.U)
     np.matmul(kept.c.T, gG, out=g.C)
     gG_distinct = np.zeros((len(kept.distinct), len(p.by)), gG.dtype)
     kernels.add_rows(gG, kept.number, gG_distinct, 0)

@@ -10,6 +10,7 @@ from lmtk.errors import Diverged
 from lmtk.files import curve
 from lmtk.nmt import kernels, network
 from lmtk.nmt.network import Model
+from lmtk.units import opened
 
 f32 = np.float32
 POOL = 20  # minibatches whose sentences are sorted by length together (B.2)
@@ -85,9 +86,10 @@ def initial(source, target, settings, words):
     if not paper:
         counts = np.bincount(np.concatenate(words), minlength=target.V) + 1
         p.bo[:] = np.log(counts / counts.sum())
-        if settings.gates == 3:
-            for b in (p.bx[: 4 * n], p.bx[4 * n :], p.by[: 4 * n]):
-                b[n : 2 * n] = 1
+        unit = network.unit_of(p)
+        d = (unit.gates + 1) * n
+        for b in (p.bx[:d], *([p.bx[d:]] if len(p.bx) > d else []), p.by[:d]):
+            opened(unit, b)
     return theta
 
 

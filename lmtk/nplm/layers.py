@@ -42,8 +42,8 @@ class Layer:
     """A hidden layer.
 
     sees(n): the words whose features direct connections see; shapes(n, m, h): letter -> shape of its arrays, in the
-    order in which they get first values, Gaussian of deviation 1/sqrt(inputs); those of one axis are 0 but for
-    first(p): what else first values are.
+    order in which they get first values, Gaussian of deviation 1/sqrt(inputs), those of one axis 0.
+    first(arrays): what else first values are, in place.
     forward(p, x, start) -> (a, memory, state): p has the arrays by letter, start is None, or State and memory what
     backward(p, memory, ga) -> Gradient needs.
     carries: whether its state goes on from word to word; width(h): of that state.
@@ -133,6 +133,7 @@ def following(unit):
     return {
         "sees": lambda n: 1, "forward": forward, "backward": backward, "carries": True, "order": 32,
         "shapes": lambda n, m, h: with_R(m, h, unit.gates + 1), "width": lambda h: unit.width * h,
+        "first": lambda p: units.opened(unit, p["d"]),
     }  # fmt: skip
 
 
@@ -140,17 +141,11 @@ def with_R(m, h, g=1):
     return {"H": (g * h, m), "d": (g * h,), "R": (g * h, h)}
 
 
-def remember(p):
-    """The forget gates of an LSTM begin open (Jozefowicz et al. 2015)."""
-    h = p.R.shape[1]
-    p.d[h : 2 * h] = 1
-
-
 LAYERS = {  # by the name of -model, which is its name in a file too
     "nplm": Layer(lambda n: n - 1, lambda n, m, h: {"H": (h, (n - 1) * m), "d": (h,)}, window, window_back),
     "rnn": Layer(lambda n: 1, lambda n, m, h: with_R(m, h), recurrent, recurrent_back, order=10),
     "gru": Layer(**following(units.GATED)),
-    "lstm": Layer(**following(units.LSTM), first=remember),
+    "lstm": Layer(**following(units.LSTM)),
 }
 
 
@@ -161,4 +156,5 @@ def begun(layer, random, n, m, h):
         made[name] = np.zeros(shape, f32)
         if len(shape) > 1:
             made[name][:] = random.standard_normal(shape).astype(f32) / f32(math.sqrt(max(shape[1], 1)))
+    layer.first(made)
     return made

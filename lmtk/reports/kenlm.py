@@ -18,6 +18,7 @@ from lmtk.files.streams import blocks, lines_of, open_in
 from lmtk.lm import LN10
 from lmtk.ngram.backoff import Backoff, Stored, Walk, decimal
 from lmtk.ngram.counts import to_rows, trie
+from lmtk.ngram.hashed import Hashed
 from lmtk.ngram.nodes import as_single, ends_in_itself, pack, unigrams
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
 from lmtk.text.vocab import EOS, SOS, UNK, lower
@@ -79,6 +80,8 @@ def scorer(model, lengths=True):
     Of a back-off model log10 p is float32, its terms added in KenLM's order; of other models float64, and the length is
     that of the longest n-gram that any part used, or the words that a neural model looked at.
     """
+    if isinstance(model, Hashed):
+        return model.log10p
     if not isinstance(model, Backoff):
         return lambda corpus: score_any(model, corpus)
     walked = walk(model, lengths)

@@ -1,0 +1,91 @@
+"""Back-off models of which only hashes of the n-grams are kept, as KenLM's probing tables do: they can be scored by,
+but their n-grams cannot be listed.
+
+The key of the n-gram w_1 .. w_k, numbers of words, goes from its last word back: that of w_k is w_k, then
+key(w_i .. w_k) = A key(w_(i+1) .. w_k) xor B (1 + w_i), modulo 2^64. Every end of an n-gram is in the tables too.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lmtk.lm import LN10, Scores
+from lmtk.text.vocab import Vocab
+
+A, B = np.uint64(8978948897894561157), np.uint64(17894857484156487943)
+ONE = np.dtype([("log10p", "<f4"), ("log10bow", "<f4")])
+MIDDLE = np.dtype([("key", "<u8"), ("log10p", "<f4"), ("log10bow", "<f4")])
+LONGEST = np.dtype([("key", "<u8"), ("log10p", "<f4")])
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """number (W,): KenLM's number of each word. first (W',): ONE by number. tables: of each longer order, MIDDLE or
+    LONGEST where the key leads (linear probing, an entry with the key 0 is free). sizes: the numbers of n-grams.
+
+    A log10 p has the sign bit where nothing is known of what stands before it, else not.
+    """
+
+    vocab: Vocab
+    order: int
+    number: np.ndarray
+    first: np.ndarray
+    tables: list
+    sizes: list
+
+    def score(self, corpus):
+        """ln p of every scored token; the length is that of the n-gram used."""
+        log10p, used = self.log10p(corpus)
+        log10p[corpus.scored & (corpus.ids >= self.vocab.V)] = -np.inf
+        return Scores(log10p.astype(np.float64) * LN10, used[:, None])
+
+    def log10p(self, corpus):
+        """KenLM's log10 p of every scored token, float32, and the length of the n-gram used."""
+        ids, N = corpus.ids, len(corpus.ids)
+        number = self.number[ids]
+        before = np.arange(N) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts))
+        log10p, used, key = negative(self.first["log10p"][number]), np.ones(N, np.int8), number.astype(np.uint64)
+        weights, at = [self.first["log10bow"][number]], np.arange(N)
+        for k, table in enumerate(self.tables[: self.order - 1], 2):
+            at = at[before[at] >= k - 1]
+            key[at] = key[at] * A ^ (number[at - k + 1].astype(np.uint64) + np.uint64(1)) * B
+            place = find(table, key[at])
+            at, place = at[place >= 0], place[place >= 0]
+            log10p[at], used[at] = negative(table["log10p"][place]), k
+            if k < self.order:
+                weights.append(np.zeros(N, np.float32))
+                weights[-1][at] = table["log10bow"][place]
+        for k, weight in enumerate(weights[: self.order - 1], 1):
+            backing = np.flatnonzero((used <= k) & (before > 0))
+            log10p[backing] += weight[backing - 1]
+        log10p[~corpus.scored] = used[~corpus.scored] = 0
+        return log10p, used
+
+    def lower(self, order):
+        """The same model without its longer n-grams."""
+        return replace(self, order=order)
+
+    def describe(self):
+        yield "kind", "back-off n-gram of hashes"
+        yield "order", self.order
+        for k, size in enumerate(self.sizes[: self.order], 1):
+            yield f"{k}-grams", size
+        yield "predicted words |V|", self.vocab.V
+
+
+def negative(log10p):
+    return -np.abs(log10p)
+
+
+def find(table, keys):
+    """Where the keys (N,) stand in a table, -1 for nowhere."""
+    place, found = (keys % np.uint64(len(table))).astype(np.int64), np.full(len(keys), -1)
+    open_, turns = np.arange(len(keys)), 0
+    while len(open_) and turns < len(table):
+        here = table["key"][place[open_]]
+        hit = here == keys[open_]
+        found[open_[hit]] = place[open_[hit]]
+        open_ = open_[~hit & (here != 0)]
+        place[open_] = (place[open_] + 1) % len(table)
+        turns += 1
+    return found
