@@ -9,6 +9,7 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files.registry import load
+from lmtk.lm import reach
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import nodes
@@ -261,7 +262,7 @@ class Model:
         return (
             float(np.float32(log10p[-1])),
             int(length[-1]),
-            (*state, word)[1 - self.order :] if self.order > 1 else (),
+            (*state, word)[max(len(state) + 1 - reach(self.lm), 0) :],
         )
 
     def _sum(self, sentence, bos, eos):

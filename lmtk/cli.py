@@ -254,7 +254,7 @@ def top(words):
     if words and words[0] in ("-help", "--help", "-h", "help"):
         if words[1:]:
             if words[1] not in COMMANDS:
-                raise UsageError(f"no command {words[1]}{nearest(words[1], COMMANDS)}")
+                raise UsageError(no_command(words[1]))
             run(words[1], ["-help"])
             return 0
         sys.stdout.write(overview())
@@ -276,7 +276,13 @@ def top(words):
     if not words:
         sys.stderr.write(overview())
         return 2
-    raise UsageError(f"no command {words[0]}{nearest(words[0], COMMANDS)}")
+    raise UsageError(no_command(words[0]))
+
+
+def no_command(word):
+    if word in PROGRAMS:
+        return f"no command {word}; the program of that name is lmtk -as {word}, or in the folder that lmtk -bin names"
+    return f"no {'option' if word.startswith('-') else 'command'} {word}{nearest(word, COMMANDS)}"
 
 
 def programs_folder():

@@ -35,12 +35,17 @@ def scores_of(kind, logp):
 
 
 class LanguageModel(Protocol):
-    """vocab: the words; order: a prediction looks at order - 1 words."""
+    """vocab: the words; order: a prediction looks at order - 1 words, or has a `reach` of its own."""
 
     vocab: Vocab
     order: int
 
     def score(self, corpus: Corpus) -> Scores: ...
+
+
+def reach(model):
+    """How many words before a word its probability depends on."""
+    return getattr(model, "reach", model.order - 1)
 
 
 def vocabulary_sums(model, corpus, positions, unk=True):

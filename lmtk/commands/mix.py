@@ -1,4 +1,5 @@
 import math
+import os
 import sys
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from lmtk.commands.options import (
     Tolower,
     UnkAsIs,
     Write,
+    check_outputs,
     given_weights,
     one_stdin,
     option,
@@ -72,6 +74,9 @@ def command(
     one_stdin(*lm, heldout)
     if write and "-" in lm:
         raise UsageError("a mixture names its parts' files; stdin (-) can't be named")
+    if write and any(os.path.realpath(path) == os.path.realpath(write) for path in lm):
+        raise UsageError(f"a mixture names its parts' files; -write {write} would take the place of one")
+    check_outputs(write, texts=[heldout] if heldout else [])
     start = given_weights(weight, len(lm))
     use(threads)
     parts = [load(path) for path in lm]

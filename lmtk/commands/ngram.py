@@ -17,6 +17,7 @@ from lmtk.commands.options import (
     Strict,
     Tolower,
     VocabFile,
+    check_outputs,
     given_weights,
     needed,
     one_stdin,
@@ -208,7 +209,6 @@ def command(
 
 def check(o):
     """Complain of options that do not go together, and complete them."""
-    from lmtk.files.streams import check_out
 
     needed(o.lm, "lm")
     o.write_bin = o.write_bin_lm or o.write_bin
@@ -245,9 +245,7 @@ def check(o):
     texts = [*(o.ppl or []), *(o.counts or [])]
     one_stdin(o.lm, o.classes, *o.mix_lm, o.vocab, o.gen_prefixes, o.prune_history_lm, *texts)
     o.unknown = unknown_word(o.map_unk) if o.map_unk else None
-    for path in (o.write_lm, o.write_bin, o.write_vocab):
-        if path:
-            check_out(path)
+    check_outputs(o.write_lm, o.write_bin, o.write_vocab)
 
 
 def mixed_files(o):

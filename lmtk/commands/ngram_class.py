@@ -13,6 +13,7 @@ from lmtk.commands.options import (
     Texts,
     Tolower,
     VocabFile,
+    check_outputs,
     needed,
     one_stdin,
     option,
@@ -103,13 +104,11 @@ def command(
     o = SimpleNamespace(**locals())
     check(o)
 
-    from lmtk.files.streams import check_out, open_out
+    from lmtk.files.streams import open_out
     from lmtk.ngram import classes as induction
     from lmtk.ngram.counts import write_counts
 
-    for path in (classes, class_counts, write_paths):
-        if path:
-            check_out(path)
+    check_outputs(classes, class_counts, write_paths, texts=text or [])
     start = induction.read_classes(init) if init else None
     job = to_sort(o, start)
     state = sort(o, job, start)

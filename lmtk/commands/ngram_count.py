@@ -22,6 +22,7 @@ from lmtk.commands.options import (
     VocabFile,
     Write,
     bytes_of,
+    check_outputs,
     one_stdin,
     only_with,
     option,
@@ -311,6 +312,9 @@ def settle(o):
             o.files["kn"][n] = o.kn_all
     if o.kn_all and (others := [name for name, (everywhere, _) in o.given.items() if everywhere and name != "kn"]):
         raise UsageError(f"several smoothing methods for all orders: {', '.join([*others, 'kn'])}")
+    discounts = [] if o.model_written else [path for paths in o.files.values() for path in paths.values()]
+    counts = per_order(o.write_n, str).values()
+    check_outputs(o.write, *counts, o.write_vocab, o.lm, o.write_bin, o.class_lm, *discounts, texts=o.text or [])
     o.own = None
     if o.classes:
         from lmtk.ngram.classes import read_classes

@@ -16,7 +16,7 @@ from lmtk.commands.options import (
     Seed,
     Threads,
     Tolower,
-    check_curves,
+    check_trained,
     needed,
     one_stdin,
     option,
@@ -35,10 +35,10 @@ def command(
     heldout_target: Annotated[str | None, option("heldout-target", "Its translation.", "FILE", group="Data")] = None,
     model: Annotated[str | None, option("model", "The model to write.", "FILE", group="Output")] = None,
     attention: Annotated[
-        str, option("attention", "additive: RNNsearch; none: RNNencdec.", "KIND", group="Model")
+        str, option("attention", "additive: RNNsearch; none: RNNencdec.", "additive|none", group="Model")
     ] = "additive",
     unit: Annotated[
-        str, option("unit", "The hidden unit: gated, the paper's, or lstm.", "KIND", group="Model")
+        str, option("unit", "The hidden unit: gated, the paper's, or lstm.", "gated|lstm", group="Model")
     ] = "gated",
     hidden: Annotated[int, option("hidden", "n, hidden units.", "N", min=1, group="Model")] = 256,
     embedding: Annotated[int, option("embedding", "m, size of the word embeddings.", "M", min=1, group="Model")] = 256,
@@ -73,7 +73,7 @@ def command(
         option(
             "keep",
             "bleu, likelihood: what the epoch whose model is kept is best in, on held-out text.",
-            "KIND",
+            "bleu|likelihood",
             group="Training",
         ),
     ] = "bleu",
@@ -170,13 +170,11 @@ def learn(o):
     """Train as the options say."""
     from lmtk import run
     from lmtk.commands.progress import Reporter
-    from lmtk.files.streams import check_out
     from lmtk.machine import threads as machine
     from lmtk.nmt import network, recipes, training
 
     machine.use(o.threads)
-    check_out(o.model)
-    check_curves(o.log, o.plot)
+    check_trained((o.source, o.target, o.heldout_source, o.heldout_target), o.model, o.log, o.plot)
     run.check_beside(o.model, o.resume)
     settings = recipes.settings(given(o), o.paper)
     threads = o.threads or max(1, min(machine.count(), settings.minibatch // recipes.SHARE))

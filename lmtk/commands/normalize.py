@@ -1,3 +1,4 @@
+import os
 from typing import Annotated
 
 from lmtk.commands.options import Tolower, Write, one_stdin, option
@@ -30,6 +31,9 @@ def command(
     from lmtk.text.vocab import read_vocab
 
     one_stdin(*(text or ["-"]), proper_list)
+    for path in text or []:
+        if path != "-":
+            os.stat(path)  # all or none: what is missing is told before anything is written
     names = set(read_vocab(proper_list)) if proper_list else None
     with open_out(write) as out:
         for path in text or ["-"]:

@@ -23,7 +23,7 @@ from lmtk.commands.options import (
     Tolower,
     Unk,
     VocabFile,
-    check_curves,
+    check_trained,
     needed,
     one_stdin,
     option,
@@ -346,14 +346,13 @@ def learn(o, comm):
 def prepare(o, comm):
     """(training.Settings, training.Data, the network before training, the model of -proposal, what the inputs are)."""
     from lmtk import run
-    from lmtk.files.streams import check_out, digest
+    from lmtk.files.streams import digest
     from lmtk.machine.parallel import block
     from lmtk.nplm import recipes, training
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
-    check_out(o.lm)
-    check_curves(o.log, o.plot)
+    check_trained((o.text, o.heldout), o.lm, o.log, o.plot)
     run.check_beside(o.lm, o.resume)
     noise = backoff(o.proposal) if o.proposal not in (None, "uniform") else None
     marks = Marks.of(o.no_sos, o.no_eos, o.stream)

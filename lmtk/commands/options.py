@@ -126,10 +126,26 @@ def one_stdin(*paths):
         raise UsageError("only one input can be stdin (-)")
 
 
-def one_stdout(*paths):
-    """Only one of the outputs may be stdout."""
-    if sum(p == "-" for p in paths) > 1:
+def check_outputs(*paths, texts=()):
+    """Find out now whether the outputs, those that are not None, can be written, and that each is a file of its own,
+    and none of the texts that are read.
+
+    Raises UsageError, OSError.
+    """
+    from lmtk.files.streams import check_out, written_in_place
+
+    paths = [path for path in paths if path]
+    if paths.count("-") > 1:
         raise UsageError("only one output can be stdout (-)")
+    files = [path for path in paths if not written_in_place(path)]
+    taken = [os.path.realpath(path) for path in files]
+    for path, file in zip(files, taken):
+        if taken.count(file) > 1:
+            raise UsageError(f"two outputs would be written to {path}; give them names of their own")
+        if file in map(os.path.realpath, texts):
+            raise UsageError(f"the output {path} would take the place of a text that is read")
+    for path in paths:
+        check_out(path)
 
 
 def bytes_of(size):
@@ -140,19 +156,15 @@ def bytes_of(size):
     return int(found[1]) << 10 * "bKMGT".index(found[2] or "K")
 
 
-def check_curves(log, plot):
-    """Find out now whether the files of -log and -plot can be written."""
+def check_trained(texts, model, log, plot):
+    """Find out now whether a training's model and the files of -log and -plot can be written."""
     from lmtk.files import figure
-    from lmtk.files.streams import check_out
 
-    one_stdout(log, plot)
     if plot:
         if os.path.splitext(plot)[1] not in (".svg", ".png"):
             raise UsageError(f"-plot {plot}: the picture is .svg or .png")
         figure.need("plot")
-    for path in (log, plot):
-        if path:
-            check_out(path)
+    check_outputs(model, log, plot, texts=[text for text in texts if text])
 
 
 def per_order(values, kind):

@@ -46,7 +46,7 @@ def command(
     ] = None,
     float_counts: Annotated[bool, option("float-counts", "Counts may be fractions.", group="Data")] = False,
     format: Annotated[
-        str, option("format", "Whose report to print: srilm or kenlm.", "NAME", group="Output")
+        str, option("format", "Whose report to print: srilm or kenlm.", "srilm|kenlm", group="Output")
     ] = "srilm",
     debug: Debug = 0,
     order: Annotated[

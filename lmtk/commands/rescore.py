@@ -11,9 +11,9 @@ from lmtk.commands.options import (
     Tolower,
     UnkAsIs,
     Write,
+    check_outputs,
     needed,
     one_stdin,
-    one_stdout,
     option,
 )
 from lmtk.errors import FormatError, LmtkWarning, UsageError
@@ -96,13 +96,11 @@ def command(
 
     import numpy as np
 
-    from lmtk.files.streams import check_out, open_folder, open_out
+    from lmtk.files.streams import open_folder, open_out
     from lmtk.machine.threads import stated, use
     from lmtk.nbest import lists as forms
 
-    for path in [write_weights] if write_nbest_dir else [write, write_weights]:
-        if path:
-            check_out(path)
+    check_outputs(None if write_nbest_dir else write, write_weights)
     use(threads, products=threads or stated() or 1)
     lists = forms.read(nbest)
     own = lists.names
@@ -161,7 +159,6 @@ def check(o):
         raise UsageError("-write-nbest-dir: two of the lists have the same name")
     if o.write_nbest_dir and o.write != "-":
         raise UsageError("-write and -write-nbest-dir: give one of them")
-    one_stdout(*([] if o.write_nbest_dir else [o.write]), o.write_weights)
     one_stdin(*o.lm, *o.model, o.source, *o.nbest, *o.tune, *([o.weights] if o.weights else []))
 
 

@@ -6,9 +6,9 @@ from lmtk.commands.options import (
     ProductThreads,
     Tolower,
     Write,
+    check_outputs,
     needed,
     one_stdin,
-    one_stdout,
     option,
     show,
 )
@@ -77,7 +77,7 @@ def command(
         str | None, option("align-plot", "A picture of it for each sentence.", "DIR", group="Alignment")
     ] = None,
     plot_format: Annotated[
-        str, option("plot-format", "The format of the pictures: svg or png.", "NAME", group="Alignment")
+        str, option("plot-format", "The format of the pictures: svg or png.", "svg|png", group="Alignment")
     ] = "svg",
     batch: Annotated[
         int | None, option("batch", "Sentences at once (default: 240/beam).", "N", min=1, group="Search")
@@ -98,14 +98,11 @@ def command(
 
     from lmtk.files import figure
     from lmtk.files.registry import load_ensemble
-    from lmtk.files.streams import check_out
     from lmtk.machine.threads import stated, use
     from lmtk.nmt import alignment
     from lmtk.text import subwords
 
-    for path in (write, align, soft_align, align_html):
-        if path:
-            check_out(path)
+    check_outputs(write, align, soft_align, align_html)
     if align_plot:
         figure.need("align-plot")
     use(threads, products=threads or stated() or 1)
@@ -124,7 +121,6 @@ def check(o):
     """Raise UsageError where options do not go together."""
     needed(o.model, "model")
     one_stdin(*o.model, o.text, o.target, o.dictionary)
-    one_stdout(o.write, o.align, o.soft_align, o.align_html)
     if o.score != bool(o.target):
         raise UsageError("-score and -target go together")
     if o.score:

@@ -1,6 +1,6 @@
 from typing import Annotated
 
-from lmtk.commands.options import Texts, Tolower, VocabFile, Write, one_stdin, option
+from lmtk.commands.options import Texts, Tolower, VocabFile, Write, check_outputs, one_stdin, option
 from lmtk.errors import UsageError
 
 
@@ -39,6 +39,7 @@ def command(
     if limit_vocab and not vocab:
         raise UsageError("-limit-vocab needs -vocab")
     one_stdin(*(text or []), *(lm or []), vocab)
+    check_outputs(write, texts=text or [])
     with reading(text or [], "counting words"):
         counts = count_words(text or [], tolower)
     kept = {w for w, n in counts.items() if n >= mincount and w not in (SOS, EOS)}

@@ -140,8 +140,10 @@ def bytes_behind(stream, path, offset, total):
         plain = stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and path != "-"
     except (OSError, AttributeError, ValueError):
         plain = False
-    if plain and stream.tell() == offset and os.path.getsize(path) == offset + total:
-        return np.memmap(path, np.uint8, "r", offset, (total,)) if total else np.zeros(0, np.uint8)
+    # the file that is open: another may have taken its name by now
+    if plain and stream.tell() == offset and os.fstat(stream.fileno()).st_size == offset + total:
+        with open(stream.fileno(), "rb", closefd=False) as file:
+            return np.memmap(file, np.uint8, "r", offset, (total,)) if total else np.zeros(0, np.uint8)
     # in parts: a header may claim more than there is, or than there is memory for
     parts, left = [], total + 1
     while left and (part := stream.read(min(left, 1 << 24))):

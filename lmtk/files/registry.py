@@ -5,7 +5,7 @@ import warnings
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container, declared, texts
-from lmtk.files.streams import BOM, lines_of, open_in
+from lmtk.files.streams import BOM, blocks_of, open_in, rows_of, with_warnings
 
 TEXT = {
     b"\\interp\\": "lmtk.ngram.interp:read_text",
@@ -132,7 +132,7 @@ def describe(path, shown=10):
             return [*model.describe(), ("file", f"KenLM's, {kind}")], model.vocab.words
         start = head.removeprefix(BOM).lstrip()
         if b"\\data\\" not in head and not any(start.startswith(magic) for magic in TEXT):
-            return texts.describe(lines_of(stream, path), shown)
+            return texts.describe(rows_of(with_warnings(blocks_of(stream, path), path)), shown)
         name = next((r for magic, r in TEXT.items() if start.startswith(magic)), ARPA)
         model = function(name)(stream, path, ())
     return list(model.describe()), model.vocab.words

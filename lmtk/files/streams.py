@@ -18,6 +18,7 @@ BOM = b"\xef\xbb\xbf"
 EARLY = 1 << 25  # bytes after which a file is put to disk
 watch = None  # what is told how many bytes were read of files, each time
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its marks: which byte of a pair comes first
+FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
 NO_UTF8 = re.compile("[\udc80-\udcff].*")  # in what was decoded with surrogateescape
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 SUFFIX = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
@@ -120,20 +121,29 @@ def blocks(path, size=1 << 22, eager=False):
     at the start is skipped; NUL bytes, lines that are no UTF-8 and carriage returns inside lines stay. Each is warned
     of once.
     """
-    odd = returns = 0
     with open_in(path) as stream:
-        for block in blocks_of(stream, path, size, eager):
-            odd += 0 if block.isascii() else odd_lines(block)
-            if b"\r" in block:
-                returns += block.count(b"\r") - block.count(b"\r\n")
-            yield block
-    name = "stdin" if path == "-" else path
+        yield from with_warnings(blocks_of(stream, path, size, eager), path)
+
+
+def with_warnings(blocks, path):
+    """The blocks of a text; what is odd in it is told of at the end."""
+    odd = returns = 0
+    name, form = "stdin" if path == "-" else path, "latin1"
+    for block in blocks:
+        if not block.isascii() and (here := odd_lines(block)):
+            odd += here
+            form = "utf-16le" if b"\0" in block else form
+        if b"\r" in block:
+            returns += block.count(b"\r") - block.count(b"\r\n")
+        yield block
     if odd:
-        told = f"{name}: {odd} line{'s are' if odd > 1 else ' is'} no UTF-8; for Latin-1: iconv -f latin1 -t utf-8"
-        warnings.warn(told, LmtkWarning, stacklevel=2)
+        line = (
+            f"{name}: {odd} line{'s are' if odd > 1 else ' is'} no UTF-8; for {FORMS[form]}: iconv -f {form} -t utf-8"
+        )
+        warnings.warn(line, LmtkWarning, stacklevel=2)
     if returns:
-        told = f"{name}: {returns} carriage return{'s' * (returns > 1)} inside lines, taken as blanks; tr '\\r' '\\n'"
-        warnings.warn(f"{told} makes them ends of lines", LmtkWarning, stacklevel=2)
+        line = f"{name}: {returns} carriage return{'s' * (returns > 1)} inside lines, taken as blanks; tr '\\r' '\\n'"
+        warnings.warn(f"{line} makes them ends of lines", LmtkWarning, stacklevel=2)
 
 
 def odd_lines(block):

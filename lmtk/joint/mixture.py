@@ -13,7 +13,7 @@ from lmtk.em import check_weights
 from lmtk.errors import FormatError, LmtkError, first_of
 from lmtk.files import registry
 from lmtk.files.streams import lines_of
-from lmtk.lm import UNKNOWN, Scores
+from lmtk.lm import UNKNOWN, Scores, reach
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import differences
 
@@ -37,6 +37,10 @@ class Mixture:
     @property
     def order(self):
         return max(part.order for part in self.parts)
+
+    @property
+    def reach(self):
+        return max(map(reach, self.parts))
 
     def score(self, corpus):
         """ln p of every scored token; the lengths are those of the parts, one behind the other."""
@@ -94,7 +98,8 @@ def check_vocabularies(parts, names):
         if words:
             raise LmtkError(
                 f"the vocabularies of {names[0]} and {name} differ in {len(words)} words ({first_of(words)}); "
-                "train both with one (lmtk vocab -text A B, then -vocab and -unk), or merge back-off models "
+                "train both with one (lmtk vocab -text A B, then -vocab and -unk), or give back-off models all words "
+                "(lmtk vocab -lm A B -write V, then lmtk ngram -lm A -vocab V -renorm -write-lm A2), or merge them "
                 "(lmtk ngram -mix-lm)"
             )
 

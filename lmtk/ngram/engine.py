@@ -17,7 +17,7 @@ from lmtk.machine.threads import Scratch, all_at_once
 from lmtk.ngram import suffix
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.methods import EPSILON, Totals
-from lmtk.ngram.nodes import finished
+from lmtk.ngram.nodes import columns, finished
 from lmtk.ngram.nodes import room as nodes_of_sizes
 from lmtk.ngram.smoothing import (
     Events,
@@ -388,44 +388,65 @@ def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: N
 
 def backoff_of(model):
     """An Estimate as a Backoff model, in whose nodes the n-grams stand by their prefixes."""
-    W, segments, scratch = len(model.vocab.words), range(model.suffixes.segments), Scratch()
+    W, segments, scratch = len(model.vocab.words), model.suffixes.filled, Scratch()
     memory, where, records = nodes_of_sizes([W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])])
-    place = np.arange(W, dtype=np.int32)
+    place, lacking = np.arange(W, dtype=np.int32), 0
     records[0]["word"][:-1], records[0]["log10bow"][:-1] = place, model.log10bow[0]
     records[0]["log10p"][:-1] = np.where(model.marks[0] & THERE, model.log10p[0], f32(np.nan))
     for k, (above, here) in enumerate(pairwise(records), 2):
-        child, new = above["child"], np.zeros(len(model.marks[k - 1]), np.int32)
+        child, new = above["child"], np.full(len(model.marks[k - 1]), -1, np.int32)
         all_at_once(partial(count_extensions, model, k, place, child, scratch), segments)
         np.cumsum(child, out=child)
-        all_at_once(partial(place_ngrams, model, k, place, child, new, here, scratch), segments)
+        lacking += sum(all_at_once(partial(place_ngrams, model, k, place, child, new, here, scratch), segments))
         place = new
-    nodes = finished(memory, where, W)
+    nodes = finished(memory, where, W, linked=not lacking)
     return Backoff(model.vocab, len(records), [Packed(nodes, k, W) for k in range(1, len(records) + 1)])
-
-
-def kept(model, k, s, room):
-    """The Gathered of a segment's n-grams of order k, and which of them the model has."""
-    found = gathered(model.suffixes, model.vocab, k, s, room)
-    return found, np.flatnonzero(model.marks[k - 1][found.node] & THERE)
 
 
 def count_extensions(model, k, place, child, scratch, s):
     """How many extensions in the model a segment's contexts have: to child, at the `place` behind the context's."""
     with scratch.lent() as room:
-        found, there = kept(model, k, s, room)
-        many = np.bincount(found.context[there], minlength=found.H)
+        found = gathered(model.suffixes, model.vocab, k, s, room)
+        many = room("many", found.H, np.int32)
+        count_there(found.node, found.context, model.marks[k - 1], many)
         some = np.flatnonzero(many)
         child[place[found.first + some] + 1] = many[some]
 
 
 def place_ngrams(model, k, place, child, new, here, scratch, s):
-    """A segment's n-grams of order k into their records; new <- where they stand."""
+    """A segment's n-grams of order k into their records; new <- where they stand. How many lack their suffix."""
     with scratch.lent() as room:
-        found, there = kept(model, k, s, room)
-        node, at = found.node[there], np.empty(len(there), np.int32)
-        suffix.put_behind(found.context[there], child[place[found.first : found.first + found.H]], at)
-        new[node] = at
-        here["word"][at] = found.word[there]
-        here["log10p"][at] = model.log10p[k - 1][node]
-        if k < model.suffixes.order:
-            here["log10bow"][at] = model.log10bow[k - 1][node]
+        found = gathered(model.suffixes, model.vocab, k, s, room)
+        head = child[place[found.first : found.first + found.H]]
+        given = found.node, found.context, found.word, found.parent, head, model.marks[k - 1], model.log10p[k - 1]
+        rows = columns(here)
+        return put_records(*given, model.log10bow[k - 1], place, rows, rows.view(f32), new)
+
+
+@jit
+def count_there(node, context, marks, many):
+    """many (H,) <- how many of the n-grams (N,) of each context the model has."""
+    many[:] = 0
+    for i in range(len(node)):
+        many[context[i]] += marks[node[i]] & 1
+
+
+@jit
+def put_records(node, context, word, parent, head, marks, log10p, log10bow, place, rows, logs, new):
+    """The n-grams (N,) that the model has into rows, those of a context from head (H,), in place, on; new <- where.
+    place: where the n-grams of the order below are, -1 for nowhere. Returns how many lack their suffix. logs: rows as
+    float32. Bound by the writing of a row.
+    """
+    wide, lacking = len(log10bow) > 0, 0
+    p, last = 2 if wide else 1, rows.shape[1] - 1
+    for i in range(len(node)):
+        g = node[i]
+        if marks[g] & 1:
+            at = head[context[i]]
+            head[context[i]] = at + 1
+            new[g] = at
+            rows[at, 0], logs[at, p], rows[at, last] = word[i], log10p[g], place[parent[i]]
+            if wide:
+                logs[at, p + 1] = log10bow[g]
+            lacking += rows[at, last] < 0
+    return lacking

@@ -121,8 +121,10 @@ def room(sizes):
     return memory, where, Nodes(memory, where, ROOT, memory, where).levels[1:]
 
 
-def finished(memory, where, W, path=""):
-    """The Nodes of records in which only the suffixes are missing. Raises FormatError where a 1-gram has no word."""
+def finished(memory, where, W, path="", linked=False):
+    """The Nodes of records in which only the suffixes are missing, unless they are `linked`. Raises FormatError where a
+    1-gram has no word.
+    """
     order, sizes = len(where), where[:, N].tolist()
     nothing = frozen(np.empty(0, np.int32)), frozen(np.zeros((order + 1, 2), np.int64))
     nodes = Nodes(frozen(memory), frozen(where), frozen(ROOT), *nothing, path)
@@ -130,7 +132,7 @@ def finished(memory, where, W, path=""):
     if not pays("ngrams", sum(sizes)):
         return replace(nodes, far=frozen(link_suffixes_plain(Nodes(memory, where, ROOT, *NO_TABLES).levels, one)))
     far, (slots, spans) = ROOT, tables(nodes) if sum(sizes) >= MANY else (nodes.slots, nodes.spans)
-    for k in range(2, order + 1):
+    for k in range(2, order + 1) if not linked else ():
         some = max(sizes[k - 2] // (8 * count()), 1 << 12)
         parts = [(begin, min(begin + some, sizes[k - 2])) for begin in range(0, sizes[k - 2], some)]
         link = lambda part, k=k: link_suffixes(memory, where, slots, spans, k, *part, one)

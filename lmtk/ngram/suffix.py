@@ -436,11 +436,3 @@ def words_of(begins, k, begin, end, node, word, start, words, base, rows):
                 own += (f <= d) & (d <= m)
                 row[found] = words[own]
             found += (f <= k) & (k <= m)
-
-
-@jit
-def put_behind(context, head, place):
-    """place (N,) <- where n-grams go, each behind the others of its context; head (H,), in place: from where on."""
-    for i in range(len(context)):
-        place[i] = head[context[i]]
-        head[context[i]] += 1

@@ -1,5 +1,6 @@
 """The neural model of Bengio et al. 2003, section 2, with any hidden layer and output: what it holds, how it scores."""
 
+import sys
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -51,6 +52,11 @@ class Network(model.Neural):
     def direct(self):
         """The words whose features the outputs see; 0 without direct connections."""
         return 0 if getattr(self.theta, "W", None) is None else LAYERS[self.layer].sees(self.order)
+
+    @property
+    def reach(self):
+        """The words before a word that its probability depends on; of a state that goes on, all of the sentence."""
+        return sys.maxsize if LAYERS[self.layer].carries else self.order - 1
 
     def places(self, w):
         """Which output is that of each of the words w; below 0: none."""
