@@ -43,7 +43,6 @@ class Layer:
 
     sees(n): the words whose features direct connections see; shapes(n, m, h): letter -> shape of its arrays, in the
     order in which they get first values, Gaussian of deviation 1/sqrt(inputs), those of one axis 0.
-    first(arrays): what else first values are, in place.
     forward(p, x, start) -> (a, memory, state): p has the arrays by letter, start is None, or State and memory what
     backward(p, memory, ga) -> Gradient needs.
     carries: whether its state goes on from word to word; width(h): of that state.
@@ -54,7 +53,6 @@ class Layer:
     shapes: Callable
     forward: Callable
     backward: Callable
-    first: Callable = lambda p: None
     width: Callable = lambda h: 0
     carries: bool = False
     order: int = 8
@@ -133,7 +131,6 @@ def following(unit):
     return {
         "sees": lambda n: 1, "forward": forward, "backward": backward, "carries": True, "order": 32,
         "shapes": lambda n, m, h: with_R(m, h, unit.gates + 1), "width": lambda h: unit.width * h,
-        "first": lambda p: units.opened(unit, p["d"]),
     }  # fmt: skip
 
 
@@ -156,5 +153,4 @@ def begun(layer, random, n, m, h):
         made[name] = np.zeros(shape, f32)
         if len(shape) > 1:
             made[name][:] = random.standard_normal(shape).astype(f32) / f32(math.sqrt(max(shape[1], 1)))
-    layer.first(made)
     return made
