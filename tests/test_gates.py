@@ -92,10 +92,12 @@ def test_minibatches_are_rows_of_the_text(N, minibatch, order):
 
 
 @pytest.mark.parametrize("upto", [1, 5, 8, 9])
+@pytest.mark.parametrize("rows", [1, 2, 4])
 @pytest.mark.parametrize("more", [{"model": "gru"}, {"model": "lstm", "tied": True, "hidden": 3, "samples": 3}])
-def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, more):  # noqa: F811
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, rows, more):  # noqa: F811
     """Between epochs and in the middle, where rows have their states."""
-    made = settings(weight_decay=1e-3, dropout=0.2, objective="sampled" if "tied" in more else "full", **more)
+    more = more | {"minibatch": 3 * rows, "objective": "sampled" if "tied" in more else "full"}
+    made = settings(weight_decay=1e-3, dropout=0.2, **more)
     whole, _ = run(texts, made)
     data, fresh = prepared(texts, made)
     part = training.before(fresh, made)

@@ -174,6 +174,7 @@ def begun(now, data, settings, threads, comm, state=None):
     def step(at, epsilon, epoch, number):
         if feed:
             contexts, words, start = feed(at, theta.state if number else None)
+            at = np.minimum(at, len(w) - 1)
         else:
             at, start = at[w[at] >= 0], None
             contexts, words = data.contexts[at], w[at]
