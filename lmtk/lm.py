@@ -20,7 +20,7 @@ class Scores:
     length: (N, J) int8, of each of the J models that took part the length of the n-gram used; NONE where it has none,
     as neural models, UNKNOWN where its p is 0, ABSENT where it took no part.
     kinds: what a report shows of each in place of NONE, "nplm" and so on.
-    more: what else it shows, names with numbers (N,); not where they are nan.
+    more: what else it shows: a name, numbers (N,) or (N, J), not where they are nan, and the -debug from which on.
     """
 
     logp: np.ndarray
@@ -48,11 +48,14 @@ def reach(model):
     return getattr(model, "reach", model.order - 1)
 
 
-def vocabulary_sums(model, corpus, positions):
-    """The sum over the vocabulary of p(. | context) at each of the positions, from the model's own scores.
+def vocabulary_sums(model, corpus, positions, unk=True):
+    """The sum over the vocabulary, with or without <unk>, of p(. | context) at each of the positions, from the model's
+    own scores, or as its `sums` has it.
 
     Equal contexts are summed once; each is scored as V sentences that differ in their last word.
     """
+    if hasattr(model, "sums"):
+        return model.sums(corpus, positions, unk)
     V = model.vocab.V
     rows = contexts(corpus, model.order)[positions]
     if not len(rows):
@@ -63,5 +66,6 @@ def vocabulary_sums(model, corpus, positions):
         context = row[row >= 0][::-1]
         every = np.column_stack((np.broadcast_to(context, (V, len(context))), np.arange(V)))
         logp = model.score(sentences(every)).logp[len(context) :: len(context) + 1]
-        sums[i] = np.exp(logp).sum()
+        p = np.exp(logp)
+        sums[i] = p.sum() - (0 if unk or model.vocab.unk_id >= V else p[model.vocab.unk_id])
     return sums[inverse.ravel()]

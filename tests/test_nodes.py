@@ -140,6 +140,9 @@ def test_numbers_are_packed_in_any_width(monkeypatch):
             x = random.integers(0, 1 << width, N)
             bits = compact.packed(x, width)
             assert len(bits) == (N * width + 7) // 8 and np.array_equal(compact.unpacked(bits, width, N), x)
+            found = np.empty(N, np.int32)
+            compact.unpack(bits, width, found)
+            assert np.array_equal(found, x)
 
 
 @pytest.mark.parametrize("kind", ["trie", "triea255", "trieq8b8", "trieq8b8a22"])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.files.streams import blocks, lines, open_in, open_out
+from lmtk.machine import threads as threads_module
 from lmtk.machine.large import LARGE
 from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import (
@@ -24,7 +25,7 @@ from lmtk.ngram.counts import (
     write_counts,
 )
 from lmtk.text import corpus, subwords
-from lmtk.text.corpus import Closed, Growing, Marks, contexts, count_words, read_corpus, read_ids, tokens
+from lmtk.text.corpus import Closed, Growing, Marks, contexts, count_words, ids_of, read_corpus, read_ids, tokens
 from lmtk.text.normalize import normalize
 from lmtk.text.vocab import make_vocab
 
@@ -333,3 +334,22 @@ def test_tokens_move_no_character(text):
     found = normalize(data, tokenize=True)
     assert found.replace(b" ", b"") == data.replace(b" ", b"")
     assert normalize(found, tokenize=True) == found
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("closed", [False, True])
+def test_blocks_read_in_threads_have_the_ids_of_one(threads, closed, monkeypatch):
+    random = np.random.default_rng(threads)
+    found = [b" ".join(b"w%d" % i for i in random.zipf(1.3, 40) % 500) + b"\n\n" for _ in range(60)]
+    found[-1] = found[-1].rstrip()
+    given = Growing()
+    given[b"w7"]
+    index = Closed(given, 1) if closed else given
+    words = [word for block in found for word in tokens(block)]
+    plain = index if closed else Growing(given.words())
+    expected = [plain[word] for word in words]
+    monkeypatch.setitem(LARGE, "text", 1)
+    monkeypatch.setattr(threads_module, "wanted", threads)
+    assert np.concatenate(list(ids_of(found, index))).tolist() == expected
+    assert closed or index.words() == plain.words()
+    assert list(ids_of([], index)) == []

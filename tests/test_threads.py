@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from conftest import ENVIRONMENT, FILES
 
-from lmtk.machine import blas
-from lmtk.machine.threads import Team
+from lmtk.machine import blas, threads
+from lmtk.machine.threads import Team, in_turn
 
 TRAIN = f"nplm-train -text {FILES}/tr.txt -heldout {FILES}/te.txt -unk -hidden 2 -features 2 -order 3 -epochs 1 -lm m"
 PAIRS = f"-source {FILES}/nmt-train.en -target {FILES}/nmt-train.fr"
@@ -53,3 +54,23 @@ def test_a_team_leaves_the_threads_of_others_alone():
         assert blas.threads() == given
     finally:
         blas.set_threads(before)
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_turns_come_in_the_order_of_items_and_end_with_the_first_error(number, monkeypatch):
+    monkeypatch.setattr(threads, "wanted", number)
+    done = []
+
+    def work(i, turn, bad=None):
+        time.sleep(0.002 * (i % 3 == 0))
+        if i == bad:
+            raise ValueError(f"item {i}")
+        with turn:
+            done.append(i)
+
+    in_turn(work, range(20))
+    assert done == list(range(20))
+    done.clear()
+    with pytest.raises(ValueError, match="item 7"):
+        in_turn(lambda i, turn: work(i, turn, 7), range(20))
+    assert done == list(range(7))

@@ -384,7 +384,7 @@ def mixed(o):
         model = Multiwords(model, os.fsencode(o.multi_char))
     if others:
         mix = dynamic.LogLinear if o.loglinear_mix else dynamic.Bayes
-        extra = () if o.loglinear_mix else (o.bayes, o.bayes_scale)
+        extra = (o.unk,) if o.loglinear_mix else (o.bayes, o.bayes_scale, o.unk)
         model = mix(dynamic.of_one_vocabulary([model, *others]), o.weights, *extra)
     return dynamic.Cached(model, o.cache, o.cache_lambda, o.unk) if o.cache else model
 
@@ -415,7 +415,7 @@ def score(o, model):
 
     for path in o.ppl or []:
         marks = Marks.of(o.no_sos, o.no_eos, False)
-        report_text(model, path, marks, o.debug, sys.stdout.buffer.write, o.tolower, os.fsencode(o.escape))
+        report_text(model, path, marks, o.debug, sys.stdout.buffer.write, o.tolower, os.fsencode(o.escape), o.unk)
     for path in o.counts or []:
         report_count_file(
             model,
@@ -426,6 +426,7 @@ def score(o, model):
             sys.stdout.buffer.write,
             o.tolower,
             os.fsencode(o.escape),
+            o.unk,
         )
 
 

@@ -136,9 +136,9 @@ def command(
             report_count_file(model, path, count_order, float_counts, debug, tell, tolower)
 
 
-def report_text(model, path, marks, debug, write, tolower, escape=b""):
+def report_text(model, path, marks, debug, write, tolower, escape=b"", unk=True):
     """SRILM's report of a text; the number of words that are <unk> or unknown, where that has a probability. Lines that
-    begin with `escape` are written as they are.
+    begin with `escape` are written as they are; unk: whether sums over the vocabulary have <unk>.
     """
     from lmtk.files.streams import blocks, passages
     from lmtk.machine.large import pays
@@ -152,7 +152,7 @@ def report_text(model, path, marks, debug, write, tolower, escape=b""):
     how = model.vocab, marks, model.order, debug >= 1, tolower, index
     if escape:
         texts = ((corpora([text], *how), line) for text, line in passages(path, escape))
-        report_passages(model, path, texts, debug, write)
+        report_passages(model, path, texts, debug, write, unk)
         return 0
     large = os.path.isfile(path) and pays("text", os.path.getsize(path))
     if large and debug == 0 and isinstance(model, Backoff) and not marks.stream:
@@ -160,7 +160,7 @@ def report_text(model, path, marks, debug, write, tolower, escape=b""):
     found = corpora(blocks(path), *how)
     if index is None and large:  # no read of a file can wait
         found = ahead(found)
-    _, blank, unknown = report(model, path, found, debug, write)
+    _, blank, unknown = report(model, path, found, debug, write, unk)
     if debug and blank:
         sys.stderr.write(f"{path}: {blank} blank lines skipped\n")
     if debug and index is not None:
@@ -168,7 +168,7 @@ def report_text(model, path, marks, debug, write, tolower, escape=b""):
     return unknown
 
 
-def report_count_file(model, path, order, floats, debug, write, tolower, escape=b""):
+def report_count_file(model, path, order, floats, debug, write, tolower, escape=b"", unk=True):
     """SRILM's report of the n-grams up to `order` of a count file, and of each passage before a line that begins with
     `escape`, which is written as it is.
     """
@@ -181,7 +181,7 @@ def report_count_file(model, path, order, floats, debug, write, tolower, escape=
     texts = passages(path, escape) if escape else [(None, b"")]
     how = index, order, floats, tolower
     found = ((zip(*read_rows(path, *how, text if text is None else [text])), line) for text, line in texts)
-    report_counts(model, path, found, debug, write)
+    report_counts(model, path, found, debug, write, unk)
 
 
 def opened(model):

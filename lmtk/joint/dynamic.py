@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lmtk.joint.mixture import part_scores
-from lmtk.lm import LN10, LanguageModel, Scores
+from lmtk.lm import ABSENT, LN10, LanguageModel, Scores, vocabulary_sums
 from lmtk.ngram.merge import united, with_words
 from lmtk.text.corpus import Corpus, contexts, sentences
 
@@ -29,13 +29,14 @@ def rounded(logp):
 @dataclass(frozen=True)
 class Bayes:
     """p = sum_j w_j p_j, w_j in proportion to weights[j] p_j(the `length` words before)^scale; parts have the same
-    words.
+    words. unk: whether <unk> is a word, or else left out of these where a part does not predict it.
     """
 
     parts: list
     weights: list
     length: int
     scale: float
+    unk: bool = True
 
     @property
     def vocab(self):
@@ -46,8 +47,9 @@ class Bayes:
         return max(part.order for part in self.parts)
 
     def score(self, corpus):
-        logp, _, *about = part_scores(self.parts, corpus, None)
+        logp, _, length, kinds = part_scores(self.parts, corpus, None)
         logp = rounded(logp)
+        more = [("probs", np.exp(logp), 3)]
         with np.errstate(divide="ignore"):
             weights = np.broadcast_to(np.log(self.weights), logp.shape)
         if self.length and self.scale:
@@ -55,7 +57,10 @@ class Bayes:
             lost = np.isneginf(posterior).all(axis=1)
             posterior = np.where(lost[:, None], weights, posterior)
             weights = posterior - np.logaddexp.reduce(posterior, axis=1)[:, None]
-        return Scores(np.where(corpus.scored, np.logaddexp.reduce(logp + weights, axis=1), 0), *about)
+        if self.length:
+            more.insert(0, ("post", np.exp(weights), 2))
+        mixed = np.logaddexp.reduce(logp + weights, axis=1)
+        return Scores(np.where(corpus.scored, mixed, 0), length, kinds, tuple(more))
 
     def before(self, corpus):
         """ln p by each part, (N, J), of the `length` words before each token, given nothing; of an opening <s> that of
@@ -74,17 +79,22 @@ class Bayes:
             opening = own[:, 0] == vocab.sos_id
             closing = sentences(np.array([[vocab.eos_id]]))
             logp[opening, 0] = part_scores(self.parts, closing, None)[0]
-            logp[np.isneginf(logp).all(axis=2) & (own >= vocab.V)] = 0
+            none = (own >= vocab.V) | ((own == vocab.unk_id) & (not self.unk))
+            logp[np.isneginf(logp) & none[:, :, None]] = 0
             total[here] = logp.sum(axis=1)[inverse.ravel()]
         return total
 
 
 @dataclass(frozen=True)
 class LogLinear:
-    """p in proportion to the product of p_j^weights[j], over the vocabulary; parts have the same words."""
+    """p in proportion to the product of p_j^weights[j], over the vocabulary; parts have the same words.
+
+    unk: whether <unk> is one of the words that the product is summed over.
+    """
 
     parts: list
     weights: list
+    unk: bool = True
 
     @property
     def vocab(self):
@@ -95,13 +105,16 @@ class LogLinear:
         return max(part.order for part in self.parts)
 
     def score(self, corpus):
-        logp, _, *about = part_scores(self.parts, corpus, None)
+        logp, _, length, *about = part_scores(self.parts, corpus, None)
+        # as in SRILM, after a part that gives a word no probability the others are not asked
+        asked = np.cumsum(np.isneginf(logp[:, :-1]), axis=1) == 0
+        length[:, 1:] = np.where(asked, length[:, 1:], ABSENT)
         at = np.flatnonzero(corpus.scored)
         every, inverse = np.unique(contexts(corpus, self.order)[at], axis=0, return_inverse=True)
         whole = np.array([self.whole(row[row >= 0][::-1]) for row in every])
         out = np.zeros(len(corpus.ids))
         out[at] = self.product(logp[at]) - (whole[inverse.ravel()] if len(at) else 0)
-        return Scores(out, *about)
+        return Scores(out, length, *about)
 
     def product(self, logp):
         """sum_j weights[j] ln p_j (N, J), where a weight of 0 leaves a part out."""
@@ -113,7 +126,10 @@ class LogLinear:
         V = self.vocab.V
         rows = np.column_stack((np.broadcast_to(context, (V, len(context))), np.arange(V)))
         corpus = sentences(rows)
-        return np.logaddexp.reduce(self.product(part_scores(self.parts, corpus, None)[0][corpus.scored]))
+        products = self.product(part_scores(self.parts, corpus, None)[0][corpus.scored])
+        if not self.unk and self.vocab.unk_id < V:
+            products[self.vocab.unk_id] = -np.inf
+        return np.logaddexp.reduce(products)
 
 
 @dataclass(frozen=True)
@@ -128,6 +144,9 @@ class Cached:
     unk: bool = False
     last: deque = field(default_factory=deque)
     counts: Counter = field(default_factory=Counter)
+    filled: list = field(
+        default_factory=lambda: [None]
+    )  # before which tokens of the last corpus there were words in it
 
     @property
     def vocab(self):
@@ -140,8 +159,9 @@ class Cached:
     def score(self, corpus):
         scores = self.model.score(corpus)
         p, share = np.exp(rounded(scores.logp)), np.full(len(corpus.ids), np.nan)
+        filled = self.filled[0] = np.zeros(len(corpus.ids), bool)
         for t in np.flatnonzero(corpus.scored).tolist():
-            word = int(corpus.ids[t])
+            word, filled[t] = int(corpus.ids[t]), bool(self.last)
             if word == self.vocab.unk_id and not self.unk:
                 continue
             share[t] = self.counts[word] / len(self.last) if self.last else 0
@@ -151,4 +171,11 @@ class Cached:
             self.counts[word] += 1
         with np.errstate(divide="ignore"):
             logp = np.log((1 - self.weight) * p + self.weight * np.nan_to_num(share))
-        return replace(scores, logp=np.where(corpus.scored, logp, 0), more=(*scores.more, ("cache", share)))
+        probs = np.column_stack((p, np.nan_to_num(share)))
+        more = (*scores.more, ("cache", share, 2), ("probs", probs, 3))
+        return replace(scores, logp=np.where(corpus.scored, logp, 0), more=more)
+
+    def sums(self, corpus, positions, unk):
+        """`vocabulary_sums` of the corpus scored last: the words in the cache are a whole, if there are any."""
+        own = vocabulary_sums(self.model, corpus, positions, unk)
+        return (1 - self.weight) * own + self.weight * self.filled[0][positions]

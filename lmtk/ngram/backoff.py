@@ -180,10 +180,11 @@ class Backoff:
 
     @cached_property
     def bare(self):
-        """The ids of words that are predicted, but have no 1-gram."""
+        """The ids of words that are predicted, and of the unknown one, which have no 1-gram."""
         first = self.nodes.levels[1]
         word = first["word"][:-1]
-        return word[np.isnan(first["log10p"][:-1]) & (word < self.vocab.V)]
+        bare = word[np.isnan(first["log10p"][:-1]) & ((word < self.vocab.V) | (word == self.vocab.unk_id))]
+        return bare if self.vocab.unk_id in word else np.append(bare, self.vocab.unk_id)
 
     @cached_property
     def walk(self):

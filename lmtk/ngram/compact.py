@@ -12,6 +12,8 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.files.declared import ORDER, VOCABULARY, Array, check_array, held, whole
+from lmtk.machine.jit import jit
+from lmtk.machine.large import pays
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.nodes import NO_TABLES, ROOT, Nodes, finished, room
 from lmtk.text.vocab import vocab_of, vocab_settings
@@ -35,6 +37,9 @@ def packed(x, width):
 def unpacked(bits, width, N):
     """The numbers (N,) of `packed`, int32."""
     out = np.zeros(N, np.int32)
+    if pays("ngrams", N):
+        unpack(bits, width, out)
+        return out
     for first in range(0, N if width else 0, SOME):
         n = min(SOME, N - first)
         some = np.zeros((n, 32), np.uint8)
@@ -43,6 +48,20 @@ def unpacked(bits, width, N):
         some[:, 32 - width :] = found.reshape(n, width)
         out[first : first + n] = np.packbits(some, axis=1).view(">u4")[:, 0]
     return out
+
+
+@jit
+def unpack(bits, width, out):
+    """`unpacked` of many numbers, in place."""
+    held, waiting, at = np.uint64(0), 0, 0
+    mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+    for i in range(len(out)):
+        while waiting < width:
+            held = held << np.uint64(8) | np.uint64(bits[at])
+            at += 1
+            waiting += 8
+        waiting -= width
+        out[i] = held >> np.uint64(waiting) & mask
 
 
 def quantized(x, bits):

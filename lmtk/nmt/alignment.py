@@ -1,6 +1,6 @@
 """Which source words the words of a translation look at, written for programs and for eyes.
 
-alpha (T, S): the weights of the source's words, </s> among them, for each word of the translation and its </s>
+alpha (Ty, Tx): the weights of the source's words, </s> among them, for each word of the translation and its </s>
 (equation 6 of Bahdanau et al. 2015; in figure 3 as greys, 0 black and 1 white).
 """
 
@@ -100,7 +100,7 @@ def written(links=None, soft=None, page=None, plots=None, kind="svg", pieces=Fal
 
 
 def strongest(alpha):
-    """The source word that each word looks at most, (T - 1,), </s> of both sides aside."""
+    """The source word that each word looks at most, (Ty - 1,), </s> of both sides aside."""
     return alpha[:-1, :-1].argmax(axis=1).tolist() if alpha.shape[1] > 1 else []
 
 
@@ -114,11 +114,11 @@ def pharaoh(source, target, looks, pieces):
 
 
 def write_matrix(out, number, source, target, log10p, alpha):
-    """The form of Nematus: `number ||| target ||| score ||| source ||| S T`, then a line of S weights for each of the T
-    words of the target with </s>, and an empty line.
+    """The form of Nematus: `number ||| target ||| score ||| source ||| Tx Ty`, then a line of Tx weights for
+    each of the Ty words of the target with </s>, and an empty line.
     """
-    T, S = alpha.shape
-    out.write(b"%d ||| %s ||| %.7g ||| %s ||| %d %d\n" % (number, b" ".join(target), log10p, b" ".join(source), S, T))
+    Ty, Tx = alpha.shape
+    out.write(b"%d ||| %s ||| %.7g ||| %s ||| %d %d\n" % (number, b" ".join(target), log10p, b" ".join(source), Tx, Ty))
     for row in alpha:
         out.write(" ".join(f"{a:.6g}" for a in row.tolist()).encode() + b"\n")
     out.write(b"\n")
@@ -143,22 +143,22 @@ def plot(out, kind, source, target, alpha):
     """Figure 3: a matrix of greys, the source's words above, the target's at the left."""
     from matplotlib.collections import PolyCollection
 
-    T, S = alpha.shape
-    cell = min(CELL, WIDEST / max(T, S))
+    Ty, Tx = alpha.shape
+    cell = min(CELL, WIDEST / max(Ty, Tx))
     label = {"size": 72 * cell * 0.55, "parse_math": False}
     picture = BytesIO()
-    with figure(picture, kind, ((S + 4) * cell, (T + 4) * cell)) as drawn:
+    with figure(picture, kind, ((Tx + 4) * cell, (Ty + 4) * cell)) as drawn:
         axes = drawn.add_subplot()
         # cells and not an image, which many viewers blur; on black ground, so that black ones need not be drawn
-        ground = (S, T) * np.array([(0, 0), (1, 0), (1, 1), (0, 1)]) - 0.5
+        ground = (Tx, Ty) * np.array([(0, 0), (1, 0), (1, 1), (0, 1)]) - 0.5
         t, j = np.nonzero(alpha >= BLACK)
         cells = np.column_stack((j, t))[:, None] + np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5)])
         greys = ["black", *map(str, alpha[t, j].tolist())]
         look = {"lw": 0, "antialiased": False, "clip_on": False, "gid": "cells"}
         axes.add_collection(PolyCollection([ground, *cells], facecolors=greys, **look))
-        axes.set(xlim=(-0.5, S - 0.5), ylim=(T - 0.5, -0.5), aspect="equal")
+        axes.set(xlim=(-0.5, Tx - 0.5), ylim=(Ty - 0.5, -0.5), aspect="equal")
         axes.xaxis.tick_top()
-        axes.set_xticks(range(S), [shown(word) for word in [*source, EOS]], rotation=90, **label)
-        axes.set_yticks(range(T), [shown(word) for word in [*target, EOS]], **label)
+        axes.set_xticks(range(Tx), [shown(word) for word in [*source, EOS]], rotation=90, **label)
+        axes.set_yticks(range(Ty), [shown(word) for word in [*target, EOS]], **label)
         axes.tick_params(length=0)
     out.write(picture.getvalue().replace(b'<g id="cells">', b'<g id="cells" shape-rendering="crispEdges">'))

@@ -7,7 +7,7 @@ symbol  shape           meaning (appendix A)
 Kx V    -               words of the source; words of the target that are predicted
 m n l   -               embedding, hidden units, maxout units
 n' A    -               alignment units; size of an annotation: 2n, or n without attention, where n' is 0
-K T     -               sentences of a minibatch, words of the longest source sentence with its </s>
+K T     -               sentences of a minibatch, the greatest T_x, words of a source sentence with its </s>
 P       -               words of all its sentences, packed: first words first, longer sentences first
 Ex Ey   (Kx, m) (.., m) embeddings; Ey has a row for <s> too
 d       -               what goes into a unit: 3n; with -unit lstm 4n, and [i f o] stands where [z r] does
@@ -95,15 +95,15 @@ def attend_backward(H, a, alpha, va, gc, lengths, gUH, gva, gq):
 
 
 @jit(fastmath={"contract", "nsz"})
-def contexts_backward(alpha, gc, starts, S, T, gH):
+def contexts_backward(alpha, gc, starts, Ty, Tx, gH):
     """gH_j += sum_i alpha_ij gc_i for all sentences, in place, last words first: alpha (P, T), gc (P, A), gH (K, T, A).
 
-    starts: where the i-th words begin in P; S, T (K,): words of the target and of the source.
+    starts: where the i-th words begin in P; Ty, Tx (K,): words of the target and of the source.
     """
     for k in range(len(gH)):
-        for j in range(T[k]):
+        for j in range(Tx[k]):
             to = gH[k, j]
-            for i in range(S[k] - 1, -1, -1):
+            for i in range(Ty[k] - 1, -1, -1):
                 row = starts[i] + k
                 weight, g = alpha[row, j], gc[row]
                 for a in range(len(to)):

@@ -222,7 +222,7 @@ def annotate_backward(p, g, gH, kept):
 
 
 def decode(p, source, target, sos, drop=no_dropout):
-    """Encoder and decoder over a minibatch, the targets' words being known: everything but the softmax.
+    """Encoder and decoder (A.2) over a minibatch, the targets' words being known: everything but the softmax.
 
     source, target: lists of K sentences of ids, the targets longest first. Returns t (P, l), the maxout units, w (P,),
     the words to predict, and what `decode_backward` needs.
@@ -244,6 +244,7 @@ def decode(p, source, target, sos, drop=no_dropout):
     e = masked(p.Ey[distinct], mask_E)
     G = e @ p.Wy + p.by
     zr, t, o = G[number, :gates], G[number, gates:d], G[number, d:]
+    # s_0 = tanh(W_s h_1 of the backward unit), and s_i by the unit from s_(i-1), e(y_(i-1)) and c_i
     s0 = np.tanh(h @ p.Ws + p.bs)
     unit, s = unit_of(p), from_activations(unit_of(p), s0)
     states, seen, c = np.empty((P, s.shape[1]), G.dtype), np.empty((P, n), G.dtype), np.empty((P, A), G.dtype)

@@ -82,17 +82,27 @@ def token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end):
         else:
             previous = words[corpus.ids[t - 1]]
             context = previous + (b" " if t - 1 == start and previous == SOS else b" ...")
-        found = prediction(tag(scores, t, oov[t]), oov[t], zero[t], log10p[t], 1, None if sums is None else sums[t])
+        found = prediction(
+            tag(scores, t, oov[t], 3 if sums is not None else 2),
+            oov[t],
+            zero[t],
+            log10p[t],
+            1,
+            None if sums is None else sums[t],
+        )
         out.append(b"\tp( %s | %s) \t= %s\n" % (words[corpus.ids[t]], context, found))
     return b"".join(out)
 
 
-def tag(scores, t, oov):
+def tag(scores, t, oov, debug):
     """What the report shows of the models that gave a token its probability, as "[3gram][nplm]"."""
-    shown = {UNKNOWN: "[OOV]", ABSENT: ""}
+    shown = {UNKNOWN: "[OOV]", ABSENT: ""} | ({NONE: "[OOV]"} if oov else {})
     found = [shown.get(n, f"[{kind if n == NONE else f'{n}gram'}]") for n, kind in zip(scores.length[t], scores.kinds)]
-    found += [f"[{name}={x[t]:.7g}]" for name, x in scores.more if x[t] == x[t]]
-    return "[OOV]" * len(found) if oov else "".join(found)
+    for name, x, level in scores.more:
+        own = np.atleast_1d(x[t])
+        if debug >= level and not np.isnan(own).any():
+            found.append(f"[{name}={','.join(f'{v:.7g}' for v in own)}]")
+    return "".join(found)
 
 
 def prediction(tag, oov, zero, log10p, weight, total):
@@ -103,18 +113,18 @@ def prediction(tag, oov, zero, log10p, weight, total):
     return f"{tag} {p:.7g} [ {logp}{times} ]{total}".encode()
 
 
-def report(model, name, corpora, debug, write):
+def report(model, name, corpora, debug, write, unk=True):
     """SRILM's report of a text through `write`, which takes bytes, from `debug` 0 to 3; what `tally` returns."""
-    found = tally(model, corpora, debug, write)
+    found = tally(model, corpora, debug, write, unk)
     write(found[0].lines(f"file {name}: "))
     return found
 
 
-def report_passages(model, name, passages, debug, write):
+def report_passages(model, name, passages, debug, write, unk=True):
     """SRILM's report of a text with lines that are written as they are: passages as corpora, each with such a line."""
     whole, any_, ahead = Tally(), False, False
     for corpora, line in passages:
-        own = tally(model, corpora, debug, write)[0]
+        own = tally(model, corpora, debug, write, unk)[0]
         any_ |= own.words + own.sentences > 0
         # without the sentences it has those of each passage that ends so, and of the last
         if debug == 0 and (any_ if line else ahead):
@@ -125,9 +135,10 @@ def report_passages(model, name, passages, debug, write):
     write(whole.lines(f"file {name}: "))
 
 
-def tally(model, corpora, debug, write):
+def tally(model, corpora, debug, write, unk=True):
     """The Tally of a text, the number of blank lines, and that of unknown words that the model gave the probability of
-    <unk>: SRILM counts them as words like others, not as OOVs. Writes the sentences and words that `debug` asks for.
+    <unk>: SRILM counts them as words like others, not as OOVs. Writes the sentences and words that `debug` asks for;
+    unk: whether sums over the vocabulary have <unk>.
     """
     whole, blank, unknown = Tally(), 0, 0
     for corpus in corpora:
@@ -136,7 +147,7 @@ def tally(model, corpora, debug, write):
         sums = None
         if debug >= 3:
             sums = np.zeros(len(corpus.ids))
-            sums[corpus.scored] = vocabulary_sums(model, corpus, corpus.scored)
+            sums[corpus.scored] = vocabulary_sums(model, corpus, corpus.scored, unk)
         oov, zero, log10p = outcome(model.vocab, corpus, scores)
         unknown += int((corpus.scored & ~oov & (corpus.ids == model.vocab.unk_id)).sum())
         eos = np.zeros(len(corpus.ids), bool)
@@ -186,7 +197,7 @@ def report_sums(model, name, texts, marks, tolower, write):
     return whole, blank, unknown
 
 
-def report_counts(model, name, passages, debug, write):
+def report_counts(model, name, passages, debug, write, unk=True):
     """SRILM's report of n-gram counts: each n-gram is a prediction of its last word, which counts so many times.
 
     passages: for each passage, and for each order in it, rows (N, k) of ids and their counts (N,), added up where
@@ -197,7 +208,7 @@ def report_counts(model, name, passages, debug, write):
         words = model.vocab.words
         if len(by_bytes) < len(words):
             by_bytes = sorted(range(len(words)), key=words.__getitem__)
-        own, any_ = counts_tally(model, counts, by_bytes, debug, write)
+        own, any_ = counts_tally(model, counts, by_bytes, debug, write, unk)
         if debug >= 1 and any_:
             write(own.lines() + b"\n")
         write(line)
@@ -205,7 +216,7 @@ def report_counts(model, name, passages, debug, write):
     write(whole.lines(f"file {name}: "))
 
 
-def counts_tally(model, counts, by_bytes, debug, write):
+def counts_tally(model, counts, by_bytes, debug, write, unk):
     """The Tally of counts, the lines of -debug 2 written, and whether there were any; by_bytes: the ids by words."""
     whole, vocab, any_ = Tally(), model.vocab, False
     words, rank = vocab.words, np.empty(len(vocab.words), np.int64)
@@ -224,9 +235,9 @@ def counts_tally(model, counts, by_bytes, debug, write):
         ends, inside, oovs, zeros = (weight[x].sum() for x in (eos, ~eos, oov, zero))
         whole.add(Tally(ends, inside, oovs, zeros, weight @ log10p))
         if debug >= 2:
-            sums = vocabulary_sums(model, corpus, corpus.scored) if debug >= 3 else [None] * len(weight)
+            sums = vocabulary_sums(model, corpus, corpus.scored, unk) if debug >= 3 else [None] * len(weight)
             for i, t in enumerate(np.flatnonzero(corpus.scored)):
                 ngram = [words[w] for w in corpus.ids[corpus.starts[i] : t + 1]]
-                found = prediction(tag(scores, t, oov[i]), oov[i], zero[i], log10p[i], weight[i], sums[i])
+                found = prediction(tag(scores, t, oov[i], debug), oov[i], zero[i], log10p[i], weight[i], sums[i])
                 write(b"\tp( %s | %s ) \t= %s\n" % (ngram[-1], b" ".join(ngram[-2::-1]), found))
     return whole, any_

@@ -1,6 +1,6 @@
 """Speed of ngram-count on a large text: lmtk's stages and whole command beside KenLM's lmplz and SRILM's ngram-count;
-of the way from ARPA to a binary file, beside KenLM's build_binary; and of a perplexity by that file, beside KenLM's
-query.
+of the way from ARPA to a binary file, beside KenLM's build_binary; of a perplexity by that file and by smaller forms of
+it, beside KenLM's query; and of weights made anew, beside SRILM's ngram.
 
 The job is an interpolated modified Kneser-Ney model, every n-gram kept, written as ARPA. It is bound by random
 accesses to memory (a sort of positions, the look-ups of contexts) and by the bytes of the file; the
@@ -27,9 +27,14 @@ ORDER = 5
 # a command of ours -> what does the same job, or a part of it
 RIVALS = {
     "lmtk -kenlm": ["lmtk -kenlm", "lmplz"],
-    "lmtk ARPA -> binary": ["lmtk ARPA -> binary", "build_binary", "ARPA -> model", "model -> binary"],
+    "lmtk ARPA -> binary": [
+        *("lmtk ARPA -> binary", "build_binary", "ARPA -> model", "model -> binary"),
+        *("compact", "8 bits", "build_binary trie"),
+    ],
     "lmtk text -> binary": ["lmtk text -> binary", "lmplz, build_binary"],
     "lmtk ppl": ["lmtk ppl", "query"],
+    "lmtk ppl, compact": ["lmtk ppl, compact", "lmtk ppl, 8 bits", "query of a trie"],
+    "lmtk -renorm": ["lmtk -renorm", "SRILM -renorm"],
 }
 
 
@@ -136,8 +141,8 @@ def stages(text, folder):
 
 def commands(text, folder):
     """name -> function for the whole commands."""
-    names = "arpa", "lmplz.arpa", "binary", "probing.binary"
-    arpa, theirs, binary, probing_binary = (os.path.join(folder, name) for name in names)
+    names = "arpa", "lmplz.arpa", "binary", "probing.binary", "compact", "8bits", "trie", "renormalised"
+    arpa, theirs, binary, probing_binary, *forms, new = (os.path.join(folder, name) for name in names)
     kept = [f"-gt{k}min" if i == 0 else "1" for k in range(3, ORDER + 1) for i in range(2)]
     options = ["-text", text, "-order", str(ORDER), "-kndiscount", "-interpolate", *kept, "-lm", arpa]
     lmplz = ["lmplz", "-o", str(ORDER), "-S", "2G", "--discount_fallback", "-T", folder]
@@ -157,6 +162,14 @@ def commands(text, folder):
         "lmplz, build_binary": [lmplz, [*probing, theirs, probing_binary]],
         "lmtk ppl": [[*ours, "ppl", "-lm", binary, "-text", text]],
         "query": [["query", "-v", "summary", probing_binary]],
+        "compact": [[*ours, "ngram", "-lm", arpa, "-write-bin", forms[0], "-compact"]],
+        "8 bits": [[*ours, "ngram", "-lm", arpa, "-write-bin", forms[1], "-quantize", "8"]],
+        "build_binary trie": [["build_binary", "trie", arpa, forms[2]]],
+        "lmtk ppl, compact": [[*ours, "ppl", "-lm", forms[0], "-text", text]],
+        "lmtk ppl, 8 bits": [[*ours, "ppl", "-lm", forms[1], "-text", text]],
+        "query of a trie": [["query", "-v", "summary", forms[2]]],
+        "lmtk -renorm": [[*ours, "ngram", "-lm", arpa, "-renorm", "-write-lm", new]],
+        "SRILM -renorm": [["ngram", "-order", str(ORDER), "-lm", arpa, "-renorm", "-write-lm", new]],
     }
     found = {}
     for name, steps in lines.items():
