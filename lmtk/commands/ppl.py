@@ -6,7 +6,6 @@ from typing import Annotated
 from lmtk.commands.options import (
     MAX_ORDER,
     ClassFile,
-    Debug,
     Model,
     NoEos,
     NoSos,
@@ -48,7 +47,10 @@ def command(
     format: Annotated[
         str, option("format", "Whose report to print: srilm or kenlm.", "srilm|kenlm", group="Output")
     ] = "srilm",
-    debug: Debug = 0,
+    debug: Annotated[
+        int,
+        option("debug", "0: the report; 1: of each sentence too; 2: each word; 3: sums.", "N", min=0, group="Output"),
+    ] = 0,
     order: Annotated[
         int | None, option("order", "Use n-grams up to N only.", "N", min=1, max=MAX_ORDER, group="Scoring")
     ] = None,

@@ -24,6 +24,7 @@ from lmtk.ngram.pruning import renormalized
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import EOS, SOS, Vocab, make_vocab
 
+LONG = 10  # words an n-gram that -expand-most allows, in the mean
 NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
 
@@ -218,7 +219,7 @@ def expanded(model, order, exact, most, path):
 
 def joint_probabilities(model, most, path):
     """{ids of words: p} of all n-grams of words that those of the model of classes are expanded to."""
-    joint, listed, known = {}, model.ngrams[0], model.lm.vocab
+    joint, listed, known, total = {}, model.ngrams[0], model.lm.vocab, 0
     of = {}  # id in lm -> the expansions of a class, or the word
     for first, found in model.starts.items():
         for c, p, left in found:
@@ -232,10 +233,12 @@ def joint_probabilities(model, most, path):
             for cut in range(len(parts[-1][1])):
                 for start in range(len(parts[0][1])):
                     if some := words[start : len(words) - cut]:
+                        total += len(some) * (some not in joint)
                         joint[some] = joint.get(some, 0.0) + q
-        if len(joint) > most:
-            told = f"{len(joint)} n-grams of words and more, where -expand-most allows {most}"
-            raise LmtkError(f"{path}: {told}; shorter expansions or a lower -order give fewer")
+                    if len(joint) > most or total > LONG * most:
+                        many = f"{len(joint)} n-grams of words, {total} words in all, and more"
+                        told = f"{many}, where -expand-most allows {most} n-grams"
+                        raise LmtkError(f"{path}: {told}; shorter expansions or a lower -order give fewer")
     return joint
 
 
