@@ -92,12 +92,14 @@ def stages(text, folder):
     import numpy as np
 
     from lmtk.files.registry import load
+    from lmtk.machine import large
     from lmtk.ngram import backoff, engine, printing, suffix
     from lmtk.ngram.collection import collect
     from lmtk.ngram.methods import lmplz
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import make_vocab
 
+    large.LARGE |= {"text": 1, "ngrams": 1}  # the stages are those of large texts
     left, marks = {}, Marks(blank=True)
 
     def read():
