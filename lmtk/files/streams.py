@@ -132,7 +132,7 @@ def with_warnings(blocks, path):
     for block in blocks:
         if not block.isascii() and (here := odd_lines(block)):
             odd += here
-            form = "utf-16le" if b"\0" in block else form
+            form = "utf-16le" if 4 * block.count(b"\0") > len(block) else form
         if b"\r" in block:
             returns += block.count(b"\r") - block.count(b"\r\n")
         yield block

@@ -235,10 +235,14 @@ def joint_probabilities(model, most, path):
                     if some := words[start : len(words) - cut]:
                         total += len(some) * (some not in joint)
                         joint[some] = joint.get(some, 0.0) + q
-                    if len(joint) > most or total > LONG * most:
-                        many = f"{len(joint)} n-grams of words, {total} words in all, and more"
-                        told = f"{many}, where -expand-most allows {most} n-grams"
+                    if total > LONG * most:
+                        told = (
+                            f"{len(joint)} n-grams of {total} words in all and more, too many for -expand-most {most}"
+                        )
                         raise LmtkError(f"{path}: {told}; shorter expansions or a lower -order give fewer")
+        if len(joint) > most:
+            told = f"{len(joint)} n-grams of words and more, where -expand-most allows {most}"
+            raise LmtkError(f"{path}: {told}; shorter expansions or a lower -order give fewer")
     return joint
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lmtk.lm import LN10, Scores
+from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.text.vocab import Vocab
 
 A, B = np.uint64(8978948897894561157), np.uint64(17894857484156487943)
@@ -36,7 +36,8 @@ class Hashed:
     def score(self, corpus):
         """ln p of every scored token; the length is that of the n-gram used."""
         log10p, used = self.log10p(corpus)
-        log10p[corpus.scored & (corpus.ids >= self.vocab.V)] = -np.inf
+        outside = corpus.scored & (corpus.ids >= self.vocab.V)
+        log10p[outside], used[outside] = -np.inf, UNKNOWN
         return Scores(log10p.astype(np.float64) * LN10, used[:, None])
 
     def log10p(self, corpus):

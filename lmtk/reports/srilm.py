@@ -96,7 +96,7 @@ def token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end):
 
 def tag(scores, t, oov, debug):
     """What the report shows of the models that gave a token its probability, as "[3gram][nplm]"."""
-    shown = {UNKNOWN: "[OOV]", ABSENT: ""} | ({NONE: "[OOV]"} if oov else {})
+    shown = {UNKNOWN: "[OOV]", ABSENT: ""} | ({NONE: "[OOV]", 0: "[OOV]"} if oov else {})
     found = [shown.get(n, f"[{kind if n == NONE else f'{n}gram'}]") for n, kind in zip(scores.length[t], scores.kinds)]
     for name, x, level in scores.more:
         own = np.atleast_1d(x[t])
