@@ -322,8 +322,8 @@ def check_out(path):
     temporary = temporary_name(path)
     clear_away(temporary)
     try:
-        created(temporary).close()
-        os.unlink(temporary)
+        with created(temporary):
+            os.unlink(temporary)  # under its lock: another process may look at the same output
     except OSError as e:
         e.filename = path
         raise
