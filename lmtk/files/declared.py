@@ -56,7 +56,6 @@ def plain(x, depth=2):
 
 
 REAL = Setting("a finite number", lambda x: type(x) in (int, float) and math.isfinite(x))
-PERHAPS_REAL = Setting("a finite number or null", lambda x: x is None or REAL.fits(x))
 NAME = Setting("a text of one line", printable)
 ORDER = whole(1, 99)
 WORD = Setting("a word in Latin-1", lambda x: isinstance(x, str) and x != "" and all(ord(c) < 256 for c in x))

@@ -320,7 +320,6 @@ def check_out(path):
     if written_in_place(path):
         return
     temporary = temporary_name(path)
-    clear_away(temporary)
     try:
         with created(temporary):
             os.unlink(temporary)  # under its lock: another process may look at the same output

@@ -19,7 +19,6 @@ from lmtk.text.vocab import EOS
 
 MOSES, SRILM = "Moses's", "SRILM's"
 SRILM_NAMES = [b"ac", b"lm", b"words"]
-HEADERS = {b"NBestList1.0", b"NBestList2.0"}
 BYTELOG = 1024 / 10000.5 / LN10  # log10 of a bytelog: a logarithm to base 1.0001, divided by 1024
 PAUSE = b"-pau-"  # no word to SRILM: neither counted nor predicted
 LMW, WTW = 8.0, 0.0  # SRILM's weights of a language model's score and of a word
