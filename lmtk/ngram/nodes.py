@@ -395,16 +395,13 @@ def as_single(log10p):
 
 def tables(nodes):
     """(slots, spans) of nodes that have none."""
-    spans, parts, at = np.zeros((nodes.order + 1, 2), np.int64), [np.empty(0, np.int32)], 0
-    for k in range(2, nodes.order + 1):
-        many = count_many(nodes.memory, nodes.where, k)
-        size = 1 << (2 * many - 1).bit_length() if many else 0
-        spans[k] = at, size
-        parts.append(np.full(size, -1, np.int32))
-        at += size
-    fill_one = lambda k: fill(nodes.memory, nodes.where, k, parts[k - 1])
-    all_at_once(fill_one, [2] if nodes.order > 1 else []), all_at_once(fill_one, range(3, nodes.order + 1))
-    return frozen(np.concatenate(parts)), frozen(spans)
+    orders = range(2, nodes.order + 1)
+    many = all_at_once(lambda k: count_many(nodes.memory, nodes.where, k), orders)
+    sizes = [0, 0, *(1 << (2 * some - 1).bit_length() if some else 0 for some in many)]
+    spans = np.array([[end - size, size] for end, size in zip(np.cumsum(sizes), sizes)], np.int64)
+    slots = np.full(sum(sizes), -1, np.int32)
+    all_at_once(lambda k: fill(nodes.memory, nodes.where, k, slots[spans[k, 0] :][: spans[k, 1]]), orders)
+    return frozen(slots), frozen(spans)
 
 
 @jit
