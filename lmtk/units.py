@@ -8,6 +8,7 @@ zr      (P, gates n)      what goes into the gates, then the gates
 t       (P, n)            what goes into the proposed state, then that
 s       (k, width n)      the state before a step
 S U     (n, gates n) (n, n)  recurrent weights: of the gates, of the proposed state
+R       (n, (gates+1) n)  [S | U]
 """
 
 from collections.abc import Callable
@@ -25,8 +26,9 @@ class Unit:
     step(zr, t, s, U) -> (the new state, what its backward step needs besides): zr and t are changed in place.
     back(gs, zr, t, s, kept, UT, gG): gs (k, width n), on entry dL/d(new state), on return dL/d(old state) without its
     way through the gates. gG (k, (gates + 1) n): dL/d(what goes into gates and proposed state), written.
-    before_U(states, kept, n): what U multiplies, (P, n). open: the gate whose biases begin at 1, so that a state stays
-    (Jozefowicz et al. 2015); None: no gate's do.
+    before_U(states, kept, n): what U multiplies, (P, n). alike: U multiplies what S does, so that one product with R
+    can do for both; step and back then take None for U and UT, and leave its part out. open: the gate whose biases
+    begin at 1, so that a state stays (Jozefowicz et al. 2015); None: no gate's do.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Unit:
     step: Callable
     back: Callable
     before_U: Callable
+    alike: bool = False
     open: int | None = None
 
 
@@ -99,7 +102,8 @@ def lstm_step(zr, t, s, U):
     """
     n = t.shape[1]
     sigmoid(zr)
-    t += s[:, :n] @ U
+    if U is not None:
+        t += s[:, :n] @ U
     np.tanh(t, out=t)
     new = np.empty_like(s)
     memory = new[:, n:]
@@ -113,7 +117,10 @@ def lstm_step(zr, t, s, U):
 def lstm_back(gs, zr, t, s, kept, UT, gG):
     n = t.shape[1]
     lstm_backward(gs, zr, t, s, kept, gG)
-    np.matmul(gG[:, 3 * n :], UT, out=gs[:, :n])
+    if UT is None:
+        gs[:, :n] = 0
+    else:
+        np.matmul(gG[:, 3 * n :], UT, out=gs[:, :n])
 
 
 @jit
@@ -135,7 +142,7 @@ def lstm_backward(gs, zr, t, s, seen, gG):
 
 
 GATED = Unit("gated unit", 2, 1, gated_step, gated_back, lambda states, kept, n: kept)
-LSTM = Unit("LSTM", 3, 2, lstm_step, lstm_back, lambda states, kept, n: states[:, :n], open=1)
+LSTM = Unit("LSTM", 3, 2, lstm_step, lstm_back, lambda states, kept, n: states[:, :n], True, open=1)
 BY_GATES = {unit.gates: unit for unit in (GATED, LSTM)}
 
 
@@ -151,13 +158,24 @@ def opened(unit, b):
         b[unit.open * n : (unit.open + 1) * n] = 1
 
 
-def follow(unit, zr, t, sizes, S, U, state=None, fresh=None):
-    """The states of sequences: zr and t, changed in place, are what the inputs give; sizes: how many have a t-th step.
+@jit
+def add_rows(rows, at, out, column):
+    """out[at_i] += rows_i from a column on, in place: rows (P, d), at (P,), out (U, .)."""
+    for i in range(len(at)):
+        row, to = rows[i], out[at[i]]
+        for j in range(len(row)):
+            to[column + j] += row[j]
+
+
+def follow(unit, G, sizes, R, state=None, fresh=None):
+    """The states of sequences: G (P, (gates + 1) n) = [zr | t], changed in place, is what the inputs give; sizes: how
+    many have a t-th step.
 
     state (sizes[0], width n): before the first step, None: 0. fresh (P,) bool: before which steps it becomes 0.
     Returns the activations (P, n), what `follow_back` needs, and the state after the last step of those that have it.
     """
-    P, n = t.shape
+    P, n = len(G), len(R)
+    zr, t, S, U = G[:, :-n], G[:, -n:], R[:, :-n], R[:, -n:]
     a, kept, before = np.empty((P, n), t.dtype), np.empty((P, n), t.dtype), np.empty((P, unit.width * n), t.dtype)
     state, end = np.zeros((sizes[0], unit.width * n), t.dtype) if state is None else state, 0
     for k in sizes:
@@ -166,17 +184,25 @@ def follow(unit, zr, t, sizes, S, U, state=None, fresh=None):
         before[now] = state[:k]
         if fresh is not None:
             before[now][fresh[now]] = 0
-        zr[now] += before[now, :n] @ S
-        state, kept[now] = unit.step(zr[now], t[now], before[now], U)
+        if unit.alike:
+            G[now] += before[now, :n] @ R
+        else:
+            zr[now] += before[now, :n] @ S
+        state, kept[now] = unit.step(zr[now], t[now], before[now], None if unit.alike else U)
         a[now] = state[:, :n]
     return a, (zr, t, before, kept, fresh), state
 
 
-def follow_back(unit, ga, sizes, S, U, memory, gS, gU):
-    """ga (P, n), the gradient of all activations, to gG (P, (gates + 1) n), that of zr and t; gS and gU are written."""
+def follow_back(unit, ga, sizes, R, memory, gR):
+    """ga (P, n), the gradient of all activations, to gG (P, (gates + 1) n), that of what the inputs give; gR, of R's
+    shape, is written.
+    """
     zr, t, before, kept, fresh = memory
-    (P, n), gates = ga.shape, S.shape[1]
-    gG, ST, UT = np.empty((P, gates + n), ga.dtype), np.ascontiguousarray(S.T), np.ascontiguousarray(U.T)
+    P, n = ga.shape
+    gG = np.empty((P, R.shape[1]), ga.dtype)
+    # what of G comes from the state by one product, and by what
+    gates = R.shape[1] if unit.alike else R.shape[1] - n
+    ST, UT = np.ascontiguousarray(R[:, :gates].T), None if unit.alike else np.ascontiguousarray(R[:, gates:].T)
     carried, end = np.zeros((sizes[0], before.shape[1]), ga.dtype), P
     for k in reversed(sizes):
         now = slice(end - k, end)
@@ -187,6 +213,7 @@ def follow_back(unit, ga, sizes, S, U, memory, gS, gU):
         gs[:, :n] += gG[now, :gates] @ ST
         if fresh is not None:
             gs[fresh[now]] = 0
-    np.matmul(before[:, :n].T, gG[:, :gates], out=gS)
-    np.matmul(unit.before_U(before, kept, n).T, gG[:, gates:], out=gU)
+    np.matmul(before[:, :n].T, gG[:, :gates], out=gR[:, :gates])
+    if not unit.alike:
+        np.matmul(unit.before_U(before, kept, n).T, gG[:, gates:], out=gR[:, gates:])
     return gG

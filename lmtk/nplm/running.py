@@ -89,7 +89,8 @@ def places(N, settings, number):
 
 
 def fed(inputs, w, fresh, settings):
-    """feed(at, state) -> contexts (K, 1), words (K,) and the `layers.Start` of the steps `at`, as `places` has them.
+    """feed(at, state) -> contexts (., 1), each once, words (K,) and the `layers.Start` of the steps `at`, as `places`
+    has them.
 
     inputs (N, 1), w (N,) and fresh (N,): the text's. Steps from N on have the word -1.
     """
@@ -99,6 +100,7 @@ def fed(inputs, w, fresh, settings):
     def feed(at, state):
         there = np.minimum(at, N - 1)
         words = np.where(at < N, w[there], -1)
-        return inputs[there], words, Start([B] * (len(at) // B), state, fresh[there])
+        distinct, which = np.unique(inputs[there, 0], return_inverse=True)
+        return distinct[:, None], words, Start([B] * (len(at) // B), state, fresh[there], which)
 
     return feed
