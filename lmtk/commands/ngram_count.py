@@ -291,9 +291,9 @@ def settle(o):
     o.limit_vocab = o.limit_vocab and bool(o.vocab)
     if o.write_binary_lm and o.lm:
         o.lm, o.write_bin = None, o.lm
-    o.marks, o.unk_word = Marks.of(o.no_sos, o.no_eos, o.stream), unknown_word(o.map_unk)
+    o.marks, o.unk_word = Marks.of(o.no_sos, o.no_eos, o.stream, o.tolower), unknown_word(o.map_unk)
     if o.kenlm:
-        o.unk, o.kndiscount, o.interpolate, o.marks = True, True, True, Marks(blank=True)
+        o.unk, o.kndiscount, o.interpolate, o.marks = True, True, True, Marks(blank=True, tolower=o.tolower)
     o.model_written = o.lm or o.write_bin or o.class_lm
     o.model_wanted = bool(o.model_written or o.gt or o.kn or o.kn_all)
     o.given = {
@@ -361,7 +361,7 @@ def counted(o, comm):
     positions = bool(o.lm or o.write_bin) and not (o.write or o.write_n or special) and 2 <= o.order <= LONGEST
     positions &= all(method.counts == "before" for method in o.methods)
     parts = not (o.write_bin or o.sort)  # these make the whole model in memory
-    kept = o.tolower, o.limit_vocab, o.float_counts, bytes_of(o.memory) if o.memory else None
+    kept = o.limit_vocab, o.float_counts, bytes_of(o.memory) if o.memory else None
     words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
     replace = partial(replaced, classes=o.own) if o.own else None
     what = o.text or [], o.read or [], o.order, words, o.marks, o.unk_word
@@ -470,7 +470,7 @@ def model_of_counts(o):
         from lmtk.ngram.heldout import tuned
         from lmtk.text.corpus import whole_corpus
 
-        text = whole_corpus(o.heldout, o.vocabulary, o.marks, o.tolower)
+        text = whole_corpus(o.heldout, o.vocabulary, o.marks)
         fallback, tell, known, exact = given
         given = fallback, tell, tuned(counts, o.vocabulary, o.order, o.methods, text) | known, exact
     listed = set(read_vocab(o.limit_vocab_file, o.tolower)) if o.limit_vocab_file else None
