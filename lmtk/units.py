@@ -8,7 +8,6 @@ zr      (P, gates n)      what goes into the gates, then the gates
 t       (P, n)            what goes into the proposed state, then that
 s       (k, width n)      the state before a step
 S U     (n, gates n) (n, n)  recurrent weights: of the gates, of the proposed state
-R       (n, (gates+1) n)  [S | U]
 """
 
 from collections.abc import Callable
@@ -16,7 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.machine.exponential import gate_sums, lstm_sums, state_sums
 from lmtk.machine.jit import jit
+from lmtk.machine.large import pays
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,9 @@ class Unit:
     step(zr, t, s, U) -> (the new state, what its backward step needs besides): zr and t are changed in place.
     back(gs, zr, t, s, kept, UT, gG): gs (k, width n), on entry dL/d(new state), on return dL/d(old state) without its
     way through the gates. gG (k, (gates + 1) n): dL/d(what goes into gates and proposed state), written.
-    before_U(states, kept, n): what U multiplies, (P, n). alike: U multiplies what S does, so that one product with R
-    can do for both; step and back then take None for U and UT, and leave its part out. open: the gate whose biases
-    begin at 1, so that a state stays (Jozefowicz et al. 2015); None: no gate's do.
+    before_U(states, kept, n): what U multiplies, (P, n). alike: it is what S multiplies, so that one product with
+    [S | U] can do for both; where it does, step and back have None for U and UT, and leave them out. open: the gate
+    whose biases begin at 1, so that a state stays (Jozefowicz et al. 2015); None: no gate's do.
     """
 
     name: str
@@ -39,6 +40,11 @@ class Unit:
     before_U: Callable
     alike: bool = False
     open: int | None = None
+
+
+def compiled(zr, t):
+    """Whether a step is worth kernels, which small jobs would wait for; they want rows one behind another."""
+    return pays("units", t.size) and t.dtype == np.float32 and t.flags.c_contiguous and zr.flags.c_contiguous
 
 
 def sigmoid(x):
@@ -56,6 +62,11 @@ def gated_step(zr, t, s, U):
     The new state is (1 - z) o s + z o t; r o s is kept.
     """
     n = t.shape[1]
+    if compiled(zr, t):
+        rs, new = np.empty_like(t), np.empty_like(t)
+        gate_sums(zr, s, rs)
+        state_sums(t, rs @ U, zr, s, new)
+        return new, rs
     sigmoid(zr)
     rs = zr[:, n:] * s
     t += rs @ U
@@ -101,9 +112,13 @@ def lstm_step(zr, t, s, U):
     t <- tanh(t + s U). The new state is [o o tanh(c'), c'], c' = f o c + i o t; tanh(c') is kept.
     """
     n = t.shape[1]
-    sigmoid(zr)
     if U is not None:
         t += s[:, :n] @ U
+    if compiled(zr, t):
+        new, seen = np.empty_like(s), np.empty_like(t)
+        lstm_sums(zr, t, s, new, seen)
+        return new, seen
+    sigmoid(zr)
     np.tanh(t, out=t)
     new = np.empty_like(s)
     memory = new[:, n:]
@@ -158,24 +173,14 @@ def opened(unit, b):
         b[unit.open * n : (unit.open + 1) * n] = 1
 
 
-@jit
-def add_rows(rows, at, out, column):
-    """out[at_i] += rows_i from a column on, in place: rows (P, d), at (P,), out (U, .)."""
-    for i in range(len(at)):
-        row, to = rows[i], out[at[i]]
-        for j in range(len(row)):
-            to[column + j] += row[j]
-
-
-def follow(unit, G, sizes, R, state=None, fresh=None):
-    """The states of sequences: G (P, (gates + 1) n) = [zr | t], changed in place, is what the inputs give; sizes: how
-    many have a t-th step.
+def follow(unit, zr, t, sizes, S, U, state=None, fresh=None):
+    """The states of sequences: zr and t, changed in place, are what the inputs give; sizes: how many have a t-th step.
 
     state (sizes[0], width n): before the first step, None: 0. fresh (P,) bool: before which steps it becomes 0.
     Returns the activations (P, n), what `follow_back` needs, and the state after the last step of those that have it.
     """
-    P, n = len(G), len(R)
-    zr, t, S, U = G[:, :-n], G[:, -n:], R[:, :-n], R[:, -n:]
+    (P, n), gates = t.shape, S.shape[1]
+    R, U = (np.hstack((S, U)), None) if unit.alike else (S, U)
     a, kept, before = np.empty((P, n), t.dtype), np.empty((P, n), t.dtype), np.empty((P, unit.width * n), t.dtype)
     state, end = np.zeros((sizes[0], unit.width * n), t.dtype) if state is None else state, 0
     for k in sizes:
@@ -184,25 +189,21 @@ def follow(unit, G, sizes, R, state=None, fresh=None):
         before[now] = state[:k]
         if fresh is not None:
             before[now][fresh[now]] = 0
+        G = before[now, :n] @ R
+        zr[now] += G[:, :gates]
         if unit.alike:
-            G[now] += before[now, :n] @ R
-        else:
-            zr[now] += before[now, :n] @ S
-        state, kept[now] = unit.step(zr[now], t[now], before[now], None if unit.alike else U)
+            t[now] += G[:, gates:]
+        state, kept[now] = unit.step(zr[now], t[now], before[now], U)
         a[now] = state[:, :n]
     return a, (zr, t, before, kept, fresh), state
 
 
-def follow_back(unit, ga, sizes, R, memory, gR):
-    """ga (P, n), the gradient of all activations, to gG (P, (gates + 1) n), that of what the inputs give; gR, of R's
-    shape, is written.
-    """
+def follow_back(unit, ga, sizes, S, U, memory, gS, gU):
+    """ga (P, n), the gradient of all activations, to gG (P, (gates + 1) n), that of zr and t; gS and gU are written."""
     zr, t, before, kept, fresh = memory
-    P, n = ga.shape
-    gG = np.empty((P, R.shape[1]), ga.dtype)
-    # what of G comes from the state by one product, and by what
-    gates = R.shape[1] if unit.alike else R.shape[1] - n
-    ST, UT = np.ascontiguousarray(R[:, :gates].T), None if unit.alike else np.ascontiguousarray(R[:, gates:].T)
+    (P, n), gates = ga.shape, S.shape[1]
+    gG = np.empty((P, gates + n), ga.dtype)
+    RT, UT = (np.vstack((S.T, U.T)), None) if unit.alike else (np.ascontiguousarray(S.T), np.ascontiguousarray(U.T))
     carried, end = np.zeros((sizes[0], before.shape[1]), ga.dtype), P
     for k in reversed(sizes):
         now = slice(end - k, end)
@@ -210,10 +211,9 @@ def follow_back(unit, ga, sizes, R, memory, gR):
         gs = carried[:k]
         gs[:, :n] += ga[now]
         unit.back(gs, zr[now], t[now], before[now], kept[now], UT, gG[now])
-        gs[:, :n] += gG[now, :gates] @ ST
+        gs[:, :n] += gG[now, : len(RT)] @ RT
         if fresh is not None:
             gs[fresh[now]] = 0
-    np.matmul(before[:, :n].T, gG[:, :gates], out=gR[:, :gates])
-    if not unit.alike:
-        np.matmul(unit.before_U(before, kept, n).T, gG[:, gates:], out=gR[:, gates:])
+    np.matmul(before[:, :n].T, gG[:, :gates], out=gS)
+    np.matmul(unit.before_U(before, kept, n).T, gG[:, gates:], out=gU)
     return gG

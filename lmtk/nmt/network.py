@@ -11,7 +11,7 @@ import numpy as np
 from lmtk.files import container, declared
 from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
-from lmtk.units import BY_GATES, GATED, add_rows, follow, follow_back, from_activations
+from lmtk.units import BY_GATES, GATED, follow, follow_back, from_activations
 
 f32 = np.float32
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc
@@ -174,7 +174,7 @@ def annotate(p, sentences, drop=no_dropout):
     mask_E = drop((len(distinct), p.Ex.shape[1]))
     e = masked(p.Ex[distinct], mask_E)
     G = e @ p.Wx + p.bx
-    f, f_kept, _ = follow(unit_of(p), G[number, :d], side.sizes, np.hstack((p.fS, p.fU)))
+    f, f_kept, _ = follow(unit_of(p), G[number, :gates], G[number, gates:d], side.sizes, p.fS, p.fU)
     lengths = np.empty(K, np.int64)
     lengths[order] = side.lengths
     kept = SimpleNamespace(
@@ -190,7 +190,8 @@ def annotate(p, sentences, drop=no_dropout):
     words = np.empty((K, T), np.int64)
     words[side.row, side.time] = number
     kept.reversed = words[side.row, last]
-    b, kept.b, _ = follow(unit_of(p), G[kept.reversed, d:], side.sizes, np.hstack((p.bS, p.bU)))
+    zr, t = G[kept.reversed, d : d + gates], G[kept.reversed, d + gates :]
+    b, kept.b, _ = follow(unit_of(p), zr, t, side.sizes, p.bS, p.bU)
     H = np.zeros((K, T, 2 * n), f.dtype)
     H[row, side.time, :n] = f
     H[row, last, n:] = b
@@ -209,24 +210,15 @@ def annotate_backward(p, g, gH, kept):
     else:
         gf = np.zeros((len(side.row), n), gH.dtype)
         gf[kept.ends] = gH[kept.row[kept.ends], 0]
-    rows = recurrent_backward(p, g, "f", gf, side.sizes, kept.f)
-    add_rows(rows, kept.number, gG, 0)
+    rows = follow_back(unit_of(p), gf, side.sizes, p.fS, p.fU, kept.f, g.fS, g.fU)
+    kernels.add_rows(rows, kept.number, gG, 0)
     if attends:
-        rows = recurrent_backward(p, g, "b", gb, side.sizes, kept.b)
-        add_rows(rows, kept.reversed, gG, d)
+        rows = follow_back(unit_of(p), gb, side.sizes, p.bS, p.bU, kept.b, g.bS, g.bU)
+        kernels.add_rows(rows, kept.reversed, gG, d)
     np.matmul(kept.e.T, gG, out=g.Wx)
     gG.sum(axis=0, out=g.bx)
     g.Ex[:] = 0
     g.Ex[kept.distinct] = masked(gG @ p.Wx.T, kept.mask_E)
-
-
-def recurrent_backward(p, g, side, ga, sizes, memory):
-    """`follow_back` of the unit whose weights are named after its side, f or b; their gradients go into g."""
-    gS, gU, S, U = (getattr(arrays, side + letter) for arrays in (g, p) for letter in "SU")
-    gR = np.empty((len(U), S.shape[1] + len(U)), ga.dtype)
-    gG = follow_back(unit_of(p), ga, sizes, np.hstack((S, U)), memory, gR)
-    gS[:], gU[:] = gR[:, : S.shape[1]], gR[:, S.shape[1] :]
-    return gG
 
 
 def decode(p, source, target, sos, drop=no_dropout):
@@ -323,8 +315,8 @@ def decode_backward(p, g, gt, kept):
     np.matmul(unit.before_U(states, kept.seen, n).T, gG[:, gates:], out=g.U)
     np.matmul(kept.c.T, gG, out=g.C)
     gG_distinct = np.zeros((len(kept.distinct), len(p.by)), gG.dtype)
-    add_rows(gG, kept.number, gG_distinct, 0)
-    add_rows(go, kept.number, gG_distinct, d)
+    kernels.add_rows(gG, kept.number, gG_distinct, 0)
+    kernels.add_rows(go, kept.number, gG_distinct, d)
     np.matmul(kept.e.T, gG_distinct, out=g.Wy)
     gG_distinct.sum(axis=0, out=g.by)
     g.Ey[:] = 0

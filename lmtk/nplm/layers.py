@@ -11,8 +11,8 @@ a       (K, h)               activations, of which and of x the outputs are made
 gX      as X                 dL/dX, L being the log-likelihood
 
 A layer that carries its state sees a minibatch of T words in each of B rows of the text, time by time; its state goes
-on to the next minibatch, and gradients go back through the T words. x has each distinct word of them once, (., 1, m):
-products with H take half the time that they would take word by word.
+on to the next minibatch, and gradients go back through the T words. x may have each distinct word of them once,
+(., 1, m): products with H then take half the time.
 """
 
 import math
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk import units
+from lmtk.nplm import kernels
 
 f32 = np.float32
 
@@ -80,7 +81,7 @@ class Start:
         if self.which is None:
             return rows
         sums = np.zeros((number, rows.shape[1]), rows.dtype)
-        units.add_rows(rows, self.which, sums, 0)
+        kernels.add_features(sums, self.which[:, None], rows, np.ones(number, rows.dtype))
         return sums
 
     def weighted(self, rows):
@@ -133,19 +134,19 @@ def following(unit):
     """forward and backward of a `units.Unit`."""
 
     def forward(p, x, start):
-        x = x.reshape(len(x), -1)
-        G = x @ p.H.T
-        G += p.d
-        a, memory, state = units.follow(unit, start.spread(G), start.sizes, p.R.T, start.state, start.fresh)
+        x, g = x.reshape(len(x), -1), unit.gates * p.R.shape[1]
+        zr, t = (start.spread(x @ p.H[part].T + p.d[part]) for part in (slice(g), slice(g, None)))
+        a, memory, state = units.follow(unit, zr, t, start.sizes, p.R[:g].T, p.R[g:].T, start.state, start.fresh)
         return a, (x, start, memory), state
 
     def backward(p, memory, ga):
         x, start, memory = memory
-        gR = np.empty(p.R.shape[::-1], f32)
-        go = units.follow_back(unit, ga, start.sizes, p.R.T, memory, gR)
+        h = p.R.shape[1]
+        g, gR = unit.gates * h, np.empty_like(p.R.T)
+        go = units.follow_back(unit, ga, start.sizes, p.R[:g].T, p.R[g:].T, memory, gR[:, :g], gR[:, g:])
         sums = start.gathered(go, len(x))
         arrays = {"H": sums.T @ x, "d": sums.sum(axis=0), "R": gR.T}
-        return Gradient(sums @ p.H, arrays, go, (start.weighted(x), memory[2][:, : len(gR)]))
+        return Gradient(sums @ p.H, arrays, go, (start.weighted(x), memory[2][:, :h]))
 
     return {
         "sees": lambda n: 1, "forward": forward, "backward": backward, "carries": True, "order": 32,
