@@ -263,6 +263,8 @@ def without_low(model, minorder=2):
     """The model without the n-grams of `minorder` words or more whose probability is below what backing off would give;
     weights are made anew, and again until all n-grams stay.
     """
+    if large(model):
+        return told(*rewriting.without_low(model, minorder))
     every = list(links(model.levels, len(model.vocab.words)))
     log10p, log10bow = ([single(getattr(level, field)) for level in model.levels] for field in ("logp", "bow"))
     gone = True

@@ -347,3 +347,60 @@ def pruned(model, threshold, minorder, history):
         bow[~mine] = 0
     nodes, over = without(arrays, model.vocab, kept, base)
     return closed(model, nodes), over
+
+
+@jit
+def drop_low(memory, logs, where, far, k, first, last, extended):
+    """Takes their probability from the n-grams of order k for which backing off gives more, and the weight from those
+    contexts that nothing extends any more, in place; returns how many n-grams went. extended (N_(k-1),) uint8: whether
+    a context of order k ends in one.
+    """
+    weights, gone = np.empty(len(where) + 1, np.float32), 0
+    above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
+    for i in range(first, last):
+        at, some = above + wide * i, False
+        after_order, after = suffix_of(memory, where, far, k - 1, i)
+        for child in range(memory[at + CHILD], memory[at + wide + CHILD]):
+            fetch_suffix(memory, where, k, child + AHEAD)
+            p = below + width * child + where[k - 1, P]
+            lower = lower_p(memory, logs, where, far, k, child, after_order, after, weights)
+            if logs[at + BOW] + lower > logs[p]:
+                logs[p] = np.nan
+                gone += 1
+            some |= logs[p] == logs[p]
+        if not (some or extended[i]):
+            logs[at + BOW] = 0
+    return gone
+
+
+@jit
+def mark_extended(memory, where, k, extended):
+    """Marks the n-grams of order k - 1 in which contexts of order k end: extended (N_(k-1),) uint8, in place."""
+    at, width = where[k - 1, AT], where[k - 1, WIDTH]
+    for i in range(where[k - 1, N]):
+        if memory[at + width * i + CHILD] < memory[at + width * (i + 1) + CHILD]:
+            suffix = memory[at + width * (i + 1) - 1]
+            if 0 <= suffix < len(extended):
+                extended[suffix] = 1
+
+
+def without_low(model, minorder):
+    """(the model, how many contexts have too much), as `pruning.without_low` has them."""
+    arrays = memory, logs, where, _ = opened(model)
+    order, gone = len(where), True
+    extended = [np.zeros(n, np.uint8) for n in where[:, N]]
+    for k in range(2, order):
+        mark_extended(memory, where, k, extended[k - 2])
+    while gone:
+        gone = 0
+        for k in range(minorder, order + 1):
+            drop = lambda *part, k=k: drop_low(*arrays, k, *part, extended[k - 2])
+            gone += sum(in_parts(drop, where[k - 2, N]))
+        new_weights(arrays, model.vocab)
+    base = np.concatenate(([0], np.cumsum(where[:, N])))
+    kept = np.ones(base[-1], np.uint8)
+    for k in range(2, order + 1):
+        at, size, width, p = where[k - 1].tolist()
+        kept[base[k - 1] : base[k]] = ~np.isnan(logs[at + p : at + p + size * width : width])
+    nodes, over = without(arrays, model.vocab, kept, base)
+    return closed(model, nodes), over
