@@ -276,7 +276,7 @@ def levels_of(sections, vocab):
         repeated += len(entries) - int(own.sum())
         logp, bow = np.full(len(keys), np.nan), np.zeros(len(keys))
         for array, column in ((logp, 0), (bow, 2)):
-            array[own] = natural([entries[i][column] for i in first[own]])
+            array[own] = natural([entries[i][column] for i in first[own]]) + 0  # no -0
         levels.append(Probabilities(keys, logp, bow))
     return levels, repeated
 

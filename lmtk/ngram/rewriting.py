@@ -33,7 +33,8 @@ def in_parts(work, contexts):
 
 
 def opened(model):
-    """(memory, logs, where, far) of a copy of a model's nodes."""
+    """(memory, logs, where, far) of a copy of a model's nodes. Raises FormatError where a file's are damaged."""
+    model.nodes.checked(len(model.vocab.words))
     nodes, memory = model.nodes, model.nodes.memory.copy()
     return memory, memory.view(f32), nodes.where, nodes.far
 
