@@ -344,6 +344,23 @@ def test_shares_of_a_minibatch_have_its_gradient(attention):
         assert logp == pytest.approx(found[0][1], rel=1e-5)
 
 
+def test_the_average_is_of_the_last_share_of_the_updates():
+    settings = training.Settings(3, 4, 5, 2, 2, 5, 1, 0.01, 0.0, 0.0, "likelihood", 0, None, 1, average=0.25)
+    random = np.random.default_rng(1)
+    progress = training.begin(random.normal(size=6).astype(np.float32), settings)
+    seen = []
+    for t in range(40):
+        training.update(progress, random.normal(size=6).astype(np.float32), 1.0, settings, t, 40)
+        seen.append(progress.theta.astype(float))
+    mean = seen[0]
+    for t, theta in enumerate(seen, 1):
+        mean = mean + (theta - mean) / max(1, t / 4)
+    assert progress.average == pytest.approx(mean, rel=1e-4) and progress.result is progress.average
+    # the weights of updates grow with the third power of their numbers
+    weights = np.arange(1, 41) ** 3.0
+    assert mean == pytest.approx(weights @ np.array(seen) / weights.sum(), abs=0.02)
+
+
 def test_first_values_are_those_of_appendix_b():
     source, target = vocab(40), vocab(50)
     settings = training.Settings(30, 40, 50, 20, 2, 80, 1, None, 0.0, 0.0, "likelihood", 0, None, 1)

@@ -88,7 +88,7 @@ def tanh_sums(UH, q, a):
 
 @jit(fastmath=FAST)
 def tanh_products(UH, q, v, at, lengths, e):
-    """e_rj <- v . tanh(UH_kj + q_r) for the first lengths_k of j, k = at_r: UH (K, T, n), q (R, n), v (n,), e (R, T)."""
+    """e_rj <- v . tanh(UH_kj + q_r) for the first lengths_k of j, k = at_r: UH (K, T, n), q (R, n), e (R, T)."""
     for r in range(len(at)):
         k, add = at[r], q[r]
         for j in range(lengths[k]):

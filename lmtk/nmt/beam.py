@@ -42,8 +42,8 @@ class Hypothesis:
 
 
 class Tables:
-    """What the words of the target give to the decoder, G (V + 1, d + 2l), and its products that share a factor, side by
-    side: of the state, S [W_a U_z U_r U_o], and of the maxout units with a 1 behind them, Wo [W_o; b_o].
+    """What the words of the target give to the decoder, G (V + 1, d + 2l), and what the decoder's products share a
+    factor in, side by side: of the state, S [W_a U_z U_r U_o], of the maxout units with a 1 behind them, Wo [W_o; b_o].
     """
 
     def __init__(self, p):
@@ -66,32 +66,32 @@ class Decoder:
         self.HC = (H.reshape(-1, A) @ np.hstack((p.C, p.Co))).reshape(K, T, -1)
         self.state = from_activations(tables.unit, np.tanh(h @ p.Ws + p.bs))
 
-    def step(self, word, at):
-        """The outputs y (R, V) behind the words (R,) of hypotheses of the sentences `at` (R,), and alpha (R, T), None
-        without attention.
+    def step(self, word, parents, parent, at):
+        """The outputs y (R, V) behind the words (R,) of hypotheses, and alpha (D, T), None without attention.
+
+        parents (D,): the hypotheses of the step before that go on, which are of the sentences `at` (D,); parent (R,):
+        the place of each hypothesis' own among them. What does not depend on the word is computed once for each, alpha
+        too: c_i is of s_(i-1).
         """
-        tables, alpha, n = self.tables, None, len(self.tables.p.U)
+        tables, alpha, n, state = self.tables, None, len(self.tables.p.U), self.state[parents]
         units, gates, d = tables.widths
-        G, s = tables.G[word], self.state[:, :n]
-        Q = s @ tables.S
+        Q = state[:, :n] @ tables.S
+        G = np.zeros((len(at), tables.G.shape[1]), Q.dtype)
+        G[:, :gates], G[:, d:] = Q[:, units : units + gates], Q[:, units + gates :]
         if units:
             alpha = kernels.attend(self.HC, self.UH, at, self.lengths, Q[:, :units], tables.p.va, G)
         else:
             G += self.HC[at, 0]
-        G[:, :gates] += Q[:, units : units + gates]
-        G[:, d:] += Q[:, units + gates :]
+        G = G[parent]
+        G += tables.G[word]
         t = np.ones((len(word), len(tables.Wo)), G.dtype)
         t[:, :-1] = kernels.maxout(G[:, d:])
-        self.state = tables.unit.step(G[:, :gates], G[:, gates:d], self.state, tables.p.U)[0]
+        self.state = tables.unit.step(G[:, :gates], G[:, gates:d], state[parent], tables.p.U)[0]
         return t @ tables.Wo, alpha
-
-    def follow(self, rows):
-        """The hypotheses are now those that continue these."""
-        self.state = self.state[rows]
 
 
 class Translator:
-    """Models of the same vocabularies, an ensemble where they are several: a word's probability is the mean of theirs."""
+    """Models of the same vocabularies, an ensemble where they are several: a word's probability is their mean."""
 
     def __init__(self, *models):
         self.sos, self.eos = models[0].vocab.sos_id, models[0].vocab.eos_id
@@ -122,21 +122,24 @@ class Translator:
         # nobody looks at </s> for the translation of a word
         to_eos = np.where(np.arange(lengths.max()) == lengths[:, None] - 1, f32(-1), f32(0))
         limit = (beam.factor * (lengths - 1)).astype(np.int64) + beam.extra
-        # hypotheses that go on: their sentences, in order, ln p, last words, and which of the step's before they are
-        at, total, word, mine = np.arange(K), np.zeros(K), np.full(K, self.sos), np.zeros(K, np.int64)
+        # hypotheses that go on, sentence by sentence: those sentences, ln p, last words, rows of the step before that
+        # they continue, and places among its best ones
+        at, total, word, row, mine = np.arange(K), np.zeros(K), np.full(K, self.sos), np.arange(K), np.zeros(K, int)
         history, ended = [], [[] for _ in range(K)]
         while len(at):
             time = len(history) + 1
             alive, starts = np.unique(at, return_index=True)
-            y, alpha = combined([decoder.step(word, at) for decoder in decoders])
+            parents, first, their = np.unique(row, return_index=True, return_inverse=True)
+            y, alpha = combined([decoder.step(word, parents, their, at[first]) for decoder in decoders])
             sums, tops = kernels.log_sums(y)
             if beam.banned is not None:
                 y[:, beam.banned] = -np.inf
             shape = len(alive), B
             parent, word, score = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.empty(shape)
             kernels.best_words(y, tops, total - sums, np.append(starts, len(at)), parent, word, score)
-            links = None if alpha is None else (alpha + to_eos[at]).argmax(axis=1)[parent]
-            history.append((mine[parent].ravel(), word.ravel(), None if links is None else links.ravel()))
+            parent = parent.ravel()
+            links = None if alpha is None else (alpha + to_eos[at[first]]).argmax(axis=1)[their[parent]]
+            history.append((mine[parent], word.ravel(), links))
             last = time >= limit[alive]
             stop = (score > -np.inf) & ((word == self.eos) | last[:, None])
             for k, slot in zip(*np.nonzero(stop), strict=True):
@@ -151,9 +154,7 @@ class Translator:
             many = np.array([len(ended[i]) >= B for i in alive])
             go = ~(last | (best >= hope) | (many & (best >= now)))
             mine = np.flatnonzero((score > -np.inf) & go[:, None])
-            at, total, word = alive[mine // B], score.ravel()[mine], word.ravel()[mine]
-            for decoder in decoders:
-                decoder.follow(parent.ravel()[mine])
+            at, total, word, row = alive[mine // B], score.ravel()[mine], word.ravel()[mine], parent[mine]
         return [[self.hypothesis(history, *entry) for entry in sorted(ended[i])[: beam.wanted]] for i in range(K)]
 
     def hypothesis(self, history, rank, _, logp, time, i):

@@ -36,12 +36,14 @@ SPAN = 128  # outputs that the search passes over at once
 
 
 def look(H, Ua, ba):
-    """U_a h_j of all annotations, (K, T, n'); as one product, which a stack of matrices would not be."""
+    """U_a h_j of all annotations, (K, T, n'), which does not depend on i (A.1.2); as one product, which a stack of
+    matrices would not be.
+    """
     return (H.reshape(-1, H.shape[2]) @ Ua + ba).reshape(*H.shape[:2], len(ba))
 
 
 def tanh_sum(UH, q):
-    """tanh(W_a s + U_a h_j): UH (K, T, n'), q = s W_a (K, n') -> (K, T, n')."""
+    """tanh(W_a s_(i-1) + U_a h_j), A.1.2: UH (K, T, n'), q = s W_a (K, n') -> (K, T, n')."""
     if UH.dtype != np.float32:
         return np.tanh(UH + q[:, None])
     a = np.empty_like(UH)
@@ -50,10 +52,11 @@ def tanh_sum(UH, q):
 
 
 def attend(H, UH, at, lengths, q, va, c):
-    """alpha (R, T) of A.2.2 for R states, of which the r-th looks at the sentence at_r; c_r (R, A) += its context.
+    """alpha (R, T) for R states s_(i-1), of which the r-th looks at the sentence at_r; c_r (R, A) += its context.
 
-    e_rj = v_a . tanh(W_a s + U_a h_j), alpha_rj = exp(e_rj) / sum_k exp(e_rk), c_r = sum_j alpha_rj h_j. H (K, T, A), UH
-    (K, T, n'), lengths (K,); q (R, n'): s W_a; alpha is 0 behind the end of a sentence.
+    e_ij = v_a . tanh(W_a s_(i-1) + U_a h_j), A.1.2; alpha_ij = exp(e_ij) / sum_k exp(e_ik), equation 6; c_i = sum_j
+    alpha_ij h_j, equation 5. H (K, T, A), UH (K, T, n'), lengths (K,); q (R, n'): s W_a; alpha is 0 behind the end of a
+    sentence.
     """
     e = np.full((len(at), UH.shape[1]), -np.inf, UH.dtype)
     if UH.dtype == np.float32:
@@ -126,7 +129,7 @@ def contexts_backward(alpha, gc, starts, Ty, Tx, gH):
 
 
 def maxout(o):
-    """t_j = max(o_(2j-1), o_(2j)): o (P, 2l) -> (P, l)."""
+    """t_i of A.2.2, t_ij = max(o_(i,2j-1), o_(i,2j)), o being t~_i: o (P, 2l) -> (P, l)."""
     return np.maximum(o[:, ::2], o[:, 1::2])
 
 
@@ -161,7 +164,9 @@ def log_sums(y):
 
 
 def output(t, w, Wo, bo):
-    """ln p(w) of the words w (P,) given t (P, l), float64; equation of p in A.2.2."""
+    """ln p(y_i | s_i, y_(i-1), c_i) of the words w (P,) given t (P, l), float64: equation 4, p ~ exp(y_i . W_o t_i) in
+    A.2.2.
+    """
     logp = np.empty(len(w))
     rows = max(1, ROOM // len(bo))
     for i in range(0, len(w), rows):

@@ -182,6 +182,7 @@ def annotate(p, sentences, drop=no_dropout):
     mask_E = drop((len(distinct), p.Ex.shape[1]))
     e = masked(p.Ex[distinct], mask_E)
     G = e @ p.Wx + p.bx
+    # the forward states h_j = (1 - z_j) o h_(j-1) + z_j o h~_j, h_0 = 0 (A.2.1; the unit itself is in units.py)
     f, f_kept, _ = follow(unit_of(p), G[number, :gates], G[number, gates:d], side.sizes, p.fS, p.fU)
     lengths = np.empty(K, np.int64)
     lengths[order] = side.lengths
@@ -200,6 +201,7 @@ def annotate(p, sentences, drop=no_dropout):
     kept.reversed = words[side.row, last]
     zr, t = G[kept.reversed, d : d + gates], G[kept.reversed, d + gates :]
     b, kept.b, _ = follow(unit_of(p), zr, t, side.sizes, p.bS, p.bU)
+    # equation 7: h_j is both states of a word, one behind the other
     H = np.zeros((K, T, 2 * n), f.dtype)
     H[row, side.time, :n] = f
     H[row, last, n:] = b
@@ -229,7 +231,7 @@ def annotate_backward(p, g, gH, kept):
 
 
 def decode(p, source, target, sos, drop=no_dropout):
-    """Encoder and decoder (A.2) over a minibatch, the targets' words being known: everything but the softmax.
+    """Encoder and decoder (A.2) over a minibatch, the targets' words being known: all of equation 4 but the softmax.
 
     source, target: lists of K sentences of ids, the targets longest first. Returns t (P, l), the maxout units, w (P,),
     the words to predict, and what `decode_backward` needs.
@@ -251,7 +253,7 @@ def decode(p, source, target, sos, drop=no_dropout):
     e = masked(p.Ey[distinct], mask_E)
     G = e @ p.Wy + p.by
     zr, t, o = G[number, :gates], G[number, gates:d], G[number, d:]
-    # s_0 = tanh(W_s h_1 of the backward unit), and s_i by the unit from s_(i-1), e(y_(i-1)) and c_i
+    # A.2.2: s_0 = tanh(W_s h_1), h_1 of the backward unit, and s_i by the unit from s_(i-1), E y_(i-1) and c_i
     s0 = np.tanh(h @ p.Ws + p.bs)
     unit, s = unit_of(p), from_activations(unit_of(p), s0)
     states, seen, c = np.empty((P, s.shape[1]), G.dtype), np.empty((P, n), G.dtype), np.zeros((P, A), G.dtype)
@@ -264,6 +266,7 @@ def decode(p, source, target, sos, drop=no_dropout):
         s = s[:k]
         states[now] = s
         Q = s[:, :n] @ p.S
+        # c_i by equations 5 and 6; without attention it is h_Tx for all i (A.2.2)
         if units:
             q[now] = Q[:, :units]
             alphas[now] = kernels.attend(H, UH, rows[:k], lengths, q[now], p.va, c[now])
@@ -274,6 +277,7 @@ def decode(p, source, target, sos, drop=no_dropout):
         zr[now] += from_c[:, :gates]
         t[now] += from_c[:, gates:]
         s, seen[now] = unit.step(zr[now], t[now], states[now], p.U)
+    # t~_i = U_o s_(i-1) + V_o E y_(i-1) + C_o c_i, and t_i (A.2.2)
     o += states[:, :n] @ p.Uo
     o += c @ p.Co
     mask_t = drop((P, l))
@@ -287,8 +291,8 @@ def decode(p, source, target, sos, drop=no_dropout):
 
 
 def decode_backward(p, g, gt, kept):
-    """gt (P, l), the gradient of the maxout units, to all gradients but those of Wo and bo, written into g; where Ey is W_o too, its
-    rows are added to, but that of <s>.
+    """gt (P, l), the gradient of the maxout units, to all gradients but those of Wo and bo, written into g; those of Ey
+    are added to what it got as W_o, where it is that too.
     """
     side, starts, H, zr, t, states = kept.side, kept.starts, kept.H, kept.zr, kept.t, kept.states
     n, P, unit, (units, gates, d) = len(p.U), len(gt), unit_of(p), widths(p)

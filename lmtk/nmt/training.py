@@ -223,7 +223,9 @@ def rate(settings, t, total):
 
 
 def update(progress, gradient, scale, settings, t, total):
-    """theta moves against the gradient, scaled to a norm of at most 1, in update t of `total`, and the average follows."""
+    """theta moves against the gradient, scaled to a norm of at most 1, in update t of `total`; the average follows
+    (polynomial decay, Shamir & Zhang 2013, section 4).
+    """
     epsilon = rate(settings, t, total)
     if epsilon is None:
         kernels.adadelta(progress.theta, gradient, progress.first, progress.second, scale)
@@ -235,7 +237,7 @@ def update(progress, gradient, scale, settings, t, total):
 
 
 def finish_epoch(progress, p, bitext, heldout, target, settings, bleu):
-    """Close an epoch: its line of the curve, and the parameters, of which p are views, kept if they are the best. Raises
+    """Close an epoch: its line of the curve, and the parameters, whose views p are, kept if they are the best. Raises
     Diverged.
     """
     held = heldout_logp(p, heldout, target.sos_id) if heldout else None
