@@ -517,3 +517,10 @@ def slopes(f, arrays, i, every=1):
             found.append(f(*double))
         double[i][at] = here
         yield at, (found[0] - found[1]) / 2e-5
+
+
+def maxent(weights, words, context, word):
+    """ln p(word | context) of an n-gram maximum-entropy model: weights maps tuples to lambda, context oldest first."""
+    ends = [tuple(context[i:]) for i in range(len(context) + 1)]
+    S = {w: sum(weights.get((*end, w), 0.0) for end in ends) for w in words}
+    return S[word] - math.log(sum(map(math.exp, S.values())))

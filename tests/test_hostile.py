@@ -13,6 +13,7 @@ from lmtk.files import streams
 from lmtk.machine.large import LARGE
 from lmtk.ngram import arpa, backoff, counts
 from lmtk.ngram.collection import collect
+from lmtk.text.corpus import Marks
 from lmtk.text.vocab import UNK
 
 MODEL = b"""
@@ -210,7 +211,13 @@ def count_outcome(text, folder, monkeypatch, large, size, given):
     return found
 
 
-GIVEN = [{}, {"order": 2}, {"words": [b"a", UNK]}, {"words": [b"b", b"c"], "limit": True}, {"tolower": True}]
+GIVEN = [
+    {},
+    {"order": 2},
+    {"words": [b"a", UNK]},
+    {"words": [b"b", b"c"], "limit": True},
+    {"marks": Marks(tolower=True)},
+]
 
 
 @pytest.mark.parametrize("name", COUNT_CASES)

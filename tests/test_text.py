@@ -56,7 +56,7 @@ def read_with(monkeypatch, large, path, index, size, tolower=False):
     """read_ids with the kernel for blocks of `large` bytes or more, in blocks of `size`."""
     monkeypatch.setitem(LARGE, "text", large)
     monkeypatch.setattr(corpus, "blocks", lambda path: blocks(path, size))
-    return read_ids(path, index, Marks(), tolower)
+    return read_ids(path, index, Marks(tolower=tolower))
 
 
 byte = st.sampled_from(b"aAb\xe9 \t\r\n\x0b\x00\x85")
@@ -96,7 +96,7 @@ def test_the_kernels_table_grows(tmp_path, monkeypatch):
 @given(text, st.integers(1, 4), st.booleans(), st.booleans())
 def test_counts_are_those_of_a_dictionary(tmp_path_factory, sentences, order, no_sos, no_eos):
     path = written(tmp_path_factory.mktemp("c"), sentences)
-    counts = collect([path], [], order, marks=Marks.of(no_sos, no_eos, False))
+    counts = collect([path], [], order, marks=Marks.of(no_sos, no_eos))
     marked = [[b"<s>"] * (not no_sos) + s + [b"</s>"] * (not no_eos) for s in sentences if s]
     expected = naive.ngrams(marked, order)
     found = {}

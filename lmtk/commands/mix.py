@@ -84,10 +84,10 @@ def command(
     binned = mixture.binned_part(parts) if bins else None
     weights = np.array([start] * (len(parts[binned].alpha) if bins else 1))
     if heldout:
-        marks = Marks.of(no_sos, no_eos, stream)
+        marks = Marks.of(no_sos, no_eos, stream, tolower)
         order = max(part.order for part in parts)
         found, where = [], []
-        for corpus in read_corpus(heldout, parts[0].vocab, marks, order, tolower=tolower):
+        for corpus in read_corpus(heldout, parts[0].vocab, marks, order):
             logp, bin_of, *_ = mixture.part_scores(parts, corpus, binned)
             known = corpus.scored & (logp > -np.inf).any(axis=1)
             found.append(logp[known])

@@ -402,7 +402,7 @@ def compare(o):
         if i == 0:
             print("prune", "n-grams", *(f"{k}-grams" for k in range(1, model.order + 1)), "ppl", sep="\t")
         for path in o.ppl:
-            corpora = read_corpus(path, model.vocab, Marks.of(o.no_sos, o.no_eos, False), model.order, False, o.tolower)
+            corpora = read_corpus(path, model.vocab, Marks.of(o.no_sos, o.no_eos, tolower=o.tolower), model.order)
             whole.add(report(model, path, corpora, 0, lambda line: None)[0])
         sizes = [int((~np.isnan(level.logp)).sum()) for level in model.levels]
         print(f"{o.prune:g}", sum(sizes), *sizes, whole.ppl, sep="\t", flush=True)
@@ -414,8 +414,8 @@ def score(o, model):
     from lmtk.text.corpus import Marks
 
     for path in o.ppl or []:
-        marks = Marks.of(o.no_sos, o.no_eos, False)
-        report_text(model, path, marks, o.debug, sys.stdout.buffer.write, o.tolower, os.fsencode(o.escape), o.unk)
+        marks = Marks.of(o.no_sos, o.no_eos, tolower=o.tolower)
+        report_text(model, path, marks, o.debug, sys.stdout.buffer.write, os.fsencode(o.escape), o.unk)
     for path in o.counts or []:
         report_count_file(
             model,

@@ -150,10 +150,10 @@ def to_sort(o, start):
     from lmtk.text.vocab import EOS, SOS, read_vocab
 
     texts, files = o.text or [], o.counts or []
-    marks, unk = Marks.of(o.no_sos, o.no_eos, o.stream), unknown_word(o.map_unk)
+    marks, unk = Marks.of(o.no_sos, o.no_eos, o.stream, o.tolower), unknown_word(o.map_unk)
     listed = read_vocab(o.vocab, o.tolower) if o.vocab else None
     apart = {SOS, EOS, *(read_vocab(o.noclass_vocab, o.tolower) if o.noclass_vocab else ())}
-    found = collect(texts, files, 2, listed, marks, unk, o.tolower)
+    found = collect(texts, files, 2, listed, marks, unk)
     source = (texts + files)[0]
     if found.order < 2 or not found.levels[1].count.sum():
         raise LmtkError(f"{'stdin' if source == '-' else source}: no 2-grams in it to learn from")

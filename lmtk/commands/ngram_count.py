@@ -176,6 +176,17 @@ def command(
     heldout: Annotated[
         str | None, option("heldout", "Tune Kneser-Ney's discounts on this text.", "FILE", group="Smoothing")
     ] = None,
+    maxent: Annotated[
+        bool, option("maxent", "A maximum-entropy model of all n-grams, as SRILM estimates it.", group="Smoothing")
+    ] = False,
+    maxent_alpha: Annotated[
+        float,
+        option("maxent-alpha", "-maxent: A times the sum of |weight| is made small.", "A", min=0, group="Smoothing"),
+    ] = 0.5,
+    maxent_sigma2: Annotated[
+        float,
+        option("maxent-sigma2", "-maxent: variance of the weights' Gaussian prior.", "S", min=0, group="Smoothing"),
+    ] = 6.0,
     prune_by_count: Annotated[
         list[int] | None,
         option("prune-by-count", "Leave out n-grams seen K times or less; a K an order.", "K", min=0, group="KenLM"),
@@ -223,7 +234,7 @@ def command(
     o = SimpleNamespace(**locals())
     check(o)
     settle(o)
-    o.methods = smoothing_methods(o) if o.model_wanted else []
+    o.methods = smoothing_methods(o) if o.model_wanted and not o.maxent else []
 
     from lmtk.machine.parallel import ALONE, ranks
     from lmtk.ngram.collection import Positions, Text
@@ -267,6 +278,9 @@ def check(o):
         "-heldout is for a model; give -lm or -write-bin": o.heldout and not model_wanted,
         "-kenlm has <s>, </s> and <unk> as they are": o.kenlm
         and (o.no_sos or o.no_eos or o.stream or o.map_unk not in (None, "<unk>")),
+        "-maxent-sigma2 is above 0": not o.maxent_sigma2,
+        "-maxent does not go with -kenlm, -heldout, -prune-by-count and files of discounts": o.maxent
+        and (o.kenlm or o.heldout or o.prune_by_count or o.gt or o.kn or o.kn_all),
         "-prune-by-count takes 0 for words (lmtk vocab -mincount leaves words out), then rising numbers": cutoffs[0]
         or cutoffs != sorted(cutoffs),
     }
@@ -291,9 +305,9 @@ def settle(o):
     o.limit_vocab = o.limit_vocab and bool(o.vocab)
     if o.write_binary_lm and o.lm:
         o.lm, o.write_bin = None, o.lm
-    o.marks, o.unk_word = Marks.of(o.no_sos, o.no_eos, o.stream), unknown_word(o.map_unk)
+    o.marks, o.unk_word = Marks.of(o.no_sos, o.no_eos, o.stream, o.tolower), unknown_word(o.map_unk)
     if o.kenlm:
-        o.unk, o.kndiscount, o.interpolate, o.marks = True, True, True, Marks(blank=True)
+        o.unk, o.kndiscount, o.interpolate, o.marks = True, True, True, Marks(blank=True, tolower=o.tolower)
     o.model_written = o.lm or o.write_bin or o.class_lm
     o.model_wanted = bool(o.model_written or o.gt or o.kn or o.kn_all)
     o.given = {
@@ -306,6 +320,8 @@ def settle(o):
     }
     if not o.model_wanted and (o.interpolate or any(everywhere or orders for everywhere, orders in o.given.values())):
         warnings.warn("smoothing is for a model; give -lm or -write-bin", LmtkWarning, stacklevel=1)
+    if o.maxent and (o.interpolate or o.interpolate_n or any(x or orders for x, orders in o.given.values())):
+        warnings.warn("-maxent is a method by itself; other smoothing is left alone", LmtkWarning, stacklevel=1)
     o.files = {"gt": per_order(o.gt, str), "kn": per_order(o.kn, str)}
     for n in range(1, o.order + 1) if o.kn_all else ():
         if not any(n in orders for orders in (*o.files.values(), *(orders for _, orders in o.given.values()))):
@@ -356,12 +372,12 @@ def counted(o, comm):
     from lmtk.ngram.methods import LONGEST
     from lmtk.text.vocab import read_vocab
 
-    special = o.heldout or o.class_lm or o.read_with_mincounts or o.prune
+    special = o.maxent or o.heldout or o.class_lm or o.read_with_mincounts or o.prune
     special = special or o.limit_vocab_file or o.vocab_pad or o.verbose_header
     positions = bool(o.lm or o.write_bin) and not (o.write or o.write_n or special) and 2 <= o.order <= LONGEST
     positions &= all(method.counts == "before" for method in o.methods)
     parts = not (o.write_bin or o.sort)  # these make the whole model in memory
-    kept = o.tolower, o.limit_vocab, o.float_counts, bytes_of(o.memory) if o.memory else None
+    kept = o.limit_vocab, o.float_counts, bytes_of(o.memory) if o.memory else None
     words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
     replace = partial(replaced, classes=o.own) if o.own else None
     what = o.text or [], o.read or [], o.order, words, o.marks, o.unk_word
@@ -462,7 +478,7 @@ def model_of_positions(o):
 def model_of_counts(o):
     """The model of collection.Counts, and the discounts that are asked for, written."""
     from lmtk.files.streams import open_out
-    from lmtk.ngram import merge, methods, pruning, smoothing
+    from lmtk.ngram import maxent, merge, methods, pruning, smoothing
     from lmtk.text.vocab import read_vocab
 
     counts, given = vars(o).pop("counts"), given_discounts(o)
@@ -470,13 +486,16 @@ def model_of_counts(o):
         from lmtk.ngram.heldout import tuned
         from lmtk.text.corpus import whole_corpus
 
-        text = whole_corpus(o.heldout, o.vocabulary, o.marks, o.tolower)
+        text = whole_corpus(o.heldout, o.vocabulary, o.marks)
         fallback, tell, known, exact = given
         given = fallback, tell, tuned(counts, o.vocabulary, o.order, o.methods, text) | known, exact
     listed = set(read_vocab(o.limit_vocab_file, o.tolower)) if o.limit_vocab_file else None
     head = header(o, counts.levels[0], counts.words) if o.verbose_header else b""
     own = (listed, o.vocab_pad) if o.kenlm else ()
-    model, used = smoothing.estimate(counts, o.vocabulary, o.order, o.methods, *given, *own)
+    if o.maxent:
+        model = maxent.estimate(counts, o.vocabulary, o.order, o.maxent_alpha, o.maxent_sigma2, given[1])
+    else:
+        model, used = smoothing.estimate(counts, o.vocabulary, o.order, o.methods, *given, *own)
     del counts  # its memory serves the writing
     if listed is not None:
         model = merge.limited(model, listed)

@@ -71,9 +71,9 @@ def command(
         raise UsageError("nothing to write: give -lm or -write-bin")
     one_stdin(*(read or []), *(text or []), heldout, vocab)
     check_outputs(lm, write_bin, texts=[*(text or []), heldout])
-    marks, unk_word = Marks.of(no_sos, no_eos, stream), unknown_word(map_unk)
+    marks, unk_word = Marks.of(no_sos, no_eos, stream, tolower), unknown_word(map_unk)
     words = read_vocab(vocab, tolower) if vocab else None
-    counts = collect(text or [], read or [], order, words, marks, unk_word, tolower, floats=float_counts)
+    counts = collect(text or [], read or [], order, words, marks, unk_word, floats=float_counts)
     source = vocab or (read or text)[0]
     known = make_vocab(words if vocab else sorted(counts.words), unk, marks.eos, unk_word, source)
     if marks.eos and not counts.levels[0].count[counts.levels[0].keys == counts.words.index(EOS)].sum():
@@ -85,7 +85,7 @@ def command(
         when = f"iteration {iteration}" if iteration else "at the end"
         sys.stderr.write(f"{when}: held-out ppl= {show(ppl)}\n")
 
-    held = whole_corpus(heldout, known, marks, tolower)
+    held = whole_corpus(heldout, known, marks)
     model, mass = interp.estimate(counts, known, order, held, iterations, tolerance, tell if debug else None)
     if debug:
         for i, (alpha, tokens) in enumerate(zip(model.alpha, mass, strict=True)):

@@ -355,7 +355,7 @@ def prepare(o, comm):
     check_trained((o.text, o.heldout), o.lm, o.log, o.plot)
     run.check_beside(o.lm, o.resume)
     noise = backoff(o.proposal) if o.proposal not in (None, "uniform") else None
-    marks = Marks.of(o.no_sos, o.no_eos, o.stream)
+    marks = Marks.of(o.no_sos, o.no_eos, o.stream, o.tolower)
     words = read_vocab(o.vocab, o.tolower) if o.vocab else None
     if words is None:
         counts = count_words([o.text], o.tolower)
@@ -369,8 +369,8 @@ def prepare(o, comm):
     given |= {"proposal": "back-off" if noise else o.proposal}
     given |= {"target_weights": o.target_weights if o.model == "energy" else None}
     settings = recipes.settings(given, o.paper, known.V)
-    corpus = whole_corpus(o.text, known, marks, o.tolower)
-    held = whole_corpus(o.heldout, known, marks, o.tolower) if o.heldout else None
+    corpus = whole_corpus(o.text, known, marks)
+    held = whole_corpus(o.heldout, known, marks) if o.heldout else None
     data = training.examples(corpus, known, settings.order, held, settings.layer)
     if held is not None and not len(training.heldout_tokens(held, known)):
         raise LmtkError(f"{o.heldout}: no word of the vocabulary in it")

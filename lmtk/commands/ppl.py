@@ -109,7 +109,7 @@ def command(
     count_order = count_order or order or model.order
     if order:
         model = lowered(model, order)
-    marks = Marks.of(no_sos, no_eos, stream)
+    marks = Marks.of(no_sos, no_eos, stream, tolower)
     if texts and marks.eos and not model.vocab.predicts(b"</s>"):
         warnings.warn(
             "the model predicts no </s>; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1
@@ -126,9 +126,9 @@ def command(
             if format == "kenlm":
                 from lmtk.reports.kenlm import LEVELS, report
 
-                report(model, lm, path, marks, LEVELS[: debug + 1], tell, tolower)
+                report(model, lm, path, marks, LEVELS[: debug + 1], tell)
             else:
-                unknown = report_text(opened(model) if oov_features else model, path, marks, debug, tell, tolower)
+                unknown = report_text(opened(model) if oov_features else model, path, marks, debug, tell)
                 if debug and unknown and not oov_features:
                     name = os.fsdecode(model.vocab.words[model.vocab.unk_id])
                     sys.stderr.write(f"{path}: {unknown} words are {name} or unknown\n")
@@ -136,7 +136,7 @@ def command(
             report_count_file(model, path, count_order, float_counts, debug, tell, tolower)
 
 
-def report_text(model, path, marks, debug, write, tolower, escape=b"", unk=True):
+def report_text(model, path, marks, debug, write, escape=b"", unk=True):
     """SRILM's report of a text; the number of words that are <unk> or unknown, where that has a probability. Lines that
     begin with `escape` are written as they are; unk: whether sums over the vocabulary have <unk>.
     """
@@ -149,14 +149,14 @@ def report_text(model, path, marks, debug, write, tolower, escape=b"", unk=True)
 
     index = getattr(model, "index", None)
     known = len(model.vocab.words)
-    how = model.vocab, marks, model.order, debug >= 1, tolower, index
+    how = model.vocab, marks, model.order, debug >= 1, index
     if escape:
         texts = ((corpora([text], *how), line) for text, line in passages(path, escape))
         report_passages(model, path, texts, debug, write, unk)
         return 0
     large = os.path.isfile(path) and pays("text", os.path.getsize(path))
     if large and debug == 0 and isinstance(model, Backoff) and not marks.stream:
-        return report_sums(model, path, blocks(path, TOGETHER), marks, tolower, write)[2]
+        return report_sums(model, path, blocks(path, TOGETHER), marks, write)[2]
     found = corpora(blocks(path), *how)
     if index is None and large:  # no read of a file can wait
         found = ahead(found)

@@ -85,12 +85,37 @@ def compile_later(function, settings):
         memory.need(memory.NUMBA, "numba")
     import numba
 
-    for name in function.__code__.co_names:
-        # a kernel that calls another of its module (the cache does not see changes in other modules)
-        if inner := getattr(function.__globals__.get(name), "dispatcher", None):
-            function.__globals__[name] = inner()
     folder = cache_folder()
     if folder:
         numba.config.CACHE_DIR = folder
     usual = {"nogil": True, "error_model": "numpy", "cache": folder is not None}
-    return numba.njit(**usual | settings)(function)
+    compiled = numba.njit(**usual | settings)(function)
+    cache = getattr(compiled, "_cache", None)
+    if hasattr(cache, "_load_overload") and hasattr(cache, "_guard_against_spurious_io_errors"):
+        cache.load_overload = partial(loaded, cache, function)
+    else:
+        name_kernels(function)
+    return compiled
+
+
+def loaded(cache, function, signature, context):
+    """The machine code in numba's cache, or None. numba's own function readies all for compiling first, which takes
+    twice the time of importing numba (0.2 s); here that waits for the first kernel that is not in the cache.
+    """
+    from numba.core.runtime import rtsys
+
+    rtsys.initialize(context)
+    with cache._guard_against_spurious_io_errors():
+        found = cache._load_overload(signature, context)
+    if found is None:
+        name_kernels(function)
+    return found
+
+
+def name_kernels(function):
+    """The names in a kernel become numba's of the kernels that it calls, those of its module: the cache does not see
+    changes in other modules.
+    """
+    for name in function.__code__.co_names:
+        if inner := getattr(function.__globals__.get(name), "dispatcher", None):
+            function.__globals__[name] = inner()

@@ -99,7 +99,6 @@ def collect(
     words=None,
     marks=SENTENCES,
     unk=UNK,
-    tolower=False,
     limit=False,
     floats=False,
     memory=None,
@@ -130,9 +129,9 @@ def collect(
     if positions and not (files or replace):
         apart = parts and (memory or comm.size > 1)
         if apart:
-            raw = comm.each(lambda: Blocks(raw_blocks(texts, known, tolower, comm), given))
+            raw = comm.each(lambda: Blocks(raw_blocks(texts, known, marks.tolower, comm), given))
         else:
-            raw = comm.each(lambda: [] if comm.rank else list(raw_blocks(texts, known, tolower, ALONE)))
+            raw = comm.each(lambda: [] if comm.rank else list(raw_blocks(texts, known, marks.tolower, ALONE)))
         size = raw.size if apart else sum(len(block) for _, _, block in raw)
         if pays("ngrams", comm.total(size)):
             whole = not apart or (comm.size == 1 and memory >= whole_size(size, len(index)))
@@ -144,9 +143,9 @@ def collect(
 
     def read():
         """The count files, on rank 0, and this rank's part of the texts."""
-        found = [read_rows(path, readable, order, floats, tolower) for path in files if comm.rank == 0]
+        found = [read_rows(path, readable, order, floats, marks.tolower) for path in files if comm.rank == 0]
         found = [inside(rows, weights) for rows, weights in found] if limit else found
-        blocks = raw if apart or (raw and comm.size == 1) else raw_blocks(texts, known, tolower, comm)
+        blocks = raw if apart or (raw and comm.size == 1) else raw_blocks(texts, known, marks.tolower, comm)
         return found, *read_texts(blocks, index, marks, memory, given)
 
     found, ids, starts, blocks = comm.each(read)

@@ -29,21 +29,23 @@ def options_of(words, **taken):
     return found, rest
 
 
-def no_maximum_entropy(words):
-    if {word.lstrip("-").replace("_", "-") for word in words} & {"maxent", "mix-maxent", "maxent-convert-to-arpa"}:
-        raise UsageError("no maximum-entropy models here; -kndiscount -interpolate makes models that come near them")
+def without_maxent(words, *names):
+    """The words of a command line without the options that say that a model is one of maximum entropy, or written as an
+    ARPA file: lmtk has them so.
+    """
+    return [word for word in words if not (word.startswith("-") and word.lstrip("-").replace("_", "-") in names)]
 
 
 def ngram(words):
     """The order is 3 where none is given."""
-    no_maximum_entropy(words)
+    words = without_maxent(words, "maxent", "mix-maxent", "maxent-convert-to-arpa")
     given = {word.lstrip("-").partition("=")[0] for word in words}
     return [("ngram", words if "order" in given else ["-order", "3", *words])]
 
 
 def ngram_count(words):
     """Nothing to do is no error: scripts call it so to see whether it is there. Models have SRILM's order of lines."""
-    no_maximum_entropy(words)
+    words = without_maxent(words, "maxent-convert-to-arpa")
     model = {word.lstrip("-").partition("=")[0] for word in words} & {"lm", "write-binary-lm"}
     return [("ngram-count", ["-sort", *words] if model else words)] if words else []
 

@@ -144,8 +144,9 @@ def arpa_words(path):
     return words
 
 
-def sentences(path, vocab, sos, eos, tolower=False, keep=False, eager=False):
+def sentences(path, vocab, marks, keep=False, eager=False):
     """The text of `path` in blocks of whole lines: (Corpus, words if `keep`, whether the last line is whole)."""
+    sos, eos, tolower = marks.sos, marks.eos, marks.tolower
     reader, known = Reader(closed(vocab), tolower), vocab.index
     for block in blocks(path, eager=eager):
         if b"\v" in block or b"\f" in block:
@@ -215,7 +216,7 @@ def shortest(x):
 LEVELS = ("summary", "sentence", "word")  # those of query -v; -debug shows so many and one
 
 
-def report(model, lm, text, marks, shown, write, tolower=False, eager=False):
+def report(model, lm, text, marks, shown, write, eager=False):
     """What `query` prints of a text through `write`, which takes bytes: `shown` has some of LEVELS.
 
     lm: the model's file, for the numbers of its words. eager: sentences are answered as they come.
@@ -225,7 +226,7 @@ def report(model, lm, text, marks, shown, write, tolower=False, eager=False):
     number = numbers(model, lm) if each else None
     total = total_of_oovs = 0.0
     tokens = oovs = 0
-    for corpus, words, whole in sentences(text, model.vocab, marks.sos, marks.eos, tolower, each, eager):
+    for corpus, words, whole in sentences(text, model.vocab, marks, each, eager):
         log10p, lengths = score(corpus)
         log10p = log10p.astype(np.float32)
         unknown = corpus.scored & (corpus.ids == unk)

@@ -174,7 +174,7 @@ def tally(model, corpora, debug, write, unk=True):
     return whole, blank, unknown
 
 
-def report_sums(model, name, texts, marks, tolower, write):
+def report_sums(model, name, texts, marks, write):
     """`report` at debug 0 of a large text, by a back-off model: blocks of lines, `texts`, each read and scored in one
     thread. marks: no stream.
     """
@@ -183,7 +183,7 @@ def report_sums(model, name, texts, marks, tolower, write):
     given = vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos
 
     def added(block):
-        ids = table.known_ids(lower(block) if tolower else block)
+        ids = table.known_ids(lower(block) if marks.tolower else block)
         sums = np.empty(block.count(b"\n") + 1)
         found = nodes.sum_lines(address, *given, ids, sums)
         return sums[: found[0]], found[1:5], found[5:]

@@ -70,17 +70,18 @@ class Corpus:
 @dataclass(frozen=True)
 class Marks:
     """How lines become sentences: with <s> or not, with </s> or not, or all lines one stream without either; blank:
-    whether counting takes a blank line for a sentence without words, as KenLM does.
+    whether counting takes a blank line for a sentence without words, as KenLM does; tolower: in lower case.
     """
 
     sos: bool = True
     eos: bool = True
     stream: bool = False
     blank: bool = False
+    tolower: bool = False
 
     @classmethod
-    def of(cls, no_sos, no_eos, stream):
-        return cls(not (no_sos or stream), not (no_eos or stream), stream)
+    def of(cls, no_sos, no_eos, stream=False, tolower=False):
+        return cls(not (no_sos or stream), not (no_eos or stream), stream, tolower=tolower)
 
 
 def tokens(block, tolower=False):
@@ -278,12 +279,12 @@ def with_marks(ids, marks, sos, eos):
     return out, starts, blank
 
 
-def read_ids(path, index, marks, tolower=False):
+def read_ids(path, index, marks):
     """A whole text as (ids, starts, blank): `index` maps a word to its id (a Growing one takes new words); the ids of
     <s> and </s> are the index's; -1 must not be among its values.
     """
     parts, starts, blank, N = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0, 0
-    for block in ids_of(blocks(path), index, tolower):
+    for block in ids_of(blocks(path), index, marks.tolower):
         ids, ends, empty = with_marks(block, marks, index[SOS], index[EOS])
         parts.append(ids)
         starts.append(N + ends[1:])
@@ -304,7 +305,7 @@ def read_corpus(path, *how, **more):
     return corpora(blocks(path), *how, **more)
 
 
-def corpora(blocks, vocab, marks, order=1, keep_lines=False, tolower=False, index=None):
+def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):
     """A text in blocks of whole lines as a series of Corpus blocks of whole sentences.
 
     With marks.stream each block starts with the `order` - 1 last tokens of the block before, not scored again.
@@ -313,7 +314,7 @@ def corpora(blocks, vocab, marks, order=1, keep_lines=False, tolower=False, inde
     index = Closed(vocab.index, vocab.unk_id) if index is None else index
     sos, eos = index[SOS], index[EOS]
     carried = np.zeros(0, np.int32)
-    reader = Reader(index, tolower)
+    reader = Reader(index, marks.tolower)
     for block in blocks:
         ids, starts, blank = with_marks(reader.ids(block), marks, sos, eos)
         reader.finish()
@@ -331,9 +332,9 @@ def corpora(blocks, vocab, marks, order=1, keep_lines=False, tolower=False, inde
             yield Corpus(ids, starts, scored, lines, blank, marks.stream)
 
 
-def whole_corpus(path, vocab, marks, tolower=False):
+def whole_corpus(path, vocab, marks):
     """The whole text of `path` as one Corpus. Raises LmtkError where it holds no words."""
-    ids, starts, blank = read_ids(path, Closed(vocab.index, vocab.unk_id), marks, tolower)
+    ids, starts, blank = read_ids(path, Closed(vocab.index, vocab.unk_id), marks)
     if not len(ids):
         raise LmtkError(f"{'stdin' if path == '-' else path}: no words in it; is it the right file?")
     scored = np.ones(len(ids), bool) if marks.stream else but_openings(ids, starts, vocab.sos_id)

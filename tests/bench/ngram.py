@@ -5,7 +5,7 @@ it, beside KenLM's query; and of weights made anew, beside SRILM's ngram.
 The job is an interpolated modified Kneser-Ney model, every n-gram kept, written as ARPA. It is bound by random
 accesses to memory (a sort of positions, the look-ups of contexts) and by the bytes of the file; the
 reference for the stages is one np.sort of as many 64-bit keys as the text has positions, taken in the same round.
-Reading ARPA is bound by instructions (a step a byte, and branches at the ends of words and numbers that cannot be
+Marks ARPA is bound by instructions (a step a byte, and branches at the ends of words and numbers that cannot be
 foretold), then by the sort of its rows, a line of memory a row and pass; writing a binary file by its bytes; scoring by
 two random reads a token and order.
 "wall/lmtk" is the wall time over that of the command of ours that is named behind it. Each figure is the median of the

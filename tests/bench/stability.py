@@ -159,7 +159,7 @@ def prepared(sentences, least=1, stream=False):
         for name, part in (("train", sentences), ("held", held)):
             path = os.path.join(folder, name)
             Path(path).write_text("".join(" ".join(s) + "\n" for s in part))
-            corpora.append(whole_corpus(path, known, marks, False))
+            corpora.append(whole_corpus(path, known, marks))
     return known, *corpora
 
 

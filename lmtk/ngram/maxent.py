@@ -1,0 +1,177 @@
+"""Maximum-entropy n-gram models (Rosenfeld 1996): counts -> a back-off model, as SRILM's ngram-count -maxent has it.
+
+Each word and each counted n-gram has a weight lambda:
+
+    p(w | h) = exp(S(h, w)) / Z(h),    S(h, w) = sum of lambda(g, w) over the ends g of h that w was seen behind
+
+The weights make this the least:
+
+    - ln p(text) + sum lambda^2 / (2 sigma2) + alpha sum |lambda|
+
+A sum over the vocabulary is one over features, since a context has the sum of its end, but for the words seen behind
+it (Wu and Khudanpur 2000). A word that was not seen behind h has Z(h's end) / Z(h) of what it has behind h's end: that
+is the back-off weight, and the model an ARPA file (Wu 2002, section 7.1).
+"""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from lmtk.errors import LmtkError
+from lmtk.lm import LN10
+from lmtk.ngram.backoff import ZERO, Backoff, Stored
+from lmtk.ngram.counts import to_rows
+from lmtk.ngram.smoothing import levels_of
+
+KEPT = 6  # pairs of differences that L-BFGS remembers
+ROUNDS, TRIALS = 1000, 40  # of the optimiser, and steps tried in each
+PAST, LITTLE, FLAT = 5, 1e-4, 1e-7  # it ends where PAST rounds win less than a share of LITTLE, or the slope is FLAT
+
+
+@dataclass(frozen=True)
+class Features:
+    """The n-grams of all orders in one array of n nodes, behind a node 0 for the empty one.
+
+    orders: the slice of each order. parent, suffix (n,): the nodes of an n-gram's context and end. event (n,): whether
+    it has a weight. seen (n,): how often the text has it. M (n,): how often, as the longest context of a word.
+    """
+
+    orders: list
+    parent: np.ndarray
+    suffix: np.ndarray
+    event: np.ndarray
+    seen: np.ndarray
+    M: np.ndarray
+
+    def handed_up(self, x):
+        """x (n,) of each node and all its ends, summed in place."""
+        for nodes in self.orders:
+            x[nodes] += x[self.suffix[nodes]]
+        return x
+
+    def handed_down(self, x):
+        """x (n,) of each node and all that end in it, summed in place."""
+        for nodes in reversed(self.orders):
+            x[: nodes.start] += np.bincount(self.suffix[nodes], x[nodes], nodes.start)
+        return x
+
+    def sums(self, weights):
+        """(S, exp S, what exp S has beyond that of the end, Z), (n,) each."""
+        S = self.handed_up(weights.copy())
+        exp = np.where(self.event, np.exp(S), 0)
+        beyond = exp - exp[self.suffix]
+        return S, exp, beyond, self.handed_up(np.bincount(self.parent, beyond, len(S)))
+
+    def loss(self, weights, sigma2):
+        """The function above without its last sum, and its gradient (n,), both by token of the text."""
+        _, exp, beyond, Z = self.sums(weights)
+        A = self.handed_down(self.M / Z)[self.parent]  # how often, over Z, the text has the context
+        expected = self.handed_down(beyond * A) + exp[self.suffix] * A
+        N = self.M.sum()
+        value = self.M @ np.log(Z) - self.seen @ weights + weights @ weights / (2 * sigma2)
+        return value / N, np.where(self.event, expected - self.seen + weights / sigma2, 0) / N
+
+
+def features(levels, V):
+    """The Features of smoothing.Levels; words below V are predicted."""
+    ends = np.cumsum([1, *(len(level.keys) for level in levels)])
+    orders = [slice(a, b) for a, b in pairwise(ends)]
+    below = [0, *ends[:-2].tolist()]
+    parent, suffix = (
+        np.concatenate([[0], *(getattr(level, name).astype(np.int64) + at for level, at in zip(levels, below))])
+        for name in ("parent", "suffix")
+    )
+    event = np.concatenate([[False], *(level.word < V for level in levels)])
+    count = np.concatenate([[0.0], *(level.count for level in levels)])
+    longer = np.bincount(suffix[orders[0].stop :], count[orders[0].stop :], len(count))
+    first = np.where(event, np.maximum(count - longer, 0), 0)  # those that no longer n-gram ends in
+    found = Features(orders, parent, suffix, event, first.copy(), np.bincount(parent, first, len(first)))
+    found.handed_down(found.seen)
+    return found
+
+
+def estimate(counts, vocab, order, alpha, sigma2, tell=lambda line: None):
+    """Counts -> Backoff. Raises LmtkError where there is nothing to count."""
+    levels = levels_of(predicted(counts, vocab), vocab, order)
+    f = features(levels, vocab.V)
+    if not f.M.sum():
+        raise LmtkError("no word of the vocabulary is counted")
+    weights = least(lambda x: f.loss(x, sigma2), len(f.event), alpha / f.M.sum(), tell)
+    S, _, _, Z = f.sums(weights)
+    logZ = np.log(Z)
+    log10p = np.where(f.event, (S - logZ[f.parent]) / LN10, np.nan).astype(np.float32)
+    log10p[f.orders[0].start + vocab.sos_id] = ZERO
+    log10bow = ((logZ[f.suffix] - logZ) / LN10).astype(np.float32)
+    done = [Stored(level.keys, log10p[nodes], log10bow[nodes]) for level, nodes in zip(levels, f.orders)]
+    return Backoff(vocab, len(done), done)
+
+
+def predicted(counts, vocab):
+    """The counts of n-grams of predicted words, or of <s> and such."""
+    ids = np.array([vocab.index.get(word, vocab.unk_id) for word in counts.words])
+    levels = []
+    for level, row in zip(counts.levels, to_rows(counts.levels, len(ids))):
+        odd = ids[row] >= vocab.V
+        odd[:, 0] &= ids[row[:, 0]] != vocab.sos_id
+        levels.append(replace(level, count=np.where(odd.any(axis=1), 0, level.count)))
+    return replace(counts, levels=levels)
+
+
+def least(loss, n, c, tell):
+    """x (n,) that makes loss(x) + c sum |x| least, from 0 on; loss(x) -> its value and gradient.
+
+    OWL-QN (Andrew and Gao 2007): L-BFGS whose steps end where a number would change its sign. It ends, as SRILM's
+    does, while there is still a little to win.
+    """
+    x = np.zeros(n)
+    value, g = loss(x)
+    values, pairs, step = [value], [], None
+    for number in range(1, ROUNDS + 1):
+        slope = steepest(x, g, c)
+        if np.linalg.norm(slope) <= FLAT * max(np.linalg.norm(x), 1):
+            break
+        d = -times_inverse_hessian(slope, pairs)
+        if c:
+            d[d * slope >= 0] = 0
+        step = 1.0 if pairs else 1 / np.linalg.norm(d)
+        side = np.where(x, x, -slope)
+        for _ in range(TRIALS):
+            new = x + step * d
+            if c:
+                new[new * side <= 0] = 0
+            with np.errstate(over="ignore", invalid="ignore"):  # a step that goes too far
+                value, new_g = loss(new)
+            value += c * np.abs(new).sum()
+            if value <= values[-1] + 1e-4 * ((new - x) @ slope):
+                break
+            step /= 2
+        else:
+            break
+        pairs = [*pairs[1 - KEPT :], (new - x, new_g - g)]
+        x, g = new, new_g
+        values.append(value)
+        tell(f"round {number}: {value:.9g} a token")
+        if number >= PAST and abs(values[-1 - PAST] - value) < LITTLE * abs(value):
+            break
+    return x
+
+
+def steepest(x, g, c):
+    """The slope of loss(x) + c sum |x| where that is steepest, from the gradient g of the loss."""
+    at_zero = np.sign(g) * np.maximum(np.abs(g) - c, 0)
+    return np.where(x, g + c * np.sign(x), at_zero)
+
+
+def times_inverse_hessian(g, pairs):
+    """g by L-BFGS's estimate of the inverse Hessian (Nocedal 1980), from pairs of differences of x and of gradients."""
+    g, products = g.copy(), []
+    for s, y in reversed(pairs):
+        products.append((s @ g) / (s @ y))
+        g -= products[-1] * y
+    if pairs:
+        s, y = pairs[-1]
+        g *= (s @ y) / (y @ y)
+    for s, y in pairs:
+        g += (products.pop() - (y @ g) / (s @ y)) * s
+    return g
