@@ -48,7 +48,7 @@ def sigmoid(x):
 
 
 def gated_step(zr, t, s, U):
-    """The gated unit (Bahdanau et al. 2015, A.1.1): z_i, r_i <- sigma(zr); s~_i, here t, <- tanh(t + [r_i o s_(i-1)] U).
+    """The gated unit (Bahdanau et al. 2015, A.1.1): z_i, r_i <- sigma(zr); t, s~_i, <- tanh(t + [r_i o s_(i-1)] U).
 
     The new state is s_i = (1 - z_i) o s_(i-1) + z_i o s~_i; r o s is kept.
     """

@@ -79,7 +79,7 @@ class Decoder:
         G = np.zeros((len(at), tables.G.shape[1]), Q.dtype)
         G[:, :gates], G[:, d:] = Q[:, units : units + gates], Q[:, units + gates :]
         if units:
-            alpha = kernels.attend(self.HC, self.UH, at, self.lengths, Q[:, :units], tables.p.va, G)
+            alpha = kernels.attend_at(self.HC, self.UH, at, self.lengths, Q[:, :units], tables.p.va, G)
         else:
             G += self.HC[at, 0]
         G = G[parent]

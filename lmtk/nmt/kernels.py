@@ -51,24 +51,35 @@ def tanh_sum(UH, q):
     return a
 
 
-def attend(H, UH, at, lengths, q, va, c):
-    """alpha (R, T) for R states s_(i-1), of which the r-th looks at the sentence at_r; c_r (R, A) += its context.
+def attend(H, UH, absent, q, va):
+    """alpha_i (K, T) and c_i (K, A) of a state s_(i-1) a sentence: q (K, n'), their W_a s_(i-1).
 
-    e_ij = v_a . tanh(W_a s_(i-1) + U_a h_j), A.1.2; alpha_ij = exp(e_ij) / sum_k exp(e_ik), equation 6; c_i = sum_j
-    alpha_ij h_j, equation 5. H (K, T, A), UH (K, T, n'), lengths (K,); q (R, n'): s W_a; alpha is 0 behind the end of a
-    sentence.
+    e_ij = v_a . tanh(W_a s_(i-1) + U_a h_j), A.1.2; alpha by equation 6; c_i = sum_j alpha_ij h_j, equation 5. H (K, T,
+    A), UH (K, T, n'); absent (K, T): 0 where a sentence has a word, -inf behind its end.
+    """
+    e = (tanh_sum(UH, q).reshape(-1, len(va)) @ va).reshape(absent.shape)
+    e += absent
+    alpha = weights(e)
+    return alpha, (alpha[:, None] @ H)[:, 0]
+
+
+def attend_at(H, UH, at, lengths, q, va, c):
+    """`attend` for R states, of which several may look at a sentence: alpha (R, T); c_r (R, A) += the context of the
+    r-th state, which looks at sentence at_r. q (R, n'), float32; lengths (K,): words of the sentences.
     """
     e = np.full((len(at), UH.shape[1]), -np.inf, UH.dtype)
-    if UH.dtype == np.float32:
-        tanh_products(UH, np.ascontiguousarray(q), va, at, lengths, e)
-    else:
-        there = np.arange(e.shape[1]) < lengths[at, None]
-        e[there] = (np.tanh(UH[at] + q[:, None]) @ va)[there]
-    e -= e.max(axis=1, keepdims=True)
-    alpha = np.exp(e, out=e)
-    alpha /= alpha.sum(axis=1, keepdims=True)
+    tanh_products(UH, np.ascontiguousarray(q), va, at, lengths, e)
+    alpha = weights(e)
     add_contexts(alpha, H, at, lengths, c)
     return alpha
+
+
+def weights(e):
+    """Equation 6, in place: alpha_ij = exp(e_ij) / sum_k exp(e_ik)."""
+    e -= e.max(axis=1, keepdims=True)
+    np.exp(e, out=e)
+    e /= e.sum(axis=1, keepdims=True)
+    return e
 
 
 @jit(fastmath={"contract", "nsz"})

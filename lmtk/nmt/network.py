@@ -256,11 +256,12 @@ def decode(p, source, target, sos, drop=no_dropout):
     # A.2.2: s_0 = tanh(W_s h_1), h_1 of the backward unit, and s_i by the unit from s_(i-1), E y_(i-1) and c_i
     s0 = np.tanh(h @ p.Ws + p.bs)
     unit, s = unit_of(p), from_activations(unit_of(p), s0)
-    states, seen, c = np.empty((P, s.shape[1]), G.dtype), np.empty((P, n), G.dtype), np.zeros((P, A), G.dtype)
+    states, seen, c = np.empty((P, s.shape[1]), G.dtype), np.empty((P, n), G.dtype), np.empty((P, A), G.dtype)
     # without attention the one annotation has all the weight
     q, alphas = np.empty((P, units), G.dtype), np.ones((P, H.shape[1]), G.dtype)
     UH = kernels.look(H, p.Ua, p.ba) if units else None
-    fixed, rows = H[:, 0] @ p.C if not units else None, np.arange(K)
+    fixed = H[:, 0] @ p.C if not units else None
+    absent = np.where(np.arange(H.shape[1]) < lengths[:, None], 0, -np.inf).astype(H.dtype)
     for i, k in enumerate(side.sizes):
         now = slice(starts[i], starts[i + 1])
         s = s[:k]
@@ -269,7 +270,7 @@ def decode(p, source, target, sos, drop=no_dropout):
         # c_i by equations 5 and 6; without attention it is h_Tx for all i (A.2.2)
         if units:
             q[now] = Q[:, :units]
-            alphas[now] = kernels.attend(H, UH, rows[:k], lengths, q[now], p.va, c[now])
+            alphas[now], c[now] = kernels.attend(H[:k], UH[:k], absent[:k], q[now], p.va)
             from_c = c[now] @ p.C
         else:
             c[now], from_c = H[:k, 0], fixed[:k]
