@@ -4,19 +4,24 @@ import io
 import resource
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from conftest import ENVIRONMENT
+from test_ngram import random_model
 
 from lmtk import cli
 from lmtk.files.streams import open_out
 from lmtk.machine.large import LARGE
 from lmtk.ngram import arpa, backoff, kenlm_text, nodes, runs, smoothing
+from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import write_counts
+from lmtk.ngram.merge import merged
 from lmtk.ngram.methods import Method
+from lmtk.ngram.pruning import pruned, renormalized, single, without_low
 from lmtk.ngram.smoothing import estimate
 from lmtk.reports import kenlm
 from lmtk.text.corpus import Marks, read_corpus
@@ -113,8 +118,8 @@ def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, order, wor
             monkeypatch.setattr(backoff, "TOGETHER", some)
             monkeypatch.setattr(nodes, "MANY", some)
             model = replace(model)  # its nodes are made anew
-            for single in (False, True):
-                walk = kenlm.walk(model) if single else model.walk
+            for as_kenlm in (False, True):
+                walk = kenlm.walk(model) if as_kenlm else model.walk
                 found.append(walk(corpus.ids, corpus.fresh))
         for i, (logp, used) in enumerate(found[2:]):
             assert np.array_equal(logp, found[i % 2][0]) and np.array_equal(used, found[i % 2][1])
@@ -224,3 +229,38 @@ def test_kenlm_layout_of_many_lines_is_that_of_few():
         b"1.5",
         b"0.30103",
     ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_large_models_are_rewritten_as_small_ones(monkeypatch, seed):
+    model = random_model(seed, order=3 + seed % 2, words="abcdefghijk"[: 4 + seed], unk=seed % 3 == 0)
+    mixed = merged([model, random_model(seed + 10, order=4, words="cdefgh")], [0.4, 0.6])
+    works = [
+        lambda m: renormalized(scaled(m, 0.9)),
+        lambda m: renormalized(scaled(m, 1.3)),
+        lambda m: pruned(m, 0.01),
+        lambda m: pruned(m, 0.1, 3),
+        lambda m: pruned(m, 0.02, history=m.lower(2)),
+        lambda m: without_low(scaled(m, 1.2)),
+        lambda m: without_low(m, 3),
+    ]
+    for m in (model, mixed):
+        for work in works:
+            monkeypatch.setitem(LARGE, "ngrams", 1 << 40)
+            with warnings.catch_warnings(record=True) as small_warnings:
+                small = work(m)
+            monkeypatch.setitem(LARGE, "ngrams", 1)
+            with warnings.catch_warnings(record=True) as large_warnings:
+                many = work(m)
+            assert [str(w.message) for w in small_warnings] == [str(w.message) for w in large_warnings]
+            for a, b in zip(small.levels, many.levels, strict=True):
+                assert a.keys.tolist() == b.keys.tolist()
+                assert single(a.logp) == pytest.approx(single(b.logp), abs=1e-6, nan_ok=True)
+                assert single(a.bow) == pytest.approx(single(b.bow), abs=1e-6)
+                assert np.signbit(a.bow).tolist() == np.signbit(b.bow).tolist()
+
+
+def scaled(model, factor):
+    """The model with probabilities that do not sum to one."""
+    levels = [Probabilities(x.keys, x.logp + np.log(factor) * (x.logp < -0.3), x.bow) for x in model.levels]
+    return Backoff(model.vocab, model.order, levels)

@@ -32,6 +32,8 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkWarning, UsageError
 
+WARM = 3  # bytes of memory to touch for each of a large text: a third of what its model takes, as long as imports take
+
 
 def command(
     text: Texts = None,
@@ -381,12 +383,29 @@ def counted(o, comm):
     words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
     replace = partial(replaced, classes=o.own) if o.own else None
     what = o.text or [], o.read or [], o.order, words, o.marks, o.unk_word
+    if positions and not (o.read or o.own or o.memory or o.mpi):
+        get_ready(o)
     counts = collect(*what, *kept, comm, replace, positions, parts)
     if o.read_with_mincounts and comm.rank == 0:
         floor = per_order(o.gtmin_n, float)
         least = [floor.get(n, (o.gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, o.order + 1)]
         counts = frequent(counts, least)
     return counts
+
+
+def get_ready(o):
+    """Before a large text is read: its memory is touched and its kernels are loaded, in threads."""
+    from threading import Thread
+
+    from lmtk.machine import memory
+    from lmtk.machine.large import pays
+
+    size = sum(os.path.getsize(path) for path in o.text if os.path.isfile(path))
+    if pays("text", size):
+        from lmtk.ngram.printing import rehearse
+
+        memory.warm(WARM * size)
+        Thread(target=rehearse, args=(o.order, o.marks, bool(o.write_bin))).start()
 
 
 def vocabulary_of(o):

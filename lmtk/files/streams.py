@@ -148,6 +148,9 @@ def with_warnings(blocks, path):
 
 def odd_lines(block):
     """How many lines of a block are no UTF-8."""
+    with suppress(UnicodeDecodeError):
+        block.decode()
+        return 0
     return len(NO_UTF8.findall(block.decode("utf-8", "surrogateescape")))
 
 

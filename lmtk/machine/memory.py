@@ -1,9 +1,10 @@
 """What memory is left under a limit of the address space (ulimit -v). Libraries that meet it end the process, or print
-what is no line of ours; so what they take is looked for before.
+what is no line of ours; so what they take is looked for before. And memory that is touched before it is wanted.
 """
 
 import os
 import resource
+from threading import Thread
 
 MB = 1 << 20
 NUMPY, NUMBA, KERNEL = 90 * MB, 240 * MB, 64 * MB  # what they add: to import them, to compile a kernel
@@ -28,3 +29,34 @@ def need(size, what):
     left = room()
     if left is not None and left < size:
         raise MemoryError(f"{what} wants {size // MB} MB, and ulimit -v leaves {max(left, 0) // MB}")
+
+
+MMAP_MAX, ARENA_MAX, TRIM_THRESHOLD, TOP_PAD = -4, -8, -1, -2  # of malloc.h
+HUGEPAGE, POPULATE_WRITE = 14, 23  # of mman.h
+
+
+def warm(size):
+    """Have `size` bytes touched for the first time in a thread, while the caller does something else; what is freed
+    stays with the process, for its next arrays. The first touch of memory takes about 1 s/GB. Nothing happens under a
+    limit, and where this is not Linux with its C library.
+    """
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    if room() is not None or not hasattr(libc, "mallopt"):
+        return
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for option, value in ((MMAP_MAX, 0), (ARENA_MAX, 1), (TRIM_THRESHOLD, -1), (TOP_PAD, 64 * MB)):
+        libc.mallopt(option, value)
+    begin, page = libc.malloc(size), 2 * MB
+
+    def touch():
+        first = -(-begin // page) * page
+        for advice in (HUGEPAGE, POPULATE_WRITE):
+            libc.madvise(first, (begin + size - first) // page * page, advice)
+        libc.free(begin)
+
+    if begin:
+        Thread(target=touch).start()

@@ -11,14 +11,17 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkWarning, shown
 from lmtk.files.streams import blocks_of, rows_of
 from lmtk.machine.large import pays
-from lmtk.machine.threads import ahead, in_threads
+from lmtk.machine.threads import ahead, all_at_once, in_threads
 from lmtk.ngram import kernels, reading
-from lmtk.ngram.backoff import Backoff, Probabilities, Stored, decimal, natural
+from lmtk.ngram.backoff import Backoff, Packed, Probabilities, decimal, natural
 from lmtk.ngram.counts import ranks, sorted_by, trie
+from lmtk.ngram.nodes import finished, room
 from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
+MOST = 1 << 25  # n-grams of an order that memory is made for before they are read
+PART = 1 << 18  # n-grams made records together
 SOME = 1 << 13  # lines made together: their numbers stay in a cache
 SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
 WORD = re.compile(rb"[^ \t\r\n]+")
@@ -30,7 +33,7 @@ UNKNOWN = -2  # the id of a word that has no 1-gram
 class Rows:
     """N n-grams of order k from lines that follow each other: rows (N, k + 2) int32 as `kernels.read_lines` makes them;
     their words, if they are 1-grams, which are what gives the ids; how many log p are positive, the largest of them;
-    the first word that has no 1-gram, or None.
+    the first word that has no 1-gram, or None; the list that their memory goes back to.
     """
 
     rows: np.ndarray
@@ -38,6 +41,7 @@ class Rows:
     positive: int
     worst: float
     unknown: bytes | None
+    free: list | None = None
 
 
 def read_text(stream, path, seen=()):
@@ -55,7 +59,7 @@ def read_text(stream, path, seen=()):
     for number, line in pieces(blocks) if large else rows_of(blocks):
         if isinstance(line, Rows):
             positive, worst = positive + line.positive, max(worst, line.worst)
-            extend(sections[order], line)
+            extend(sections[order], line, stated.get(order, 0))
             continue
         line = line.strip(b" \t\r")
         if order is None:
@@ -119,16 +123,15 @@ def pieces(blocks):
 
     From the 2-grams on, blocks are read in threads, as being of the order that `last_order` sees in those before.
     """
-    words, line, order = [], 0, None
+    words, line, order, table, free = [], 0, None, None, []
     for block in blocks:
-        found, lines, order = read_block(block, order, words)
+        found, lines, order, table = read_block(block, order, words, table, free)
         yield from ((line + number, piece) for number, piece in found)
         line += lines
         if order == ENDED:
             return
         if order is not None and order > 1:
             break
-    table = known_words(words)
 
     def guessed():
         guess = order
@@ -139,11 +142,11 @@ def pieces(blocks):
                 break
 
     def read(item):
-        return item, read_block(*item, [], table)
+        return item, read_block(*item, [], table, free)
 
-    for (block, guess), (found, lines, after) in in_threads(read, guessed()):
+    for (block, guess), (found, lines, after, _) in in_threads(read, guessed()):
         if guess != order:
-            found, lines, after = read_block(block, order, [], table)
+            found, lines, after, _ = read_block(block, order, [], table, free)
         yield from ((line + number, piece) for number, piece in found)
         line, order = line + lines, after
 
@@ -159,16 +162,20 @@ def last_order(block, order):
     return int(found[1]) if (found := SECTION.match(mark)) else order
 
 
-def extend(pieces, rows):
-    """Put Rows at the end of a section: those of long orders together, in memory that grows without being copied."""
-    last = pieces[-1] if pieces else None
-    if not isinstance(last, Rows) or last.words:
-        pieces.append(replace(rows, rows=rows.rows.copy()))
-        return
-    size = len(last.rows)
-    last.rows.resize((size + len(rows.rows), last.rows.shape[1]), refcheck=False)
-    last.rows[size:] = rows.rows
-    pieces[-1] = replace(last, unknown=last.unknown or rows.unknown)
+def extend(pieces, rows, stated):
+    """Put Rows at the end of a section: those of long orders together, in memory for as many as are `stated`."""
+    last, size = pieces[-1] if pieces else None, len(rows.rows)
+    if not isinstance(last, Rows) or last.words or rows.words:
+        begin, whole = 0, np.empty((size if rows.words else max(min(stated, MOST), size), rows.rows.shape[1]), np.int32)
+        pieces.append(rows)
+    else:
+        begin, whole = len(last.rows), last.rows.base
+    if len(whole) < begin + size:
+        whole = np.empty((2 * (begin + size), whole.shape[1]), np.int32)
+        whole[:begin] = last.rows
+    whole[begin : begin + size] = rows.rows
+    rows.free.append(rows.rows.base)
+    pieces[-1] = replace(pieces[-1], rows=whole[: begin + size], unknown=pieces[-1].unknown or rows.unknown)
 
 
 def next_order(order, line):
@@ -186,18 +193,17 @@ def known_words(words):
     return Table(Closed(vocabulary(words).index, UNKNOWN))
 
 
-def read_block(block, order, words, table=None):
+def read_block(block, order, words, table, free):
     """A block of whole lines that begins inside of `order`: [(number in it, line or Rows)], how many lines, the order
-    at its end. The words of 1-grams are appended to `words`; `table` has all of them, and is made of `words` where it
-    is None.
+    at its end, the table of words there. The words of 1-grams are appended to `words`; `table` has all of them, and is
+    made of `words` where the 2-grams begin. free: a list of memory for rows, which `extend` gives back.
     """
     block = block if block.endswith(b"\n") else block + b"\n"
     text, at, line, found = np.frombuffer(block, np.uint8), 0, 0, []
     while at < len(text) and order != ENDED:
         if order:
-            if table is None:
-                table = known_words(words if order > 1 else [])
-            rows = np.empty(((len(text) - at) // (2 * order + 2) + 1, order + 2), np.int32)
+            table = table or known_words([])  # 1-grams are not looked up
+            rows = lent(free, (len(text) - at) // (2 * order + 2) + 1, order + 2)
             start = at
             at, size, lines, positive, worst, outside = table.read_lines(text, at, order, rows)
             line += lines
@@ -209,7 +215,7 @@ def read_block(block, order, words, table=None):
                         words += (mine := [fields[1] for fields in lists])
                     else:
                         unknown = lists[outside // order][1 + outside % order]
-                found.append((line, Rows(rows[:size], mine, positive, worst, unknown)))
+                found.append((line, Rows(rows[:size], mine, positive, worst, unknown, free)))
             if at == len(text):
                 break
         end = block.index(b"\n", at)
@@ -217,10 +223,23 @@ def read_block(block, order, words, table=None):
         found.append((line, piece))
         before, order = order, next_order(order, piece)
         if before == 1 and order == 2:
-            table = None
+            table = known_words(words)
         if before == order == 1 and not isinstance(entry := parse(piece, 1), str):
             words += entry[1]
-    return found, line, order
+    return found, line, order, table
+
+
+def lent(free, size, width):
+    """Memory (size, width), int32, from a list of some that is free: what is touched for the first time costs more
+    than what is read into it.
+    """
+    try:
+        whole = free.pop()
+    except IndexError:
+        whole = np.empty(0, np.int32)
+    if len(whole) < size * width:
+        whole = np.empty(size * width, np.int32)
+    return whole[: size * width].reshape(size, width)
 
 
 def vocabulary(words):
@@ -257,13 +276,13 @@ def levels_of(sections, vocab):
         repeated += len(entries) - int(own.sum())
         logp, bow = np.full(len(keys), np.nan), np.zeros(len(keys))
         for array, column in ((logp, 0), (bow, 2)):
-            array[own] = natural([entries[i][column] for i in first[own]])
+            array[own] = natural([entries[i][column] for i in first[own]]) + 0  # no -0
         levels.append(Probabilities(keys, logp, bow))
     return levels, repeated
 
 
 def levels_of_many(sections, vocab):
-    """`levels_of` for sections with Rows, which it empties: each order is sorted, then linked to the one below."""
+    """`levels_of` for sections with Rows, which it empties: each order is sorted, then put beside the one below."""
     W = len(vocab.words)
     for piece in chain.from_iterable(sections.values()):
         if not isinstance(piece, Rows):
@@ -278,23 +297,66 @@ def levels_of_many(sections, vocab):
         sections[k].clear()
         whole = np.concatenate(parts) if len(parts) > 1 else parts[0]
         parts.clear()
-        return len(whole), in_order(whole, k, W)
+        return whole, sorted_rows(whole, W, k == 1)
 
     done = dict(zip(orders, in_threads(sort, orders)))
-    repeated = sum(size - len(rows) for size, (rows, _, _) in done.values())
-    orders = [done[k][1] for k in sorted(done)]
-    levels = []
-    for k in range(len(orders), 0, -1):
-        rows, p, bow = orders.pop()
-        keys, lacks = np.empty(len(rows), np.int64), np.empty(len(rows), np.uint8)
-        if k == 1:
-            keys[:] = rows[:, 0]
-        elif reading.link_rows(rows, orders[-1][0], W, keys, lacks):
-            prefixes = joined(rows[lacks == 1, :-1], np.nan, 0)
-            orders[-1] = in_order(np.concatenate((joined(*orders[-1]), prefixes)), k - 1, W)
-            reading.link_rows(rows, orders[-1][0], W, keys, lacks)
-        levels.insert(0, Stored(keys, p, bow))
-    return levels, repeated
+    rows, places = ([done[k][i] for k in sorted(done)] for i in range(2))
+    done.clear()
+    repeated, found = 0, records(rows, places)
+    if found is None:
+        repeated = mend(rows, places, W)
+        found = records(rows, places)
+    rows.clear(), places.clear()
+    nodes = finished(*found, W)
+    return [Packed(nodes, k, W) for k in range(1, nodes.order + 1)], repeated
+
+
+def sorted_rows(rows, W, last):
+    """The order of rows (N, k + 2), by their ids; `last` as `reading.sort_rows` has it."""
+    return reading.sort_rows(rows, rows.shape[1] - 2, W, *np.empty((2, len(rows)), np.int32), last)
+
+
+def records(rows, places):
+    """(memory, where), as `nodes.finished` takes them, of the rows (N, k + 2) of each order in the order `places`; None
+    where n-grams are not in order, stand there twice or lack their prefixes.
+    """
+    memory, where, _ = room([len(place) for place in places])
+    above, before = [np.empty((1, 2), np.int32), *rows], [np.zeros(1, np.int32), *places]
+    parts = [
+        (k, first, min(first + PART, len(place)))
+        for k, place in enumerate(places, 1)
+        for first in range(0, max(len(place), 1), PART)
+    ]
+
+    def put(part):
+        k, first, last = part
+        given = rows[k - 1], places[k - 1], first, last, k, above[k - 1], before[k - 1]
+        return reading.place_rows(*given, memory, where)
+
+    return (memory, where) if all([*map(put, parts[:1]), *all_at_once(put, parts[1:])]) else None
+
+
+def mend(rows, places, W):
+    """Makes each order, rows (N, k + 2) in the order `places`, such that `records` takes it, in place: of equal n-grams
+    the first is left, and prefixes that are missing are put in, bare. Returns how many n-grams were repeated.
+    """
+    places[:] = [sorted_rows(x, W, True) for x in rows]
+    fresh = [changes(x[place, :-2]) for x, place in zip(rows, places)]
+    for k in range(len(rows), 0, -1):
+        places[k - 1] = places[k - 1][fresh[k - 1]]
+        if k < len(rows):
+            longer = rows[k][places[k], :-3]
+            rows[k - 1] = np.concatenate((rows[k - 1][places[k - 1]], joined(longer[changes(longer)], np.nan, 0)))
+            places[k - 1] = sorted_rows(rows[k - 1], W, True)
+            places[k - 1] = places[k - 1][changes(rows[k - 1][places[k - 1], :-2])]
+    return sum(int((~new).sum()) for new in fresh)
+
+
+def changes(ids):
+    """(N,) bool: whether a row of ids (N, k) is another than the one before."""
+    new = np.ones(len(ids), bool)
+    new[1:] = (ids[1:] != ids[:-1]).any(axis=1)
+    return new
 
 
 def joined(ids, p, bow):
@@ -319,16 +381,6 @@ def rows_of_pieces(k, pieces, index):
             p, words, bow = zip(*run)
             ids = np.array([[index[w] for w in row] for row in words], np.int32)
             yield joined(ids, decimal(natural(p)), decimal(natural(bow)))
-
-
-def in_order(rows, k, W):
-    """rows (N, k + 2) as (ids, p, bow), sorted by their ids, the first of equal ones only."""
-    found = np.empty((len(rows), k), np.int32), *np.empty((2, len(rows)), np.float32)
-    for last in (False, True):
-        place = reading.sort_rows(rows, k, W, *np.empty((2, len(rows)), np.int32), last)
-        size = reading.take_rows(rows, rows.view(np.float32), place, *found)
-        if size >= 0:
-            return [x[:size] for x in found]
 
 
 def write_text(out, model, sort=True):

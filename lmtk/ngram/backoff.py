@@ -59,7 +59,8 @@ class Probabilities:
 
     @property
     def log10bow(self):
-        return decimal(self.bow)
+        """One of -0.0 stays so: files of text show it."""
+        return np.copysign(decimal(self.bow), self.bow).astype(np.float32)
 
 
 class Decimal:

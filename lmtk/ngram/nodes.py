@@ -40,6 +40,7 @@ ROOT = np.zeros((1, 2), np.int32)  # the far suffixes of a model that has none
 ZERO = -99.0  # what stands for the logarithm of 0 in an ARPA file
 FEW = 8  # children among which a search is as fast as a table
 MANY = 1 << 18  # n-grams of a model for which tables pay
+SOME = 256  # n-grams looked up together
 LANES = 32
 PART = 64  # tokens of such a part, at least
 NULL, UNKNOWN = 0, 1  # states after nothing, and after a word without a 1-gram
@@ -158,37 +159,61 @@ def unigrams(nodes, W):
 def link_suffixes(memory, where, slots, spans, k, first, last, one):
     """The suffixes of the k-grams, k > 1, that extend the contexts from `first` up to `last`, in place, once those of
     shorter n-grams are known; -1 where the order below has none: returns how many. one (W,): the 1-gram of each word.
-    Bound by two random reads a context.
+    Bound by two or three random reads an n-gram, those of SOME made together.
     """
     begin, width, missing = where[k - 1, AT], where[k - 1, WIDTH], 0
     above, size = where[k - 2, AT], where[k - 2, WIDTH]
     up, wide = where[max(k - 3, 0), AT], where[max(k - 3, 0), WIDTH]
+    ats, lows, highs, many = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(SOME, np.int64), 0
+    slot = np.empty(SOME, np.int64)
     for i in range(first, last):
         low = high = 0
         if k > 2:
             if i + 12 < last:
                 prefetch(memory, up + wide * max(np.int64(memory[above + size * (i + 12) + size - 1]), 0))
-            if i + 6 < last:
-                at = up + wide * max(np.int64(memory[above + size * (i + 6) + size - 1]), 0)
-                prefetch(memory, above + size * memory[at + CHILD])
             context = np.int64(memory[above + size * i + size - 1])
             if context >= 0:
                 low = np.int64(memory[up + wide * context + CHILD])
                 high = np.int64(memory[up + wide * (context + 1) + CHILD])
         for child in range(memory[above + size * i + CHILD], memory[above + size * (i + 1) + CHILD]):
             at = begin + width * child
-            w = memory[at]
             if k == 2:
-                found = np.int64(one[w])
-            else:
-                table, places = spans[k - 1, 0], spans[k - 1, 1]
-                if places and high - low > FEW:
-                    slot = table + slot_of(low, w, places)
-                    found = probe(memory, slots, table, places, slot, above, size, low, high, w)
-                else:
-                    found = search(memory, above, size, low, high - low, w)
-            memory[at + width - 1] = found
-            missing += found < 0
+                memory[at + width - 1] = one[memory[at]]
+                missing += one[memory[at]] < 0
+                continue
+            ats[many], lows[many], highs[many] = at, low, high
+            many += 1
+            if many == SOME:
+                missing += link_some(memory, slots, spans[k - 1], above, size, width, ats, lows, highs, slot, many)
+                many = 0
+    return missing + link_some(memory, slots, spans[k - 1], above, size, width, ats, lows, highs, slot, many)
+
+
+@jit(_nrt=False)
+def link_some(memory, slots, span, above, size, width, ats, lows, highs, slot, many):
+    """The suffixes of the first `many` records at `ats`, each among the nodes from lows to highs of the order at
+    `above`, in place; -1 for none: returns how many.
+    """
+    table, places, missing = span[0], span[1], 0
+    for j in range(many):
+        slot[j] = -1
+        if places and highs[j] - lows[j] > FEW:
+            slot[j] = table + slot_of(lows[j], memory[ats[j]], places)
+            prefetch(slots, slot[j])
+        else:
+            prefetch(memory, above + size * lows[j])
+            prefetch(memory, above + size * highs[j])
+    for j in range(many):
+        if slot[j] >= 0:
+            prefetch(memory, above + size * np.int64(slots[slot[j]]))
+    for j in range(many):
+        low, high, w = lows[j], highs[j], memory[ats[j]]
+        if slot[j] >= 0:
+            found = probe(memory, slots, table, places, slot[j], above, size, low, high, w)
+        else:
+            found = search(memory, above, size, low, high - low, w)
+        memory[ats[j] + width - 1] = found
+        missing += found < 0
     return missing
 
 
@@ -395,16 +420,16 @@ def as_single(log10p):
 
 def tables(nodes):
     """(slots, spans) of nodes that have none."""
-    spans, parts, at = np.zeros((nodes.order + 1, 2), np.int64), [np.empty(0, np.int32)], 0
+    spans, at = np.zeros((nodes.order + 1, 2), np.int64), 0
     for k in range(2, nodes.order + 1):
         many = count_many(nodes.memory, nodes.where, k)
-        size = 1 << (2 * many - 1).bit_length() if many else 0
-        spans[k] = at, size
-        parts.append(np.full(size, -1, np.int32))
-        at += size
-    fill_one = lambda k: fill(nodes.memory, nodes.where, k, parts[k - 1])
+        spans[k] = at, 1 << (2 * many - 1).bit_length() if many else 0
+        at += spans[k, 1]
+    slots = np.empty(at, np.int32)
+    slots.fill(-1)
+    fill_one = lambda k: fill(nodes.memory, nodes.where, k, slots[spans[k, 0] : spans[k].sum()])
     all_at_once(fill_one, [2] if nodes.order > 1 else []), all_at_once(fill_one, range(3, nodes.order + 1))
-    return frozen(np.concatenate(parts)), frozen(spans)
+    return frozen(slots), frozen(spans)
 
 
 @jit

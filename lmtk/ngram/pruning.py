@@ -15,8 +15,11 @@ import numpy as np
 
 from lmtk.errors import LmtkWarning
 from lmtk.lm import LN10
+from lmtk.machine.large import pays
+from lmtk.ngram import rewriting
 from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.counts import find, to_rows, values
+from lmtk.ngram.nodes import N
 from lmtk.text.corpus import Corpus
 
 # sums of probabilities of seven digits that differ by less than this are taken as equal, as SRILM does
@@ -105,6 +108,8 @@ def renormalized(model):
     than one they stay as they are and get the weight 0, with a warning. A bare prefix becomes an n-gram, with the
     probability that backing off gave it. A weight that becomes 0, or was -0.0, is -0.0, which ARPA files show.
     """
+    if large(model):
+        return told(*rewriting.renormalized(model))
     every = list(links(model.levels, len(model.vocab.words)))
     log10p = [single(level.logp) for level in model.levels]
     log10bow, over = new_weights(model, log10p, every)
@@ -115,10 +120,19 @@ def renormalized(model):
                 log10p[k - 1][bare] = backed_off(log10p, log10bow, nodes, contexts)[bare]
     for level, bow in zip(model.levels, log10bow):
         bow[(bow == 0) & ((level.bow != 0) | np.signbit(level.bow))] = -0.0
+    return told(with_logs(model, log10p, log10bow), over)
+
+
+def large(model):
+    """Whether kernels are worth it."""
+    return pays("ngrams", sum(model.nodes.where[:, N]))
+
+
+def told(model, over):
     if over:
         text = f"the probabilities after {over} contexts add up to more than one, and stay so"
         warnings.warn(text, LmtkWarning, stacklevel=2)
-    return with_logs(model, log10p, log10bow)
+    return model
 
 
 def new_weights(model, log10p, every):
@@ -205,6 +219,9 @@ def pruned(model, threshold, minorder=2, history=None):
     Each n-gram is judged as if it went alone. One that is the context of another stays. p(h) is that of the model
     itself, or of `history`: a Kneser-Ney model's own are poor (Chelba et al. 2010).
     """
+    if large(model):
+        given = history and (lambda model: history_probabilities(history, model))
+        return told(*rewriting.pruned(model, threshold, minorder, given))
     W, order = len(model.vocab.words), model.order
     log10p = [single(level.logp) for level in model.levels]
     log10bow = [single(level.bow) for level in model.levels]
@@ -246,6 +263,8 @@ def without_low(model, minorder=2):
     """The model without the n-grams of `minorder` words or more whose probability is below what backing off would give;
     weights are made anew, and again until all n-grams stay.
     """
+    if large(model):
+        return told(*rewriting.without_low(model, minorder))
     every = list(links(model.levels, len(model.vocab.words)))
     log10p, log10bow = ([single(getattr(level, field)) for level in model.levels] for field in ("logp", "bow"))
     gone = True

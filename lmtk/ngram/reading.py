@@ -1,99 +1,113 @@
 """N-grams as they stand in a file -> sorted tries, for files that are worth compiling for.
 
 symbol   shape       meaning
-rows     (N, k + 2)  n-grams as k ids, log10 p and log10 back-off weight, int32
-numbers  (N, k + 2)  the same memory as float32
+rows     (N, k + 2)  n-grams as k ids, log10 p and log10 back-off weight, int32; the same memory as float32
 """
 
 import numpy as np
 
-from lmtk.machine.jit import jit
+from lmtk.machine.jit import jit, of_numba
+from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, P
+
+SOME = 512  # rows looked at together
+AHEAD = 12
+prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 
 @jit
 def sort_rows(rows, k, W, place, other, last):
     """The places of rows, whose first k numbers are ids below W, in their order, equal ones as they were: a counting
     sort an id, from the last one on, but for those that are in order already. `place` and `other` are (N,) int32;
-    returns the one that holds the result. Bound by a cache line a row and pass.
+    returns the one that holds the result. Bound by a cache line a row and pass; those of SOME rows are read together.
 
     With `last` false the last ids are left as they are: they are in order in files that are sorted by contexts.
     """
-    N = len(rows)
+    N, straight = len(rows), True
     for i in range(N):
         place[i] = i
-    start = np.empty(W + 1, np.int64)
+    start, words = np.empty(W + 1, np.int32), np.empty(SOME, np.int32)
     for j in range(k - 1 if last else k - 2, -1, -1):
         start[:] = 0
         before, rising = 0, True
         for i in range(N):
-            w = rows[place[i], j]
+            w = rows[i, j]
             start[w + 1] += 1
             rising = rising and w >= before
             before = w
-        if rising:
+        if rising and straight:
             continue
+        straight = False
         for w in range(W):
             start[w + 1] += start[w]
-        for i in range(N):
-            row = place[i]
-            w = rows[row, j]
-            other[start[w]] = row
-            start[w] += 1
+        for begin in range(0, N, SOME):
+            size = min(SOME, N - begin)
+            for i in range(size):
+                words[i] = rows[place[begin + i], j]
+            for i in range(size):
+                w = words[i]
+                other[start[w]] = place[begin + i]
+                start[w] += 1
         place, other = other, place
     return place
 
 
 @jit
-def take_rows(rows, numbers, place, ids, p, bow):
-    """rows (N, k + 2) and `numbers`, the same memory as float32, in the order `place`: their first k numbers to ids,
-    the others to p and bow; the first of equal ids only. Returns how many, -1 where the order is none.
-    """
-    k = ids.shape[1]
-    found = 0
-    for i in range(len(place)):
-        row = place[i]
-        j = 0
-        while found and j < k and rows[row, j] == ids[found - 1, j]:
-            j += 1
-        if j == k:
-            continue
-        if found and rows[row, j] < ids[found - 1, j]:
-            return -1
-        for j in range(k):
-            ids[found, j] = rows[row, j]
-        p[found], bow[found] = numbers[row, k], numbers[row, k + 1]
-        found += 1
-    return found
+def place_rows(rows, place, first, last, k, above, before, memory, where):
+    """The records of the n-grams of order k that stand first .. last in their order, `place` of rows (N, k + 2), and
+    the children of the contexts that begin there; `before`: the order of above (M, k + 1), the rows of order k - 1.
 
-
-@jit
-def link_rows(rows, above, W, keys, lacks):
-    """The keys of sorted rows (N, k), k > 1: the place of their first k - 1 ids among `above` (M, k - 1), sorted too,
-    times W, and the last id. lacks (N,): whether a row is the first of those with one prefix that is missing, the keys
-    of which mean nothing; returns how many are. Bound by the bytes of the rows: both are passed over once.
+    Memory and `where` as in `nodes`; suffixes are not set. Returns whether all is well: n-grams are in order, none is
+    there twice, and each has its prefix. Bound by a random read a row.
     """
-    N, k = rows.shape
-    q, found, here = 0, 0, False
-    for i in range(N):
-        j = 0
-        while i and j < k - 1 and rows[i, j] == rows[i - 1, j]:
+    numbers, logs = rows.view(np.float32), memory.view(np.float32)
+    begin, width, p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
+    up, wide = where[max(k - 2, 0), AT], where[max(k - 2, 0), WIDTH]
+    q, previous = np.int64(-1), np.int64(-1)
+    if first:
+        previous = np.int64(place[first - 1])
+        low, high = 0, len(before)
+        while low < high:  # the context of the row before
+            middle, j = (low + high) >> 1, 0
+            while j < k - 1 and above[before[middle], j] == rows[previous, j]:
+                j += 1
+            if j < k - 1 and above[before[middle], j] < rows[previous, j]:
+                low = middle + 1
+            else:
+                high = middle
+        q = low
+    for i in range(first, last):
+        if i + AHEAD < last:
+            prefetch(rows, np.int64(place[i + AHEAD]) * (k + 2))
+        row, j = np.int64(place[i]), 0
+        while previous >= 0 and j < k and rows[row, j] == rows[previous, j]:
             j += 1
-        lacks[i] = 0
-        if j < k - 1 or i == 0:
-            here = False
-            while q < len(above):
-                j = 0
-                while j < k - 1 and above[q, j] == rows[i, j]:
-                    j += 1
-                here = j == k - 1
-                if here or above[q, j] > rows[i, j]:
-                    break
+        if previous >= 0 and (j == k or rows[row, j] < rows[previous, j]):
+            return False
+        if k > 1 and (j < k - 1 or previous < 0):
+            j = 0
+            while j < k - 1:
                 q += 1
-            if not here:
-                lacks[i] = 1
-                found += 1
-        keys[i] = q * W + rows[i, k - 1]
-    return found
+                if q >= len(before):
+                    return False
+                if q + AHEAD < len(before):
+                    prefetch(above, np.int64(before[q + AHEAD]) * (k + 1))
+                memory[up + wide * q + CHILD] = i
+                context, j = np.int64(before[q]), 0
+                while j < k - 1 and above[context, j] == rows[row, j]:
+                    j += 1
+                if j < k - 1 and above[context, j] > rows[row, j]:
+                    return False
+        at, value = begin + width * i, numbers[row, k]
+        memory[at] = rows[row, k - 1]
+        logs[at + p] = -np.inf if value == ZERO else value
+        if width == WIDE:
+            value = numbers[row, k + 1]
+            logs[at + BOW] = -np.inf if value == ZERO else value
+        previous = row
+    if k > 1 and last == len(place):
+        for context in range(q + 1, len(before) + 1):
+            memory[up + wide * context + CHILD] = last
+    return True
 
 
 @jit

@@ -1,0 +1,407 @@
+"""`pruning` for large models, by kernels over the records of `nodes`.
+
+memory, logs  the records of a model that is being made, int32, and the same memory as float32
+where, far    as in `nodes`
+order k       the n-grams that a kernel works at; `first` .. `last` are contexts, nodes of order k - 1
+
+All loops go over contexts and their n-grams as they stand. They are bound by a random read an n-gram, that of its
+suffix, and by the exponentials.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from lmtk.lm import LN10
+from lmtk.machine.jit import jit, of_numba
+from lmtk.machine.threads import all_at_once, count
+from lmtk.ngram.backoff import Backoff, Packed
+from lmtk.ngram.nodes import AT, BOW, CHILD, WIDTH, N, P, backed_off, finished, frozen, room, suffix_of
+
+EPSILON = 3e-6  # as in pruning
+AHEAD = 8
+f32 = np.float32
+prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+
+
+def in_parts(work, contexts):
+    """[work(first, last)] of all contexts, in parts, as many at once as there are threads."""
+    some = max(contexts // (8 * count()), 1 << 12)
+    parts = [(first, min(first + some, contexts)) for first in range(0, contexts, some)]
+    return [*(work(*part) for part in parts[:1]), *all_at_once(lambda part: work(*part), parts[1:])]
+
+
+def opened(model):
+    """(memory, logs, where, far) of a copy of a model's nodes. Raises FormatError where a file's are damaged."""
+    model.nodes.checked(len(model.vocab.words))
+    nodes, memory = model.nodes, model.nodes.memory.copy()
+    return memory, memory.view(f32), nodes.where, nodes.far
+
+
+def closed(model, nodes):
+    """The model with these Nodes for its own."""
+    W = len(model.vocab.words)
+    return Backoff(model.vocab, nodes.order, [Packed(nodes, k, W) for k in range(1, nodes.order + 1)])
+
+
+@jit(_nrt=False)
+def estimate(memory, logs, where, far, k, node, above, context, weights):
+    """log10 p of a word, of which `node`, of order k, is the longest n-gram that may count, after a context, of order
+    `above`. weights (n,): room.
+    """
+    p, many = f32(-np.inf), 0
+    while k:
+        value = logs[where[k - 1, AT] + where[k - 1, WIDTH] * node + where[k - 1, P]]
+        if value == value:
+            p = value
+            break
+        k, node = suffix_of(memory, where, far, k, node)
+    while above and above >= k:
+        weights[many] = logs[where[above - 1, AT] + where[above - 1, WIDTH] * context + BOW]
+        many += 1
+        above, context = suffix_of(memory, where, far, above, context)
+    return backed_off(p, weights, 0, many, False)
+
+
+@jit(_nrt=False)
+def lower_p(memory, logs, where, far, k, node, after_order, after, weights):
+    """log10 p of the last word of an n-gram without its oldest one; `after`, of order after_order, is the suffix of its
+    context.
+    """
+    order, end = suffix_of(memory, where, far, k, node)
+    if order == k - 1:
+        p = logs[where[k - 2, AT] + where[k - 2, WIDTH] * end + where[k - 2, P]]
+        if p == p:
+            return p
+    return estimate(memory, logs, where, far, order, end, after_order, after, weights)
+
+
+@jit(_nrt=False)
+def fetch_suffix(memory, where, k, node):
+    """What `lower_p` of a node will read comes into the cache."""
+    if node < where[k - 1, N]:
+        end = np.int64(memory[where[k - 1, AT] + where[k - 1, WIDTH] * (node + 1) - 1])
+        prefetch(memory, where[k - 2, AT] + where[k - 2, WIDTH] * max(end, 0) + where[k - 2, P])
+
+
+@jit(_nrt=False)
+def mass(given, lower):
+    """What n-grams of a context leave, whose probabilities add up to `given`, and to `lower` without the oldest word:
+    numerator and denominator of its weight, the log10 by which they are multiplied, and whether they are too much.
+    """
+    numerator, denominator = 1 - given, 1 - lower
+    numerator = 0.0 if abs(numerator) < EPSILON else numerator
+    denominator = 0.0 if abs(denominator) < EPSILON else denominator
+    over, scale = numerator < 0, f32(0)
+    if numerator > 0 and denominator <= 0:
+        # what is left over has no word to go to: the n-grams get it
+        scale = f32(-math.log10(1 - numerator))
+        numerator = denominator = 0.0
+    return numerator, max(denominator, 0.0), scale, over
+
+
+@jit(_nrt=False)
+def weight_of(numerator, denominator, over):
+    """A context's weight, log10, of what `mass` says."""
+    if over:
+        return f32(-np.inf)
+    if numerator == 0 and denominator == 0:
+        return f32(0)
+    return f32(math.log10(numerator) - math.log10(denominator))
+
+
+@jit
+def weigh(memory, logs, where, far, k, first, last, shown):
+    """The weights of contexts from the n-grams of order k, some of which may be scaled, in place; how many contexts
+    have too much. With `shown` a weight that becomes 0, or was -0.0, is -0.0.
+    """
+    weights, found = np.empty(len(where) + 1, np.float32), 0
+    above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
+    p = below + where[k - 1, P]
+    for i in range(first, last):
+        at = above + wide * i
+        begin, end = np.int64(memory[at + CHILD]), np.int64(memory[at + wide + CHILD])
+        after_order, after = suffix_of(memory, where, far, k - 1, i)
+        given = lower = 0.0
+        for child in range(begin, end):
+            fetch_suffix(memory, where, k, child + AHEAD)
+            own = logs[p + width * child]
+            if own == own:
+                given += math.exp(np.float64(own) * LN10)
+                own = lower_p(memory, logs, where, far, k, child, after_order, after, weights)
+                lower += math.exp(np.float64(own) * LN10)
+        numerator, denominator, scale, over = mass(given, lower)
+        if scale:
+            for child in range(begin, end):
+                logs[p + width * child] += scale
+        found += over
+        bow, old = weight_of(numerator, denominator, over), logs[at + BOW]
+        logs[at + BOW] = f32(-0.0) if shown and bow == 0 and (old != 0 or math.copysign(1, old) < 0) else bow
+    return found
+
+
+@jit
+def fill_bare(memory, logs, where, far, k, first, last):
+    """The probabilities of bare prefixes of order k, in place, once those of shorter ones are known."""
+    weights = np.empty(len(where) + 1, np.float32)
+    above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
+    for i in range(first, last):
+        for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
+            at = below + width * child + where[k - 1, P]
+            if logs[at] != logs[at]:
+                order, end = suffix_of(memory, where, far, k, child)
+                logs[at] = estimate(memory, logs, where, far, order, end, k - 1, i, weights)
+
+
+def new_weights(arrays, vocab, shown=False):
+    """`pruning.new_weights`, in place; returns how many contexts have too much."""
+    from lmtk.ngram.pruning import chance, whole_unigrams
+
+    memory, logs, where, _ = arrays
+    at, size, width, p = where[0].tolist()
+    words, first = memory[at : at + size * width : width], logs[at + p : at + p + size * width : width]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        over = int(np.nansum(chance(first)) - 1 >= EPSILON)
+        first[:] = whole_unigrams(first.copy(), words < vocab.V)
+    for k in range(2, len(where) + 1):
+        over += sum(in_parts(lambda *part, k=k: weigh(*arrays, k, *part, shown), where[k - 2, N]))
+    return over
+
+
+def renew(arrays, vocab):
+    """What `pruning.renormalized` does, in place; returns how many contexts have too much."""
+    over = new_weights(arrays, vocab, shown=True)
+    for k in range(2, len(arrays[2]) + 1):
+        in_parts(lambda *part, k=k: fill_bare(*arrays, k, *part), arrays[2][k - 2, N])
+    return over
+
+
+def renormalized(model):
+    """(the model, how many contexts have too much), as `pruning.renormalized` has them."""
+    arrays = opened(model)
+    over = renew(arrays, model.vocab)
+    return closed(model, replace(model.nodes, memory=frozen(arrays[0]))), over
+
+
+@jit
+def context_p(memory, logs, where, far, k, first, last, sos, V, before, found):
+    """log10 p of the n-grams of order k as sequences of words, found (N_k,), from those of their contexts, in place; a
+    word from V on without a probability is left out.
+    """
+    weights = np.empty(len(where) + 1, np.float32)
+    above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
+    for i in range(first, last):
+        for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
+            at = below + width * child
+            own = logs[at + where[k - 1, P]]
+            if own != own:
+                order, end = suffix_of(memory, where, far, k, child)
+                own = estimate(memory, logs, where, far, order, end, k - 1, i, weights)
+            found[child] = before[i] + (own if memory[at] < V or own != -np.inf else f32(0))
+
+
+def context_probabilities(arrays, vocab):
+    """`pruning.context_probabilities`, but for the n-grams of the highest order."""
+    memory, logs, where, _ = arrays
+    at, size, width, p = where[0].tolist()
+    words, first = memory[at : at + size * width : width], logs[at + p : at + p + size * width : width].copy()
+    first[np.isnan(first)] = -np.inf
+    closing = first[words == vocab.eos_id]
+    first[words == vocab.sos_id] = closing[0] if len(closing) else -np.inf
+    out = [first]
+    for k in range(2, len(where)):
+        out.append(np.empty(where[k - 1, N], np.float32))
+        given = k, vocab.sos_id, vocab.V, *out[-2:]
+        in_parts(lambda a, b, given=given: context_p(*arrays, given[0], a, b, *given[1:]), where[k - 2, N])
+    return out
+
+
+@jit
+def judge(memory, logs, where, far, k, first, last, context, threshold, kept, needed, shorter):
+    """Stolcke's rule for the n-grams of order k, as `pruning.pruned` has it: kept (N_k,) uint8 <- whether one stays;
+    shorter, the `needed` of contexts, in place. context: log10 p of the contexts. A threshold of 0 lets all stay.
+    """
+    weights, most = np.empty(len(where) + 1, np.float32), 0
+    above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
+    p = below + where[k - 1, P]
+    for i in range(first, last):
+        most = max(most, memory[above + wide * (i + 1) + CHILD] - memory[above + wide * i + CHILD])
+    lower = np.empty(most, np.float32)
+    for i in range(first, last):
+        at = above + wide * i
+        begin, end = np.int64(memory[at + CHILD]), np.int64(memory[at + wide + CHILD])
+        after_order, after = suffix_of(memory, where, far, k - 1, i)
+        given = less = 0.0
+        for child in range(begin, end):
+            own = logs[p + width * child]
+            kept[child] = own == own
+            if threshold > 0:
+                fetch_suffix(memory, where, k, child + AHEAD)
+                q = lower_p(memory, logs, where, far, k, child, after_order, after, weights)
+                lower[child - begin] = q
+                if own == own:
+                    given += math.exp(np.float64(own) * LN10)
+                    less += math.exp(np.float64(q) * LN10)
+        if threshold > 0 and begin < end:
+            numerator, denominator, scale, over = mass(given, less)
+            history, old = math.exp(np.float64(context[i]) * LN10), np.float64(logs[at + BOW])
+            for child in range(begin, end):
+                logs[p + width * child] += scale
+                own, q = np.float64(logs[p + width * child]), np.float64(lower[child - begin])
+                if kept[child] and not (needed[child] or over):
+                    chance = math.exp(own * LN10)
+                    new = math.log10(numerator + chance) - math.log10(denominator + math.exp(q * LN10))
+                    new = np.float64(f32(new))
+                    loss = chance * (q + new - own) + numerator * (new - old)
+                    kept[child] = not (math.exp(-history * loss * LN10) - 1 < threshold)
+        for child in range(begin, end):
+            if kept[child] or needed[child]:
+                shorter[i] = 1
+
+
+@jit
+def mark_ends(memory, where, far, k, first, last, marked, base):
+    """Marks the ends of n-grams of order k, from `first` to `last`, that are marked; base: where each order begins."""
+    for i in range(first, last):
+        if marked[base[k - 1] + i]:
+            order, node = suffix_of(memory, where, far, k, i)
+            while order:
+                marked[base[order - 1] + node] = 1
+                order, node = suffix_of(memory, where, far, order, node)
+
+
+@jit
+def mark_contexts(memory, where, k, stays, base):
+    """Marks the contexts of n-grams of order k that are marked."""
+    above, wide = where[k - 2, AT], where[k - 2, WIDTH]
+    for i in range(where[k - 2, N]):
+        for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
+            if stays[base[k - 1] + child]:
+                stays[base[k - 2] + i] = 1
+                break
+
+
+@jit
+def copy_staying(memory, where, k, kept, stays, base, new, new_where):
+    """The n-grams of order k that stay, into the records `new`, with their contexts' children; those that are not kept
+    are bare.
+    """
+    below, width, to, wide = where[k - 1, AT], where[k - 1, WIDTH], new_where[k - 1, AT], new_where[k - 1, WIDTH]
+    p, new_p = where[k - 1, P], new_where[k - 1, P]
+    numbers = new.view(np.float32)
+    above, size = where[max(k - 2, 0), AT], where[max(k - 2, 0), WIDTH]
+    up = new_where[max(k - 2, 0), AT]
+    found, context = 0, 0
+    for i in range(where[k - 2, N] if k > 1 else 1):
+        if k > 1 and not stays[base[k - 2] + i]:
+            continue
+        begin = np.int64(memory[above + size * i + CHILD]) if k > 1 else 0
+        end = np.int64(memory[above + size * (i + 1) + CHILD]) if k > 1 else where[0, N]
+        if k > 1:
+            new[up + size * context + CHILD] = found
+        for child in range(begin, end):
+            if stays[base[k - 1] + child]:
+                at, here = below + width * child, to + wide * found
+                new[here], new[here + new_p] = memory[at], memory[at + p]
+                if not kept[base[k - 1] + child]:
+                    numbers[here + new_p] = np.nan
+                if k < len(where):
+                    new[here + BOW] = memory[at + BOW]
+                found += 1
+        context += 1
+    if k > 1:
+        new[up + size * context + CHILD] = found
+
+
+def without(arrays, vocab, kept, base):
+    """`pruning.without` of the n-grams that `kept` says, and its weights made anew: (nodes, how many have too much)."""
+    memory, _, where, _ = arrays
+    stays, order = kept.copy(), len(where)
+    for k in range(order, 1, -1):
+        mark_contexts(memory, where, k, stays, base)
+    sizes = [int(np.count_nonzero(stays[base[k] : base[k + 1]])) for k in range(order)]
+    new, new_where, _ = room(sizes)
+    all_at_once(lambda k: copy_staying(memory, where, k, kept, stays, base, new, new_where), range(1, order + 1))
+    nodes = finished(new, new_where, len(vocab.words))
+    return nodes, renew((new, new.view(f32), nodes.where, nodes.far), vocab)
+
+
+def pruned(model, threshold, minorder, history):
+    """(the model, how many contexts have too much), as `pruning.pruned` has them. history: what gives log10 p of the
+    contexts, or None.
+    """
+    arrays = memory, logs, where, far = opened(model)
+    context = history(model) if history else context_probabilities(arrays, model.vocab)
+    base = np.concatenate(([0], np.cumsum(where[:, N])))
+    kept, needed = np.ones(base[-1], np.uint8), np.zeros(base[-1], np.uint8)
+    for k in range(len(where), 1, -1):
+        given = [context[k - 2], float(threshold if k >= minorder else 0)]
+        given += [kept[base[k - 1] : base[k]], needed[base[k - 1] : base[k]], needed[base[k - 2] : base[k - 1]]]
+        in_parts(lambda *part, k=k, given=given: judge(*arrays, k, *part, *given), where[k - 2, N])
+        in_parts(lambda *part, k=k: mark_ends(memory, where, far, k, *part, needed, base), where[k - 1, N])
+    for k in range(1, len(where)):
+        # as in SRILM, what ends a context has a weight in the file
+        at, size, width, _ = where[k - 1].tolist()
+        bow, mine = logs[at + BOW : at + BOW + size * width : width], needed[base[k - 1] : base[k]] > 0
+        bow[mine & (bow == 0)] = -0.0
+        bow[~mine] = 0
+    nodes, over = without(arrays, model.vocab, kept, base)
+    return closed(model, nodes), over
+
+
+@jit
+def drop_low(memory, logs, where, far, k, first, last, extended):
+    """Takes their probability from the n-grams of order k for which backing off gives more, and the weight from those
+    contexts that nothing extends any more, in place; returns how many n-grams went. extended (N_(k-1),) uint8: whether
+    a context of order k ends in one.
+    """
+    weights, gone = np.empty(len(where) + 1, np.float32), 0
+    above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
+    for i in range(first, last):
+        at, some = above + wide * i, False
+        after_order, after = suffix_of(memory, where, far, k - 1, i)
+        for child in range(memory[at + CHILD], memory[at + wide + CHILD]):
+            fetch_suffix(memory, where, k, child + AHEAD)
+            p = below + width * child + where[k - 1, P]
+            lower = lower_p(memory, logs, where, far, k, child, after_order, after, weights)
+            if logs[at + BOW] + lower > logs[p]:
+                logs[p] = np.nan
+                gone += 1
+            some |= logs[p] == logs[p]
+        if not (some or extended[i]):
+            logs[at + BOW] = 0
+    return gone
+
+
+@jit
+def mark_extended(memory, where, k, extended):
+    """Marks the n-grams of order k - 1 in which contexts of order k end: extended (N_(k-1),) uint8, in place."""
+    at, width = where[k - 1, AT], where[k - 1, WIDTH]
+    for i in range(where[k - 1, N]):
+        if memory[at + width * i + CHILD] < memory[at + width * (i + 1) + CHILD]:
+            suffix = memory[at + width * (i + 1) - 1]
+            if 0 <= suffix < len(extended):
+                extended[suffix] = 1
+
+
+def without_low(model, minorder):
+    """(the model, how many contexts have too much), as `pruning.without_low` has them."""
+    arrays = memory, logs, where, _ = opened(model)
+    order, gone = len(where), True
+    extended = [np.zeros(n, np.uint8) for n in where[:, N]]
+    for k in range(2, order):
+        mark_extended(memory, where, k, extended[k - 2])
+    while gone:
+        gone = 0
+        for k in range(minorder, order + 1):
+            drop = lambda *part, k=k: drop_low(*arrays, k, *part, extended[k - 2])
+            gone += sum(in_parts(drop, where[k - 2, N]))
+        new_weights(arrays, model.vocab)
+    base = np.concatenate(([0], np.cumsum(where[:, N])))
+    kept = np.ones(base[-1], np.uint8)
+    for k in range(2, order + 1):
+        at, size, width, p = where[k - 1].tolist()
+        kept[base[k - 1] : base[k]] = ~np.isnan(logs[at + p : at + p + size * width : width])
+    nodes, over = without(arrays, model.vocab, kept, base)
+    return closed(model, nodes), over
