@@ -86,7 +86,8 @@ class Decoder:
         G += tables.G[word]
         t = np.ones((len(word), len(tables.Wo)), G.dtype)
         t[:, :-1] = kernels.maxout(G[:, d:])
-        self.state = tables.unit.step(G[:, :gates], G[:, gates:d], state[parent], tables.p.U)[0]
+        zr, new = np.ascontiguousarray(G[:, :gates]), np.ascontiguousarray(G[:, gates:d])
+        self.state = tables.unit.step(zr, new, state[parent], tables.p.U)[0]
         return t @ tables.Wo, alpha
 
 
