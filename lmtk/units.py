@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.machine.exponential import gate_sums, lstm_sums, state_sums
 from lmtk.machine.jit import jit
+from lmtk.machine.large import pays
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,9 @@ class Unit:
     step(zr, t, s, U) -> (the new state, what its backward step needs besides): zr and t are changed in place.
     back(gs, zr, t, s, kept, UT, gG): gs (k, width n), on entry dL/d(new state), on return dL/d(old state) without its
     way through the gates. gG (k, (gates + 1) n): dL/d(what goes into gates and proposed state), written.
-    before_U(states, kept, n): what U multiplies, (P, n). open: the gate whose biases begin at 1, so that a state stays
-    (Jozefowicz et al. 2015); None: no gate's do.
+    before_U(states, kept, n): what U multiplies, (P, n). alike: it is what S multiplies, so that one product with
+    [S | U] can do for both; where it does, step and back have None for U and UT, and leave them out. open: the gate
+    whose biases begin at 1, so that a state stays (Jozefowicz et al. 2015); None: no gate's do.
     """
 
     name: str
@@ -35,7 +38,13 @@ class Unit:
     step: Callable
     back: Callable
     before_U: Callable
+    alike: bool = False
     open: int | None = None
+
+
+def compiled(zr, t):
+    """Whether a step is worth kernels, which small jobs would wait for; they want rows one behind another."""
+    return pays("units", t.size) and t.dtype == np.float32 and t.flags.c_contiguous and zr.flags.c_contiguous
 
 
 def sigmoid(x):
@@ -48,11 +57,16 @@ def sigmoid(x):
 
 
 def gated_step(zr, t, s, U):
-    """The gated unit (Bahdanau et al. 2015, A.1.1): z, r <- sigma(zr); t <- tanh(t + [r o s] U).
+    """The gated unit (Bahdanau et al. 2015, A.1.1): z_i, r_i <- sigma(zr); t, s~_i, <- tanh(t + [r_i o s_(i-1)] U).
 
-    The new state is (1 - z) o s + z o t; r o s is kept.
+    The new state is s_i = (1 - z_i) o s_(i-1) + z_i o s~_i; r o s is kept.
     """
     n = t.shape[1]
+    if compiled(zr, t):
+        rs, new = np.empty_like(t), np.empty_like(t)
+        gate_sums(zr, s, rs)
+        state_sums(t, rs @ U, zr, s, new)
+        return new, rs
     sigmoid(zr)
     rs = zr[:, n:] * s
     t += rs @ U
@@ -98,8 +112,13 @@ def lstm_step(zr, t, s, U):
     t <- tanh(t + s U). The new state is [o o tanh(c'), c'], c' = f o c + i o t; tanh(c') is kept.
     """
     n = t.shape[1]
+    if U is not None:
+        t += s[:, :n] @ U
+    if compiled(zr, t):
+        new, seen = np.empty_like(s), np.empty_like(t)
+        lstm_sums(zr, t, s, new, seen)
+        return new, seen
     sigmoid(zr)
-    t += s[:, :n] @ U
     np.tanh(t, out=t)
     new = np.empty_like(s)
     memory = new[:, n:]
@@ -113,7 +132,10 @@ def lstm_step(zr, t, s, U):
 def lstm_back(gs, zr, t, s, kept, UT, gG):
     n = t.shape[1]
     lstm_backward(gs, zr, t, s, kept, gG)
-    np.matmul(gG[:, 3 * n :], UT, out=gs[:, :n])
+    if UT is None:
+        gs[:, :n] = 0
+    else:
+        np.matmul(gG[:, 3 * n :], UT, out=gs[:, :n])
 
 
 @jit
@@ -135,7 +157,7 @@ def lstm_backward(gs, zr, t, s, seen, gG):
 
 
 GATED = Unit("gated unit", 2, 1, gated_step, gated_back, lambda states, kept, n: kept)
-LSTM = Unit("LSTM", 3, 2, lstm_step, lstm_back, lambda states, kept, n: states[:, :n], open=1)
+LSTM = Unit("LSTM", 3, 2, lstm_step, lstm_back, lambda states, kept, n: states[:, :n], True, open=1)
 BY_GATES = {unit.gates: unit for unit in (GATED, LSTM)}
 
 
@@ -157,7 +179,8 @@ def follow(unit, zr, t, sizes, S, U, state=None, fresh=None):
     state (sizes[0], width n): before the first step, None: 0. fresh (P,) bool: before which steps it becomes 0.
     Returns the activations (P, n), what `follow_back` needs, and the state after the last step of those that have it.
     """
-    P, n = t.shape
+    (P, n), gates = t.shape, S.shape[1]
+    R, U = (np.hstack((S, U)), None) if unit.alike else (S, U)
     a, kept, before = np.empty((P, n), t.dtype), np.empty((P, n), t.dtype), np.empty((P, unit.width * n), t.dtype)
     state, end = np.zeros((sizes[0], unit.width * n), t.dtype) if state is None else state, 0
     for k in sizes:
@@ -166,7 +189,10 @@ def follow(unit, zr, t, sizes, S, U, state=None, fresh=None):
         before[now] = state[:k]
         if fresh is not None:
             before[now][fresh[now]] = 0
-        zr[now] += before[now, :n] @ S
+        G = before[now, :n] @ R
+        zr[now] += G[:, :gates]
+        if unit.alike:
+            t[now] += G[:, gates:]
         state, kept[now] = unit.step(zr[now], t[now], before[now], U)
         a[now] = state[:, :n]
     return a, (zr, t, before, kept, fresh), state
@@ -176,7 +202,8 @@ def follow_back(unit, ga, sizes, S, U, memory, gS, gU):
     """ga (P, n), the gradient of all activations, to gG (P, (gates + 1) n), that of zr and t; gS and gU are written."""
     zr, t, before, kept, fresh = memory
     (P, n), gates = ga.shape, S.shape[1]
-    gG, ST, UT = np.empty((P, gates + n), ga.dtype), np.ascontiguousarray(S.T), np.ascontiguousarray(U.T)
+    gG = np.empty((P, gates + n), ga.dtype)
+    RT, UT = (np.vstack((S.T, U.T)), None) if unit.alike else (np.ascontiguousarray(S.T), np.ascontiguousarray(U.T))
     carried, end = np.zeros((sizes[0], before.shape[1]), ga.dtype), P
     for k in reversed(sizes):
         now = slice(end - k, end)
@@ -184,7 +211,7 @@ def follow_back(unit, ga, sizes, S, U, memory, gS, gU):
         gs = carried[:k]
         gs[:, :n] += ga[now]
         unit.back(gs, zr[now], t[now], before[now], kept[now], UT, gG[now])
-        gs[:, :n] += gG[now, :gates] @ ST
+        gs[:, :n] += gG[now, : len(RT)] @ RT
         if fresh is not None:
             gs[fresh[now]] = 0
     np.matmul(before[:, :n].T, gG[:, :gates], out=gS)

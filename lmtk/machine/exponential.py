@@ -43,17 +43,107 @@ def exp_rows(y, q, s):
         s[k] = total
 
 
+@jit(fastmath=FAST | {"nnan"})
+def span_sums(y, span, top, s):
+    """s <- ln of the sums of e^y in each row; top <- its maxima in spans of so many numbers, the last one shorter.
+
+    y (K, V), s (K,) float64, top (K, V / span rounded up). What is below e^-87 of the largest counts as that.
+    """
+    K, V = y.shape
+    for k in range(K):
+        row, total, most = y[k], f32(0), f32(-np.inf)
+        for i in range(top.shape[1]):
+            part = row[i * span : (i + 1) * span]
+            m = part[0]
+            for j in range(len(part)):
+                m = part[j] if part[j] > m else m
+            top[k, i] = m
+            most = m if m > most else most
+        for j in range(V):
+            v = row[j] - most
+            total += exp(v if v > f32(-87.0) else f32(-87.0))
+        s[k] = most + np.log(total)
+
+
 @jit(fastmath=FAST)
 def tanh_sums(UH, q, a):
-    """a (K, B, T, n) <- tanh(UH + q), UH (K, T, n), q (K, B, n); tanh v = 1 - 2 / (e^2v + 1), error under 2e-7."""
-    K, B, T, n = a.shape
+    """a (K, T, n) <- tanh(UH + q), UH (K, T, n), q (K, n); tanh v = 1 - 2 / (e^2v + 1), error under 2e-7."""
+    K, T, n = a.shape
     for k in range(K):
-        for b in range(B):
-            add = q[k, b]
-            for j in range(T):
-                row, out = UH[k, j], a[k, b, j]
-                for i in range(n):
-                    v = f32(2) * (row[i] + add[i])
-                    v = v if v > f32(-40.0) else f32(-40.0)
-                    v = v if v < f32(40.0) else f32(40.0)
-                    out[i] = f32(1) - f32(2) / (exp(v) + f32(1))
+        add = q[k]
+        for j in range(T):
+            row, out = UH[k, j], a[k, j]
+            for i in range(n):
+                v = f32(2) * (row[i] + add[i])
+                v = v if v > f32(-40.0) else f32(-40.0)
+                v = v if v < f32(40.0) else f32(40.0)
+                out[i] = f32(1) - f32(2) / (exp(v) + f32(1))
+
+
+@jit(fastmath=FAST)
+def sigma(v):
+    """1 / (1 + e^-v) of one number, error under 2e-7."""
+    v = v if v > f32(-80.0) else f32(-80.0)
+    v = v if v < f32(80.0) else f32(80.0)
+    return f32(1) / (f32(1) + exp(-v))
+
+
+@jit(fastmath=FAST)
+def tanh(v):
+    """2 sigma(2v) - 1 of one number."""
+    return f32(2) * sigma(f32(2) * v) - f32(1)
+
+
+@jit(fastmath=FAST)
+def tanh_products(UH, q, v, at, lengths, e):
+    """e_rj <- v . tanh(UH_kj + q_r) for the first lengths_k of j, k = at_r: UH (K, T, n), q (R, n), e (R, T)."""
+    for r in range(len(at)):
+        k, add = at[r], q[r]
+        for j in range(lengths[k]):
+            row, total = UH[k, j], f32(0)
+            for i in range(len(v)):
+                total += v[i] * tanh(row[i] + add[i])
+            e[r, j] = total
+
+
+@jit(fastmath=FAST)
+def gate_sums(zr, s, rs):
+    """The gates of `units.gated_step`: zr <- sigma(zr) (k, 2n) in place, rs <- r o s (k, n)."""
+    k, n = rs.shape
+    for i in range(k):
+        for j in range(n):
+            zr[i, j] = sigma(zr[i, j])
+        for j in range(n):
+            r = sigma(zr[i, n + j])
+            zr[i, n + j] = r
+            rs[i, j] = r * s[i, j]
+
+
+@jit(fastmath=FAST)
+def state_sums(t, u, zr, s, new):
+    """Its state: t <- tanh(t + u) (k, n) in place, new <- (1 - z) o s + z o t."""
+    k, n = t.shape
+    for i in range(k):
+        for j in range(n):
+            v = tanh(t[i, j] + u[i, j])
+            t[i, j] = v
+            new[i, j] = s[i, j] + zr[i, j] * (v - s[i, j])
+
+
+@jit(fastmath=FAST)
+def lstm_sums(zr, t, s, new, seen):
+    """`units.lstm_step` behind its products: i, f, o <- sigma(zr) (k, 3n), t <- tanh(t) (k, n), both in place; new and
+    seen are written.
+    """
+    k, n = t.shape
+    for j in range(k):
+        for m in range(n):
+            zr[j, m], zr[j, n + m] = sigma(zr[j, m]), sigma(zr[j, n + m])
+        for m in range(n):
+            t[j, m] = tanh(t[j, m])
+            new[j, n + m] = zr[j, n + m] * s[j, n + m] + zr[j, m] * t[j, m]
+        for m in range(n):
+            o = sigma(zr[j, 2 * n + m])
+            zr[j, 2 * n + m] = o
+            seen[j, m] = tanh(new[j, n + m])
+            new[j, m] = o * seen[j, m]

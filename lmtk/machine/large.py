@@ -10,6 +10,7 @@ LARGE = {
     "ngrams": 200_000,  # tokens to count, n-grams to estimate, print or score
     "arpa": 1 << 21,  # bytes to read
     "binary": 1 << 24,  # bytes to sum up
+    "units": 1 << 12,  # hidden units with gates at a step
 }
 
 

@@ -180,7 +180,7 @@ def begun(now, data, settings, threads, comm, state=None):
             contexts, words = data.contexts[at], w[at]
         if not (words >= 0).any():
             return 0.0, 0.0
-        kept = keep(len(words), epoch, number)
+        kept = keep(len(contexts), len(words), epoch, number)
         see = lambda *z: sight.see(*z, at, epoch, number)
         found = sgd.step(theta, see, contexts, words, epsilon, each, settings.feature_rate, kept, start)
         decay(epsilon, number)
@@ -191,14 +191,14 @@ def begun(now, data, settings, threads, comm, state=None):
 
 
 def dropping(settings, layer):
-    """keep(K, epoch, number), as `kernels.keep` for x and a of K examples; None without dropout."""
+    """keep(rows, K, epoch, number), as `kernels.keep` for so many rows of x and K of a; None without dropout."""
     words = 1 if layer.carries else settings.order - 1
     sizes = words * settings.features, settings.hidden
 
-    def keep(K, epoch, number):
+    def keep(rows, K, epoch, number):
         if settings.dropout:
             random = np.random.default_rng([settings.seed, epoch, number, 1])
-            return kernels.keep([(K, size) for size in sizes], settings.dropout, random)
+            return kernels.keep(list(zip((rows, K), sizes)), settings.dropout, random)
 
     return keep
 

@@ -13,7 +13,7 @@ import numpy as np
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels
 from lmtk.nplm.layers import Layer
-from lmtk.nplm.pace import Pace, even, slowed, stiffest
+from lmtk.nplm.pace import Pace, even, slowed, some, stiffest
 
 f32 = np.float32
 
@@ -47,17 +47,19 @@ def arrays(theta):
 def forward(theta, contexts, kept=None, start=None):
     """Steps 1(a) and 1(b): z (K, D), what the outputs are made of, what `backward` needs, and the layer's state.
 
-    kept: factors for x (K, (n-1)m) and for a (K, h), from `kernels.keep`; the layer's own steps see a whole.
+    kept: factors for x (., (n-1)m) and for a (K, h), from `kernels.keep`; the layer's own steps see a whole.
     """
     x = theta.p.C[contexts]
     if kept is not None:
         x *= kept[0].reshape(x.shape)
     a, memory, state = theta.layer.forward(theta.p, x, start)
     seen = x[:, : theta.direct].reshape(len(x), -1)
+    if start is not None:
+        seen = start.spread(seen)
     return kernels.stack(a if kept is None else a * kept[1], seen), memory, state
 
 
-def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=None):
+def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=None, start=None):
     """Steps 2(c) and 2(d): C and the arrays of the layer, in place, from dL/dz (K, D).
 
     What the n - 1 steps of a recurrent layer have in common learns with the mean of their gradients, since the sum
@@ -67,21 +69,31 @@ def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=Non
     h = D - 1 - theta.direct * m
     g = theta.layer.backward(p, memory, gz[:, :h] if kept is None else gz[:, :h] * kept[1])
     gx = g.gx
-    gx[:, : theta.direct * m] += gz[:, h:-1]
+    seen = gz[:, h:-1]
+    gx[:, : theta.direct * m] += seen if start is None else start.gathered(seen, len(gx))
     if kept is not None:
         gx *= kept[0]
     steps, rates = max(len(g.go) / K, 1), np.full(len(p.C), f32(epsilon * feature_rate))
     rate = epsilon / steps
     if pace.H:
-        curved = sum(stiffest(X, len(g.go)) for X in g.inputs) * stiffest(g.go, K)
+        few = some(g.go) if theta.layer.carries else g.go
+        curved = sum(stiffest(X, len(g.go)) for X in g.inputs) * stiffest(few, K * len(few) / len(g.go))
         rate *= slowed(pace.H / steps, curved)
-        rates *= slowed(pace.C, stiffest(gx.reshape(-1, m), gx.size // m))
+        each = gx.reshape(-1, m) if start is None else of_words(theta, few @ p.H, seen, kept, start)
+        rates *= slowed(pace.C, stiffest(each, len(each)))
     if decay:
         shrink(theta, K * epsilon * decay, feature_rate)
     for name, gradient in g.arrays.items():
         a = getattr(p, name)
         a += f32(rate) * gradient
     kernels.add_features(p.C, contexts, gx, rates)
+
+
+def of_words(theta, gx, seen, kept, start):
+    """dL/dx of `some` of the words, each by itself, from what comes through H."""
+    if theta.direct:
+        gx += some(seen)
+    return gx if kept is None else gx * some(start.spread(kept[0]))
 
 
 def shrink(theta, share, feature_rate):
@@ -112,5 +124,5 @@ def step(theta, see, contexts, w, epsilon, decay, feature_rate, kept=None, start
     if some is not z:
         gz, part = np.zeros_like(z), gz
         gz[counted] = part
-    backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept)
+    backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept, start)
     return L, norm

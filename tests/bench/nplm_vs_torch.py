@@ -10,6 +10,7 @@ import os
 import statistics
 import time
 from functools import partial
+from itertools import product
 
 
 def main():
@@ -65,7 +66,9 @@ def main():
 
 
 def gates(np, torch, given):
-    """Layers with gates, sampled: an LSTM and a GRU of h = m = 256 on 32 words of each of 32 rows, tied, S = 1000."""
+    """Layers with gates, sampled: an LSTM and a GRU of h = m = 256 on 32 words of each of 32 rows, tied, S = 1000, with
+    dropout and without.
+    """
     from lmtk.machine.blas import set_threads
     from lmtk.machine.parallel import ALONE
     from lmtk.nplm import objectives, running, training
@@ -75,9 +78,9 @@ def gates(np, torch, given):
     random = np.random.default_rng(1)
     zipf = 1 / np.arange(1, V + 1)
     text = random.choice(V, T * B * steps + 1, p=zipf / zipf.sum())
-    for model in ("lstm", "gru"):
+    for model, dropout in product(("lstm", "gru"), (0.4, None)):
         settings = training.Settings(
-            T, h, h, False, 0.01, None, 0, 1.0, T * B, 1, 1, 1, "sampled", S, model, dropout=0.4, tied=True
+            T, h, h, False, 0.01, None, 0, 1.0, T * B, 1, 1, 1, "sampled", S, model, dropout=dropout, tied=True
         )
         vocab = Vocab([b"w%d" % i for i in range(V)] + [b"<s>"], V)
         fresh = np.arange(len(text) - 1) == 0
@@ -90,24 +93,26 @@ def gates(np, torch, given):
                 learner.step(at, 0.01, 0, number)
 
         seconds = {"lmtk": [], "torch": []}
-        works = {"lmtk": mine, "torch": torch_gates(np, torch, model, V, h, T, B, S, text, places)}
+        works = {"lmtk": mine, "torch": torch_gates(np, torch, model, dropout, V, h, T, B, S, text, places)}
         for _ in range(given.rounds + 1):
             for work, run in works.items():
                 set_threads(1)
                 seconds[work].append(timed(run))
         ours, theirs = (statistics.median(seconds[work][1:]) for work in ("lmtk", "torch"))
         words = steps * T * B
-        line = f"{model} h=m={h} tied, sampled S={S}, {B} rows of {T} words, threads={given.threads}: "
+        line = (
+            f"{model} h=m={h} tied, sampled S={S}, {B} rows of {T} words, dropout {dropout}, threads={given.threads}: "
+        )
         print(
             f"{line}lmtk {words / ours:.0f} words/s; torch {words / theirs:.0f} words/s; ratio {theirs / ours:.2f}",
             flush=True,
         )
 
 
-def torch_gates(np, torch, model, V, h, T, B, S, text, places):
+def torch_gates(np, torch, model, dropout, V, h, T, B, S, text, places):
     """The loop that one would write: Embedding, nn.LSTM or nn.GRU, Dropout, a softmax over shared candidates, SGD."""
     nn, random = torch.nn, np.random.default_rng(1)
-    C, layer, drop = nn.Embedding(V, h, sparse=True), getattr(nn, model.upper())(h, h), nn.Dropout(0.4)
+    C, layer, drop = nn.Embedding(V, h, sparse=True), getattr(nn, model.upper())(h, h), nn.Dropout(dropout or 0)
     b = nn.Embedding(V, 1, sparse=True)
     optimizer = torch.optim.SGD([*C.parameters(), *layer.parameters(), *b.parameters()], lr=0.01)
     q = np.bincount(text, minlength=V) + 1
