@@ -93,12 +93,15 @@ def bash(commands):
     help) choices='{" ".join(commands)}' ;;
     completion) choices='bash zsh fish' ;;
 {options}  esac
-  case ${{COMP_WORDS[1]}}:${{COMP_WORDS[COMP_CWORD-1]}} in
+  local option=${{COMP_WORDS[COMP_CWORD-1]//_/-}}
+  case ${{COMP_WORDS[1]}}:${{option/#--/-}} in
 {words}  esac
   if [ -n "$choices" ]; then
     COMPREPLY=($(compgen -W "$choices" -- "$current"))
   elif [ "${{current#-}}" != "$current" ]; then
-    COMPREPLY=($(compgen -W "$options -help" -- "$current"))
+    local plain=${{current//_/-}} dash=
+    if [ "${{plain#--}}" != "$plain" ]; then dash=- plain=${{plain#-}}; fi
+    COMPREPLY=($(compgen -P "$dash" -W "$options -help" -- "$plain"))
   else
     local IFS=$'\\n'
     COMPREPLY=($(compgen -f -- "$current"))
@@ -155,5 +158,5 @@ def fish(commands):
                 if metavar in FILES
                 else " -x" * bool(metavar)
             )
-            lines.append(f"{within} -o {option[1:]}{given} -d {quoted(told)}")
+            lines.append(f"{within} -o {option[1:]} -l {option[1:]}{given} -d {quoted(told)}")
     return "\n".join(lines) + "\n"

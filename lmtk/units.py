@@ -57,9 +57,9 @@ def sigmoid(x):
 
 
 def gated_step(zr, t, s, U):
-    """The gated unit (Bahdanau et al. 2015, A.1.1): z, r <- sigma(zr); t <- tanh(t + [r o s] U).
+    """The gated unit (Bahdanau et al. 2015, A.1.1): z_i, r_i <- sigma(zr); t, s~_i, <- tanh(t + [r_i o s_(i-1)] U).
 
-    The new state is (1 - z) o s + z o t; r o s is kept.
+    The new state is s_i = (1 - z_i) o s_(i-1) + z_i o s~_i; r o s is kept.
     """
     n = t.shape[1]
     if compiled(zr, t):

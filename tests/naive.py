@@ -253,6 +253,8 @@ def translation_logp(p, x, y, sos, weights=None):
         first = backward[0]
         h = [f + b for f, b in zip(h, backward, strict=True)]
     s = [math.tanh(v) for v in plus(product(first, p["Ws"]), p["bs"])] + memory
+    # tied, a word's embedding is its column too; <s>, the last one, is never predicted
+    Wo = p.get("Wo") or [list(column) for column in zip(*p["Ey"][: len(p["bo"])], strict=True)]
     before, logp = sos, 0.0
     for word in y:
         c, Q = h[-1], product(s[:n], p["S"])
@@ -267,7 +269,7 @@ def translation_logp(p, x, y, sos, weights=None):
                 weights.append(alpha)
         G = plus(product(p["Ey"][before], p["Wy"]), p["by"])
         o = plus(G[d:], product(s[:n], p["Uo"]), product(c, p["Co"]))
-        out = plus(product([max(o[i], o[i + 1]) for i in range(0, len(o), 2)], p["Wo"]), p["bo"])
+        out = plus(product([max(o[i], o[i + 1]) for i in range(0, len(o), 2)], Wo), p["bo"])
         logp += out[word] - math.log(sum(map(math.exp, out)))
         units = len(p["va"]) if attention else 0
         gates = [list(row[units:]) for row in p["S"]]
@@ -306,17 +308,9 @@ class Adadelta:
 
 
 def best_words(y, base, B):
-    """The B best continuations of each sentence's B hypotheses as (score, slot, word), best first, then in order."""
-    out = []
-    for k in range(len(y) // B):
-        all_ = [
-            (-(base[k * B + b] + v), b, w)
-            for b in range(B)
-            for w, v in enumerate(y[k * B + b])
-            if base[k * B + b] > -math.inf
-        ]
-        out.append([(-score, b, w) for score, b, w in sorted(all_)[:B]])
-    return out
+    """The B best continuations of a sentence's hypotheses as (score, hypothesis, word), best first, then in order."""
+    all_ = [(-(add + v), b, w) for b, (row, add) in enumerate(zip(y, base, strict=True)) for w, v in enumerate(row)]
+    return [(-score, b, w) for score, b, w in sorted(all_)[:B]]
 
 
 def beam_search(logp, eos, B, limit, wanted):

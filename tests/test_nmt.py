@@ -1,5 +1,7 @@
 """Translation: the network against a slow twin and finite differences, training, the beam."""
 
+from itertools import pairwise
+
 import naive
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from lmtk.nmt import alignment, beam, kernels, network, scoring, training
 from lmtk.text.bitext import Bitext
 from lmtk.text.vocab import make_vocab
 
-SIZES = {"embedding": 3, "hidden": 4, "alignment": 5, "maxout": 2, "gates": 2}
+SIZES = {"embedding": 3, "hidden": 4, "alignment": 5, "maxout": 2, "gates": 2, "tied": False}
 SOURCE = [np.array(s) for s in ([5, 3, 0], [4, 5, 3, 6, 0], [7, 0])]
 TARGET = [np.array(s) for s in ([3, 0], [2, 3, 4, 5, 0], [5, 5, 0])]
 
@@ -21,12 +23,14 @@ def vocab(n):
     return make_vocab([b"w%d" % i for i in range(n)], True, True, b"[UNK]")
 
 
-def sizes_of(attention=True, gates=2):
-    return SIZES | {"gates": gates, "alignment": SIZES["alignment"] if attention else 0}
+def sizes_of(attention=True, gates=2, tied=False):
+    maxout = SIZES["embedding" if tied else "maxout"]
+    alignment = SIZES["alignment"] if attention else 0
+    return SIZES | {"gates": gates, "alignment": alignment, "maxout": maxout, "tied": tied}
 
 
-def parameters(attention=True, dtype=np.float64, seed=1, gates=2):
-    sizes = sizes_of(attention, gates)
+def parameters(attention=True, dtype=np.float64, seed=1, gates=2, tied=False):
+    sizes = sizes_of(attention, gates, tied)
     made = network.shapes(vocab(6), vocab(5), **sizes)
     theta = np.random.default_rng(seed).normal(0, 0.5, network.length(made)).astype(dtype)
     return theta, made
@@ -38,10 +42,11 @@ def dropout(seed):
     return lambda shape: (random.random(shape) < 0.7) / 0.7
 
 
+@pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("gates", [2, 3])
 @pytest.mark.parametrize("attention", [True, False])
-def test_scores_are_those_of_appendix_a(attention, gates):
-    theta, made = parameters(attention, gates=gates)
+def test_scores_are_those_of_appendix_a(attention, gates, tied):
+    theta, made = parameters(attention, gates=gates, tied=tied)
     p = network.parts(theta, made)
     found = network.score(p, SOURCE, TARGET, 7)
     letters = {name: a.tolist() for name, a in vars(p).items()}
@@ -50,10 +55,10 @@ def test_scores_are_those_of_appendix_a(attention, gates):
 
 
 @pytest.mark.parametrize("attention", [True, False])
-@pytest.mark.parametrize("gates", [2, 3])
+@pytest.mark.parametrize("gates, tied", [(2, False), (3, False), (2, True)])
 @pytest.mark.parametrize("dropped", [False, True])
-def test_the_gradient_is_that_of_finite_differences(attention, gates, dropped):
-    theta, made = parameters(attention, gates=gates)
+def test_the_gradient_is_that_of_finite_differences(attention, gates, tied, dropped):
+    theta, made = parameters(attention, gates=gates, tied=tied)
     g = np.full_like(theta, np.nan)
 
     def drop():
@@ -133,7 +138,8 @@ def test_sums_and_softmax_do_not_overflow():
     y = np.array([[1e4, 0.0], [-1e4, -1e4]], np.float32)
     top, total = kernels.log_softmax(y)
     assert np.isfinite(y).all() and total.tolist() == [1, 2] and top.tolist() == [1e4, -1e4]
-    assert kernels.log_sums(np.zeros((5, 8), np.float32), np.zeros(5, np.float32)) == pytest.approx(np.log(8))
+    sums, tops = kernels.log_sums(np.array([[1e4] * 8, [-1e4] * 8], np.float32))
+    assert sums == pytest.approx([1e4 + np.log(8), -1e4 + np.log(8)]) and tops.tolist() == [[1e4], [-1e4]]
     x = np.array([-1e4, 0.0, 1e4], np.float32)
     assert units.sigmoid(x).tolist() == [0, 0.5, 1]
 
@@ -141,9 +147,9 @@ def test_sums_and_softmax_do_not_overflow():
 def test_fast_tanh():
     UH = np.random.default_rng(1).normal(0, 3, (2, 3, 50)).astype(np.float32)
     UH[0, 0, :4] = 1e30, -1e30, 0, 30
-    q = np.random.default_rng(2).normal(0, 1, (2, 4, 80)).astype(np.float32)[:, :, :50]
+    q = np.random.default_rng(2).normal(0, 1, (2, 80)).astype(np.float32)[:, :50]
     found = kernels.tanh_sum(UH, q)
-    assert found == pytest.approx(np.tanh(UH[:, None].astype(float) + q[:, :, None]), abs=3e-7)
+    assert found == pytest.approx(np.tanh(UH.astype(float) + q[:, None]), abs=3e-7)
     assert (np.abs(found) <= 1).all()
 
 
@@ -151,20 +157,24 @@ def test_fast_tanh():
 @pytest.mark.parametrize("V", [7, 600])
 def test_best_words(B, V):
     random = np.random.default_rng(1)
-    y = random.integers(-3, 3, (2 * B, V)).astype(np.float32)  # many are equal
-    base = random.integers(-2, 1, 2 * B).astype(float)
-    base[-1] = -np.inf
-    parent, word, score = np.zeros((2, B), int), np.zeros((2, B), int), np.empty((2, B))
-    kernels.best_words(y, y.max(axis=1), base, B, parent, word, score)
-    for k, expected in enumerate(naive.best_words(y.tolist(), base.tolist(), B)):
-        found = list(zip(score[k].tolist(), parent[k].tolist(), word[k].tolist(), strict=True))
+    y = random.integers(-3, 3, (4, V)).astype(np.float32)  # many are equal
+    base, starts = random.integers(-2, 1, 4).astype(float), [0, 1, 4]
+    shape = 2, B
+    parent, word, score = np.zeros(shape, int), np.zeros(shape, int), np.empty(shape)
+    sums, tops = kernels.log_sums(y)
+    assert sums == pytest.approx(np.log(np.exp(y.astype(float)).sum(axis=1)))
+    assert tops.tolist() == [[row[i : i + kernels.SPAN].max() for i in range(0, V, kernels.SPAN)] for row in y]
+    kernels.best_words(y, tops, base, np.array(starts), parent, word, score)
+    for k, (i, j) in enumerate(pairwise(starts)):
+        expected = naive.best_words(y[i:j].tolist(), base[i:j].tolist(), B)
+        found = list(zip(score[k].tolist(), (parent[k] - i).tolist(), word[k].tolist(), strict=True))
         assert found[: len(expected)] == expected
         assert all(s == -np.inf for s, _, _ in found[len(expected) :])
 
 
-def model(attention=True, seed=1, gates=2):
-    theta, _ = parameters(attention, np.float32, seed, gates)
-    return network.Model(vocab(5), vocab(6), sizes_of(attention, gates), theta, {})
+def model(attention=True, seed=1, gates=2, tied=False):
+    theta, _ = parameters(attention, np.float32, seed, gates, tied)
+    return network.Model(vocab(5), vocab(6), sizes_of(attention, gates, tied), theta, {})
 
 
 @pytest.mark.parametrize("attention", [True, False])
@@ -287,10 +297,10 @@ def test_a_banned_word_is_not_generated():
         assert all(word not in h.words for hypotheses in found for h in hypotheses)
 
 
-@pytest.mark.parametrize("gates", [2, 3])
+@pytest.mark.parametrize("gates, tied", [(2, False), (3, False), (2, True)])
 @pytest.mark.parametrize("attention", [True, False])
-def test_a_model_survives_its_file(tmp_path, attention, gates):
-    made = model(attention, gates=gates)
+def test_a_model_survives_its_file(tmp_path, attention, gates, tied):
+    made = model(attention, gates=gates, tied=tied)
     path = tmp_path / "m"
     with open_out(str(path)) as out:
         network.write(out, made)
@@ -332,6 +342,23 @@ def test_shares_of_a_minibatch_have_its_gradient(attention):
     for theta, logp in found[1:]:
         assert theta == pytest.approx(found[0][0], abs=1e-4)
         assert logp == pytest.approx(found[0][1], rel=1e-5)
+
+
+def test_the_average_is_of_the_last_share_of_the_updates():
+    settings = training.Settings(3, 4, 5, 2, 2, 5, 1, 0.01, 0.0, 0.0, "likelihood", 0, None, 1, average=0.25)
+    random = np.random.default_rng(1)
+    progress = training.begin(random.normal(size=6).astype(np.float32), settings)
+    seen = []
+    for t in range(40):
+        training.update(progress, random.normal(size=6).astype(np.float32), 1.0, settings, t, 40)
+        seen.append(progress.theta.astype(float))
+    mean = seen[0]
+    for t, theta in enumerate(seen, 1):
+        mean = mean + (theta - mean) / max(1, t / 4)
+    assert progress.average == pytest.approx(mean, rel=1e-4) and progress.result is progress.average
+    # the weights of updates grow with the third power of their numbers
+    weights = np.arange(1, 41) ** 3.0
+    assert mean == pytest.approx(weights @ np.array(seen) / weights.sum(), abs=0.02)
 
 
 def test_first_values_are_those_of_appendix_b():

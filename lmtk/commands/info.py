@@ -17,19 +17,33 @@ def command(
     \b
     Example: lmtk info model.lm
     """
+    from lmtk.errors import LmtkError
     from lmtk.files.registry import describe
 
     one_stdin(*needed(lm, "lm"))
-    for i, path in enumerate(lm):
-        lines, vocabulary = describe(path, words)
+    told, failures = 0, []
+    for path in lm:
+        try:
+            lines, vocabulary = describe(path, words)
+        except OSError as e:
+            failures.append(f"{path}: {e.strerror or e}")
+            continue
+        except LmtkError as e:
+            failures.append(str(e))
+            continue
         if os.path.isfile(path):
             lines.insert(1, ("size on disk", rounded(os.path.getsize(path))))
         shown = vocabulary[:words]
         if shown:
             lines = [*lines, ("first words", b" ".join(shown).decode("utf-8", "surrogateescape"))]
-        sys.stdout.write("\n" * (i > 0) + f"file {path}\n")
+        sys.stdout.write("\n" * (told > 0) + f"file {path}\n")
+        told += 1
         # a table begins on a line of its own
         sys.stdout.writelines(f"{name}: {value}\n".replace(": \n", ":\n", 1) for name, value in lines)
+    for failure in failures[:-1]:
+        sys.stderr.write(f"lmtk info: {failure}\n")
+    if failures:
+        raise LmtkError(failures[-1])
 
 
 def rounded(size):

@@ -328,8 +328,9 @@ def settle(o):
     for n in range(1, o.order + 1) if o.kn_all else ():
         if not any(n in orders for orders in (*o.files.values(), *(orders for _, orders in o.given.values()))):
             o.files["kn"][n] = o.kn_all
-    if o.kn_all and (others := [name for name, (everywhere, _) in o.given.items() if everywhere and name != "kn"]):
-        raise UsageError(f"several smoothing methods for all orders: {', '.join([*others, 'kn'])}")
+    everywhere = [name for name, (given, _) in o.given.items() if given or (name == "kn" and o.kn_all)]
+    if len(everywhere) > 1:
+        raise UsageError(f"several smoothing methods for all orders: {', '.join(everywhere)}")
     discounts = [] if o.model_written else [path for paths in o.files.values() for path in paths.values()]
     counts = per_order(o.write_n, str).values()
     check_outputs(o.write, *counts, o.write_vocab, o.lm, o.write_bin, o.class_lm, *discounts, texts=o.text or [])

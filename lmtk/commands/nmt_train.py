@@ -42,7 +42,13 @@ def command(
     ] = "gated",
     hidden: Annotated[int, option("hidden", "n, hidden units.", "N", min=1, group="Model")] = 256,
     embedding: Annotated[int, option("embedding", "m, size of the word embeddings.", "M", min=1, group="Model")] = 256,
-    maxout: Annotated[int, option("maxout", "l, maxout units of the deep output.", "L", min=1, group="Model")] = 128,
+    maxout: Annotated[
+        int | None,
+        option("maxout", "l, maxout units of the deep output (default: 128, with -tied M).", "L", min=1, group="Model"),
+    ] = None,
+    tied: Annotated[
+        bool, option("tied", "A target word's embedding is its weights in the output too.", group="Model")
+    ] = False,
     alignment: Annotated[
         int | None,
         option("alignment", "n', hidden units of the alignment model (default: 256).", "N'", min=1, group="Model"),
@@ -112,6 +118,17 @@ def command(
             group="Training",
         ),
     ] = None,
+    average: Annotated[
+        float | None,
+        option(
+            "average",
+            "The model's weights are a mean over this share of the updates so far, the last ones (default: none).",
+            "X",
+            min=0,
+            max=1,
+            group="Training",
+        ),
+    ] = None,
     paper: Annotated[
         bool,
         option(
@@ -162,6 +179,8 @@ def check(o):
         raise UsageError(f"-keep is bleu or likelihood, not {o.keep}")
     if o.attention == "none" and o.alignment:
         raise UsageError("-alignment has no meaning with -attention none")
+    if o.tied and o.maxout not in (None, o.embedding):
+        raise UsageError(f"-tied needs as many -maxout units as the -embedding is long, {o.embedding}")
     if o.paper and o.rate is not None:
         raise UsageError("-rate has no meaning with -paper: Adadelta finds its own")
 
@@ -189,18 +208,17 @@ def learn(o):
         inputs={"source, -target or held-out texts": training.fingerprint(text, held)},
         words=("shortlist or texts", [*x.words, *y.words]), steps=training.steps(text, settings),
         unigram=training.unigram(text, held, y), save_every=o.save_every,
-        arrays=lambda progress, theta: {"theta": theta, "first": progress.first, "second": progress.second},
+        arrays=lambda progress, arrays: arrays,
         parts=lambda progress: network.parts_of(training.kept(progress, x, y, settings, texts.pieces)),
         line=line, remedies=(
             "Adadelta begins slowly, more -epochs may help" if o.paper else "a lower -rate or more -epochs may help",
             "more -dropout, fewer -hidden units or fewer -epochs may help",
         ),
     )  # fmt: skip
-    theta = training.initial(x, y, settings, text.target)
-    progress = training.Progress(theta, theta * 0, theta * 0)
+    progress = training.begin(training.initial(x, y, settings, text.target), settings)
     if run.begun(life, o.resume):
-        best = vars(network.parts(theta, network.shapes(x, y, **settings.sizes)))
-        progress = training.restored(*run.resumed(life, life.arrays(progress, theta), best, o.debug), list(best))
+        best = vars(network.parts(progress.theta, network.shapes(x, y, **settings.sizes)))
+        progress = training.restored(*run.resumed(life, progress.arrays, best, o.debug), list(best), progress)
 
     def bleu(theta):
         return greedy_bleu(training.model(theta, x, y, settings), held.source, texts.references, texts.joined)
@@ -212,12 +230,14 @@ def learn(o):
 
 def given(o):
     """The options that training.Settings holds."""
-    from lmtk.nmt.recipes import ALIGNMENT
+    from lmtk.nmt.recipes import ALIGNMENT, MAXOUT
 
-    names = "embedding", "hidden", "maxout", "minibatch", "epochs", "rate", "dropout", "smoothing", "bpe", "seed"
+    names = "embedding", "hidden", "tied", "minibatch", "epochs", "rate", "dropout", "smoothing", "bpe", "seed"
     return {name: getattr(o, name) for name in names} | {
+        "maxout": o.maxout or (o.embedding if o.tied else MAXOUT),
         "alignment": 0 if o.attention == "none" else o.alignment or ALIGNMENT,
         "gates": 3 if o.unit == "lstm" else 2,
+        "average": o.average or None,
         "keep": "BLEU" if o.keep == "bleu" else o.keep,
         "patience": o.patience if o.heldout_source else 0,
     }

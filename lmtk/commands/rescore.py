@@ -16,7 +16,7 @@ from lmtk.commands.options import (
     one_stdin,
     option,
 )
-from lmtk.errors import FormatError, LmtkWarning, UsageError
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 
 
 def command(
@@ -122,6 +122,8 @@ def command(
         totals = forms.totals(lists.features, learned)
     elif lmw or wtw is not None:
         totals = sums(lists, added, lmw, wtw)
+    if totals is not None and not np.isfinite(totals[np.isfinite(lists.features).all(axis=1)]).all():
+        raise LmtkError("with these weights scores are beyond what a number can be")
     added = added + [name for name in lists.names if name in forms.MADE and name not in own]
     order = np.arange(len(lists.words)) if totals is None else forms.ordered(totals, lists.starts)
     if write_weights:

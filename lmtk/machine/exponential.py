@@ -43,20 +43,41 @@ def exp_rows(y, q, s):
         s[k] = total
 
 
+@jit(fastmath=FAST | {"nnan"})
+def span_sums(y, span, top, s):
+    """s <- ln of the sums of e^y in each row; top <- its maxima in spans of so many numbers, the last one shorter.
+
+    y (K, V), s (K,) float64, top (K, V / span rounded up). What is below e^-87 of the largest counts as that.
+    """
+    K, V = y.shape
+    for k in range(K):
+        row, total, most = y[k], f32(0), f32(-np.inf)
+        for i in range(top.shape[1]):
+            part = row[i * span : (i + 1) * span]
+            m = part[0]
+            for j in range(len(part)):
+                m = part[j] if part[j] > m else m
+            top[k, i] = m
+            most = m if m > most else most
+        for j in range(V):
+            v = row[j] - most
+            total += exp(v if v > f32(-87.0) else f32(-87.0))
+        s[k] = most + np.log(total)
+
+
 @jit(fastmath=FAST)
 def tanh_sums(UH, q, a):
-    """a (K, B, T, n) <- tanh(UH + q), UH (K, T, n), q (K, B, n); tanh v = 1 - 2 / (e^2v + 1), error under 2e-7."""
-    K, B, T, n = a.shape
+    """a (K, T, n) <- tanh(UH + q), UH (K, T, n), q (K, n); tanh v = 1 - 2 / (e^2v + 1), error under 2e-7."""
+    K, T, n = a.shape
     for k in range(K):
-        for b in range(B):
-            add = q[k, b]
-            for j in range(T):
-                row, out = UH[k, j], a[k, b, j]
-                for i in range(n):
-                    v = f32(2) * (row[i] + add[i])
-                    v = v if v > f32(-40.0) else f32(-40.0)
-                    v = v if v < f32(40.0) else f32(40.0)
-                    out[i] = f32(1) - f32(2) / (exp(v) + f32(1))
+        add = q[k]
+        for j in range(T):
+            row, out = UH[k, j], a[k, j]
+            for i in range(n):
+                v = f32(2) * (row[i] + add[i])
+                v = v if v > f32(-40.0) else f32(-40.0)
+                v = v if v < f32(40.0) else f32(40.0)
+                out[i] = f32(1) - f32(2) / (exp(v) + f32(1))
 
 
 @jit(fastmath=FAST)
@@ -71,6 +92,18 @@ def sigma(v):
 def tanh(v):
     """2 sigma(2v) - 1 of one number."""
     return f32(2) * sigma(f32(2) * v) - f32(1)
+
+
+@jit(fastmath=FAST)
+def tanh_products(UH, q, v, at, lengths, e):
+    """e_rj <- v . tanh(UH_kj + q_r) for the first lengths_k of j, k = at_r: UH (K, T, n), q (R, n), e (R, T)."""
+    for r in range(len(at)):
+        k, add = at[r], q[r]
+        for j in range(lengths[k]):
+            row, total = UH[k, j], f32(0)
+            for i in range(len(v)):
+                total += v[i] * tanh(row[i] + add[i])
+            e[r, j] = total
 
 
 @jit(fastmath=FAST)

@@ -120,8 +120,9 @@ def from_rows(rows, weights, W):
     """
     levels = []
     for (keys, first, node), weight in zip(trie(rows, W), weights, strict=True):
-        if weight.sum(dtype=np.float64) >= 2.0**63:
-            raise LmtkError("the counts add up to more than 2^63")
+        whole = weight.dtype.kind != "f"
+        if weight.sum(dtype=np.float64) >= (2.0**63 if whole else np.inf):
+            raise LmtkError(f"the counts add up to more than {'2^63' if whole else 'a number can be'}")
         count = np.zeros(len(keys), weight.dtype)
         np.add.at(count, node[: len(weight)], weight)
         levels.append(Level(keys, count, first))

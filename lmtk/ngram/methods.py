@@ -242,7 +242,7 @@ class Method:
     def left_of(self, c):
         """f(c) of counts (N,), 0 for those below the minimum."""
         f, less = self.smoothing.kept(self.parameters)
-        at = np.ceil(c).astype(np.int64)
+        at = np.ceil(np.minimum(c, MOST + 1)).astype(np.int64)
         return np.where(c < self.minimum, 0.0, np.where(at < len(f), np.take(f, at, mode="clip"), c - less))
 
     def discounted(self, k, n, fallback=None, tell=lambda line: None, kenlm=False):

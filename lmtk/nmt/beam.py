@@ -8,7 +8,7 @@ from lmtk.nmt import kernels, network
 from lmtk.units import from_activations
 
 f32 = np.float32
-ROOM = 1 << 26  # alignment units that are computed at once: 256 MB
+ROOM = 1 << 25  # what annotations give that is computed at once: 128 MB
 
 
 @dataclass(frozen=True)
@@ -41,73 +41,72 @@ class Hypothesis:
     alpha: np.ndarray | None = None
 
 
-class Decoder:
-    """One model that extends the hypotheses of a batch of sentences. Finished sentences leave the batch."""
+class Tables:
+    """What the words of the target give to the decoder, G (V + 1, d + 2l), and what the decoder's products share a
+    factor in, side by side: of the state, S [W_a U_z U_r U_o], of the maxout units with a 1 behind them, Wo [W_o; b_o].
+    """
 
-    def __init__(self, p, table, sentences):
-        self.p, self.table = p, table
-        H, h, self.absent, self.lengths, _ = network.annotate(p, sentences)
+    def __init__(self, p):
+        self.p, self.unit, self.widths = p, network.unit_of(p), network.widths(p)
+        self.G = p.Ey @ p.Wy + p.by
+        self.S = np.hstack((p.S, p.Uo))
+        self.Wo = np.vstack((network.output_weights(p), p.bo))
+
+
+class Decoder:
+    """One model that extends the hypotheses of a batch of sentences; those that have ended are no rows any more."""
+
+    def __init__(self, tables, sentences):
+        self.tables, p = tables, tables.p
+        H, h, self.lengths, _ = network.annotate(p, sentences)
         K, T, A = H.shape
         self.UH = kernels.look(H, p.Ua, p.ba) if hasattr(p, "Ua") else None
         # what a context gives to gates and output is the weighted mean of what the annotations give, which is a product
         # for each source word instead of one for each word of each hypothesis
         self.HC = (H.reshape(-1, A) @ np.hstack((p.C, p.Co))).reshape(K, T, -1)
-        s0 = np.tanh(h @ p.Ws + p.bs)[:, None]
-        self.unit = network.unit_of(p)
-        self.state = from_activations(self.unit, s0)
+        self.state = from_activations(tables.unit, np.tanh(h @ p.Ws + p.bs))
 
-    def step(self, word):
-        """The outputs y (k * B, V) behind the words (k, B), and alpha (k, B, T), None without attention.
+    def step(self, word, parents, parent, at):
+        """The outputs y (R, V) behind the words (R,) of hypotheses, and alpha (D, T), None without attention.
 
-        B is 1 in the first step, where all hypotheses are one.
+        parents (D,): the hypotheses of the step before that go on, which are of the sentences `at` (D,); parent (R,):
+        the place of each hypothesis' own among them. What does not depend on the word is computed once for each, alpha
+        too: c_i is of s_(i-1).
         """
-        p, alpha, n, (k, B, width) = self.p, None, len(self.p.U), self.state.shape
-        units, gates, d = network.widths(p)
-        G, state = self.table[word.ravel()], self.state.reshape(k * B, width)
-        s = state[:, :n]
-        Q = s @ p.S
+        tables, alpha, n, state = self.tables, None, len(self.tables.p.U), self.state[parents]
+        units, gates, d = tables.widths
+        Q = state[:, :n] @ tables.S
+        G = np.zeros((len(at), tables.G.shape[1]), Q.dtype)
+        G[:, :gates], G[:, d:] = Q[:, units : units + gates], Q[:, units + gates :]
         if units:
-            alpha, c = kernels.attend(self.HC, self.UH, self.absent, Q[:, :units].reshape(k, B, units), p.va)
-            G += c.reshape(k * B, -1)
+            alpha = kernels.attend_at(self.HC, self.UH, at, self.lengths, Q[:, :units], tables.p.va, G)
         else:
-            G += np.repeat(self.HC[:, 0], B, axis=0)
-        o = G[:, d:]
-        o += s @ p.Uo
-        y = kernels.maxout(o) @ p.Wo
-        y += p.bo
-        zr = G[:, :gates]
-        zr += Q[:, units:]
-        self.state = self.unit.step(zr, G[:, gates:d], state, p.U)[0].reshape(k, B, width)
-        return y, alpha
-
-    def follow(self, parent, go):
-        """The hypotheses are now those that continue the slots `parent` (k, B'), of the sentences `go` (k,) only."""
-        self.state = np.take_along_axis(self.state, parent[:, :, None], axis=1)[go]
-        if not go.all():
-            self.HC, self.absent = self.HC[go], self.absent[go]
-            if self.UH is not None:
-                self.UH = self.UH[go]
+            G += self.HC[at, 0]
+        G = G[parent]
+        G += tables.G[word]
+        t = np.ones((len(word), len(tables.Wo)), G.dtype)
+        t[:, :-1] = kernels.maxout(G[:, d:])
+        zr, new = np.ascontiguousarray(G[:, :gates]), np.ascontiguousarray(G[:, gates:d])
+        self.state = tables.unit.step(zr, new, state[parent], tables.p.U)[0]
+        return t @ tables.Wo, alpha
 
 
 class Translator:
-    """Models of the same vocabularies, an ensemble where they are several: a word's probability is the mean of theirs.
-
-    What the words of the target give to the decoder is computed beforehand.
-    """
+    """Models of the same vocabularies, an ensemble where they are several: a word's probability is their mean."""
 
     def __init__(self, *models):
         self.sos, self.eos = models[0].vocab.sos_id, models[0].vocab.eos_id
         network.keep_memory()
-        self.parts = [(p, p.Ey @ p.Wy + p.by) for p in (model.at for model in models)]
+        self.tables = [Tables(model.at) for model in models]
 
     def __call__(self, sentences, beam, together):
         """The hypotheses of each sentence of ids that ends with </s>, best first, in the order of the sentences.
 
-        together: the most sentences to search for at once; fewer where the memory of their alignments says so.
+        together: the most sentences to search for at once; fewer where the memory of their annotations says so.
         """
         out = [None] * len(sentences)
-        units = max(1, *(network.widths(p)[0] for p, _ in self.parts))
-        for batch in network.batches(sentences, together, ROOM // (beam.size * units)):
+        width = max(tables.G.shape[1] for tables in self.tables)
+        for batch in network.batches(sentences, together, ROOM // width):
             for i, found in zip(batch, self.search([sentences[i] for i in batch], beam), strict=True):
                 out[i] = found
         return out
@@ -119,53 +118,53 @@ class Translator:
         where several are), or as many have ended as the beam is wide and none that goes on ranks higher so far.
         """
         B, K = beam.size, len(sentences)
-        decoders = [Decoder(p, table, sentences) for p, table in self.parts]
+        decoders = [Decoder(tables, sentences) for tables in self.tables]
         lengths = decoders[0].lengths
         # nobody looks at </s> for the translation of a word
         to_eos = np.where(np.arange(lengths.max()) == lengths[:, None] - 1, f32(-1), f32(0))
         limit = (beam.factor * (lengths - 1)).astype(np.int64) + beam.extra
-        alive = np.arange(K)  # the sentence of each row of what follows
-        total, word = np.zeros((K, 1)), np.full((K, 1), self.sos)
+        # hypotheses that go on, sentence by sentence: those sentences, ln p, last words, rows of the step before that
+        # they continue, and places among its best ones
+        at, total, word, row, mine = np.arange(K), np.zeros(K), np.full(K, self.sos), np.arange(K), np.zeros(K, int)
         history, ended = [], [[] for _ in range(K)]
-        while len(alive):
-            k, time = len(alive), len(history)
-            y, top, alpha, sums = combined([decoder.step(word) for decoder in decoders])
-            links = None if alpha is None else (alpha + to_eos[alive, None]).argmax(axis=2)
-            base = total.ravel() - sums
+        while len(at):
+            time = len(history) + 1
+            alive, starts = np.unique(at, return_index=True)
+            parents, first, their = np.unique(row, return_index=True, return_inverse=True)
+            y, alpha = combined([decoder.step(word, parents, their, at[first]) for decoder in decoders])
+            sums, tops = kernels.log_sums(y)
             if beam.banned is not None:
                 y[:, beam.banned] = -np.inf
-            parent, word, total = np.zeros((k, B), np.int64), np.zeros((k, B), np.int64), np.empty((k, B))
-            kernels.best_words(y, top, base, B, parent, word, total)
-            rows = np.full(K, -1)
-            rows[alive] = np.arange(k)
-            history.append((rows, parent, word, links))
-            over = total > -np.inf
-            last = time + 1 >= limit[alive]
-            stop = over & ((word == self.eos) | last[:, None])
-            for row, slot in zip(*np.nonzero(stop), strict=True):
-                rank = total[row, slot] / (time + 1) ** beam.normalize
-                ended[alive[row]].append((-rank, len(ended[alive[row]]), total[row, slot], time, slot))
-            total[stop] = -np.inf
-            live = total.max(axis=1)
-            hope, now = live / limit[alive] ** beam.normalize, live / (time + 1) ** beam.normalize
+            shape = len(alive), B
+            parent, word, score = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.empty(shape)
+            kernels.best_words(y, tops, total - sums, np.append(starts, len(at)), parent, word, score)
+            parent = parent.ravel()
+            links = None if alpha is None else (alpha + to_eos[at[first]]).argmax(axis=1)[their[parent]]
+            history.append((mine[parent], word.ravel(), links))
+            last = time >= limit[alive]
+            stop = (score > -np.inf) & ((word == self.eos) | last[:, None])
+            for k, slot in zip(*np.nonzero(stop), strict=True):
+                found = ended[alive[k]]
+                found.append((-score[k, slot] / time**beam.normalize, len(found), score[k, slot], time, k * B + slot))
+            score[stop] = -np.inf
+            live = score.max(axis=1)
+            hope, now = live / limit[alive] ** beam.normalize, live / time**beam.normalize
             best = np.array(
                 [-sorted(ended[i])[beam.wanted - 1][0] if len(ended[i]) >= beam.wanted else -np.inf for i in alive]
             )
             many = np.array([len(ended[i]) >= B for i in alive])
             go = ~(last | (best >= hope) | (many & (best >= now)))
-            for decoder in decoders:
-                decoder.follow(parent, go)
-            total, word, alive = total[go], word[go], alive[go]
-        return [[self.hypothesis(history, i, *entry) for entry in sorted(ended[i])[: beam.wanted]] for i in range(K)]
+            mine = np.flatnonzero((score > -np.inf) & go[:, None])
+            at, total, word, row = alive[mine // B], score.ravel()[mine], word.ravel()[mine], parent[mine]
+        return [[self.hypothesis(history, *entry) for entry in sorted(ended[i])[: beam.wanted]] for i in range(K)]
 
-    def hypothesis(self, history, sentence, rank, _, logp, time, slot):
+    def hypothesis(self, history, rank, _, logp, time, i):
         words, links = [], []
-        for rows, parent, word, looks in reversed(history[: time + 1]):
-            row = rows[sentence]
-            words.append(int(word[row, slot]))
-            slot = parent[row, slot]
+        for parent, word, looks in reversed(history[:time]):
+            words.append(int(word[i]))
             if looks is not None:
-                links.append(int(looks[row, slot]))
+                links.append(int(looks[i]))
+            i = parent[i]
         words, links = words[::-1], links[::-1]
         ended = words[-1] == self.eos
         if ended:
@@ -174,19 +173,14 @@ class Translator:
 
 
 def combined(steps):
-    """The (y, alpha) of one model or more as one: y, its maxima, the mean of the alphas, and what is to be taken from y
-    to have ln p, (k * B,).
-    """
+    """The (y, alpha) of one model or more as one: y, which its softmax makes ln p, and the mean of the alphas."""
     alphas = [alpha for _, alpha in steps if alpha is not None]
     alpha = sum(alphas) / f32(len(alphas)) if alphas else None
     if len(steps) == 1:
-        y = steps[0][0]
-        top = y.max(axis=1)
-        return y, top, alpha, kernels.log_sums(y, top)
+        return steps[0][0], alpha
     mean = 0
     for y, _ in steps:
         _, sums = kernels.log_softmax(y)
         y /= sums[:, None] * f32(len(steps))
         mean += y
-    np.log(mean, out=mean)
-    return mean, mean.max(axis=1), alpha, np.zeros(len(mean))
+    return np.log(mean, out=mean), alpha

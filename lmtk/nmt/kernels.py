@@ -28,40 +28,69 @@ zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: t
 
 import numpy as np
 
-from lmtk.machine.exponential import exp_rows, tanh_sums
+from lmtk.machine.exponential import exp_rows, span_sums, tanh_products, tanh_sums
 from lmtk.machine.jit import jit
 
 ROOM = 1 << 22  # outputs that are computed at once
-CACHED = 1 << 16  # numbers of one pass after another
-SPAN = 256  # outputs that the search passes over at once
+SPAN = 128  # outputs that the search passes over at once
 
 
 def look(H, Ua, ba):
-    """U_a h_j of all annotations, (K, T, n'); as one product, which a stack of matrices would not be."""
+    """U_a h_j of all annotations, (K, T, n'), which does not depend on i (A.1.2); as one product, which a stack of
+    matrices would not be.
+    """
     return (H.reshape(-1, H.shape[2]) @ Ua + ba).reshape(*H.shape[:2], len(ba))
 
 
 def tanh_sum(UH, q):
-    """tanh(W_a s + U_a h_j): UH (K, T, n'), q = s W_a (K, B, n') -> (K, B, T, n')."""
+    """tanh(W_a s_(i-1) + U_a h_j), A.1.2: UH (K, T, n'), q = s W_a (K, n') -> (K, T, n')."""
     if UH.dtype != np.float32:
-        return np.tanh(UH[:, None] + q[:, :, None])
-    a = np.empty((*q.shape[:2], *UH.shape[1:]), UH.dtype)
-    tanh_sums(UH, np.ascontiguousarray(q), a)
+        return np.tanh(UH + q[:, None])
+    a = np.empty_like(UH)
+    tanh_sums(UH, q, a)
     return a
 
 
 def attend(H, UH, absent, q, va):
-    """alpha (K, B, T) and c (K, B, A) of A.2.2 for B states a sentence: q (K, B, n'), their s W_a.
+    """alpha_i (K, T) and c_i (K, A) of a state s_(i-1) a sentence: q (K, n'), their W_a s_(i-1).
 
-    absent (K, T): 0 where a sentence has a word, -inf behind its end.
+    e_ij = v_a . tanh(W_a s_(i-1) + U_a h_j), A.1.2; alpha by equation 6; c_i = sum_j alpha_ij h_j, equation 5. H (K, T,
+    A), UH (K, T, n'); absent (K, T): 0 where a sentence has a word, -inf behind its end.
     """
-    a = tanh_sum(UH, q)
-    e = (a.reshape(-1, len(va)) @ va).reshape(a.shape[:3])
-    e += absent[:, None]
-    e -= e.max(axis=2, keepdims=True)
-    alpha = np.exp(e, out=e)
-    alpha /= alpha.sum(axis=2, keepdims=True)
-    return alpha, alpha @ H
+    e = (tanh_sum(UH, q).reshape(-1, len(va)) @ va).reshape(absent.shape)
+    e += absent
+    alpha = weights(e)
+    return alpha, (alpha[:, None] @ H)[:, 0]
+
+
+def attend_at(H, UH, at, lengths, q, va, c):
+    """`attend` for R states, of which several may look at a sentence: alpha (R, T); c_r (R, A) += the context of the
+    r-th state, which looks at sentence at_r. q (R, n'), float32; lengths (K,): words of the sentences.
+    """
+    e = np.full((len(at), UH.shape[1]), -np.inf, UH.dtype)
+    tanh_products(UH, np.ascontiguousarray(q), va, at, lengths, e)
+    alpha = weights(e)
+    add_contexts(alpha, H, at, lengths, c)
+    return alpha
+
+
+def weights(e):
+    """Equation 6, in place: alpha_ij = exp(e_ij) / sum_k exp(e_ik)."""
+    e -= e.max(axis=1, keepdims=True)
+    np.exp(e, out=e)
+    e /= e.sum(axis=1, keepdims=True)
+    return e
+
+
+@jit(fastmath={"contract", "nsz"})
+def add_contexts(alpha, H, at, lengths, c):
+    """c_r += sum_j alpha_rj h_j, in place: alpha (R, T), H (K, T, A), c (R, A)."""
+    for r in range(len(at)):
+        k, to = at[r], c[r]
+        for j in range(lengths[k]):
+            weight, row = alpha[r, j], H[k, j]
+            for a in range(len(to)):
+                to[a] += weight * row[a]
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -111,7 +140,7 @@ def contexts_backward(alpha, gc, starts, Ty, Tx, gH):
 
 
 def maxout(o):
-    """t_j = max(o_(2j-1), o_(2j)): o (P, 2l) -> (P, l)."""
+    """t_i of A.2.2, t_ij = max(o_(i,2j-1), o_(i,2j)), o being t~_i: o (P, 2l) -> (P, l)."""
     return np.maximum(o[:, ::2], o[:, 1::2])
 
 
@@ -138,17 +167,17 @@ def log_softmax(y):
     return top, total
 
 
-def log_sums(y, top):
-    """ln of the sums of e^y in each row of y (P, V), float32, (P,) float64; top (P,): the rows' maxima."""
-    rows, total = max(1, CACHED // y.shape[1]), np.empty(len(y), y.dtype)
-    for i in range(0, len(y), rows):
-        part = slice(i, i + rows)
-        exp_rows(y[part].copy(), top[part], total[part])
-    return top + np.log(total.astype(np.float64))
+def log_sums(y):
+    """ln of the sums of e^y in each row of y (P, V), float32, (P,) float64; and the maxima of its spans."""
+    tops, sums = np.empty((len(y), -(-y.shape[1] // SPAN)), y.dtype), np.empty(len(y))
+    span_sums(y, SPAN, tops, sums)
+    return sums, tops
 
 
 def output(t, w, Wo, bo):
-    """ln p(w) of the words w (P,) given t (P, l), float64; equation of p in A.2.2."""
+    """ln p(y_i | s_i, y_(i-1), c_i) of the words w (P,) given t (P, l), float64: equation 4, p ~ exp(y_i . W_o t_i) in
+    A.2.2.
+    """
     logp = np.empty(len(w))
     rows = max(1, ROOM // len(bo))
     for i in range(0, len(w), rows):
@@ -197,35 +226,32 @@ def output_backward(t, w, Wo, bo, scale, smoothing, gWo, gbo):
 
 
 @jit
-def best_words(y, top, base, B, parent, word, score):
+def best_words(y, tops, base, starts, parent, word, score):
     """The B best continuations of each sentence's hypotheses, best first; of equal ones those of the first in order.
 
-    y (K * S, V): outputs of S hypotheses a sentence; top (K * S,): their maxima, or bounds of them; base (K * S,): a
-    hypothesis' own score less the logarithm of its softmax' sum, -inf where there is none. Writes the slot of the
-    hypothesis, its next word and the score, (K, B) each; -inf where none is left.
+    y (R, V): outputs of the hypotheses, of which those of the k-th sentence stand from starts_k on; tops (R, .): the
+    maxima of their spans, or bounds of them; base (R,): a hypothesis' own score less the logarithm of its softmax' sum.
+    Writes the row of the hypothesis, its next word and the score, (K, B) each; -inf where none is left.
     """
-    K, V = len(parent), y.shape[1]
-    S = len(y) // K
+    K, B = parent.shape
     score[:] = -np.inf
     for k in range(K):
         found = 0
-        for b in range(S):
-            r = k * S + b
+        for r in range(starts[k], starts[k + 1]):
             bar = score[k, B - 1] - base[r]
-            if base[r] == -np.inf or not top[r] > bar:
-                continue
-            for begin in range(0, V, SPAN):
-                # most spans have nothing to offer, which a loop without branches sees soonest
-                part, near, many = y[r, begin : begin + SPAN], y.dtype.type(bar), 0
-                for v in range(len(part)):
-                    many += part[v] >= near
-                for v in range(len(part) if many else 0):
-                    if part[v] > bar:
-                        i, value = min(found, B - 1), base[r] + part[v]
-                        while i > 0 and score[k, i - 1] < value:
-                            parent[k, i], word[k, i], score[k, i] = parent[k, i - 1], word[k, i - 1], score[k, i - 1]
-                            i -= 1
-                        parent[k, i], word[k, i], score[k, i] = b, begin + v, value
+            for i in range(tops.shape[1]):
+                # most spans have nothing to offer
+                if not tops[r, i] > bar:
+                    continue
+                for v in range(i * SPAN, min((i + 1) * SPAN, y.shape[1])):
+                    if y[r, v] > bar:
+                        at, value = min(found, B - 1), base[r] + y[r, v]
+                        while at > 0 and score[k, at - 1] < value:
+                            for a in (parent, word):
+                                a[k, at] = a[k, at - 1]
+                            score[k, at] = score[k, at - 1]
+                            at -= 1
+                        parent[k, at], word[k, at], score[k, at] = r, v, value
                         found = min(found + 1, B)
                         bar = score[k, B - 1] - base[r]
 
@@ -254,6 +280,14 @@ def adam(theta, g, mean, square, rate, scale, bias1, bias2):
         mean[i] += (one(1) - b1) * (v - mean[i])
         square[i] += (one(1) - b2) * (v * v - square[i])
         theta[i] -= step * mean[i] / (np.sqrt(square[i]) * root + eps)
+
+
+@jit
+def average(mean, theta, share):
+    """mean += share (theta - mean), flat arrays, in place."""
+    share = theta.dtype.type(share)
+    for i in range(len(theta)):
+        mean[i] += share * (theta[i] - mean[i])
 
 
 @jit

@@ -15,12 +15,13 @@ from lmtk.units import BY_GATES, GATED, follow, follow_back, from_activations
 
 f32 = np.float32
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc
-SIZES = ("embedding", "hidden", "alignment", "maxout", "gates")
-# of the binary form; files from before there were LSTMs do not tell the gates
+SIZES = ("embedding", "hidden", "alignment", "maxout", "gates", "tied")
+BEFORE = {"gates": 2, "tied": False}  # files from before there were LSTMs or tied outputs do not tell these
 TOLD = {
     "sizes": {
         **dict.fromkeys(("embedding", "hidden", "maxout"), declared.whole(1)),
         "alignment": declared.whole(0), "gates": declared.optional(declared.one_of(2, 3)),
+        "tied": declared.optional(declared.one_of(True, False)),
     },
     "source": declared.VOCABULARY | {"words": declared.whole(1)},
     "target": declared.VOCABULARY,
@@ -33,7 +34,7 @@ class Model:
     """theta of appendix A in one array, (N,) float32; `at` gives its parts by the letters of `kernels`.
 
     sizes: embedding m, hidden n, alignment n' (0: no attention, RNNencdec), maxout l, gates of a hidden unit (2: the
-    paper's, 3: LSTM); settings: the options of the run;
+    paper's, 3: LSTM), tied: whether the output has the embeddings' weights; settings: the options of the run;
     subwords: the model that splits words into those of the vocabularies, empty where they are whole words.
     """
 
@@ -60,11 +61,13 @@ class Model:
         yield "maxout units l", self.sizes["maxout"]
         if self.sizes["gates"] != GATED.gates:
             yield "hidden unit", BY_GATES[self.sizes["gates"]].name
+        if self.sizes["tied"]:
+            yield "output weights", "those of the target embeddings"
         yield "parameters", self.theta.size
         yield from container.shown(self.settings)
 
 
-def shapes(source, target, embedding, hidden, alignment, maxout, gates=2):
+def shapes(source, target, embedding, hidden, alignment, maxout, gates=2, tied=False):
     """Letter -> shape, in the order in which they stand in theta."""
     m, n, units, l, d = embedding, hidden, alignment, maxout, (gates + 1) * hidden
     A = 2 * n if units else n
@@ -74,7 +77,7 @@ def shapes(source, target, embedding, hidden, alignment, maxout, gates=2):
         out |= {"bS": (n, gates * n), "bU": (n, n), "Ua": (A, units), "ba": (units,), "va": (units,)}
     out |= {"Ws": (n, n), "bs": (n,), "Ey": (len(target.words), m), "Wy": (m, d + 2 * l), "by": (d + 2 * l,)}
     out |= {"S": (n, units + gates * n), "U": (n, n), "C": (A, d), "Uo": (n, 2 * l), "Co": (A, 2 * l)}
-    return out | {"Wo": (l, target.V), "bo": (target.V,)}
+    return out | ({} if tied else {"Wo": (l, target.V)}) | {"bo": (target.V,)}
 
 
 def parts(flat, shapes):
@@ -139,6 +142,11 @@ def keep_memory():
         mallopt(M_MMAP_THRESHOLD, 1 << 25), mallopt(M_TRIM_THRESHOLD, 1 << 30)
 
 
+def output_weights(p):
+    """W_o, (l, V), a view; tied, the embedding of a word is its column too (Press & Wolf 2017), and l is m."""
+    return p.Wo if hasattr(p, "Wo") else p.Ey[: len(p.bo)].T
+
+
 def unit_of(p):
     """The hidden unit, of encoder and decoder alike."""
     return BY_GATES[p.fS.shape[1] // len(p.fU)]
@@ -163,7 +171,7 @@ def annotate(p, sentences, drop=no_dropout):
     """The encoder (A.2.1) over sentences of ids in any order.
 
     Returns H (K, T, A) in the order of the sentences, zero behind their ends (without attention (K, 1, n): the last
-    state), the state s_0 starts from (K, n), `absent` (K, T) for `kernels.attend`, and what `annotate_backward` needs.
+    state), the state s_0 starts from (K, n), the lengths (K,), and what `annotate_backward` needs.
     """
     order = longest_first(sentences)
     side = packed([sentences[i] for i in order])
@@ -174,6 +182,7 @@ def annotate(p, sentences, drop=no_dropout):
     mask_E = drop((len(distinct), p.Ex.shape[1]))
     e = masked(p.Ex[distinct], mask_E)
     G = e @ p.Wx + p.bx
+    # the forward states h_j = (1 - z_j) o h_(j-1) + z_j o h~_j, h_0 = 0 (A.2.1; the unit itself is in units.py)
     f, f_kept, _ = follow(unit_of(p), G[number, :gates], G[number, gates:d], side.sizes, p.fS, p.fU)
     lengths = np.empty(K, np.int64)
     lengths[order] = side.lengths
@@ -185,18 +194,18 @@ def annotate(p, sentences, drop=no_dropout):
         ends = np.flatnonzero(last == 0)
         h[row[ends], 0] = f[ends]
         kept.ends = ends
-        return h, h[:, 0], np.zeros((K, 1), f.dtype), lengths, kept
+        return h, h[:, 0], lengths, kept
     # the backward unit reads the sentences from their ends, and so is the same code
     words = np.empty((K, T), np.int64)
     words[side.row, side.time] = number
     kept.reversed = words[side.row, last]
     zr, t = G[kept.reversed, d : d + gates], G[kept.reversed, d + gates :]
     b, kept.b, _ = follow(unit_of(p), zr, t, side.sizes, p.bS, p.bU)
+    # equation 7: h_j is both states of a word, one behind the other
     H = np.zeros((K, T, 2 * n), f.dtype)
     H[row, side.time, :n] = f
     H[row, last, n:] = b
-    absent = np.where(np.arange(T) < lengths[:, None], 0, -np.inf).astype(f.dtype)
-    return H, H[:, 0, n:], absent, lengths, kept
+    return H, H[:, 0, n:], lengths, kept
 
 
 def annotate_backward(p, g, gH, kept):
@@ -222,17 +231,17 @@ def annotate_backward(p, g, gH, kept):
 
 
 def decode(p, source, target, sos, drop=no_dropout):
-    """Encoder and decoder (A.2) over a minibatch, the targets' words being known: everything but the softmax.
+    """Encoder and decoder (A.2) over a minibatch, the targets' words being known: all of equation 4 but the softmax.
 
     source, target: lists of K sentences of ids, the targets longest first. Returns t (P, l), the maxout units, w (P,),
     the words to predict, and what `decode_backward` needs.
     """
-    H, h, absent, lengths, encoder = annotate(p, source, drop)
+    H, h, lengths, encoder = annotate(p, source, drop)
     mask_H = drop(H.shape)
     mask_h = None if mask_H is None else np.ascontiguousarray(mask_H[:, 0, -h.shape[1] :])
     h, H = masked(h, mask_h), masked(H, mask_H)
     side = packed(target)
-    n, l, (units, gates, d) = len(p.U), p.Wo.shape[0], widths(p)
+    n, l, (units, gates, d) = len(p.U), p.Uo.shape[1] // 2, widths(p)
     P, K, A = len(side.words), len(target), H.shape[2]
     before = np.empty(P, np.int32)
     before[:K] = sos
@@ -244,7 +253,7 @@ def decode(p, source, target, sos, drop=no_dropout):
     e = masked(p.Ey[distinct], mask_E)
     G = e @ p.Wy + p.by
     zr, t, o = G[number, :gates], G[number, gates:d], G[number, d:]
-    # s_0 = tanh(W_s h_1 of the backward unit), and s_i by the unit from s_(i-1), e(y_(i-1)) and c_i
+    # A.2.2: s_0 = tanh(W_s h_1), h_1 of the backward unit, and s_i by the unit from s_(i-1), E y_(i-1) and c_i
     s0 = np.tanh(h @ p.Ws + p.bs)
     unit, s = unit_of(p), from_activations(unit_of(p), s0)
     states, seen, c = np.empty((P, s.shape[1]), G.dtype), np.empty((P, n), G.dtype), np.empty((P, A), G.dtype)
@@ -252,15 +261,16 @@ def decode(p, source, target, sos, drop=no_dropout):
     q, alphas = np.empty((P, units), G.dtype), np.ones((P, H.shape[1]), G.dtype)
     UH = kernels.look(H, p.Ua, p.ba) if units else None
     fixed = H[:, 0] @ p.C if not units else None
+    absent = np.where(np.arange(H.shape[1]) < lengths[:, None], 0, -np.inf).astype(H.dtype)
     for i, k in enumerate(side.sizes):
         now = slice(starts[i], starts[i + 1])
         s = s[:k]
         states[now] = s
         Q = s[:, :n] @ p.S
+        # c_i by equations 5 and 6; without attention it is h_Tx for all i (A.2.2)
         if units:
             q[now] = Q[:, :units]
-            alpha, context = kernels.attend(H[:k], UH[:k], absent[:k], Q[:, None, :units], p.va)
-            alphas[now], c[now] = alpha[:, 0], context[:, 0]
+            alphas[now], c[now] = kernels.attend(H[:k], UH[:k], absent[:k], q[now], p.va)
             from_c = c[now] @ p.C
         else:
             c[now], from_c = H[:k, 0], fixed[:k]
@@ -268,6 +278,7 @@ def decode(p, source, target, sos, drop=no_dropout):
         zr[now] += from_c[:, :gates]
         t[now] += from_c[:, gates:]
         s, seen[now] = unit.step(zr[now], t[now], states[now], p.U)
+    # t~_i = U_o s_(i-1) + V_o E y_(i-1) + C_o c_i, and t_i (A.2.2)
     o += states[:, :n] @ p.Uo
     o += c @ p.Co
     mask_t = drop((P, l))
@@ -281,7 +292,9 @@ def decode(p, source, target, sos, drop=no_dropout):
 
 
 def decode_backward(p, g, gt, kept):
-    """gt (P, l), the gradient of the maxout units, to all gradients but those of Wo and bo, written into g."""
+    """gt (P, l), the gradient of the maxout units, to all gradients but those of Wo and bo, written into g; those of Ey
+    are added to what it got as W_o, where it is that too.
+    """
     side, starts, H, zr, t, states = kept.side, kept.starts, kept.H, kept.zr, kept.t, kept.states
     n, P, unit, (units, gates, d) = len(p.U), len(gt), unit_of(p), widths(p)
     s = states[:, :n]
@@ -302,7 +315,7 @@ def decode_backward(p, g, gt, kept):
         unit.back(gs, zr[now], t[now], states[now], kept.seen[now], UT, gate)
         gc[now] += gate @ CT
         if units:
-            a = kernels.tanh_sum(kept.UH[:k], kept.q[now][:, None])[:, 0]
+            a = kernels.tanh_sum(kept.UH[:k], kept.q[now])
             kernels.attend_backward(
                 H[:k], a, kept.alphas[now], p.va, gc[now], kept.lengths[:k], gUH[:k], g.va, gQ[now, :units]
             )
@@ -319,8 +332,8 @@ def decode_backward(p, g, gt, kept):
     kernels.add_rows(go, kept.number, gG_distinct, d)
     np.matmul(kept.e.T, gG_distinct, out=g.Wy)
     gG_distinct.sum(axis=0, out=g.by)
-    g.Ey[:] = 0
-    g.Ey[kept.distinct] = masked(gG_distinct @ p.Wy.T, kept.mask_E)
+    g.Ey[0 if hasattr(p, "Wo") else len(p.bo) :] = 0
+    g.Ey[kept.distinct] += masked(gG_distinct @ p.Wy.T, kept.mask_E)
     if units:
         rows = gUH.reshape(-1, units)
         np.matmul(H.reshape(len(rows), -1).T, rows, out=g.Ua)
@@ -340,7 +353,8 @@ def cost(p, source, target, sos, g, drop=no_dropout, smoothing=0.0, sentences=No
     order = longest_first(target)
     source, target = [source[i] for i in order], [target[i] for i in order]
     t, w, kept = decode(p, source, target, sos, drop)
-    logp, gt = kernels.output_backward(t, w, p.Wo, p.bo, 1 / (sentences or len(target)), smoothing, g.Wo, g.bo)
+    Wo, gWo = output_weights(p), output_weights(g)
+    logp, gt = kernels.output_backward(t, w, Wo, p.bo, 1 / (sentences or len(target)), smoothing, gWo, g.bo)
     decode_backward(p, g, gt, kept)
     return float(logp.sum())
 
@@ -351,7 +365,7 @@ def score_words(p, source, target, sos):
     """
     order = longest_first(target)
     t, w, kept = decode(p, [source[i] for i in order], [target[i] for i in order], sos)
-    logp, side = kernels.output(t, w, p.Wo, p.bo), kept.side
+    logp, side = kernels.output(t, w, output_weights(p), p.bo), kept.side
     logp = np.split(logp[np.argsort(side.row, kind="stable")], np.cumsum(side.lengths)[:-1])
     out = [None] * len(order)
     for row, i in enumerate(order):
@@ -386,7 +400,7 @@ def from_arrays(about, arrays, path):
     many = settings["source"]["words"]
     source = vocab_of(settings["source"], words[:many], path)
     target = vocab_of(settings["target"], words[many:], path)
-    sizes = {name: ({"gates": 2} | settings["sizes"])[name] for name in SIZES}
+    sizes = {name: (BEFORE | settings["sizes"])[name] for name in SIZES}
     wanted = shapes(source, target, **sizes)
     for name, shape in wanted.items():
         declared.check_array(arrays.get(name), declared.reals(*shape), name, path)

@@ -6,7 +6,7 @@ from lmtk.nmt.training import Settings
 
 OURS = {"minibatch": 40, "rate": None, "dropout": 0.3, "smoothing": 0.1}
 PAPER = {"minibatch": 80, "rate": None, "dropout": 0.0, "smoothing": 0.0}  # no rate: Adadelta finds its own
-ALIGNMENT = 256
+ALIGNMENT, MAXOUT = 256, 128
 SHARE = 20  # sentences of a minibatch for which a thread pays
 
 

@@ -20,7 +20,9 @@ BATCH, WORDS = 64, 1 << 14  # held-out sentences at once, and their words
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run is made of; a checkpoint goes on only under the same. rate: of Adam, None: Adadelta (-paper)."""
+    """What a run is made of; a checkpoint goes on only under the same. rate: of Adam, None: Adadelta (-paper); average:
+    over which share of the updates so far parameters are averaged, None: they are not.
+    """
 
     embedding: int
     hidden: int
@@ -36,6 +38,8 @@ class Settings:
     patience: int  # epochs without a better one after which a run ends; 0: never
     bpe: int | None = None
     seed: int = 1
+    tied: bool = False
+    average: float | None = None
 
     @property
     def sizes(self):
@@ -46,14 +50,15 @@ class Settings:
 class Progress:
     """Where a run stands: `step` minibatches into `epoch` (from 0), L the sum of ln p over their words.
 
-    theta: the parameters; first, second: what Adam or Adadelta keeps of each; best: the parameters with the highest
-    held-out likelihood or BLEU so far, after `best_epoch`; curve: a curve.Epoch for each that is over; seconds: of
-    training so far.
+    theta: the parameters; first, second: what Adam or Adadelta keeps of each; average: their mean over the last
+    updates, None without -average; best: the parameters with the highest held-out likelihood or BLEU so far, after
+    `best_epoch`; curve: a curve.Epoch for each that is over; seconds: of training so far.
     """
 
     theta: np.ndarray
     first: np.ndarray
     second: np.ndarray
+    average: np.ndarray | None = None
     epoch: int = 0
     step: int = 0
     L: float = 0.0
@@ -61,6 +66,22 @@ class Progress:
     best_epoch: int = 0
     curve: list = field(default_factory=list)
     seconds: float = 0.0
+
+    @property
+    def result(self):
+        """The parameters that a model is made of."""
+        return self.theta if self.average is None else self.average
+
+    @property
+    def arrays(self):
+        """What a run goes on from, by name."""
+        average = {} if self.average is None else {"average": self.average}
+        return {"theta": self.theta, "first": self.first, "second": self.second} | average
+
+
+def begin(theta, settings):
+    """The Progress before the first update."""
+    return Progress(theta, theta * 0, theta * 0, theta.copy() if settings.average else None)
 
 
 def initial(source, target, settings, words):
@@ -151,7 +172,7 @@ def unigram(bitext, heldout, target):
 
 def train(progress, bitext, heldout, source, target, settings, bleu=None, threads=1, team=map):
     """Train from where `progress` stands, changing it; yields (epoch over, target words seen, a function that gives the
-    parameters) after each minibatch.
+    arrays to go on from) after each minibatch.
 
     bleu: a function of the parameters, called after each epoch. threads: into how many shares a minibatch is divided;
     team(function, items) works on them side by side. Raises Diverged where the likelihood is no finite number;
@@ -161,8 +182,9 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
     shapes = network.shapes(source, target, **settings.sizes)
     gradients = [np.zeros_like(progress.theta) for _ in range(threads)]
     p, g = network.parts(progress.theta, shapes), [network.parts(gradient, shapes) for gradient in gradients]
+    found = network.parts(progress.result, shapes)
     last = steps(bitext, settings)
-    now, norm = lambda: progress.theta, math.nan
+    now, norm = lambda: progress.arrays, math.nan
     while progress.epoch < settings.epochs:
         for number, batch in enumerate(minibatches(bitext, settings, progress.epoch)):
             if number < progress.step:
@@ -191,7 +213,7 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
             seen = sum(len(bitext.target[i]) for i in batch)
             if progress.step < last:
                 yield False, seen, now
-        finish_epoch(progress, p, bitext, heldout, target, settings, bleu)
+        finish_epoch(progress, found, bitext, heldout, target, settings, bleu)
         yield True, seen, now
 
 
@@ -201,21 +223,27 @@ def rate(settings, t, total):
 
 
 def update(progress, gradient, scale, settings, t, total):
-    """theta moves against the gradient, scaled to a norm of at most 1, in update t of `total`."""
+    """theta moves against the gradient, scaled to a norm of at most 1, in update t of `total`; the average follows
+    (polynomial decay, Shamir & Zhang 2013, section 4).
+    """
     epsilon = rate(settings, t, total)
     if epsilon is None:
         kernels.adadelta(progress.theta, gradient, progress.first, progress.second, scale)
     else:
         bias = 1 - 0.9 ** (t + 1), 1 - 0.999 ** (t + 1)
         kernels.adam(progress.theta, gradient, progress.first, progress.second, epsilon, scale, *bias)
+    if progress.average is not None:
+        kernels.average(progress.average, progress.theta, 1 / max(1.0, settings.average * (t + 1)))
 
 
 def finish_epoch(progress, p, bitext, heldout, target, settings, bleu):
-    """Close an epoch: its line of the curve, and the parameters kept if they are the best. Raises Diverged."""
+    """Close an epoch: its line of the curve, and the parameters, whose views p are, kept if they are the best. Raises
+    Diverged.
+    """
     held = heldout_logp(p, heldout, target.sos_id) if heldout else None
     if not np.isfinite(progress.theta).all() or not math.isfinite(held or 0):
         raise Diverged(f"the model is not finite after epoch {progress.epoch + 1}; a lower -rate may help")
-    training, found = progress.L / sum(map(len, bitext.target)), bleu(progress.theta) if bleu else None
+    training, found = progress.L / sum(map(len, bitext.target)), bleu(progress.result) if bleu else None
     # of equal BLEU, as 0 at first, the likelihood decides
     worth = lambda bleu, logp: (bleu, logp) if settings.keep == "BLEU" else logp
     best = held is None or all(worth(found, held) > worth(e.bleu, e.heldout) for e in progress.curve)
@@ -225,7 +253,7 @@ def finish_epoch(progress, p, bitext, heldout, target, settings, bleu):
     progress.curve.append(curve.Epoch(progress.epoch, training, held, found, epsilon, best=best))
     progress.step, progress.L = 0, 0.0
     if best:
-        progress.best, progress.best_epoch = progress.theta.copy(), progress.epoch
+        progress.best, progress.best_epoch = progress.result.copy(), progress.epoch
 
 
 def kept(progress, source, target, settings, subwords=b""):
@@ -233,12 +261,14 @@ def kept(progress, source, target, settings, subwords=b""):
     return model(progress.best, source, target, settings, subwords, progress.curve)
 
 
-def restored(state, arrays, letters):
-    """The Progress from a checkpoint's state and arrays; letters: the names of the parameters, in their order."""
+def restored(state, arrays, letters, fresh):
+    """The Progress from a checkpoint's state and arrays; letters: the names of the parameters, in their order; fresh:
+    that of a run before training.
+    """
     best = None
     if state["best_epoch"]:
         best = np.concatenate([arrays["best." + name].ravel() for name in letters])
-    return Progress(*(np.array(arrays[name]) for name in ("theta", "first", "second")), best=best, **state)
+    return Progress(**{name: np.array(arrays[name]) for name in fresh.arrays}, best=best, **state)
 
 
 def fingerprint(*texts):

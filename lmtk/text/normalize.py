@@ -23,7 +23,8 @@ CORE = re.compile(r"(\W*)(.*?)((?:['’]s?)?\W*)$", re.DOTALL)
 # marks that stay inside a word: between letters or digits, or between digits alone
 INSIDE, INSIDE_NUMBERS = frozenset("'’-‐‑_@.·"), frozenset(",:/")
 SYMBOL = re.compile(r"(</?\w+>)")
-ABBREVIATION = re.compile(r"(?:[^\W\d_]\.){2,}")
+# points behind one letter or two each, one of them behind one: U.S. Ph.D. e.g.
+ABBREVIATION = re.compile(r"(?=(?:[^\W\d_]{2}\.)*[^\W\d_]\.)(?:[^\W\d_]{1,2}\.){2,}")
 
 
 def numbers(text):

@@ -1,12 +1,14 @@
 """Other people's scripts for SRILM and KenLM, run by lmtk's programs and, where it is given, by the real ones:
 
-    python run.py REPOSITORIES TEXT [PEERS]
+    python run.py REPOSITORIES TEXT [PEERS [NAME ...]]
 
-REPOSITORIES: a folder with checkouts named kaldi and mosesdecoder (those that are not there are passed over). TEXT: one
-sentence a line, 5,000 lines or more. PEERS: a folder with SRILM's and KenLM's programs, put in front of the PATH in
-place of lmtk's; what the scripts write is then compared, figure by figure. Needs bash, perl, awk, no network.
+REPOSITORIES: a folder with checkouts named kaldi, mosesdecoder, i6_core, DeepSpeech, cc_net, wav2letter, fairseq (those
+that are not there are passed over). TEXT: one sentence a line, 5,000 lines or more. PEERS: a folder with SRILM's (with
+liblbfgs) and KenLM's programs, put in front of the PATH in place of lmtk's; what the scripts write is then compared,
+figure by figure. NAME: of the scripts to run, "survey" for the table. Needs bash, perl, awk, no network.
 
-A line a script: how it ended, and for each file that it writes the greatest difference of a figure.
+First a table: each script of theirs that calls SRILM's or KenLM's programs, and what it names that lmtk lacks. Then a
+line a script: how it ended, and for each file that it writes the greatest difference of a figure.
 """
 
 import gzip
@@ -19,64 +21,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from scripts import SCRIPTS
+from survey import table
+
 BIN = Path(__file__).resolve().parents[2] / "bin"
 FIGURE = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-# name, folder of the repository in which it runs, command, files to compare
-SCRIPTS = [
-    (
-        "ami_train_lms.sh",
-        "kaldi/egs/ami/s5b",
-        "local/ami_train_lms.sh --order 3 text dev lexicon lm",
-        "lm/ami.o3g.kn.gz",
-    ),
-    (
-        "swbd1_train_lms.sh",
-        "kaldi/egs/fisher_swbd/s5",
-        "local/swbd1_train_lms.sh --fisher fisher long lexicon lm",
-        "lm/sw1.o3g.kn.gz lm/sw1_fsh_mix.weights lm/sw1_fsh.o3g.kn.gz",
-    ),
-    (
-        "train_lms_srilm.sh",
-        "kaldi/egs/babel/s5d",
-        "local/train_lms_srilm.sh --oov-symbol '<unk>' --words-file lexicon --train-text text --dev-text dev . lm",
-        "lm/perplexities.txt lm/lm.gz lm/4gram.kn0223.gz lm/3gram.gt012.gz",
-    ),
-    ("heroico prepare_lm.sh", "kaldi/egs/heroico/s5", "local/prepare_lm.sh plain", "data/local/lm/trigram.arpa.gz"),
-    (
-        "mandarin_mix_lm.sh",
-        "kaldi/egs/mandarin_bn_bc/s5",
-        "for i in 1 2; do mkdir -p $i; sed -n ${i}~2p plain | "
-        "ngram-count -order 4 -unk -kndiscount -interpolate -text - -lm $i/srilm.o4g.kn.gz; done; "
-        "mkdir d; cp dev-plain d/text; "
-        "bash local/mandarin_mix_lm.sh --oov-sym '<UNK>' --prune-thres 1e-7 1 2 mix d",
-        "mix/best-mix.ppl mix/srilm.o4g.kn.gz",
-    ),
-    (
-        "format_lm_sri.sh",
-        "kaldi/egs/wsj/s5",
-        "ngram-count -order 3 -kndiscount -interpolate -text plain -lm lm.gz; head -n 900 lexicon > lang/words.txt; "
-        "printf '#!/bin/sh\\ncat > G.arpa\\n' > arpa2fst; chmod +x arpa2fst; "
-        "printf '#!/bin/sh\\n' > fstisstochastic; chmod +x fstisstochastic; export PATH=$PWD:$PATH; "
-        "bash utils/format_lm_sri.sh --srilm-opts '-subset -prune-lowprobs -unk -tolower' lang lm.gz out",
-        "G.arpa",
-    ),
-    (
-        "interpolate-lm.perl",
-        "mosesdecoder/scripts/ems/support",
-        "for i in 1 2 3; do sed -n ${i}~3p plain | ngram-count -order 5 -unk -kndiscount -interpolate -text - "
-        "-lm $i.lm; done; perl local/interpolate-lm.perl --tuning dev-plain --name mixed --lm 1.lm,2.lm,3.lm "
-        "--srilm $(dirname $(command -v ngram)) --tempdir .",
-        "mixed",
-    ),
-    (
-        "train_arpa_with_kenlm.sh's lines",
-        "kaldi/egs/wsj/s5",
-        "lmplz --order 4 --prune 0 0 1 --limit_vocab_file <(cut -d' ' -f1 lexicon) --interpolate_unigrams "
-        "< plain > 4.arpa; "
-        "build_binary trie 4.arpa 4.bin; query -v summary 4.bin < dev-plain > ppl",
-        "4.arpa ppl",
-    ),
-]
 
 
 def layout(folder, texts):
@@ -92,7 +41,9 @@ def layout(folder, texts):
         "dev": named(dev) if "ami" not in folder.name else ami(dev),
         "long": [*named(plain) * 2, *named(plain)][: 10000 + len(plain)],
         "lexicon": [f"{w} x y" for w in words],
+        "lexicon.words": words[::2],
         "fisher/data/trans/1/a.TXT": [f"0.1 0.2 A: {line}" for line in plain[::3]],
+        "fisher/data/trans/1/a.txt": [f"0.1 0.2 A: {line}" for line in plain[::3]],
         "lang/words.txt": words,
     }
     for name, lines in files.items():
@@ -114,6 +65,9 @@ def run(script, repositories, texts, folder, programs):
     layout(folder, texts)
     for setting in ("path.sh", "cmd.sh"):
         (folder / setting).write_text("")
+    os.symlink(source, folder / "source")
+    os.symlink(programs, folder / "programs")
+    os.symlink(Path(__file__).parent, folder / "clients")
     env = {**os.environ, "LC_ALL": "C"}
     env["PATH"] = os.pathsep.join([str(programs), str(folder / "utils"), str(folder / "local"), env["PATH"]])
     done = subprocess.run(["bash", "-c", command], cwd=folder, env=env, capture_output=True, stdin=subprocess.DEVNULL)
@@ -150,11 +104,18 @@ def difference(mine, theirs):
 def main():
     repositories, text = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
     peers = Path(sys.argv[3]).resolve() if len(sys.argv) > 3 else None
+    wanted = sys.argv[4:]
+    if not wanted or "survey" in wanted:
+        for place in sorted({place.split("/")[0] for _, place, _, _ in SCRIPTS}):
+            if (repositories / place).is_dir():
+                print(f"{place}:", *table(repositories / place, BIN), sep="\n", flush=True)
     texts = text.read_text().splitlines()[:4500]
     failed = 0
     with tempfile.TemporaryDirectory() as top:
         for i, script in enumerate(SCRIPTS):
             name, place, _, files = script
+            if wanted and name not in wanted:
+                continue
             if not (repositories / place).is_dir():
                 print(f"{name}: no {place}, passed over")
                 continue
