@@ -68,18 +68,24 @@ class Gathered:
 
 def gathered(x, vocab, k, s, room):
     """The Gathered of order k > 1 of segment s of Suffixes x, in memory of `room`."""
+    local, node, H = local_contexts(x, vocab, k, s, room)
+    columns = room("columns", (6, int(x.span_sizes[s]) + 1), np.int32)
+    V = vocab.V
+    events, found, _ = suffix.gather(
+        x.begins, x.come, x.rank, k, x.heads[s], x.heads[s + 1], V, x.span(s)[2], local, *columns
+    )
+    return Gathered(*columns[:, :found], node, H, events)
+
+
+def local_contexts(x, vocab, k, s, room):
+    """Which context of order k - 1 is at each place of a segment, from 0 on; the first one's node; how many."""
     first, last, begin, end = x.span(s)
     local = room("local", end - begin, np.int32)
     if k == 2:
         suffix.words_at(x.start, first, last, local)
-        node, H = (first if first else vocab.sos_id), last - first
-    else:
-        suffix.nodes_at(x.begins[begin:end], k - 1, local)
-        node, H = int(x.nodes(k - 1, [begin])[0]), int(local[-1]) + 1 if len(local) else 0
-    columns = room("columns", (6, int(x.span_sizes[s]) + 1), np.int32)
-    V = vocab.V
-    events, found, _ = suffix.gather(x.begins, x.come, x.rank, k, x.heads[s], x.heads[s + 1], V, begin, local, *columns)
-    return Gathered(*columns[:, :found], node, H, events)
+        return local, (first if first else vocab.sos_id), last - first
+    suffix.nodes_at(x.begins[begin:end], k - 1, local)
+    return local, int(x.nodes(k - 1, [begin])[0]), int(local[-1]) + 1 if len(local) else 0
 
 
 class Estimator:
@@ -395,58 +401,30 @@ def backoff_of(model):
     records[0]["log10p"][:-1] = np.where(model.marks[0] & THERE, model.log10p[0], f32(np.nan))
     for k, (above, here) in enumerate(pairwise(records), 2):
         child, new = above["child"], np.full(len(model.marks[k - 1]), -1, np.int32)
-        all_at_once(partial(count_extensions, model, k, place, child, scratch), segments)
+        all_at_once(partial(place_segment, model, k, place, child, new, columns(here)[:0], scratch), segments)
         np.cumsum(child, out=child)
-        lacking += sum(all_at_once(partial(place_ngrams, model, k, place, child, new, here, scratch), segments))
+        lacking += sum(
+            all_at_once(partial(place_segment, model, k, place, child, new, columns(here), scratch), segments)
+        )
         place = new
     nodes = finished(memory, where, W, linked=not lacking)
     return Backoff(model.vocab, len(records), [Packed(nodes, k, W) for k in range(1, len(records) + 1)])
 
 
-def count_extensions(model, k, place, child, scratch, s):
-    """How many extensions in the model a segment's contexts have: to child, at the `place` behind the context's."""
-    with scratch.lent() as room:
-        found = gathered(model.suffixes, model.vocab, k, s, room)
-        many = room("many", found.H, np.int32)
-        count_there(found.node, found.context, model.marks[k - 1], many)
-        some = np.flatnonzero(many)
-        child[place[found.first + some] + 1] = many[some]
-
-
-def place_ngrams(model, k, place, child, new, here, scratch, s):
-    """A segment's n-grams of order k into their records; new <- where they stand. How many lack their suffix."""
-    with scratch.lent() as room:
-        found = gathered(model.suffixes, model.vocab, k, s, room)
-        head = child[place[found.first : found.first + found.H]]
-        given = found.node, found.context, found.word, found.parent, head, model.marks[k - 1], model.log10p[k - 1]
-        rows = columns(here)
-        return put_records(*given, model.log10bow[k - 1], place, rows, rows.view(f32), new)
-
-
-@jit
-def count_there(node, context, marks, many):
-    """many (H,) <- how many of the n-grams (N,) of each context the model has."""
-    many[:] = 0
-    for i in range(len(node)):
-        many[context[i]] += marks[node[i]] & 1
-
-
-@jit
-def put_records(node, context, word, parent, head, marks, log10p, log10bow, place, rows, logs, new):
-    """The n-grams (N,) that the model has into rows, those of a context from head (H,), in place, on; new <- where.
-    place: where the n-grams of the order below are, -1 for nowhere. Returns how many lack their suffix. logs: rows as
-    float32. Bound by the writing of a row.
+def place_segment(model, k, place, child, new, rows, scratch, s):
+    """The n-grams of order k whose context is in a segment into rows, as `columns` has them; how many lack a suffix.
+    Where there are none, how many extensions each context has into child, at the `place` behind the context's.
     """
-    wide, lacking = len(log10bow) > 0, 0
-    p, last = 2 if wide else 1, rows.shape[1] - 1
-    for i in range(len(node)):
-        g = node[i]
-        if marks[g] & 1:
-            at = head[context[i]]
-            head[context[i]] = at + 1
-            new[g] = at
-            rows[at, 0], logs[at, p], rows[at, last] = word[i], log10p[g], place[parent[i]]
-            if wide:
-                logs[at, p + 1] = log10bow[g]
-            lacking += rows[at, last] < 0
-    return lacking
+    x = model.suffixes
+    with scratch.lent() as room:
+        local, first, H = local_contexts(x, model.vocab, k, s, room)
+        contexts = place[first : first + H]
+        head = room("head", H, np.int32)
+        head[:] = child[contexts] if len(rows) else 0
+        given = x.heads[s], x.heads[s + 1], x.span(s)[2], local, head, place, model.marks[k - 1]
+        given = *given, model.log10p[k - 1], model.log10bow[k - 1], rows, rows.view(f32), new
+        lacking, _ = suffix.place(x.begins, x.come, x.rank, k, *given)
+        if not len(rows):
+            there = head > 0
+            child[contexts[there] + 1] = head[there]
+        return lacking

@@ -420,15 +420,12 @@ def as_single(log10p):
 
 def tables(nodes):
     """(slots, spans) of nodes that have none."""
-    spans, at = np.zeros((nodes.order + 1, 2), np.int64), 0
-    for k in range(2, nodes.order + 1):
-        many = count_many(nodes.memory, nodes.where, k)
-        spans[k] = at, 1 << (2 * many - 1).bit_length() if many else 0
-        at += spans[k, 1]
-    slots = np.empty(at, np.int32)
-    slots.fill(-1)
-    fill_one = lambda k: fill(nodes.memory, nodes.where, k, slots[spans[k, 0] : spans[k].sum()])
-    all_at_once(fill_one, [2] if nodes.order > 1 else []), all_at_once(fill_one, range(3, nodes.order + 1))
+    orders = range(2, nodes.order + 1)
+    many = all_at_once(lambda k: count_many(nodes.memory, nodes.where, k), orders)
+    sizes = [0, 0, *(1 << (2 * some - 1).bit_length() if some else 0 for some in many)]
+    spans = np.array([[end - size, size] for end, size in zip(np.cumsum(sizes), sizes)], np.int64)
+    slots = np.full(sum(sizes), -1, np.int32)
+    all_at_once(lambda k: fill(nodes.memory, nodes.where, k, slots[spans[k, 0] :][: spans[k, 1]]), orders)
     return frozen(slots), frozen(spans)
 
 

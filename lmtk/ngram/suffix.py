@@ -376,6 +376,49 @@ def gather(begins, come, rank, k, heads, ends, V, first, local, node, context, p
 
 
 @jit
+def place(begins, come, rank, k, heads, ends, first, local, head, below, marks, log10p, log10bow, rows, logs, new):
+    """The n-grams of order k that the model has, in a segment as `gather` walks it, into rows, those of a context
+    from head (H,), in place, on; new <- where. below: where the n-grams of the order below are, -1 for nowhere. logs:
+    rows as float32. Where there are no rows, head is raised only. Returns how many lack their suffix, and a number as
+    gather's. Bound by the writing of a row, at random.
+    """
+    wide, lacking, many, ahead, put = len(log10bow) > 0, 0, 0, 0, len(rows) > 0
+    p, last = 2 if wide else 1, rows.shape[1] - 1
+    words, nodes, above = np.empty((3, SOME), np.int32)
+    for w in range(len(heads)):
+        if heads[w] < ends[w]:
+            words[many] = w
+            many += 1
+        if many < SOME and w < len(heads) - 1:
+            continue
+        for r in range(many):
+            begin = heads[words[r]]
+            nodes[r] = number(rank, k, begin)
+            above[r] = words[r] if k == 2 else number(rank, k - 1, begin) - 1
+            ahead += begins[begin] + come[begin]
+        for r in range(many):
+            g, parent = nodes[r], above[r]
+            for j in range(heads[words[r]], ends[words[r]]):
+                f, m = np.int32(begins[j] & 15), np.int32(begins[j] >> 4)
+                parent += (k > 2) & (f < k) & (k <= m + 1)
+                if f > k or k > m:
+                    continue
+                if marks[g] & 1:
+                    context = local[come[j] - first]
+                    at = head[context]
+                    head[context] = at + 1
+                    if put:
+                        new[g] = at
+                        rows[at, 0], logs[at, p], rows[at, last] = words[r], log10p[g], below[parent]
+                        if wide:
+                            logs[at, p + 1] = log10bow[g]
+                        lacking += rows[at, last] < 0
+                g += 1
+        many = 0
+    return lacking, ahead
+
+
+@jit
 def own_counts(node, oldest, raw, V, count):
     """count (N,) <- raw, of n-grams whose oldest word is none that is predicted: nothing stands before them."""
     for i in range(len(node)):
