@@ -127,6 +127,19 @@ def recurrent(C, H, R, d, context):
     return states
 
 
+def of_senses(C, s, context):
+    """The features of the words of a context whose rows of C have s senses: e^(C_k c) tells how much of each, c being
+    the sum over the other words of the means of their senses.
+    """
+    rows = [[C[j][k * len(C[j]) // s : (k + 1) * len(C[j]) // s] for k in range(s)] for j in context]
+    found = []
+    for i, mine in enumerate(rows):
+        c = plus([0.0] * len(mine[0]), *([v / s for v in plus(*row)] for j, row in enumerate(rows) if j != i))
+        e = [math.exp(sum(a * b for a, b in zip(sense, c, strict=True))) for sense in mine]
+        found.append(plus(*([v * a / sum(e) for v in sense] for sense, a in zip(mine, e, strict=True))))
+    return found
+
+
 def energy(C, H, d, v, b, context, w):
     """Section 5.1: E of a word after its context; v[j] has one weight or one for each word."""
     x = [value for j in (w, *context) for value in C[j]]

@@ -17,14 +17,14 @@ NAMES = "CHdUWbR"
 class Small:
     """Arrays by letter as they are trained: `step` updates them, and `arrays` has them in the order of the letters."""
 
-    def __init__(self, theta, parts=1, output="full", layer="nplm", slow=None, decay=0, feature_rate=1):
+    def __init__(self, theta, parts=1, output="full", layer="nplm", slow=None, decay=0, feature_rate=1, m=None):
         self.names = NAMES[: len(theta)] if not isinstance(theta, dict) else "".join(theta)
         p = SimpleNamespace(**theta) if isinstance(theta, dict) else SimpleNamespace(**dict(zip(NAMES, theta)))
         self.p, self.team, self.rates = p, Team(parts), (decay, feature_rate)
-        self.direct = 0 if p.W is None else p.W.shape[1] // p.C.shape[1]
+        self.direct = 0 if p.W is None else p.W.shape[1] // (m or p.C.shape[1])
         before = {name: getattr(p, name) for name in "CHdR" if hasattr(p, name)}
         slow = slow or pace.even(len(p.C), len(p.b), 9)
-        self.theta, self.slow, self.output = sgd.begun(LAYERS[layer], before, self.direct, slow), slow, output
+        self.theta, self.slow, self.output = sgd.begun(LAYERS[layer], before, self.direct, slow, m=m), slow, output
         self.h = p.U.shape[1]
         if output == "full":
             self.mine = outputs.split(p.U, p.W, p.b, parts)

@@ -9,7 +9,8 @@ from lmtk.errors import LmtkError, UsageError
 def command(
     lm: Annotated[str | None, option("lm", "A neural model.", "FILE", group="Data")] = None,
     neighbours: Annotated[
-        str | None, option("neighbours", "Print the words most like this one.", "WORD", "neighbors", group="Job")
+        str | None,
+        option("neighbours", "Print the words most like this one.", "WORD", "neighbors", "word", group="Job"),
     ] = None,
     analogy: Annotated[
         list[str] | None, option("analogy", "Print the words that are to C as B is to A.", "A B C", group="Job")
@@ -30,6 +31,8 @@ def command(
     tolower: Tolower = False,
 ):
     """Show the features of words that a neural model has learned: neighbours by cosine, a table, a picture.
+
+    A model trained with -senses has several vectors a word, word/1, word/2 and so on, and neighbours for each.
 
     \b
     Example: lmtk features -lm nplm.bin -neighbours three
@@ -61,25 +64,34 @@ def command(
     model = load(lm)
     if not isinstance(model, Neural):
         raise LmtkError(f"{lm}: expected a neural model, which has features, got another kind; see lmtk nplm-train")
-    C, vocab = model.C, model.vocab
+    senses = getattr(model, "senses", 1)
+    C, vocab = features.senses_of(model) if senses > 1 else (model.C, model.vocab)
+    if senses > 1 and (whole := [word for word in analogy or [] if os.fsencode(word) in model.vocab.index]):
+        raise LmtkError(f"{lm}: {whole[0]} has {senses} senses; give one of them, as {whole[0]}/1")
 
     def asked(typed):
         word = os.fsencode(typed)
         return lower(word) if tolower else word
 
     if words:
-        ids = features.ids_of(read_vocab(words, tolower), vocab, lm)
+        ids = features.ids_of(read_vocab(words, tolower), model.vocab, lm)
         if not len(ids):
             raise LmtkError(f"{words}: no words in it")
     else:
         # </s> never stands in a context, so that it has no features to speak of
-        ids = np.array([i for i, word in enumerate(vocab.words) if write or word != EOS])
+        ids = np.array([i for i, word in enumerate(model.vocab.words) if write or word != EOS])
+    ids = (ids[:, None] * senses + np.arange(senses)).ravel()
     if neighbours or analogy:
-        given = features.ids_of([asked(word) for word in analogy or [neighbours]], vocab, lm)
-        target = features.analogy(C, *given) if analogy else C[given[0]]
-        found = zip(*features.nearest(C, target, ids[~np.isin(ids, given)]))
-        for i, cosine in list(found)[: top or 10]:
-            sys.stdout.write(f"{os.fsdecode(vocab.words[i])}\t{cosine:.7g}\n")
+        if neighbours and senses > 1:
+            (word,) = features.ids_of([asked(neighbours)], model.vocab, lm)
+            targets = [[word * senses + k] for k in range(senses)]
+        else:
+            targets = [features.ids_of([asked(word) for word in analogy or [neighbours]], vocab, lm)]
+        for given in targets:
+            target = features.analogy(C, *given) if analogy else C[given[0]]
+            own = os.fsdecode(vocab.words[given[0]]) + "\t" if neighbours and senses > 1 else ""
+            for i, cosine in list(zip(*features.nearest(C, target, ids[~np.isin(ids, given)])))[: top or 10]:
+                sys.stdout.write(f"{own}{os.fsdecode(vocab.words[i])}\t{cosine:.7g}\n")
         return
     ids = ids[: top or (200 if plot else None)]
     shown = [vocab.words[i] for i in ids]

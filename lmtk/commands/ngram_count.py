@@ -320,7 +320,9 @@ def settle(o):
         "ukn": (o.ukndiscount, dict.fromkeys(o.ukndiscount_n or [], ())),
         "kn": (o.kndiscount, dict.fromkeys(o.kndiscount_n or [], ())),
     }
-    if not o.model_wanted and (o.interpolate or any(everywhere or orders for everywhere, orders in o.given.values())):
+    if not o.model_wanted and (
+        o.maxent or o.interpolate or any(everywhere or orders for everywhere, orders in o.given.values())
+    ):
         warnings.warn("smoothing is for a model; give -lm or -write-bin", LmtkWarning, stacklevel=1)
     if o.maxent and (o.interpolate or o.interpolate_n or any(x or orders for x, orders in o.given.values())):
         warnings.warn("-maxent is a method by itself; other smoothing is left alone", LmtkWarning, stacklevel=1)
@@ -331,7 +333,9 @@ def settle(o):
     everywhere = [name for name, (given, _) in o.given.items() if given or (name == "kn" and o.kn_all)]
     if len(everywhere) > 1:
         raise UsageError(f"several smoothing methods for all orders: {', '.join(everywhere)}")
-    discounts = [] if o.model_written else [path for paths in o.files.values() for path in paths.values()]
+    # of all orders in one file those of the last stay
+    discounts = [path for paths in o.files.values() for path in paths.values() if path != o.kn_all]
+    discounts = [] if o.model_written else [*discounts, o.kn_all]
     counts = per_order(o.write_n, str).values()
     check_outputs(o.write, *counts, o.write_vocab, o.lm, o.write_bin, o.class_lm, *discounts, texts=o.text or [])
     o.own = None

@@ -66,6 +66,17 @@ def command(
         int, option("hidden", "h, hidden units (0: none, with -direct).", "H", min=0, group="Model")
     ] = 100,
     features: Annotated[int, option("features", "m, features a word.", "M", min=1, group="Model")] = 60,
+    senses: Annotated[
+        int | None,
+        option(
+            "senses",
+            "Feature vectors a word, among which the words around it choose.",
+            "K",
+            min=2,
+            max=100,
+            group="Model",
+        ),
+    ] = None,
     direct: Annotated[
         bool, option("direct", "W: direct connections from the features to the outputs.", group="Model")
     ] = False,
@@ -268,6 +279,10 @@ def check(o):
         "-tied needs -objective full, sampled or nce": o.tied and objective not in (None, "full", *DRAWN),
         "-model energy has no outputs to be -tied": o.tied and energy,
         "-model energy has no -dropout": energy and o.dropout,
+        f"-senses are chosen by the words of a window, and -model {o.model} has none": o.senses
+        and o.model in ("gru", "lstm", "energy"),
+        "-senses and -tied do not go together: U has one vector a word": o.senses and o.tied,
+        "-senses begin with features of their own; leave out -init-features": o.senses and o.init_features,
         "-hidden 0 leaves no way from the features to the outputs; add -direct": o.hidden == 0 and not o.direct,
         "-target-weights needs -model energy": o.target_weights and not energy,
         "-objective shortlist needs -lm-rest, the model of the other words": objective == "shortlist" and not o.lm_rest,
@@ -365,7 +380,7 @@ def prepare(o, comm):
         block(known.V, comm)  # fails here, on one rank, if it would on all
     given = {name: getattr(o, name) for name in ("order", "hidden", "features", "direct", "seed", *CHOSEN)}
     given |= {"model": None if o.model == "nplm" else o.model, "dropout": o.dropout or None}
-    given |= {"tied": o.tied or None}
+    given |= {"tied": o.tied or None, "senses": o.senses}
     given |= {"proposal": "back-off" if noise else o.proposal}
     given |= {"target_weights": o.target_weights if o.model == "energy" else None}
     settings = recipes.settings(given, o.paper, known.V)

@@ -1,9 +1,19 @@
 """The learned features of words, C: which words are alike, and a picture of them (Bengio et al. 2003, section 5.2)."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from lmtk.errors import LmtkError, shown
 from lmtk.files.figure import figure
+from lmtk.nplm.senses import names
+
+
+def senses_of(model):
+    """C (words s, m), a row a sense, and the vocabulary of senses, of a model with s of them a word."""
+    words = names(model.vocab.words, model.senses)
+    index = {word: i for i, word in enumerate(words)}
+    return model.C.reshape(len(words), model.m), SimpleNamespace(words=words, index=index)
 
 
 def unit(vectors):

@@ -8,7 +8,7 @@ import numpy as np
 
 from lmtk.files import container
 from lmtk.files.declared import held, reals, whole
-from lmtk.nplm import classes, kernels, model, outputs, running, tree
+from lmtk.nplm import classes, kernels, model, outputs, running, senses, tree
 from lmtk.nplm.layers import LAYERS, Start
 from lmtk.text.vocab import Vocab, vocab_of
 
@@ -22,7 +22,7 @@ class Network(model.Neural):
     """theta = (b, d, W, U, H, C), equation (1): y = b + Wx + U tanh(d + Hx), or what other layers and outputs have.
 
     layer, output: their names in LAYERS and OUTPUTS; theta: the arrays by letter, shapes as in `layers`, `kernels` and
-    the outputs, float32; C (words, m); W is None without direct connections.
+    the outputs, float32; C (words, m), or (words, s m) with s senses a word; W is None without direct connections.
     """
 
     vocab: Vocab
@@ -42,7 +42,11 @@ class Network(model.Neural):
 
     @property
     def m(self):
-        return self.C.shape[1]
+        return features(self.layer, self.order, lambda name, axis: vars(self.theta)[name].shape[axis])
+
+    @property
+    def senses(self):
+        return self.C.shape[1] // self.m
 
     @property
     def h(self):
@@ -73,7 +77,7 @@ class Network(model.Neural):
         return self.stacked(rows, None)
 
     def stacked(self, rows, start):
-        x = self.C[rows]
+        x, _ = senses.choose(self.C[rows], self.m)
         a, _, _ = LAYERS[self.layer].forward(self.theta, x, start)
         return kernels.stack(a, x[:, : self.direct].reshape(len(x), -1))
 
@@ -102,6 +106,8 @@ class Network(model.Neural):
         yield "order n", self.order
         yield "hidden units h", self.h
         yield "features m", self.m
+        if self.senses > 1:
+            yield "senses a word", self.senses
         yield "direct connections", "yes" if self.direct else "no"
         yield "parameters", sum(a.size for a in self.named().values() if a.dtype == np.float32)
         yield from self.predicted()
@@ -120,12 +126,19 @@ def kind_of(layer, output):
 KINDS = {kind_of(layer, output): (layer, output) for layer in LAYERS for output in OUTPUTS}
 
 
+def features(layer, n, size):
+    """m, from size(name, axis) of the arrays."""
+    words = LAYERS[layer].shapes(n, 1, 1)["H"][1]
+    return size("H", 1) // words if words else size("C", 1)
+
+
 def declared(sizes, size, layer, output, V):
     """The arrays of a network with V outputs, as `files.declared` has them."""
-    m, known = size("C", 1), LAYERS[layer]
+    m, known = features(layer, sizes.order, size), LAYERS[layer]
     h = size("d", 0) // known.shapes(sizes.order, m, 1)["d"][0]
     arrays = {name: reals(*shape) for name, shape in known.shapes(sizes.order, m, h).items()}
-    return {"C": reals(sizes.W, m)} | arrays | OUTPUTS[output].declared(V, h, known.sees(sizes.order) * m, size)
+    arrays["C"] = reals(sizes.W, m * max(size("C", 1) // max(m, 1), 1))  # as many senses as there are
+    return arrays | OUTPUTS[output].declared(V, h, known.sees(sizes.order) * m, size)
 
 
 def from_arrays(about, arrays, path):

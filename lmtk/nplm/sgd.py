@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from lmtk.machine.parallel import ALONE
-from lmtk.nplm import kernels
+from lmtk.nplm import kernels, senses
 from lmtk.nplm.layers import Layer
 from lmtk.nplm.pace import Pace, even, slowed, some, stiffest
 
@@ -22,21 +22,24 @@ f32 = np.float32
 class Parameters:
     """What stands before the outputs, as it is trained: p has C and the arrays of the layer by letter.
 
-    direct: the words whose features the outputs see, 0 without direct connections; pace: factors of the rates; state:
-    that of a layer that carries one, behind the last minibatch.
+    m: features of a sense; direct: the words whose features the outputs see, 0 without direct connections; pace:
+    factors of the rates; state: that of a layer that carries one, behind the last minibatch.
     """
 
     layer: Layer
     p: SimpleNamespace
+    m: int
     direct: int
     pace: Pace
     state: np.ndarray | None = None
 
 
-def begun(layer, arrays, direct=0, pace=None, comm=ALONE):
-    """Parameters of arrays by letter, copied to where `comm` places them; pace: None, all learn with the whole rate."""
+def begun(layer, arrays, direct=0, pace=None, comm=ALONE, m=None):
+    """Parameters of arrays by letter, copied to where `comm` places them; pace: None, all learn with the whole rate; m:
+    None, a word has one sense.
+    """
     p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in arrays.items()})
-    return Parameters(layer, p, direct, pace or even(len(p.C), 0))
+    return Parameters(layer, p, m or p.C.shape[1], direct, pace or even(len(p.C), 0))
 
 
 def arrays(theta):
@@ -49,14 +52,14 @@ def forward(theta, contexts, kept=None, start=None):
 
     kept: factors for x (., (n-1)m) and for a (K, h), from `kernels.keep`; the layer's own steps see a whole.
     """
-    x = theta.p.C[contexts]
+    x, chosen = senses.choose(theta.p.C[contexts], theta.m)
     if kept is not None:
         x *= kept[0].reshape(x.shape)
     a, memory, state = theta.layer.forward(theta.p, x, start)
     seen = x[:, : theta.direct].reshape(len(x), -1)
     if start is not None:
         seen = start.spread(seen)
-    return kernels.stack(a if kept is None else a * kept[1], seen), memory, state
+    return kernels.stack(a if kept is None else a * kept[1], seen), (memory, chosen), state
 
 
 def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=None, start=None):
@@ -65,7 +68,7 @@ def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=Non
     What the n - 1 steps of a recurrent layer have in common learns with the mean of their gradients, since the sum
     diverges at rates that suit the rest.
     """
-    p, pace, (K, D), m = theta.p, theta.pace, gz.shape, theta.p.C.shape[1]
+    p, pace, (K, D), m, (memory, chosen) = theta.p, theta.pace, gz.shape, theta.m, memory
     h = D - 1 - theta.direct * m
     g = theta.layer.backward(p, memory, gz[:, :h] if kept is None else gz[:, :h] * kept[1])
     gx = g.gx
@@ -73,13 +76,14 @@ def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=Non
     gx[:, : theta.direct * m] += seen if start is None else start.gathered(seen, len(gx))
     if kept is not None:
         gx *= kept[0]
+    gx = senses.back(chosen, gx)
     steps, rates = max(len(g.go) / K, 1), np.full(len(p.C), f32(epsilon * feature_rate))
     rate = epsilon / steps
     if pace.H:
         few = some(g.go) if theta.layer.carries else g.go
         curved = sum(stiffest(X, len(g.go)) for X in g.inputs) * stiffest(few, K * len(few) / len(g.go))
         rate *= slowed(pace.H / steps, curved)
-        each = gx.reshape(-1, m) if start is None else of_words(theta, few @ p.H, seen, kept, start)
+        each = gx.reshape(-1, p.C.shape[1]) if start is None else of_words(theta, few @ p.H, seen, kept, start)
         rates *= slowed(pace.C, stiffest(each, len(each)))
     if decay:
         shrink(theta, K * epsilon * decay, feature_rate)

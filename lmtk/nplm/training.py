@@ -46,6 +46,7 @@ class Settings:
     shortlist: int | None = None  # with "shortlist": N, the words of the network
     dropout: float | None = None  # the share of x and of a that an update leaves out; None: none
     tied: bool | None = None  # whether U is C
+    senses: int | None = None  # feature vectors a word; None: one
 
     @property
     def layer(self):
@@ -118,7 +119,7 @@ def initial(vocab, settings, w, features=None, word_classes=None, words_tree=Non
     """
     n, m, h, V = settings.order, settings.features, settings.hidden, vocab.V
     random = np.random.default_rng(settings.seed)
-    C = random.standard_normal((len(vocab.words), m)).astype(f32) / f32(math.sqrt(m))
+    C = random.standard_normal((len(vocab.words), (settings.senses or 1) * m)).astype(f32) / f32(math.sqrt(m))
     for i, vector in (features or {}).items():
         C[i] = vector
     counts = np.bincount(w[w >= 0], minlength=V) + 1

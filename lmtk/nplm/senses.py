@@ -1,0 +1,56 @@
+"""Several feature vectors for a word, its senses, among which the context chooses (section 5.2, item 6; the mean of the
+context's vectors as Huang et al. 2012 and Neelakantan et al. 2014 have it, the choice soft).
+
+symbol  shape             meaning
+s       -                 senses a word; C is (words, s m), a word's senses one behind another
+X       (K, n1, s m)      rows of C for the n1 words of each context
+v       (K, n1, m)        the mean of a word's senses
+c       (K, n1, m)        what chooses: the sum of v over the other words of the context
+a       (K, n1, s)        how much of each sense: e^(C_k c) / sum over the senses
+x       (K, n1, m)        sum_k a_k C_k, what the layer gets
+
+A word that stands alone in its context has the mean of its senses.
+"""
+
+import numpy as np
+
+
+def choose(X, m):
+    """X -> x and what `back` needs; where a word has one sense, x is X."""
+    K, n1, width = X.shape
+    if width == m:
+        return X, None
+    X = X.reshape(K, n1, width // m, m)
+    v = X.mean(axis=2)
+    c = v.sum(axis=1, keepdims=True) - v
+    a = np.einsum("kism,kim->kis", X, c)
+    a -= a.max(axis=2, keepdims=True)
+    np.exp(a, out=a)
+    a /= a.sum(axis=2, keepdims=True)
+    return np.einsum("kis,kism->kim", a, X), (X, c, a)
+
+
+def back(memory, gx):
+    """dL/dx, (K, n1 m), to dL/dX, (K, n1 s m).
+
+    With e_k = C_k c: dL/de_k = a_k (dL/dx C_k - sum_j a_j dL/dx C_j); dL/dC_k = a_k dL/dx + dL/de_k c + dL/dv / s;
+    dL/dc = sum_k dL/de_k C_k; dL/dv is the sum of dL/dc over the other words.
+    """
+    if memory is None:
+        return gx
+    X, c, a = memory
+    K, n1, s, m = X.shape
+    gx = gx.reshape(K, n1, m)
+    ga = np.einsum("kim,kism->kis", gx, X)
+    ge = a * (ga - (a * ga).sum(axis=2, keepdims=True))
+    gc = np.einsum("kis,kism->kim", ge, X)
+    gv = gc.sum(axis=1, keepdims=True) - gc
+    gX = a[..., None] * gx[:, :, None]
+    gX += ge[..., None] * c[:, :, None]
+    gX += gv[:, :, None] / np.float32(s)
+    return gX.reshape(K, -1)
+
+
+def names(words, s):
+    """What the senses of words are called: word/1, word/2 .."""
+    return [b"%s/%d" % (word, k + 1) for word in words for k in range(s)]
