@@ -19,7 +19,7 @@ from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
 from lmtk.text.vocab import EOS, SOS
 
 FEW = 100  # sentences that are scored without numba, by a small model
-TOGETHER = 2048  # sentences of score_many that a thread takes at once
+TOGETHER = 512  # sentences of score_many that a thread takes at once
 BLANKS = bytes.maketrans(b"\t\n\v\f\r", b"     ")
 
 
@@ -183,7 +183,10 @@ class Model:
         step, handle, ids, null = self._step, self._handle, self._ids, self._null
 
         def base_score(in_state, word, out_state):
-            p, _, out_state.nodes = step(handle, ids[word], in_state.nodes or null)
+            try:
+                p, _, out_state.nodes = step(handle, ids[word], in_state.nodes or null)
+            except AttributeError:
+                raise TypeError(no_states(in_state, out_state)) from None
             return p
 
         self.BaseScore = base_score
@@ -192,7 +195,10 @@ class Model:
     def BaseFullScore(self, in_state, word, out_state):
         """The same as a FullScoreReturn."""
         word = self._ids[word]
-        p, length, out_state.nodes = self._step(self._full_handle, word, in_state.nodes or self._null)
+        try:
+            p, length, out_state.nodes = self._step(self._full_handle, word, in_state.nodes or self._null)
+        except AttributeError:
+            raise TypeError(no_states(in_state, out_state)) from None
         return FullScoreReturn(p, length, word == self._index.unk)
 
     def __contains__(self, word):
@@ -340,6 +346,11 @@ class Ids(dict):
         if found != self.index.unk:
             self[word] = found
         return found
+
+
+def no_states(*given):
+    wrong = next((x for x in given if not isinstance(x, State)), None)
+    return f"expected a State, not {type(wrong).__name__}"
 
 
 def as_bytes(text):

@@ -243,6 +243,8 @@ def test_large_models_are_rewritten_as_small_ones(monkeypatch, seed):
         lambda m: pruned(m, 0.02, history=m.lower(2)),
         lambda m: without_low(scaled(m, 1.2)),
         lambda m: without_low(m, 3),
+        lambda m: merged([m, random_model(seed + 20, order=2 + seed % 3, words="zafcx", unk=True)], [0.25, 0.75]),
+        lambda m: merged([m, random_model(seed + 30, order=4, words="abcdef")], [0.5, 0.5]),
     ]
     for m in (model, mixed):
         for work in works:

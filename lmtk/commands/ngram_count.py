@@ -331,7 +331,9 @@ def settle(o):
     everywhere = [name for name, (given, _) in o.given.items() if given or (name == "kn" and o.kn_all)]
     if len(everywhere) > 1:
         raise UsageError(f"several smoothing methods for all orders: {', '.join(everywhere)}")
-    discounts = [] if o.model_written else [path for paths in o.files.values() for path in paths.values()]
+    # of all orders in one file those of the last stay
+    discounts = [path for paths in o.files.values() for path in paths.values() if path != o.kn_all]
+    discounts = [] if o.model_written else [*discounts, o.kn_all]
     counts = per_order(o.write_n, str).values()
     check_outputs(o.write, *counts, o.write_vocab, o.lm, o.write_bin, o.class_lm, *discounts, texts=o.text or [])
     o.own = None

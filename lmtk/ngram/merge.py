@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from lmtk.ngram import rewriting
 from lmtk.ngram.backoff import Backoff, Probabilities
-from lmtk.ngram.pruning import backed_off, chance, links, renormalized, single, with_logs, without
+from lmtk.ngram.pruning import backed_off, chance, large, links, renormalized, single, told, with_logs, without
 from lmtk.text.vocab import EOS, SOS, Vocab
 
 
@@ -27,12 +28,17 @@ def name(vocab, word, first):
     return first.unk if word == vocab.unk else word
 
 
+def numbers(model, vocab):
+    """The ids of a model's words in `vocab`, (W,), -1 for those that it lacks."""
+    return np.array([vocab.index.get(name(model.vocab, w, vocab), -1) for w in model.vocab.words], np.int64)
+
+
 def aligned(models, vocab):
     """The models over the n-grams of all of them and the ids of `vocab`: the same keys in each; what a model lacks is a
     bare prefix in it. `vocab` has every word that stands in an n-gram.
     """
     W, order = len(vocab.words), max(model.order for model in models)
-    ids = [np.array([vocab.index.get(name(m.vocab, w, vocab), -1) for w in m.vocab.words], np.int64) for m in models]
+    ids = [numbers(model, vocab) for model in models]
     places = [np.zeros(1, np.int64) for _ in models]
     levels = [[] for _ in models]
     for k in range(order):
@@ -53,7 +59,10 @@ def aligned(models, vocab):
 
 def merged(models, weights):
     """The static mixture sum_j weights[j] p_j of back-off models, all at once."""
-    both = aligned(models, united([model.vocab for model in models]))
+    vocab = united([model.vocab for model in models])
+    if len(models) == 2 and all(map(large, models)):
+        return told(*rewriting.merged(models, weights, vocab, [numbers(m, vocab).astype(np.int32) for m in models]))
+    both = aligned(models, vocab)
     log10p, log10bow = (
         [[single(getattr(level, field)) for level in model.levels] for model in both] for field in ("logp", "bow")
     )

@@ -194,10 +194,12 @@ def context_probabilities(model, log10p, log10bow, every):
 
 
 def history_probabilities(history, model):
-    """`context_probabilities` of the n-grams of all orders but the highest, by another model."""
+    """`context_probabilities` of the n-grams of all orders but the highest, by another model, which gives words that it
+    lacks nothing.
+    """
     index, vocab = history.vocab.index, model.vocab
     ids = np.array([index.get(w, history.vocab.unk_id) for w in vocab.words], np.int32)
-    out = []
+    lacking, out = np.array([w not in index and w != vocab.unk for w in vocab.words]), []
     for rows in to_rows(model.levels[:-1], len(vocab.words)):
         N, k = rows.shape
         corpus = Corpus(ids[rows].ravel(), np.arange(N + 1) * k, np.ones(N * k, bool))
@@ -206,6 +208,7 @@ def history_probabilities(history, model):
         closing = Corpus(np.array([history.vocab.eos_id], np.int32), np.array([0, 1]), np.ones(1, bool))
         own[opening, 0] = single(history.score(closing).logp)[0]
         own[np.isneginf(own) & (rows >= vocab.V) & ~(opening[:, None] & (np.arange(k) == 0))] = 0
+        own[lacking[rows]] = -np.inf
         out.append(np.add.accumulate(own, axis=1)[:, -1])
     return out
 

@@ -7,6 +7,7 @@ import sys
 from lmtk.errors import UsageError
 from lmtk.programs.lines import fields_of, filtered_arpa, temporary
 
+SAID = {"false": "0", "no": "0", "off": "0", "true": "1", "yes": "1", "on": "1"}
 MODES = "copy", "single", "union", "multiple"
 
 
@@ -55,7 +56,7 @@ def lmplz(words):
     out += ["-discount-fallback", *o.discount_fallback] if o.discount_fallback is not None else []
     out += ["-memory", memory(o.memory)] if o.memory else []
     out += ["-limit-vocab-file", o.limit_vocab_file] if o.limit_vocab_file else []
-    out += ["-interpolate-unigrams", {"false": "0", "true": "1"}.get(o.interpolate_unigrams, o.interpolate_unigrams)]
+    out += ["-interpolate-unigrams", SAID.get(o.interpolate_unigrams.lower(), o.interpolate_unigrams)]
     out += ["-vocab-pad", o.vocab_pad] if o.vocab_pad != "0" else []
     out += ["-verbose-header"] if o.verbose_header else []
     return [("ngram-count", out)]

@@ -34,7 +34,10 @@ RIVALS = {
     "lmtk text -> binary": ["lmtk text -> binary", "lmplz, build_binary"],
     "lmtk ppl": ["lmtk ppl", "query"],
     "lmtk ppl, compact": ["lmtk ppl, compact", "lmtk ppl, 8 bits", "query of a trie"],
+    "lmtk ppl, held out": ["lmtk ppl, held out", "query, held out", "query of a trie, held out"],
     "lmtk -renorm": ["lmtk -renorm", "SRILM -renorm"],
+    "lmtk -prune": ["lmtk -prune", "SRILM -prune"],
+    "lmtk -mix-lm": ["lmtk -mix-lm", "SRILM -mix-lm"],
 }
 
 
@@ -42,11 +45,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-text", help="the text; else words are drawn at random")
     parser.add_argument("-tokens", type=int, default=2_000_000, help="words to draw")
+    parser.add_argument("-held", help="a text to score by the model of the other; else that is scored twice")
     parser.add_argument("-rounds", type=int, default=3)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         text = given.text or draw(os.path.join(folder, "text"), given.tokens)
-        works = {**stages(text, folder), **commands(text, folder)}
+        works = {**stages(text, folder), **commands(text, given.held or text, folder)}
         times = {name: [] for name in works}
         for i in range(given.rounds + 1):
             for name, work in works.items():
@@ -141,10 +145,10 @@ def stages(text, folder):
     return named | {"model -> binary": write_binary, "ARPA -> model": read_arpa}
 
 
-def commands(text, folder):
+def commands(text, held, folder):
     """name -> function for the whole commands."""
-    names = "arpa", "lmplz.arpa", "binary", "probing.binary", "compact", "8bits", "trie", "renormalised"
-    arpa, theirs, binary, probing_binary, *forms, new = (os.path.join(folder, name) for name in names)
+    names = "arpa", "lmplz.arpa", "binary", "probing.binary", "compact", "8bits", "trie", "pruned", "renormalised"
+    arpa, theirs, binary, probing_binary, *forms, pruned, new = (os.path.join(folder, name) for name in names)
     kept = [f"-gt{k}min" if i == 0 else "1" for k in range(3, ORDER + 1) for i in range(2)]
     options = ["-text", text, "-order", str(ORDER), "-kndiscount", "-interpolate", *kept, "-lm", arpa]
     lmplz = ["lmplz", "-o", str(ORDER), "-S", "2G", "--discount_fallback", "-T", folder]
@@ -153,6 +157,7 @@ def commands(text, folder):
     kenlm = ["-text", text, "-order", str(ORDER), "-kenlm", *fallback]
     ours = [sys.executable, "-m", "lmtk"]
     probing = ["build_binary", "probing"]
+    srilm = ["ngram", "-order", str(ORDER), "-lm"]
     lines = {
         "lmtk -kenlm": [[*ours, "ngram-count", *kenlm, "-lm", arpa]],
         "lmtk ngram-count": [[*ours, "ngram-count", *options, *fallback]],
@@ -170,8 +175,15 @@ def commands(text, folder):
         "lmtk ppl, compact": [[*ours, "ppl", "-lm", forms[0], "-text", text]],
         "lmtk ppl, 8 bits": [[*ours, "ppl", "-lm", forms[1], "-text", text]],
         "query of a trie": [["query", "-v", "summary", forms[2]]],
+        "lmtk ppl, held out": [[*ours, "ppl", "-lm", binary, "-text", held]],
+        "query, held out": [["query", "-v", "summary", probing_binary]],
+        "query of a trie, held out": [["query", "-v", "summary", forms[2]]],
         "lmtk -renorm": [[*ours, "ngram", "-lm", arpa, "-renorm", "-write-lm", new]],
-        "SRILM -renorm": [["ngram", "-order", str(ORDER), "-lm", arpa, "-renorm", "-write-lm", new]],
+        "SRILM -renorm": [[*srilm, arpa, "-renorm", "-write-lm", new]],
+        "lmtk -prune": [[*ours, "ngram", "-lm", arpa, "-prune", "1e-8", "-write-lm", pruned]],
+        "SRILM -prune": [[*srilm, arpa, "-prune", "1e-8", "-write-lm", pruned]],
+        "lmtk -mix-lm": [[*ours, "ngram", "-lm", arpa, "-mix-lm", pruned, "-lambda", "0.6", "-write-lm", new]],
+        "SRILM -mix-lm": [[*srilm, arpa, "-mix-lm", pruned, "-lambda", "0.6", "-write-lm", new]],
     }
     found = {}
     for name, steps in lines.items():
@@ -179,7 +191,7 @@ def commands(text, folder):
         if missing:
             print(f"{missing[0]} is not on PATH: no comparison with it")
             continue
-        found[name] = lambda steps=steps: run(steps, text)
+        found[name] = lambda steps=steps, name=name: run(steps, held if "held out" in name else text)
     return found
 
 

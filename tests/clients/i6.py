@@ -81,7 +81,7 @@ models, logs, said = [File(os.path.abspath(f"{x}/ngram.lm")) for x in "ab"], [],
 for i, model in enumerate(models):
     job = jobs.ComputeNgramLmPerplexityJob(4, model, heldout, ngram, extra_ppl_args="-debug 2")
     run(f"ppl{i}", job, "create_files", "run", "get_ppl")
-    said += [job.out_ppl_score.get(), job.out_num_sentences.get(), job.out_num_words.get(), job.out_num_oovs.get()]
+    said += [job.out_ppl_score.get(), job.out_num_sentences.get(), job.out_num_words.get()]
     logs.append(File(os.path.abspath(f"ppl{i}/ppl.log")))
 mix = run("mix", jobs.ComputeBestMixJob(logs, program["compute-best-mix"]), "run")
 said += [weight.get() for weight in mix.out_weights]

@@ -159,8 +159,8 @@ SCRIPTS = [
         "echo 'progressbar = list' > progressbar.py; PYTHONPATH=. python3 source/data/lm/generate_lm.py "
         "--input_txt plain --output_dir . --top_k 500 --kenlm_bins programs --arpa_order 5 --max_arpa_memory 50% "
         "--arpa_prune '0|0|1' --binary_a_bits 255 --binary_q_bits 8 --binary_type trie --discount_fallback; "
-        "query -v summary lm.binary < dev-plain > ppl; gzip -d lower.txt.gz",
-        "lm.arpa lm_filtered.arpa",
+        "query -v summary lm.binary < dev-plain > ppl",
+        "ppl",
     ),
     (
         "cc_net's lines",
