@@ -21,7 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 
 f32 = np.float32
-ROWS = 256  # of a running text, which tell its curvature
 PART = 1 << 16  # contexts at once
 MOST = 0.5  # of 2, at which an update ends as far beyond the top as it began before it
 
@@ -81,11 +80,6 @@ def stiffest(X, number):
         v = (X @ v) @ X
         v /= max(float(np.linalg.norm(v)), 1e-30)
     return float(np.square(X @ v).sum()) / max(number, 1)
-
-
-def some(X):
-    """Rows of X that stand for all, ROWS or a few more."""
-    return np.ascontiguousarray(X[:: max(len(X) // ROWS, 1)])
 
 
 def variances(w, V):
