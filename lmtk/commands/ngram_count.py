@@ -320,7 +320,9 @@ def settle(o):
         "ukn": (o.ukndiscount, dict.fromkeys(o.ukndiscount_n or [], ())),
         "kn": (o.kndiscount, dict.fromkeys(o.kndiscount_n or [], ())),
     }
-    if not o.model_wanted and (o.interpolate or any(everywhere or orders for everywhere, orders in o.given.values())):
+    if not o.model_wanted and (
+        o.maxent or o.interpolate or any(everywhere or orders for everywhere, orders in o.given.values())
+    ):
         warnings.warn("smoothing is for a model; give -lm or -write-bin", LmtkWarning, stacklevel=1)
     if o.maxent and (o.interpolate or o.interpolate_n or any(x or orders for x, orders in o.given.values())):
         warnings.warn("-maxent is a method by itself; other smoothing is left alone", LmtkWarning, stacklevel=1)

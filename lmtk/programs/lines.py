@@ -48,8 +48,15 @@ def fields_of(line):
 
 
 def arpa_lines(path):
-    """(order, line, fields) of each line of an ARPA file: order 0 and no fields where it is no n-gram."""
-    return sections(line for _, line in lines(path))
+    """(order, line, fields) of each line of an ARPA file: order 0 and no fields where it is no n-gram. Raises
+    FormatError at the end of what is none.
+    """
+    found = False
+    for order, line, fields in sections(line for _, line in lines(path)):
+        found = found or line.startswith(b"\\1-grams:")
+        yield order, line, fields
+    if not found:
+        raise FormatError(path, "no ARPA file: it has no \\1-grams:")
 
 
 def sections(rows):
@@ -84,8 +91,6 @@ def filtered_arpa(path, out, kept, pad=False):
                 sizes[order] = 0
             elif found := re.match(rb"ngram +(\d+) *= *(\d+)", line):
                 stated[int(found[1])] = int(found[2])
-        if not order:
-            raise FormatError(path, "no ARPA file: it has no \\1-grams:")
         rest.write(b"\n\\end\\\n")
         heads = [
             b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % item for item in sorted(numbers.items())) + b"\n"

@@ -135,8 +135,7 @@ SCRIPTS = [
     (
         "tunisian_msa prepare_lm.sh",
         "kaldi/egs/tunisian_msa/s5",
-        "mkdir -p data/local/lm; cp plain data/local/lm/train.txt; mkdir tools; touch tools/env.sh; "
-        "KALDI_ROOT=$PWD bash local/prepare_lm.sh",
+        "mkdir tools; touch tools/env.sh; KALDI_ROOT=$PWD bash local/prepare_lm.sh plain",
         "data/local/lm/trigram.arpa.gz",
     ),
     (
