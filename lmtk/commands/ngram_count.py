@@ -32,7 +32,7 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkWarning, UsageError
 
-WARM = 3  # bytes of memory to touch for each of a large text: a third of what its model takes, as long as imports take
+WARM, MOST = 3, 96 << 20  # bytes of memory to touch for each of a large text, and in all: imports take as long
 
 
 def command(
@@ -409,7 +409,7 @@ def get_ready(o):
     if pays("text", size):
         from lmtk.ngram.printing import rehearse
 
-        memory.warm(WARM * size)
+        memory.warm(min(WARM * size, MOST))
         Thread(target=rehearse, args=(o.order, o.marks, bool(o.write_bin))).start()
 
 
@@ -484,9 +484,8 @@ def model_of_positions(o):
     from lmtk.ngram import engine, printing, suffix
 
     given = given_discounts(o)
-    ids = vars(o).pop("counts").of(o.vocabulary)
-    ngrams = suffix.suffix_order(ids, o.order, len(o.vocabulary.words) - 1, o.marks)
-    del ids
+    words = len(o.vocabulary.words)
+    ngrams = suffix.suffix_order(vars(o).pop("counts").of(o.vocabulary), o.order, words - 1, o.marks)
     model, _ = engine.estimate(ngrams, o.vocabulary, o.methods, o.marks, *given)
     otherwise = o.sort or o.kenlm_layout
     if o.lm and not otherwise:

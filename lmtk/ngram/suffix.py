@@ -21,6 +21,7 @@ Among n-grams that differ in what stands before one word, the border comes last,
 words; as last word, as </s>, it is the first.
 """
 
+import mmap
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -92,6 +93,8 @@ class Suffixes:
 def suffix_order(x, n, W, marks):
     """The Suffixes of a text (N,), of orders up to n, from 2 to methods.LONGEST; marks say what a border is."""
     N, threads = len(x), count()
+    around = x[np.arange(1 - n, N + 1) % N] if n > N else np.concatenate((x[N - n + 1 :], x, x[:1]))
+    x = around[n - 1 : n - 1 + N]  # the memory of the other is free, unless the caller holds it
     parts = np.linspace(0, N, threads + 1).astype(np.int64)
     counts = np.zeros((threads, W), np.int32)
     all_at_once(lambda t: count_ids(x, parts[t], parts[t + 1], counts[t]), range(threads))
@@ -108,13 +111,12 @@ def suffix_order(x, n, W, marks):
         order, other = other, order
     come = other
     all_at_once(lambda s: sort_last(x, order, *edges[s], heads[s].copy(), come), segments)
-    around = x[np.arange(1 - n, N + 1) % N] if n > N else np.concatenate((x[N - n + 1 :], x, x[:1]))
     begins, rank = np.empty(N, np.uint8), np.zeros((n, N // 64 + 2, 2), u64)
     ranges = [(a, min(a + RANGE, N)) for a in range(0, N, RANGE)]
     sizes = np.zeros((len(ranges) + 1, n), np.int64)
     # each order has the most room that it can need; what is not touched takes no memory
     base = np.array([0, 0, *range(W + 1, W + 1 + N * (n - 1), N)])
-    words, ends, scratch = np.empty(W + 1 + N * (n - 1), np.int32), base.copy(), Scratch()
+    words, ends, scratch = untouched(W + 1 + N * (n - 1), np.int32), base.copy(), Scratch()
     words[: W + 1] = np.arange(W + 1)
 
     def compared(r, turn):
@@ -130,6 +132,11 @@ def suffix_order(x, n, W, marks):
     in_turn(compared, range(len(ranges)))
     shift_ranks(rank, sizes, N)
     return Suffixes(come, begins, rank, words, base, heads, start, bounds, sizes[-1].tolist())
+
+
+def untouched(size, kind):
+    """(size,) from the system, not memory that was in use before: what is not written takes none."""
+    return np.frombuffer(mmap.mmap(-1, size * np.dtype(kind).itemsize), kind)
 
 
 def cut_words(start, some):

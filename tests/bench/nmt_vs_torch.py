@@ -3,10 +3,13 @@
 RNNsearch with n = m = n' = 256, l = 128 and 6,500 words a side, on random sentences of captions' lengths; the figures
 are target words per second of CPU time at one thread, medians of rounds that alternate. Both take the same minibatches,
 which are sorted by length, clip the gradient's norm and update by Adam. Decoding is beam search over batches of like
-length, 240 hypotheses at once, 16 steps each, by the same parameters; the translations are compared. With -model and
--text the sentences of a text are translated to their ends: ours leaves out what is done, theirs goes on until all
-hypotheses of a batch have ended. Each works in a process of its own, so that neither's settings of malloc are the
-other's, and they take turns; ratios are medians of those of the rounds. Without torch only ours is timed.
+length, 240 hypotheses at once, 16 steps each, by the same parameters; the translations are compared. Products of a step
+of 240 hypotheses are 0.40 GFLOP for the words, at most 0.16 for the states and 0.05, its share, for the annotations:
+5.8 ms at 105 GFLOP/s, or 215 sentences a second with a beam of 12.
+
+With -model and -text the sentences of a text are translated to their ends: ours leaves out what is done, theirs goes on
+until all hypotheses of a batch have ended. Each works in a process of its own, so that neither's settings of malloc are
+the other's, and they take turns; ratios are medians of those of the rounds. Without torch only ours is timed.
 """
 
 import argparse
