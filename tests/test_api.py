@@ -17,6 +17,7 @@ import lmtk
 from lmtk.api import Model
 from lmtk.errors import FormatError
 from lmtk.machine.large import LARGE
+from lmtk.ngram.methods import Method
 from lmtk.reports import kenlm
 
 KENLM = (TESTS / "cases/ppl/kenlm-words/out").read_text().splitlines()
@@ -215,3 +216,13 @@ def test_other_models_have_states_too(tmp_path):
         assert float(total) == pytest.approx(model.score("the zebra cat"), abs=1e-5)
         many = model.score_many(["the zebra cat", "", "the"])
         assert many[0] == pytest.approx(model.score("the zebra cat"), abs=1e-5)
+
+
+def test_what_is_no_state_and_no_method_is_said():
+    model = lmtk.load(FILES / "unk.arpa")
+    for call in (model.BaseScore, model.BaseFullScore):
+        for states in ((None, lmtk.State()), (lmtk.State(), None)):
+            with pytest.raises(TypeError, match="expected a State, not NoneType"):
+                call(states[0], "a", states[1])
+    with pytest.raises(ValueError, match="no method 'kneser'; there are"):
+        Method("kneser")

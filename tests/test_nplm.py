@@ -16,8 +16,9 @@ from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import curve
 from lmtk.files.registry import load
 from lmtk.machine.blas import add_product
-from lmtk.nplm import kernels, training
+from lmtk.nplm import kernels, pace, training
 from lmtk.nplm import model as scoring
+from lmtk.text import corpus as corpora
 from lmtk.text.corpus import Marks, whole_corpus
 from lmtk.text.vocab import make_vocab
 
@@ -217,6 +218,19 @@ def test_the_heldout_perplexity_is_that_of_ppl(texts):  # noqa: F811
     corpora = read_corpus(str(texts / "held"), progress.best.vocab, Marks())
     report(progress.best, "held", corpora, 0, out.append)
     assert f"ppl= {progress.curve[progress.best_epoch - 1].heldout_ppl:.5g}"[:-1] in out[-1].decode()
+
+
+@pytest.mark.parametrize("marks", [Marks(), Marks(stream=True), Marks(sos=False)])
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
+def test_contexts_made_as_they_are_asked_for_are_those_of_the_text(texts, marks, n):  # noqa: F811
+    vocab = make_vocab(sorted(set(TRAIN.encode().split())), True, marks.eos)
+    corpus = whole_corpus(str(texts / "train"), vocab, marks)
+    at = np.flatnonzero(corpus.scored)
+    rows = corpora.contexts(corpus, n)[at]
+    found = training.windows(corpus, at, n, vocab.sos_id)
+    assert (found[np.arange(len(at))] == np.where(rows < 0, vocab.sos_id, rows)).all() and len(found) == len(at)
+    assert (np.concatenate(list(pace.parts(found))) == found[:]).all()
+    assert found[:].dtype == np.int32
 
 
 @pytest.mark.parametrize("upto", [1, 5, 9, 10, 17])

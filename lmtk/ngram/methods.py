@@ -230,6 +230,10 @@ class Method:
     cutoff: int = 0
     counts: str = "before"
 
+    def __post_init__(self):
+        if self.name not in METHODS:
+            raise ValueError(f"no method {self.name!r}; there are {', '.join(METHODS)}")
+
     @property
     def smoothing(self):
         return METHODS[self.name]

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 f32 = np.float32
-ROWS = 256  # of a running text, which tell its curvature
+PART = 1 << 16  # contexts at once
 MOST = 0.5  # of 2, at which an update ends as far beyond the top as it began before it
 
 
@@ -51,7 +51,7 @@ def pace(settings, data, words, outputs, top=None):
     """
     K = min(settings.minibatch, len(data.w))
     moved = settings.rate * (K if K > 1 else 0)
-    met = np.bincount(data.contexts.ravel(), minlength=words) / len(data.w)
+    met = sum(np.bincount(rows.ravel(), minlength=words) for rows in parts(data.contexts)) / len(data.w)
     top = None if top is None else f32(moved) * top.astype(f32)
     return Pace(
         f32(moved * settings.feature_rate) * met.astype(f32),
@@ -60,6 +60,12 @@ def pace(settings, data, words, outputs, top=None):
         top,
         settings.feature_rate,
     )
+
+
+def parts(contexts):
+    """Contexts (N, n-1) some at a time, which Windows make of a text."""
+    for i in range(0, len(contexts), PART):
+        yield contexts[i : i + PART]
 
 
 def slowed(moved, curvature):
@@ -74,11 +80,6 @@ def stiffest(X, number):
         v = (X @ v) @ X
         v /= max(float(np.linalg.norm(v)), 1e-30)
     return float(np.square(X @ v).sum()) / max(number, 1)
-
-
-def some(X):
-    """Rows of X that stand for all, ROWS or a few more."""
-    return np.ascontiguousarray(X[:: max(len(X) // ROWS, 1)])
 
 
 def variances(w, V):

@@ -93,7 +93,7 @@ def fed(inputs, w, fresh, settings):
 
     inputs (N, 1), w (N,) and fresh (N,): the text's. Steps from N on have the word -1. A context that stands there
     several times comes once, but with dropout: there each has factors of its own, without which examples/2-brown's
-    LSTM is 3 % worse.
+    LSTM was 1.3 % worse on the validation part.
     """
     _, B = rows(settings)
     N = len(w)

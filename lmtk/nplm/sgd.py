@@ -13,7 +13,7 @@ import numpy as np
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels, senses
 from lmtk.nplm.layers import Layer
-from lmtk.nplm.pace import Pace, even, slowed, some, stiffest
+from lmtk.nplm.pace import Pace, even, slowed, stiffest
 
 f32 = np.float32
 
@@ -80,10 +80,11 @@ def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=Non
     steps, rates = max(len(g.go) / K, 1), np.full(len(p.C), f32(epsilon * feature_rate))
     rate = epsilon / steps
     if pace.H:
-        few = some(g.go) if theta.layer.carries else g.go
-        curved = sum(stiffest(X, len(g.go)) for X in g.inputs) * stiffest(few, K * len(few) / len(g.go))
+        curved = sum(stiffest(X, len(g.go)) for X in g.inputs) * stiffest(g.go, K)
         rate *= slowed(pace.H / steps, curved)
-        each = gx.reshape(-1, p.C.shape[1]) if start is None else of_words(theta, few @ p.H, seen, kept, start)
+        each = gx.reshape(-1, p.C.shape[1])
+        if start is not None and start.which is not None:
+            each = of_words(theta, g.go @ p.H, seen, kept, start)
         rates *= slowed(pace.C, stiffest(each, len(each)))
     if decay:
         shrink(theta, K * epsilon * decay, feature_rate)
@@ -94,10 +95,10 @@ def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=Non
 
 
 def of_words(theta, gx, seen, kept, start):
-    """dL/dx of `some` of the words, each by itself, from what comes through H."""
+    """dL/dx of all words, each by itself, from what comes through H."""
     if theta.direct:
-        gx += some(seen)
-    return gx if kept is None else gx * some(start.spread(kept[0]))
+        gx += seen
+    return gx if kept is None else gx * start.spread(kept[0])
 
 
 def shrink(theta, share, feature_rate):

@@ -15,7 +15,7 @@ from lmtk.nplm import classes, energy_sgd, layers, objectives, running, tree
 from lmtk.nplm.model import Neural
 from lmtk.nplm.network import Network
 from lmtk.nplm.objectives import ESTIMATED, EXACT
-from lmtk.text.corpus import contexts
+from lmtk.nplm.pace import parts
 
 f32 = np.float32
 ROUNDS = 64  # minibatches of each rank between two meetings, in asynchronous training
@@ -60,8 +60,41 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Windows:
+    """The contexts (N, n-1) of words of a text, the last word first, made as they are asked for: [rows] -> ids.
+
+    ids: the text's; at (N,): where the words stand; before (.,): how many words of its sentence stand before each of
+    the text's, n - 1 at most; behind the first stands <s>, sos.
+    """
+
+    ids: np.ndarray
+    at: np.ndarray
+    before: np.ndarray
+    n: int
+    sos: int
+
+    def __len__(self):
+        return len(self.at)
+
+    def __getitem__(self, rows):
+        at, back = self.at[rows], np.arange(1, self.n)
+        found = self.ids[at[:, None] - back]  # before the text's first word: from its end, and then <s>
+        found[self.before[at][:, None] < back] = self.sos
+        return found
+
+
+def windows(corpus, at, n, sos):
+    """The Windows of the words of a Corpus that stand at the places `at`."""
+    starts, ends = corpus.starts[:-1], corpus.starts[1:]
+    before = np.full(len(corpus.ids), n - 1, np.int16)
+    for k in range(n - 1):
+        before[(starts + k)[starts + k < ends]] = k
+    return Windows(corpus.ids, at if len(corpus.ids) > 1 << 31 else at.astype(np.int32), before, n, sos)
+
+
+@dataclass(frozen=True)
 class Data:
-    """Training examples: contexts (N, n-1), words w (N,), ids; heldout, a Corpus or None.
+    """Training examples: contexts (N, n-1), an array or Windows, words w (N,), ids; heldout, a Corpus or None.
 
     For a layer that carries its state, they are the steps of the text in order, contexts (N, 1) the word before; w is
     -1 where it is only there to be read, and fresh (N,) bool tells before which steps nothing stands.
@@ -104,8 +137,7 @@ def examples(corpus, vocab, order, heldout, layer=layers.LAYERS["nplm"]):
         text = running.steps(corpus, vocab.sos_id)
         w = np.where(counted[text.at], corpus.ids[text.at], -1)
         return Data(text.inputs[:, None], w, heldout, fresh=text.fresh)
-    rows = contexts(corpus, order)[at]
-    return Data(np.where(rows < 0, vocab.sos_id, rows).astype(np.int32), corpus.ids[at], heldout)
+    return Data(windows(corpus, at, order, vocab.sos_id), corpus.ids[at], heldout)
 
 
 def initial(vocab, settings, w, features=None, word_classes=None, words_tree=None):
@@ -231,7 +263,7 @@ def batches(data, settings, epoch):
     N, K = len(data.w), settings.minibatch
     if data.fresh is not None:
         return lambda number: running.places(N, settings, number)
-    order = np.random.default_rng([settings.seed, epoch]).permutation(N)
+    order = np.random.default_rng([settings.seed, epoch]).permutation(np.arange(N, dtype=np.int32))
     return lambda number: order[number * K : (number + 1) * K]
 
 
@@ -285,7 +317,10 @@ def checkpointed(network, progress):
 
 def fingerprint(data):
     """A number that tells whether two runs read the same texts."""
-    crc = zlib.crc32(data.w, zlib.crc32(data.contexts))
+    crc = 0
+    for rows in parts(data.contexts):
+        crc = zlib.crc32(rows, crc)
+    crc = zlib.crc32(data.w, crc)
     return crc if data.heldout is None else zlib.crc32(data.heldout.ids, crc)
 
 

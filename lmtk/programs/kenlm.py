@@ -3,8 +3,9 @@
 import getopt
 import os
 import sys
+import warnings
 
-from lmtk.errors import UsageError
+from lmtk.errors import LmtkWarning, UsageError
 from lmtk.programs.lines import fields_of, filtered_arpa, temporary
 
 SAID = {"false": "0", "no": "0", "off": "0", "true": "1", "yes": "1", "on": "1"}
@@ -45,7 +46,11 @@ def lmplz(words):
         parser.add_argument(name, help="taken, without an effect")
     for name in ("--renumber", "--collapse_values"):
         parser.add_argument(name, action="store_true", help="taken, without an effect")
-    o = parser.parse_args(words)
+    o, rest = parser.parse_known_args(words)
+    if wrong := [word for word in rest if word.startswith("-")]:
+        raise UsageError(f"no option {wrong[0]}")
+    if rest:  # as lmplz does; a kind of build_binary's stands there in scripts
+        warnings.warn(f"{' '.join(rest)}: a word behind no option, passed over", LmtkWarning, stacklevel=1)
     if o.intermediate or o.collapse_values:
         raise UsageError("--intermediate and --collapse_values write what only KenLM reads; --arpa writes the model")
     if o.temp_prefix:
