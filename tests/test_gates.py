@@ -1,6 +1,5 @@
 """Layers with gates, whose state goes on through a text: against their twins, gradients, runs that go on, scoring."""
 
-from dataclasses import replace
 from itertools import islice, pairwise
 from types import SimpleNamespace
 
@@ -80,28 +79,6 @@ def test_the_gradient_is_that_of_finite_differences(model, output, direct):
     L, _ = mine.step(inputs, w, 1e-2, *what, start=start)
     assert pytest.approx(likelihood(*theta), abs=1e-3) == L
     assert_step(likelihood, theta, mine.arrays(), "CHdUWbR", every=3)
-
-
-@pytest.mark.parametrize("model", STEP)
-@pytest.mark.parametrize("direct", [False, True])
-@pytest.mark.parametrize("dropout", [False, True])
-def test_a_word_that_stands_there_twice_may_come_once(model, direct, dropout):
-    """With the same factors of dropout."""
-    theta, (inputs, start) = parameters(model, direct), begun(model)
-    inputs[1:5] = inputs[0]
-    w = np.array([1, 5, 3, -1, 10, 0])
-    distinct, which = np.unique(inputs, return_inverse=True)
-    factors = [np.random.default_rng(1).uniform(0, 2, size).astype(np.float32) for size in ((len(distinct), m), (6, h))]
-    each, once = (Small(theta, 2, "full", model) for _ in range(2))
-    L, _ = each.step(inputs, w, 1e-2, kept=[factors[0][which.ravel()], factors[1]] if dropout else None, start=start)
-    start = replace(start, which=which.ravel())
-    again, _ = once.step(distinct[:, None], w, 1e-2, kept=factors if dropout else None, start=start)
-    assert again == pytest.approx(L, abs=1e-4)
-    for name, a, b in zip("CHdUWbR", each.arrays(), once.arrays(), strict=True):
-        assert a is b is None or a == pytest.approx(b, abs=2e-5), name
-    rows = theta[0][distinct]
-    largest = [np.linalg.eigvalsh(X.T @ X)[-1] for X in (start.weighted(rows), start.spread(rows))]
-    assert largest[0] == pytest.approx(largest[1], rel=1e-4)
 
 
 @pytest.mark.parametrize("unit", [units.GATED, units.LSTM], ids=lambda unit: unit.name)

@@ -11,8 +11,7 @@ a       (K, h)               activations, of which and of x the outputs are made
 gX      as X                 dL/dX, L being the log-likelihood
 
 A layer that carries its state sees a minibatch of T words in each of B rows of the text, time by time; its state goes
-on to the next minibatch, and gradients go back through the T words. x may have each distinct word of them once,
-(., 1, m): products with H then take half the time.
+on to the next minibatch, and gradients go back through the T words.
 """
 
 import math
@@ -22,7 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk import units
-from lmtk.nplm import kernels
 
 f32 = np.float32
 
@@ -63,32 +61,12 @@ class Layer:
 @dataclass(frozen=True)
 class Start:
     """Where a layer that carries its state begins: sizes, how many rows have a t-th word; state (rows, width), None:
-    0; fresh (K,) bool: before which words the state becomes 0, None: nowhere; which (K,): the row of x that is a
-    word's, None: each has its own.
+    0; fresh (K,) bool: before which words the state becomes 0, None: nowhere.
     """
 
     sizes: list
     state: np.ndarray | None = None
     fresh: np.ndarray | None = None
-    which: np.ndarray | None = None
-
-    def spread(self, rows):
-        """What each word has of rows of distinct words."""
-        return rows if self.which is None else rows[self.which]
-
-    def gathered(self, rows, number):
-        """The sums, (number, .), of what the words with the same row have, (K, .)."""
-        if self.which is None:
-            return rows
-        sums = np.zeros((number, rows.shape[1]), rows.dtype)
-        kernels.add_features(sums, self.which[:, None], rows, np.ones(number, rows.dtype))
-        return sums
-
-    def weighted(self, rows):
-        """Rows of distinct words with a length that makes the sum of their squares that of all words."""
-        if self.which is None:
-            return rows
-        return rows * np.sqrt(np.bincount(self.which, minlength=len(rows)))[:, None].astype(rows.dtype)
 
 
 def window(p, x, start):
@@ -135,7 +113,7 @@ def following(unit):
 
     def forward(p, x, start):
         x, g = x.reshape(len(x), -1), unit.gates * p.R.shape[1]
-        zr, t = (start.spread(x @ p.H[part].T + p.d[part]) for part in (slice(g), slice(g, None)))
+        zr, t = (x @ p.H[part].T + p.d[part] for part in (slice(g), slice(g, None)))
         a, memory, state = units.follow(unit, zr, t, start.sizes, p.R[:g].T, p.R[g:].T, start.state, start.fresh)
         return a, (x, start, memory), state
 
@@ -144,9 +122,8 @@ def following(unit):
         h = p.R.shape[1]
         g, gR = unit.gates * h, np.empty_like(p.R.T)
         go = units.follow_back(unit, ga, start.sizes, p.R[:g].T, p.R[g:].T, memory, gR[:, :g], gR[:, g:])
-        sums = start.gathered(go, len(x))
-        arrays = {"H": sums.T @ x, "d": sums.sum(axis=0), "R": gR.T}
-        return Gradient(sums @ p.H, arrays, go, (start.weighted(x), memory[2][:, :h]))
+        arrays = {"H": go.T @ x, "d": go.sum(axis=0), "R": gR.T}
+        return Gradient(go @ p.H, arrays, go, (x, memory[2][:, :h]))
 
     return {
         "sees": lambda n: 1, "forward": forward, "backward": backward, "carries": True, "order": 32,

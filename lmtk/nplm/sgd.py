@@ -56,13 +56,11 @@ def forward(theta, contexts, kept=None, start=None):
     if kept is not None:
         x *= kept[0].reshape(x.shape)
     a, memory, state = theta.layer.forward(theta.p, x, start)
-    seen = x[:, : theta.direct].reshape(len(x), -1)
-    if start is not None:
-        seen = start.spread(seen)
-    return kernels.stack(a if kept is None else a * kept[1], seen), (memory, chosen), state
+    a = a if kept is None else a * kept[1]
+    return kernels.stack(a, x[:, : theta.direct].reshape(len(x), -1)), (memory, chosen), state
 
 
-def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=None, start=None):
+def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=None):
     """Steps 2(c) and 2(d): C and the arrays of the layer, in place, from dL/dz (K, D).
 
     What the n - 1 steps of a recurrent layer have in common learns with the mean of their gradients, since the sum
@@ -72,8 +70,7 @@ def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=Non
     h = D - 1 - theta.direct * m
     g = theta.layer.backward(p, memory, gz[:, :h] if kept is None else gz[:, :h] * kept[1])
     gx = g.gx
-    seen = gz[:, h:-1]
-    gx[:, : theta.direct * m] += seen if start is None else start.gathered(seen, len(gx))
+    gx[:, : theta.direct * m] += gz[:, h:-1]
     if kept is not None:
         gx *= kept[0]
     gx = senses.back(chosen, gx)
@@ -82,23 +79,13 @@ def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=Non
     if pace.H:
         curved = sum(stiffest(X, len(g.go)) for X in g.inputs) * stiffest(g.go, K)
         rate *= slowed(pace.H / steps, curved)
-        each = gx.reshape(-1, p.C.shape[1])
-        if start is not None and start.which is not None:
-            each = of_words(theta, g.go @ p.H, seen, kept, start)
-        rates *= slowed(pace.C, stiffest(each, len(each)))
+        rates *= slowed(pace.C, stiffest(gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1]))
     if decay:
         shrink(theta, K * epsilon * decay, feature_rate)
     for name, gradient in g.arrays.items():
         a = getattr(p, name)
         a += f32(rate) * gradient
     kernels.add_features(p.C, contexts, gx, rates)
-
-
-def of_words(theta, gx, seen, kept, start):
-    """dL/dx of all words, each by itself, from what comes through H."""
-    if theta.direct:
-        gx += seen
-    return gx if kept is None else gx * start.spread(kept[0])
 
 
 def shrink(theta, share, feature_rate):
@@ -129,5 +116,5 @@ def step(theta, see, contexts, w, epsilon, decay, feature_rate, kept=None, start
     if some is not z:
         gz, part = np.zeros_like(z), gz
         gz[counted] = part
-    backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept, start)
+    backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept)
     return L, norm
