@@ -78,7 +78,7 @@ class Windows:
 
     def __getitem__(self, rows):
         at, back = self.at[rows], np.arange(1, self.n)
-        found = self.ids[at[:, None] - back]  # before the text's first word: from its end, and then <s>
+        found = self.ids[np.maximum(at[:, None] - back, 0)]
         found[self.before[at][:, None] < back] = self.sos
         return found
 
