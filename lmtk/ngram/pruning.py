@@ -19,11 +19,10 @@ from lmtk.machine.large import pays
 from lmtk.ngram import rewriting
 from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.counts import find, to_rows, values
+from lmtk.ngram.methods import EPSILON
 from lmtk.ngram.nodes import N
+from lmtk.ngram.rewriting import chance, whole_unigrams
 from lmtk.text.corpus import Corpus
-
-# sums of probabilities of seven digits that differ by less than this are taken as equal, as SRILM does
-EPSILON = 3e-6
 
 
 class Links(NamedTuple):
@@ -52,11 +51,6 @@ def links(levels, W):
 def single(logs):
     """log10, in single precision, of natural logs; -inf and nan stay."""
     return (logs / LN10).astype(np.float32)
-
-
-def chance(log10p):
-    """Probabilities, in double precision, of log10 in single precision."""
-    return np.exp(log10p.astype(np.float64) * LN10)
 
 
 def backed_off(log10p, log10bow, nodes, contexts):
@@ -142,8 +136,7 @@ def new_weights(model, log10p, every):
     """
     log10bow = [np.zeros(len(p), np.float32) for p in log10p]
     with np.errstate(divide="ignore", invalid="ignore"):
-        over = int(np.nansum(chance(log10p[0])) - 1 >= EPSILON)
-        log10p[0] = whole_unigrams(log10p[0], model.levels[0].keys < model.vocab.V)
+        log10p[0], over = whole_unigrams(log10p[0], model.levels[0].keys < model.vocab.V)
         for k, (nodes, contexts) in enumerate(every[1:], 2):
             lower = backed_off(log10p, log10bow, nodes[:-1], contexts[:-1])
             left = masses(log10p[k - 1], lower, contexts[-1], len(log10p[k - 2]))
@@ -153,18 +146,6 @@ def new_weights(model, log10p, every):
             bow = np.log10(left.numerator) - np.log10(left.denominator)
             log10bow[k - 2] = np.where(left.over, -np.inf, np.where(none, 0, bow)).astype(np.float32)
     return log10bow, over
-
-
-def whole_unigrams(log10p, predicted):
-    """log10 p of the 1-grams, (N,), with what is missing from a sum of one; all words have one then."""
-    p = chance(log10p)
-    left = 1 - np.nansum(p)
-    zero = predicted & ~(p > 0)
-    if left < EPSILON:
-        return np.where(zero, np.float32(-np.inf), log10p)
-    takers = zero if zero.any() else predicted
-    p[takers] = np.where(p[takers] > 0, p[takers], 0) + left / takers.sum()
-    return np.where(takers, np.log10(p).astype(np.float32), log10p)
 
 
 def with_logs(model, log10p, log10bow):

@@ -19,12 +19,31 @@ from lmtk.machine.jit import jit, of_numba
 from lmtk.machine.threads import all_at_once, count
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.counts import sorted_by
+from lmtk.ngram.methods import EPSILON
 from lmtk.ngram.nodes import AT, BOW, CHILD, NODE, WIDTH, N, P, backed_off, finished, frozen, room, suffix_of
 
-EPSILON = 3e-6  # as in pruning
 AHEAD = 8
 f32 = np.float32
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+
+
+def chance(log10p):
+    """Probabilities, in double precision, of log10 in single precision."""
+    return np.exp(log10p.astype(np.float64) * LN10)
+
+
+def whole_unigrams(log10p, predicted):
+    """log10 p of the 1-grams, (N,), with what is missing from a sum of one; all words have one then. Whether they had
+    too much, 0 or 1.
+    """
+    p = chance(log10p)
+    left = 1 - np.nansum(p)
+    zero = predicted & ~(p > 0)
+    if left < EPSILON:
+        return np.where(zero, np.float32(-np.inf), log10p), int(-left >= EPSILON)
+    takers = zero if zero.any() else predicted
+    p[takers] = np.where(p[takers] > 0, p[takers], 0) + left / takers.sum()
+    return np.where(takers, np.log10(p).astype(np.float32), log10p), 0
 
 
 def in_parts(work, contexts):
@@ -158,14 +177,11 @@ def fill_bare(memory, logs, where, far, k, first, last):
 
 def new_weights(arrays, vocab, shown=False):
     """`pruning.new_weights`, in place; returns how many contexts have too much."""
-    from lmtk.ngram.pruning import chance, whole_unigrams
-
     memory, logs, where, _ = arrays
     at, size, width, p = where[0].tolist()
     words, first = memory[at : at + size * width : width], logs[at + p : at + p + size * width : width]
     with np.errstate(divide="ignore", invalid="ignore"):
-        over = int(np.nansum(chance(first)) - 1 >= EPSILON)
-        first[:] = whole_unigrams(first.copy(), words < vocab.V)
+        first[:], over = whole_unigrams(first.copy(), words < vocab.V)
     for k in range(2, len(where) + 1):
         over += sum(in_parts(lambda *part, k=k: weigh(*arrays, k, *part, shown), where[k - 2, N]))
     return over
