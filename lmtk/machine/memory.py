@@ -31,8 +31,21 @@ def need(size, what):
         raise MemoryError(f"{what} wants {size // MB} MB, and ulimit -v leaves {max(left, 0) // MB}")
 
 
-MMAP_MAX, ARENA_MAX, TRIM_THRESHOLD, TOP_PAD = -4, -8, -1, -2  # of malloc.h
+ARENA_MAX, MMAP_MAX, MMAP_THRESHOLD, TOP_PAD, TRIM_THRESHOLD = -8, -4, -3, -2, -1  # of malloc.h
 HUGEPAGE, POPULATE_WRITE = 14, 23  # of mman.h
+
+
+def set_malloc(options):
+    """Sets malloc's options {M_..: value}; whether there are such, which are of Linux and its C library."""
+    import ctypes
+
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    for option, value in options.items():
+        mallopt(option, value)
+    return True
 
 
 def warm(size):
@@ -42,14 +55,13 @@ def warm(size):
     """
     import ctypes
 
-    libc = ctypes.CDLL(None)
-    if room() is not None or not hasattr(libc, "mallopt"):
+    kept = {MMAP_MAX: 0, ARENA_MAX: 1, TRIM_THRESHOLD: -1, TOP_PAD: 64 * MB}
+    if room() is not None or not set_malloc(kept):
         return
+    libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     libc.free.argtypes = [ctypes.c_void_p]
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    for option, value in ((MMAP_MAX, 0), (ARENA_MAX, 1), (TRIM_THRESHOLD, -1), (TOP_PAD, 64 * MB)):
-        libc.mallopt(option, value)
     begin, page = libc.malloc(size), 2 * MB
 
     def touch():

@@ -336,6 +336,21 @@ def nodes_at(begins, k, local):
         local[i] = node
 
 
+@jit(_nrt=False)
+def first_reads(begins, come, rank, k, heads, words, many, nodes, above):
+    """nodes and above (SOME,) <- of the places where the first `many` of some words begin: the n-gram of order k that
+    begins next, and that of the order below, or the word itself, before it. A number that keeps reads ahead from being
+    left out.
+    """
+    ahead = 0
+    for r in range(many):
+        begin = heads[words[r]]
+        nodes[r] = number(rank, k, begin)
+        above[r] = words[r] if k == 2 else number(rank, k - 1, begin) - 1
+        ahead += begins[begin] + come[begin]
+    return ahead
+
+
 @jit
 def gather(begins, come, rank, k, heads, ends, V, first, local, node, context, parent, word, children, raw):
     """The n-grams of order k > 1 whose context is in a segment, (N + 1,) int32, in place: node; context, as `local` has
@@ -355,11 +370,7 @@ def gather(begins, come, rank, k, heads, ends, V, first, local, node, context, p
             many += 1
         if many < SOME and w < len(heads) - 1:
             continue
-        for r in range(many):
-            begin = heads[words[r]]
-            nodes[r] = number(rank, k, begin)
-            above[r] = words[r] if k == 2 else number(rank, k - 1, begin) - 1
-            ahead += begins[begin] + come[begin]
+        ahead += first_reads(begins, come, rank, k, heads, words, many, nodes, above)
         for r in range(many):
             last, g, parent_node = words[r], nodes[r], above[r]
             if last >= V and events < 0:
@@ -398,11 +409,7 @@ def place(begins, come, rank, k, heads, ends, first, local, head, below, marks, 
             many += 1
         if many < SOME and w < len(heads) - 1:
             continue
-        for r in range(many):
-            begin = heads[words[r]]
-            nodes[r] = number(rank, k, begin)
-            above[r] = words[r] if k == 2 else number(rank, k - 1, begin) - 1
-            ahead += begins[begin] + come[begin]
+        ahead += first_reads(begins, come, rank, k, heads, words, many, nodes, above)
         for r in range(many):
             g, parent = nodes[r], above[r]
             for j in range(heads[words[r]], ends[words[r]]):

@@ -1,7 +1,5 @@
 """The translation model of Bahdanau, Cho, Bengio 2015: what it holds, how it scores a minibatch, its file."""
 
-import contextlib
-import ctypes
 import math
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -9,12 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 
 from lmtk.files import container, declared
+from lmtk.machine import memory
 from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 from lmtk.units import BY_GATES, GATED, follow, follow_back, from_activations
 
 f32 = np.float32
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc
 SIZES = ("embedding", "hidden", "alignment", "maxout", "gates", "tied")
 BEFORE = {"gates": 2, "tied": False}  # files from before there were LSTMs or tied outputs do not tell these
 TOLD = {
@@ -137,9 +135,7 @@ def batches(sentences, together, words):
 
 def keep_memory():
     """Freed arrays of up to 32 MB stay with the process: fresh memory from the system costs as much as a product."""
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(M_MMAP_THRESHOLD, 1 << 25), mallopt(M_TRIM_THRESHOLD, 1 << 30)
+    memory.set_malloc({memory.MMAP_THRESHOLD: 1 << 25, memory.TRIM_THRESHOLD: 1 << 30})
 
 
 def output_weights(p):
