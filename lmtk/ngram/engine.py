@@ -199,11 +199,13 @@ class Estimator:
             return found.parent[marks & NEEDED > 0]
 
     def need_all(self, ends):
-        """An ARPA file needs every prefix of its n-grams; SRILM needs the `ends` of these prefixes too."""
+        """An ARPA file needs every prefix of its n-grams; SRILM needs the `ends` of these prefixes too, else only their
+        weights are written where they are there.
+        """
         for k in range(self.suffixes.order, 1, -1):
             suffixes = all_at_once(partial(self.need_contexts, k), range(self.suffixes.segments))
-            for some in suffixes if ends and k > 2 else ():
-                self.marks[k - 1][some] |= THERE | NEEDED
+            for some in suffixes:
+                self.marks[k - 1][some] |= THERE | NEEDED if ends and k > 2 else NEEDED
 
 
 def smoothed(given, method, V, exact, log10p, p, room):

@@ -92,7 +92,7 @@ def write_order(out, model, k, cells, scratch):
 def mark_lines(marks, bow, flags):
     """flags (N,) <- the marks of n-grams as print_rows wants them: a weight is written where it is not 0, too."""
     for i in range(len(marks)):
-        weighted = len(bow) > 0 and (marks[i] & 2 > 0 or bow[i] != 0)
+        weighted = len(bow) > 0 and (marks[i] & 6 > 0 or bow[i] != 0)
         flags[i] = marks[i] & 1 | (2 if weighted else 0)
 
 
