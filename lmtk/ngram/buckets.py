@@ -417,8 +417,8 @@ def sources(job, b, k):
 
 
 def fetch(job, k, part, dtype=f32):
-    """Yields `part` of the n-grams of order k that end in each of a rank's buckets. They come together, or, where memory
-    is short, for one bucket after another.
+    """Yields `part` of the n-grams of order k that end in each of a rank's buckets. They come together, or, where
+    memory is short, for one bucket after another.
     """
     T, together = job.rounds, job.rounds if job.ample else 1
     for first in range(0, T, together):
