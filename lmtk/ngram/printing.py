@@ -50,7 +50,7 @@ def model_of_three_words(order, marks):
     vocab = make_vocab([b"a", b"b", b"c"], True, source="")
     methods = [Method("kn", (0.5, 1.0, 1.5), True) for _ in range(order)]
     x = suffix.suffix_order(np.array([1, 2, 3, 0], np.int32), order, len(vocab.words) - 1, marks)
-    return engine.estimate(x, vocab, methods, marks, known=dict(enumerate(methods, 1)), exact=True)[0]
+    return engine.estimate(x, vocab, methods, marks, known=dict(enumerate(methods, 1)), exact=True, types=True)[0]
 
 
 def write_header(out, sizes):
@@ -92,8 +92,7 @@ def write_order(out, model, k, cells, scratch):
 def mark_lines(marks, bow, flags):
     """flags (N,) <- the marks of n-grams as print_rows wants them: a weight is written where it is not 0, too."""
     for i in range(len(marks)):
-        weighted = len(bow) > 0 and (marks[i] & 2 > 0 or bow[i] != 0)
-        flags[i] = marks[i] & 1 | (2 if weighted else 0)
+        flags[i] = marks[i] & 1 | (2 if len(bow) > 0 and bow[i] == bow[i] else 0)
 
 
 def write_rows(out, orders, words):
