@@ -371,10 +371,12 @@ def there(job, b, k):
 def common_words(job):
     """Every rank gets the others' weights and marks of order 1."""
     first, last = (job.bounds[b] for b in (job.mine[0], job.mine[-1] + 1))
+    needed = job.comm.max(job.marks & np.uint8(engine.NEEDED))
     for column in (job.log10bow, job.marks):
         some = np.append(column[first:last], column[-1:])
         found = job.comm.gather(some)
         column[:] = np.concatenate([*(x[:-1] for x in found), found[0][-1:]])
+    job.marks |= needed
 
 
 def sources(job, b, k):
@@ -384,34 +386,37 @@ def sources(job, b, k):
     return np.argsort(came, kind="stable"), np.bincount(came, minlength=len(job.bounds) - 1)
 
 
-def fetch(job, k):
-    """Yields log10 p of the n-grams of order k that end in each of a rank's buckets, nan where the model has none. They
-    come together, or, where memory is short, for one bucket after another.
+def fetch(job, k, part, dtype=f32):
+    """Yields `part` of the n-grams of order k that end in each of a rank's buckets. They come together, or, where
+    memory is short, for one bucket after another.
     """
     T, together = job.rounds, job.rounds if job.ample else 1
     for first in range(0, T, together):
         parts = []
         for rank in range(job.comm.size):
-            some = [np.zeros(0, f32)]
+            some = [np.zeros(0, dtype)]
             for to in range(rank * T + first, rank * T + first + together):
-                some += [own_part(job, b, k, to) for b in job.mine]
+                some += [part(job, b, k, to) for b in job.mine]
             parts.append(np.concatenate(some))
         found, at = job.comm.swap(parts), [0] * job.comm.size
         for t in range(first, first + together):
             order, sizes = sources(job, job.mine[t], k)
             ends = [begin + int(size) for begin, size in zip(at, sizes.reshape(-1, T).sum(1))]
-            p = np.empty(len(order), f32)
-            p[order] = np.concatenate([x[begin:end] for x, begin, end in zip(found, at, ends)])
-            yield p
+            column = np.empty(len(order), dtype)
+            column[order] = np.concatenate([x[begin:end] for x, begin, end in zip(found, at, ends)])
+            yield column
             at = ends
 
 
-def own_part(job, b, k, to):
-    """log10 p of the events of order k in bucket b that end in a word of the bucket `to`."""
+def own_p(job, b, k, to):
+    """log10 p of the events of order k in bucket b that end in a word of the bucket `to`, nan where there is none."""
     begin, end = job.cuts[b][k, to : to + 2].tolist()
-    p = job.shelf.get(("p", b, k), f32, begin, end)
-    marks = job.shelf.get(("marks", b, k), np.uint8, begin, end)
-    return np.where(marks & engine.THERE, p, f32(np.nan))
+    return np.where(own_marks(job, b, k, to) & engine.THERE, job.shelf.get(("p", b, k), f32, begin, end), f32(np.nan))
+
+
+def own_marks(job, b, k, to):
+    """Their marks."""
+    return job.shelf.get(("marks", b, k), np.uint8, *job.cuts[b][k, to : to + 2].tolist())
 
 
 def need_all(job, methods, ends):
@@ -452,8 +457,7 @@ def need_one(job, methods, k, ends, b):
         work.log10bow[k - 1][events[k - 1] :] = shelf.get(("bow", b, k - 1), f32)
     for segment in work.suffixes.segments:
         suffixes = work.need_contexts(k, segment)
-        if ends and k > 2:
-            work.marks[k - 1][suffixes] |= engine.THERE | engine.NEEDED
+        work.marks[k - 1][suffixes] |= engine.THERE | engine.NEEDED if ends and k > 2 else engine.NEEDED
     if k > 2:
         replace(shelf, ("marks", b, k - 1), work.marks[k - 1][: events[k - 1]])
         replace(shelf, ("of contexts", b, k - 1), work.marks[k - 1][events[k - 1] :])
@@ -528,10 +532,12 @@ def models_of(job, k):
     """
     if k == 1 and job.comm.rank == 0:
         yield engine.Estimate(job.vocab, None, [job.log10p], [job.log10bow], [job.marks], None)
-    for b, p in zip(job.mine, fetch(job, k)) if k > 1 else ():
+    columns = (fetch(job, k, own_p), fetch(job, k, own_marks, np.uint8)) if k > 1 else ([], [])
+    for b, p, marks in zip(job.mine, *columns):
         begins, rank, sizes = stored(job, b, "contexts")
         base = np.cumsum([0, 0, 0, *sizes[1:]])
         words = job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1]))
         x = suffix.Suffixes(None, begins, rank, words, base, None, None, job.start(b), None, sizes.tolist())
-        columns = p, job.shelf.get(("bow", b, k), f32), (~np.isnan(p)).astype(np.uint8)
-        yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in columns), None)
+        marks = (marks & np.uint8(engine.NEEDED)) | ~np.isnan(p)
+        found = p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8)
+        yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in found), None)

@@ -32,14 +32,14 @@ from lmtk.text.vocab import Vocab
 
 f32 = np.float32
 PIECE = 1 << 16  # places counted together
-THERE, NEEDED = 1, 2  # an n-gram is in the model; it is in it for a longer one alone
+THERE, NEEDED = 1, 2  # an n-gram is in the model; a longer one wants it, or its weight, to be written
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A model in suffix order. Of each order's n-grams, (N,): log10p, by backing off where it has none of its own;
-    log10bow, nan where it extends to none; marks, THERE; types, how many extend it, if asked for. Those of order 1 are
-    all words of the vocabulary.
+    log10bow, nan where it extends to none; marks, THERE and NEEDED; types, how many extend it, if asked for. Those of
+    order 1 are all words of the vocabulary.
     """
 
     vocab: Vocab
@@ -199,11 +199,13 @@ class Estimator:
             return below.node[parents] if below else parents
 
     def need_all(self, ends):
-        """An ARPA file needs every prefix of its n-grams; SRILM needs the `ends` of these prefixes too."""
+        """An ARPA file needs every prefix of its n-grams; SRILM needs the `ends` of these prefixes too, else only their
+        weights are written where they are there.
+        """
         for k in range(self.suffixes.order, 1, -1):
             suffixes = all_at_once(partial(self.need_contexts, k), self.suffixes.segments)
-            for some in suffixes if ends and k > 2 else ():
-                self.marks[k - 1][some] |= THERE | NEEDED
+            for some in suffixes:
+                self.marks[k - 1][some] |= THERE | NEEDED if ends and k > 2 else NEEDED
 
 
 def with_unknown(x, unk, begin):
