@@ -20,13 +20,13 @@ children, suffixes and slots of a file need not be true: what looks one up keeps
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from lmtk.errors import FormatError
-from lmtk.machine.jit import carray, jit, of_numba, pointer_to
+from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
 from lmtk.machine.large import pays
 from lmtk.machine.threads import all_at_once, count
 
@@ -46,7 +46,6 @@ PART = 64  # tokens of such a part, at least
 NULL, UNKNOWN = 0, 1  # states after nothing, and after a word without a 1-gram
 u64 = np.uint64
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
-inlined = partial(jit, _nrt=False, forceinline=True)  # else calls take arrays apart, which costs more than the work
 
 
 def frozen(array):
@@ -191,7 +190,7 @@ def link_suffixes(memory, where, slots, spans, k, first, last, one):
     return missing + link_some(memory, slots, spans[k - 1], above, size, width, ats, lows, highs, slot, many)
 
 
-@jit(_nrt=False)
+@inlined
 def link_some(memory, slots, span, above, size, width, ats, lows, highs, slot, many):
     """The suffixes of the first `many` records at `ats`, each among the nodes from lows to highs of the order at
     `above`, in place; -1 for none: returns how many.

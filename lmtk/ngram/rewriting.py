@@ -15,7 +15,7 @@ from itertools import pairwise, zip_longest
 import numpy as np
 
 from lmtk.lm import LN10
-from lmtk.machine.jit import jit, of_numba
+from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.threads import all_at_once, count
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.counts import sorted_by
@@ -66,7 +66,7 @@ def closed(model, nodes):
     return Backoff(model.vocab, nodes.order, [Packed(nodes, k, W) for k in range(1, nodes.order + 1)])
 
 
-@jit(_nrt=False)
+@inlined
 def estimate(memory, logs, where, far, k, node, above, context, weights):
     """log10 p of a word, of which `node`, of order k, is the longest n-gram that may count, after a context, of order
     `above`. weights (n,): room.
@@ -85,7 +85,7 @@ def estimate(memory, logs, where, far, k, node, above, context, weights):
     return backed_off(p, weights, 0, many, False)
 
 
-@jit(_nrt=False)
+@inlined
 def lower_p(memory, logs, where, far, k, node, after_order, after, weights):
     """log10 p of the last word of an n-gram without its oldest one; `after`, of order after_order, is the suffix of its
     context.
@@ -98,7 +98,7 @@ def lower_p(memory, logs, where, far, k, node, after_order, after, weights):
     return estimate(memory, logs, where, far, order, end, after_order, after, weights)
 
 
-@jit(_nrt=False)
+@inlined
 def fetch_suffix(memory, where, k, node):
     """What `lower_p` of a node will read comes into the cache."""
     if node < where[k - 1, N]:
@@ -106,7 +106,7 @@ def fetch_suffix(memory, where, k, node):
         prefetch(memory, where[k - 2, AT] + where[k - 2, WIDTH] * max(end, 0) + where[k - 2, P])
 
 
-@jit(_nrt=False)
+@inlined
 def mass(given, lower):
     """What n-grams of a context leave, whose probabilities add up to `given`, and to `lower` without the oldest word:
     numerator and denominator of its weight, the log10 by which they are multiplied, and whether they are too much.
@@ -122,7 +122,7 @@ def mass(given, lower):
     return numerator, max(denominator, 0.0), scale, over
 
 
-@jit(_nrt=False)
+@inlined
 def weight_of(numerator, denominator, over):
     """A context's weight, log10, of what `mass` says."""
     if over:
