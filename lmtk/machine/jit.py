@@ -19,6 +19,7 @@ from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from struct import Struct
 from threading import RLock
 from types import FunctionType, NoneType, SimpleNamespace
 
@@ -26,7 +27,7 @@ import numpy as np
 
 from lmtk.machine import memory
 
-CONTIGUOUS, ALIGNED = 0x1, 0x100  # numpy's bits of flags.num
+CONTIGUOUS = 0x1  # numpy's bit of flags.num
 DIGEST = 16  # bytes
 lock = RLock()
 
@@ -65,14 +66,14 @@ def of_numba(module, name):
 
 
 def kinds_of(arguments, values):
-    """What a call's arguments are, as a key: (dtype, dimensions, flags) of an array, a number's type, a tuple of these.
-    What machine code gets for them is appended to `values`: where an array object is, a number as it is.
+    """What a call's arguments are, as a key: (dtype, dimensions, whether contiguous) of an array, a number's type, a
+    tuple of these. What the machine code gets is appended to `values`: where an array object is, a number as it is.
     """
     kinds = []
     for argument in arguments:
         kind = type(argument)
-        if kind is np.ndarray:
-            kind = argument.dtype, argument.ndim, argument.flags.num & (CONTIGUOUS | ALIGNED)
+        if isinstance(argument, np.ndarray):
+            kind = argument.dtype, argument.ndim, argument.flags.num & CONTIGUOUS
             values.append(id(argument))
         elif kind is int or kind is float or kind is bool:
             values.append(argument)
@@ -98,18 +99,18 @@ def code_for(kernel, kinds):
 
 
 def native(kernel, address, parameters, results):
-    """Python's call of the machine code at `address`. results: the dtype of what it returns, or a list of them."""
+    """Python's call of the machine code at `address`; results: as `results_to` has them."""
+    take = ctypes.CFUNCTYPE(ctypes.c_int64, *parameters, ctypes.c_void_p)(address)
     one = isinstance(results, str)
-    cells = [c_type(np.dtype(result)) for result in ([results] if one else results)]
-    take = ctypes.CFUNCTYPE(ctypes.c_int64, *parameters, *[ctypes.c_void_p] * len(cells))(address)
+    read = Struct(results if one else results[0])
+    Room = ctypes.c_char * read.size
 
     def call(*values):
-        room = [cell() for cell in cells]
-        if not take(*values, *map(ctypes.byref, room)):
+        room = Room()
+        if not take(*values, room):
             raise MemoryError(f"{kernel.__name__}: no room for what it works in")
-        if one:
-            return room[0].value
-        return tuple([cell.value for cell in room]) if room else None
+        found = read.unpack(room)
+        return found[0] if one else found or None
 
     return call
 
@@ -287,40 +288,54 @@ def dispatcher_of(function, settings):
 
 def compiled(kernel, kinds):
     """The symbol, the results and the machine code of a kernel: of a function around it that takes the values of
-    `kinds_of` and the addresses of its results, and returns 1 if all went well.
+    `kinds_of` and the address of the results, and returns 1 if all went well.
     """
     memory.need(memory.KERNEL if "numba" in sys.modules else memory.NUMBA, "a kernel's compilation")
-    from numba import carray, cfunc, njit, types
-    from numba.np.numpy_support import as_dtype
+    from numba import carray, cfunc, types
     from numpy.lib.stride_tricks import as_strided
 
+    put, results = results_to()
     scope = {"carray": carray, "as_strided": as_strided, "pointer_to": pointer_to.in_numba(), "int64": np.int64}
-    scope |= {"kernel": kernel.in_numba(), "HEAD": object.__basicsize__}
+    scope |= {"kernel": kernel.in_numba(), "put": put, "HEAD": object.__basicsize__}
     lines, parameters = [], []
     arguments = ", ".join(argument(kind, lines, parameters, scope) for kind in kinds)
-    names = [f"x{i}" for i in range(len(parameters))]
-    inside = function(f"inside({', '.join(names)})", [*lines, f"return kernel({arguments})"], scope)
-    inside = scope["inside"] = njit(tuple(parameters), error_model="numpy")(inside)
-    result = inside.nopython_signatures[0].return_type
-    one = isinstance(result, (types.Number, types.Boolean))
-    results = (
-        [result]
-        if one
-        else list(result)
-        if isinstance(result, types.BaseTuple)
-        else []
-        if result is types.none
-        else [result]
-    )
-    if not all(isinstance(kind, (types.Number, types.Boolean)) for kind in results):
-        raise TypeError(f"the kernel {kernel.__name__} returns what is no number")
-    lines = [f"found = inside({', '.join(names)})"]
-    lines += [f"carray(r{i}, 1)[0] = found{'' if one else f'[{i}]'}" for i in range(len(results))]
-    names += [f"r{i}" for i in range(len(results))]
-    entry = function(f"entry({', '.join(names)})", [*lines, "return 1"], scope)
-    code = cfunc(types.int64(*parameters, *map(types.CPointer, results)), error_model="numpy")(entry)
-    dtypes = [as_dtype(result).str for result in results]
-    return code.native_name, dtypes[0] if one else dtypes, object_file(code.inspect_llvm())
+    names = ", ".join([*(f"x{i}" for i in range(len(parameters))), "out"])
+    lines += [f"put(out, kernel({arguments}))", "return 1"]
+    exec(f"def entry({names}):\n    " + "\n    ".join(lines), scope)
+    code = cfunc(types.int64(*parameters, types.int64), error_model="numpy")(scope["entry"])
+    return code.native_name, results[-1], object_file(code.inspect_llvm())
+
+
+def results_to():
+    """For kernels: put(address, results), which writes a number, or each of a tuple, into 8 bytes; and a list, to which
+    its compilation appends how Python's struct reads them: a text, or a list of one text for a tuple.
+    """
+    from numba import types
+    from numba.extending import intrinsic
+
+    found = []
+
+    @intrinsic
+    def put(typing, address, result):
+        kinds = result.types if isinstance(result, types.BaseTuple) else [result] if result is not types.none else []
+        wide = [types.float64 if isinstance(kind, types.Float) else types.int64 for kind in kinds]
+        read = [
+            "?7x" if isinstance(kind, types.Boolean) else "d" if isinstance(kind, types.Float) else "q"
+            for kind in kinds
+        ]
+        found.append(read[0] if [*kinds] == [result] else ["".join(read)])
+
+        def build(context, builder, signature, arguments):
+            at = builder.inttoptr(arguments[0], context.get_value_type(types.CPointer(types.int64)))
+            for i, (kind, to) in enumerate(zip(kinds, wide)):
+                value = builder.extract_value(arguments[1], i) if kind is not result else arguments[1]
+                value = builder.bitcast(context.cast(builder, value, kind, to), context.get_value_type(types.int64))
+                builder.store(value, builder.gep(at, [context.get_constant(types.int64, i)]))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, result), build
+
+    return put, found
 
 
 def argument(kind, lines, parameters, scope):
@@ -336,19 +351,14 @@ def argument(kind, lines, parameters, scope):
     if not isinstance(kind[0], np.dtype):
         return f"({''.join(argument(inner, lines, parameters, scope) + ', ' for inner in kind)})"
     parameters.append(types.int64)
-    dtype, n, flags = kind
+    dtype, n, contiguous = kind
     scope[f"{x}_dtype"] = dtype
     # numpy's PyArrayObject: where the data are, the number of dimensions, where they and the strides are
     lines.append(f"{x}_fields = carray(pointer_to({x} + HEAD, int64), 4)")
     lines += [f"{x}_{name} = carray(pointer_to({x}_fields[{at}], int64), {n})" for name, at in (("n", 2), ("step", 3))]
     shape, steps = (f"({''.join(f'{x}_{name}[{i}], ' for i in range(n))})" for name in ("n", "step"))
     array = f"carray(pointer_to({x}_fields[0], {x}_dtype), {shape})"
-    return array if flags & CONTIGUOUS else f"as_strided({array}, {shape}, {steps})"
-
-
-def function(head, lines, scope):
-    exec(f"def {head}:\n    " + "\n    ".join(lines), scope)
-    return scope.pop(head.partition("(")[0])
+    return array if contiguous else f"as_strided({array}, {shape}, {steps})"
 
 
 def object_file(text):
