@@ -481,8 +481,8 @@ def model_of_positions(o):
     given = given_discounts(o)
     words = len(o.vocabulary.words)
     ngrams = suffix.suffix_order(vars(o).pop("counts").of(o.vocabulary), o.order, words - 1, o.marks)
-    model, _ = engine.estimate(ngrams, o.vocabulary, o.methods, o.marks, *given)
     otherwise = o.sort or o.kenlm_layout
+    model, _ = engine.estimate(ngrams, o.vocabulary, o.methods, o.marks, *given, types=bool(o.write_bin or otherwise))
     if o.lm and not otherwise:
         with open_out(o.lm) as out:
             printing.write_estimate(out, model)

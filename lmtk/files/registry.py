@@ -18,7 +18,7 @@ LAYERS, OUTPUTS = ("", "-rnn", "-gru", "-lstm"), ("", "-tied", "-class", "-tree"
 BINARY = {
     **{f"nplm{layer}{output}": "lmtk.nplm.network:from_arrays" for layer in LAYERS for output in OUTPUTS},
     **{f"nplm{layer}-shortlist": "lmtk.joint.shortlist:from_arrays" for layer in LAYERS},
-    "nplm-energy": "lmtk.nplm.energy:from_arrays",
+    "nplm-energy": "lmtk.nplm.network:from_arrays",
     "interp": "lmtk.ngram.interp:from_arrays",
     "backoff": "lmtk.ngram.backoff:from_arrays",
     "backoff-compact": "lmtk.ngram.compact:from_arrays",

@@ -60,6 +60,10 @@ def jit(function=None, **settings):
     return call
 
 
+# of a kernel that others call for each item: else its arrays are taken apart at each call, and counted
+inlined = partial(jit, _nrt=False, forceinline=True)
+
+
 def of_numba(module, name):
     """A function of numba's for kernels to call; it is imported with numba."""
     return SimpleNamespace(__qualname__=f"{module}.{name}", in_numba=lambda: getattr(import_module(module), name))

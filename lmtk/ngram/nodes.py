@@ -26,7 +26,7 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.errors import FormatError
-from lmtk.machine.jit import carray, jit, of_numba, pointer_to
+from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
 from lmtk.machine.large import pays
 from lmtk.machine.threads import all_at_once, count
 
@@ -41,9 +41,10 @@ ZERO = -99.0  # what stands for the logarithm of 0 in an ARPA file
 FEW = 8  # children among which a search is as fast as a table
 MANY = 1 << 18  # n-grams of a model for which tables pay
 SOME = 256  # n-grams looked up together
-LANES = 32
+LANES = 128  # parts of a text that are scored side by side
 PART = 64  # tokens of such a part, at least
 NULL, UNKNOWN = 0, 1  # states after nothing, and after a word without a 1-gram
+u64 = np.uint64
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 
@@ -189,7 +190,7 @@ def link_suffixes(memory, where, slots, spans, k, first, last, one):
     return missing + link_some(memory, slots, spans[k - 1], above, size, width, ats, lows, highs, slot, many)
 
 
-@jit(_nrt=False)
+@inlined
 def link_some(memory, slots, span, above, size, width, ats, lows, highs, slot, many):
     """The suffixes of the first `many` records at `ats`, each among the nodes from lows to highs of the order at
     `above`, in place; -1 for none: returns how many.
@@ -211,7 +212,7 @@ def link_some(memory, slots, span, above, size, width, ats, lows, highs, slot, m
         if slot[j] >= 0:
             found = probe(memory, slots, table, places, slot[j], above, size, low, high, w)
         else:
-            found = search(memory, above, size, low, high - low, w)
+            found = search(memory, above, size, low, high, w)
         memory[ats[j] + width - 1] = found
         missing += found < 0
     return missing
@@ -230,10 +231,8 @@ def link_far(memory, where, k, one, far, more):
             order, context = suffix_of(memory, where, far, k - 1, i)
             found = np.int64(-1)
             while order and found < 0:
-                up, wide = where[order - 1, AT], where[order - 1, WIDTH]
-                low = np.int64(memory[up + wide * context + CHILD])
-                some = np.int64(memory[up + wide * (context + 1) + CHILD]) - low
-                found = search(memory, where[order, AT], where[order, WIDTH], low, some, memory[at])
+                low, high = children_of(memory, where, order, context)
+                found = search(memory, where[order, AT], where[order, WIDTH], low, high, memory[at])
                 if found < 0:
                     order, context = suffix_of(memory, where, far, order, context)
             if found < 0:
@@ -243,19 +242,33 @@ def link_far(memory, where, k, one, far, more):
             j += 1
 
 
-@jit(_nrt=False)
+@inlined
+def number(memory, at):
+    """memory[at]; numba looks for places below 0 where they have a sign."""
+    return np.int64(memory[u64(at)])
+
+
+@inlined
+def children_of(memory, where, k, node):
+    """From where up to where the children of a node of order k stand."""
+    at, total = where[u64(k - 1), AT] + WIDE * node, where[u64(k), N]
+    low = min(max(number(memory, at + CHILD), 0), total)
+    return low, max(min(number(memory, at + WIDE + CHILD), total), low)
+
+
+@inlined
 def suffix_of(memory, where, far, k, node):
     """(order, place) of the longest node that ends a node of order k; order 0 is the root."""
     if k < 2:
         return np.int64(0), np.int64(0)
-    found = np.int64(memory[where[k - 1, AT] + where[k - 1, WIDTH] * (node + 1) - 1])
+    found = number(memory, where[u64(k - 1), AT] + where[u64(k - 1), WIDTH] * (node + 1) - 1)
     order = k - 1
     if found < 0:
         j = -1 - found
         if j >= len(far):
             return np.int64(0), np.int64(0)
-        order, found = min(order, max(np.int64(far[j, 0]), 0)), max(np.int64(far[j, 1]), 0)
-    return (order, found) if order and found < where[order - 1, N] else (np.int64(0), np.int64(0))
+        order, found = min(order, max(np.int64(far[u64(j), 0]), 0)), max(np.int64(far[u64(j), 1]), 0)
+    return (order, found) if order and found < where[u64(order - 1), N] else (np.int64(0), np.int64(0))
 
 
 def link_suffixes_plain(levels, one):
@@ -443,7 +456,7 @@ def count_many(memory, where, k):
     return found
 
 
-@jit(_nrt=False)
+@inlined
 def slot_of(low, word, size):
     """Where the search for a word begins among the children from `low` on, in a table of `size` places."""
     h = (np.uint64(low) << np.uint64(32) | np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
@@ -467,28 +480,37 @@ def fill(memory, where, k, table):
                 table[slot] = child
 
 
-@jit(_nrt=False)
-def search(memory, begin, width, first, some, w):
-    """Which of `some` nodes from `first` on, of the order at `begin`, has the word w; -1 where none has."""
-    while some > 1:
-        half = some >> 1
-        first += half if memory[begin + width * (first + half)] <= w else 0
-        some -= half
-    return first if some == 1 and memory[begin + width * first] == w else -1
+@inlined
+def search(memory, begin, width, low, high, w):
+    """Which of the nodes from low up to high, of the order at `begin`, has the word w; -1 where none has. Among FEW
+    there are three steps, whatever is found: a processor cannot foretell how many it would take.
+    """
+    if low >= high:
+        return np.int64(-1)
+    while high - low > FEW:
+        middle = (low + high) >> 1
+        if number(memory, begin + width * middle) <= w:
+            low = middle
+        else:
+            high = middle
+    for step in (4, 2, 1):
+        i = min(low + step, high - 1)
+        low = i if number(memory, begin + width * i) <= w else low
+    return low if number(memory, begin + width * low) == w else np.int64(-1)
 
 
-@jit(_nrt=False)
+@inlined
 def probe(memory, slots, table, places, slot, begin, width, low, high, w):
-    """`search` from low up to high by a table of `places` at `table`, from the place `slot` on."""
+    """`search` by a table of `places` at `table`, from the place `slot` on."""
     for _ in range(places):
-        found = np.int64(slots[slot])
-        if found < 0 or (low <= found < high and memory[begin + width * found] == w):
+        found = number(slots, slot)
+        if found < 0 or (low <= found < high and number(memory, begin + width * found) == w):
             return found
         slot = table + ((slot - table + 1) & (places - 1))
     return np.int64(-1)
 
 
-@jit(_nrt=False)
+@inlined
 def weight_after(bow, goes_on, single):
     """A context's weight, log10, as it is added: in KenLM one of 0 has a sign."""
     if single and bow == 0:
@@ -496,7 +518,7 @@ def weight_after(bow, goes_on, single):
     return np.float32(ZERO) if single and bow == -np.inf else bow
 
 
-@jit(_nrt=False)
+@inlined
 def given(value, single):
     """The log10 p of an n-gram as sums begin with it."""
     if single:
@@ -504,7 +526,7 @@ def given(value, single):
     return value
 
 
-@jit(_nrt=False)
+@inlined
 def backed_off(p, weights, begin, many, single):
     """log10 p with the weights[begin : begin + many] of contexts, of which those of the longest stand first. All is in
     single precision, and those of short contexts are added first. SRILM adds up the weights, then p; KenLM begins with
@@ -512,8 +534,17 @@ def backed_off(p, weights, begin, many, single):
     """
     total = p if single else np.float32(0)
     for j in range(begin + many - 1, begin - 1, -1):
-        total += weights[j]
+        total += weights[u64(j)]
     return total if single else p + total
+
+
+@inlined
+def fetch(memory, where, k, node):
+    """The record of a node, and where its children end, come into the cache."""
+    if k:
+        at = where[u64(k - 1), AT] + WIDE * node
+        prefetch(memory, at)
+        prefetch(memory, at + WIDE + CHILD)
 
 
 @jit
@@ -531,104 +562,128 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
     `used` only: it marks n-grams that KenLM puts in. `single`: KenLM's rounding and zeros, as `weight_after` and
     `backed_off` have them.
 
-    Bound by random reads, three or four a search: those of LANES parts of the text overlap, each part with so many
-    tokens before it as a context has. No pointer leads out of its order.
+    Each round makes a search in each of LANES parts of the text, which begin with so many tokens before them as a
+    context has, so that their random reads, two or three a search, overlap. It goes in passes, from lists of parts to
+    lists of parts: a processor cannot foretell a branch that depends on what is found. Bound by these reads and by
+    instructions, in like measure. No pointer leads out of its order.
     """
     n, size = len(where), len(ids)
-    lanes = max(min(LANES, size // (PART + n)), 1)
-    live, t, stop, begin = (
-        np.arange(lanes),
+    lanes = max(min(LANES, size // (PART + n)), 1) if size else 0
+    t, begin, stop, word = (
         np.empty(lanes, np.int64),
         np.empty(lanes, np.int64),
         np.empty(lanes, np.int64),
+        ids[:lanes].astype(np.int64),
     )
-    order, node = np.full(lanes, -1), np.zeros(lanes, np.int64)  # the context to look in; order -1: p is found
-    next_order, next_node = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
-    low, high, slot = np.empty(lanes, np.int64), np.empty(lanes, np.int64), np.empty(lanes, np.int64)
-    p, length = np.zeros(lanes, np.float32), np.ones(lanes, np.int64)
+    # the context to look in, of order 0 where only the 1-gram is left; that of the next token, -1: not known yet
+    order, node = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
+    next_order, next_node = np.full(lanes, -1), np.zeros(lanes, np.int64)
+    low, high = np.empty(lanes, np.int64), np.empty(lanes, np.int64)
+    slot, found = np.empty(lanes, np.int64), np.empty(lanes, np.int64)
+    p, length = np.empty(lanes, np.float32), np.ones(lanes, np.int64)
     weights, many = np.empty(lanes * (n + 1), np.float32), np.zeros(lanes, np.int64)
+    live, few, table = np.empty(lanes + 1, u64), np.empty(lanes + 1, u64), np.empty(lanes + 1, u64)
+    hit, root, done = np.empty(lanes + 1, u64), np.empty(lanes + 1, u64), np.empty(lanes + 1, u64)
     for a in range(lanes):
         begin[a], stop[a] = size * a // lanes, size * (a + 1) // lanes
-        t[a] = max(begin[a] - n + 1, 0) - 1
-    while lanes:
-        place = 0
-        while place < lanes:
-            a = live[place]
-            while order[a] <= 0:
-                i = t[a]
-                if order[a] == 0:
-                    w = ids[i]
-                    p[a] = first[w]
-                    if next_order[a] < 0:
-                        next_order[a], next_node[a] = (1, np.int64(unigram[w])) if unigram[w] >= 0 else (0, UNKNOWN)
-                if i >= begin[a]:
-                    log10p[i] = backed_off(given(p[a], single), weights, a * (n + 1), many[a], single)
-                    used[i] = length[a]
-                i += 1
-                t[a] = i
-                if i == stop[a]:
-                    break
-                order[a], node[a] = next_order[a], next_node[a]
-                if fresh[i] or n == 1:
-                    order[a] = node[a] = 0
-                next_order[a], length[a], many[a] = -1, 1, 0
-                if order[a] == 0 and node[a] == UNKNOWN:
-                    # KenLM's missing <unk> has the weight +0
-                    weights[a * (n + 1)], many[a] = 0, 1
-            if t[a] == stop[a]:
-                lanes -= 1
-                live[place] = live[lanes]
-                continue
+        t[a] = max(begin[a] - n + 1, 0)
+        word[a], root[a] = ids[t[a]], a
+    lives, roots = 0, lanes
+    while lives or roots:
+        fews = tables = hits = misses = dones = 0
+        for j in range(lives):
+            a = live[j]
+            low[a], high[a] = children_of(memory, where, order[a], node[a])
+            found[a] = -1
+            tabled = (high[a] - low[a] > FEW) & (spans[u64(order[a] + 1), 1] > 0)
+            table[tables] = few[fews] = a
+            tables += tabled
+            fews += (high[a] > low[a]) & (not tabled)
+        for j in range(tables):
+            a = table[j]
+            k = u64(order[a] + 1)
+            slot[a] = spans[k, 0] + slot_of(low[a], word[a], spans[k, 1])
+            prefetch(slots, slot[a])
+        for j in range(fews):
+            a = few[j]
+            k = u64(order[a])
+            prefetch(memory, where[k, AT] + where[k, WIDTH] * low[a])
+            prefetch(memory, where[k, AT] + where[k, WIDTH] * (high[a] - 1))
+        for j in range(tables):
+            a = table[j]
+            k = u64(order[a])
+            prefetch(memory, where[k, AT] + where[k, WIDTH] * number(slots, slot[a]))
+        for j in range(fews):
+            a = few[j]
+            k = u64(order[a])
+            found[a] = search(memory, where[k, AT], where[k, WIDTH], low[a], high[a], word[a])
+        for j in range(tables):
+            a = table[j]
+            k = u64(order[a])
+            at, places = spans[k + u64(1), 0], spans[k + u64(1), 1]
+            given_by = where[k, AT], where[k, WIDTH], low[a], high[a], word[a]
+            found[a] = probe(memory, slots, at, places, slot[a], *given_by)
+        for j in range(lives):
+            a = live[j]
+            hit[hits] = live[misses] = a
+            hits += found[a] >= 0
+            misses += found[a] < 0
+        for j in range(hits):
+            a = hit[j]
             k = order[a]
-            at, total = where[k - 1, AT] + where[k - 1, WIDTH] * node[a], where[k, N]
-            low[a] = min(max(np.int64(memory[at + CHILD]), 0), total)
-            high[a] = max(min(np.int64(memory[at + where[k - 1, WIDTH] + CHILD]), total), low[a])
-            slot[a] = -1
-            if spans[k + 1, 1] and high[a] - low[a] > FEW:
-                slot[a] = spans[k + 1, 0] + slot_of(low[a], ids[t[a]], spans[k + 1, 1])
-                prefetch(slots, slot[a])
-            elif high[a] > low[a]:
-                prefetch(memory, where[k, AT] + where[k, WIDTH] * low[a])
-                prefetch(memory, where[k, AT] + where[k, WIDTH] * (high[a] - 1))
-            place += 1
-        for place in range(lanes):
-            a = live[place]
-            if slot[a] >= 0:
-                k = order[a]
-                prefetch(memory, where[k, AT] + where[k, WIDTH] * np.int64(slots[slot[a]]))
-        for place in range(lanes):
-            a = live[place]
-            k, w = order[a], ids[t[a]]
-            above, below, width = where[k - 1, AT] + where[k - 1, WIDTH] * node[a], where[k, AT], where[k, WIDTH]
-            if slot[a] >= 0:
-                table, places = spans[k + 1, 0], spans[k + 1, 1]
-                found = probe(memory, slots, table, places, slot[a], below, width, low[a], high[a], w)
+            if next_order[a] < 0:
+                next_order[a], next_node[a] = k + 1, found[a]
+                if k + 1 == n:
+                    next_order[a], next_node[a] = suffix_of(memory, where, far, n, found[a])
+                    fetch(memory, where, next_order[a], next_node[a])
+            value = logs[u64(where[u64(k), AT] + where[u64(k), WIDTH] * found[a] + where[u64(k), P])]
+            if word[a] < V and value == value and length[a] == 1:
+                length[a] = k + 1
+            if word[a] < V and value < np.inf:
+                p[a], done[dones] = value, a
+                dones += 1
             else:
-                found = search(memory, below, width, low[a], high[a] - low[a], w)
-            if found >= 0:
-                if next_order[a] < 0:
-                    next_order[a], next_node[a] = k + 1, found
-                    if k + 1 == n:
-                        next_order[a], next_node[a] = suffix_of(memory, where, far, n, found)
-                        if next_order[a]:
-                            j = next_order[a] - 1
-                            prefetch(memory, where[j, AT] + where[j, WIDTH] * next_node[a])
-                            prefetch(memory, where[j, AT] + where[j, WIDTH] * (next_node[a] + 1) + CHILD)
-                value = logs[below + width * found + where[k, P]]
-                if w < V:
-                    if value == value and length[a] == 1:
-                        length[a] = k + 1
-                    if value < np.inf:
-                        p[a], order[a] = value, -1
-                        continue
-            weights[a * (n + 1) + many[a]] = weight_after(logs[above + BOW], high[a] > low[a], single)
+                live[misses] = a
+                misses += 1
+        lives = 0
+        for j in range(misses):
+            a = live[j]
+            bow = logs[u64(where[u64(order[a] - 1), AT] + WIDE * node[a] + BOW)]
+            weights[u64(np.int64(a) * (n + 1) + many[a])] = weight_after(bow, high[a] > low[a], single)
             many[a] += 1
-            order[a], node[a] = suffix_of(memory, where, far, k, node[a])
-            if order[a]:
-                j = order[a] - 1
-                prefetch(memory, where[j, AT] + where[j, WIDTH] * node[a])
-            else:
-                node[a] = 0
+            order[a], node[a] = suffix_of(memory, where, far, order[a], node[a])
+            fetch(memory, where, order[a], node[a])
+            live[lives] = root[roots] = a
+            lives += order[a] > 0
+            roots += order[a] == 0
+        for j in range(roots):
+            a = root[j]
+            w = u64(word[a])
+            p[a], done[dones] = first[w], a
+            dones += 1
+            if next_order[a] < 0:
+                next_order[a], next_node[a] = (1, np.int64(unigram[w])) if unigram[w] >= 0 else (0, UNKNOWN)
+                fetch(memory, where, next_order[a], next_node[a])
+        roots = 0
+        for j in range(dones):
+            a = done[j]
+            i = t[a]
+            if i >= begin[a]:
+                log10p[u64(i)] = backed_off(given(p[a], single), weights, np.int64(a) * (n + 1), many[a], single)
+                used[u64(i)] = length[a]
+            t[a] = i = i + 1
+            if i == stop[a]:
+                continue
+            word[a], order[a], node[a] = ids[u64(i)], next_order[a], next_node[a]
+            if fresh[u64(i)] or n == 1:
+                order[a] = node[a] = 0
+            next_order[a], length[a], many[a] = -1, 1, 0
+            if order[a] == 0 and node[a] == UNKNOWN:
+                # KenLM's missing <unk> has the weight +0
+                weights[u64(np.int64(a) * (n + 1))], many[a] = 0, 1
+            live[lives] = root[roots] = a
+            lives += order[a] > 0
+            roots += order[a] == 0
 
 
 def handle(nodes, unigram, first):
@@ -665,16 +720,14 @@ def step(handle, w, state):
     if k == 0 and node == UNKNOWN:
         weights[0], many = 0, 1
     while k:
-        above, total = where[k - 1, AT] + where[k - 1, WIDTH] * node, where[k, N]
-        below, width = where[k, AT], where[k, WIDTH]
-        low = min(max(np.int64(memory[above + CHILD]), 0), total)
-        high = max(min(np.int64(memory[above + where[k - 1, WIDTH] + CHILD]), total), low)
+        above, below, width = where[k - 1, AT] + WIDE * node, where[k, AT], where[k, WIDTH]
+        low, high = children_of(memory, where, k, node)
         if spans[k + 1, 1] and high - low > FEW:
             table, places = spans[k + 1, 0], spans[k + 1, 1]
             slot = table + slot_of(low, w, places)
             found = probe(memory, slots, table, places, slot, below, width, low, high, w)
         else:
-            found = search(memory, below, width, low, high - low, w)
+            found = search(memory, below, width, low, high, w)
         if found >= 0:
             if after_order < 0:
                 after_order, after = k + 1, found

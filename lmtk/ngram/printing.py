@@ -55,9 +55,9 @@ def write_order(out, model, k, cells, scratch):
             else:
                 word = int(np.searchsorted(x.start, cuts[q], "right")) - 1
                 suffix.words_of(x.begins, k, cuts[q], cuts[q + 1], nodes[:, q], word, x.start, x.words, x.base, rows)
-            flags = room("flags", last - first, np.uint8)
-            mark_lines(mine[2], mine[1], flags)
-            text = printed(rows, mine[0], mine[1], flags, *cells, room)
+            flags, weights = room("flags", last - first, np.uint8), room("weights", len(mine[1]), np.float32)
+            mark_lines(mine[2], mine[1], flags, weights)
+            text = printed(rows, mine[0], weights, flags, *cells, room)
             with turn:
                 out.write(text.data)
 
@@ -65,11 +65,14 @@ def write_order(out, model, k, cells, scratch):
 
 
 @jit
-def mark_lines(marks, bow, flags):
-    """flags (N,) <- the marks of n-grams as print_rows wants them: a weight is written where it is not 0, too."""
+def mark_lines(marks, bow, flags, weights):
+    """flags and weights (N,) <- the marks and log10bow of n-grams as print_rows wants them."""
     for i in range(len(marks)):
-        weighted = len(bow) > 0 and (marks[i] & 2 > 0 or bow[i] != 0)
-        flags[i] = marks[i] & 1 | (2 if weighted else 0)
+        flags[i] = marks[i] & 1
+    for i in range(len(bow)):
+        extended = bow[i] == bow[i]
+        weights[i] = bow[i] if extended else np.float32(0)
+        flags[i] |= 2 if extended else marks[i] & 2
 
 
 def write_rows(out, orders, words):

@@ -1,4 +1,5 @@
-"""The energy-minimization network of Bengio et al. 2003, section 5.1: what it holds, its kernels, how it scores.
+"""The output of the energy-minimization network of Bengio et al. 2003, section 5.1: its kernels, how words get
+probabilities; the layer before it is `layers.linear`.
 
 symbol  shape       meaning
 V m h n -           as in `kernels`
@@ -14,92 +15,58 @@ y       (K, V)      -E
 The sums over pairs are K V h divisions, which bound both scoring and training; products of matrices are few.
 """
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 
 from lmtk.errors import FormatError
-from lmtk.files import container
-from lmtk.files.declared import held, reals
+from lmtk.files.declared import reals
 from lmtk.machine.jit import jit
-from lmtk.nplm import kernels, model
-from lmtk.text.vocab import Vocab, vocab_of
+from lmtk.nplm import kernels, model, outputs
 
 f32 = np.float32
 COLUMNS = 512  # output words in one block: B's is in the second cache, y's row in the first
 PAIRS = 10_000_000  # contexts times words from which on a compiled kernel pays for its start-up
 
 
-@dataclass(frozen=True)
-class Energy(model.Neural):
-    """theta = (b, d, v, H, C): E = v . tanh(d + Hx) + b, float32, shapes as above."""
+def declared(V, h, seen, size):
+    return {"C": reals(size("C", 0), seen), "v": reals(h, size("v", 1)), "b": reals(V)}
 
-    kind, arrays = "nplm-energy", ("C", "H", "d", "v", "b")
 
-    vocab: Vocab
-    order: int
-    C: np.ndarray
-    H: np.ndarray
-    d: np.ndarray
-    v: np.ndarray
-    b: np.ndarray
-    settings: dict
+def check(p, V, path):
+    if p.v.shape[1] not in (1, V):
+        raise FormatError(path, f"its array v has {p.v.shape[1]} columns, where 1 or {V} are wanted")
 
-    def named(self):
-        return {name: getattr(self, name) for name in self.arrays}
 
-    def having(self, arrays):
-        return replace(self, **arrays)
+def about(p):
+    yield "output weights v", "one set" if p.v.shape[1] == 1 else "for each word"
 
-    def score_contexts(self, rows, w):
-        """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,)."""
-        V = len(self.b)
-        many = len(rows) * V > PAIRS
-        v = np.array(self.v)
-        exp_rows = kernels.exp_rows if many else model.exp_rows_plain
-        fill = minus_energies if many else minus_energies_plain
-        B = word_part(self.C[:V], self.H)
-        c = constant(v, self.b)
 
-        def prepare(rows):
-            A = context_part(self.C, self.H, self.d, rows)[1]
-            sums = model.log_sums(len(rows), V, lambda j, y: fill(A, B, v, c, j, y), exp_rows)
+def log_p(p, hidden, rows, w, W):
+    """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,); z is [o | 1]."""
+    V, v = len(p.b), np.array(p.v)
+    many = len(rows) * V > PAIRS
+    exp_rows = kernels.exp_rows if many else model.exp_rows_plain
+    fill = minus_energies if many else minus_energies_plain
+    B, c = word_part(p.C[:V], p.H), constant(v, p.b)
 
-            def own(k, w):
-                weights = 2 * of_words(v, w).T
-                return (weights / (1 + A[k] * B[:, w].T)).sum(axis=1, dtype=np.float64) + c[w]
+    def prepare(rows):
+        A = exp_twice(hidden(rows)[:, :-1])
+        sums = model.log_sums(len(rows), V, lambda j, y: fill(A, B, v, c, j, y), exp_rows)
 
-            return sums, own
+        def own(k, w):
+            weights = 2 * of_words(v, w).T
+            return (weights / (1 + A[k] * B[:, w].T)).sum(axis=1, dtype=np.float64) + c[w]
 
-        return model.in_contexts(rows, w, len(self.C), prepare)
+        return sums, own
 
-    @staticmethod
-    def holds(sizes, size):
-        m, h, V = size("C", 1), size("d", 0), sizes.V
-        C, H, d, v, b = reals(sizes.W, m), reals(h, sizes.order * m), reals(h), reals(h, size("v", 1)), reals(V)
-        return {"C": C, "H": H, "d": d, "v": v, "b": b}
+    return model.in_contexts(rows, w, W, prepare)
 
-    def describe(self):
-        yield "kind", f"{self.kind}: energy-minimization network"
-        yield "order n", self.order
-        yield "hidden units h", len(self.d)
-        yield "features m", self.C.shape[1]
-        yield "output weights v", "one set" if self.v.shape[1] == 1 else "for each word"
-        yield "parameters", sum(a.size for a in self.named().values())
-        yield "predicted words |V|", len(self.b)
-        yield from container.shown(self.settings)
+
+OUTPUT = outputs.Output(declared, log_p, check=check, about=about)
 
 
 def exp_twice(o):
     """e^(2o), kept from 0 and infinity, so that products of two are no nan; tanh is +-1 there long since."""
     return np.asarray(np.exp(np.clip(2 * o, -85, 85)), f32)
-
-
-def context_part(C, H, d, rows):
-    """x (K, (n-1)m), the features of the contexts (K, n-1), and A = e^(2o), o = d + their share of Hx, (K, h)."""
-    m = C.shape[1]
-    x = C[rows].reshape(len(rows), -1)
-    return x, exp_twice(x @ H[:, m:].T + d)
 
 
 def word_part(C, H):
@@ -194,13 +161,3 @@ def minus_energies_backward(A, B, v, start, g, go, gu, gv):
                         out[i] += t
                         outv[i] += f32(2) * gs - gk[i]
                 go[k, j] += to
-
-
-def from_arrays(about, arrays, path):
-    """The model in a file's arrays. Raises FormatError where they do not fit together."""
-    words, sizes = held(about, arrays, path, Energy.told, Energy.holds)
-    V, columns = sizes.V, arrays["v"].shape[1]
-    if columns not in (1, V):
-        raise FormatError(path, f"its array v has {columns} columns, where 1 or {V} are wanted")
-    own = {name: arrays[name] for name in Energy.arrays}
-    return Energy(vocab_of(about["settings"], words, path), sizes.order, **own, settings=sizes.training)

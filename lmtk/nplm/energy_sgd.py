@@ -11,43 +11,27 @@ import numpy as np
 
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels
-from lmtk.nplm.energy import (
-    Energy,
-    constant,
-    context_part,
-    minus_energies,
-    minus_energies_backward,
-    of_words,
-    word_part,
-)
+from lmtk.nplm.energy import constant, exp_twice, minus_energies, minus_energies_backward, of_words, word_part
+from lmtk.nplm.layers import linear, linear_back
 from lmtk.nplm.pace import slowed, stiffest
 
 f32 = np.float32
 
 
-def initial(vocab, settings, C, b, random):
-    """A network before training: e^-b the unigram's probabilities, H and v Gaussian of deviation 1/sqrt(inputs).
-
-    With v = 0 one set of output weights would take epochs to leave it. b (V,): the logarithms.
-    """
-    n, m, h = settings.order, settings.features, settings.hidden
-    H = random.standard_normal((h, n * m)).astype(f32) / f32(math.sqrt(n * m))
-    v = random.standard_normal((h, len(b) if settings.target_weights else 1)).astype(f32) / f32(math.sqrt(h))
-    return Energy(vocab, n, C, H, np.zeros(h, f32), v, -b, {})
-
-
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, slow, contexts, w, words, log_inclusion, epsilon, decay, feature_rate, team, parts):
-    """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
+def step(p, slow, contexts, w, words, log_inclusion, epsilon, decay, feature_rate, team, parts):
+    """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place; p
+    has the arrays by letter.
 
     contexts (K, n-1) and w (K,): ids. The softmax is over `words`, ascending ids, all or some, in `parts` blocks; with
     some, log_inclusion (V,) is ln of the probability that a word is among them, by which each counts but an example's
     own. The decay is on v, H and C, not on the biases b and d; C learns feature_rate times faster; slow: a Pace.
     Returns (sum of ln p, norm of dL/do), taken before the update; where the former is not finite nothing is updated.
     """
-    C, H, d, v, b = (getattr(theta, name) for name in theta.arrays)
+    C, H, d, v, b = p.C, p.H, p.d, p.v, p.b
     K, V, h, m = len(w), len(words), len(d), C.shape[1]
-    x, A = context_part(C, H, d, contexts)
+    o, memory, _ = linear(p, C[contexts], None)
+    A = exp_twice(o)
     C_out, v_out = C[words], of_words(v, words)
     B, c = word_part(C_out, H), constant(v_out, b[words])
     if log_inclusion is not None:
@@ -88,8 +72,8 @@ def step(theta, slow, contexts, w, words, log_inclusion, epsilon, decay, feature
     go, gu, gv, gy = zip(*team(backward, blocks), strict=True)
     go, gu, gy = sum(go), np.concatenate(gu, axis=1), np.concatenate(gy)
     gv = sum(gv) if v.shape[1] == 1 else np.concatenate(gv, axis=1)
-    gx, gC = go @ H[:, m:], gu.T @ H[:, :m]
-    paces = paces_of(slow, A, B[:, target], H, of_words(v_out, target), x, go, gx, C, w) if slow.H else (1, 1, 1, 1)
+    g, gC = linear_back(p, memory, go), gu.T @ H[:, :m]
+    paces = paces_of(slow, A, B[:, target], H, of_words(v_out, target), g, C, w) if slow.H else (1, 1, 1, 1)
     of_C, of_H, of_v, of_b = (f32(epsilon) * part for part in paces)
     keep = 1 - K * epsilon * decay
     if decay:
@@ -97,8 +81,8 @@ def step(theta, slow, contexts, w, words, log_inclusion, epsilon, decay, feature
         H *= f32(keep)
         C *= f32(1 - K * epsilon * feature_rate * decay)
     H[:, :m] += of_H * (gu @ C_out)
-    H[:, m:] += of_H * (go.T @ x)
-    d += of_H * go.sum(axis=0)
+    H[:, m:] += of_H * g.arrays["H"]
+    d += of_H * g.arrays["d"]
     if v.shape[1] == 1:
         v += of_v * gv
     else:
@@ -106,12 +90,13 @@ def step(theta, slow, contexts, w, words, log_inclusion, epsilon, decay, feature
     b[words] -= (of_b * np.ones(len(b), f32))[words] * gy
     rates = f32(feature_rate) * of_C * np.ones(len(C), f32)
     C[words] += rates[words, None] * gC
-    kernels.add_features(C, contexts, gx, rates)
+    kernels.add_features(C, contexts, g.gx, rates)
     return total, float(np.linalg.norm(go))
 
 
-def paces_of(slow, A, B, H, v, x, go, gx, C, w):
-    """The paces of C, H and d, v, and b, as in `pace`; B and v: those of the examples' words w.
+def paces_of(slow, A, B, H, v, g, C, w):
+    """The paces of C, H and d, v, and b, as in `pace`; B and v: those of the examples' words w; g: the
+    layer's gradient.
 
     What the word of an example gets is taken for what all words of it get: its tanh(o + u), whose slopes are dL/du.
     """
@@ -120,8 +105,8 @@ def paces_of(slow, A, B, H, v, x, go, gx, C, w):
     tanh = 1 - 2 * s
     gu = 4 * v.T * s * (1 - s)
     stiff = partial(stiffest, number=len(w))
-    of_H = stiff(x) * stiff(go) + 2 * stiff(C[w]) * stiff(gu)
-    met = slow.C * f32(stiffest(gx.reshape(-1, m), gx.size // m))
+    of_H = stiff(*g.inputs) * stiff(g.go) + 2 * stiff(C[w]) * stiff(gu)
+    met = slow.C * f32(stiffest(g.gx.reshape(-1, m), g.gx.size // m))
     met[:V] += slow.outputs * f32(slow.feature_rate * stiff(gu @ H[:, :m]))
     of_v = slowed(slow.H, stiff(tanh - tanh.mean(axis=0))) if v.shape[1] == 1 else slowed(slow.outputs, stiff(tanh))
     return slowed(met, 1), slowed(slow.H, of_H), of_v, slowed(slow.outputs, 1)

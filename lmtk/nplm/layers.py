@@ -6,6 +6,7 @@ x       (K, n-1, m)          features of the words of each context, the last wor
 H d     (h, (n-1)m) (h,)     window: o = d + Hx, a = tanh(o)                                  (equation 1)
 H R d   (h, m) (h, h) (h,)   rnn: A_k = tanh(d + Hx(n-k) + R A_(k-1)), k = 1 .. n-1, A_0 = 0, a = A_(n-1)
                              (section 5.2, item 4)
+H d     (h, nm) (h,)         energy: o = d + Hx without the columns of the output word, its first m (section 5.1), a = o
 H R d   (g h, m) (g h, h) (g h,)  gru, lstm: `units` over a running text, g = 3 and 4: [gates, proposed state]
 a       (K, h)               activations, of which and of x the outputs are made
 gX      as X                 dL/dX, L being the log-likelihood
@@ -83,6 +84,17 @@ def window_back(p, memory, ga):
     return Gradient(go @ p.H, {"H": go.T @ x, "d": go.sum(axis=0)}, go, (x,))
 
 
+def linear(p, x, start):
+    """o = d + Hx for the words of the context; the energies' tanh is taken with what the output word adds."""
+    m, x = x.shape[2], x.reshape(len(x), -1)
+    return x @ p.H[:, m:].T + p.d, (x, m), None
+
+
+def linear_back(p, memory, ga):
+    x, m = memory
+    return Gradient(ga @ p.H[:, m:], {"H": ga.T @ x, "d": ga.sum(axis=0)}, ga, (x,))
+
+
 def recurrent(p, x, start):
     """A_0 = 0, A_k = tanh(d + Hx(n-k) + R A_(k-1)): A (n, K, h), from before the first word to behind the last."""
     (K, n1, m), h = x.shape, len(p.d)
@@ -140,6 +152,7 @@ LAYERS = {  # by the name of -model, which is its name in a file too
     "rnn": Layer(lambda n: 1, lambda n, m, h: with_R(m, h), recurrent, recurrent_back, order=10),
     "gru": Layer(**following(units.GATED)),
     "lstm": Layer(**following(units.LSTM)),
+    "energy": Layer(lambda n: 1, lambda n, m, h: {"H": (h, n * m), "d": (h,)}, linear, linear_back),
 }
 
 

@@ -8,12 +8,13 @@ import numpy as np
 
 from lmtk.files import container
 from lmtk.files.declared import held, reals, whole
-from lmtk.nplm import classes, kernels, model, outputs, running, senses, tree
+from lmtk.nplm import classes, energy, kernels, model, outputs, running, senses, tree
 from lmtk.nplm.layers import LAYERS, Start
 from lmtk.text.vocab import Vocab, vocab_of
 
 OUTPUTS = {
     "full": outputs.FULL, "tied": outputs.TIED, "class": classes.OUTPUT, "tree": tree.OUTPUT, "shortlist": outputs.FULL,
+    "energy": energy.OUTPUT,
 }  # fmt: skip
 
 
@@ -111,7 +112,8 @@ class Network(model.Neural):
         yield "direct connections", "yes" if self.direct else "no"
         yield "parameters", sum(a.size for a in self.named().values() if a.dtype == np.float32)
         yield from self.predicted()
-        yield from container.shown(self.settings)
+        told = {"order", "hidden", "features", "senses", "direct"}
+        yield from container.shown({name: value for name, value in self.settings.items() if name not in told})
 
     def predicted(self):
         yield "predicted words |V|", self.vocab.V
@@ -119,8 +121,10 @@ class Network(model.Neural):
 
 
 def kind_of(layer, output):
-    """The name of a network in a file: nplm, nplm-rnn, nplm-class, nplm-rnn-class .."""
-    return "-".join(["nplm", *([layer] if layer != "nplm" else []), *([output] if output != "full" else [])])
+    """The name of a network in a file: nplm, nplm-rnn, nplm-class, nplm-rnn-class ..; nplm-energy has layer and output
+    of that name.
+    """
+    return "-".join(["nplm", *dict.fromkeys(name for name in (layer, output) if name not in ("nplm", "full"))])
 
 
 KINDS = {kind_of(layer, output): (layer, output) for layer in LAYERS for output in OUTPUTS}

@@ -10,6 +10,7 @@ threads, the ranks, and the features C as they are trained, which a tied output 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -158,7 +159,7 @@ ESTIMATED = {"sampled", "nce"}  # whose sums estimate it
 
 def begun(now, data, settings, threads, comm, state=None):
     """The Learner of a run from the model `now`; state: as `Learner.state` gave it, of a run that goes on."""
-    if now.kind == "nplm-energy":
+    if now.output == "energy":
         return energy(now, data, settings, threads, comm)
     p, layer, team = vars(now.theta), LAYERS[now.layer], Team(threads)
     w = now.places(data.w)
@@ -222,14 +223,14 @@ def sparse_decay(theta, sight, data, settings):
 
 def energy(now, data, settings, threads, comm):
     """The Learner of the energy network: on all words, or on a sample of them."""
-    theta, team = now.having({name: comm.place(a.copy()) for name, a in now.named().items()}), Team(threads)
-    V = len(now.b)
+    p, team = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in now.named().items()}), Team(threads)
+    V = len(p.b)
     slow = pace(settings, data, len(now.C), variances(data.w, V))
     rates = settings.weight_decay, settings.feature_rate
     draw = drawing(data, settings, V) if settings.objective == "sampled" else lambda *_: (np.arange(V), None)
 
     def step(at, epsilon, epoch, number):
         words = draw(None, data.w[at], at, epoch, number)
-        return energy_sgd.step(theta, slow, data.contexts[at], data.w[at], *words, epsilon, *rates, team, threads)
+        return energy_sgd.step(p, slow, data.contexts[at], data.w[at], *words, epsilon, *rates, team, threads)
 
-    return Learner(step, lambda: theta.having({name: a.copy() for name, a in theta.named().items()}))
+    return Learner(step, lambda: now.having({name: a.copy() for name, a in vars(p).items()}))

@@ -11,7 +11,7 @@ from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import curve
 from lmtk.files.streams import lines
 from lmtk.machine.parallel import ALONE
-from lmtk.nplm import classes, energy_sgd, layers, objectives, running, tree
+from lmtk.nplm import classes, layers, objectives, running, tree
 from lmtk.nplm.model import Neural
 from lmtk.nplm.network import Network
 from lmtk.nplm.objectives import ESTIMATED, EXACT
@@ -39,7 +39,7 @@ class Settings:
     seed: int
     objective: str = "full"
     samples: int | None = None  # S, with the objectives "sampled" and "nce"
-    model: str | None = None  # of layers.LAYERS, or "energy", that of section 5.1; None: that of section 2
+    model: str | None = None  # of layers.LAYERS; None: that of section 2
     target_weights: bool | None = None  # with "energy": v for each target word
     proposal: str | None = None  # what words are drawn from: "uniform", "back-off"; None: the unigram
     effective_samples: float | None = None  # with "sampled": words are drawn until they are worth so many
@@ -50,13 +50,13 @@ class Settings:
 
     @property
     def layer(self):
-        return layers.LAYERS.get(self.model or "nplm", layers.LAYERS["nplm"])
+        return layers.LAYERS[self.model or "nplm"]
 
     @property
     def output(self):
         """The name of the network's output."""
         own = self.objective in ("class", "tree", "shortlist")
-        return self.objective if own else "tied" if self.tied else "full"
+        return "energy" if self.model == "energy" else self.objective if own else "tied" if self.tied else "full"
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,8 @@ def examples(corpus, vocab, order, heldout, layer=layers.LAYERS["nplm"]):
 def initial(vocab, settings, w, features=None, word_classes=None, words_tree=None):
     """A network before training: U = W = 0 and b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
 
-    The arrays of other layers are like H. That of "energy" has the same C and b, the rest as `energy_sgd` says.
+    The arrays of other layers are like H, and so is v of "energy", whose b is minus that: with v = 0 one set of output
+    weights would take epochs to leave it.
     w: the words of the text. features: id -> feature vector, (m,), for words that have one beforehand (a-priori
     knowledge, section 5.2).
     word_classes: the class of each word, (V,), for the objective "class"; None: classes of words of like frequency.
@@ -156,8 +157,6 @@ def initial(vocab, settings, w, features=None, word_classes=None, words_tree=Non
         C[i] = vector
     counts = np.bincount(w[w >= 0], minlength=V) + 1
     b = np.log(counts / counts.sum()).astype(f32)
-    if settings.model == "energy":
-        return energy_sgd.initial(vocab, settings, C, b, random)
     theta = {"C": C} | layers.begun(settings.layer, random, n, m, h)
     seen = settings.layer.sees(n) * m if settings.direct else None
     outputs, made = V, {"b": b}
@@ -168,6 +167,10 @@ def initial(vocab, settings, w, features=None, word_classes=None, words_tree=Non
     if settings.objective == "class":
         found = classes.by_frequency(counts) if word_classes is None else word_classes
         made |= classes.first(counts, found, h, seen)
+    if settings.model == "energy":
+        v = random.standard_normal((h, V if settings.target_weights else 1)).astype(f32) / f32(math.sqrt(h))
+        theta |= {"v": v, "b": -b}
+        return Network(vocab, n, "energy", "energy", SimpleNamespace(**theta), {})
     W = None if seen is None else np.zeros((outputs, seen), f32)
     theta |= ({} if settings.tied else {"U": np.zeros((outputs, h), f32)}) | {"W": W} | made
     output = "full" if settings.output == "shortlist" else settings.output
