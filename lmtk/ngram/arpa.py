@@ -313,7 +313,8 @@ def levels_of_many(sections, vocab):
 
 def sorted_rows(rows, W, last):
     """The order of rows (N, k + 2), by their ids; `last` as `reading.sort_rows` has it."""
-    return reading.sort_rows(rows, rows.shape[1] - 2, W, *np.empty((2, len(rows)), np.int32), last)
+    room = np.empty((2, len(rows)), np.int32)
+    return room[reading.sort_rows(rows, rows.shape[1] - 2, W, *room, last)]
 
 
 def records(rows, places):

@@ -5,17 +5,12 @@ since a loop over a few bytes costs more than they do. What a kernel calls with 
 counts (_nrt=False), two atomic operations an array and call otherwise.
 """
 
-import contextlib
-import io
-
 import numpy as np
 
 from lmtk.machine.jit import jit, of_numba
 from lmtk.machine.threads import Scratch, in_turn
 from lmtk.ngram import engine, suffix
 from lmtk.ngram.counts import sorted_by
-from lmtk.ngram.methods import Method
-from lmtk.text.vocab import make_vocab
 
 PIECE = 1 << 15  # n-grams, or places, printed together
 SOME = 512  # numbers whose digits are made together
@@ -32,25 +27,6 @@ def write_estimate(out, model):
         out.write(b"\n\\%d-grams:\n" % k)
         write_order(out, model, k, cells, scratch)
     out.write(b"\n\\end\\\n")
-
-
-def rehearse(order, marks, binary=False):
-    """`write_estimate` of a text of three words, or engine.backoff_of: loads the kernels for a large one. What goes
-    wrong goes wrong there again.
-    """
-    with contextlib.suppress(Exception):
-        model = model_of_three_words(order, marks)
-        if binary:
-            engine.backoff_of(model)
-        else:
-            write_estimate(io.BytesIO(), model)
-
-
-def model_of_three_words(order, marks):
-    vocab = make_vocab([b"a", b"b", b"c"], True, source="")
-    methods = [Method("kn", (0.5, 1.0, 1.5), True) for _ in range(order)]
-    x = suffix.suffix_order(np.array([1, 2, 3, 0], np.int32), order, len(vocab.words) - 1, marks)
-    return engine.estimate(x, vocab, methods, marks, known=dict(enumerate(methods, 1)), exact=True, types=True)[0]
 
 
 def write_header(out, sizes):
