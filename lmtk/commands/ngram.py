@@ -367,6 +367,10 @@ def mixed(o):
         models = [read(o, path, o.order, o.classes) for path in (o.lm, *o.mix_lm)]
     if o.vocab or o.unk:
         models = [merge.with_words(m, o.words, o.unk) if isinstance(m, Backoff) else m for m in models]
+    # as in SRILM, <unk> is no word of a model that was cut, unless -unk says so
+    closed = o.limit_vocab and not (o.unk or o.by_word) and any(m.vocab.predicts(m.vocab.unk) for m in models)
+    if closed:
+        models = [merge.predicting(m, False) for m in models]
     if len(models) > 1 and not o.by_word:
         whole = merge.merged(models, o.weights) if o.read_mix_lms else merge.mixture(models, o.weights)
         models = [told(o, "-mix-lm", whole)]
@@ -378,6 +382,7 @@ def mixed(o):
         model = told(o, f"-prune {o.prune:g}", pruning.pruned(model, o.prune, o.minprune, history))
     if o.prune_lowprobs:
         model = told(o, "-prune-lowprobs", pruning.without_low(model, o.minprune))
+    model = merge.predicting(model, True) if closed else model
     if o.multiwords:
         if not isinstance(model, Backoff):
             raise LmtkError(f"{o.lm}: {next(model.describe())[1]}; -multiwords wants a back-off n-gram")

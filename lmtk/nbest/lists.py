@@ -15,12 +15,11 @@ from lmtk.files.streams import lines
 from lmtk.lm import LN10
 from lmtk.reports.srilm import outcome
 from lmtk.text.corpus import TOKEN, Closed, Corpus, Marks, Reader, but_openings, with_marks
-from lmtk.text.vocab import EOS
+from lmtk.text.vocab import EOS, PAUSE
 
 MOSES, SRILM = "Moses's", "SRILM's"
 SRILM_NAMES = [b"ac", b"lm", b"words"]
 BYTELOG = 1024 / 10000.5 / LN10  # log10 of a bytelog: a logarithm to base 1.0001, divided by 1024
-PAUSE = b"-pau-"  # no word to SRILM: neither counted nor predicted
 LMW, WTW = 8.0, 0.0  # SRILM's weights of a language model's score and of a word
 BLANKS = b" \t\r"
 BATCH = 1 << 14  # hypotheses that a model scores at once

@@ -313,7 +313,8 @@ def levels_of_many(sections, vocab):
 
 def sorted_rows(rows, W, last):
     """The order of rows (N, k + 2), by their ids; `last` as `reading.sort_rows` has it."""
-    return reading.sort_rows(rows, rows.shape[1] - 2, W, *np.empty((2, len(rows)), np.int32), last)
+    room = np.empty((2, len(rows)), np.int32)
+    return room[reading.sort_rows(rows, rows.shape[1] - 2, W, *room, last)]
 
 
 def records(rows, places):
@@ -426,6 +427,7 @@ def print_sections(out, model, rank):
         weighted.append(np.empty(len(above) - 1, np.uint8))
         columns = level["word"], level["log10p"]
         straight.append(kernels.look_at_children(above["child"], *columns, rank, weighted[-1]))
+    mark_ends(weighted[1:], model.nodes)
     weighted = [*weighted[1:], np.empty(0, np.uint8)]
 
     def contexts_of_orders():
@@ -482,25 +484,35 @@ def printed(x):
     return cells, length
 
 
-def written_weights(model, k):
-    """Whether the back-off weight of each n-gram of order k stands in the file, (N,): it is a context, or has one;
-    -0.0 is one, which nothing but a file shows.
+def written_weights(model):
+    """Whether the back-off weight of each n-gram stands in the file, an array (N,) an order: it is a context, or has
+    one; -0.0 is one, which nothing but a file shows.
     """
-    level = model.levels[k - 1]
-    context = np.zeros(len(level.keys), bool)
-    if k < model.order:
-        above = model.levels[k]
-        context[(above.keys // len(model.vocab.words))[~np.isnan(above.logp)]] = True
-        context |= (level.bow != 0) | np.signbit(level.bow)
-    return context
+    W, found = len(model.vocab.words), []
+    for level, above in pairwise(model.levels):
+        found.append((level.bow != 0) | np.signbit(level.bow))
+        found[-1][(above.keys // W)[~np.isnan(above.logp)]] = True
+    mark_ends(found, model.nodes)
+    return [*found, np.zeros(len(model.levels[-1].keys), bool)]
+
+
+def mark_ends(weighted, nodes):
+    """As in SRILM, the weight of what ends a context stands in the file too: weighted, (N,) for each order below the
+    highest, in place.
+    """
+    for k in range(len(weighted), 1, -1):
+        suffix = nodes.levels[k]["suffix"][:-1][weighted[k - 1] > 0]
+        weighted[k - 2][suffix[suffix >= 0]] = True
+        for order, place in nodes.far[-1 - np.unique(suffix[suffix < 0])]:
+            weighted[order - 1][place : place + (order > 0)] = True
 
 
 def ngrams(model):
     """For each order: rows (N, k) of ids, logp, bow (N,), and whether the weight stands in the file, (N,)."""
     W = len(model.vocab.words)
     rows = np.zeros((1, 0), np.int64)
-    for k, level in enumerate(model.levels, 1):
+    for k, (level, weighted) in enumerate(zip(model.levels, written_weights(model)), 1):
         parent = level.keys // W if k > 1 else np.zeros(len(level.keys), np.int64)
         rows = np.column_stack((rows[parent], level.keys % W))
         kept = ~np.isnan(level.logp)
-        yield rows[kept], level.logp[kept], level.bow[kept], written_weights(model, k)[kept]
+        yield rows[kept], level.logp[kept], level.bow[kept], weighted[kept]

@@ -12,7 +12,7 @@ import numpy as np
 from lmtk.ngram import rewriting
 from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.pruning import backed_off, chance, large, links, renormalized, single, told, with_logs, without
-from lmtk.text.vocab import EOS, SOS, Vocab
+from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab
 
 
 def united(vocabs):
@@ -105,7 +105,7 @@ def with_words(model, words, unk=False):
     `unk`. What the 1-grams leave over goes to them when weights are made anew.
     """
     old = model.vocab
-    new = dict.fromkeys(w for w in words if w not in (SOS, EOS, old.unk) and not old.predicts(w))
+    new = dict.fromkeys(w for w in words if w not in (SOS, EOS, PAUSE, old.unk) and not old.predicts(w))
     if unk and not old.predicts(old.unk):
         new[old.unk] = None
     if not new:
@@ -123,3 +123,16 @@ def with_unknown(model, word):
     words = [w for i, w in enumerate(old.words) if i < old.V or w != old.unk]
     vocab = Vocab(list(dict.fromkeys([*words, word])), old.V, word)
     return aligned([replace(model, vocab=Vocab(old.words, old.V, word))], vocab)[0]
+
+
+def predicting(model, unknown):
+    """The model with its unknown word among those that it predicts, or among those of contexts only, to which nothing
+    goes of what 1-grams leave over. Its probability stays.
+    """
+    old = model.vocab
+    if old.predicts(old.unk) == unknown:
+        return model
+    words = [w for w in old.words if w != old.unk]
+    words.insert(old.V if unknown else old.V - 1, old.unk)
+    vocab = Vocab(words, old.V + 1 if unknown else old.V - 1, old.unk)
+    return replace(model, vocab=vocab) if words == old.words else aligned([model], vocab)[0]

@@ -20,13 +20,13 @@ children, suffixes and slots of a file need not be true: what looks one up keeps
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from lmtk.errors import FormatError
-from lmtk.machine.jit import carray, jit, of_numba, pointer_to
+from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
 from lmtk.machine.large import pays
 from lmtk.machine.threads import all_at_once, count
 
@@ -46,7 +46,6 @@ PART = 64  # tokens of such a part, at least
 NULL, UNKNOWN = 0, 1  # states after nothing, and after a word without a 1-gram
 u64 = np.uint64
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
-inlined = partial(jit, _nrt=False, forceinline=True)  # else calls take arrays apart, which costs more than the work
 
 
 def frozen(array):
@@ -191,7 +190,7 @@ def link_suffixes(memory, where, slots, spans, k, first, last, one):
     return missing + link_some(memory, slots, spans[k - 1], above, size, width, ats, lows, highs, slot, many)
 
 
-@jit(_nrt=False)
+@inlined
 def link_some(memory, slots, span, above, size, width, ats, lows, highs, slot, many):
     """The suffixes of the first `many` records at `ats`, each among the nodes from lows to highs of the order at
     `above`, in place; -1 for none: returns how many.
@@ -755,10 +754,10 @@ def step(handle, w, state):
 
 
 @jit
-def score_lines(handle, ids, sos, eos):
-    """KenLM's log10 p of each line of `ids`, in which -1 stands between lines: (S,) float64, each the sum of its words'
-    in single precision, one after the other; and how many words the sums are of. sos, eos: the marks' ids, to stand
-    before and after each line, or -1 for none.
+def score_lines(handle, ids, sos, eos, sums):
+    """KenLM's log10 p of each line of `ids`, in which -1 stands between lines: sums (S,) float64 <- the sum of its
+    words' in single precision, one after the other; returns how many words the sums are of. sos, eos: the marks' ids,
+    to stand before and after each line, or -1 for none.
     """
     lines = 1
     for w in ids:
@@ -784,14 +783,14 @@ def score_lines(handle, ids, sos, eos):
     log10p, used = np.empty(N, np.float32), np.empty(N, np.int8)
     memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
     walk(memory, logs, where, far, slots, spans, unigram, first, len(unigram), True, tokens, fresh, log10p, used)
-    out, at = np.empty(lines), 0
+    at = 0
     for line in range(lines):
         total = np.float32(0)
         for t in range(at + (sos >= 0), ends[line]):
             total += log10p[t]
         at = ends[line]
-        out[line] = total
-    return out, N - lines * (sos >= 0)
+        sums[line] = total
+    return N - lines * (sos >= 0)
 
 
 @jit

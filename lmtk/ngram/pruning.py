@@ -233,14 +233,18 @@ def pruned(model, threshold, minorder=2, history=None):
                 entropy = -chance(context[k - 2][parent]) * loss
                 rise = np.exp(entropy * LN10) - 1
                 kept[k - 1] &= needed[k - 1] | left.over[parent] | ~(rise < threshold)
-            staying = kept[k - 1] | needed[k - 1]
-            needed[k - 2][parent[staying]] = True
-            for j in range(1, k):
-                ends = nodes[j - 1][needed[k - 1]]
-                needed[j - 1][ends[ends >= 0]] = True
-    # as in SRILM, what ends a context has a weight in the file
-    log10bow = [np.where(node, np.where(bow == 0, np.float32(-0.0), bow), 0) for node, bow in zip(needed, log10bow)]
+            need(needed, kept, every, k)
+    log10bow = [np.where(node, bow, 0) for node, bow in zip(needed, log10bow)]
     return renormalized(without(with_logs(model, log10p, log10bow), kept))
+
+
+def need(needed, kept, every, k):
+    """Marks the contexts of n-grams of order k that stay, and the ends of those that are needed themselves."""
+    nodes, contexts = every[k - 1]
+    needed[k - 2][contexts[-1][kept[k - 1] | needed[k - 1]]] = True
+    for shorter, node in zip(needed, nodes[:-1]):
+        ends = node[needed[k - 1]]
+        shorter[ends[ends >= 0]] = True
 
 
 def without_low(model, minorder=2):
@@ -265,6 +269,10 @@ def without_low(model, minorder=2):
         log10bow, _ = new_weights(model, log10p, every)
     kept = [~np.isnan(p) for p in log10p]
     kept[0][:] = True
+    needed = [np.zeros(len(p), bool) for p in log10p]
+    for k in range(model.order, 1, -1):
+        need(needed, kept, every, k)
+        kept[k - 1] |= needed[k - 1]
     return renormalized(without(with_logs(model, log10p, log10bow), kept))
 
 

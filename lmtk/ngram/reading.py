@@ -18,11 +18,12 @@ prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 def sort_rows(rows, k, W, place, other, last):
     """The places of rows, whose first k numbers are ids below W, in their order, equal ones as they were: a counting
     sort an id, from the last one on, but for those that are in order already. `place` and `other` are (N,) int32;
-    returns the one that holds the result. Bound by a cache line a row and pass; those of SOME rows are read together.
+    returns in which of the two the result is, 0 or 1. Bound by a cache line a row and pass; those of SOME rows are
+    read together.
 
     With `last` false the last ids are left as they are: they are in order in files that are sorted by contexts.
     """
-    N, straight = len(rows), True
+    N, straight, turns = len(rows), True, 0
     for i in range(N):
         place[i] = i
     start, words = np.empty(W + 1, np.int32), np.empty(SOME, np.int32)
@@ -48,7 +49,8 @@ def sort_rows(rows, k, W, place, other, last):
                 other[start[w]] = place[begin + i]
                 start[w] += 1
         place, other = other, place
-    return place
+        turns += 1
+    return turns % 2
 
 
 @jit

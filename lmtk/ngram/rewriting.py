@@ -15,7 +15,7 @@ from itertools import pairwise, zip_longest
 import numpy as np
 
 from lmtk.lm import LN10
-from lmtk.machine.jit import jit, of_numba
+from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.threads import all_at_once, count
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.counts import sorted_by
@@ -66,7 +66,7 @@ def closed(model, nodes):
     return Backoff(model.vocab, nodes.order, [Packed(nodes, k, W) for k in range(1, nodes.order + 1)])
 
 
-@jit(_nrt=False)
+@inlined
 def estimate(memory, logs, where, far, k, node, above, context, weights):
     """log10 p of a word, of which `node`, of order k, is the longest n-gram that may count, after a context, of order
     `above`. weights (n,): room.
@@ -85,7 +85,7 @@ def estimate(memory, logs, where, far, k, node, above, context, weights):
     return backed_off(p, weights, 0, many, False)
 
 
-@jit(_nrt=False)
+@inlined
 def lower_p(memory, logs, where, far, k, node, after_order, after, weights):
     """log10 p of the last word of an n-gram without its oldest one; `after`, of order after_order, is the suffix of its
     context.
@@ -98,7 +98,7 @@ def lower_p(memory, logs, where, far, k, node, after_order, after, weights):
     return estimate(memory, logs, where, far, order, end, after_order, after, weights)
 
 
-@jit(_nrt=False)
+@inlined
 def fetch_suffix(memory, where, k, node):
     """What `lower_p` of a node will read comes into the cache."""
     if node < where[k - 1, N]:
@@ -106,7 +106,7 @@ def fetch_suffix(memory, where, k, node):
         prefetch(memory, where[k - 2, AT] + where[k - 2, WIDTH] * max(end, 0) + where[k - 2, P])
 
 
-@jit(_nrt=False)
+@inlined
 def mass(given, lower):
     """What n-grams of a context leave, whose probabilities add up to `given`, and to `lower` without the oldest word:
     numerator and denominator of its weight, the log10 by which they are multiplied, and whether they are too much.
@@ -122,7 +122,7 @@ def mass(given, lower):
     return numerator, max(denominator, 0.0), scale, over
 
 
-@jit(_nrt=False)
+@inlined
 def weight_of(numerator, denominator, over):
     """A context's weight, log10, of what `mass` says."""
     if over:
@@ -290,13 +290,13 @@ def mark_ends(memory, where, far, k, first, last, marked, base):
 
 
 @jit
-def mark_contexts(memory, where, k, stays, base):
-    """Marks the contexts of n-grams of order k that are marked."""
+def mark_contexts(memory, where, k, stays, marked, base):
+    """Marks the contexts of n-grams of order k that stay or are marked."""
     above, wide = where[k - 2, AT], where[k - 2, WIDTH]
     for i in range(where[k - 2, N]):
         for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
-            if stays[base[k - 1] + child]:
-                stays[base[k - 2] + i] = 1
+            if stays[base[k - 1] + child] or marked[base[k - 1] + child]:
+                marked[base[k - 2] + i] = 1
                 break
 
 
@@ -337,7 +337,7 @@ def without(arrays, vocab, kept, base):
     memory, _, where, _ = arrays
     stays, order = kept.copy(), len(where)
     for k in range(order, 1, -1):
-        mark_contexts(memory, where, k, stays, base)
+        mark_contexts(memory, where, k, stays, stays, base)
     sizes = [int(np.count_nonzero(stays[base[k] : base[k + 1]])) for k in range(order)]
     new, new_where, _ = room(sizes)
     all_at_once(lambda k: copy_staying(memory, where, k, kept, stays, base, new, new_where), range(1, order + 1))
@@ -359,11 +359,8 @@ def pruned(model, threshold, minorder, history):
         in_parts(lambda *part, k=k, given=given: judge(*arrays, k, *part, *given), where[k - 2, N])
         in_parts(lambda *part, k=k: mark_ends(memory, where, far, k, *part, needed, base), where[k - 1, N])
     for k in range(1, len(where)):
-        # as in SRILM, what ends a context has a weight in the file
         at, size, width, _ = where[k - 1].tolist()
-        bow, mine = logs[at + BOW : at + BOW + size * width : width], needed[base[k - 1] : base[k]] > 0
-        bow[mine & (bow == 0)] = -0.0
-        bow[~mine] = 0
+        logs[at + BOW : at + BOW + size * width : width][needed[base[k - 1] : base[k]] == 0] = 0
     nodes, over = without(arrays, model.vocab, kept, base)
     return closed(model, nodes), over
 
@@ -405,7 +402,7 @@ def mark_extended(memory, where, k, extended):
 
 def without_low(model, minorder):
     """(the model, how many contexts have too much), as `pruning.without_low` has them."""
-    arrays = memory, logs, where, _ = opened(model)
+    arrays = memory, logs, where, far = opened(model)
     order, gone = len(where), True
     extended = [np.zeros(n, np.uint8) for n in where[:, N]]
     for k in range(2, order):
@@ -421,6 +418,11 @@ def without_low(model, minorder):
     for k in range(2, order + 1):
         at, size, width, p = where[k - 1].tolist()
         kept[base[k - 1] : base[k]] = ~np.isnan(logs[at + p : at + p + size * width : width])
+    needed = np.zeros_like(kept)
+    for k in range(order, 1, -1):
+        mark_contexts(memory, where, k, kept, needed, base)
+        in_parts(lambda *part, k=k: mark_ends(memory, where, far, k, *part, needed, base), where[k - 1, N])
+    kept |= needed
     nodes, over = without(arrays, model.vocab, kept, base)
     return closed(model, nodes), over
 

@@ -10,7 +10,7 @@ value    (2^(s-1),) the id of word j, int32
 
 import numpy as np
 
-from lmtk.machine.jit import jit, of_numba
+from lmtk.machine.jit import inlined, jit, of_numba
 
 u64 = np.uint64
 NEWLINE = -1  # the id of a line's end, as in corpus
@@ -19,12 +19,15 @@ HIGH = ~LOW7
 BLANKS = u64(0x2121212121212121)  # in each byte one more than a blank
 MIX = u64(0x9E3779B97F4A7C15)
 POWER = np.array([10**e for e in range(9)])
+SOME = 512  # words looked up together
+SAME = -3  # the id of a word that stands in the line before too
 load8 = of_numba("lmtk.machine.unaligned", "load8")
+prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 trailing_zeros = of_numba("numba.cpython.unsafe.numbers", "trailing_zeros")
 TEN = np.array([float(f"1e{e}") for e in range(23)])  # the powers of ten that doubles hold exactly
 
 
-@jit(_nrt=False)
+@inlined
 def eight(text, at):
     """Eight bytes from text[at] on, the lowest first; behind the text stand line ends."""
     if at + 8 <= len(text):
@@ -35,7 +38,7 @@ def eight(text, at):
     return found
 
 
-@jit(_nrt=False)
+@inlined
 def span(text, at):
     """How many bytes from text[at] on are none of the four that end a word."""
     n = 0
@@ -52,30 +55,39 @@ def span(text, at):
         n += 1
 
 
-@jit(_nrt=False)
-def find_word(text, first, length, slots, letters, ends):
-    """The word text[first : first + length]: its number, or -1, the slot where it stands or would stand, and its key.
+@inlined
+def key_of(text, first, length):
+    """The key of the word text[first : first + length].
 
-    A key is the word and its length where that is below 8 bytes, so that equal keys are equal words; else a hash, with
-    255 for the length, and the letters are compared too.
+    It is the word and its length where that is below 8 bytes, so that equal keys are equal words; else a hash, with
+    255 for the length, and the letters have to be compared too.
     """
     if length < 8:
-        key = eight(text, first) & ((u64(1) << u64(8 * length)) - u64(1)) | u64(length) << u64(56)
-    else:
-        key = u64(length)
-        for i in range(first, first + length - 7, 8):
-            key = (key ^ load8(text, i)) * MIX
-            key ^= key >> u64(32)
-        key = (key ^ load8(text, first + length - 8)) * MIX
-        key = key ^ key >> u64(32) | u64(255) << u64(56)
+        return eight(text, first) & ((u64(1) << u64(8 * length)) - u64(1)) | u64(length) << u64(56)
+    key = u64(length)
+    for i in range(first, first + length - 7, 8):
+        key = (key ^ load8(text, i)) * MIX
+        key ^= key >> u64(32)
+    key = (key ^ load8(text, first + length - 8)) * MIX
+    return key ^ key >> u64(32) | u64(255) << u64(56)
+
+
+@inlined
+def slot_of(key, slots):
+    """Where the search for a key begins."""
     h = (key ^ (key >> u64(32))) * MIX
-    mask = u64(len(slots) - 1)
-    slot = (h ^ (h >> u64(32))) & mask
+    return (h ^ (h >> u64(32))) & u64(len(slots) - 1)
+
+
+@inlined
+def find_word(text, first, length, key, slots, letters, ends):
+    """The word text[first : first + length]: its number, or -1, and the slot where it stands or would stand."""
+    slot, mask = slot_of(key, slots), u64(len(slots) - 1)
     while slots[slot, 0] != u64(0):
         if slots[slot, 0] == key:
             word = np.int64(slots[slot, 1])
             if length < 8:
-                return word, slot, key
+                return word, slot
             old = ends[word]
             same = ends[word + 1] - old - 1 == length
             i = 0
@@ -84,9 +96,9 @@ def find_word(text, first, length, slots, letters, ends):
                 same = load8(letters, old + j) == load8(text, first + j)
                 i += 8
             if same:
-                return word, slot, key
+                return word, slot
         slot = (slot + u64(1)) & mask
-    return -1, slot, key
+    return np.int64(-1), slot
 
 
 @jit
@@ -95,41 +107,53 @@ def look_up(text, start, slots, letters, ends, value, known, new_id, unk, ids):
 
     `known` words are in the table. Others become known, with the ids from `new_id` on, or, where that is negative, stay
     out with the id `unk`. Returns where it stopped (the text's end, or the word for which the table or `letters` has no
-    room), the number of ids, and of known words. Bound by the latency of one look-up in a cache a word.
+    room), the number of ids, and of known words. Words are looked up SOME at a time, so that their
+    random reads overlap.
     """
     size = len(text)
     found, at = 0, start
+    begin, width, keys = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(SOME, np.uint64)
     while at < size:
-        first, length = at, span(text, at)
-        at += length
-        if length == 0:
-            if text[at] == 10:
+        some = 0
+        while at < size and some < SOME:
+            first, length = at, span(text, at)
+            at += length
+            if length:
+                keys[some] = key_of(text, first, length)
+                prefetch(slots, np.int64(2 * slot_of(keys[some], slots)))
+                at += at < size and text[at] == 32
+            else:
+                at += 1
+                if text[first] != 10:
+                    continue
+            begin[some], width[some] = first, length
+            some += 1
+        for i in range(some):
+            first, length = begin[i], width[i]
+            if length == 0:
                 ids[found] = NEWLINE
                 found += 1
-            at += 1
-            continue
-        if at < size and text[at] == 32:
-            at += 1
-        word, slot, key = find_word(text, first, length, slots, letters, ends)
-        if word >= 0:
-            ids[found] = value[word]
-        elif new_id < 0:
-            ids[found] = unk
-        else:
-            end = ends[known] + length + 1
-            if known == len(value) or end > len(letters):
-                return first, found, known
-            for i in range(length):
-                letters[ends[known] + i] = text[first + i]
-            letters[end - 1] = 10
-            slots[slot, 0] = key
-            slots[slot, 1] = u64(known)
-            value[known] = new_id
-            ends[known + 1] = end
-            ids[found] = new_id
-            known += 1
-            new_id += 1
-        found += 1
+                continue
+            word, slot = find_word(text, first, length, keys[i], slots, letters, ends)
+            if word >= 0:
+                ids[found] = value[word]
+            elif new_id < 0:
+                ids[found] = unk
+            else:
+                end = ends[known] + length + 1
+                if known == len(value) or end > len(letters):
+                    return first, found, known
+                for j in range(length):
+                    letters[ends[known] + j] = text[first + j]
+                letters[end - 1] = 10
+                slots[slot, 0] = keys[i]
+                slots[slot, 1] = u64(known)
+                value[known] = new_id
+                ends[known + 1] = end
+                ids[found] = new_id
+                known += 1
+                new_id += 1
+            found += 1
     return at, found, known
 
 
@@ -144,11 +168,14 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
     A number of up to 15 digits and a power of ten up to 22 is one division or product of exact doubles, so it is
     rounded as Python rounds it; then to float32. Minus zero becomes zero. Stops at a line that is anything else, that
     has a number above 1e30, or for which `rows` has no room. Returns where it stopped, the number of n-grams read, of
-    lines passed (blank ones too), of positive log p, and the largest of these. Bound by instructions: some two a byte.
+    lines passed (blank ones too), of positive log p, and the largest of these. Bound by instructions: some two a byte;
+    words are looked up as in `look_up`.
     """
     size = len(text)
     found, lines, positive, worst, outside = 0, 0, 0, 0.0, -1
-    last = np.zeros(k, np.uint64)  # the words of the line before, of up to 7 bytes: else 0
+    begin, width, keys = np.empty(SOME + k, np.int64), np.empty(SOME + k, np.int64), np.empty(SOME + k, np.uint64)
+    some, settled = 0, 0  # how many words wait to be looked up; the rows that wait for none
+    last = np.zeros(k, np.uint64)  # the keys of the words of the line before, of up to 7 bytes: else 0
     while at < size and found < len(rows):
         i, fields, good = at, 0, True
         x, y = 0.0, 0.0
@@ -222,19 +249,14 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
                     y = number
             elif fields <= k:
                 j, n = fields - 1, span(text, i)
-                # the word and its length are `seen` unless it is a long one
-                seen = u64(0)
-                if n < 8:
-                    seen = eight(text, i) & ((u64(1) << u64(8 * n)) - u64(1)) | u64(n) << u64(56)
-                if seen and seen == last[j]:
-                    rows[found, j] = rows[found - 1, j]
-                else:
-                    last[j], rows[found, j] = seen, unknown
-                    word, _, _ = find_word(text, i, n, slots, letters, ends)
-                    if word >= 0:
-                        rows[found, j] = value[word]
-                    elif outside < 0:
-                        outside = found * k + j
+                key = key_of(text, i, n)
+                rows[found, j] = SAME
+                if key != last[j]:
+                    begin[some], width[some], keys[some] = i, n, key
+                    prefetch(slots, np.int64(2 * slot_of(key, slots)))
+                    rows[found, j] = unknown
+                    last[j] = key if n < 8 else u64(0)
+                    some += 1
                 i += n
             else:
                 good = False
@@ -251,4 +273,28 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
         found += 1
         lines += 1
         at = i + 1
-    return at, found, lines, positive, worst, outside if outside < found * k else -1
+        if some >= SOME:
+            outside = settle(text, k, begin, width, keys, slots, letters, ends, value, rows, settled, found, outside)
+            some, settled = 0, found
+    outside = settle(text, k, begin, width, keys, slots, letters, ends, value, rows, settled, found, outside)
+    return at, found, lines, positive, worst, outside
+
+
+@inlined
+def settle(text, k, begin, width, keys, slots, letters, ends, value, rows, settled, found, outside):
+    """The ids of the rows from `settled` up to `found`, in place; those that are not SAME wait in the order of begin,
+    width and keys. Returns `outside`, or, where that is -1, the place of the first word that is not known.
+    """
+    i = 0
+    for row in range(settled, found):
+        for j in range(k):
+            if rows[row, j] == SAME:
+                rows[row, j] = rows[row - 1, j]
+                continue
+            word, _ = find_word(text, begin[i], width[i], keys[i], slots, letters, ends)
+            if word >= 0:
+                rows[row, j] = value[word]
+            elif outside < 0:
+                outside = row * k + j
+            i += 1
+    return outside

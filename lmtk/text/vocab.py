@@ -6,6 +6,7 @@ from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.streams import lines
 
 UNK, SOS, EOS = b"<unk>", b"<s>", b"</s>"
+PAUSE = b"-pau-"  # in SRILM a word of contexts only
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,13 @@ def vocab_of(settings, words, path):
 
 
 def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"):
-    """A Vocab that predicts `words` (each once, in their order, special ones aside), </s> if `eos`, <unk> if `unk`.
+    """A Vocab that predicts `words` (each once, in their order, special ones and -pau- aside), </s> if `eos`, <unk> if
+    `unk`.
 
     Raises LmtkError where no word would be predicted; `source` is where the words are from.
     """
-    special = [(EOS, eos), (unk_word, unk), (SOS, False)]
     plain = dict.fromkeys(words)
+    special = [(EOS, eos), (unk_word, unk), *[(PAUSE, False)] * (PAUSE in plain), (SOS, False)]
     for word, _ in special:
         plain.pop(word, None)
     if not plain:
