@@ -145,7 +145,7 @@ class Model:
             parts = self._parts_of_texts(iter(sentences))
         marks = self._index[SOS] if bos else -1, self._index[EOS] if eos else -1
         if isinstance(self.lm, Backoff):
-            work = lambda lines: nodes.score_lines(self._handle, lines(), *marks)[0]
+            work = lambda lines: self._sums(lines(), *marks)[0]
         else:
             work = lambda lines: self._sums_of_any(lines(), *marks)
         found = list(in_threads(work, parts))
@@ -282,17 +282,18 @@ class Model:
         ids = np.empty(len(text) // 2 + 1, np.int32)
         found = self._table.look_up(np.frombuffer(text, np.uint8), 0, -1, ids)[1]
         marks = self._index[SOS] if bos else -1, self._index[EOS] if eos else -1
-        total, words = self._score_lines(self._handle, ids[:found], *marks)
+        total, words = self._sums(ids[:found], *marks)
         return float(total[0]), words
 
     @cached_property
     def _plain(self):
-        """Whether numba is not worth it for a few sentences."""
+        """Whether kernels are not worth it for a few sentences."""
         return not isinstance(self.lm, Backoff) or not pays("ngrams", len(self.lm.nodes.memory))
 
-    @cached_property
-    def _score_lines(self):
-        return nodes.score_lines.dispatcher()
+    def _sums(self, ids, sos, eos):
+        """log10 p of each line of ids, (S,), and how many words they have."""
+        sums = np.empty(np.count_nonzero(ids == NEWLINE) + 1)
+        return sums, nodes.score_lines(self._handle, ids, sos, eos, sums)
 
     def _parts_of_texts(self, sentences):
         """Functions that give some sentences' ids, with NEWLINE between them."""

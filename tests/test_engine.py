@@ -53,7 +53,7 @@ def by_counts(ids, marks, vocab, methods, exact, tell):
 
 def by_suffixes(ids, marks, vocab, methods, exact, tell):
     ngrams = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)
-    return engine.estimate(ngrams, vocab, methods, marks, (0.5, 1, 1.5), tell, None, exact)
+    return engine.estimate(ngrams, vocab, methods, marks, (0.5, 1, 1.5), tell, None, exact, True)
 
 
 def outcome(estimate, *given):

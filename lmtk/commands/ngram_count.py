@@ -399,18 +399,13 @@ def counted(o, comm):
 
 
 def get_ready(o):
-    """Before a large text is read: its memory is touched and its kernels are loaded, in threads."""
-    from threading import Thread
-
+    """Before a large text is read, a thread touches the memory that it will take."""
     from lmtk.machine import memory
     from lmtk.machine.large import pays
 
     size = sum(os.path.getsize(path) for path in o.text if os.path.isfile(path))
     if pays("text", size):
-        from lmtk.ngram.printing import rehearse
-
         memory.warm(min(WARM * size, MOST))
-        Thread(target=rehearse, args=(o.order, o.marks, bool(o.write_bin))).start()
 
 
 def vocabulary_of(o):
@@ -486,8 +481,8 @@ def model_of_positions(o):
     given = given_discounts(o)
     words = len(o.vocabulary.words)
     ngrams = suffix.suffix_order(vars(o).pop("counts").of(o.vocabulary), o.order, words - 1, o.marks)
-    model, _ = engine.estimate(ngrams, o.vocabulary, o.methods, o.marks, *given)
     otherwise = o.sort or o.kenlm_layout
+    model, _ = engine.estimate(ngrams, o.vocabulary, o.methods, o.marks, *given, types=bool(o.write_bin or otherwise))
     if o.lm and not otherwise:
         with open_out(o.lm) as out:
             printing.write_estimate(out, model)

@@ -18,6 +18,7 @@ BOM = b"\xef\xbb\xbf"
 EARLY = 1 << 25  # bytes after which a file is put to disk
 watch = None  # what is told how many bytes were read of files, each time
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its marks: which byte of a pair comes first
+MODEL = b'{"__metadata__":'  # behind eight bytes, of a file that holds arrays
 FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
 NO_UTF8 = re.compile("[\udc80-\udcff].*")  # in what was decoded with surrogateescape
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -160,6 +161,8 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
     block = read(size)
     while block and len(block) < len(BOM) and (more := read(size)):
         block += more
+    if block[8:].startswith(MODEL):
+        raise FormatError(path, "a binary file, as of models; a text was wanted")
     if block.startswith(UTF16):
         stream = io.BytesIO(utf8(block + stream.read(), path))
         read = stream.read
@@ -176,7 +179,7 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
         at_end = not eager and len(block) < size
         end = len(block) if at_end else block.rfind(b"\n") + 1
         if end:
-            yield b"".join((*parts, block[:end]))
+            yield b"".join((*parts, memoryview(block)[:end])) if parts or end < len(block) else block
             parts = []
         if end < len(block):
             parts.append(block[end:])

@@ -1,7 +1,7 @@
 """The one switch between small jobs and large ones.
 
-A large job is worth numba: its import takes 0.3 s, and the first call of a kernel 0.1 s more. A small job runs the
-plain twin of each kernel, in Python or numpy.
+A large job is worth kernels: to compile them takes seconds, once, and to load them 0.04 s. A small job runs the plain
+twin of each kernel, in Python or numpy.
 """
 
 # kind -> the least size that is large

@@ -7,7 +7,8 @@ import resource
 from threading import Thread
 
 MB = 1 << 20
-NUMPY, NUMBA, KERNEL = 90 * MB, 240 * MB, 64 * MB  # what they add: to import them, to compile a kernel
+# what they add: to import them, to compile a kernel
+NUMPY, LLVM, NUMBA, KERNEL = 90 * MB, 160 * MB, 240 * MB, 64 * MB
 BUFFER = 48 * MB  # of OpenBLAS for a thread, and the thread's stack
 
 

@@ -148,7 +148,7 @@ def estimate(
         return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, said, known, exact)
 
     used, job.log10p, job.marks = comm.each(order_1)
-    job.log10bow = np.zeros(len(job.log10p), f32)
+    job.log10bow = np.full(len(job.log10p), np.nan, f32)
     lacking = sum(job.each(partial(estimate_one, job, used, exact and vocab.V), "estimating"))
     if comm.total(lacking):
         need_all(job, methods, not exact)
@@ -287,29 +287,17 @@ def sort_bucket(job, b, methods, marks, last):
         for what, column in compared(flat, n, at + np.int32(d), places, W, marks).items():
             shelf.add((name, what, b), column)
     shelf.add(("come", b), come + np.int32(edge(N)))
-    segments = cut(job, b)
-    pairs = np.concatenate([np.bincount(following[begin:end], minlength=W) for _, _, begin, end in segments])
-    some = np.flatnonzero(pairs)
-    shelf.add(("pairs", b), np.stack((some, pairs[some])))
+    some, many = np.unique(following, return_counts=True)
+    shelf.add(("following", b), np.stack((some, many)).astype(np.int64))
     shelf.add(("before", b), job.of[rows[order, n - 2]])
-    del flat, rows, order, following, come, at, places, column, pairs, some
+    del flat, rows, order, following, come, at, places, column, some, many
     work = loaded(job, b, methods)
-    x, start = work.suffixes, np.append(work.suffixes.heads[0], N)
-    job.cuts[b] = np.array([0 * job.bounds, *(x.nodes(k, start[job.bounds]) for k in range(1, n + 1))])
-    counted = work.tallied(start[min(vocab.V, W)])
+    x = work.suffixes
+    job.cuts[b] = np.array([0 * job.bounds, *(x.nodes(k, x.ended[job.bounds]) for k in range(1, n + 1))])
+    counted = work.tallied(x.ended[min(vocab.V, W)])
     odd = [np.zeros_like(n) for n in counted]
-    is_last = last is not None and engine.count_last(odd, x, start[last], start[last + 1], vocab)
-    return np.diff(x.nodes(2, start)), counted, odd if is_last else None
-
-
-def cut(job, b):
-    """The segments of a bucket, the border's the last: (first, last + 1) of their words and of their places."""
-    (first, last), start, N, W = job.bounds[b : b + 2].tolist(), job.start(b), job.positions(b), len(job.seen)
-    some = max(1, min(N // suffix.PIECE, N // (2 * W)))
-    bounds = np.searchsorted(start, N * np.arange(1, some) // some)
-    bounds = np.unique(np.concatenate(([first], np.clip(bounds, first, last), [last])))
-    edges = [(1, 1), (0, 1)] if first == 0 else [*pairwise(bounds.tolist()), (0, 0)]
-    return [(a, z, start[a], start[z]) for a, z in edges]
+    is_last = last is not None and engine.count_last(odd, x, x.ended[last], x.ended[last + 1], vocab)
+    return np.diff(x.nodes(2, x.ended)), counted, odd if is_last else None
 
 
 def edge(N):
@@ -346,37 +334,20 @@ def loaded(job, b, methods):
     begins = np.concatenate((e, np.zeros(edge(N) - N, np.uint8), c))
     rank = np.concatenate((e_rank[:, : edge(N) // 64], c_rank), 1)
     rank[:, edge(N) // 64 :, 1] += e_sizes[:, None].astype(np.uint64)
-    segments = cut(job, b)
-    some, pairs = get(("pairs", b), np.int64).reshape(2, -1)
-    heads = np.zeros((len(segments) + 1) * W, np.int32)
-    heads[W + some] = pairs
-    heads = heads.reshape(-1, W)
-    total = heads.sum(0)
-    heads[0] = np.cumsum(total) - total
-    np.cumsum(heads, 0, out=heads)
-    bounds = np.array([segments[0][0], *(last for _, last, _, _ in segments[:-1])])
+    some, many = get(("following", b), np.int64).reshape(2, -1)
+    ended = np.zeros(W + 1, np.int64)
+    ended[some + 1] = many
+    np.cumsum(ended, out=ended)
     sizes = (e_sizes + c_sizes).tolist()
     names = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
     names = zip(*(np.split(part, np.cumsum(s[1:-1])) for part, s in zip(names, (e_sizes, c_sizes))))
     words = np.concatenate([np.arange(W + 1, dtype=np.int32), *(part for pair in names for part in pair)])
     base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), edge(N) + job.start(b)
-    x = suffix.Suffixes(get(("come", b), np.int32), begins, rank, words, base, heads, start, bounds, sizes)
-    work = engine.Estimator(x, vocab, methods)
+    blocks = suffix.blocks_of(begins, ended, words[base[2] :][: e_sizes[1]])
+    x = suffix.Suffixes(get(("come", b), np.int32), begins, rank, words, base, *blocks, start, ended, sizes)
+    work = engine.Estimator(x, vocab, methods, job.seen, begin=edge(N))
     work.scratch = job.scratch
-    if vocab.unk_id >= vocab.V and job.seen[vocab.unk_id]:
-        work.unknown = with_unknown(x, vocab.unk_id, edge(N))
     return work
-
-
-def with_unknown(x, unk, begin):
-    """Which n-grams of each order have <unk> in them, as far as they are at the places from `begin` on."""
-    unknown = [None, x.oldest(1) == unk]
-    for k in range(2, x.order):
-        at = begin + np.flatnonzero((x.begins[begin:] & 15 <= k) & (k <= x.begins[begin:] >> 4))
-        here = (x.start[unk] <= at) & (at < x.start[unk + 1]) if k == 2 else unknown[k - 1][x.nodes(k - 1, at + 1) - 1]
-        unknown.append(np.zeros(x.sizes[k - 1], bool))
-        unknown[k][x.nodes(k, at)] = here | (x.oldest(k)[x.nodes(k, at)] == unk)
-    return unknown
 
 
 def estimate_one(job, methods, exact, b):
@@ -389,7 +360,6 @@ def estimate_one(job, methods, exact, b):
         shelf.add(("p", b, k), work.log10p[k][:events])
         shelf.add(("marks", b, k), work.marks[k][:events])
         shelf.add(("bow", b, k), work.log10bow[k][events:])
-        shelf.add(("extended", b, k), work.marks[k][events:])
     return lacking
 
 
@@ -457,7 +427,7 @@ def need_all(job, methods, ends):
         job.each(partial(need_one, job, methods, k, ends), f"prefixes of {k}-grams")
         for t in range(job.rounds if k > 2 else 0):
             order, sizes = sources(job, job.mine[t], k - 1)
-            marks = job.shelf.get(("extended", job.mine[t], k - 1), np.uint8)[order]
+            marks = job.shelf.get(("of contexts", job.mine[t], k - 1), np.uint8)[order]
             ends_of = np.cumsum(sizes)
             parts = np.split(marks, ends_of[job.rounds - 1 : -1 : job.rounds])
             for rank, some in enumerate(job.comm.swap(parts)):
@@ -477,17 +447,21 @@ def need_all(job, methods, ends):
 def need_one(job, methods, k, ends, b):
     """`engine.need_all` of a bucket and order."""
     work, shelf = loaded(job, b, methods), job.shelf
-    work.marks = [None] * (k + 1)
-    for d in (k - 1, k):
-        parts = [shelf.get((name, b, d), np.uint8) for name in ("marks", "extended")] if d > 1 else [job.marks]
-        work.marks[d] = np.concatenate(parts) if d > 1 else job.marks
-    for s in work.suffixes.filled:
-        suffixes = work.need_contexts(k, s)
+    work.begin(job.log10p, job.log10bow, job.marks)
+    for d in range(max(k - 1, 2), k + 1):
+        parts = [shelf.get((name, b, d), np.uint8) for name in ("marks", "of contexts")]
+        some = np.concatenate(parts)
+        work.marks[d][: len(some)] = some
+    events = job.cuts[b][:, -1]
+    if k > 2:
+        work.log10bow[k - 1][events[k - 1] :] = shelf.get(("bow", b, k - 1), f32)
+    for segment in work.suffixes.segments:
+        suffixes = work.need_contexts(k, segment)
         work.marks[k - 1][suffixes] |= engine.THERE | engine.NEEDED if ends and k > 2 else engine.NEEDED
     if k > 2:
-        events = job.cuts[b][k - 1, -1]
-        replace(shelf, ("marks", b, k - 1), work.marks[k - 1][:events])
-        replace(shelf, ("extended", b, k - 1), work.marks[k - 1][events:])
+        replace(shelf, ("marks", b, k - 1), work.marks[k - 1][: events[k - 1]])
+        replace(shelf, ("of contexts", b, k - 1), work.marks[k - 1][events[k - 1] :])
+        replace(shelf, ("bow", b, k - 1), work.log10bow[k - 1][events[k - 1] :])
 
 
 def replace(shelf, name, array):
@@ -557,14 +531,13 @@ def models_of(job, k):
     rank 0's.
     """
     if k == 1 and job.comm.rank == 0:
-        yield engine.Estimate(job.vocab, None, [job.log10p], [job.log10bow], [job.marks])
+        yield engine.Estimate(job.vocab, None, [job.log10p], [job.log10bow], [job.marks], None)
     columns = (fetch(job, k, own_p), fetch(job, k, own_marks, np.uint8)) if k > 1 else ([], [])
     for b, p, marks in zip(job.mine, *columns):
         begins, rank, sizes = stored(job, b, "contexts")
         base = np.cumsum([0, 0, 0, *sizes[1:]])
         words = job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1]))
-        x = suffix.Suffixes(None, begins, rank, words, base, None, job.start(b), None, sizes.tolist())
-        marks |= job.shelf.get(("extended", b, k), np.uint8)
-        marks = (marks & np.uint8(engine.EXTENDED | engine.NEEDED)) | ~np.isnan(p)
-        found = (p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8))
-        yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in found))
+        x = suffix.Suffixes(None, begins, rank, words, base, None, None, job.start(b), None, sizes.tolist())
+        marks = (marks & np.uint8(engine.NEEDED)) | ~np.isnan(p)
+        found = p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8)
+        yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in found), None)

@@ -130,18 +130,16 @@ def exchange(words, g, G, start, word, count, own, N, M, n, f):
 
 
 @jit
-def wishes(words, g, G, start, word, count, own, N, M, n, f):
-    """The best class of each of `words` as things stand, none of them moved, (K,)."""
+def wishes(words, g, G, start, word, count, own, N, M, n, f, best):
+    """best (K,) int32 <- the best class of each of `words` as things stand, none of them moved."""
     C = len(N)
     r, near, rows = np.zeros((2, C), np.int64), np.empty((2, C), np.int64), np.empty((2, C), np.int32)
     size, total, gain = np.empty(2, np.int64), np.empty(2, np.int64), np.empty(G)
-    best = np.empty(len(words), np.int32)
     for k in range(len(words)):
         best[k] = best_class(words[k], g, G, start, word, count, own, N, M, n, f, r, near, size, total, rows, gain)
         for i in range(2):
             for j in range(size[i]):
                 r[i, near[i, j]] = 0
-    return best
 
 
 @jit

@@ -230,16 +230,16 @@ def passes(state, iterations=None, threads=1):
     """
     arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
     done = 0
-    if threads > 1:
-        kernels.wishes(state.order[:0], *arrays)  # compiles
     with ThreadPoolExecutor(threads) as pool:
         while iterations is None or done < iterations:
             moved = 0
             for at in range(0, len(state.order), TOGETHER):
                 words = state.order[at : at + TOGETHER]
                 if threads > 1 and done:
-                    parts = pool.map(lambda some: kernels.wishes(some, *arrays), np.array_split(words, threads))
-                    words = words[np.concatenate(list(parts)) != state.g[words]]
+                    best = np.empty_like(words)
+                    parts = zip(np.array_split(words, threads), np.array_split(best, threads))
+                    list(pool.map(lambda part: kernels.wishes(part[0], *arrays, part[1]), parts))
+                    words = words[best != state.g[words]]
                 moved += kernels.exchange(words, *arrays)
                 yield min((at + TOGETHER) / len(state.order), 1), moved
             done += 1

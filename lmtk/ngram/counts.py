@@ -50,7 +50,8 @@ def sort_positions(ids, starts, order, W):
     v[starts[1:] - 1] += 1
     # the rows are as long as they can get; the rest of them is never touched and takes no memory
     keys, count, first = (np.empty((order, N), kind) for kind in (np.int64, np.int64, np.int32))
-    place = kernels.suffix_order(ids, W, order, *np.empty((2, N), np.int32))
+    room = np.empty((2, N), np.int32)
+    place = room[kernels.suffix_order(ids, W, order, *room)]
     sizes = np.empty(order, np.int64)
     kernels.count_nodes(v, W, place, keys, count, first, sizes)
     return [Level(*(column[k, :size] for column in (keys, count, first))) for k, size in enumerate(sizes.tolist())]

@@ -1,8 +1,8 @@
 """A large text's model from its n-grams in suffix order: `smoothing` without a look-up.
 
-Order by order, and in an order segment by segment (`suffix`), in threads: the n-grams whose context ends in a segment
-are gathered with their contexts, counts and suffixes, `smoothing.smooth` does the rest. What a segment gives is written
-where no other writes, so that the result does not depend on the threads.
+Segment by segment (`suffix`), in threads, and in a segment order by order: the n-grams whose context ends in it are
+gathered with their contexts, counts and suffixes, which end in it too, `smoothing.smooth` does the rest. What a segment
+gives is written where no other writes, so that the result does not depend on the threads.
 """
 
 from dataclasses import dataclass
@@ -32,14 +32,14 @@ from lmtk.text.vocab import Vocab
 
 f32 = np.float32
 PIECE = 1 << 16  # places counted together
-# an n-gram has a probability of its own; it is the context of one that has; it has one for that alone
-THERE, EXTENDED, NEEDED = 1, 2, 4
+THERE, NEEDED = 1, 2  # an n-gram is in the model; a longer one wants it, or its weight, to be written
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A model in suffix order. Of each order's n-grams, (N,): log10p, by backing off where it has none of its own;
-    log10bow; marks, THERE and EXTENDED. Those of order 1 are all words of the vocabulary.
+    log10bow, nan where it extends to none; marks, THERE and NEEDED; types, how many extend it, if asked for. Those of
+    order 1 are all words of the vocabulary.
     """
 
     vocab: Vocab
@@ -47,57 +47,66 @@ class Estimate:
     log10p: list
     log10bow: list
     marks: list
+    types: list
 
 
 @dataclass(frozen=True)
 class Gathered:
     """The n-grams of an order whose contexts are in a segment, as suffix.gather has them; the first of the contexts'
-    nodes, how many contexts there are, and how many n-grams end in a predicted word.
+    nodes, and how many contexts there are.
     """
 
     node: np.ndarray
     context: np.ndarray
     parent: np.ndarray
-    word: np.ndarray
     children: np.ndarray
     raw: np.ndarray
     first: int
     H: int
-    events: int
+
+    @property
+    def contexts(self):
+        return slice(self.first, self.first + self.H)
 
 
-def gathered(x, vocab, k, s, room):
-    """The Gathered of order k > 1 of segment s of Suffixes x, in memory of `room`."""
-    local, node, H = local_contexts(x, vocab, k, s, room)
-    columns = room("columns", (6, int(x.span_sizes[s]) + 1), np.int32)
-    V = vocab.V
-    events, found, _ = suffix.gather(
-        x.begins, x.come, x.rank, k, x.heads[s], x.heads[s + 1], V, x.span(s)[2], local, *columns
-    )
-    return Gathered(*columns[:, :found], node, H, events)
+def gathered(x, segment, room):
+    """[the Gathered of each order from 2 on] of a segment of Suffixes x, in memory of `room`."""
+    first, last, begin, _ = segment
+    n, sizes = x.order, np.empty(x.order + 1, np.int64)
+    local = contexts_of(x, 1, n - 1, segment, room)
+    blocks = x.by[first], x.by[last]
+    suffix.sizes_of(x.rank, x.blocks, *blocks, sizes)
+    rows = room("rows", (sizes.sum(), 5), np.int32)
+    suffix.gather(x.begins, x.come, x.rank, x.blocks, *blocks, begin, local, sizes, rows.reshape(-1))
+    nodes = [first, *(int(x.nodes(k, [begin])[0]) for k in range(2, n))]
+    rows = np.split(rows, np.cumsum(sizes[2:-1]))
+    return [Gathered(*some.T, node, int(H) + 1) for some, node, H in zip(rows, nodes, local[-1], strict=True)]
 
 
-def local_contexts(x, vocab, k, s, room):
-    """Which context of order k - 1 is at each place of a segment, from 0 on; the first one's node; how many."""
-    first, last, begin, end = x.span(s)
-    local = room("local", end - begin, np.int32)
-    if k == 2:
-        suffix.words_at(x.start, first, last, local)
-        return local, (first if first else vocab.sos_id), last - first
-    suffix.nodes_at(x.begins[begin:end], k - 1, local)
-    return local, int(x.nodes(k - 1, [begin])[0]), int(local[-1]) + 1 if len(local) else 0
+def contexts_of(x, k, many, segment, room):
+    """(N, many), which n-gram of the orders from k on is at each place of a segment, from 0 on."""
+    first, last, begin, end = segment
+    local = room("local", (end - begin, many), np.int32)
+    words = (first, last) if first < len(x.start) - 1 else (0, 1)
+    suffix.contexts_at(x.begins, x.start, *words, k, local)
+    return local
 
 
 class Estimator:
-    """What estimating keeps from order to order; lists have order k at k. p: 10^log10p, of the last two orders."""
+    """What estimating keeps; lists have order k at k. seen: of the text, as `seen_words` has it. types: whether they
+    are counted. Contexts are at places from `begin` on.
+    """
 
-    def __init__(self, suffixes, vocab, methods):
+    def __init__(self, suffixes, vocab, methods, seen, types=False, begin=0):
         self.suffixes, self.vocab, self.methods, self.scratch = suffixes, vocab, methods, Scratch()
-        start, unk = suffixes.start, vocab.unk_id
-        # where <unk> is no word and stands in the text: which n-grams have it
-        odd = unk >= vocab.V and start[unk + 1] > start[unk]
-        self.unknown = [None, np.arange(len(vocab.words)) == unk] if odd else None
-        self.log10p, self.log10bow, self.marks, self.p = [None], [None], [None], {}
+        unk, n = vocab.unk_id, suffixes.order
+        odd = unk >= vocab.V and seen[unk] > 0  # no word: which contexts have it
+        self.unknown = with_unknown(suffixes, unk, begin) if odd else None
+        sizes = [0, len(vocab.words), *suffixes.sizes[1:]]
+        self.log10p = [None, None, *(np.empty(size, f32) for size in sizes[2:])]
+        self.log10bow = [None, None, *(np.empty(size, f32) for size in sizes[2:n]), np.empty(0, f32)]
+        self.marks = [None, None, *(np.zeros(size, np.uint8) for size in sizes[2:])]
+        self.types = [*(np.zeros(size if types else 0, np.int32) for size in sizes[:n]), np.empty(0, np.int32)]
 
     def continued(self, k):
         """Whether an order's method counts n-grams by those of the next that end in them."""
@@ -125,94 +134,96 @@ class Estimator:
 
     def begin(self, log10p, log10bow, marks):
         """Order 1 is estimated; log10bow is filled in."""
-        self.log10p.append(log10p)
-        self.log10bow.append(log10bow)
-        self.marks.append(marks)
-        self.p[1] = probability(log10p)
+        self.log10p[1], self.log10bow[1], self.marks[1] = log10p, log10bow, marks
 
     def estimate_all(self, methods, exact):
-        """Orders 2 and on; how many of their events are left out."""
-        return sum(self.estimate_order(k, method, exact) for k, method in enumerate(methods[1:], 2))
+        """Orders 2 and on, and the weights of their contexts; how many n-grams are left out that are counted."""
+        p = probability(self.log10p[1])
+        return sum(all_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
 
-    def estimate_order(self, k, method, exact):
-        """Order k > 1, and the back-off weights of its contexts. How many n-grams are left out that are counted."""
-        size = self.suffixes.sizes[k - 1]
-        self.log10p.append(np.empty(size, f32))
-        self.log10bow.append(np.zeros(size if k < self.suffixes.order else 0, f32))
-        self.marks.append(np.zeros(size, np.uint8))
-        self.p[k] = np.empty(size if k < self.suffixes.order else 0)
-        if self.unknown and len(self.unknown) == k:
-            self.unknown.append(np.empty(size, bool))
-        left_out = all_at_once(partial(self.estimate, k, method, exact), self.suffixes.filled)
-        del self.p[k - 1]
-        return sum(left_out)
-
-    def estimate(self, k, method, exact, s):
-        """`estimate_order` of a segment's contexts."""
+    def estimate(self, methods, exact, lower_p, segment):
+        """`estimate_all` of a segment; lower_p: 10^log10p of order 1."""
+        left_out, below, word = 0, slice(None), None
         with self.scratch.lent() as room:
-            found = gathered(self.suffixes, self.vocab, k, s, room)
-            count = found.raw
-            if self.continued(k):
-                count = found.children
-                suffix.own_counts(found.node, self.suffixes.oldest(k), found.raw, self.vocab.V, count)
-            events, contexts = self.events(k, found), slice(found.first, found.first + found.H)
-            given = [column[events] for column in (found.context, count, found.raw, found.parent)]
-            given = *given, self.log10p[k - 1], self.p[k - 1], found.H
-            n = len(given[0])
-            log10p, p = room("log10p", n, f32), room("p", n, np.float64)
-            bow = smoothed(given, method, self.vocab.V, exact, log10p, p, room)
-            self.log10bow[k - 1][contexts] = bow
-            place = found.node[events]
-            columns = self.log10p[k], self.p[k], self.marks[k]
-            many = put(place, log10p, p, given[0], *columns, self.marks[k - 1][contexts])
-            if many < len(found.node):
-                self.back_off(k, found, events, log10p, bow)
-            return n - many
+            for k, (method, found) in enumerate(zip(methods[1:], gathered(self.suffixes, segment, room)), 2):
+                count, n = found.raw, len(found.node)
+                if self.continued(k):
+                    count = found.children
+                    suffix.own_counts(found.node, self.suffixes.oldest(k), found.raw, self.vocab.V, count)
+                events = slice(None)
+                if self.unknown:
+                    word = found.parent if k == 2 else word[found.parent]
+                    events = self.events(k, found, word)
+                given = [column[events] for column in (found.context, count, found.raw, found.parent)]
+                given = *given, lambda some, k=k, below=below: self.log10p[k - 1][below][some], lower_p, found.H
+                mine = room("log10p", len(given[0]), f32), room(f"p{k % 2}", len(given[0]), np.float64)
+                bow, types = smoothed(given, method, self.vocab.V, exact, *mine, room), room("types", found.H, np.int32)
+                log10p, lower_p = mine
+                many = put(found.node[events], log10p, given[0], self.log10p[k], self.marks[k], types)
+                if many < n:
+                    lower_p = self.back_off(k, found, events, below, *mine, bow)
+                bow[(types == 0) & (bow == 0)] = np.nan
+                self.log10bow[k - 1][found.contexts] = bow
+                if len(self.types[k - 1]):
+                    self.types[k - 1][found.contexts] = types
+                left_out, below = left_out + len(log10p) - many, found.node
+        return left_out
 
-    def events(self, k, found):
-        """Which n-grams are predicted: those of the vocabulary's words, in contexts without an <unk> that is none."""
-        if not self.unknown:
-            return slice(found.events)
-        unknown = self.unknown[k - 1][found.first + found.context]
-        self.unknown[k][found.node] = unknown | (found.word == self.vocab.unk_id)
-        return np.flatnonzero(~unknown[: found.events])
+    def events(self, k, found, word):
+        """Which n-grams are predicted, by their last word (N,): those of the vocabulary in contexts without <unk>."""
+        return np.flatnonzero((word < self.vocab.V) & ~self.unknown[k - 1][found.contexts][found.context])
 
-    def back_off(self, k, found, events, log10p, bow):
-        """The n-grams without a probability of their own have what backing off gives them."""
-        lacking = np.ones(len(found.node), bool)
-        lacking[events] = np.isnan(log10p)
+    def back_off(self, k, found, events, below, log10p, p, bow):
+        """The n-grams without a probability of their own have what backing off gives them. Returns p of all, (N,)."""
+        lacking, all_p = np.ones(len(found.node), bool), np.empty(len(found.node))
+        lacking[events], all_p[events] = np.isnan(log10p), p
         node = found.node[lacking]
-        self.log10p[k][node] = bow[found.context[lacking]] + self.log10p[k - 1][found.parent[lacking]]
+        self.log10p[k][node] = bow[found.context[lacking]] + self.log10p[k - 1][below][found.parent[lacking]]
         self.marks[k][node] = 0
-        if len(self.p[k]):
-            self.p[k][node] = probability(self.log10p[k][node])
+        all_p[lacking] = probability(self.log10p[k][node])
+        return all_p
 
-    def need_contexts(self, k, s):
+    def need_contexts(self, k, segment):
         """The contexts of a segment's n-grams of order k are needed, if these are there. Returns the suffixes of those
         that are needed themselves.
         """
         with self.scratch.lent() as room:
-            found = gathered(self.suffixes, self.vocab, k, s, room)
-            marks = self.marks[k][found.node]
-            contexts = self.marks[k - 1][found.first : found.first + found.H]
-            contexts[found.context[marks & THERE > 0]] |= THERE | EXTENDED | NEEDED
-            return found.parent[marks & NEEDED > 0]
+            below, found = [None, *gathered(self.suffixes, segment, room)][k - 2 : k]
+            marks, bow = self.marks[k][found.node], self.log10bow[k - 1][found.contexts]
+            extended = found.context[marks & THERE > 0]
+            self.marks[k - 1][found.contexts][extended] |= THERE | NEEDED
+            bow[extended] = np.where(np.isnan(bow[extended]), 0, bow[extended])
+            if len(self.types[k - 1]):
+                self.types[k - 1][found.contexts] = np.bincount(extended, minlength=found.H)
+            parents = found.parent[marks & NEEDED > 0]
+            return below.node[parents] if below else parents
 
     def need_all(self, ends):
         """An ARPA file needs every prefix of its n-grams; SRILM needs the `ends` of these prefixes too, else only their
         weights are written where they are there.
         """
         for k in range(self.suffixes.order, 1, -1):
-            suffixes = all_at_once(partial(self.need_contexts, k), range(self.suffixes.segments))
+            suffixes = all_at_once(partial(self.need_contexts, k), self.suffixes.segments)
             for some in suffixes:
                 self.marks[k - 1][some] |= THERE | NEEDED if ends and k > 2 else NEEDED
+
+
+def with_unknown(x, unk, begin):
+    """Which n-grams of each order below the highest have <unk> in them, as far as their places are from `begin` on."""
+    unknown = [None, x.oldest(1) == unk]
+    for k in range(2, x.order):
+        at = begin + np.flatnonzero((x.begins[begin:] & 15 <= k) & (k <= x.begins[begin:] >> 4))
+        here = (x.start[unk] <= at) & (at < x.start[unk + 1]) if k == 2 else unknown[k - 1][x.nodes(k - 1, at + 1) - 1]
+        unknown.append(np.zeros(x.sizes[k - 1], bool))
+        unknown[k][x.nodes(k, at)] = here | (x.oldest(k)[x.nodes(k, at)] == unk)
+    return unknown
 
 
 def smoothed(given, method, V, exact, log10p, p, room):
     """`smoothing.smooth` of the predicted n-grams of a segment: log10p (N,), nan where they are left out, and p, 10 to
     that; in place. Returns log10 of the back-off weights (H,).
 
-    given: context, count, raw, parent, (N,); log10p and p of the order below; H.
+    given: context, count, raw, parent, (N,); log10p of those of some parents; p of all; H.
     """
     context, count, raw, parent, below, lower_p, H = given
     h, lost = room("totals", (H, 4), np.int32), room("lost", H, np.int32)
@@ -244,7 +255,7 @@ def smoothed(given, method, V, exact, log10p, p, room):
         some, contexts = np.flatnonzero(odd[context]), np.flatnonzero(odd)
         number = np.cumsum(odd) - 1
         cut = raw[some] <= method.cutoff if method.cutoff else None
-        events = Events(number[context[some]], count[some], below[parent[some]], len(contexts), cut)
+        events = Events(number[context[some]], count[some], below(parent[some]), len(contexts), cut)
         log10p[some], bow[contexts] = smooth(events, 2, method, V, exact)
         p[some] = probability(log10p[some])
     return bow
@@ -295,16 +306,17 @@ def sum_both(context, p, lower, sums):
 
 
 @jit
-def put(place, log10p, p, context, all_log10p, all_p, marks, extended):
-    """Columns (N,) to the places of their n-grams, and marks; where they are nan, none. Returns how many are not."""
+def put(place, log10p, context, all_log10p, marks, types):
+    """log10p (N,) to the places of its n-grams, and marks; where it is nan, none. types (H,) <- how many of each
+    context's are not. Returns how many are not.
+    """
     many = 0
+    types[:] = 0
     for i in range(len(place)):
         there = log10p[i] == log10p[i]
         all_log10p[place[i]] = log10p[i]
-        if len(all_p):
-            all_p[place[i]] = p[i]
         marks[place[i]] = there
-        extended[context[i]] |= there << 1
+        types[context[i]] += there
         many += there
     return many
 
@@ -378,55 +390,58 @@ def count_last(counted, x, a, b, vocab):
     return len(counted) > 1
 
 
-def estimate(suffixes, vocab, methods, marks, fallback=None, tell=lambda line: None, known=None, exact=False):
-    """Suffixes -> (Estimate, the methods with their discounts), as `smoothing.estimate` has it."""
-    work, start = Estimator(suffixes, vocab, methods), suffixes.start
+def estimate(
+    suffixes, vocab, methods, marks, fallback=None, tell=lambda line: None, known=None, exact=False, types=False
+):
+    """Suffixes -> (Estimate, the methods with their discounts), as `smoothing.estimate` has it. types: wanted."""
+    start = suffixes.start
     seen = seen_words(np.diff(start), vocab, marks)
+    work = Estimator(suffixes, vocab, methods, seen, types)
     first = unigrams(vocab, methods, seen, lambda: np.diff(suffixes.nodes(2, start)))
     counted = work.tallied(start[vocab.V] if len(start) > vocab.V else start[-1])
     if exact:
         last = last_word(seen, vocab)
         count_last(counted, suffixes, start[last], start[last + 1], vocab)
     used, log10p, there = smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
-    work.begin(log10p, np.zeros(len(log10p), f32), there)
+    work.begin(log10p, np.full(len(log10p), np.nan, f32), there)
     if work.estimate_all(used, exact and vocab.V):
         work.need_all(not exact)
-    return Estimate(vocab, suffixes, *(x[1:] for x in (work.log10p, work.log10bow, work.marks))), used
+    return Estimate(vocab, suffixes, *(x[1:] for x in (work.log10p, work.log10bow, work.marks, work.types))), used
 
 
 def backoff_of(model):
-    """An Estimate as a Backoff model, in whose nodes the n-grams stand by their prefixes."""
-    W, segments, scratch = len(model.vocab.words), model.suffixes.filled, Scratch()
+    """An Estimate with its types as a Backoff model, in whose nodes the n-grams stand by their prefixes. It takes the
+    estimate's columns.
+    """
+    W, segments, scratch = len(model.vocab.words), model.suffixes.segments, Scratch()
     memory, where, records = nodes_of_sizes([W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])])
     place, lacking = np.arange(W, dtype=np.int32), 0
-    records[0]["word"][:-1], records[0]["log10bow"][:-1] = place, model.log10bow[0]
+    records[0]["word"][:-1] = place
+    records[0]["log10bow"][:-1] = np.where(np.isnan(model.log10bow[0]), f32(0), model.log10bow[0])
     records[0]["log10p"][:-1] = np.where(model.marks[0] & THERE, model.log10p[0], f32(np.nan))
+    records[0]["child"][:-1] = model.types[0]
     for k, (above, here) in enumerate(pairwise(records), 2):
-        child, new = above["child"], np.full(len(model.marks[k - 1]), -1, np.int32)
-        all_at_once(partial(place_segment, model, k, place, child, new, columns(here)[:0], scratch), segments)
-        np.cumsum(child, out=child)
-        lacking += sum(
-            all_at_once(partial(place_segment, model, k, place, child, new, columns(here), scratch), segments)
-        )
+        suffix.sum_up(above["child"])
+        new = np.full(len(model.log10bow[k - 1]), -1, np.int32)
+        work = partial(place_segment, model, k, place, above["child"], new, columns(here), scratch)
+        lacking += sum(all_at_once(work, segments))
         place = new
+        for column in (model.log10p, model.log10bow, model.marks):
+            column[k - 1] = None  # there may be little memory left
     nodes = finished(memory, where, W, linked=not lacking)
     return Backoff(model.vocab, len(records), [Packed(nodes, k, W) for k in range(1, len(records) + 1)])
 
 
-def place_segment(model, k, place, child, new, rows, scratch, s):
-    """The n-grams of order k whose context is in a segment into rows, as `columns` has them; how many lack a suffix.
-    Where there are none, how many extensions each context has into child, at the `place` behind the context's.
+def place_segment(model, k, place, child, new, rows, scratch, segment):
+    """The n-grams of order k whose context is in a segment into rows, as `columns` has them, from the child of their
+    contexts' place on; how many lack a suffix.
     """
     x = model.suffixes
     with scratch.lent() as room:
-        local, first, H = local_contexts(x, model.vocab, k, s, room)
-        contexts = place[first : first + H]
-        head = room("head", H, np.int32)
-        head[:] = child[contexts] if len(rows) else 0
-        given = x.heads[s], x.heads[s + 1], x.span(s)[2], local, head, place, model.marks[k - 1]
-        given = *given, model.log10p[k - 1], model.log10bow[k - 1], rows, rows.view(f32), new
-        lacking, _ = suffix.place(x.begins, x.come, x.rank, k, *given)
-        if not len(rows):
-            there = head > 0
-            child[contexts[there] + 1] = head[there]
-        return lacking
+        local = contexts_of(x, k - 1, 1, segment, room)
+        first = segment[0] if k == 2 else x.nodes(k - 1, segment[2:3])[0]
+        head = room("head", local[-1] + 1, np.int32)
+        head[:] = child[place[first : first + len(head)]]
+        given = x.begins, x.come, x.rank, k, x.blocks, x.by[segment[0]], x.by[segment[1]], segment[2], local, head
+        given = *given, place, *(column[k - 1] for column in (model.marks, model.log10p, model.log10bow, model.types))
+        return suffix.place(*given, rows, rows.view(f32), new)[0]

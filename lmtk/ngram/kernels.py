@@ -20,10 +20,10 @@ SOME = 256  # positions looked at together
 
 @jit
 def suffix_order(w, W, n, order, other):
-    """Returns `order`, by n counting sorts, from the last of the n words to the first; the text counts as a circle.
+    """The positions in the order of their n words, by n counting sorts, from the last of the words to the first; the
+    text counts as a circle. order, other (N,) int32: memory to sort in; returns in which of the two they stand, 0 or 1.
 
-    order, other (N,) int32: memory to sort in (numpy gives arrays large pages, which numba does not). A pass shifts
-    every position by one and puts it behind those with the same word: bound by two random accesses.
+    A pass shifts every position by one and puts it behind those with the same word: bound by two random accesses.
     """
     N = len(w)
     start = np.zeros(W + 1, np.int32)
@@ -44,7 +44,7 @@ def suffix_order(w, W, n, order, other):
             other[place] = p
             head[c] = place + 1
         order, other = other, order
-    return order
+    return n % 2
 
 
 @jit

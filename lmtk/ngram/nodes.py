@@ -755,10 +755,10 @@ def step(handle, w, state):
 
 
 @jit
-def score_lines(handle, ids, sos, eos):
-    """KenLM's log10 p of each line of `ids`, in which -1 stands between lines: (S,) float64, each the sum of its words'
-    in single precision, one after the other; and how many words the sums are of. sos, eos: the marks' ids, to stand
-    before and after each line, or -1 for none.
+def score_lines(handle, ids, sos, eos, sums):
+    """KenLM's log10 p of each line of `ids`, in which -1 stands between lines: sums (S,) float64 <- the sum of its
+    words' in single precision, one after the other; returns how many words the sums are of. sos, eos: the marks' ids,
+    to stand before and after each line, or -1 for none.
     """
     lines = 1
     for w in ids:
@@ -784,14 +784,14 @@ def score_lines(handle, ids, sos, eos):
     log10p, used = np.empty(N, np.float32), np.empty(N, np.int8)
     memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
     walk(memory, logs, where, far, slots, spans, unigram, first, len(unigram), True, tokens, fresh, log10p, used)
-    out, at = np.empty(lines), 0
+    at = 0
     for line in range(lines):
         total = np.float32(0)
         for t in range(at + (sos >= 0), ends[line]):
             total += log10p[t]
         at = ends[line]
-        out[line] = total
-    return out, N - lines * (sos >= 0)
+        sums[line] = total
+    return N - lines * (sos >= 0)
 
 
 @jit

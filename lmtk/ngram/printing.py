@@ -5,17 +5,12 @@ since a loop over a few bytes costs more than they do. What a kernel calls with 
 counts (_nrt=False), two atomic operations an array and call otherwise.
 """
 
-import contextlib
-import io
-
 import numpy as np
 
 from lmtk.machine.jit import jit, of_numba
 from lmtk.machine.threads import Scratch, in_turn
 from lmtk.ngram import engine, suffix
 from lmtk.ngram.counts import sorted_by
-from lmtk.ngram.methods import Method
-from lmtk.text.vocab import make_vocab
 
 PIECE = 1 << 15  # n-grams, or places, printed together
 SOME = 512  # numbers whose digits are made together
@@ -32,25 +27,6 @@ def write_estimate(out, model):
         out.write(b"\n\\%d-grams:\n" % k)
         write_order(out, model, k, cells, scratch)
     out.write(b"\n\\end\\\n")
-
-
-def rehearse(order, marks, binary=False):
-    """`write_estimate` of a text of three words, or engine.backoff_of: loads the kernels for a large one. What goes
-    wrong goes wrong there again.
-    """
-    with contextlib.suppress(Exception):
-        model = model_of_three_words(order, marks)
-        if binary:
-            engine.backoff_of(model)
-        else:
-            write_estimate(io.BytesIO(), model)
-
-
-def model_of_three_words(order, marks):
-    vocab = make_vocab([b"a", b"b", b"c"], True, source="")
-    methods = [Method("kn", (0.5, 1.0, 1.5), True) for _ in range(order)]
-    x = suffix.suffix_order(np.array([1, 2, 3, 0], np.int32), order, len(vocab.words) - 1, marks)
-    return engine.estimate(x, vocab, methods, marks, known=dict(enumerate(methods, 1)), exact=True)[0]
 
 
 def write_header(out, sizes):
@@ -79,9 +55,9 @@ def write_order(out, model, k, cells, scratch):
             else:
                 word = int(np.searchsorted(x.start, cuts[q], "right")) - 1
                 suffix.words_of(x.begins, k, cuts[q], cuts[q + 1], nodes[:, q], word, x.start, x.words, x.base, rows)
-            flags = room("flags", last - first, np.uint8)
-            mark_lines(mine[2], mine[1], flags)
-            text = printed(rows, mine[0], mine[1], flags, *cells, room)
+            flags, weights = room("flags", last - first, np.uint8), room("weights", len(mine[1]), np.float32)
+            mark_lines(mine[2], mine[1], flags, weights)
+            text = printed(rows, mine[0], weights, flags, *cells, room)
             with turn:
                 out.write(text.data)
 
@@ -89,11 +65,14 @@ def write_order(out, model, k, cells, scratch):
 
 
 @jit
-def mark_lines(marks, bow, flags):
-    """flags (N,) <- the marks of n-grams as print_rows wants them: a weight is written where it is not 0, too."""
+def mark_lines(marks, bow, flags, weights):
+    """flags and weights (N,) <- the marks and log10bow of n-grams as print_rows wants them."""
     for i in range(len(marks)):
-        weighted = len(bow) > 0 and (marks[i] & 6 > 0 or bow[i] != 0)
-        flags[i] = marks[i] & 1 | (2 if weighted else 0)
+        flags[i] = marks[i] & 1
+    for i in range(len(bow)):
+        extended = bow[i] == bow[i]
+        weights[i] = bow[i] if extended else np.float32(0)
+        flags[i] |= 2 if extended else marks[i] & 2
 
 
 def write_rows(out, orders, words):

@@ -19,19 +19,20 @@ prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 def sort_rows(rows, k, W, place, other, last):
     """The places of rows, whose first k numbers are ids below W, in their order, equal ones as they were: a counting
     sort an id, from the last one on, but for those that are in order already. `place` and `other` are (N,) int32;
-    returns the one that holds the result. Bound by a cache line a row and pass; those of SOME rows are read together.
+    returns in which of the two the result is, 0 or 1. Bound by a cache line a row and pass; those of SOME rows are
+    read together.
 
     With `last` false the last ids are left as they are: they are in order in files that are sorted by contexts.
     """
-    N, straight, last = len(rows), True, k if last else k - 1
-    starts, falling = np.zeros((last, W + 1), np.int32), np.zeros(k, np.bool_)
+    N, straight, turns, ids = len(rows), True, 0, k if last else k - 1
+    starts, falling = np.zeros((ids, W + 1), np.int32), np.zeros(k, np.bool_)
     for i in range(N):
         place[i] = i
-        for j in range(last):
+        for j in range(ids):
             starts[j, rows[i, j] + 1] += 1
             falling[j] |= i > 0 and rows[i, j] < rows[i - 1, j]
     words = np.empty(SOME, np.int32)
-    for j in range(last - 1, -1, -1):
+    for j in range(ids - 1, -1, -1):
         if straight and not falling[j]:
             continue
         straight, start = False, starts[j]
@@ -46,7 +47,8 @@ def sort_rows(rows, k, W, place, other, last):
                 other[u64(start[w])] = place[begin + i]
                 start[w] += 1
         place, other = other, place
-    return place
+        turns += 1
+    return turns % 2
 
 
 @jit

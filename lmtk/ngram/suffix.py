@@ -12,10 +12,11 @@ begins  (N,)         f + 16 m: of the n-grams that end at j those of orders f ..
 rank    (n, B, 2)    uint64: which of 64 places begin an n-gram of an order, and how many began before them
 node    -            an n-gram's number among those of its order, by where they begin; at order 1 the word
 words   (M,)         int32: the oldest word of each n-gram, those of order k from base[k] on; <s> is the word W
-segment -            a range of words; the border has one of its own, the last. The n-grams whose context ends in a
-                     segment depend on no other's
-heads   (S + 1, W)   the places j whose last word is w and whose word before is of segment s: from heads[s, w] up to
-                     heads[s + 1, w]; int32
+blocks  (3, M_2)     of each bigram v w the first place j, the place behind its last, and w; int32. They are sorted by
+                     v, where the border is W, then by w
+by      (W + 2,)     where the blocks of each v begin
+segment -            a range of words v; the border has one of its own. The n-grams whose context ends in a segment
+                     depend on no other's
 
 Among n-grams that differ in what stands before one word, the border comes last, as <s> is the last id of a model's
 words; as last word, as </s>, it is the first.
@@ -33,15 +34,17 @@ from lmtk.machine.threads import Scratch, all_at_once, count, in_turn
 
 SOME = 512  # positions whose random reads are made together, so that they overlap
 RANGE = 1 << 16  # positions compared together, a multiple of 64
-PIECE = 1 << 17  # positions of a segment, about, so that what is kept of its contexts stays in a cache
+SHARES = 8  # of the words for each thread that sorts
+PIECE = 1 << 17  # positions of a segment, about, so that what is kept of them stays in a cache
 u64 = np.uint64
 load8 = of_numba("lmtk.machine.unaligned", "load8")
+prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 
 @dataclass(frozen=True)
 class Suffixes:
-    """The table above, and: start (W + 1,), the places i and j where a word's begin; bounds (S,), the first word of
-    each segment but the border's, and behind the last; sizes (n,), the number of n-grams of each order.
+    """The table above, and: start and ended (W + 1,), the places i and j where a word's begin; sizes (n,), the number
+    of n-grams of each order.
     """
 
     come: np.ndarray
@@ -49,24 +52,26 @@ class Suffixes:
     rank: np.ndarray
     words: np.ndarray
     base: np.ndarray
-    heads: np.ndarray
+    blocks: np.ndarray
+    by: np.ndarray
     start: np.ndarray
-    bounds: np.ndarray
+    ended: np.ndarray
     sizes: list
 
     @property
     def order(self):
         return len(self.sizes)
 
-    @property
-    def segments(self):
-        return len(self.heads) - 1
-
     @cached_property
-    def span_sizes(self):
-        """(S,): how many places each segment's n-grams take."""
-        edges = self.start[self.bounds]
-        return [*np.diff(edges).tolist(), int(self.start[1] - self.start[0])]
+    def segments(self):
+        """(first, last + 1) of each segment's words, and of its places i; the largest first."""
+        W, start = len(self.start) - 1, self.start
+        edges = np.unique(start[cut_words(start, (start[-1] - start[1]) // PIECE)])
+        first, last = np.searchsorted(start, edges[:-1], "right") - 1, np.searchsorted(start, edges[1:])
+        found = list(zip(first.tolist(), last.tolist(), edges[:-1].tolist(), edges[1:].tolist()))
+        if start[0] < start[1]:
+            found.append((W, W + 1, *start[:2].tolist()))
+        return sorted(found, key=lambda s: s[2] - s[3])
 
     def oldest(self, k):
         """(N_k,): the oldest word of each n-gram of order k."""
@@ -79,16 +84,6 @@ class Suffixes:
         numbers(self.rank, k, np.asarray(places, np.int64), found)
         return found
 
-    @property
-    def filled(self):
-        """The segments that have places."""
-        return [s for s, size in enumerate(self.span_sizes) if size]
-
-    def span(self, s):
-        """(first, last + 1) of a segment's words, and of its places i."""
-        words = (0, 1) if s == self.segments - 1 else (int(self.bounds[s]), int(self.bounds[s + 1]))
-        return *words, int(self.start[words[0]]), int(self.start[words[1]])
-
 
 def suffix_order(x, n, W, marks):
     """The Suffixes of a text (N,), of orders up to n, from 2 to methods.LONGEST; marks say what a border is."""
@@ -99,18 +94,18 @@ def suffix_order(x, n, W, marks):
     counts = np.zeros((threads, W), np.int32)
     all_at_once(lambda t: count_ids(x, parts[t], parts[t + 1], counts[t]), range(threads))
     start = np.concatenate(([0], np.cumsum(counts.sum(0), dtype=np.int64)))
-    bounds = cut_words(start, max(2 * threads, min(N // PIECE, N // (W * max(threads, 2))), 1))
-    segments = range(len(bounds))
+    bounds = cut_words(start, SHARES * threads)
+    shares = range(len(bounds))
     edges = [*((start[a], start[b]) for a, b in pairwise(bounds)), (0, start[1])]
     order, other = np.empty(N, np.int32), np.empty(N, np.int32)
     head = (start[:-1] + np.cumsum(counts, 0) - counts).astype(np.int32)
     all_at_once(lambda t: sort_first(x, parts[t], parts[t + 1], head[t], order), range(threads))
     heads = heads_of(x, parts, bounds, start, W)
     for _ in range(n - 2):
-        all_at_once(lambda s, a=order, b=other: sort_next(x, a, *edges[s], heads[s].copy(), b), segments)
+        all_at_once(lambda s, a=order, b=other: sort_next(x, a, *edges[s], heads[s].copy(), b), shares)
         order, other = other, order
     come = other
-    all_at_once(lambda s: sort_last(x, order, *edges[s], heads[s].copy(), come), segments)
+    all_at_once(lambda s: sort_last(x, order, *edges[s], heads[s].copy(), come), shares)
     begins, rank = np.empty(N, np.uint8), np.zeros((n, N // 64 + 2, 2), u64)
     ranges = [(a, min(a + RANGE, N)) for a in range(0, N, RANGE)]
     sizes = np.zeros((len(ranges) + 1, n), np.int64)
@@ -131,7 +126,9 @@ def suffix_order(x, n, W, marks):
 
     in_turn(compared, range(len(ranges)))
     shift_ranks(rank, sizes, N)
-    return Suffixes(come, begins, rank, words, base, heads, start, bounds, sizes[-1].tolist())
+    sizes = sizes[-1].tolist()
+    blocks = blocks_of(begins, start, words[base[2] :][: sizes[1]])
+    return Suffixes(come, begins, rank, words, base, *blocks, start, start, sizes)
 
 
 def untouched(size, kind):
@@ -139,15 +136,25 @@ def untouched(size, kind):
     return np.frombuffer(mmap.mmap(-1, size * np.dtype(kind).itemsize), kind)
 
 
+def blocks_of(begins, ended, oldest):
+    """blocks and by; oldest (M_2,): the first words of the bigrams."""
+    by = np.concatenate(([0], np.cumsum(np.bincount(oldest, minlength=len(ended)))))
+    blocks = np.empty((3, len(oldest)), np.int32)
+    find_blocks(begins, ended, oldest, by[:-1].copy(), blocks)
+    return blocks, by
+
+
 def cut_words(start, some):
-    """The bounds of `some` segments, about, of words that begin at `start`: of as many places each."""
+    """The bounds of `some` ranges, about, of words that begin at `start`: of as many places each."""
     N, borders, W = start[-1], start[1], len(start) - 1
     bounds = np.searchsorted(start, borders + (N - borders) * np.arange(1, some) // some)
     return np.unique(np.concatenate(([1], np.clip(bounds, 1, W), [W])))
 
 
 def heads_of(x, parts, bounds, start, W):
-    """heads, from how often each word follows one of each segment in the parts of the text."""
+    """(S + 1, W) int32: where the places of a word behind one of each share of the words begin, a share being from one
+    of the bounds to the next and the border's the last; from how often each follows in the parts of the text.
+    """
     S = len(bounds)
     segment = np.full(W, S - 1, np.int32)
     segment[1:] = np.repeat(np.arange(S - 1), np.diff(bounds))
@@ -320,116 +327,167 @@ def numbers(rank, k, places, found):
 
 
 @jit
-def words_at(start, first, last, local):
-    """local <- of the places of the words first .. last - 1, which word there is, from 0 on."""
+def contexts_at(begins, start, first, last, k, local):
+    """local (N, K) <- which n-gram of the orders k .. k + K - 1 there is at each place of the words first .. last - 1,
+    numbered from 0 on.
+    """
+    begin, node = start[first], np.full(local.shape[1], -1, np.int32)
     for w in range(first, last):
         for i in range(start[w], start[w + 1]):
-            local[i - start[first]] = w - first
+            f, m = np.int32(begins[i] & 15), np.int32(begins[i] >> 4)
+            for d in range(len(node)):
+                node[d] += (f <= k + d) & (k + d <= m)
+                local[i - begin, d] = node[d]
+            if k == 1:
+                local[i - begin, 0] = w - first
 
 
 @jit
-def nodes_at(begins, k, local):
-    """local <- of some places, which n-gram of order k there is, from 0 on."""
-    node = -1
-    for i in range(len(begins)):
-        node += (begins[i] & 15) <= k and k <= begins[i] >> 4
-        local[i] = node
+def find_blocks(begins, ended, oldest, head, blocks):
+    """blocks, from head (W + 1,), in place, on; oldest (M_2,)."""
+    g, last = 0, -1
+    for w in range(len(ended) - 1):
+        for j in range(ended[w], ended[w + 1]):
+            if begins[j] & 15 > 2:
+                continue
+            if last >= 0:
+                blocks[1, last] = j
+            last = -1
+            if begins[j] >> 4 >= 2:
+                last = head[oldest[g]]
+                head[oldest[g]] += 1
+                blocks[0, last], blocks[2, last] = j, w
+                g += 1
+    if last >= 0:
+        blocks[1, last] = ended[-1]
 
 
 @jit(_nrt=False)
-def first_reads(begins, come, rank, k, heads, words, many, nodes, above):
-    """nodes and above (SOME,) <- of the places where the first `many` of some words begin: the n-gram of order k that
-    begins next, and that of the order below, or the word itself, before it. A number that keeps reads ahead from being
-    left out.
+def first_reads(begins, come, rank, k, blocks, start, size, nodes):
+    """nodes (SOME,) <- the n-gram of order k that begins next from the first place of each of some blocks on. A number
+    that keeps reads ahead from being left out.
     """
     ahead = 0
-    for r in range(many):
-        begin = heads[words[r]]
+    for r in range(size):
+        begin = blocks[0, start + r]
         nodes[r] = number(rank, k, begin)
-        above[r] = words[r] if k == 2 else number(rank, k - 1, begin) - 1
         ahead += begins[begin] + come[begin]
     return ahead
 
 
 @jit
-def gather(begins, come, rank, k, heads, ends, V, first, local, node, context, parent, word, children, raw):
-    """The n-grams of order k > 1 whose context is in a segment, (N + 1,) int32, in place: node; context, as `local` has
-    it of the places from `first` on; parent, the node of the n-gram without its oldest word, or the word that is left;
-    word, the last one; children, how many n-grams of order k + 1 end in it; raw, how often it was seen. heads, ends
-    (W,): two rows of Suffixes.heads. Returns how many there are whose last word is below V, and how many in all: the
-    others come last; and a number that keeps reads ahead from being left out.
-
-    Without branches: what a place writes that begins none is written over. A word's places in a segment are few, and
-    bound by the first reads of them; those of some words are made together.
-    """
-    found, events, seen, fresh, many, ahead = 0, -1, 0, 0, 0, 0
-    words, nodes, above = np.empty((3, SOME), np.int32)
-    for w in range(len(heads)):
-        if heads[w] < ends[w]:
-            words[many] = w
-            many += 1
-        if many < SOME and w < len(heads) - 1:
-            continue
-        ahead += first_reads(begins, come, rank, k, heads, words, many, nodes, above)
-        for r in range(many):
-            last, g, parent_node = words[r], nodes[r], above[r]
-            if last >= V and events < 0:
-                events = found
-            for j in range(heads[last], ends[last]):
-                f, m = np.int32(begins[j] & 15), np.int32(begins[j] >> 4)
-                parent_node += (k > 2) & (f < k) & (k <= m + 1)
-                node[found], context[found], parent[found], word[found] = g, local[come[j] - first], parent_node, last
-                children[found], raw[found] = fresh, seen
-                begun = (f <= k) & (k <= m)
-                found += begun
-                g += begun
-                seen += k <= m
-                fresh += (f <= k + 1) & (k < m)
-        many = 0
-    children[found], raw[found] = fresh, seen
-    for i in range(found):
-        children[i] = children[i + 1] - children[i]
-        raw[i] = raw[i + 1] - raw[i]
-    return found if events < 0 else events, found, ahead
+def sizes_of(rank, blocks, a, z, sizes):
+    """sizes (n + 1,) <- how many n-grams of each order k > 1 the blocks a .. z have."""
+    sizes[:] = 0
+    for b in range(a, z):
+        for k in range(2, len(sizes)):
+            sizes[k] += number(rank, k, blocks[1, b]) - number(rank, k, blocks[0, b])
 
 
 @jit
-def place(begins, come, rank, k, heads, ends, first, local, head, below, marks, log10p, log10bow, rows, logs, new):
-    """The n-grams of order k that the model has, in a segment as `gather` walks it, into rows, those of a context
-    from head (H,), in place, on; new <- where. below: where the n-grams of the order below are, -1 for nowhere. logs:
-    rows as float32. Where there are no rows, head is raised only. Returns how many lack their suffix, and a number as
-    gather's. Bound by the writing of a row, at random.
+def gather(begins, come, rank, blocks, a, z, first, local, sizes, rows):
+    """The n-grams of all orders k > 1 in the blocks a .. z, sizes[k] of them, into rows (5 N,), order after order. Five
+    numbers each: the node; the context, as `local` has it of the places from `first` on; at order 2 the last word, else
+    which one of those of the order below it is without its oldest word; how many of order k + 1 end in it; how often it
+    was seen. Returns a number that keeps reads ahead from being left out.
+
+    A block's places are few, and bound by the first reads of them; those of some blocks are made together. The last two
+    numbers are differences of sums up to there.
     """
-    wide, lacking, many, ahead, put = len(log10bow) > 0, 0, 0, 0, len(rows) > 0
-    p, last = 2 if wide else 1, rows.shape[1] - 1
-    words, nodes, above = np.empty((3, SOME), np.int32)
-    for w in range(len(heads)):
-        if heads[w] < ends[w]:
-            words[many] = w
-            many += 1
-        if many < SOME and w < len(heads) - 1:
-            continue
-        ahead += first_reads(begins, come, rank, k, heads, words, many, nodes, above)
-        for r in range(many):
-            g, parent = nodes[r], above[r]
-            for j in range(heads[words[r]], ends[words[r]]):
+    n, walked, ahead = len(sizes) - 1, 0, 0
+    base = np.zeros(n + 2, np.int64)
+    base[2:] = np.cumsum(sizes)[1:]
+    now, short = base.copy(), np.zeros(n + 1, np.int64)  # short: how many places have no n-gram of order k
+    nodes, g = np.empty((n + 1, SOME), np.int32), np.empty(n + 1, np.int32)
+    contexts, width = local.reshape(-1), local.shape[1]
+    for start in range(a, z, SOME):
+        size = min(SOME, z - start)
+        for k in range(2, n + 1):
+            ahead += first_reads(begins, come, rank, k, blocks, start, size, nodes[k])
+        for r in range(size):
+            last = blocks[2, start + r]
+            for k in range(2, n + 1):
+                g[k] = nodes[k, r]
+            for j in range(blocks[0, start + r], blocks[1, start + r]):
+                f, m, at = max(np.int64(begins[j] & 15), 2), np.int64(begins[j] >> 4), width * (come[j] - first) - 2
+                above = now[f - 1] - 1 - base[f - 1] if f > 2 else np.int64(last)
+                for k in range(f, m + 1):
+                    i = now[k]
+                    rows[5 * i], rows[5 * i + 1], rows[5 * i + 2] = g[k], contexts[at + k], above
+                    rows[5 * i + 3], rows[5 * i + 4] = now[k + 1], walked - short[k]
+                    above = i - base[k]
+                    now[k] = i + 1
+                    g[k] += 1
+                for k in range(m + 1, n + 1):
+                    short[k] += 1
+                walked += 1
+    for k in range(2, n + 1):
+        for i in range(base[k], now[k]):
+            more = i + 1 < now[k]
+            rows[5 * i + 3] = (rows[5 * i + 8] if more else now[k + 1]) - rows[5 * i + 3]
+            rows[5 * i + 4] = (rows[5 * i + 9] if more else walked - short[k]) - rows[5 * i + 4]
+    return ahead
+
+
+@jit
+def place(
+    begins, come, rank, k, blocks, a, z, first, local, head, below, marks, log10p, log10bow, types, rows, logs, new
+):
+    """The n-grams of order k that the model has, in the blocks a .. z, as `gather` has them, into rows, those of a
+    context from head (H,), in place, on; new <- where. below: where the n-grams of the order below are, -1 for nowhere;
+    types: how many n-grams extend them, in place of the first child. logs: rows as float32. Returns how many lack their
+    suffix, and a number as gather's. Bound by the writing of a row, at random: some are fetched together.
+    """
+    lacking, many, ahead, wide = 0, 0, 0, rows.shape[1]
+    nodes, parents, at, of, suffix, word = np.empty((6, SOME), np.int32)
+    for start in range(a, z, SOME):
+        size = min(SOME, z - start)
+        ahead += first_reads(begins, come, rank, k, blocks, start, size, nodes)
+        ahead += first_reads(begins, come, rank, k - 1, blocks, start, size, parents)
+        for r in range(size):
+            g, last = nodes[r], blocks[2, start + r]
+            above = last if k == 2 else parents[r] - 1
+            for j in range(blocks[0, start + r], blocks[1, start + r]):
                 f, m = np.int32(begins[j] & 15), np.int32(begins[j] >> 4)
-                parent += (k > 2) & (f < k) & (k <= m + 1)
+                above += (k > 2) & (f < k) & (k <= m + 1)
                 if f > k or k > m:
                     continue
                 if marks[g] & 1:
-                    context = local[come[j] - first]
-                    at = head[context]
-                    head[context] = at + 1
-                    if put:
-                        new[g] = at
-                        rows[at, 0], logs[at, p], rows[at, last] = words[r], log10p[g], below[parent]
-                        if wide:
-                            logs[at, p + 1] = log10bow[g]
-                        lacking += rows[at, last] < 0
+                    context = local[come[j] - first, 0]
+                    at[many], of[many], suffix[many], word[many] = head[context], g, above, last
+                    prefetch(rows, wide * np.int64(head[context]))
+                    head[context] += 1
+                    many += 1
+                    if many == SOME:
+                        lacking += put_rows(many, at, of, suffix, word, below, log10p, log10bow, types, rows, logs, new)
+                        many = 0
                 g += 1
-        many = 0
-    return lacking, ahead
+    return lacking + put_rows(many, at, of, suffix, word, below, log10p, log10bow, types, rows, logs, new), ahead
+
+
+@jit(_nrt=False)
+def put_rows(many, at, of, suffix, word, below, log10p, log10bow, types, rows, logs, new):
+    """The rows of `place` of so many n-grams; how many lack their suffix."""
+    lacking, wide, last = 0, len(log10bow) > 0, rows.shape[1] - 1
+    p = 2 if wide else 1
+    for i in range(many):
+        g, row = of[i], at[i]
+        rows[row, 0], logs[row, p], rows[row, last] = word[i], log10p[g], below[suffix[i]]
+        lacking += rows[row, last] < 0
+        if wide:
+            new[g], rows[row, 1] = row, types[g]
+            logs[row, p + 1] = log10bow[g] if log10bow[g] == log10bow[g] else np.float32(0)
+    return lacking
+
+
+@jit
+def sum_up(types):
+    """types (N + 1,), how many children each has, becomes where those begin, in place."""
+    total = 0
+    for i in range(len(types)):
+        here = types[i]
+        types[i] = total
+        total += here
 
 
 @jit

@@ -117,7 +117,7 @@ def stages(text, folder):
     def smooth():
         methods = [lmplz(k) for k in range(1, ORDER + 1)]
         given = left["ngrams"], left["vocab"], methods, marks, (0.5, 1, 1.5)
-        left["model"] = engine.estimate(*given, exact=True)[0]
+        left["model"] = engine.estimate(*given, exact=True, types=True)[0]
 
     def write():
         with open(os.devnull, "wb") as out:

@@ -1,0 +1,95 @@
+"""Kernels: what they take and return, and the cache of their machine code."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import ENVIRONMENT
+
+from lmtk.machine import jit
+
+KERNEL = """
+import sys
+import numpy as np
+from lmtk.machine.jit import jit
+
+FACTOR = {factor}
+
+@jit
+def scaled(x):
+    return x * FACTOR
+
+@jit
+def total(x, start):
+    found = np.full(1, start)
+    for i in range(len(x)):
+        found[0] += scaled(x[i])
+    return found[0], len(x)
+
+print(total(np.arange(4.0), 1.0), total(np.arange(8.0)[::2], 1.0), "numba" in sys.modules)
+"""
+
+
+@jit.jit
+def everything(pair, columns, rows, flag, nothing, weight):
+    out, records = pair
+    for i in range(len(out)):
+        out[i] = columns[i, 1] + rows[0, i] + records[i].count
+    if nothing is None and flag:
+        out[0] += weight
+    return len(out), weight, out[0] > 0, out[1]
+
+
+def test_a_kernel_takes_arrays_of_any_stride_numbers_none_and_tuples():
+    out, records = np.zeros(6, np.int32)[::2], np.array([(1.5, 10), (2.5, 20), (3.5, 30)], "f4,i4")
+    records.dtype.names = "p", "count"
+    rows = np.arange(6, dtype=np.int64).reshape(3, 2).T
+    found = everything((out, records), np.ones((3, 2), np.uint8), rows, True, None, np.float32(0.5))
+    assert found == (3, 0.5, True, 23) and out.tolist() == [11, 23, 35]
+    assert [type(x) for x in found] == [int, float, bool, int]
+    assert everything((out, records), np.ones((3, 2), np.uint8), rows, False, None, 7)[:2] == (3, 7)
+
+
+@jit.jit
+def takes(n):
+    return np.zeros(n)[0]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_kernel_without_room_is_a_memory_error():
+    assert takes(10) == 0
+    with pytest.raises(MemoryError, match="takes: no room"):
+        takes(1 << 44)
+
+
+def run(path, cache):
+    done = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, env=ENVIRONMENT | {"NUMBA_CACHE_DIR": str(cache)}
+    )
+    assert not done.stderr
+    return done.stdout.strip()
+
+
+def test_machine_code_is_kept_until_what_it_is_made_of_changes(tmp_path):
+    program, cache = tmp_path / "program.py", tmp_path / "cache"
+    program.write_text(KERNEL.format(factor=2))
+    assert run(program, cache) == "(13.0, 4) (25.0, 4) True"
+    assert run(program, cache) == "(13.0, 4) (25.0, 4) False"
+    program.write_text(KERNEL.format(factor=3))
+    assert run(program, cache) == "(19.0, 4) (37.0, 4) True"
+    for path in cache.iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    assert run(program, cache) == "(19.0, 4) (37.0, 4) True"
+    assert run(program, cache) == "(19.0, 4) (37.0, 4) False"
+
+
+def test_numba_runs_the_kernels_where_its_parts_are_unknown(monkeypatch):
+    monkeypatch.setattr(jit, "numba_file", lambda *names: (_ for _ in ()).throw(OSError()))
+    jit.runtime.cache_clear(), jit.by_objects.cache_clear()
+    try:
+        assert not jit.by_objects() and takes(3) == 0
+    finally:
+        monkeypatch.undo()
+        jit.runtime.cache_clear(), jit.by_objects.cache_clear()
+    assert jit.by_objects()
