@@ -19,6 +19,8 @@ from lmtk.machine.exponential import gate_sums, lstm_sums, state_sums
 from lmtk.machine.jit import jit
 from lmtk.machine.large import pays
 
+GAP = 16  # numbers between the rows of matrices that a step multiplies by
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -173,6 +175,14 @@ def opened(unit, b):
         b[unit.open * n : (unit.open + 1) * n] = 1
 
 
+def spread(*matrices):
+    """Matrices (n, .) side by side, copied, with a gap behind each row: BLAS takes longer over rows whose distance is a
+    power of two, and over transposed ones.
+    """
+    out = np.empty((len(matrices[0]), sum(a.shape[1] for a in matrices) + GAP), matrices[0].dtype)[:, :-GAP]
+    return np.concatenate(matrices, axis=1, out=out)
+
+
 def follow(unit, zr, t, sizes, S, U, state=None, fresh=None):
     """The states of sequences: zr and t, changed in place, are what the inputs give; sizes: how many have a t-th step.
 
@@ -180,7 +190,7 @@ def follow(unit, zr, t, sizes, S, U, state=None, fresh=None):
     Returns the activations (P, n), what `follow_back` needs, and the state after the last step of those that have it.
     """
     (P, n), gates = t.shape, S.shape[1]
-    R, U = (np.hstack((S, U)), None) if unit.alike else (S, U)
+    R, U = (spread(S, U), None) if unit.alike else (spread(S), spread(U))
     a, kept, before = np.empty((P, n), t.dtype), np.empty((P, n), t.dtype), np.empty((P, unit.width * n), t.dtype)
     state, end = np.zeros((sizes[0], unit.width * n), t.dtype) if state is None else state, 0
     for k in sizes:
@@ -203,7 +213,7 @@ def follow_back(unit, ga, sizes, S, U, memory, gS, gU):
     zr, t, before, kept, fresh = memory
     (P, n), gates = ga.shape, S.shape[1]
     gG = np.empty((P, gates + n), ga.dtype)
-    RT, UT = (np.vstack((S.T, U.T)), None) if unit.alike else (np.ascontiguousarray(S.T), np.ascontiguousarray(U.T))
+    RT, UT = (spread(np.vstack((S.T, U.T))), None) if unit.alike else (spread(S.T), spread(U.T))
     carried, end = np.zeros((sizes[0], before.shape[1]), ga.dtype), P
     for k in reversed(sizes):
         now = slice(end - k, end)

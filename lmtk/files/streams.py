@@ -179,7 +179,7 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
         at_end = not eager and len(block) < size
         end = len(block) if at_end else block.rfind(b"\n") + 1
         if end:
-            yield b"".join((*parts, block[:end]))
+            yield b"".join((*parts, memoryview(block)[:end])) if parts or end < len(block) else block
             parts = []
         if end < len(block):
             parts.append(block[end:])

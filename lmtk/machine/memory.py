@@ -49,6 +49,11 @@ def set_malloc(options):
     return True
 
 
+def keep():
+    """Freed arrays of up to 32 MB stay with the process: fresh memory from the system costs as much as a product."""
+    set_malloc({MMAP_THRESHOLD: 32 * MB, TRIM_THRESHOLD: 1024 * MB})
+
+
 def warm(size):
     """Have `size` bytes touched for the first time in a thread, while the caller does something else; what is freed
     stays with the process, for its next arrays. The first touch of memory takes about 1 s/GB. Nothing happens under a

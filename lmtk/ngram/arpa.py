@@ -10,6 +10,7 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning, shown
 from lmtk.files.streams import blocks_of, rows_of
+from lmtk.machine import memory
 from lmtk.machine.large import pays
 from lmtk.machine.threads import ahead, all_at_once, in_threads
 from lmtk.ngram import kernels, reading
@@ -53,6 +54,8 @@ def read_text(stream, path, seen=()):
     blocks = blocks_of(stream, path)
     first = next(blocks, b"")
     large = pays("arpa", len(first))
+    if large:  # blocks follow each other in the same memory: its first touch costs as much as reading it
+        memory.set_malloc({memory.MMAP_THRESHOLD: 1 << 25, memory.TRIM_THRESHOLD: 1 << 30})
     blocks = chain([first], blocks)
     sections, stated, order, ended = {}, {}, None, False
     positive, worst = 0, 0.0

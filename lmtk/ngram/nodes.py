@@ -168,19 +168,20 @@ def link_suffixes(memory, where, slots, spans, k, first, last, one):
     ats, lows, highs, many = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(SOME, np.int64), 0
     slot = np.empty(SOME, np.int64)
     for i in range(first, last):
-        low = high = 0
+        low = high = np.int64(0)
         if k > 2:
             if i + 12 < last:
-                prefetch(memory, up + wide * max(np.int64(memory[above + size * (i + 12) + size - 1]), 0))
-            context = np.int64(memory[above + size * i + size - 1])
+                prefetch(memory, up + wide * max(number(memory, above + size * (i + 13) - 1), 0))
+            context = number(memory, above + size * (i + 1) - 1)
             if context >= 0:
-                low = np.int64(memory[up + wide * context + CHILD])
-                high = np.int64(memory[up + wide * (context + 1) + CHILD])
-        for child in range(memory[above + size * i + CHILD], memory[above + size * (i + 1) + CHILD]):
+                low = number(memory, up + wide * context + CHILD)
+                high = number(memory, up + wide * (context + 1) + CHILD)
+        for child in range(number(memory, above + size * i + CHILD), number(memory, above + size * (i + 1) + CHILD)):
             at = begin + width * child
             if k == 2:
-                memory[at + width - 1] = one[memory[at]]
-                missing += one[memory[at]] < 0
+                found = one[u64(memory[u64(at)])]
+                memory[u64(at + width - 1)] = found
+                missing += found < 0
                 continue
             ats[many], lows[many], highs[many] = at, low, high
             many += 1
@@ -199,21 +200,21 @@ def link_some(memory, slots, span, above, size, width, ats, lows, highs, slot, m
     for j in range(many):
         slot[j] = -1
         if places and highs[j] - lows[j] > FEW:
-            slot[j] = table + slot_of(lows[j], memory[ats[j]], places)
+            slot[j] = table + slot_of(lows[j], number(memory, ats[j]), places)
             prefetch(slots, slot[j])
         else:
             prefetch(memory, above + size * lows[j])
             prefetch(memory, above + size * highs[j])
     for j in range(many):
         if slot[j] >= 0:
-            prefetch(memory, above + size * np.int64(slots[slot[j]]))
+            prefetch(memory, above + size * number(slots, slot[j]))
     for j in range(many):
-        low, high, w = lows[j], highs[j], memory[ats[j]]
+        low, high, w = lows[j], highs[j], number(memory, ats[j])
         if slot[j] >= 0:
             found = probe(memory, slots, table, places, slot[j], above, size, low, high, w)
         else:
             found = search(memory, above, size, low, high, w)
-        memory[ats[j] + width - 1] = found
+        memory[u64(ats[j] + width - 1)] = found
         missing += found < 0
     return missing
 

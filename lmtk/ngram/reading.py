@@ -11,6 +11,7 @@ from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, P
 
 SOME = 512  # rows looked at together
 AHEAD = 12
+u64 = np.uint64
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 
@@ -23,30 +24,27 @@ def sort_rows(rows, k, W, place, other, last):
 
     With `last` false the last ids are left as they are: they are in order in files that are sorted by contexts.
     """
-    N, straight, turns = len(rows), True, 0
+    N, straight, turns, ids = len(rows), True, 0, k if last else k - 1
+    starts, falling = np.zeros((ids, W + 1), np.int32), np.zeros(k, np.bool_)
     for i in range(N):
         place[i] = i
-    start, words = np.empty(W + 1, np.int32), np.empty(SOME, np.int32)
-    for j in range(k - 1 if last else k - 2, -1, -1):
-        start[:] = 0
-        before, rising = 0, True
-        for i in range(N):
-            w = rows[i, j]
-            start[w + 1] += 1
-            rising = rising and w >= before
-            before = w
-        if rising and straight:
+        for j in range(ids):
+            starts[j, rows[i, j] + 1] += 1
+            falling[j] |= i > 0 and rows[i, j] < rows[i - 1, j]
+    words = np.empty(SOME, np.int32)
+    for j in range(ids - 1, -1, -1):
+        if straight and not falling[j]:
             continue
-        straight = False
+        straight, start = False, starts[j]
         for w in range(W):
             start[w + 1] += start[w]
         for begin in range(0, N, SOME):
             size = min(SOME, N - begin)
             for i in range(size):
-                words[i] = rows[place[begin + i], j]
+                words[i] = rows[u64(place[begin + i]), j]
             for i in range(size):
-                w = words[i]
-                other[start[w]] = place[begin + i]
+                w = u64(words[i])
+                other[u64(start[w])] = place[begin + i]
                 start[w] += 1
         place, other = other, place
         turns += 1
@@ -80,10 +78,10 @@ def place_rows(rows, place, first, last, k, above, before, memory, where):
     for i in range(first, last):
         if i + AHEAD < last:
             prefetch(rows, np.int64(place[i + AHEAD]) * (k + 2))
-        row, j = np.int64(place[i]), 0
-        while previous >= 0 and j < k and rows[row, j] == rows[previous, j]:
+        row, before_it, j = u64(place[i]), u64(previous), 0
+        while previous >= 0 and j < k and rows[row, j] == rows[before_it, j]:
             j += 1
-        if previous >= 0 and (j == k or rows[row, j] < rows[previous, j]):
+        if previous >= 0 and (j == k or rows[row, j] < rows[before_it, j]):
             return False
         if k > 1 and (j < k - 1 or previous < 0):
             j = 0
@@ -92,20 +90,20 @@ def place_rows(rows, place, first, last, k, above, before, memory, where):
                 if q >= len(before):
                     return False
                 if q + AHEAD < len(before):
-                    prefetch(above, np.int64(before[q + AHEAD]) * (k + 1))
-                memory[up + wide * q + CHILD] = i
-                context, j = np.int64(before[q]), 0
+                    prefetch(above, np.int64(before[u64(q + AHEAD)]) * (k + 1))
+                memory[u64(up + wide * q + CHILD)] = i
+                context, j = u64(before[u64(q)]), 0
                 while j < k - 1 and above[context, j] == rows[row, j]:
                     j += 1
                 if j < k - 1 and above[context, j] > rows[row, j]:
                     return False
-        at, value = begin + width * i, numbers[row, k]
+        at, value = u64(begin + width * i), numbers[row, k]
         memory[at] = rows[row, k - 1]
-        logs[at + p] = -np.inf if value == ZERO else value
+        logs[at + u64(p)] = -np.inf if value == ZERO else value
         if width == WIDE:
             value = numbers[row, k + 1]
-            logs[at + BOW] = -np.inf if value == ZERO else value
-        previous = row
+            logs[at + u64(BOW)] = -np.inf if value == ZERO else value
+        previous = np.int64(place[i])
     if k > 1 and last == len(place):
         for context in range(q + 1, len(before) + 1):
             memory[up + wide * context + CHILD] = last

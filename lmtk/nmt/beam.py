@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.machine import memory
 from lmtk.nmt import kernels, network
 from lmtk.units import from_activations
 
@@ -96,7 +97,7 @@ class Translator:
 
     def __init__(self, *models):
         self.sos, self.eos = models[0].vocab.sos_id, models[0].vocab.eos_id
-        network.keep_memory()
+        memory.keep()
         self.tables = [Tables(model.at) for model in models]
 
     def __call__(self, sentences, beam, together):

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 
 from lmtk.files import container, declared
-from lmtk.machine import memory
 from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 from lmtk.units import BY_GATES, GATED, follow, follow_back, from_activations
@@ -131,11 +130,6 @@ def batches(sentences, together, words):
         end = i + max(1, min(together, words // len(sentences[order[i]])))
         yield order[i:end]
         i = end
-
-
-def keep_memory():
-    """Freed arrays of up to 32 MB stay with the process: fresh memory from the system costs as much as a product."""
-    memory.set_malloc({memory.MMAP_THRESHOLD: 1 << 25, memory.TRIM_THRESHOLD: 1 << 30})
 
 
 def output_weights(p):

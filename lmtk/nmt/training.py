@@ -8,6 +8,7 @@ import numpy as np
 
 from lmtk.errors import Diverged
 from lmtk.files import curve
+from lmtk.machine import memory
 from lmtk.nmt import kernels, network
 from lmtk.nmt.network import Model
 from lmtk.units import opened
@@ -178,7 +179,7 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
     team(function, items) works on them side by side. Raises Diverged where the likelihood is no finite number;
     `progress` then still has the best parameters so far.
     """
-    network.keep_memory()
+    memory.keep()
     shapes = network.shapes(source, target, **settings.sizes)
     gradients = [np.zeros_like(progress.theta) for _ in range(threads)]
     p, g = network.parts(progress.theta, shapes), [network.parts(gradient, shapes) for gradient in gradients]

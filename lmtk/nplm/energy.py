@@ -61,7 +61,7 @@ def log_p(p, hidden, rows, w, W):
     return model.in_contexts(rows, w, W, prepare)
 
 
-OUTPUT = outputs.Output(declared, log_p, check=check, about=about)
+OUTPUT = outputs.Output(declared, log_p, check=check, about=about, what="energy-minimization network")
 
 
 def exp_twice(o):

@@ -103,7 +103,7 @@ class Network(model.Neural):
         return logp
 
     def describe(self):
-        yield "kind", f"{self.kind}: neural probabilistic language model"
+        yield "kind", f"{self.kind}: {OUTPUTS[self.output].what}"
         yield "order n", self.order
         yield "hidden units h", self.h
         yield "features m", self.m

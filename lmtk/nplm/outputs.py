@@ -29,7 +29,7 @@ class Output:
     words w (N,); p has the arrays by letter; hidden(rows) -> z.
     variances(p, w): those of its outputs, and of what stands above them, in the words w, for `pace.pace`.
     check(p, V, path): raises FormatError where the arrays do not fit together; about(p): what `lmtk info` shows.
-    least: the words that there must be.
+    least: the words that there must be; what: what a network with it is called.
     """
 
     declared: Callable
@@ -38,6 +38,7 @@ class Output:
     check: Callable = lambda p, V, path: None
     about: Callable = lambda p: ()
     least: int = 1
+    what: str = "neural probabilistic language model"
 
 
 def of_words(V, h, seen, size):

@@ -10,6 +10,7 @@ import numpy as np
 from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import curve
 from lmtk.files.streams import lines
+from lmtk.machine import memory
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import classes, layers, objectives, running, tree
 from lmtk.nplm.model import Neural
@@ -226,6 +227,7 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
     costs a copy; the ranks of `comm` call it together. Raises Diverged where the likelihood is no finite number;
     `progress` then still has the best network so far.
     """
+    memory.keep()
     N, last = len(data.w), steps(data, settings)
     K = running.size(settings) if data.fresh is not None else settings.minibatch
     learner = objectives.begun(progress.network, data, settings, threads, common or comm, progress.state)

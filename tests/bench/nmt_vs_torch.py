@@ -136,13 +136,14 @@ def our_search(model, sources, B, beam, together):
 def ours(text, vocab, settings, batches):
     import numpy as np
 
+    from lmtk.machine import memory
     from lmtk.nmt import network, training
 
     shapes = network.shapes(vocab, vocab, **settings.sizes)
     theta = training.initial(vocab, vocab, settings, text.target)
     gradient, progress = np.zeros_like(theta), training.Progress(theta, theta * 0, theta * 0)
     p, g = network.parts(theta, shapes), network.parts(gradient, shapes)
-    network.keep_memory()
+    memory.keep()
     steps = iter(range(10**6))
 
     def run():

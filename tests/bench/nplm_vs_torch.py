@@ -69,11 +69,13 @@ def gates(np, torch, given):
     """Layers with gates, sampled: an LSTM and a GRU of h = m = 256 on 32 words of each of 32 rows, tied, S = 1000, with
     dropout and without.
     """
+    from lmtk.machine import memory
     from lmtk.machine.blas import set_threads
     from lmtk.machine.parallel import ALONE
     from lmtk.nplm import objectives, running, training
     from lmtk.text.vocab import Vocab
 
+    memory.keep()
     V, h, T, B, S, steps = 17907, 256, 32, 32, 1000, 12
     random = np.random.default_rng(1)
     zipf = 1 / np.arange(1, V + 1)
