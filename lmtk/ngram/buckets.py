@@ -538,7 +538,8 @@ def models_of(job, k):
     for b, (p, marks) in zip(job.mine, fetch(job, k)) if k > 1 else ():
         begins, rank, sizes = stored(job, b, "contexts")
         base = np.cumsum([0, 0, 0, *sizes[1:]])
-        words = job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1]))
+        # one more, as words_of reads one where there is none
+        words = np.append(job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1])), np.int32(0))
         x = suffix.Suffixes(None, begins, rank, words, base, None, None, job.start(b), None, sizes.tolist())
         marks = (marks & np.uint8(engine.NEEDED)) | ~np.isnan(p)
         found = p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8)
