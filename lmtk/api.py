@@ -18,7 +18,7 @@ from lmtk.reports import kenlm
 from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
 from lmtk.text.vocab import EOS, SOS
 
-FEW = 100  # sentences that are scored without numba, by a small model
+FEW = 100  # sentences that are scored without kernels, by a small model; words for which numba is not imported
 TOGETHER = 512  # sentences of score_many that a thread takes at once
 BLANKS = bytes.maketrans(b"\t\n\v\f\r", b"     ")
 
@@ -179,7 +179,6 @@ class Model:
 
     def BaseScore(self, in_state, word, out_state):
         """log10 p of a word after in_state; out_state becomes the state after it."""
-        # the next time this method is found in the instance, with what it needs at hand
         step, handle, ids, null = self._step, self._handle, self._ids, self._null
 
         def base_score(in_state, word, out_state):
@@ -189,7 +188,8 @@ class Model:
                 raise TypeError(no_states(in_state, out_state)) from None
             return p
 
-        self.BaseScore = base_score
+        if "_step" in vars(self):  # from now on this method is found there too, with what it needs at hand
+            self.BaseScore = base_score
         return base_score(in_state, word, out_state)
 
     def BaseFullScore(self, in_state, word, out_state):
@@ -238,9 +238,15 @@ class Model:
     def _full(self):
         return kenlm.scorer(self.lm)
 
-    @cached_property
-    def _step(self):
-        return nodes.step.dispatcher() if isinstance(self.lm, Backoff) else self._step_of_any
+    def _step(self, handle, word, state):
+        """`nodes.step`. Once it is known to be called often the instance has its own, for which numba is imported."""
+        if not isinstance(self.lm, Backoff):
+            self._step = self._step_of_any
+            return self._step(handle, word, state)
+        self._scored += 1
+        if self._scored > FEW:
+            self._step = nodes.step.dispatcher()
+        return nodes.step(handle, word, state)
 
     @cached_property
     def _full_walk(self):

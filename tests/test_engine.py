@@ -117,6 +117,8 @@ OPTIONS = [
     ["-order", "3", "-wbdiscount", "-no-sos", "-no-eos"],
     ["-order", "2", "-wbdiscount", "-tolower", "-map-unk", "B"],
     ["-order", "3", "-wbdiscount", "-memory", "10K"],
+    ["-order", "3", "-wbdiscount", "-prune", "1e-3"],
+    ["-order", "4", "-wbdiscount", "-gt3min", "1", "-classes", "classes"],
 ]
 TEXTS = {
     "plain": "a b c\n\nb c a a\nc\n" * 3 + "b" * 40 + " B\n",
@@ -133,6 +135,7 @@ def test_the_command_writes_the_same_for_large_and_small(tmp_path, monkeypatch, 
     (tmp_path / "t").write_text(TEXTS[text])
     (tmp_path / "u").write_text("a c\n")
     (tmp_path / "v").write_text("a\nb\nnever\n")
+    (tmp_path / "classes").write_text("X 0.5 b\nX 0.5 never\n")
     for large in (1 << 40, 1):
         monkeypatch.setitem(LARGE, "ngrams", large)
         lmtk(

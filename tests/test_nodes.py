@@ -12,6 +12,7 @@ import pytest
 from conftest import ENVIRONMENT, FILES
 
 import lmtk
+from lmtk.commands.ppl import report_text
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.registry import describe, load
@@ -73,6 +74,21 @@ def test_a_forged_file_is_scored_within_bounds(tmp_path, monkeypatch, seed):
             whole()
         except FormatError as e:
             assert "damaged" in str(e)
+
+
+@pytest.mark.parametrize("large", [1 << 40, 1])
+def test_forged_weights_that_are_no_numbers_are_one_error(tmp_path, monkeypatch, large):
+    monkeypatch.setitem(LARGE, "text", large)
+    model, path = load(FILES / "wb.arpa"), str(tmp_path / "forged")
+    settings, arrays = backoff.to_arrays(model)
+    arrays = {name: a.copy() for name, a in arrays.items()}
+    arrays["nodes1"].view(np.float32)[:, nodes.BOW] = np.nan
+    with open(path, "wb") as out:
+        container.write(out, "backoff", settings, arrays, model.vocab.words)
+    said = []
+    with pytest.raises(FormatError, match="damaged: weights that are no numbers"):
+        report_text(load(path), str(FILES / "te.txt"), Marks(), 0, said.append)
+    assert not said
 
 
 def test_damage_in_a_large_file_is_seen_before_anything_is_said(tmp_path):

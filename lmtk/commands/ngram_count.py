@@ -379,11 +379,11 @@ def counted(o, comm):
     from lmtk.ngram.methods import LONGEST
     from lmtk.text.vocab import read_vocab
 
-    special = o.maxent or o.heldout or o.class_lm or o.read_with_mincounts or o.prune
+    special = o.maxent or o.heldout or o.class_lm or o.read_with_mincounts
     special = special or o.limit_vocab_file or o.vocab_pad or o.verbose_header
     positions = bool(o.lm or o.write_bin) and not (o.write or o.write_n or special) and 2 <= o.order <= LONGEST
     positions &= all(method.counts == "before" for method in o.methods)
-    parts = not (o.write_bin or o.sort)  # these make the whole model in memory
+    parts = not (o.write_bin or o.sort or o.prune or o.own)  # these make the whole model in memory
     kept = o.limit_vocab, o.float_counts, bytes_of(o.memory) if o.memory else None
     words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
     replace = partial(replaced, classes=o.own) if o.own else None
@@ -476,17 +476,19 @@ def write_what_was_counted(o):
 def model_of_positions(o):
     """The model of collection.Positions, written."""
     from lmtk.files.streams import open_out
-    from lmtk.ngram import engine, printing, suffix
+    from lmtk.ngram import engine, printing, pruning, suffix
 
     given = given_discounts(o)
     words = len(o.vocabulary.words)
     ngrams = suffix.suffix_order(vars(o).pop("counts").of(o.vocabulary), o.order, words - 1, o.marks)
-    otherwise = o.sort or o.kenlm_layout
+    otherwise = o.sort or o.kenlm_layout or o.prune
     model, _ = engine.estimate(ngrams, o.vocabulary, o.methods, o.marks, *given, types=bool(o.write_bin or otherwise))
     if o.lm and not otherwise:
         with open_out(o.lm) as out:
             printing.write_estimate(out, model)
     whole = engine.backoff_of(model) if o.write_bin or otherwise else None
+    if o.prune:
+        whole = pruning.pruned(whole, o.prune, o.minprune)
     if o.lm and otherwise:
         with open_out(o.lm) as out:
             write_arpa(o, out, whole)

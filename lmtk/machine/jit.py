@@ -21,7 +21,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from struct import Struct
 from threading import RLock
-from types import FunctionType, NoneType, SimpleNamespace
+from types import NoneType, SimpleNamespace
 
 import numpy as np
 
@@ -55,8 +55,8 @@ def jit(function=None, **settings):
         return code(*values)
 
     call.kernel_settings = settings
-    call.in_numba = cache(partial(dispatcher_of, function, settings))
-    call.dispatcher = cache(partial(dispatcher_of, function, settings | {"cache": True}))
+    call.in_numba = cache(lambda: compiler().dispatcher_of(function, settings))
+    call.dispatcher = cache(lambda: compiler().cached_dispatcher_of(function, settings, cache_folder()))
     return call
 
 
@@ -67,6 +67,15 @@ inlined = partial(jit, _nrt=False, forceinline=True)
 def of_numba(module, name):
     """A function of numba's for kernels to call; it is imported with numba."""
     return SimpleNamespace(__qualname__=f"{module}.{name}", in_numba=lambda: getattr(import_module(module), name))
+
+
+carray, pointer_to = of_numba("numba", "carray"), of_numba("lmtk.machine.compiling", "pointer_to")
+
+
+def compiler():
+    """The module that compiles; numba is imported with it."""
+    memory.need(memory.KERNEL if "numba" in sys.modules else memory.NUMBA, "a kernel's compilation")
+    return import_module("lmtk.machine.compiling")
 
 
 def kinds_of(arguments, values):
@@ -95,7 +104,7 @@ def code_for(kernel, kinds):
     folder = cache_folder()
     found = folder and saved(Path(folder, name))
     if not found:
-        found = compiled(kernel, kinds)
+        found = compiler().compiled(kernel, kinds)
         if folder:
             save(Path(folder, name), *found)
     symbol, results, code = found
@@ -103,7 +112,7 @@ def code_for(kernel, kinds):
 
 
 def native(kernel, address, parameters, results):
-    """Python's call of the machine code at `address`; results: as `results_to` has them."""
+    """Python's call of the machine code at `address`; results: as `compiled` has them."""
     take = ctypes.CFUNCTYPE(ctypes.c_int64, *parameters, ctypes.c_void_p)(address)
     one = isinstance(results, str)
     read = Struct(results if one else results[0])
@@ -169,7 +178,8 @@ def digest_of(kernel, kinds):
 def machine():
     """The processor, the versions of Python and numba, and what this package gives all kernels."""
     llvm = llvmlite()
-    files = [numba_file("_version.py"), Path(__file__), Path(__file__).with_name("unaligned.py")]
+    here = Path(__file__).parent
+    files = numba_file("_version.py"), here / "jit.py", here / "compiling.py", here / "unaligned.py"
     return (
         llvm.get_host_cpu_name(),
         llvm.get_host_cpu_features().flatten(),
@@ -208,10 +218,10 @@ def saved(path):
 
 def save(path, symbol, results, code):
     data = json.dumps([symbol, results]).encode() + b"\n" + code
-    with suppress(OSError), tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as out:
-        out.write(blake2b(data, digest_size=DIGEST).digest() + data)
-        out.close()
-        os.replace(out.name, path)
+    with suppress(OSError), tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        part = Path(folder, path.name)
+        part.write_bytes(blake2b(data, digest_size=DIGEST).digest() + data)
+        part.replace(path)
 
 
 # machine code into memory
@@ -249,9 +259,11 @@ def runtime():
 
 @cache
 def by_objects():
-    """Whether llvmlite and numba are as this module knows them; else numba itself runs the kernels."""
+    """Whether the system, llvmlite and numba are as this module knows them; else numba itself runs the kernels."""
+    if sys.platform != "linux" or "NUMBA_BOUNDSCHECK" in os.environ:
+        return False
     with suppress(OSError, ImportError, AttributeError):
-        return "NUMBA_BOUNDSCHECK" not in os.environ and bool(runtime()) and hasattr(llvmlite(), "JITLibraryBuilder")
+        return bool(runtime()) and hasattr(llvmlite(), "JITLibraryBuilder")
     return False
 
 
@@ -270,124 +282,3 @@ def link(name, symbol, code):
         library.import_symbol(known, address)
     LIBRARIES.append(library.link(linker(), name))
     return LIBRARIES[-1][symbol]
-
-
-# numba
-
-
-def dispatcher_of(function, settings):
-    """The function as numba's, with the kernels that it calls."""
-    import numba
-
-    scope = dict(function.__globals__)
-    for name in function.__code__.co_names:
-        if found := getattr(scope.get(name), "in_numba", None):
-            scope[name] = found()
-    if settings.get("cache"):
-        folder = cache_folder()
-        numba.config.CACHE_DIR, settings = str(folder or ""), settings | {"cache": folder is not None}
-    own = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
-    return numba.njit(**settings)(own)
-
-
-def compiled(kernel, kinds):
-    """The symbol, the results and the machine code of a kernel: of a function around it that takes the values of
-    `kinds_of` and the address of the results, and returns 1 if all went well.
-    """
-    memory.need(memory.KERNEL if "numba" in sys.modules else memory.NUMBA, "a kernel's compilation")
-    from numba import carray, cfunc, types
-    from numpy.lib.stride_tricks import as_strided
-
-    put, results = results_to()
-    scope = {"carray": carray, "as_strided": as_strided, "pointer_to": pointer_to.in_numba(), "int64": np.int64}
-    scope |= {"kernel": kernel.in_numba(), "put": put, "HEAD": object.__basicsize__}
-    lines, parameters = [], []
-    arguments = ", ".join(argument(kind, lines, parameters, scope) for kind in kinds)
-    names = ", ".join([*(f"x{i}" for i in range(len(parameters))), "out"])
-    lines += [f"put(out, kernel({arguments}))", "return 1"]
-    exec(f"def entry({names}):\n    " + "\n    ".join(lines), scope)
-    code = cfunc(types.int64(*parameters, types.int64), error_model="numpy")(scope["entry"])
-    return code.native_name, results[-1], object_file(code.inspect_llvm())
-
-
-def results_to():
-    """For kernels: put(address, results), which writes a number, or each of a tuple, into 8 bytes; and a list, to which
-    its compilation appends how Python's struct reads them: a text, or a list of one text for a tuple.
-    """
-    from numba import types
-    from numba.extending import intrinsic
-
-    found = []
-
-    @intrinsic
-    def put(typing, address, result):
-        kinds = result.types if isinstance(result, types.BaseTuple) else [result] if result is not types.none else []
-        wide = [types.float64 if isinstance(kind, types.Float) else types.int64 for kind in kinds]
-        read = [
-            "?7x" if isinstance(kind, types.Boolean) else "d" if isinstance(kind, types.Float) else "q"
-            for kind in kinds
-        ]
-        found.append(read[0] if [*kinds] == [result] else ["".join(read)])
-
-        def build(context, builder, signature, arguments):
-            at = builder.inttoptr(arguments[0], context.get_value_type(types.CPointer(types.int64)))
-            for i, (kind, to) in enumerate(zip(kinds, wide)):
-                value = builder.extract_value(arguments[1], i) if kind is not result else arguments[1]
-                value = builder.bitcast(context.cast(builder, value, kind, to), context.get_value_type(types.int64))
-                builder.store(value, builder.gep(at, [context.get_constant(types.int64, i)]))
-            return context.get_dummy_value()
-
-        return types.void(types.int64, result), build
-
-    return put, found
-
-
-def argument(kind, lines, parameters, scope):
-    """How numba's code makes an argument of this kind of its parameters, whose types are appended to `parameters`."""
-    from numba import from_dtype, types
-
-    x = f"x{len(parameters)}"
-    if isinstance(kind, type):
-        if kind is NoneType:
-            return "None"
-        parameters.append(from_dtype(np.dtype(kind)))
-        return x
-    if not isinstance(kind[0], np.dtype):
-        return f"({''.join(argument(inner, lines, parameters, scope) + ', ' for inner in kind)})"
-    parameters.append(types.int64)
-    dtype, n, contiguous = kind
-    scope[f"{x}_dtype"] = dtype
-    # numpy's PyArrayObject: where the data are, the number of dimensions, where they and the strides are
-    lines.append(f"{x}_fields = carray(pointer_to({x} + HEAD, int64), 4)")
-    lines += [f"{x}_{name} = carray(pointer_to({x}_fields[{at}], int64), {n})" for name, at in (("n", 2), ("step", 3))]
-    shape, steps = (f"({''.join(f'{x}_{name}[{i}], ' for i in range(n))})" for name in ("n", "step"))
-    array = f"carray(pointer_to({x}_fields[0], {x}_dtype), {shape})"
-    return array if contiguous else f"as_strided({array}, {shape}, {steps})"
-
-
-def object_file(text):
-    """The machine code, for this processor, of a module of LLVM's language."""
-    llvm = llvmlite()
-    host = {"cpu": llvm.get_host_cpu_name(), "features": llvm.get_host_cpu_features().flatten()}
-    target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(**host, opt=3, reloc="static", codemodel="jitdefault", jit=True)
-    return machine.emit_object(llvm.parse_assembly(text))
-
-
-def pointers():
-    """For kernels: pointer_to(address, np.int32), of which numba's carray makes an array."""
-    from numba import types
-    from numba.extending import intrinsic
-
-    @intrinsic
-    def pointer_to(typing, address, kind):
-        def build(context, builder, signature, arguments):
-            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-        return types.CPointer(kind.dtype)(address, kind), build
-
-    return pointer_to
-
-
-pointer_to = SimpleNamespace(__qualname__="pointer_to", in_numba=cache(pointers))
-carray = of_numba("numba", "carray")

@@ -74,6 +74,7 @@ class Buckets:
     log10bow: np.ndarray = None
     marks: np.ndarray = None
     sizes: list = None
+    needed: bool = False
     records: Shelf = None
     scratch: threads.Scratch = field(default_factory=threads.Scratch)
     show: Callable = lambda share, what: None
@@ -150,7 +151,8 @@ def estimate(
     used, job.log10p, job.marks = comm.each(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
     lacking = sum(job.each(partial(estimate_one, job, used, exact and vocab.V), "estimating"))
-    if comm.total(lacking):
+    job.needed = comm.total(lacking) > 0
+    if job.needed:
         need_all(job, methods, not exact)
     common_words(job)
     sizes = [sum(there(job, b, k) for b in job.mine) for k in range(2, job.order + 1)]
@@ -386,25 +388,26 @@ def sources(job, b, k):
     return np.argsort(came, kind="stable"), np.bincount(came, minlength=len(job.bounds) - 1)
 
 
-def fetch(job, k, part, dtype=f32):
-    """Yields `part` of the n-grams of order k that end in each of a rank's buckets. They come together, or, where
-    memory is short, for one bucket after another.
+def fetch(job, k):
+    """Yields log10 p of the n-grams of order k that end in each of a rank's buckets, nan where the model has none, and
+    their marks, or 0 where none is NEEDED. They come together, or, where memory is short, for one bucket after another.
     """
     T, together = job.rounds, job.rounds if job.ample else 1
     for first in range(0, T, together):
-        parts = []
-        for rank in range(job.comm.size):
-            some = [np.zeros(0, dtype)]
-            for to in range(rank * T + first, rank * T + first + together):
-                some += [part(job, b, k, to) for b in job.mine]
-            parts.append(np.concatenate(some))
-        found, at = job.comm.swap(parts), [0] * job.comm.size
+        shares = [range(rank * T + first, rank * T + first + together) for rank in range(job.comm.size)]
+        columns = []
+        for part in (own_p, own_marks) if job.needed else (own_p,):
+            own = [np.concatenate([part(job, b, k, to) for to in some for b in job.mine]) for some in shares]
+            columns.append(job.comm.swap(own))
+        at = [0] * job.comm.size
         for t in range(first, first + together):
             order, sizes = sources(job, job.mine[t], k)
             ends = [begin + int(size) for begin, size in zip(at, sizes.reshape(-1, T).sum(1))]
-            column = np.empty(len(order), dtype)
-            column[order] = np.concatenate([x[begin:end] for x, begin, end in zip(found, at, ends)])
-            yield column
+            found = []
+            for column in columns:
+                found.append(np.empty(len(order), column[0].dtype))
+                found[-1][order] = np.concatenate([x[begin:end] for x, begin, end in zip(column, at, ends)])
+            yield found if job.needed else (*found, np.uint8(0))
             at = ends
 
 
@@ -532,8 +535,7 @@ def models_of(job, k):
     """
     if k == 1 and job.comm.rank == 0:
         yield engine.Estimate(job.vocab, None, [job.log10p], [job.log10bow], [job.marks], None)
-    columns = (fetch(job, k, own_p), fetch(job, k, own_marks, np.uint8)) if k > 1 else ([], [])
-    for b, p, marks in zip(job.mine, *columns):
+    for b, (p, marks) in zip(job.mine, fetch(job, k)) if k > 1 else ():
         begins, rank, sizes = stored(job, b, "contexts")
         base = np.cumsum([0, 0, 0, *sizes[1:]])
         words = job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1]))

@@ -325,9 +325,10 @@ def classes_as_words(data, g):
 
 
 def merged_classes(state, order):
-    """The class (W,) of each of the words `order` after the mergers; other words: -1."""
+    """The class (W,) of each of the words `order` after the mergers, by their first words in turn; other words: -1."""
     g = np.full(len(state.parent), -1, np.int32)
-    g[order] = np.unique(roots(state.parent)[order], return_inverse=True)[1]
+    _, first, own = np.unique(roots(state.parent)[order], return_index=True, return_inverse=True)
+    g[order] = np.argsort(np.argsort(first))[own]
     return g
 
 

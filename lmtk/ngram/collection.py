@@ -32,6 +32,10 @@ class Positions:
     words: list
     ids: np.ndarray
 
+    def replaced(self, words, of):
+        """With others in place of its words, of which `of` has the id of each (W,)."""
+        return Positions(words, np.append(of, np.int32(NEWLINE))[self.ids])
+
     def of(self, vocab):
         """The ids (N,) int32 that a model's vocabulary gives the words; 0 is the border."""
         new_id = np.array([vocab.index[word] for word in self.words] + [0], np.int32)
@@ -126,7 +130,7 @@ def collect(
         known, readable = Closed(index, unk_id), Closed(index, OUTSIDE if limit else unk_id)
 
     given, raw, apart = len(index) - 1, None, False
-    if positions and not (files or replace):
+    if positions and not files:
         apart = parts and (memory or comm.size > 1)
         if apart:
             raw = comm.each(lambda: Blocks(raw_blocks(texts, known, marks.tolower, comm), given))
@@ -136,10 +140,10 @@ def collect(
         if pays("ngrams", comm.total(size)):
             whole = not apart or (comm.size == 1 and memory >= whole_size(size, len(index)))
             if not apart and comm.rank == 0:
-                tell_beyond(memory, whole_size(size, len(index)), "a model with -write-bin or -sort is made in memory")
+                tell_beyond(memory, whole_size(size, len(index)), "such a model is made in memory")
             found = (whole_text if whole else large_text)(raw, index, marks, comm)
             if comm.total(int(found is None)) == 0:
-                return found
+                return found if not replace else found.replaced(*replace(found.words))
 
     def read():
         """The count files, on rank 0, and this rank's part of the texts."""

@@ -1,13 +1,12 @@
 """ARPA lines of n-grams in suffix order.
 
 A cell is text of up to 15 bytes in 16, with its length in the last: two stores of a word each, whatever the length,
-since a loop over a few bytes costs more than they do. What a kernel calls with arrays goes without numba's reference
-counts (_nrt=False), two atomic operations an array and call otherwise.
+since a loop over a few bytes costs more than they do.
 """
 
 import numpy as np
 
-from lmtk.machine.jit import jit, of_numba
+from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.threads import Scratch, in_turn
 from lmtk.ngram import engine, suffix
 from lmtk.ngram.counts import sorted_by
@@ -215,7 +214,7 @@ def print_numbers(x, end, cells):
                 cells[start + i, 0], cells[start + i, 1] = u64(48) | last << u64(8), u64(2) << u64(56)
 
 
-@jit(_nrt=False)
+@inlined
 def put(text, at, cells, i):
     """A cell into text; where it ends."""
     store8(text, at, cells[i, 0])
@@ -223,7 +222,7 @@ def put(text, at, cells, i):
     return at + np.int64(cells[i, 1] >> u64(56))
 
 
-@jit(_nrt=False)
+@inlined
 def put_letters(text, at, w, letters, ends):
     """A word and a blank into text; where they end."""
     for i in range(ends[w], ends[w + 1]):

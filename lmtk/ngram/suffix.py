@@ -29,7 +29,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.machine.jit import jit, of_numba
+from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.threads import Scratch, all_at_once, count, in_turn
 
 SOME = 512  # positions whose random reads are made together, so that they overlap
@@ -308,7 +308,7 @@ def shift_ranks(rank, sizes, N):
             rank[k, b, 1] = u64(total)
 
 
-@jit(_nrt=False)
+@inlined
 def number(rank, k, j):
     """How many n-grams of order k begin before the place j."""
     b = j >> 6
@@ -362,7 +362,7 @@ def find_blocks(begins, ended, oldest, head, blocks):
         blocks[1, last] = ended[-1]
 
 
-@jit(_nrt=False)
+@inlined
 def first_reads(begins, come, rank, k, blocks, start, size, nodes):
     """nodes (SOME,) <- the n-gram of order k that begins next from the first place of each of some blocks on. A number
     that keeps reads ahead from being left out.
@@ -465,7 +465,7 @@ def place(
     return lacking + put_rows(many, at, of, suffix, word, below, log10p, log10bow, types, rows, logs, new), ahead
 
 
-@jit(_nrt=False)
+@inlined
 def put_rows(many, at, of, suffix, word, below, log10p, log10bow, types, rows, logs, new):
     """The rows of `place` of so many n-grams; how many lack their suffix."""
     lacking, wide, last = 0, len(log10bow) > 0, rows.shape[1] - 1

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.errors import FormatError
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, vocabulary_sums
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import nodes
@@ -116,8 +117,15 @@ def prediction(tag, oov, zero, log10p, weight, total):
 def report(model, name, corpora, debug, write, unk=True):
     """SRILM's report of a text through `write`, which takes bytes, from `debug` 0 to 3; what `tally` returns."""
     found = tally(model, corpora, debug, write, unk)
+    check_sum(model, found[0])
     write(found[0].lines(f"file {name}: "))
     return found
+
+
+def check_sum(model, whole):
+    """Raises FormatError where a back-off model's file has made the sum of a Tally no number."""
+    if np.isnan(whole.log10p) and hasattr(model, "nodes"):
+        raise FormatError(model.nodes.path, "damaged: weights that are no numbers")
 
 
 def report_passages(model, name, passages, debug, write, unk=True):
@@ -193,6 +201,7 @@ def report_sums(model, name, texts, marks, write):
         whole.log10p = float(np.add.accumulate(np.append(whole.log10p, logs))[-1])
         whole.add(Tally(*numbers))
         unknown, blank = unknown + others[0], blank + others[1]
+    check_sum(model, whole)
     write(whole.lines(f"file {name}: "))
     return whole, blank, unknown
 

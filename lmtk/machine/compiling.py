@@ -1,0 +1,124 @@
+"""A kernel's machine code, by numba, which is imported with this module. See `jit`, which loads and calls it."""
+
+from types import FunctionType, NoneType
+
+import numba
+import numpy as np
+from numba import carray, types
+from numba.extending import intrinsic
+from numpy.lib.stride_tricks import as_strided
+
+from lmtk.machine.jit import llvmlite
+
+
+def dispatcher_of(function, settings):
+    """The function as numba's, with the kernels that it calls."""
+    scope = dict(function.__globals__)
+    for name in function.__code__.co_names:
+        if found := getattr(scope.get(name), "in_numba", None):
+            scope[name] = found()
+    own = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
+    return numba.njit(**settings)(own)
+
+
+def cached_dispatcher_of(function, settings, folder):
+    """The same with numba's own cache in a folder, or with none. It does not see changes in other modules."""
+    if folder:
+        numba.config.CACHE_DIR = str(folder)
+    return dispatcher_of(function, settings | {"cache": folder is not None})
+
+
+def compiled(kernel, kinds):
+    """(symbol, results, machine code) of a function around a kernel: it takes the values of `jit.kinds_of` and the
+    address of the results, and returns 1 if all went well. results: how Python's struct reads them, a text, or for
+    a tuple a list of one text.
+    """
+    results = []
+    scope = {"carray": carray, "as_strided": as_strided, "pointer_to": pointer_to, "int64": np.int64}
+    scope |= {"kernel": kernel.in_numba(), "put": put_to(results), "HEAD": object.__basicsize__}
+    lines, parameters = [], []
+    arguments = ", ".join(argument(kind, lines, parameters, scope) for kind in kinds)
+    names = ", ".join([*(f"x{i}" for i in range(len(parameters))), "out"])
+    lines += [f"put(out, kernel({arguments}))", "return 1"]
+    exec(f"def entry({names}):\n    " + "\n    ".join(lines), scope)
+    code = numba.cfunc(types.int64(*parameters, types.int64), error_model="numpy")(scope["entry"])
+    return code.native_name, results[-1], object_file(code.inspect_llvm())
+
+
+def argument(kind, lines, parameters, scope):
+    """How numba's code makes an argument of this kind of its parameters, whose types are appended to `parameters`."""
+    x = f"x{len(parameters)}"
+    if isinstance(kind, type):
+        if kind is NoneType:
+            return "None"
+        parameters.append(numba.from_dtype(np.dtype(kind)))
+        return x
+    if not isinstance(kind[0], np.dtype):
+        return f"({''.join(argument(inner, lines, parameters, scope) + ', ' for inner in kind)})"
+    parameters.append(types.int64)
+    dtype, n, contiguous = kind
+    scope[f"{x}_dtype"] = dtype
+    # numpy's PyArrayObject: where the data are, the number of dimensions, where they and the strides are
+    lines.append(f"{x}_fields = carray(pointer_to({x} + HEAD, int64), 4)")
+    lines += [f"{x}_{name} = carray(pointer_to({x}_fields[{at}], int64), {n})" for name, at in (("n", 2), ("step", 3))]
+    shape, steps = (f"({''.join(f'{x}_{name}[{i}], ' for i in range(n))})" for name in ("n", "step"))
+    array = f"carray(pointer_to({x}_fields[0], {x}_dtype), {shape})"
+    return array if contiguous else f"as_strided({array}, {shape}, {steps})"
+
+
+@intrinsic
+def pointer_to(typing, address, kind):
+    """pointer_to(address, np.int32), of which numba's carray makes an array."""
+
+    def build(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(kind.dtype)(address, kind), build
+
+
+def put_to(found):
+    """For kernels: put(address, results), which writes a number, or each of a tuple, in 8 bytes. Its compilation
+    appends to `found` how they are read.
+    """
+
+    @intrinsic
+    def put(typing, address, result):
+        kinds = result.types if isinstance(result, types.BaseTuple) else [result] if result is not types.none else []
+        read = "".join(map(form, kinds))
+        found.append(read if [*kinds] == [result] else [read])
+
+        def build(context, builder, signature, arguments):
+            at = builder.inttoptr(arguments[0], context.get_value_type(types.CPointer(types.int64)))
+            for i, kind in enumerate(kinds):
+                value = builder.extract_value(arguments[1], i) if kind is not result else arguments[1]
+                wide = context.cast(builder, value, kind, types.float64 if form(kind) == "d" else types.int64)
+                wide = builder.bitcast(wide, context.get_value_type(types.int64))
+                builder.store(wide, builder.gep(at, [context.get_constant(types.int64, i)]))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, result), build
+
+    return put
+
+
+def form(kind):
+    """How Python's struct reads 8 bytes with a number of numba's type `kind`."""
+    for some, letters in ((types.Boolean, "?7x"), (types.Float, "d"), (types.Integer, "q")):
+        if isinstance(kind, some):
+            return letters
+    raise TypeError(f"a kernel returns {kind}, which is no number")
+
+
+def object_file(text):
+    """The machine code, for this processor, of a module in LLVM's language."""
+    llvm = llvmlite()
+    target = llvm.Target.from_default_triple()
+    machine = target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        reloc="static" if target.name.startswith("x86") else "default",
+        codemodel="jitdefault",
+        jit=True,
+    )
+    return machine.emit_object(llvm.parse_assembly(text))
