@@ -60,7 +60,7 @@ def aligned(models, vocab):
 def merged(models, weights):
     """The static mixture sum_j weights[j] p_j of back-off models, all at once."""
     vocab = united([model.vocab for model in models])
-    if len(models) == 2 and all(map(large, models)):
+    if all(map(large, models)):
         return told(*rewriting.merged(models, weights, vocab, [numbers(m, vocab).astype(np.int32) for m in models]))
     both = aligned(models, vocab)
     log10p, log10bow = (

@@ -10,6 +10,7 @@ suffix, and by the exponentials.
 
 import math
 from dataclasses import replace
+from functools import reduce
 from itertools import pairwise, zip_longest
 
 import numpy as np
@@ -472,49 +473,62 @@ def add_share(memory, logs, where, far, k, first, last, weight, total, known):
 
 def in_order(nodes, ids, W):
     """For each order of nodes whose words have the numbers ids: where the children of each n-gram before begin, the
-    words, by these numbers, and where each n-gram stood.
+    words, by these numbers, and where each n-gram stood, (N, 1).
     """
     straight = bool((np.diff(ids) > 0).all())
     place = source = np.zeros(1, np.int32)
     for above, level in pairwise(nodes.levels):
         many, word = np.diff(above["child"]), ids[level["word"][:-1]]
         if straight:
-            yield above["child"], word, np.arange(len(word), dtype=np.int32)
+            yield above["child"], word, np.arange(len(word), dtype=np.int32)[:, None]
             continue
         parent = np.repeat(place, many)
         child = np.concatenate(([0], np.cumsum(many[source]))).astype(np.int32)
         source = sorted_by(sorted_by(np.arange(len(word), dtype=np.int32), word, W), parent, len(above))
         place = np.empty(len(word), np.int32)
         place[source] = np.arange(len(word), dtype=np.int32)
-        yield child, word[source], source
+        yield child, word[source], source[:, None]
+
+
+def united(one, other):
+    """For each order of two tries, as `in_order` has them, the same of both together: `source` has the columns of one,
+    then those of the other, -1 where an n-gram is not there.
+    """
+    pairs, none = np.zeros((1, 2), np.int32), np.empty(0, np.int32)
+    columns = [1, 1]
+    for given in zip_longest(one, other):
+        columns = [x[2].shape[1] if x else many for x, many in zip(given, columns)]
+        a, b = (x or (none, none, np.empty((0, many), np.int32)) for x, many in zip(given, columns))
+        for x, place in ((a, pairs[:, 0]), (b, pairs[:, 1])):
+            if not len(x[0]):
+                place[:] = -1
+        child, most = np.empty(len(pairs) + 1, np.int32), len(a[1]) + len(b[1])
+        word, found = np.empty(most, np.int32), np.empty((most, 2), np.int32)
+        n = unite(pairs, *a[:2], *b[:2], child, word, found)
+        pairs = found[:n].copy()
+        source = [np.full((n, many), -1, np.int32) for many in columns]
+        for x, own, place in zip((a, b), source, pairs.T):
+            own[place >= 0] = x[2][place[place >= 0]]
+        yield child, word[:n], np.concatenate(source, axis=1)
 
 
 def merged(models, weights, vocab, ids):
-    """(the model, how many contexts have too much), as `merge.merged` has them of two models; ids: the numbers of the
-    words of each in the new vocabulary.
+    """(the model, how many contexts have too much), as `merge.merged` has them; ids: the numbers of the words of each
+    model in the new vocabulary.
     """
-    W, pairs, orders = len(vocab.words), np.zeros((1, 2), np.int32), []
+    W = len(vocab.words)
     for model in models:
         model.nodes.checked(len(model.vocab.words))
-    none = np.empty(0, np.int32)
-    for given in zip_longest(*(in_order(model.nodes, own, W) for model, own in zip(models, ids, strict=True))):
-        (a_child, a_word, a_source), (b_child, b_word, b_source) = (x or (none, none, none) for x in given)
-        pairs[:, 0] = pairs[:, 0] if len(a_child) else -1
-        pairs[:, 1] = pairs[:, 1] if len(b_child) else -1
-        child, most = np.empty(len(pairs) + 1, np.int32), len(a_word) + len(b_word)
-        word, found = np.empty(most, np.int32), np.empty((most, 2), np.int32)
-        n = unite(pairs, a_child, a_word, b_child, b_word, child, word, found)
-        pairs = found[:n]
-        orders.append((child, word[:n], pairs.copy(), (a_source, b_source)))
-    memory, where, records = room([len(word) for _, word, _, _ in orders])
+    orders = list(reduce(united, (in_order(model.nodes, own, W) for model, own in zip(models, ids, strict=True))))
+    memory, where, records = room([len(word) for _, word, _ in orders])
     above = np.zeros(2, NODE)
-    for (child, word, _, _), level in zip(orders, records, strict=True):
+    for (child, word, _), level in zip(orders, records, strict=True):
         above["child"], level["word"][:-1], above = child, word, level
     nodes = finished(memory, where, W)
-    totals = [(np.zeros(len(word)), np.zeros(len(word), np.uint8)) for _, word, _, _ in orders]
-    memories = memory, memory.copy()
+    totals = [(np.zeros(len(word)), np.zeros(len(word), np.uint8)) for _, word, _ in orders]
+    memories = [memory, *[memory.copy()] * (len(models) - 1)]
     for m, model in enumerate(models):
-        places = [(found[:, m], source[m]) for _, _, found, source in orders]
+        places = [source[:, m] for _, _, source in orders]
         add_shares(model, weights[m], places, replace(nodes, memory=memories[m]), totals)
     for (total, known), level in zip(totals, replace(nodes, memory=memory).levels[1:], strict=True):
         with np.errstate(divide="ignore"):
@@ -527,8 +541,8 @@ def add_shares(model, weight, places, nodes, totals):
     """`add_share` for all orders of a model, whose numbers are put into `nodes` first; places: as `put_numbers` has
     them.
     """
-    for k, (found, source) in enumerate(places, 1):
-        put_numbers(model, k, found, source, nodes.levels[k])
+    for k, place in enumerate(places, 1):
+        put_numbers(model, k, place, nodes.levels[k])
     arrays = nodes.memory, nodes.logs, nodes.where, nodes.far
     first = nodes.levels[1]["log10p"][:-1].astype(np.float64)
     totals[0][0][:] += weight * np.where(np.isnan(first), 0, np.exp(first * LN10))
@@ -537,13 +551,13 @@ def add_shares(model, weight, places, nodes, totals):
         in_parts(lambda *part, k=k, given=given: add_share(*arrays, k, *part, weight, *given), nodes.where[k - 2, N])
 
 
-def put_numbers(model, k, found, source, level):
-    """log10 p and weights of order k of a model into records, of which it has those that `found` (N,) is not negative
-    for; its own stand at source[found]. The others are bare.
+def put_numbers(model, k, place, level):
+    """log10 p and weights of order k of a model into records: of those whose place (N,) in it is not negative its own.
+    The others are bare.
     """
     own = model.nodes.levels[k] if k <= model.order else None
     for name in {"log10p", "log10bow"} & set(level.dtype.names):
         level[name][:-1] = np.nan if name == "log10p" else 0
         if own is not None and (name == "log10p" or k < model.order):
-            there = found >= 0
-            level[name][:-1][there] = own[name][source[found[there]]]
+            there = place >= 0
+            level[name][:-1][there] = own[name][place[there]]

@@ -24,11 +24,11 @@ def settings(given, paper, V):
     given = {name: value for name, value in given.items() if value is not None}
     if any(name in given for name in ("samples", "proposal", "effective_samples")):
         given.setdefault("objective", "sampled")
-    layer = LAYERS.get(given.get("model") or "nplm")
-    ours = OURS | RUNNING if layer and layer.carries else OURS
+    layer = LAYERS[given.get("model") or "nplm"]
+    ours = OURS | RUNNING if layer.carries else OURS
     made = (PAPER if paper else ours) | given
     made["objective"] = made["objective"] or ("full" if V <= FEW else "sampled")
-    made.setdefault("order", layer.order if layer else 8)
+    made.setdefault("order", layer.order)
     # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
     made.setdefault("patience", made["epochs"] if made["decay"] is None else 3)
     if made["objective"] in DRAWN:

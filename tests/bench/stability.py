@@ -26,6 +26,7 @@ RATES = (0.005, 0.01, 0.02, 0.04)
 OBJECTIVES = {  # model and objective: microseconds an example, and nanoseconds more for each word of the vocabulary
     "nplm full": (10, 15), "nplm shortlist": (10, 4), "nplm sampled": (14, 0), "nplm nce": (16, 0),
     "nplm class": (20, 0), "nplm tree": (9, 0), "rnn full": (40, 15), "rnn sampled": (45, 0), "rnn nce": (45, 0),
+    "gru sampled": (20, 0), "gru class": (20, 0), "lstm sampled": (20, 0), "lstm class": (20, 0),
     "energy full": (20, 100), "energy sampled": (120, 0),
 }  # fmt: skip
 FIELDS = ("part", "text", "objective", "minibatch", "seed", "rate", "words", "V", "unigram", "ppl")
@@ -74,8 +75,15 @@ def jobs(given):
         for part in given.parts.split(","):
             for K in map(int, given.minibatches.split(",")):
                 for seed in map(int, given.seeds.split(",")):
-                    for rate in map(float, given.rates.split(",")) if part == "rates" else (0.02,):
+                    for rate in map(float, given.rates.split(",")) if part == "rates" else (recipe(objective)["rate"],):
                         yield part, objective, K, seed, rate
+
+
+def recipe(objective):
+    """The default settings of a model and objective."""
+    from lmtk.nplm import layers, recipes
+
+    return recipes.OURS | (recipes.RUNNING if layers.LAYERS[objective.split()[0]].carries else {})
 
 
 def read(path):
@@ -91,30 +99,32 @@ def measured(text, part, objective, K, seed, rate, seconds):
 
     from lmtk.errors import Diverged
     from lmtk.joint.shortlist import shortlisted
-    from lmtk.nplm import training
+    from lmtk.nplm import layers, training
 
-    model, objective = objective.split()
+    made, (model, objective) = recipe(objective), objective.split()
     known, corpus, heldout = text
-    order = 10 if model == "rnn" else 8
-    data = training.examples(corpus, known, order, heldout)
+    layer = layers.LAYERS[model]
+    order = layer.order
+    data = training.examples(corpus, known, order, heldout, layer)
     common, own = OBJECTIVES[f"{model} {objective}"]
     cost = (common + own * known.V / 1000) * 1e-6
     if cost * LEAST > MOST:
         return None
     N = min(len(data.w), max(int(seconds / cost), LEAST))
-    data = training.replace(data, contexts=data.contexts[:N], w=data.w[:N])
+    fresh = None if data.fresh is None else data.fresh[:N]
+    data = training.replace(data, contexts=data.contexts[:N], w=data.w[:N], fresh=fresh)
     settings = training.Settings(
-        order=order, hidden=100, features=60, direct=False, rate=rate, decay=None, weight_decay=3e-5, feature_rate=4.0,
-        minibatch=K, epochs=5, patience=5, seed=seed, objective=objective, samples=250,
-        model=None if model == "nplm" else model, target_weights=False if model == "energy" else None,
+        order=order, hidden=100, features=60, direct=False, rate=rate, decay=None, weight_decay=made["weight_decay"],
+        feature_rate=made["feature_rate"], minibatch=K, epochs=5, patience=5, seed=seed, objective=objective,
+        samples=250, model=None if model == "nplm" else model, target_weights=False if model == "energy" else None,
     )  # fmt: skip
-    counts = np.bincount(data.w, minlength=known.V) + 1
+    counts = np.bincount(data.w[data.w >= 0], minlength=known.V) + 1
     p = counts / counts.sum()
     network = training.initial(known, settings, data.w)
     if objective == "shortlist":
         network = shortlisted(network, data.w, max(known.V // 4, 1), unigram(known, p), "unigram.lm", "unigram.lm")
     w = heldout.ids[heldout.scored & (heldout.ids < known.V)]
-    progress = training.Progress(network)
+    progress = training.before(network, settings)
     try:
         for over, *_ in training.train(progress, data, settings, 1):
             if over and part == "first":
@@ -244,8 +254,8 @@ def summary(rows):
             ends.setdefault((text, objective, K, seed), {})[float(rate)] = float(ppl)
     excess = {}
     for (text, objective, K, seed), by_rate in ends.items():
-        if 0.02 in by_rate:
-            share = by_rate[0.02] / min(by_rate.values())
+        if (default := recipe(objective)["rate"]) in by_rate:
+            share = by_rate[default] / min(by_rate.values())
             excess[text, objective] = max(excess.get((text, objective), 0), share)
             if not share <= 1.1:
                 best = min(by_rate, key=by_rate.get)
