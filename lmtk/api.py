@@ -145,7 +145,7 @@ class Model:
             parts = self._parts_of_texts(iter(sentences))
         marks = self._index[SOS] if bos else -1, self._index[EOS] if eos else -1
         if isinstance(self.lm, Backoff):
-            work = lambda lines: self._sums(lines(), *marks)[0]
+            work = lambda lines: self._sums(lines(), *marks)
         else:
             work = lambda lines: self._sums_of_any(lines(), *marks)
         found = list(in_threads(work, parts))
@@ -285,11 +285,14 @@ class Model:
             log10p = np.array([p for p, _ in scored], np.float32)
             return float(kenlm.sums_in_turn(log10p, np.array([0]), np.array([len(log10p)]))[0]), len(log10p)
         text = as_bytes(sentence).translate(BLANKS) + b" "
-        ids = np.empty(len(text) // 2 + 1, np.int32)
-        found = self._table.look_up(np.frombuffer(text, np.uint8), 0, -1, ids)[1]
-        marks = self._index[SOS] if bos else -1, self._index[EOS] if eos else -1
-        total, words = self._sums(ids[:found], *marks)
-        return float(total[0]), words
+        state = self._begin if bos else self._null
+        return nodes.score_text(
+            self._handle, self._table.arrays(), self._index.unk, text, state, self._eos if eos else -1
+        )
+
+    @cached_property
+    def _eos(self):
+        return self._index[EOS]
 
     @cached_property
     def _plain(self):
@@ -297,9 +300,10 @@ class Model:
         return not isinstance(self.lm, Backoff) or not pays("ngrams", len(self.lm.nodes.memory))
 
     def _sums(self, ids, sos, eos):
-        """log10 p of each line of ids, (S,), and how many words they have."""
+        """log10 p of each line of ids, (S,)."""
         sums = np.empty(np.count_nonzero(ids == NEWLINE) + 1)
-        return sums, nodes.score_lines(self._handle, ids, sos, eos, sums)
+        nodes.score_lines(self._handle, ids, sos, eos, sums)
+        return sums
 
     def _parts_of_texts(self, sentences):
         """Functions that give some sentences' ids, with NEWLINE between them."""

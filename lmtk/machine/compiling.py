@@ -51,6 +51,10 @@ def argument(kind, lines, parameters, scope):
     if isinstance(kind, type):
         if kind is NoneType:
             return "None"
+        if kind is bytes:
+            parameters += types.int64, types.int64
+            scope["uint8"] = np.uint8
+            return f"carray(pointer_to({x}, uint8), x{len(parameters) - 1})"
         parameters.append(numba.from_dtype(np.dtype(kind)))
         return x
     if not isinstance(kind[0], np.dtype):

@@ -3,8 +3,8 @@
 The machine code of a kernel stands in a cache, one object file for each of the argument types that it is called with.
 llvmlite loads it; numba, whose import alone takes ten times as long, is there to compile what the cache lacks.
 
-A kernel takes arrays, numbers, None and tuples of these, all by position. It returns nothing, a number or a tuple of
-numbers, and raises nothing.
+A kernel takes arrays, bytes (as an array of uint8), numbers, None and tuples of these, all by position. It returns
+nothing, a number or a tuple of numbers, and raises nothing.
 """
 
 import ctypes
@@ -90,6 +90,8 @@ def kinds_of(arguments, values):
             values.append(id(argument))
         elif kind is int or kind is float or kind is bool:
             values.append(argument)
+        elif kind is bytes:
+            values += argument, len(argument)
         elif kind is tuple:
             kind = kinds_of(argument, values)
         elif argument is not None:
@@ -113,7 +115,8 @@ def code_for(kernel, kinds):
 
 def native(kernel, address, parameters, results):
     """Python's call of the machine code at `address`; results: as `compiled` has them."""
-    take = ctypes.CFUNCTYPE(ctypes.c_int64, *parameters, ctypes.c_void_p)(address)
+    kind = ctypes.CFUNCTYPE if kernel.kernel_settings["nogil"] else ctypes.PYFUNCTYPE
+    take = kind(ctypes.c_int64, *parameters, ctypes.c_void_p)(address)
     one = isinstance(results, str)
     read = Struct(results if one else results[0])
     Room = ctypes.c_char * read.size
@@ -142,7 +145,8 @@ def c_types(kinds):
     found = []
     for kind in kinds:
         if isinstance(kind, type):
-            found += [] if kind is NoneType else [c_type(np.dtype(kind))]
+            size = [ctypes.c_void_p, ctypes.c_int64] if kind is bytes else []
+            found += size or ([] if kind is NoneType else [c_type(np.dtype(kind))])
         elif isinstance(kind[0], np.dtype):
             found.append(ctypes.c_int64)
         else:
@@ -201,6 +205,8 @@ def meaning(kernel, known):
             value = function.__globals__.get(name)
             if hasattr(value, "kernel_settings"):
                 meaning(value, known)
+            if isinstance(value, np.ndarray):
+                value = value.dtype, value.shape, value.tobytes()
             plain = isinstance(value, (int, float, str, bytes, tuple, np.generic))
             found.append((name, value if plain else getattr(value, "__qualname__", None)))
     return sorted(map(repr, known.values()))

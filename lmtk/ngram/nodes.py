@@ -29,6 +29,7 @@ from lmtk.errors import FormatError
 from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
 from lmtk.machine.large import pays
 from lmtk.machine.threads import all_at_once, count
+from lmtk.text.kernels import look_up
 
 NODE = np.dtype([("word", "<i4"), ("child", "<i4"), ("log10p", "<f4"), ("log10bow", "<f4"), ("suffix", "<i4")])
 LAST = np.dtype([("word", "<i4"), ("log10p", "<f4"), ("suffix", "<i4")])
@@ -752,6 +753,22 @@ def step(handle, w, state):
             break
         after_order, after = suffix_of(memory, where, far, after_order, after)
     return np.float64(backed_off(given(p, True), weights, 0, many, True)), used, after_order << 32 | after
+
+
+@jit(nogil=False)
+def score_text(handle, table, unk, text, state, eos):
+    """KenLM's log10 p of a sentence by `step`, in single precision, and the number of its words, </s> included: of a
+    text that ends with a blank, by the arrays of a `Table`, from a state on. eos: the id of </s>, or -1 for none.
+    """
+    ids, total = np.empty(len(text) + 1, np.int32), np.float32(0)
+    found = look_up(text, 0, *table, 0, -1, unk, ids)[1]
+    if eos >= 0:
+        ids[found] = eos
+        found += 1
+    for i in range(found):
+        p, _, state = step(handle, np.int64(ids[i]), state)
+        total += np.float32(p)
+    return np.float64(total), found
 
 
 @jit

@@ -197,9 +197,11 @@ class Table:
         self.known = 0
 
     def look_up(self, text, start, new_id, ids):
-        arrays = self.slots, self.letters, self.ends, self.value
-        start, found, self.known = look_up(text, start, *arrays, self.known, new_id, self.unk, ids)
+        start, found, self.known = look_up(text, start, *self.arrays(), self.known, new_id, self.unk, ids)
         return start, found
+
+    def arrays(self):
+        return self.slots, self.letters, self.ends, self.value
 
     def add(self, text):
         """The words of a text, none of which is known and for which there is room, under the numbers from 0 on."""
@@ -216,8 +218,7 @@ class Table:
 
     def read_lines(self, text, at, k, rows):
         """`kernels.read_lines` with this table, a closed one; may run in several threads."""
-        arrays = self.slots, self.letters, self.ends, self.value
-        return read_lines(text, at, k, *arrays, self.unk, rows, rows.view(np.float32))
+        return read_lines(text, at, k, *self.arrays(), self.unk, rows, rows.view(np.float32))
 
     def known_ids(self, block):
         """`ids` of a closed table, for threads."""
