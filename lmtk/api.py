@@ -285,14 +285,14 @@ class Model:
             log10p = np.array([p for p, _ in scored], np.float32)
             return float(kenlm.sums_in_turn(log10p, np.array([0]), np.array([len(log10p)]))[0]), len(log10p)
         text = as_bytes(sentence).translate(BLANKS) + b" "
-        state = self._begin if bos else self._null
-        return nodes.score_text(
-            self._handle, self._table.arrays(), self._index.unk, text, state, self._eos if eos else -1
-        )
+        handle, table, unk, last = self._scoring
+        return nodes.score_text(handle, table, unk, text, self._begin if bos else self._null, last if eos else -1)
 
     @cached_property
-    def _eos(self):
-        return self._index[EOS]
+    def _scoring(self):
+        """What `score_text` takes: the addresses of the model and of the table of words, the ids of <unk> and </s>."""
+        self._table_handle = nodes.table_handle(*self._table.arrays())
+        return self._handle, nodes.address(self._table_handle), self._index.unk, self._index[EOS]
 
     @cached_property
     def _plain(self):

@@ -755,13 +755,22 @@ def step(handle, w, state):
     return np.float64(backed_off(given(p, True), weights, 0, many, True)), used, after_order << 32 | after
 
 
+def table_handle(slots, letters, ends, value):
+    """A `handle` of the arrays of a `Table`."""
+    arrays = slots, letters, ends, value
+    return np.array([*map(address, arrays), *map(len, arrays)], np.int64)
+
+
 @jit(nogil=False)
 def score_text(handle, table, unk, text, state, eos):
     """KenLM's log10 p of a sentence by `step`, in single precision, and the number of its words, </s> included: of a
-    text that ends with a blank, by the arrays of a `Table`, from a state on. eos: the id of </s>, or -1 for none.
+    text that ends with a blank, by a `table_handle`, from a state on. eos: the id of </s>, or -1 for none.
     """
+    t = carray(pointer_to(table, np.int64), 8)
+    slots, letters = carray(pointer_to(t[0], np.uint64), (t[4], 2)), carray(pointer_to(t[1], np.uint8), t[5])
+    ends, value = carray(pointer_to(t[2], np.int64), t[6]), carray(pointer_to(t[3], np.int32), t[7])
     ids, total = np.empty(len(text) + 1, np.int32), np.float32(0)
-    found = look_up(text, 0, *table, 0, -1, unk, ids)[1]
+    found = look_up(text, 0, slots, letters, ends, value, 0, -1, unk, ids)[1]
     if eos >= 0:
         ids[found] = eos
         found += 1
