@@ -289,9 +289,12 @@ class Model:
         return nodes.score_text(handle, table, unk, text, self._begin if bos else self._null, last if eos else -1)
 
     @cached_property
+    def _table_handle(self):
+        return nodes.table_handle(*self._table.arrays())
+
+    @cached_property
     def _scoring(self):
         """What `score_text` takes: the addresses of the model and of the table of words, the ids of <unk> and </s>."""
-        self._table_handle = nodes.table_handle(*self._table.arrays())
         return self._handle, nodes.address(self._table_handle), self._index.unk, self._index[EOS]
 
     @cached_property

@@ -32,7 +32,7 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkWarning, UsageError
 
-WARM, MOST = 3, 96 << 20  # bytes of memory to touch for each of a large text, and in all: imports take as long
+WARM, MOST = 3, 96 << 20  # bytes of memory to touch for each of a large text, and in all; more gains nothing
 
 
 def command(

@@ -144,19 +144,19 @@ def c_types(kinds):
     """ctypes' types of the values of `kinds_of`."""
     found = []
     for kind in kinds:
-        if isinstance(kind, type):
-            size = [ctypes.c_void_p, ctypes.c_int64] if kind is bytes else []
-            found += size or ([] if kind is NoneType else [c_type(np.dtype(kind))])
-        elif isinstance(kind[0], np.dtype):
-            found.append(ctypes.c_int64)
-        else:
-            found += c_types(kind)
+        if kind is bytes:
+            found += [ctypes.c_void_p, ctypes.c_int64]
+        elif not isinstance(kind, type):
+            found += [ctypes.c_int64] if isinstance(kind[0], np.dtype) else c_types(kind)
+        elif kind is not NoneType:
+            found.append(c_type(np.dtype(kind)))
     return found
 
 
 # the cache
 
 
+@cache
 def cache_folder():
     """A folder for compiled kernels: NUMBA_CACHE_DIR, else the user's cache, else a temporary one, else none.
 

@@ -50,7 +50,9 @@ def set_malloc(options):
 
 
 def keep():
-    """Freed arrays of up to 32 MB stay with the process: fresh memory from the system costs as much as a product."""
+    """Freed arrays of up to 32 MB stay with the process: the first touch of fresh memory costs as much as a
+    product, or as reading what comes into it.
+    """
     set_malloc({MMAP_THRESHOLD: 32 * MB, TRIM_THRESHOLD: 1024 * MB})
 
 

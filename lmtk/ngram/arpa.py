@@ -54,8 +54,8 @@ def read_text(stream, path, seen=()):
     blocks = blocks_of(stream, path)
     first = next(blocks, b"")
     large = pays("arpa", len(first))
-    if large:  # blocks follow each other in the same memory: its first touch costs as much as reading it
-        memory.set_malloc({memory.MMAP_THRESHOLD: 1 << 25, memory.TRIM_THRESHOLD: 1 << 30})
+    if large:  # blocks follow each other in the same memory
+        memory.keep()
     blocks = chain([first], blocks)
     sections, stated, order, ended = {}, {}, None, False
     positive, worst = 0, 0.0

@@ -441,8 +441,9 @@ def need_all(job, methods, ends):
                     at += end - begin
         for b in job.mine if k > 2 else ():
             needed = [job.shelf.get(("needed", b, d), np.uint8) for d in range(len(job.bounds) - 1)]
-            needed = np.concatenate(needed) & np.uint8(engine.THERE | engine.NEEDED)
-            replace(job.shelf, ("marks", b, k - 1), needed | job.shelf.get(("marks", b, k - 1), np.uint8))
+            replace(
+                job.shelf, ("marks", b, k - 1), np.concatenate(needed) | job.shelf.get(("marks", b, k - 1), np.uint8)
+            )
             for d in range(len(job.bounds) - 1):
                 job.shelf.drop(("needed", b, d))
 
@@ -459,8 +460,7 @@ def need_one(job, methods, k, ends, b):
     if k > 2:
         work.log10bow[k - 1][events[k - 1] :] = shelf.get(("bow", b, k - 1), f32)
     for segment in work.suffixes.segments:
-        suffixes = work.need_contexts(k, segment)
-        work.marks[k - 1][suffixes] |= engine.THERE | engine.NEEDED if ends and k > 2 else engine.NEEDED
+        work.need_ends(k, work.need_contexts(k, segment), ends)
     if k > 2:
         replace(shelf, ("marks", b, k - 1), work.marks[k - 1][: events[k - 1]])
         replace(shelf, ("of contexts", b, k - 1), work.marks[k - 1][events[k - 1] :])

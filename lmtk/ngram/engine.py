@@ -198,14 +198,18 @@ class Estimator:
             parents = found.parent[marks & NEEDED > 0]
             return below.node[parents] if below else parents
 
-    def need_all(self, ends):
-        """An ARPA file needs every prefix of its n-grams; SRILM needs the `ends` of these prefixes too, else only their
-        weights are written where they are there.
+    def need_ends(self, k, suffixes, ends):
+        """The suffixes of needed n-grams of order k are needed too with `ends`, as in SRILM; else their weights are
+        written where they are there.
         """
+        self.marks[k - 1][suffixes] |= THERE | NEEDED if ends and k > 2 else NEEDED
+
+    def need_all(self, ends):
+        """An ARPA file needs every prefix of its n-grams, and what `need_ends` says."""
         for k in range(self.suffixes.order, 1, -1):
             suffixes = all_at_once(partial(self.need_contexts, k), self.suffixes.segments)
             for some in suffixes:
-                self.marks[k - 1][some] |= THERE | NEEDED if ends and k > 2 else NEEDED
+                self.need_ends(k, some, ends)
 
 
 def with_unknown(x, unk, begin):
