@@ -245,7 +245,7 @@ class Model:
             return self._step(handle, word, state)
         self._scored += 1
         if self._scored > FEW:
-            self._step = nodes.step.dispatcher()
+            self._step = nodes.step.dispatcher().compile("(int64, int64, int64)")
         return nodes.step(handle, word, state)
 
     @cached_property

@@ -168,6 +168,7 @@ def link_suffixes(memory, where, slots, spans, k, first, last, one):
     up, wide = where[max(k - 3, 0), AT], where[max(k - 3, 0), WIDTH]
     ats, lows, highs, many = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(SOME, np.int64), 0
     words, found = np.empty(SOME, np.int64), np.empty(SOME, np.int64)
+    room = ats, words, lows, highs, found
     for i in range(first, last):
         low = high = np.int64(0)
         if k > 2:
@@ -187,9 +188,9 @@ def link_suffixes(memory, where, slots, spans, k, first, last, one):
             ats[many], lows[many], highs[many] = at, low, high
             many += 1
             if many == SOME:
-                missing += link_some(memory, slots, spans[k - 1], above, size, width, ats, words, lows, highs, found, many)
+                missing += link_some(memory, slots, spans[k - 1], above, size, width, *room, many)
                 many = 0
-    return missing + link_some(memory, slots, spans[k - 1], above, size, width, ats, words, lows, highs, found, many)
+    return missing + link_some(memory, slots, spans[k - 1], above, size, width, *room, many)
 
 
 @inlined
@@ -732,27 +733,28 @@ def step(handle, w, state):
     after_order, after = np.int64(-1), np.int64(0)
     if k == 0 and node == UNKNOWN:
         weights[0], many = 0, 1
+    low, high, slot = seek(memory, where, slots, spans, k, node, w)
     while k:
-        above, below, width = where[k - 1, AT] + WIDE * node, where[k, AT], where[k, WIDTH]
-        low, high = children_of(memory, where, k, node)
-        if spans[k + 1, 1] and high - low > FEW:
-            table, places = spans[k + 1, 0], spans[k + 1, 1]
-            slot = table + slot_of(low, w, places)
-            found = probe(memory, slots, table, places, slot, below, width, low, high, w)
+        # the next search begins before this one is done, so that their random reads overlap
+        next_k, next_node = suffix_of(memory, where, far, k, node)
+        next_low, next_high, next_slot = seek(memory, where, slots, spans, next_k, next_node, w)
+        begin, width, found = where[k, AT], where[k, WIDTH], np.int64(-1)
+        if slot >= 0:
+            found = probe(memory, slots, spans[k + 1, 0], spans[k + 1, 1], slot, begin, width, low, high, w)
         else:
-            found = search(memory, below, width, low, high, w)
+            found = search(memory, begin, width, low, high, w)
         if found >= 0:
             if after_order < 0:
                 after_order, after = k + 1, found
-            value = logs[below + width * found + where[k, P]]
+            value = logs[begin + width * found + where[k, P]]
             if value == value and used == 1:
                 used = k + 1
             if value < np.inf:
                 p = value
                 break
-        weights[many] = weight_after(logs[above + BOW], high > low, True)
+        weights[many] = weight_after(logs[where[k - 1, AT] + WIDE * node + BOW], high > low, True)
         many += 1
-        k, node = suffix_of(memory, where, far, k, node)
+        k, node, low, high, slot = next_k, next_node, next_low, next_high, next_slot
     if after_order < 0:
         after_order, after = (
             (np.int64(1), np.int64(unigram[w])) if unigram[w] >= 0 else (np.int64(0), np.int64(UNKNOWN))
@@ -764,6 +766,20 @@ def step(handle, w, state):
             break
         after_order, after = suffix_of(memory, where, far, after_order, after)
     return np.float64(backed_off(given(p, True), weights, 0, many, True)), used, after_order << 32 | after
+
+
+@inlined
+def seek(memory, where, slots, spans, k, node, w):
+    """Where the search for w among the children of a node of order k begins: (low, high, place in slots or -1)."""
+    if k == 0:
+        return np.int64(0), np.int64(0), np.int64(-1)
+    low, high = children_of(memory, where, k, node)
+    if spans[k + 1, 1] and high - low > FEW:
+        slot = spans[k + 1, 0] + slot_of(low, w, spans[k + 1, 1])
+        prefetch(slots, slot)
+        return low, high, slot
+    prefetch(memory, where[k, AT] + where[k, WIDTH] * low)
+    return low, high, np.int64(-1)
 
 
 def table_handle(slots, letters, ends, value):
@@ -781,7 +797,7 @@ def score_text(handle, table, unk, text, sos, eos):
     ends at token i is that of k - 1 words at i - 1 and a word more. A text has tokens enough for `walk`, which makes
     fewer searches.
     """
-    memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
+    memory, logs, where, _, slots, spans, unigram, first = arrays_at(handle)
     t = carray(pointer_to(table, np.int64), 8)
     known, letters = carray(pointer_to(t[0], np.uint64), (t[4], 2)), carray(pointer_to(t[1], np.uint8), t[5])
     ends, value = carray(pointer_to(t[2], np.int64), t[6]), carray(pointer_to(t[3], np.int32), t[7])
