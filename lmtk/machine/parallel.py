@@ -31,8 +31,11 @@ class Alone:
     def max(self, a):
         return a
 
-    def join(self, rows, total):
-        return rows
+    def join(self, rows, total, out=None):
+        if out is None:
+            return rows
+        out[:] = rows
+        return out
 
     def share(self, make):
         return make()
@@ -110,7 +113,7 @@ class Many:
         self.MPI, self.world, self.timed = MPI, MPI.COMM_WORLD, timed
         self.rank, self.size = self.world.Get_rank(), self.world.Get_size()
         self.begun, self.waiting, self.communication = time.perf_counter(), 0.0, 0.0
-        self.sent = 0  # bytes that `swap` gave to others
+        self.sent = 0  # bytes that `swap`, `join` and `send` gave to others
 
     def exchange(self, begin, *arguments):
         """Begin one of MPI's collective operations and wait until it is done."""
@@ -139,9 +142,10 @@ class Many:
         """The largest of the ranks' whole numbers."""
         return int(self.max(np.array([number]))[0])
 
-    def join(self, rows, total):
-        """The ranks' rows (V_i, D) under one another, (total, D), on every rank."""
-        out = np.empty((total, rows.shape[1]), rows.dtype)
+    def join(self, rows, total, out=None):
+        """The ranks' rows (V_i, D) under one another, (total, D), on every rank; in `out`, if that is given."""
+        out = np.empty((total, rows.shape[1]), rows.dtype) if out is None else out
+        self.sent += rows.nbytes * (self.size - 1)
         sizes = [n * rows.shape[1] for n in self.world.allgather(len(rows))]
         kind = self.MPI._typedict[rows.dtype.char]
         self.exchange(self.world.Iallgatherv, np.ascontiguousarray(rows), [out, sizes, None, kind])

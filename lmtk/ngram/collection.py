@@ -43,26 +43,24 @@ class Positions:
 
 
 class Blocks:
-    """The raw blocks of this rank's part of the texts, to be gone through again, on disk. heads: of each (path, number,
-    size, words known after it), from a first one on for what is known before the texts.
+    """The raw blocks of this rank's part of the texts, to be gone through again, with `spill` on disk. heads: of each
+    (path, number, size, words known after it), from a first one on for what is known before the texts.
     """
 
-    def __init__(self, raw, known):
-        self.shelf, self.heads = Shelf(), [(-1, -1, 0, known)]
+    def __init__(self, raw, known, spill):
+        self.shelf, self.heads = Shelf(spill), [(-1, -1, 0, known)]
         for path, number, ids in raw:
             known = max(known, int(ids.max(initial=-1)) + 1)
-            self.shelf.add("ids", ids)
+            self.shelf.add((path, number), ids)
             self.heads.append((path, number, len(ids), known))
 
     @property
     def size(self):
-        return self.shelf.size("ids")
+        return sum(size for _, _, size, _ in self.heads)
 
     def __iter__(self):
-        at = 0
-        for path, number, size, _ in self.heads[1:]:
-            yield path, number, self.shelf.get("ids", np.int32, at, at + size)
-            at += size
+        for path, number, _, _ in self.heads[1:]:
+            yield path, number, self.shelf.get((path, number), np.int32)
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ def collect(
     if positions and not files:
         apart = parts and (memory or comm.size > 1)
         if apart:
-            raw = comm.each(lambda: Blocks(raw_blocks(texts, known, marks.tolower, comm), given))
+            raw = comm.each(lambda: Blocks(raw_blocks(texts, known, marks.tolower, comm), given, bool(memory)))
         else:
             raw = comm.each(lambda: [] if comm.rank else list(raw_blocks(texts, known, marks.tolower, ALONE)))
         size = raw.size if apart else sum(len(block) for _, _, block in raw)

@@ -108,30 +108,6 @@ class Estimator:
         self.marks = [None, None, *(np.zeros(size, np.uint8) for size in sizes[2:])]
         self.types = [*(np.zeros(size if types else 0, np.int32) for size in sizes[:n]), np.empty(0, np.int32)]
 
-    def continued(self, k):
-        """Whether an order's method counts n-grams by those of the next that end in them."""
-        return k < self.suffixes.order and self.methods[k - 1].smoothing.continuation
-
-    def tallied(self, end):
-        """n_1 .. n_r of each order from 2 on, as far as the methods may ask, at the places up to `end`."""
-        x, V = self.suffixes, self.vocab.V
-        begins = x.begins[:end]
-        cuts = np.empty(len(begins) // PIECE + 3, np.int64)
-        cuts = cuts[: suffix.cut_places(begins, PIECE, cuts)]
-        of_counts = []
-        for k, method in enumerate(self.methods[1:], 2):
-            parts, first = np.zeros((len(cuts) - 1, asked(method) + 1), np.int64), x.nodes(k, cuts)
-
-            def piece(q, k=k, parts=parts, first=first):
-                with self.scratch.lent() as room:
-                    counts = room("tally", (2, int(cuts[q + 1] - cuts[q]) + 1), np.int32)
-                    given = x.oldest(k), first[q], V, self.continued(k), counts, parts[q]
-                    suffix.tally(begins, k, cuts[q], cuts[q + 1], *given)
-
-            all_at_once(piece, range(len(parts)))
-            of_counts.append(parts.sum(0)[1:])
-        return of_counts
-
     def begin(self, log10p, log10bow, marks):
         """Order 1 is estimated; log10bow is filled in."""
         self.log10p[1], self.log10bow[1], self.marks[1] = log10p, log10bow, marks
@@ -147,7 +123,7 @@ class Estimator:
         with self.scratch.lent() as room:
             for k, (method, found) in enumerate(zip(methods[1:], gathered(self.suffixes, segment, room)), 2):
                 count, n = found.raw, len(found.node)
-                if self.continued(k):
+                if continued(self.methods, k):
                     count = found.children
                     suffix.own_counts(found.node, self.suffixes.oldest(k), found.raw, self.vocab.V, count)
                 events = slice(None)
@@ -325,6 +301,31 @@ def put(place, log10p, context, all_log10p, marks, types):
     return many
 
 
+def continued(methods, k):
+    """Whether an order's method counts n-grams by those of the next that end in them."""
+    return k < len(methods) and methods[k - 1].smoothing.continuation
+
+
+def tallied(x, methods, V, end, scratch):
+    """n_1 .. n_r of each order from 2 on, as far as the methods may ask, at the places of Suffixes x up to `end`."""
+    begins = x.begins[:end]
+    cuts = np.empty(len(begins) // PIECE + 3, np.int64)
+    cuts = cuts[: suffix.cut_places(begins, PIECE, cuts)]
+    of_counts = []
+    for k, method in enumerate(methods[1:], 2):
+        parts, first = np.zeros((len(cuts) - 1, asked(method) + 1), np.int64), x.nodes(k, cuts)
+
+        def piece(q, k=k, parts=parts, first=first):
+            with scratch.lent() as room:
+                counts = room("tally", (2, int(cuts[q + 1] - cuts[q]) + 1), np.int32)
+                given = x.oldest(k), first[q], V, continued(methods, k), counts, parts[q]
+                suffix.tally(begins, k, cuts[q], cuts[q + 1], *given)
+
+        all_at_once(piece, range(len(parts)))
+        of_counts.append(parts.sum(0)[1:])
+    return of_counts
+
+
 def asked(method):
     """How many counts of counts a method may ask for."""
     return max(4, int(method.parameters[0]) + 1 if method.name == "gt" else 0)
@@ -402,7 +403,8 @@ def estimate(
     seen = seen_words(np.diff(start), vocab, marks)
     work = Estimator(suffixes, vocab, methods, seen, types)
     first = unigrams(vocab, methods, seen, lambda: np.diff(suffixes.nodes(2, start)))
-    counted = work.tallied(start[vocab.V] if len(start) > vocab.V else start[-1])
+    end = start[vocab.V] if len(start) > vocab.V else start[-1]
+    counted = tallied(suffixes, methods, vocab.V, end, work.scratch)
     if exact:
         last = last_word(seen, vocab)
         count_last(counted, suffixes, start[last], start[last + 1], vocab)
