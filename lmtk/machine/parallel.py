@@ -49,6 +49,9 @@ class Alone:
     def swap(self, parts):
         return parts
 
+    def swap_all(self, parts):
+        return np.concatenate(parts[0])
+
     def gather(self, thing):
         return [thing]
 
@@ -164,13 +167,34 @@ class Many:
         order.
         """
         shape = parts[0].shape[1:]
-        sizes = np.array([part.size for part in parts])
+        out, ends = self.alltoall([[part.ravel()] for part in parts])
+        return [part.reshape(-1, *shape) for part in np.split(out, ends[:-1])]
+
+    def swap_all(self, parts):
+        """The same of parts[i], a list of arrays (N,), with what comes from all ranks in one array."""
+        return self.alltoall(parts)[0]
+
+    def alltoall(self, parts):
+        sizes = np.array([sum(map(len, some)) for some in parts])
         found = np.array(self.world.alltoall(sizes.tolist()))
-        out = np.empty(found.sum(), parts[0].dtype)
-        sent = np.concatenate([part.ravel() for part in parts])
+        sent = np.concatenate([part for some in parts for part in some])
+        out = np.empty(found.sum(), sent.dtype)
         self.sent += (sent.size - int(sizes[self.rank])) * sent.itemsize
         self.world.Alltoallv([sent, sizes], [out, found])
-        return [part.reshape(-1, *shape) for part in np.split(out, np.cumsum(found)[:-1])]
+        return out, np.cumsum(found)
+
+    def tell(self, number):
+        """Sends a whole number to the other ranks. Returns a function that waits for those of all, in a list."""
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        sent = [self.world.isend(number, rank) for rank in others]
+
+        def told():
+            found = {rank: self.world.recv(source=rank) for rank in others} | {self.rank: number}
+            for request in sent:
+                request.wait()
+            return [found[rank] for rank in range(self.size)]
+
+        return told
 
     def send(self, size, get):
         """`size` bytes to rank 0, get(begin, end) being some of them, uint8."""

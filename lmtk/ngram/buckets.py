@@ -26,6 +26,7 @@ multiple of 64 on.
 import contextlib
 import io
 import os
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -39,9 +40,8 @@ from lmtk.files import streams
 from lmtk.files.column import Shelf
 from lmtk.machine import threads
 from lmtk.machine.jit import jit
-from lmtk.machine.memory import keep
 from lmtk.ngram import engine, printing, suffix
-from lmtk.ngram.suffix import bits_of
+from lmtk.ngram.suffix import prefetch
 from lmtk.text.vocab import Vocab
 
 BYTES = 230  # of memory that a position of a bucket takes while it is estimated
@@ -59,7 +59,8 @@ class Buckets:
     """A model in buckets, as many on each rank; bounds (B + 1,): the first word of each; alone: the positions of a
     bucket up to which so many are worked on `together`; ample: whether memory is not bounded.
     of (W,): the bucket of each word; seen (W,): how often each stands in the text. cuts: {bucket: (n + 1, B + 1)}, how
-    many of its events of each order end in words before each bucket's. Order 1 is on every rank: log10p, log10bow,
+    many of its events of each order end in words before each bucket's; came: {bucket: (n + 1, B)}, how many of its
+    contexts are events of each bucket. Order 1 is on every rank: log10p, log10bow,
     marks of the words. Until the buckets are sorted: records of each, or the text (N + n,) in a circle and
     places, where the words of each are. show(share, what): told how much of a step is done.
     """
@@ -75,6 +76,7 @@ class Buckets:
     ample: bool
     of: np.ndarray = None
     cuts: dict = field(default_factory=dict)
+    came: dict = field(default_factory=dict)
     log10p: np.ndarray = None
     log10bow: np.ndarray = None
     marks: np.ndarray = None
@@ -153,7 +155,6 @@ def estimate(
     """A collection.Text -> Buckets, as `engine.estimate` has it: the same numbers. Every rank of `comm` has its part of
     the text. memory: bytes, or None. show: as Buckets has it.
     """
-    pass
     job = divided(text, vocab, len(methods), memory, comm)
     job.show = show
     if job.ample and comm.size <= len(methods) + 1:
@@ -227,21 +228,22 @@ def share_text(job, parts):
     job.comm.join(np.concatenate([np.zeros(0, np.int32), *parts])[:, None], N, x[:, None])
     job.text[: n - 1], job.text[-1] = x[np.arange(1 - n, 0) % N], x[0]
     sizes = [job.positions(b) for b in job.mine]
-    places, ends = np.empty(sum(sizes), np.int32), np.cumsum(sizes)
-    head = np.full(len(job.bounds) - 1, -1)
-    head[job.mine] = ends - sizes
+    places, ends = np.empty(sum(sizes) + 1, np.int32), np.cumsum(sizes)
+    head = np.full((len(job.bounds) - 1, 2), (sum(sizes), 0))
+    head[job.mine, 0], head[job.mine, 1] = ends - sizes, 1
     find(x, job.of, head, places)
-    job.places = dict(zip(job.mine, np.split(places, ends[:-1])))
+    job.places = dict(zip(job.mine, np.split(places[:-1], ends[:-1])))
 
 
 @jit
 def find(x, of, head, places):
-    """places <- those of the words of each bucket in x (N,), from head (B,), in place, on; none where that is -1."""
+    """places <- those of the words of each bucket in x (N,), from the first number of head (B, 2), in place, on; the
+    second is 1, or 0 for buckets of others, which write to a place without use: a branch costs more.
+    """
     for p in range(len(x)):
         b = of[x[p]]
-        if head[b] >= 0:
-            places[head[b]] = p
-            head[b] += 1
+        places[head[b, 0]] = p
+        head[b, 0] += head[b, 1]
 
 
 def deal_out(job, parts):
@@ -322,13 +324,13 @@ def sort_bucket(job, b, methods, marks, last):
         flat = room("flat", n - 1 + N * (n + 1), np.int32)
         rows = records(job, b, flat)
         order, other, column = room("order", (3, N), np.int32)
-        start, last_place = room("start", (2, W + 1), np.int32)
+        start, heads = room("start", W + 1, np.int32), room("heads", (W, 2), np.int32)
         sort_rows(rows, n, W, column, start, order, other)
         contexts = compared(flat, n, order * np.int32(n + 1) + np.int32(n - 2), W, marks)
         come, begins = np.empty(N, np.int32), np.empty(N, np.uint8)
         ended = start.astype(np.int64)
-        given = rows, order, contexts["begins"], marks.sos, marks.eos
-        follow(*given, start[:-1], last_place[:-1], come, begins)
+        heads[:, 0], heads[:, 1] = start[:-1], -1
+        follow(rows, order, contexts["begins"], marks.sos, marks.eos, heads, come, begins)
         rank, sizes = np.zeros((n, N // 64 + 2, 2), np.uint64), np.empty(n, np.int64)
         words = room("words", (n - 1, N), np.int32)
         index(rows, order, come, begins, W, rank, sizes, words)
@@ -343,6 +345,8 @@ def sort_bucket(job, b, methods, marks, last):
     base = np.cumsum([0, 0, W + 1, *sizes[1:]])
     words = np.concatenate((np.arange(W + 1, dtype=np.int32), words))
     x = suffix.Suffixes(come, begins, rank, words, base, None, None, ended, ended, sizes.tolist())
+    job.came[b] = np.zeros((n + 1, len(job.bounds) - 1), np.int64)
+    count_sources(*contexts_from(job, b), job.came[b])
     job.cuts[b] = np.array([0 * job.bounds, *(x.nodes(k, ended[job.bounds]) for k in range(1, n + 1))])
     counted = engine.tallied(x, methods, vocab.V, ended[min(vocab.V, W)], job.scratch)
     odd = [np.zeros_like(n) for n in counted]
@@ -401,9 +405,9 @@ def sort_rows(rows, n, W, column, start, order, other):
 
 
 @jit
-def follow(rows, order, contexts, sos, eos, head, last, come, begins):
-    """come and begins (N,) of the events of sorted rows, from the `begins` of their contexts. head (W,): where the
-    events of each word begin, in place; last (W,) is written over.
+def follow(rows, order, contexts, sos, eos, heads, come, begins):
+    """come and begins (N,) of the events of sorted rows, from the `begins` of their contexts. heads (W, 2): where
+    the events of each word begin, and -1; in place.
 
     Of a word's events i and i' > i, one after the other, the first k words of the contexts are the same if none of
     order k begins between them, i excluded: from the last that began of each order that is known at once.
@@ -411,7 +415,6 @@ def follow(rows, order, contexts, sos, eos, head, last, come, begins):
     N, n = len(order), rows.shape[1] - 1
     words, before = np.empty(SIZE, np.int32), np.empty(SIZE, np.int32)
     begun = np.full(n + 2, -1)
-    last[:] = -1
     for start in range(0, N, SIZE):
         size = min(SIZE, N - start)
         for i in range(size):
@@ -422,45 +425,42 @@ def follow(rows, order, contexts, sos, eos, head, last, come, begins):
             f, m = np.int64(contexts[place] & 15), np.int64(contexts[place] >> 4)
             for k in range(f, n):
                 begun[k] = place
-            common = 0
-            if last[w] >= 0:
-                common = 1
-                for k in range(1, n):
-                    common += begun[k] <= last[w]
+            at, last = heads[w, 0], heads[w, 1]
+            common = np.int64(last >= 0)
+            for k in range(1, n):
+                common += (last >= 0) & (begun[k] <= last)
             m = min(m, n - 1) if before[i] else np.int64(sos)
             m = m + 1 if eos or w else 0
-            come[head[w]], begins[head[w]] = place, (common + 1) | m << 4
-            last[w] = place
-            head[w] += 1
+            come[at], begins[at] = place, (common + 1) | m << 4
+            heads[w, 0], heads[w, 1] = at + 1, place
 
 
 @jit
 def index(rows, order, come, begins, W, rank, sizes, words):
     """rank, sizes (n,) and words (n - 1, N), those of orders from 2 on, of the events of sorted rows."""
     N, n = len(order), len(sizes)
-    place, flags = np.empty(SIZE, np.int32), np.zeros(SIZE, np.uint8)
+    place, bits = np.empty(SIZE, np.int64), np.empty(n, np.uint64)
     sizes[:] = 0
     for start in range(0, N, SIZE):
         size = min(SIZE, N - start)
         for i in range(size):
             place[i] = order[come[start + i]]
-        for k in range(1, n + 1):
-            for i in range(size):
-                flags[i] = ((begins[start + i] & 15) <= k) & (k <= (begins[start + i] >> 4))
-            flags[size:] = 0
-            found = sizes[k - 1]
-            for block in range(0, size, 64):
-                bits = bits_of(flags, block)
-                rank[k - 1, (start + block) >> 6, 0], rank[k - 1, (start + block) >> 6, 1] = bits, np.uint64(found)
-                if k == 1:
-                    for i in range(block, min(block + 64, size)):
-                        found += flags[i]
-                    continue
-                for i in range(block, min(block + 64, size)):
-                    word = rows[place[i], n + 1 - k]
-                    words[k - 2, found] = word if word else W
-                    found += flags[i]
-            sizes[k - 1] = found
+            prefetch(rows, place[i] * (n + 1))
+        for block in range(0, size, 64):
+            b = (start + block) >> 6
+            bits[:] = 0
+            for k in range(n):
+                rank[k, b, 1] = np.uint64(sizes[k])
+            for i in range(block, min(block + 64, size)):
+                f, m = np.int64(begins[start + i] & 15), np.int64(begins[start + i] >> 4)
+                for k in range(f, m + 1):
+                    bits[k - 1] |= np.uint64(1) << np.uint64(i - block)
+                    if k > 1:
+                        word = rows[place[i], n + 1 - k]
+                        words[k - 2, sizes[k - 1]] = word if word else W
+                    sizes[k - 1] += 1
+            for k in range(n):
+                rank[k, b, 0] = bits[k]
     for k in range(n):
         for block in range((N + 63) >> 6, rank.shape[1]):
             rank[k, block, 1] = np.uint64(sizes[k])
@@ -548,30 +548,23 @@ def common_words(job):
     job.marks |= needed
 
 
-def sources(job, b, k):
-    """How many of a bucket's contexts of order k come from each bucket, (B,), and what `arrive` wants of them."""
-    begins = job.shelf.get(("contexts", "begins", b), np.uint8)
-    oldest = job.shelf.get(("contexts", "words", b), np.int32)
-    of, many = np.append(job.of, job.of[0]), np.zeros(len(job.bounds) - 1, np.int64)
-    count_sources(begins, k, of, oldest, many)
-    return many, (begins, k, of, oldest)
-
-
 @jit
-def count_sources(begins, k, of, oldest, many):
-    """many (B,) += how many n-grams of order k there are by the bucket of the word before their last one; oldest: that
-    of each bigram.
+def count_sources(begins, of, oldest, many):
+    """many (n + 1, B) += how many n-grams of each order there are by the bucket of the word before their last one.
+    oldest: that word of each bigram.
     """
-    bigram = -1
+    bigram, b = -1, 0
     for i in range(len(begins)):
         f, m = begins[i] & 15, begins[i] >> 4
-        bigram += (f <= 2) & (m >= 2)
-        if f <= k and k <= m:
-            many[of[oldest[bigram]]] += 1
+        if f <= 2 and m >= 2:
+            bigram += 1
+            b = of[oldest[bigram]]
+        for k in range(max(f, 2), m + 1):
+            many[k, b] += 1
 
 
 @jit
-def arrive(begins, k, of, oldest, head, came, there, out):
+def arrive(begins, of, oldest, k, head, came, there, out):
     """out (N,) <- what came for the n-grams of order k, from each bucket in their order, from head (B,), in place, on;
     or, with `there` not, the other way: came <- out.
     """
@@ -589,41 +582,49 @@ def arrive(begins, k, of, oldest, head, came, there, out):
             found += 1
 
 
+def contexts_from(job, b):
+    """What `arrive` wants of a bucket's contexts: begins, of, oldest."""
+    oldest = job.shelf.get(("contexts", "words", b), np.int32)
+    return job.shelf.get(("contexts", "begins", b), np.uint8), np.append(job.of, job.of[0]), oldest
+
+
 def fetch(job, k):
     """Yields log10 p of the n-grams of order k that end in each of a rank's buckets, nan where the model has none, and
     their marks, or 0 where none is NEEDED. They come together, or, where memory is short, for one bucket after another.
     """
     P, T, together = job.comm.size, job.rounds, job.rounds if job.ample else 1
     for first in range(0, T, together):
-        shares = [job.of_rank(rank)[first : first + together] for rank in range(P)]
         columns = []
         for part in (own_p, own_marks) if job.needed else (own_p,):
-            own = [np.concatenate([part(job, b, k, to) for to in some for b in job.mine]) for some in shares]
-            columns.append(job.comm.swap(own))
-        at = [0] * P
-        for b in job.mine[first : first + together]:
-            many, given = sources(job, b, k)
-            many = many.reshape(-1, P).T
-            found = []
-            for column in columns:
-                came = [x[begin : begin + size] for x, begin, size in zip(column, at, many.sum(1).tolist())]
-                found.append(np.empty(many.sum(), column[0].dtype))
-                arrive(*given, heads(job, many), np.concatenate(came), True, found[-1])
-            at = [begin + size for begin, size in zip(at, many.sum(1).tolist())]
+            own = [
+                [part(job, b, k, to) for to in job.of_rank(rank)[first : first + together] for b in job.mine]
+                for rank in range(P)
+            ]
+            columns.append(job.comm.swap_all(own))
+        found_of = [job.came[b][k].reshape(T, P).T for b in job.mine[first : first + together]]
+        begin = np.cumsum([0, *np.sum(found_of, (0, 2))])[:-1]  # where the next from each rank is
+        for b, many in zip(job.mine[first : first + together], found_of):
+            found = [np.empty(many.sum(), column.dtype) for column in columns]
+            for column, out in zip(columns, found):
+                arrive(*contexts_from(job, b), k, heads(job, many, begin), column, True, out)
+            begin += many.sum(1)
             yield found if job.needed else (*found, np.uint8(0))
 
 
-def heads(job, many):
-    """Where what comes from each bucket begins, (B,), that of one rank after another; many (P, T), how much it is."""
+def heads(job, many, begin):
+    """Where what comes from each bucket begins, (B,); many (P, T), how much it is; begin (P,): where that of each rank
+    does.
+    """
     head = np.empty(many.size, np.int64)
-    head[job.by_rank] = np.cumsum(many.ravel()) - many.ravel()
+    head[job.by_rank] = (begin[:, None] + np.cumsum(many, 1) - many).ravel()
     return head
 
 
 def own_p(job, b, k, to):
     """log10 p of the events of order k in bucket b that end in a word of the bucket `to`, nan where there is none."""
     begin, end = job.cuts[b][k, to : to + 2].tolist()
-    return np.where(own_marks(job, b, k, to) & engine.THERE, job.shelf.get(("p", b, k), f32, begin, end), f32(np.nan))
+    p = job.shelf.get(("p", b, k), f32, begin, end)
+    return np.where(own_marks(job, b, k, to) & engine.THERE, p, f32(np.nan))
 
 
 def own_marks(job, b, k, to):
@@ -639,11 +640,12 @@ def need_all(job, methods, ends):
         job.each(partial(need_one, job, methods, k, ends), f"prefixes of {k}-grams")
         for t in range(job.rounds if k > 2 else 0):
             b = job.mine[t]
-            many, given = sources(job, b, k - 1)
-            many = many.reshape(-1, job.comm.size).T
-            marks = np.empty(many.sum(), np.uint8)
-            arrive(*given, heads(job, many), marks, False, job.shelf.get(("of contexts", b, k - 1), np.uint8))
-            parts = np.split(marks, np.cumsum(many.sum(1))[:-1])
+            many = job.came[b][k - 1].reshape(job.rounds, -1).T
+            marks, cuts = np.empty(many.sum(), np.uint8), np.cumsum(many.sum(1))
+            head = heads(job, many, cuts - many.sum(1))
+            column = job.shelf.get(("of contexts", b, k - 1), np.uint8)
+            arrive(*contexts_from(job, b), k - 1, head, marks, False, column)
+            parts = np.split(marks, cuts[:-1])
             for rank, some in enumerate(job.comm.swap(parts)):
                 at, d = 0, job.of_rank(rank)[t]
                 for b in job.mine:
@@ -712,7 +714,7 @@ class Kept:
     """What is written, in memory that is used again."""
 
     def __init__(self):
-        self.room, self.size = np.empty(1 << 20, np.uint8), 0
+        self.room, self.size = np.empty(0, np.uint8), 0
 
     def write(self, some):
         end = self.size + len(some)
@@ -726,30 +728,40 @@ class Kept:
 
 @contextlib.contextmanager
 def write_together(out, comm, path):
-    """(what a rank writes to, a function that all must call at the same times): it puts what each rank has written
-    since, one rank's behind that of another, into rank 0's `out`. A plain file that all ranks can open each writes at
-    its place; else rank 0 receives all.
+    """(what a rank writes to, a function that all must call as often): it puts what each rank has written since, one
+    rank's behind that of another, into rank 0's `out`. Where that is a plain file that all ranks can open each writes
+    to its place, one call later, so that none waits for the others' sizes; else rank 0 receives all.
     """
-    kept, end = Kept(), 0
+    kept, end, ahead = Kept(), 0, deque()
     name, file = opened(out, comm)
 
     def done():
+        ahead.append((kept.room, kept.size, comm.tell(kept.size)))
+        kept.room, kept.size = np.empty(0, np.uint8), 0
+        if len(ahead) > 1 or file is None:
+            put()
+
+    def put():
         nonlocal end
-        sizes = comm.gather(kept.size)
+        room, size, told = ahead.popleft()
+        sizes = told()
         at = end + sum(sizes[: comm.rank])
         end += sum(sizes)
         if file is not None:
-            put_at(file, kept.room[: kept.size], at)
+            put_at(file, room[:size], at)
         elif out:
-            out.write(kept.room[: kept.size].data)
+            out.write(room[:size].data)
             for rank in range(1, comm.size):
                 comm.receive(rank, out.write)
         else:
-            comm.send(kept.size, lambda begin, end: kept.room[begin:end])
-        kept.size = 0
+            comm.send(size, lambda begin, end: room[begin:end])
+        if not len(kept.room):
+            kept.room = room
 
     try:
         yield kept, done
+        while ahead:
+            put()
         comm.gather(None)  # rank 0's file is whole when every rank has written
     except BaseException as e:
         if file is not None:  # what fails here ends rank 0 too
