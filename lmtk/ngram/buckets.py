@@ -31,6 +31,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from threading import Lock
 
 import numpy as np
@@ -49,7 +50,7 @@ WORD = 500  # of memory that a word takes
 THREAD = 128 << 20  # of -memory for each thread
 LEAST = 64 << 20  # bytes for buckets, whatever -memory says
 SOME = 1 << 18  # positions dealt out together
-PART = 1 << 19  # of a bucket, where memory is not bounded
+PART = 1 << 18  # of a bucket, where memory is not bounded
 SIZE = suffix.SOME
 f32 = np.float32
 
@@ -163,6 +164,7 @@ def estimate(
         deal_out(job, text.parts(vocab))
     bigrams, counted = count_all(job, methods, marks, exact)
     job.records = job.text = job.places = None
+    job.scratch = threads.Scratch()
 
     def order_1():
         first = engine.unigrams(vocab, methods, engine.seen_words(job.seen, vocab, marks), lambda: bigrams)
@@ -334,7 +336,7 @@ def sort_bucket(job, b, methods, marks, last):
         rank, sizes = np.zeros((n, N // 64 + 2, 2), np.uint64), np.empty(n, np.int64)
         words = room("words", (n - 1, N), np.int32)
         index(rows, order, come, begins, W, rank, sizes, words)
-        words = np.concatenate([some[:size] for some, size in zip(words, sizes[1:])])
+        words = np.concatenate([some[:size] for some, size in zip(words, sizes[1 : orders_asked(n)])])
     events = {"begins": begins, "rank": rank, "sizes": sizes, "words": words}
     for name, columns in (("events", events), ("contexts", contexts)):
         for what, column in columns.items():
@@ -466,6 +468,11 @@ def index(rows, order, come, begins, W, rank, sizes, words):
             rank[k, block, 1] = np.uint64(sizes[k])
 
 
+def orders_asked(n):
+    """Up to which order the oldest words of events are asked for."""
+    return max(2, n - 1)
+
+
 def edge(N):
     """The first place of the contexts in a bucket of N positions."""
     return -(-N // 64) * 64
@@ -494,7 +501,7 @@ def stored(job, b, name):
 
 def loaded(job, b, methods):
     """A bucket as an engine.Estimator."""
-    W, get, vocab = len(job.seen), job.shelf.get, job.vocab
+    W, get, vocab, asked = len(job.seen), job.shelf.get, job.vocab, orders_asked(job.order)
     N = job.positions(b)
     (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
     begins = np.concatenate((e, np.zeros(edge(N) - N, np.uint8), c))
@@ -505,9 +512,10 @@ def loaded(job, b, methods):
     ended[some + 1] = many
     np.cumsum(ended, out=ended)
     sizes = (e_sizes + c_sizes).tolist()
-    names = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
-    names = zip(*(np.split(part, np.cumsum(s[1:-1])) for part, s in zip(names, (e_sizes, c_sizes))))
-    words = np.concatenate([np.arange(W + 1, dtype=np.int32), *(part for pair in names for part in pair)])
+    both = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
+    ends = np.cumsum([(0, 0), *zip(e_sizes[1:asked], c_sizes[1:asked])], 0).tolist()
+    words = [words[a:z] for at, to in pairwise(ends) for words, a, z in zip(both, at, to)]
+    words = np.concatenate([np.arange(W + 1, dtype=np.int32), *words])
     base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), edge(N) + job.start(b)
     blocks = suffix.blocks_of(begins, ended, words[base[2] :][: e_sizes[1]])
     come = get(("come", b), np.int32) + np.int32(edge(N))
@@ -732,12 +740,12 @@ def write_together(out, comm, path):
     rank's behind that of another, into rank 0's `out`. Where that is a plain file that all ranks can open each writes
     to its place, one call later, so that none waits for the others' sizes; else rank 0 receives all.
     """
-    kept, end, ahead = Kept(), 0, deque()
+    kept, end, ahead, spare = Kept(), 0, deque(), []
     name, file = opened(out, comm)
 
     def done():
         ahead.append((kept.room, kept.size, comm.tell(kept.size)))
-        kept.room, kept.size = np.empty(0, np.uint8), 0
+        kept.room, kept.size = spare.pop() if spare else np.empty(0, np.uint8), 0
         if len(ahead) > 1 or file is None:
             put()
 
@@ -755,8 +763,7 @@ def write_together(out, comm, path):
                 comm.receive(rank, out.write)
         else:
             comm.send(size, lambda begin, end: room[begin:end])
-        if not len(kept.room):
-            kept.room = room
+        spare.append(room)
 
     try:
         yield kept, done

@@ -62,6 +62,12 @@ class Blocks:
         for path, number, _, _ in self.heads[1:]:
             yield path, number, self.shelf.get((path, number), np.int32)
 
+    def given_up(self):
+        """The same, for the last time."""
+        for path, number, ids in self:
+            yield path, number, ids
+            self.shelf.drop((path, number))
+
 
 @dataclass(frozen=True)
 class Text:
@@ -84,9 +90,9 @@ class Text:
         return found[:-1].astype(np.int64)
 
     def parts(self, vocab):
-        """The ids (N,) int32 that a model's vocabulary gives the words, in parts."""
+        """The ids (N,) int32 that a model's vocabulary gives the words, in parts; once."""
         new_id = self.new_id(vocab)
-        for part in bordered(self.blocks, self.mine.index(SOS), self.mine.index(EOS), self.marks):
+        for part in bordered(self.blocks.given_up(), self.mine.index(SOS), self.mine.index(EOS), self.marks):
             yield new_id[part]
 
 
