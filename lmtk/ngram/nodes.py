@@ -129,8 +129,7 @@ def finished(memory, where, W, path="", linked=False):
     1-gram has no word.
     """
     order, sizes = len(where), where[:, N].tolist()
-    nothing = frozen(np.empty(0, np.int32)), frozen(np.zeros((order + 1, 2), np.int64))
-    nodes = Nodes(frozen(memory), frozen(where), frozen(ROOT), *nothing, path)
+    nodes = without_tables(memory, where, ROOT, path)
     one = unigrams(nodes, W)
     if not pays("ngrams", sum(sizes)):
         return replace(nodes, far=frozen(link_suffixes_plain(Nodes(memory, where, ROOT, *NO_TABLES).levels, one)))
@@ -145,6 +144,20 @@ def finished(memory, where, W, path="", linked=False):
             link_far(memory, where, k, one, far, more)
             far = np.concatenate((far, more))
     return replace(nodes, far=frozen(far), slots=slots, spans=spans)
+
+
+def without_tables(memory, where, far, path=""):
+    """The Nodes of whole records."""
+    nothing = frozen(np.empty(0, np.int32)), frozen(np.zeros((len(where) + 1, 2), np.int64))
+    return Nodes(frozen(memory), frozen(where), frozen(far), *nothing, path)
+
+
+def with_tables(nodes):
+    """The same Nodes with tables, if they are so many that these pay."""
+    if len(nodes.slots) or sum(nodes.where[:, N]) < MANY:
+        return nodes
+    slots, spans = tables(nodes)
+    return replace(nodes, slots=slots, spans=spans)
 
 
 def unigrams(nodes, W):
@@ -322,6 +335,7 @@ def of_arrays(arrays, order, W, path):
 
 def arrays_of(nodes):
     """The arrays of a file."""
+    nodes = with_tables(nodes)
     levels = {f"nodes{k}": columns(level) for k, level in enumerate(nodes.levels[1:], 1)}
     return levels | {"far": nodes.far, "slots": nodes.slots, "spans": nodes.spans}
 
