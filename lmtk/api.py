@@ -245,7 +245,7 @@ class Model:
             return self._step(handle, word, state)
         self._scored += 1
         if self._scored > FEW:
-            self._step = nodes.step.dispatcher()
+            self._step = nodes.step.dispatcher().compile("(int64, int64, int64)")
         return nodes.step(handle, word, state)
 
     @cached_property
@@ -285,8 +285,8 @@ class Model:
             log10p = np.array([p for p, _ in scored], np.float32)
             return float(kenlm.sums_in_turn(log10p, np.array([0]), np.array([len(log10p)]))[0]), len(log10p)
         text = as_bytes(sentence).translate(BLANKS) + b" "
-        handle, table, unk, last = self._scoring
-        return nodes.score_text(handle, table, unk, text, self._begin if bos else self._null, last if eos else -1)
+        handle, table, unk, first, last = self._scoring
+        return nodes.score_text(handle, table, unk, text, first if bos else -1, last if eos else -1)
 
     @cached_property
     def _table_handle(self):
@@ -294,8 +294,11 @@ class Model:
 
     @cached_property
     def _scoring(self):
-        """What `score_text` takes: the addresses of the model and of the table of words, the ids of <unk> and </s>."""
-        return self._handle, nodes.address(self._table_handle), self._index.unk, self._index[EOS]
+        """What `score_text` takes: the addresses of the model and of the table of words, the ids of <unk> and of the
+        marks.
+        """
+        index = self._index
+        return self._handle, nodes.address(self._table_handle), index.unk, index[SOS], index[EOS]
 
     @cached_property
     def _plain(self):

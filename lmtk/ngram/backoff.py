@@ -24,6 +24,7 @@ from lmtk.ngram.nodes import (
     unigrams,
     walk,
     walk_plain,
+    with_tables,
 )
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
@@ -194,7 +195,7 @@ class Backoff:
         log10p, given = np.full(W, -np.inf, np.float32), ~np.isnan(first["log10p"][:-1])
         log10p[first["word"][:-1][given]] = first["log10p"][:-1][given]
         log10p[self.vocab.V :] = -np.inf
-        return Walk(self.nodes, unigrams(self.nodes, W), log10p, self.vocab.V)
+        return Walk(with_tables(self.nodes), unigrams(self.nodes, W), log10p, self.vocab.V)
 
     def lower(self, order):
         """The same model without its longer n-grams."""

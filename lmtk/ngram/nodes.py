@@ -129,8 +129,7 @@ def finished(memory, where, W, path="", linked=False):
     1-gram has no word.
     """
     order, sizes = len(where), where[:, N].tolist()
-    nothing = frozen(np.empty(0, np.int32)), frozen(np.zeros((order + 1, 2), np.int64))
-    nodes = Nodes(frozen(memory), frozen(where), frozen(ROOT), *nothing, path)
+    nodes = without_tables(memory, where, ROOT, path)
     one = unigrams(nodes, W)
     if not pays("ngrams", sum(sizes)):
         return replace(nodes, far=frozen(link_suffixes_plain(Nodes(memory, where, ROOT, *NO_TABLES).levels, one)))
@@ -145,6 +144,20 @@ def finished(memory, where, W, path="", linked=False):
             link_far(memory, where, k, one, far, more)
             far = np.concatenate((far, more))
     return replace(nodes, far=frozen(far), slots=slots, spans=spans)
+
+
+def without_tables(memory, where, far, path=""):
+    """The Nodes of whole records."""
+    nothing = frozen(np.empty(0, np.int32)), frozen(np.zeros((len(where) + 1, 2), np.int64))
+    return Nodes(frozen(memory), frozen(where), frozen(far), *nothing, path)
+
+
+def with_tables(nodes):
+    """The same Nodes with tables, if they are so many that these pay."""
+    if len(nodes.slots) or sum(nodes.where[:, N]) < MANY:
+        return nodes
+    slots, spans = tables(nodes)
+    return replace(nodes, slots=slots, spans=spans)
 
 
 def unigrams(nodes, W):
@@ -167,7 +180,8 @@ def link_suffixes(memory, where, slots, spans, k, first, last, one):
     above, size = where[k - 2, AT], where[k - 2, WIDTH]
     up, wide = where[max(k - 3, 0), AT], where[max(k - 3, 0), WIDTH]
     ats, lows, highs, many = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(SOME, np.int64), 0
-    slot = np.empty(SOME, np.int64)
+    words, found = np.empty(SOME, np.int64), np.empty(SOME, np.int64)
+    room = ats, words, lows, highs, found
     for i in range(first, last):
         low = high = np.int64(0)
         if k > 2:
@@ -180,44 +194,55 @@ def link_suffixes(memory, where, slots, spans, k, first, last, one):
         for child in range(number(memory, above + size * i + CHILD), number(memory, above + size * (i + 1) + CHILD)):
             at = begin + width * child
             if k == 2:
-                found = one[u64(memory[u64(at)])]
-                memory[u64(at + width - 1)] = found
-                missing += found < 0
+                suffix = one[u64(memory[u64(at)])]
+                memory[u64(at + width - 1)] = suffix
+                missing += suffix < 0
                 continue
             ats[many], lows[many], highs[many] = at, low, high
             many += 1
             if many == SOME:
-                missing += link_some(memory, slots, spans[k - 1], above, size, width, ats, lows, highs, slot, many)
+                missing += link_some(memory, slots, spans[k - 1], above, size, width, *room, many)
                 many = 0
-    return missing + link_some(memory, slots, spans[k - 1], above, size, width, ats, lows, highs, slot, many)
+    return missing + link_some(memory, slots, spans[k - 1], above, size, width, *room, many)
 
 
 @inlined
-def link_some(memory, slots, span, above, size, width, ats, lows, highs, slot, many):
-    """The suffixes of the first `many` records at `ats`, each among the nodes from lows to highs of the order at
-    `above`, in place; -1 for none: returns how many.
+def link_some(memory, slots, span, above, size, width, ats, words, lows, highs, found, many):
+    """The suffixes of the first `many` records at `ats`, in place, as `find_some` has them; -1 for none: returns how
+    many.
     """
-    table, places, missing = span[0], span[1], 0
+    missing = 0
     for j in range(many):
-        slot[j] = -1
-        if places and highs[j] - lows[j] > FEW:
-            slot[j] = table + slot_of(lows[j], number(memory, ats[j]), places)
-            prefetch(slots, slot[j])
-        else:
-            prefetch(memory, above + size * lows[j])
-            prefetch(memory, above + size * highs[j])
+        words[j] = number(memory, ats[j])
+    find_some(memory, slots, span, above, size, words, lows, highs, found, many)
     for j in range(many):
-        if slot[j] >= 0:
-            prefetch(memory, above + size * number(slots, slot[j]))
-    for j in range(many):
-        low, high, w = lows[j], highs[j], number(memory, ats[j])
-        if slot[j] >= 0:
-            found = probe(memory, slots, table, places, slot[j], above, size, low, high, w)
-        else:
-            found = search(memory, above, size, low, high, w)
-        memory[u64(ats[j] + width - 1)] = found
-        missing += found < 0
+        memory[u64(ats[j] + width - 1)] = found[j]
+        missing += found[j] < 0
     return missing
+
+
+@inlined
+def find_some(memory, slots, span, begin, width, words, lows, highs, found, many):
+    """found (many,) <- which of the nodes from lows up to highs, of the order at `begin`, have these words; -1 where
+    none has. span: that of their order. Their random reads overlap.
+    """
+    table, places = span[0], span[1]
+    for j in range(many):
+        found[j] = -1
+        if places and highs[j] - lows[j] > FEW:
+            found[j] = table + slot_of(lows[j], words[j], places)
+            prefetch(slots, found[j])
+        else:
+            prefetch(memory, begin + width * lows[j])
+            prefetch(memory, begin + width * highs[j])
+    for j in range(many):
+        if found[j] >= 0:
+            prefetch(memory, begin + width * number(slots, found[j]))
+    for j in range(many):
+        if found[j] >= 0:
+            found[j] = probe(memory, slots, table, places, found[j], begin, width, lows[j], highs[j], words[j])
+        else:
+            found[j] = search(memory, begin, width, lows[j], highs[j], words[j])
 
 
 @jit
@@ -322,6 +347,7 @@ def of_arrays(arrays, order, W, path):
 
 def arrays_of(nodes):
     """The arrays of a file."""
+    nodes = with_tables(nodes)
     levels = {f"nodes{k}": columns(level) for k, level in enumerate(nodes.levels[1:], 1)}
     return levels | {"far": nodes.far, "slots": nodes.slots, "spans": nodes.spans}
 
@@ -721,27 +747,28 @@ def step(handle, w, state):
     after_order, after = np.int64(-1), np.int64(0)
     if k == 0 and node == UNKNOWN:
         weights[0], many = 0, 1
+    low, high, slot = seek(memory, where, slots, spans, k, node, w)
     while k:
-        above, below, width = where[k - 1, AT] + WIDE * node, where[k, AT], where[k, WIDTH]
-        low, high = children_of(memory, where, k, node)
-        if spans[k + 1, 1] and high - low > FEW:
-            table, places = spans[k + 1, 0], spans[k + 1, 1]
-            slot = table + slot_of(low, w, places)
-            found = probe(memory, slots, table, places, slot, below, width, low, high, w)
+        # the next search begins before this one is done, so that their random reads overlap
+        next_k, next_node = suffix_of(memory, where, far, k, node)
+        next_low, next_high, next_slot = seek(memory, where, slots, spans, next_k, next_node, w)
+        begin, width, found = where[k, AT], where[k, WIDTH], np.int64(-1)
+        if slot >= 0:
+            found = probe(memory, slots, spans[k + 1, 0], spans[k + 1, 1], slot, begin, width, low, high, w)
         else:
-            found = search(memory, below, width, low, high, w)
+            found = search(memory, begin, width, low, high, w)
         if found >= 0:
             if after_order < 0:
                 after_order, after = k + 1, found
-            value = logs[below + width * found + where[k, P]]
+            value = logs[begin + width * found + where[k, P]]
             if value == value and used == 1:
                 used = k + 1
             if value < np.inf:
                 p = value
                 break
-        weights[many] = weight_after(logs[above + BOW], high > low, True)
+        weights[many] = weight_after(logs[where[k - 1, AT] + WIDE * node + BOW], high > low, True)
         many += 1
-        k, node = suffix_of(memory, where, far, k, node)
+        k, node, low, high, slot = next_k, next_node, next_low, next_high, next_slot
     if after_order < 0:
         after_order, after = (
             (np.int64(1), np.int64(unigram[w])) if unigram[w] >= 0 else (np.int64(0), np.int64(UNKNOWN))
@@ -755,6 +782,20 @@ def step(handle, w, state):
     return np.float64(backed_off(given(p, True), weights, 0, many, True)), used, after_order << 32 | after
 
 
+@inlined
+def seek(memory, where, slots, spans, k, node, w):
+    """Where the search for w among the children of a node of order k begins: (low, high, place in slots or -1)."""
+    if k == 0:
+        return np.int64(0), np.int64(0), np.int64(-1)
+    low, high = children_of(memory, where, k, node)
+    if spans[k + 1, 1] and high - low > FEW:
+        slot = spans[k + 1, 0] + slot_of(low, w, spans[k + 1, 1])
+        prefetch(slots, slot)
+        return low, high, slot
+    prefetch(memory, where[k, AT] + where[k, WIDTH] * low)
+    return low, high, np.int64(-1)
+
+
 def table_handle(slots, letters, ends, value):
     """A `handle` of the arrays of a `Table`."""
     arrays = slots, letters, ends, value
@@ -762,22 +803,61 @@ def table_handle(slots, letters, ends, value):
 
 
 @jit(nogil=False)
-def score_text(handle, table, unk, text, state, eos):
-    """KenLM's log10 p of a sentence by `step`, in single precision, and the number of its words, </s> included: of a
-    text that ends with a blank, by a `table_handle`, from a state on. eos: the id of </s>, or -1 for none.
+def score_text(handle, table, unk, text, sos, eos):
+    """KenLM's log10 p of a sentence, in single precision, and the number of its words, </s> included: of a text that
+    ends with a blank, by a `table_handle`. sos, eos: the ids of the marks around it, or -1 for none.
+
+    All n-grams of the sentence are found first, an order at a time, so that their random reads overlap: the k-gram that
+    ends at token i is that of k - 1 words at i - 1 and a word more. A text has tokens enough for `walk`, which makes
+    fewer searches.
     """
+    memory, logs, where, _, slots, spans, unigram, first = arrays_at(handle)
     t = carray(pointer_to(table, np.int64), 8)
-    slots, letters = carray(pointer_to(t[0], np.uint64), (t[4], 2)), carray(pointer_to(t[1], np.uint8), t[5])
+    known, letters = carray(pointer_to(t[0], np.uint64), (t[4], 2)), carray(pointer_to(t[1], np.uint8), t[5])
     ends, value = carray(pointer_to(t[2], np.int64), t[6]), carray(pointer_to(t[3], np.int32), t[7])
-    ids, total = np.empty(len(text) + 1, np.int32), np.float32(0)
-    found = look_up(text, 0, slots, letters, ends, value, 0, -1, unk, ids)[1]
+    ids, n, begin = np.empty(len(text) + 2, np.int32), len(where), np.int64(sos >= 0)
+    ids[0] = sos
+    N = begin + look_up(text, 0, known, letters, ends, value, 0, -1, unk, ids[begin:])[1]
     if eos >= 0:
-        ids[found] = eos
-        found += 1
-    for i in range(found):
-        p, _, state = step(handle, np.int64(ids[i]), state)
-        total += np.float32(p)
-    return np.float64(total), found
+        ids[N] = eos
+        N += 1
+    node = np.full((n, N), -1)  # node[k - 1, i]: the k-gram that ends at token i, -1 for none
+    for i in range(N):
+        node[0, i] = unigram[u64(ids[i])]
+        fetch(memory, where, 1, max(node[0, i], 0))
+    words, lows, highs = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64)
+    at, found = np.empty(N, np.int64), np.empty(N, np.int64)
+    for k in range(1, n):
+        many = 0
+        for i in range(1, N):
+            if node[k - 1, i - 1] >= 0:
+                at[many], words[many] = i, ids[i]
+                lows[many], highs[many] = children_of(memory, where, k, node[k - 1, i - 1])
+                many += highs[many] > lows[many]
+        find_some(memory, slots, spans[k + 1], where[k, AT], where[k, WIDTH], words, lows, highs, found, many)
+        for j in range(many):
+            node[k, at[j]] = found[j]
+            if found[j] >= 0 and k + 1 < n:
+                fetch(memory, where, k + 1, found[j])
+    total, weights = np.float32(0), np.empty(n + 1, np.float32)
+    for i in range(begin, N):
+        p, many = first[u64(ids[i])], 0
+        if i and (node[:, i - 1] < 0).all():
+            weights[0], many = 0, 1  # KenLM's missing <unk> has the weight +0
+        for k in range(min(n - 1, i), 0, -1):
+            context = node[k - 1, i - 1]
+            if context < 0:
+                continue
+            if node[k, i] >= 0:
+                value = logs[u64(where[k, AT] + where[k, WIDTH] * node[k, i] + where[k, P])]
+                if value < np.inf:
+                    p = value
+                    break
+            low, high = children_of(memory, where, k, context)
+            weights[many] = weight_after(logs[u64(where[k - 1, AT] + WIDE * context + BOW)], high > low, True)
+            many += 1
+        total += np.float32(backed_off(given(p, True), weights, 0, many, True))
+    return np.float64(total), N - begin
 
 
 @jit
