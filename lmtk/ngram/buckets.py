@@ -146,7 +146,7 @@ def estimate(
     def order_1():
         first = engine.unigrams(vocab, methods, engine.seen_words(job.seen, vocab, marks), lambda: bigrams)
         said = tell if comm.rank == 0 else lambda line: None
-        return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, said, known, exact)
+        return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, said, known, exact and vocab.V)
 
     used, job.log10p, job.marks = comm.each(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
@@ -250,7 +250,7 @@ def deal(x, n, of, head, rows):
 def count_all(job, methods, marks, exact):
     """Sorts every bucket; (how many bigrams end in each word (W,), n_1 .. of the orders from 2 on)."""
     bigrams, lock = np.zeros(len(job.seen), np.int64), Lock()
-    last = int(engine.last_word(job.seen, job.vocab)) if exact else None
+    last = int(engine.last_word(job.seen, job.vocab)) if exact and methods[0].counts == "before" else None
 
     def count(b):
         ended, *found = sort_bucket(job, b, methods, marks, last)
@@ -347,7 +347,7 @@ def loaded(job, b, methods):
     base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), edge(N) + job.start(b)
     blocks = suffix.blocks_of(begins, ended, words[base[2] :][: e_sizes[1]])
     x = suffix.Suffixes(get(("come", b), np.int32), begins, rank, words, base, *blocks, start, ended, sizes)
-    work = engine.Estimator(x, vocab, methods, job.seen, begin=edge(N))
+    work = engine.Estimator(x, vocab, methods, job.seen)
     work.scratch = job.scratch
     return work
 

@@ -32,6 +32,10 @@ class Positions:
     words: list
     ids: np.ndarray
 
+    @property
+    def tokens(self):
+        return np.count_nonzero(self.ids != NEWLINE)
+
     def replaced(self, words, of):
         """With others in place of its words, of which `of` has the id of each (W,)."""
         return Positions(words, np.append(of, np.int32(NEWLINE))[self.ids])
@@ -170,7 +174,7 @@ def collect(
     if found:
         if tokens:
             found.append((to_rows(levels, W), [level.count for level in levels]))
-        levels = from_rows(*merged(found), W)
+        levels = from_rows(*merged(found, order), W)
     if comm.rank == 0:
         tell_beyond(memory, NODE * sum(len(x.keys) for x in levels), "counts, and a model of them, are made in memory")
     return Counts(words, levels)
@@ -281,9 +285,8 @@ def inside(rows, weights):
     return [row[k] for row, k in zip(rows, kept, strict=True)], [w[k] for w, k in zip(weights, kept, strict=True)]
 
 
-def merged(found):
-    """Several (rows, weights) as one."""
-    longest = max(len(rows) for rows, _ in found)
-    rows = [np.concatenate([r[k] for r, _ in found if k < len(r)]) for k in range(longest)]
-    weights = [np.concatenate([w[k] for _, w in found if k < len(w)]) for k in range(longest)]
-    return rows, weights
+def merged(found, order):
+    """Several (rows, weights) as one, of so many orders."""
+    rows = [[np.zeros((0, k), np.int32), *(r[k - 1] for r, _ in found if k <= len(r))] for k in range(1, order + 1)]
+    weights = [[w[k] for _, w in found if k < len(w)] or [np.zeros(0, np.int64)] for k in range(order)]
+    return [[np.concatenate(parts) for parts in columns] for columns in (rows, weights)]

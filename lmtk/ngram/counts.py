@@ -13,6 +13,7 @@ from lmtk.files.streams import blocks
 from lmtk.machine.large import pays
 from lmtk.ngram import kernels, reading
 from lmtk.text.corpus import NEWLINE, Reader, tokens
+from lmtk.text.vocab import EOS, SOS
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,12 @@ class Counts:
     @property
     def order(self):
         return len(self.levels)
+
+    @property
+    def tokens(self):
+        """How many words were counted, sentence marks aside."""
+        first = self.levels[0]
+        return sum(int(c) for w, c in zip(first.keys, first.count) if self.words[w] not in (SOS, EOS))
 
 
 def count_ids(ids, starts, order, W):
