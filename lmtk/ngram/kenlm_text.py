@@ -55,7 +55,7 @@ def shortest(x):
 
 def printed(rows, p, weight, words, cells):
     """`formatted` by kernels; the few numbers that fit no cell of theirs are left to it."""
-    letters, ends, short = cells
+    letters, ends, short, _ = cells
     numbers = [np.zeros((len(p), 16), np.uint8) for _ in range(2)]
     print_shortest(p, 9, numbers[0])
     flags = np.full(len(p), 1 if weight is None else 3, np.uint8)

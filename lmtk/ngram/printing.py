@@ -14,6 +14,7 @@ from lmtk.machine.threads import Scratch, ahead, in_threads, in_turn
 from lmtk.ngram import engine, suffix
 from lmtk.ngram.counts import sorted_by
 from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_ends
+from lmtk.ngram.union import sort
 
 PIECE = 1 << 15  # n-grams, or places, printed together
 AHEAD = 8
@@ -112,7 +113,7 @@ def write_sorted(out, model, rank):
     def look(k):
         return look_at_children(levels[k]["child"], levels[k + 1]["word"], levels[k + 1]["log10p"], rank, weighted[k])
 
-    straight = list(in_threads(look, range(nodes.order)))
+    turned = [np.empty(0, np.int32) if straight else rank for straight in in_threads(look, range(nodes.order))]
     mark_ends(weighted[1:], nodes)
     weighted = [*weighted[1:], np.empty(0, np.uint8)]
 
@@ -126,23 +127,17 @@ def write_sorted(out, model, rank):
 
     for k, contexts in enumerate(ahead(contexts_of_orders()), 1):
         out.write(b"\n\\%d-grams:\n" % k)
-        turned = np.empty(0, np.int32)
-        if not straight[k - 1]:
-            above, word = levels[k - 1], levels[k]["word"][:-1]
-            parent = np.repeat(np.arange(len(above) - 1, dtype=np.int32), np.diff(above["child"]))
-            turned = sorted_by(np.arange(len(parent), dtype=np.int32), rank[word], len(rank))
-            turned = sorted_by(turned, parent, len(above))
         cuts = np.empty((nodes.size(k) // PIECE + 2, 2), np.int64)
         cuts = cuts[: cut_lines(contexts, PIECE, cuts)].tolist()
 
-        def lines_of(cut, turn, k=k, contexts=contexts, turned=turned):
+        def lines_of(cut, turn, k=k, contexts=contexts):
             (begin, before), (end, after) = cut
             with scratch.lent() as room:
                 rows, flags = room("rows", (k, after - before), np.int32), room("flags", after - before, np.uint8)
                 p = room("log10p", after - before, np.float32)
                 bow = room("weights", after - before if k < nodes.order else 0, np.float32)
                 gather_lines(
-                    contexts[begin:end], memory, nodes.logs, where, turned, weighted[k - 1], rows, p, bow, flags
+                    contexts[begin:end], memory, nodes.logs, where, turned[k - 1], weighted[k - 1], rows, p, bow, flags
                 )
                 text = printed(rows, p, bow, flags, *cells, room)
                 with turn:
@@ -217,20 +212,25 @@ def cut_lines(contexts, some, cuts):
 
 
 @jit
-def gather_lines(contexts, memory, logs, where, turned, weighted, rows, p, bow, flags):
+def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, flags):
     """The n-grams that extend some contexts, rows (k, N), as print_rows wants them; p and bow (N,): log10.
 
-    turned (N_k,): the nodes where children do not stand in the order of their lines, else (0,). weighted: whether the
-    weight of a node is written even if it is 0, which one of -0.0 is too; (0,) for none. Bound by a random read a
-    context.
+    rank (W,): that of words where children do not stand by it, else (0,). weighted: whether the weight of a node is
+    written even if it is 0, which one of -0.0 is too; (0,) for none. Bound by a random read a context.
     """
     k, line = len(rows), 0
     below, width, at_p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
+    items = np.empty(len(flags) if len(rank) else 0, u64)
     for i in range(len(contexts)):
         if i + AHEAD < len(contexts):
             prefetch(memory, below + width * np.int64(contexts[i + AHEAD, k - 1]))
-        for child in range(contexts[i, k - 1], contexts[i, k]):
-            node = np.int64(turned[child] if len(turned) else child)
+        first, last = np.int64(contexts[i, k - 1]), np.int64(contexts[i, k])
+        if len(rank):
+            for child in range(first, last):
+                items[child - first] = u64(rank[memory[below + width * child]]) << u64(32) | u64(child)
+            sort(items, 0, last - first)
+        for child in range(first, last):
+            node = np.int64(items[child - first] & u64(0xFFFFFFFF)) if len(rank) else child
             at = below + width * node
             value = logs[at + at_p]
             there = value == value
