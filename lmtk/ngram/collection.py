@@ -174,7 +174,7 @@ def collect(
     if found:
         if tokens:
             found.append((to_rows(levels, W), [level.count for level in levels]))
-        levels = from_rows(*merged(found, order), W)
+        levels = from_rows(*merged(found), W)
     if comm.rank == 0:
         tell_beyond(memory, NODE * sum(len(x.keys) for x in levels), "counts, and a model of them, are made in memory")
     return Counts(words, levels)
@@ -285,8 +285,12 @@ def inside(rows, weights):
     return [row[k] for row, k in zip(rows, kept, strict=True)], [w[k] for w, k in zip(weights, kept, strict=True)]
 
 
-def merged(found, order):
-    """Several (rows, weights) as one, of so many orders."""
-    rows = [[np.zeros((0, k), np.int32), *(r[k - 1] for r, _ in found if k <= len(r))] for k in range(1, order + 1)]
-    weights = [[w[k] for _, w in found if k < len(w)] or [np.zeros(0, np.int64)] for k in range(order)]
-    return [[np.concatenate(parts) for parts in columns] for columns in (rows, weights)]
+def merged(found):
+    """Several (rows, weights), which are taken from the list, as one."""
+    rows, weights = [], []
+    for k in range(max(len(rows) for rows, _ in found)):
+        parts = [(r[k], w[k]) for r, w in found if k < len(r)]
+        for whole, some in zip((rows, weights), zip(*parts), strict=True):
+            whole.append(np.concatenate(some) if len(some) > 1 else some[0])
+    found.clear()
+    return rows, weights

@@ -108,6 +108,60 @@ def sort_by(order, key, size, out):
 
 
 @jit
+def sort_rows(order, words, begin, W, out):
+    """out[begin:] <- order[begin:] by words[order], which are below W: sort_by of what is behind `begin`."""
+    start = np.zeros(W + 1, np.int64)
+    start[0] = begin
+    for i in range(begin, len(words)):
+        start[words[i] + 1] += 1
+    for w in range(W):
+        start[w + 1] += start[w]
+    for i in range(begin, len(order)):
+        w = words[order[i]]
+        out[start[w]] = order[i]
+        start[w] += 1
+
+
+@jit
+def count_rows(order, words, base, weight, W, keys, count, first, sizes):
+    """`count_nodes` of n-grams of all lengths with weights (M,), those of length k from base[k - 1] on, in
+    their `order` by words (n, M), the shorter one first. A node that is a prefix alone has the weight 0, and is `first`
+    behind the n-grams of its length, in the order of the longer ones.
+    """
+    n, last, long, node = len(base) - 1, np.full(len(base), -1), 0, np.full(len(base), -1)
+    some, length = np.empty((SOME, n), np.int32), np.empty(SOME, np.int64)
+    for start in range(0, len(order), SOME):
+        end = min(start + SOME, len(order))
+        for i in range(start, end):
+            m = 1
+            while base[m] <= order[i]:
+                m += 1
+            length[i - start] = m
+        for i in range(start, end):
+            for k in range(length[i - start]):
+                some[i - start, k] = words[k, order[i]]
+        for i in range(start, end):
+            m, r, common = length[i - start], order[i], 0
+            while common < min(m, long) and last[common] == some[i - start, common]:
+                common += 1
+            for k in range(common, m):
+                node[k] += 1
+                last[k] = some[i - start, k]
+                keys[k, node[k]] = last[k] + (node[k - 1] * W if k else 0)
+                count[k, node[k]], first[k, node[k]] = 0, base[n]
+            long = m
+            count[m - 1, node[m - 1]] += weight[r]
+            first[m - 1, node[m - 1]] = min(first[m - 1, node[m - 1]], r - base[m - 1])
+    sizes[:] = node[:n] + 1
+    for k in range(n - 2, -1, -1):
+        own = base[k + 1] - base[k]
+        for i in range(sizes[k + 1]):
+            p = keys[k + 1, i] // W
+            if first[k, p] >= own:
+                first[k, p] = min(first[k, p], own + first[k + 1, i])
+
+
+@jit
 def print_counts(cursor, depth, base, parent, word, count, only, letters, ends, text):
     """Lines "words count" of n-grams into text (uint8), in place, each before those that extend it, until one does not
     fit or all are written. Returns the depth reached, how far `text` is filled, and the room that the next line wants.

@@ -42,7 +42,7 @@ def write_header(out, sizes):
 def write_order(out, model, k, cells, scratch):
     """The lines of order k; cells: `word_cells`."""
     x = model.suffixes
-    columns = model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]
+    columns, longest = (model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]), longest_word(cells)
     if k == 1:
         cuts = np.append(np.arange(0, len(columns[0]), PIECE), len(columns[0]))
         nodes = cuts[None]
@@ -63,7 +63,7 @@ def write_order(out, model, k, cells, scratch):
                 suffix.words_of(x.begins, k, cuts[q], cuts[q + 1], nodes[:, q], word, x.start, x.words, x.base, rows)
             flags, weights = room("flags", last - first, np.uint8), room("weights", len(mine[1]), np.float32)
             mark_lines(mine[2], mine[1], flags, weights)
-            text = printed(rows, mine[0], weights, flags, *cells, room)
+            text = printed(rows, mine[0], weights, flags, *cells, room, longest)
             with turn:
                 out.write(text.data)
 
@@ -86,6 +86,7 @@ def write_rows(out, orders, words):
     back-off weight and whether that is written, (N,) each.
     """
     cells, scratch = word_cells(words), Scratch()
+    longest = longest_word(cells)
     for k, (rows, log10p, log10bow, weighted) in enumerate(orders, 1):
         out.write(b"\n\\%d-grams:\n" % k)
         place = np.arange(len(rows), dtype=np.int32)
@@ -97,7 +98,7 @@ def write_rows(out, orders, words):
             p, bow, there = (x[some] for x in columns)
             with scratch.lent() as room:
                 mine = np.ascontiguousarray(rows[some].T, np.int32)
-                text = printed(mine, p, bow, 1 | there.astype(np.uint8) << 1, *cells, room)
+                text = printed(mine, p, bow, 1 | there.astype(np.uint8) << 1, *cells, room, longest)
                 with turn:
                     out.write(text.data)
 
@@ -108,6 +109,7 @@ def write_sorted(out, model, rank):
     """The n-grams of each order of a Backoff model in SRILM's order; rank (W,): each word's place in byte order."""
     nodes, cells, scratch = model.nodes, word_cells(model.vocab.words), Scratch()
     levels, memory, where = nodes.checked(len(model.vocab.words)), nodes.memory, nodes.where
+    longest = longest_word(cells)
     weighted = [np.empty(len(above) - 1, np.uint8) for above in levels[:-1]]
 
     def look(k):
@@ -139,7 +141,7 @@ def write_sorted(out, model, rank):
                 gather_lines(
                     contexts[begin:end], memory, nodes.logs, where, turned[k - 1], weighted[k - 1], rows, p, bow, flags
                 )
-                text = printed(rows, p, bow, flags, *cells, room)
+                text = printed(rows, p, bow, flags, *cells, room, longest)
                 with turn:
                     out.write(text.data)
 
@@ -244,8 +246,8 @@ def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, fl
             line += 1
 
 
-def printed(rows, p, bow, flags, letters, ends, cells, longest, room):
-    """The lines of some n-grams, as print_rows has them."""
+def printed(rows, p, bow, flags, letters, ends, cells, room, longest):
+    """The lines of some n-grams, as print_rows has them; longest: of how many letters words are at most."""
     numbers = [print_some(x, end, room(name, (len(x), 2), u64)) for x, end, name in ((p, 9, "p"), (bow, 10, "bow"))]
     text = room("text", len(p) * (32 + 8 * len(rows)) + (1 << 16), np.uint8)
     most = len(rows) * (longest + 1) + 64
@@ -281,7 +283,7 @@ def print_rows(rows, p, bow, flags, cells, letters, ends, text, end):
 
 def word_cells(words):
     """The letters (L,) of words end to end, 16 bytes more; ends (W + 1,); and their cells with a blank behind, (W, 2)
-    uint64, whose length is 0 where a word does not fit; how many letters the longest has.
+    uint64, whose length is 0 where a word does not fit.
     """
     ends = np.concatenate(([0], np.cumsum([len(word) for word in words])))
     letters = np.frombuffer(b"".join((*words, bytes(16))), np.uint8)
@@ -293,7 +295,11 @@ def word_cells(words):
     mine[np.arange(len(short)), length] = ord(" ")
     mine[:, 15] = length + 1
     cells[short] = mine
-    return letters, ends, cells.view(u64), int(np.diff(ends).max(initial=0))
+    return letters, ends, cells.view(u64)
+
+
+def longest_word(cells):
+    return int(np.diff(cells[1]).max(initial=0))
 
 
 def print_some(x, end, cells=None):
