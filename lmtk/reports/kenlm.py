@@ -20,6 +20,7 @@ from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram.backoff import Backoff, Stored, Walk, decimal
 from lmtk.ngram.counts import to_rows, trie
+from lmtk.ngram.digits import shortest
 from lmtk.ngram.hashed import Hashed
 from lmtk.ngram.nodes import as_single, ends_in_itself, pack, unigrams
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
@@ -200,27 +201,10 @@ def perplexity(log10p, count):
         return "inf"
 
 
-def shortest(x):
-    """The shortest digits that give back x, of its precision: plain from 1e-6 up to 1e21, 1e21 and 1e-7 beyond."""
-    if not np.isfinite(x):
-        return "NaN" if np.isnan(x) else "inf" if x > 0 else "-inf"
-    digits, _, exponent = np.format_float_scientific(x, trim="-").partition("e")
-    if x == 0 or -6 <= int(exponent) < 21:
-        return np.format_float_positional(x, trim="-")
-    return f"{digits}e{int(exponent)}"
-
-
-def answers(*what):
-    """`lines.answers`, with KenLM's digits."""
-    from lmtk.reports import lines
-
-    return lines.answers(*what, lambda x: shortest(x).encode())
-
-
 LEVELS = ("summary", "sentence", "word")  # those of query -v; -debug shows so many and one
 
 
-def answers_plain(block, first, last, whole, number, ids, length, log10p, sums, oovs):
+def answers(block, first, last, whole, number, ids, length, log10p, sums, oovs):
     """`lines.answers` in Python."""
     out = []
     for i, row in enumerate(block.split(b"\n")[: len(first)]):
@@ -262,17 +246,12 @@ def report(model, lm, text, marks, shown, write, eager=False):
         lines = b""
         if each or ends:
             block = lower(block) if marks.tolower and each else block
-            lines = (answers if pays("ngrams", len(corpus.ids)) else answers_plain)(
-                block,
-                first if each else last,
-                last,
-                kept * marks.eos,
-                number,
-                corpus.ids,
-                length,
-                log10p,
-                *((sums, oovs) if ends else (sums[:0], oovs[:0])),
-            )
+            given = block, first if each else last, last, kept * marks.eos, number, corpus.ids, length, log10p
+            if pays("ngrams", len(corpus.ids)):
+                from lmtk.reports.lines import answers as write_lines
+            else:
+                write_lines = answers
+            lines = write_lines(*given, *((sums, oovs) if ends else (sums[:0], oovs[:0])))
         return lines, log10p[unknown], sums, oovs, int((last - first).sum())
 
     total = total_of_oovs = 0.0

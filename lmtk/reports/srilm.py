@@ -163,10 +163,9 @@ def tally(model, corpora, debug, write, unk=True):
     unk: whether sums over the vocabulary have <unk>.
     """
     whole, blank, unknown, cells = Tally(), 0, 0, None
-    words = model.vocab.words
     for corpus in corpora:
         blank += corpus.blank
-        scores = model.score(corpus)
+        scores, words = model.score(corpus), model.vocab.words
         sums = None
         if debug >= 3:
             sums = np.zeros(len(corpus.ids))
