@@ -203,16 +203,17 @@ def whole_size(tokens, words):
 
 
 def whole_text(raw, index, marks, comm):
-    """Raw blocks of rank 0 as its Positions, None where sentence marks stand inside of sentences."""
+    """Raw blocks of rank 0 as its Positions, None where sentence marks stand inside of sentences, or nothing does."""
     try:
         parts = list(bordered(raw, index[SOS], index[EOS], marks))
     except MarksInside:
         return None
-    return Positions(index.words(), np.concatenate(parts or [np.zeros(0, np.int32)]))
+    ids = np.concatenate(parts or [np.zeros(0, np.int32)])
+    return Positions(index.words(), ids) if len(ids) else None
 
 
 def large_text(raw, index, marks, comm):
-    """The Text of Blocks, None where sentence marks stand inside of sentences."""
+    """The Text of Blocks, None where sentence marks stand inside of sentences, or nothing does."""
     counts, mine, found = np.zeros(len(index), np.int64), index.words(), None
     try:
         for part in bordered(raw, index[SOS], index[EOS], marks):
@@ -221,7 +222,7 @@ def large_text(raw, index, marks, comm):
     except MarksInside:
         pass
     words = common_words(raw.heads, mine, comm) if comm.size > 1 else mine
-    return Text(words, mine, raw, marks, counts) if found else None
+    return Text(words, mine, raw, marks, counts) if comm.total(int(counts.sum())) and found else None
 
 
 def read_texts(raw, index, marks, memory, known):
