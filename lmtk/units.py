@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.machine.blas import product, shares
 from lmtk.machine.exponential import gate_sums, lstm_sums, state_sums
 from lmtk.machine.jit import jit
 from lmtk.machine.large import pays
@@ -26,12 +27,13 @@ GAP = 16  # numbers between the rows of matrices that a step multiplies by
 class Unit:
     """A kind of unit: how many gates it has, and how many numbers its state, of which the first n are its activations.
 
-    step(zr, t, s, U) -> (the new state, what its backward step needs besides): zr and t are changed in place.
+    step(zr, t, s, U, G, new, kept): zr and t are changed in place; new (k, width n) <- the state after it, kept (k, n)
+    <- what its backward step needs besides. G: what s S gives to the gates, still to be added, or None.
     back(gs, zr, t, s, kept, UT, gG): gs (k, width n), on entry dL/d(new state), on return dL/d(old state) without its
     way through the gates. gG (k, (gates + 1) n): dL/d(what goes into gates and proposed state), written.
     before_U(states, kept, n): what U multiplies, (P, n). alike: it is what S multiplies, so that one product with
-    [S | U] can do for both; where it does, step and back have None for U and UT, and leave them out. open: the gate
-    whose biases begin at 1, so that a state stays (Jozefowicz et al. 2015); None: no gate's do.
+    [S | U] can do for both; where it does, that is G, (k, (gates + 1) n), and step and back have None for U and UT.
+    open: the gate whose biases begin at 1, so that a state stays (Jozefowicz et al. 2015); None: no gate's do.
     """
 
     name: str
@@ -58,25 +60,25 @@ def sigmoid(x):
     return x
 
 
-def gated_step(zr, t, s, U):
+def gated_step(zr, t, s, U, G, new, rs):
     """The gated unit (Bahdanau et al. 2015, A.1.1): z_i, r_i <- sigma(zr); t, s~_i, <- tanh(t + [r_i o s_(i-1)] U).
 
     The new state is s_i = (1 - z_i) o s_(i-1) + z_i o s~_i; r o s is kept.
     """
     n = t.shape[1]
     if compiled(zr, t):
-        rs, new = np.empty_like(t), np.empty_like(t)
-        gate_sums(zr, s, rs)
+        gate_sums(zr, s, rs, G)
         state_sums(t, rs @ U, zr, s, new)
-        return new, rs
+        return
+    if G is not None:
+        zr += G
     sigmoid(zr)
-    rs = zr[:, n:] * s
+    np.multiply(zr[:, n:], s, out=rs)
     t += rs @ U
     np.tanh(t, out=t)
-    new = t - s
+    np.subtract(t, s, out=new)
     new *= zr[:, :n]
     new += s
-    return new, rs
 
 
 def gated_back(gs, zr, t, s, kept, UT, gG):
@@ -109,7 +111,7 @@ def reset_backward(gs, zr, s, grs, gG):
             gs[i, j] += g * r
 
 
-def lstm_step(zr, t, s, U):
+def lstm_step(zr, t, s, U, G, new, seen):
     """An LSTM (Graves 2013, equations 7 to 11, without peepholes) with state [s, c]: i, f, o <- sigma(zr);
     t <- tanh(t + s U). The new state is [o o tanh(c'), c'], c' = f o c + i o t; tanh(c') is kept.
     """
@@ -117,18 +119,19 @@ def lstm_step(zr, t, s, U):
     if U is not None:
         t += s[:, :n] @ U
     if compiled(zr, t):
-        new, seen = np.empty_like(s), np.empty_like(t)
-        lstm_sums(zr, t, s, new, seen)
-        return new, seen
+        lstm_sums(zr, t, s, new, seen, G)
+        return
+    if G is not None:
+        zr += G[:, : 3 * n]
+        if U is None:
+            t += G[:, 3 * n :]
     sigmoid(zr)
     np.tanh(t, out=t)
-    new = np.empty_like(s)
     memory = new[:, n:]
     np.multiply(zr[:, n : 2 * n], s[:, n:], out=memory)
     memory += zr[:, :n] * t
-    seen = np.tanh(memory)
+    np.tanh(memory, out=seen)
     np.multiply(zr[:, 2 * n :], seen, out=new[:, :n])
-    return new, seen
 
 
 def lstm_back(gs, zr, t, s, kept, UT, gG):
@@ -183,47 +186,71 @@ def spread(*matrices):
     return np.concatenate(matrices, axis=1, out=out)
 
 
-def follow(unit, zr, t, sizes, S, U, state=None, fresh=None):
+def shared(team, work, rows, weights):
+    """[work(share)] for slices of so many sequences, each of which a step multiplies by so many weights: one slice for
+    each thread of a team where that pays.
+    """
+    parts = shares(team, rows * weights)
+    size = -(-rows // parts)
+    cuts = [slice(i, min(i + size, rows)) for i in range(0, rows, size)]
+    return [work(cuts[0])] if parts == 1 else team(work, cuts)
+
+
+def steps(sizes, share):
+    """Where the steps of a share of the sequences stand, time by time, as slices of what is packed."""
+    end = 0
+    for k in sizes:
+        if k <= share.start:
+            break
+        yield slice(end + share.start, end + min(share.stop, k))
+        end += k
+
+
+def follow(unit, zr, t, sizes, S, U, state=None, fresh=None, team=None):
     """The states of sequences: zr and t, changed in place, are what the inputs give; sizes: how many have a t-th step.
 
-    state (sizes[0], width n): before the first step, None: 0. fresh (P,) bool: before which steps it becomes 0.
+    state (sizes[0], width n): before the first step, None: 0. fresh (P,) bool: before which steps it becomes 0. team:
+    threads, each of which takes a share of the sequences.
     Returns the activations (P, n), what `follow_back` needs, and the state after the last step of those that have it.
     """
-    (P, n), gates = t.shape, S.shape[1]
+    P, n = t.shape
     R, U = (spread(S, U), None) if unit.alike else (spread(S), spread(U))
-    a, kept, before = np.empty((P, n), t.dtype), np.empty((P, n), t.dtype), np.empty((P, unit.width * n), t.dtype)
-    state, end = np.zeros((sizes[0], unit.width * n), t.dtype) if state is None else state, 0
-    for k in sizes:
-        now = slice(end, end + k)
-        end += k
-        before[now] = state[:k]
-        if fresh is not None:
-            before[now][fresh[now]] = 0
-        G = before[now, :n] @ R
-        zr[now] += G[:, :gates]
-        if unit.alike:
-            t[now] += G[:, gates:]
-        state, kept[now] = unit.step(zr[now], t[now], before[now], U)
-        a[now] = state[:, :n]
-    return a, (zr, t, before, kept, fresh), state
+    kept, before, after = np.empty((P, n), t.dtype), *np.empty((2, P, unit.width * n), t.dtype)
+    state = np.zeros((sizes[0], unit.width * n), t.dtype) if state is None else state
+    fresh = None if fresh is None or not fresh.any() else fresh
+
+    def go(share):
+        new, G = state[share], np.empty((share.stop - share.start, R.shape[1]), t.dtype)
+        for now in steps(sizes, share):
+            s, k = before[now], now.stop - now.start
+            s[:] = new[:k]
+            if fresh is not None:
+                s[fresh[now]] = 0
+            new = after[now]
+            unit.step(zr[now], t[now], s, U, np.matmul(s[:, :n], R, out=G[:k]), new, kept[now])
+        return new[: max(sizes[-1] - share.start, 0)]
+
+    return after[:, :n], (zr, t, before, kept, fresh), np.concatenate(shared(team, go, sizes[0], R.size))
 
 
-def follow_back(unit, ga, sizes, S, U, memory, gS, gU):
+def follow_back(unit, ga, sizes, S, U, memory, gS, gU, team=None):
     """ga (P, n), the gradient of all activations, to gG (P, (gates + 1) n), that of zr and t; gS and gU are written."""
     zr, t, before, kept, fresh = memory
     (P, n), gates = ga.shape, S.shape[1]
     gG = np.empty((P, gates + n), ga.dtype)
     RT, UT = (spread(np.vstack((S.T, U.T))), None) if unit.alike else (spread(S.T), spread(U.T))
-    carried, end = np.zeros((sizes[0], before.shape[1]), ga.dtype), P
-    for k in reversed(sizes):
-        now = slice(end - k, end)
-        end -= k
-        gs = carried[:k]
-        gs[:, :n] += ga[now]
-        unit.back(gs, zr[now], t[now], before[now], kept[now], UT, gG[now])
-        gs[:, :n] += gG[now, : len(RT)] @ RT
-        if fresh is not None:
-            gs[fresh[now]] = 0
-    np.matmul(before[:, :n].T, gG[:, :gates], out=gS)
-    np.matmul(unit.before_U(before, kept, n).T, gG[:, gates:], out=gU)
+    carried = np.zeros((sizes[0], before.shape[1]), ga.dtype)
+
+    def go(share):
+        for now in reversed(list(steps(sizes, share))):
+            gs = carried[share][: now.stop - now.start]
+            gs[:, :n] += ga[now]
+            unit.back(gs, zr[now], t[now], before[now], kept[now], UT, gG[now])
+            gs[:, :n] += gG[now, : len(RT)] @ RT
+            if fresh is not None:
+                gs[fresh[now]] = 0
+
+    shared(team, go, sizes[0], RT.size)
+    product(team, before[:, :n].T, gG[:, :gates], gS)
+    product(team, unit.before_U(before, kept, n).T, gG[:, gates:], gU)
     return gG

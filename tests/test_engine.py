@@ -2,6 +2,7 @@
 
 import io
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from lmtk import cli
 from lmtk.errors import LmtkError
 from lmtk.machine import threads
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, engine, printing, smoothing, suffix
-from lmtk.ngram.counts import Counts, count_ids
+from lmtk.ngram import arpa, engine, estimation, printing, smoothing, suffix
+from lmtk.ngram.counts import Counts, count_ids, from_rows
 from lmtk.ngram.methods import Method
 from lmtk.text.corpus import Marks
 from lmtk.text.vocab import make_vocab
@@ -53,7 +54,7 @@ def by_counts(ids, marks, vocab, methods, exact, tell):
 
 def by_suffixes(ids, marks, vocab, methods, exact, tell):
     ngrams = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)
-    return engine.estimate(ngrams, vocab, methods, marks, (0.5, 1, 1.5), tell, None, exact, True)
+    return engine.estimate(ngrams, vocab, methods, marks, (0.5, 1, 1.5), tell, None, exact, types=True)
 
 
 def outcome(estimate, *given):
@@ -84,6 +85,56 @@ def test_random_jobs_are_estimated_as_by_counts(seed, monkeypatch):
         assert written(printing.write_estimate, other) == written(arpa.write_text, model, False)
         whole = engine.backoff_of(other)
         assert written(arpa.write_text, whole) == written(arpa.write_text, model)
+
+
+def counts_job(seed):
+    """Random counts, n-grams without their suffixes or of count 0 among them, and what goes with them, as `job`."""
+    random = np.random.default_rng(seed)
+    exact, pause, order = bool(random.integers(3) == 0), bool(random.integers(4) == 0), int(random.integers(2, 8))
+    plain = [b"w%d" % i for i in range(random.integers(1, 30))] + [b"-pau-"] * (pause and not exact)
+    words = [plain[i] for i in random.permutation(len(plain))] + [b"<s>", b"</s>", b"<unk>"]
+    floats, large = not exact and random.integers(4) == 0, 1 << int(random.choice([0, 33]))
+    text, full = [], random.integers(3)
+    for size in random.integers(1, 9, random.integers(1, 60)):
+        ids = np.where(random.random(size) < 0.05, len(words) - 1, random.zipf(1.3, size) % len(plain))
+        text.append([len(words) - 3, *ids, len(words) - 2])
+    rows, weights = [], []
+    for k in range(1, order + 1):
+        own = np.array([x[i : i + k] for x in text for i in range(len(x) - k + 1)], np.int32).reshape(-1, k)
+        rows.append(own[random.random(len(own)) < random.random()] if full else own)
+        weights.append(random.integers(full != 2, 3, len(rows[-1])) * large * (random.random() if floats else 1))
+    interpolate, when = exact or bool(random.integers(2)), str(random.choice(["before", "after", "never"]))
+    every, methods = str(random.choice(list(PARAMETERS))), []
+    for k in range(1, order + 1):
+        name = "kn" if exact else str(random.choice(["wb", "cd", "add"])) if floats else every
+        cutoff, minimum = (int(random.integers(4) == 0), int(random.integers(1, 3))) if k > 1 else (0, 1)
+        methods.append(Method(name, PARAMETERS[name], interpolate, 1 if exact else minimum, cutoff, when))
+    counts, vocab = Counts(words, from_rows(rows, weights, len(words))), make_vocab(words, exact or full == 1)
+    own = ({*words[::2]}, int(random.integers(50))) if exact and random.integers(2) else ()
+    return counts, vocab, methods, exact, own
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_counts_are_estimated_in_suffix_order_as_they_stand(seed, monkeypatch):
+    counts, vocab, methods, exact, own = counts_job(seed)
+    monkeypatch.setattr(suffix, "PIECE", 1 + 7 * (seed % 30))
+    found = []
+    for large in (1 << 40, 1):
+        monkeypatch.setitem(LARGE, "ngrams", large)
+        model, used, told = outcome(
+            lambda tell: estimation.estimate(
+                [counts], vocab, len(methods), methods, None, (0.5, 1, 1.5), tell, None, exact, *own
+            )
+        )
+        monkeypatch.setitem(LARGE, "ngrams", 1 << 40)
+        text = whole = None
+        if model:
+            assert (large == 1) == isinstance(model, engine.Estimate)
+            write = printing.write_estimate if large == 1 else partial(arpa.write_text, sort=False)
+            text = written(write, model)
+            whole = written(arpa.write_text, engine.backoff_of(model) if large == 1 else model)
+        found.append((used, told, text, whole))
+    assert found[0] == found[1]
 
 
 def test_numbers_are_printed_as_python_prints_them():
@@ -119,6 +170,11 @@ OPTIONS = [
     ["-order", "3", "-wbdiscount", "-memory", "10K"],
     ["-order", "3", "-wbdiscount", "-prune", "1e-3"],
     ["-order", "4", "-wbdiscount", "-gt3min", "1", "-classes", "classes"],
+    ["-order", "3", "-kndiscount", "-discount-fallback", "-kn-counts-modified"],
+    ["-order", "3", "-ukndiscount", "-discount-fallback", "-kn-modify-counts-at-end"],
+    ["-order", "3", "-kenlm", "-discount-fallback", "-limit-vocab-file", "v", "-vocab-pad", "20", "-verbose-header"],
+    ["-order", "3", "-wbdiscount", "-write", "counts"],
+    ["-order", "3", "-wbdiscount", "-read", "c"],
 ]
 TEXTS = {
     "plain": "a b c\n\nb c a a\nc\n" * 3 + "b" * 40 + " B\n",
@@ -128,6 +184,18 @@ TEXTS = {
 }
 
 
+@pytest.mark.parametrize("memory", [[], ["-memory", "10K"]])
+def test_a_large_text_of_empty_lines_is_one_of_no_words(tmp_path, monkeypatch, memory, capsys):
+    monkeypatch.setitem(LARGE, "ngrams", 1)
+    (tmp_path / "t").write_text("\n" * 9)
+    (tmp_path / "v").write_text("a\n")
+    command = ["ngram-count", "-text", tmp_path / "t", "-vocab", tmp_path / "v", "-lm", tmp_path / "lm", *memory]
+    monkeypatch.setattr(sys, "argv", ["lmtk", *map(str, command)])
+    with pytest.raises(SystemExit) as done:
+        cli.main()
+    assert (done.value.code, capsys.readouterr().err) == (1, "lmtk ngram-count: no word of the vocabulary is counted\n")
+
+
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "".join(options))
 def test_the_command_writes_the_same_for_large_and_small(tmp_path, monkeypatch, text, options):
@@ -135,6 +203,7 @@ def test_the_command_writes_the_same_for_large_and_small(tmp_path, monkeypatch, 
     (tmp_path / "t").write_text(TEXTS[text])
     (tmp_path / "u").write_text("a c\n")
     (tmp_path / "v").write_text("a\nb\nnever\n")
+    (tmp_path / "c").write_text("a 2\nb c 1\nc c a 3\n")
     (tmp_path / "classes").write_text("X 0.5 b\nX 0.5 never\n")
     for large in (1 << 40, 1):
         monkeypatch.setitem(LARGE, "ngrams", large)

@@ -11,7 +11,8 @@ from test_models import TRAIN, neural, texts  # noqa: F401  a fixture
 from test_nplm import assert_step, by_checkpoint, prepared, run, settings
 
 from lmtk import units
-from lmtk.machine import large
+from lmtk.machine import blas, large
+from lmtk.machine.threads import Team
 from lmtk.nplm import running, training
 from lmtk.nplm.layers import LAYERS, Start
 from lmtk.text.corpus import Marks, whole_corpus
@@ -91,9 +92,28 @@ def test_compiled_and_plain_units_agree(unit, monkeypatch):
     for least in (1, 1 << 30):
         monkeypatch.setitem(large.LARGE, "units", least)
         gates, proposed = zr.copy(), t.copy()
-        found.append([*unit.step(gates, proposed, s, U), gates, proposed])
+        new, kept = np.empty_like(s), np.empty_like(proposed)
+        unit.step(gates, proposed, s, U, None, new, kept)
+        found.append([new, kept, gates, proposed])
     for a, b in zip(*found, strict=True):
         assert a == pytest.approx(b, abs=2e-6)
+
+
+@pytest.mark.parametrize("unit", [units.GATED, units.LSTM], ids=lambda unit: unit.name)
+def test_threads_share_sequences(unit, monkeypatch):
+    monkeypatch.setattr(blas, "SHARE", 1)
+    random, n, sizes = np.random.default_rng(1), 4, [7, 7, 4, 2]
+    P = sum(sizes)
+    shapes = (P, unit.gates * n), (P, n), (n, unit.gates * n), (n, n), (7, unit.width * n), (P, n)
+    zr, t, S, U, state, ga = (random.normal(0, 1, shape) for shape in shapes)
+    fresh, found = np.arange(P) == 9, []
+    for team in (None, Team(3)):
+        gS, gU = np.empty_like(S), np.empty_like(U)
+        a, memory, last = units.follow(unit, zr.copy(), t.copy(), sizes, S, U, state, fresh, team)
+        found.append([a, last, units.follow_back(unit, ga, sizes, S, U, memory, gS, gU, team), gS, gU])
+    for one, three in zip(*found, strict=True):
+        assert one.shape == three.shape
+        assert one == pytest.approx(three, abs=1e-12)
 
 
 @pytest.mark.parametrize("N, minibatch, order", [(24, 8, 4), (25, 8, 4), (7, 8, 3), (5, 2, 4), (1, 4, 2)])
@@ -147,7 +167,7 @@ def test_it_learns_from_farther_back_than_its_last_word(texts, model):  # noqa: 
     """After "a" comes what stood two words before it."""
     random = np.random.default_rng(1)
     (texts / "train").write_text("".join(f"{w} {v} a {w}\n" for w, v in random.choice(list("xyz"), (400, 2))))
-    made = settings(model=model, order=6, hidden=8, rate=0.1, epochs=30, minibatch=48)
+    made = settings(model=model, order=6, hidden=8, rate=0.05, epochs=30, minibatch=24)
     data, fresh = prepared(texts, made, None)
     progress = training.before(fresh, made)
     for _ in training.train(progress, data, made, 1):

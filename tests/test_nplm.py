@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from itertools import islice
+from itertools import islice, product
 
 import naive
 import numpy as np
@@ -59,8 +59,8 @@ def test_exp_rows():
 def test_add_product(beta):
     random = np.random.default_rng(1)
     A, B, M = (random.normal(size=shape).astype(np.float32) for shape in ((4, 3), (4, 9), (3, 9)))
-    for a in (A, np.asfortranarray(A)):  # the library's path and numpy's
-        found = M.copy()
+    for a, order in product((A, np.asfortranarray(A)), "CF"):  # the library's path and numpy's
+        found = M.copy(order)
         add_product(0.3, a, B, beta, found)
         assert found == pytest.approx(beta * M + 0.3 * A.T @ B, rel=1e-4, abs=1e-5)
 

@@ -239,7 +239,7 @@ def command(
     o.methods = smoothing_methods(o) if o.model_wanted and not o.maxent else []
 
     from lmtk.machine.parallel import ALONE, ranks
-    from lmtk.ngram.collection import Positions, Text
+    from lmtk.ngram.collection import Text
 
     with ranks() if mpi else contextlib.nullcontext(ALONE) as comm:
         if comm.size > 1 and (stream or "-" in (text or [])):
@@ -253,7 +253,7 @@ def command(
         o.vocabulary = vocabulary_of(o) if o.model_wanted else None
         write_what_was_counted(o)
         if o.model_wanted:
-            (model_of_positions if isinstance(o.counts, Positions) else model_of_counts)(o)
+            write_model(o)
     if memuse:
         tell_memory()
 
@@ -379,11 +379,11 @@ def counted(o, comm):
     from lmtk.ngram.methods import LONGEST
     from lmtk.text.vocab import read_vocab
 
-    special = o.maxent or o.heldout or o.class_lm or o.read_with_mincounts
-    special = special or o.limit_vocab_file or o.vocab_pad or o.verbose_header
-    positions = bool(o.lm or o.write_bin) and not (o.write or o.write_n or special) and 2 <= o.order <= LONGEST
-    positions &= all(method.counts == "before" for method in o.methods)
-    parts = not (o.write_bin or o.sort or o.prune or o.own)  # these make the whole model in memory
+    counts_wanted = o.write or o.write_n or o.maxent or o.heldout
+    positions = o.model_wanted and not counts_wanted and 2 <= o.order <= LONGEST
+    # these want the whole model in memory, or more than a Text tells
+    parts = bool(o.lm) and not (o.write_bin or o.class_lm or o.sort or o.prune or o.own)
+    parts &= not (o.limit_vocab_file or o.vocab_pad or o.verbose_header or o.kenlm_layout)
     kept = o.limit_vocab, o.float_counts, bytes_of(o.memory) if o.memory else None
     words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
     replace = partial(replaced, classes=o.own) if o.own else None
@@ -471,79 +471,82 @@ def write_what_was_counted(o):
         write_words(o.write_vocab, counts.words)
 
 
-def model_of_positions(o):
-    """The model of collection.Positions, written."""
+def write_model(o):
+    """The model of what was counted, and the discounts that are asked for, written."""
     from lmtk.files.streams import open_out
-    from lmtk.ngram import engine, printing, pruning, suffix
+    from lmtk.ngram import backoff, engine, methods, printing
 
-    given = given_discounts(o)
-    words = len(o.vocabulary.words)
-    ngrams = suffix.suffix_order(vars(o).pop("counts").of(o.vocabulary), o.order, words - 1, o.marks)
-    otherwise = o.sort or o.kenlm_layout or o.prune
-    model, _ = engine.estimate(ngrams, o.vocabulary, o.methods, o.marks, *given, types=bool(o.write_bin or otherwise))
-    if o.lm and not otherwise:
+    head = header(o) if o.verbose_header else b""
+    changed = o.sort or o.kenlm_layout or o.prune or o.limit_vocab_file
+    as_nodes = bool(changed or o.write_bin or o.class_lm)
+    model, used = estimated(o, as_nodes)
+    for n, path in sorted({**o.files["gt"], **o.files["kn"]}.items()):
+        if not o.model_written and n <= o.order:
+            with open_out(path) as out:
+                methods.write_discounts(out, used[n - 1])
+    write = partial(printing.write_estimate, model=model)
+    if isinstance(model, backoff.Backoff) or changed:
+        model = changed_model(o, model if isinstance(model, backoff.Backoff) else engine.backoff_of(model))
+        write = partial(write_arpa, o, model=model)
+    if o.lm:
         with open_out(o.lm) as out:
-            printing.write_estimate(out, model)
-    whole = engine.backoff_of(model) if o.write_bin or otherwise else None
-    if o.prune:
-        whole = pruning.pruned(whole, o.prune, o.minprune)
-    if o.lm and otherwise:
-        with open_out(o.lm) as out:
-            write_arpa(o, out, whole)
-    write_binary(o, whole)
+            out.write(head)
+            write(out)
+    if as_nodes and not isinstance(model, backoff.Backoff):
+        model = engine.backoff_of(model)
+    if o.write_bin:
+        with open_out(o.write_bin) as out:
+            backoff.write_binary(out, model, o.compact, o.quantize or 0)
+    if o.class_lm:
+        write_class_model(o, model)
 
 
-def model_of_counts(o):
-    """The model of collection.Counts, and the discounts that are asked for, written."""
-    from lmtk.files.streams import open_out
-    from lmtk.ngram import maxent, merge, methods, pruning, smoothing
+def estimated(o, as_nodes):
+    """(the model of what was counted, as estimation.estimate has it; the methods with their discounts)."""
+    from lmtk.ngram import estimation, maxent
     from lmtk.text.vocab import read_vocab
 
-    counts, given = vars(o).pop("counts"), given_discounts(o)
+    counted, given = [vars(o).pop("counts")], given_discounts(o)
+    if o.maxent:
+        return maxent.estimate(counted[0], o.vocabulary, o.order, o.maxent_alpha, o.maxent_sigma2, given[1]), None
     if o.heldout:
         from lmtk.ngram.heldout import tuned
         from lmtk.text.corpus import whole_corpus
 
         text = whole_corpus(o.heldout, o.vocabulary, o.marks)
         fallback, tell, known, exact = given
-        given = fallback, tell, tuned(counts, o.vocabulary, o.order, o.methods, text) | known, exact
+        given = fallback, tell, tuned(counted[0], o.vocabulary, o.order, o.methods, text) | known, exact
     listed = set(read_vocab(o.limit_vocab_file, o.tolower)) if o.limit_vocab_file else None
-    head = header(o, counts.levels[0], counts.words) if o.verbose_header else b""
     own = (listed, o.vocab_pad) if o.kenlm else ()
-    if o.maxent:
-        model = maxent.estimate(counts, o.vocabulary, o.order, o.maxent_alpha, o.maxent_sigma2, given[1])
-    else:
-        model, used = smoothing.estimate(counts, o.vocabulary, o.order, o.methods, *given, *own)
-    del counts  # its memory serves the writing
-    if listed is not None:
-        model = merge.limited(model, listed)
-    if o.prune:
-        model = pruning.pruned(model, o.prune, o.minprune)
-    for n, path in sorted({**o.files["gt"], **o.files["kn"]}.items()):
-        if not o.model_written and n <= o.order:
-            with open_out(path) as out:
-                methods.write_discounts(out, used[n - 1])
-    if o.lm:
-        with open_out(o.lm) as out:
-            out.write(head)
-            write_arpa(o, out, model)
-    write_binary(o, model)
-    if o.class_lm:
-        from lmtk.joint import classes as classlm
-
-        with open_out(o.class_lm) as out:
-            if o.lm or o.write_bin:
-                classlm.write_text(out, o.lm or o.write_bin, o.classes, o.class_lm)
-            else:
-                classlm.write_binary(out, classlm.class_model(model, o.class_lm, o.classes, o.own), o.class_lm)
+    return estimation.estimate(counted, o.vocabulary, o.order, o.methods, o.marks, *given, *own, types=as_nodes)
 
 
-def header(o, first, words):
-    """What lmplz's --verbose_header has on the first lines, from the counts of order 1."""
-    tokens = sum(int(count) for w, count in zip(first.keys, first.count) if words[w] not in (b"<s>", b"</s>"))
+def changed_model(o, model):
+    """A Backoff model without the n-grams that are not wanted."""
+    from lmtk.ngram import merge, pruning
+    from lmtk.text.vocab import read_vocab
+
+    if o.limit_vocab_file:
+        model = merge.limited(model, set(read_vocab(o.limit_vocab_file, o.tolower)))
+    return pruning.pruned(model, o.prune, o.minprune) if o.prune else model
+
+
+def write_class_model(o, model):
+    from lmtk.files.streams import open_out
+    from lmtk.joint import classes
+
+    with open_out(o.class_lm) as out:
+        if o.lm or o.write_bin:
+            classes.write_text(out, o.lm or o.write_bin, o.classes, o.class_lm)
+        else:
+            classes.write_binary(out, classes.class_model(model, o.class_lm, o.classes, o.own), o.class_lm)
+
+
+def header(o):
+    """What lmplz's --verbose_header has on the first lines."""
     source = (o.text or o.read)[0]
     source = os.path.realpath(source) if source != "-" else source
-    return f"# Input file: {source}\n# Token count: {tokens}\n# Smoothing: Modified Kneser-Ney\n".encode()
+    return f"# Input file: {source}\n# Token count: {o.counts.tokens}\n# Smoothing: Modified Kneser-Ney\n".encode()
 
 
 def write_arpa(o, out, model):
@@ -553,15 +556,6 @@ def write_arpa(o, out, model):
         kenlm_text.write_text(out, model)
     else:
         arpa.write_text(out, model, o.sort)
-
-
-def write_binary(o, model):
-    from lmtk.files.streams import open_out
-    from lmtk.ngram import backoff
-
-    if o.write_bin:
-        with open_out(o.write_bin) as out:
-            backoff.write_binary(out, model, o.compact, o.quantize or 0)
 
 
 def write_words(path, words):

@@ -9,6 +9,7 @@ import numpy as np
 
 from lmtk.machine import memory
 
+SHARE = 1 << 22  # multiplications for which a thread pays
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
 
 
@@ -42,11 +43,34 @@ def sgemm():
     return function
 
 
+def shares(team, multiplications):
+    """Into how many shares so many multiplications go, for a `threads.Team`, None: this thread alone."""
+    return 1 if team is None else max(1, min(team.size, multiplications // SHARE))
+
+
+def product(team, A, B, out=None):
+    """A B, where it pays in shares for a team: rows of A, or columns of B where they are more."""
+    parts = shares(team, A.size * B.shape[1])
+    if parts == 1:
+        return np.matmul(A, B, out=out)
+    if out is None:
+        out = np.empty((len(A), B.shape[1]), A.dtype)
+    size = -(-max(out.shape) // parts)
+    cuts = [slice(i, i + size) for i in range(0, max(out.shape), size)]
+    if len(A) >= B.shape[1]:
+        team(lambda rows: np.matmul(A[rows], B, out=out[rows]), cuts)
+    else:
+        team(lambda columns: np.matmul(A, B[:, columns], out=out[:, columns]), cuts)
+    return out
+
+
 def add_product(alpha, A, B, beta, M):
-    """M <- beta M + alpha A'B in place: A (K, D), B (K, V), M (D, V), float32, rows contiguous.
+    """M <- beta M + alpha A'B in place: A (K, D), B (K, V), M (D, V), float32, rows contiguous, or columns of M.
 
     One pass over M, where numpy would need a product of M's size and two more passes.
     """
+    if M.flags.f_contiguous:
+        A, B, M = B, A, M.T
     (K, D), V = A.shape, B.shape[1]
     function = sgemm()
     if function is None or not V or not (A.flags.c_contiguous and B.flags.c_contiguous and M.flags.c_contiguous):

@@ -107,10 +107,13 @@ def tanh_products(UH, q, v, at, lengths, e):
 
 
 @jit(fastmath=FAST)
-def gate_sums(zr, s, rs):
-    """The gates of `units.gated_step`: zr <- sigma(zr) (k, 2n) in place, rs <- r o s (k, n)."""
+def gate_sums(zr, s, rs, G):
+    """The gates of `units.gated_step`: zr <- sigma(zr + G) (k, 2n) in place, rs <- r o s (k, n); G may be None."""
     k, n = rs.shape
     for i in range(k):
+        if G is not None:
+            for j in range(2 * n):
+                zr[i, j] += G[i, j]
         for j in range(n):
             zr[i, j] = sigma(zr[i, j])
         for j in range(n):
@@ -131,12 +134,17 @@ def state_sums(t, u, zr, s, new):
 
 
 @jit(fastmath=FAST)
-def lstm_sums(zr, t, s, new, seen):
+def lstm_sums(zr, t, s, new, seen, G):
     """`units.lstm_step` behind its products: i, f, o <- sigma(zr) (k, 3n), t <- tanh(t) (k, n), both in place; new and
-    seen are written.
+    seen are written. Added before: G (k, 3n) to zr, or (k, 4n) to both, or None.
     """
     k, n = t.shape
     for j in range(k):
+        if G is not None:
+            for m in range(3 * n):
+                zr[j, m] += G[j, m]
+            for m in range(3 * n, G.shape[1]):
+                t[j, m - 3 * n] += G[j, m]
         for m in range(n):
             zr[j, m], zr[j, n + m] = sigma(zr[j, m]), sigma(zr[j, n + m])
         for m in range(n):

@@ -169,7 +169,7 @@ def estimate(
     def order_1():
         first = engine.unigrams(vocab, methods, engine.seen_words(job.seen, vocab, marks), lambda: bigrams)
         said = tell if comm.rank == 0 else lambda line: None
-        return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, said, known, exact)
+        return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, said, known, exact and vocab.V)
 
     used, job.log10p, job.marks = comm.each(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
@@ -299,7 +299,7 @@ def deal(x, n, of, head, rows):
 def count_all(job, methods, marks, exact):
     """Sorts every bucket; (how many bigrams end in each word (W,), n_1 .. of the orders from 2 on)."""
     bigrams, lock = np.zeros(len(job.seen), np.int64), Lock()
-    last = int(engine.last_word(job.seen, job.vocab)) if exact else None
+    last = int(engine.last_word(job.seen, job.vocab)) if exact and methods[0].counts == "before" else None
 
     def count(b):
         ended, *found = sort_bucket(job, b, methods, marks, last)
@@ -336,7 +336,7 @@ def sort_bucket(job, b, methods, marks, last):
         rank, sizes = np.zeros((n, N // 64 + 2, 2), np.uint64), np.empty(n, np.int64)
         words = room("words", (n - 1, N), np.int32)
         index(rows, order, come, begins, W, rank, sizes, words)
-        words = np.concatenate([some[:size] for some, size in zip(words, sizes[1 : orders_asked(n)])])
+        words = np.concatenate([some[:size] for some, size in zip(words, sizes[1:])])
     events = {"begins": begins, "rank": rank, "sizes": sizes, "words": words}
     for name, columns in (("events", events), ("contexts", contexts)):
         for what, column in columns.items():
@@ -350,7 +350,7 @@ def sort_bucket(job, b, methods, marks, last):
     job.came[b] = np.zeros((n + 1, len(job.bounds) - 1), np.int64)
     count_sources(*contexts_from(job, b), job.came[b])
     job.cuts[b] = np.array([0 * job.bounds, *(x.nodes(k, ended[job.bounds]) for k in range(1, n + 1))])
-    counted = engine.tallied(x, methods, vocab.V, ended[min(vocab.V, W)], job.scratch)
+    counted = engine.Estimator(x, vocab, methods, np.zeros(W, np.int64)).tallied(ended[min(vocab.V, W)])
     odd = [np.zeros_like(n) for n in counted]
     is_last = last is not None and engine.count_last(odd, x, ended[last], ended[last + 1], vocab)
     return np.diff(x.nodes(2, ended)), counted, odd if is_last else None
@@ -468,11 +468,6 @@ def index(rows, order, come, begins, W, rank, sizes, words):
             rank[k, block, 1] = np.uint64(sizes[k])
 
 
-def orders_asked(n):
-    """Up to which order the oldest words of events are asked for."""
-    return max(2, n - 1)
-
-
 def edge(N):
     """The first place of the contexts in a bucket of N positions."""
     return -(-N // 64) * 64
@@ -501,7 +496,7 @@ def stored(job, b, name):
 
 def loaded(job, b, methods):
     """A bucket as an engine.Estimator."""
-    W, get, vocab, asked = len(job.seen), job.shelf.get, job.vocab, orders_asked(job.order)
+    W, get, vocab = len(job.seen), job.shelf.get, job.vocab
     N = job.positions(b)
     (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
     begins = np.concatenate((e, np.zeros(edge(N) - N, np.uint8), c))
@@ -513,14 +508,14 @@ def loaded(job, b, methods):
     np.cumsum(ended, out=ended)
     sizes = (e_sizes + c_sizes).tolist()
     both = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
-    ends = np.cumsum([(0, 0), *zip(e_sizes[1:asked], c_sizes[1:asked])], 0).tolist()
+    ends = np.cumsum([(0, 0), *zip(e_sizes[1:], c_sizes[1:])], 0).tolist()
     words = [words[a:z] for at, to in pairwise(ends) for words, a, z in zip(both, at, to)]
     words = np.concatenate([np.arange(W + 1, dtype=np.int32), *words])
     base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), edge(N) + job.start(b)
     blocks = suffix.blocks_of(begins, ended, words[base[2] :][: e_sizes[1]])
     come = get(("come", b), np.int32) + np.int32(edge(N))
     x = suffix.Suffixes(come, begins, rank, words, base, *blocks, start, ended, sizes)
-    work = engine.Estimator(x, vocab, methods, job.seen, begin=edge(N))
+    work = engine.Estimator(x, vocab, methods, job.seen)
     work.scratch = job.scratch
     return work
 

@@ -32,6 +32,10 @@ class Positions:
     words: list
     ids: np.ndarray
 
+    @property
+    def tokens(self):
+        return np.count_nonzero(self.ids != NEWLINE)
+
     def replaced(self, words, of):
         """With others in place of its words, of which `of` has the id of each (W,)."""
         return Positions(words, np.append(of, np.int32(NEWLINE))[self.ids])
@@ -203,16 +207,17 @@ def whole_size(tokens, words):
 
 
 def whole_text(raw, index, marks, comm):
-    """Raw blocks of rank 0 as its Positions, None where sentence marks stand inside of sentences."""
+    """Raw blocks of rank 0 as its Positions, None where sentence marks stand inside of sentences, or nothing does."""
     try:
         parts = list(bordered(raw, index[SOS], index[EOS], marks))
     except MarksInside:
         return None
-    return Positions(index.words(), np.concatenate(parts or [np.zeros(0, np.int32)]))
+    ids = np.concatenate(parts or [np.zeros(0, np.int32)])
+    return Positions(index.words(), ids) if len(ids) else None
 
 
 def large_text(raw, index, marks, comm):
-    """The Text of Blocks, None where sentence marks stand inside of sentences."""
+    """The Text of Blocks, None where sentence marks stand inside of sentences, or nothing does."""
     counts, mine, found = np.zeros(len(index), np.int64), index.words(), None
     try:
         for part in bordered(raw, index[SOS], index[EOS], marks):
@@ -221,7 +226,7 @@ def large_text(raw, index, marks, comm):
     except MarksInside:
         pass
     words = common_words(raw.heads, mine, comm) if comm.size > 1 else mine
-    return Text(words, mine, raw, marks, counts) if found else None
+    return Text(words, mine, raw, marks, counts) if comm.total(int(counts.sum())) and found else None
 
 
 def read_texts(raw, index, marks, memory, known):
@@ -286,8 +291,11 @@ def inside(rows, weights):
 
 
 def merged(found):
-    """Several (rows, weights) as one."""
-    longest = max(len(rows) for rows, _ in found)
-    rows = [np.concatenate([r[k] for r, _ in found if k < len(r)]) for k in range(longest)]
-    weights = [np.concatenate([w[k] for _, w in found if k < len(w)]) for k in range(longest)]
+    """Several (rows, weights), which are taken from the list, as one."""
+    rows, weights = [], []
+    for k in range(max(len(rows) for rows, _ in found)):
+        parts = [(r[k], w[k]) for r, w in found if k < len(r)]
+        for whole, some in zip((rows, weights), zip(*parts), strict=True):
+            whole.append(np.concatenate(some) if len(some) > 1 else some[0])
+    found.clear()
     return rows, weights

@@ -5,7 +5,7 @@ gathered with their contexts, counts and suffixes, which end in it too, `smoothi
 gives is written where no other writes, so that the result does not depend on the threads.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
@@ -27,8 +27,9 @@ from lmtk.ngram.smoothing import (
     masses_left,
     probability,
     smooth,
+    words_inside,
 )
-from lmtk.text.vocab import Vocab
+from lmtk.text.vocab import PAUSE, Vocab
 
 f32 = np.float32
 PIECE = 1 << 16  # places counted together
@@ -80,7 +81,11 @@ def gathered(x, segment, room):
     suffix.gather(x.begins, x.come, x.rank, x.blocks, *blocks, begin, local, sizes, rows.reshape(-1))
     nodes = [first, *(int(x.nodes(k, [begin])[0]) for k in range(2, n))]
     rows = np.split(rows, np.cumsum(sizes[2:-1]))
-    return [Gathered(*some.T, node, int(H) + 1) for some, node, H in zip(rows, nodes, local[-1], strict=True)]
+    found = [Gathered(*some.T, node, int(H) + 1) for some, node, H in zip(rows, nodes, local[-1], strict=True)]
+    if x.raw is None:
+        return found
+    own = [(x.raw[k][g.node], x.fresh[k][g.node] if k < n else g.children) for k, g in enumerate(found, 2)]
+    return [replace(g, raw=raw, children=fresh.astype(raw.dtype)) for g, (raw, fresh) in zip(found, own)]
 
 
 def contexts_of(x, k, many, segment, room):
@@ -93,44 +98,90 @@ def contexts_of(x, k, many, segment, room):
 
 
 class Estimator:
-    """What estimating keeps; lists have order k at k. seen: of the text, as `seen_words` has it. types: whether they
-    are counted. Contexts are at places from `begin` on.
+    """What estimating keeps; lists have order k at k. seen: how often each last word (W,). types: whether they
+    are counted. inside (W + 1,): the words whose n-grams alone are kept, or None.
     """
 
-    def __init__(self, suffixes, vocab, methods, seen, types=False, begin=0):
+    def __init__(self, suffixes, vocab, methods, seen, types=False, inside=None):
         self.suffixes, self.vocab, self.methods, self.scratch = suffixes, vocab, methods, Scratch()
         unk, n = vocab.unk_id, suffixes.order
         odd = unk >= vocab.V and seen[unk] > 0  # no word: which contexts have it
-        self.unknown = with_unknown(suffixes, unk, begin) if odd else None
+        self.unknown = with_words(suffixes, np.arange(len(vocab.words)) == unk) if odd else None
+        self.outside = with_words(suffixes, ~inside) if inside is not None else None
+        # whether there are n-grams that are not predicted, or not counted
+        self.others = odd or suffixes.raw is not None or suffixes.ended[vocab.V] < suffixes.ended[-1]
         sizes = [0, len(vocab.words), *suffixes.sizes[1:]]
         self.log10p = [None, None, *(np.empty(size, f32) for size in sizes[2:])]
         self.log10bow = [None, None, *(np.empty(size, f32) for size in sizes[2:n]), np.empty(0, f32)]
         self.marks = [None, None, *(np.zeros(size, np.uint8) for size in sizes[2:])]
         self.types = [*(np.zeros(size if types else 0, np.int32) for size in sizes[:n]), np.empty(0, np.int32)]
 
+    def continued(self, k):
+        """Whether an order's method counts n-grams by those of the next that end in them."""
+        return k < self.suffixes.order and self.methods[k - 1].continued
+
+    def tallied(self, end):
+        """n_1 .. n_r of each order from 2 on, as far as the methods may ask, at the places up to `end`."""
+        x, V = self.suffixes, self.vocab.V
+        if x.raw:
+            return [self.tallied_counts(k, int(x.nodes(k, [end])[0])) for k in range(2, x.order + 1)]
+        begins = x.begins[:end]
+        cuts = np.empty(len(begins) // PIECE + 3, np.int64)
+        cuts = cuts[: suffix.cut_places(begins, PIECE, cuts)]
+        of_counts = []
+        for k, method in enumerate(self.methods[1:], 2):
+            parts, first = np.zeros((len(cuts) - 1, asked(method) + 1), np.int64), x.nodes(k, cuts)
+
+            def piece(q, k=k, method=method, parts=parts, first=first):
+                with self.scratch.lent() as room:
+                    counts = room("tally", (2, int(cuts[q + 1] - cuts[q]) + 1), np.int32)
+                    fresh = self.continued(k) and method.counts == "before"
+                    given = x.oldest(k), first[q], V, fresh, counts, parts[q]
+                    suffix.tally(begins, k, cuts[q], cuts[q + 1], *given)
+
+            all_at_once(piece, range(len(parts)))
+            of_counts.append(parts.sum(0)[1:])
+        return of_counts
+
+    def tallied_counts(self, k, end):
+        """The same of order k, of the n-grams before `end`, where they are counts."""
+        x, method = self.suffixes, self.methods[k - 1]
+        if not method.smoothing.discounts:
+            return np.zeros(0, np.int64)
+        count, upto = x.raw[k][:end], asked(method)
+        there = count > 0
+        if self.continued(k) and method.counts == "before":
+            count = np.where(x.oldest(k)[:end] < self.vocab.V, x.fresh[k][:end], count)
+        return np.bincount(np.minimum(count[there], upto + 1), minlength=upto + 2)[1 : upto + 1]
+
     def begin(self, log10p, log10bow, marks):
         """Order 1 is estimated; log10bow is filled in."""
         self.log10p[1], self.log10bow[1], self.marks[1] = log10p, log10bow, marks
 
     def estimate_all(self, methods, exact):
-        """Orders 2 and on, and the weights of their contexts; how many n-grams are left out that are counted."""
+        """Orders 2 and on, and the weights of their contexts; how many n-grams have no probability, those with <unk>
+        aside.
+        """
         p = probability(self.log10p[1])
-        return sum(all_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
+        lacking = sum(all_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
+        return lacking + (PAUSE in self.vocab.index)
 
     def estimate(self, methods, exact, lower_p, segment):
         """`estimate_all` of a segment; lower_p: 10^log10p of order 1."""
-        left_out, below, word = 0, slice(None), None
+        lacking, below, word = 0, slice(None), None
         with self.scratch.lent() as room:
             for k, (method, found) in enumerate(zip(methods[1:], gathered(self.suffixes, segment, room)), 2):
                 count, n = found.raw, len(found.node)
-                if continued(self.methods, k):
+                if self.continued(k):
                     count = found.children
                     suffix.own_counts(found.node, self.suffixes.oldest(k), found.raw, self.vocab.V, count)
-                events = slice(None)
-                if self.unknown:
+                events, odd = slice(None), 0
+                if self.others:
                     word = found.parent if k == 2 else word[found.parent]
-                    events = self.events(k, found, word)
+                    events, odd = self.events(k, found, word)
                 given = [column[events] for column in (found.context, count, found.raw, found.parent)]
+                if self.outside:
+                    given[2] = np.where(self.outside[k][found.node[events]], 0, given[2])
                 given = *given, lambda some, k=k, below=below: self.log10p[k - 1][below][some], lower_p, found.H
                 mine = room("log10p", len(given[0]), f32), room(f"p{k % 2}", len(given[0]), np.float64)
                 bow, types = smoothed(given, method, self.vocab.V, exact, *mine, room), room("types", found.H, np.int32)
@@ -142,12 +193,18 @@ class Estimator:
                 self.log10bow[k - 1][found.contexts] = bow
                 if len(self.types[k - 1]):
                     self.types[k - 1][found.contexts] = types
-                left_out, below = left_out + len(log10p) - many, found.node
-        return left_out
+                lacking, below = lacking + n - many - odd, found.node
+        return lacking
 
     def events(self, k, found, word):
-        """Which n-grams are predicted, by their last word (N,): those of the vocabulary in contexts without <unk>."""
-        return np.flatnonzero((word < self.vocab.V) & ~self.unknown[k - 1][found.contexts][found.context])
+        """Which n-grams are predicted, by their last word (N,): those counted of the vocabulary, in contexts without
+        <unk>. And how many have <unk>, though it is no word.
+        """
+        there, odd = (word < self.vocab.V) & (found.raw > 0), 0
+        if self.unknown:
+            unknown = (word == self.vocab.unk_id) | self.unknown[k - 1][found.contexts][found.context]
+            there, odd = there & ~unknown, np.count_nonzero(unknown)
+        return np.flatnonzero(there), odd
 
     def back_off(self, k, found, events, below, log10p, p, bow):
         """The n-grams without a probability of their own have what backing off gives them. Returns p of all, (N,)."""
@@ -188,15 +245,16 @@ class Estimator:
                 self.need_ends(k, some, ends)
 
 
-def with_unknown(x, unk, begin):
-    """Which n-grams of each order below the highest have <unk> in them, as far as their places are from `begin` on."""
-    unknown = [None, x.oldest(1) == unk]
-    for k in range(2, x.order):
-        at = begin + np.flatnonzero((x.begins[begin:] & 15 <= k) & (k <= x.begins[begin:] >> 4))
-        here = (x.start[unk] <= at) & (at < x.start[unk + 1]) if k == 2 else unknown[k - 1][x.nodes(k - 1, at + 1) - 1]
-        unknown.append(np.zeros(x.sizes[k - 1], bool))
-        unknown[k][x.nodes(k, at)] = here | (x.oldest(k)[x.nodes(k, at)] == unk)
-    return unknown
+def with_words(x, odd):
+    """Which n-grams of each order have one of the `odd` words (W + 1,) in them."""
+    found, last = [None, odd], np.repeat(odd[:-1], np.diff(x.start))
+    for k in range(2, x.order + 1):
+        at = np.flatnonzero((x.begins[x.start[0] :] & 15 <= k) & (k <= x.begins[x.start[0] :] >> 4))
+        here = last[at] if k == 2 else found[k - 1][x.nodes(k - 1, x.start[0] + at + 1) - 1]
+        found.append(np.zeros(x.sizes[k - 1], bool))
+        nodes = x.nodes(k, x.start[0] + at)
+        found[k][nodes] = here | odd[x.oldest(k)[nodes]]
+    return found
 
 
 def smoothed(given, method, V, exact, log10p, p, room):
@@ -206,13 +264,14 @@ def smoothed(given, method, V, exact, log10p, p, room):
     given: context, count, raw, parent, (N,); log10p of those of some parents; p of all; H.
     """
     context, count, raw, parent, below, lower_p, H = given
-    h, lost = room("totals", (H, 4), np.int32), room("lost", H, np.int32)
+    kind = np.int32 if raw.dtype == np.int32 else np.float64  # counts that were read may be large, or no whole numbers
+    h, lost = room("totals", (H, 4), kind), room("lost", H, kind)
     sum_counts(context, count, raw, method.cutoff, h, lost)
     T, types = h[:, 0].astype(np.float64), h[:, 1]
     seen = T > 0
     T[~seen] = 1
     q, weight = method.smoothing.shares(method.parameters, Totals(T, types, h[:, 2], h[:, 3], V))
-    if method.cutoff:
+    if lost.any():
         weight = weight + lost / T
     share = room("share", (H, 2), np.float64)
     share[:, 0], share[:, 1] = q, weight if method.interpolate else 0
@@ -252,8 +311,8 @@ def sum_counts(context, count, raw, cutoff, h, lost):
         of, c, there = context[i], count[i], raw[i] > cutoff
         h[of, 0] += c
         h[of, 1] += there
-        h[of, 2] += there & (c > 1)
-        h[of, 3] += there & (c > 2)
+        h[of, 2] += there & (c >= 2)
+        h[of, 3] += there & (c >= 3)
         if not there:
             lost[of] += c
 
@@ -267,7 +326,9 @@ def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, 
     for i in range(len(context)):
         of, c = context[i], count[i]
         below = lower_p[parent[i]]
-        kept = f[c] if c < len(f) else c - less
+        few = c <= len(f) - 1
+        whole = np.int64(c) if few else 0
+        kept = f[whole + (whole < c)] if few else c - less
         kept = kept if c >= minimum else 0.0
         there = (c > 0) & (raw[i] > cutoff) & (exact | (kept != 0))
         found = kept / share[of, 0] + share[of, 1] * below
@@ -301,31 +362,6 @@ def put(place, log10p, context, all_log10p, marks, types):
     return many
 
 
-def continued(methods, k):
-    """Whether an order's method counts n-grams by those of the next that end in them."""
-    return k < len(methods) and methods[k - 1].smoothing.continuation
-
-
-def tallied(x, methods, V, end, scratch):
-    """n_1 .. n_r of each order from 2 on, as far as the methods may ask, at the places of Suffixes x up to `end`."""
-    begins = x.begins[:end]
-    cuts = np.empty(len(begins) // PIECE + 3, np.int64)
-    cuts = cuts[: suffix.cut_places(begins, PIECE, cuts)]
-    of_counts = []
-    for k, method in enumerate(methods[1:], 2):
-        parts, first = np.zeros((len(cuts) - 1, asked(method) + 1), np.int64), x.nodes(k, cuts)
-
-        def piece(q, k=k, parts=parts, first=first):
-            with scratch.lent() as room:
-                counts = room("tally", (2, int(cuts[q + 1] - cuts[q]) + 1), np.int32)
-                given = x.oldest(k), first[q], V, continued(methods, k), counts, parts[q]
-                suffix.tally(begins, k, cuts[q], cuts[q + 1], *given)
-
-        all_at_once(piece, range(len(parts)))
-        of_counts.append(parts.sum(0)[1:])
-    return of_counts
-
-
 def asked(method):
     """How many counts of counts a method may ask for."""
     return max(4, int(method.parameters[0]) + 1 if method.name == "gt" else 0)
@@ -338,6 +374,11 @@ def seen_words(counts, vocab, marks):
     seen = np.append(counts, counts[0] if marks.sos else 0)
     if not marks.eos:
         seen[0] = 0
+    return some_seen(seen, vocab)
+
+
+def some_seen(seen, vocab):
+    """The same of how often each word of the model is seen."""
     if not seen[: vocab.V].sum():
         raise LmtkError("no word of the vocabulary is counted")
     return seen
@@ -346,7 +387,7 @@ def seen_words(counts, vocab, marks):
 def unigrams(vocab, methods, seen, bigrams):
     """Order 1 as `smoothing` has it; bigrams () gives how many bigrams end in each id of the text, (W - 1,)."""
     words, count = np.arange(len(vocab.words), dtype=np.int32), seen
-    if len(methods) > 1 and methods[0].smoothing.continuation:
+    if len(methods) > 1 and methods[0].continued:
         count = np.where(words < vocab.V, np.append(bigrams(), 0), seen)
     nothing = np.zeros(len(words), np.int32)
     return Level(words, nothing, words, nothing, count, seen > 0, words, words == vocab.unk_id, seen)
@@ -356,7 +397,7 @@ def smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exa
     """(the methods with their discounts, log10 p of the words by backing off, their marks) from order 1 and the n_1 ..
     of each order from 2 on.
     """
-    count, used = first.count, []
+    count, used = first.raw if methods[0].counts == "after" else first.count, []
     if exact:
         last = last_word(first.raw, vocab)
         count = count.copy()
@@ -365,7 +406,7 @@ def smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exa
     given += [lambda r, n=n: n[:r].tolist() for n in counted]
     for k, (method, n) in enumerate(zip(methods, given, strict=True), 1):
         used.append((known or {}).get(k) or method.discounted(k, n, fallback, tell, exact))
-    estimate_order([first], 1, used[0], vocab, tell, exact and vocab.V)
+    estimate_order([first], 1, used[0], vocab, tell, exact)
     there = ~np.isnan(first.log10p)
     return used, np.where(there, first.log10p, f32(-np.inf)), there.astype(np.uint8)
 
@@ -382,35 +423,54 @@ def count_last(counted, x, a, b, vocab):
     """
     for k, n in enumerate(counted[:-1], 2):
         at = a + np.flatnonzero((x.begins[a:b] & 15 <= k) & (x.begins[a:b] >> 4 >= k))
-        oldest = x.oldest(k)[x.nodes(k, at)]
-        at = at[oldest != vocab.sos_id]
+        nodes = x.nodes(k, at)
+        kept = x.oldest(k)[nodes] != vocab.sos_id
+        if x.raw:
+            kept &= x.raw[k][nodes] > 0
+        at, nodes = at[kept], nodes[kept]
         if not len(at):
             return k > 2
         a = at[-1]
         ends = np.flatnonzero(x.begins[a + 1 : b] & 15 <= k)
         b = a + 1 + ends[0] if len(ends) else b
-        for r, change in ((int(np.diff(x.nodes(k + 1, np.array([a, b])))[0]), -1), (b - a, 1)):
-            if r <= len(n):
+        fresh, raw = int(np.diff(x.nodes(k + 1, np.array([a, b])))[0]), b - a
+        if x.raw:
+            fresh, raw = x.fresh[k][nodes[-1]], x.raw[k][nodes[-1]]
+        for r, change in ((fresh, -1), (raw, 1)):
+            if 0 < r <= len(n):
                 n[r - 1] += change
     return len(counted) > 1
 
 
 def estimate(
-    suffixes, vocab, methods, marks, fallback=None, tell=lambda line: None, known=None, exact=False, types=False
+    suffixes,
+    vocab,
+    methods,
+    marks,
+    fallback=None,
+    tell=lambda line: None,
+    known=None,
+    exact=False,
+    listed=None,
+    size=0,
+    types=False,
 ):
     """Suffixes -> (Estimate, the methods with their discounts), as `smoothing.estimate` has it. types: wanted."""
-    start = suffixes.start
-    seen = seen_words(np.diff(start), vocab, marks)
-    work = Estimator(suffixes, vocab, methods, seen, types)
-    first = unigrams(vocab, methods, seen, lambda: np.diff(suffixes.nodes(2, start)))
-    end = start[vocab.V] if len(start) > vocab.V else start[-1]
-    counted = tallied(suffixes, methods, vocab.V, end, work.scratch)
-    if exact:
+    start, raw, inside, V = suffixes.start, suffixes.raw, None, vocab.V
+    seen = some_seen(raw[1], vocab) if raw else seen_words(np.diff(start), vocab, marks)
+    first = unigrams(vocab, methods, seen, lambda: suffixes.fresh[1][:-1] if raw else np.diff(suffixes.nodes(2, start)))
+    if listed is not None:
+        first.inside = inside = words_inside(listed, vocab)
+        V = int(inside[:V].sum())
+    exact = exact and max(V, size)
+    work = Estimator(suffixes, vocab, methods, np.diff(start), types, inside)
+    counted = work.tallied(start[vocab.V] if len(start) > vocab.V else start[-1])
+    if exact and methods[0].counts == "before":
         last = last_word(seen, vocab)
         count_last(counted, suffixes, start[last], start[last + 1], vocab)
     used, log10p, there = smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
     work.begin(log10p, np.full(len(log10p), np.nan, f32), there)
-    if work.estimate_all(used, exact and vocab.V):
+    if work.estimate_all(used, exact):
         work.need_all(not exact)
     return Estimate(vocab, suffixes, *(x[1:] for x in (work.log10p, work.log10bow, work.marks, work.types))), used
 

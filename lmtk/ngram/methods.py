@@ -239,6 +239,11 @@ class Method:
         return METHODS[self.name]
 
     @property
+    def continued(self):
+        """Whether below the highest order an n-gram is to count the words that it stands behind."""
+        return self.smoothing.continuation and self.counts != "never"
+
+    @property
     def idle(self):
         """Whether it leaves the counts as they are, so that there is nothing to give to the unseen."""
         return self.minimum <= 1 and self.smoothing.idle(self.parameters)

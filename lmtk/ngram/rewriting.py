@@ -10,18 +10,30 @@ suffix, and by the exponentials.
 
 import math
 from dataclasses import replace
-from functools import reduce
-from itertools import pairwise, zip_longest
 
 import numpy as np
 
 from lmtk.lm import LN10
 from lmtk.machine.jit import inlined, jit, of_numba
-from lmtk.machine.threads import all_at_once, count
+from lmtk.machine.threads import all_at_once
+from lmtk.ngram import union
 from lmtk.ngram.backoff import Backoff, Packed
-from lmtk.ngram.counts import sorted_by
 from lmtk.ngram.methods import EPSILON
-from lmtk.ngram.nodes import AT, BOW, CHILD, NODE, WIDTH, N, P, backed_off, finished, frozen, room, suffix_of
+from lmtk.ngram.nodes import (
+    AT,
+    BOW,
+    CHILD,
+    WIDTH,
+    N,
+    P,
+    backed_off,
+    finished,
+    frozen,
+    room,
+    suffix_of,
+    without_tables,
+)
+from lmtk.ngram.union import in_parts
 
 AHEAD = 8
 f32 = np.float32
@@ -45,13 +57,6 @@ def whole_unigrams(log10p, predicted):
     takers = zero if zero.any() else predicted
     p[takers] = np.where(p[takers] > 0, p[takers], 0) + left / takers.sum()
     return np.where(takers, np.log10(p).astype(np.float32), log10p), 0
-
-
-def in_parts(work, contexts):
-    """[work(first, last)] of all contexts, in parts, as many at once as there are threads."""
-    some = max(contexts // (8 * count()), 1 << 12)
-    parts = [(first, min(first + some, contexts)) for first in range(0, contexts, some)]
-    return [*(work(*part) for part in parts[:1]), *all_at_once(lambda part: work(*part), parts[1:])]
 
 
 def opened(model):
@@ -200,7 +205,7 @@ def renormalized(model):
     """(the model, how many contexts have too much), as `pruning.renormalized` has them."""
     arrays = opened(model)
     over = renew(arrays, model.vocab)
-    return closed(model, replace(model.nodes, memory=frozen(arrays[0]))), over
+    return closed(model, replace(model.nodes, memory=frozen(arrays[0]), path="")), over
 
 
 @jit
@@ -428,136 +433,10 @@ def without_low(model, minorder):
     return closed(model, nodes), over
 
 
-@jit
-def unite(pairs, a_child, a_word, b_child, b_word, child, word, found):
-    """The children of both nodes of each of pairs (P, 2), -1 for none: their words, in order, and found (., 2), where
-    they stand among a's and b's; child (P + 1,): where those of each pair begin. Returns how many. Passes memory once.
-    """
-    n = 0
-    for q in range(len(pairs)):
-        child[q] = n
-        a = a_end = b = b_end = 0
-        if pairs[q, 0] >= 0:
-            a, a_end = np.int64(a_child[pairs[q, 0]]), np.int64(a_child[pairs[q, 0] + 1])
-        if pairs[q, 1] >= 0:
-            b, b_end = np.int64(b_child[pairs[q, 1]]), np.int64(b_child[pairs[q, 1] + 1])
-        while a < a_end or b < b_end:
-            first = b == b_end or (a < a_end and a_word[a] <= b_word[b])
-            second = a == a_end or (b < b_end and b_word[b] <= a_word[a])
-            word[n] = a_word[a] if first else b_word[b]
-            found[n, 0], found[n, 1] = a if first else -1, b if second else -1
-            a += first
-            b += second
-            n += 1
-    child[len(pairs)] = n
-    return n
-
-
-@jit
-def add_share(memory, logs, where, far, k, first, last, weight, total, known):
-    """total (N_k,) += weight p of each n-gram of order k by one model; known (N_k,) uint8, in place: whether it has
-    that n-gram.
-    """
-    weights = np.empty(len(where) + 1, np.float32)
-    above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
-    for i in range(first, last):
-        for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
-            own = logs[below + width * child + where[k - 1, P]]
-            if own == own:
-                known[child] = 1
-            else:
-                order, end = suffix_of(memory, where, far, k, child)
-                own = estimate(memory, logs, where, far, order, end, k - 1, i, weights)
-            total[child] += weight * math.exp(np.float64(own) * LN10)
-
-
-def in_order(nodes, ids, W):
-    """For each order of nodes whose words have the numbers ids: where the children of each n-gram before begin, the
-    words, by these numbers, and where each n-gram stood, (N, 1).
-    """
-    straight = bool((np.diff(ids) > 0).all())
-    place = source = np.zeros(1, np.int32)
-    for above, level in pairwise(nodes.levels):
-        many, word = np.diff(above["child"]), ids[level["word"][:-1]]
-        if straight:
-            yield above["child"], word, np.arange(len(word), dtype=np.int32)[:, None]
-            continue
-        parent = np.repeat(place, many)
-        child = np.concatenate(([0], np.cumsum(many[source]))).astype(np.int32)
-        source = sorted_by(sorted_by(np.arange(len(word), dtype=np.int32), word, W), parent, len(above))
-        place = np.empty(len(word), np.int32)
-        place[source] = np.arange(len(word), dtype=np.int32)
-        yield child, word[source], source[:, None]
-
-
-def united(one, other):
-    """For each order of two tries, as `in_order` has them, the same of both together: `source` has the columns of one,
-    then those of the other, -1 where an n-gram is not there.
-    """
-    pairs, none = np.zeros((1, 2), np.int32), np.empty(0, np.int32)
-    columns = [1, 1]
-    for given in zip_longest(one, other):
-        columns = [x[2].shape[1] if x else many for x, many in zip(given, columns)]
-        a, b = (x or (none, none, np.empty((0, many), np.int32)) for x, many in zip(given, columns))
-        for x, place in ((a, pairs[:, 0]), (b, pairs[:, 1])):
-            if not len(x[0]):
-                place[:] = -1
-        child, most = np.empty(len(pairs) + 1, np.int32), len(a[1]) + len(b[1])
-        word, found = np.empty(most, np.int32), np.empty((most, 2), np.int32)
-        n = unite(pairs, *a[:2], *b[:2], child, word, found)
-        pairs = found[:n].copy()
-        source = [np.full((n, many), -1, np.int32) for many in columns]
-        for x, own, place in zip((a, b), source, pairs.T):
-            own[place >= 0] = x[2][place[place >= 0]]
-        yield child, word[:n], np.concatenate(source, axis=1)
-
-
 def merged(models, weights, vocab, ids):
     """(the model, how many contexts have too much), as `merge.merged` has them; ids: the numbers of the words of each
     model in the new vocabulary.
     """
-    W = len(vocab.words)
-    for model in models:
-        model.nodes.checked(len(model.vocab.words))
-    orders = list(reduce(united, (in_order(model.nodes, own, W) for model, own in zip(models, ids, strict=True))))
-    memory, where, records = room([len(word) for _, word, _ in orders])
-    above = np.zeros(2, NODE)
-    for (child, word, _), level in zip(orders, records, strict=True):
-        above["child"], level["word"][:-1], above = child, word, level
-    nodes = finished(memory, where, W)
-    totals = [(np.zeros(len(word)), np.zeros(len(word), np.uint8)) for _, word, _ in orders]
-    memories = [memory, *[memory.copy()] * (len(models) - 1)]
-    for m, model in enumerate(models):
-        places = [source[:, m] for _, _, source in orders]
-        add_shares(model, weights[m], places, replace(nodes, memory=memories[m]), totals)
-    for (total, known), level in zip(totals, replace(nodes, memory=memory).levels[1:], strict=True):
-        with np.errstate(divide="ignore"):
-            level["log10p"][:-1] = np.where(known, np.log10(total).astype(np.float32), np.float32(np.nan))
-    over = renew((memory, memory.view(f32), nodes.where, nodes.far), vocab)
-    return closed(replace(models[0], vocab=vocab), nodes), over
-
-
-def add_shares(model, weight, places, nodes, totals):
-    """`add_share` for all orders of a model, whose numbers are put into `nodes` first; places: as `put_numbers` has
-    them.
-    """
-    for k, place in enumerate(places, 1):
-        put_numbers(model, k, place, nodes.levels[k])
-    arrays = nodes.memory, nodes.logs, nodes.where, nodes.far
-    first = nodes.levels[1]["log10p"][:-1].astype(np.float64)
-    totals[0][0][:] += weight * np.where(np.isnan(first), 0, np.exp(first * LN10))
-    totals[0][1][:] |= ~np.isnan(first)
-    for k, given in enumerate(totals[1:], 2):
-        in_parts(lambda *part, k=k, given=given: add_share(*arrays, k, *part, weight, *given), nodes.where[k - 2, N])
-
-
-def put_numbers(model, k, place, level):
-    """log10 p and weights of order k of a model into records: of those whose place (N,) in it is not negative its own.
-    The others are bare.
-    """
-    own = model.nodes.levels[k] if k <= model.order else None
-    for name in {"log10p", "log10bow"} & set(level.dtype.names):
-        level[name][:-1] = np.nan if name == "log10p" else 0
-        if own is not None and (name == "log10p" or k < model.order):
-            there = place >= 0
-            level[name][:-1][there] = own[name][place[there]]
+    memory, where, far = union.united(models, ids, len(vocab.words), weights)
+    over = renew((memory, memory.view(f32), where, far), vocab)
+    return closed(replace(models[0], vocab=vocab), without_tables(memory, where, far)), over

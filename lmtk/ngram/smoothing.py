@@ -162,8 +162,7 @@ def estimate(
         used.append((known or {}).get(k) or method.discounted(k, n, fallback, tell, exact))
     V = vocab.V
     if listed is not None:
-        inside = np.array([w in listed for w in vocab.words])
-        inside[[vocab.sos_id, vocab.eos_id, vocab.unk_id]] = True
+        inside = words_inside(listed, vocab)
         V = int(inside[:V].sum())
         for k, level in enumerate(levels, 1):
             level.inside = inside[level.word] if k == 1 else inside[level.word] & levels[k - 2].inside[level.parent]
@@ -177,6 +176,13 @@ def estimate(
         done.append(Stored(level.keys, level.log10p, level.log10bow))
         vars(level).clear()  # large models leave little memory
     return Backoff(vocab, len(done), done), used
+
+
+def words_inside(listed, vocab):
+    """Which words (W,) are among those `listed`, or marks."""
+    inside = np.array([w in listed for w in vocab.words])
+    inside[[vocab.sos_id, vocab.eos_id, vocab.unk_id]] = True
+    return inside
 
 
 def pieces(parent):

@@ -44,7 +44,8 @@ prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 @dataclass(frozen=True)
 class Suffixes:
     """The table above, and: start and ended (W + 1,), the places i and j where a word's begin; sizes (n,), the number
-    of n-grams of each order.
+    of n-grams of each order. Of counts (`leaves`), of which the places do not tell: raw, how often each n-gram of order
+    k was seen, at k; fresh, how many that are counted it is the suffix of.
     """
 
     come: np.ndarray
@@ -57,6 +58,8 @@ class Suffixes:
     start: np.ndarray
     ended: np.ndarray
     sizes: list
+    raw: list | None = None
+    fresh: list | None = None
 
     @property
     def order(self):

@@ -87,8 +87,10 @@ class Decoder:
         G += tables.G[word]
         t = np.ones((len(word), len(tables.Wo)), G.dtype)
         t[:, :-1] = kernels.maxout(G[:, d:])
-        zr, new = np.ascontiguousarray(G[:, :gates]), np.ascontiguousarray(G[:, gates:d])
-        self.state = tables.unit.step(zr, new, state[parent], tables.p.U)[0]
+        zr, proposed = np.ascontiguousarray(G[:, :gates]), np.ascontiguousarray(G[:, gates:d])
+        before, kept = state[parent], np.empty_like(proposed)
+        self.state = np.empty_like(before)
+        tables.unit.step(zr, proposed, before, tables.p.U, None, self.state, kept)
         return t @ tables.Wo, alpha
 
 

@@ -246,7 +246,8 @@ def decode(p, source, target, sos, drop=no_dropout):
     # A.2.2: s_0 = tanh(W_s h_1), h_1 of the backward unit, and s_i by the unit from s_(i-1), E y_(i-1) and c_i
     s0 = np.tanh(h @ p.Ws + p.bs)
     unit, s = unit_of(p), from_activations(unit_of(p), s0)
-    states, seen, c = np.empty((P, s.shape[1]), G.dtype), np.empty((P, n), G.dtype), np.empty((P, A), G.dtype)
+    states, new = np.empty((2, P, s.shape[1]), G.dtype)
+    seen, c = np.empty((P, n), G.dtype), np.empty((P, A), G.dtype)
     # without attention the one annotation has all the weight
     q, alphas = np.empty((P, units), G.dtype), np.ones((P, H.shape[1]), G.dtype)
     UH = kernels.look(H, p.Ua, p.ba) if units else None
@@ -265,9 +266,9 @@ def decode(p, source, target, sos, drop=no_dropout):
         else:
             c[now], from_c = H[:k, 0], fixed[:k]
         zr[now] += Q[:, units:]
-        zr[now] += from_c[:, :gates]
         t[now] += from_c[:, gates:]
-        s, seen[now] = unit.step(zr[now], t[now], states[now], p.U)
+        unit.step(zr[now], t[now], states[now], p.U, from_c[:, :gates], new[now], seen[now])
+        s = new[now]
     # t~_i = U_o s_(i-1) + V_o E y_(i-1) + C_o c_i, and t_i (A.2.2)
     o += states[:, :n] @ p.Uo
     o += c @ p.Co

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk import units
+from lmtk.machine.blas import product
+from lmtk.machine.threads import Team
 
 f32 = np.float32
 
@@ -62,12 +64,13 @@ class Layer:
 @dataclass(frozen=True)
 class Start:
     """Where a layer that carries its state begins: sizes, how many rows have a t-th word; state (rows, width), None:
-    0; fresh (K,) bool: before which words the state becomes 0, None: nowhere.
+    0; fresh (K,) bool: before which words the state becomes 0, None: nowhere. team: threads that share the work.
     """
 
     sizes: list
     state: np.ndarray | None = None
     fresh: np.ndarray | None = None
+    team: Team | None = None
 
 
 def window(p, x, start):
@@ -125,17 +128,20 @@ def following(unit):
 
     def forward(p, x, start):
         x, g = x.reshape(len(x), -1), unit.gates * p.R.shape[1]
-        zr, t = (x @ p.H[part].T + p.d[part] for part in (slice(g), slice(g, None)))
-        a, memory, state = units.follow(unit, zr, t, start.sizes, p.R[:g].T, p.R[g:].T, start.state, start.fresh)
+        zr, t = (product(start.team, x, p.H[part].T) for part in (slice(g), slice(g, None)))
+        zr += p.d[:g]
+        t += p.d[g:]
+        how = start.sizes, p.R[:g].T, p.R[g:].T, start.state, start.fresh, start.team
+        a, memory, state = units.follow(unit, zr, t, *how)
         return a, (x, start, memory), state
 
     def backward(p, memory, ga):
-        x, start, memory = memory
-        h = p.R.shape[1]
+        (x, start, memory), h, team = memory, p.R.shape[1], memory[1].team
         g, gR = unit.gates * h, np.empty_like(p.R.T)
-        go = units.follow_back(unit, ga, start.sizes, p.R[:g].T, p.R[g:].T, memory, gR[:, :g], gR[:, g:])
-        arrays = {"H": go.T @ x, "d": go.sum(axis=0), "R": gR.T}
-        return Gradient(go @ p.H, arrays, go, (x, memory[2][:, :h]))
+        how = p.R[:g].T, p.R[g:].T, memory, gR[:, :g], gR[:, g:], team
+        go = units.follow_back(unit, ga, start.sizes, *how)
+        arrays = {"H": product(team, go.T, x), "d": go.sum(axis=0), "R": gR.T}
+        return Gradient(product(team, go, p.H), arrays, go, (x, memory[2][:, :h]))
 
     return {
         "sees": lambda n: 1, "forward": forward, "backward": backward, "carries": True, "order": 32,

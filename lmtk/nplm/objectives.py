@@ -165,12 +165,12 @@ def begun(now, data, settings, threads, comm, state=None):
     w = now.places(data.w)
     slow = pace(settings, data, len(now.C), *OUTPUTS[now.output].variances(now.theta, w))
     before = {name: p[name] for name in ("C", *layer.shapes(now.order, now.m, now.h))}
-    theta = sgd.begun(layer, before, now.direct, slow, comm, now.m)
+    theta = sgd.begun(layer, before, now.direct, slow, comm, now.m, team)
     sight = OBJECTIVES[now.output][settings.objective](now, replace(data, w=w), settings, slow, team, comm, theta.p.C)
     decay, keep = sparse_decay(theta, sight, data, settings), dropping(settings, layer)
     each = settings.weight_decay if sight.shrink is None else 0
     theta.state = (state or {}).get("state")
-    feed = running.fed(data.contexts, w, data.fresh, settings) if layer.carries else None
+    feed = running.fed(data.contexts, w, data.fresh, settings, team) if layer.carries else None
 
     def step(at, epsilon, epoch, number):
         if feed:

@@ -88,10 +88,10 @@ def places(N, settings, number):
     return (time[:, None] + np.arange(B) * L).ravel()
 
 
-def fed(inputs, w, fresh, settings):
+def fed(inputs, w, fresh, settings, team=None):
     """feed(at, state) -> contexts (., 1), words (K,) and the `layers.Start` of the steps `at`, as `places` has them.
 
-    inputs (N, 1), w (N,) and fresh (N,): the text's. Steps from N on have the word -1.
+    inputs (N, 1), w (N,) and fresh (N,): the text's; team: threads for the layer. Steps from N on have the word -1.
     """
     _, B = rows(settings)
     N = len(w)
@@ -99,6 +99,6 @@ def fed(inputs, w, fresh, settings):
     def feed(at, state):
         there = np.minimum(at, N - 1)
         words = np.where(at < N, w[there], -1)
-        return inputs[there], words, Start([B] * (len(at) // B), state, fresh[there])
+        return inputs[there], words, Start([B] * (len(at) // B), state, fresh[there], team)
 
     return feed

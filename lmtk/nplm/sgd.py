@@ -5,6 +5,7 @@ wants of z, and goes back through the layer.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -23,7 +24,8 @@ class Parameters:
     """What stands before the outputs, as it is trained: p has C and the arrays of the layer by letter.
 
     m: features of a sense; direct: the words whose features the outputs see, 0 without direct connections; pace:
-    factors of the rates; state: that of a layer that carries one, behind the last minibatch.
+    factors of the rates; state: that of a layer that carries one, behind the last minibatch;
+    team(function, items): works on them side by side.
     """
 
     layer: Layer
@@ -32,14 +34,15 @@ class Parameters:
     direct: int
     pace: Pace
     state: np.ndarray | None = None
+    team: Callable = map
 
 
-def begun(layer, arrays, direct=0, pace=None, comm=ALONE, m=None):
+def begun(layer, arrays, direct=0, pace=None, comm=ALONE, m=None, team=map):
     """Parameters of arrays by letter, copied to where `comm` places them; pace: None, all learn with the whole rate; m:
     None, a word has one sense.
     """
     p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in arrays.items()})
-    return Parameters(layer, p, m or p.C.shape[1], direct, pace or even(len(p.C), 0))
+    return Parameters(layer, p, m or p.C.shape[1], direct, pace or even(len(p.C), 0), team=team)
 
 
 def arrays(theta):
@@ -77,14 +80,17 @@ def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=Non
     steps, rates = max(len(g.go) / K, 1), np.full(len(p.C), f32(epsilon * feature_rate))
     rate = epsilon / steps
     if pace.H:
-        curved = sum(stiffest(X, len(g.go)) for X in g.inputs) * stiffest(g.go, K)
-        rate *= slowed(pace.H / steps, curved)
-        rates *= slowed(pace.C, stiffest(gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1]))
+        behind, of_C = (g.go, K), (gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1])
+        before = ((X, len(g.go)) for X in g.inputs)
+        back, features, *inputs = theta.team(lambda of: stiffest(*of), (behind, of_C, *before))
+        rate *= slowed(pace.H / steps, sum(inputs) * back)
+        rates *= slowed(pace.C, features)
     if decay:
         shrink(theta, K * epsilon * decay, feature_rate)
     for name, gradient in g.arrays.items():
+        gradient *= f32(rate)
         a = getattr(p, name)
-        a += f32(rate) * gradient
+        a += gradient
     kernels.add_features(p.C, contexts, gx, rates)
 
 

@@ -1,0 +1,338 @@
+"""Several tries as one, for models that are worth compiling for: their n-grams by the words of another vocabulary, and
+what each model gives them.
+
+symbol  shape      meaning
+tries   (T, 2)     of each trie, where its memory is and its size, int64; `nodes` says what is in it
+where   (T, n, 4)  as in `nodes`; of orders that a trie lacks, all 0
+ids     (T, W)     the new number of each word, -1 for those that are left out, int32
+place   (N, T)     where the n-grams of an order stand in each trie, -1 for not there, int32
+first, last        contexts, nodes of the order below, from `first` up to `last`
+
+Lists of children are merged; where new numbers turn their words around, they are sorted before. Bound by the random
+reads of those tries whose words are turned around, and, for mixtures, by the exponentials.
+"""
+
+import math
+
+import numpy as np
+
+from lmtk.lm import LN10
+from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
+from lmtk.machine.threads import all_at_once, count
+from lmtk.ngram.nodes import (
+    AT,
+    BOW,
+    CHILD,
+    ROOT,
+    WIDE,
+    WIDTH,
+    N,
+    P,
+    address,
+    children_of,
+    link_far,
+    room,
+    search,
+    suffix_of,
+)
+
+AHEAD = 8
+SOME = 256  # n-grams whose reads are made together
+f32 = np.float32
+u64 = np.uint64
+prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+
+
+def in_parts(work, contexts):
+    """[work(first, last)] of all contexts, in parts, as many at once as there are threads."""
+    some = max(contexts // (8 * count()), 1 << 12)
+    parts = [(first, min(first + some, contexts)) for first in range(0, contexts, some)]
+    return [*(work(*part) for part in parts[:1]), *all_at_once(lambda part: work(*part), parts[1:])]
+
+
+@jit
+def trie_at(tries, m):
+    return carray(pointer_to(tries[m, 0], np.int32), tries[m, 1])
+
+
+@inlined
+def children_at(memory, where, m, k, node):
+    """From where up to where the children of a node of order k - 1 stand in trie m, none for the node -1."""
+    if node < 0 or where[m, k - 1, WIDTH] == 0:
+        return np.int64(0), np.int64(0)
+    if k == 1:
+        return np.int64(0), where[m, 0, N]
+    at = where[m, k - 2, AT] + where[m, k - 2, WIDTH] * node
+    return np.int64(memory[at + CHILD]), np.int64(memory[at + where[m, k - 2, WIDTH] + CHILD])
+
+
+@jit
+def count_children(tries, where, k, above, first, last):
+    """How many children contexts of the places `above` (., T) have in all tries, and the most that one of them has."""
+    total, most = 0, 0
+    for q in range(first, last):
+        here = 0
+        for m in range(len(tries)):
+            memory, node = trie_at(tries, m), np.int64(above[q, m])
+            if k > 1 and q + AHEAD < last:
+                prefetch(memory, where[m, k - 2, AT] + where[m, k - 2, WIDTH] * above[q + AHEAD, m] + CHILD)
+            low, high = children_at(memory, where, m, k, node)
+            here += high - low
+        total, most = total + here, max(most, here)
+    return total, most
+
+
+@jit
+def merge_children(tries, where, ids, k, above, first, last, most, child, word, place):
+    """The children of contexts of the places `above` (., T), of order k: where those of each begin, child (last - first
+    + 1,); their words, in order, and places in each trie. Returns how many. most: as `count_children` has it.
+    """
+    T, n = len(tries), 0
+    items, head, stop = np.empty(most, u64), np.empty(T, np.int64), np.empty(T, np.int64)
+    for q in range(first, last):
+        child[q - first], filled = n, 0
+        for m in range(T):
+            memory = trie_at(tries, m)
+            if q + AHEAD < last:
+                low, _ = children_at(memory, where, m, k, np.int64(above[q + AHEAD, m]))
+                prefetch(memory, where[m, k - 1, AT] + where[m, k - 1, WIDTH] * low)
+            low, high = children_at(memory, where, m, k, np.int64(above[q, m]))
+            head[m], straight = filled, True
+            for c in range(low, high):
+                w = ids[m, memory[where[m, k - 1, AT] + where[m, k - 1, WIDTH] * c]]
+                if w >= 0:
+                    items[filled] = u64(w) << u64(32) | u64(c)
+                    straight &= filled == head[m] or items[filled - 1] < items[filled]
+                    filled += 1
+            stop[m] = filled
+            if not straight:
+                sort(items, head[m], filled)
+        while True:
+            least = np.int64(1) << 32
+            for m in range(T):
+                if head[m] < stop[m]:
+                    least = min(least, np.int64(items[head[m]] >> u64(32)))
+            if least == np.int64(1) << 32:
+                break
+            word[n] = least
+            for m in range(T):
+                there = head[m] < stop[m] and np.int64(items[head[m]] >> u64(32)) == least
+                place[n, m] = np.int64(items[head[m]] & u64(0xFFFFFFFF)) if there else -1
+                head[m] += there
+            n += 1
+    child[last - first] = n
+    return n
+
+
+@inlined
+def sort(items, begin, end):
+    """items[begin:end] in order, in place (Shell 1959): most lists are short."""
+    gap = 1
+    while gap < (end - begin) // 3:
+        gap = 3 * gap + 1
+    while gap:
+        for i in range(begin + gap, end):
+            item, j = items[i], i
+            while j >= begin + gap and items[j - gap] > item:
+                items[j] = items[j - gap]
+                j -= gap
+            items[j] = item
+        gap //= 3
+
+
+@jit
+def put_nodes(tries, old, k, first, last, child, word, place, turned, start, one, memory, where, far):
+    """The records of the n-grams of order k after some contexts, without numbers, into memory, and the children of the
+    contexts. turned: where the nodes of order k - 1 of trie m are now, from start[m, k - 2] on; those of order k in
+    place. one (W,): the 1-gram of each word. Returns how many lack their suffix: -1 stands for it.
+    """
+    T, missing, q = len(tries), 0, first
+    below, width, up = where[k - 1, AT], where[k - 1, WIDTH], where[max(k - 2, 0), AT]
+    ends = np.empty((SOME, T), np.int64)
+    for begin in range(child[first], child[last], SOME):
+        size = min(SOME, child[last] - begin)
+        for m in range(T if k > 2 else 0):
+            given, at, step = trie_at(tries, m), old[m, k - 1, AT] - 1, old[m, k - 1, WIDTH]
+            for i in range(size):
+                prefetch(given, at + step * (np.int64(place[begin + i, m]) + 1))
+            for i in range(size):
+                ends[i, m] = -1
+                if place[begin + i, m] >= 0:
+                    end = np.int64(given[at + step * (np.int64(place[begin + i, m]) + 1)])
+                    if 0 <= end < old[m, k - 2, N]:
+                        ends[i, m] = start[m, k - 2] + end
+                        prefetch(turned, ends[i, m])
+        for i in range(size):
+            node = begin + i
+            while node >= child[q + 1]:
+                q += 1
+            at = below + width * node
+            w, end = word[node], np.int64(-1)
+            memory[at] = w
+            if k == 2:
+                end = np.int64(one[w])
+            elif k > 2:
+                for m in range(T):
+                    if end < 0 and ends[i, m] >= 0:
+                        end = np.int64(turned[ends[i, m]])
+                if end < 0:
+                    order, context = suffix_of(memory, where, far, k - 1, q)
+                    if order == k - 2:
+                        low, high = children_of(memory, where, order, context)
+                        end = search(memory, up, WIDE, low, high, w)
+            if k > 1:
+                memory[at + width - 1] = end
+                missing += end < 0
+            if k < len(where):
+                for m in range(T):
+                    if place[node, m] >= 0:
+                        turned[start[m, k - 1] + place[node, m]] = node
+    if k > 1:
+        for q in range(first, last):
+            memory[up + WIDE * q + CHILD] = child[q]
+    return missing
+
+
+@jit
+def mix_numbers(tries, old, weights, k, first, last, place, memory, logs, where, far, base, rows):
+    """log10 p of the n-grams of order k after some contexts, sum_m weights[m] p_m, into memory; nan where no model has
+    one. Their weights are the first model's. rows (., T, 3): of each n-gram of an order below the highest, from base[k]
+    on, what trie m gives it: log10 p of the longest n-gram that ends it, the weights that are added to it, and its own
+    weight; those of order k in place.
+
+        p(w | c) = that of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word)
+
+    The weights of short contexts are added first, all in single precision, as `nodes.backed_off` has them.
+    """
+    T, n, q = len(tries), len(where), first
+    below, width, up = where[k - 1, AT], where[k - 1, WIDTH], where[max(k - 2, 0), AT]
+    begin_, end_ = np.int64(0), where[0, N]
+    if k > 1:
+        begin_, end_ = np.int64(memory[up + WIDE * first + CHILD]), np.int64(memory[up + WIDE * last + CHILD])
+    order, row, chain = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(n + 1, np.int64)
+    for begin in range(begin_, end_, SOME):
+        size = min(SOME, end_ - begin)
+        for i in range(size):
+            order[i], end = suffix_of(memory, where, far, k, begin + i)
+            row[i] = base[order[i]] + end
+            prefetch(rows, row[i] * 3 * T)
+            for m in range(T):
+                prefetch(trie_at(tries, m), old[m, k - 1, AT] + old[m, k - 1, WIDTH] * np.int64(place[begin + i, m]))
+        for i in range(size):
+            node, many = begin + i, 0
+            while k > 1 and node >= memory[up + WIDE * (q + 1) + CHILD]:
+                q += 1
+            if k > 1:  # the contexts that back off to that end
+                chain[0], many = base[k - 1] + q, 1
+            if k > 2 and order[i] < k - 1:
+                above, context = suffix_of(memory, where, far, k - 1, q)
+                while above and above >= order[i]:
+                    chain[many] = base[above] + context
+                    many += 1
+                    above, context = suffix_of(memory, where, far, above, context)
+            total, known = 0.0, False
+            for m in range(T):
+                p, more, bow, at = f32(np.nan), f32(0), f32(0), old[m, k - 1, AT]
+                if place[node, m] >= 0:
+                    given = carray(pointer_to(tries[m, 0], np.float32), tries[m, 1])
+                    at += old[m, k - 1, WIDTH] * np.int64(place[node, m])
+                    p = given[at + old[m, k - 1, P]]
+                    bow = given[at + BOW] if old[m, k - 1, WIDTH] == WIDE else f32(0)
+                if p == p:
+                    known = True
+                else:
+                    p, more = rows[row[i], m, 0], rows[row[i], m, 1]
+                    for j in range(many - 1, -1, -1):
+                        more += rows[chain[j], m, 2]
+                if k < n:
+                    here = base[k] + node
+                    rows[here, m, 0], rows[here, m, 1], rows[here, m, 2] = p, more, bow
+                total += weights[m] * math.exp(np.float64(p + more) * LN10)
+            logs[below + width * node + where[k - 1, P]] = math.log10(total) if known else np.nan
+            if k < n:
+                logs[below + width * node + BOW] = rows[base[k] + node, 0, 2]
+
+
+@jit
+def copy_numbers(tries, old, k, place, logs, where):
+    """log10 p and weights of the n-grams of order k by the first trie, into memory; those that it lacks are bare."""
+    given, here = carray(pointer_to(tries[0, 0], np.float32), tries[0, 1]), where[k - 1, AT]
+    for i in range(where[k - 1, N]):
+        there, at = place[i, 0] >= 0, old[0, k - 1, AT] + old[0, k - 1, WIDTH] * np.int64(place[i, 0])
+        logs[here + where[k - 1, P]] = given[at + old[0, k - 1, P]] if there else np.nan
+        if k < len(where):
+            logs[here + BOW] = given[at + BOW] if there and old[0, k - 1, WIDTH] == WIDE else 0
+        here += where[k - 1, WIDTH]
+
+
+def united(models, ids, W, weights=None):
+    """(memory, where, far) of the n-grams of all models, as `nodes` has them, over W words: numbers ids[m] of the words
+    of model m. Their back-off weights are those of the first model, their probabilities the mixture by `weights`;
+    without these, they are those of the first model too, and the n-grams that it lacks are bare.
+    """
+    n = max(model.nodes.order for model in models)
+    for model in models:
+        model.nodes.checked(len(model.vocab.words))
+    tries = np.array([(address(model.nodes.memory), model.nodes.memory.size) for model in models], np.int64)
+    old = np.zeros((len(models), n, 4), np.int64)
+    for mine, model in zip(old, models):
+        mine[: model.nodes.order] = model.nodes.where
+    number_of = np.full((len(models), max(map(len, ids))), -1, np.int32)
+    for mine, own in zip(number_of, ids):
+        mine[: len(own)] = own
+    orders, place = [], np.zeros((1, len(models)), np.int32)
+    for k in range(1, n + 1):
+        orders.append(merged_order(tries, old, number_of, k, place))
+        place = orders[-1][2]
+    memory, where, records = room([len(word) for _, word, _ in orders])
+    far = link(tries, old, orders, memory, where, records, W)
+    if weights is None:
+        all_at_once(lambda k: copy_numbers(tries, old, k, orders[k - 1][2], memory.view(f32), where), range(1, n + 1))
+    else:
+        mix(tries, old, np.array(weights, np.float64), [place for _, _, place in orders], memory, where, far)
+    return memory, where, far
+
+
+def merged_order(tries, old, ids, k, above):
+    """(child, word, place) of order k, as `merge_children` has them, of all contexts, of the places `above` (., T)."""
+
+    def merge(first, last):
+        size, most = count_children(tries, old, k, above, first, last)
+        child, word = np.empty(last - first + 1, np.int32), np.empty(size, np.int32)
+        place = np.empty((size, len(tries)), np.int32)
+        found = merge_children(tries, old, ids, k, above, first, last, most, child, word, place)
+        return child, word[:found], place[:found]
+
+    child, word, place = map(list, zip(*in_parts(merge, len(above))))
+    begins = np.cumsum([0, *map(len, word)])
+    child = [part[:-1] + begin for part, begin in zip(child, begins)] + [begins[-1:]]
+    return np.concatenate(child, dtype=np.int32), np.concatenate(word), np.concatenate(place)
+
+
+def link(tries, old, orders, memory, where, records, W):
+    """The records of the orders of `merged_order` without their numbers, in place; returns `far`."""
+    far, one = ROOT, np.full(W, -1, np.int32)
+    one[orders[0][1]] = np.arange(len(orders[0][1]))
+    ends = np.cumsum(np.append(0, old[:, :, N]))  # where each order of each trie begins among the turned
+    turned, start = np.full(ends[-1], -1, np.int32), ends[:-1].reshape(old.shape[:2])
+    for k, (child, word, place) in enumerate(orders, 1):
+        given = child, word, place, turned, start, one, memory, where, far
+        missing = sum(in_parts(lambda *part, k=k, given=given: put_nodes(tries, old, k, *part, *given), len(child) - 1))
+        if k > 1:
+            records[k - 2]["child"][-1] = len(word)
+        if missing:
+            more = np.empty((missing, 2), np.int32)
+            link_far(memory, where, k, one, far, more)
+            far = np.concatenate((far, more))
+    return far
+
+
+def mix(tries, old, weights, places, memory, where, far):
+    """`mix_numbers` of all orders."""
+    base = np.cumsum([0, 1, *where[:-1, N]])
+    rows = np.empty((base[-1], len(tries), 3), f32)
+    rows[0] = -np.inf, 0, 0
+    for k, place in enumerate(places, 1):
+        given = place, memory, memory.view(f32), where, far, base, rows
+        contexts = where[k - 2, N] if k > 1 else 1
+        in_parts(lambda *part, k=k, given=given: mix_numbers(tries, old, weights, k, *part, *given), contexts)
