@@ -40,25 +40,18 @@ class Column:
 
 
 class Shelf:
-    """Arrays by name that grow at their ends: in memory or, with `spill`, in one file without a name. Several threads
-    may use it.
-    """
+    """Arrays by name that grow at their ends, in one file without a name. Several threads may use it."""
 
-    def __init__(self, spill):
-        self.parts, self.end, self.lock, self.file = {}, 0, Lock(), None
-        if spill:
-            self.file = tempfile.TemporaryFile(prefix="lmtk-", buffering=0)
+    def __init__(self):
+        self.parts, self.end, self.lock = {}, 0, Lock()
+        self.file = tempfile.TemporaryFile(prefix="lmtk-", buffering=0)
 
     def add(self, name, array):
-        """In memory the array is kept as it is. Raises OSError, of the folder of temporary files, where the disk is
-        full.
-        """
+        """Raises OSError, of the folder of temporary files, where the disk is full."""
         array = np.ascontiguousarray(array).reshape(-1)
         with self.lock:
             at, self.end = self.end, self.end + array.nbytes
-            self.parts.setdefault(name, []).append((len(array), at if self.file else array))
-        if self.file is None:
-            return
+            self.parts.setdefault(name, []).append((len(array), at))
         data = array.view(np.uint8)
         try:
             while len(data):
@@ -76,22 +69,16 @@ class Shelf:
         place = -begin
         for size, where in self.parts.get(name, ()):
             a, b = max(place, 0), min(place + size, len(out))
-            if self.file is None:
-                out[a : max(a, b)] = where[a - place : max(a, b) - place]
-            else:
-                data, at = out[a : max(a, b)].view(np.uint8), where + (a - place) * out.itemsize
-                while len(data):
-                    done = os.preadv(self.file.fileno(), [data], at)
-                    data, at = data[done:], at + done
+            data, at = out[a : max(a, b)].view(np.uint8), where + (a - place) * out.itemsize
+            while len(data):
+                done = os.preadv(self.file.fileno(), [data], at)
+                data, at = data[done:], at + done
             place += size
         return out
 
     def get(self, name, kind, begin=0, end=None):
-        """(N,), what was added from `begin` up to `end`; not to be written to."""
+        """(N,), what was added from `begin` up to `end`."""
         end = self.size(name) if end is None else end
-        parts = self.parts.get(name, ())
-        if self.file is None and len(parts) == 1:
-            return parts[0][1][begin:end]
         return self.read(name, np.empty(end - begin, kind), begin)
 
     def drop(self, name):

@@ -51,6 +51,7 @@ THREAD = 128 << 20  # of -memory for each thread
 LEAST = 64 << 20  # bytes for buckets, whatever -memory says
 SOME = 1 << 18  # positions dealt out together
 PART = 1 << 18  # of a bucket, where memory is not bounded
+TOGETHER = 4  # buckets of a rank that get their probabilities at once, there
 SIZE = suffix.SOME
 f32 = np.float32
 
@@ -122,7 +123,9 @@ class Buckets:
         return start
 
     def each(self, work, what):
-        """[work(b) for b in mine], in threads as far as there is memory for several."""
+        """[work(b) for b in mine], in threads as far as there is memory for several. Those of rare words come first:
+        they take the most memory, and the others then find room in it.
+        """
         done, found = [], {}
 
         def whole(b):
@@ -130,8 +133,8 @@ class Buckets:
             done.append(b)
             self.show(len(done) / self.rounds, what)
 
-        small = [b for b in self.mine if self.positions(b) <= self.alone]
-        for b in self.mine:
+        small = [b for b in reversed(self.mine) if self.positions(b) <= self.alone]
+        for b in reversed(self.mine):
             if b not in small:
                 whole(b)
         with ThreadPoolExecutor(self.together) as pool:
@@ -203,7 +206,7 @@ def divided(text, vocab, order, memory, comm):
     if largest * (order + 1) >= 1 << 31 or len(bounds) > 1 << 16:
         raise LmtkError(f"the text is too large: '{word}' stands in it {seen.max()} times, {len(bounds)} buckets")
     workers = workers if not memory or 2 * most <= room else 1
-    return Buckets(vocab, order, comm, Shelf(bool(memory)), seen, bounds, most, workers, not memory)
+    return Buckets(vocab, order, comm, Shelf(), seen, bounds, most, workers, not memory)
 
 
 def ranges(seen, ranks, most, even):
@@ -252,7 +255,7 @@ def deal_out(job, parts):
     """The records of this rank's part of the text to their buckets, of whatever rank."""
     n, B, comm = job.order, len(job.bounds) - 1, job.comm
     pieces, more, done, total = overlapping(parts, n), True, 0, int(job.seen.sum())
-    job.records, by_rank = Shelf(not job.ample), job.by_rank
+    job.records, by_rank = Shelf(), job.by_rank
     while more:
         x = next(pieces, np.zeros(n, np.int32))
         more = comm.largest(len(x) - n)
@@ -528,8 +531,8 @@ def estimate_one(job, methods, exact, b):
     for k in range(2, job.order + 1):
         events = job.cuts[b][k, -1]
         for name, column in (("p", work.log10p[k][:events]), ("marks", work.marks[k][:events])):
-            shelf.add((name, b, k), column.copy())
-        shelf.add(("bow", b, k), work.log10bow[k][events:].copy())
+            shelf.add((name, b, k), column)
+        shelf.add(("bow", b, k), work.log10bow[k][events:])
     return lacking
 
 
@@ -593,9 +596,9 @@ def contexts_from(job, b):
 
 def fetch(job, k):
     """Yields log10 p of the n-grams of order k that end in each of a rank's buckets, nan where the model has none, and
-    their marks, or 0 where none is NEEDED. They come together, or, where memory is short, for one bucket after another.
+    their marks, or 0 where none is NEEDED. They come for some buckets at once, where memory is short for one.
     """
-    P, T, together = job.comm.size, job.rounds, job.rounds if job.ample else 1
+    P, T, together = job.comm.size, job.rounds, TOGETHER if job.ample else 1
     for first in range(0, T, together):
         columns = []
         for part in (own_p, own_marks) if job.needed else (own_p,):

@@ -47,12 +47,12 @@ class Positions:
 
 
 class Blocks:
-    """The raw blocks of this rank's part of the texts, to be gone through again, with `spill` on disk. heads: of each
-    (path, number, size, words known after it), from a first one on for what is known before the texts.
+    """The raw blocks of this rank's part of the texts, to be gone through again, on disk. heads: of each (path, number,
+    size, words known after it), from a first one on for what is known before the texts.
     """
 
-    def __init__(self, raw, known, spill):
-        self.shelf, self.heads = Shelf(spill), [(-1, -1, 0, known)]
+    def __init__(self, raw, known):
+        self.shelf, self.heads = Shelf(), [(-1, -1, 0, known)]
         for path, number, ids in raw:
             known = max(known, int(ids.max(initial=-1)) + 1)
             self.shelf.add((path, number), ids)
@@ -65,12 +65,6 @@ class Blocks:
     def __iter__(self):
         for path, number, _, _ in self.heads[1:]:
             yield path, number, self.shelf.get((path, number), np.int32)
-
-    def given_up(self):
-        """The same, for the last time."""
-        for path, number, ids in self:
-            yield path, number, ids
-            self.shelf.drop((path, number))
 
 
 @dataclass(frozen=True)
@@ -94,9 +88,9 @@ class Text:
         return found[:-1].astype(np.int64)
 
     def parts(self, vocab):
-        """The ids (N,) int32 that a model's vocabulary gives the words, in parts; once."""
+        """The ids (N,) int32 that a model's vocabulary gives the words, in parts."""
         new_id = self.new_id(vocab)
-        for part in bordered(self.blocks.given_up(), self.mine.index(SOS), self.mine.index(EOS), self.marks):
+        for part in bordered(self.blocks, self.mine.index(SOS), self.mine.index(EOS), self.marks):
             yield new_id[part]
 
 
@@ -141,7 +135,7 @@ def collect(
     if positions and not files:
         apart = parts and (memory or comm.size > 1)
         if apart:
-            raw = comm.each(lambda: Blocks(raw_blocks(texts, known, marks.tolower, comm), given, bool(memory)))
+            raw = comm.each(lambda: Blocks(raw_blocks(texts, known, marks.tolower, comm), given))
         else:
             raw = comm.each(lambda: [] if comm.rank else list(raw_blocks(texts, known, marks.tolower, ALONE)))
         size = raw.size if apart else sum(len(block) for _, _, block in raw)
