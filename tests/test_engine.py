@@ -184,6 +184,18 @@ TEXTS = {
 }
 
 
+@pytest.mark.parametrize("memory", [[], ["-memory", "10K"]])
+def test_a_large_text_of_empty_lines_is_one_of_no_words(tmp_path, monkeypatch, memory, capsys):
+    monkeypatch.setitem(LARGE, "ngrams", 1)
+    (tmp_path / "t").write_text("\n" * 9)
+    (tmp_path / "v").write_text("a\n")
+    command = ["ngram-count", "-text", tmp_path / "t", "-vocab", tmp_path / "v", "-lm", tmp_path / "lm", *memory]
+    monkeypatch.setattr(sys, "argv", ["lmtk", *map(str, command)])
+    with pytest.raises(SystemExit) as done:
+        cli.main()
+    assert (done.value.code, capsys.readouterr().err) == (1, "lmtk ngram-count: no word of the vocabulary is counted\n")
+
+
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "".join(options))
 def test_the_command_writes_the_same_for_large_and_small(tmp_path, monkeypatch, text, options):

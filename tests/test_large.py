@@ -15,7 +15,7 @@ from test_ngram import random_model
 from lmtk import cli
 from lmtk.files.streams import open_out
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, kenlm_text, nodes, runs, smoothing
+from lmtk.ngram import arpa, backoff, kenlm_text, nodes, printing, runs, smoothing
 from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import write_counts
@@ -23,7 +23,7 @@ from lmtk.ngram.merge import merged
 from lmtk.ngram.methods import Method
 from lmtk.ngram.pruning import pruned, renormalized, single, without_low
 from lmtk.ngram.smoothing import estimate
-from lmtk.reports import kenlm
+from lmtk.reports import kenlm, srilm
 from lmtk.text.corpus import Marks, read_corpus
 from lmtk.text.vocab import make_vocab
 
@@ -144,9 +144,9 @@ def test_a_small_job_does_without_numba(tmp_path):
 
 
 def check_numbers(x):
-    cells, length = arpa.printed(x)
-    expected = [b"%.7g" % v for v in x.tolist()]
-    found = [cell[:n].tobytes() for cell, n in zip(cells, length)]
+    cells = printing.print_some(x, ord("\t")).view(np.uint8)
+    expected = [b"%.7g\t" % (-99 if v == -np.inf else v + 0.0) for v in x.tolist()]
+    found = [cell[: cell[15]].tobytes() for cell in cells]
     wrong = [(a, b) for a, b in zip(found, expected) if a != b]
     assert not wrong, wrong[:5]
 
@@ -223,12 +223,32 @@ def test_kenlm_layout_of_many_lines_is_that_of_few():
     for weights in (weight[: len(p)], None):
         expected = kenlm_text.formatted(rows, p, weights, words)
         assert kenlm_text.printed(rows, p, weights, words, cells) == expected
-    assert [kenlm_text.shortest(np.float32(v)) for v in (0, -1e-7, 1.5, 0.30103)] == [
-        b"0",
-        b"-1e-7",
-        b"1.5",
-        b"0.30103",
-    ]
+    assert [kenlm.shortest(np.float32(v)) for v in (0, -1e-7, 1.5, 0.30103)] == ["0", "-1e-7", "1.5", "0.30103"]
+
+
+@pytest.mark.parametrize("name", ["srilm", "kenlm"])
+@pytest.mark.parametrize("marks", [Marks(), Marks(False, True), Marks(True, False), Marks(tolower=True)])
+def test_the_lines_of_many_words_are_those_of_few(tmp_path, monkeypatch, name, marks):
+    """Long and unknown words, marks in the text, blanks of all kinds, no line end at the end, p near 1 and 0."""
+    model = estimated(random_text(tmp_path, 3), "kn", 3, Marks(), name == "kenlm", None, True)[1]
+    for level in model.levels:
+        level.logp[::7], level.logp[1::11], level.logp[2::13] = -np.inf, -1e-5, -1e-8
+        level.log10p[::7], level.log10p[1::11], level.log10p[2::13] = -99, -4e-6, -1e-8
+    text = (tmp_path / "t").read_text() + "\n \n\n<s> w1\tw2  </s>\n W3 long" + "er" * 40 + "\x0b w1\x0c\r\nw1 w2 <unk>"
+    (tmp_path / "t").write_text(text)
+    found = []
+    for large in (1 << 40, 1):
+        monkeypatch.setitem(LARGE, "ngrams", large)
+        out = io.BytesIO()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if name == "kenlm":
+                kenlm.report(model, "-", str(tmp_path / "t"), marks, kenlm.LEVELS, out.write)
+            else:
+                corpora = read_corpus(str(tmp_path / "t"), model.vocab, marks, 3, True)
+                srilm.report(model, "t", corpora, 2, out.write)
+        found.append(out.getvalue())
+    assert found[0] == found[1] and found[0].count(b"\n") > 300
 
 
 @pytest.mark.parametrize("seed", range(6))

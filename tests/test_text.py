@@ -134,6 +134,20 @@ def test_one_sort_counts_as_a_sort_an_order_does(order, seed):
             assert np.array_equal(getattr(a, name), getattr(b, name))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_many_rows_are_counted_as_few(monkeypatch, seed):
+    random, found = np.random.default_rng(seed), []
+    W, order = int(random.integers(1, 8)), int(random.integers(1, 6))
+    rows = [random.integers(0, W, (random.integers(1, 30), k)).astype(np.int32) for k in range(1, order + 1)]
+    weights = [random.integers(0, 5, len(row)) * random.choice([1, 1.5]) for row in rows]
+    for large in (1 << 40, 1):
+        monkeypatch.setitem(LARGE, "ngrams", large)
+        found.append(from_rows([*rows], [*weights], W))
+    for a, b in zip(*found, strict=True):
+        for name in ("keys", "count", "first"):
+            assert np.array_equal(getattr(a, name), getattr(b, name))
+
+
 def test_rows_and_levels_are_two_views_of_the_same():
     ids = np.array([0, 1, 2, 1, 0, 1, 2], np.int32)
     levels = count_ids(ids, np.array([0, 4, 7]), 3, 3)

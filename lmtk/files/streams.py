@@ -163,6 +163,8 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
         block += more
     if block[8:].startswith(MODEL):
         raise FormatError(path, "a binary file, as of models; a text was wanted")
+    if block.startswith(b"SRILM_BINARY"):
+        raise FormatError(path, "SRILM's binary form, which lmtk does not read; its -write and -write-lm give text")
     if block.startswith(UTF16):
         stream = io.BytesIO(utf8(block + stream.read(), path))
         read = stream.read

@@ -174,7 +174,7 @@ def collect(
     if found:
         if tokens:
             found.append((to_rows(levels, W), [level.count for level in levels]))
-        levels = from_rows(*merged(found, order), W)
+        levels = from_rows(*merged(found), W)
     if comm.rank == 0:
         tell_beyond(memory, NODE * sum(len(x.keys) for x in levels), "counts, and a model of them, are made in memory")
     return Counts(words, levels)
@@ -203,16 +203,17 @@ def whole_size(tokens, words):
 
 
 def whole_text(raw, index, marks, comm):
-    """Raw blocks of rank 0 as its Positions, None where sentence marks stand inside of sentences."""
+    """Raw blocks of rank 0 as its Positions, None where sentence marks stand inside of sentences, or nothing does."""
     try:
         parts = list(bordered(raw, index[SOS], index[EOS], marks))
     except MarksInside:
         return None
-    return Positions(index.words(), np.concatenate(parts or [np.zeros(0, np.int32)]))
+    ids = np.concatenate(parts or [np.zeros(0, np.int32)])
+    return Positions(index.words(), ids) if len(ids) else None
 
 
 def large_text(raw, index, marks, comm):
-    """The Text of Blocks, None where sentence marks stand inside of sentences."""
+    """The Text of Blocks, None where sentence marks stand inside of sentences, or nothing does."""
     counts, mine, found = np.zeros(len(index), np.int64), index.words(), None
     try:
         for part in bordered(raw, index[SOS], index[EOS], marks):
@@ -221,7 +222,7 @@ def large_text(raw, index, marks, comm):
     except MarksInside:
         pass
     words = common_words(raw.heads, mine, comm) if comm.size > 1 else mine
-    return Text(words, mine, raw, marks, counts) if found else None
+    return Text(words, mine, raw, marks, counts) if comm.total(int(counts.sum())) and found else None
 
 
 def read_texts(raw, index, marks, memory, known):
@@ -285,8 +286,12 @@ def inside(rows, weights):
     return [row[k] for row, k in zip(rows, kept, strict=True)], [w[k] for w, k in zip(weights, kept, strict=True)]
 
 
-def merged(found, order):
-    """Several (rows, weights) as one, of so many orders."""
-    rows = [[np.zeros((0, k), np.int32), *(r[k - 1] for r, _ in found if k <= len(r))] for k in range(1, order + 1)]
-    weights = [[w[k] for _, w in found if k < len(w)] or [np.zeros(0, np.int64)] for k in range(order)]
-    return [[np.concatenate(parts) for parts in columns] for columns in (rows, weights)]
+def merged(found):
+    """Several (rows, weights), which are taken from the list, as one."""
+    rows, weights = [], []
+    for k in range(max(len(rows) for rows, _ in found)):
+        parts = [(r[k], w[k]) for r, w in found if k < len(r)]
+        for whole, some in zip((rows, weights), zip(*parts), strict=True):
+            whole.append(np.concatenate(some) if len(some) > 1 else some[0])
+    found.clear()
+    return rows, weights

@@ -36,6 +36,11 @@ class Counts:
     def order(self):
         return len(self.levels)
 
+    def up_to(self, order):
+        """These with so many orders or more."""
+        nothing = Level(np.zeros(0, np.int64), self.levels[0].count[:0], np.zeros(0, np.int64))
+        return Counts(self.words, self.levels + [nothing] * (order - self.order))
+
     @property
     def tokens(self):
         """How many words were counted, sentence marks aside."""
@@ -124,17 +129,42 @@ def trie(rows, W):
 def from_rows(rows, weights, W):
     """Levels from n-grams given as rows of ids, repeats summed: rows[k - 1] (N, k), weights[k - 1] (N,).
 
-    Prefixes that are not among the rows become nodes of count 0. Raises LmtkError where counts leave 64 bits.
+    Prefixes that are not among the rows become nodes of count 0. Many rows and weights are taken from their lists.
+    Raises LmtkError where counts leave 64 bits.
     """
-    levels = []
-    for (keys, first, node), weight in zip(trie(rows, W), weights, strict=True):
+    for weight in weights:
         whole = weight.dtype.kind != "f"
         if weight.sum(dtype=np.float64) >= (2.0**63 if whole else np.inf):
             raise LmtkError(f"the counts add up to more than {'2^63' if whole else 'a number can be'}")
+    if pays("ngrams", size := sum(map(len, rows))) and size < 1 << 31 and W < 1 << 30:
+        return sort_rows(rows, weights, W)
+    levels = []
+    for (keys, first, node), weight in zip(trie(rows, W), weights, strict=True):
         count = np.zeros(len(keys), weight.dtype)
         np.add.at(count, node[: len(weight)], weight)
         levels.append(Level(keys, count, first))
     return levels
+
+
+def sort_rows(rows, weights, W):
+    """`from_rows` of many, by counting sorts from the last word to the first."""
+    n, base = len(rows), np.cumsum([0, *map(len, rows)])
+    words = np.empty((n, base[-1]), np.int32)  # what is not written takes no memory
+    for d in range(n):
+        for k in range(d, n):
+            words[d, base[k] : base[k + 1]] = rows[k][:, d]
+    rows.clear()
+    order, other = np.empty((2, base[-1]), np.int32)
+    for d in range(n - 1, -1, -1):
+        order[base[d] : base[d + 1]] = np.arange(base[d], base[d + 1])
+        kernels.sort_rows(order, words[d], base[d], W, other)
+        order, other = other, order
+    weight = np.concatenate(weights)
+    weights.clear()
+    keys, count, first = (np.empty((n, base[-1]), kind) for kind in (np.int64, weight.dtype, np.int32))
+    sizes = np.empty(n, np.int64)
+    kernels.count_rows(order, words, base, weight, W, keys, count, first, sizes)
+    return [Level(*(column[k, :size] for column in (keys, count, first))) for k, size in enumerate(sizes.tolist())]
 
 
 def to_rows(levels, W):

@@ -20,10 +20,12 @@ def estimate(counted, vocab, order, methods, marks, *given, types=True):
         from lmtk.ngram import suffix
 
         suffixes = suffix.suffix_order(ngrams.of(vocab), order, len(vocab.words) - 1, marks)
-    elif 2 <= order <= LONGEST and pays("ngrams", sum(len(level.keys) for level in ngrams.levels)):
-        from lmtk.ngram import leaves
+    else:
+        ngrams = ngrams.up_to(order)
+        if 2 <= order <= LONGEST and pays("ngrams", sum(len(level.keys) for level in ngrams.levels)):
+            from lmtk.ngram import leaves
 
-        suffixes = leaves.suffixes_of(ngrams, vocab)
+            suffixes = leaves.suffixes_of(ngrams, vocab)
     if suffixes is None:
         return smoothing.estimate(ngrams, vocab, order, methods, *given)
     del ngrams  # its memory serves the engine

@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from lmtk.machine.jit import jit
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram.arpa import decimal, ngrams
+from lmtk.ngram.digits import print_shortest, shortest
 from lmtk.ngram.printing import PIECE, print_rows, word_cells
 from lmtk.text.vocab import EOS, SOS
 
@@ -21,7 +21,7 @@ def write_text(out, model):
     words = [*first, *(w for w in old.words if w not in first)]
     index = {w: i for i, w in enumerate(words)}
     rank = np.array([index[w] for w in old.words], np.int32)
-    sizes = [int(np.count_nonzero(~np.isnan(level.logp))) for level in model.levels]
+    sizes = model.sizes
     out.write(b"\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
     many, letters = pays("ngrams", sum(sizes)), word_cells(words)
     for k, (rows, logp, bow, _) in enumerate(ngrams(model), 1):
@@ -41,16 +41,9 @@ def write_text(out, model):
 
 def formatted(rows, p, weight, words):
     """The lines of n-grams (N, k) with log10 p and weights (N,), float32."""
-    ends = [b"\n"] * len(rows) if weight is None else [b"\t" + shortest(x) + b"\n" for x in weight]
+    ends = [b"\n"] * len(rows) if weight is None else [f"\t{shortest(x)}\n".encode() for x in weight]
     texts = (b" ".join([words[w] for w in row]) for row in rows.tolist())
-    return b"".join([b"%s\t%s%s" % (shortest(x), text, end) for x, text, end in zip(p, texts, ends)])
-
-
-def shortest(x):
-    """A number in single precision as KenLM prints it."""
-    if x == 0 or 1e-6 <= abs(x) < 1e21:
-        return np.format_float_positional(x, trim="-").encode()
-    return np.format_float_scientific(x, trim="-", exp_digits=1).encode()
+    return b"".join([b"%s\t%s%s" % (shortest(x).encode(), text, end) for x, text, end in zip(p, texts, ends)])
 
 
 def printed(rows, p, weight, words, cells):
@@ -74,58 +67,3 @@ def printed(rows, p, weight, words, cells):
             parts.append(formatted(rows[s], p[s], None if weight is None else weight[s], words))
         begin = end + 1
     return b"".join(parts)
-
-
-@jit
-def print_shortest(x, end, cells):
-    """float32 numbers and the byte `end` into cells (N, 16), uint8, the length in the last: the number with the fewest
-    digits that is nearer to x than to its neighbours. Length 0: too long, or below 1e-4, or from 10000 on.
-    """
-    for i in range(len(x)):
-        a, cell = abs(np.float64(x[i])), cells[i]
-        if a == 0:
-            cell[0], cell[1], cell[15] = 48, end, 2
-            continue
-        if not 1e-4 <= a < 1e4:
-            continue
-        e, scale, half = 0, 1e4, 2.0**-24
-        while a * scale >= 1e5:
-            e, scale = e + 1, scale / 10
-        while a * scale < 1e4:
-            e, scale = e - 1, scale * 10
-        while half * 2**24 <= a / 2 or half * 2**24 > a:
-            half = half * 2 if half * 2**24 <= a / 2 else half / 2
-        digits, n = np.int64(0), 5
-        near = False
-        while not near and n < 9:
-            n, scale = n + 1, scale * 10
-            digits = np.int64(np.rint(a * scale))
-            off = digits / scale - a  # below a power of two the neighbour is half as far
-            near = abs(off) < half and (off > 0 or a != half * 2**24 or 2 * -off < half)
-        while digits % 10 == 0:
-            digits, n = digits // 10, n - 1
-        if digits == 1 and n == 0:
-            e, n = e + 1, 1
-        sign = np.int64(x[i] < 0)
-        size = sign + (n + 1 - e if e < 0 else max(e + 1, n + np.int64(n > e + 1)))
-        if size > 14:
-            continue
-        cell[15], cell[size] = size + 1, end
-        place = n - 1 - e  # digits behind the point
-        at = size - 1
-        for _ in range(place):
-            cell[at] = 48 + digits % 10
-            digits //= 10
-            at -= 1
-        if place > 0:
-            cell[at] = 46
-            at -= 1
-        for _ in range(-place):
-            cell[at] = 48
-            at -= 1
-        while at >= sign:
-            cell[at] = 48 + digits % 10
-            digits //= 10
-            at -= 1
-        if sign:
-            cell[0] = 45

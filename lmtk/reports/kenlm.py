@@ -16,8 +16,11 @@ from lmtk.errors import LmtkWarning
 from lmtk.files import container
 from lmtk.files.streams import blocks, lines_of, open_in
 from lmtk.lm import LN10
+from lmtk.machine.large import pays
+from lmtk.machine.threads import in_threads
 from lmtk.ngram.backoff import Backoff, Stored, Walk, decimal
 from lmtk.ngram.counts import to_rows, trie
+from lmtk.ngram.digits import shortest
 from lmtk.ngram.hashed import Hashed
 from lmtk.ngram.nodes import as_single, ends_in_itself, pack, unigrams
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
@@ -144,10 +147,10 @@ def arpa_words(path):
     return words
 
 
-def sentences(path, vocab, marks, keep=False, eager=False):
-    """The text of `path` in blocks of whole lines: (Corpus, words if `keep`, whether the last line is whole)."""
-    sos, eos, tolower = marks.sos, marks.eos, marks.tolower
-    reader, known = Reader(closed(vocab), tolower), vocab.index
+def sentences(path, vocab, marks, eager=False):
+    """The text of `path` in blocks of whole lines: (Corpus, the block, whether the last line is whole)."""
+    sos, eos = marks.sos, marks.eos
+    reader, known = Reader(closed(vocab), marks.tolower), vocab.index
     for block in blocks(path, eager=eager):
         if b"\v" in block or b"\f" in block:
             block = block.replace(b"\v", b" ").replace(b"\f", b" ")
@@ -167,12 +170,7 @@ def sentences(path, vocab, marks, keep=False, eager=False):
             out[starts[:-1]], scored[starts[:-1]] = known[SOS], False
         if eos:
             out[starts[1:][: len(ends) - (not whole)] - 1] = known[EOS]
-        words = None
-        if keep:
-            *rows, rest = (lower(block) if tolower else block).split(b"\n")
-            words = [w for row in rows for w in [SOS] * sos + TOKEN.findall(row) + [EOS] * eos]
-            words += [SOS] * sos + TOKEN.findall(rest)
-        yield Corpus(out, starts, scored), words, whole
+        yield Corpus(out, starts, scored), block, whole
 
 
 def sums_in_turn(numbers, first, last):
@@ -203,17 +201,19 @@ def perplexity(log10p, count):
         return "inf"
 
 
-def shortest(x):
-    """The shortest digits that give back x, of its precision: plain from 1e-6 up to 1e21, 1e21 and 1e-7 beyond."""
-    if not np.isfinite(x):
-        return "NaN" if np.isnan(x) else "inf" if x > 0 else "-inf"
-    digits, _, exponent = np.format_float_scientific(x, trim="-").partition("e")
-    if x == 0 or -6 <= int(exponent) < 21:
-        return np.format_float_positional(x, trim="-")
-    return f"{digits}e{int(exponent)}"
-
-
 LEVELS = ("summary", "sentence", "word")  # those of query -v; -debug shows so many and one
+
+
+def answers(block, first, last, whole, number, ids, length, log10p, sums, oovs):
+    """`lines.answers` in Python."""
+    out = []
+    for i, row in enumerate(block.split(b"\n")[: len(first)]):
+        words = TOKEN.findall(row) + [EOS] * (i < whole)
+        for t, word in zip(range(first[i], last[i]), words):
+            out.append(word + f"={number[ids[t]]} {length[t]} {shortest(log10p[t])}\t".encode())
+        if i < len(sums):
+            out.append(f"Total: {shortest(sums[i])} OOV: {oovs[i]}\n".encode())
+    return b"".join(out)
 
 
 def report(model, lm, text, marks, shown, write, eager=False):
@@ -221,19 +221,17 @@ def report(model, lm, text, marks, shown, write, eager=False):
 
     lm: the model's file, for the numbers of its words. eager: sentences are answered as they come.
     """
-    each = "word" in shown
-    score, unk, sos = scorer(model, each), unknown_id(model.vocab), marks.sos
-    number = numbers(model, lm) if each else None
-    total = total_of_oovs = 0.0
-    tokens = oovs = 0
-    for corpus, words, whole in sentences(text, model.vocab, marks, each, eager):
-        log10p, lengths = score(corpus)
+    each, ends = "word" in shown, "sentence" in shown
+    score, unk = scorer(model, each), unknown_id(model.vocab)
+    number = np.array(numbers(model, lm) if each else [], np.int32)
+
+    def answered(found):
+        """The lines of a block; log10 p of its OOVs; the sums and OOVs of its whole lines; its tokens."""
+        corpus, block, whole = found
+        log10p, length = score(corpus)
         log10p = log10p.astype(np.float32)
         unknown = corpus.scored & (corpus.ids == unk)
-        first, last = corpus.starts[:-1] + sos, corpus.starts[1:]
-        sums = sums_in_turn(log10p, first, last)
-        tokens += int((last - first).sum())
-        total_of_oovs = in_turn(total_of_oovs, log10p[unknown])
+        first, last = corpus.starts[:-1] + marks.sos, corpus.starts[1:]
         if not whole:
             # so does query: such a line's words are counted, their probabilities are not
             name = "stdin" if text == "-" else text
@@ -242,17 +240,28 @@ def report(model, lm, text, marks, shown, write, eager=False):
                 LmtkWarning,
                 stacklevel=2,
             )
-        kept = len(sums) - (not whole)
-        known = np.diff(np.append(0, np.cumsum(unknown))[corpus.starts])
-        total = in_turn(total, sums[:kept])
-        oovs += int(known[:kept].sum())
-        for i in range(len(sums) if each or "sentence" in shown else 0):
-            if each:
-                for t in range(first[i], last[i]):
-                    about = f"={number[corpus.ids[t]]} {lengths[t]} {shortest(log10p[t])}\t"
-                    write(words[t] + about.encode())
-            if i < kept and "sentence" in shown:
-                write(f"Total: {shortest(sums[i])} OOV: {known[i]}\n".encode())
+        kept = len(first) - (not whole)
+        sums = sums_in_turn(log10p, first[:kept], last[:kept])
+        oovs = np.diff(np.append(0, np.cumsum(unknown))[corpus.starts])[:kept]
+        lines = b""
+        if each or ends:
+            block = lower(block) if marks.tolower and each else block
+            given = block, first if each else last, last, kept * marks.eos, number, corpus.ids, length, log10p
+            if pays("ngrams", len(corpus.ids)):
+                from lmtk.reports.lines import answers as write_lines
+            else:
+                write_lines = answers
+            lines = write_lines(*given, *((sums, oovs) if ends else (sums[:0], oovs[:0])))
+        return lines, log10p[unknown], sums, oovs, int((last - first).sum())
+
+    total = total_of_oovs = 0.0
+    tokens = oovs = 0
+    for lines, of_oovs, sums, known, size in (map if eager else in_threads)(
+        answered, sentences(text, model.vocab, marks, eager)
+    ):
+        write(lines)
+        total, total_of_oovs = in_turn(total, sums), in_turn(total_of_oovs, of_oovs)
+        tokens, oovs = tokens + size, oovs + int(known.sum())
     if "summary" not in shown:
         return
     including, excluding = perplexity(total, tokens), perplexity(total - total_of_oovs, tokens - oovs)

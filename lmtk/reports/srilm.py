@@ -7,6 +7,7 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, vocabulary_sums
+from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import nodes
 from lmtk.text.corpus import Closed, Table, sentences
@@ -95,6 +96,19 @@ def token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end):
     return b"".join(out)
 
 
+def tags_of(scores, oov):
+    """What `tag` has for the tokens at -debug 2, each once, as bytes; and which of them each token has, (N,)."""
+    which, token = oov.astype(np.int64), np.arange(len(oov))
+    for length in scores.length.T:
+        code = which * 256 + length + 128
+        place = np.full(256 * (int(which.max(initial=0)) + 1), -1)
+        place[code] = token
+        examples = place[place >= 0]
+        place[place >= 0] = np.arange(len(examples))
+        which = place[code]
+    return [tag(scores, t, oov[t], 2).encode() for t in examples], which
+
+
 def tag(scores, t, oov, debug):
     """What the report shows of the models that gave a token its probability, as "[3gram][nplm]"."""
     shown = {UNKNOWN: "[OOV]", ABSENT: ""} | ({NONE: "[OOV]", 0: "[OOV]"} if oov else {})
@@ -148,10 +162,10 @@ def tally(model, corpora, debug, write, unk=True):
     <unk>: SRILM counts them as words like others, not as OOVs. Writes the sentences and words that `debug` asks for;
     unk: whether sums over the vocabulary have <unk>.
     """
-    whole, blank, unknown = Tally(), 0, 0
+    whole, blank, unknown, cells = Tally(), 0, 0, None
     for corpus in corpora:
         blank += corpus.blank
-        scores = model.score(corpus)
+        scores, words = model.score(corpus), model.vocab.words
         sums = None
         if debug >= 3:
             sums = np.zeros(len(corpus.ids))
@@ -169,13 +183,23 @@ def tally(model, corpora, debug, write, unk=True):
             whole.log10p = float(np.add.accumulate(np.concatenate(([whole.log10p], logs)))[-1])
             whole.add(Tally(*(int(column.sum()) for column in numbers)))
             continue
+        large = debug == 2 and pays("ngrams", len(corpus.ids)) and all(level > 2 for *_, level in scores.more)
+        if large:
+            from lmtk.ngram.printing import word_cells
+            from lmtk.reports.lines import predictions
+
+            cells = cells if cells and len(cells[2]) == len(words) else word_cells(words)
+            text, stops = predictions(cells, *tags_of(scores, oov), corpus, oov | zero, log10p, words.index(SOS))
+            stops = np.append(0, stops)
         for i, (*numbers, log) in enumerate(zip(*sums_of, strict=True)):
             own = Tally(*map(int, numbers), float(log))
             if corpus.lines is not None:
                 write(corpus.lines[i] + b"\n")
-            if debug >= 2:
+            if large:
+                write(text[stops[i] : stops[i + 1]])
+            elif debug >= 2:
                 start, end = corpus.starts[i : i + 2]
-                write(token_lines(model.vocab.words, corpus, scores, oov, zero, log10p, sums, start, end))
+                write(token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end))
             if corpus.lines is not None:
                 write(own.lines() + b"\n")
             whole.add(own)

@@ -1,0 +1,107 @@
+"""The digits of numbers: the shortest that give them back, and powers of ten by seven.
+
+A cell is text of up to 15 bytes in 16, or more in more, with its length in the last.
+"""
+
+import math
+
+import numpy as np
+
+from lmtk.machine.jit import inlined, jit
+
+LEAST = -45.0  # log10 of the least power that kernels print
+POWERS = 10.0 ** np.arange(60)
+NEAR = 1e-6  # where a number, in units of its last digit, is so near to another rounding, Python says which is meant
+
+
+def shortest(x):
+    """The shortest digits that give back x, of its precision: plain from 1e-6 up to 1e21, 1e21 and 1e-7 beyond."""
+    if not np.isfinite(x):
+        return "NaN" if np.isnan(x) else "inf" if x > 0 else "-inf"
+    digits, _, exponent = np.format_float_scientific(x, trim="-").partition("e")
+    if x == 0 or -6 <= int(exponent) < 21:
+        return np.format_float_positional(x, trim="-")
+    return f"{digits}e{int(exponent)}"
+
+
+@jit
+def print_shortest(x, end, cells):
+    """x (N,) float32 by the shortest digits that give it back, and the byte `end`, into cells (N, 16 or more) of zeros,
+    uint8, the length in the last. Those stay empty that do not fit, and what is not 0 nor from 1e-6 up to 1e6.
+
+    x times a power of ten up to 12 is a double without rounding, and so are its bounds, halfway to its neighbours.
+    Where the power is above, what is as near to another rounding as NEAR stays empty.
+    """
+    for i in range(len(x)):
+        a, cell, sign = abs(np.float64(x[i])), cells[i], np.int64(np.copysign(np.float32(1), x[i]) < 0)
+        cell[0] = 45
+        if a == 0:
+            cell[sign], cell[sign + 1], cell[-1] = 48, end, sign + 2
+        if not 1e-6 <= a < 1e6:
+            continue
+        mantissa, exponent = math.frexp(a)
+        half = math.ldexp(1.0, exponent - 25)
+        low, high, e = a - (half / 2 if mantissa == 0.5 else half), a + half, -6
+        while a * 1e6 >= POWERS[e + 7]:
+            e += 1
+        for digits in range(1, 10):
+            # everything in units of the last digit
+            up, down = (POWERS[digits - 1 - e], 1.0) if digits > e else (1.0, POWERS[e - digits + 1])
+            v = a * up / down
+            r = np.rint(v)
+            inside = min(r - low * up / down, high * up / down - r)
+            unsure = up > 1e12 and (abs(inside) < NEAR or abs(v - r) > 0.5 - NEAR)
+            if inside > 0 or unsure:
+                break
+        if unsure:
+            continue
+        if r == POWERS[digits]:
+            r, digits, e = 1.0, 1, e + 1
+        if sign + max(e + 1, digits + 1 - min(e, 0)) + 2 <= len(cell):
+            at = put_digits(cell, sign, np.int64(r), digits, e)
+            cell[at], cell[-1] = end, at + 1
+
+
+@inlined
+def put_digits(text, at, r, digits, e):
+    """The number r, of so many digits, the first of which stands for 10^e; where it ends."""
+    zeros, before = max(-e, 0), max(e + 1, 1)
+    n = max(zeros + digits, before)
+    for j in range(n - 1, -1, -1):
+        mine = zeros <= j < zeros + digits
+        text[at + j + (j >= before)] = 48 + (r % 10 if mine else 0)
+        r = r // 10 if mine else r
+    if n > before:
+        text[at + before] = 46
+    return at + n + (n > before)
+
+
+@jit
+def print_powers(x, end, cells):
+    """10^x as "%.7g" and the byte `end`, x (N,) float64, into cells (N, 16) of zeros, uint8. Those stay empty that are
+    above 1 or not above 10^LEAST, or as near to the middle between two roundings as NEAR.
+    """
+    for i in range(len(x)):
+        if not LEAST < x[i] <= 0:
+            continue
+        p, e = 10.0 ** x[i], np.int64(np.floor(x[i]))
+        scaled = p * POWERS[6 - e]
+        if scaled < 999999.5:
+            e -= 1
+            scaled = p * POWERS[6 - e]
+        r = np.int64(np.rint(scaled))
+        if abs(scaled - r) > 0.5 - NEAR:
+            continue
+        digits = 7
+        while r % 10 == 0:
+            r //= 10
+            digits -= 1
+        if digits < 1:  # 10000000
+            digits, e = 1, e + 1
+        small = e < -4
+        at = put_digits(cells[i], 0, r, digits, 0 if small else e)
+        if small:
+            cells[i, at], cells[i, at + 1] = 101, 45
+            cells[i, at + 2], cells[i, at + 3] = 48 + -e // 10, 48 + -e % 10
+            at += 4
+        cells[i, at], cells[i, 15] = end, at + 1

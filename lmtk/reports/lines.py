@@ -1,0 +1,168 @@
+"""The lines of words in reports of large texts, by kernels: those of SRILM's -debug 2 and of KenLM's query.
+
+Numbers and words come as cells, which `ngram.printing` describes, KenLM's numbers in ones of 24 bytes. Bound by the
+copying of these.
+"""
+
+import numpy as np
+
+from lmtk.machine.jit import inlined, jit
+from lmtk.ngram.digits import print_powers, print_shortest, put_digits, shortest
+from lmtk.ngram.printing import print_some, put, put_letters, store8, word_cells
+
+u64 = np.uint64
+BLANK, TAB, LINE = 32, 9, 10
+
+
+def constant(text):
+    """Up to 8 bytes as `store8` takes them."""
+    return u64(int.from_bytes(text, "little"))
+
+
+WORD, GIVEN, LATER, FIRST = map(constant, (b"\tp( ", b"| ", b"...) \t= ", b") \t= "))
+LOG, CLOSE, EOS, TOTAL, OOV = map(constant, (b"[ ", b"]\n", b"</s>", b"Total: ", b"OOV: "))
+
+
+def cell(text, width=2):
+    """Text as a cell of so many words, (width,) uint64."""
+    return np.frombuffer(text.ljust(8 * width - 1, b"\0") + bytes([len(text)]), u64)
+
+
+def cells_of(x, kernel, form, end, width):
+    """Cells (N, width) of numbers x (N,), with the byte `end` behind, by a kernel; form(x[i]), a str, for those that it
+    leaves empty.
+    """
+    cells = np.zeros((len(x), width), u64)
+    kernel(x, end, cells.view(np.uint8))
+    for i in np.flatnonzero(cells[:, -1] == 0):
+        cells[i] = cell(form(x[i]).encode() + bytes([end]), width)
+    return cells
+
+
+def predictions(words, tags, tag, corpus, never, log10p, sos):
+    """The lines of -debug 2 of a corpus, bytes; and where those of each sentence end in them, (S,).
+
+    words: `word_cells` of the vocabulary. tags, tag (N,): what lines say of the models, and which of it each token's
+    does. never (N,): p is 0. log10p: (N,) float64, of single precision. sos: the id of <s>.
+    """
+    p = cells_of(log10p, print_powers, lambda x: f"{10 ** x.item():.7g}", BLANK, 2)
+    logs = print_some(log10p.astype(np.float32), BLANK)
+    p[never], logs[never] = cell(b"0 "), cell(b"-inf ")
+    logs[(log10p == 0) & np.signbit(log10p) & ~never] = cell(b"-0 ")
+    sizes = np.diff(words[1])[corpus.ids]
+    text = np.empty(2 * int(sizes.sum()) + len(sizes) * (80 + max(map(len, tags))) + 16, np.uint8)
+    stops = np.empty(len(corpus.starts) - 1, np.int64)
+    print_predictions(
+        corpus.starts, corpus.ids, corpus.scored, sos, tag, p, logs, *word_cells(tags), *words, text, stops
+    )
+    return text.data, stops
+
+
+@jit
+def print_predictions(
+    starts, ids, scored, sos, tag, p, logs, tags, tag_ends, tag_cells, letters, ends, cells, text, stops
+):
+    """The lines of `predictions`, in place."""
+    at = 0
+    for i in range(len(stops)):
+        for t in range(starts[i], starts[i + 1]):
+            if not scored[t]:
+                continue
+            store8(text, at, WORD)
+            at = put_word(text, at + 4, ids[t], letters, ends, cells)
+            store8(text, at, GIVEN)
+            at += 2
+            if t == starts[i]:
+                text[at] = BLANK
+                at += 1
+            else:
+                at = put_word(text, at, ids[t - 1], letters, ends, cells)
+            if t == starts[i] or (t - 1 == starts[i] and ids[t - 1] == sos):
+                store8(text, at, FIRST)
+                at += 5
+            else:
+                store8(text, at, LATER)
+                at += 8
+            at = put(text, put_word(text, at, tag[t], tags, tag_ends, tag_cells), p, t)
+            store8(text, at, LOG)
+            at = put(text, at + 2, logs, t)
+            store8(text, at, CLOSE)
+            at += 2
+        stops[i] = at
+
+
+@inlined
+def put_word(text, at, w, letters, ends, cells):
+    """A word and a blank into text; where they end."""
+    store8(text, at, cells[w, 0])
+    store8(text, at + 8, cells[w, 1])
+    n = np.int64(cells[w, 1] >> u64(56))
+    return at + n if n else put_letters(text, at, w, letters, ends)
+
+
+def answers(block, first, last, whole, number, ids, length, log10p, sums, oovs):
+    """What query prints of the lines of a block, bytes: "word=number length log10p" for each token, and their sums.
+
+    The tokens of line i are ids[first[i] : last[i]], with lengths and log10p (N,) float32. They are printed as they
+    stand in the block, and then, in the first `whole` lines, </s>. number (W,): KenLM's of each word. sums, oovs: those
+    of the first lines, float32 and integers.
+    """
+    log10p, sums = (cells_of(x, print_shortest, shortest, end, 3) for x, end in ((log10p, TAB), (sums, BLANK)))
+    text = np.empty(len(block) + 48 * len(ids) + 64 * len(first) + 16, np.uint8)
+    return text[: print_answers(block, first, last, whole, number, ids, length, log10p, sums, oovs, text)].data
+
+
+@jit
+def print_answers(block, first, last, whole, number, ids, length, log10p, sums, oovs, text):
+    """The lines of `answers`, in place; how far text is filled."""
+    at = place = 0
+    for i in range(len(first)):
+        for t in range(first[i], last[i]):
+            if i < whole and t == last[i] - 1:
+                store8(text, at, EOS)
+                at += 4
+            else:
+                while is_blank(block[place]):
+                    place += 1
+                while place < len(block) and not is_blank(block[place]) and block[place] != LINE:
+                    text[at] = block[place]
+                    at, place = at + 1, place + 1
+            text[at] = 61
+            at = put_number(text, at + 1, number[ids[t]])
+            text[at] = BLANK
+            at = put_number(text, at + 1, np.int64(length[t]))
+            text[at] = BLANK
+            at = put_wide(text, at + 1, log10p, t)
+        while place < len(block) and block[place] != LINE:
+            place += 1
+        place += 1
+        if i < len(sums):
+            store8(text, at, TOTAL)
+            at = put_wide(text, at + 7, sums, i)
+            store8(text, at, OOV)
+            at = put_number(text, at + 5, oovs[i])
+            text[at] = LINE
+            at += 1
+    return at
+
+
+@inlined
+def is_blank(c):
+    return c == BLANK or (TAB <= c <= 13 and c != LINE)
+
+
+@inlined
+def put_wide(text, at, cells, i):
+    """A cell of 24 bytes into text; where it ends."""
+    for j in range(3):
+        store8(text, at + 8 * j, cells[i, j])
+    return at + np.int64(cells[i, 2] >> u64(56))
+
+
+@inlined
+def put_number(text, at, n):
+    """A whole number, of 0 or more, into text; where it ends."""
+    digits, most = 1, 10
+    while n >= most:
+        digits, most = digits + 1, most * 10
+    return put_digits(text, at, n, digits, digits - 1)
