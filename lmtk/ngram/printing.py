@@ -4,6 +4,9 @@ A cell is text of up to 15 bytes in 16, with its length in the last: two stores 
 since a loop over a few bytes costs more than they do.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 
 from lmtk.machine.jit import inlined, jit, of_numba
@@ -18,30 +21,51 @@ leading_zeros = of_numba("numba.cpython.unsafe.numbers", "leading_zeros")
 store8 = of_numba("lmtk.machine.unaligned", "store8")
 
 
-def write_estimate(out, model):
-    """An engine.Estimate as ARPA: SRILM's form, lines by the numbers of their words from the last word back."""
-    write_header(out, [int(np.count_nonzero(marks & engine.THERE)) for marks in model.marks])
-    cells, scratch = word_cells(model.vocab.words), Scratch()
+@dataclass(frozen=True)
+class Layout:
+    """How the lines of an ARPA file look: its first bytes; lines (rows (k, N), log10p, weights, flags as print_rows has
+    them, k, room) -> bytes; whether it is given the n-grams that differ in their oldest word together.
+    """
+
+    begin: bytes
+    lines: Callable
+    siblings: bool = False
+
+
+def plain(words):
+    """SRILM's."""
+    cells = word_cells(words)
+    return Layout(
+        b"\n", lambda rows, log10p, weights, flags, k, room: printed(rows, log10p, weights, flags, *cells, room)
+    )
+
+
+def write_estimate(out, model, layout=None):
+    """An engine.Estimate as ARPA: lines by the numbers of their words from the last word back."""
+    layout, scratch = layout or plain(model.vocab.words), Scratch()
+    write_header(out, [int(np.count_nonzero(marks & engine.THERE)) for marks in model.marks], layout)
     for k in range(1, model.suffixes.order + 1):
         out.write(b"\n\\%d-grams:\n" % k)
-        write_order(out, model, k, cells, scratch)
+        write_order(out, model, k, layout, scratch)
     out.write(b"\n\\end\\\n")
 
 
-def write_header(out, sizes):
-    out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
+def write_header(out, sizes, layout):
+    sizes = b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1))
+    out.write(layout.begin + b"\\data\\\n" + sizes)
 
 
-def write_order(out, model, k, cells, scratch):
-    """The lines of order k; cells: `word_cells`."""
+def write_order(out, model, k, layout, scratch):
+    """The lines of order k."""
     x = model.suffixes
     columns = model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]
     if k == 1:
-        cuts = np.append(np.arange(0, len(columns[0]), PIECE), len(columns[0]))
+        cuts = np.append(np.arange(0, len(columns[0]), len(columns[0]) if layout.siblings else PIECE), len(columns[0]))
         nodes = cuts[None]
     else:
         cuts = np.empty(len(x.begins) // PIECE + 3, np.int64)
-        cuts = cuts[: suffix.cut_places(x.begins, PIECE, cuts)]
+        most = 1 if layout.siblings and k == 2 else 2
+        cuts = cuts[: suffix.cut_places(x.begins, PIECE, most, cuts)]
         nodes = np.array([x.nodes(d, cuts) for d in range(1, k + 1)])
 
     def lines_of(q, turn):
@@ -56,9 +80,9 @@ def write_order(out, model, k, cells, scratch):
                 suffix.words_of(x.begins, k, cuts[q], cuts[q + 1], nodes[:, q], word, x.start, x.words, x.base, rows)
             flags, weights = room("flags", last - first, np.uint8), room("weights", len(mine[1]), np.float32)
             mark_lines(mine[2], mine[1], flags, weights)
-            text = printed(rows, mine[0], weights, flags, *cells, room)
+            text = layout.lines(rows, mine[0], weights, flags, k, room)
             with turn:
-                out.write(text.data)
+                out.write(text)
 
     in_turn(lines_of, range(len(cuts) - 1))
 
@@ -92,7 +116,7 @@ def write_rows(out, orders, words):
                 mine = np.ascontiguousarray(rows[some].T, np.int32)
                 text = printed(mine, p, bow, 1 | there.astype(np.uint8) << 1, *cells, room)
                 with turn:
-                    out.write(text.data)
+                    out.write(text)
 
         in_turn(lines_of, range(0, len(rows), PIECE))
 
@@ -104,7 +128,7 @@ def printed(rows, p, bow, flags, letters, ends, cells, room):
     most = len(rows) * int(np.diff(ends).max(initial=0) + 1) + 64
     while (filled := print_rows(rows, *numbers, flags, cells, letters, ends, text, len(text) - most)) < 0:
         text = room("text", 2 * len(text) + most, np.uint8)
-    return text[:filled]
+    return text[:filled].data
 
 
 @jit
