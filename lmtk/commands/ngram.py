@@ -339,10 +339,8 @@ def merged_parts(model):
 
 def told(o, what, model):
     """The model, whose numbers of n-grams -debug says."""
-    import numpy as np
-
     if o.debug and not (o.ppl or o.counts):
-        sizes = ", ".join(f"{int((~np.isnan(x.logp)).sum())} {k}-grams" for k, x in enumerate(model.levels, 1))
+        sizes = ", ".join(f"{size} {k}-grams" for k, size in enumerate(model.sizes, 1))
         sys.stderr.write(f"{what}: {sizes}\n")
     return model
 
@@ -396,8 +394,6 @@ def mixed(o):
 
 def compare(o):
     """-prune with several values: a line for each, with the numbers of n-grams that it leaves and the perplexity."""
-    import numpy as np
-
     from lmtk.reports.srilm import Tally, report
     from lmtk.text.corpus import Marks, read_corpus
 
@@ -409,8 +405,7 @@ def compare(o):
         for path in o.ppl:
             corpora = read_corpus(path, model.vocab, Marks.of(o.no_sos, o.no_eos, tolower=o.tolower), model.order)
             whole.add(report(model, path, corpora, 0, lambda line: None)[0])
-        sizes = [int((~np.isnan(level.logp)).sum()) for level in model.levels]
-        print(f"{o.prune:g}", sum(sizes), *sizes, whole.ppl, sep="\t", flush=True)
+        print(f"{o.prune:g}", sum(model.sizes), *model.sizes, whole.ppl, sep="\t", flush=True)
 
 
 def score(o, model):

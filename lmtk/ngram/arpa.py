@@ -3,7 +3,6 @@
 import re
 import warnings
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import chain, groupby, pairwise
 
 import numpy as np
@@ -12,11 +11,11 @@ from lmtk.errors import FormatError, LmtkWarning, shown
 from lmtk.files.streams import blocks_of, rows_of
 from lmtk.machine import memory
 from lmtk.machine.large import pays
-from lmtk.machine.threads import ahead, all_at_once, in_threads
-from lmtk.ngram import kernels, reading
+from lmtk.machine.threads import all_at_once, in_threads
+from lmtk.ngram import reading
 from lmtk.ngram.backoff import Backoff, Packed, Probabilities, decimal, natural
-from lmtk.ngram.counts import ranks, sorted_by, trie
-from lmtk.ngram.nodes import finished, room
+from lmtk.ngram.counts import ranks, trie
+from lmtk.ngram.nodes import finished, mark_ends, room
 from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
@@ -392,12 +391,14 @@ def write_text(out, model, sort=True):
     order of their words, those of the context compared from the last one back; without `sort` by their words' numbers
     in the vocabulary, from the last one back.
     """
-    sizes = [int(np.count_nonzero(~np.isnan(level.logp))) for level in model.levels]
+    sizes = model.sizes
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
     if not (pays("ngrams", sum(sizes)) and sum(sizes) < 1 << 31):
         format_sections(out, model, ranks(model.vocab.words) if sort else None)
     elif sort:
-        print_sections(out, model, ranks(model.vocab.words))
+        from lmtk.ngram.printing import write_sorted
+
+        write_sorted(out, model, ranks(model.vocab.words))
     else:
         from lmtk.ngram.printing import write_rows
 
@@ -420,73 +421,6 @@ def format_sections(out, model, rank):
         out.writelines(map(line.__mod__, zip(p, *columns, weights)))
 
 
-def print_sections(out, model, rank):
-    """`format_sections` of a large model."""
-    ends = np.concatenate(([0], np.cumsum([len(word) for word in model.vocab.words])))
-    letters = np.frombuffer(b"".join((*model.vocab.words, bytes(16))), np.uint8)
-    levels = model.nodes.checked(len(model.vocab.words))
-    weighted, straight = [], []
-    for above, level in pairwise(levels):
-        weighted.append(np.empty(len(above) - 1, np.uint8))
-        columns = level["word"], level["log10p"]
-        straight.append(kernels.look_at_children(above["child"], *columns, rank, weighted[-1]))
-    mark_ends(weighted[1:], model.nodes)
-    weighted = [*weighted[1:], np.empty(0, np.uint8)]
-
-    def contexts_of_orders():
-        contexts = np.array([[0, 0, len(levels[1]) - 1]], np.int32)
-        yield contexts
-        for k, level in enumerate(levels[1:-1], 1):
-            ordered = np.empty((len(level) - 1, k + 3), np.int32)
-            columns = level["word"], level["child"]
-            contexts = ordered[: kernels.order_contexts(contexts, *columns, rank, ends, ordered)]
-            yield contexts
-
-    for k, (contexts, above, level) in enumerate(zip(ahead(contexts_of_orders()), levels, levels[1:]), 1):
-        out.write(b"\n\\%d-grams:\n" % k)
-        turned = np.empty(0, np.int32)
-        if not straight[k - 1]:
-            parent = np.repeat(np.arange(len(above) - 1, dtype=np.int32), np.diff(above["child"]))
-            turned = sorted_by(np.arange(len(parent), dtype=np.int32), rank[level["word"][:-1]], len(rank))
-            turned = sorted_by(turned, parent, len(above))
-        cuts = np.empty((len(level) // SOME + 2, 2), np.int64)
-        cuts = cuts[: kernels.cut_lines(contexts, SOME, cuts)].tolist()
-
-        weights = level["log10bow"] if k < model.order else np.empty(0, np.float32)[::2]
-        given = level["word"], level["log10p"], weights, turned, weighted[k - 1]
-
-        def section(cut, k=k, contexts=contexts, level=given):
-            (begin, before), (end, after) = cut
-            place, word = np.empty((2, after - before), np.int32)
-            numbers, there = np.empty((2, after - before), np.float32), np.empty(after - before, np.uint8)
-            some = contexts[begin:end]
-            found, size = kernels.gather_lines(some, *level, ends, place, word, *numbers, there)
-            p, bow = printed(numbers[0, :found]), printed(numbers[1, : found if k < model.order else 0])
-            bow[1][there[: len(bow[1])] == 0] = 0
-            text = np.empty(size + found * (64 + k), np.uint8)
-            filled = kernels.print_lines(some, place[:found], word[:found], letters, ends, *p, *bow, text)
-            return text[:filled].data
-
-        out.writelines(in_threads(section, pairwise(cuts)))
-
-
-@cache
-def quads():
-    """Numbers of four digits as kernels.print_numbers wants them, (10000, 2) uint64."""
-    texts = [b"%04d" % i for i in range(10000)]
-    return np.array([[int.from_bytes(text, "little"), len(text.rstrip(b"0"))] for text in texts], np.uint64)
-
-
-def printed(x):
-    """b"%.7g" of float32 numbers (N,), in cells (N, 16), and their lengths (N,)."""
-    cells, length = np.empty((len(x), 16), np.uint8), np.empty(len(x), np.uint8)
-    kernels.print_numbers(x, quads(), cells, cells.view(np.uint64), length)
-    for i in np.flatnonzero(length == 0):
-        found = b"%.7g" % x[i].item()
-        cells[i, : len(found)], length[i] = np.frombuffer(found, np.uint8), len(found)
-    return cells, length
-
-
 def written_weights(model):
     """Whether the back-off weight of each n-gram stands in the file, an array (N,) an order: it is a context, or has
     one; -0.0 is one, which nothing but a file shows.
@@ -497,17 +431,6 @@ def written_weights(model):
         found[-1][(above.keys // W)[~np.isnan(above.logp)]] = True
     mark_ends(found, model.nodes)
     return [*found, np.zeros(len(model.levels[-1].keys), bool)]
-
-
-def mark_ends(weighted, nodes):
-    """As in SRILM, the weight of what ends a context stands in the file too: weighted, (N,) for each order below the
-    highest, in place.
-    """
-    for k in range(len(weighted), 1, -1):
-        suffix = nodes.levels[k]["suffix"][:-1][weighted[k - 1] > 0]
-        weighted[k - 2][suffix[suffix >= 0]] = True
-        for order, place in nodes.far[-1 - np.unique(suffix[suffix < 0])]:
-            weighted[order - 1][place : place + (order > 0)] = True
 
 
 def ngrams(model):

@@ -197,6 +197,12 @@ class Backoff:
         log10p[self.vocab.V :] = -np.inf
         return Walk(with_tables(self.nodes), unigrams(self.nodes, W), log10p, self.vocab.V)
 
+    @property
+    def sizes(self):
+        """How many n-grams there are of each order, (n,)."""
+        columns = (x.nodes.levels[x.k]["log10p"][:-1] if isinstance(x, Packed) else x.log10p for x in self.levels)
+        return [int(np.count_nonzero(~np.isnan(log10p))) for log10p in columns]
+
     def lower(self, order):
         """The same model without its longer n-grams."""
         return Backoff(self.vocab, order, self.levels[:order])
@@ -204,8 +210,8 @@ class Backoff:
     def describe(self):
         yield "kind", "back-off n-gram"
         yield "order", self.order
-        for k, level in enumerate(self.levels, 1):
-            yield f"{k}-grams", int((~np.isnan(level.logp)).sum())
+        for k, size in enumerate(self.sizes, 1):
+            yield f"{k}-grams", size
         yield "predicted words |V|", self.vocab.V
 
 

@@ -144,7 +144,7 @@ def from_arrays(about, arrays, path):
             children[many] = more
             level["child"][1:] = np.cumsum(children)
     Nodes(memory, where, ROOT, *NO_TABLES, path).checked(W)
-    nodes = finished(memory, where, W, path)
+    nodes = finished(memory, where, W)
     return Backoff(vocab, order, [Packed(nodes, k, W) for k in range(1, order + 1)])
 
 

@@ -53,7 +53,7 @@ def write_text(out, model):
     """A Backoff model."""
     old = model.vocab
     words, rank = numbers(old)
-    sizes = [int(np.count_nonzero(~np.isnan(level.logp))) for level in model.levels]
+    sizes = model.sizes
     out.write(b"\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
     many, letters = pays("ngrams", sum(sizes)), word_cells(words)
     for k, (rows, logp, bow, _) in enumerate(ngrams(model), 1):

@@ -97,8 +97,10 @@ class Nodes:
         return replace(self, where=frozen(self.where[:order]))
 
     def checked(self, W):
-        """The levels, once every pointer is known to be true and every word to be below W. Raises FormatError."""
-        for k, (above, level) in enumerate(pairwise(self.levels), 1):
+        """The levels, once every pointer is known to be true and every word to be below W, which is looked at in what
+        comes from a file. Raises FormatError.
+        """
+        for k, (above, level) in enumerate(pairwise(self.levels if self.path else ()), 1):
             child, word = above["child"], level["word"][:-1]
             if child[0] != 0 or child[-1] != len(level) - 1 or (child[1:] < child[:-1]).any():
                 raise FormatError(self.path, f"damaged: its {k - 1}-grams do not fit together with its {k}-grams")
@@ -298,6 +300,17 @@ def suffix_of(memory, where, far, k, node):
     return (order, found) if order and found < where[u64(order - 1), N] else (np.int64(0), np.int64(0))
 
 
+def mark_ends(weighted, nodes):
+    """As in SRILM, the weight of what ends a context stands in the file too: weighted, (N,) for each order below the
+    highest, in place.
+    """
+    for k in range(len(weighted), 1, -1):
+        suffix = nodes.levels[k]["suffix"][:-1][weighted[k - 1] > 0]
+        weighted[k - 2][suffix[suffix >= 0]] = True
+        for order, place in nodes.far[-1 - np.unique(suffix[suffix < 0])]:
+            weighted[order - 1][place : place + (order > 0)] = True
+
+
 def link_suffixes_plain(levels, one):
     """The suffixes of the records of all orders in numpy, in place; returns `far`."""
     far, ends = ROOT, [np.arange(len(levels[1]) - 1)]
@@ -329,7 +342,7 @@ def of_arrays(arrays, order, W, path):
         for a, level in zip(levels, records):
             columns(level)[:, :-1] = a
         Nodes(memory, where, ROOT, *NO_TABLES, path).checked(W)
-        return finished(memory, where, W, path)
+        return finished(memory, where, W)
     memory = whole = together(levels)
     if whole is None:
         memory = np.concatenate([a.reshape(-1) for a in levels])

@@ -1,24 +1,30 @@
-"""ARPA lines of n-grams in suffix order.
+"""ARPA lines of n-grams, in suffix order or in SRILM's.
 
 A cell is text of up to 15 bytes in 16, with its length in the last: two stores of a word each, whatever the length,
 since a loop over a few bytes costs more than they do.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from lmtk.machine.jit import inlined, jit, of_numba
-from lmtk.machine.threads import Scratch, in_turn
+from lmtk.machine.threads import Scratch, ahead, in_threads, in_turn
 from lmtk.ngram import engine, suffix
 from lmtk.ngram.counts import sorted_by
+from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_ends
+from lmtk.ngram.union import sort
 
 PIECE = 1 << 15  # n-grams, or places, printed together
+AHEAD = 8
 SOME = 512  # numbers whose digits are made together
 u64 = np.uint64
 leading_zeros = of_numba("numba.cpython.unsafe.numbers", "leading_zeros")
 store8 = of_numba("lmtk.machine.unaligned", "store8")
+prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 
 @dataclass(frozen=True)
@@ -35,9 +41,8 @@ class Layout:
 def plain(words):
     """SRILM's."""
     cells = word_cells(words)
-    return Layout(
-        b"\n", lambda rows, log10p, weights, flags, k, room: printed(rows, log10p, weights, flags, *cells, room)
-    )
+    longest = longest_word(cells)
+    return Layout(b"\n", lambda rows, p, bow, flags, k, room: printed(rows, p, bow, flags, *cells, room, longest))
 
 
 def write_estimate(out, model, layout=None):
@@ -103,6 +108,7 @@ def write_rows(out, orders, words):
     back-off weight and whether that is written, (N,) each.
     """
     cells, scratch = word_cells(words), Scratch()
+    longest = longest_word(cells)
     for k, (rows, log10p, log10bow, weighted) in enumerate(orders, 1):
         out.write(b"\n\\%d-grams:\n" % k)
         place = np.arange(len(rows), dtype=np.int32)
@@ -114,18 +120,159 @@ def write_rows(out, orders, words):
             p, bow, there = (x[some] for x in columns)
             with scratch.lent() as room:
                 mine = np.ascontiguousarray(rows[some].T, np.int32)
-                text = printed(mine, p, bow, 1 | there.astype(np.uint8) << 1, *cells, room)
+                text = printed(mine, p, bow, 1 | there.astype(np.uint8) << 1, *cells, room, longest)
                 with turn:
                     out.write(text)
 
         in_turn(lines_of, range(0, len(rows), PIECE))
 
 
-def printed(rows, p, bow, flags, letters, ends, cells, room):
-    """The lines of some n-grams, as print_rows has them."""
+def write_sorted(out, model, rank):
+    """The n-grams of each order of a Backoff model in SRILM's order; rank (W,): each word's place in byte order."""
+    nodes, cells, scratch = model.nodes, word_cells(model.vocab.words), Scratch()
+    levels, memory, where = nodes.checked(len(model.vocab.words)), nodes.memory, nodes.where
+    longest = longest_word(cells)
+    weighted = [np.empty(len(above) - 1, np.uint8) for above in levels[:-1]]
+
+    def look(k):
+        return look_at_children(levels[k]["child"], levels[k + 1]["word"], levels[k + 1]["log10p"], rank, weighted[k])
+
+    turned = [np.empty(0, np.int32) if straight else rank for straight in in_threads(look, range(nodes.order))]
+    mark_ends(weighted[1:], nodes)
+    weighted = [*weighted[1:], np.empty(0, np.uint8)]
+
+    def contexts_of_orders():
+        contexts = np.array([[0, len(levels[1]) - 1]], np.int32)
+        yield contexts
+        for k in range(1, nodes.order):
+            ordered = np.empty((nodes.size(k), k + 2), np.int32)
+            contexts = ordered[: order_contexts(contexts, k, memory, where, rank, ordered)]
+            yield contexts
+
+    for k, contexts in enumerate(ahead(contexts_of_orders()), 1):
+        out.write(b"\n\\%d-grams:\n" % k)
+        cuts = np.empty((nodes.size(k) // PIECE + 2, 2), np.int64)
+        cuts = cuts[: cut_lines(contexts, PIECE, cuts)].tolist()
+
+        def lines_of(cut, turn, k=k, contexts=contexts):
+            (begin, before), (end, after) = cut
+            with scratch.lent() as room:
+                rows, flags = room("rows", (k, after - before), np.int32), room("flags", after - before, np.uint8)
+                p = room("log10p", after - before, np.float32)
+                bow = room("weights", after - before if k < nodes.order else 0, np.float32)
+                gather_lines(
+                    contexts[begin:end], memory, nodes.logs, where, turned[k - 1], weighted[k - 1], rows, p, bow, flags
+                )
+                text = printed(rows, p, bow, flags, *cells, room, longest)
+                with turn:
+                    out.write(text)
+
+        in_turn(lines_of, pairwise(cuts))
+
+
+@jit
+def look_at_children(child, word, log10p, rank, context):
+    """context (P,) uint8, in place: whether any child of a node has a probability; word and log10p are those of the
+    order below. Returns whether children stand in the order of `rank` (W,). One pass over memory.
+    """
+    straight = True
+    for i in range(len(context)):
+        context[i] = 0
+        for j in range(child[i], child[i + 1]):
+            if j > child[i] and rank[word[j]] < rank[word[j - 1]]:
+                straight = False
+            if log10p[j] == log10p[j]:
+                context[i] = 1
+    return straight
+
+
+@jit
+def order_contexts(contexts, k, memory, where, rank, out):
+    """The contexts of order k + 1, in the order of their lines, out (P', k + 2), from those of order k, (P, k + 1): a
+    context's words, and from and to where its children stand. Returns how many.
+
+    They are those n-grams of order k that have children, and stand by the `rank` of their words, the last one first: a
+    counting sort. Bound by a random read a context and a write a node.
+    """
+    below, found = where[k - 1, AT], 0
+    head = np.zeros(len(rank) + 1, np.int32)
+    for i in range(where[k - 1, N]):
+        at = below + WIDE * i
+        head[rank[memory[at]] + 1] += memory[at + CHILD] < memory[at + WIDE + CHILD]
+    for i in range(len(rank)):
+        head[i + 1] += head[i]
+    for i in range(len(contexts)):
+        if i + AHEAD < len(contexts):
+            prefetch(memory, below + WIDE * np.int64(contexts[i + AHEAD, k - 1]))
+        for child in range(contexts[i, k - 1], contexts[i, k]):
+            at = below + WIDE * np.int64(child)
+            first, last = memory[at + CHILD], memory[at + WIDE + CHILD]
+            if first < last:
+                w = memory[at]
+                place = head[rank[w]]
+                head[rank[w]] += 1
+                for j in range(k - 1):
+                    out[place, j] = contexts[i, j]
+                out[place, k - 1], out[place, k], out[place, k + 1] = w, first, last
+                found += 1
+    return found
+
+
+@jit
+def cut_lines(contexts, some, cuts):
+    """Cuts contexts where their children come to `some`: cuts (., 2) <- the places among contexts (P, k + 1) and how
+    many children stand before them, from (0, 0) to (P, N). Returns how many cuts there are.
+    """
+    k = contexts.shape[1] - 1
+    lines, last, found = 0, 0, 1
+    cuts[0, 0] = cuts[0, 1] = 0
+    for i in range(len(contexts)):
+        lines += contexts[i, k] - contexts[i, k - 1]
+        if lines - last >= some or (i == len(contexts) - 1 and lines > last):
+            cuts[found, 0] = i + 1
+            cuts[found, 1] = last = lines
+            found += 1
+    return found
+
+
+@jit
+def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, flags):
+    """The n-grams that extend some contexts, rows (k, N), as print_rows wants them; p and bow (N,): log10.
+
+    rank (W,): that of words where children do not stand by it, else (0,). weighted: whether the weight of a node is
+    written even if it is 0, which one of -0.0 is too; (0,) for none. Bound by a random read a context.
+    """
+    k, line = len(rows), 0
+    below, width, at_p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
+    items = np.empty(len(flags) if len(rank) else 0, u64)
+    for i in range(len(contexts)):
+        if i + AHEAD < len(contexts):
+            prefetch(memory, below + width * np.int64(contexts[i + AHEAD, k - 1]))
+        first, last = np.int64(contexts[i, k - 1]), np.int64(contexts[i, k])
+        if len(rank):
+            for child in range(first, last):
+                items[child - first] = u64(rank[memory[below + width * child]]) << u64(32) | u64(child)
+            sort(items, 0, last - first)
+        for child in range(first, last):
+            node = np.int64(items[child - first] & u64(0xFFFFFFFF)) if len(rank) else child
+            at = below + width * node
+            value = logs[at + at_p]
+            there = value == value
+            p[line], flags[line] = value if there else np.float32(0), there
+            if there and len(weighted):
+                bow[line] = weight = logs[at + BOW]
+                flags[line] |= 2 if weighted[node] or weight != 0 or math.copysign(1, weight) < 0 else 0
+            for j in range(k - 1):
+                rows[j, line] = contexts[i, j]
+            rows[k - 1, line] = memory[at]
+            line += 1
+
+
+def printed(rows, p, bow, flags, letters, ends, cells, room, longest):
+    """The lines of some n-grams, as print_rows has them; longest: of how many letters words are at most."""
     numbers = [print_some(x, end, room(name, (len(x), 2), u64)) for x, end, name in ((p, 9, "p"), (bow, 10, "bow"))]
     text = room("text", len(p) * (32 + 8 * len(rows)) + (1 << 16), np.uint8)
-    most = len(rows) * int(np.diff(ends).max(initial=0) + 1) + 64
+    most = len(rows) * (longest + 1) + 64
     while (filled := print_rows(rows, *numbers, flags, cells, letters, ends, text, len(text) - most)) < 0:
         text = room("text", 2 * len(text) + most, np.uint8)
     return text[:filled].data
@@ -173,21 +320,24 @@ def word_cells(words):
     return letters, ends, cells.view(u64)
 
 
+def longest_word(cells):
+    return int(np.diff(cells[1]).max(initial=0))
+
+
 def print_some(x, end, cells=None):
     """b"%.7g" of float32 numbers and the byte `end`, as cells (N, 2)."""
     cells = np.empty((len(x), 2), u64) if cells is None else cells
     print_numbers(x, end, cells)
     for i in np.flatnonzero(cells[:, 1] == 0):
-        value = x[i].item()
-        found = b"%.7g" % (-99.0 if value == -np.inf else value + 0.0) + bytes([end])
+        found = b"%.7g" % x[i].item() + bytes([end])
         cells[i] = np.frombuffer(found.ljust(15, b"\0") + bytes([len(found)]), u64)
     return cells
 
 
 @jit
 def print_numbers(x, end, cells):
-    """x (N,) float32 as "%.7g" and the byte `end` behind, into cells (N, 2). Length 0 leaves to Python what is below
-    1e-4 but 0, or from 9.9999995 on.
+    """x (N,) float32 as "%.7g" and the byte `end` behind, into cells (N, 2); -inf is -99, -0 is 0. Length 0 leaves to
+    Python what is below 1e-4 but 0, or from 9.9999995 on but -99.
 
     Exact: x has 24 bits and the 5^10 in 10^10 another 24, so that the product is a double without rounding, and
     rounding it half to even is what "%" does. The digits are parted in halves, quarters and eighths of a word; a point
@@ -234,8 +384,11 @@ def print_numbers(x, end, cells):
             there = u64(0) - u64(used[i] > 0)
             cells[start + i, 0], cells[start + i, 1] = low & there, high & there
         for i in range(size):
-            if x[start + i] == 0:
+            v = x[start + i]
+            if v == 0:
                 cells[start + i, 0], cells[start + i, 1] = u64(48) | last << u64(8), u64(2) << u64(56)
+            elif v == -99 or v == -np.inf:
+                cells[start + i, 0], cells[start + i, 1] = u64(0x39392D) | last << u64(24), u64(4) << u64(56)
 
 
 @inlined

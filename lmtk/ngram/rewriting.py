@@ -205,7 +205,7 @@ def renormalized(model):
     """(the model, how many contexts have too much), as `pruning.renormalized` has them."""
     arrays = opened(model)
     over = renew(arrays, model.vocab)
-    return closed(model, replace(model.nodes, memory=frozen(arrays[0]))), over
+    return closed(model, replace(model.nodes, memory=frozen(arrays[0]), path="")), over
 
 
 @jit
