@@ -151,10 +151,10 @@ class Rows:
         return len(self.b if self.M is None else self.M)
 
     def take(self, words):
-        """MT (D, .) of some words of this rank, copied."""
+        """MT (D, .) of some words of this rank, copied; a word's are one behind another."""
         if self.M is None:
             return np.vstack((self.C[words].T, self.b[words]))
-        return np.ascontiguousarray(self.M[words - self.first].T)
+        return self.M[words - self.first].T
 
     def put(self, words, MT):
         if self.M is None:
