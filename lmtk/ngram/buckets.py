@@ -472,19 +472,19 @@ def replace(shelf, name, array):
     shelf.add(name, array)
 
 
-def write_arpa(out, job, path=None):
+def write_arpa(out, job, path=None, layout=None):
     """The model as ARPA, the same bytes as printing.write_estimate's. Rank 0 has `out`, which is `path`."""
-    cells, scratch, comm = printing.word_cells(job.vocab.words), threads.Scratch(), job.comm
+    layout, scratch, comm = layout or printing.plain(job.vocab.words), threads.Scratch(), job.comm
     file = opened(out, comm) if comm.size > 1 else None
     if out:
-        printing.write_header(out, job.sizes)
+        printing.write_header(out, job.sizes, layout)
     for k in range(1, job.order + 1):
         kept = None if out else Shelf()
         lines = out or SimpleNamespace(write=lambda some, kept=kept: kept.add("lines", np.frombuffer(some, np.uint8)))
         if out:
             out.write(b"\n\\%d-grams:\n" % k)
         for done, model in enumerate(models_of(job, k), 1):
-            printing.write_order(lines, model, k, cells, scratch)
+            printing.write_order(lines, model, k, layout, scratch)
             job.show(done / job.rounds, f"writing {k}-grams")
         if comm.size > 1:
             pass_on(comm, out, kept, file, path)
