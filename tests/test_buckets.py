@@ -17,7 +17,7 @@ from lmtk import cli
 from lmtk.machine import threads
 from lmtk.machine.large import LARGE
 from lmtk.machine.parallel import ALONE
-from lmtk.ngram import buckets, collection, printing
+from lmtk.ngram import buckets, collection, kenlm_text, printing
 
 
 @dataclass
@@ -50,7 +50,8 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     other, _, heard = outcome(by_buckets, *given)
     assert heard == told
     if model:
-        assert written(buckets.write_arpa, other) == written(printing.write_estimate, model)
+        for layout in (None, kenlm_text.layout(given[2], len(given[3]))):
+            assert written(buckets.write_arpa, other, None, layout) == written(printing.write_estimate, model, layout)
 
 
 def in_buckets(monkeypatch, room):

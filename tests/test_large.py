@@ -14,6 +14,8 @@ from test_ngram import random_model
 
 from lmtk import cli
 from lmtk.files.streams import open_out
+from lmtk.lm import LN10
+from lmtk.machine.exponential import powers
 from lmtk.machine.large import LARGE
 from lmtk.ngram import arpa, backoff, kenlm_text, nodes, printing, runs, smoothing
 from lmtk.ngram.backoff import Backoff, Probabilities
@@ -290,3 +292,11 @@ def scaled(model, factor):
     """The model with probabilities that do not sum to one."""
     levels = [Probabilities(x.keys, x.logp + np.log(factor) * (x.logp < -0.3), x.bow) for x in model.levels]
     return Backoff(model.vocab, model.order, levels)
+
+
+def test_powers_of_ten():
+    x = np.concatenate((np.random.default_rng(1).uniform(-290, 2, 5000), [0, -0.0, 1, -99, -400, -np.inf]))
+    found = x.copy()
+    powers(found, len(x))
+    assert found[:-2] == pytest.approx(np.exp(x[:-2] * LN10), rel=4e-16, abs=0)
+    assert found[-2:].tolist() == [0, 0]

@@ -691,19 +691,19 @@ def replace(shelf, name, array):
     shelf.add(name, array)
 
 
-def write_arpa(out, job, path=None):
+def write_arpa(out, job, path=None, layout=None):
     """The model as ARPA, the same bytes as printing.write_estimate's. Rank 0 has `out`, which is `path`."""
-    cells, scratch, comm = printing.word_cells(job.vocab.words), threads.Scratch(), job.comm
+    layout, scratch, comm = layout or printing.plain(job.vocab.words), threads.Scratch(), job.comm
     write = write_alone(out) if comm.size == 1 else write_together(out, comm, path)
     with write as (lines, done):
         if out:
-            printing.write_header(lines, job.sizes)
+            printing.write_header(lines, job.sizes, layout)
         for k in range(1, job.order + 1):
             if out:
                 lines.write(b"\n\\%d-grams:\n" % k)
             for t, model in enumerate(models_of(job, k), 1):
                 if model:
-                    printing.write_order(lines, model, k, cells, scratch)
+                    printing.write_order(lines, model, k, layout, scratch)
                 done()
                 job.show(t / job.rounds, f"writing {k}-grams")
         if out:

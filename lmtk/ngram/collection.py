@@ -36,6 +36,9 @@ class Positions:
     def tokens(self):
         return np.count_nonzero(self.ids != NEWLINE)
 
+    def has(self, word):
+        return word in self.words and bool((self.ids == self.words.index(word)).any())
+
     def replaced(self, words, of):
         """With others in place of its words, of which `of` has the id of each (W,)."""
         return Positions(words, np.append(of, np.int32(NEWLINE))[self.ids])

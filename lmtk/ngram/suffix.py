@@ -508,13 +508,15 @@ def own_counts(node, oldest, raw, V, count):
 
 
 @jit
-def cut_places(begins, every, cuts):
-    """cuts <- places about `every` apart at which an n-gram of order 1 or 2 begins, from 0 to the end; how many."""
+def cut_places(begins, every, most, cuts):
+    """cuts <- places about `every` apart at which an n-gram of an order up to `most` begins, from 0 to the end; how
+    many.
+    """
     found, j = 1, 0
     cuts[0] = 0
     while j < len(begins):
         j = min(j + every, len(begins))
-        while j < len(begins) and begins[j] & 15 > 2:
+        while j < len(begins) and begins[j] & 15 > most:
             j += 1
         cuts[found] = j
         found += 1
