@@ -161,7 +161,7 @@ def estimate(
     """
     job = divided(text, vocab, len(methods), memory, comm)
     job.show = show
-    if job.ample and comm.size <= len(methods) + 1:
+    if job.ample and comm.size <= len(methods) + 1 and job.seen.sum() < 1 << 31:
         share_text(job, text.parts(vocab))
     else:
         deal_out(job, text.parts(vocab))
