@@ -21,7 +21,7 @@ from lmtk.ngram import arpa, backoff, kenlm_text, nodes, printing, runs, smoothi
 from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import write_counts
-from lmtk.ngram.merge import merged
+from lmtk.ngram.merge import limited, merged, predicting, with_unknown, with_words
 from lmtk.ngram.methods import Method
 from lmtk.ngram.pruning import pruned, renormalized, single, without_low
 from lmtk.ngram.smoothing import estimate
@@ -271,6 +271,11 @@ def test_large_models_are_rewritten_as_small_ones(monkeypatch, seed):
             [m, random_model(seed + 40, order=2, words="zafcx"), random_model(seed + 50, order=4, words="cdq")],
             [0.5, 0.2, 0.3],
         ),
+        lambda m: limited(m, [b"a", b"d", b"c", b"none"]),
+        lambda m: limited(replace(m), m.vocab.words[1:]),
+        lambda m: with_words(m, [b"new", b"a", b"other"], True),
+        lambda m: with_unknown(m, b"a"),
+        lambda m: predicting(predicting(m, False), True),
     ]
     for m in (model, mixed):
         for work in works:

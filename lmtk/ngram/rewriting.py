@@ -450,3 +450,8 @@ def merged(models, weights, vocab, ids):
     memory, where, far = union.united(models, ids, len(vocab.words), weights)
     over = renew((memory, memory.view(f32), where, far), vocab)
     return closed(replace(models[0], vocab=vocab), without_tables(memory, where, far)), over
+
+
+def renumbered(models, vocab, ids):
+    """`merge.renumbered`; ids as in `merged`."""
+    return closed(replace(models[0], vocab=vocab), without_tables(*union.united(models, ids, len(vocab.words))))
