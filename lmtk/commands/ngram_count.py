@@ -383,7 +383,7 @@ def counted(o, comm):
     positions = o.model_wanted and not counts_wanted and 2 <= o.order <= LONGEST
     # these want the whole model in memory, or more than a Text tells
     parts = bool(o.lm) and not (o.write_bin or o.class_lm or o.sort or o.prune or o.own)
-    parts &= not (o.limit_vocab_file or o.vocab_pad or o.verbose_header or o.kenlm_layout)
+    parts &= not (o.limit_vocab_file or o.vocab_pad or o.verbose_header)
     kept = o.limit_vocab, o.float_counts, bytes_of(o.memory) if o.memory else None
     words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
     replace = partial(replaced, classes=o.own) if o.own else None
@@ -440,12 +440,10 @@ def model_in_buckets(o, comm):
     if comm.rank == 0 and o.write_vocab:
         write_words(o.write_vocab, text.words)
     memory = bytes_of(o.memory) if o.memory else None
-    with (
-        Bar(o.debug > 0 or comm.rank > 0) as bar,
-        open_out(o.lm) if comm.rank == 0 else contextlib.nullcontext() as out,
-    ):
+    with Bar(o.debug > 0 or comm.rank > 0) as bar:
         model = buckets.estimate(text, vocabulary, o.methods, o.marks, memory, comm, *given, bar)
-        buckets.write_arpa(out, model, o.lm)
+        with open_out(o.lm) if comm.rank == 0 else contextlib.nullcontext() as out:
+            buckets.write_arpa(out, model, o.lm, layout_of(o, vocabulary))
     sent = comm.total(comm.sent)
     if sent and comm.rank == 0:
         given[1](f"the ranks sent one another {sent} bytes")
@@ -479,14 +477,14 @@ def write_model(o):
     from lmtk.ngram import backoff, engine, methods, printing
 
     head = header(o) if o.verbose_header else b""
-    changed = o.sort or o.kenlm_layout or o.prune or o.limit_vocab_file
+    changed = o.sort or o.prune or o.limit_vocab_file or (o.kenlm_layout and o.counts.has(o.unk_word))
     as_nodes = bool(changed or o.write_bin or o.class_lm)
     model, used = estimated(o, as_nodes)
     for n, path in sorted({**o.files["gt"], **o.files["kn"]}.items()):
         if not o.model_written and n <= o.order:
             with open_out(path) as out:
                 methods.write_discounts(out, used[n - 1])
-    write = partial(printing.write_estimate, model=model)
+    write = partial(printing.write_estimate, model=model, layout=layout_of(o, o.vocabulary))
     if isinstance(model, backoff.Backoff) or changed:
         model = changed_model(o, model if isinstance(model, backoff.Backoff) else engine.backoff_of(model))
         write = partial(write_arpa, o, model=model)
@@ -549,6 +547,15 @@ def header(o):
     source = (o.text or o.read)[0]
     source = os.path.realpath(source) if source != "-" else source
     return f"# Input file: {source}\n# Token count: {o.counts.tokens}\n# Smoothing: Modified Kneser-Ney\n".encode()
+
+
+def layout_of(o, vocabulary):
+    """How -lm is laid out where it is no Backoff model, None for as usual."""
+    if not o.kenlm_layout:
+        return None
+    from lmtk.ngram.kenlm_text import layout
+
+    return layout(vocabulary, o.order)
 
 
 def write_arpa(o, out, model):

@@ -36,6 +36,11 @@ class Counts:
     def order(self):
         return len(self.levels)
 
+    def has(self, word):
+        """Whether a word stands in an n-gram."""
+        W, w = len(self.words), self.words.index(word)
+        return any((level.keys % W == w).any() for level in self.levels)
+
     def up_to(self, order):
         """These with so many orders or more."""
         nothing = Level(np.zeros(0, np.int64), self.levels[0].count[:0], np.zeros(0, np.int64))

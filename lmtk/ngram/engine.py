@@ -127,7 +127,7 @@ class Estimator:
             return [self.tallied_counts(k, int(x.nodes(k, [end])[0])) for k in range(2, x.order + 1)]
         begins = x.begins[:end]
         cuts = np.empty(len(begins) // PIECE + 3, np.int64)
-        cuts = cuts[: suffix.cut_places(begins, PIECE, cuts)]
+        cuts = cuts[: suffix.cut_places(begins, PIECE, 2, cuts)]
         of_counts = []
         for k, method in enumerate(self.methods[1:], 2):
             parts, first = np.zeros((len(cuts) - 1, asked(method) + 1), np.int64), x.nodes(k, cuts)

@@ -10,17 +10,49 @@ from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram.arpa import decimal, ngrams
 from lmtk.ngram.digits import print_shortest, shortest
-from lmtk.ngram.printing import PIECE, print_rows, word_cells
+from lmtk.ngram.nodes import ZERO
+from lmtk.ngram.printing import PIECE, Layout, print_rows, word_cells
 from lmtk.text.vocab import EOS, SOS
 
 
-def write_text(out, model):
-    """A Backoff model. <unk>, <s> and </s> come first, the other words in the order of their ids."""
-    old = model.vocab
-    first = (old.unk, SOS, EOS)
-    words = [*first, *(w for w in old.words if w not in first)]
+def numbers(vocab):
+    """The words as lmplz numbers them, <unk>, <s> and </s> first, the others as they are; the number of each word's id,
+    (W,).
+    """
+    first = (vocab.unk, SOS, EOS)
+    words = [*first, *(w for w in vocab.words if w not in first)]
     index = {w: i for i, w in enumerate(words)}
-    rank = np.array([index[w] for w in old.words], np.int32)
+    return words, np.array([index[w] for w in vocab.words], np.int32)
+
+
+def layout(vocab, order):
+    """The same of an engine.Estimate, as printing.Layout, where <unk> was not counted. Among n-grams that differ in
+    their oldest word the one of <s> stands last there, not first.
+    """
+    words, rank = numbers(vocab)
+    cells = word_cells(words)
+
+    def lines(rows, log10p, weights, flags, k, room):
+        some = np.flatnonzero(flags & 1)
+        rows, p = rows[:, some], log10p[some] + np.float32(0)
+        if k == 1:
+            p[rows[0] == vocab.sos_id] = 0
+            place = np.argsort(rank[rows[0]])
+        else:
+            other = np.append(True, (rows[1:, 1:] != rows[1:, :-1]).any(0))[: len(some)]
+            place = np.argsort(2 * np.cumsum(other) - (rows[0] == vocab.sos_id), kind="stable")
+        weight = None if k == order else (weights[some] + np.float32(0))[place]
+        for x in (p, weight) if weight is not None else (p,):
+            x[np.isneginf(x)] = ZERO
+        return printed(rank[rows[:, place]].T, p[place], weight, words, cells)
+
+    return Layout(b"", lines, True)
+
+
+def write_text(out, model):
+    """A Backoff model."""
+    old = model.vocab
+    words, rank = numbers(old)
     sizes = model.sizes
     out.write(b"\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
     many, letters = pays("ngrams", sum(sizes)), word_cells(words)
@@ -29,7 +61,7 @@ def write_text(out, model):
         rows = rank[rows]
         place = np.lexsort(rows.T)
         if k == 1 and rank[old.sos_id] < len(place):
-            logp = np.where(rows[:, 0] == index[SOS], 0, logp)
+            logp = np.where(rows[:, 0] == rank[old.sos_id], 0, logp)
         rows, p, weight = rows[place], (decimal(logp) + 0)[place], (decimal(bow) + 0)[place]
         weight = weight if k < model.order else None
         lines = partial(printed, words=words, cells=letters) if many else partial(formatted, words=words)

@@ -5,6 +5,8 @@ since a loop over a few bytes costs more than they do.
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -25,30 +27,50 @@ store8 = of_numba("lmtk.machine.unaligned", "store8")
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 
-def write_estimate(out, model):
-    """An engine.Estimate as ARPA: SRILM's form, lines by the numbers of their words from the last word back."""
-    write_header(out, [int(np.count_nonzero(marks & engine.THERE)) for marks in model.marks])
-    cells, scratch = word_cells(model.vocab.words), Scratch()
+@dataclass(frozen=True)
+class Layout:
+    """How the lines of an ARPA file look: its first bytes; lines (rows (k, N), log10p, weights, flags as print_rows has
+    them, k, room) -> bytes; whether it is given the n-grams that differ in their oldest word together.
+    """
+
+    begin: bytes
+    lines: Callable
+    siblings: bool = False
+
+
+def plain(words):
+    """SRILM's."""
+    cells = word_cells(words)
+    longest = longest_word(cells)
+    return Layout(b"\n", lambda rows, p, bow, flags, k, room: printed(rows, p, bow, flags, *cells, room, longest))
+
+
+def write_estimate(out, model, layout=None):
+    """An engine.Estimate as ARPA: lines by the numbers of their words from the last word back."""
+    layout, scratch = layout or plain(model.vocab.words), Scratch()
+    write_header(out, [int(np.count_nonzero(marks & engine.THERE)) for marks in model.marks], layout)
     for k in range(1, model.suffixes.order + 1):
         out.write(b"\n\\%d-grams:\n" % k)
-        write_order(out, model, k, cells, scratch)
+        write_order(out, model, k, layout, scratch)
     out.write(b"\n\\end\\\n")
 
 
-def write_header(out, sizes):
-    out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
+def write_header(out, sizes, layout):
+    sizes = b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1))
+    out.write(layout.begin + b"\\data\\\n" + sizes)
 
 
-def write_order(out, model, k, cells, scratch):
-    """The lines of order k; cells: `word_cells`."""
+def write_order(out, model, k, layout, scratch):
+    """The lines of order k."""
     x = model.suffixes
-    columns, longest = (model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]), longest_word(cells)
+    columns = model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]
     if k == 1:
-        cuts = np.append(np.arange(0, len(columns[0]), PIECE), len(columns[0]))
+        cuts = np.append(np.arange(0, len(columns[0]), len(columns[0]) if layout.siblings else PIECE), len(columns[0]))
         nodes = cuts[None]
     else:
         cuts = np.empty(len(x.begins) // PIECE + 3, np.int64)
-        cuts = cuts[: suffix.cut_places(x.begins, PIECE, cuts)]
+        most = 1 if layout.siblings and k == 2 else 2
+        cuts = cuts[: suffix.cut_places(x.begins, PIECE, most, cuts)]
         nodes = np.array([x.nodes(d, cuts) for d in range(1, k + 1)])
 
     def lines_of(q, turn):
@@ -63,9 +85,9 @@ def write_order(out, model, k, cells, scratch):
                 suffix.words_of(x.begins, k, cuts[q], cuts[q + 1], nodes[:, q], word, x.start, x.words, x.base, rows)
             flags, weights = room("flags", last - first, np.uint8), room("weights", len(mine[1]), np.float32)
             mark_lines(mine[2], mine[1], flags, weights)
-            text = printed(rows, mine[0], weights, flags, *cells, room, longest)
+            text = layout.lines(rows, mine[0], weights, flags, k, room)
             with turn:
-                out.write(text.data)
+                out.write(text)
 
     in_turn(lines_of, range(len(cuts) - 1))
 
@@ -100,7 +122,7 @@ def write_rows(out, orders, words):
                 mine = np.ascontiguousarray(rows[some].T, np.int32)
                 text = printed(mine, p, bow, 1 | there.astype(np.uint8) << 1, *cells, room, longest)
                 with turn:
-                    out.write(text.data)
+                    out.write(text)
 
         in_turn(lines_of, range(0, len(rows), PIECE))
 
@@ -143,7 +165,7 @@ def write_sorted(out, model, rank):
                 )
                 text = printed(rows, p, bow, flags, *cells, room, longest)
                 with turn:
-                    out.write(text.data)
+                    out.write(text)
 
         in_turn(lines_of, pairwise(cuts))
 
@@ -253,7 +275,7 @@ def printed(rows, p, bow, flags, letters, ends, cells, room, longest):
     most = len(rows) * (longest + 1) + 64
     while (filled := print_rows(rows, *numbers, flags, cells, letters, ends, text, len(text) - most)) < 0:
         text = room("text", 2 * len(text) + most, np.uint8)
-    return text[:filled]
+    return text[:filled].data
 
 
 @jit
