@@ -161,3 +161,21 @@ def test_ranks_write_the_model_of_one_process(tmp_path, ranks, more):
     status, out, err = mpi(ranks, *words, "many", "-mpi", program=python, cwd=tmp_path)
     assert (status, out) == (0, "") and len({*err.splitlines()}) == err.count("\n")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "many").read_bytes()
+
+
+FULL = """
+import errno, os
+from lmtk.ngram import buckets
+if "1" in (os.environ.get("PMI_RANK"), os.environ.get("OMPI_COMM_WORLD_RANK")):
+    def full(file, data, at):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    buckets.put_at = full
+"""
+
+
+@needs_mpi
+def test_a_rank_whose_disk_is_full_ends_all_and_leaves_nothing(tmp_path):
+    words = ["1", "ngram-count", "-text", random_text(tmp_path, 1), "-wbdiscount", "-mpi", "-lm", "lm"]
+    status, out, err = mpi(2, *words, program=[sys.executable, "-c", FULL + SMALL_BLOCKS], cwd=tmp_path)
+    assert (status, out, err) == (1, "", "lmtk ngram-count: lm: No space left on device\n")
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("lm")]

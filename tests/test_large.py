@@ -14,12 +14,14 @@ from test_ngram import random_model
 
 from lmtk import cli
 from lmtk.files.streams import open_out
+from lmtk.lm import LN10
+from lmtk.machine.exponential import powers
 from lmtk.machine.large import LARGE
 from lmtk.ngram import arpa, backoff, kenlm_text, nodes, printing, runs, smoothing
 from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import write_counts
-from lmtk.ngram.merge import merged
+from lmtk.ngram.merge import limited, merged, predicting, with_unknown, with_words
 from lmtk.ngram.methods import Method
 from lmtk.ngram.pruning import pruned, renormalized, single, without_low
 from lmtk.ngram.smoothing import estimate
@@ -269,6 +271,11 @@ def test_large_models_are_rewritten_as_small_ones(monkeypatch, seed):
             [m, random_model(seed + 40, order=2, words="zafcx"), random_model(seed + 50, order=4, words="cdq")],
             [0.5, 0.2, 0.3],
         ),
+        lambda m: limited(m, [b"a", b"d", b"c", b"none"]),
+        lambda m: limited(replace(m), m.vocab.words[1:]),
+        lambda m: with_words(m, [b"new", b"a", b"other"], True),
+        lambda m: with_unknown(m, b"a"),
+        lambda m: predicting(predicting(m, False), True),
     ]
     for m in (model, mixed):
         for work in works:
@@ -290,3 +297,11 @@ def scaled(model, factor):
     """The model with probabilities that do not sum to one."""
     levels = [Probabilities(x.keys, x.logp + np.log(factor) * (x.logp < -0.3), x.bow) for x in model.levels]
     return Backoff(model.vocab, model.order, levels)
+
+
+def test_powers_of_ten():
+    x = np.concatenate((np.random.default_rng(1).uniform(-290, 2, 5000), [0, -0.0, 1, -99, -400, -np.inf]))
+    found = x.copy()
+    powers(found, len(x))
+    assert found[:-2] == pytest.approx(np.exp(x[:-2] * LN10), rel=4e-16, abs=0)
+    assert found[-2:].tolist() == [0, 0]

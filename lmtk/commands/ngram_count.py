@@ -440,12 +440,10 @@ def model_in_buckets(o, comm):
     if comm.rank == 0 and o.write_vocab:
         write_words(o.write_vocab, text.words)
     memory = bytes_of(o.memory) if o.memory else None
-    with (
-        Bar(o.debug > 0 or comm.rank > 0) as bar,
-        open_out(o.lm) if comm.rank == 0 else contextlib.nullcontext() as out,
-    ):
+    with Bar(o.debug > 0 or comm.rank > 0) as bar:
         model = buckets.estimate(text, vocabulary, o.methods, o.marks, memory, comm, *given, bar)
-        buckets.write_arpa(out, model, o.lm, layout_of(o, vocabulary))
+        with open_out(o.lm) if comm.rank == 0 else contextlib.nullcontext() as out:
+            buckets.write_arpa(out, model, o.lm, layout_of(o, vocabulary))
     sent = comm.total(comm.sent)
     if sent and comm.rank == 0:
         given[1](f"the ranks sent one another {sent} bytes")

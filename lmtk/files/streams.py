@@ -57,9 +57,14 @@ class Early(io.FileIO):
         self.new += size
         if self.new > EARLY:
             self.new = 0
-            if start := getattr(libc(), "sync_file_range", None):
-                start(self.fileno(), 0, 0, 2)  # SYNC_FILE_RANGE_WRITE: starts, and does not wait
+            begin_writing(self.fileno())
         return size
+
+
+def begin_writing(number):
+    """The system begins to put to disk what was written to an open file."""
+    if start := getattr(libc(), "sync_file_range", None):
+        start(number, 0, 0, 2)  # SYNC_FILE_RANGE_WRITE: starts, and does not wait
 
 
 @cache

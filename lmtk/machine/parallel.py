@@ -31,8 +31,11 @@ class Alone:
     def max(self, a):
         return a
 
-    def join(self, rows, total):
-        return rows
+    def join(self, rows, total, out=None):
+        if out is None:
+            return rows
+        out[:] = rows
+        return out
 
     def share(self, make):
         return make()
@@ -45,6 +48,9 @@ class Alone:
 
     def swap(self, parts):
         return parts
+
+    def swap_all(self, parts):
+        return np.concatenate(parts[0])
 
     def gather(self, thing):
         return [thing]
@@ -110,7 +116,7 @@ class Many:
         self.MPI, self.world, self.timed = MPI, MPI.COMM_WORLD, timed
         self.rank, self.size = self.world.Get_rank(), self.world.Get_size()
         self.begun, self.waiting, self.communication = time.perf_counter(), 0.0, 0.0
-        self.sent = 0  # bytes that `swap` gave to others
+        self.sent = 0  # bytes that `swap`, `join` and `send` gave to others
 
     def exchange(self, begin, *arguments):
         """Begin one of MPI's collective operations and wait until it is done."""
@@ -139,9 +145,10 @@ class Many:
         """The largest of the ranks' whole numbers."""
         return int(self.max(np.array([number]))[0])
 
-    def join(self, rows, total):
-        """The ranks' rows (V_i, D) under one another, (total, D), on every rank."""
-        out = np.empty((total, rows.shape[1]), rows.dtype)
+    def join(self, rows, total, out=None):
+        """The ranks' rows (V_i, D) under one another, (total, D), on every rank; in `out`, if that is given."""
+        out = np.empty((total, rows.shape[1]), rows.dtype) if out is None else out
+        self.sent += rows.nbytes * (self.size - 1)
         sizes = [n * rows.shape[1] for n in self.world.allgather(len(rows))]
         kind = self.MPI._typedict[rows.dtype.char]
         self.exchange(self.world.Iallgatherv, np.ascontiguousarray(rows), [out, sizes, None, kind])
@@ -160,13 +167,34 @@ class Many:
         order.
         """
         shape = parts[0].shape[1:]
-        sizes = np.array([part.size for part in parts])
+        out, ends = self.alltoall([[part.ravel()] for part in parts])
+        return [part.reshape(-1, *shape) for part in np.split(out, ends[:-1])]
+
+    def swap_all(self, parts):
+        """The same of parts[i], a list of arrays (N,), with what comes from all ranks in one array."""
+        return self.alltoall(parts)[0]
+
+    def alltoall(self, parts):
+        sizes = np.array([sum(map(len, some)) for some in parts])
         found = np.array(self.world.alltoall(sizes.tolist()))
-        out = np.empty(found.sum(), parts[0].dtype)
-        sent = np.concatenate([part.ravel() for part in parts])
+        sent = np.concatenate([part for some in parts for part in some])
+        out = np.empty(found.sum(), sent.dtype)
         self.sent += (sent.size - int(sizes[self.rank])) * sent.itemsize
         self.world.Alltoallv([sent, sizes], [out, found])
-        return [part.reshape(-1, *shape) for part in np.split(out, np.cumsum(found)[:-1])]
+        return out, np.cumsum(found)
+
+    def tell(self, number):
+        """Sends a whole number to the other ranks. Returns a function that waits for those of all, in a list."""
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        sent = [self.world.isend(number, rank) for rank in others]
+
+        def told():
+            found = {rank: self.world.recv(source=rank) for rank in others} | {self.rank: number}
+            for request in sent:
+                request.wait()
+            return [found[rank] for rank in range(self.size)]
+
+        return told
 
     def send(self, size, get):
         """`size` bytes to rank 0, get(begin, end) being some of them, uint8."""

@@ -1,9 +1,10 @@
-"""A large text's model in buckets, each sorted and estimated alone by the engine in memory, and kept in a file: in
-little memory, or by several ranks, each of which owns some.
+"""A large text's model in buckets, each sorted and estimated alone by the engine in memory: in little memory, where
+they are kept in a file, or by several ranks, each of which owns some.
 
 symbol  shape    meaning
 N n W   -        positions, the highest order, ids of the text as in `suffix`: 0, the border, and words
-bucket  -        a range of words, and the positions q whose word x[q] is in it; the first has the border alone
+bucket  -        a range of words, and the positions q whose word x[q] is in it; the first has the border alone. Rank r
+                 of P has every P-th from r on: frequent words and rare ones
 record  (n + 1,) x[q - n + 1] .. x[q + 1], int32
 context -        an n-gram that ends in x[q]: sorted with it, as in `suffix`; its weight, its words and its line are
                  made in this bucket
@@ -15,6 +16,9 @@ in common (the words, the bigrams that end in each, the counts of counts), until
 the bucket of its n-gram's context to that of its last word. They need no keys: what goes from bucket c to d is, on
 both sides, in suffix order.
 
+Few ranks get the whole text, 4 bytes a position, and make the records of a bucket when it is sorted; where memory is
+bounded, or the records of a rank's buckets are fewer bytes, these go to it.
+
 To the engine a bucket is one Suffixes: the places of the events come first, those of the contexts from the next
 multiple of 64 on.
 """
@@ -22,22 +26,23 @@ multiple of 64 on.
 import contextlib
 import io
 import os
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from threading import Lock
-from types import SimpleNamespace
 
 import numpy as np
 
 from lmtk.errors import LmtkError, shown
+from lmtk.files import streams
 from lmtk.files.column import Shelf
 from lmtk.machine import threads
 from lmtk.machine.jit import jit
 from lmtk.ngram import engine, printing, suffix
-from lmtk.ngram.counts import sorted_by
+from lmtk.ngram.suffix import prefetch
 from lmtk.text.vocab import Vocab
 
 BYTES = 230  # of memory that a position of a bucket takes while it is estimated
@@ -45,18 +50,21 @@ WORD = 500  # of memory that a word takes
 THREAD = 128 << 20  # of -memory for each thread
 LEAST = 64 << 20  # bytes for buckets, whatever -memory says
 SOME = 1 << 18  # positions dealt out together
-PART = 1 << 19  # of a bucket, where memory is not bounded
+PART = 1 << 18  # of a bucket, where memory is not bounded
+TOGETHER = 4  # buckets of a rank that get their probabilities at once, there
+SIZE = suffix.SOME
 f32 = np.float32
 
 
 @dataclass
 class Buckets:
-    """A model in buckets. Those of a rank are `mine`, as many on each rank; bounds (B + 1,): the first word of each;
-    alone: the positions of a bucket up to which so many are worked on `together`; ample: whether memory is not bounded.
+    """A model in buckets, as many on each rank; bounds (B + 1,): the first word of each; alone: the positions of a
+    bucket up to which so many are worked on `together`; ample: whether memory is not bounded.
     of (W,): the bucket of each word; seen (W,): how often each stands in the text. cuts: {bucket: (n + 1, B + 1)}, how
-    many of its events of each order end in words before each bucket's. Order 1 is on every rank: log10p, log10bow,
-    marks of the words. records: those of each bucket, until they are sorted. show(share, what): told how much of a step
-    is done.
+    many of its events of each order end in words before each bucket's; came: {bucket: (n + 1, B)}, how many of its
+    contexts are events of each bucket. Order 1 is on every rank: log10p, log10bow,
+    marks of the words. Until the buckets are sorted: records of each, or the text (N + n,) in a circle and
+    places, where the words of each are. show(share, what): told how much of a step is done.
     """
 
     vocab: Vocab
@@ -70,12 +78,15 @@ class Buckets:
     ample: bool
     of: np.ndarray = None
     cuts: dict = field(default_factory=dict)
+    came: dict = field(default_factory=dict)
     log10p: np.ndarray = None
     log10bow: np.ndarray = None
     marks: np.ndarray = None
     sizes: list = None
     needed: bool = False
     records: Shelf = None
+    text: np.ndarray = None
+    places: dict = None
     scratch: threads.Scratch = field(default_factory=threads.Scratch)
     show: Callable = lambda share, what: None
 
@@ -89,7 +100,16 @@ class Buckets:
 
     @property
     def mine(self):
-        return range(self.comm.rank * self.rounds, (self.comm.rank + 1) * self.rounds)
+        return self.of_rank(self.comm.rank)
+
+    def of_rank(self, rank):
+        """The buckets of a rank."""
+        return range(rank, len(self.bounds) - 1, self.comm.size)
+
+    @property
+    def by_rank(self):
+        """(B,), the buckets by rank."""
+        return np.arange(len(self.bounds) - 1).reshape(-1, self.comm.size).T.ravel()
 
     def positions(self, b):
         return int(self.seen[self.bounds[b] : self.bounds[b + 1]].sum())
@@ -103,7 +123,9 @@ class Buckets:
         return start
 
     def each(self, work, what):
-        """[work(b) for b in mine], in threads as far as there is memory for several."""
+        """[work(b) for b in mine], in threads as far as there is memory for several. Those of rare words come first:
+        they take the most memory, and the others then find room in it.
+        """
         done, found = [], {}
 
         def whole(b):
@@ -111,8 +133,8 @@ class Buckets:
             done.append(b)
             self.show(len(done) / self.rounds, what)
 
-        small = [b for b in self.mine if self.positions(b) <= self.alone]
-        for b in self.mine:
+        small = [b for b in reversed(self.mine) if self.positions(b) <= self.alone]
+        for b in reversed(self.mine):
             if b not in small:
                 whole(b)
         with ThreadPoolExecutor(self.together) as pool:
@@ -138,10 +160,14 @@ def estimate(
     the text. memory: bytes, or None. show: as Buckets has it.
     """
     job = divided(text, vocab, len(methods), memory, comm)
-    job.show, job.records = show, Shelf()
-    deal_out(job, text.parts(vocab))
+    job.show = show
+    if job.ample and comm.size <= len(methods) + 1:
+        share_text(job, text.parts(vocab))
+    else:
+        deal_out(job, text.parts(vocab))
     bigrams, counted = count_all(job, methods, marks, exact)
-    job.records = None
+    job.records = job.text = job.places = None
+    job.scratch = threads.Scratch()
 
     def order_1():
         first = engine.unigrams(vocab, methods, engine.seen_words(job.seen, vocab, marks), lambda: bigrams)
@@ -168,7 +194,7 @@ def divided(text, vocab, order, memory, comm):
     N, W, workers = int(seen.sum()), len(vocab.words), threads.count()
     room = max(memory - WORD * W, LEAST) // BYTES if memory else None
     most = max(1, room // workers if memory else min(PART, -(-N // (2 * workers * comm.size))))
-    bounds = ranges(seen, comm.size, most)
+    bounds = ranges(seen, comm.size, most, not memory)
     largest = int(np.diff(np.append(0, np.cumsum(seen))[bounds]).max())
     word = shown(vocab.words[int(seen.argmax())])
     if memory and largest > room:
@@ -183,39 +209,65 @@ def divided(text, vocab, order, memory, comm):
     return Buckets(vocab, order, comm, Shelf(), seen, bounds, most, workers, not memory)
 
 
-def ranges(seen, ranks, most):
-    """The first word of each bucket, and the end, (B + 1,): as many buckets for each of the ranks, with about as many
-    positions a rank, and up to `most` a bucket, or a single word's. seen (W,): each word's positions.
+def ranges(seen, ranks, most, even):
+    """The first word of each bucket, and the end, (B + 1,): as many buckets for each of the ranks, with up to `most`
+    positions a bucket, or a single word's, or, with `even`, about as many in each. seen (W,): each word's positions.
     """
-    ends = np.cumsum(seen)
-    shares = np.searchsorted(ends, ends[-1] * np.arange(1, ranks) / ranks)
-    shares = np.concatenate(([1], np.clip(shares, 1, len(seen)), [len(seen)]))
-    found = []
-    for first, last in pairwise(shares.tolist()):
-        cuts = [] if found else [0]
-        while first < last:
-            cuts.append(first)
-            first = max(first + 1, min(int(np.searchsorted(ends, ends[first - 1] + most, "right")), last))
-        found.append(cuts)
-    rounds = max(1, *map(len, found))
-    padded = [cuts + [last] * (rounds - len(cuts)) for cuts, last in zip(found, shares[1:].tolist())]
-    return np.array([cut for cuts in padded for cut in cuts] + [len(seen)], np.int64)
+    ends, W = np.cumsum(seen), len(seen)
+    if even:
+        B = ranks * (1 - int(-ends[-1] // (ranks * most)))
+        shares = ends[0] + (ends[-1] - ends[0]) * np.arange(1, B - 1) / (B - 1)
+        return np.array([0, 1, *np.clip(np.searchsorted(ends, shares), 1, W), W][: B + 1])
+    cuts, first = [0], 1
+    while first < W:
+        cuts.append(first)
+        first = max(first + 1, int(np.searchsorted(ends, ends[first - 1] + most, "right")))
+    return np.array(cuts + [W] * (1 + -len(cuts) % ranks))
+
+
+def share_text(job, parts):
+    """Every rank gets the text, and finds the places of its own words."""
+    n, N = job.order, int(job.seen.sum())
+    job.text = np.empty(N + n, np.int32)
+    x = job.text[n - 1 : -1]
+    job.comm.join(np.concatenate([np.zeros(0, np.int32), *parts])[:, None], N, x[:, None])
+    job.text[: n - 1], job.text[-1] = x[np.arange(1 - n, 0) % N], x[0]
+    sizes = [job.positions(b) for b in job.mine]
+    places, ends = np.empty(sum(sizes) + 1, np.int32), np.cumsum(sizes)
+    head = np.full((len(job.bounds) - 1, 2), (sum(sizes), 0))
+    head[job.mine, 0], head[job.mine, 1] = ends - sizes, 1
+    find(x, job.of, head, places)
+    job.places = dict(zip(job.mine, np.split(places[:-1], ends[:-1])))
+
+
+@jit
+def find(x, of, head, places):
+    """places <- those of the words of each bucket in x (N,), from the first number of head (B, 2), in place, on; the
+    second is 1, or 0 for buckets of others, which write to a place without use: a branch costs more.
+    """
+    for p in range(len(x)):
+        b = of[x[p]]
+        places[head[b, 0]] = p
+        head[b, 0] += head[b, 1]
 
 
 def deal_out(job, parts):
     """The records of this rank's part of the text to their buckets, of whatever rank."""
     n, B, comm = job.order, len(job.bounds) - 1, job.comm
     pieces, more, done, total = overlapping(parts, n), True, 0, int(job.seen.sum())
+    job.records, by_rank = Shelf(), job.by_rank
     while more:
         x = next(pieces, np.zeros(n, np.int32))
         more = comm.largest(len(x) - n)
         counts = np.bincount(job.of[x[n - 1 : -1]], minlength=B)
         rows = np.empty((len(x) - n, n + 1), np.int32)
-        ends = np.cumsum(counts)
-        deal(x, n, job.of, ends - counts, rows)
+        ends = np.cumsum(counts[by_rank])
+        head = np.empty(B, np.int64)
+        head[by_rank] = ends - counts[by_rank]
+        deal(x, n, job.of, head, rows)
         parts = np.split(rows, ends[job.rounds - 1 : -1 : job.rounds])
         done += len(rows)
-        rows, counts = comm.swap(parts), comm.swap(np.split(counts, comm.size))
+        rows, counts = comm.swap(parts), comm.swap(np.split(counts[by_rank], comm.size))
         job.show(min(1.0, done * comm.size / total), "dealing out")
         for some, sizes in zip(rows, counts, strict=True):
             for b, part in zip(job.mine, np.split(some, np.cumsum(sizes)[:-1]), strict=True):
@@ -267,39 +319,156 @@ def count_all(job, methods, marks, exact):
 
 
 def sort_bucket(job, b, methods, marks, last):
-    """Puts a bucket's Suffixes on the shelf. Returns how many bigrams end in each word; n_1 .. of the orders from 2 on;
-    how these change by lmplz's last n-gram (engine.count_last, of the word `last`), if that may be here, else None.
+    """Puts a bucket's events and contexts on the shelf. Returns how many bigrams end in each word; n_1 .. of the orders
+    from 2 on; how these change by lmplz's last n-gram (engine.count_last, of the word `last`), if that may be here,
+    else None.
     """
     n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
     N = job.positions(b)
-    flat = np.empty(n - 1 + N * (n + 1), np.int32)
-    flat[: n - 1] = 0
-    job.records.read(b, flat[n - 1 :])
-    job.records.drop(b)
-    rows, order = flat[n - 1 :].reshape(-1, n + 1), np.arange(N, dtype=np.int32)
-    for d in range(n):
-        column = rows[:, d].copy()
-        if d < n - 1:
-            column[column == 0] = W  # as <s> the border comes last
-        order = sorted_by(order, column, W + 1)
-    following = rows[order, n]
-    come = sorted_by(np.arange(N, dtype=np.int32), following, W)
-    at = np.arange(N, dtype=np.int32) * np.int32(n + 1)
-    for name, places, d in (("events", order[come], n - 1), ("contexts", order, n - 2)):
-        for what, column in compared(flat, n, at + np.int32(d), places, W, marks).items():
+    with job.scratch.lent() as room:
+        flat = room("flat", n - 1 + N * (n + 1), np.int32)
+        rows = records(job, b, flat)
+        order, other, column = room("order", (3, N), np.int32)
+        start, heads = room("start", W + 1, np.int32), room("heads", (W, 2), np.int32)
+        sort_rows(rows, n, W, column, start, order, other)
+        contexts = compared(flat, n, order * np.int32(n + 1) + np.int32(n - 2), W, marks)
+        come, begins = np.empty(N, np.int32), np.empty(N, np.uint8)
+        ended = start.astype(np.int64)
+        heads[:, 0], heads[:, 1] = start[:-1], -1
+        follow(rows, order, contexts["begins"], marks.sos, marks.eos, heads, come, begins)
+        rank, sizes = np.zeros((n, N // 64 + 2, 2), np.uint64), np.empty(n, np.int64)
+        words = room("words", (n - 1, N), np.int32)
+        index(rows, order, come, begins, W, rank, sizes, words)
+        words = np.concatenate([some[:size] for some, size in zip(words, sizes[1:])])
+    events = {"begins": begins, "rank": rank, "sizes": sizes, "words": words}
+    for name, columns in (("events", events), ("contexts", contexts)):
+        for what, column in columns.items():
             shelf.add((name, what, b), column)
-    shelf.add(("come", b), come + np.int32(edge(N)))
-    some, many = np.unique(following, return_counts=True)
-    shelf.add(("following", b), np.stack((some, many)).astype(np.int64))
-    shelf.add(("before", b), job.of[rows[order, n - 2]])
-    del flat, rows, order, following, come, at, places, column, some, many
-    work = loaded(job, b, methods)
-    x = work.suffixes
-    job.cuts[b] = np.array([0 * job.bounds, *(x.nodes(k, x.ended[job.bounds]) for k in range(1, n + 1))])
-    counted = work.tallied(x.ended[min(vocab.V, W)])
+    shelf.add(("come", b), come)
+    some = np.flatnonzero(np.diff(ended))
+    shelf.add(("following", b), np.stack((some, ended[some + 1] - ended[some])))
+    base = np.cumsum([0, 0, W + 1, *sizes[1:]])
+    words = np.concatenate((np.arange(W + 1, dtype=np.int32), words))
+    x = suffix.Suffixes(come, begins, rank, words, base, None, None, ended, ended, sizes.tolist())
+    job.came[b] = np.zeros((n + 1, len(job.bounds) - 1), np.int64)
+    count_sources(*contexts_from(job, b), job.came[b])
+    job.cuts[b] = np.array([0 * job.bounds, *(x.nodes(k, ended[job.bounds]) for k in range(1, n + 1))])
+    counted = engine.Estimator(x, vocab, methods, np.zeros(W, np.int64)).tallied(ended[min(vocab.V, W)])
     odd = [np.zeros_like(n) for n in counted]
-    is_last = last is not None and engine.count_last(odd, x, x.ended[last], x.ended[last + 1], vocab)
-    return np.diff(x.nodes(2, x.ended)), counted, odd if is_last else None
+    is_last = last is not None and engine.count_last(odd, x, ended[last], ended[last + 1], vocab)
+    return np.diff(x.nodes(2, ended)), counted, odd if is_last else None
+
+
+def records(job, b, flat):
+    """flat <- n - 1 times 0 and the records of a bucket, which are given up. Returns these, (N, n + 1)."""
+    n = job.order
+    flat[: n - 1] = 0
+    rows = flat[n - 1 :].reshape(-1, n + 1)
+    if job.text is None:
+        job.records.read(b, flat[n - 1 :])
+        job.records.drop(b)
+    else:
+        copy_records(job.text, job.places.pop(b), rows)
+    return rows
+
+
+@jit
+def copy_records(x, places, rows):
+    """rows (N, n + 1) <- the records of some places of a text in a circle."""
+    for i in range(len(places)):
+        for d in range(rows.shape[1]):
+            rows[i, d] = x[places[i] + d]
+
+
+@jit
+def sort_rows(rows, n, W, column, start, order, other):
+    """order (N,) <- the rows (N, n + 1) by their words n - 1, n - 2 .. 0, stably; start (W + 1,) <- how many have a
+    word n below each. column and other, (N,), are written over. Two random reads a row and word.
+    """
+    N = len(order)
+    into, from_ = (order, other) if n % 2 else (other, order)
+    for i in range(N):
+        from_[i] = i
+    for d in range(n + 1):
+        start[:] = 0
+        for i in range(N):
+            word = rows[i, d]
+            column[i] = word if word or d >= n - 1 else W  # as <s> the border comes last
+        for i in range(N):
+            start[column[i]] += 1
+        total = 0
+        for w in range(W + 1):
+            here = start[w]
+            start[w] = total
+            total += here
+        for i in range(N if d < n else 0):
+            row = from_[i]
+            word = column[row]
+            into[start[word]] = row
+            start[word] += 1
+        into, from_ = from_, into
+
+
+@jit
+def follow(rows, order, contexts, sos, eos, heads, come, begins):
+    """come and begins (N,) of the events of sorted rows, from the `begins` of their contexts. heads (W, 2): where
+    the events of each word begin, and -1; in place.
+
+    Of a word's events i and i' > i, one after the other, the first k words of the contexts are the same if none of
+    order k begins between them, i excluded: from the last that began of each order that is known at once.
+    """
+    N, n = len(order), rows.shape[1] - 1
+    words, before = np.empty(SIZE, np.int32), np.empty(SIZE, np.int32)
+    begun = np.full(n + 2, -1)
+    for start in range(0, N, SIZE):
+        size = min(SIZE, N - start)
+        for i in range(size):
+            row = order[start + i]
+            words[i], before[i] = rows[row, n], rows[row, n - 1]
+        for i in range(size):
+            place, w = start + i, words[i]
+            f, m = np.int64(contexts[place] & 15), np.int64(contexts[place] >> 4)
+            for k in range(f, n):
+                begun[k] = place
+            at, last = heads[w, 0], heads[w, 1]
+            common = np.int64(last >= 0)
+            for k in range(1, n):
+                common += (last >= 0) & (begun[k] <= last)
+            m = min(m, n - 1) if before[i] else np.int64(sos)
+            m = m + 1 if eos or w else 0
+            come[at], begins[at] = place, (common + 1) | m << 4
+            heads[w, 0], heads[w, 1] = at + 1, place
+
+
+@jit
+def index(rows, order, come, begins, W, rank, sizes, words):
+    """rank, sizes (n,) and words (n - 1, N), those of orders from 2 on, of the events of sorted rows."""
+    N, n = len(order), len(sizes)
+    place, bits = np.empty(SIZE, np.int64), np.empty(n, np.uint64)
+    sizes[:] = 0
+    for start in range(0, N, SIZE):
+        size = min(SIZE, N - start)
+        for i in range(size):
+            place[i] = order[come[start + i]]
+            prefetch(rows, place[i] * (n + 1))
+        for block in range(0, size, 64):
+            b = (start + block) >> 6
+            bits[:] = 0
+            for k in range(n):
+                rank[k, b, 1] = np.uint64(sizes[k])
+            for i in range(block, min(block + 64, size)):
+                f, m = np.int64(begins[start + i] & 15), np.int64(begins[start + i] >> 4)
+                for k in range(f, m + 1):
+                    bits[k - 1] |= np.uint64(1) << np.uint64(i - block)
+                    if k > 1:
+                        word = rows[place[i], n + 1 - k]
+                        words[k - 2, sizes[k - 1]] = word if word else W
+                    sizes[k - 1] += 1
+            for k in range(n):
+                rank[k, b, 0] = bits[k]
+    for k in range(n):
+        for block in range((N + 63) >> 6, rank.shape[1]):
+            rank[k, block, 1] = np.uint64(sizes[k])
 
 
 def edge(N):
@@ -307,10 +476,10 @@ def edge(N):
     return -(-N // 64) * 64
 
 
-def compared(flat, n, order, places, W, marks):
-    """What Suffixes have of some records in suffix order."""
-    N, R = len(places), suffix.RANGE
-    begins, rank = np.empty(N, np.uint8), np.zeros((n, N // 64 + 2, 2), np.uint64)
+def compared(flat, n, order, W, marks):
+    """What Suffixes have of contexts in suffix order; order (N,): the places before their last words."""
+    N, R = len(order), suffix.RANGE
+    begins, rank, places = np.empty(N, np.uint8), np.zeros((n, N // 64 + 2, 2), np.uint64), np.arange(N, dtype=np.int32)
     sizes, oldest, words = np.zeros((-(-N // R) + 1, n), np.int64), np.empty((n, R + 1), np.int32), []
     for r, a in enumerate(range(0, N, R)):
         given = a, min(a + R, N), W, marks.sos, marks.eos, begins, rank, sizes[r], oldest
@@ -341,12 +510,14 @@ def loaded(job, b, methods):
     ended[some + 1] = many
     np.cumsum(ended, out=ended)
     sizes = (e_sizes + c_sizes).tolist()
-    names = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
-    names = zip(*(np.split(part, np.cumsum(s[1:-1])) for part, s in zip(names, (e_sizes, c_sizes))))
-    words = np.concatenate([np.arange(W + 1, dtype=np.int32), *(part for pair in names for part in pair)])
+    both = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
+    ends = np.cumsum([(0, 0), *zip(e_sizes[1:], c_sizes[1:])], 0).tolist()
+    words = [words[a:z] for at, to in pairwise(ends) for words, a, z in zip(both, at, to)]
+    words = np.concatenate([np.arange(W + 1, dtype=np.int32), *words])
     base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), edge(N) + job.start(b)
     blocks = suffix.blocks_of(begins, ended, words[base[2] :][: e_sizes[1]])
-    x = suffix.Suffixes(get(("come", b), np.int32), begins, rank, words, base, *blocks, start, ended, sizes)
+    come = get(("come", b), np.int32) + np.int32(edge(N))
+    x = suffix.Suffixes(come, begins, rank, words, base, *blocks, start, ended, sizes)
     work = engine.Estimator(x, vocab, methods, job.seen)
     work.scratch = job.scratch
     return work
@@ -359,8 +530,8 @@ def estimate_one(job, methods, exact, b):
     lacking = work.estimate_all(methods, exact)
     for k in range(2, job.order + 1):
         events = job.cuts[b][k, -1]
-        shelf.add(("p", b, k), work.log10p[k][:events])
-        shelf.add(("marks", b, k), work.marks[k][:events])
+        for name, column in (("p", work.log10p[k][:events]), ("marks", work.marks[k][:events])):
+            shelf.add((name, b, k), column)
         shelf.add(("bow", b, k), work.log10bow[k][events:])
     return lacking
 
@@ -372,49 +543,94 @@ def there(job, b, k):
 
 def common_words(job):
     """Every rank gets the others' weights and marks of order 1."""
-    first, last = (job.bounds[b] for b in (job.mine[0], job.mine[-1] + 1))
     needed = job.comm.max(job.marks & np.uint8(engine.NEEDED))
+    ends = zip(job.bounds[job.mine], job.bounds[1:][job.mine])
+    own = np.concatenate([np.arange(first, last) for first, last in ends])
     for column in (job.log10bow, job.marks):
-        some = np.append(column[first:last], column[-1:])
-        found = job.comm.gather(some)
-        column[:] = np.concatenate([*(x[:-1] for x in found), found[0][-1:]])
+        for rank, some in enumerate(job.comm.gather((own, column[own], column[-1:]))):
+            column[some[0]] = some[1]
+            if rank == 0:
+                column[-1:] = some[2]
     job.marks |= needed
 
 
-def sources(job, b, k):
-    """The order in which a bucket's contexts of order k come from the buckets, and how many from each, (B,)."""
-    begins = job.shelf.get(("contexts", "begins", b), np.uint8)
-    came = job.shelf.get(("before", b), np.uint16)[((begins & 15) <= k) & (k <= begins >> 4)]
-    return np.argsort(came, kind="stable"), np.bincount(came, minlength=len(job.bounds) - 1)
+@jit
+def count_sources(begins, of, oldest, many):
+    """many (n + 1, B) += how many n-grams of each order there are by the bucket of the word before their last one.
+    oldest: that word of each bigram.
+    """
+    bigram, b = -1, 0
+    for i in range(len(begins)):
+        f, m = begins[i] & 15, begins[i] >> 4
+        if f <= 2 and m >= 2:
+            bigram += 1
+            b = of[oldest[bigram]]
+        for k in range(max(f, 2), m + 1):
+            many[k, b] += 1
+
+
+@jit
+def arrive(begins, of, oldest, k, head, came, there, out):
+    """out (N,) <- what came for the n-grams of order k, from each bucket in their order, from head (B,), in place, on;
+    or, with `there` not, the other way: came <- out.
+    """
+    bigram, found = -1, 0
+    for i in range(len(begins)):
+        f, m = begins[i] & 15, begins[i] >> 4
+        bigram += (f <= 2) & (m >= 2)
+        if f <= k and k <= m:
+            b = of[oldest[bigram]]
+            if there:
+                out[found] = came[head[b]]
+            else:
+                came[head[b]] = out[found]
+            head[b] += 1
+            found += 1
+
+
+def contexts_from(job, b):
+    """What `arrive` wants of a bucket's contexts: begins, of, oldest."""
+    oldest = job.shelf.get(("contexts", "words", b), np.int32)
+    return job.shelf.get(("contexts", "begins", b), np.uint8), np.append(job.of, job.of[0]), oldest
 
 
 def fetch(job, k):
     """Yields log10 p of the n-grams of order k that end in each of a rank's buckets, nan where the model has none, and
-    their marks, or 0 where none is NEEDED. They come together, or, where memory is short, for one bucket after another.
+    their marks, or 0 where none is NEEDED. They come for some buckets at once, where memory is short for one.
     """
-    T, together = job.rounds, job.rounds if job.ample else 1
+    P, T, together = job.comm.size, job.rounds, TOGETHER if job.ample else 1
     for first in range(0, T, together):
-        shares = [range(rank * T + first, rank * T + first + together) for rank in range(job.comm.size)]
         columns = []
         for part in (own_p, own_marks) if job.needed else (own_p,):
-            own = [np.concatenate([part(job, b, k, to) for to in some for b in job.mine]) for some in shares]
-            columns.append(job.comm.swap(own))
-        at = [0] * job.comm.size
-        for t in range(first, first + together):
-            order, sizes = sources(job, job.mine[t], k)
-            ends = [begin + int(size) for begin, size in zip(at, sizes.reshape(-1, T).sum(1))]
-            found = []
-            for column in columns:
-                found.append(np.empty(len(order), column[0].dtype))
-                found[-1][order] = np.concatenate([x[begin:end] for x, begin, end in zip(column, at, ends)])
+            own = [
+                [part(job, b, k, to) for to in job.of_rank(rank)[first : first + together] for b in job.mine]
+                for rank in range(P)
+            ]
+            columns.append(job.comm.swap_all(own))
+        found_of = [job.came[b][k].reshape(T, P).T for b in job.mine[first : first + together]]
+        begin = np.cumsum([0, *np.sum(found_of, (0, 2))])[:-1]  # where the next from each rank is
+        for b, many in zip(job.mine[first : first + together], found_of):
+            found = [np.empty(many.sum(), column.dtype) for column in columns]
+            for column, out in zip(columns, found):
+                arrive(*contexts_from(job, b), k, heads(job, many, begin), column, True, out)
+            begin += many.sum(1)
             yield found if job.needed else (*found, np.uint8(0))
-            at = ends
+
+
+def heads(job, many, begin):
+    """Where what comes from each bucket begins, (B,); many (P, T), how much it is; begin (P,): where that of each rank
+    does.
+    """
+    head = np.empty(many.size, np.int64)
+    head[job.by_rank] = (begin[:, None] + np.cumsum(many, 1) - many).ravel()
+    return head
 
 
 def own_p(job, b, k, to):
     """log10 p of the events of order k in bucket b that end in a word of the bucket `to`, nan where there is none."""
     begin, end = job.cuts[b][k, to : to + 2].tolist()
-    return np.where(own_marks(job, b, k, to) & engine.THERE, job.shelf.get(("p", b, k), f32, begin, end), f32(np.nan))
+    p = job.shelf.get(("p", b, k), f32, begin, end)
+    return np.where(own_marks(job, b, k, to) & engine.THERE, p, f32(np.nan))
 
 
 def own_marks(job, b, k, to):
@@ -429,12 +645,15 @@ def need_all(job, methods, ends):
     for k in range(job.order, 1, -1):
         job.each(partial(need_one, job, methods, k, ends), f"prefixes of {k}-grams")
         for t in range(job.rounds if k > 2 else 0):
-            order, sizes = sources(job, job.mine[t], k - 1)
-            marks = job.shelf.get(("of contexts", job.mine[t], k - 1), np.uint8)[order]
-            ends_of = np.cumsum(sizes)
-            parts = np.split(marks, ends_of[job.rounds - 1 : -1 : job.rounds])
+            b = job.mine[t]
+            many = job.came[b][k - 1].reshape(job.rounds, -1).T
+            marks, cuts = np.empty(many.sum(), np.uint8), np.cumsum(many.sum(1))
+            head = heads(job, many, cuts - many.sum(1))
+            column = job.shelf.get(("of contexts", b, k - 1), np.uint8)
+            arrive(*contexts_from(job, b), k - 1, head, marks, False, column)
+            parts = np.split(marks, cuts[:-1])
             for rank, some in enumerate(job.comm.swap(parts)):
-                at, d = 0, rank * job.rounds + t
+                at, d = 0, job.of_rank(rank)[t]
                 for b in job.mine:
                     begin, end = job.cuts[b][k - 1, d : d + 2].tolist()
                     job.shelf.add(("needed", b, d), some[at : at + end - begin])
@@ -475,66 +694,121 @@ def replace(shelf, name, array):
 def write_arpa(out, job, path=None, layout=None):
     """The model as ARPA, the same bytes as printing.write_estimate's. Rank 0 has `out`, which is `path`."""
     layout, scratch, comm = layout or printing.plain(job.vocab.words), threads.Scratch(), job.comm
-    file = opened(out, comm) if comm.size > 1 else None
-    if out:
-        printing.write_header(out, job.sizes, layout)
-    for k in range(1, job.order + 1):
-        kept = None if out else Shelf()
-        lines = out or SimpleNamespace(write=lambda some, kept=kept: kept.add("lines", np.frombuffer(some, np.uint8)))
+    write = write_alone(out) if comm.size == 1 else write_together(out, comm, path)
+    with write as (lines, done):
         if out:
-            out.write(b"\n\\%d-grams:\n" % k)
-        for done, model in enumerate(models_of(job, k), 1):
-            printing.write_order(lines, model, k, layout, scratch)
-            job.show(done / job.rounds, f"writing {k}-grams")
-        if comm.size > 1:
-            pass_on(comm, out, kept, file, path)
-    if out:
-        out.write(b"\n\\end\\\n")
-    comm.gather(None)  # rank 0's file is whole when every rank has written
-    if file is not None:
-        os.close(file)
+            printing.write_header(lines, job.sizes, layout)
+        for k in range(1, job.order + 1):
+            if out:
+                lines.write(b"\n\\%d-grams:\n" % k)
+            for t, model in enumerate(models_of(job, k), 1):
+                if model:
+                    printing.write_order(lines, model, k, layout, scratch)
+                done()
+                job.show(t / job.rounds, f"writing {k}-grams")
+        if out:
+            lines.write(b"\n\\end\\\n")
+        done()
+
+
+@contextlib.contextmanager
+def write_alone(out):
+    yield out, lambda: None
+
+
+class Kept:
+    """What is written, in memory that is used again."""
+
+    def __init__(self):
+        self.room, self.size = np.empty(0, np.uint8), 0
+
+    def write(self, some):
+        end = self.size + len(some)
+        if end > len(self.room):
+            room = np.empty(2 * end, np.uint8)
+            room[: self.size] = self.room[: self.size]
+            self.room = room
+        self.room[self.size : end] = np.frombuffer(some, np.uint8)
+        self.size = end
+
+
+@contextlib.contextmanager
+def write_together(out, comm, path):
+    """(what a rank writes to, a function that all must call as often): it puts what each rank has written since, one
+    rank's behind that of another, into rank 0's `out`. Where that is a plain file that all ranks can open each writes
+    to its place, one call later, so that none waits for the others' sizes; else rank 0 receives all.
+    """
+    kept, end, ahead, spare = Kept(), 0, deque(), []
+    name, file = opened(out, comm)
+
+    def done():
+        ahead.append((kept.room, kept.size, comm.tell(kept.size)))
+        kept.room, kept.size = spare.pop() if spare else np.empty(0, np.uint8), 0
+        if len(ahead) > 1 or file is None:
+            put()
+
+    def put():
+        nonlocal end
+        room, size, told = ahead.popleft()
+        sizes = told()
+        at = end + sum(sizes[: comm.rank])
+        end += sum(sizes)
+        if file is not None:
+            put_at(file, room[:size], at)
+        elif out:
+            out.write(room[:size].data)
+            for rank in range(1, comm.size):
+                comm.receive(rank, out.write)
+        else:
+            comm.send(size, lambda begin, end: room[begin:end])
+        spare.append(room)
+
+    try:
+        yield kept, done
+        while ahead:
+            put()
+        comm.gather(None)  # rank 0's file is whole when every rank has written
+    except BaseException as e:
+        if file is not None:  # what fails here ends rank 0 too
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+        if isinstance(e, OSError) and e.filename is None:
+            e.filename = path
+        raise
+    finally:
+        if file is not None:
+            os.close(file)
 
 
 def opened(out, comm):
-    """A descriptor of rank 0's `out` on every rank, None where it is no plain file that they all can write."""
+    """The name of rank 0's `out` and a descriptor of it on every rank, None where it is no plain file that they all can
+    write.
+    """
     plain = out and isinstance(getattr(out, "raw", None), io.FileIO) and os.path.isfile(out.raw.name)
     name, file = comm.gather(out.raw.name if plain else None)[0], None
     with contextlib.suppress(OSError, TypeError):
         file = os.open(name, os.O_WRONLY)
     if comm.total(int(file is None)) and file is not None:
         os.close(file)
-        return None
-    return file
+        return name, None
+    return name, file
 
 
-def pass_on(comm, out, kept, file, path):
-    """What each rank has kept goes behind rank 0's `out`, in their order: each writes it, or rank 0 receives it."""
-    if file is None:
-        for rank in range(1, comm.size) if out else ():
-            comm.receive(rank, out.write)
-        if kept:
-            comm.send(kept.end, lambda begin, end: kept.get("lines", np.uint8, begin, end))
-        return
-    sizes = comm.gather(out.tell() if out else kept.end)
-    if out:
-        out.seek(sum(sizes))
-        return
-    try:
-        os.lseek(file, sum(sizes[: comm.rank]), os.SEEK_SET)
-        sent = 0
-        while sent < kept.end:
-            sent += os.sendfile(file, kept.file.fileno(), sent, kept.end - sent)
-    except OSError as e:
-        e.filename = path
-        raise
+def put_at(file, data, at):
+    """Writes data (N,) of uint8 to its place in a file, and has the system put it to disk meanwhile."""
+    while len(data):
+        size = os.pwrite(file, data, at)
+        data, at = data[size:], at + size
+    streams.begin_writing(file)
 
 
 def models_of(job, k):
     """The buckets of a rank, each as an Estimate of those n-grams of order k whose lines it has; those of order 1 are
-    rank 0's.
+    rank 0's, and None the others'.
     """
-    if k == 1 and job.comm.rank == 0:
-        yield engine.Estimate(job.vocab, None, [job.log10p], [job.log10bow], [job.marks], None)
+    if k == 1:
+        one = engine.Estimate(job.vocab, None, [job.log10p], [job.log10bow], [job.marks], None)
+        yield None if job.comm.rank else one
     for b, (p, marks) in zip(job.mine, fetch(job, k)) if k > 1 else ():
         begins, rank, sizes = stored(job, b, "contexts")
         base = np.cumsum([0, 0, 0, *sizes[1:]])

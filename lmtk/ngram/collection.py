@@ -58,18 +58,16 @@ class Blocks:
         self.shelf, self.heads = Shelf(), [(-1, -1, 0, known)]
         for path, number, ids in raw:
             known = max(known, int(ids.max(initial=-1)) + 1)
-            self.shelf.add("ids", ids)
+            self.shelf.add((path, number), ids)
             self.heads.append((path, number, len(ids), known))
 
     @property
     def size(self):
-        return self.shelf.size("ids")
+        return sum(size for _, _, size, _ in self.heads)
 
     def __iter__(self):
-        at = 0
-        for path, number, size, _ in self.heads[1:]:
-            yield path, number, self.shelf.get("ids", np.int32, at, at + size)
-            at += size
+        for path, number, _, _ in self.heads[1:]:
+            yield path, number, self.shelf.get((path, number), np.int32)
 
 
 @dataclass(frozen=True)

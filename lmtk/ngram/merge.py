@@ -11,6 +11,7 @@ import numpy as np
 
 from lmtk.ngram import rewriting
 from lmtk.ngram.backoff import Backoff, Probabilities
+from lmtk.ngram.nodes import N
 from lmtk.ngram.pruning import backed_off, chance, large, links, renormalized, single, told, with_logs, without
 from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab
 
@@ -57,6 +58,13 @@ def aligned(models, vocab):
     return [Backoff(vocab, order, found) for found in levels]
 
 
+def renumbered(models, vocab):
+    """The first of `aligned`; what holds words that `vocab` lacks is left out where the models are large."""
+    if any(map(large, models)):
+        return rewriting.renumbered(models, vocab, [numbers(m, vocab).astype(np.int32) for m in models])
+    return aligned(models, vocab)[0]
+
+
 def merged(models, weights):
     """The static mixture sum_j weights[j] p_j of back-off models, all at once."""
     vocab = united([model.vocab for model in models])
@@ -91,13 +99,16 @@ def limited(model, words):
     old = model.vocab
     allowed = {*words, SOS, EOS, old.unk}
     stays = np.array([w in allowed for w in old.words])
+    left = [w for w, stay in zip(old.words, stays) if stay]
+    vocab = Vocab(left, int(stays[: old.V].sum()), old.unk)
+    if large(model) and sum(model.sizes) == sum(model.nodes.where[:, N]):  # no bare prefixes, which may have to go
+        return renumbered([model], vocab)
     kept = []
     for k, level in enumerate(model.levels):
         inside = stays[level.keys % len(old.words)]
         kept.append(inside if k == 0 else inside & kept[-1][level.keys // len(old.words)])
-    left = [w for w, stay in zip(old.words, stays) if stay]
     smaller = without(model, [k & ~np.isnan(level.logp) for k, level in zip(kept, model.levels, strict=True)])
-    return aligned([smaller], Vocab(left, int(stays[: old.V].sum()), old.unk))[0]
+    return renumbered([smaller], vocab)
 
 
 def with_words(model, words, unk=False):
@@ -114,7 +125,7 @@ def with_words(model, words, unk=False):
     vocab = Vocab(predicted + [w for w in old.words[old.V :] if w not in new], len(predicted), old.unk)
     none = np.zeros(len(new))
     more = Probabilities(np.array(sorted(vocab.index[w] for w in new), np.int64), none - np.inf, none)
-    return aligned([model, Backoff(vocab, 1, [more])], vocab)[0]
+    return renumbered([model, Backoff(vocab, 1, [more])], vocab)
 
 
 def with_unknown(model, word):
@@ -122,7 +133,7 @@ def with_unknown(model, word):
     old = model.vocab
     words = [w for i, w in enumerate(old.words) if i < old.V or w != old.unk]
     vocab = Vocab(list(dict.fromkeys([*words, word])), old.V, word)
-    return aligned([replace(model, vocab=Vocab(old.words, old.V, word))], vocab)[0]
+    return renumbered([replace(model, vocab=Vocab(old.words, old.V, word))], vocab)
 
 
 def predicting(model, unknown):
@@ -135,4 +146,4 @@ def predicting(model, unknown):
     words = [w for w in old.words if w != old.unk]
     words.insert(old.V if unknown else old.V - 1, old.unk)
     vocab = Vocab(words, old.V + 1 if unknown else old.V - 1, old.unk)
-    return replace(model, vocab=vocab) if words == old.words else aligned([model], vocab)[0]
+    return replace(model, vocab=vocab) if words == old.words else renumbered([model], vocab)

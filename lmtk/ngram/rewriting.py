@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from lmtk.lm import LN10
+from lmtk.machine.exponential import powers
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.threads import all_at_once
 from lmtk.ngram import union
@@ -145,20 +146,29 @@ def weigh(memory, logs, where, far, k, first, last, shown):
     """
     weights, found = np.empty(len(where) + 1, np.float32), 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
-    p = below + where[k - 1, P]
+    p, start = below + where[k - 1, P], np.int64(memory[above + wide * first + CHILD])
+    own = np.empty(np.int64(memory[above + wide * last + CHILD]) - start)
+    lower = np.empty(len(own))
+    for i in range(first, last):
+        at = above + wide * i
+        after_order, after = suffix_of(memory, where, far, k - 1, i)
+        for child in range(np.int64(memory[at + CHILD]), np.int64(memory[at + wide + CHILD])):
+            fetch_suffix(memory, where, k, child + AHEAD)
+            value = logs[p + width * child]
+            own[child - start] = lower[child - start] = -np.inf
+            if value == value:
+                own[child - start] = value
+                lower[child - start] = lower_p(memory, logs, where, far, k, child, after_order, after, weights)
+    powers(own, len(own))
+    powers(lower, len(lower))
     for i in range(first, last):
         at = above + wide * i
         begin, end = np.int64(memory[at + CHILD]), np.int64(memory[at + wide + CHILD])
-        after_order, after = suffix_of(memory, where, far, k - 1, i)
-        given = lower = 0.0
-        for child in range(begin, end):
-            fetch_suffix(memory, where, k, child + AHEAD)
-            own = logs[p + width * child]
-            if own == own:
-                given += math.exp(np.float64(own) * LN10)
-                own = lower_p(memory, logs, where, far, k, child, after_order, after, weights)
-                lower += math.exp(np.float64(own) * LN10)
-        numerator, denominator, scale, over = mass(given, lower)
+        given = less = 0.0
+        for child in range(begin - start, end - start):
+            given += own[child]
+            less += lower[child]
+        numerator, denominator, scale, over = mass(given, less)
         if scale:
             for child in range(begin, end):
                 logs[p + width * child] += scale
@@ -440,3 +450,8 @@ def merged(models, weights, vocab, ids):
     memory, where, far = union.united(models, ids, len(vocab.words), weights)
     over = renew((memory, memory.view(f32), where, far), vocab)
     return closed(replace(models[0], vocab=vocab), without_tables(memory, where, far)), over
+
+
+def renumbered(models, vocab, ids):
+    """`merge.renumbered`; ids as in `merged`."""
+    return closed(replace(models[0], vocab=vocab), without_tables(*union.united(models, ids, len(vocab.words))))

@@ -231,6 +231,15 @@ def sort_last(x, order, begin, end, head, come):
             head[w] += 1
 
 
+@inlined
+def bits_of(flags, begin):
+    """64 flags, of a byte each, as the bits of a number."""
+    bits = u64(0)
+    for i in range(0, 64, 8):
+        bits |= ((load8(flags, begin + i) * u64(0x0102040810204080)) >> u64(56)) << u64(i)
+    return bits
+
+
 @jit
 def compare(x, n, order, come, begin, end, W, sos, eos, begins, rank, sizes, oldest):
     """begins and rank of the places begin .. end, begin a multiple of 64: each is compared with the one before. sizes
@@ -282,11 +291,8 @@ def compare(x, n, order, come, begin, end, W, sos, eos, begins, rank, sizes, old
                 flags[i] = (common[i] < k) & (longest[i] >= k)
             flags[size:] = 0
             for block in range(0, size, 64):
-                bits = u64(0)
-                for i in range(0, 64, 8):
-                    bits |= ((load8(flags, block + i) * u64(0x0102040810204080)) >> u64(56)) << u64(i)
                 b = (start + block) >> 6
-                rank[k - 1, b, 0], rank[k - 1, b, 1] = bits, u64(found)
+                rank[k - 1, b, 0], rank[k - 1, b, 1] = bits_of(flags, block), u64(found)
                 for i in range(block, min(block + 64, size)):
                     mine[found] = row[i + 1] if row[i + 1] else W
                     found += flags[i]

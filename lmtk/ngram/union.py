@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from lmtk.lm import LN10
+from lmtk.machine.exponential import powers
 from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
 from lmtk.machine.threads import all_at_once, count
 from lmtk.ngram.nodes import (
@@ -210,6 +210,7 @@ def mix_numbers(tries, old, weights, k, first, last, place, memory, logs, where,
     if k > 1:
         begin_, end_ = np.int64(memory[up + WIDE * first + CHILD]), np.int64(memory[up + WIDE * last + CHILD])
     order, row, chain = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(n + 1, np.int64)
+    own, there = np.empty(T * SOME), np.empty(SOME, np.bool_)
     for begin in range(begin_, end_, SOME):
         size = min(SOME, end_ - begin)
         for i in range(size):
@@ -230,7 +231,7 @@ def mix_numbers(tries, old, weights, k, first, last, place, memory, logs, where,
                     chain[many] = base[above] + context
                     many += 1
                     above, context = suffix_of(memory, where, far, above, context)
-            total, known = 0.0, False
+            there[i] = False
             for m in range(T):
                 p, more, bow, at = f32(np.nan), f32(0), f32(0), old[m, k - 1, AT]
                 if place[node, m] >= 0:
@@ -239,7 +240,7 @@ def mix_numbers(tries, old, weights, k, first, last, place, memory, logs, where,
                     p = given[at + old[m, k - 1, P]]
                     bow = given[at + BOW] if old[m, k - 1, WIDTH] == WIDE else f32(0)
                 if p == p:
-                    known = True
+                    there[i] = True
                 else:
                     p, more = rows[row[i], m, 0], rows[row[i], m, 1]
                     for j in range(many - 1, -1, -1):
@@ -247,10 +248,16 @@ def mix_numbers(tries, old, weights, k, first, last, place, memory, logs, where,
                 if k < n:
                     here = base[k] + node
                     rows[here, m, 0], rows[here, m, 1], rows[here, m, 2] = p, more, bow
-                total += weights[m] * math.exp(np.float64(p + more) * LN10)
-            logs[below + width * node + where[k - 1, P]] = math.log10(total) if known else np.nan
+                own[m * size + i] = p + more
+        powers(own, T * size)
+        for i in range(size):
+            total = 0.0
+            for m in range(T):
+                total += weights[m] * own[m * size + i]
+            at = below + width * (begin + i)
+            logs[at + where[k - 1, P]] = math.log10(total) if there[i] else np.nan
             if k < n:
-                logs[below + width * node + BOW] = rows[base[k] + node, 0, 2]
+                logs[at + BOW] = rows[base[k] + begin + i, 0, 2]
 
 
 @jit
