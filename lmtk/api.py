@@ -38,6 +38,8 @@ class ARPALoadComplain:
 class Config:
     """As in KenLM's module, for scripts that set it: nothing depends on it."""
 
+    __slots__ = ("arpa_complain", "load_method", "show_progress")
+
     def __init__(self):
         self.load_method = LoadMethod.POPULATE_OR_READ
         self.show_progress = True
@@ -105,7 +107,7 @@ class Model:
     def __init__(self, path, config=None):
         """path: a file (str, bytes or os.PathLike), or a model in memory, as the estimating functions give it.
 
-        Raises OSError where there is no file that is a model.
+        Raises OSError where there is no file that is a model, TypeError for what is neither.
         """
         self.lm, self.path = path, None
         if isinstance(path, (str, bytes, os.PathLike)):
@@ -114,6 +116,8 @@ class Model:
             except FormatError as e:
                 raise OSError(f"Cannot read model '{os.fsdecode(path)}' ({e})") from e
             self.path = os.path.abspath(os.fsencode(path))
+        elif not hasattr(path, "vocab"):
+            raise TypeError(f"expected a file's name or a model, not {type(path).__name__}")
         self._scored = 0
 
     def __reduce__(self):

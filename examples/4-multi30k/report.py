@@ -1,7 +1,7 @@
 """BLEU of translations as Table 1 and Figure 2 of Bahdanau et al. 2015 have it: report.py DATA PLOT NAME ...
 
-For each NAME there is NAME.all, and where they exist NAME.nounk, NAME.replaced and NAME.log; PLOT is a picture to
-write, or -. The last name should be at least 15 BLEU above the first one.
+For each NAME there is NAME.all, and where they exist NAME.nounk, NAME.replaced, NAME.looked and NAME.log; PLOT is a
+picture to write, or -. The last name should be at least 15 BLEU above the first one.
 """
 
 import collections
@@ -51,9 +51,9 @@ def main(data, plot, *names):
         found = rows(f"{name}.all")
         all_[name] = bleu(found, wanted, everything)
         line = f"{name}: All {all_[name]:.2f}"
-        for kind, numbers in (("nounk", known), ("replaced", everything)):
+        for kind, numbers in (("nounk", known), ("replaced", everything), ("looked", everything)):
             if pathlib.Path(f"{name}.{kind}").exists():
-                title = {"nounk": "No UNK", "replaced": "All, [UNK] replaced"}[kind]
+                title = {"nounk": "No UNK", "replaced": "All, [UNK] replaced", "looked": "All, by a dictionary"}[kind]
                 line += f", {title} {bleu(rows(f'{name}.{kind}'), wanted, numbers):.2f}"
         curves[name] = [bleu(found, wanted, numbers) for numbers in classes]
         print(line + "; " + ", ".join(f"{n}: {value:.1f}" for n, value in zip(names_of, curves[name])))

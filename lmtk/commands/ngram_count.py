@@ -394,7 +394,7 @@ def counted(o, comm):
     if o.read_with_mincounts and comm.rank == 0:
         floor = per_order(o.gtmin_n, float)
         least = [floor.get(n, (o.gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, o.order + 1)]
-        counts = frequent(counts, least)
+        counts = counts.frequent(least)
     return counts
 
 
@@ -572,16 +572,6 @@ def write_words(path, words):
 
     with open_out(path) as out:
         out.write(b"".join(w + b"\n" for w in sorted(words)))
-
-
-def frequent(counts, least):
-    """The counts without the n-grams of order k that are counted less than least[k - 1]."""
-    from dataclasses import replace
-
-    import numpy as np
-
-    levels = [replace(x, count=np.where(x.count < low, 0, x.count)) for x, low in zip(counts.levels, least)]
-    return replace(counts, levels=levels)
 
 
 def method_of(n, given, files):

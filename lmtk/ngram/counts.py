@@ -4,7 +4,7 @@ An n-gram w_1 .. w_k is a node of level k: its key is (node of w_1 .. w_(k-1)) *
 and its number is the place of that key in the level's sorted keys. The key of a single word is its id.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,6 +40,11 @@ class Counts:
         """Whether a word stands in an n-gram."""
         W, w = len(self.words), self.words.index(word)
         return any((level.keys % W == w).any() for level in self.levels)
+
+    def frequent(self, least):
+        """These without the n-grams of order k that are counted less than least[k - 1]."""
+        levels = [replace(x, count=np.where(x.count < low, 0, x.count)) for x, low in zip(self.levels, least)]
+        return Counts(self.words, levels)
 
     def up_to(self, order):
         """These with so many orders or more."""

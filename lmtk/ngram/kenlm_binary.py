@@ -41,6 +41,8 @@ def read(stream, path):
     if head.startswith(INCOMPLETE):
         raise FormatError(path, "a binary file of KenLM's that was not finished")
     if not head.startswith(MAGIC + VERSION):
+        if (MAGIC + VERSION).startswith(head):
+            raise FormatError(path, "the file is cut short")
         version = head[len(MAGIC) : len(MAGIC) + 4].split(b"\n")[0].decode("latin-1")
         raise FormatError(path, f"a binary file of KenLM's, version {version}; this lmtk reads version 5")
     try:

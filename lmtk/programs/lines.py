@@ -48,15 +48,20 @@ def fields_of(line):
 
 
 def arpa_lines(path):
-    """(order, line, fields) of each line of an ARPA file: order 0 and no fields where it is no n-gram. Raises
-    FormatError at the end of what is none.
+    """(order, line, fields) of each line of an ARPA file up to \\end\\: order 0 and no fields where it is no n-gram.
+    Raises FormatError where a line is none, and at the end of what is no whole ARPA file.
     """
+    from lmtk.ngram.arpa import parse
+
     found = False
-    for order, line, fields in sections(line for _, line in lines(path)):
+    for number, (order, line, fields) in enumerate(sections(line for _, line in lines(path)), 1):
+        if order and isinstance(wrong := parse(line, order), str):
+            raise FormatError(path, wrong, number)
         found = found or line.startswith(b"\\1-grams:")
         yield order, line, fields
-    if not found:
-        raise FormatError(path, "no ARPA file: it has no \\1-grams:")
+        if found and line.strip() == b"\\end\\":
+            return
+    raise FormatError(path, "no \\end\\; the file is cut short" if found else "no ARPA file: it has no \\1-grams:")
 
 
 def sections(rows):
