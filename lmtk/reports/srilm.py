@@ -189,7 +189,7 @@ def tally(model, corpora, debug, write, unk=True):
             from lmtk.reports.lines import predictions
 
             cells = cells if cells and len(cells[2]) == len(words) else word_cells(words)
-            text, stops = predictions(cells, *tags_of(scores, oov), corpus, oov | zero, log10p, words.index(SOS))
+            text, stops = predictions(cells, *tags_of(scores, oov), corpus, oov | zero, log10p, model.vocab.sos_id)
             stops = np.append(0, stops)
         for i, (*numbers, log) in enumerate(zip(*sums_of, strict=True)):
             own = Tally(*map(int, numbers), float(log))
