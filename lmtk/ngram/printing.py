@@ -281,7 +281,7 @@ def printed(rows, p, bow, flags, letters, ends, cells, room, longest):
 @jit
 def print_rows(rows, p, bow, flags, cells, letters, ends, text, end):
     """The lines of n-grams (k, N), those with the flag 1; the weights of those with 2. How far text is filled, -1 where
-    a line would begin behind `end`. Bound by the copying, of 16 bytes at once; a call in its place costs more.
+    a line would begin behind `end`. Bound by the copying, of 16 bytes at once.
     """
     at = 0
     for i in range(len(flags)):
@@ -291,11 +291,7 @@ def print_rows(rows, p, bow, flags, cells, letters, ends, text, end):
             return -1
         at = put(text, at, p, i)
         for j in range(len(rows)):
-            w = rows[j, i]
-            store8(text, at, cells[w, 0])
-            store8(text, at + 8, cells[w, 1])
-            n = np.int64(cells[w, 1] >> u64(56))
-            at = at + n if n else put_letters(text, at, w, letters, ends)
+            at = put_word(text, at, rows[j, i], letters, ends, cells)
         text[at - 1] = 10
         if flags[i] & 2:
             text[at - 1] = 9
@@ -397,6 +393,13 @@ def put(text, at, cells, i):
     store8(text, at, cells[i, 0])
     store8(text, at + 8, cells[i, 1])
     return at + np.int64(cells[i, 1] >> u64(56))
+
+
+@inlined
+def put_word(text, at, w, letters, ends, cells):
+    """A word and a blank into text, from `word_cells`; where they end."""
+    after = put(text, at, cells, w)
+    return after if after > at else put_letters(text, at, w, letters, ends)
 
 
 @inlined

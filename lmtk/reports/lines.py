@@ -8,7 +8,7 @@ import numpy as np
 
 from lmtk.machine.jit import inlined, jit
 from lmtk.ngram.digits import print_powers, print_shortest, put_digits, shortest
-from lmtk.ngram.printing import print_some, put, put_letters, store8, word_cells
+from lmtk.ngram.printing import print_some, put, put_word, store8, word_cells
 
 u64 = np.uint64
 BLANK, TAB, LINE = 32, 9, 10
@@ -89,15 +89,6 @@ def print_predictions(
             store8(text, at, CLOSE)
             at += 2
         stops[i] = at
-
-
-@inlined
-def put_word(text, at, w, letters, ends, cells):
-    """A word and a blank into text; where they end."""
-    store8(text, at, cells[w, 0])
-    store8(text, at + 8, cells[w, 1])
-    n = np.int64(cells[w, 1] >> u64(56))
-    return at + n if n else put_letters(text, at, w, letters, ends)
 
 
 def answers(block, first, last, whole, number, ids, length, log10p, sums, oovs):
