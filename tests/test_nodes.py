@@ -61,6 +61,8 @@ def test_a_forged_file_is_scored_within_bounds(tmp_path, monkeypatch, seed):
     sentences = (FILES / "te.txt").read_text().splitlines()
     python = lmtk.Model(path)
     python.score_many(sentences)
+    for sentence in sentences:
+        python.score(sentence)
     state = lmtk.State()
     python.BeginSentenceWrite(state)
     for word in sentences[0].split():
