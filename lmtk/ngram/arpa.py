@@ -25,6 +25,7 @@ PART = 1 << 18  # n-grams made records together
 SOME = 1 << 13  # lines made together: their numbers stay in a cache
 SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
 WORD = re.compile(rb"[^ \t\r\n]+")
+SECOND = re.compile(rb"^[ \t\r]*[^ \t\r\n]+[ \t\r]+([^ \t\r\n]+)", re.M)  # of the words of a line
 ENDED = -1  # the order behind \end\, or behind a section that cannot follow
 UNKNOWN = -2  # the id of a word that has no 1-gram
 
@@ -211,12 +212,11 @@ def read_block(block, order, words, table, free):
             line += lines
             if size:
                 mine, unknown = [], None
-                if order == 1 or outside >= 0:
+                if order == 1:
+                    words += (mine := SECOND.findall(block, start, at))
+                elif outside >= 0:
                     lists = [fields for row in block[start:at].split(b"\n") if (fields := WORD.findall(row))]
-                    if order == 1:
-                        words += (mine := [fields[1] for fields in lists])
-                    else:
-                        unknown = lists[outside // order][1 + outside % order]
+                    unknown = lists[outside // order][1 + outside % order]
                 found.append((line, Rows(rows[:size], mine, positive, worst, unknown, free)))
             if at == len(text):
                 break
