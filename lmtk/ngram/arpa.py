@@ -3,14 +3,14 @@
 import re
 import warnings
 from dataclasses import dataclass, replace
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby, islice, pairwise
 
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning, shown
 from lmtk.files.streams import blocks_of, rows_of
 from lmtk.machine import memory
-from lmtk.machine.large import pays
+from lmtk.machine.large import LARGE, pays
 from lmtk.machine.threads import all_at_once, in_threads
 from lmtk.ngram import reading
 from lmtk.ngram.backoff import Backoff, Packed, Probabilities, decimal, natural
@@ -20,6 +20,7 @@ from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
+BLOCK = 1 << 20  # bytes read together: what is made of them stays in a cache
 MOST = 1 << 25  # n-grams of an order that memory is made for before they are read
 PART = 1 << 18  # n-grams made records together
 SOME = 1 << 13  # lines made together: their numbers stay in a cache
@@ -51,12 +52,12 @@ def read_text(stream, path, seen=()):
     Text before \\data\\, tabs or blanks, CRLF, exponents and missing back-off weights are taken as they come; wrong
     numbers of n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> are one warning each.
     """
-    blocks = blocks_of(stream, path)
-    first = next(blocks, b"")
-    large = pays("arpa", len(first))
+    blocks = blocks_of(stream, path, BLOCK)
+    first = [*islice(blocks, LARGE["arpa"] // BLOCK + 1)]
+    large = pays("arpa", sum(map(len, first)))
     if large:  # blocks follow each other in the same memory
         memory.keep()
-    blocks = chain([first], blocks)
+    blocks = chain(first, blocks)
     sections, stated, order, ended = {}, {}, None, False
     positive, worst = 0, 0.0
     for number, line in pieces(blocks) if large else rows_of(blocks):
