@@ -67,7 +67,15 @@ def test_add_product(beta):
 
 @pytest.mark.parametrize(
     "K, widths, rows",
-    [(3, (5,), 4), (7, (64, 32), 40), (300, (33,), 50), (1000, (64,), 33), (5000, (64,), 9), (4, (40,), 0)],
+    [
+        (3, (5,), 4),
+        (7, (64, 32), 40),
+        (300, (64, 128), 120),
+        (300, (33,), 50),
+        (1000, (64,), 33),
+        (5000, (64,), 9),
+        (1000, (40,), 0),
+    ],
 )
 def test_factors(K, widths, rows):
     """Small products one after another, of tiles and of rows, and those of what has none."""

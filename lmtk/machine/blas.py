@@ -76,7 +76,7 @@ def factor(*matrices):
     K, N = len(matrices[0]), sum(a.shape[1] for a in matrices)
     columns = max((n for n in TILE if N % n == 0), default=N)
     most = SMALL // max(K * columns, 1)
-    if columns not in TILE or most < 8:
+    if columns not in TILE or most < 8 or 32 * K * N <= SMALL:
         whole = spread(matrices, K, N)
         return lambda X, out=None: np.matmul(X, whole, out=out)
     tiles = np.ascontiguousarray(np.concatenate(matrices, axis=1).reshape(K, -1, columns).swapaxes(0, 1))
