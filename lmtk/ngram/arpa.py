@@ -14,8 +14,9 @@ from lmtk.machine.large import LARGE, pays
 from lmtk.machine.threads import all_at_once, in_threads
 from lmtk.ngram import reading
 from lmtk.ngram.backoff import Backoff, Packed, Probabilities, decimal, natural
+from lmtk.ngram.building import finished
 from lmtk.ngram.counts import ranks, trie
-from lmtk.ngram.nodes import finished, mark_ends, room
+from lmtk.ngram.nodes import mark_ends, room
 from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
@@ -321,8 +322,8 @@ def sorted_rows(rows, W, last):
 
 
 def records(rows, places):
-    """(memory, where), as `nodes.finished` takes them, of the rows (N, k + 2) of each order in the order `places`; None
-    where n-grams are not in order, stand there twice or lack their prefixes.
+    """(memory, where), as `building.finished` takes them, of the rows (N, k + 2) of each order in the order `places`;
+    None where n-grams are not in order, stand there twice or lack their prefixes.
     """
     memory, where, _ = room([len(place) for place in places])
     above, before = [np.empty((1, 2), np.int32), *rows], [np.zeros(1, np.int32), *places]

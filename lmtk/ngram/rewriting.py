@@ -19,6 +19,7 @@ from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.threads import all_at_once
 from lmtk.ngram import union
 from lmtk.ngram.backoff import Backoff, Packed
+from lmtk.ngram.building import finished
 from lmtk.ngram.methods import EPSILON
 from lmtk.ngram.nodes import (
     AT,
@@ -27,14 +28,13 @@ from lmtk.ngram.nodes import (
     WIDTH,
     N,
     P,
-    backed_off,
-    finished,
     frozen,
     room,
     suffix_of,
     without_tables,
 )
 from lmtk.ngram.union import in_parts
+from lmtk.ngram.walking import backed_off
 
 AHEAD = 8
 f32 = np.float32

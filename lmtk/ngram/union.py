@@ -19,6 +19,7 @@ import numpy as np
 from lmtk.machine.exponential import powers
 from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
 from lmtk.machine.threads import all_at_once, count
+from lmtk.ngram.building import link_far
 from lmtk.ngram.nodes import (
     AT,
     BOW,
@@ -32,10 +33,9 @@ from lmtk.ngram.nodes import (
     P,
     address,
     children_of,
-    link_far,
-    search,
     suffix_of,
 )
+from lmtk.ngram.searching import search
 
 AHEAD = 8
 PARTS = 16  # of the work for each thread
@@ -208,7 +208,7 @@ def mix_numbers(tries, old, weights, k, first, last, node0, place, memory, logs,
 
         p(w | c) = that of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word)
 
-    The weights of short contexts are added first, all in single precision, as `nodes.backed_off` has them.
+    The weights of short contexts are added first, all in single precision, as `walking.backed_off` has them.
     """
     T, n, q = len(tries), len(where), first
     below, width, up = where[k - 1, AT], where[k - 1, WIDTH], where[max(k - 2, 0), AT]
