@@ -431,7 +431,8 @@ def written_weights(model):
     for level, above in pairwise(model.levels):
         found.append((level.bow != 0) | np.signbit(level.bow))
         found[-1][(above.keys // W)[~np.isnan(above.logp)]] = True
-    mark_ends(found, model.nodes)
+    for k in range(len(found), 1, -1):  # as in SRILM, the weight of what ends a context stands in the file too
+        mark_ends(model.nodes, k, found)
     return [*found, np.zeros(len(model.levels[-1].keys), bool)]
 
 

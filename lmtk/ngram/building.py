@@ -8,7 +8,7 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.large import pays
-from lmtk.machine.threads import all_at_once, count
+from lmtk.machine.threads import in_parts
 from lmtk.ngram.nodes import (
     AT,
     CHILD,
@@ -48,10 +48,8 @@ def finished(memory, where, W, path="", linked=False):
         return replace(nodes, far=frozen(link_suffixes_plain(Nodes(memory, where, ROOT, *NO_TABLES).levels, one)))
     nodes, far = with_tables(nodes), ROOT
     for k in range(2, order + 1) if not linked else ():
-        some = max(sizes[k - 2] // (8 * count()), 1 << 12)
-        parts = [(begin, min(begin + some, sizes[k - 2])) for begin in range(0, sizes[k - 2], some)]
-        link = lambda part, k=k: link_suffixes(memory, where, nodes.slots, nodes.spans, k, *part, one)
-        missing = sum(all_at_once(link, parts))
+        link = lambda *part, k=k: link_suffixes(memory, where, nodes.slots, nodes.spans, k, *part, one)
+        missing = sum(in_parts(link, sizes[k - 2]))
         if missing:
             more = np.empty((missing, 2), np.int32)
             link_far(memory, where, k, one, far, more)

@@ -161,15 +161,16 @@ def suffix_of(memory, where, far, k, node):
     return (order, found) if order and found < where[u64(order - 1), N] else (np.int64(0), np.int64(0))
 
 
-def mark_ends(weighted, nodes):
-    """As in SRILM, the weight of what ends a context stands in the file too: weighted, (N,) for each order below the
-    highest, in place.
+def mark_ends(nodes, k, marked):
+    """Marks the longest end of each k-gram that is marked: marked, (N,) for each order, in place. From the highest
+    order down, this marks all ends. No pointer leads out of its order.
     """
-    for k in range(len(weighted), 1, -1):
-        suffix = nodes.levels[k]["suffix"][:-1][weighted[k - 1] > 0]
-        weighted[k - 2][suffix[suffix >= 0]] = True
-        for order, place in nodes.far[-1 - np.unique(suffix[suffix < 0])]:
-            weighted[order - 1][place : place + (order > 0)] = True
+    suffix = nodes.levels[k]["suffix"][:-1][marked[k - 1] > 0]
+    marked[k - 2][suffix[(suffix >= 0) & (suffix < nodes.size(k - 1))]] = True
+    far = -1 - suffix[suffix < 0]
+    order, place = nodes.far[far[far < len(nodes.far)]].T
+    for j in range(1, k - 1):
+        marked[j - 1][place[(order == j) & (place >= 0) & (place < nodes.size(j))]] = True
 
 
 def columns(level):

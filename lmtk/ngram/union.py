@@ -18,7 +18,7 @@ import numpy as np
 
 from lmtk.machine.exponential import powers
 from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
-from lmtk.machine.threads import all_at_once, count
+from lmtk.machine.threads import all_at_once, part_of
 from lmtk.ngram.building import link_far
 from lmtk.ngram.nodes import (
     AT,
@@ -38,18 +38,10 @@ from lmtk.ngram.nodes import (
 from lmtk.ngram.searching import search
 
 AHEAD = 8
-PARTS = 16  # of the work for each thread
 SOME = 256  # n-grams whose reads are made together
 f32 = np.float32
 u64 = np.uint64
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
-
-
-def in_parts(work, contexts):
-    """[work(first, last)] of all contexts, in parts, as many at once as there are threads."""
-    some = max(contexts // (PARTS * count()), 1 << 12)
-    parts = ((first, min(first + some, contexts)) for first in range(0, contexts, some))
-    return all_at_once(lambda part: work(*part), parts)
 
 
 @jit
@@ -348,7 +340,7 @@ def merged_order(tries, old, ids, k, parts):
     """[(first, last, child, word, place)]: the n-grams of order k after the contexts first .. last, as `merge_children`
     has them. parts: [(node, place)], the places (., T) of the contexts from `node` on.
     """
-    some = max(sum(len(place) for _, place in parts) // (PARTS * count()), 1 << 12)
+    some = part_of(sum(len(place) for _, place in parts))
     pieces = ((node + at, place[at : at + some]) for node, place in parts for at in range(0, len(place), some))
 
     def merge(piece):
