@@ -87,7 +87,7 @@ def warm(size):
         Thread(target=touch).start()
 
 
-bound, mapped = None, []  # as `at_most` was told; the files of `zeros`
+bound, mapped, watch = None, [], None  # as `at_most` was told; the files of `zeros`; the thread that looks after them
 SMALL = 1 << 20  # bytes up to which an array is in memory all the same
 MOMENT = 0.005  # seconds
 STATM = "/proc/self/statm"
@@ -97,12 +97,13 @@ def at_most(size):
     """From here on large arrays that `zeros` makes are in files, of whose pages this process has only so many at once
     that its memory comes to `size` bytes, about. Nothing happens where this is not Linux.
     """
-    global bound
+    global bound, watch
     if not os.path.exists(STATM):
         return
-    if bound is None:
-        Thread(target=let_go, daemon=True).start()
     bound = size
+    if watch is None:
+        watch = Thread(target=let_go, daemon=True)
+        watch.start()
 
 
 def zeros(size, kind):
@@ -134,7 +135,7 @@ def let_go():
         while True:
             time.sleep(MOMENT)
             statm.seek(0)
-            if int(statm.read().split()[1]) * page > bound:
+            if bound and int(statm.read().split()[1]) * page > bound:
                 for file in [*mapped]:
                     if (pages := file()) is not None:
                         pages.madvise(mmap.MADV_DONTNEED)
