@@ -163,7 +163,7 @@ def lstm_backward(gs, zr, t, s, seen, gG):
 
 GATED = Unit("gated unit", 2, 1, gated_step, gated_back, lambda states, kept, n: kept)
 LSTM = Unit("LSTM", 3, 2, lstm_step, lstm_back, lambda states, kept, n: states[:, :n], True, open=1)
-BY_GATES = {unit.gates: unit for unit in (GATED, LSTM)}
+UNITS = {"gated": GATED, "lstm": LSTM}  # by the name of -unit, which is its name in a file too
 
 
 def from_activations(unit, a):

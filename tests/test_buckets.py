@@ -11,7 +11,7 @@ import pytest
 from conftest import ENVIRONMENT, TESTS
 from test_engine import TEXTS, by_suffixes, job, lmtk, outcome, written
 from test_large import random_text
-from test_mpi import SMALL_BLOCKS, mpi, needs_mpi
+from test_mpi import APART, PAIRS, SMALL_BLOCKS, mpi, needs_mpi
 
 from lmtk import cli
 from lmtk.machine import memory, threads
@@ -221,16 +221,16 @@ def test_a_line_says_where_memory_is_not_bounded(tmp_path, monkeypatch, capsys, 
 
 
 @needs_mpi
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks, where", [(2, {}), (2, APART), (3, APART), (4, PAIRS)])
 @pytest.mark.parametrize("more", [["-kenlm", "-discount-fallback"], ["-wbdiscount", "-gt3min", "2", "-memory", "1K"]])
-def test_ranks_write_the_model_of_one_process(tmp_path, ranks, more):
+def test_ranks_write_the_model_of_one_process(tmp_path, ranks, where, more):
     texts = [random_text(tmp_path, 1), str(tmp_path / "u")]
     (tmp_path / "u").write_text("w1 w2 w3 new\n\nw2\n" * 9)
     words = ["1", "ngram-count", "-text", *texts, "-order", "4", *more, "-lm"]
     environment = ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
     python = [sys.executable, "-c", SMALL_BLOCKS]
     subprocess.run([*python, *words, "one"], cwd=tmp_path, env=environment, check=True, capture_output=True)
-    status, out, err = mpi(ranks, *words, "many", "-mpi", program=python, cwd=tmp_path)
+    status, out, err = mpi(ranks, *words, "many", "-mpi", program=python, cwd=tmp_path, environment=where)
     assert (status, out) == (0, "") and len({*err.splitlines()}) == err.count("\n")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "many").read_bytes()
 
@@ -248,6 +248,7 @@ if "1" in (os.environ.get("PMI_RANK"), os.environ.get("OMPI_COMM_WORLD_RANK")):
 @needs_mpi
 def test_a_rank_whose_disk_is_full_ends_all_and_leaves_nothing(tmp_path):
     words = ["1", "ngram-count", "-text", random_text(tmp_path, 1), "-wbdiscount", "-mpi", "-lm", "lm"]
-    status, out, err = mpi(2, *words, program=[sys.executable, "-c", FULL + SMALL_BLOCKS], cwd=tmp_path)
+    program = [sys.executable, "-c", FULL + SMALL_BLOCKS]
+    status, out, err = mpi(2, *words, program=program, cwd=tmp_path, environment=APART)
     assert (status, out, err) == (1, "", "lmtk ngram-count: lm: No space left on device\n")
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("lm")]

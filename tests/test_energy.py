@@ -55,10 +55,10 @@ def test_kernels(target, start, size):
     expected = c[these] + weights.sum(axis=0) - (weights * th).sum(axis=1)
     for fill in (energy.minus_energies, energy.minus_energies_plain):
         y = np.empty((7, size), np.float32)
-        fill(A, B, v, c, start, y)
+        fill(A, B, v, not target, c, start, y)
         assert y == pytest.approx(expected, rel=1e-5, abs=1e-5)
     go, gu, gv = (np.empty(shape, np.float32) for shape in ((7, 5), (5, size), (5, size if target else 1)))
-    energy.minus_energies_backward(A, B, v, start, g, go, gu, gv)
+    energy.minus_energies_backward(A, B, v, not target, start, g, go, gu, gv)
     slopes = -weights * (1 - th**2) * g[:, None]
     assert go == pytest.approx(slopes.sum(axis=2), rel=1e-4, abs=1e-3)
     assert gu == pytest.approx(slopes.sum(axis=0), rel=1e-4, abs=1e-4)
@@ -73,7 +73,7 @@ def test_far_sums_are_plus_and_minus_one():
     A, B = energy.exp_twice(o), energy.exp_twice(u)
     v = np.ones((3, 1), np.float32)
     y = np.empty((1, 1), np.float32)
-    energy.minus_energies(A, B, v, np.zeros(1, np.float32), 0, y)
+    energy.minus_energies(A, B, v, True, np.zeros(1, np.float32), 0, y)
     assert y[0, 0] - 3 == pytest.approx(-math.tanh(0.5), abs=1e-4)
 
 
@@ -100,7 +100,20 @@ def test_the_gradient_is_that_of_finite_differences(target, parts, sampled):
 
     double = arrays(start)
     mine = copied(start)
-    L, _ = energy_sgd.step(mine, even(11, 11), rows, w, words, inclusion, 1e-2, 0, 1, Team(parts), parts)
+    L, _ = energy_sgd.step(
+        mine,
+        energy.EACH if target else energy.ONE_SET,
+        even(11, 11),
+        rows,
+        w,
+        words,
+        inclusion,
+        1e-2,
+        0,
+        1,
+        Team(parts),
+        parts,
+    )
     assert abs(L - likelihood(*double)) < 1e-3
     test_nplm.assert_step(likelihood, double, arrays(mine), LETTERS)
 
@@ -110,9 +123,9 @@ def test_decay_is_on_weights_and_C_has_its_own_rate():
     rows, w = minibatch(4)
     once, decayed, fast = (copied(start) for _ in range(3))
     every = np.arange(11)
-    energy_sgd.step(once, even(11, 11), rows, w, every, None, 0.01, 0, 1, Team(1), 1)
-    energy_sgd.step(decayed, even(11, 11), rows, w, every, None, 0.01, 0.5, 1, Team(1), 1)
-    energy_sgd.step(fast, even(11, 11), rows, w, every, None, 0.01, 0, 3, Team(1), 1)
+    energy_sgd.step(once, energy.EACH, even(11, 11), rows, w, every, None, 0.01, 0, 1, Team(1), 1)
+    energy_sgd.step(decayed, energy.EACH, even(11, 11), rows, w, every, None, 0.01, 0.5, 1, Team(1), 1)
+    energy_sgd.step(fast, energy.EACH, even(11, 11), rows, w, every, None, 0.01, 0, 3, Team(1), 1)
     for name in LETTERS:
         a, b, first = (getattr(x, name) for x in (once, decayed, start))
         assert b == pytest.approx(a if name in "db" else a - 4 * 0.01 * 0.5 * first, rel=1e-4, abs=1e-5), name

@@ -23,6 +23,8 @@ OPEN_MPI = dict.fromkeys(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONF
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
 }
+APART = {"MPIR_CVAR_NOLOCAL": "1"}  # each rank on a node of its own; MPICH's
+PAIRS = {"MPIR_CVAR_ODD_EVEN_CLIQUES": "1"}  # ranks 0, 2 .. on a node, 1, 3 .. on another
 LMTK = [sys.executable, "-m", "lmtk"]
 TINY = ["-hidden", "4", "-features", "3", "-order", "3", "-epochs", "3", "-minibatch", "4", "-rate", "0.1"]
 DATA = ["-text", FILES / "tr.txt", "-heldout", FILES / "te.txt", "-unk"]
@@ -163,9 +165,9 @@ def test_ranks_that_do_not_wait_learn_what_one_process_learns(tmp_path, nodes, m
     if "rest" in words:
         words[-1] = rest = tmp_path / "rest"
         subprocess.run([*LMTK, "ngram-count", "-text", text, "-lm", rest], env=ENVIRONMENT, check=True)
-    apart = {"MPIR_CVAR_NOLOCAL": "1"} if nodes > 1 else {}
+    where = APART if nodes > 1 else {}
     run = mpi(
-        3, "nplm-train", "-mpi", "-parallel", "data", *words, "-debug", "1", "-lm", tmp_path / "m", environment=apart
+        3, "nplm-train", "-mpi", "-parallel", "data", *words, "-debug", "1", "-lm", tmp_path / "m", environment=where
     )
     lines = run[2].splitlines()
     assert run[:2] == (0, "") and [line.split(":")[0] for line in lines[:-1]] == [f"epoch {i}" for i in range(1, 11)]
@@ -194,11 +196,11 @@ main()
 
 
 @needs_mpi
-@pytest.mark.parametrize("ranks, large", [(3, 1), (2, 1 << 40)])
+@pytest.mark.parametrize("ranks, where, large", [(3, APART, 1), (2, APART, 1 << 40), (2, {}, 1)])
 @pytest.mark.parametrize(
     "more", [[], ["-vocab", FILES / "v.txt", "-unk"], ["-kenlm"], ["-memory", "100b"], ["-read", "counts"]]
 )
-def test_ranks_count_as_one_process(tmp_path, ranks, large, more):
+def test_ranks_count_as_one_process(tmp_path, ranks, where, large, more):
     (tmp_path / "counts").write_text("new\t3\nb new\t1\n")
     parts = [FILES / "tr.txt", FILES / "te.txt", FILES / "tr.txt"]
     words = [str(large), "ngram-count", "-text", *parts, *more, "-interpolate", "-write"]
@@ -211,7 +213,7 @@ def test_ranks_count_as_one_process(tmp_path, ranks, large, more):
         (tmp_path / name).mkdir()
         (tmp_path / name / "counts").symlink_to(tmp_path / "counts")
     subprocess.run([*python, *words], cwd=tmp_path / "one", env=environment, check=True)
-    assert mpi(ranks, *words, "-mpi", program=python, cwd=tmp_path / "many") == (0, "", "")
+    assert mpi(ranks, *words, "-mpi", program=python, cwd=tmp_path / "many", environment=where) == (0, "", "")
     for name in ("out", "lm"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "many" / name).read_bytes()
 
@@ -222,10 +224,10 @@ def test_what_counting_ranks_cannot_do(tmp_path):
         (["-text", tmp_path / "nowhere"], 1, f"{tmp_path}/nowhere: No such file or directory"),
         (["-text", FILES / "tr.txt", "-vocab", tmp_path / "no"], 1, f"{tmp_path}/no: No such file or directory"),
         (["-read", FILES / "tr.txt"], 1, "expected words and a whole count"),
-        (["-text", "-"], 2, "files that every rank can read"),
+        (["-text", "-"], 2, "files that each of them can read"),
         (["-text", FILES / "tr.txt", "-stream"], 2, "texts of sentences"),
     ):
-        code, out, err = mpi(3, "ngram-count", "-mpi", *words, "-write", tmp_path / "out")
+        code, out, err = mpi(3, "ngram-count", "-mpi", *words, "-write", tmp_path / "out", environment=APART)
         assert (code, out, err.count("\n")) == (status, "", 1) and message in err
     assert not list(tmp_path.iterdir())
 

@@ -14,7 +14,7 @@ from lmtk.nmt import alignment, beam, kernels, network, scoring, training
 from lmtk.text.bitext import Bitext
 from lmtk.text.vocab import make_vocab
 
-SIZES = {"embedding": 3, "hidden": 4, "alignment": 5, "maxout": 2, "gates": 2, "tied": False}
+SIZES = {"embedding": 3, "hidden": 4, "alignment": 5, "maxout": 2, "unit": "gated", "tied": False}
 SOURCE = [np.array(s) for s in ([5, 3, 0], [4, 5, 3, 6, 0], [7, 0])]
 TARGET = [np.array(s) for s in ([3, 0], [2, 3, 4, 5, 0], [5, 5, 0])]
 
@@ -23,15 +23,15 @@ def vocab(n):
     return make_vocab([b"w%d" % i for i in range(n)], True, True, b"[UNK]")
 
 
-def sizes_of(attention=True, gates=2, tied=False):
+def sizes_of(attention=True, unit="gated", tied=False):
     maxout = SIZES["embedding" if tied else "maxout"]
     alignment = SIZES["alignment"] if attention else 0
-    return SIZES | {"gates": gates, "alignment": alignment, "maxout": maxout, "tied": tied}
+    return SIZES | {"unit": unit, "alignment": alignment, "maxout": maxout, "tied": tied}
 
 
-def parameters(attention=True, dtype=np.float64, seed=1, gates=2, tied=False):
-    sizes = sizes_of(attention, gates, tied)
-    made = network.shapes(vocab(6), vocab(5), **sizes)
+def parameters(attention=True, dtype=np.float64, seed=1, unit="gated", tied=False):
+    sizes = sizes_of(attention, unit, tied)
+    made = network.layout(vocab(6), vocab(5), **sizes)
     theta = np.random.default_rng(seed).normal(0, 0.5, network.length(made)).astype(dtype)
     return theta, made
 
@@ -43,22 +43,22 @@ def dropout(seed):
 
 
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("gates", [2, 3])
+@pytest.mark.parametrize("unit", ["gated", "lstm"])
 @pytest.mark.parametrize("attention", [True, False])
-def test_scores_are_those_of_appendix_a(attention, gates, tied):
-    theta, made = parameters(attention, gates=gates, tied=tied)
+def test_scores_are_those_of_appendix_a(attention, unit, tied):
+    theta, made = parameters(attention, unit=unit, tied=tied)
     p = network.parts(theta, made)
     found = network.score(p, SOURCE, TARGET, 7)
-    letters = {name: a.tolist() for name, a in vars(p).items()}
+    letters = {name: a.tolist() for name, a in network.letters(theta, made).items()}
     for x, y, logp in zip(SOURCE, TARGET, found, strict=True):
         assert logp == pytest.approx(naive.translation_logp(letters, x.tolist(), y.tolist(), 7), rel=1e-9)
 
 
 @pytest.mark.parametrize("attention", [True, False])
-@pytest.mark.parametrize("gates, tied", [(2, False), (3, False), (2, True)])
+@pytest.mark.parametrize("unit, tied", [("gated", False), ("lstm", False), ("gated", True)])
 @pytest.mark.parametrize("dropped", [False, True])
-def test_the_gradient_is_that_of_finite_differences(attention, gates, tied, dropped):
-    theta, made = parameters(attention, gates=gates, tied=tied)
+def test_the_gradient_is_that_of_finite_differences(attention, unit, tied, dropped):
+    theta, made = parameters(attention, unit=unit, tied=tied)
     g = np.full_like(theta, np.nan)
 
     def drop():
@@ -172,17 +172,17 @@ def test_best_words(B, V):
         assert all(s == -np.inf for s, _, _ in found[len(expected) :])
 
 
-def model(attention=True, seed=1, gates=2, tied=False):
-    theta, _ = parameters(attention, np.float32, seed, gates, tied)
-    return network.Model(vocab(5), vocab(6), sizes_of(attention, gates, tied), theta, {})
+def model(attention=True, seed=1, unit="gated", tied=False):
+    theta, _ = parameters(attention, np.float32, seed, unit, tied)
+    return network.Model(vocab(5), vocab(6), sizes_of(attention, unit, tied), theta, {})
 
 
 @pytest.mark.parametrize("attention", [True, False])
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("gates", [2, 3])
-def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed, gates):
-    made = model(attention, seed, gates)
+@pytest.mark.parametrize("unit", ["gated", "lstm"])
+def test_beam_search_is_that_of_one_sentence_at_a_time(attention, size, seed, unit):
+    made = model(attention, seed, unit)
     wanted = size if seed > 1 else 1
     found = beam.Translator(made)(SOURCE, beam.Beam(size, wanted=wanted), 2)
 
@@ -251,7 +251,7 @@ def test_batches_and_memory_do_not_change_translations(monkeypatch):
 @pytest.mark.parametrize("attention", [True, False])
 def test_words_have_the_scores_and_weights_of_appendix_a(attention):
     made = model(attention)
-    letters = {name: a.tolist() for name, a in vars(made.at).items()}
+    letters = {name: a.tolist() for name, a in network.letters(made.theta, made.layout).items()}
     for x, y, (logp, alpha) in zip(SOURCE, TARGET, scoring.score_pairs([made], SOURCE, TARGET), strict=True):
         for T in range(1, len(y) + 1):
             expected = naive.translation_logp(letters, x.tolist(), y[:T].tolist(), 7, weights := [])
@@ -297,10 +297,10 @@ def test_a_banned_word_is_not_generated():
         assert all(word not in h.words for hypotheses in found for h in hypotheses)
 
 
-@pytest.mark.parametrize("gates, tied", [(2, False), (3, False), (2, True)])
+@pytest.mark.parametrize("unit, tied", [("gated", False), ("lstm", False), ("gated", True)])
 @pytest.mark.parametrize("attention", [True, False])
-def test_a_model_survives_its_file(tmp_path, attention, gates, tied):
-    made = model(attention, gates=gates, tied=tied)
+def test_a_model_survives_its_file(tmp_path, attention, unit, tied):
+    made = model(attention, unit=unit, tied=tied)
     path = tmp_path / "m"
     with open_out(str(path)) as out:
         network.write(out, made)
@@ -318,7 +318,7 @@ def test_a_model_survives_its_file(tmp_path, attention, gates, tied):
 
 
 def test_minibatches_hold_each_pair_once():
-    settings = training.Settings(3, 4, 5, 2, 2, 7, 1, 0.001, 0.0, 0.0, "likelihood", 0, None, 1)
+    settings = training.Settings(3, 4, 5, 2, 7, 1, 0.001, 0.0, 0.0, "likelihood", 0, None, 1)
     random = np.random.default_rng(1)
     texts = [[np.zeros(random.integers(1, 9), np.int32) for _ in range(300)] for _ in range(2)]
     batches = list(training.minibatches(Bitext(*texts, 0), settings, 0))
@@ -331,7 +331,7 @@ def test_shares_of_a_minibatch_have_its_gradient(attention):
     random = np.random.default_rng(1)
     sides = [[np.append(random.integers(2, V, random.integers(1, 7)), 0) for _ in range(23)] for V in (6, 5)]
     units = SIZES["alignment"] if attention else 0
-    settings = training.Settings(3, 4, units, 2, 2, 5, 1, 0.01, 0.0, 0.1, "likelihood", 0, None, 1)
+    settings = training.Settings(3, 4, units, 2, 5, 1, 0.01, 0.0, 0.1, "likelihood", 0, None, 1)
     found = []
     for threads in (1, 2, 3, 5):
         theta = training.initial(vocab(6), vocab(5), settings, sides[1])
@@ -345,7 +345,7 @@ def test_shares_of_a_minibatch_have_its_gradient(attention):
 
 
 def test_the_average_is_of_the_last_share_of_the_updates():
-    settings = training.Settings(3, 4, 5, 2, 2, 5, 1, 0.01, 0.0, 0.0, "likelihood", 0, None, 1, average=0.25)
+    settings = training.Settings(3, 4, 5, 2, 5, 1, 0.01, 0.0, 0.0, "likelihood", 0, None, 1, average=0.25)
     random = np.random.default_rng(1)
     progress = training.begin(random.normal(size=6).astype(np.float32), settings)
     seen = []
@@ -363,9 +363,9 @@ def test_the_average_is_of_the_last_share_of_the_updates():
 
 def test_first_values_are_those_of_appendix_b():
     source, target = vocab(40), vocab(50)
-    settings = training.Settings(30, 40, 50, 20, 2, 80, 1, None, 0.0, 0.0, "likelihood", 0, None, 1)
+    settings = training.Settings(30, 40, 50, 20, 80, 1, None, 0.0, 0.0, "likelihood", 0, None, 1)
     p = network.parts(
-        training.initial(source, target, settings, TARGET), network.shapes(source, target, **settings.sizes)
+        training.initial(source, target, settings, TARGET), network.layout(source, target, **settings.sizes)
     )
     for name in ("bx", "ba", "va", "bs", "by", "bo"):
         assert not getattr(p, name).any()

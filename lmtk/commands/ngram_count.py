@@ -240,19 +240,13 @@ def command(
     settle(o)
     o.methods = smoothing_methods(o) if o.model_wanted and not o.maxent else []
 
-    from lmtk.machine.parallel import ALONE, ranks
+    from lmtk.machine.parallel import ALONE, pooled
     from lmtk.ngram.collection import Text
 
-    with ranks() if mpi else contextlib.nullcontext(ALONE) as comm:
-        if comm.size > 1 and (stream or "-" in (text or [])):
-            raise UsageError("-mpi wants texts of sentences, in files that every rank can read")
-        o.counts = counted(o, comm)
-        # whether -lm is not the model as it is estimated, and the whole is wanted, as a Backoff
-        o.changed = bool(o.sort or o.prune or o.limit_vocab_file or (o.kenlm_layout and o.counts.has(o.unk_word)))
-        o.as_nodes = bool(o.changed or o.write_bin or o.class_lm)
-        if isinstance(o.counts, Text):
-            model_in_buckets(o, comm)
-    if comm.rank:
+    with pooled() if mpi else contextlib.nullcontext(ALONE) as comm:
+        if comm:
+            together(o, comm)
+    if not comm or comm.rank:
         return
     if not isinstance(o.counts, Text):  # else all is written
         o.vocabulary = vocabulary_of(o) if o.model_wanted else None
@@ -303,7 +297,7 @@ def settle(o):
 
     marks: a text.corpus.Marks. unk_word: bytes. given: {method: (its parameters, or whether it is for all orders,
     {order: parameters})}. files: {method: {order: file of discounts}}. model_written, model_wanted: whether there is a
-    model to write; to estimate. own: the given_classes of -classes, or None.
+    model to write; to estimate. outputs: files, None where one is not wanted. own: -classes' given_classes, or None.
     """
     from lmtk.text.corpus import Marks
 
@@ -342,7 +336,7 @@ def settle(o):
     discounts = [path for paths in o.files.values() for path in paths.values() if path != o.kn_all]
     discounts = [] if o.model_written else [*discounts, o.kn_all]
     counts = per_order(o.write_n, str).values()
-    check_outputs(o.write, *counts, o.write_vocab, o.lm, o.write_bin, o.class_lm, *discounts, texts=o.text or [])
+    o.outputs = o.write, *counts, o.write_vocab, o.lm, o.write_bin, o.class_lm, *discounts
     o.own = None
     if o.classes:
         from lmtk.ngram.classes import read_classes
@@ -373,6 +367,21 @@ def smoothing_methods(o):
             raise UsageError(f"order {n}: -heldout tunes interpolated Kneser-Ney smoothing (-kndiscount -interpolate)")
         chosen.append(method)
     return chosen
+
+
+def together(o, comm):
+    """What the ranks do together: counting, and the model where it is a Text's."""
+    from lmtk.ngram.collection import Text
+
+    if comm.size > 1 and (o.stream or "-" in (o.text or [])):
+        raise UsageError("on several machines -mpi wants texts of sentences, in files that each of them can read")
+    comm.each(partial(check_outputs, *o.outputs, texts=o.text or []))
+    o.counts = counted(o, comm)
+    # whether -lm is not the model as it is estimated, and the whole is wanted, as a Backoff
+    o.changed = bool(o.sort or o.prune or o.limit_vocab_file or (o.kenlm_layout and o.counts.has(o.unk_word)))
+    o.as_nodes = bool(o.changed or o.write_bin or o.class_lm)
+    if isinstance(o.counts, Text):
+        model_in_buckets(o, comm)
 
 
 def counted(o, comm):

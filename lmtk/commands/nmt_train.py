@@ -217,7 +217,7 @@ def learn(o):
     )  # fmt: skip
     progress = training.begin(training.initial(x, y, settings, text.target), settings)
     if run.begun(life, o.resume):
-        best = vars(network.parts(progress.theta, network.shapes(x, y, **settings.sizes)))
+        best = network.letters(progress.theta, network.layout(x, y, **settings.sizes))
         progress = training.restored(*run.resumed(life, progress.arrays, best, o.debug), list(best), progress)
 
     def bleu(theta):
@@ -236,7 +236,7 @@ def given(o):
     return {name: getattr(o, name) for name in names} | {
         "maxout": o.maxout or (o.embedding if o.tied else MAXOUT),
         "alignment": 0 if o.attention == "none" else o.alignment or ALIGNMENT,
-        "gates": 3 if o.unit == "lstm" else 2,
+        "unit": o.unit,
         "average": o.average or None,
         "keep": "BLEU" if o.keep == "bleu" else o.keep,
         "patience": o.patience if o.heldout_source else 0,

@@ -1,4 +1,5 @@
-"""The ranks of a job: `Alone`, or `Many` under mpiexec, of whom those of a node may have arrays in common (`Common`).
+"""The ranks of a job: `Alone`, or `Many` under mpiexec, of whom those of a node may have arrays in common (`Common`)
+or be one, in as many threads (`pooled`).
 
 A communicator has rank, size, sum, max, largest, join, share, follow, place and times, and `Many` what counting wants
 besides; all ranks must call the same ones in the same order. In training (Bengio et al. 2003, section 3.2) each rank
@@ -14,10 +15,12 @@ import time
 import numpy as np
 
 from lmtk.errors import LmtkError, UsageError
+from lmtk.machine import threads
 
 # what mpiexec tells a process, by implementation: MPICH and Intel MPI, Open MPI
 SIZES = "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"
 PIECE = 1 << 23  # bytes sent together
+IDLE = 0.01  # seconds between two looks of a rank that has nothing to do
 
 
 class Alone:
@@ -77,11 +80,9 @@ class Common(Alone):
     """
 
     def __init__(self, comm):
-        self.MPI, world = comm.MPI, comm.world
-        self.node = world.Split_type(self.MPI.COMM_TYPE_SHARED)
-        heads = world.Split(0 if self.node.rank == 0 else self.MPI.UNDEFINED)
-        self.heads, self.placed = heads if self.node.rank == 0 else None, []
-        self.nodes = comm.total(int(self.node.rank == 0))
+        self.MPI = comm.MPI
+        self.node, self.heads, self.nodes = nodes(comm)
+        self.placed = []
 
     def place(self, a):
         """The array, C or Fortran contiguous, as the first rank of the node has it, in memory common to the node."""
@@ -112,8 +113,8 @@ class Many:
     timed: time waiting and communication apart, by a barrier before each exchange.
     """
 
-    def __init__(self, MPI, timed=False):
-        self.MPI, self.world, self.timed = MPI, MPI.COMM_WORLD, timed
+    def __init__(self, MPI, timed=False, world=None):
+        self.MPI, self.world, self.timed = MPI, world or MPI.COMM_WORLD, timed
         self.rank, self.size = self.world.Get_rank(), self.world.Get_size()
         self.begun, self.waiting, self.communication = time.perf_counter(), 0.0, 0.0
         self.sent = 0  # bytes that `swap`, `join` and `send` gave to others
@@ -250,12 +251,21 @@ class Many:
         return self.world.allreduce(mine) / self.size
 
 
-def wait(request):
+def wait(request, pause=5e-5):
     """Until an operation is done: a moment at full speed, since most are short; then others may have the processor."""
     moment = time.perf_counter() + 2e-4
     while not request.Test():
         if time.perf_counter() > moment:
-            time.sleep(5e-5)
+            time.sleep(pause)
+
+
+def nodes(comm):
+    """MPI's communicator of the ranks of this one's node; that of the first ranks of the nodes, None on the others; how
+    many nodes there are.
+    """
+    node = comm.world.Split_type(comm.MPI.COMM_TYPE_SHARED)
+    heads = comm.world.Split(0 if node.rank == 0 else comm.MPI.UNDEFINED)
+    return node, heads if node.rank == 0 else None, comm.total(int(node.rank == 0))
 
 
 def block(V, comm):
@@ -297,6 +307,29 @@ def ranks(timed=False):
         statuses = {SystemExit: getattr(e, "code", 1), KeyboardInterrupt: 130, UsageError: 2}
         atexit.register(end_all, comm, statuses.get(type(e), 1))
         raise
+
+
+@contextlib.contextmanager
+def pooled():
+    """The communicator of the first ranks of the nodes, each of which works in the threads, and on the processors, of
+    all ranks of its node: these have its memory in common, and nothing to send. None on the others, which wait.
+
+    On one node it is ALONE, and MPI has ended. Raises as `ranks`.
+    """
+    with contextlib.ExitStack() as stack:
+        world = stack.enter_context(ranks())
+        node, heads, many = nodes(world)
+        lent = node.allgather((os.sched_getaffinity(0), threads.count()))
+        if heads:
+            processors = set().union(*(some for some, _ in lent))
+            os.sched_setaffinity(0, processors)
+            threads.use(min(len(processors), sum(number for _, number in lent)))
+        if many == 1:
+            stack.close()
+            yield ALONE if heads else None
+        else:
+            yield heads and Many(world.MPI, world=heads)
+            wait(world.world.Ibarrier(), IDLE)
 
 
 def end_all(comm, status):

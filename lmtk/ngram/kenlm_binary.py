@@ -220,7 +220,7 @@ def backoff_model(levels, words, path):
     """The model of n-grams as rows of KenLM's ids, with log10 p and weights."""
     vocab = vocabulary(words, levels[0][1][0])
     own = np.array([vocab.index[w] for w in words], np.int32)
-    kept = np.array([w in set(words) and (i > 0 or levels[0][1][0] != MISSING) for i, w in enumerate(words)])
+    kept = np.arange(len(words)) >= (levels[0][1][0] == MISSING)
     sections = {}
     for k, (rows, p, bow) in enumerate(levels, 1):
         if rows.max(initial=0) >= len(words):

@@ -48,7 +48,7 @@ class Tables:
     """
 
     def __init__(self, p):
-        self.p, self.unit, self.widths = p, network.unit_of(p), network.widths(p)
+        self.p, self.unit, self.widths = p, p.how.unit, network.widths(p)
         self.G = p.Ey @ p.Wy + p.by
         self.S = np.hstack((p.S, p.Uo))
         self.Wo = np.vstack((network.output_weights(p), p.bo))
@@ -61,7 +61,7 @@ class Decoder:
         self.tables, p = tables, tables.p
         H, h, self.lengths, _ = network.annotate(p, sentences)
         K, T, A = H.shape
-        self.UH = kernels.look(H, p.Ua, p.ba) if hasattr(p, "Ua") else None
+        self.UH = kernels.look(H, p.Ua, p.ba) if p.how.alignment else None
         # what a context gives to gates and output is the weighted mean of what the annotations give, which is a product
         # for each source word instead of one for each word of each hypothesis
         self.HC = (H.reshape(-1, A) @ np.hstack((p.C, p.Co))).reshape(K, T, -1)

@@ -9,15 +9,16 @@ import numpy as np
 from lmtk.files import container, declared
 from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
-from lmtk.units import BY_GATES, GATED, follow, follow_back, from_activations
+from lmtk.units import UNITS, Unit, follow, follow_back, from_activations
 
 f32 = np.float32
-SIZES = ("embedding", "hidden", "alignment", "maxout", "gates", "tied")
-BEFORE = {"gates": 2, "tied": False}  # files from before there were LSTMs or tied outputs do not tell these
+SIZES = ("embedding", "hidden", "alignment", "maxout", "unit", "tied")
+GATES = {2: "gated", 3: "lstm"}  # how files told the unit once
 TOLD = {
     "sizes": {
         **dict.fromkeys(("embedding", "hidden", "maxout"), declared.whole(1)),
-        "alignment": declared.whole(0), "gates": declared.optional(declared.one_of(2, 3)),
+        "alignment": declared.whole(0), "gates": declared.optional(declared.one_of(*GATES)),
+        "unit": declared.optional(declared.one_of(*UNITS)),
         "tied": declared.optional(declared.one_of(True, False)),
     },
     "source": declared.VOCABULARY | {"words": declared.whole(1)},
@@ -30,8 +31,8 @@ TOLD = {
 class Model:
     """theta of appendix A in one array, (N,) float32; `at` gives its parts by the letters of `kernels`.
 
-    sizes: embedding m, hidden n, alignment n' (0: no attention, RNNencdec), maxout l, gates of a hidden unit (2: the
-    paper's, 3: LSTM), tied: whether the output has the embeddings' weights; settings: the options of the run;
+    sizes: embedding m, hidden n, alignment n' (0: no attention, RNNencdec), maxout l, unit: its
+    name in `units.UNITS`, tied: whether the output has the embeddings' weights; settings: the options of the run;
     subwords: the model that splits words into those of the vocabularies, empty where they are whole words.
     """
 
@@ -44,7 +45,11 @@ class Model:
 
     @property
     def at(self):
-        return parts(self.theta, shapes(self.source, self.vocab, **self.sizes))
+        return parts(self.theta, self.layout)
+
+    @property
+    def layout(self):
+        return layout(self.source, self.vocab, **self.sizes)
 
     def describe(self):
         attention = self.sizes["alignment"] > 0
@@ -56,16 +61,30 @@ class Model:
         if attention:
             yield "alignment units n'", self.sizes["alignment"]
         yield "maxout units l", self.sizes["maxout"]
-        if self.sizes["gates"] != GATED.gates:
-            yield "hidden unit", BY_GATES[self.sizes["gates"]].name
+        if self.sizes["unit"] != "gated":
+            yield "hidden unit", UNITS[self.sizes["unit"]].name
         if self.sizes["tied"]:
             yield "output weights", "those of the target embeddings"
         yield "parameters", self.theta.size
         yield from container.shown(self.settings)
 
 
-def shapes(source, target, embedding, hidden, alignment, maxout, gates=2, tied=False):
-    """Letter -> shape, in the order in which they stand in theta."""
+@dataclass(frozen=True)
+class Layout:
+    """What theta is made of, and so what a network does.
+
+    unit: of encoder and decoder alike; alignment n', 0: no attention; tied: whether the output has the embeddings'
+    weights; shapes: letter -> shape, in the order in which they stand in theta.
+    """
+
+    unit: Unit
+    alignment: int
+    tied: bool
+    shapes: dict
+
+
+def layout(source, target, embedding, hidden, alignment, maxout, unit, tied):
+    gates = UNITS[unit].gates
     m, n, units, l, d = embedding, hidden, alignment, maxout, (gates + 1) * hidden
     A = 2 * n if units else n
     both = 2 if units else 1
@@ -74,21 +93,27 @@ def shapes(source, target, embedding, hidden, alignment, maxout, gates=2, tied=F
         out |= {"bS": (n, gates * n), "bU": (n, n), "Ua": (A, units), "ba": (units,), "va": (units,)}
     out |= {"Ws": (n, n), "bs": (n,), "Ey": (len(target.words), m), "Wy": (m, d + 2 * l), "by": (d + 2 * l,)}
     out |= {"S": (n, units + gates * n), "U": (n, n), "C": (A, d), "Uo": (n, 2 * l), "Co": (A, 2 * l)}
-    return out | ({} if tied else {"Wo": (l, target.V)}) | {"bo": (target.V,)}
+    out |= ({} if tied else {"Wo": (l, target.V)}) | {"bo": (target.V,)}
+    return Layout(UNITS[unit], units, tied, out)
 
 
-def parts(flat, shapes):
-    """Views of a flat array by letter."""
+def letters(flat, how):
+    """Letter -> view of a flat array laid out so."""
     out, start = {}, 0
-    for name, shape in shapes.items():
+    for name, shape in how.shapes.items():
         end = start + math.prod(shape)
         out[name] = flat[start:end].reshape(shape)
         start = end
-    return SimpleNamespace(**out)
+    return out
 
 
-def length(shapes):
-    return sum(map(math.prod, shapes.values()))
+def parts(flat, how):
+    """The same as attributes, with the Layout as `how`."""
+    return SimpleNamespace(how=how, **letters(flat, how))
+
+
+def length(how):
+    return sum(map(math.prod, how.shapes.values()))
 
 
 @dataclass(frozen=True)
@@ -134,19 +159,14 @@ def batches(sentences, together, words):
 
 def output_weights(p):
     """W_o, (l, V), a view; tied, the embedding of a word is its column too (Press & Wolf 2017), and l is m."""
-    return p.Wo if hasattr(p, "Wo") else p.Ey[: len(p.bo)].T
-
-
-def unit_of(p):
-    """The hidden unit, of encoder and decoder alike."""
-    return BY_GATES[p.fS.shape[1] // len(p.fU)]
+    return p.Ey[: len(p.bo)].T if p.how.tied else p.Wo
 
 
 def widths(p):
     """(n', the width of a unit's gates, d) of the decoder."""
-    n, units = len(p.U), len(p.va) if hasattr(p, "va") else 0
-    gates = p.S.shape[1] - units
-    return units, gates, gates + n
+    n = len(p.U)
+    gates = p.how.unit.gates * n
+    return p.how.alignment, gates, gates + n
 
 
 def no_dropout(shape):
@@ -173,13 +193,13 @@ def annotate(p, sentences, drop=no_dropout):
     e = masked(p.Ex[distinct], mask_E)
     G = e @ p.Wx + p.bx
     # the forward states h_j = (1 - z_j) o h_(j-1) + z_j o h~_j, h_0 = 0 (A.2.1; the unit itself is in units.py)
-    f, f_kept, _ = follow(unit_of(p), G[number, :gates], G[number, gates:d], side.sizes, p.fS, p.fU)
+    f, f_kept, _ = follow(p.how.unit, G[number, :gates], G[number, gates:d], side.sizes, p.fS, p.fU)
     lengths = np.empty(K, np.int64)
     lengths[order] = side.lengths
     kept = SimpleNamespace(
         side=side, row=row, last=last, distinct=distinct, number=number, e=e, mask_E=mask_E, f=f_kept
     )
-    if not hasattr(p, "Ua"):
+    if not p.how.alignment:
         h = np.zeros((K, 1, n), f.dtype)
         ends = np.flatnonzero(last == 0)
         h[row[ends], 0] = f[ends]
@@ -190,7 +210,7 @@ def annotate(p, sentences, drop=no_dropout):
     words[side.row, side.time] = number
     kept.reversed = words[side.row, last]
     zr, t = G[kept.reversed, d : d + gates], G[kept.reversed, d + gates :]
-    b, kept.b, _ = follow(unit_of(p), zr, t, side.sizes, p.bS, p.bU)
+    b, kept.b, _ = follow(p.how.unit, zr, t, side.sizes, p.bS, p.bU)
     # equation 7: h_j is both states of a word, one behind the other
     H = np.zeros((K, T, 2 * n), f.dtype)
     H[row, side.time, :n] = f
@@ -203,16 +223,15 @@ def annotate_backward(p, g, gH, kept):
     side, n, d = kept.side, len(p.fU), p.fS.shape[1] + len(p.fU)
     U = len(kept.distinct)
     gG = np.zeros((U, p.Wx.shape[1]), gH.dtype)
-    attends = hasattr(p, "Ua")
-    if attends:
+    if p.how.alignment:
         gf, gb = gH[kept.row, side.time, :n], gH[kept.row, kept.last, n:]
     else:
         gf = np.zeros((len(side.row), n), gH.dtype)
         gf[kept.ends] = gH[kept.row[kept.ends], 0]
-    rows = follow_back(unit_of(p), gf, side.sizes, p.fS, p.fU, kept.f, g.fS, g.fU)
+    rows = follow_back(p.how.unit, gf, side.sizes, p.fS, p.fU, kept.f, g.fS, g.fU)
     kernels.add_rows(rows, kept.number, gG, 0)
-    if attends:
-        rows = follow_back(unit_of(p), gb, side.sizes, p.bS, p.bU, kept.b, g.bS, g.bU)
+    if p.how.alignment:
+        rows = follow_back(p.how.unit, gb, side.sizes, p.bS, p.bU, kept.b, g.bS, g.bU)
         kernels.add_rows(rows, kept.reversed, gG, d)
     np.matmul(kept.e.T, gG, out=g.Wx)
     gG.sum(axis=0, out=g.bx)
@@ -245,7 +264,7 @@ def decode(p, source, target, sos, drop=no_dropout):
     zr, t, o = G[number, :gates], G[number, gates:d], G[number, d:]
     # A.2.2: s_0 = tanh(W_s h_1), h_1 of the backward unit, and s_i by the unit from s_(i-1), E y_(i-1) and c_i
     s0 = np.tanh(h @ p.Ws + p.bs)
-    unit, s = unit_of(p), from_activations(unit_of(p), s0)
+    unit, s = p.how.unit, from_activations(p.how.unit, s0)
     states, new = np.empty((2, P, s.shape[1]), G.dtype)
     seen, c = np.empty((P, n), G.dtype), np.empty((P, A), G.dtype)
     # without attention the one annotation has all the weight
@@ -287,7 +306,7 @@ def decode_backward(p, g, gt, kept):
     are added to what it got as W_o, where it is that too.
     """
     side, starts, H, zr, t, states = kept.side, kept.starts, kept.H, kept.zr, kept.t, kept.states
-    n, P, unit, (units, gates, d) = len(p.U), len(gt), unit_of(p), widths(p)
+    n, P, unit, (units, gates, d) = len(p.U), len(gt), p.how.unit, widths(p)
     s = states[:, :n]
     go = kernels.maxout_backward(kept.o, masked(gt, kept.mask_t))
     np.matmul(s.T, go, out=g.Uo)
@@ -323,7 +342,7 @@ def decode_backward(p, g, gt, kept):
     kernels.add_rows(go, kept.number, gG_distinct, d)
     np.matmul(kept.e.T, gG_distinct, out=g.Wy)
     gG_distinct.sum(axis=0, out=g.by)
-    g.Ey[0 if hasattr(p, "Wo") else len(p.bo) :] = 0
+    g.Ey[len(p.bo) if p.how.tied else 0 :] = 0
     g.Ey[kept.distinct] += masked(gG_distinct @ p.Wy.T, kept.mask_E)
     if units:
         rows = gUH.reshape(-1, units)
@@ -361,7 +380,7 @@ def score_words(p, source, target, sos):
     out = [None] * len(order)
     for row, i in enumerate(order):
         at = kept.starts[: side.lengths[row]] + row
-        out[i] = logp[row], kept.alphas[at, : kept.lengths[row]] if hasattr(p, "va") else None
+        out[i] = logp[row], kept.alphas[at, : kept.lengths[row]] if p.how.alignment else None
     return out
 
 
@@ -374,7 +393,7 @@ def parts_of(model):
     """What a model's file holds, as `container.write` takes it."""
     about = {"sizes": model.sizes, "target": vocab_settings(model.vocab), "training": model.settings}
     about["source"] = {**vocab_settings(model.source), "words": len(model.source.words)}
-    arrays = vars(model.at)
+    arrays = letters(model.theta, model.layout)
     if model.subwords:
         arrays["subwords"] = np.frombuffer(model.subwords, np.uint8)
     return "nmt", about, arrays, [*model.source.words, *model.vocab.words]
@@ -384,6 +403,14 @@ def write(out, model):
     container.write(out, *parts_of(model))
 
 
+def sizes_told(told):
+    """The sizes in a file. Those from before there were LSTMs tell no unit, later ones its gates; nor did all tell
+    whether the output is tied.
+    """
+    old = {"unit": GATES[told.get("gates") or 2], "tied": False}
+    return {name: (old | told)[name] for name in SIZES}
+
+
 def from_arrays(about, arrays, path):
     """The Model in a file's arrays. Raises FormatError where their shapes do not fit together."""
     words, settings = declared.vocabulary(arrays, path), about["settings"]
@@ -391,8 +418,8 @@ def from_arrays(about, arrays, path):
     many = settings["source"]["words"]
     source = vocab_of(settings["source"], words[:many], path)
     target = vocab_of(settings["target"], words[many:], path)
-    sizes = {name: (BEFORE | settings["sizes"])[name] for name in SIZES}
-    wanted = shapes(source, target, **sizes)
+    sizes = sizes_told(settings["sizes"])
+    wanted = layout(source, target, **sizes).shapes
     for name, shape in wanted.items():
         declared.check_array(arrays.get(name), declared.reals(*shape), name, path)
     theta = np.concatenate([arrays[name].ravel() for name in wanted])

@@ -29,7 +29,6 @@ class Settings:
     hidden: int
     alignment: int
     maxout: int
-    gates: int
     minibatch: int
     epochs: int
     rate: float | None
@@ -39,6 +38,7 @@ class Settings:
     patience: int  # epochs without a better one after which a run ends; 0: never
     bpe: int | None = None
     seed: int = 1
+    unit: str = "gated"
     tied: bool = False
     average: float | None = None
 
@@ -91,11 +91,11 @@ def initial(source, target, settings, words):
     biases at the logarithm of the words' frequencies, those of an LSTM's forget gates at 1; words: the target's
     sentences.
     """
-    shapes = network.shapes(source, target, **settings.sizes)
+    how = network.layout(source, target, **settings.sizes)
     random = np.random.default_rng(settings.seed)
-    theta = np.zeros(network.length(shapes), f32)
-    p, units, n, paper = network.parts(theta, shapes), settings.alignment, settings.hidden, settings.rate is None
-    for name, a in vars(p).items():
+    theta = np.zeros(network.length(how), f32)
+    p, units, n, paper = network.parts(theta, how), settings.alignment, settings.hidden, settings.rate is None
+    for name, a in network.letters(theta, how).items():
         if a.ndim == 1 and (paper or name != "va"):
             continue
         small = 0.01 if paper else 0.1 if name in ("Ex", "Ey") else 1 / math.sqrt(len(a))
@@ -108,8 +108,7 @@ def initial(source, target, settings, words):
     if not paper:
         counts = np.bincount(np.concatenate(words), minlength=target.V) + 1
         p.bo[:] = np.log(counts / counts.sum())
-        unit = network.unit_of(p)
-        d = (unit.gates + 1) * n
+        unit, d = how.unit, (how.unit.gates + 1) * n
         for b in (p.bx[:d], *([p.bx[d:]] if len(p.bx) > d else []), p.by[:d]):
             opened(unit, b)
     return theta
@@ -180,10 +179,10 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
     `progress` then still has the best parameters so far.
     """
     memory.keep()
-    shapes = network.shapes(source, target, **settings.sizes)
+    how = network.layout(source, target, **settings.sizes)
     gradients = [np.zeros_like(progress.theta) for _ in range(threads)]
-    p, g = network.parts(progress.theta, shapes), [network.parts(gradient, shapes) for gradient in gradients]
-    found = network.parts(progress.result, shapes)
+    p, g = network.parts(progress.theta, how), [network.parts(gradient, how) for gradient in gradients]
+    found = network.parts(progress.result, how)
     last = steps(bitext, settings)
     now, norm = lambda: progress.arrays, math.nan
     while progress.epoch < settings.epochs:

@@ -15,32 +15,71 @@ y       (K, V)      -E
 The sums over pairs are K V h divisions, which bound both scoring and training; products of matrices are few.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
 import numpy as np
 
-from lmtk.errors import FormatError
 from lmtk.files.declared import reals
 from lmtk.machine.jit import jit
 from lmtk.nplm import kernels, model, outputs
+from lmtk.nplm.pace import slowed, stiffest
 
 f32 = np.float32
 COLUMNS = 512  # output words in one block: B's is in the second cache, y's row in the first
 PAIRS = 10_000_000  # contexts times words from which on a compiled kernel pays for its start-up
 
 
-def declared(V, h, seen, size):
-    return {"C": reals(size("C", 0), seen), "v": reals(h, size("v", 1)), "b": reals(V)}
+@dataclass(frozen=True)
+class Weights:
+    """Whose the output weights v are: one set for all words, or one for each.
+
+    common: whether they are one set; about: what `lmtk info` says; columns(V): those of v; of(v, words): v of some of
+    the words, an index; gathered(parts): the gradient of all words from those of blocks of them; add(v, words, share,
+    gv): v moves by a share of gv, that of the words, in place; pace(slow, tanh): of an update, as in `pace`, from
+    tanh(o + u) of the examples, (K, h).
+    """
+
+    common: bool
+    about: str
+    columns: Callable
+    of: Callable
+    gathered: Callable
+    add: Callable
+    pace: Callable
 
 
-def check(p, V, path):
-    if p.v.shape[1] not in (1, V):
-        raise FormatError(path, f"its array v has {p.v.shape[1]} columns, where 1 or {V} are wanted")
+def add_to_all(v, words, share, gv):
+    v += share * gv
 
 
-def about(p):
-    yield "output weights v", "one set" if p.v.shape[1] == 1 else "for each word"
+def add_to_each(v, words, share, gv):
+    v[:, words] += (share * np.ones(v.shape[1], f32))[words] * gv
 
 
-def log_p(p, hidden, rows, w, W):
+ONE_SET = Weights(
+    True, "one set", lambda V: 1, lambda v, words: v, sum, add_to_all,
+    lambda slow, tanh: slowed(slow.H, stiffest(tanh - tanh.mean(axis=0), len(tanh))),
+)  # fmt: skip
+EACH = Weights(
+    False, "for each word", lambda V: V, lambda v, words: v[:, words], partial(np.concatenate, axis=1), add_to_each,
+    lambda slow, tanh: slowed(slow.outputs, stiffest(tanh, len(tanh))),
+)  # fmt: skip
+WEIGHTS = {"energy": ONE_SET, "energy-each": EACH}  # by the names of the outputs
+
+
+def output(weights):
+    return outputs.Output(
+        lambda V, h, seen, size: {
+            "C": reals(size("C", 0), seen), "v": reals(h, weights.columns(V)), "b": reals(V)
+        },
+        partial(log_p, weights), about=lambda p: [("output weights v", weights.about)],
+        what="energy-minimization network",
+    )  # fmt: skip
+
+
+def log_p(weights, p, hidden, rows, w, W):
     """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,); z is [o | 1]."""
     V, v = len(p.b), np.array(p.v)
     many = len(rows) * V > PAIRS
@@ -50,18 +89,14 @@ def log_p(p, hidden, rows, w, W):
 
     def prepare(rows):
         A = exp_twice(hidden(rows)[:, :-1])
-        sums = model.log_sums(len(rows), V, lambda j, y: fill(A, B, v, c, j, y), exp_rows)
+        sums = model.log_sums(len(rows), V, lambda j, y: fill(A, B, v, weights.common, c, j, y), exp_rows)
 
         def own(k, w):
-            weights = 2 * of_words(v, w).T
-            return (weights / (1 + A[k] * B[:, w].T)).sum(axis=1, dtype=np.float64) + c[w]
+            return (2 * weights.of(v, w).T / (1 + A[k] * B[:, w].T)).sum(axis=1, dtype=np.float64) + c[w]
 
         return sums, own
 
     return model.in_contexts(rows, w, W, prepare)
-
-
-OUTPUT = outputs.Output(declared, log_p, check=check, about=about, what="energy-minimization network")
 
 
 def exp_twice(o):
@@ -74,24 +109,19 @@ def word_part(C, H):
     return exp_twice(H[:, : C.shape[1]] @ C.T)
 
 
-def of_words(v, words):
-    """The output weights of some of the words."""
-    return v if v.shape[1] == 1 else v[:, words]
-
-
 def constant(v, b):
     """c (V,): what in y = c + 2 sum_j v_j / (1 + A_j B_j) does not depend on the context."""
     return np.asarray(-b - v.sum(axis=0))
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def minus_energies(A, B, v, c, start, y):
+def minus_energies(A, B, v, common, c, start, y):
     """y_ki <- c_i + 2 sum_j v_j / (1 + A_kj B_ji), which is -E, in place, for the words i from `start` on.
 
-    A (K, h), B (h, V), v (h, 1) or (h, V), c (V,), y (K, V_i), float32. Bound by the division, K V_i h of them.
+    A (K, h), B (h, V), v (h, 1) where it is common, else (h, V), c (V,), y (K, V_i), float32. Bound by the division,
+    K V_i h of them.
     """
-    (K, h), (_, V), Vi = A.shape, B.shape, y.shape[1]
-    common = v.shape[1] < V
+    (K, h), Vi = A.shape, y.shape[1]
     for first in range(0, Vi, COLUMNS):
         size = min(COLUMNS, Vi - first)
         own = slice(first, first + size)
@@ -112,23 +142,22 @@ def minus_energies(A, B, v, c, start, y):
                         row[i] += f32(2) * weights[i] / (f32(1) + a * units[i])
 
 
-def minus_energies_plain(A, B, v, c, start, y):
+def minus_energies_plain(A, B, v, common, c, start, y):
     """`minus_energies` for small jobs, which would wait longer for the compiler."""
     these = slice(start, start + y.shape[1])
     y[:] = c[these]
     for j in range(A.shape[1]):
-        y += 2 * of_words(v[j : j + 1], these) / (1 + A[:, j, None] * B[j, these])
+        y += 2 * v[j, 0 if common else these] / (1 + A[:, j, None] * B[j, these])
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def minus_energies_backward(A, B, v, start, g, go, gu, gv):
+def minus_energies_backward(A, B, v, common, start, g, go, gu, gv):
     """go (K, h), gu (h, V_i) and gv = dL/do, dL/du and dL/dv, in place, from g (K, V_i) = dL/dy of the words from
-    `start` on; gv is (h, 1), or (h, V_i) where v has a column for each word.
+    `start` on; gv is (h, 1) where v is common, else (h, V_i).
 
     With s = 1 / (1 + AB), tanh = 1 - 2s: dy/do = dy/du = -4 v s (1 - s), dy/dv = 2s - 1. Bound like the way forward.
     """
-    (K, h), (_, V), Vi = A.shape, B.shape, g.shape[1]
-    common = v.shape[1] < V
+    (K, h), Vi = A.shape, g.shape[1]
     go[:], gu[:], gv[:] = f32(0), f32(0), f32(0)
     for first in range(0, Vi, COLUMNS):
         size = min(COLUMNS, Vi - first)

@@ -11,7 +11,7 @@ import numpy as np
 
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels
-from lmtk.nplm.energy import constant, exp_twice, minus_energies, minus_energies_backward, of_words, word_part
+from lmtk.nplm.energy import constant, exp_twice, minus_energies, minus_energies_backward, word_part
 from lmtk.nplm.layers import linear, linear_back
 from lmtk.nplm.pace import slowed, stiffest
 
@@ -19,9 +19,9 @@ f32 = np.float32
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(p, slow, contexts, w, words, log_inclusion, epsilon, decay, feature_rate, team, parts):
+def step(p, weights, slow, contexts, w, words, log_inclusion, epsilon, decay, feature_rate, team, parts):
     """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place; p
-    has the arrays by letter.
+    has the arrays by letter; weights: of `energy`, whose v are.
 
     contexts (K, n-1) and w (K,): ids. The softmax is over `words`, ascending ids, all or some, in `parts` blocks; with
     some, log_inclusion (V,) is ln of the probability that a word is among them, by which each counts but an example's
@@ -32,7 +32,7 @@ def step(p, slow, contexts, w, words, log_inclusion, epsilon, decay, feature_rat
     K, V, h, m = len(w), len(words), len(d), C.shape[1]
     o, memory, _ = linear(p, C[contexts], None)
     A = exp_twice(o)
-    C_out, v_out = C[words], of_words(v, words)
+    C_out, v_out = C[words], weights.of(v, words)
     B, c = word_part(C_out, H), constant(v_out, b[words])
     if log_inclusion is not None:
         c -= log_inclusion[words]
@@ -41,7 +41,7 @@ def step(p, slow, contexts, w, words, log_inclusion, epsilon, decay, feature_rat
 
     def forward(start):
         y = np.empty((K, min(size, V - start)), f32)
-        minus_energies(A, B, v_out, c, start, y)
+        minus_energies(A, B, v_out, weights.common, c, start, y)
         mine = np.flatnonzero((target >= start) & (target < start + y.shape[1]))
         at = mine, target[mine] - start
         if log_inclusion is not None:
@@ -64,16 +64,16 @@ def step(p, slow, contexts, w, words, log_inclusion, epsilon, decay, feature_rat
         g *= -share[:, None]
         g[at] += 1
         go, gu = np.empty((K, h), f32), np.empty((h, g.shape[1]), f32)
-        gv = np.empty((h, min(v_out.shape[1], g.shape[1])), f32)
-        minus_energies_backward(A, B, v_out, start, g, go, gu, gv)
+        gv = np.empty((h, weights.columns(g.shape[1])), f32)
+        minus_energies_backward(A, B, v_out, weights.common, start, g, go, gu, gv)
         return go, gu, gv, g.sum(axis=0)
 
     blocks = list(zip(range(0, V, size), found, scale, strict=True))
     go, gu, gv, gy = zip(*team(backward, blocks), strict=True)
     go, gu, gy = sum(go), np.concatenate(gu, axis=1), np.concatenate(gy)
-    gv = sum(gv) if v.shape[1] == 1 else np.concatenate(gv, axis=1)
+    gv = weights.gathered(gv)
     g, gC = linear_back(p, memory, go), gu.T @ H[:, :m]
-    paces = paces_of(slow, A, B[:, target], H, of_words(v_out, target), g, C, w) if slow.H else (1, 1, 1, 1)
+    paces = paces_of(weights, slow, A, B[:, target], H, weights.of(v_out, target), g, C, w) if slow.H else (1, 1, 1, 1)
     of_C, of_H, of_v, of_b = (f32(epsilon) * part for part in paces)
     keep = 1 - K * epsilon * decay
     if decay:
@@ -83,10 +83,7 @@ def step(p, slow, contexts, w, words, log_inclusion, epsilon, decay, feature_rat
     H[:, :m] += of_H * (gu @ C_out)
     H[:, m:] += of_H * g.arrays["H"]
     d += of_H * g.arrays["d"]
-    if v.shape[1] == 1:
-        v += of_v * gv
-    else:
-        v[:, words] += (of_v * np.ones(len(b), f32))[words] * gv
+    weights.add(v, words, of_v, gv)
     b[words] -= (of_b * np.ones(len(b), f32))[words] * gy
     rates = f32(feature_rate) * of_C * np.ones(len(C), f32)
     C[words] += rates[words, None] * gC
@@ -94,7 +91,7 @@ def step(p, slow, contexts, w, words, log_inclusion, epsilon, decay, feature_rat
     return total, float(np.linalg.norm(go))
 
 
-def paces_of(slow, A, B, H, v, g, C, w):
+def paces_of(weights, slow, A, B, H, v, g, C, w):
     """The paces of C, H and d, v, and b, as in `pace`; B and v: those of the examples' words w; g: the
     layer's gradient.
 
@@ -108,5 +105,4 @@ def paces_of(slow, A, B, H, v, g, C, w):
     of_H = stiff(*g.inputs) * stiff(g.go) + 2 * stiff(C[w]) * stiff(gu)
     met = slow.C * f32(stiffest(g.gx.reshape(-1, m), g.gx.size // m))
     met[:V] += slow.outputs * f32(slow.feature_rate * stiff(gu @ H[:, :m]))
-    of_v = slowed(slow.H, stiff(tanh - tanh.mean(axis=0))) if v.shape[1] == 1 else slowed(slow.outputs, stiff(tanh))
-    return slowed(met, 1), slowed(slow.H, of_H), of_v, slowed(slow.outputs, 1)
+    return slowed(met, 1), slowed(slow.H, of_H), weights.pace(slow, tanh), slowed(slow.outputs, 1)

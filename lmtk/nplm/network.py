@@ -14,8 +14,8 @@ from lmtk.text.vocab import Vocab, vocab_of
 
 OUTPUTS = {
     "full": outputs.FULL, "tied": outputs.TIED, "class": classes.OUTPUT, "tree": tree.OUTPUT, "shortlist": outputs.FULL,
-    "energy": energy.OUTPUT,
 }  # fmt: skip
+OUTPUTS |= {name: energy.output(weights) for name, weights in energy.WEIGHTS.items()}
 
 
 @dataclass(frozen=True)
@@ -121,13 +121,21 @@ class Network(model.Neural):
 
 
 def kind_of(layer, output):
-    """The name of a network in a file: nplm, nplm-rnn, nplm-class, nplm-rnn-class ..; nplm-energy has layer and output
-    of that name.
+    """The name of a network in a file: nplm, nplm-rnn, nplm-class, nplm-rnn-class ..; nplm-energy has the
+    layer of that name and either of its outputs.
     """
-    return "-".join(["nplm", *dict.fromkeys(name for name in (layer, output) if name not in ("nplm", "full"))])
+    names = layer, output.removesuffix("-each")
+    return "-".join(["nplm", *dict.fromkeys(name for name in names if name not in ("nplm", "full"))])
 
 
-KINDS = {kind_of(layer, output): (layer, output) for layer in LAYERS for output in OUTPUTS}
+KINDS = {kind_of(layer, output): (layer, output) for layer in LAYERS for output in OUTPUTS if output != "energy-each"}
+
+
+def told(about, arrays):
+    """The names of the layer and the output of a file's network. That of an energy network is told by v alone."""
+    layer, output = KINDS[about["kind"]]
+    each = output == "energy" and "v" in arrays and arrays["v"].shape[1:] != (1,)
+    return layer, "energy-each" if each else output
 
 
 def features(layer, n, size):
@@ -147,7 +155,7 @@ def declared(sizes, size, layer, output, V):
 
 def from_arrays(about, arrays, path):
     """The model in a file's arrays. Raises FormatError where they do not fit together."""
-    layer, output = KINDS[about["kind"]]
+    layer, output = told(about, arrays)
     made = Network.told | {"V": whole(OUTPUTS[output].least)}
     words, sizes = held(about, arrays, path, made, lambda sizes, size: declared(sizes, size, layer, output, sizes.V))
     network = taken(about, arrays, path, words, sizes, layer, output)

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from lmtk.machine.threads import Team
-from lmtk.nplm import classes, energy_sgd, kernels, nce, outputs, running, sampled, sgd, tree
+from lmtk.nplm import classes, energy, energy_sgd, kernels, nce, outputs, running, sampled, sgd, tree
 from lmtk.nplm.layers import LAYERS
 from lmtk.nplm.network import OUTPUTS
 from lmtk.nplm.pace import pace, variances
@@ -159,8 +159,8 @@ ESTIMATED = {"sampled", "nce"}  # whose sums estimate it
 
 def begun(now, data, settings, threads, comm, state=None):
     """The Learner of a run from the model `now`; state: as `Learner.state` gave it, of a run that goes on."""
-    if now.output == "energy":
-        return energy(now, data, settings, threads, comm)
+    if now.layer == "energy":
+        return energy_network(now, data, settings, threads, comm)
     p, layer, team = vars(now.theta), LAYERS[now.layer], Team(threads)
     w = now.places(data.w)
     slow = pace(settings, data, len(now.C), *OUTPUTS[now.output].variances(now.theta, w))
@@ -221,16 +221,16 @@ def sparse_decay(theta, sight, data, settings):
     return decay
 
 
-def energy(now, data, settings, threads, comm):
+def energy_network(now, data, settings, threads, comm):
     """The Learner of the energy network: on all words, or on a sample of them."""
     p, team = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in now.named().items()}), Team(threads)
-    V = len(p.b)
+    V, weights = len(p.b), energy.WEIGHTS[now.output]
     slow = pace(settings, data, len(now.C), variances(data.w, V))
     rates = settings.weight_decay, settings.feature_rate
     draw = drawing(data, settings, V) if settings.objective == "sampled" else lambda *_: (np.arange(V), None)
 
     def step(at, epsilon, epoch, number):
         words = draw(None, data.w[at], at, epoch, number)
-        return energy_sgd.step(p, slow, data.contexts[at], data.w[at], *words, epsilon, *rates, team, threads)
+        return energy_sgd.step(p, weights, slow, data.contexts[at], data.w[at], *words, epsilon, *rates, team, threads)
 
     return Learner(step, lambda: now.having({name: a.copy() for name, a in vars(p).items()}))

@@ -12,7 +12,7 @@ from lmtk.files import curve
 from lmtk.files.streams import lines
 from lmtk.machine import memory
 from lmtk.machine.parallel import ALONE
-from lmtk.nplm import classes, layers, objectives, running, tree
+from lmtk.nplm import classes, energy, layers, objectives, running, tree
 from lmtk.nplm.model import Neural
 from lmtk.nplm.network import Network
 from lmtk.nplm.objectives import ESTIMATED, EXACT
@@ -56,8 +56,10 @@ class Settings:
     @property
     def output(self):
         """The name of the network's output."""
+        if self.model == "energy":
+            return "energy-each" if self.target_weights else "energy"
         own = self.objective in ("class", "tree", "shortlist")
-        return "energy" if self.model == "energy" else self.objective if own else "tied" if self.tied else "full"
+        return self.objective if own else "tied" if self.tied else "full"
 
 
 @dataclass(frozen=True)
@@ -169,9 +171,9 @@ def initial(vocab, settings, w, features=None, word_classes=None, words_tree=Non
         found = classes.by_frequency(counts) if word_classes is None else word_classes
         made |= classes.first(counts, found, h, seen)
     if settings.model == "energy":
-        v = random.standard_normal((h, V if settings.target_weights else 1)).astype(f32) / f32(math.sqrt(h))
+        v = random.standard_normal((h, energy.WEIGHTS[settings.output].columns(V))).astype(f32) / f32(math.sqrt(h))
         theta |= {"v": v, "b": -b}
-        return Network(vocab, n, "energy", "energy", SimpleNamespace(**theta), {})
+        return Network(vocab, n, "energy", settings.output, SimpleNamespace(**theta), {})
     W = None if seen is None else np.zeros((outputs, seen), f32)
     theta |= ({} if settings.tied else {"U": np.zeros((outputs, h), f32)}) | {"W": W} | made
     output = "full" if settings.output == "shortlist" else settings.output

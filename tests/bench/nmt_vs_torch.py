@@ -53,7 +53,7 @@ def main():
     lengths = np.sort(np.clip(random.normal(13, 4, 20 * K), 3, 40).astype(int))
     text = Bitext(sentences(lengths), sentences(lengths + random.integers(0, 3, len(lengths))), 0)
     vocab = make_vocab([b"%d" % i for i in range(V)], True, True)
-    settings = training.Settings(n, n, n, n // 2, 2, K, 10**6, 1e-3, 0.0, 0.0, "likelihood", 0, None, 1)
+    settings = training.Settings(n, n, n, n // 2, K, 10**6, 1e-3, 0.0, 0.0, "likelihood", 0, None, 1)
     chosen = list(training.minibatches(text, settings, 0))[:batches]
     words = sum(len(text.target[i]) for batch in chosen for i in batch)
     works = {"lmtk": (ours, text, vocab, settings, chosen)}
@@ -139,10 +139,10 @@ def ours(text, vocab, settings, batches):
     from lmtk.machine import memory
     from lmtk.nmt import network, training
 
-    shapes = network.shapes(vocab, vocab, **settings.sizes)
+    how = network.layout(vocab, vocab, **settings.sizes)
     theta = training.initial(vocab, vocab, settings, text.target)
     gradient, progress = np.zeros_like(theta), training.Progress(theta, theta * 0, theta * 0)
-    p, g = network.parts(theta, shapes), network.parts(gradient, shapes)
+    p, g = network.parts(theta, how), network.parts(gradient, how)
     memory.keep()
     steps = iter(range(10**6))
 

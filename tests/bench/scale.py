@@ -1,4 +1,5 @@
-"""How ngram-count grows: texts of so many words by 1, 2 and 4 ranks of one thread each, and in bounded memory.
+"""How ngram-count grows: texts of so many words by 1, 2 and 4 ranks of one thread each, and in bounded memory. "nodes"
+are ranks that MPICH is told to take for as many machines, "ranks" have this one in common.
 
 The job is an interpolated modified Kneser-Ney 5-gram model, nothing cut, written as ARPA. wall/one is the wall time
 over that of one process of one thread on the same text in the same round; each figure is the median of the rounds. CPU
@@ -36,8 +37,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for millions in given.words:
             text, words, again = cut(given.text, folder, int(millions * 1e6))
-            jobs = {"one": (1, []), "memory": (1, ["-memory", given.memory])}
-            jobs |= {f"{P} ranks": (P, ["-mpi", "-debug", "1"]) for P in ranks}
+            jobs = {"one": (1, {}, []), "memory": (1, {}, ["-memory", given.memory])}
+            for where, environment in (("ranks", {}), ("nodes", {"MPIR_CVAR_NOLOCAL": "1"})):
+                jobs |= {f"{P} {where}": (P, environment, ["-mpi", "-debug", "1"]) for P in ranks}
             times = {name: [] for name in jobs}
             for _ in range(given.rounds):
                 for name, job in jobs.items():
@@ -72,7 +74,7 @@ def cut(text, folder, words):
     return path, found, again
 
 
-def run(mpiexec, text, model, ranks, options):
+def run(mpiexec, text, model, ranks, where, options):
     """Wall and processor seconds, the most memory of a process in MB, bytes sent, n-grams of the model."""
     line = [sys.executable, "-m", "lmtk", "ngram-count", "-text", text, "-order", "5", "-kenlm", "-discount-fallback"]
     line += ["-lm", model, *options]
@@ -80,7 +82,7 @@ def run(mpiexec, text, model, ranks, options):
         line = [str(mpiexec), "-n", str(ranks), *line]
     starter = STARTER.replace("stderr=subprocess.DEVNULL", "stderr=sys.stderr").replace(">> 10)", ">> 10, usage())")
     begun = time.perf_counter()
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | where
     command = [sys.executable, "-Sc", USAGE + starter, *line]
     done = subprocess.run(command, check=True, capture_output=True, env=environment)
     wall = time.perf_counter() - begun
