@@ -61,15 +61,19 @@ def keep():
     set_malloc({MMAP_THRESHOLD: 32 * MB, TRIM_THRESHOLD: 1024 * MB})
 
 
-def warm(size):
-    """Have `size` bytes touched for the first time in a thread, while the caller does something else; what is freed
-    stays with the process, for its next arrays. The first touch of memory takes about 1 s/GB. Nothing happens under a
-    limit, and where this is not Linux with its C library.
+def keep_all():
+    """All that is freed stays with the process, for its next arrays: for commands, which end when they are done. The
+    first touch of memory takes 1 s/GB, or 2. Returns whether it is so: not under a limit, and not where this is not
+    Linux with its C library.
     """
+    return room() is None and set_malloc({MMAP_MAX: 0, ARENA_MAX: 1, TRIM_THRESHOLD: -1, TOP_PAD: 64 * MB})
+
+
+def warm(size):
+    """`keep_all`, and `size` bytes are touched for the first time in a thread, while the caller does something else."""
     import ctypes
 
-    kept = {MMAP_MAX: 0, ARENA_MAX: 1, TRIM_THRESHOLD: -1, TOP_PAD: 64 * MB}
-    if room() is not None or not set_malloc(kept):
+    if not keep_all():
         return
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]

@@ -141,7 +141,7 @@ def finished(memory, where, W, path="", linked=False):
         some = max(sizes[k - 2] // (8 * count()), 1 << 12)
         parts = [(begin, min(begin + some, sizes[k - 2])) for begin in range(0, sizes[k - 2], some)]
         link = lambda part, k=k: link_suffixes(memory, where, slots, spans, k, *part, one)
-        missing = sum([*map(link, parts[:1]), *all_at_once(link, parts[1:])])  # the first compiles
+        missing = sum(all_at_once(link, parts))
         if missing:
             more = np.empty((missing, 2), np.int32)
             link_far(memory, where, k, one, far, more)
