@@ -224,7 +224,7 @@ def test_kenlm_layout_of_many_lines_is_that_of_few():
     rows, cells = random.integers(0, 4, (len(p), 3)), kenlm_text.word_cells(words)
     for weights in (weight[: len(p)], None):
         expected = kenlm_text.formatted(rows, p, weights, words)
-        assert kenlm_text.printed(rows, p, weights, words, cells) == expected
+        assert kenlm_text.printed(rows, p, weights, cells) == expected
     assert [kenlm.shortest(np.float32(v)) for v in (0, -1e-7, 1.5, 0.30103)] == ["0", "-1e-7", "1.5", "0.30103"]
 
 

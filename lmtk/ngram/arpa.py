@@ -397,6 +397,12 @@ def write_text(out, model, sort=True):
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
     if not (pays("ngrams", sum(sizes)) and sum(sizes) < 1 << 31):
         format_sections(out, model, ranks(model.vocab.words) if sort else None)
+    elif memory.bound:
+        from lmtk.ngram import printing, sorting
+
+        words = model.vocab.words
+        rank = ranks(words) if sort else np.arange(len(words), dtype=np.int32)
+        sorting.write_sections(out, model, rank, printing.plain(sorted(words) if sort else words).lines, sort)
     elif sort:
         from lmtk.ngram.printing import write_sorted
 

@@ -27,6 +27,7 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.machine.jit import inlined
+from lmtk.machine.memory import zeros
 
 NODE = np.dtype([("word", "<i4"), ("child", "<i4"), ("log10p", "<f4"), ("log10bow", "<f4"), ("suffix", "<i4")])
 LAST = np.dtype([("word", "<i4"), ("log10p", "<f4"), ("suffix", "<i4")])
@@ -36,6 +37,7 @@ CHILD, BOW = 1, 3  # places in a NODE; the word is at 0 in both kinds
 PLACE = {WIDE: 2, NARROW: 1}  # of log10 p
 ROOT = np.zeros((1, 2), np.int32)  # the far suffixes of a model that has none
 ZERO = -99.0  # what stands for the logarithm of 0 in an ARPA file
+PART = 1 << 18  # n-grams looked at together
 u64 = np.uint64
 
 
@@ -111,7 +113,7 @@ def room(sizes):
     """
     widths = [WIDE] * (len(sizes) - 1) + [NARROW]
     ends = np.cumsum([0, *((size + 1) * width for size, width in zip(sizes, widths))]).tolist()
-    memory = np.zeros(ends[-1], np.int32)
+    memory = zeros(ends[-1], np.int32)
     where = np.array([[at, size, width, PLACE[width]] for at, size, width in zip(ends, sizes, widths)], np.int64)
     return memory, where, Nodes(memory, where, ROOT, memory, where).levels[1:]
 
@@ -165,12 +167,14 @@ def mark_ends(nodes, k, marked):
     """Marks the longest end of each k-gram that is marked: marked, (N,) for each order, in place. From the highest
     order down, this marks all ends. No pointer leads out of its order.
     """
-    suffix = nodes.levels[k]["suffix"][:-1][marked[k - 1] > 0]
-    marked[k - 2][suffix[(suffix >= 0) & (suffix < nodes.size(k - 1))]] = True
-    far = -1 - suffix[suffix < 0]
-    order, place = nodes.far[far[far < len(nodes.far)]].T
-    for j in range(1, k - 1):
-        marked[j - 1][place[(order == j) & (place >= 0) & (place < nodes.size(j))]] = True
+    suffixes = nodes.levels[k]["suffix"][:-1]
+    for begin in range(0, len(suffixes), PART):
+        suffix = suffixes[begin : begin + PART][marked[k - 1][begin : begin + PART] > 0]
+        marked[k - 2][suffix[(suffix >= 0) & (suffix < nodes.size(k - 1))]] = True
+        far = -1 - suffix[suffix < 0]
+        order, place = nodes.far[far[far < len(nodes.far)]].T
+        for j in range(1, k - 1):
+            marked[j - 1][place[(order == j) & (place >= 0) & (place < nodes.size(j))]] = True
 
 
 def columns(level):

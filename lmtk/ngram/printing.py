@@ -338,13 +338,13 @@ def cells_of(x, kernel, form, end, cells):
 
 
 def print_some(x, end, cells=None):
-    """ "%.7g" of float32 numbers and the byte `end`, as cells (N, 2)."""
+    """Float32 numbers as "%.7g" and the byte `end`, in cells (N, 2)."""
     cells = np.empty((len(x), 2), u64) if cells is None else cells
-    return cells_of(x, print_numbers, lambda x: "%.7g" % x, end, cells)
+    return cells_of(x, print_numbers, lambda x: f"{x:.7g}", end, cells)
 
 
 def print_short(x, end):
-    """KenLM's digits of float32 numbers and the byte `end`, as cells (N, 3)."""
+    """Float32 numbers with KenLM's digits and the byte `end`, in cells (N, 3)."""
     return cells_of(x, in_bytes(print_shortest), shortest, end, np.zeros((len(x), 3), u64))
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.memory import zeros
 from lmtk.machine.threads import all_at_once
 from lmtk.ngram.nodes import AT, CHILD, WIDTH, N, frozen, number
 
@@ -96,7 +97,8 @@ def tables(nodes):
     many = all_at_once(lambda k: count_many(nodes.memory, nodes.where, k), orders)
     sizes = [0, 0, *(1 << (2 * some - 1).bit_length() if some else 0 for some in many)]
     spans = np.array([[end - size, size] for end, size in zip(np.cumsum(sizes), sizes)], np.int64)
-    slots = np.full(sum(sizes), -1, np.int32)
+    slots = zeros(sum(sizes), np.int32)
+    slots.fill(-1)
     all_at_once(lambda k: fill(nodes.memory, nodes.where, k, slots[spans[k, 0] :][: spans[k, 1]]), orders)
     return frozen(slots), frozen(spans)
 
