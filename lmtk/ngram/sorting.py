@@ -31,6 +31,7 @@ def write_sections(out, model, rank, lines, context_first=False):
     their numbers.
     """
     nodes, scratch = model.nodes, Scratch()
+    nodes.checked(len(model.vocab.words))
     weighted, base = weights_written(nodes)
     most = max(memory.bound // BYTES, LEAST) if memory.bound else 1 << 40
     for k in range(1, nodes.order + 1):
