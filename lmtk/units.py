@@ -15,12 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.machine.blas import product, shares
+from lmtk.machine.blas import factor, product, shares
 from lmtk.machine.exponential import gate_sums, lstm_sums, state_sums
 from lmtk.machine.jit import jit
 from lmtk.machine.large import pays
-
-GAP = 16  # numbers between the rows of matrices that a step multiplies by
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,8 @@ class Unit:
     """A kind of unit: how many gates it has, and how many numbers its state, of which the first n are its activations.
 
     step(zr, t, s, U, G, new, kept): zr and t are changed in place; new (k, width n) <- the state after it, kept (k, n)
-    <- what its backward step needs besides. G: what s S gives to the gates, still to be added, or None.
+    <- what its backward step needs besides. U and UT below: as `blas.factor` has them. G: what s S gives to the gates,
+    still to be added, or None.
     back(gs, zr, t, s, kept, UT, gG): gs (k, width n), on entry dL/d(new state), on return dL/d(old state) without its
     way through the gates. gG (k, (gates + 1) n): dL/d(what goes into gates and proposed state), written.
     before_U(states, kept, n): what U multiplies, (P, n). alike: it is what S multiplies, so that one product with
@@ -68,13 +67,13 @@ def gated_step(zr, t, s, U, G, new, rs):
     n = t.shape[1]
     if compiled(zr, t):
         gate_sums(zr, s, rs, G)
-        state_sums(t, rs @ U, zr, s, new)
+        state_sums(t, U(rs), zr, s, new)
         return
     if G is not None:
         zr += G
     sigmoid(zr)
     np.multiply(zr[:, n:], s, out=rs)
-    t += rs @ U
+    t += U(rs)
     np.tanh(t, out=t)
     np.subtract(t, s, out=new)
     new *= zr[:, :n]
@@ -83,7 +82,7 @@ def gated_step(zr, t, s, U, G, new, rs):
 
 def gated_back(gs, zr, t, s, kept, UT, gG):
     update_backward(gs, zr, t, s, gG)
-    reset_backward(gs, zr, s, gG[:, 2 * t.shape[1] :] @ UT, gG)
+    reset_backward(gs, zr, s, UT(gG[:, 2 * t.shape[1] :]), gG)
 
 
 @jit
@@ -117,7 +116,7 @@ def lstm_step(zr, t, s, U, G, new, seen):
     """
     n = t.shape[1]
     if U is not None:
-        t += s[:, :n] @ U
+        t += U(s[:, :n])
     if compiled(zr, t):
         lstm_sums(zr, t, s, new, seen, G)
         return
@@ -140,7 +139,7 @@ def lstm_back(gs, zr, t, s, kept, UT, gG):
     if UT is None:
         gs[:, :n] = 0
     else:
-        np.matmul(gG[:, 3 * n :], UT, out=gs[:, :n])
+        UT(gG[:, 3 * n :], gs[:, :n])
 
 
 @jit
@@ -178,14 +177,6 @@ def opened(unit, b):
         b[unit.open * n : (unit.open + 1) * n] = 1
 
 
-def spread(*matrices):
-    """Matrices (n, .) side by side, copied, with a gap behind each row: BLAS takes longer over rows whose distance is a
-    power of two, and over transposed ones.
-    """
-    out = np.empty((len(matrices[0]), sum(a.shape[1] for a in matrices) + GAP), matrices[0].dtype)[:, :-GAP]
-    return np.concatenate(matrices, axis=1, out=out)
-
-
 def shared(team, work, rows, weights):
     """[work(share)] for slices of so many sequences, each of which a step multiplies by so many weights: one slice for
     each thread of a team where that pays.
@@ -213,32 +204,32 @@ def follow(unit, zr, t, sizes, S, U, state=None, fresh=None, team=None):
     threads, each of which takes a share of the sequences.
     Returns the activations (P, n), what `follow_back` needs, and the state after the last step of those that have it.
     """
-    P, n = t.shape
-    R, U = (spread(S, U), None) if unit.alike else (spread(S), spread(U))
+    (P, n), d = t.shape, S.shape[1] + unit.alike * t.shape[1]
+    R, U = (factor(S, U), None) if unit.alike else (factor(S), factor(U))
     kept, before, after = np.empty((P, n), t.dtype), *np.empty((2, P, unit.width * n), t.dtype)
     state = np.zeros((sizes[0], unit.width * n), t.dtype) if state is None else state
     fresh = None if fresh is None or not fresh.any() else fresh
 
     def go(share):
-        new, G = state[share], np.empty((share.stop - share.start, R.shape[1]), t.dtype)
+        new, G = state[share], np.empty((share.stop - share.start, d), t.dtype)
         for now in steps(sizes, share):
             s, k = before[now], now.stop - now.start
             s[:] = new[:k]
             if fresh is not None:
                 s[fresh[now]] = 0
             new = after[now]
-            unit.step(zr[now], t[now], s, U, np.matmul(s[:, :n], R, out=G[:k]), new, kept[now])
+            unit.step(zr[now], t[now], s, U, R(s[:, :n], G[:k]), new, kept[now])
         return new[: max(sizes[-1] - share.start, 0)]
 
-    return after[:, :n], (zr, t, before, kept, fresh), np.concatenate(shared(team, go, sizes[0], R.size))
+    return after[:, :n], (zr, t, before, kept, fresh), np.concatenate(shared(team, go, sizes[0], n * d))
 
 
 def follow_back(unit, ga, sizes, S, U, memory, gS, gU, team=None):
     """ga (P, n), the gradient of all activations, to gG (P, (gates + 1) n), that of zr and t; gS and gU are written."""
     zr, t, before, kept, fresh = memory
     (P, n), gates = ga.shape, S.shape[1]
-    gG = np.empty((P, gates + n), ga.dtype)
-    RT, UT = (spread(np.vstack((S.T, U.T))), None) if unit.alike else (spread(S.T), spread(U.T))
+    gG, d = np.empty((P, gates + n), ga.dtype), gates + unit.alike * n
+    RT, UT = (factor(np.vstack((S.T, U.T))), None) if unit.alike else (factor(S.T), factor(U.T))
     carried = np.zeros((sizes[0], before.shape[1]), ga.dtype)
 
     def go(share):
@@ -246,11 +237,11 @@ def follow_back(unit, ga, sizes, S, U, memory, gS, gU, team=None):
             gs = carried[share][: now.stop - now.start]
             gs[:, :n] += ga[now]
             unit.back(gs, zr[now], t[now], before[now], kept[now], UT, gG[now])
-            gs[:, :n] += gG[now, : len(RT)] @ RT
+            gs[:, :n] += RT(gG[now, :d])
             if fresh is not None:
                 gs[fresh[now]] = 0
 
-    shared(team, go, sizes[0], RT.size)
+    shared(team, go, sizes[0], n * d)
     product(team, before[:, :n].T, gG[:, :gates], gS)
     product(team, unit.before_U(before, kept, n).T, gG[:, gates:], gU)
     return gG

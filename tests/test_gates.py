@@ -93,7 +93,7 @@ def test_compiled_and_plain_units_agree(unit, monkeypatch):
         monkeypatch.setitem(large.LARGE, "units", least)
         gates, proposed = zr.copy(), t.copy()
         new, kept = np.empty_like(s), np.empty_like(proposed)
-        unit.step(gates, proposed, s, U, None, new, kept)
+        unit.step(gates, proposed, s, blas.factor(U), None, new, kept)
         found.append([new, kept, gates, proposed])
     for a, b in zip(*found, strict=True):
         assert a == pytest.approx(b, abs=2e-6)

@@ -15,7 +15,7 @@ from lmtk.commands.progress import Reporter
 from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import curve
 from lmtk.files.registry import load
-from lmtk.machine.blas import add_product
+from lmtk.machine.blas import add_product, factor
 from lmtk.nplm import kernels, pace, training
 from lmtk.nplm import model as scoring
 from lmtk.text import corpus as corpora
@@ -63,6 +63,28 @@ def test_add_product(beta):
         found = M.copy(order)
         add_product(0.3, a, B, beta, found)
         assert found == pytest.approx(beta * M + 0.3 * A.T @ B, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "K, widths, rows",
+    [
+        (3, (5,), 4),
+        (7, (64, 32), 40),
+        (300, (64, 128), 120),
+        (300, (33,), 50),
+        (1000, (64,), 33),
+        (5000, (64,), 9),
+        (1000, (40,), 0),
+    ],
+)
+def test_factors(K, widths, rows):
+    """Small products one after another, of tiles and of rows, and those of what has none."""
+    random = np.random.default_rng(1)
+    X, matrices = random.normal(size=(rows, 2 * K))[:, :K], [random.normal(size=(K, n)) for n in widths]
+    wanted, out = X @ np.hstack(matrices), np.zeros((rows, 2 * sum(widths)))
+    assert factor(*matrices)(X) == pytest.approx(wanted)
+    factor(*matrices)(X, out[:, : sum(widths)])
+    assert out == pytest.approx(np.hstack((wanted, 0 * wanted)))
 
 
 @pytest.mark.parametrize("direct", [False, True])

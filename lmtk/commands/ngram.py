@@ -194,6 +194,7 @@ def command(
     """
     o = SimpleNamespace(**locals())
     check(o)
+    get_ready(o)
     if len(o.thresholds) > 1:
         compare(o)
         return
@@ -246,6 +247,15 @@ def check(o):
     one_stdin(o.lm, o.classes, *o.mix_lm, o.vocab, o.gen_prefixes, o.prune_history_lm, *texts)
     o.unknown = unknown_word(o.map_unk) if o.map_unk else None
     check_outputs(o.write_lm, o.write_bin, o.write_vocab)
+
+
+def get_ready(o):
+    """What a large model takes while it is read is used again when it is changed and written."""
+    from lmtk.machine import memory
+    from lmtk.machine.large import pays
+
+    if any(os.path.isfile(path) and pays("arpa", os.path.getsize(path)) for path in (o.lm, *o.mix_lm)):
+        memory.keep_all()
 
 
 def mixed_files(o):

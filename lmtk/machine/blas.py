@@ -10,6 +10,9 @@ import numpy as np
 from lmtk.machine import memory
 
 SHARE = 1 << 22  # multiplications for which a thread pays
+SMALL = 10**6  # multiplications of a product whose operands OpenBLAS does not copy first, where it has kernels for that
+TILE = range(32, 65)  # columns of such a product
+GAP = 16  # numbers between the rows of matrices that a step multiplies by
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
 
 
@@ -62,6 +65,39 @@ def product(team, A, B, out=None):
     else:
         team(lambda columns: np.matmul(A, B[:, columns], out=out[:, columns]), cuts)
     return out
+
+
+def factor(*matrices):
+    """times(X, out=None): X [A | B ..] for matrices A (K, .), B (K, .) and X (k, K) of few rows, again and again.
+
+    To copy the factor each time takes as long as to multiply few rows by it. So it is kept in tiles (tiles, K, columns)
+    that make small products, with as many rows of X at once as they allow.
+    """
+    K, N = len(matrices[0]), sum(a.shape[1] for a in matrices)
+    columns = max((n for n in TILE if N % n == 0), default=N)
+    most = SMALL // max(K * columns, 1)
+    if columns not in TILE or most < 8 or 32 * K * N <= SMALL:
+        whole = spread(matrices, K, N)
+        return lambda X, out=None: np.matmul(X, whole, out=out)
+    tiles = np.ascontiguousarray(np.concatenate(matrices, axis=1).reshape(K, -1, columns).swapaxes(0, 1))
+
+    def times(X, out=None):
+        out = np.empty((len(X), N), X.dtype) if out is None else out
+        into, parts = out.reshape(len(X), len(tiles), columns).swapaxes(0, 1), -(-len(X) // most) or 1
+        size = -(-len(X) // parts) or 1
+        for i in range(0, len(X), size):
+            np.matmul(X[i : i + size], tiles, out=into[:, i : i + size])
+        return out
+
+    return times
+
+
+def spread(matrices, K, N):
+    """Matrices side by side, copied, with a gap behind each row: BLAS takes longer over rows whose distance is a power
+    of two, and over transposed ones.
+    """
+    out = np.empty((K, N + GAP), matrices[0].dtype)[:, :N]
+    return np.concatenate(matrices, axis=1, out=out)
 
 
 def add_product(alpha, A, B, beta, M):

@@ -9,7 +9,7 @@ import os
 from collections import deque
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 wanted = None  # as `use` was told
 
@@ -44,14 +44,17 @@ def stated():
 
 
 def in_threads(work, items):
-    """work(item) for the items in turn; threads are a few items ahead."""
+    """work(item) for the items in turn; threads are a few items ahead. One item is no work for them."""
+    items, threads = iter(items), count()
+    first = list(islice(items, 2))
+    if len(first) < 2:
+        yield from map(work, first)
+        return
     from concurrent.futures import ThreadPoolExecutor  # as long to import as a small job takes otherwise
 
-    items, threads = iter(items), count()
-    yield from map(work, islice(items, 1))  # compiles
     with ThreadPoolExecutor(threads) as pool:
         ahead = deque()
-        for item in items:
+        for item in chain(first, items):
             ahead.append(pool.submit(work, item))
             if len(ahead) > 2 * threads:
                 yield ahead.popleft().result()

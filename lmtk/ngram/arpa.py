@@ -25,6 +25,7 @@ PART = 1 << 18  # n-grams made records together
 SOME = 1 << 13  # lines made together: their numbers stay in a cache
 SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
 WORD = re.compile(rb"[^ \t\r\n]+")
+SECOND = re.compile(rb"^[ \t\r]*[^ \t\r\n]+[ \t\r]+([^ \t\r\n]+)", re.M)  # of the words of a line
 ENDED = -1  # the order behind \end\, or behind a section that cannot follow
 UNKNOWN = -2  # the id of a word that has no 1-gram
 
@@ -218,12 +219,11 @@ def read_block(block, order, words, table, free):
             line += lines
             if size:
                 mine, unknown = [], None
-                if order == 1 or outside >= 0:
+                if order == 1:
+                    words += (mine := SECOND.findall(block, start, at))
+                elif outside >= 0:
                     lists = [fields for row in block[start:at].split(b"\n") if (fields := WORD.findall(row))]
-                    if order == 1:
-                        words += (mine := [fields[1] for fields in lists])
-                    else:
-                        unknown = lists[outside // order][1 + outside % order]
+                    unknown = lists[outside // order][1 + outside % order]
                 found.append((line, Rows(rows[:size], mine, positive, worst, unknown, free, text[start:at])))
             if at == len(text):
                 break
@@ -299,7 +299,7 @@ def levels_of_many(sections, vocab):
             [vocab.index[w] for w in words]
         elif piece.unknown is not None:
             raise KeyError(piece.unknown)
-    orders = sorted(sections, key=lambda k: (k > 1, -k))  # the first is done alone
+    orders = sorted(sections, reverse=True)  # the largest first
 
     def sort(k):
         parts = list(rows_of_pieces(k, sections[k], vocab.index))
@@ -322,8 +322,8 @@ def levels_of_many(sections, vocab):
 
 def sorted_rows(rows, W, last):
     """The order of rows (N, k + 2), by their ids; `last` as `reading.sort_rows` has it."""
-    room = np.empty((2, len(rows)), np.int32)
-    return room[reading.sort_rows(rows, rows.shape[1] - 2, W, *room, last)]
+    places = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
+    return places[reading.sort_rows(rows, rows.shape[1] - 2, W, *places, last)]
 
 
 def records(rows, places):
@@ -343,7 +343,7 @@ def records(rows, places):
         given = rows[k - 1], places[k - 1], first, last, k, above[k - 1], before[k - 1]
         return reading.place_rows(*given, memory, where)
 
-    return (memory, where) if all([*map(put, parts[:1]), *all_at_once(put, parts[1:])]) else None
+    return (memory, where) if all(all_at_once(put, parts)) else None
 
 
 def mend(rows, places, W):
@@ -402,6 +402,12 @@ def write_text(out, model, sort=True):
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
     if not (pays("ngrams", sum(sizes)) and sum(sizes) < 1 << 31):
         format_sections(out, model, ranks(model.vocab.words) if sort else None)
+    elif memory.bound:
+        from lmtk.ngram import printing, sorting
+
+        words = model.vocab.words
+        rank = ranks(words) if sort else np.arange(len(words), dtype=np.int32)
+        sorting.write_sections(out, model, rank, printing.plain(sorted(words) if sort else words).lines, sort)
     elif sort:
         from lmtk.ngram.printing import write_sorted
 

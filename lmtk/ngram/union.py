@@ -23,6 +23,8 @@ from lmtk.ngram.nodes import (
     AT,
     BOW,
     CHILD,
+    NARROW,
+    PLACE,
     ROOT,
     WIDE,
     WIDTH,
@@ -31,12 +33,12 @@ from lmtk.ngram.nodes import (
     address,
     children_of,
     link_far,
-    room,
     search,
     suffix_of,
 )
 
 AHEAD = 8
+PARTS = 16  # of the work for each thread
 SOME = 256  # n-grams whose reads are made together
 f32 = np.float32
 u64 = np.uint64
@@ -45,9 +47,9 @@ prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 def in_parts(work, contexts):
     """[work(first, last)] of all contexts, in parts, as many at once as there are threads."""
-    some = max(contexts // (8 * count()), 1 << 12)
-    parts = [(first, min(first + some, contexts)) for first in range(0, contexts, some)]
-    return [*(work(*part) for part in parts[:1]), *all_at_once(lambda part: work(*part), parts[1:])]
+    some = max(contexts // (PARTS * count()), 1 << 12)
+    parts = ((first, min(first + some, contexts)) for first in range(0, contexts, some))
+    return all_at_once(lambda part: work(*part), parts)
 
 
 @jit
@@ -67,14 +69,14 @@ def children_at(memory, where, m, k, node):
 
 
 @jit
-def count_children(tries, where, k, above, first, last):
-    """How many children contexts of the places `above` (., T) have in all tries, and the most that one of them has."""
+def count_children(tries, where, k, above):
+    """How many children contexts of the places `above` (C, T) have in all tries, and the most that one of them has."""
     total, most = 0, 0
-    for q in range(first, last):
+    for q in range(len(above)):
         here = 0
         for m in range(len(tries)):
             memory, node = trie_at(tries, m), np.int64(above[q, m])
-            if k > 1 and q + AHEAD < last:
+            if k > 1 and q + AHEAD < len(above):
                 prefetch(memory, where[m, k - 2, AT] + where[m, k - 2, WIDTH] * above[q + AHEAD, m] + CHILD)
             low, high = children_at(memory, where, m, k, node)
             here += high - low
@@ -83,17 +85,17 @@ def count_children(tries, where, k, above, first, last):
 
 
 @jit
-def merge_children(tries, where, ids, k, above, first, last, most, child, word, place):
-    """The children of contexts of the places `above` (., T), of order k: where those of each begin, child (last - first
-    + 1,); their words, in order, and places in each trie. Returns how many. most: as `count_children` has it.
+def merge_children(tries, where, ids, k, above, most, child, word, place):
+    """The children of contexts of the places `above` (C, T), of order k: where those of each begin, child (C + 1,);
+    their words, in order, and places in each trie. Returns how many. most: as `count_children` has it.
     """
     T, n = len(tries), 0
     items, head, stop = np.empty(most, u64), np.empty(T, np.int64), np.empty(T, np.int64)
-    for q in range(first, last):
-        child[q - first], filled = n, 0
+    for q in range(len(above)):
+        child[q], filled = n, 0
         for m in range(T):
             memory = trie_at(tries, m)
-            if q + AHEAD < last:
+            if q + AHEAD < len(above):
                 low, _ = children_at(memory, where, m, k, np.int64(above[q + AHEAD, m]))
                 prefetch(memory, where[m, k - 1, AT] + where[m, k - 1, WIDTH] * low)
             low, high = children_at(memory, where, m, k, np.int64(above[q, m]))
@@ -120,7 +122,7 @@ def merge_children(tries, where, ids, k, above, first, last, most, child, word, 
                 place[n, m] = np.int64(items[head[m]] & u64(0xFFFFFFFF)) if there else -1
                 head[m] += there
             n += 1
-    child[last - first] = n
+    child[len(above)] = n
     return n
 
 
@@ -141,16 +143,20 @@ def sort(items, begin, end):
 
 
 @jit
-def put_nodes(tries, old, k, first, last, child, word, place, turned, start, one, memory, where, far):
-    """The records of the n-grams of order k after some contexts, without numbers, into memory, and the children of the
-    contexts. turned: where the nodes of order k - 1 of trie m are now, from start[m, k - 2] on; those of order k in
-    place. one (W,): the 1-gram of each word. Returns how many lack their suffix: -1 stands for it.
+def put_nodes(tries, old, k, first, last, node0, child, word, place, turned, shorter, one, memory, where, far):
+    """The records of the n-grams of order k after the contexts first .. last, without numbers, into memory, and the
+    children of the contexts. Their nodes begin with node0; child, word and place as in `merge_children`. turned: where
+    the nodes of order k of each trie are now, those of trie m from old[: m, k - 1, N].sum() on, in place; shorter: the
+    same of order k - 1. one (W,): the 1-gram of each word. Returns how many lack their suffix: -1 stands for it.
     """
-    T, missing, q = len(tries), 0, first
+    T, missing, q = len(tries), 0, 0
     below, width, up = where[k - 1, AT], where[k - 1, WIDTH], where[max(k - 2, 0), AT]
-    ends = np.empty((SOME, T), np.int64)
-    for begin in range(child[first], child[last], SOME):
-        size = min(SOME, child[last] - begin)
+    ends, start, end_start = np.empty((SOME, T), np.int64), np.zeros(T, np.int64), np.zeros(T, np.int64)
+    for m in range(1, T):
+        start[m] = start[m - 1] + old[m - 1, k - 1, N]
+        end_start[m] = end_start[m - 1] + old[m - 1, max(k - 2, 0), N]
+    for begin in range(0, len(word), SOME):
+        size = min(SOME, len(word) - begin)
         for m in range(T if k > 2 else 0):
             given, at, step = trie_at(tries, m), old[m, k - 1, AT] - 1, old[m, k - 1, WIDTH]
             for i in range(size):
@@ -160,45 +166,45 @@ def put_nodes(tries, old, k, first, last, child, word, place, turned, start, one
                 if place[begin + i, m] >= 0:
                     end = np.int64(given[at + step * (np.int64(place[begin + i, m]) + 1)])
                     if 0 <= end < old[m, k - 2, N]:
-                        ends[i, m] = start[m, k - 2] + end
-                        prefetch(turned, ends[i, m])
+                        ends[i, m] = end_start[m] + end
+                        prefetch(shorter, ends[i, m])
         for i in range(size):
             node = begin + i
             while node >= child[q + 1]:
                 q += 1
-            at = below + width * node
-            w, end = word[node], np.int64(-1)
+            at = below + width * (node0 + node)
+            w, end = word[node], np.int64(0)
             memory[at] = w
             if k == 2:
                 end = np.int64(one[w])
             elif k > 2:
+                end = np.int64(-1)
                 for m in range(T):
                     if end < 0 and ends[i, m] >= 0:
-                        end = np.int64(turned[ends[i, m]])
+                        end = np.int64(shorter[ends[i, m]])
                 if end < 0:
-                    order, context = suffix_of(memory, where, far, k - 1, q)
+                    order, context = suffix_of(memory, where, far, k - 1, first + q)
                     if order == k - 2:
                         low, high = children_of(memory, where, order, context)
                         end = search(memory, up, WIDE, low, high, w)
-            if k > 1:
-                memory[at + width - 1] = end
-                missing += end < 0
+            memory[at + width - 1] = end
+            missing += end < 0
             if k < len(where):
                 for m in range(T):
                     if place[node, m] >= 0:
-                        turned[start[m, k - 1] + place[node, m]] = node
+                        turned[start[m] + place[node, m]] = node0 + node
     if k > 1:
         for q in range(first, last):
-            memory[up + WIDE * q + CHILD] = child[q]
+            memory[up + WIDE * q + CHILD] = node0 + child[q - first]
     return missing
 
 
 @jit
-def mix_numbers(tries, old, weights, k, first, last, place, memory, logs, where, far, base, rows):
-    """log10 p of the n-grams of order k after some contexts, sum_m weights[m] p_m, into memory; nan where no model has
-    one. Their weights are the first model's. rows (., T, 3): of each n-gram of an order below the highest, from base[k]
-    on, what trie m gives it: log10 p of the longest n-gram that ends it, the weights that are added to it, and its own
-    weight; those of order k in place.
+def mix_numbers(tries, old, weights, k, first, last, node0, place, memory, logs, where, far, base, rows):
+    """log10 p of the n-grams of order k after the contexts first .. last, sum_m weights[m] p_m, into memory; nan where
+    no model has one. Their weights are the first model's; node0 and place as in `put_nodes`. rows (., T, 3): of each
+    n-gram of an order below the highest, from base[k] on, what trie m gives it: log10 p of the longest n-gram that ends
+    it, the weights that are added to it, and its own weight; those of order k in place.
 
         p(w | c) = that of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word)
 
@@ -206,21 +212,18 @@ def mix_numbers(tries, old, weights, k, first, last, place, memory, logs, where,
     """
     T, n, q = len(tries), len(where), first
     below, width, up = where[k - 1, AT], where[k - 1, WIDTH], where[max(k - 2, 0), AT]
-    begin_, end_ = np.int64(0), where[0, N]
-    if k > 1:
-        begin_, end_ = np.int64(memory[up + WIDE * first + CHILD]), np.int64(memory[up + WIDE * last + CHILD])
     order, row, chain = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(n + 1, np.int64)
     own, there = np.empty(T * SOME), np.empty(SOME, np.bool_)
-    for begin in range(begin_, end_, SOME):
-        size = min(SOME, end_ - begin)
+    for begin in range(0, len(place), SOME):
+        size = min(SOME, len(place) - begin)
         for i in range(size):
-            order[i], end = suffix_of(memory, where, far, k, begin + i)
+            order[i], end = suffix_of(memory, where, far, k, node0 + begin + i)
             row[i] = base[order[i]] + end
             prefetch(rows, row[i] * 3 * T)
             for m in range(T):
                 prefetch(trie_at(tries, m), old[m, k - 1, AT] + old[m, k - 1, WIDTH] * np.int64(place[begin + i, m]))
         for i in range(size):
-            node, many = begin + i, 0
+            node, many = node0 + begin + i, 0
             while k > 1 and node >= memory[up + WIDE * (q + 1) + CHILD]:
                 q += 1
             if k > 1:  # the contexts that back off to that end
@@ -234,9 +237,9 @@ def mix_numbers(tries, old, weights, k, first, last, place, memory, logs, where,
             there[i] = False
             for m in range(T):
                 p, more, bow, at = f32(np.nan), f32(0), f32(0), old[m, k - 1, AT]
-                if place[node, m] >= 0:
+                if place[begin + i, m] >= 0:
                     given = carray(pointer_to(tries[m, 0], np.float32), tries[m, 1])
-                    at += old[m, k - 1, WIDTH] * np.int64(place[node, m])
+                    at += old[m, k - 1, WIDTH] * np.int64(place[begin + i, m])
                     p = given[at + old[m, k - 1, P]]
                     bow = given[at + BOW] if old[m, k - 1, WIDTH] == WIDE else f32(0)
                 if p == p:
@@ -254,17 +257,22 @@ def mix_numbers(tries, old, weights, k, first, last, place, memory, logs, where,
             total = 0.0
             for m in range(T):
                 total += weights[m] * own[m * size + i]
-            at = below + width * (begin + i)
+            at = below + width * (node0 + begin + i)
             logs[at + where[k - 1, P]] = math.log10(total) if there[i] else np.nan
             if k < n:
-                logs[at + BOW] = rows[base[k] + begin + i, 0, 2]
+                logs[at + BOW] = rows[base[k] + node0 + begin + i, 0, 2]
 
 
 @jit
-def copy_numbers(tries, old, k, place, logs, where):
-    """log10 p and weights of the n-grams of order k by the first trie, into memory; those that it lacks are bare."""
-    given, here = carray(pointer_to(tries[0, 0], np.float32), tries[0, 1]), where[k - 1, AT]
-    for i in range(where[k - 1, N]):
+def copy_numbers(tries, old, k, node0, place, logs, where):
+    """log10 p and weights of n-grams of order k, from node0 on, by the first trie, into memory; those that it lacks are
+    bare.
+    """
+    given, here = (
+        carray(pointer_to(tries[0, 0], np.float32), tries[0, 1]),
+        where[k - 1, AT] + where[k - 1, WIDTH] * node0,
+    )
+    for i in range(len(place)):
         there, at = place[i, 0] >= 0, old[0, k - 1, AT] + old[0, k - 1, WIDTH] * np.int64(place[i, 0])
         logs[here + where[k - 1, P]] = given[at + old[0, k - 1, P]] if there else np.nan
         if k < len(where):
@@ -276,6 +284,8 @@ def united(models, ids, W, weights=None):
     """(memory, where, far) of the n-grams of all models, as `nodes` has them, over W words: numbers ids[m] of the words
     of model m. Their back-off weights are those of the first model, their probabilities the mixture by `weights`;
     without these, they are those of the first model too, and the n-grams that it lacks are bare.
+
+    Memory is made for as many n-grams as all models have together; what is not written of it costs nothing.
     """
     n = max(model.nodes.order for model in models)
     for model in models:
@@ -287,59 +297,66 @@ def united(models, ids, W, weights=None):
     number_of = np.full((len(models), max(map(len, ids))), -1, np.int32)
     for mine, own in zip(number_of, ids):
         mine[: len(own)] = own
-    orders, place = [], np.zeros((1, len(models)), np.int32)
+    most = old[:, :, N].sum(axis=0)
+    widths = [*[WIDE] * (n - 1), NARROW]
+    memory, where = np.empty(int((most + 1) @ widths), np.int32), np.zeros((n, 4), np.int64)
+    where[:, WIDTH], where[:, P] = widths, [PLACE[width] for width in widths]
+    one, far, turned = np.full(W, -1, np.int32), ROOT, np.empty(0, np.int32)
+    logs, parts = memory.view(f32), [(0, np.zeros((1, len(models)), np.int32))]
+    base, rows = np.zeros(n, np.int64), np.empty((1 + most[:-1].sum(), len(models), 3), f32)
+    rows[0] = -np.inf, 0, 0
     for k in range(1, n + 1):
-        orders.append(merged_order(tries, old, number_of, k, place))
-        place = orders[-1][2]
-    memory, where, records = room([len(word) for _, word, _ in orders])
-    far = link(tries, old, orders, memory, where, records, W)
-    if weights is None:
-        all_at_once(lambda k: copy_numbers(tries, old, k, orders[k - 1][2], memory.view(f32), where), range(1, n + 1))
-    else:
-        mix(tries, old, np.array(weights, np.float64), [place for _, _, place in orders], memory, where, far)
-    return memory, where, far
+        found = merged_order(tries, old, number_of, k, parts)
+        begins = np.cumsum([0, *(len(word) for *_, word, _ in found)]).tolist()
+        at, size, width = where[k - 1, AT], begins[-1], widths[k - 1]
+        where[k - 1, N], end = size, at + width * size
+        memory[end : end + width] = 0
+        if k == 1:
+            for begin, (*_, word, _) in zip(begins, found):
+                one[word] = np.arange(begin, begin + len(word))
+        else:
+            memory[at - WIDE + CHILD] = size
+        if k < n:
+            where[k, AT], base[k] = end + width, base[k - 1] + (where[k - 2, N] if k > 1 else 1)
+        shorter, turned = turned, np.full(most[k - 1] if k < n else 0, -1, np.int32)
 
+        def put(part, k=k, shorter=shorter, turned=turned, far=far):
+            begin, (first, last, child, word, place) = part
+            mine = first, last, begin, child, word, place
+            return put_nodes(tries, old, k, *mine, turned, shorter, one, memory, where, far)
 
-def merged_order(tries, old, ids, k, above):
-    """(child, word, place) of order k, as `merge_children` has them, of all contexts, of the places `above` (., T)."""
-
-    def merge(first, last):
-        size, most = count_children(tries, old, k, above, first, last)
-        child, word = np.empty(last - first + 1, np.int32), np.empty(size, np.int32)
-        place = np.empty((size, len(tries)), np.int32)
-        found = merge_children(tries, old, ids, k, above, first, last, most, child, word, place)
-        return child, word[:found], place[:found]
-
-    child, word, place = map(list, zip(*in_parts(merge, len(above))))
-    begins = np.cumsum([0, *map(len, word)])
-    child = [part[:-1] + begin for part, begin in zip(child, begins)] + [begins[-1:]]
-    return np.concatenate(child, dtype=np.int32), np.concatenate(word), np.concatenate(place)
-
-
-def link(tries, old, orders, memory, where, records, W):
-    """The records of the orders of `merged_order` without their numbers, in place; returns `far`."""
-    far, one = ROOT, np.full(W, -1, np.int32)
-    one[orders[0][1]] = np.arange(len(orders[0][1]))
-    ends = np.cumsum(np.append(0, old[:, :, N]))  # where each order of each trie begins among the turned
-    turned, start = np.full(ends[-1], -1, np.int32), ends[:-1].reshape(old.shape[:2])
-    for k, (child, word, place) in enumerate(orders, 1):
-        given = child, word, place, turned, start, one, memory, where, far
-        missing = sum(in_parts(lambda *part, k=k, given=given: put_nodes(tries, old, k, *part, *given), len(child) - 1))
-        if k > 1:
-            records[k - 2]["child"][-1] = len(word)
+        missing = sum(all_at_once(put, zip(begins, found)))
         if missing:
             more = np.empty((missing, 2), np.int32)
             link_far(memory, where, k, one, far, more)
             far = np.concatenate((far, more))
-    return far
+
+        def numbers(part, k=k, far=far):
+            begin, (first, last, _, _, place) = part
+            if weights is None:
+                copy_numbers(tries, old, k, begin, place, logs, where)
+            else:
+                mine = np.array(weights, np.float64), k, first, last, begin, place
+                mix_numbers(tries, old, *mine, memory, logs, where, far, base, rows)
+
+        all_at_once(numbers, zip(begins, found))
+        parts = [(begin, place) for begin, (*_, place) in zip(begins, found)]
+    return memory[: where[-1, AT] + NARROW * (where[-1, N] + 1)], where, far
 
 
-def mix(tries, old, weights, places, memory, where, far):
-    """`mix_numbers` of all orders."""
-    base = np.cumsum([0, 1, *where[:-1, N]])
-    rows = np.empty((base[-1], len(tries), 3), f32)
-    rows[0] = -np.inf, 0, 0
-    for k, place in enumerate(places, 1):
-        given = place, memory, memory.view(f32), where, far, base, rows
-        contexts = where[k - 2, N] if k > 1 else 1
-        in_parts(lambda *part, k=k, given=given: mix_numbers(tries, old, weights, k, *part, *given), contexts)
+def merged_order(tries, old, ids, k, parts):
+    """[(first, last, child, word, place)]: the n-grams of order k after the contexts first .. last, as `merge_children`
+    has them. parts: [(node, place)], the places (., T) of the contexts from `node` on.
+    """
+    some = max(sum(len(place) for _, place in parts) // (PARTS * count()), 1 << 12)
+    pieces = ((node + at, place[at : at + some]) for node, place in parts for at in range(0, len(place), some))
+
+    def merge(piece):
+        first, above = piece
+        size, most = count_children(tries, old, k, above)
+        child, word = np.empty(len(above) + 1, np.int32), np.empty(size, np.int32)
+        place = np.empty((size, len(tries)), np.int32)
+        found = merge_children(tries, old, ids, k, above, most, child, word, place)
+        return first, first + len(above), child, word[:found], place[:found]
+
+    return all_at_once(merge, pieces)

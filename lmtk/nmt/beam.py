@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.machine import memory
+from lmtk.machine.blas import factor
 from lmtk.nmt import kernels, network
 from lmtk.units import from_activations
 
@@ -50,7 +51,7 @@ class Tables:
     def __init__(self, p):
         self.p, self.unit, self.widths = p, p.how.unit, network.widths(p)
         self.G = p.Ey @ p.Wy + p.by
-        self.S = np.hstack((p.S, p.Uo))
+        self.S, self.U = np.hstack((p.S, p.Uo)), factor(p.U)
         self.Wo = np.vstack((network.output_weights(p), p.bo))
 
 
@@ -90,7 +91,7 @@ class Decoder:
         zr, proposed = np.ascontiguousarray(G[:, :gates]), np.ascontiguousarray(G[:, gates:d])
         before, kept = state[parent], np.empty_like(proposed)
         self.state = np.empty_like(before)
-        tables.unit.step(zr, proposed, before, tables.p.U, None, self.state, kept)
+        tables.unit.step(zr, proposed, before, tables.U, None, self.state, kept)
         return t @ tables.Wo, alpha
 
 

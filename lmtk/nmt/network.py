@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from lmtk.files import container, declared
+from lmtk.machine.blas import factor
 from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 from lmtk.units import UNITS, Unit, follow, follow_back, from_activations
@@ -272,21 +273,22 @@ def decode(p, source, target, sos, drop=no_dropout):
     UH = kernels.look(H, p.Ua, p.ba) if units else None
     fixed = H[:, 0] @ p.C if not units else None
     absent = np.where(np.arange(H.shape[1]) < lengths[:, None], 0, -np.inf).astype(H.dtype)
+    S, U, C = factor(p.S), factor(p.U), factor(p.C)
     for i, k in enumerate(side.sizes):
         now = slice(starts[i], starts[i + 1])
         s = s[:k]
         states[now] = s
-        Q = s[:, :n] @ p.S
+        Q = S(s[:, :n])
         # c_i by equations 5 and 6; without attention it is h_Tx for all i (A.2.2)
         if units:
             q[now] = Q[:, :units]
             alphas[now], c[now] = kernels.attend(H[:k], UH[:k], absent[:k], q[now], p.va)
-            from_c = c[now] @ p.C
+            from_c = C(c[now])
         else:
             c[now], from_c = H[:k, 0], fixed[:k]
         zr[now] += Q[:, units:]
         t[now] += from_c[:, gates:]
-        unit.step(zr[now], t[now], states[now], p.U, from_c[:, :gates], new[now], seen[now])
+        unit.step(zr[now], t[now], states[now], U, from_c[:, :gates], new[now], seen[now])
         s = new[now]
     # t~_i = U_o s_(i-1) + V_o E y_(i-1) + C_o c_i, and t_i (A.2.2)
     o += states[:, :n] @ p.Uo
@@ -314,7 +316,7 @@ def decode_backward(p, g, gt, kept):
     gs_out, gc = go @ p.Uo.T, go @ p.Co.T
     gG = np.empty((P, d), gt.dtype)
     gQ = np.empty((P, units + gates), gt.dtype)
-    UT, ST, CT = (np.ascontiguousarray(a.T) for a in (p.U, p.S, p.C))
+    UT, ST, CT = (factor(a.T) for a in (p.U, p.S, p.C))
     if units:
         gUH = np.zeros_like(kept.UH)
         g.va[:] = 0
@@ -323,14 +325,14 @@ def decode_backward(p, g, gt, kept):
         k, now = side.sizes[i], slice(starts[i], starts[i + 1])
         gs, gate = carried[:k], gG[now]
         unit.back(gs, zr[now], t[now], states[now], kept.seen[now], UT, gate)
-        gc[now] += gate @ CT
+        gc[now] += CT(gate)
         if units:
             a = kernels.tanh_sum(kept.UH[:k], kept.q[now])
             kernels.attend_backward(
                 H[:k], a, kept.alphas[now], p.va, gc[now], kept.lengths[:k], gUH[:k], g.va, gQ[now, :units]
             )
         gQ[now, units:] = gate[:, :gates]
-        gs[:, :n] += gQ[now] @ ST
+        gs[:, :n] += ST(gQ[now])
         gs[:, :n] += gs_out[now]
     gH = np.zeros_like(H)
     kernels.contexts_backward(kept.alphas, gc, starts, side.lengths, np.minimum(kept.lengths, H.shape[1]), gH)

@@ -61,6 +61,7 @@ def arpa_pieces(path):
         for number, piece in arpa.numbered(stream, path):
             if isinstance(piece, arpa.Rows):
                 yield order, piece
+                piece.free.append(piece.rows.base)
                 continue
             order, own = order_of(piece, order)
             if own and isinstance(wrong := arpa.parse(piece, order), str):

@@ -177,6 +177,10 @@ class Table:
         self.unk = index.unk if self.closed else 0
         self.buffer = np.empty(0, np.int32)
         words, values = list(index), np.fromiter(index.values(), np.int32, len(index))
+        if b"\n" in index:  # a line's end is no word
+            line = words.index(b"\n")
+            del words[line]
+            values = np.delete(values, line)
         text = b"\n".join(words) + b"\n"
         # a token neither is empty nor has blanks in it, and the id of a word that never comes does not matter
         if text.count(b"\n") != len(words) or BLANK.search(text):
