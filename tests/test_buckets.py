@@ -14,10 +14,11 @@ from test_large import random_text
 from test_mpi import APART, PAIRS, SMALL_BLOCKS, mpi, needs_mpi
 
 from lmtk import cli
-from lmtk.machine import threads
+from lmtk.machine import memory, threads
 from lmtk.machine.large import LARGE
 from lmtk.machine.parallel import ALONE
-from lmtk.ngram import buckets, collection, kenlm_text, printing
+from lmtk.ngram import arpa, assembly, buckets, collection, engine, kenlm_text, printing, sorting
+from lmtk.ngram.counts import ranks
 
 
 @dataclass
@@ -52,10 +53,29 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     if model:
         for layout in (None, kenlm_text.layout(given[2], len(given[3]))):
             assert written(buckets.write_arpa, other, None, layout) == written(printing.write_estimate, model, layout)
+        the_same_nodes(seed, model, other, monkeypatch)
+
+
+def the_same_nodes(seed, model, other, monkeypatch):
+    """As the engine makes them, and their lines in any order."""
+    for module, name in ((assembly, "LEAST"), (sorting, "LEAST"), (sorting, "PIECE")):
+        monkeypatch.setattr(module, name, 1 + 5 * (seed % 9))
+    monkeypatch.setattr(memory, "bound", 1)
+    monkeypatch.setattr(memory, "SMALL", 1)
+    found = assembly.backoff_of(other, 1)
+    whole = engine.backoff_of(model)
+    for name in ("memory", "where", "far"):
+        assert (getattr(whole.nodes, name) == getattr(found.nodes, name)).all()
+    words = found.vocab.words
+    for sort, rank in ((False, np.arange(len(words), dtype=np.int32)), (True, ranks(words))):
+        lines = printing.plain(sorted(words) if sort else words).lines
+        sections = written(sorting.write_sections, found, rank, lines, sort)
+        assert written(arpa.write_text, whole, sort).endswith(sections + b"\n\\end\\\n")
 
 
 def in_buckets(monkeypatch, room):
     """Large texts are estimated in buckets of so many positions, unless words want more."""
+    monkeypatch.setattr(memory, "bound", None)  # as it was, in the end
     monkeypatch.setitem(LARGE, "ngrams", 1)
     monkeypatch.setattr(collection, "whole_size", lambda tokens, words: 1 << 60)
     monkeypatch.setattr(buckets, "LEAST", buckets.BYTES * room)
@@ -69,6 +89,39 @@ OPTIONS = [
     ["-order", "3", "-wbdiscount", "-stream"],
     ["-order", "3", "-wbdiscount", "-no-sos", "-no-eos"],
 ]
+
+
+OUTPUTS = [
+    ["-lm", "lm", "-sort"],
+    ["-lm", "lm", "-write-bin", "bin"],
+    ["-lm", "lm", "-write-bin", "bin", "-prune", "1e-3"],
+    ["-lm", "lm", "-sort", "-prune", "1e-3", "-minprune", "3"],
+    ["-write-bin", "bin", "-compact"],
+    ["-lm", "lm", "-vocab-pad", "500", "-verbose-header"],
+    ["-lm", "lm", "-verbose-header", "-kenlm-layout"],
+    ["-lm", "lm", "-kenlm-layout", "-sort"],
+    ["-lm", "lm", "-kenlm-layout", "-text", "u"],
+    ["-lm", "lm", "-classes", "c", "-class-lm", "whole"],
+    ["-class-lm", "whole", "-classes", "c"],
+]
+
+
+@pytest.mark.parametrize("words", OUTPUTS, ids=lambda words: "".join(words))
+def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    random_text(tmp_path, 1)
+    (tmp_path / "u").write_text("w1 <unk> w2\n<unk> <unk> w1\nw3 w4 <unk>\n" * 3)
+    (tmp_path / "c").write_text("A 0.5 w1\nA 0.25 w2\nA 0.25 w7\nB 1 w3\n")
+    given = ["ngram-count", "-text", "t", "-order", "4", "-kenlm", "-discount-fallback", *words]
+    monkeypatch.setitem(LARGE, "ngrams", 1)
+    found = []
+    for more in ([], ["-memory", "1K"]):
+        lmtk(monkeypatch, *given, *more)
+        assert bool(memory.bound) == bool(more)
+        found.append({p.name: p.read_bytes() for p in tmp_path.iterdir() if p.name in ("lm", "bin", "whole")})
+        in_buckets(monkeypatch, 2000)
+        monkeypatch.setattr(memory, "SMALL", 1)
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -126,6 +179,23 @@ def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypa
     assert not list((tmp_path / "temporary").iterdir()) and not (tmp_path / "lm").exists()
 
 
+def test_no_room_for_the_nodes_is_one_line(tmp_path, monkeypatch, capsys):
+    in_buckets(monkeypatch, 2000)
+    text = random_text(tmp_path, 1)
+    (tmp_path / "temporary").mkdir()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(memory, "SMALL", 1)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    words = "ngram-count", "-text", text, "-wbdiscount", "-write-bin", tmp_path / "bin", "-memory", "1K"
+    line = failing(monkeypatch, capsys, *words)
+    assert line == f"lmtk ngram-count: {tmp_path / 'temporary'}: No space left on device\n"
+    assert not list((tmp_path / "temporary").iterdir()) and not (tmp_path / "bin").exists()
+
+
 def test_what_is_killed_leaves_nothing(tmp_path):
     (tmp_path / "temporary").mkdir()
     os.mkfifo(tmp_path / "text")
@@ -139,12 +209,14 @@ def test_what_is_killed_leaves_nothing(tmp_path):
     assert not list((tmp_path / "temporary").iterdir()) and not (tmp_path / "lm").exists()
 
 
-@pytest.mark.parametrize(("words", "told"), [(["-lm"], False), (["-write-bin"], True), (["-sort", "-lm"], True)])
+@pytest.mark.parametrize(
+    ("words", "told"), [(["-write-bin"], False), (["-kenlm", "-limit-vocab-file", "t", "-lm"], True)]
+)
 def test_a_line_says_where_memory_is_not_bounded(tmp_path, monkeypatch, capsys, words, told):
     monkeypatch.chdir(tmp_path)
     in_buckets(monkeypatch, 1 << 20)
     text = random_text(tmp_path, 1)
-    lmtk(monkeypatch, "ngram-count", "-text", text, "-wbdiscount", "-memory", "1K", *words, "out")
+    lmtk(monkeypatch, "ngram-count", "-text", text, "-discount-fallback", "-memory", "1K", *words, "out")
     assert ("more than -memory" in capsys.readouterr().err) == told
 
 

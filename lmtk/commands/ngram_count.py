@@ -2,6 +2,7 @@ import contextlib
 import os
 import sys
 import warnings
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Annotated
@@ -32,6 +33,7 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkWarning, UsageError
 
+BESIDES = 64 << 20  # bytes that the program has, whatever -memory says
 WARM, MOST = 3, 96 << 20  # bytes of memory to touch for each of a large text, and in all; more gains nothing
 
 
@@ -375,6 +377,9 @@ def together(o, comm):
         raise UsageError("on several machines -mpi wants texts of sentences, in files that each of them can read")
     comm.each(partial(check_outputs, *o.outputs, texts=o.text or []))
     o.counts = counted(o, comm)
+    # whether -lm is not the model as it is estimated, and the whole is wanted, as a Backoff
+    o.changed = bool(o.sort or o.prune or o.limit_vocab_file or (o.kenlm_layout and o.counts.has(o.unk_word)))
+    o.as_nodes = bool(o.changed or o.write_bin or o.class_lm)
     if isinstance(o.counts, Text):
         model_in_buckets(o, comm)
 
@@ -384,22 +389,23 @@ def counted(o, comm):
     Positions; or a Text, where memory is bounded or ranks share the work.
     """
     from lmtk.ngram.classes import replaced
-    from lmtk.ngram.collection import collect
+    from lmtk.ngram.collection import Text, collect
     from lmtk.ngram.methods import LONGEST
     from lmtk.text.vocab import read_vocab
 
     counts_wanted = o.write or o.write_n or o.maxent or o.heldout
     positions = o.model_wanted and not counts_wanted and 2 <= o.order <= LONGEST
-    # these want the whole model in memory, or more than a Text tells
-    parts = bool(o.lm) and not (o.write_bin or o.class_lm or o.sort or o.prune or o.own)
-    parts &= not (o.limit_vocab_file or o.vocab_pad or o.verbose_header)
+    alone = o.write_bin or o.class_lm or o.sort or o.prune or o.verbose_header  # for one process
+    parts = bool(o.model_written and not o.limit_vocab_file and (comm.size == 1 or not alone))
     kept = o.limit_vocab, o.float_counts, bytes_of(o.memory) if o.memory else None
     words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
-    replace = partial(replaced, classes=o.own) if o.own else None
+    classed = partial(replaced, classes=o.own) if o.own else None
     what = o.text or [], o.read or [], o.order, words, o.marks, o.unk_word
     if positions and not (o.read or o.own or o.memory or o.mpi):
         get_ready(o)
-    counts = collect(*what, *kept, comm, replace, positions, parts)
+    counts = collect(*what, *kept, comm, classed, positions, parts)
+    if comm.size > 1 and isinstance(counts, Text) and o.kenlm_layout and comm.total(counts.has(o.unk_word)):
+        counts = collect(*what, *kept, comm, classed, positions, False)
     if o.read_with_mincounts and comm.rank == 0:
         floor = per_order(o.gtmin_n, float)
         least = [floor.get(n, (o.gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, o.order + 1)]
@@ -441,18 +447,23 @@ def given_discounts(o):
 def model_in_buckets(o, comm):
     """The model of a collection.Text, written by rank 0."""
     from lmtk.commands.bar import Bar
-    from lmtk.files.streams import open_out
-    from lmtk.ngram import buckets
+    from lmtk.machine.memory import at_most
+    from lmtk.ngram import assembly, buckets
 
-    text = o.counts
-    vocabulary, given = comm.each(lambda: (vocabulary_of(o), given_discounts(o)))
-    if comm.rank == 0 and o.write_vocab:
-        write_words(o.write_vocab, text.words)
+    o.vocabulary, given = comm.each(lambda: (vocabulary_of(o), given_discounts(o)))
+    if comm.rank == 0:
+        write_what_was_counted(o)
     memory = bytes_of(o.memory) if o.memory else None
+    if memory:
+        at_most(memory + BESIDES)
+    layout = layout_of(o)
     with Bar(o.debug > 0 or comm.rank > 0) as bar:
-        model = buckets.estimate(text, vocabulary, o.methods, o.marks, memory, comm, *given, bar)
-        with open_out(o.lm) if comm.rank == 0 else contextlib.nullcontext() as out:
-            buckets.write_arpa(out, model, o.lm, layout_of(o, vocabulary))
+        job = buckets.estimate(o.counts, o.vocabulary, o.methods, o.marks, memory, comm, *given, o.vocab_pad, bar)
+        write = lambda out: buckets.write_arpa(out, job, o.lm, layout)
+        if comm.rank:
+            write(None)
+        else:
+            write_estimate(o, write, lambda: assembly.backoff_of(job, memory))
     sent = comm.total(comm.sent)
     if sent and comm.rank == 0:
         given[1](f"the ranks sent one another {sent} bytes")
@@ -485,24 +496,40 @@ def write_model(o):
     from lmtk.files.streams import open_out
     from lmtk.ngram import backoff, engine, methods, printing
 
-    head = header(o) if o.verbose_header else b""
-    changed = o.sort or o.prune or o.limit_vocab_file or (o.kenlm_layout and o.counts.has(o.unk_word))
-    as_nodes = bool(changed or o.write_bin or o.class_lm)
-    model, used = estimated(o, as_nodes)
+    layout = layout_of(o)
+    model, used = estimated(o)
     for n, path in sorted({**o.files["gt"], **o.files["kn"]}.items()):
         if not o.model_written and n <= o.order:
             with open_out(path) as out:
                 methods.write_discounts(out, used[n - 1])
-    write = partial(printing.write_estimate, model=model, layout=layout_of(o, o.vocabulary))
-    if isinstance(model, backoff.Backoff) or changed:
-        model = changed_model(o, model if isinstance(model, backoff.Backoff) else engine.backoff_of(model))
-        write = partial(write_arpa, o, model=model)
-    if o.lm:
+    if isinstance(model, backoff.Backoff):
+        write_backoff(o, model, o.lm)
+    else:
+        write = partial(printing.write_estimate, model=model, layout=layout)
+        write_estimate(o, write, lambda: engine.backoff_of(model))
+
+
+def write_estimate(o, write, backoff_of):
+    """A model as it is estimated: as ARPA by write(out), where it is not changed, and what is made of backoff_of()."""
+    from lmtk.files.streams import open_out
+
+    if o.lm and not o.changed:
         with open_out(o.lm) as out:
-            out.write(head)
             write(out)
-    if as_nodes and not isinstance(model, backoff.Backoff):
-        model = engine.backoff_of(model)
+    if o.as_nodes:
+        write_backoff(o, backoff_of(), o.changed and o.lm)
+
+
+def write_backoff(o, model, lm):
+    """A Backoff model, once it is changed, in the files that are asked for, of ARPA in `lm`."""
+    from lmtk.files.streams import open_out
+    from lmtk.ngram import backoff
+
+    model = changed_model(o, model)
+    if lm:
+        with open_out(lm) as out:
+            out.write(o.header)
+            write_arpa(o, out, model)
     if o.write_bin:
         with open_out(o.write_bin) as out:
             backoff.write_binary(out, model, o.compact, o.quantize or 0)
@@ -510,7 +537,7 @@ def write_model(o):
         write_class_model(o, model)
 
 
-def estimated(o, as_nodes):
+def estimated(o):
     """(the model of what was counted, as estimation.estimate has it; the methods with their discounts)."""
     from lmtk.ngram import estimation, maxent
     from lmtk.text.vocab import read_vocab
@@ -527,7 +554,7 @@ def estimated(o, as_nodes):
         given = fallback, tell, tuned(counted[0], o.vocabulary, o.order, o.methods, text) | known, exact
     listed = set(read_vocab(o.limit_vocab_file, o.tolower)) if o.limit_vocab_file else None
     own = (listed, o.vocab_pad) if o.kenlm else ()
-    return estimation.estimate(counted, o.vocabulary, o.order, o.methods, o.marks, *given, *own, types=as_nodes)
+    return estimation.estimate(counted, o.vocabulary, o.order, o.methods, o.marks, *given, *own, types=o.as_nodes)
 
 
 def changed_model(o, model):
@@ -558,13 +585,15 @@ def header(o):
     return f"# Input file: {source}\n# Token count: {o.counts.tokens}\n# Smoothing: Modified Kneser-Ney\n".encode()
 
 
-def layout_of(o, vocabulary):
+def layout_of(o):
     """How -lm is laid out where it is no Backoff model, None for as usual."""
-    if not o.kenlm_layout:
-        return None
-    from lmtk.ngram.kenlm_text import layout
+    from lmtk.ngram import kenlm_text, printing
 
-    return layout(vocabulary, o.order)
+    o.header = header(o) if o.verbose_header else b""
+    if not (o.kenlm_layout or o.header):
+        return None
+    layout = kenlm_text.layout(o.vocabulary, o.order) if o.kenlm_layout else printing.plain(o.vocabulary.words)
+    return replace(layout, begin=o.header + layout.begin)
 
 
 def write_arpa(o, out, model):

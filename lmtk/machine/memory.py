@@ -1,10 +1,15 @@
 """What memory is left under a limit of the address space (ulimit -v). Libraries that meet it end the process, or print
-what is no line of ours; so what they take is looked for before. And memory that is touched before it is wanted.
+what is no line of ours; so what they take is looked for before. Memory that is touched before it is wanted. And arrays
+in files, for jobs whose memory is bounded.
 """
 
+import mmap
 import os
 import resource
+import tempfile
+import time
 from threading import Thread
+from weakref import ref
 
 MB = 1 << 20
 # what they add: to import them, to compile a kernel
@@ -18,7 +23,7 @@ def room():
     if limit == resource.RLIM_INFINITY:
         return None
     try:
-        with open("/proc/self/statm", "rb") as stream:
+        with open(STATM, "rb") as stream:
             pages = int(stream.read().split()[0])
     except OSError:
         return None
@@ -84,3 +89,58 @@ def warm(size):
 
     if begin:
         Thread(target=touch).start()
+
+
+bound, mapped, watch = None, [], None  # as `at_most` was told; the files of `zeros`; the thread that looks after them
+SMALL = 1 << 20  # bytes up to which an array is in memory all the same
+MOMENT = 0.005  # seconds
+STATM = "/proc/self/statm"
+
+
+def at_most(size):
+    """From here on large arrays that `zeros` makes are in files, of whose pages this process has only so many at once
+    that its memory comes to `size` bytes, about. Nothing happens where this is not Linux.
+    """
+    global bound, watch
+    if not os.path.exists(STATM):
+        return
+    bound = size
+    if watch is None:
+        watch = Thread(target=let_go, daemon=True)
+        watch.start()
+
+
+def zeros(size, kind):
+    """(size,) zeros; where memory is bounded, in a file without a name. Raises OSError, of the folder of temporary
+    files, where the disk is full.
+    """
+    import numpy as np
+
+    length = size * np.dtype(kind).itemsize
+    if bound is None or length < SMALL:
+        return np.zeros(size, kind)
+    with tempfile.TemporaryFile(prefix="lmtk-") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, length)  # a page that the disk has no room for ends the process
+        except OSError as e:
+            e.filename = tempfile.gettempdir()
+            raise
+        pages = mmap.mmap(file.fileno(), length)
+    mapped.append(ref(pages, mapped.remove))
+    return np.frombuffer(pages, kind)
+
+
+def let_go():
+    """Takes all pages of files from this process whenever it has too many: they stay in the system's cache as long as
+    there is room, and come back when they are looked at.
+    """
+    page = os.sysconf("SC_PAGE_SIZE")
+    with open(STATM, "rb", buffering=0) as statm:
+        while True:
+            time.sleep(MOMENT)
+            statm.seek(0)
+            if bound and int(statm.read().split()[1]) * page > bound:
+                for file in [*mapped]:
+                    if (pages := file()) is not None:
+                        pages.madvise(mmap.MADV_DONTNEED)
+                    del pages

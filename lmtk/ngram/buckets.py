@@ -154,11 +154,13 @@ def estimate(
     tell=lambda line: None,
     known=None,
     exact=False,
+    size=0,
     show=lambda share, what: None,
 ):
     """A collection.Text -> Buckets, as `engine.estimate` has it: the same numbers. Every rank of `comm` has its part of
     the text. memory: bytes, or None. show: as Buckets has it.
     """
+    exact = exact and max(vocab.V, size)
     job = divided(text, vocab, len(methods), memory, comm)
     job.show = show
     if job.ample and comm.size <= len(methods) + 1 and job.seen.sum() < 1 << 31:
@@ -172,11 +174,11 @@ def estimate(
     def order_1():
         first = engine.unigrams(vocab, methods, engine.seen_words(job.seen, vocab, marks), lambda: bigrams)
         said = tell if comm.rank == 0 else lambda line: None
-        return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, said, known, exact and vocab.V)
+        return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, said, known, exact)
 
     used, job.log10p, job.marks = comm.each(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
-    lacking = sum(job.each(partial(estimate_one, job, used, exact and vocab.V), "estimating"))
+    lacking = sum(job.each(partial(estimate_one, job, used, exact), "estimating"))
     job.needed = comm.total(lacking) > 0
     if job.needed:
         need_all(job, methods, not exact)
@@ -497,18 +499,22 @@ def stored(job, b, name):
     return begins, rank.reshape(job.order, -1, 2), sizes
 
 
+def ended_of(job, b):
+    """(W + 1,): the place of each word's first event in a bucket."""
+    some, many = job.shelf.get(("following", b), np.int64).reshape(2, -1)
+    ended = np.zeros(len(job.seen) + 1, np.int64)
+    ended[some + 1] = many
+    return np.cumsum(ended)
+
+
 def loaded(job, b, methods):
     """A bucket as an engine.Estimator."""
     W, get, vocab = len(job.seen), job.shelf.get, job.vocab
-    N = job.positions(b)
+    N, ended = job.positions(b), ended_of(job, b)
     (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
     begins = np.concatenate((e, np.zeros(edge(N) - N, np.uint8), c))
     rank = np.concatenate((e_rank[:, : edge(N) // 64], c_rank), 1)
     rank[:, edge(N) // 64 :, 1] += e_sizes[:, None].astype(np.uint64)
-    some, many = get(("following", b), np.int64).reshape(2, -1)
-    ended = np.zeros(W + 1, np.int64)
-    ended[some + 1] = many
-    np.cumsum(ended, out=ended)
     sizes = (e_sizes + c_sizes).tolist()
     both = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
     ends = np.cumsum([(0, 0), *zip(e_sizes[1:], c_sizes[1:])], 0).tolist()
@@ -596,12 +602,21 @@ def contexts_from(job, b):
 
 def fetch(job, k):
     """Yields log10 p of the n-grams of order k that end in each of a rank's buckets, nan where the model has none, and
-    their marks, or 0 where none is NEEDED. They come for some buckets at once, where memory is short for one.
+    their marks, or 0 where none is NEEDED.
+    """
+    for found in fetched(job, k, (own_p, own_marks) if job.needed else (own_p,)):
+        yield found if job.needed else (*found, np.uint8(0))
+
+
+def fetched(job, k, parts):
+    """Yields, of the n-grams of order k that end in each of a rank's buckets, [what each of the `parts` has of them as
+    events]: part(job, b, k, to) -> (N,), that of bucket b for another. It comes for some buckets at once, where memory
+    is short for one.
     """
     P, T, together = job.comm.size, job.rounds, TOGETHER if job.ample else 1
     for first in range(0, T, together):
         columns = []
-        for part in (own_p, own_marks) if job.needed else (own_p,):
+        for part in parts:
             own = [
                 [part(job, b, k, to) for to in job.of_rank(rank)[first : first + together] for b in job.mine]
                 for rank in range(P)
@@ -614,7 +629,7 @@ def fetch(job, k):
             for column, out in zip(columns, found):
                 arrive(*contexts_from(job, b), k, heads(job, many, begin), column, True, out)
             begin += many.sum(1)
-            yield found if job.needed else (*found, np.uint8(0))
+            yield found
 
 
 def heads(job, many, begin):

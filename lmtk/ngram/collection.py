@@ -1,7 +1,7 @@
 """Texts and count files -> their counts, added up."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -81,6 +81,18 @@ class Text:
     blocks: Blocks
     marks: Marks
     counts: np.ndarray
+
+    @property
+    def tokens(self):
+        return int(self.counts[1:].sum())
+
+    def has(self, word):
+        return any(n and w == word for w, n in zip(self.mine, self.counts[1:].tolist()))
+
+    def replaced(self, words, of):
+        """As Positions has it."""
+        new = dict(zip(self.words, of.tolist()))
+        return replace(self, words=words, mine=[words[new[word]] for word in self.mine])
 
     def new_id(self, vocab):
         return np.array([vocab.index[word] for word in self.mine] + [0], np.int32)

@@ -6,8 +6,10 @@ from functools import partial
 
 import numpy as np
 
+from lmtk.machine import memory
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
+from lmtk.ngram import sorting
 from lmtk.ngram.arpa import decimal, ngrams
 from lmtk.ngram.digits import print_shortest, shortest
 from lmtk.ngram.nodes import ZERO
@@ -30,23 +32,35 @@ def layout(vocab, order):
     their oldest word the one of <s> stands last there, not first.
     """
     words, rank = numbers(vocab)
-    cells = word_cells(words)
+    print_lines = lines_of(words, order)
 
     def lines(rows, log10p, weights, flags, k, room):
         some = np.flatnonzero(flags & 1)
-        rows, p = rows[:, some], log10p[some] + np.float32(0)
+        rows, p = rows[:, some], log10p[some]
         if k == 1:
-            p[rows[0] == vocab.sos_id] = 0
             place = np.argsort(rank[rows[0]])
         else:
             other = np.append(True, (rows[1:, 1:] != rows[1:, :-1]).any(0))[: len(some)]
             place = np.argsort(2 * np.cumsum(other) - (rows[0] == vocab.sos_id), kind="stable")
-        weight = None if k == order else (weights[some] + np.float32(0))[place]
-        for x in (p, weight) if weight is not None else (p,):
-            x[np.isneginf(x)] = ZERO
-        return printed(rank[rows[:, place]].T, p[place], weight, words, cells)
+        weight = weights if k == order else weights[some][place]
+        return print_lines(rank[rows[:, place]], p[place], weight, None, k, room)
 
     return Layout(b"", lines, True)
+
+
+def lines_of(words, order):
+    """`lines` of a printing.Layout for n-grams that stand in order and are all printed, as numbers of these words."""
+    cells, sos = word_cells(words), words.index(SOS)
+
+    def lines(rows, log10p, weights, flags, k, room):
+        p, weight = log10p + np.float32(0), None if k == order else weights + np.float32(0)
+        if k == 1:
+            p[rows[0] == sos] = 0
+        for x in (p, weight) if weight is not None else (p,):
+            x[np.isneginf(x)] = ZERO
+        return printed(rows.T, p, weight, words, cells)
+
+    return lines
 
 
 def write_text(out, model):
@@ -56,6 +70,10 @@ def write_text(out, model):
     sizes = model.sizes
     out.write(b"\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
     many, letters = pays("ngrams", sum(sizes)), word_cells(words)
+    if many and memory.bound:
+        sorting.write_sections(out, model, rank, lines_of(words, model.order))
+        out.write(b"\n\\end\\\n")
+        return
     for k, (rows, logp, bow, _) in enumerate(ngrams(model), 1):
         out.write(b"\n\\%d-grams:\n" % k)
         rows = rank[rows]

@@ -28,6 +28,7 @@ import numpy as np
 from lmtk.errors import FormatError
 from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
 from lmtk.machine.large import pays
+from lmtk.machine.memory import zeros
 from lmtk.machine.threads import all_at_once, count
 from lmtk.text.kernels import look_up
 
@@ -121,7 +122,7 @@ def room(sizes):
     """
     widths = [WIDE] * (len(sizes) - 1) + [NARROW]
     ends = np.cumsum([0, *((size + 1) * width for size, width in zip(sizes, widths))]).tolist()
-    memory = np.zeros(ends[-1], np.int32)
+    memory = zeros(ends[-1], np.int32)
     where = np.array([[at, size, width, PLACE[width]] for at, size, width in zip(ends, sizes, widths)], np.int64)
     return memory, where, Nodes(memory, where, ROOT, memory, where).levels[1:]
 
@@ -478,7 +479,8 @@ def tables(nodes):
     many = all_at_once(lambda k: count_many(nodes.memory, nodes.where, k), orders)
     sizes = [0, 0, *(1 << (2 * some - 1).bit_length() if some else 0 for some in many)]
     spans = np.array([[end - size, size] for end, size in zip(np.cumsum(sizes), sizes)], np.int64)
-    slots = np.full(sum(sizes), -1, np.int32)
+    slots = zeros(sum(sizes), np.int32)
+    slots.fill(-1)
     all_at_once(lambda k: fill(nodes.memory, nodes.where, k, slots[spans[k, 0] :][: spans[k, 1]]), orders)
     return frozen(slots), frozen(spans)
 

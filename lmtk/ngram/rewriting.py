@@ -16,6 +16,7 @@ import numpy as np
 from lmtk.lm import LN10
 from lmtk.machine.exponential import powers
 from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.memory import zeros
 from lmtk.machine.threads import all_at_once
 from lmtk.ngram import union
 from lmtk.ngram.backoff import Backoff, Packed
@@ -63,7 +64,8 @@ def whole_unigrams(log10p, predicted):
 def opened(model):
     """(memory, logs, where, far) of a copy of a model's nodes. Raises FormatError where a file's are damaged."""
     model.nodes.checked(len(model.vocab.words))
-    nodes, memory = model.nodes, model.nodes.memory.copy()
+    nodes, memory = model.nodes, zeros(model.nodes.memory.size, np.int32)
+    memory[:] = nodes.memory
     return memory, memory.view(f32), nodes.where, nodes.far
 
 
@@ -245,7 +247,7 @@ def context_probabilities(arrays, vocab):
     first[words == vocab.sos_id] = closing[0] if len(closing) else -np.inf
     out = [first]
     for k in range(2, len(where)):
-        out.append(np.empty(where[k - 1, N], np.float32))
+        out.append(zeros(where[k - 1, N], np.float32))
         given = k, vocab.sos_id, vocab.V, *out[-2:]
         in_parts(lambda a, b, given=given: context_p(*arrays, given[0], a, b, *given[1:]), where[k - 2, N])
     return out

@@ -1,0 +1,235 @@
+"""A model in buckets -> its nodes, which stand by their prefixes: in memory, or in a file where that is bounded.
+
+symbol  shape    meaning
+place   (N_k,)   where each of a bucket's n-grams of order k stands among all nodes of the order, int32; -1 where the
+                 model has it not
+of      (N_k,)   the context of each event, one of the bucket's n-grams of order k - 1; at order 2 a word
+range   -        `size` places, whose records fit into memory together
+
+A record comes in two rows of int32, dealt to ranges of places. The bucket of an event has its word, its probability
+and, by the event without its oldest word, its suffix; that of its last word, in which it is a context, has its weight
+and how many n-grams extend it. Once all contexts of an order have said the latter it is known where the children of
+each begin: that goes back to the buckets, and gives the places of the next order's events.
+"""
+
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from lmtk.files.column import Shelf
+from lmtk.machine.jit import jit
+from lmtk.ngram import buckets, engine
+from lmtk.ngram.backoff import Backoff, Packed
+from lmtk.ngram.nodes import BOW, CHILD, NODE, WIDE, columns, finished, room
+from lmtk.ngram.suffix import number
+
+LEAST = 1 << 16  # places of a range
+f32 = np.float32
+
+
+def backoff_of(job, memory=None):
+    """The buckets.Buckets of one process as a Backoff model, as engine.backoff_of has it. memory: bytes, or None."""
+    W, n = len(job.vocab.words), job.order
+    size = max(memory // (4 * NODE.itemsize), LEAST) if memory else 1 << 30
+    nodes, where, records = room([W, *job.sizes[1:]])
+    put_words(job, records[0])
+    lacking = 0
+    for k, (above, here) in enumerate(pairwise(records), 2):
+        base = place_children(job, k, size, above)
+        dealt = Shelf()
+        lacking += sum(job.each(partial(deal_events, job, k, size, base, dealt), f"nodes of order {k}"))
+        for r in range(-(-len(here) // size)):
+            put_events(dealt.get(r, np.int32).reshape(-1, 4), columns(here))
+        if k < n:
+            for b, (place,) in zip(job.mine, buckets.fetched(job, k, [own_place])):
+                job.shelf.add(("place of contexts", b), place)
+    made = finished(nodes, where, W, linked=not lacking)
+    return Backoff(job.vocab, n, [Packed(made, k, W) for k in range(1, n + 1)])
+
+
+def put_words(job, records):
+    """The records of order 1, but for their children."""
+    records["word"][:-1] = np.arange(len(job.log10p))
+    records["log10p"][:-1] = np.where(job.marks & engine.THERE, job.log10p, f32(np.nan))
+    records["log10bow"][:-1] = np.where(np.isnan(job.log10bow), f32(0), job.log10bow)
+
+
+def place_children(job, k, size, above):
+    """Puts into the records of order k - 1 where their children begin, and their weights. Returns a function of a
+    bucket: where those of its n-grams of that order do, as `of` numbers them.
+    """
+    child = above["child"]
+    dealt, lengths = Shelf(), {}
+    what = f"nodes of order {k - 1}"
+    if k == 2:
+        for types in job.each(partial(count_extensions, job, k), what):
+            child[:-1] += types
+        sum_up(child, 0)
+        return lambda b: child[:-1].copy()
+
+    def deal(b):
+        types, bow = count_extensions(job, k, b), job.shelf.get(("bow", b, k - 1), f32)
+        place = job.shelf.get(("place of contexts", b), np.int32)
+        rows, lengths[b] = np.empty((len(place), 3), np.int32), sizes_of(place, size, len(above))
+        deal_contexts(place, types, bow.view(np.int32), size, begins_of(lengths[b]), rows)
+        for r, some in enumerate(np.split(rows[: lengths[b].sum()], np.cumsum(lengths[b])[:-1])):
+            dealt.add((r, b), some)
+
+    job.each(deal, what)
+    back, total = Shelf(), 0
+    for r in range(-(-len(above) // size)):
+        for b in job.mine:
+            put_contexts(dealt.get((r, b), np.int32).reshape(-1, 3), columns(above))
+        total = sum_up(child[r * size : (r + 1) * size], total)
+        for b in job.mine:
+            back.add(b, child[dealt.get((r, b), np.int32)[::3]])
+
+    def base(b):
+        place = job.shelf.get(("place of contexts", b), np.int32)
+        job.shelf.drop(("place of contexts", b))
+        found = np.zeros(len(place), np.int32)
+        arrive(place, size, begins_of(lengths[b]), back.get(b, np.int32), found)
+        return found
+
+    return base
+
+
+def sizes_of(place, size, N):
+    """How many places are in each range, (R,), of those of N records."""
+    there = place[place >= 0]
+    return np.bincount(there // size, minlength=-(-N // size))
+
+
+def begins_of(sizes):
+    return np.cumsum(sizes) - sizes
+
+
+def contexts_of(job, k, b):
+    """`of` of a bucket's events, and (N_k,) whether the model has them."""
+    begins, _, sizes = buckets.stored(job, b, "events")
+    there = job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.THERE)
+    if k == 2:
+        return job.shelf.get(("events", "words", b), np.int32, 0, int(sizes[1])), there
+    of, rank = np.empty(len(there), np.int32), buckets.stored(job, b, "contexts")[1]
+    find_contexts(begins, job.shelf.get(("come", b), np.int32), rank, k, of)
+    return of, there
+
+
+def count_extensions(job, k, b):
+    """How many n-grams of order k extend each of a bucket's of order k - 1, at k = 2 each word."""
+    of, there = contexts_of(job, k, b)
+    H = len(job.log10p) if k == 2 else int(buckets.stored(job, b, "contexts")[2][k - 2])
+    return np.bincount(of[there > 0], minlength=H).astype(np.int32)
+
+
+def deal_events(job, k, size, base, dealt, b):
+    """The events of a bucket to ranges; how many lack their suffix."""
+    shelf, W = job.shelf, len(job.log10p)
+    begins, of, there = buckets.stored(job, b, "events")[0], *contexts_of(job, k, b)
+    place = np.empty(len(of), np.int32)
+    number_children(of, there, base(b), place)
+    shelf.add(("place", b, k), place)
+    below = np.arange(W, dtype=np.int32) if k == 2 else shelf.get(("place", b, k - 1), np.int32)
+    sizes = sizes_of(place, size, job.sizes[k - 1] + 1)
+    rows, p = np.empty((sizes.sum(), 4), np.int32), shelf.get(("p", b, k), f32)
+    given = k, place, below, p.view(np.int32), size, begins_of(sizes), rows
+    lacking = deal_rows(begins, buckets.ended_of(job, b), *given)
+    for r, some in enumerate(np.split(rows, np.cumsum(sizes)[:-1])):
+        dealt.add(r, some)
+    return lacking
+
+
+def own_place(job, b, k, to):
+    """The places of the events of order k in bucket b that end in a word of the bucket `to`."""
+    return job.shelf.get(("place", b, k), np.int32, *job.cuts[b][k, to : to + 2].tolist())
+
+
+@jit
+def find_contexts(begins, come, rank, k, of):
+    """`of` (N_k,) of events, k > 2; rank: that of the bucket's contexts, as in `suffix`."""
+    found = 0
+    for j in range(len(begins)):
+        if begins[j] & 15 <= k and k <= begins[j] >> 4:
+            of[found] = number(rank, k - 1, np.int64(come[j]) + 1) - 1
+            found += 1
+
+
+@jit
+def number_children(of, there, base, place):
+    """place (N_k,) <- the places of events, those of a context from base (H,), in place, on."""
+    for i in range(len(of)):
+        place[i] = -1
+        if there[i]:
+            place[i] = base[of[i]]
+            base[of[i]] += 1
+
+
+@jit
+def deal_rows(begins, ended, k, place, below, p, size, head, rows):
+    """rows (M, 4) <- of the events of order k that have a place that, the word, log10 p and the suffix, one of `below`;
+    those of a range from head (R,), in place, on. Returns how many lack their suffix.
+    """
+    word, node, suffix, lacking = 0, 0, -1, 0
+    for j in range(len(begins)):
+        while ended[word + 1] <= j:
+            word += 1
+        f, m = begins[j] & 15, begins[j] >> 4
+        suffix += (f < k) & (k - 1 <= m)
+        if f <= k and k <= m:
+            if place[node] >= 0:
+                at = head[place[node] // size]
+                head[place[node] // size] += 1
+                end = below[word if k == 2 else suffix]
+                rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = place[node], word, p[node], end
+                lacking += end < 0
+            node += 1
+    return lacking
+
+
+@jit
+def deal_contexts(place, types, bow, size, head, rows):
+    """rows (M, 3) <- place, types and bow of the contexts that have a place; as `deal_rows`."""
+    for i in range(len(place)):
+        if place[i] >= 0:
+            at = head[place[i] // size]
+            head[place[i] // size] += 1
+            rows[at, 0], rows[at, 1], rows[at, 2] = place[i], types[i], bow[i]
+
+
+@jit
+def put_events(rows, records):
+    """Rows of `deal_rows` into the records of their order, (N + 1, WIDE or NARROW)."""
+    width = records.shape[1]
+    for i in range(len(rows)):
+        at = rows[i, 0]
+        records[at, 0], records[at, width - 1] = rows[i, 1], rows[i, 3]
+        records[at, 2 if width == WIDE else 1] = rows[i, 2]
+
+
+@jit
+def put_contexts(rows, records):
+    """Rows of `deal_contexts` into the records of their order, types in place of the first child."""
+    for i in range(len(rows)):
+        records[rows[i, 0], CHILD], records[rows[i, 0], BOW] = rows[i, 1], rows[i, 2]
+        if rows[i, 2] & 0x7FFFFFFF > 0x7F800000:  # nan, of what extends to nothing
+            records[rows[i, 0], BOW] = 0
+
+
+@jit
+def sum_up(types, total):
+    """types (N,), how many children each has, become where those begin, from `total` on, in place; where they end."""
+    for i in range(len(types)):
+        here = types[i]
+        types[i] = total
+        total += here
+    return total
+
+
+@jit
+def arrive(place, size, head, came, out):
+    """out (N,) <- what came for places, that of each range from head (R,), in place, on."""
+    for i in range(len(place)):
+        if place[i] >= 0:
+            out[i] = came[head[place[i] // size]]
+            head[place[i] // size] += 1
