@@ -25,6 +25,8 @@ from lmtk.ngram.merge import limited, merged, predicting, with_unknown, with_wor
 from lmtk.ngram.methods import Method
 from lmtk.ngram.pruning import pruned, renormalized, single, without_low
 from lmtk.ngram.smoothing import estimate
+from lmtk.programs.kenlm import passing
+from lmtk.programs.lines import filtered_arpa
 from lmtk.reports import kenlm, srilm
 from lmtk.text.corpus import Marks, read_corpus
 from lmtk.text.vocab import make_vocab
@@ -305,3 +307,23 @@ def test_powers_of_ten():
     powers(found, len(x))
     assert found[:-2] == pytest.approx(np.exp(x[:-2] * LN10), rel=4e-16, abs=0)
     assert found[-2:].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("mode", ["single", "union", "multiple"])
+def test_a_large_model_is_filtered_as_a_small_one(tmp_path, monkeypatch, mode):
+    """Blank lines, CRLF, numbers that the kernel leaves alone, a word without a 1-gram, one in pointed brackets."""
+    model = estimated(random_text(tmp_path, 4), "wb", 3, Marks(), True, None, True)[1]
+    with open_out(str(tmp_path / "m")) as out:
+        arpa.write_text(out, model)
+    text = (tmp_path / "m").read_text().replace("\\3-grams:\n", "-1e-300\tw1 <new>\n\n \t\r\n-1\tw2 w1\r\n\\3-grams:\n")
+    (tmp_path / "m").write_text(text)
+    where = passing(mode, [b"w1 w2 w3", b"w2 w5 <new> w1", b"", b"w7 w1 w0"])
+    outs = [f"{i}" for i in range(4 if mode == "multiple" else 1)]
+    for context in (False, True):
+        written = []
+        for large in (1 << 60, 1):
+            monkeypatch.setitem(LARGE, "arpa", large)
+            filtered_arpa(str(tmp_path / "m"), [str(tmp_path / out) for out in outs], where, context, True)
+            written.append([(tmp_path / out).read_bytes() for out in outs])
+        assert written[0] == written[1] and len(set(written[0])) == len(outs)
+        assert b"-1e-300\tw1 <new>\n" in written[0][-3 if mode == "multiple" else 0]

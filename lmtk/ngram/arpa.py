@@ -34,7 +34,7 @@ UNKNOWN = -2  # the id of a word that has no 1-gram
 class Rows:
     """N n-grams of order k from lines that follow each other: rows (N, k + 2) int32 as `kernels.read_lines` makes them;
     their words, if they are 1-grams, which are what gives the ids; how many log p are positive, the largest of them;
-    the first word that has no 1-gram, or None; the list that their memory goes back to.
+    the first word that has no 1-gram, or None; the list that their memory goes back to; the lines, (bytes,) uint8.
     """
 
     rows: np.ndarray
@@ -43,6 +43,7 @@ class Rows:
     worst: float
     unknown: bytes | None
     free: list | None = None
+    text: np.ndarray | None = None
 
 
 def read_text(stream, path, seen=()):
@@ -51,15 +52,9 @@ def read_text(stream, path, seen=()):
     Text before \\data\\, tabs or blanks, CRLF, exponents and missing back-off weights are taken as they come; wrong
     numbers of n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> are one warning each.
     """
-    blocks = blocks_of(stream, path)
-    first = next(blocks, b"")
-    large = pays("arpa", len(first))
-    if large:  # blocks follow each other in the same memory
-        memory.keep()
-    blocks = chain([first], blocks)
     sections, stated, order, ended = {}, {}, None, False
     positive, worst = 0, 0.0
-    for number, line in pieces(blocks) if large else rows_of(blocks):
+    for number, line in numbered(stream, path):
         if isinstance(line, Rows):
             positive, worst = positive + line.positive, max(worst, line.worst)
             extend(sections[order], line, stated.get(order, 0))
@@ -104,7 +99,19 @@ def read_text(stream, path, seen=()):
         if stated.get(k) != size:
             text = f"{path}: \\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
             warnings.warn(text, LmtkWarning, stacklevel=2)
-    return model_of(sections, path, levels_of_many if large else levels_of)
+    many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
+    return model_of(sections, path, levels_of_many if many else levels_of)
+
+
+def numbered(stream, path):
+    """The lines of a file and their numbers, with Rows for those of a large one that `pieces` reads."""
+    blocks = blocks_of(stream, path)
+    first = next(blocks, b"")
+    large = pays("arpa", len(first))
+    if large:  # blocks follow each other in the same memory
+        memory.keep()
+    blocks = chain([first], blocks)
+    yield from pieces(blocks) if large else rows_of(blocks)
 
 
 def parse(line, k):
@@ -178,7 +185,7 @@ def extend(pieces, rows, stated):
         whole[:begin] = last.rows
     whole[begin : begin + size] = rows.rows
     rows.free.append(rows.rows.base)
-    pieces[-1] = replace(pieces[-1], rows=whole[: begin + size], unknown=pieces[-1].unknown or rows.unknown)
+    pieces[-1] = replace(pieces[-1], rows=whole[: begin + size], unknown=pieces[-1].unknown or rows.unknown, text=None)
 
 
 def next_order(order, line):
@@ -217,7 +224,7 @@ def read_block(block, order, words, table, free):
                 elif outside >= 0:
                     lists = [fields for row in block[start:at].split(b"\n") if (fields := WORD.findall(row))]
                     unknown = lists[outside // order][1 + outside % order]
-                found.append((line, Rows(rows[:size], mine, positive, worst, unknown, free)))
+                found.append((line, Rows(rows[:size], mine, positive, worst, unknown, free, text[start:at])))
             if at == len(text):
                 break
         end = block.index(b"\n", at)

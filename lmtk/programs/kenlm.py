@@ -1,5 +1,6 @@
 """KenLM's programs: lmplz, build_binary, query, filter."""
 
+import contextlib
 import getopt
 import os
 import sys
@@ -139,7 +140,7 @@ def query(words):
 
 def filter(words):
     """copy|single|union|multiple [context] [raw] [vocab:|model:]FILE OUT: n-grams whose words are in a vocabulary."""
-    from lmtk.files.streams import blocks, lines
+    from lmtk.files.streams import lines
 
     usage = "filter copy|single|union|multiple [context] [raw|arpa] vocab:FILE|model:FILE OUT, the other one on stdin"
     if len(words) < 3:
@@ -155,50 +156,38 @@ def filter(words):
         raise UsageError(f"vocab: or model: stands before the input's name, not {kind}:")
     model, vocab = ("-", name) if kind == "vocab" else (name, "-")
     context, raw = "context" in chosen, chosen[-1] == "raw"
-    cut = (lambda ngram: ngram[:-1]) if context else (lambda ngram: ngram)
-    if modes[-1] != "multiple":
-        kept = passing(modes[-1], lines(vocab))
-        write_filtered(model, out, lambda ngram: kept(cut(ngram)), raw)
-        return
-    sentences = [(number, line) for number, line in lines(vocab) if fields_of(line)]
-    if model == "-":
-        model = temporary()
-        with open(model, "wb") as copy:
-            copy.writelines(blocks("-"))
-    for number, line in enumerate(sentences):
-        kept = passing("single", [line])
-        write_filtered(model, f"{out}{number}", lambda ngram, kept=kept: kept(cut(ngram)), raw)
+    sentences = [line for _, line in lines(vocab) if fields_of(line)] if modes[-1] != "copy" else []
+    outs = [f"{out}{number}" for number in range(len(sentences))] if modes[-1] == "multiple" else [out]
+    where = passing(modes[-1], sentences)
+    if raw:
+        filtered_counts(model, outs, where, context)
+    else:
+        filtered_arpa(model, outs, where, context, pad=True)
 
 
-def write_filtered(model, out, kept, raw):
-    """The n-grams of an ARPA file, or with `raw` of a count file, that are kept."""
+def filtered_counts(path, outs, where, context):
+    """The n-grams of a count file that stay; the rest as filtered_arpa has it."""
     from lmtk.files.streams import lines, open_out
+    from lmtk.ngram.filtering import common
 
-    with open_out(out) as stream:
-        if not raw:
-            filtered_arpa(model, stream, kept, pad=True)
-            return
-        for _, line in lines(model):
-            if kept(fields_of(line.partition(b"\t")[0])):
-                stream.write(line + b"\n")
+    with contextlib.ExitStack() as files:
+        outs = [files.enter_context(open_out(out)) for out in outs]
+        for _, line in lines(path):
+            ngram = fields_of(line.partition(b"\t")[0])
+            found = common(ngram[: len(ngram) - context], where)
+            for out in () if found is None else outs if len(outs) == 1 or not found else (outs[i] for i in found):
+                out.write(line + b"\n")
 
 
 def passing(mode, sentences):
-    """Whether n-grams pass: with `single` all their words are in the numbered sentences, with `union` in one of them. A
-    word in pointed brackets passes.
+    """Which n-grams stay, as ngram.filtering has it: with `single` those all of whose words are in the sentences, with
+    `union` and `multiple` in one of them. A word in pointed brackets stays.
     """
     if mode == "copy":
-        return lambda ngram: True
+        return lambda word: ()
     where = {}  # word -> the sentences that it is in
-    for number, line in sentences:
+    for number, line in enumerate(sentences):
         for word in fields_of(line):
-            where.setdefault(word, set()).add(number if mode == "union" else 0)
-
-    def kept(ngram):
-        words = [word for word in ngram if not (word.startswith(b"<") and word.endswith(b">"))]
-        if any(word not in where for word in words):
-            return False
-        first, *others = sorted((where[word] for word in words), key=len) or [{0}]
-        return not others or any(all(i in other for other in others) for i in first)
-
-    return kept
+            where.setdefault(word, {})[0 if mode == "single" else number] = True
+    where = {word: list(found) for word, found in where.items()}
+    return lambda word: () if word.startswith(b"<") and word.endswith(b">") else where.get(word)

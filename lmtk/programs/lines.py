@@ -1,17 +1,19 @@
 """Small programs over the lines of ARPA files and texts, which SRILM has as awk scripts."""
 
 import atexit
+import contextlib
 import os
 import re
 import shutil
 import sys
 import tempfile
-from contextlib import suppress
+from dataclasses import replace
 
 from lmtk.errors import FormatError, UsageError
-from lmtk.files.streams import lines
+from lmtk.files.streams import lines, open_in, open_out
 
 SECTION = re.compile(rb"\\(\d+)-grams:$")
+SPOOLED = 1 << 24  # bytes of a filtered model that stay in memory
 ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 
 
@@ -24,7 +26,7 @@ def temporary():
 
 
 def forget(name):
-    with suppress(OSError):
+    with contextlib.suppress(OSError):
         os.unlink(name)
 
 
@@ -47,62 +49,107 @@ def fields_of(line):
     return line.replace(b"\t", b" ").split()
 
 
-def arpa_lines(path):
-    """(order, line, fields) of each line of an ARPA file up to \\end\\: order 0 and no fields where it is no n-gram.
-    Raises FormatError where a line is none, and at the end of what is no whole ARPA file.
+def arpa_pieces(path):
+    """(order, line) of each line of an ARPA file up to \\end\\, order 0 where it is no n-gram; or arpa.Rows in place of
+    lines of n-grams that follow each other. Raises FormatError where a line is none, and at the end of what is no whole
+    ARPA file.
     """
-    from lmtk.ngram.arpa import parse
+    from lmtk.ngram import arpa
 
-    found = False
-    for number, (order, line, fields) in enumerate(sections(line for _, line in lines(path)), 1):
-        if order and isinstance(wrong := parse(line, order), str):
-            raise FormatError(path, wrong, number)
-        found = found or line.startswith(b"\\1-grams:")
-        yield order, line, fields
-        if found and line.strip() == b"\\end\\":
-            return
+    found, order = False, 0
+    with open_in(path) as stream:
+        for number, piece in arpa.numbered(stream, path):
+            if isinstance(piece, arpa.Rows):
+                yield order, piece
+                piece.free.append(piece.rows.base)
+                continue
+            order, own = order_of(piece, order)
+            if own and isinstance(wrong := arpa.parse(piece, order), str):
+                raise FormatError(path, wrong, number)
+            found = found or piece.startswith(b"\\1-grams:")
+            yield order if own else 0, piece
+            if found and piece.strip() == b"\\end\\":
+                return
     raise FormatError(path, "no \\end\\; the file is cut short" if found else "no ARPA file: it has no \\1-grams:")
 
 
+def arpa_lines(path):
+    """(order, line, fields) of each line, as `arpa_pieces` has them; no fields where it is no n-gram."""
+    for order, piece in arpa_pieces(path):
+        rows = [piece] if isinstance(piece, bytes) else piece.text.tobytes().split(b"\n")[:-1]
+        for line in rows:
+            fields = fields_of(line) if order else ()
+            yield order if fields else 0, line, fields
+
+
+def order_of(line, order):
+    """The order of the section that a line of an ARPA file stands in, 0 for none, and whether it is an n-gram."""
+    if line.startswith(b"\\"):
+        found = SECTION.match(line.strip())
+        return int(found[1]) if found else 0, False
+    return order, bool(order and line.strip())
+
+
 def sections(rows):
-    """The same of its lines."""
+    """(order, line, fields) of lines as of an ARPA file."""
     order = 0
     for line in rows:
-        if line.startswith(b"\\"):
-            found = SECTION.match(line.strip())
-            order = int(found[1]) if found else 0
-            yield 0, line, ()
-        elif order and line.strip():
-            yield order, line, fields_of(line)
-        else:
-            yield 0, line, ()
+        order, own = order_of(line, order)
+        yield order if own else 0, line, fields_of(line) if own else ()
 
 
-def filtered_arpa(path, out, kept, pad=False):
-    """The n-grams of an ARPA file for whose words kept(words) is true, as they stand; `pad`: with blank lines that make
-    the head as long as it was, as KenLM's filter leaves it.
+def filtered_arpa(path, outs, where, context=False, pad=False):
+    """The n-grams of an ARPA file that stay, as they stand in it; `where` as in ngram.filtering. Of several files to
+    write, `outs`, each has those of its sentence. `context`: the last word is not looked at; `pad`: with blank lines
+    that make the head as long as it was, as KenLM's filter leaves it.
     """
-    stated, sizes = {}, {}
-    with tempfile.TemporaryFile() as rest:
-        order = 0
-        for k, line, fields in arpa_lines(path):
-            if k:
-                if kept(fields[1 : k + 1]):
-                    rest.write(line + b"\n")
-                    sizes[k] += 1
-            elif line.startswith(b"\\") and (found := SECTION.match(line.strip())):
-                rest.write(b"\n" * bool(order) + line + b"\n")
-                order = int(found[1])
-                sizes[order] = 0
-            elif found := re.match(rb"ngram +(\d+) *= *(\d+)", line):
-                stated[int(found[1])] = int(found[2])
-        rest.write(b"\n\\end\\\n")
-        heads = [
-            b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % item for item in sorted(numbers.items())) + b"\n"
-            for numbers in (stated, sizes)
-        ]
+    from lmtk.ngram import arpa, filtering
+
+    stated, sizes, words, criterion, last = {}, {}, [], None, 0
+    with contextlib.ExitStack() as files:
+        rests = [files.enter_context(tempfile.SpooledTemporaryFile(SPOOLED)) for _ in outs]
+        for k, piece in arpa_pieces(path):
+            if not k:
+                if piece.startswith(b"\\") and (found := SECTION.match(piece.strip())):
+                    for rest in rests:
+                        rest.write(b"\n" * bool(last) + piece + b"\n")
+                    last = int(found[1])
+                    sizes[last] = [0] * len(outs)
+                elif found := re.match(rb"ngram +(\d+) *= *(\d+)", piece):
+                    stated[int(found[1])] = int(found[2])
+                continue
+            if isinstance(piece, arpa.Rows):
+                if k > 1 and piece.unknown is None:
+                    criterion = criterion or filtering.sentences_of(arpa.vocabulary(words).words, where)
+                    kept, number = filtering.lines_of(piece.text, piece.rows, k - context, criterion)
+                    if len(outs) == 1:
+                        rests[0].write(kept)
+                        sizes[k][0] += number
+                        continue
+                    piece = replace(piece, text=kept)
+                piece = piece.text.tobytes()
+            for line in piece.split(b"\n"):
+                if not (ngram := fields_of(line)[1 : k + 1]):
+                    continue
+                words += ngram if k == 1 else []
+                found = filtering.common(ngram[: k - context], where)
+                for i in () if found is None else range(len(outs)) if len(outs) == 1 or not found else found:
+                    rests[i].write(line + b"\n")
+                    sizes[k][i] += 1
+        for i, out in enumerate(outs):
+            write_head(out, stated, {k: numbers[i] for k, numbers in sizes.items()}, pad, rests[i])
+
+
+def write_head(path, stated, sizes, pad, rest):
+    """The head of an ARPA file with these sizes, and the rest of it."""
+    heads = [
+        b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % item for item in sorted(numbers.items())) + b"\n"
+        for numbers in (stated, sizes)
+    ]
+    rest.write(b"\n\\end\\\n")
+    rest.seek(0)
+    with open_out(path) as out:
         out.write(heads[1] + b"\n" * (pad * (len(heads[0]) - len(heads[1]))))
-        rest.seek(0)
         shutil.copyfileobj(rest, out)
 
 
@@ -222,8 +269,6 @@ def classed(words, class_of, longest, uses):
 
 def write_expansions(given, expansions, class_of, uses):
     """The file of classes: (uses + addone) / (those of the class + addone times its size), or uses alone."""
-    from lmtk.files.streams import open_out
-
     plus, total, size = float(given["addone"]), {}, {}
     for expansion, name in class_of.items():
         total[name] = total.get(name, 0) + uses[expansion]

@@ -148,7 +148,6 @@ def change_lm_vocab(words):
     listed = {*read_vocab(vocab, "tolower" in found), b"<s>", b"</s>"}
     mapped = lower if "tolower" in found else bytes
     name = temporary()
-    with open(name, "wb") as out:
-        filtered_arpa(path, out, lambda ngram: all(mapped(word) in listed for word in ngram))
+    filtered_arpa(path, [name], lambda word: () if mapped(word) in listed else None)
     new = os.devnull if "subset" in found else vocab
     return ngram(["-lm", name, "-vocab", new, "-renorm", *rest, "-write-lm", found.get("write-lm", ["-"])[-1]])

@@ -1,0 +1,101 @@
+"""The lines of an ARPA file whose n-grams stay, as KenLM's filter and SRILM's change-lm-vocab choose them.
+
+A criterion is where(word) -> None if no n-gram with the word stays, else the sentences that the word is in, a sorted
+list of numbers, which is empty for all of them. An n-gram stays if its words have a sentence in common.
+"""
+
+import numpy as np
+
+from lmtk.machine.jit import jit
+
+
+def common(ngram, where):
+    """The sentences that the words of an n-gram have in common, none for all of them; None where it does not stay."""
+    found = [where(word) for word in ngram]
+    if None in found:
+        return None
+    first, *others = sorted(filter(None, found), key=len) or [()]
+    shared = [i for i in first if all(i in other for other in others)]
+    return shared if shared or not first else None
+
+
+def sentences_of(words, where):
+    """A criterion as `choose` has it: many (W,), how many sentences a word is in, -1 where none of its n-grams stays,
+    0 for all of them; first (W,), where these begin in the third array.
+    """
+    found = [where(word) for word in words]
+    many = np.array([-1 if some is None else len(some) for some in found], np.int64)
+    first = np.append(0, np.cumsum(np.maximum(many, 0))[:-1])
+    return many, first, np.array([i for some in found for i in some or ()], np.int64)
+
+
+def lines_of(text, rows, k, criterion):
+    """Those lines of a text that stay, uint8, and how many; rows (N, ..): the first k words of each that is not blank,
+    or of which k are asked for.
+    """
+    kept, out = np.empty(len(rows), np.uint8), np.empty(len(text), np.uint8)
+    number = choose(rows, k, *criterion, kept)
+    return out[: copy_lines(text, kept, out) if number else 0], number
+
+
+@jit
+def choose(rows, k, many, first, sentences, kept):
+    """kept (N,) <- whether the words rows[:, :k], of which none is unknown, have a sentence in common. Returns how many
+    do.
+    """
+    number = 0
+    for i in range(len(rows)):
+        rare, least, good = -1, np.int64(1) << 62, True
+        for j in range(k):
+            size = many[rows[i, j]]
+            good &= size >= 0
+            if 0 < size < least:
+                rare, least = j, size
+        if good and rare >= 0:
+            good, begin = False, first[rows[i, rare]]
+            for place in range(begin, begin + least):
+                common, j = True, 0
+                while common and j < k:
+                    low, size = first[rows[i, j]], many[rows[i, j]]
+                    end = low + size
+                    high = end
+                    while low < high:
+                        middle = (low + high) >> 1
+                        if sentences[middle] < sentences[place]:
+                            low = middle + 1
+                        else:
+                            high = middle
+                    common = size == 0 or (low < end and sentences[low] == sentences[place])
+                    j += 1
+                if common:
+                    good = True
+                    break
+        kept[i] = good
+        number += good
+    return number
+
+
+@jit
+def copy_lines(text, kept, out):
+    """out <- the lines of a text that `kept` has, one for each that is not blank, without the carriage return at their
+    end. Returns their size.
+    """
+    size, row, begin, blank = 0, 0, 0, True
+    for i in range(len(text)):
+        c = text[i]
+        if c != 10:
+            blank &= c == 32 or c == 9 or c == 13
+            continue
+        if not blank:
+            end = i
+            while text[end - 1] == 13:
+                end -= 1
+            for at in range(begin, end if kept[row] else begin):
+                out[size] = text[at]
+                size += 1
+            if kept[row]:
+                out[size] = 10
+                size += 1
+            row += 1
+        begin, blank = i + 1, True
+    return size
