@@ -416,7 +416,7 @@ def counted(o, comm):
     if o.read_with_mincounts and comm.rank == 0:
         floor = per_order(o.gtmin_n, float)
         least = [floor.get(n, (o.gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, o.order + 1)]
-        counts = o.written = counts.frequent(least)
+        counts = o.written = counts.frequent(least, words or ())
     return counts
 
 

@@ -4,7 +4,7 @@ An n-gram w_1 .. w_k is a node of level k: its key is (node of w_1 .. w_(k-1)) *
 and its number is the place of that key in the level's sorted keys. The key of a single word is its id.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -47,10 +47,21 @@ class Counts:
         W, w = len(self.words), self.words.index(word)
         return any((level.keys % W == w).any() for level in self.levels)
 
-    def frequent(self, least):
-        """These without the n-grams of order k that are counted less than least[k - 1]."""
-        levels = [replace(x, count=np.where(x.count < low, 0, x.count)) for x, low in zip(self.levels, least)]
-        return Counts(self.words, levels)
+    def frequent(self, least, listed):
+        """These without the n-grams of order k that are counted less than least[k - 1], and without words that have no
+        other, unless they are `listed`.
+        """
+        rows, weights = to_rows(self.levels, len(self.words)), []
+        for k, (level, low) in enumerate(zip(self.levels, least)):
+            kept = np.flatnonzero(level.count >= low)
+            kept = kept[np.argsort(level.first[kept], kind="stable")]
+            rows[k] = rows[k][kept]
+            weights.append(level.count[kept])
+        there = np.array([word in listed for word in self.words])
+        for row in rows:
+            there[row] = True
+        new, words = np.cumsum(there, dtype=np.int32) - 1, [word for word, stays in zip(self.words, there) if stays]
+        return Counts(words, from_rows([new[row] for row in rows], weights, len(words)))
 
     def up_to(self, order):
         """These with so many orders or more."""

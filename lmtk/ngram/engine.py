@@ -150,7 +150,7 @@ class Estimator:
         if not method.smoothing.discounts:
             return np.zeros(0, np.int64)
         count, upto = x.raw[k][:end], asked(method)
-        there = count > 0
+        there = count >= 0
         if self.continued(k) and method.counts == "before":
             count = np.where(x.oldest(k)[:end] < self.vocab.V, x.fresh[k][:end], count)
         return np.bincount(np.minimum(count[there], upto + 1), minlength=upto + 2)[1 : upto + 1]
@@ -182,7 +182,7 @@ class Estimator:
                     events, odd = self.events(k, found, word)
                 given = [column[events] for column in (found.context, count, found.raw, found.parent)]
                 if self.outside:
-                    given[2] = np.where(self.outside[k][found.node[events]], 0, given[2])
+                    given[2] = np.where(self.outside[k][found.node[events]], -1, given[2])
                 given = *given, lambda some, k=k, below=below: self.log10p[k - 1][below][some], lower_p, found.H
                 mine = room("log10p", len(given[0]), f32), room(f"p{k % 2}", len(given[0]), np.float64)
                 bow, types = smoothed(given, method, self.vocab.V, exact, *mine, room), room("types", found.H, np.int32)
@@ -201,7 +201,7 @@ class Estimator:
         """Which n-grams are predicted, by their last word (N,): those counted of the vocabulary, in contexts without
         <unk>. And how many have <unk>, though it is no word.
         """
-        there, odd = (word < self.vocab.V) & (found.raw > 0), 0
+        there, odd = (word < self.vocab.V) & (found.raw >= 0), 0
         if self.unknown:
             unknown = (word == self.vocab.unk_id) | self.unknown[k - 1][found.contexts][found.context]
             there, odd = there & ~unknown, np.count_nonzero(unknown)
@@ -267,7 +267,8 @@ def smoothed(given, method, V, exact, log10p, p, room):
     context, count, raw, parent, below, lower_p, H = given
     kind = np.int32 if raw.dtype == np.int32 else np.float64  # counts that were read may be large, or no whole numbers
     h, lost = room("totals", (H, 4), kind), room("lost", H, kind)
-    sum_counts(context, count, raw, method.cutoff, h, lost)
+    cutoff = method.cutoff or -1  # n-grams that are only others' prefixes, seen 0 times, are types too
+    sum_counts(context, count, raw, cutoff, h, lost)
     T, types = h[:, 0].astype(np.float64), h[:, 1]
     seen = T > 0
     T[~seen] = 1
@@ -278,7 +279,7 @@ def smoothed(given, method, V, exact, log10p, p, room):
     share[:, 0], share[:, 1] = q, weight if method.interpolate else 0
     f, less = method.smoothing.kept(method.parameters)
     lower, sums = room("lower", len(p), np.float64), room("sums", (H, 2), np.float64)
-    rule = np.array(f), float(less), float(method.minimum), method.cutoff, bool(exact)
+    rule = np.array(f), float(less), float(method.minimum), cutoff, bool(exact)
     interpolate(context, count, raw, parent, lower_p, *rule, share, p, lower, sums)
     odd = np.zeros(H, bool) if method.idle or exact else (sums[:, 0] > 1 - EPSILON) & (types < V)
     with np.errstate(divide="ignore", invalid="ignore"):

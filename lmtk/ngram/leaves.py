@@ -40,7 +40,7 @@ class Turned:
 
 def suffixes_of(counts, vocab):
     """Counts of order 2 or more -> Suffixes; None where <s> is not the first word of an n-gram or </s> not the last.
-    Suffixes of n-grams that Counts lack are among them, seen 0 times.
+    Suffixes of n-grams that Counts lack are among them, seen -1 times.
     """
     W, levels, k = len(vocab.words) - 1, with_all_words(counts), 2
     id_of = np.array([vocab.index[word] for word in counts.words], np.int32)
@@ -94,7 +94,7 @@ def with_suffixes(below, level, found, k, id_of):
     parent = found[k - 2].order[found[k - 1].suffix[here.context[nodes]]]
     keys = np.union1d(below.keys, parent.astype(np.int64) * W + last)
     moved = np.searchsorted(keys, below.keys)
-    count = np.zeros(len(keys), below.count.dtype)
+    count = np.full(len(keys), -1, below.count.dtype)
     count[moved] = below.count
     parent, word = np.divmod(level.keys, W)
     return Level(keys, count, None), Level(moved[parent] * W + word, level.count, None)

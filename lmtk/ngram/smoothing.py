@@ -72,10 +72,9 @@ def nodes_of_rows(counts, vocab, order):
     """Yields keys, count, counted of each order."""
     W = len(vocab.words)
     ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words], np.int64)
-    own = [ids[row] for row in to_rows(counts.levels, len(counts.words))][:order]
+    rows = [ids[row] for row in to_rows(counts.levels, len(counts.words))][:order]
     given = [level.count for level in counts.levels][:order]
-    rows = [row[c > 0] for row, c in zip(own, given)]
-    given = [c[c > 0] for c in given]
+    rows[0], given[0] = rows[0][given[0] > 0], given[0][given[0] > 0]
     rows[0] = np.concatenate((rows[0], np.arange(W)[:, None]))
     for k in range(len(rows) - 1, 0, -1):
         inside = distinct(np.concatenate((rows[k][:, :-1], rows[k][:, 1:])))  # else twice as many an order
