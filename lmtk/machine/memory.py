@@ -114,6 +114,7 @@ def at_most(size):
     global bound, watch
     if not os.path.exists(STATM):
         return
+    trim()
     bound = size + BESIDES
     if watch is None:
         watch = Thread(target=let_go, daemon=True)
