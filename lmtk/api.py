@@ -12,8 +12,9 @@ from lmtk.files.registry import load
 from lmtk.lm import reach
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
-from lmtk.ngram import nodes
+from lmtk.ngram import walking
 from lmtk.ngram.backoff import Backoff
+from lmtk.ngram.nodes import address
 from lmtk.reports import kenlm
 from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
 from lmtk.text.vocab import EOS, SOS
@@ -49,7 +50,7 @@ class Config:
 class State:
     """What a model remembers of the words before. States are equal where all that can follow is.
 
-    nodes: as `nodes.step` has them; of other models than back-off ones, the ids of the last words, the oldest first.
+    nodes: as `walking.step` has them; of other models than back-off ones, the ids of the last words, the oldest first.
     """
 
     nodes = ()
@@ -236,21 +237,21 @@ class Model:
     @cached_property
     def _handle(self):
         """The address of the walk's handle."""
-        return nodes.address(self._walk.handle) if isinstance(self.lm, Backoff) else 0
+        return address(self._walk.handle) if isinstance(self.lm, Backoff) else 0
 
     @cached_property
     def _full(self):
         return kenlm.scorer(self.lm)
 
     def _step(self, handle, word, state):
-        """`nodes.step`. Once it is known to be called often the instance has its own, for which numba is imported."""
+        """`walking.step`. Once it is known to be called often the instance has its own, for which numba is imported."""
         if not isinstance(self.lm, Backoff):
             self._step = self._step_of_any
             return self._step(handle, word, state)
         self._scored += 1
         if self._scored > FEW:
-            self._step = nodes.step.dispatcher().compile("(int64, int64, int64)")
-        return nodes.step(handle, word, state)
+            self._step = walking.step.dispatcher().compile("(int64, int64, int64)")
+        return walking.step(handle, word, state)
 
     @cached_property
     def _full_walk(self):
@@ -259,11 +260,11 @@ class Model:
 
     @cached_property
     def _full_handle(self):
-        return nodes.address(self._full_walk.handle) if isinstance(self.lm, Backoff) else 0
+        return address(self._full_walk.handle) if isinstance(self.lm, Backoff) else 0
 
     @cached_property
     def _null(self):
-        return nodes.NULL if isinstance(self.lm, Backoff) else ()
+        return walking.NULL if isinstance(self.lm, Backoff) else ()
 
     @cached_property
     def _begin(self):
@@ -290,11 +291,11 @@ class Model:
             return float(kenlm.sums_in_turn(log10p, np.array([0]), np.array([len(log10p)]))[0]), len(log10p)
         text = as_bytes(sentence).translate(BLANKS) + b" "
         handle, table, unk, first, last = self._scoring
-        return nodes.score_text(handle, table, unk, text, first if bos else -1, last if eos else -1)
+        return walking.score_text(handle, table, unk, text, first if bos else -1, last if eos else -1)
 
     @cached_property
     def _table_handle(self):
-        return nodes.table_handle(*self._table.arrays())
+        return walking.table_handle(*self._table.arrays())
 
     @cached_property
     def _scoring(self):
@@ -302,7 +303,7 @@ class Model:
         marks.
         """
         index = self._index
-        return self._handle, nodes.address(self._table_handle), index.unk, index[SOS], index[EOS]
+        return self._handle, address(self._table_handle), index.unk, index[SOS], index[EOS]
 
     @cached_property
     def _plain(self):
@@ -312,7 +313,7 @@ class Model:
     def _sums(self, ids, sos, eos):
         """log10 p of each line of ids, (S,)."""
         sums = np.empty(np.count_nonzero(ids == NEWLINE) + 1)
-        nodes.score_lines(self._handle, ids, sos, eos, sums)
+        walking.score_lines(self._handle, ids, sos, eos, sums)
         return sums
 
     def _parts_of_texts(self, sentences):

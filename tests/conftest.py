@@ -2,6 +2,10 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
+from lmtk.machine import memory
+
 TESTS = Path(__file__).parent
 FILES = TESTS / "files"
 # one kernel cache for the whole suite, the same environment for every command
@@ -24,3 +28,9 @@ def pytest_addoption(parser):
     parser.addoption(
         "--update", action="store_true", help="write what the golden cases print as what they should print"
     )
+
+
+@pytest.fixture(autouse=True)
+def unbounded(monkeypatch):
+    """A command that runs in this process with -memory bounds the tests behind it too, but for this."""
+    monkeypatch.setattr(memory, "bound", None)

@@ -117,8 +117,7 @@ CASES = {
 def outcome(text, monkeypatch, large, size):
     """What reading gives: the binary file or the error, and the warnings."""
     monkeypatch.setitem(LARGE, "arpa", large)
-    blocks = streams.blocks_of
-    monkeypatch.setattr(arpa, "blocks_of", lambda stream, path: blocks(stream, path, size))
+    monkeypatch.setattr(arpa, "BLOCK", size)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:

@@ -17,7 +17,7 @@ from lmtk.files.streams import open_out
 from lmtk.lm import LN10
 from lmtk.machine.exponential import powers
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, kenlm_text, nodes, printing, runs, smoothing
+from lmtk.ngram import arpa, backoff, kenlm_text, printing, runs, searching, smoothing
 from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.collection import collect
 from lmtk.ngram.counts import write_counts
@@ -120,7 +120,7 @@ def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, order, wor
         for large, some in ((1 << 40, 0), (1, 1), (1, 100), (1, 1 << 14)):
             monkeypatch.setitem(LARGE, "ngrams", large)
             monkeypatch.setattr(backoff, "TOGETHER", some)
-            monkeypatch.setattr(nodes, "MANY", some)
+            monkeypatch.setattr(searching, "MANY", some)
             model = replace(model)  # its nodes are made anew
             for as_kenlm in (False, True):
                 walk = kenlm.walk(model) if as_kenlm else model.walk
@@ -226,7 +226,7 @@ def test_kenlm_layout_of_many_lines_is_that_of_few():
     rows, cells = random.integers(0, 4, (len(p), 3)), kenlm_text.word_cells(words)
     for weights in (weight[: len(p)], None):
         expected = kenlm_text.formatted(rows, p, weights, words)
-        assert kenlm_text.printed(rows, p, weights, words, cells) == expected
+        assert kenlm_text.printed(rows, p, weights, cells) == expected
     assert [kenlm.shortest(np.float32(v)) for v in (0, -1e-7, 1.5, 0.30103)] == ["0", "-1e-7", "1.5", "0.30103"]
 
 

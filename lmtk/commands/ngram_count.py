@@ -33,7 +33,6 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkWarning, UsageError
 
-BESIDES = 64 << 20  # bytes that the program has, whatever -memory says
 WARM, MOST = 3, 96 << 20  # bytes of memory to touch for each of a large text, and in all; more gains nothing
 
 
@@ -378,7 +377,9 @@ def together(o, comm):
     comm.each(partial(check_outputs, *o.outputs, texts=o.text or []))
     o.counts = counted(o, comm)
     # whether -lm is not the model as it is estimated, and the whole is wanted, as a Backoff
-    o.changed = bool(o.sort or o.prune or o.limit_vocab_file or (o.kenlm_layout and o.counts.has(o.unk_word)))
+    o.changed = bool(o.model_written) and bool(
+        o.sort or o.prune or o.limit_vocab_file or (o.kenlm_layout and o.counts.has(o.unk_word))
+    )
     o.as_nodes = bool(o.changed or o.write_bin or o.class_lm)
     if isinstance(o.counts, Text):
         model_in_buckets(o, comm)
@@ -389,11 +390,14 @@ def counted(o, comm):
     Positions; or a Text, where memory is bounded or ranks share the work.
     """
     from lmtk.ngram.classes import replaced
-    from lmtk.ngram.collection import Text, collect
+    from lmtk.ngram.collection import Positions, Text, collect
     from lmtk.ngram.methods import LONGEST
     from lmtk.text.vocab import read_vocab
 
-    counts_wanted = o.write or o.write_n or o.maxent or o.heldout
+    # where memory is bounded a text is read once for the model and once for its counts
+    twice = o.memory and o.model_written and (o.write or o.write_n) and comm.size == 1
+    twice = twice and not o.read and all(map(os.path.isfile, o.text))
+    counts_wanted = ((o.write or o.write_n) and not twice) or o.maxent or o.heldout
     positions = o.model_wanted and not counts_wanted and 2 <= o.order <= LONGEST
     alone = o.write_bin or o.class_lm or o.sort or o.prune or o.verbose_header  # for one process
     parts = bool(o.model_written and not o.limit_vocab_file and (comm.size == 1 or not alone))
@@ -403,13 +407,16 @@ def counted(o, comm):
     what = o.text or [], o.read or [], o.order, words, o.marks, o.unk_word
     if positions and not (o.read or o.own or o.memory or o.mpi):
         get_ready(o)
-    counts = collect(*what, *kept, comm, classed, positions, parts)
+    counts = collect(*what, *kept, comm, classed, positions, parts, not o.model_wanted)
     if comm.size > 1 and isinstance(counts, Text) and o.kenlm_layout and comm.total(counts.has(o.unk_word)):
         counts = collect(*what, *kept, comm, classed, positions, False)
+    o.written = counts
+    if twice and isinstance(counts, Text | Positions):
+        o.written = collect(*what, *kept, comm, classed, spill=True)
     if o.read_with_mincounts and comm.rank == 0:
         floor = per_order(o.gtmin_n, float)
         least = [floor.get(n, (o.gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, o.order + 1)]
-        counts = counts.frequent(least)
+        counts = o.written = counts.frequent(least)
     return counts
 
 
@@ -455,7 +462,7 @@ def model_in_buckets(o, comm):
         write_what_was_counted(o)
     memory = bytes_of(o.memory) if o.memory else None
     if memory:
-        at_most(memory + BESIDES)
+        at_most(memory)
     layout = layout_of(o)
     with Bar(o.debug > 0 or comm.rank > 0) as bar:
         job = buckets.estimate(o.counts, o.vocabulary, o.methods, o.marks, memory, comm, *given, o.vocab_pad, bar)
@@ -475,20 +482,21 @@ def write_what_was_counted(o):
     from lmtk.ngram.counts import write_counts
     from lmtk.text.vocab import EOS, SOS
 
-    counts = o.counts
-    if o.own and not o.vocab and (left := len({*counts.words} - {*o.own.names, SOS, EOS, o.unk_word})):
+    words = o.counts.words
+    if o.own and not o.vocab and (left := len({*words} - {*o.own.names, SOS, EOS, o.unk_word})):
         told = f"words without a class, which stay words of the model: {left}; -vocab says which it may have"
         warnings.warn(told, LmtkWarning, stacklevel=1)
     if o.write:
         with open_out(o.write) as out:
-            write_counts(out, counts, o.sort, only=o.write_order or None)
+            write_counts(out, o.written, o.sort, only=o.write_order or None)
     for n, path in per_order(o.write_n, str).items():
         if n > o.order:
             raise UsageError(f"-write{n}: the order is {o.order}")
         with open_out(path) as out:
-            write_counts(out, counts, o.sort, only=n)
+            write_counts(out, o.written, o.sort, only=n)
+    del o.written
     if o.write_vocab:
-        write_words(o.write_vocab, counts.words)
+        write_words(o.write_vocab, words)
 
 
 def write_model(o):

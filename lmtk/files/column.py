@@ -1,10 +1,13 @@
 """Arrays that grow, on disk where memory is short."""
 
+import mmap
 import os
 import tempfile
 from threading import Lock
 
 import numpy as np
+
+from lmtk.machine import memory
 
 
 class Column:
@@ -36,7 +39,7 @@ class Column:
         if self.file is None:
             self.parts = [np.concatenate(self.parts or [np.zeros(0, self.kind)])]
             return self.parts[0]
-        return np.memmap(self.file, self.kind, "r") if self.size else np.zeros(0, self.kind)
+        return memory.array_of(self.file, self.kind, mmap.ACCESS_READ) if self.size else np.zeros(0, self.kind)
 
 
 class Shelf:

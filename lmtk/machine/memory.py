@@ -91,20 +91,21 @@ def warm(size):
         Thread(target=touch).start()
 
 
-bound, mapped, watch = None, [], None  # as `at_most` was told; the files of `zeros`; the thread that looks after them
+bound, mapped, watch = None, [], None  # as `at_most` was told; the files of arrays; the thread that looks after them
 SMALL = 1 << 20  # bytes up to which an array is in memory all the same
 MOMENT = 0.005  # seconds
+BESIDES = 64 << 20  # bytes that the program has, whatever the bound
 STATM = "/proc/self/statm"
 
 
 def at_most(size):
     """From here on large arrays that `zeros` makes are in files, of whose pages this process has only so many at once
-    that its memory comes to `size` bytes, about. Nothing happens where this is not Linux.
+    that its memory comes to `size` bytes and BESIDES, about. Nothing happens where this is not Linux.
     """
     global bound, watch
     if not os.path.exists(STATM):
         return
-    bound = size
+    bound = size + BESIDES
     if watch is None:
         watch = Thread(target=let_go, daemon=True)
         watch.start()
@@ -125,7 +126,14 @@ def zeros(size, kind):
         except OSError as e:
             e.filename = tempfile.gettempdir()
             raise
-        pages = mmap.mmap(file.fileno(), length)
+        return array_of(file, kind)
+
+
+def array_of(file, kind, access=mmap.ACCESS_WRITE):
+    """(N,), what a file holds, mapped; its pages are among those that `at_most` bounds."""
+    import numpy as np
+
+    pages = mmap.mmap(file.fileno(), 0, access=access)
     mapped.append(ref(pages, mapped.remove))
     return np.frombuffer(pages, kind)
 

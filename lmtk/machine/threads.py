@@ -72,6 +72,18 @@ def all_at_once(work, items):
         return list(pool.map(work, items))
 
 
+def in_parts(work, size):
+    """[work(first, last)] of the numbers up to `size`, in parts, as many at once as there are threads."""
+    some = part_of(size)
+    parts = ((first, min(first + some, size)) for first in range(0, size, some))
+    return all_at_once(lambda part: work(*part), parts)
+
+
+def part_of(size):
+    """How much of so much is a thread's at a time: they end together, and a part is worth a call."""
+    return max(size // (16 * count()), 1 << 12)
+
+
 def in_turn(work, items):
     """work(item, turn) for the items, as many at once as there are threads. What stands in a `with turn:`, once in
     each, happens in the order of the items.

@@ -3,23 +3,25 @@
 import re
 import warnings
 from dataclasses import dataclass, replace
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby, islice, pairwise
 
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning, shown
 from lmtk.files.streams import blocks_of, rows_of
 from lmtk.machine import memory
-from lmtk.machine.large import pays
+from lmtk.machine.large import LARGE, pays
 from lmtk.machine.threads import all_at_once, in_threads
 from lmtk.ngram import reading
 from lmtk.ngram.backoff import Backoff, Packed, Probabilities, decimal, natural
+from lmtk.ngram.building import finished
 from lmtk.ngram.counts import ranks, trie
-from lmtk.ngram.nodes import finished, mark_ends, room
+from lmtk.ngram.nodes import mark_ends, room
 from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
+BLOCK = 1 << 20  # bytes read together: what is made of them stays in a cache
 MOST = 1 << 25  # n-grams of an order that memory is made for before they are read
 PART = 1 << 18  # n-grams made records together
 SOME = 1 << 13  # lines made together: their numbers stay in a cache
@@ -105,12 +107,12 @@ def read_text(stream, path, seen=()):
 
 def numbered(stream, path):
     """The lines of a file and their numbers, with Rows for those of a large one that `pieces` reads."""
-    blocks = blocks_of(stream, path)
-    first = next(blocks, b"")
-    large = pays("arpa", len(first))
+    blocks = blocks_of(stream, path, BLOCK)
+    first = [*islice(blocks, LARGE["arpa"] // BLOCK + 1)]
+    large = pays("arpa", sum(map(len, first)))
     if large:  # blocks follow each other in the same memory
         memory.keep()
-    blocks = chain([first], blocks)
+    blocks = chain(first, blocks)
     yield from pieces(blocks) if large else rows_of(blocks)
 
 
@@ -327,8 +329,8 @@ def sorted_rows(rows, W, last):
 
 
 def records(rows, places):
-    """(memory, where), as `nodes.finished` takes them, of the rows (N, k + 2) of each order in the order `places`; None
-    where n-grams are not in order, stand there twice or lack their prefixes.
+    """(memory, where), as `building.finished` takes them, of the rows (N, k + 2) of each order in the order `places`;
+    None where n-grams are not in order, stand there twice or lack their prefixes.
     """
     memory, where, _ = room([len(place) for place in places])
     above, before = [np.empty((1, 2), np.int32), *rows], [np.zeros(1, np.int32), *places]
@@ -442,7 +444,8 @@ def written_weights(model):
     for level, above in pairwise(model.levels):
         found.append((level.bow != 0) | np.signbit(level.bow))
         found[-1][(above.keys // W)[~np.isnan(above.logp)]] = True
-    mark_ends(found, model.nodes)
+    for k in range(len(found), 1, -1):  # as in SRILM, the weight of what ends a context stands in the file too
+        mark_ends(model.nodes, k, found)
     return [*found, np.zeros(len(model.levels[-1].keys), bool)]
 
 

@@ -21,7 +21,8 @@ from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
 from lmtk.ngram import buckets, engine
 from lmtk.ngram.backoff import Backoff, Packed
-from lmtk.ngram.nodes import BOW, CHILD, NODE, WIDE, columns, finished, room
+from lmtk.ngram.building import finished
+from lmtk.ngram.nodes import BOW, CHILD, NODE, WIDE, columns, room
 from lmtk.ngram.suffix import number
 
 LEAST = 1 << 16  # places of a range

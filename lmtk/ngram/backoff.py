@@ -12,20 +12,10 @@ from lmtk.files.declared import ORDER, VOCABULARY, Array, held
 from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
-from lmtk.ngram.nodes import (
-    NARROW,
-    WIDE,
-    ZERO,
-    Nodes,
-    arrays_of,
-    handle,
-    of_arrays,
-    pack,
-    unigrams,
-    walk,
-    walk_plain,
-    with_tables,
-)
+from lmtk.ngram.building import arrays_of, of_arrays, pack
+from lmtk.ngram.nodes import NARROW, WIDE, ZERO, Nodes, unigrams
+from lmtk.ngram.searching import with_tables
+from lmtk.ngram.walking import handle, walk, walk_plain
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 TOGETHER = 1 << 16  # tokens that a thread scores at once
@@ -115,7 +105,7 @@ class Packed(Decimal):
 @dataclass(frozen=True)
 class Walk:
     """What scoring needs of a model: its nodes; node (W,) int32 and log10p (W,) float32, each word's 1-gram, -1 for
-    none, and its log10 p; V and `single` as in `nodes.walk`.
+    none, and its log10 p; V and `single` as in `walking.walk`.
     """
 
     nodes: Nodes
@@ -125,7 +115,7 @@ class Walk:
     single: bool = False
 
     def __call__(self, ids, fresh):
-        """(log10p (N,) float32, used (N,)) of tokens, as `nodes.walk` has them; fresh (N,): nothing before a token
+        """(log10p (N,) float32, used (N,)) of tokens, as `walking.walk` has them; fresh (N,): nothing before a token
         counts.
         """
         N, fresh = len(ids), fresh.copy()
@@ -150,7 +140,7 @@ class Walk:
 
     @cached_property
     def handle(self):
-        """As `nodes.handle` has it; the walk has to outlive it."""
+        """As `walking.handle` has it; the walk has to outlive it."""
         return handle(self.nodes, self.node, self.log10p)
 
 

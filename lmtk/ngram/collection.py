@@ -10,9 +10,10 @@ from lmtk.errors import LmtkWarning
 from lmtk.files.column import Column, Shelf
 from lmtk.files.streams import blocks as blocks_of
 from lmtk.machine.large import pays
+from lmtk.machine.memory import at_most
 from lmtk.machine.parallel import ALONE
 from lmtk.ngram.counts import Counts, count_ids, from_rows, read_rows, to_rows
-from lmtk.ngram.runs import count_spilling, tokens_in
+from lmtk.ngram.runs import LINE, Spilled, count_spilling, tokens_in
 from lmtk.ngram.sharing import common_words, gather_levels
 from lmtk.text.corpus import NEWLINE, Closed, Growing, Marks, ids_of, with_marks
 from lmtk.text.vocab import EOS, SOS, UNK
@@ -127,6 +128,7 @@ def collect(
     replace=None,
     positions=False,
     parts=False,
+    spill=False,
 ):
     """The Counts of texts and count files, added up, as SRILM's ngram-count does it.
 
@@ -136,7 +138,8 @@ def collect(
     count together; rank 0 has the result. replace: words -> (others, the id among them of each word), where others are
     to be counted in place of the words that were read. positions: give large texts, where they have no sentence marks
     inside of sentences, as Positions, which rank 0 makes alone; or, with `parts`, where they do not fit into `memory`
-    or there are several ranks, as a Text of each rank's part.
+    or there are several ranks, as a Text of each rank's part. spill: give the counts of texts as runs.Spilled, where
+    they were counted on disk.
     """
     index = Growing()
     unk_id = index[unk]
@@ -179,7 +182,11 @@ def collect(
     W = len(words)
     tokens = comm.total(len(ids))
     if memory and len(ids) > tokens_in(memory, order):
-        levels = count_spilling(ids, new_id, starts, order, W, memory)
+        at_most(memory)
+        counts = Spilled(words, count_spilling(ids, new_id, starts, order, W, memory), max(memory // LINE, 1))
+        if spill and not found and comm.size == 1:
+            return counts
+        levels = counts.levels()
     else:
         levels = count_ids(new_id[ids], starts, order, W)
     if comm.size > 1:

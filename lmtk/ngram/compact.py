@@ -15,7 +15,8 @@ from lmtk.files.declared import ORDER, VOCABULARY, Array, check_array, held, who
 from lmtk.machine.jit import jit
 from lmtk.machine.large import pays
 from lmtk.ngram.backoff import Backoff, Packed
-from lmtk.ngram.nodes import NO_TABLES, ROOT, Nodes, finished, room
+from lmtk.ngram.building import finished
+from lmtk.ngram.nodes import NO_TABLES, ROOT, Nodes, room
 from lmtk.text.vocab import vocab_of, vocab_settings
 
 KIND = "backoff-compact"

@@ -15,6 +15,8 @@ from lmtk.ngram import kernels, reading
 from lmtk.text.corpus import NEWLINE, Reader, tokens
 from lmtk.text.vocab import EOS, SOS
 
+SPARSE = 8  # positions for each n-gram, up to which a table of them is faster than a sort
+
 
 @dataclass(frozen=True)
 class Level:
@@ -35,6 +37,10 @@ class Counts:
     @property
     def order(self):
         return len(self.levels)
+
+    def parts(self, by_bytes):
+        """As runs.Spilled has them."""
+        yield self
 
     def has(self, word):
         """Whether a word stands in an n-gram."""
@@ -316,11 +322,14 @@ def walk(counts, by_bytes):
 
 
 def write_counts(out, counts, by_bytes=False, only=None):
-    """Write "w1 w2<TAB>n" lines of every order (or of `only` one), without n-grams of count 0."""
-    nodes = sum(len(level.keys) for level in counts.levels)
-    whole = all(level.count.dtype == np.int64 for level in counts.levels)
-    write = print_counts if whole and pays("ngrams", nodes) and nodes < 1 << 31 else format_counts
-    write(out, counts, by_bytes, only)
+    """Write "w1 w2<TAB>n" lines of every order (or of `only` one), without n-grams of count 0. counts: Counts, or
+    runs.Spilled.
+    """
+    for part in counts.parts(by_bytes):
+        nodes = sum(len(level.keys) for level in part.levels)
+        whole = all(level.count.dtype == np.int64 for level in part.levels)
+        write = print_counts if whole and pays("ngrams", nodes) and nodes < 1 << 31 else format_counts
+        write(out, part, by_bytes, only)
 
 
 def print_counts(out, counts, by_bytes, only):
@@ -335,12 +344,7 @@ def print_counts(out, counts, by_bytes, only):
         parent, word = np.divmod(level.keys, W) if k > 1 else (np.zeros(len(level.keys), np.int64), level.keys)
         above = place_of[parent]
         nodes = np.arange(len(word), dtype=np.int32)
-        if by_bytes:
-            order = sorted_by(nodes, rank[word], W)
-        else:
-            order = np.full(level.first.max(initial=-1) + 1, -1, np.int32)  # no two n-grams are first at one position
-            order[level.first] = nodes
-            order = order[order >= 0]
+        order = sorted_by(nodes, rank[word], W) if by_bytes else by_first(level.first, nodes)
         order = sorted_by(order, above, len(place_of))
         place_of = np.empty(len(order), np.int32)
         place_of[order] = nodes
@@ -354,6 +358,15 @@ def print_counts(out, counts, by_bytes, only):
         text = np.empty(max(len(text), room), np.uint8)
         depth, filled, room = kernels.print_counts(cursor, depth, base, *columns, only or 0, letters, ends, text)
         out.write(text[:filled].data)
+
+
+def by_first(first, nodes):
+    """nodes (N,) by where they were seen first: no two at one position."""
+    if first.max(initial=0) >= SPARSE * len(first):
+        return nodes[np.argsort(first)]
+    order = np.full(first.max() + 1, -1, np.int32)
+    order[first] = nodes
+    return order[order >= 0]
 
 
 def sorted_by(order, key, size):

@@ -16,8 +16,9 @@ from lmtk.machine.jit import jit
 from lmtk.machine.threads import Scratch, all_at_once
 from lmtk.ngram import suffix
 from lmtk.ngram.backoff import Backoff, Packed
+from lmtk.ngram.building import finished
 from lmtk.ngram.methods import EPSILON, Totals
-from lmtk.ngram.nodes import columns, finished
+from lmtk.ngram.nodes import columns
 from lmtk.ngram.nodes import room as nodes_of_sizes
 from lmtk.ngram.smoothing import (
     Events,

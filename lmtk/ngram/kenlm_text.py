@@ -11,9 +11,9 @@ from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import sorting
 from lmtk.ngram.arpa import decimal, ngrams
-from lmtk.ngram.digits import print_shortest, shortest
+from lmtk.ngram.digits import shortest
 from lmtk.ngram.nodes import ZERO
-from lmtk.ngram.printing import PIECE, Layout, print_rows, word_cells
+from lmtk.ngram.printing import PIECE, Layout, print_rows, print_short, word_cells
 from lmtk.text.vocab import EOS, SOS
 
 
@@ -58,7 +58,7 @@ def lines_of(words, order):
             p[rows[0] == sos] = 0
         for x in (p, weight) if weight is not None else (p,):
             x[np.isneginf(x)] = ZERO
-        return printed(rows.T, p, weight, words, cells)
+        return printed(rows.T, p, weight, cells)
 
     return lines
 
@@ -82,7 +82,7 @@ def write_text(out, model):
             logp = np.where(rows[:, 0] == rank[old.sos_id], 0, logp)
         rows, p, weight = rows[place], (decimal(logp) + 0)[place], (decimal(bow) + 0)[place]
         weight = weight if k < model.order else None
-        lines = partial(printed, words=words, cells=letters) if many else partial(formatted, words=words)
+        lines = partial(printed, cells=letters) if many else partial(formatted, words=words)
         spans = [slice(a, a + PIECE) for a in range(0, len(rows), PIECE)]
         given = ((rows[s], p[s], None if weight is None else weight[s]) for s in spans)
         out.writelines(in_threads(lambda part, lines=lines: lines(*part), given))
@@ -96,24 +96,12 @@ def formatted(rows, p, weight, words):
     return b"".join([b"%s\t%s%s" % (shortest(x).encode(), text, end) for x, text, end in zip(p, texts, ends)])
 
 
-def printed(rows, p, weight, words, cells):
-    """`formatted` by kernels; the few numbers that fit no cell of theirs are left to it."""
+def printed(rows, p, weight, cells):
+    """`formatted` by kernels, with `word_cells`."""
     letters, ends, short = cells
-    numbers = [np.zeros((len(p), 16), np.uint8) for _ in range(2)]
-    print_shortest(p, 9, numbers[0])
     flags = np.full(len(p), 1 if weight is None else 3, np.uint8)
-    if weight is not None:
-        print_shortest(weight, 10, numbers[1])
-    odd = np.flatnonzero((numbers[0][:, 15] == 0) | ((flags == 3) & (numbers[1][:, 15] == 0)))
+    p = print_short(p, 9)
+    weight = p if weight is None else print_short(weight, 10)
     text = np.empty(int(np.diff(ends)[rows].sum()) + len(rows) * (48 + rows.shape[1]) + 64, np.uint8)
-    views, parts, begin = [x.view(np.uint64) for x in numbers], [], 0
-    for end in [*odd.tolist(), len(rows)]:
-        s = slice(begin, end)
-        some = np.ascontiguousarray(rows[s].T, np.int32)
-        filled = print_rows(some, *(x[s] for x in views), flags[s], short, letters, ends, text, len(text))
-        parts.append(text[:filled].tobytes())
-        if end < len(rows):
-            s = slice(end, end + 1)
-            parts.append(formatted(rows[s], p[s], None if weight is None else weight[s], words))
-        begin = end + 1
-    return b"".join(parts)
+    rows = np.ascontiguousarray(rows.T, np.int32)
+    return text[: print_rows(rows, p, weight, flags, short, letters, ends, text, len(text))].data

@@ -1,7 +1,7 @@
 """ARPA lines of n-grams, in suffix order or in SRILM's.
 
-A cell is text of up to 15 bytes in 16, with its length in the last: two stores of a word each, whatever the length,
-since a loop over a few bytes costs more than they do.
+A cell is text of up to 15 bytes in 16, or of up to 23 in 24, with its length in the last: two or three stores of a word
+each, whatever the length, since a loop over a few bytes costs more than they do.
 """
 
 import math
@@ -15,6 +15,7 @@ from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.threads import Scratch, ahead, in_threads, in_turn
 from lmtk.ngram import engine, suffix
 from lmtk.ngram.counts import sorted_by
+from lmtk.ngram.digits import print_shortest, shortest
 from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_ends
 from lmtk.ngram.union import sort
 
@@ -138,8 +139,9 @@ def write_sorted(out, model, rank):
         return look_at_children(levels[k]["child"], levels[k + 1]["word"], levels[k + 1]["log10p"], rank, weighted[k])
 
     turned = [np.empty(0, np.int32) if straight else rank for straight in in_threads(look, range(nodes.order))]
-    mark_ends(weighted[1:], nodes)
     weighted = [*weighted[1:], np.empty(0, np.uint8)]
+    for k in range(nodes.order - 1, 1, -1):  # the weight of what ends a context is written too
+        mark_ends(nodes, k, weighted)
 
     def contexts_of_orders():
         contexts = np.array([[0, len(levels[1]) - 1]], np.int32)
@@ -320,14 +322,35 @@ def longest_word(cells):
     return int(np.diff(cells[1]).max(initial=0))
 
 
-def print_some(x, end, cells=None):
-    """b"%.7g" of float32 numbers and the byte `end`, as cells (N, 2)."""
-    cells = np.empty((len(x), 2), u64) if cells is None else cells
-    print_numbers(x, end, cells)
-    for i in np.flatnonzero(cells[:, 1] == 0):
-        found = b"%.7g" % x[i].item() + bytes([end])
-        cells[i] = np.frombuffer(found.ljust(15, b"\0") + bytes([len(found)]), u64)
+def cell(text, words=2):
+    """Text as a cell of so many words, (words,) uint64."""
+    return np.frombuffer(text.ljust(8 * words - 1, b"\0") + bytes([len(text)]), u64)
+
+
+def cells_of(x, kernel, form, end, cells):
+    """cells, filled by a kernel with numbers x (N,) and the byte `end` behind; those that it leaves empty hold form(x),
+    a str.
+    """
+    kernel(x, end, cells)
+    for i in np.flatnonzero(cells[:, -1] == 0):
+        cells[i] = cell(form(x[i]).encode() + bytes([end]), cells.shape[1])
     return cells
+
+
+def print_some(x, end, cells=None):
+    """Float32 numbers as "%.7g" and the byte `end`, in cells (N, 2)."""
+    cells = np.empty((len(x), 2), u64) if cells is None else cells
+    return cells_of(x, print_numbers, lambda x: f"{x:.7g}", end, cells)
+
+
+def print_short(x, end):
+    """Float32 numbers with KenLM's digits and the byte `end`, in cells (N, 3)."""
+    return cells_of(x, in_bytes(print_shortest), shortest, end, np.zeros((len(x), 3), u64))
+
+
+def in_bytes(kernel):
+    """A kernel for cells of bytes as one for cells of words."""
+    return lambda x, end, cells: kernel(x, end, cells.view(np.uint8))
 
 
 @jit
@@ -389,10 +412,13 @@ def print_numbers(x, end, cells):
 
 @inlined
 def put(text, at, cells, i):
-    """A cell into text; where it ends."""
+    """A cell of two words or three into text; where it ends."""
+    last = cells.shape[1] - 1
     store8(text, at, cells[i, 0])
     store8(text, at + 8, cells[i, 1])
-    return at + np.int64(cells[i, 1] >> u64(56))
+    if last > 1:
+        store8(text, at + 16, cells[i, 2])
+    return at + np.int64(cells[i, last] >> u64(56))
 
 
 @inlined

@@ -17,9 +17,10 @@ from lmtk.lm import LN10
 from lmtk.machine.exponential import powers
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.memory import zeros
-from lmtk.machine.threads import all_at_once
+from lmtk.machine.threads import all_at_once, in_parts
 from lmtk.ngram import union
 from lmtk.ngram.backoff import Backoff, Packed
+from lmtk.ngram.building import finished
 from lmtk.ngram.methods import EPSILON
 from lmtk.ngram.nodes import (
     AT,
@@ -28,14 +29,13 @@ from lmtk.ngram.nodes import (
     WIDTH,
     N,
     P,
-    backed_off,
-    finished,
     frozen,
+    mark_ends,
     room,
     suffix_of,
     without_tables,
 )
-from lmtk.ngram.union import in_parts
+from lmtk.ngram.walking import backed_off
 
 AHEAD = 8
 f32 = np.float32
@@ -297,17 +297,6 @@ def judge(memory, logs, where, far, k, first, last, context, threshold, kept, ne
 
 
 @jit
-def mark_ends(memory, where, far, k, first, last, marked, base):
-    """Marks the ends of n-grams of order k, from `first` to `last`, that are marked; base: where each order begins."""
-    for i in range(first, last):
-        if marked[base[k - 1] + i]:
-            order, node = suffix_of(memory, where, far, k, i)
-            while order:
-                marked[base[order - 1] + node] = 1
-                order, node = suffix_of(memory, where, far, order, node)
-
-
-@jit
 def mark_contexts(memory, where, k, stays, marked, base):
     """Marks the contexts of n-grams of order k that stay or are marked."""
     above, wide = where[k - 2, AT], where[k - 2, WIDTH]
@@ -367,18 +356,18 @@ def pruned(model, threshold, minorder, history):
     """(the model, how many contexts have too much), as `pruning.pruned` has them. history: what gives log10 p of the
     contexts, or None.
     """
-    arrays = memory, logs, where, far = opened(model)
+    arrays = _, logs, where, _ = opened(model)
     context = history(model) if history else context_probabilities(arrays, model.vocab)
     base = np.concatenate(([0], np.cumsum(where[:, N])))
-    kept, needed = np.ones(base[-1], np.uint8), np.zeros(base[-1], np.uint8)
+    kept, needed = np.ones(base[-1], np.uint8), [np.zeros(size, np.uint8) for size in where[:, N]]
     for k in range(len(where), 1, -1):
-        given = [context[k - 2], float(threshold if k >= minorder else 0)]
-        given += [kept[base[k - 1] : base[k]], needed[base[k - 1] : base[k]], needed[base[k - 2] : base[k - 1]]]
+        given = context[k - 2], float(threshold if k >= minorder else 0), kept[base[k - 1] : base[k]]
+        given = *given, needed[k - 1], needed[k - 2]
         in_parts(lambda *part, k=k, given=given: judge(*arrays, k, *part, *given), where[k - 2, N])
-        in_parts(lambda *part, k=k: mark_ends(memory, where, far, k, *part, needed, base), where[k - 1, N])
+        mark_ends(model.nodes, k, needed)
     for k in range(1, len(where)):
         at, size, width, _ = where[k - 1].tolist()
-        logs[at + BOW : at + BOW + size * width : width][needed[base[k - 1] : base[k]] == 0] = 0
+        logs[at + BOW : at + BOW + size * width : width][needed[k - 1] == 0] = 0
     nodes, over = without(arrays, model.vocab, kept, base)
     return closed(model, nodes), over
 
@@ -420,7 +409,7 @@ def mark_extended(memory, where, k, extended):
 
 def without_low(model, minorder):
     """(the model, how many contexts have too much), as `pruning.without_low` has them."""
-    arrays = memory, logs, where, far = opened(model)
+    arrays = memory, logs, where, _ = opened(model)
     order, gone = len(where), True
     extended = [np.zeros(n, np.uint8) for n in where[:, N]]
     for k in range(2, order):
@@ -439,7 +428,7 @@ def without_low(model, minorder):
     needed = np.zeros_like(kept)
     for k in range(order, 1, -1):
         mark_contexts(memory, where, k, kept, needed, base)
-        in_parts(lambda *part, k=k: mark_ends(memory, where, far, k, *part, needed, base), where[k - 1, N])
+        mark_ends(model.nodes, k, np.split(needed, base[1:-1]))
     kept |= needed
     nodes, over = without(arrays, model.vocab, kept, base)
     return closed(model, nodes), over

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.files.column import Column
-from lmtk.ngram.counts import Level, count_ids
+from lmtk.ngram.counts import Counts, Level, count_ids, ranks
 
 FAN = 32  # runs merged at once
-NODE = 100  # bytes that merging takes a node
+NODE = 150  # bytes that merging takes a node
+LINE = 250  # bytes that writing takes a node
 
 
 @dataclass(frozen=True)
@@ -32,23 +33,71 @@ def tokens_in(memory, order):
     return max(1, memory // (16 + 20 * order))
 
 
+@dataclass(frozen=True)
+class Spilled:
+    """Counts on disk: words, as in Counts, and a Run; `some`: nodes to be in memory."""
+
+    words: list
+    run: Run
+    some: int
+
+    def levels(self):
+        """Those of Counts."""
+        levels = (self.run.level(k) for k in range(1, len(self.run.ends)))
+        return [Level(*(np.ascontiguousarray(column) for column in level.T)) for level in levels]
+
+    def parts(self, by_bytes):
+        """Counts of the n-grams of some first words, such that their lines, as counts.write_counts has them, are those
+        of all one part behind the other.
+        """
+        first, W = np.array(self.run.level(1)), len(self.words)
+        place = np.argsort(ranks(self.words)[first[:, 0]] if by_bytes else first[:, 2])
+        ends = [np.arange(len(first) + 1)]  # of each order, where the n-grams of each first word begin
+        for k in range(2, len(self.run.ends)):
+            ends.append(self.below(k, ends[-1] * W))
+        sizes = sum(map(np.diff, ends))[place]
+        group = (np.cumsum(sizes) - sizes) // self.some
+        for nodes in np.split(place, np.flatnonzero(np.diff(group)) + 1):
+            yield Counts(self.words, [*self.levels_of(np.sort(nodes), ends)])
+
+    def below(self, k, keys):
+        """(N,), how many keys of order k are below some others."""
+        level = self.run.level(k)
+        parts = (np.array(level[a : a + self.some, 0]) for a in range(0, len(level), self.some))
+        return sum((np.searchsorted(part, keys) for part in parts), np.zeros(len(keys), np.int64))
+
+    def levels_of(self, nodes, ends):
+        """Levels of the n-grams that begin with some nodes of order 1; ends: of each order, as in `parts`."""
+        above, W = None, len(self.words)
+        for k, end in enumerate(ends, 1):
+            begin, sizes, level = end[nodes], end[nodes + 1] - end[nodes], self.run.level(k)
+            cuts = np.flatnonzero(begin[1:] != end[nodes + 1][:-1]) + 1
+            spans = zip(begin[[0, *cuts]], end[nodes + 1][[*(cuts - 1), -1]])
+            rows = np.concatenate([level[a:z] for a, z in spans])
+            if k > 1:
+                rows[:, 0] -= np.repeat(above, sizes) * W
+            above = begin - np.cumsum(sizes) + sizes
+            yield Level(*(np.ascontiguousarray(column) for column in rows.T))
+
+
 def count_spilling(ids, new_id, starts, order, W, memory):
-    """`count_ids` of new_id[ids] in about `memory` bytes besides the result's."""
+    """The Run of `count_ids` of new_id[ids], made in about `memory` bytes."""
     some, tiers = tokens_in(memory, order), [[]]  # each run of a tier is made of FAN of the tier below
     for begin in range(0, len(ids), some):
-        tiers[0].append(spilled(piece(ids, new_id, starts, begin, min(begin + some, len(ids)), order, W)))
+        levels = piece(ids, new_id, starts, begin, min(begin + some, len(ids)), order, W)
+        tiers[0].append(spilled(levels, np.int64(begin)))
+        del levels
         for t, tier in enumerate(tiers):
             if len(tier) == FAN:
                 tiers[t + 1 :] = tiers[t + 1 :] or [[]]
                 tiers[t + 1].append(merge(tier, order, W, memory // NODE))
                 tier.clear()
-    run = merge([run for tier in reversed(tiers) for run in tier], order, W, memory // NODE)
-    return [Level(*(np.ascontiguousarray(column) for column in run.level(k).T)) for k in range(1, order + 1)]
+    return merge([run for tier in reversed(tiers) for run in tier], order, W, memory // NODE)
 
 
 def piece(ids, new_id, starts, begin, end, order, W):
-    """The levels of the n-grams that start from `begin` up to `end`; those that start later and are not to be counted
-    stand there too, with a count of 0.
+    """The levels of the n-grams that start from `begin` up to `end`, `first` from there on; those that start later and
+    are not to be counted stand there too, with a count of 0.
     """
     a, b = np.searchsorted(starts, (begin + 1, end))
     stop = min(end + order - 1, int(starts[b]))
@@ -59,14 +108,14 @@ def piece(ids, new_id, starts, begin, end, order, W):
         keys = over.keys if node is None else node[over.keys // W] * W + over.keys % W
         node = np.searchsorted(level.keys, keys)
         level.count[node] -= over.count
-    return [Level(level.keys, level.count, level.first + np.int64(begin)) for level in levels]
+    return levels
 
 
-def spilled(levels):
-    """Levels as a Run."""
+def spilled(levels, begin):
+    """Levels of a piece of a text from `begin` on as a Run."""
     column, ends = Column(np.int64, True), [0]
     for level in levels:
-        column.append(np.column_stack((level.keys, level.count, level.first)))
+        column.append(np.column_stack((level.keys, level.count, level.first + begin)))
         ends.append(ends[-1] + len(level.keys))
     return Run(column, ends)
 

@@ -16,12 +16,10 @@ import numpy as np
 from lmtk.files.column import Shelf
 from lmtk.machine import memory
 from lmtk.machine.jit import inlined, jit
-from lmtk.machine.threads import Scratch, ahead, in_turn
+from lmtk.machine.threads import Scratch, ahead, in_parts, in_turn
 from lmtk.ngram.counts import sorted_by
-from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P
+from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_ends
 from lmtk.ngram.printing import PIECE
-from lmtk.ngram.rewriting import mark_ends
-from lmtk.ngram.union import in_parts
 
 BYTES, LEAST = 512, 1 << 16  # of bounded memory for a row of a range, a tenth of which it takes; rows of a range
 f32 = np.float32
@@ -33,6 +31,7 @@ def write_sections(out, model, rank, lines, context_first=False):
     their numbers.
     """
     nodes, scratch = model.nodes, Scratch()
+    nodes.checked(len(model.vocab.words))
     weighted, base = weights_written(nodes)
     most = max(memory.bound // BYTES, LEAST) if memory.bound else 1 << 40
     for k in range(1, nodes.order + 1):
@@ -63,7 +62,7 @@ def weights_written(nodes):
         mine = weighted[base[k - 1] :]
         in_parts(lambda a, b, k=k, mine=mine: look(nodes.memory, nodes.logs, where, k, a, b, mine), sizes[k - 1])
     for k in range(nodes.order - 1, 1, -1):
-        in_parts(lambda a, b, k=k: mark_ends(nodes.memory, where, nodes.far, k, a, b, weighted, base), sizes[k - 1])
+        mark_ends(nodes, k, np.split(weighted, base[1:-2]))
     return weighted, base
 
 

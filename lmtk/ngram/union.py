@@ -18,7 +18,8 @@ import numpy as np
 
 from lmtk.machine.exponential import powers
 from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
-from lmtk.machine.threads import all_at_once, count
+from lmtk.machine.threads import all_at_once, part_of
+from lmtk.ngram.building import link_far
 from lmtk.ngram.nodes import (
     AT,
     BOW,
@@ -32,24 +33,15 @@ from lmtk.ngram.nodes import (
     P,
     address,
     children_of,
-    link_far,
-    search,
     suffix_of,
 )
+from lmtk.ngram.searching import search
 
 AHEAD = 8
-PARTS = 16  # of the work for each thread
 SOME = 256  # n-grams whose reads are made together
 f32 = np.float32
 u64 = np.uint64
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
-
-
-def in_parts(work, contexts):
-    """[work(first, last)] of all contexts, in parts, as many at once as there are threads."""
-    some = max(contexts // (PARTS * count()), 1 << 12)
-    parts = ((first, min(first + some, contexts)) for first in range(0, contexts, some))
-    return all_at_once(lambda part: work(*part), parts)
 
 
 @jit
@@ -208,7 +200,7 @@ def mix_numbers(tries, old, weights, k, first, last, node0, place, memory, logs,
 
         p(w | c) = that of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word)
 
-    The weights of short contexts are added first, all in single precision, as `nodes.backed_off` has them.
+    The weights of short contexts are added first, all in single precision, as `walking.backed_off` has them.
     """
     T, n, q = len(tries), len(where), first
     below, width, up = where[k - 1, AT], where[k - 1, WIDTH], where[max(k - 2, 0), AT]
@@ -348,7 +340,7 @@ def merged_order(tries, old, ids, k, parts):
     """[(first, last, child, word, place)]: the n-grams of order k after the contexts first .. last, as `merge_children`
     has them. parts: [(node, place)], the places (., T) of the contexts from `node` on.
     """
-    some = max(sum(len(place) for _, place in parts) // (PARTS * count()), 1 << 12)
+    some = part_of(sum(len(place) for _, place in parts))
     pieces = ((node + at, place[at : at + some]) for node, place in parts for at in range(0, len(place), some))
 
     def merge(piece):

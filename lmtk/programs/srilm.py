@@ -126,7 +126,9 @@ def merge_batch_counts(words):
 
 
 def make_big_lm(words):
-    """ngram-count -read, whose counts need not fit into memory twice; Good-Turing goes up to 7 for words too."""
+    """ngram-count -read, whose counts need not fit into memory twice; Good-Turing goes up to 7 for words too. Discounts
+    are made first, and have six digits.
+    """
     taken = {"name": 1, "max_per_file": 1, "ngram_filter": 1, "text": 1, "trust_totals": 0, "read": 1}
     found, rest = options_of(words, **taken)
     if not found.get("read"):
@@ -134,9 +136,31 @@ def make_big_lm(words):
     files = found["read"]
     if command := found.get("ngram-filter"):
         files = [filtered(f'gzip -dcf "$@" | {command[-1]}; :', files)]
-    given = {word.lstrip("-") for word in rest}
+    model, options = options_of(rest, lm=1, order=1)
+    given, order = {word.lstrip("-") for word in options}, model.get("order", ["3"])[-1]
     first = [] if "gt1max" in given else ["-gt1max", "7"]
-    return [("ngram-count", ["-sort", "-read", *files, *first, *rest])]
+    orders, names = range(1, int(order) + 1) if order.isdigit() else (), {}
+    if "ukndiscount" in given:  # ngram-count has modified Kneser-Ney smoothing where files are given
+        options = [word for word in options if word.lstrip("-") != "ukndiscount"]
+        options += [f"-ukndiscount{n}" for n in orders]
+    every = ["-sort", "-read", *files, *first, *options, "-order", order]
+    for n in orders if "wbdiscount" not in given else ():
+        kneser_ney = {"kndiscount", "ukndiscount", f"kndiscount{n}", f"ukndiscount{n}"} & given
+        names[f"-{'kn' if kneser_ney else 'gt'}{n}"] = temporary()
+    discounts = [word for item in names.items() for word in item]
+    if names:
+        yield "ngram-count", [*every, *discounts]
+    for name in names.values():
+        round_discounts(name)
+    yield "ngram-count", [*every, *discounts, *(word for path in model.get("lm", [])[-1:] for word in ("-lm", path))]
+
+
+def round_discounts(path):
+    """A file of discounts with six digits, as those of SRILM's scripts have."""
+    with open(path) as lines:
+        fields = [line.split() for line in lines]
+    with open(path, "w") as out:
+        out.writelines(f"{' '.join(names)} {float(value):.6g}\n" for *names, value in fields)
 
 
 def change_lm_vocab(words):

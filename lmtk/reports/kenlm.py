@@ -19,10 +19,12 @@ from lmtk.lm import LN10
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram.backoff import Backoff, Stored, Walk, decimal
+from lmtk.ngram.building import pack
 from lmtk.ngram.counts import to_rows, trie
 from lmtk.ngram.digits import shortest
 from lmtk.ngram.hashed import Hashed
-from lmtk.ngram.nodes import as_single, ends_in_itself, pack, unigrams
+from lmtk.ngram.nodes import ends_in_itself, unigrams
+from lmtk.ngram.walking import as_single
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
 from lmtk.text.vocab import EOS, SOS, UNK, lower
 

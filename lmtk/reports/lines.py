@@ -1,14 +1,13 @@
 """The lines of words in reports of large texts, by kernels: those of SRILM's -debug 2 and of KenLM's query.
 
-Numbers and words come as cells, which `ngram.printing` describes, KenLM's numbers in ones of 24 bytes. Bound by the
-copying of these.
+Numbers and words come as cells, which `ngram.printing` describes. Bound by the copying of these.
 """
 
 import numpy as np
 
 from lmtk.machine.jit import inlined, jit
-from lmtk.ngram.digits import print_powers, print_shortest, put_digits, shortest
-from lmtk.ngram.printing import print_some, put, put_word, store8, word_cells
+from lmtk.ngram.digits import print_powers, put_digits
+from lmtk.ngram.printing import cell, cells_of, in_bytes, print_short, print_some, put, put_word, store8, word_cells
 
 u64 = np.uint64
 BLANK, TAB, LINE = 32, 9, 10
@@ -23,29 +22,14 @@ WORD, GIVEN, LATER, FIRST = map(constant, (b"\tp( ", b"| ", b"...) \t= ", b") \t
 LOG, CLOSE, EOS, TOTAL, OOV = map(constant, (b"[ ", b"]\n", b"</s>", b"Total: ", b"OOV: "))
 
 
-def cell(text, width=2):
-    """Text as a cell of so many words, (width,) uint64."""
-    return np.frombuffer(text.ljust(8 * width - 1, b"\0") + bytes([len(text)]), u64)
-
-
-def cells_of(x, kernel, form, end, width):
-    """Cells (N, width) of numbers x (N,), with the byte `end` behind, by a kernel; form(x[i]), a str, for those that it
-    leaves empty.
-    """
-    cells = np.zeros((len(x), width), u64)
-    kernel(x, end, cells.view(np.uint8))
-    for i in np.flatnonzero(cells[:, -1] == 0):
-        cells[i] = cell(form(x[i]).encode() + bytes([end]), width)
-    return cells
-
-
 def predictions(words, tags, tag, corpus, never, log10p, sos):
     """The lines of -debug 2 of a corpus, bytes; and where those of each sentence end in them, (S,).
 
     words: `word_cells` of the vocabulary. tags, tag (N,): what lines say of the models, and which of it each token's
     does. never (N,): p is 0. log10p: (N,) float64, of single precision. sos: the id of <s>.
     """
-    p = cells_of(log10p, print_powers, lambda x: f"{10 ** x.item():.7g}", BLANK, 2)
+    form, empty = lambda x: f"{10 ** x.item():.7g}", np.zeros((len(log10p), 2), u64)
+    p = cells_of(log10p, in_bytes(print_powers), form, BLANK, empty)
     logs = print_some(log10p.astype(np.float32), BLANK)
     p[never], logs[never] = cell(b"0 "), cell(b"-inf ")
     logs[(log10p == 0) & np.signbit(log10p) & ~never] = cell(b"-0 ")
@@ -98,7 +82,7 @@ def answers(block, first, last, whole, number, ids, length, log10p, sums, oovs):
     stand in the block, and then, in the first `whole` lines, </s>. number (W,): KenLM's of each word. sums, oovs: those
     of the first lines, float32 and integers.
     """
-    log10p, sums = (cells_of(x, print_shortest, shortest, end, 3) for x, end in ((log10p, TAB), (sums, BLANK)))
+    log10p, sums = print_short(log10p, TAB), print_short(sums, BLANK)
     text = np.empty(len(block) + 48 * len(ids) + 64 * len(first) + 16, np.uint8)
     return text[: print_answers(block, first, last, whole, number, ids, length, log10p, sums, oovs, text)].data
 
@@ -123,13 +107,13 @@ def print_answers(block, first, last, whole, number, ids, length, log10p, sums, 
             text[at] = BLANK
             at = put_number(text, at + 1, np.int64(length[t]))
             text[at] = BLANK
-            at = put_wide(text, at + 1, log10p, t)
+            at = put(text, at + 1, log10p, t)
         while place < len(block) and block[place] != LINE:
             place += 1
         place += 1
         if i < len(sums):
             store8(text, at, TOTAL)
-            at = put_wide(text, at + 7, sums, i)
+            at = put(text, at + 7, sums, i)
             store8(text, at, OOV)
             at = put_number(text, at + 5, oovs[i])
             text[at] = LINE
@@ -140,14 +124,6 @@ def print_answers(block, first, last, whole, number, ids, length, log10p, sums, 
 @inlined
 def is_blank(c):
     return c == BLANK or (TAB <= c <= 13 and c != LINE)
-
-
-@inlined
-def put_wide(text, at, cells, i):
-    """A cell of 24 bytes into text; where it ends."""
-    for j in range(3):
-        store8(text, at + 8 * j, cells[i, j])
-    return at + np.int64(cells[i, 2] >> u64(56))
 
 
 @inlined

@@ -9,7 +9,8 @@ from lmtk.errors import FormatError
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, vocabulary_sums
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
-from lmtk.ngram import nodes
+from lmtk.ngram import walking
+from lmtk.ngram.nodes import address
 from lmtk.text.corpus import Closed, Table, sentences
 from lmtk.text.vocab import SOS, lower
 
@@ -211,13 +212,13 @@ def report_sums(model, name, texts, marks, write):
     thread. marks: no stream.
     """
     vocab, whole, blank, unknown = model.vocab, Tally(), 0, 0
-    table, address = Table(Closed(vocab.index, vocab.unk_id)), nodes.address(model.walk.handle)
+    table, handle = Table(Closed(vocab.index, vocab.unk_id)), address(model.walk.handle)
     given = vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos
 
     def added(block):
         ids = table.known_ids(lower(block) if marks.tolower else block)
         sums = np.empty(block.count(b"\n") + 1)
-        found = nodes.sum_lines(address, *given, ids, sums)
+        found = walking.sum_lines(handle, *given, ids, sums)
         return sums[: found[0]], found[1:5], found[5:]
 
     for logs, numbers, others in in_threads(added, texts):

@@ -1,0 +1,235 @@
+"""Nodes of n-grams whose words and children are known, or which come from a file: their suffixes and tables."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from lmtk.errors import FormatError
+from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.large import pays
+from lmtk.machine.threads import in_parts
+from lmtk.ngram.nodes import (
+    AT,
+    CHILD,
+    NO_TABLES,
+    NODE,
+    PLACE,
+    ROOT,
+    WIDTH,
+    ZERO,
+    N,
+    Nodes,
+    address,
+    children_of,
+    columns,
+    frozen,
+    number,
+    room,
+    suffix_of,
+    unigrams,
+    without_tables,
+)
+from lmtk.ngram.searching import children, find_some, search, with_tables
+
+SOME = 256  # n-grams looked up together
+u64 = np.uint64
+prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+
+
+def finished(memory, where, W, path="", linked=False):
+    """The Nodes of records in which only the suffixes are missing, unless they are `linked`. Raises FormatError where a
+    1-gram has no word.
+    """
+    order, sizes = len(where), where[:, N].tolist()
+    nodes = without_tables(memory, where, ROOT, path)
+    one = unigrams(nodes, W)
+    if not pays("ngrams", sum(sizes)):
+        return replace(nodes, far=frozen(link_suffixes_plain(Nodes(memory, where, ROOT, *NO_TABLES).levels, one)))
+    nodes, far = with_tables(nodes), ROOT
+    for k in range(2, order + 1) if not linked else ():
+        link = lambda *part, k=k: link_suffixes(memory, where, nodes.slots, nodes.spans, k, *part, one)
+        missing = sum(in_parts(link, sizes[k - 2]))
+        if missing:
+            more = np.empty((missing, 2), np.int32)
+            link_far(memory, where, k, one, far, more)
+            far = np.concatenate((far, more))
+    return replace(nodes, far=frozen(far))
+
+
+@jit
+def link_suffixes(memory, where, slots, spans, k, first, last, one):
+    """The suffixes of the k-grams, k > 1, that extend the contexts from `first` up to `last`, in place, once those of
+    shorter n-grams are known; -1 where the order below has none: returns how many. one (W,): the 1-gram of each word.
+    Bound by two or three random reads an n-gram, those of SOME made together.
+    """
+    begin, width, missing = where[k - 1, AT], where[k - 1, WIDTH], 0
+    above, size = where[k - 2, AT], where[k - 2, WIDTH]
+    up, wide = where[max(k - 3, 0), AT], where[max(k - 3, 0), WIDTH]
+    ats, lows, highs, many = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(SOME, np.int64), 0
+    words, found = np.empty(SOME, np.int64), np.empty(SOME, np.int64)
+    room = ats, words, lows, highs, found
+    for i in range(first, last):
+        low = high = np.int64(0)
+        if k > 2:
+            if i + 12 < last:
+                prefetch(memory, up + wide * max(number(memory, above + size * (i + 13) - 1), 0))
+            context = number(memory, above + size * (i + 1) - 1)
+            if context >= 0:
+                low = number(memory, up + wide * context + CHILD)
+                high = number(memory, up + wide * (context + 1) + CHILD)
+        for child in range(number(memory, above + size * i + CHILD), number(memory, above + size * (i + 1) + CHILD)):
+            at = begin + width * child
+            if k == 2:
+                suffix = one[u64(memory[u64(at)])]
+                memory[u64(at + width - 1)] = suffix
+                missing += suffix < 0
+                continue
+            ats[many], lows[many], highs[many] = at, low, high
+            many += 1
+            if many == SOME:
+                missing += link_some(memory, slots, spans[k - 1], above, size, width, *room, many)
+                many = 0
+    return missing + link_some(memory, slots, spans[k - 1], above, size, width, *room, many)
+
+
+@inlined
+def link_some(memory, slots, span, above, size, width, ats, words, lows, highs, found, many):
+    """The suffixes of the first `many` records at `ats`, in place, as `find_some` has them; -1 for none: returns how
+    many.
+    """
+    missing = 0
+    for j in range(many):
+        words[j] = number(memory, ats[j])
+    find_some(memory, slots, span, above, size, words, lows, highs, found, many)
+    for j in range(many):
+        memory[u64(ats[j] + width - 1)] = found[j]
+        missing += found[j] < 0
+    return missing
+
+
+@jit
+def link_far(memory, where, k, one, far, more):
+    """The suffixes that `link_suffixes` has not found, in place, and into more (., 2): what comes behind `far`."""
+    begin, width, j = where[k - 1, AT], where[k - 1, WIDTH], 0
+    above, size = where[k - 2, AT], where[k - 2, WIDTH]
+    for i in range(where[k - 2, N]):
+        for child in range(memory[above + size * i + CHILD], memory[above + size * (i + 1) + CHILD]):
+            at = begin + width * child
+            if memory[at + width - 1] >= 0:
+                continue
+            order, context = suffix_of(memory, where, far, k - 1, i)
+            found = np.int64(-1)
+            while order and found < 0:
+                low, high = children_of(memory, where, order, context)
+                found = search(memory, where[order, AT], where[order, WIDTH], low, high, memory[at])
+                if found < 0:
+                    order, context = suffix_of(memory, where, far, order, context)
+            if found < 0:
+                found = np.int64(one[memory[at]])
+            memory[at + width - 1] = -1 - len(far) - j
+            more[j, 0], more[j, 1] = (order + 1, found) if found >= 0 else (0, 0)
+            j += 1
+
+
+def link_suffixes_plain(levels, one):
+    """The suffixes of the records of all orders in numpy, in place; returns `far`."""
+    far, ends = ROOT, [np.arange(len(levels[1]) - 1)]
+    for k, (above, level) in enumerate(pairwise(levels[1:]), 2):
+        parent, word = np.repeat(np.arange(len(above) - 1), np.diff(above["child"])), level["word"][:-1]
+        # of the last 1, 2 .. words of each n-gram, the node
+        below = [children(levels[j], levels[j + 1], ends[j - 1][parent], word) for j in range(1, k - 1)]
+        ends = [one[word], *below, np.arange(len(word))]
+        suffix = ends[k - 2].copy()
+        lacks = np.flatnonzero(suffix < 0)
+        more = np.zeros((len(lacks), 2), np.int32)
+        for j in range(1, k - 1):
+            found = ends[j - 1][lacks]
+            more[found >= 0, 0], more[found >= 0, 1] = j, found[found >= 0]
+        suffix[lacks] = -1 - len(far) - np.arange(len(lacks))
+        level["suffix"][:-1], far = suffix, np.concatenate((far, more))
+    return far
+
+
+def pack(levels, W, large):
+    """The Nodes of n-grams in sorted order: levels of keys, log10p, log10bow, as `backoff.Stored` has them."""
+    memory, where, records = room([len(level.keys) for level in levels])
+    above = np.zeros(2, NODE)
+    for level, found in zip(levels, records):
+        link(level.keys, W, above["child"], found["word"]) if large else link_plain(level.keys, W, above, found)
+        for name in set(found.dtype.names) & {"log10p", "log10bow"}:
+            log10 = getattr(level, name)
+            found[name][:-1] = np.where(log10 == ZERO, np.float32(-np.inf), log10)
+        above = found
+    return finished(memory, where, W)
+
+
+def link_plain(keys, W, above, found):
+    """`link` in numpy."""
+    above["child"][:] = np.searchsorted(keys, np.arange(len(above)) * W)
+    found["word"][:-1] = keys % W
+
+
+@jit
+def link(keys, W, child, word):
+    """Each n-gram's word (N + 1,) and the first child of each above (P + 1,) from sorted keys (N,); in place."""
+    parent = 0
+    child[0] = 0
+    for i in range(len(keys)):
+        while keys[i] >= (parent + 1) * W:
+            parent += 1
+            child[parent] = i
+        word[i] = keys[i] - parent * W
+    while parent < len(child) - 1:
+        parent += 1
+        child[parent] = len(keys)
+
+
+def of_arrays(arrays, order, W, path):
+    """Nodes of the arrays of a file: nodes1 and so on, far, slots and spans, in one piece of memory if mapped.
+
+    A file of before the suffixes has nodes1 and so on only, with a column less. Raises FormatError.
+    """
+    levels = [arrays[f"nodes{k}"] for k in range(1, order + 1)]
+    sizes = [len(a) - 1 for a in levels]
+    if "far" not in arrays:
+        memory, where, records = room(sizes)
+        for a, level in zip(levels, records):
+            columns(level)[:, :-1] = a
+        Nodes(memory, where, ROOT, *NO_TABLES, path).checked(W)
+        return finished(memory, where, W)
+    memory = whole = together(levels)
+    if whole is None:
+        memory = np.concatenate([a.reshape(-1) for a in levels])
+    begin, where, at = address(memory), [], 0
+    for a in levels:
+        at = (address(a) - begin) // 4 if whole is not None else at
+        where.append([at, len(a) - 1, a.shape[1], PLACE[a.shape[1]]])
+        at += a.size
+    more = (frozen(arrays[name]) for name in ("far", "slots", "spans"))
+    for begin, size in arrays["spans"].tolist():
+        if size & (size - 1) or not 0 <= size <= len(arrays["slots"]) - begin <= len(arrays["slots"]):
+            raise FormatError(path, "damaged: its tables do not fit its slots")
+    return Nodes(frozen(memory), frozen(np.array(where, np.int64)), *more, path)
+
+
+def arrays_of(nodes):
+    """The arrays of a file."""
+    nodes = with_tables(nodes)
+    levels = {f"nodes{k}": columns(level) for k, level in enumerate(nodes.levels[1:], 1)}
+    return levels | {"far": nodes.far, "slots": nodes.slots, "spans": nodes.spans}
+
+
+def together(arrays):
+    """The int32 that arrays of one mapped file lie among, or None where they lie apart."""
+    base = arrays[0]
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    first, last = address(base), address(base) + base.nbytes
+    if any(not first <= address(a) <= last - a.nbytes for a in arrays):
+        return None
+    begin = min(map(address, arrays))
+    end = max(address(a) + a.nbytes for a in arrays)
+    if begin % 4:
+        return None
+    return base.reshape(-1).view(np.uint8)[begin - first : end - first].view(np.int32)

@@ -1,0 +1,142 @@
+"""Which of a node's children has a word: by steps among its children, or by a table where they are many."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.memory import zeros
+from lmtk.machine.threads import all_at_once
+from lmtk.ngram.nodes import AT, CHILD, WIDTH, N, frozen, number
+
+FEW = 8  # children among which a search is as fast as a table
+MANY = 1 << 18  # n-grams of a model for which tables pay
+prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+
+
+@inlined
+def slot_of(low, word, size):
+    """Where the search for a word begins among the children from `low` on, in a table of `size` places."""
+    h = (np.uint64(low) << np.uint64(32) | np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64(h >> np.uint64(32)) & (size - 1)
+
+
+@inlined
+def search(memory, begin, width, low, high, w):
+    """Which of the nodes from low up to high, of the order at `begin`, has the word w; -1 where none has. Among FEW
+    there are three steps, whatever is found: a processor cannot foretell how many it would take.
+    """
+    if low >= high:
+        return np.int64(-1)
+    while high - low > FEW:
+        middle = (low + high) >> 1
+        if number(memory, begin + width * middle) <= w:
+            low = middle
+        else:
+            high = middle
+    for step in (4, 2, 1):
+        i = min(low + step, high - 1)
+        low = i if number(memory, begin + width * i) <= w else low
+    return low if number(memory, begin + width * low) == w else np.int64(-1)
+
+
+@inlined
+def probe(memory, slots, table, places, slot, begin, width, low, high, w):
+    """`search` by a table of `places` at `table`, from the place `slot` on."""
+    for _ in range(places):
+        found = number(slots, slot)
+        if found < 0 or (low <= found < high and number(memory, begin + width * found) == w):
+            return found
+        slot = table + ((slot - table + 1) & (places - 1))
+    return np.int64(-1)
+
+
+@inlined
+def find_some(memory, slots, span, begin, width, words, lows, highs, found, many):
+    """found (many,) <- which of the nodes from lows up to highs, of the order at `begin`, have these words; -1 where
+    none has. span: that of their order. Their random reads overlap.
+    """
+    table, places = span[0], span[1]
+    for j in range(many):
+        found[j] = -1
+        if places and highs[j] - lows[j] > FEW:
+            found[j] = table + slot_of(lows[j], words[j], places)
+            prefetch(slots, found[j])
+        else:
+            prefetch(memory, begin + width * lows[j])
+            prefetch(memory, begin + width * highs[j])
+    for j in range(many):
+        if found[j] >= 0:
+            prefetch(memory, begin + width * number(slots, found[j]))
+    for j in range(many):
+        if found[j] >= 0:
+            found[j] = probe(memory, slots, table, places, found[j], begin, width, lows[j], highs[j], words[j])
+        else:
+            found[j] = search(memory, begin, width, lows[j], highs[j], words[j])
+
+
+def children(above, level, node, word):
+    """The children of nodes (N,) of `above` with these words (N,), in the order below; -1 where there is none (or node
+    or word is -1).
+    """
+    end = len(level) - 1
+    low = np.clip(above["child"][node], 0, end)
+    last = np.clip(above["child"][np.where(node < 0, node, node + 1)], low, end)
+    high = last
+    words = level["word"]
+    while (low < high).any():
+        middle = (low + high) >> 1
+        less = (low < high) & (words[middle] < word)
+        low, high = np.where(less, middle + 1, low), np.where(less, high, np.minimum(middle, high))
+    return np.where((low < last) & (words[low] == word) & (word >= 0) & (node >= 0), low, -1)
+
+
+def tables(nodes):
+    """(slots, spans) of nodes that have none."""
+    orders = range(2, nodes.order + 1)
+    many = all_at_once(lambda k: count_many(nodes.memory, nodes.where, k), orders)
+    sizes = [0, 0, *(1 << (2 * some - 1).bit_length() if some else 0 for some in many)]
+    spans = np.array([[end - size, size] for end, size in zip(np.cumsum(sizes), sizes)], np.int64)
+    slots = zeros(sum(sizes), np.int32)
+    slots.fill(-1)
+    all_at_once(lambda k: fill(nodes.memory, nodes.where, k, slots[spans[k, 0] :][: spans[k, 1]]), orders)
+    return frozen(slots), frozen(spans)
+
+
+@jit
+def count_many(memory, where, k):
+    """How many n-grams of order k extend contexts that have more than FEW of them."""
+    begin, total, width = where[k - 2, AT], where[k - 1, N], where[k - 2, WIDTH]
+    found, last = 0, 0
+    for i in range(where[k - 2, N]):
+        at = begin + width * i
+        low, high = max(memory[at + CHILD], last), min(memory[at + width + CHILD], total)
+        if high - low > FEW:
+            found += high - low
+            last = high
+    return found
+
+
+@jit
+def fill(memory, where, k, table):
+    """An open-addressing table, int32, full of -1, of those n-grams of order k; in place."""
+    begin, total, width = where[k - 2, AT], where[k - 1, N], where[k - 2, WIDTH]
+    below, narrow, last = where[k - 1, AT], where[k - 1, WIDTH], 0
+    for i in range(where[k - 2, N]):
+        at = begin + width * i
+        low, high = max(memory[at + CHILD], last), min(memory[at + width + CHILD], total)
+        if high - low > FEW:
+            last = high
+            for child in range(low, high):
+                slot = slot_of(low, memory[below + narrow * child], len(table))
+                while table[slot] >= 0:
+                    slot = (slot + 1) & (len(table) - 1)
+                table[slot] = child
+
+
+def with_tables(nodes):
+    """The same Nodes with tables, if they are so many that these pay."""
+    if len(nodes.slots) or sum(nodes.where[:, N]) < MANY:
+        return nodes
+    slots, spans = tables(nodes)
+    return replace(nodes, slots=slots, spans=spans)

@@ -1,0 +1,474 @@
+"""Scoring by the arrays of `nodes`: the back-off recursion in kernels and in numpy."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
+from lmtk.ngram.nodes import (
+    AT,
+    BOW,
+    CHILD,
+    WIDE,
+    WIDTH,
+    ZERO,
+    P,
+    address,
+    children_of,
+    number,
+    suffix_of,
+)
+from lmtk.ngram.searching import FEW, children, find_some, probe, search, slot_of
+from lmtk.text.kernels import look_up
+
+LANES = 128  # parts of a text that are scored side by side
+PART = 64  # tokens of such a part, at least
+NULL, UNKNOWN = 0, 1  # states after nothing, and after a word without a 1-gram
+u64 = np.uint64
+prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+
+
+def walk_plain(nodes, unigram, first, V, single, ids, fresh):
+    """`walk` in numpy, without tables: (log10p, used)."""
+    node, logp, used = unigram[ids], first[ids], np.ones(len(ids), np.int8)
+    weights = np.zeros(len(ids), np.float32)
+    for k, (above, level) in enumerate(pairwise(nodes.levels[1:]), 2):
+        context = np.append(np.int32(-1), node[:-1])
+        context[fresh] = -1
+        node = children(above, level, context, ids)
+        known = context >= 0
+        weight = np.where(known, above["log10bow"][context], np.float32(0))
+        if single:
+            goes_on = known & (above["child"][context + 1] > above["child"][context])
+            weight[weight == -np.inf] = ZERO
+            weight[(weight == 0) & ~goes_on] = -0.0
+            weight[~known] = 0.0 if k == 2 else -0.0
+            weight[fresh] = -0.0
+            logp = logp + weight
+        else:
+            weights += weight
+        value = np.where(node >= 0, level["log10p"][node], np.float32(np.nan))
+        value[ids >= V] = np.nan
+        used[~np.isnan(value)] = k
+        given = value < np.inf
+        logp[given] = as_single(value[given]) if single else value[given]
+        weights[given] = 0
+    return logp if single else logp + weights, used
+
+
+def as_single(log10p):
+    """log10 p as KenLM keeps it: -99 for that of 0, and -0 for 0."""
+    return np.where(log10p == -np.inf, np.float32(ZERO), np.where(log10p == 0, np.float32(-0.0), log10p))
+
+
+@inlined
+def weight_after(bow, goes_on, single):
+    """A context's weight, log10, as it is added: in KenLM one of 0 has a sign."""
+    if single and bow == 0:
+        return np.float32(0.0) if goes_on else np.float32(-0.0)
+    return np.float32(ZERO) if single and bow == -np.inf else bow
+
+
+@inlined
+def given(value, single):
+    """The log10 p of an n-gram as sums begin with it."""
+    if single:
+        return np.float32(ZERO) if value == -np.inf else np.float32(-0.0) if value == 0 else value
+    return value
+
+
+@inlined
+def backed_off(p, weights, begin, many, single):
+    """log10 p with the weights[begin : begin + many] of contexts, of which those of the longest stand first. All is in
+    single precision, and those of short contexts are added first. SRILM adds up the weights, then p; KenLM begins with
+    p.
+    """
+    total = p if single else np.float32(0)
+    for j in range(begin + many - 1, begin - 1, -1):
+        total += weights[u64(j)]
+    return total if single else p + total
+
+
+@inlined
+def fetch(memory, where, k, node):
+    """The record of a node, and where its children end, come into the cache."""
+    if k:
+        at = where[u64(k - 1), AT] + WIDE * node
+        prefetch(memory, at)
+        prefetch(memory, at + WIDE + CHILD)
+
+
+@jit
+def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids, fresh, log10p, used):
+    """The back-off recursion (Katz 1987) for the tokens ids (N,):
+
+        p(w | c) = p of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word).
+
+    log10p (N,) float32 and used (N,) int8, the length of the n-gram that gave it, are written in place. unigram (W,)
+    int32: the 1-gram of each word, -1 for none; first (W,) float32, its log10 p. fresh (N,): nothing before a token
+    counts. A word from V on has no probability.
+
+    The search goes from the longest context to the shorter ones, by the suffixes. The first node found is that of the
+    next context, or its suffix, so that a token whose n-gram is there takes one search. A log10p of +inf counts for
+    `used` only: it marks n-grams that KenLM puts in. `single`: KenLM's rounding and zeros, as `weight_after` and
+    `backed_off` have them.
+
+    Each round makes a search in each of LANES parts of the text, which begin with so many tokens before them as a
+    context has, so that their random reads, two or three a search, overlap. It goes in passes, from lists of parts to
+    lists of parts: a processor cannot foretell a branch that depends on what is found. Bound by these reads and by
+    instructions, in like measure. No pointer leads out of its order.
+    """
+    n, size = len(where), len(ids)
+    lanes = max(min(LANES, size // (PART + n)), 1) if size else 0
+    t, begin, stop, word = (
+        np.empty(lanes, np.int64),
+        np.empty(lanes, np.int64),
+        np.empty(lanes, np.int64),
+        ids[:lanes].astype(np.int64),
+    )
+    # the context to look in, of order 0 where only the 1-gram is left; that of the next token, -1: not known yet
+    order, node = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
+    next_order, next_node = np.full(lanes, -1), np.zeros(lanes, np.int64)
+    low, high = np.empty(lanes, np.int64), np.empty(lanes, np.int64)
+    slot, found = np.empty(lanes, np.int64), np.empty(lanes, np.int64)
+    p, length = np.empty(lanes, np.float32), np.ones(lanes, np.int64)
+    weights, many = np.empty(lanes * (n + 1), np.float32), np.zeros(lanes, np.int64)
+    live, few, table = np.empty(lanes + 1, u64), np.empty(lanes + 1, u64), np.empty(lanes + 1, u64)
+    hit, root, done = np.empty(lanes + 1, u64), np.empty(lanes + 1, u64), np.empty(lanes + 1, u64)
+    for a in range(lanes):
+        begin[a], stop[a] = size * a // lanes, size * (a + 1) // lanes
+        t[a] = max(begin[a] - n + 1, 0)
+        word[a], root[a] = ids[t[a]], a
+    lives, roots = 0, lanes
+    while lives or roots:
+        fews = tables = hits = misses = dones = 0
+        for j in range(lives):
+            a = live[j]
+            low[a], high[a] = children_of(memory, where, order[a], node[a])
+            found[a] = -1
+            tabled = (high[a] - low[a] > FEW) & (spans[u64(order[a] + 1), 1] > 0)
+            table[tables] = few[fews] = a
+            tables += tabled
+            fews += (high[a] > low[a]) & (not tabled)
+        for j in range(tables):
+            a = table[j]
+            k = u64(order[a] + 1)
+            slot[a] = spans[k, 0] + slot_of(low[a], word[a], spans[k, 1])
+            prefetch(slots, slot[a])
+        for j in range(fews):
+            a = few[j]
+            k = u64(order[a])
+            prefetch(memory, where[k, AT] + where[k, WIDTH] * low[a])
+            prefetch(memory, where[k, AT] + where[k, WIDTH] * (high[a] - 1))
+        for j in range(tables):
+            a = table[j]
+            k = u64(order[a])
+            prefetch(memory, where[k, AT] + where[k, WIDTH] * number(slots, slot[a]))
+        for j in range(fews):
+            a = few[j]
+            k = u64(order[a])
+            found[a] = search(memory, where[k, AT], where[k, WIDTH], low[a], high[a], word[a])
+        for j in range(tables):
+            a = table[j]
+            k = u64(order[a])
+            at, places = spans[k + u64(1), 0], spans[k + u64(1), 1]
+            given_by = where[k, AT], where[k, WIDTH], low[a], high[a], word[a]
+            found[a] = probe(memory, slots, at, places, slot[a], *given_by)
+        for j in range(lives):
+            a = live[j]
+            hit[hits] = live[misses] = a
+            hits += found[a] >= 0
+            misses += found[a] < 0
+        for j in range(hits):
+            a = hit[j]
+            k = order[a]
+            if next_order[a] < 0:
+                next_order[a], next_node[a] = k + 1, found[a]
+                if k + 1 == n:
+                    next_order[a], next_node[a] = suffix_of(memory, where, far, n, found[a])
+                    fetch(memory, where, next_order[a], next_node[a])
+            value = logs[u64(where[u64(k), AT] + where[u64(k), WIDTH] * found[a] + where[u64(k), P])]
+            if word[a] < V and value == value and length[a] == 1:
+                length[a] = k + 1
+            if word[a] < V and value < np.inf:
+                p[a], done[dones] = value, a
+                dones += 1
+            else:
+                live[misses] = a
+                misses += 1
+        lives = 0
+        for j in range(misses):
+            a = live[j]
+            bow = logs[u64(where[u64(order[a] - 1), AT] + WIDE * node[a] + BOW)]
+            weights[u64(np.int64(a) * (n + 1) + many[a])] = weight_after(bow, high[a] > low[a], single)
+            many[a] += 1
+            order[a], node[a] = suffix_of(memory, where, far, order[a], node[a])
+            fetch(memory, where, order[a], node[a])
+            live[lives] = root[roots] = a
+            lives += order[a] > 0
+            roots += order[a] == 0
+        for j in range(roots):
+            a = root[j]
+            w = u64(word[a])
+            p[a], done[dones] = first[w], a
+            dones += 1
+            if next_order[a] < 0:
+                next_order[a], next_node[a] = (1, np.int64(unigram[w])) if unigram[w] >= 0 else (0, UNKNOWN)
+                fetch(memory, where, next_order[a], next_node[a])
+        roots = 0
+        for j in range(dones):
+            a = done[j]
+            i = t[a]
+            if i >= begin[a]:
+                log10p[u64(i)] = backed_off(given(p[a], single), weights, np.int64(a) * (n + 1), many[a], single)
+                used[u64(i)] = length[a]
+            t[a] = i = i + 1
+            if i == stop[a]:
+                continue
+            word[a], order[a], node[a] = ids[u64(i)], next_order[a], next_node[a]
+            if fresh[u64(i)] or n == 1:
+                order[a] = node[a] = 0
+            next_order[a], length[a], many[a] = -1, 1, 0
+            if order[a] == 0 and node[a] == UNKNOWN:
+                # KenLM's missing <unk> has the weight +0
+                weights[u64(np.int64(a) * (n + 1))], many[a] = 0, 1
+            live[lives] = root[roots] = a
+            lives += order[a] > 0
+            roots += order[a] == 0
+
+
+def handle(nodes, unigram, first):
+    """int64, where the arrays of a Walk are and how long they are: what `step` and `score_lines` take in place of them,
+    since a call costs 0.1 us an array. They must outlive it. Behind them is room for the weights of `step`.
+    """
+    arrays = nodes.memory, nodes.where, unigram, first, nodes.far, nodes.slots, nodes.spans
+    sizes = nodes.memory.size, nodes.order, len(unigram), len(nodes.far), nodes.slots.size, len(nodes.spans)
+    return np.array([*map(address, arrays), *sizes, *[0] * nodes.order], np.int64)
+
+
+@jit
+def arrays_at(handle):
+    """memory, logs, where, far, slots, spans, unigram, first of a `handle`, given as its address."""
+    h = carray(pointer_to(handle, np.int64), 13)
+    memory, logs = carray(pointer_to(h[0], np.int32), h[7]), carray(pointer_to(h[0], np.float32), h[7])
+    where, far = carray(pointer_to(h[1], np.int64), (h[8], 4)), carray(pointer_to(h[4], np.int32), (h[10], 2))
+    slots, spans = carray(pointer_to(h[5], np.int32), h[11]), carray(pointer_to(h[6], np.int64), (h[12], 2))
+    unigram, first = carray(pointer_to(h[2], np.int32), h[9]), carray(pointer_to(h[3], np.float32), h[9])
+    return memory, logs, where, far, slots, spans, unigram, first
+
+
+@jit(nogil=False)
+def step(handle, w, state):
+    """`walk` of one word w as KenLM does: (log10 p, length used, state after w). Python's lock keeps its room for it.
+
+    state: the order and the place of the longest context, order << 32 | place; NULL or UNKNOWN where there is none.
+    Contexts are left out of which nothing can be made: no n-gram goes on from them, and their weights are 0.
+    """
+    memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
+    n, k, node = len(where), state >> 32, state & 0xFFFFFFFF
+    weights, many, p, used = carray(pointer_to(handle + 8 * 13, np.float32), 2 * n), 0, first[w], 1
+    after_order, after = np.int64(-1), np.int64(0)
+    if k == 0 and node == UNKNOWN:
+        weights[0], many = 0, 1
+    low, high, slot = seek(memory, where, slots, spans, k, node, w)
+    while k:
+        # the next search begins before this one is done, so that their random reads overlap
+        next_k, next_node = suffix_of(memory, where, far, k, node)
+        next_low, next_high, next_slot = seek(memory, where, slots, spans, next_k, next_node, w)
+        begin, width, found = where[k, AT], where[k, WIDTH], np.int64(-1)
+        if slot >= 0:
+            found = probe(memory, slots, spans[k + 1, 0], spans[k + 1, 1], slot, begin, width, low, high, w)
+        else:
+            found = search(memory, begin, width, low, high, w)
+        if found >= 0:
+            if after_order < 0:
+                after_order, after = k + 1, found
+            value = logs[begin + width * found + where[k, P]]
+            if value == value and used == 1:
+                used = k + 1
+            if value < np.inf:
+                p = value
+                break
+        weights[many] = weight_after(logs[where[k - 1, AT] + WIDE * node + BOW], high > low, True)
+        many += 1
+        k, node, low, high, slot = next_k, next_node, next_low, next_high, next_slot
+    if after_order < 0:
+        after_order, after = (
+            (np.int64(1), np.int64(unigram[w])) if unigram[w] >= 0 else (np.int64(0), np.int64(UNKNOWN))
+        )
+    while after_order:
+        at, size = where[after_order - 1, AT], where[after_order - 1, WIDTH]
+        at += size * after
+        if after_order < n and (memory[at + size + CHILD] > memory[at + CHILD] or logs[at + BOW] != 0):
+            break
+        after_order, after = suffix_of(memory, where, far, after_order, after)
+    return np.float64(backed_off(given(p, True), weights, 0, many, True)), used, after_order << 32 | after
+
+
+@inlined
+def seek(memory, where, slots, spans, k, node, w):
+    """Where the search for w among the children of a node of order k begins: (low, high, place in slots or -1)."""
+    if k == 0:
+        return np.int64(0), np.int64(0), np.int64(-1)
+    low, high = children_of(memory, where, k, node)
+    if spans[k + 1, 1] and high - low > FEW:
+        slot = spans[k + 1, 0] + slot_of(low, w, spans[k + 1, 1])
+        prefetch(slots, slot)
+        return low, high, slot
+    prefetch(memory, where[k, AT] + where[k, WIDTH] * low)
+    return low, high, np.int64(-1)
+
+
+def table_handle(slots, letters, ends, value):
+    """A `handle` of the arrays of a `Table`."""
+    arrays = slots, letters, ends, value
+    return np.array([*map(address, arrays), *map(len, arrays)], np.int64)
+
+
+@jit(nogil=False)
+def score_text(handle, table, unk, text, sos, eos):
+    """KenLM's log10 p of a sentence, in single precision, and the number of its words, </s> included: of a text that
+    ends with a blank, by a `table_handle`. sos, eos: the ids of the marks around it, or -1 for none.
+
+    All n-grams of the sentence are found first, an order at a time, so that their random reads overlap: the k-gram that
+    ends at token i is that of k - 1 words at i - 1 and a word more. A text has tokens enough for `walk`, which makes
+    fewer searches.
+    """
+    memory, logs, where, _, slots, spans, unigram, first = arrays_at(handle)
+    t = carray(pointer_to(table, np.int64), 8)
+    known, letters = carray(pointer_to(t[0], np.uint64), (t[4], 2)), carray(pointer_to(t[1], np.uint8), t[5])
+    ends, value = carray(pointer_to(t[2], np.int64), t[6]), carray(pointer_to(t[3], np.int32), t[7])
+    ids, n, begin = np.empty(len(text) + 2, np.int32), len(where), np.int64(sos >= 0)
+    ids[0] = sos
+    N = begin + look_up(text, 0, known, letters, ends, value, 0, -1, unk, ids[begin:])[1]
+    if eos >= 0:
+        ids[N] = eos
+        N += 1
+    node = np.full((n, N), -1)  # node[k - 1, i]: the k-gram that ends at token i, -1 for none
+    for i in range(N):
+        node[0, i] = unigram[u64(ids[i])]
+        fetch(memory, where, 1, max(node[0, i], 0))
+    words, lows, highs = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64)
+    at, found = np.empty(N, np.int64), np.empty(N, np.int64)
+    for k in range(1, n):
+        many = 0
+        for i in range(1, N):
+            if node[k - 1, i - 1] >= 0:
+                at[many], words[many] = i, ids[i]
+                lows[many], highs[many] = children_of(memory, where, k, node[k - 1, i - 1])
+                many += highs[many] > lows[many]
+        find_some(memory, slots, spans[k + 1], where[k, AT], where[k, WIDTH], words, lows, highs, found, many)
+        for j in range(many):
+            node[k, at[j]] = found[j]
+            if found[j] >= 0 and k + 1 < n:
+                fetch(memory, where, k + 1, found[j])
+    total, weights = np.float32(0), np.empty(n + 1, np.float32)
+    for i in range(begin, N):
+        p, many = first[u64(ids[i])], 0
+        if i and (node[:, i - 1] < 0).all():
+            weights[0], many = 0, 1  # KenLM's missing <unk> has the weight +0
+        for k in range(min(n - 1, i), 0, -1):
+            context = node[k - 1, i - 1]
+            if context < 0:
+                continue
+            if node[k, i] >= 0:
+                value = logs[u64(where[k, AT] + where[k, WIDTH] * node[k, i] + where[k, P])]
+                if value < np.inf:
+                    p = value
+                    break
+            low, high = children_of(memory, where, k, context)
+            weights[many] = weight_after(logs[u64(where[k - 1, AT] + WIDE * context + BOW)], high > low, True)
+            many += 1
+        total += np.float32(backed_off(given(p, True), weights, 0, many, True))
+    return np.float64(total), N - begin
+
+
+@jit
+def score_lines(handle, ids, sos, eos, sums):
+    """KenLM's log10 p of each line of `ids`, in which -1 stands between lines: sums (S,) float64 <- the sum of its
+    words' in single precision, one after the other; returns how many words the sums are of. sos, eos: the marks' ids,
+    to stand before and after each line, or -1 for none.
+    """
+    lines = 1
+    for w in ids:
+        lines += w < 0
+    N = len(ids) - (lines - 1) + lines * ((sos >= 0) + (eos >= 0))
+    tokens, fresh, ends = np.empty(N, np.int32), np.zeros(N + 1, np.bool_), np.empty(lines, np.int64)
+    at, line = 0, 0
+    for i in range(len(ids) + 1):
+        if i == 0 or ids[i - 1] < 0:
+            fresh[at] = True
+            if sos >= 0:
+                tokens[at] = sos
+                at += 1
+        if i < len(ids) and ids[i] >= 0:
+            tokens[at] = ids[i]
+            at += 1
+            continue
+        if eos >= 0:
+            tokens[at] = eos
+            at += 1
+        ends[line] = at
+        line += 1
+    log10p, used = np.empty(N, np.float32), np.empty(N, np.int8)
+    memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
+    walk(memory, logs, where, far, slots, spans, unigram, first, len(unigram), True, tokens, fresh, log10p, used)
+    at = 0
+    for line in range(lines):
+        total = np.float32(0)
+        for t in range(at + (sos >= 0), ends[line]):
+            total += log10p[t]
+        at = ends[line]
+        sums[line] = total
+    return N - lines * (sos >= 0)
+
+
+@jit
+def sum_lines(handle, V, unk, sos, eos, add_sos, add_eos, ids, sums):
+    """log10 p of each line of `ids`, behind each of which stands -1: sums (S,) <- the sum of its words' in double
+    precision, one after the other, without those of p 0; blank lines have none. Marks that a line has are not doubled.
+
+    Returns how many sums there are; sentences, words, words of p 0 that are `unk`, others of p 0; `unk` with a p; blank
+    lines. Those of -ppl: what a Tally holds.
+    """
+    N = len(ids)
+    tokens, fresh, ends = np.empty(2 * N + 2, np.int32), np.zeros(2 * N + 2, np.bool_), np.empty(N + 1, np.int64)
+    at, lines, blank, start = 0, 0, 0, 0
+    for i in range(N):
+        if ids[i] >= 0:
+            continue
+        if i == start:
+            blank += 1
+        else:
+            fresh[at] = True
+            if add_sos and ids[start] != sos:
+                tokens[at] = sos
+                at += 1
+            for j in range(start, i):
+                tokens[at] = ids[j]
+                at += 1
+            if add_eos and ids[i - 1] != eos:
+                tokens[at] = eos
+                at += 1
+            ends[lines] = at
+            lines += 1
+        start = i + 1
+    log10p, used = np.empty(at, np.float32), np.empty(at, np.int8)
+    memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
+    walk(memory, logs, where, far, slots, spans, unigram, first, V, False, tokens[:at], fresh[:at], log10p, used)
+    at = sentences = words = oovs = zeros = unknown = 0
+    for line in range(lines):
+        total = 0.0
+        for t in range(at + (tokens[at] == sos), ends[line]):
+            w, last = tokens[t], t + 1 == ends[line]
+            sentences += last and w == eos
+            words += not (last and w == eos)
+            if log10p[t] == -np.inf:
+                oovs += w == unk
+                zeros += w != unk
+            else:
+                unknown += w == unk
+                total += np.float64(log10p[t])
+        at = ends[line]
+        sums[line] = total
+    return lines, sentences, words, oovs, zeros, unknown, blank
