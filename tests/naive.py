@@ -537,3 +537,35 @@ def maxent(weights, words, context, word):
     ends = [tuple(context[i:]) for i in range(len(context) + 1)]
     S = {w: sum(weights.get((*end, w), 0.0) for end in ends) for w in words}
     return S[word] - math.log(sum(map(math.exp, S.values())))
+
+
+def bucket(x, n, marks, first, last):
+    """What `buckets` has of the words first .. last - 1 of a text x in a circle: of events and of contexts, (where they
+    end, begins, words); and the place of each event's context. A border, 0, is the last of words before another.
+    """
+    N, W = len(x), max(x) + 1
+
+    def ngram(q, k):
+        """The words that end at q, the last first."""
+        return [x[q % N], *(x[(q - d) % N] or W for d in range(1, k))]
+
+    def there(q, k):
+        words = ngram(q, k)
+        inside = (words[0] or marks.eos) and (k == 1 or words[-1] != W or marks.sos)
+        return bool(inside and W not in words[1:-1])
+
+    def columns(ends):
+        begins, words, before = [], [[] for _ in range(n - 1)], []
+        for q in ends:
+            here = ngram(q, n)
+            f = 1 + next((d for d in range(n) if here[d : d + 1] != before[d : d + 1]), n)
+            m = max((k for k in range(1, n + 1) if there(q, k)), default=0)
+            begins.append(f + 16 * m)
+            for k in range(max(f, 2), m + 1):
+                words[k - 2].append(here[k - 1])
+            before = here
+        return [q % N for q in ends], begins, [w for order in words for w in order]
+
+    contexts = sorted((q for q in range(N) if first <= x[q] < last), key=lambda q: ngram(q, n))
+    come = sorted(range(len(contexts)), key=lambda i: x[(contexts[i] + 1) % N])
+    return columns([contexts[i] + 1 for i in come]), columns(contexts), come

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+import naive
 import numpy as np
 import pytest
 from conftest import ENVIRONMENT, TESTS
@@ -17,7 +18,7 @@ from lmtk import cli
 from lmtk.machine import memory, threads
 from lmtk.machine.large import LARGE
 from lmtk.machine.parallel import ALONE
-from lmtk.ngram import arpa, assembly, buckets, collection, engine, kenlm_text, printing, sorting
+from lmtk.ngram import arpa, assembly, buckets, collection, engine, kenlm_text, printing, sorting, suffix
 from lmtk.ngram.counts import ranks
 
 
@@ -54,6 +55,42 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
         for layout in (None, kenlm_text.layout(given[2], len(given[3]))):
             assert written(buckets.write_arpa, other, None, layout) == written(printing.write_estimate, model, layout)
         the_same_nodes(seed, model, other, monkeypatch)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
+    """Against the slow twin: records, sorted; n-grams that begin, their words, the contexts; numbers of both."""
+    x, marks, vocab, methods, _ = job(seed)
+    n = len(methods)
+    x = np.append(x, np.zeros(n, np.int32))  # what stands before a text that is dealt out is empty
+    ids = x.tolist()
+    monkeypatch.setattr(buckets, "PART", 1 + 7 * (seed % 30))
+    shared = buckets.divided(Parts(x), vocab, n, None, ALONE)
+    if seed % 2:
+        buckets.share_text(shared, Parts(x).parts(vocab))
+    else:
+        buckets.deal_out(shared, Parts(x).parts(vocab))
+    for b in shared.mine:
+        buckets.sort_bucket(shared, b, methods, marks, None)
+        bounds = shared.bounds[b : b + 2].tolist()
+        *both, come = naive.bucket(ids, n, marks, *bounds)
+        assert shared.shelf.get(("come", b), np.int32).tolist() == come
+        for name, (_, begins, words) in zip(("events", "contexts"), both):
+            found, rank, sizes = buckets.stored(shared, b, name)
+            oldest = shared.shelf.get((name, "words", b), np.int32)
+            oldest[oldest == len(shared.seen)] = max(ids) + 1
+            assert (found.tolist(), oldest.tolist()) == (begins, words)
+            new = [[f % 16 <= k <= f >> 4 for f in begins] for k in range(1, n + 1)]
+            assert sizes.tolist() == [sum(row) for row in new]
+            at = np.empty(len(begins) + 1, np.int64)
+            for k, row in enumerate(new, 1):
+                suffix.numbers(rank, k, np.arange(len(begins) + 1), at)
+                assert at.tolist() == [sum(row[:j]) for j in range(len(row) + 1)]
+        many = np.zeros_like(shared.came[b])
+        for q, f in zip(*both[1][:2]):
+            for k in range(max(f % 16, 2), (f >> 4) + 1):
+                many[k, shared.of[ids[q - 1]]] += 1
+        assert (shared.came[b] == many).all()
 
 
 def the_same_nodes(seed, model, other, monkeypatch):

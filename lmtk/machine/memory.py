@@ -3,6 +3,7 @@ what is no line of ours; so what they take is looked for before. Memory that is 
 in files, for jobs whose memory is bounded.
 """
 
+import contextlib
 import mmap
 import os
 import resource
@@ -69,6 +70,14 @@ def keep_all():
     return room() is None and set_malloc({MMAP_MAX: 0, ARENA_MAX: 1, TRIM_THRESHOLD: -1, TOP_PAD: 64 * MB})
 
 
+def trim():
+    """Gives memory that was freed back to the system, where malloc can; it keeps arrays of up to 32 MB."""
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def warm(size):
     """`keep_all`, and `size` bytes are touched for the first time in a thread, while the caller does something else."""
     import ctypes
@@ -94,7 +103,7 @@ def warm(size):
 bound, mapped, watch = None, [], None  # as `at_most` was told; the files of arrays; the thread that looks after them
 SMALL = 1 << 20  # bytes up to which an array is in memory all the same
 MOMENT = 0.005  # seconds
-BESIDES = 64 << 20  # bytes that the program has, whatever the bound
+BESIDES = 90 << 20  # bytes that the program has, whatever the bound
 STATM = "/proc/self/statm"
 
 
@@ -105,6 +114,7 @@ def at_most(size):
     global bound, watch
     if not os.path.exists(STATM):
         return
+    trim()
     bound = size + BESIDES
     if watch is None:
         watch = Thread(target=let_go, daemon=True)

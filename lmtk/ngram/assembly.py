@@ -19,6 +19,8 @@ import numpy as np
 
 from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
+from lmtk.machine.memory import trim
+from lmtk.machine.threads import Scratch
 from lmtk.ngram import buckets, engine
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.building import finished
@@ -31,6 +33,8 @@ f32 = np.float32
 
 def backoff_of(job, memory=None):
     """The buckets.Buckets of one process as a Backoff model, as engine.backoff_of has it. memory: bytes, or None."""
+    job.scratch = Scratch()
+    trim()  # else nodes have little room beside what estimating has freed
     W, n = len(job.vocab.words), job.order
     size = max(memory // (4 * NODE.itemsize), LEAST) if memory else 1 << 30
     nodes, where, records = room([W, *job.sizes[1:]])
@@ -45,6 +49,7 @@ def backoff_of(job, memory=None):
         if k < n:
             for b, (place,) in zip(job.mine, buckets.fetched(job, k, [own_place])):
                 job.shelf.add(("place of contexts", b), place)
+    trim()
     made = finished(nodes, where, W, linked=not lacking)
     return Backoff(job.vocab, n, [Packed(made, k, W) for k in range(1, n + 1)])
 

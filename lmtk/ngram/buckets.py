@@ -41,6 +41,7 @@ from lmtk.files import streams
 from lmtk.files.column import Shelf
 from lmtk.machine import threads
 from lmtk.machine.jit import jit
+from lmtk.machine.memory import trim
 from lmtk.ngram import engine, printing, suffix
 from lmtk.ngram.suffix import prefetch
 from lmtk.text.vocab import Vocab
@@ -170,6 +171,7 @@ def estimate(
     bigrams, counted = count_all(job, methods, marks, exact)
     job.records = job.text = job.places = None
     job.scratch = threads.Scratch()
+    trim()
 
     def order_1():
         first = engine.unigrams(vocab, methods, engine.seen_words(job.seen, vocab, marks), lambda: bigrams)
