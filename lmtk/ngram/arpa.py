@@ -96,13 +96,18 @@ def read_text(stream, path, seen=()):
         raise FormatError(path, "the model has no 1-grams")
     if positive:
         warnings.warn(f"{path}: {positive} positive log probabilities, up to {worst:.7g}", LmtkWarning, stacklevel=2)
-    for k, entries in sections.items():
-        size = sum(len(x.rows) if isinstance(x, Rows) else 1 for x in entries)
-        if stated.get(k) != size:
-            text = f"{path}: \\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
-            warnings.warn(text, LmtkWarning, stacklevel=2)
+    sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in rows) for k, rows in sections.items()}
+    tell_sizes(path, stated, sizes)
     many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
     return model_of(sections, path, levels_of_many if many else levels_of)
+
+
+def tell_sizes(path, stated, sizes):
+    """A warning for each order of which there are not so many n-grams as the head of a file says."""
+    for k, size in sizes.items():
+        if stated.get(k) != size:
+            text = f"{path}: \\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
+            warnings.warn(text, LmtkWarning, stacklevel=3)
 
 
 def numbered(stream, path):

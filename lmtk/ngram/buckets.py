@@ -175,10 +175,9 @@ def estimate(
 
     def order_1():
         first = engine.unigrams(vocab, methods, engine.seen_words(job.seen, vocab, marks), lambda: bigrams)
-        said = tell if comm.rank == 0 else lambda line: None
-        return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, said, known, exact)
+        return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
 
-    used, job.log10p, job.marks = comm.each(order_1)
+    used, job.log10p, job.marks = comm.share(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
     lacking = sum(job.each(partial(estimate_one, job, used, exact), "estimating"))
     job.needed = comm.total(lacking) > 0

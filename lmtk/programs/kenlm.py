@@ -155,11 +155,11 @@ def filter(words):
     if kind not in ("", "vocab", "model"):
         raise UsageError(f"vocab: or model: stands before the input's name, not {kind}:")
     model, vocab = ("-", name) if kind == "vocab" else (name, "-")
-    context, raw = "context" in chosen, chosen[-1] == "raw"
+    context, forms = "context" in chosen, [word for word in chosen if word in ("raw", "arpa")]
     sentences = [line for _, line in lines(vocab) if fields_of(line)] if modes[-1] != "copy" else []
     outs = [f"{out}{number}" for number in range(len(sentences))] if modes[-1] == "multiple" else [out]
     where = passing(modes[-1], sentences)
-    if raw:
+    if forms[-1:] == ["raw"]:
         filtered_counts(model, outs, where, context)
     else:
         filtered_arpa(model, outs, where, context, pad=True)

@@ -13,6 +13,7 @@ from lmtk.errors import FormatError, UsageError
 from lmtk.files.streams import lines, open_in, open_out
 
 SECTION = re.compile(rb"\\(\d+)-grams:$")
+SIZE = re.compile(rb"ngram +(\d+) *= *(\d+)")
 SPOOLED = 1 << 24  # bytes of a filtered model that stay in memory
 ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 
@@ -56,19 +57,24 @@ def arpa_pieces(path):
     """
     from lmtk.ngram import arpa
 
-    found, order = False, 0
+    found, order, stated, sizes = False, 0, {}, {}
     with open_in(path) as stream:
         for number, piece in arpa.numbered(stream, path):
             if isinstance(piece, arpa.Rows):
+                sizes[order] += len(piece.rows)
                 yield order, piece
                 piece.free.append(piece.rows.base)
                 continue
             order, own = order_of(piece, order)
             if own and isinstance(wrong := arpa.parse(piece, order), str):
                 raise FormatError(path, wrong, number)
+            sizes[order] = sizes.get(order, 0) + own
+            if size := SIZE.match(piece):
+                stated[int(size[1])] = int(size[2])
             found = found or piece.startswith(b"\\1-grams:")
             yield order if own else 0, piece
             if found and piece.strip() == b"\\end\\":
+                arpa.tell_sizes(path, stated, {k: size for k, size in sizes.items() if k})
                 return
     raise FormatError(path, "no \\end\\; the file is cut short" if found else "no ARPA file: it has no \\1-grams:")
 
@@ -115,7 +121,7 @@ def filtered_arpa(path, outs, where, context=False, pad=False):
                         rest.write(b"\n" * bool(last) + piece + b"\n")
                     last = int(found[1])
                     sizes[last] = [0] * len(outs)
-                elif found := re.match(rb"ngram +(\d+) *= *(\d+)", piece):
+                elif found := SIZE.match(piece):
                     stated[int(found[1])] = int(found[2])
                 continue
             if isinstance(piece, arpa.Rows):
