@@ -9,14 +9,14 @@ import numpy as np
 from lmtk.machine.jit import jit
 
 
-def common(ngram, where):
-    """The sentences that the words of an n-gram have in common, none for all of them; None where it does not stay."""
+def files_of(ngram, where, files):
+    """Which of so many files an n-gram stays in: each has one sentence, or one has them all."""
     found = [where(word) for word in ngram]
     if None in found:
-        return None
-    first, *others = sorted(filter(None, found), key=len) or [()]
+        return ()
+    first, *others = sorted(filter(None, found), key=len) or [range(files)]
     shared = [i for i in first if all(i in other for other in others)]
-    return shared if shared or not first else None
+    return shared if files > 1 else shared and (0,)
 
 
 def sentences_of(words, where):

@@ -168,15 +168,14 @@ def filter(words):
 def filtered_counts(path, outs, where, context):
     """The n-grams of a count file that stay; the rest as filtered_arpa has it."""
     from lmtk.files.streams import lines, open_out
-    from lmtk.ngram.filtering import common
+    from lmtk.ngram.filtering import files_of
 
     with contextlib.ExitStack() as files:
         outs = [files.enter_context(open_out(out)) for out in outs]
         for _, line in lines(path):
             ngram = fields_of(line.partition(b"\t")[0])
-            found = common(ngram[: len(ngram) - context], where)
-            for out in () if found is None else outs if len(outs) == 1 or not found else (outs[i] for i in found):
-                out.write(line + b"\n")
+            for i in files_of(ngram[: len(ngram) - context], where, len(outs)):
+                outs[i].write(line + b"\n")
 
 
 def passing(mode, sentences):

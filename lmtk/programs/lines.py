@@ -69,7 +69,7 @@ def arpa_pieces(path):
             if own and isinstance(wrong := arpa.parse(piece, order), str):
                 raise FormatError(path, wrong, number)
             sizes[order] = sizes.get(order, 0) + own
-            if size := SIZE.match(piece):
+            if not own and (size := SIZE.match(piece)):
                 stated[int(size[1])] = int(size[2])
             found = found or piece.startswith(b"\\1-grams:")
             yield order if own else 0, piece
@@ -138,8 +138,7 @@ def filtered_arpa(path, outs, where, context=False, pad=False):
                 if not (ngram := fields_of(line)[1 : k + 1]):
                     continue
                 words += ngram if k == 1 else []
-                found = filtering.common(ngram[: k - context], where)
-                for i in () if found is None else range(len(outs)) if len(outs) == 1 or not found else found:
+                for i in filtering.files_of(ngram[: k - context], where, len(outs)):
                     rests[i].write(line + b"\n")
                     sizes[k][i] += 1
         for i, out in enumerate(outs):

@@ -9,6 +9,9 @@ from lmtk.errors import LmtkError, UsageError
 from lmtk.programs.lines import filtered_arpa, temporary
 
 LONGEST = "99"  # an order that no n-gram in a count file is above
+# options of smoothing methods, Good-Turing's being none -> that of their files of discounts, or None
+METHODS = {"kndiscount": "kn", "ukndiscount": "kn"}
+METHODS |= dict.fromkeys(("wbdiscount", "ndiscount", "cdiscount", "addsmooth"))
 
 
 def options_of(words, **taken):
@@ -144,23 +147,25 @@ def make_big_lm(words):
         options = [word for word in options if word.lstrip("-") != "ukndiscount"]
         options += [f"-ukndiscount{n}" for n in orders]
     every = ["-sort", "-read", *files, *first, *options, "-order", order]
-    for n in orders if "wbdiscount" not in given else ():
-        kneser_ney = {"kndiscount", "ukndiscount", f"kndiscount{n}", f"ukndiscount{n}"} & given
-        names[f"-{'kn' if kneser_ney else 'gt'}{n}"] = temporary()
-    discounts = [word for item in names.items() for word in item]
+    for n in orders:
+        chosen = [method for method in METHODS if {method, f"{method}{n}"} & given]
+        if kind := METHODS[chosen[0]] if chosen else "gt":
+            names[f"-{kind}{n}"] = temporary()
     if names:
-        yield "ngram-count", [*every, *discounts]
-    for name in names.values():
-        round_discounts(name)
-    yield "ngram-count", [*every, *discounts, *(word for path in model.get("lm", [])[-1:] for word in ("-lm", path))]
+        yield "ngram-count", [*every, *(word for item in names.items() for word in item)]
+    every += [word for option, name in names.items() if rounded(name) for word in (option, name)]
+    yield "ngram-count", [*every, *(word for path in model.get("lm", [])[-1:] for word in ("-lm", path))]
 
 
-def round_discounts(path):
-    """A file of discounts with six digits, as those of SRILM's scripts have."""
+def rounded(path):
+    """Gives the discounts in a file six digits, as those of SRILM's scripts have. Returns whether ngram-count takes it:
+    not where one of Good-Turing's is above 1.
+    """
     with open(path) as lines:
-        fields = [line.split() for line in lines]
+        fields = [(*names, float(value)) for *names, value in map(str.split, lines)]
     with open(path, "w") as out:
-        out.writelines(f"{' '.join(names)} {float(value):.6g}\n" for *names, value in fields)
+        out.writelines(f"{' '.join(names)} {value:.6g}\n" for *names, value in fields)
+    return all(value <= 1 for name, *_, value in fields if name == "discount")
 
 
 def change_lm_vocab(words):
