@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkWarning
+from lmtk.errors import FormatError, LmtkWarning, name_of
 
 
 def em(logp, bins, weights, iterations, tolerance, tell=None, times=None):
@@ -60,7 +60,7 @@ def check_weights(weights, path):
     if (off > 1e-4).any():
         worst = weights.sum(axis=1)[off.argmax()]
         warnings.warn(
-            f"{path}: {(off > 1e-4).sum()} sets of weights do not sum to one; one sums to {worst:.7g}",
+            f"{name_of(path)}: {(off > 1e-4).sum()} sets of weights do not sum to one; one sums to {worst:.7g}",
             LmtkWarning,
             stacklevel=2,
         )

@@ -9,8 +9,8 @@ class FormatError(LmtkError):
     """A file that is not what it should be: `place` is "file" or "file:line"."""
 
     def __init__(self, path, message, line=None):
-        place = "stdin" if path == "-" else path
-        super().__init__(f"{place}:{line}: {message}" if line else f"{place}: {message}")
+        place = f"{name_of(path)}:{line}" if line else name_of(path)
+        super().__init__(f"{place}: {message}")
 
 
 class Diverged(LmtkError):
@@ -23,6 +23,11 @@ class UsageError(LmtkError):
 
 class LmtkWarning(UserWarning):
     """Something odd that was tolerated; printed as one line on stderr."""
+
+
+def name_of(path):
+    """What messages call a file."""
+    return "stdin" if path == "-" else path
 
 
 def shown(word):

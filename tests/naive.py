@@ -357,6 +357,25 @@ def bleu(hypotheses, references):
     return min(1, math.exp(1 - r / c)) * math.exp(sum(map(math.log, precisions)) / 4)
 
 
+def smoothed_bleu(words, reference):
+    """BLEU of one sentence, lists of words; the n-grams of orders 2 to 4 and their matches are one more each."""
+    logs = 0.0
+    for n in range(1, 5):
+        grams, there = ([tuple(w[i : i + n]) for i in range(len(w) - n + 1)] for w in (words, reference))
+        match = sum(min(grams.count(g), there.count(g)) for g in set(grams)) + (n > 1)
+        if not match:
+            return 0.0
+        logs += math.log(match / (len(grams) + (n > 1)))
+    return min(1, math.exp(1 - len(reference) / len(words))) * math.exp(logs / 4)
+
+
+def least_risk(translations, logp, scale):
+    """The number of the translation with the greatest expected `smoothed_bleu`, the first of equal ones."""
+    weights = [math.exp(scale * (v - max(logp))) for v in logp]
+    expected = [sum(p * smoothed_bleu(t, r) for p, r in zip(weights, translations)) for t in translations]
+    return expected.index(max(expected))
+
+
 def best_at(a, b, gamma):
     """The highest of the lines a gamma + b, the first of equal ones."""
     heights = [x * gamma + y for x, y in zip(a, b, strict=True)]

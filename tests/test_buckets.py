@@ -15,6 +15,7 @@ from test_large import random_text
 from test_mpi import APART, PAIRS, SMALL_BLOCKS, mpi, needs_mpi
 
 from lmtk import cli
+from lmtk.commands import options
 from lmtk.machine import memory, threads
 from lmtk.machine.large import LARGE
 from lmtk.machine.parallel import ALONE
@@ -114,6 +115,7 @@ def in_buckets(monkeypatch, room):
     """Large texts are estimated in buckets of so many positions, unless words want more."""
     monkeypatch.setattr(memory, "bound", None)  # as it was, in the end
     monkeypatch.setitem(LARGE, "ngrams", 1)
+    monkeypatch.setattr(options, "LEAST", 1)
     monkeypatch.setattr(collection, "whole_size", lambda tokens, words: 1 << 60)
     monkeypatch.setattr(buckets, "LEAST", buckets.BYTES * room)
 

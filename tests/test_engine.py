@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lmtk import cli
+from lmtk.commands import options as shared
 from lmtk.errors import LmtkError
 from lmtk.machine import threads
 from lmtk.machine.large import LARGE
@@ -208,6 +209,7 @@ def test_the_command_writes_the_same_for_large_and_small(tmp_path, monkeypatch, 
     (tmp_path / "v").write_text("a\nb\nnever\n")
     (tmp_path / "c").write_text("a 2\nb c 1\nc c a 3\n")
     (tmp_path / "classes").write_text("X 0.5 b\nX 0.5 never\n")
+    monkeypatch.setattr(shared, "LEAST", 1)
     for large in (1 << 40, 1):
         monkeypatch.setitem(LARGE, "ngrams", large)
         lmtk(

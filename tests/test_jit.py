@@ -85,7 +85,7 @@ def test_machine_code_is_kept_until_what_it_is_made_of_changes(tmp_path):
 
 
 def test_numba_runs_the_kernels_where_its_parts_are_unknown(monkeypatch):
-    monkeypatch.setattr(jit, "numba_file", lambda *names: (_ for _ in ()).throw(OSError()))
+    monkeypatch.setattr(jit, "package_file", lambda *names: (_ for _ in ()).throw(OSError()))
     jit.runtime.cache_clear(), jit.by_objects.cache_clear()
     try:
         assert not jit.by_objects() and takes(3) == 0

@@ -13,6 +13,7 @@ from conftest import ENVIRONMENT
 from test_ngram import random_model
 
 from lmtk import cli
+from lmtk.commands import options
 from lmtk.files.streams import open_out
 from lmtk.lm import LN10
 from lmtk.machine.exponential import powers
@@ -80,6 +81,7 @@ def test_counts_are_the_same_in_any_memory(tmp_path, monkeypatch, memory, order,
 
 def test_a_model_is_the_same_in_any_memory(tmp_path, monkeypatch):
     monkeypatch.setitem(LARGE, "ngrams", 1)
+    monkeypatch.setattr(options, "LEAST", 1)
     text = random_text(tmp_path, 1)
     found = []
     for name, more in (("a", []), ("b", ["-memory", "20K"])):

@@ -185,10 +185,12 @@ def test_ranks_that_do_not_wait_end_together(tmp_path):
 
 SMALL_BLOCKS = """
 import sys
+from lmtk.commands import options
 from lmtk.files import streams
 from lmtk.machine.large import LARGE
 streams.blocks.__defaults__ = (40, False)
 LARGE["ngrams"] = int(sys.argv.pop(1))
+options.LEAST = 1
 sys.argv[0] = "lmtk"
 from lmtk.cli import main
 main()

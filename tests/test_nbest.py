@@ -12,7 +12,7 @@ from lmtk.errors import LmtkError
 from lmtk.files.registry import load
 from lmtk.lm import LN10
 from lmtk.nbest import lists as nbest
-from lmtk.nbest import tuning
+from lmtk.nbest import risk, tuning
 
 WORDS = [b"the", b"cat", b"saw", b"a", b"dog", b"on"]
 
@@ -42,6 +42,30 @@ def test_bleu_is_that_of_the_twin_and_of_sacrebleu(seed):
     text = [[r.decode() for r in column] for column in zip(*references)]
     theirs = sacrebleu.corpus_bleu([f.decode() for f in firsts], text, tokenize="none", force=True)
     assert 100 * found == pytest.approx(theirs.score)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_least_risk_is_that_of_the_twin_and_likeness_sacrebleus(seed):
+    rng = random.Random(seed)
+    translations = [some_words(rng) for _ in range(rng.randrange(1, 9))]
+    logp = [rng.uniform(-9, 0) for _ in translations]
+    found = risk.likeness(translations)
+    twin = [[naive.smoothed_bleu(t, r) for r in translations] for t in translations]
+    np.testing.assert_allclose(found, twin, rtol=1e-12)
+    for scale in (0, 0.5, 3):
+        assert risk.least(translations, logp, scale) == naive.least_risk(translations, logp, scale)
+    sacrebleu = pytest.importorskip("sacrebleu")
+    how = {"tokenize": "none", "smooth_method": "add-k", "smooth_value": 1, "use_effective_order": False}
+    for t, row in zip(translations, found):
+        for r, value in zip(translations, row):
+            if len(t) > 3 and r:
+                theirs = sacrebleu.sentence_bleu(b" ".join(t).decode(), [b" ".join(r).decode()], **how)
+                assert 100 * value == pytest.approx(theirs.score)
+
+
+def test_translations_of_equal_risk_the_first_one():
+    assert risk.least([[], []], [-1, -2], 1) == 0
+    assert risk.least([[b"a", b"b"], [b"a", b"c"], [b"a", b"b"]], [-2, -1, -2], 0) == 0
 
 
 def test_bleu_of_nothing_is_nothing():

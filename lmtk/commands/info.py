@@ -17,7 +17,7 @@ def command(
     \b
     Example: lmtk info model.lm
     """
-    from lmtk.errors import LmtkError
+    from lmtk.errors import LmtkError, name_of
     from lmtk.files.registry import describe
 
     one_stdin(*needed(lm, "lm"))
@@ -26,7 +26,7 @@ def command(
         try:
             lines, vocabulary = describe(path, words)
         except OSError as e:
-            failures.append(f"{path}: {e.strerror or e}")
+            failures.append(f"{name_of(path)}: {e.strerror or e}")
             continue
         except LmtkError as e:
             failures.append(str(e))

@@ -27,7 +27,7 @@ from lmtk.commands.options import (
     tell_memory,
     unknown_word,
 )
-from lmtk.errors import LmtkError, UsageError
+from lmtk.errors import LmtkError, UsageError, name_of
 
 
 def command(
@@ -324,10 +324,10 @@ def read(o, path, order, classes=None):
         if changed or (o.write_bin and not isinstance(model, ClassModel)):
             kind = next(value for name, value in model.describe() if name == "kind")
             remedies = {ClassModel: ", which -expand-classes makes of it", Mixture: "; its parts are of other kinds"}
-            raise LmtkError(f"{path}: {kind}; a back-off n-gram was wanted{remedies.get(type(model), '')}")
+            raise LmtkError(f"{name_of(path)}: {kind}; a back-off n-gram was wanted{remedies.get(type(model), '')}")
         return lowered(model, order) if order and hasattr(model, "lower") else model
     if o.expand_classes is not None and not o.mix_lm and not o.read_mix_lms:
-        raise LmtkError(f"{path}: no class model, so that there is nothing to expand; -classes makes it one")
+        raise LmtkError(f"{name_of(path)}: no class model, so that there is nothing to expand; -classes makes it one")
     model = told(o, path, model.lower(min(order or model.order, model.order)))
     model = merge.with_unknown(model, o.unknown) if o.unknown else model
     return told(o, "-limit-vocab", merge.limited(model, o.words)) if o.limit_vocab else model

@@ -19,7 +19,7 @@ from lmtk.commands.options import (
     option,
     unknown_word,
 )
-from lmtk.errors import LmtkError, UsageError
+from lmtk.errors import LmtkError, UsageError, name_of
 
 
 def command(
@@ -156,7 +156,7 @@ def to_sort(o, start):
     found = collect(texts, files, 2, listed, marks, unk)
     source = (texts + files)[0]
     if found.order < 2 or not found.levels[1].count.sum():
-        raise LmtkError(f"{'stdin' if source == '-' else source}: no 2-grams in it to learn from")
+        raise LmtkError(f"{name_of(source)}: no 2-grams in it to learn from")
     data = induction.bigrams(found)
     free = [w for w, word in enumerate(data.words) if word not in apart]
     words = induction.by_use(data, [w for w in free if data.uses[w]])

@@ -308,6 +308,7 @@ def settle(o):
     o.marks, o.unk_word = Marks.of(o.no_sos, o.no_eos, o.stream, o.tolower), unknown_word(o.map_unk)
     if o.kenlm:
         o.unk, o.kndiscount, o.interpolate, o.marks = True, True, True, Marks(blank=True, tolower=o.tolower)
+    o.memory = bytes_of(o.memory) if o.memory else None
     o.model_written = o.lm or o.write_bin or o.class_lm
     o.model_wanted = bool(o.model_written or o.gt or o.kn or o.kn_all)
     o.given = {
@@ -401,7 +402,7 @@ def counted(o, comm):
     positions = o.model_wanted and not counts_wanted and 2 <= o.order <= LONGEST
     alone = o.write_bin or o.class_lm or o.sort or o.prune or o.verbose_header  # for one process
     parts = bool(o.model_written and not o.limit_vocab_file and (comm.size == 1 or not alone))
-    kept = o.limit_vocab, o.float_counts, bytes_of(o.memory) if o.memory else None
+    kept = o.limit_vocab, o.float_counts, o.memory
     words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
     classed = partial(replaced, classes=o.own) if o.own else None
     what = o.text or [], o.read or [], o.order, words, o.marks, o.unk_word
@@ -460,17 +461,16 @@ def model_in_buckets(o, comm):
     o.vocabulary, given = comm.each(lambda: (vocabulary_of(o), given_discounts(o)))
     if comm.rank == 0:
         write_what_was_counted(o)
-    memory = bytes_of(o.memory) if o.memory else None
-    if memory:
-        at_most(memory)
+    if o.memory:
+        at_most(o.memory)
     layout = layout_of(o)
     with Bar(o.debug > 0 or comm.rank > 0) as bar:
-        job = buckets.estimate(o.counts, o.vocabulary, o.methods, o.marks, memory, comm, *given, o.vocab_pad, bar)
+        job = buckets.estimate(o.counts, o.vocabulary, o.methods, o.marks, o.memory, comm, *given, o.vocab_pad, bar)
         write = lambda out: buckets.write_arpa(out, job, o.lm, layout)
         if comm.rank:
             write(None)
         else:
-            write_estimate(o, write, lambda: assembly.backoff_of(job, memory))
+            write_estimate(o, write, lambda: assembly.backoff_of(job, o.memory))
     sent = comm.total(comm.sent)
     if sent and comm.rank == 0:
         given[1](f"the ranks sent one another {sent} bytes")

@@ -10,6 +10,7 @@ from lmtk.errors import UsageError
 
 MAX_ORDER = 99
 MANY = 1024  # threads
+LEAST = 64 << 20  # bytes of -memory
 
 
 def option(name, help, metavar=None, *also, group=None, **settings):
@@ -149,11 +150,12 @@ def check_outputs(*paths, texts=()):
 
 
 def bytes_of(size):
-    """The bytes of "4G", as sort(1) has it: K where no unit is given; b, K, M, G, T."""
-    found = re.fullmatch(r"(\d+)([bKMGT]?)", size)
-    if not found or not int(found[1]):
+    """The bytes of "4G" or "1.5G", K where no unit is given; b, K, M, G, T. At least LEAST."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([bKMGT]?)", size)
+    many = float(found[1]) * 1024.0 ** "bKMGT".index(found[2] or "K") if found else 0
+    if many < 1:
         raise UsageError(f"-memory {size}: a size is a number and b, K, M, G or T")
-    return int(found[1]) << 10 * "bKMGT".index(found[2] or "K")
+    return int(min(max(many, LEAST), 2.0**60))
 
 
 def check_trained(texts, model, log, plot):

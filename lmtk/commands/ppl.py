@@ -19,7 +19,7 @@ from lmtk.commands.options import (
     one_stdin,
     option,
 )
-from lmtk.errors import LmtkWarning, UsageError
+from lmtk.errors import LmtkWarning, UsageError, name_of
 
 TOGETHER = 1 << 20  # bytes of a text that a thread reads and scores at once
 
@@ -131,7 +131,7 @@ def command(
                 unknown = report_text(opened(model) if oov_features else model, path, marks, debug, tell)
                 if debug and unknown and not oov_features:
                     name = os.fsdecode(model.vocab.words[model.vocab.unk_id])
-                    sys.stderr.write(f"{path}: {unknown} words are {name} or unknown\n")
+                    sys.stderr.write(f"{name_of(path)}: {unknown} words are {name} or unknown\n")
         for path in counts:
             report_count_file(model, path, count_order, float_counts, debug, tell, tolower)
 
@@ -162,9 +162,9 @@ def report_text(model, path, marks, debug, write, escape=b"", unk=True):
         found = ahead(found)
     _, blank, unknown = report(model, path, found, debug, write, unk)
     if debug and blank:
-        sys.stderr.write(f"{path}: {blank} blank lines skipped\n")
+        sys.stderr.write(f"{name_of(path)}: {blank} blank lines skipped\n")
     if debug and index is not None:
-        sys.stderr.write(f"{path}: {len(model.vocab.words) - known} words joined the vocabulary\n")
+        sys.stderr.write(f"{name_of(path)}: {len(model.vocab.words) - known} words joined the vocabulary\n")
     return unknown
 
 

@@ -58,6 +58,14 @@ def command(
         str | None,
         option("dictionary", "For -replace-unk: lines of a source word and its translation.", "FILE", group="Search"),
     ] = None,
+    mbr: Annotated[
+        int | None,
+        option("mbr", "Of the N best the one most like the others (minimum Bayes risk).", "N", min=1, group="Search"),
+    ] = None,
+    mbr_scale: Annotated[
+        float | None,
+        option("mbr-scale", "For -mbr: one counts by p^X (default: 0.8).", "X", min=0, max=100, group="Search"),
+    ] = None,
     n_best: Annotated[
         int | None, option("n-best", "The N best translations, in Moses' form.", "N", min=1, group="Output")
     ] = None,
@@ -124,7 +132,7 @@ def check(o):
     if o.score != bool(o.target):
         raise UsageError("-score and -target go together")
     if o.score:
-        for name in ("n_best", "scores", "no_unk", "replace_unk", "batch"):
+        for name in ("n_best", "mbr", "scores", "no_unk", "replace_unk", "batch"):
             if getattr(o, name):
                 raise UsageError(f"-{name.replace('_', '-')} has no meaning with -score, which makes no translations")
         if o.debug > 2:
@@ -133,8 +141,13 @@ def check(o):
             raise UsageError("alignments and the report of -debug do not go together")
     if o.plot_format not in ("svg", "png"):
         raise UsageError(f"-plot-format is svg or png, not {o.plot_format}")
-    if o.n_best and o.n_best > o.beam:
-        raise UsageError(f"-n-best {o.n_best} needs a -beam as wide, not {o.beam}")
+    for name, number in (("n-best", o.n_best), ("mbr", o.mbr)):
+        if number and number > o.beam:
+            raise UsageError(f"-{name} {number} needs a -beam as wide, not {o.beam}")
+    if o.n_best and o.mbr:
+        raise UsageError("-mbr chooses one translation, -n-best writes several; give one of them")
+    if o.mbr_scale is not None and not o.mbr:
+        raise UsageError("-mbr-scale is for -mbr, which is missing")
     if o.n_best and o.scores:
         raise UsageError("-scores has no meaning with -n-best, which has scores already")
     if o.no_unk and o.replace_unk:
@@ -172,21 +185,16 @@ def write_translations(o, models, split, joined, aligned):
     search = Translator(*models)
     unk, words = first.vocab.unk_id, first.vocab.words
     index, eos = word_index(first.source), first.source.eos_id
-    how = Beam(o.beam, o.length_power, o.max_length_factor, banned=unk if o.no_unk else None, wanted=o.n_best or 1)
+    banned, wanted = unk if o.no_unk else None, o.n_best or o.mbr or 1
+    how = Beam(o.beam, o.length_power, o.max_length_factor, banned=banned, wanted=wanted)
     together = o.batch or max(1, 240 // o.beam)
 
     def shown(row, hypothesis):
         pairs = zip(hypothesis.words, hypothesis.links or [0] * len(hypothesis.words), strict=True)
         return [known.get(row[j], row[j]) if o.replace_unk and w == unk else words[w] for w, j in pairs]
 
-    def line_of(number, target, hypothesis):
-        line = joined(target)
-        logp = show(hypothesis.logp / LN10).encode()
-        if o.n_best:
-            rank = show(hypothesis.rank / LN10).encode()
-            many = len(TOKEN.findall(line))
-            return b"%d ||| %s ||| logprob= %s words= %d ||| %s\n" % (number, line, logp, many, rank)
-        return logp + b"\t" + line + b"\n" if o.scores else line + b"\n"
+    def words_of(row, hypothesis):
+        return TOKEN.findall(joined(shown(row, hypothesis)))
 
     empty = Hypothesis([], True, 0.0, 0.0, [])
     weighed = o.n_best or o.scores or o.soft_align or o.align_html or o.align_plot
@@ -199,21 +207,44 @@ def write_translations(o, models, split, joined, aligned):
             found = iter(zip(sentences, search(sentences, how, together), strict=True))
             for row in rows:
                 sentence, hypotheses = next(found) if row else (None, [empty])
+                if row and o.mbr:
+                    hypotheses = [safest(o, hypotheses, [words_of(row, h) for h in hypotheses])]
                 if row and weighed:
                     hypotheses = scored_alone(models, sentence, hypotheses, how)
                 for rank, h in enumerate(hypotheses, 1):
                     target = shown(row, h)
-                    out.write(line_of(number, target, h))
+                    out.write(shown_as(o, number, joined(target), h))
                     name = f"{number}-{rank}" if o.n_best else f"{number}"
                     write_alignment(number, name, row, target, h.logp / LN10, h.links, h.alpha)
                 number += 1
-                best = hypotheses[0]
-                many = len(TOKEN.findall(joined(shown(row, best))))
-                tally.update(sentences=int(bool(row)), blank=int(not row), words=many, unknown=best.words.count(unk))
+                best, there = hypotheses[0], bool(row)
+                many = len(words_of(row, best))
+                tally.update(sentences=int(there), blank=int(not there), words=many, unknown=best.words.count(unk))
             out.flush()
     if o.debug:
         told = "{sentences} sentences, {blank} blank lines, {words} words, {unknown} of them [UNK]\n"
         sys.stderr.write(told.format_map(tally))
+
+
+def shown_as(o, number, line, hypothesis):
+    """The line of the output for a translation; number: of its sentence, for n-best lists."""
+    from lmtk.lm import LN10
+    from lmtk.text.corpus import TOKEN
+
+    logp = show(hypothesis.logp / LN10).encode()
+    if o.n_best:
+        rank, many = show(hypothesis.rank / LN10).encode(), len(TOKEN.findall(line))
+        return b"%d ||| %s ||| logprob= %s words= %d ||| %s\n" % (number, line, logp, many, rank)
+    return logp + b"\t" + line + b"\n" if o.scores else line + b"\n"
+
+
+def safest(o, hypotheses, targets):
+    """That of the least risk among the hypotheses of a sentence, best first; targets: the words of each, as written."""
+    from lmtk.nbest import risk
+
+    mean = sum(len(h.words) + h.ended for h in hypotheses) / len(hypotheses)
+    ranks = [h.rank * mean**o.length_power for h in hypotheses]
+    return hypotheses[risk.least(targets, ranks, risk.SCALE if o.mbr_scale is None else o.mbr_scale)]
 
 
 def write_scores(models, split, source, target, path, aligned, tolower, debug):

@@ -18,7 +18,7 @@ class Column:
     def __init__(self, kind, spill):
         self.kind, self.parts, self.file, self.size = np.dtype(kind), [], None, 0
         if spill:
-            self.file = tempfile.TemporaryFile(prefix="lmtk-")
+            self.file = memory.temporary_file()
 
     def append(self, array):
         """Raises OSError, of the folder of temporary files, where the disk is full."""
@@ -47,7 +47,7 @@ class Shelf:
 
     def __init__(self):
         self.parts, self.end, self.lock = {}, 0, Lock()
-        self.file = tempfile.TemporaryFile(prefix="lmtk-", buffering=0)
+        self.file = memory.temporary_file(buffering=0)
 
     def add(self, name, array):
         """Raises OSError, of the folder of temporary files, where the disk is full."""

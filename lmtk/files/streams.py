@@ -12,7 +12,7 @@ import zlib
 from contextlib import contextmanager, suppress
 from functools import cache
 
-from lmtk.errors import FormatError, LmtkWarning, UsageError
+from lmtk.errors import FormatError, LmtkWarning, UsageError, name_of
 
 BOM = b"\xef\xbb\xbf"
 EARLY = 1 << 25  # bytes after which a file is put to disk
@@ -113,7 +113,7 @@ def open_in(path):
         if e.errno is None:
             raise FormatError(path, f"the compressed data is cut short or damaged ({e})") from None
         if e.filename is None:
-            e.filename = "stdin" if path == "-" else path
+            e.filename = name_of(path)
         raise
     finally:
         if raw is not sys.stdin.buffer:
@@ -134,7 +134,7 @@ def blocks(path, size=1 << 22, eager=False):
 def with_warnings(blocks, path):
     """The blocks of a text; what is odd in it is told of at the end."""
     odd = returns = 0
-    name, form = "stdin" if path == "-" else path, "latin1"
+    name, form = name_of(path), "latin1"
     for block in blocks:
         if not block.isascii() and (here := odd_lines(block)):
             odd += here
@@ -175,14 +175,16 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
         read = stream.read
         block = read(size)
     elif block.startswith(BOM):
-        warnings.warn(f"{path}: byte order mark skipped", LmtkWarning, stacklevel=2)
+        warnings.warn(f"{name_of(path)}: byte order mark skipped", LmtkWarning, stacklevel=2)
         # as long as every block: a shorter one is the last
         block = block[len(BOM) :] + read(len(BOM))
     parts, nul = [], False
     while block:
         if not nul and b"\0" in block:
             nul = True
-            warnings.warn(f"{path}: NUL bytes in the text, taken as part of their words", LmtkWarning, stacklevel=2)
+            warnings.warn(
+                f"{name_of(path)}: NUL bytes in the text, taken as part of their words", LmtkWarning, stacklevel=2
+            )
         at_end = not eager and len(block) < size
         end = len(block) if at_end else block.rfind(b"\n") + 1
         if end:

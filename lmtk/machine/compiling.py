@@ -1,5 +1,6 @@
 """A kernel's machine code, by numba, which is imported with this module. See `jit`, which loads and calls it."""
 
+from contextlib import suppress
 from types import FunctionType, NoneType
 
 import numba
@@ -8,7 +9,7 @@ from numba import carray, types
 from numba.extending import intrinsic
 from numpy.lib.stride_tricks import as_strided
 
-from lmtk.machine.jit import llvmlite
+from lmtk.machine.jit import address_of, llvmlite
 
 
 def dispatcher_of(function, settings):
@@ -29,9 +30,9 @@ def cached_dispatcher_of(function, settings, folder):
 
 
 def compiled(kernel, kinds):
-    """(symbol, results, machine code) of a function around a kernel: it takes the values of `jit.kinds_of` and the
-    address of the results, and returns 1 if all went well. results: how Python's struct reads them, a text, or for
-    a tuple a list of one text.
+    """(image, results, machine code) of a function around a kernel: it takes the values of `jit.kinds_of` and the
+    address of the results, and returns 1 if all went well. image: as `image_of` has it, or the symbol of an object
+    file. results: how Python's struct reads them, a text, or for a tuple a list of one text.
     """
     results = []
     scope = {"carray": carray, "as_strided": as_strided, "pointer_to": pointer_to, "int64": np.int64}
@@ -42,7 +43,9 @@ def compiled(kernel, kinds):
     lines += [f"put(out, kernel({arguments}))", "return 1"]
     exec(f"def entry({names}):\n    " + "\n    ".join(lines), scope)
     code = numba.cfunc(types.int64(*parameters, types.int64), error_model="numpy")(scope["entry"])
-    return code.native_name, results[-1], object_file(code.inspect_llvm())
+    made = object_file(code.inspect_llvm())
+    image, bytes_of_it = image_of(made, code.native_name) or (code.native_name, made)
+    return image, results[-1], bytes_of_it
 
 
 def argument(kind, lines, parameters, scope):
@@ -126,3 +129,92 @@ def object_file(text):
         jit=True,
     )
     return machine.emit_object(llvm.parse_assembly(text))
+
+
+SECTION = np.dtype("u4, u4, u8, u8, u8, u8, u4, u4, u8, u8")  # of the format ELF: Elf64_Shdr
+SECTION.names = "name", "kind", "flags", "address", "offset", "size", "link", "info", "align", "each"
+SYMBOL = np.dtype([("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"), ("value", "u8"), ("size", "u8")])
+BYTE = np.dtype(np.uint8)
+RELOCATION = np.dtype([("offset", "u8"), ("kind", "u4"), ("symbol", "u4"), ("addend", "i8")])
+X86_64, PROGBITS, SYMTAB, RELA, NOBITS = 62, 1, 2, 4, 8
+WRITE, ALLOC = 1, 2  # flags of sections
+OUTSIDE, COMMON = 0, 0xFFF2  # sections of symbols that are elsewhere, and of those that the linker makes room for
+ADDRESS = 1  # R_X86_64_64: eight bytes for an address
+PAGE, WIDEST = 4096, 64  # bytes: what may be written or not; what a number is aligned to
+
+
+def image_of(code, symbol):
+    """(image, bytes) of an object file in the format ELF; None of one with other relocations than addresses,
+    or with names that this process does not know.
+
+    The image says the size of the code in memory; how much of it, `fixed`, is never written; where the entry, the
+    symbol, is; and how many places, `local`, that are listed behind the code, int64, are addresses in it, to which its
+    begin is added; in `outside`, for each name elsewhere, the places to which its address is added.
+    """
+    if int.from_bytes(code[18:20], "little") != X86_64:
+        return None
+    sections = np.frombuffer(
+        code, SECTION, int.from_bytes(code[60:62], "little"), int.from_bytes(code[40:48], "little")
+    )
+    table = next(s for s in sections if s["kind"] == SYMTAB)
+    symbols, names = part(code, table, SYMBOL), bytes(part(code, sections[table["link"]]))
+    begins, fixed, made = placed(code, sections)
+    local, outside, common, entry = [], {}, {}, None
+    for s in symbols:
+        if text_at(names, s["name"]) == symbol:
+            entry = begins[int(s["section"])] + int(s["value"])
+    for s in sections[sections["kind"] == RELA]:
+        for at, kind, which, addend in part(code, s, RELOCATION).tolist() if s["info"] in begins else ():
+            name, section = text_at(names, symbols[which]["name"]), int(symbols[which]["section"])
+            place = begins[s["info"]] + at
+            if kind != ADDRESS or (section not in begins and section not in (OUTSIDE, COMMON)):
+                return None
+            if section == OUTSIDE and not is_here(name):
+                return None
+            if section == OUTSIDE:
+                outside.setdefault(name, []).append(place)
+            else:
+                local.append(place)
+            if section == COMMON:
+                if name not in common:
+                    common[name] = len(made)
+                    made += bytes(-(-int(symbols[which]["size"]) // WIDEST) * WIDEST)
+                addend += common[name]
+            elif section in begins:
+                addend += begins[section] + int(symbols[which]["value"])
+            made[place : place + 8] = (addend % 2**64).to_bytes(8, "little")
+    about = {"size": len(made), "fixed": fixed, "entry": entry, "local": len(local), "outside": outside}
+    return about, bytes(made) + np.array(local, "<i8").tobytes()
+
+
+def is_here(name):
+    with suppress(ValueError):
+        return address_of(name) != 0
+    return False
+
+
+def placed(code, sections):
+    """({section: where it begins}, where those that are written begin, a bytearray of them all)."""
+    begins, made, fixed = {}, bytearray(), None
+    kept = [(bool(s["flags"] & WRITE), i) for i, s in enumerate(sections) if s["flags"] & ALLOC]
+    for written, i in sorted(kept):
+        s = sections[i]
+        if s["kind"] not in (PROGBITS, NOBITS):
+            continue  # tables for exceptions, of which kernels have none
+        if written and fixed is None:
+            made += bytes(-len(made) % PAGE)
+            fixed = len(made)
+        made += bytes(-len(made) % max(int(s["align"]), 1))
+        begins[i] = len(made)
+        made += bytes(part(code, s)) if s["kind"] == PROGBITS else bytes(int(s["size"]))
+    made += bytes(-len(made) % PAGE)
+    return begins, len(made) if fixed is None else fixed, made
+
+
+def part(code, section, kind=BYTE):
+    """What a section holds."""
+    return np.frombuffer(code, kind, int(section["size"]) // kind.itemsize, int(section["offset"]))
+
+
+def text_at(names, at):
+    return names[at : names.index(b"\0", at)].decode()

@@ -1,7 +1,8 @@
 """Kernels: functions over arrays that numba compiles.
 
-The machine code of a kernel stands in a cache, one object file for each of the argument types that it is called with.
-llvmlite loads it; numba, whose import alone takes ten times as long, is there to compile what the cache lacks.
+The machine code of a kernel stands in a cache, one file for each of the argument types that it is called with. It is
+an Image, which takes a copy and some sums to load; on processors that `compiling` makes none for, an object file, which
+llvmlite loads. numba, whose import alone takes longer than a small job, is there to compile what the cache lacks.
 
 A kernel takes arrays, bytes (as an array of uint8), numbers, None and tuples of these, all by position. It returns
 nothing, a number or a tuple of numbers, and raises nothing.
@@ -9,7 +10,9 @@ nothing, a number or a tuple of numbers, and raises nothing.
 
 import ctypes
 import json
+import mmap
 import os
+import re
 import sys
 import tempfile
 from contextlib import suppress
@@ -109,8 +112,9 @@ def code_for(kernel, kinds):
         found = compiler().compiled(kernel, kinds)
         if folder:
             save(Path(folder, name), *found)
-    symbol, results, code = found
-    return native(kernel, link(name, symbol, code), c_types(kinds), results)
+    about, results, code = found
+    address = load(about, code) if isinstance(about, dict) else link(name, about, code)
+    return native(kernel, address, c_types(kinds), results)
 
 
 def native(kernel, address, parameters, results):
@@ -181,15 +185,22 @@ def digest_of(kernel, kinds):
 @cache
 def machine():
     """The processor, the versions of Python and numba, and what this package gives all kernels."""
-    llvm = llvmlite()
     here = Path(__file__).parent
-    files = numba_file("_version.py"), here / "jit.py", here / "compiling.py", here / "unaligned.py"
+    files = package_file("numba", "_version.py"), package_file("llvmlite", "_version.py")
+    files += here / "jit.py", here / "compiling.py", here / "unaligned.py"
     return (
-        llvm.get_host_cpu_name(),
-        llvm.get_host_cpu_features().flatten(),
+        processor(),
         sys.implementation.cache_tag,
         [blake2b(path.read_bytes(), digest_size=DIGEST).hexdigest() for path in files],
     )
+
+
+def processor():
+    """What the system says of the first processor, but for what changes from day to day."""
+    with open("/proc/cpuinfo", "rb") as file:
+        first = file.read(1 << 14).partition(b"\n\n")[0]
+    names = rb"vendor_id|cpu family|model|stepping|flags|CPU .*|Features"
+    return re.findall(rb"(?m)^(?:%s)[ \t]*:.*" % names, first)
 
 
 def meaning(kernel, known):
@@ -213,7 +224,7 @@ def meaning(kernel, known):
 
 
 def saved(path):
-    """The symbol, the results and the machine code in a file of the cache, None where there is no whole one."""
+    """What `compiling.compiled` gave, in a file of the cache; None where there is no whole one."""
     with suppress(OSError, ValueError):
         data = path.read_bytes()
         if blake2b(data[DIGEST:], digest_size=DIGEST).digest() == data[:DIGEST]:
@@ -222,8 +233,8 @@ def saved(path):
     return None
 
 
-def save(path, symbol, results, code):
-    data = json.dumps([symbol, results]).encode() + b"\n" + code
+def save(path, about, results, code):
+    data = json.dumps([about, results]).encode() + b"\n" + code
     with suppress(OSError), tempfile.TemporaryDirectory(dir=path.parent) as folder:
         part = Path(folder, path.name)
         part.write_bytes(blake2b(data, digest_size=DIGEST).digest() + data)
@@ -243,9 +254,9 @@ def llvmlite():
     return llvmlite.binding
 
 
-def numba_file(*names):
-    """A file of numba's, which is not imported for it."""
-    return Path(find_spec("numba").origin).parent.joinpath(*names)
+def package_file(package, *names):
+    """A file of a package, which is not imported for it."""
+    return Path(find_spec(package).origin).parent.joinpath(*names)
 
 
 @cache
@@ -255,7 +266,7 @@ def runtime():
     """
     found = {}
     for prefix, *names in (("NRT_", "core", "runtime", "_nrt_python"), ("numba_", "_helperlib")):
-        path = numba_file(*names[:-1], names[-1] + EXTENSION_SUFFIXES[0])
+        path = package_file("numba", *names[:-1], names[-1] + EXTENSION_SUFFIXES[0])
         spec = spec_from_file_location(".".join(["numba", *names]), path)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
@@ -269,8 +280,42 @@ def by_objects():
     if sys.platform != "linux" or "NUMBA_BOUNDSCHECK" in os.environ:
         return False
     with suppress(OSError, ImportError, AttributeError):
-        return bool(runtime()) and hasattr(llvmlite(), "JITLibraryBuilder")
+        return bool(runtime()) and (os.uname().machine == "x86_64" or hasattr(llvmlite(), "JITLibraryBuilder"))
     return False
+
+
+def load(image, code):
+    """The address of an Image's entry, now in memory; code: as `compiling.image_of` has it."""
+    memory, local = mmap.mmap(-1, image["size"]), np.frombuffer(code, "<i8", offset=len(code) - 8 * image["local"])
+    memory[: len(code) - local.nbytes] = code[: len(code) - local.nbytes]
+    there = np.frombuffer(memory, np.uint8)
+    begin = there.__array_interface__["data"][0]
+    add_to(there, local, begin)
+    for name, places in image["outside"].items():
+        add_to(there, np.array(places), address_of(name))
+    if process().mprotect(begin, image["fixed"], mmap.PROT_READ | mmap.PROT_EXEC):
+        raise MemoryError("the system lets no kernel run")
+    LOADED.append(memory)
+    return begin + image["entry"]
+
+
+def add_to(there, places, number):
+    """The eight bytes at each place, as a number, and `number`; in place."""
+    at = places[:, None] + np.arange(8)
+    there[at] = (there[at].view("<u8") + np.uint64(number)).view(np.uint8)
+
+
+@cache
+def process():
+    """What is in this process, by its names."""
+    library = ctypes.CDLL(None)
+    library.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    return library
+
+
+def address_of(name):
+    """Where a function or variable of numba's runtime or of the process is. Raises ValueError."""
+    return runtime().get(name) or ctypes.addressof(ctypes.c_char.in_dll(process(), name))
 
 
 @cache
@@ -278,7 +323,7 @@ def linker():
     return llvmlite().create_lljit_compiler()
 
 
-LIBRARIES = []  # the code in them lives as long as they do
+LOADED = []  # the code in them lives as long as they do
 
 
 def link(name, symbol, code):
@@ -286,5 +331,5 @@ def link(name, symbol, code):
     library = llvmlite().JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol)
     for known, address in runtime().items():
         library.import_symbol(known, address)
-    LIBRARIES.append(library.link(linker(), name))
-    return LIBRARIES[-1][symbol]
+    LOADED.append(library.link(linker(), name))
+    return LOADED[-1][symbol]

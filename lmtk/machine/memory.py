@@ -12,6 +12,8 @@ import time
 from threading import Thread
 from weakref import ref
 
+from lmtk.errors import LmtkError
+
 MB = 1 << 20
 # what they add: to import them, to compile a kernel
 NUMPY, LLVM, NUMBA, KERNEL = 90 * MB, 160 * MB, 240 * MB, 64 * MB
@@ -121,6 +123,20 @@ def at_most(size):
         watch.start()
 
 
+def temporary_file(**how):
+    """A file without a name in the folder of temporary files. Raises LmtkError where TMPDIR names none: Python would
+    take another in silence.
+    """
+    return tempfile.TemporaryFile(prefix="lmtk-", dir=temporary_folder(), **how)
+
+
+def temporary_folder():
+    named = os.environ.get("TMPDIR")
+    if named and not (os.path.isdir(named) and os.access(named, os.W_OK | os.X_OK)):
+        raise LmtkError(f"TMPDIR, {named}, is no folder in which files can be made")
+    return tempfile.gettempdir()
+
+
 def zeros(size, kind):
     """(size,) zeros; where memory is bounded, in a file without a name. Raises OSError, of the folder of temporary
     files, where the disk is full.
@@ -130,7 +146,7 @@ def zeros(size, kind):
     length = size * np.dtype(kind).itemsize
     if bound is None or length < SMALL:
         return np.zeros(size, kind)
-    with tempfile.TemporaryFile(prefix="lmtk-") as file:
+    with temporary_file() as file:
         try:
             os.posix_fallocate(file.fileno(), 0, length)  # a page that the disk has no room for ends the process
         except OSError as e:

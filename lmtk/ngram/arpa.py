@@ -7,7 +7,7 @@ from itertools import chain, groupby, islice, pairwise
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkWarning, shown
+from lmtk.errors import FormatError, LmtkWarning, name_of, shown
 from lmtk.files.streams import blocks_of, rows_of
 from lmtk.machine import memory
 from lmtk.machine.large import LARGE, pays
@@ -95,7 +95,9 @@ def read_text(stream, path, seen=()):
     if not sections.get(1):
         raise FormatError(path, "the model has no 1-grams")
     if positive:
-        warnings.warn(f"{path}: {positive} positive log probabilities, up to {worst:.7g}", LmtkWarning, stacklevel=2)
+        warnings.warn(
+            f"{name_of(path)}: {positive} positive log probabilities, up to {worst:.7g}", LmtkWarning, stacklevel=2
+        )
     sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in rows) for k, rows in sections.items()}
     tell_sizes(path, stated, sizes)
     many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
@@ -106,7 +108,7 @@ def tell_sizes(path, stated, sizes):
     """A warning for each order of which there are not so many n-grams as the head of a file says."""
     for k, size in sizes.items():
         if stated.get(k) != size:
-            text = f"{path}: \\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
+            text = f"{name_of(path)}: \\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
             warnings.warn(text, LmtkWarning, stacklevel=3)
 
 
@@ -271,13 +273,14 @@ def model_of(sections, path, levels_of):
     vocab = vocabulary(words)
     for mark in (SOS, EOS):
         if mark not in words:
-            warnings.warn(f"{path}: the model has no {mark.decode()}", LmtkWarning, stacklevel=2)
+            warnings.warn(f"{name_of(path)}: the model has no {mark.decode()}", LmtkWarning, stacklevel=2)
     try:
         levels, repeated = levels_of(sections, vocab)
     except KeyError as e:
         raise FormatError(path, f"the word {shown(e.args[0])} has no 1-gram") from None
     if repeated:
-        warnings.warn(f"{path}: {repeated} repeated n-grams; the first of each is kept", LmtkWarning, stacklevel=2)
+        told = f"{name_of(path)}: {repeated} repeated n-grams; the first of each is kept"
+        warnings.warn(told, LmtkWarning, stacklevel=2)
     return Backoff(vocab, len(levels), levels)
 
 
@@ -409,21 +412,16 @@ def write_text(out, model, sort=True):
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
     if not (pays("ngrams", sum(sizes)) and sum(sizes) < 1 << 31):
         format_sections(out, model, ranks(model.vocab.words) if sort else None)
-    elif memory.bound:
+    elif sort and not memory.bound:
+        from lmtk.ngram.printing import write_sorted
+
+        write_sorted(out, model, ranks(model.vocab.words))
+    else:
         from lmtk.ngram import printing, sorting
 
         words = model.vocab.words
         rank = ranks(words) if sort else np.arange(len(words), dtype=np.int32)
         sorting.write_sections(out, model, rank, printing.plain(sorted(words) if sort else words).lines, sort)
-    elif sort:
-        from lmtk.ngram.printing import write_sorted
-
-        write_sorted(out, model, ranks(model.vocab.words))
-    else:
-        from lmtk.ngram.printing import write_rows
-
-        orders = ((rows, decimal(logp), decimal(bow), weighted) for rows, logp, bow, weighted in ngrams(model))
-        write_rows(out, orders, model.vocab.words)
     out.write(b"\n\\end\\\n")
 
 

@@ -303,7 +303,7 @@ def read_discounts(path, method):
         if name == "mincount":
             minimum = value
             continue
-        most = int(name[0]) if names and name in names else 1
+        most = (int(name[0]) if name in names else 1) if names else MOST  # Katz's coefficients may be above 1
         if not 0 <= value <= most:
             raise FormatError(path, f"a discount of {value:g}, where it lies between 0 and {most}", number)
         found[name] = value

@@ -14,7 +14,6 @@ import numpy as np
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.threads import Scratch, ahead, in_threads, in_turn
 from lmtk.ngram import engine, suffix
-from lmtk.ngram.counts import sorted_by
 from lmtk.ngram.digits import print_shortest, shortest
 from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_ends
 from lmtk.ngram.union import sort
@@ -102,30 +101,6 @@ def mark_lines(marks, bow, flags, weights):
         extended = bow[i] == bow[i]
         weights[i] = bow[i] if extended else np.float32(0)
         flags[i] |= 2 if extended else marks[i] & 2
-
-
-def write_rows(out, orders, words):
-    """The n-grams of each order as `write_estimate` has them: orders gives rows (N, k) of ids, log10 p, log10 of the
-    back-off weight and whether that is written, (N,) each.
-    """
-    cells, scratch = word_cells(words), Scratch()
-    longest = longest_word(cells)
-    for k, (rows, log10p, log10bow, weighted) in enumerate(orders, 1):
-        out.write(b"\n\\%d-grams:\n" % k)
-        place = np.arange(len(rows), dtype=np.int32)
-        for column in np.ascontiguousarray(rows.T, np.int32):
-            place = sorted_by(place, column, len(words))
-
-        def lines_of(begin, turn, place=place, rows=rows, columns=(log10p, log10bow, weighted)):
-            some = place[begin : begin + PIECE]
-            p, bow, there = (x[some] for x in columns)
-            with scratch.lent() as room:
-                mine = np.ascontiguousarray(rows[some].T, np.int32)
-                text = printed(mine, p, bow, 1 | there.astype(np.uint8) << 1, *cells, room, longest)
-                with turn:
-                    out.write(text)
-
-        in_turn(lines_of, range(0, len(rows), PIECE))
 
 
 def write_sorted(out, model, rank):

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from lmtk.errors import FormatError, UsageError
 from lmtk.files.streams import lines, open_in, open_out
+from lmtk.machine.memory import temporary_folder
 
 SECTION = re.compile(rb"\\(\d+)-grams:$")
 SIZE = re.compile(rb"ngram +(\d+) *= *(\d+)")
@@ -20,7 +21,7 @@ ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 
 def temporary():
     """The name of a file that goes when the program ends."""
-    handle, name = tempfile.mkstemp(prefix="lmtk.")
+    handle, name = tempfile.mkstemp(prefix="lmtk.", dir=temporary_folder())
     os.close(handle)
     atexit.register(forget, name)
     return name
@@ -50,14 +51,14 @@ def fields_of(line):
     return line.replace(b"\t", b" ").split()
 
 
-def arpa_pieces(path):
+def arpa_pieces(path, stated=None):
     """(order, line) of each line of an ARPA file up to \\end\\, order 0 where it is no n-gram; or arpa.Rows in place of
-    lines of n-grams that follow each other. Raises FormatError where a line is none, and at the end of what is no whole
-    ARPA file.
+    lines of n-grams that follow each other. stated: takes what the head says of the numbers of n-grams. Raises
+    FormatError where a line is none, and at the end of what is no whole ARPA file.
     """
     from lmtk.ngram import arpa
 
-    found, order, stated, sizes = False, 0, {}, {}
+    found, order, sizes, stated = False, 0, {}, {} if stated is None else stated
     with open_in(path) as stream:
         for number, piece in arpa.numbered(stream, path):
             if isinstance(piece, arpa.Rows):
@@ -114,15 +115,13 @@ def filtered_arpa(path, outs, where, context=False, pad=False):
     stated, sizes, words, criterion, last = {}, {}, [], None, 0
     with contextlib.ExitStack() as files:
         rests = [files.enter_context(tempfile.SpooledTemporaryFile(SPOOLED)) for _ in outs]
-        for k, piece in arpa_pieces(path):
+        for k, piece in arpa_pieces(path, stated):
             if not k:
                 if piece.startswith(b"\\") and (found := SECTION.match(piece.strip())):
                     for rest in rests:
                         rest.write(b"\n" * bool(last) + piece + b"\n")
                     last = int(found[1])
                     sizes[last] = [0] * len(outs)
-                elif found := SIZE.match(piece):
-                    stated[int(found[1])] = int(found[2])
                 continue
             if isinstance(piece, arpa.Rows):
                 if k > 1 and piece.unknown is None:

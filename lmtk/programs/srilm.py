@@ -153,19 +153,17 @@ def make_big_lm(words):
             names[f"-{kind}{n}"] = temporary()
     if names:
         yield "ngram-count", [*every, *(word for item in names.items() for word in item)]
-    every += [word for option, name in names.items() if rounded(name) for word in (option, name)]
+    every += [word for option, name in names.items() for word in (option, rounded(name))]
     yield "ngram-count", [*every, *(word for path in model.get("lm", [])[-1:] for word in ("-lm", path))]
 
 
 def rounded(path):
-    """Gives the discounts in a file six digits, as those of SRILM's scripts have. Returns whether ngram-count takes it:
-    not where one of Good-Turing's is above 1.
-    """
+    """Gives the discounts in a file six digits, as those of SRILM's scripts have. Returns its name."""
     with open(path) as lines:
         fields = [(*names, float(value)) for *names, value in map(str.split, lines)]
     with open(path, "w") as out:
         out.writelines(f"{' '.join(names)} {value:.6g}\n" for *names, value in fields)
-    return all(value <= 1 for name, *_, value in fields if name == "discount")
+    return path
 
 
 def change_lm_vocab(words):

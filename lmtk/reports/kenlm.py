@@ -12,7 +12,7 @@ import warnings
 
 import numpy as np
 
-from lmtk.errors import LmtkWarning
+from lmtk.errors import LmtkWarning, name_of
 from lmtk.files import container
 from lmtk.files.streams import blocks, lines_of, open_in
 from lmtk.lm import LN10
@@ -236,7 +236,7 @@ def report(model, lm, text, marks, shown, write, eager=False):
         first, last = corpus.starts[:-1] + marks.sos, corpus.starts[1:]
         if not whole:
             # so does query: such a line's words are counted, their probabilities are not
-            name = "stdin" if text == "-" else text
+            name = name_of(text)
             warnings.warn(
                 f"{name}: the last line has no line end; as with KenLM its words count, their probabilities do not",
                 LmtkWarning,

@@ -12,7 +12,7 @@ from itertools import chain, cycle
 
 import numpy as np
 
-from lmtk.errors import LmtkError
+from lmtk.errors import LmtkError, name_of
 from lmtk.files.streams import blocks
 from lmtk.machine.large import pays
 from lmtk.machine.threads import count
@@ -341,7 +341,7 @@ def whole_corpus(path, vocab, marks):
     """The whole text of `path` as one Corpus. Raises LmtkError where it holds no words."""
     ids, starts, blank = read_ids(path, Closed(vocab.index, vocab.unk_id), marks)
     if not len(ids):
-        raise LmtkError(f"{'stdin' if path == '-' else path}: no words in it; is it the right file?")
+        raise LmtkError(f"{name_of(path)}: no words in it; is it the right file?")
     scored = np.ones(len(ids), bool) if marks.stream else but_openings(ids, starts, vocab.sos_id)
     return Corpus(ids, starts, scored, None, blank)
 
