@@ -416,7 +416,8 @@ def smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exa
 def last_word(seen, vocab):
     """The word that was seen first last of all, from how often each was seen, (W,)."""
     words = np.flatnonzero(seen)
-    return max(words, key=lambda w: w if w not in (vocab.eos_id, vocab.unk_id, vocab.sos_id) else -1)
+    others = words[(words != vocab.eos_id) & (words != vocab.unk_id) & (words != vocab.sos_id)]
+    return others[-1] if len(others) else words[0]
 
 
 def count_last(counted, x, a, b, vocab):
