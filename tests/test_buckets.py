@@ -138,6 +138,8 @@ OUTPUTS = [
     ["-write-bin", "bin", "-compact"],
     ["-lm", "lm", "-vocab-pad", "500", "-verbose-header"],
     ["-lm", "lm", "-verbose-header", "-kenlm-layout"],
+    ["-lm", "lm", "-limit-vocab-file", "v", "-prune-by-count", "0", "0", "1"],
+    ["-write-bin", "bin", "-limit-vocab-file", "v", "-interpolate-unigrams", "0"],
     ["-lm", "lm", "-kenlm-layout", "-sort"],
     ["-lm", "lm", "-kenlm-layout", "-text", "u"],
     ["-lm", "lm", "-classes", "c", "-class-lm", "whole"],
@@ -252,9 +254,7 @@ def test_what_is_killed_leaves_nothing(tmp_path):
     assert not list((tmp_path / "temporary").iterdir()) and not (tmp_path / "lm").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "told"), [(["-write-bin"], False), (["-kenlm", "-limit-vocab-file", "t", "-lm"], True)]
-)
+@pytest.mark.parametrize(("words", "told"), [(["-write-bin"], False), (["-gt1"], True)])
 def test_a_line_says_where_memory_is_not_bounded(tmp_path, monkeypatch, capsys, words, told):
     monkeypatch.chdir(tmp_path)
     in_buckets(monkeypatch, 1 << 20)

@@ -14,6 +14,7 @@ from test_ngram import random_model
 
 from lmtk import cli
 from lmtk.commands import options
+from lmtk.files import streams
 from lmtk.files.streams import open_out
 from lmtk.lm import LN10
 from lmtk.machine.exponential import powers
@@ -77,6 +78,40 @@ def test_counts_are_the_same_in_any_memory(tmp_path, monkeypatch, memory, order,
     assert whole.words == found.words
     for a, b in zip(whole.levels, found.levels, strict=True):
         assert all(np.array_equal(getattr(a, x), getattr(b, x)) for x in ("keys", "count", "first"))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_counts_that_are_read_are_the_same_in_any_memory(tmp_path, monkeypatch, seed):
+    """Lines in any order, some twice, some without their prefixes; files behind one another, and a text; blocks of a
+    line and more.
+    """
+    monkeypatch.setitem(LARGE, "ngrams", seed % 2 * (1 << 40) + 1)
+    monkeypatch.setattr(runs, "FAN", 3)
+    monkeypatch.setattr(streams.blocks, "__defaults__", (40 * (seed % 5 + 1), False))
+    random = np.random.default_rng(seed)
+    for name in "ab":
+        lines = [
+            " ".join(f"w{w}" for w in random.integers(0, 6, random.integers(1, 4 + seed % 3)))
+            + f"\t{random.integers(9)}"
+            for _ in range(300)
+        ]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    (tmp_path / "t").write_text("w1 w2 w7\nw3 w1\n" * 40)
+    files, texts = [str(tmp_path / name) for name in "ab"], [str(tmp_path / "t")] * (seed % 3 > 0)
+    words, limit = [(None, False), ([b"w5", b"w1", b"w2"], False), ([b"w5", b"w1", b"w2"], True)][seed % 4 % 3]
+    given = texts, files, 2 + seed % 4, words, Marks(), b"<unk>", limit
+    whole = collect(*given)
+    found = collect(*given, memory=300 << seed % 7)
+    spilled = collect(*given, memory=300 << seed % 7, spill=True)
+    assert whole.words == found.words == spilled.words and isinstance(spilled, runs.Spilled)
+    for a, b in zip(whole.levels, found.levels, strict=True):
+        assert np.array_equal(a.keys, b.keys) and np.array_equal(a.count, b.count)
+        assert np.array_equal(np.argsort(a.first, kind="stable"), np.argsort(b.first, kind="stable"))
+    for by_bytes in (False, True):
+        out = [io.BytesIO() for _ in range(3)]
+        for stream, counts in zip(out, (whole, found, spilled)):
+            write_counts(stream, counts, by_bytes)
+        assert out[0].getvalue() == out[1].getvalue() == out[2].getvalue()
 
 
 def test_a_model_is_the_same_in_any_memory(tmp_path, monkeypatch):

@@ -400,8 +400,9 @@ def counted(o, comm):
     twice = twice and not o.read and all(map(os.path.isfile, o.text))
     counts_wanted = ((o.write or o.write_n) and not twice) or o.maxent or o.heldout
     positions = o.model_wanted and not counts_wanted and 2 <= o.order <= LONGEST
-    alone = o.write_bin or o.class_lm or o.sort or o.prune or o.verbose_header  # for one process
-    parts = bool(o.model_written and not o.limit_vocab_file and (comm.size == 1 or not alone))
+    changed = o.sort or o.prune or o.limit_vocab_file
+    alone = o.write_bin or o.class_lm or changed or o.verbose_header  # for one process
+    parts = bool(o.model_written and (comm.size == 1 or not alone))
     kept = o.limit_vocab, o.float_counts, o.memory
     words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
     classed = partial(replaced, classes=o.own) if o.own else None
@@ -465,7 +466,8 @@ def model_in_buckets(o, comm):
         at_most(o.memory)
     layout = layout_of(o)
     with Bar(o.debug > 0 or comm.rank > 0) as bar:
-        job = buckets.estimate(o.counts, o.vocabulary, o.methods, o.marks, o.memory, comm, *given, o.vocab_pad, bar)
+        kept = listed(o), o.vocab_pad
+        job = buckets.estimate(o.counts, o.vocabulary, o.methods, o.marks, o.memory, comm, *given, *kept, bar)
         write = lambda out: buckets.write_arpa(out, job, o.lm, layout)
         if comm.rank:
             write(None)
@@ -554,7 +556,6 @@ def write_backoff(o, model, lm):
 def estimated(o):
     """(the model of what was counted, as estimation.estimate has it; the methods with their discounts)."""
     from lmtk.ngram import estimation, maxent
-    from lmtk.text.vocab import read_vocab
 
     counted, given = [vars(o).pop("counts")], given_discounts(o)
     if o.maxent:
@@ -566,18 +567,23 @@ def estimated(o):
         text = whole_corpus(o.heldout, o.vocabulary, o.marks)
         fallback, tell, known, exact = given
         given = fallback, tell, tuned(counted[0], o.vocabulary, o.order, o.methods, text) | known, exact
-    listed = set(read_vocab(o.limit_vocab_file, o.tolower)) if o.limit_vocab_file else None
-    own = (listed, o.vocab_pad) if o.kenlm else ()
+    own = (listed(o), o.vocab_pad) if o.kenlm else ()
     return estimation.estimate(counted, o.vocabulary, o.order, o.methods, o.marks, *given, *own, types=o.as_nodes)
+
+
+def listed(o):
+    """The words of -limit-vocab-file, or None."""
+    from lmtk.text.vocab import read_vocab
+
+    return {*read_vocab(o.limit_vocab_file, o.tolower)} if o.limit_vocab_file else None
 
 
 def changed_model(o, model):
     """A Backoff model without the n-grams that are not wanted."""
     from lmtk.ngram import merge, pruning
-    from lmtk.text.vocab import read_vocab
 
     if o.limit_vocab_file:
-        model = merge.limited(model, set(read_vocab(o.limit_vocab_file, o.tolower)))
+        model = merge.limited(model, listed(o))
     return pruning.pruned(model, o.prune, o.minprune) if o.prune else model
 
 

@@ -43,6 +43,7 @@ from lmtk.machine import threads
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import trim
 from lmtk.ngram import engine, printing, suffix
+from lmtk.ngram.smoothing import words_inside
 from lmtk.ngram.suffix import prefetch
 from lmtk.text.vocab import Vocab
 
@@ -60,7 +61,8 @@ f32 = np.float32
 @dataclass
 class Buckets:
     """A model in buckets, as many on each rank; bounds (B + 1,): the first word of each; alone: the positions of a
-    bucket up to which so many are worked on `together`; ample: whether memory is not bounded.
+    bucket up to which so many are worked on `together`; ample: whether memory is not bounded; inside (W,): the words
+    whose n-grams alone are kept, or None.
     of (W,): the bucket of each word; seen (W,): how often each stands in the text. cuts: {bucket: (n + 1, B + 1)}, how
     many of its events of each order end in words before each bucket's; came: {bucket: (n + 1, B)}, how many of its
     contexts are events of each bucket. Order 1 is on every rank: log10p, log10bow,
@@ -77,6 +79,7 @@ class Buckets:
     alone: int
     together: int
     ample: bool
+    inside: np.ndarray = None
     of: np.ndarray = None
     cuts: dict = field(default_factory=dict)
     came: dict = field(default_factory=dict)
@@ -155,15 +158,17 @@ def estimate(
     tell=lambda line: None,
     known=None,
     exact=False,
+    listed=None,
     size=0,
     show=lambda share, what: None,
 ):
     """A collection.Text -> Buckets, as `engine.estimate` has it: the same numbers. Every rank of `comm` has its part of
     the text. memory: bytes, or None. show: as Buckets has it.
     """
-    exact = exact and max(vocab.V, size)
+    inside = words_inside(listed, vocab) if listed is not None else None
+    exact = exact and max(int(inside[: vocab.V].sum()) if listed is not None else vocab.V, size)
     job = divided(text, vocab, len(methods), memory, comm)
-    job.show = show
+    job.show, job.inside = show, inside
     if job.ample and comm.size <= len(methods) + 1 and job.seen.sum() < 1 << 31:
         share_text(job, text.parts(vocab))
     else:
@@ -175,6 +180,7 @@ def estimate(
 
     def order_1():
         first = engine.unigrams(vocab, methods, engine.seen_words(job.seen, vocab, marks), lambda: bigrams)
+        first.inside = inside
         return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
 
     used, job.log10p, job.marks = comm.share(order_1)
@@ -525,7 +531,7 @@ def loaded(job, b, methods):
     blocks = suffix.blocks_of(begins, ended, words[base[2] :][: e_sizes[1]])
     come = get(("come", b), np.int32) + np.int32(edge(N))
     x = suffix.Suffixes(come, begins, rank, words, base, *blocks, start, ended, sizes)
-    work = engine.Estimator(x, vocab, methods, job.seen)
+    work = engine.Estimator(x, vocab, methods, job.seen, inside=job.inside)
     work.scratch = job.scratch
     return work
 

@@ -12,8 +12,8 @@ from lmtk.files.streams import blocks as blocks_of
 from lmtk.machine.large import pays
 from lmtk.machine.memory import at_most
 from lmtk.machine.parallel import ALONE
-from lmtk.ngram.counts import Counts, count_ids, from_rows, read_rows, to_rows
-from lmtk.ngram.runs import LINE, Spilled, count_spilling, tokens_in
+from lmtk.ngram.counts import Counts, count_ids, from_rows, row_parts, to_rows
+from lmtk.ngram.runs import LINE, Lines, Spilled, add_spilling, count_spilling, spilled, tokens_in
 from lmtk.ngram.sharing import common_words, gather_levels
 from lmtk.text.corpus import NEWLINE, Closed, Growing, Marks, ids_of, with_marks
 from lmtk.text.vocab import EOS, SOS, UNK
@@ -167,31 +167,41 @@ def collect(
 
     def read():
         """The count files, on rank 0, and this rank's part of the texts."""
-        found = [read_rows(path, readable, order, floats, marks.tolower) for path in files if comm.rank == 0]
-        found = [inside(rows, weights) for rows, weights in found] if limit else found
+        lines = Lines(floats, None if floats or comm.size > 1 else memory)
+        for path in files if comm.rank == 0 else ():
+            for part in row_parts(path, readable, order, floats, marks.tolower):
+                lines.add(*(inside(*part) if limit else part))
         blocks = raw if apart or (raw and comm.size == 1) else raw_blocks(texts, known, marks.tolower, comm)
-        return found, *read_texts(blocks, index, marks, memory, given)
+        return lines, *read_texts(blocks, index, marks, memory, given)
 
-    found, ids, starts, blocks = comm.each(read)
+    lines, ids, starts, blocks = comm.each(read)
     words = common_words(blocks, index.words(), comm) if comm.size > 1 else index.words()
     at = {word: i for i, word in enumerate(words)}
     new_id = np.array([at[word] for word in index.words()], np.int32)
     if replace:
         words, of = replace(words)
-        new_id, found = of[new_id], [([of[row] for row in rows], weights) for rows, weights in found]
+        new_id = of[new_id]
     W = len(words)
-    tokens = comm.total(len(ids))
+    tokens, run, levels = comm.total(len(ids)), None, None
     if memory and len(ids) > tokens_in(memory, order):
         at_most(memory)
-        counts = Spilled(words, count_spilling(ids, new_id, starts, order, W, memory), max(memory // LINE, 1))
-        if spill and not found and comm.size == 1:
-            return counts
-        levels = counts.levels()
+        run = count_spilling(ids, new_id, starts, order, W, memory)
     else:
         levels = count_ids(new_id[ids], starts, order, W)
+    if lines.spill and lines.size > memory // LINE:
+        at_most(memory)
+        run = add_spilling(lines, new_id, W, (run or spilled(levels, 0)) if tokens else None, memory)
+        lines = Lines()
+    if run:
+        counts = Spilled(words, run, max(memory // LINE, 1))
+        if spill and comm.size == 1 and not lines.size:
+            return counts
+        levels = counts.levels()
     if comm.size > 1:
         levels = gather_levels(levels, blocks, W, comm)
-    if found:
+    if lines.size:
+        rows, weights = lines.all()
+        found = [([new_id[row] for row in rows], weights)]
         if tokens:
             found.append((to_rows(levels, W), [level.count for level in levels]))
         levels = from_rows(*merged(found), W)
@@ -302,8 +312,8 @@ def bordered(raw, sos, eos, marks):
 
 def inside(rows, weights):
     """Only the n-grams all of whose words have an id."""
-    kept = [(row >= 0).all(axis=1) for row in rows]
-    return [row[k] for row, k in zip(rows, kept, strict=True)], [w[k] for w, k in zip(weights, kept, strict=True)]
+    kept = {k: (row >= 0).all(axis=1) for k, row in rows.items()}
+    return {k: rows[k][kept[k]] for k in rows}, {k: weights[k][kept[k]] for k in rows}
 
 
 def merged(found):

@@ -160,9 +160,7 @@ def from_rows(rows, weights, W):
     Raises LmtkError where counts leave 64 bits.
     """
     for weight in weights:
-        whole = weight.dtype.kind != "f"
-        if weight.sum(dtype=np.float64) >= (2.0**63 if whole else np.inf):
-            raise LmtkError(f"the counts add up to more than {'2^63' if whole else 'a number can be'}")
+        check_sum(weight.sum(dtype=np.float64), weight.dtype.kind != "f")
     if pays("ngrams", size := sum(map(len, rows))) and size < 1 << 31 and W < 1 << 30:
         return sort_rows(rows, weights, W)
     levels = []
@@ -171,6 +169,12 @@ def from_rows(rows, weights, W):
         np.add.at(count, node[: len(weight)], weight)
         levels.append(Level(keys, count, first))
     return levels
+
+
+def check_sum(total, whole=True):
+    """Raises LmtkError where counts add up to what is no number any more."""
+    if total >= (2.0**63 if whole else np.inf):
+        raise LmtkError(f"the counts add up to more than {'2^63' if whole else 'a number can be'}")
 
 
 def sort_rows(rows, weights, W):
@@ -263,21 +267,26 @@ def read_rows(path, index, order=None, floats=False, tolower=False, text=None):
     """A count file as (rows, weights), an item for each order up to the longest, or to `order`; text: blocks of it, all
     if None. Raises FormatError.
     """
-    parts, before, reader = [], 0, Reader(index, tolower)
-    for block in blocks(path) if text is None else text:
-        large = not floats and (reader.table or pays("text", len(block)))
-        try:
-            found = parse_many(block, reader, order) if large else parse_rows(block, index, order, floats, tolower)
-            parts.append(found)
-        except BadLine as e:
-            what = "a count" if floats else "a whole count (-float-counts takes others)"
-            raise FormatError(path, f"expected words and {what}, found '{e.args[1]}'", before + e.args[0]) from None
-        before += block.count(b"\n")
-    reader.finish()
+    parts = [*row_parts(path, index, order, floats, tolower, text)]
     longest = max((k for rows, _ in parts for k in rows), default=1)
     none = {k: np.zeros((0, k), np.int32) for k in range(1, longest + 1)}
     parts.append((none, {k: np.zeros(0, np.float64 if floats else np.int64) for k in none}))
     return tuple([np.concatenate([part[k] for part in column if k in part]) for k in none] for column in zip(*parts))
+
+
+def row_parts(path, index, order=None, floats=False, tolower=False, text=None):
+    """Yields what the blocks of a count file hold, as `parse_rows` has it."""
+    before, reader = 0, Reader(index, tolower)
+    for block in blocks(path) if text is None else text:
+        large = not floats and (reader.table or pays("text", len(block)))
+        try:
+            found = parse_many(block, reader, order) if large else parse_rows(block, index, order, floats, tolower)
+        except BadLine as e:
+            what = "a count" if floats else "a whole count (-float-counts takes others)"
+            raise FormatError(path, f"expected words and {what}, found '{e.args[1]}'", before + e.args[0]) from None
+        yield found
+        before += block.count(b"\n")
+    reader.finish()
 
 
 def parse_counts(texts, floats):

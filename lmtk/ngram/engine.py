@@ -248,13 +248,14 @@ class Estimator:
 
 def with_words(x, odd):
     """Which n-grams of each order have one of the `odd` words (W + 1,) in them."""
-    found, last = [None, odd], np.repeat(odd[:-1], np.diff(x.start))
+    last = np.zeros(len(x.begins), bool)
+    for ends in (x.ended, x.start):  # of a bucket's events, and of its contexts
+        last[ends[0] : ends[-1]] = np.repeat(odd[:-1], np.diff(ends))
+    found = [None, odd]
     for k in range(2, x.order + 1):
-        at = np.flatnonzero((x.begins[x.start[0] :] & 15 <= k) & (k <= x.begins[x.start[0] :] >> 4))
-        here = last[at] if k == 2 else found[k - 1][x.nodes(k - 1, x.start[0] + at + 1) - 1]
-        found.append(np.zeros(x.sizes[k - 1], bool))
-        nodes = x.nodes(k, x.start[0] + at)
-        found[k][nodes] = here | odd[x.oldest(k)[nodes]]
+        at = np.flatnonzero((x.begins & 15 <= k) & (k <= x.begins >> 4))
+        here = last[at] if k == 2 else found[k - 1][x.nodes(k - 1, at + 1) - 1]
+        found.append(here | odd[x.oldest(k)])
     return found
 
 

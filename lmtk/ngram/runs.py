@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.files.column import Column
-from lmtk.ngram.counts import Counts, Level, count_ids, ranks
+from lmtk.ngram.counts import Counts, Level, check_sum, count_ids, from_rows, ranks
 
 FAN = 32  # runs merged at once
 NODE = 150  # bytes that merging takes a node
 LINE = 250  # bytes that writing takes a node
+BEHIND = 1 << 40  # more lines than there are
 
 
 @dataclass(frozen=True)
@@ -80,19 +81,116 @@ class Spilled:
             yield Level(*(np.ascontiguousarray(column) for column in rows.T))
 
 
+class Lines:
+    """Lines of count files, part after part: ids and counts of each order, on disk with `spill`."""
+
+    def __init__(self, floats=False, spill=None):
+        self.kind, self.spill, self.columns, self.parts = np.float64 if floats else np.int64, spill, [], []
+
+    def add(self, rows, weights):
+        """{k: (N, k) ids} and {k: (N,) counts}, as counts.parse_rows has them."""
+        while len(self.columns) < max(rows, default=0):
+            self.columns.append((Column(np.int32, self.spill), Column(self.kind, self.spill)))
+        for k in rows:
+            for column, some in zip(self.columns[k - 1], (rows[k], weights[k])):
+                column.append(some)
+        self.parts.append([len(weights.get(k, ())) for k in range(1, len(self.columns) + 1)])
+
+    @property
+    def size(self):
+        return sum(counts.size for _, counts in self.columns)
+
+    def pieces(self, most):
+        """Yields (rows, weights), an array for each order, of up to so many lines, or of one part."""
+        n = len(self.columns)
+        ends = np.cumsum([part + [0] * (n - len(part)) for part in self.parts], 0)
+        columns = [(ids.array().reshape(-1, k), counts.array()) for k, (ids, counts) in enumerate(self.columns, 1)]
+        begin, totals = np.zeros(n, np.int64), ends.sum(1)
+        while begin.sum() < self.size:
+            last = max(np.searchsorted(totals, begin.sum() + most, "right") - 1, 0)
+            last = max(last, np.searchsorted(totals, begin.sum(), "right"))
+            yield tuple([column[k][a:z] for k, (a, z) in enumerate(zip(begin, ends[last]))] for column in zip(*columns))
+            begin = ends[last]
+
+    def all(self):
+        """(rows, weights), which are taken."""
+        ids, counts = zip(*(tuple(column.array() for column in self.columns.pop(0)) for _ in [*self.columns]))
+        return [some.reshape(-1, k) for k, some in enumerate(ids, 1)], [*counts]
+
+
 def count_spilling(ids, new_id, starts, order, W, memory):
     """The Run of `count_ids` of new_id[ids], made in about `memory` bytes."""
-    some, tiers = tokens_in(memory, order), [[]]  # each run of a tier is made of FAN of the tier below
-    for begin in range(0, len(ids), some):
-        levels = piece(ids, new_id, starts, begin, min(begin + some, len(ids)), order, W)
-        tiers[0].append(spilled(levels, np.int64(begin)))
-        del levels
+    some = tokens_in(memory, order)
+
+    def made(begin):
+        return spilled(piece(ids, new_id, starts, begin, min(begin + some, len(ids)), order, W), np.int64(begin))
+
+    return merged(map(made, range(0, len(ids), some)), order, W, memory // NODE)
+
+
+def add_spilling(lines, of, W, text, memory):
+    """The Run of counts.from_rows of Lines, their ids mapped by `of` (W',), with those of a text's Run, or None, behind
+    them; made in about `memory` bytes. Raises LmtkError as from_rows.
+    """
+    some, n = max(memory // NODE, 1), max(len(lines.columns), len(text.ends) - 1 if text else 0)
+    passed, totals = np.zeros(n, np.int64), np.zeros(n)
+
+    def made():
+        nonlocal passed
+        for rows, weights in lines.pieces(some):
+            rows = [of[row] for row in rows] + [np.zeros((0, k), np.int32) for k in range(len(rows) + 1, n + 1)]
+            weights = [np.array(weight) for weight in weights] + [np.zeros(0, np.int64)] * (n - len(weights))
+            sizes = np.array([len(row) for row in rows])
+            totals[:] += [weight.sum(dtype=np.float64) for weight in weights]
+            check_sum(totals.max())
+            yield spilled(places_among(from_rows(rows, weights, W), sizes, passed, W), 0)
+            passed = passed + sizes
+        if text:
+            yield behind(text, passed, some)
+
+    return merged(made(), n, W, some)
+
+
+def places_among(levels, sizes, passed, W):
+    """Levels of lines with `first` among those of all: behind those `passed` of their order; what is a prefix alone
+    comes behind all lines, by the first of what it begins. sizes, passed (n,).
+    """
+    found = []
+    for k in range(len(levels), 0, -1):
+        level, size = levels[k - 1], sizes[k - 1]
+        first = level.first + passed[k - 1]
+        if len(bare := np.flatnonzero(level.first >= size)):
+            begin = np.searchsorted(found[-1].keys, bare * W)
+            end = np.searchsorted(found[-1].keys, (bare + 1) * W)
+            both = np.column_stack((begin, end)).ravel()
+            first[bare] = BEHIND + np.minimum.reduceat(np.append(found[-1].first, 0), both)[::2]
+        found.append(Level(level.keys, level.count, first))
+    return found[::-1]
+
+
+def behind(run, passed, some):
+    """A Run of nodes of which each was seen in their order, behind those `passed` (n,) before; as many orders."""
+    column, ends = Column(np.int64, True), run.ends + [run.ends[-1]] * (len(passed) + 1 - len(run.ends))
+    for k in range(1, len(run.ends)):
+        level = run.level(k)
+        for a in range(0, len(level), some):
+            rows = np.array(level[a : a + some])
+            rows[:, 2] = passed[k - 1] + np.arange(a, a + len(rows))
+            column.append(rows)
+    return Run(column, ends)
+
+
+def merged(runs, order, W, some):
+    """One Run of several, which are made one after the other."""
+    tiers = [[]]  # each run of a tier is made of FAN of the tier below
+    for run in runs:
+        tiers[0].append(run)
         for t, tier in enumerate(tiers):
             if len(tier) == FAN:
                 tiers[t + 1 :] = tiers[t + 1 :] or [[]]
-                tiers[t + 1].append(merge(tier, order, W, memory // NODE))
+                tiers[t + 1].append(merge(tier, order, W, some))
                 tier.clear()
-    return merge([run for tier in reversed(tiers) for run in tier], order, W, memory // NODE)
+    return merge([run for tier in reversed(tiers) for run in tier], order, W, some)
 
 
 def piece(ids, new_id, starts, begin, end, order, W):
