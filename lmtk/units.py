@@ -15,10 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.machine.blas import factor, product, shares
+from lmtk.machine.blas import Tiles, address, factor, product, shares
 from lmtk.machine.exponential import gate_sums, lstm_sums, state_sums
-from lmtk.machine.jit import jit
+from lmtk.machine.jit import jit, of_numba
 from lmtk.machine.large import pays
+
+sgemm = of_numba("lmtk.machine.calling", "sgemm")
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Unit:
     way through the gates. gG (k, (gates + 1) n): dL/d(what goes into gates and proposed state), written.
     before_U(states, kept, n): what U multiplies, (P, n). alike: it is what S multiplies, so that one product with
     [S | U] can do for both; where it does, that is G, (k, (gates + 1) n), and step and back have None for U and UT.
+    run, run_back: kernels for all steps of sequences at once, where those of one step would spend much of their time in
+    being called; None: there are none. Both have R or RT of `follow` as its tiles.
     open: the gate whose biases begin at 1, so that a state stays (Jozefowicz et al. 2015); None: no gate's do.
     """
 
@@ -42,6 +46,8 @@ class Unit:
     back: Callable
     before_U: Callable
     alike: bool = False
+    run: Callable | None = None
+    run_back: Callable | None = None
     open: int | None = None
 
 
@@ -160,8 +166,73 @@ def lstm_backward(gs, zr, t, s, seen, gG):
             gs[j, n + m] = memory * f
 
 
+@jit
+def lstm_run(zr, t, sizes, first, last, state, fresh, tiles, most, gemm, before, after, kept):
+    """`follow` for the sequences from `first` to `last`: before, after (P, 2n) and kept (P, n) are written.
+
+    sizes (T,): how many sequences have a t-th step; state (sizes_0, 2n): before the first; fresh (P,) bool or None.
+    """
+    n, begun, end = t.shape[1], 0, 0
+    G = np.empty((last - first, 4 * n), t.dtype)
+    for i in range(len(sizes)):
+        k = min(last, sizes[i]) - first
+        if k <= 0:
+            return
+        start = end + first
+        stop = start + k
+        for j in range(k):
+            if fresh is not None and fresh[start + j]:
+                before[start + j] = 0
+            elif i == 0:
+                before[start + j] = state[first + j]
+            else:
+                before[start + j] = after[begun + j]
+        s = before[start:stop]
+        multiply(gemm, s[:, :n], tiles, most, G)
+        lstm_sums(zr[start:stop], t[start:stop], s, after[start:stop], kept[start:stop], G[:k])
+        begun, end = start, end + sizes[i]
+
+
+@jit
+def lstm_run_back(ga, sizes, first, last, carried, fresh, tiles, most, gemm, zr, t, before, kept, gG):
+    """`follow_back` for these: gG (P, 4n) is written; carried (sizes_0, 2n), zeros, is what comes from later steps."""
+    n, end = t.shape[1], sizes.sum()
+    for i in range(len(sizes) - 1, -1, -1):
+        end -= sizes[i]
+        k = min(last, sizes[i]) - first
+        if k <= 0:
+            continue
+        start = end + first
+        stop = start + k
+        gs = carried[first : first + k]
+        for j in range(k):
+            for m in range(n):
+                gs[j, m] += ga[start + j, m]
+        lstm_backward(gs, zr[start:stop], t[start:stop], before[start:stop], kept[start:stop], gG[start:stop])
+        multiply(gemm, gG[start:stop], tiles, most, gs)
+        if fresh is not None:
+            for j in range(k):
+                if fresh[start + j]:
+                    gs[j] = 0
+
+
+@jit
+def multiply(gemm, X, tiles, most, out):
+    """A call of `blas.Tiles` for kernels: X (k, K), out (k, >= N), float32, rows contiguous; gemm: `blas.address`."""
+    k, (parts, K, columns) = len(X), tiles.shape
+    if k == 0:
+        return
+    size = -(-k // -(-k // most))
+    x, to, factors = np.int64(X.ctypes.data), np.int64(out.ctypes.data), np.int64(tiles.ctypes.data)
+    lda, ldc = X.strides[0], out.strides[0]
+    for i in range(0, k, size):
+        for j in range(parts):
+            tile, into = factors + 4 * j * K * columns, to + i * ldc + 4 * j * columns
+            sgemm(gemm, min(size, k - i), columns, K, x + i * lda, lda // 4, tile, columns, into, ldc // 4)
+
+
 GATED = Unit("gated unit", 2, 1, gated_step, gated_back, lambda states, kept, n: kept)
-LSTM = Unit("LSTM", 3, 2, lstm_step, lstm_back, lambda states, kept, n: states[:, :n], True, open=1)
+LSTM = Unit("LSTM", 3, 2, lstm_step, lstm_back, lambda states, kept, n: states[:, :n], True, lstm_run, lstm_run_back, 1)
 UNITS = {"gated": GATED, "lstm": LSTM}  # by the name of -unit, which is its name in a file too
 
 
@@ -197,6 +268,12 @@ def steps(sizes, share):
         end += k
 
 
+def in_one(unit, R, zr, t):
+    """R's tiles and `blas.address` where a kernel for all steps is worth it, else None; zr, t: of the first step."""
+    there = unit.run and isinstance(R, Tiles) and compiled(zr, t) and R.tiles.dtype == t.dtype
+    return (R.tiles, R.most, gemm) if there and (gemm := address()) else None
+
+
 def follow(unit, zr, t, sizes, S, U, state=None, fresh=None, team=None):
     """The states of sequences: zr and t, changed in place, are what the inputs give; sizes: how many have a t-th step.
 
@@ -209,8 +286,12 @@ def follow(unit, zr, t, sizes, S, U, state=None, fresh=None, team=None):
     kept, before, after = np.empty((P, n), t.dtype), *np.empty((2, P, unit.width * n), t.dtype)
     state = np.zeros((sizes[0], unit.width * n), t.dtype) if state is None else state
     fresh = None if fresh is None or not fresh.any() else fresh
+    at_once, numbers = in_one(unit, R, zr[: sizes[0]], t[: sizes[0]]), np.array(sizes)
 
     def go(share):
+        if at_once:
+            unit.run(zr, t, numbers, share.start, share.stop, state, fresh, *at_once, before, after, kept)
+            return
         new, G = state[share], np.empty((share.stop - share.start, d), t.dtype)
         for now in steps(sizes, share):
             s, k = before[now], now.stop - now.start
@@ -219,9 +300,9 @@ def follow(unit, zr, t, sizes, S, U, state=None, fresh=None, team=None):
                 s[fresh[now]] = 0
             new = after[now]
             unit.step(zr[now], t[now], s, U, R(s[:, :n], G[:k]), new, kept[now])
-        return new[: max(sizes[-1] - share.start, 0)]
 
-    return after[:, :n], (zr, t, before, kept, fresh), np.concatenate(shared(team, go, sizes[0], n * d))
+    shared(team, go, sizes[0], n * d)
+    return after[:, :n], (zr, t, before, kept, fresh), after[P - sizes[-1] :].copy()
 
 
 def follow_back(unit, ga, sizes, S, U, memory, gS, gU, team=None):
@@ -231,8 +312,13 @@ def follow_back(unit, ga, sizes, S, U, memory, gS, gU, team=None):
     gG, d = np.empty((P, gates + n), ga.dtype), gates + unit.alike * n
     RT, UT = (factor(np.vstack((S.T, U.T))), None) if unit.alike else (factor(S.T), factor(U.T))
     carried = np.zeros((sizes[0], before.shape[1]), ga.dtype)
+    at_once, numbers = in_one(unit, RT, zr[: sizes[0]], t[: sizes[0]]), np.array(sizes)
 
     def go(share):
+        if at_once:
+            how = numbers, share.start, share.stop, carried, fresh, *at_once
+            unit.run_back(ga, *how, zr, t, before, kept, gG)
+            return
         for now in reversed(list(steps(sizes, share))):
             gs = carried[share][: now.stop - now.start]
             gs[:, :n] += ga[now]

@@ -1,5 +1,6 @@
 """Layers with gates, whose state goes on through a text: against their twins, gradients, runs that go on, scoring."""
 
+from dataclasses import replace
 from itertools import islice, pairwise
 from types import SimpleNamespace
 
@@ -114,6 +115,27 @@ def test_threads_share_sequences(unit, monkeypatch):
     for one, three in zip(*found, strict=True):
         assert one.shape == three.shape
         assert one == pytest.approx(three, abs=1e-12)
+
+
+@pytest.mark.parametrize("team", [None, Team(2)], ids=["alone", "team"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_all_steps_at_once_are_one_after_another(team, begun, monkeypatch):
+    """The LSTM's kernels over all steps, with products from inside of them, against steps that Python calls."""
+    monkeypatch.setattr(blas, "SHARE", 1)
+    random, unit, n, sizes = np.random.default_rng(1), units.LSTM, 128, [40, 40, 33, 8]
+    P = sum(sizes)
+    shapes = (P, 3 * n), (P, n), (n, 3 * n), (n, n), (40, 2 * n), (P, n)
+    scales = 1, 1, 0.1, 0.1, 1, 1
+    values = zip(scales, shapes)
+    zr, t, S, U, state, ga = (random.normal(0, scale, shape).astype(np.float32) for scale, shape in values)
+    fresh, found = random.random(P) < 0.1 if begun else None, []
+    for go, back in ((unit.run, unit.run_back), (None, None)):
+        mine, gS, gU = replace(unit, run=go, run_back=back), np.empty_like(S), np.empty_like(U)
+        assert bool(units.in_one(mine, blas.factor(S, U), zr[:40], t[:40])) == (go is not None)
+        a, memory, last = units.follow(mine, zr.copy(), t.copy(), sizes, S, U, state if begun else None, fresh, team)
+        found.append([a, last, units.follow_back(mine, ga, sizes, S, U, memory, gS, gU, team), gS, gU, *memory[:4]])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("N, minibatch, order", [(24, 8, 4), (25, 8, 4), (7, 8, 3), (5, 2, 4), (1, 4, 2)])

@@ -478,7 +478,7 @@ def model_in_buckets(o, comm):
         if comm.rank:
             write(None)
         else:
-            write_estimate(o, write, lambda: assembly.backoff_of(job, o.memory))
+            write_estimate(o, write, partial(assembly.backoff_of, job, o.memory))
     sent = comm.total(comm.sent)
     if sent and comm.rank == 0:
         given[1](f"the ranks sent one another {sent} bytes")
@@ -522,18 +522,24 @@ def write_model(o):
         write_backoff(o, model, o.lm)
     else:
         write = partial(printing.write_estimate, model=model, layout=layout)
-        write_estimate(o, write, lambda: engine.backoff_of(model))
+        write_estimate(o, write, partial(engine.backoff_of, model))
 
 
 def write_estimate(o, write, backoff_of):
-    """A model as it is estimated: as ARPA by write(out), where it is not changed, and what is made of backoff_of()."""
+    """A model as it is estimated: as ARPA by write(out), where it is not changed, and what is made of backoff_of(home),
+    home being as `building.in_file` has it.
+    """
     from lmtk.files.streams import open_out
+    from lmtk.ngram import backoff, building
 
     if o.lm and not o.changed:
         with open_out(o.lm) as out:
             write(out)
-    if o.as_nodes:
-        write_backoff(o, backoff_of(), o.changed and o.lm)
+    if o.write_bin and not (o.changed or o.compact or o.quantize or o.class_lm):
+        with open_out(o.write_bin) as out:
+            backoff.write_binary(out, backoff_of(partial(building.in_file, out)))
+    elif o.as_nodes:
+        write_backoff(o, backoff_of(None), o.changed and o.lm)
 
 
 def write_backoff(o, model, lm):

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -67,11 +68,28 @@ def product(team, A, B, out=None):
     return out
 
 
+@dataclass(frozen=True)
+class Tiles:
+    """A factor (K, N) in tiles (N / columns, K, columns), and with how many rows they make small products."""
+
+    tiles: np.ndarray
+    most: int
+
+    def __call__(self, X, out=None):
+        parts, _, columns = self.tiles.shape
+        out = np.empty((len(X), parts * columns), X.dtype) if out is None else out
+        into, cuts = out.reshape(len(X), parts, columns).swapaxes(0, 1), -(-len(X) // self.most) or 1
+        size = -(-len(X) // cuts) or 1
+        for i in range(0, len(X), size):
+            np.matmul(X[i : i + size], self.tiles, out=into[:, i : i + size])
+        return out
+
+
 def factor(*matrices):
     """times(X, out=None): X [A | B ..] for matrices A (K, .), B (K, .) and X (k, K) of few rows, again and again.
 
-    To copy the factor each time takes as long as to multiply few rows by it. So it is kept in tiles (tiles, K, columns)
-    that make small products, with as many rows of X at once as they allow.
+    To copy the factor each time takes as long as to multiply few rows by it. So it is kept in tiles that make small
+    products, with as many rows of X at once as they allow.
     """
     K, N = len(matrices[0]), sum(a.shape[1] for a in matrices)
     columns = max((n for n in TILE if N % n == 0), default=N)
@@ -79,17 +97,12 @@ def factor(*matrices):
     if columns not in TILE or most < 8 or 32 * K * N <= SMALL:
         whole = spread(matrices, K, N)
         return lambda X, out=None: np.matmul(X, whole, out=out)
-    tiles = np.ascontiguousarray(np.concatenate(matrices, axis=1).reshape(K, -1, columns).swapaxes(0, 1))
+    return Tiles(np.ascontiguousarray(np.concatenate(matrices, axis=1).reshape(K, -1, columns).swapaxes(0, 1)), most)
 
-    def times(X, out=None):
-        out = np.empty((len(X), N), X.dtype) if out is None else out
-        into, parts = out.reshape(len(X), len(tiles), columns).swapaxes(0, 1), -(-len(X) // most) or 1
-        size = -(-len(X) // parts) or 1
-        for i in range(0, len(X), size):
-            np.matmul(X[i : i + size], tiles, out=into[:, i : i + size])
-        return out
 
-    return times
+def address():
+    """Where the library's sgemm is, for kernels; None without it."""
+    return None if sgemm() is None else ctypes.cast(sgemm(), ctypes.c_void_p).value
 
 
 def spread(matrices, K, N):

@@ -187,7 +187,7 @@ def machine():
     """The processor, the versions of Python and numba, and what this package gives all kernels."""
     here = Path(__file__).parent
     files = package_file("numba", "_version.py"), package_file("llvmlite", "_version.py")
-    files += here / "jit.py", here / "compiling.py", here / "unaligned.py"
+    files += tuple(here / f"{name}.py" for name in ("jit", "compiling", "unaligned", "calling"))
     return (
         processor(),
         sys.implementation.cache_tag,
