@@ -3,25 +3,36 @@
 The metadata has one entry, "lmtk": eight hexadecimal digits of CRC-32, a blank, and JSON with the kind, the format's
 version, the settings and, for each array, its type, shape and CRC-32. The array "vocabulary" holds the words as
 bytes, one a line.
+
+The arrays of a large file begin at a multiple of PAGE, for which blanks follow the header: so they may stand there
+before their sums are known.
 """
 
+import errno
 import json
+import math
+import mmap
 import operator
 import os
 import stat
 import zlib
+from contextlib import suppress
+from weakref import ref
 
 import numpy as np
 
 from lmtk import __version__
 from lmtk.errors import FormatError
 from lmtk.files import curve
+from lmtk.files.streams import Early
+from lmtk.machine import memory
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 
 VERSION = 1
 DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # as they follow each other in a file
 MAX_HEADER = 100_000_000
+PAGE = 4096  # bytes
 
 
 def looks_binary(head):
@@ -30,7 +41,9 @@ def looks_binary(head):
 
 
 def write(out, kind, settings, arrays, words=None):
-    """Write arrays (name -> ndarray) with their description. Same content, same bytes."""
+    """Write arrays (name -> ndarray) with their description. Same content, same bytes. Those that are `mapped` where
+    they belong are there.
+    """
     arrays = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
     if words is not None:
         arrays["vocabulary"] = bytes_of(words)
@@ -38,21 +51,76 @@ def write(out, kind, settings, arrays, words=None):
     crcs = in_threads(zlib.crc32, arrays.values()) if pays("binary", sum(a.nbytes for a in arrays.values())) else None
     crcs = crcs or map(zlib.crc32, arrays.values())
     described = {name: [kinds[a.dtype], list(a.shape), crc] for (name, a), crc in zip(arrays.items(), crcs)}
+    header, places = header_of(kind, settings, described)
+    for name, a in arrays.items():
+        if place_in(out, a) not in (None, places[name]):
+            arrays[name] = a.copy()  # before others are written there
+    out.write(header)
+    for name, begin in places.items():
+        if place_in(out, arrays[name]) == begin:
+            out.seek(arrays[name].nbytes, os.SEEK_CUR)
+        else:
+            out.write(arrays[name].reshape(-1).view(np.uint8).data)
+    if mappings(out):
+        out.truncate()
+
+
+def header_of(kind, settings, described):
+    """(what stands before the data of a file, name -> where each array begins) of arrays as they are `described`."""
     about = {"kind": kind, "format": VERSION, "lmtk": __version__, "settings": settings, "arrays": described}
     text = json.dumps(about, sort_keys=True, separators=(",", ":"))
     table = {"__metadata__": {"lmtk": f"{zlib.crc32(text.encode()):08x} {text}"}}
     # as the safetensors library writes them: those of large numbers first, so that all stand at multiples of their size
     ranks = list(DTYPES)
-    order = sorted(arrays, key=lambda name: (ranks.index(described[name][0]), name))
+    order = sorted(described, key=lambda name: (ranks.index(described[name][0]), name))
     end = 0
     for name in order:
-        begin, end = end, end + arrays[name].nbytes
-        table[name] = {"dtype": described[name][0], "shape": described[name][1], "data_offsets": [begin, end]}
+        dtype, shape, _ = described[name]
+        begin, end = end, end + math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize
+        table[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
     header = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode()
-    header += b" " * (-len(header) % 8)
-    out.write(len(header).to_bytes(8, "little") + header)
-    for name in order:
-        out.write(arrays[name].reshape(-1).view(np.uint8).data)
+    most = len(header) + sum(len(f"{2**32 - 1}") - len(f"{crc}") for *_, crc in described.values())
+    header += b" " * ((most + 8 + -(most + 8) % PAGE) - 8 - len(header) if pays("binary", end) else -len(header) % 8)
+    header = len(header).to_bytes(8, "little") + header
+    return header, {name: len(header) + table[name]["data_offsets"][0] for name in order}
+
+
+def mapped(out, begin, size):
+    """(size,) uint8, zeros, which stand from `begin` on in a file that is being written; None where it is no file that
+    memory can be of. Raises OSError where the disk is full.
+    """
+    if not isinstance(getattr(out, "raw", None), Early):
+        return None
+    try:
+        os.posix_fallocate(out.fileno(), begin, size)  # a page that the disk has no room for ends the process
+        pages = mmap.mmap(out.fileno(), begin + size)
+    except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        return None
+    with suppress(OSError, ValueError):
+        pages.madvise(memory.HUGEPAGE)
+    memory.mapped.append(ref(pages, memory.mapped.remove))
+    found = np.frombuffer(pages, np.uint8)
+    if any(len(other) > begin for other in mappings(out)):
+        found[begin:] = 0
+    out.raw.mappings.append(found)
+    return found[begin:]
+
+
+def mappings(out):
+    """The arrays, (., ) uint8, that a file is mapped by from its first byte on."""
+    return getattr(getattr(out, "raw", None), "mappings", [])
+
+
+def place_in(out, array):
+    """Where an array stands in a file that is being written; None where it does not."""
+    at = array.__array_interface__["data"][0]
+    for found in mappings(out):
+        begin = found.__array_interface__["data"][0]
+        if begin <= at and at + array.nbytes <= begin + found.nbytes:
+            return at - begin
+    return None
 
 
 unfinished = []  # sums that are being made

@@ -52,6 +52,10 @@ class Early(io.FileIO):
 
     new = 0
 
+    def __init__(self, *how):
+        super().__init__(*how)
+        self.mappings = []  # as container.mapped makes them
+
     def write(self, data):
         size = super().write(data)
         self.new += size
@@ -317,7 +321,7 @@ def created(temporary):
     """A new file to write, which a lock keeps from being cleared away."""
     clear_away(temporary)
     while True:
-        raw = io.BufferedWriter(Early(temporary, "wb"))
+        raw = io.BufferedWriter(Early(temporary, "wb+"))  # to be mapped as well
         try:
             lock(raw.fileno())
         except BlockingIOError:

@@ -31,13 +31,15 @@ LEAST = 1 << 16  # places of a range
 f32 = np.float32
 
 
-def backoff_of(job, memory=None):
-    """The buckets.Buckets of one process as a Backoff model, as engine.backoff_of has it. memory: bytes, or None."""
+def backoff_of(job, memory=None, home=None):
+    """The buckets.Buckets of one process as a Backoff model, as engine.backoff_of has it, `home` too. memory: bytes,
+    or None.
+    """
     job.scratch = Scratch()
     trim()  # else nodes have little room beside what estimating has freed
     W, n = len(job.vocab.words), job.order
     size = max(memory // (4 * NODE.itemsize), LEAST) if memory else 1 << 30
-    nodes, where, records = room([W, *job.sizes[1:]])
+    nodes, where, records = room([W, *job.sizes[1:]], home)
     put_words(job, records[0])
     lacking = 0
     for k, (above, here) in enumerate(pairwise(records), 2):
@@ -50,7 +52,7 @@ def backoff_of(job, memory=None):
             for b, (place,) in zip(job.mine, buckets.fetched(job, k, [own_place])):
                 job.shelf.add(("place of contexts", b), place)
     trim()
-    made = finished(nodes, where, W, linked=not lacking)
+    made = finished(nodes, where, W, linked=not lacking, home=home)
     return Backoff(job.vocab, n, [Packed(made, k, W) for k in range(1, n + 1)])
 
 
@@ -140,7 +142,7 @@ def deal_events(job, k, size, base, dealt, b):
     sizes = sizes_of(place, size, job.sizes[k - 1] + 1)
     rows, p = np.empty((sizes.sum(), 4), np.int32), shelf.get(("p", b, k), f32)
     given = k, place, below, p.view(np.int32), size, begins_of(sizes), rows
-    lacking = deal_rows(begins, buckets.ended_of(job, b), *given)
+    lacking = deal_rows(begins, buckets.ends_of(job, b, "events"), *given)
     for r, some in enumerate(np.split(rows, np.cumsum(sizes)[:-1])):
         dealt.add(r, some)
     return lacking

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.errors import FormatError
+from lmtk.files import container
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_parts
@@ -23,6 +24,7 @@ from lmtk.ngram.nodes import (
     address,
     children_of,
     columns,
+    ends_of,
     frozen,
     number,
     room,
@@ -37,16 +39,16 @@ u64 = np.uint64
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 
-def finished(memory, where, W, path="", linked=False):
-    """The Nodes of records in which only the suffixes are missing, unless they are `linked`. Raises FormatError where a
-    1-gram has no word.
+def finished(memory, where, W, path="", linked=False, home=None):
+    """The Nodes of records in which only the suffixes are missing, unless they are `linked`. home: as `in_file` has
+    it. Raises FormatError where a 1-gram has no word.
     """
     order, sizes = len(where), where[:, N].tolist()
     nodes = without_tables(memory, where, ROOT, path)
     one = unigrams(nodes, W)
     if not pays("ngrams", sum(sizes)):
         return replace(nodes, far=frozen(link_suffixes_plain(Nodes(memory, where, ROOT, *NO_TABLES).levels, one)))
-    nodes, far = with_tables(nodes), ROOT
+    nodes, far = with_tables(nodes, home), ROOT
     for k in range(2, order + 1) if not linked else ():
         link = lambda *part, k=k: link_suffixes(memory, where, nodes.slots, nodes.spans, k, *part, one)
         missing = sum(in_parts(link, sizes[k - 2]))
@@ -218,6 +220,20 @@ def arrays_of(nodes):
     nodes = with_tables(nodes)
     levels = {f"nodes{k}": columns(level) for k, level in enumerate(nodes.levels[1:], 1)}
     return levels | {"far": nodes.far, "slots": nodes.slots, "spans": nodes.spans}
+
+
+def in_file(out, sizes, places=None):
+    """Memory, int32, for nodes of such sizes where `arrays_of` has them in the binary file `out`, or there for so many
+    `places` of their slots; None where it is no such file, or a small one. If n-grams lack their suffixes, or the words
+    of the header are long, it turns out to be somewhere else: then it is copied when the file is written.
+    """
+    begin, size = container.PAGE + (len(sizes) + 1) * 16 + ROOT.nbytes, 4 * ends_of(sizes)[1][-1]
+    if len(sizes) > 9 or not pays("binary", size):  # nodes10 stands before nodes2
+        return None
+    if places is not None:
+        begin, size = begin + size, 4 * places
+    found = container.mapped(out, begin, size) if size else None
+    return None if found is None else found.view(np.int32)
 
 
 def together(arrays):

@@ -417,7 +417,8 @@ def smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exa
 def last_word(seen, vocab):
     """The word that was seen first last of all, from how often each was seen, (W,)."""
     words = np.flatnonzero(seen)
-    return max(words, key=lambda w: w if w not in (vocab.eos_id, vocab.unk_id, vocab.sos_id) else -1)
+    others = words[(words != vocab.eos_id) & (words != vocab.unk_id) & (words != vocab.sos_id)]
+    return others[-1] if len(others) else words[0]
 
 
 def count_last(counted, x, a, b, vocab):
@@ -478,12 +479,13 @@ def estimate(
     return Estimate(vocab, suffixes, *(x[1:] for x in (work.log10p, work.log10bow, work.marks, work.types))), used
 
 
-def backoff_of(model):
+def backoff_of(model, home=None):
     """An Estimate with its types as a Backoff model, in whose nodes the n-grams stand by their prefixes. It takes the
-    estimate's columns.
+    estimate's columns. home: as `building.in_file` has it.
     """
     W, segments, scratch = len(model.vocab.words), model.suffixes.segments, Scratch()
-    memory, where, records = nodes_of_sizes([W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])])
+    sizes = [W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])]
+    memory, where, records = nodes_of_sizes(sizes, home)
     place, lacking = np.arange(W, dtype=np.int32), 0
     records[0]["word"][:-1] = place
     records[0]["log10bow"][:-1] = np.where(np.isnan(model.log10bow[0]), f32(0), model.log10bow[0])
@@ -497,7 +499,7 @@ def backoff_of(model):
         place = new
         for column in (model.log10p, model.log10bow, model.marks):
             column[k - 1] = None  # there may be little memory left
-    nodes = finished(memory, where, W, linked=not lacking)
+    nodes = finished(memory, where, W, linked=not lacking, home=home)
     return Backoff(model.vocab, len(records), [Packed(nodes, k, W) for k in range(1, len(records) + 1)])
 
 

@@ -107,13 +107,20 @@ class Nodes:
         return parent * W + level["word"][:-1]
 
 
-def room(sizes):
-    """Memory and `where` for so many n-grams of each order, all 0, and the records of orders 1 and on: what `finished`
-    makes Nodes of.
-    """
+def ends_of(sizes):
+    """(how many numbers the records of each order have, where those of each begin in a memory, and end)."""
     widths = [WIDE] * (len(sizes) - 1) + [NARROW]
-    ends = np.cumsum([0, *((size + 1) * width for size, width in zip(sizes, widths))]).tolist()
-    memory = zeros(ends[-1], np.int32)
+    return widths, np.cumsum([0, *((size + 1) * width for size, width in zip(sizes, widths))]).tolist()
+
+
+def room(sizes, home=None):
+    """Memory and `where` for so many n-grams of each order, all 0, and the records of orders 1 and on: what `finished`
+    makes Nodes of. home: as `building.in_file` has it.
+    """
+    widths, ends = ends_of(sizes)
+    memory = home and home(sizes)
+    if memory is None:
+        memory = zeros(ends[-1], np.int32)
     where = np.array([[at, size, width, PLACE[width]] for at, size, width in zip(ends, sizes, widths)], np.int64)
     return memory, where, Nodes(memory, where, ROOT, memory, where).levels[1:]
 

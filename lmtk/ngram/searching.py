@@ -91,13 +91,15 @@ def children(above, level, node, word):
     return np.where((low < last) & (words[low] == word) & (word >= 0) & (node >= 0), low, -1)
 
 
-def tables(nodes):
-    """(slots, spans) of nodes that have none."""
+def tables(nodes, home=None):
+    """(slots, spans) of nodes that have none; home: as `building.in_file` has it."""
     orders = range(2, nodes.order + 1)
     many = all_at_once(lambda k: count_many(nodes.memory, nodes.where, k), orders)
     sizes = [0, 0, *(1 << (2 * some - 1).bit_length() if some else 0 for some in many)]
     spans = np.array([[end - size, size] for end, size in zip(np.cumsum(sizes), sizes)], np.int64)
-    slots = zeros(sum(sizes), np.int32)
+    slots = home and home(nodes.where[:, N].tolist(), sum(sizes))
+    if slots is None:
+        slots = zeros(sum(sizes), np.int32)
     slots.fill(-1)
     all_at_once(lambda k: fill(nodes.memory, nodes.where, k, slots[spans[k, 0] :][: spans[k, 1]]), orders)
     return frozen(slots), frozen(spans)
@@ -134,9 +136,9 @@ def fill(memory, where, k, table):
                 table[slot] = child
 
 
-def with_tables(nodes):
-    """The same Nodes with tables, if they are so many that these pay."""
+def with_tables(nodes, home=None):
+    """The same Nodes with tables, if they are so many that these pay; home: as `tables` has it."""
     if len(nodes.slots) or sum(nodes.where[:, N]) < MANY:
         return nodes
-    slots, spans = tables(nodes)
+    slots, spans = tables(nodes, home)
     return replace(nodes, slots=slots, spans=spans)

@@ -454,6 +454,14 @@ def place(
         ahead += first_reads(begins, come, rank, k, blocks, start, size, nodes)
         ahead += first_reads(begins, come, rank, k - 1, blocks, start, size, parents)
         for r in range(size):
+            g = np.int64(nodes[r])
+            prefetch(marks, g)
+            prefetch(log10p, g)
+            if len(log10bow):
+                prefetch(types, g)
+                prefetch(log10bow, g)
+            prefetch(below, np.int64(blocks[2, start + r] if k == 2 else parents[r] - 1))
+        for r in range(size):
             g, last = nodes[r], blocks[2, start + r]
             above = last if k == 2 else parents[r] - 1
             for j in range(blocks[0, start + r], blocks[1, start + r]):
