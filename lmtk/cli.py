@@ -14,6 +14,7 @@ from typing import NamedTuple
 from lmtk import __version__
 from lmtk.errors import LmtkError, LmtkWarning, UsageError
 from lmtk.machine import memory
+from lmtk.machine.threads import import_numpy
 
 COMMANDS = {
     "normalize": "text to text: tokens, lower case, numbers to <num>, proper nouns to <name>",
@@ -216,6 +217,7 @@ def run(name, words):
         return
     words = spelled(words, table(command), INPUT.get(name))
     memory.need(memory.NUMPY, "numpy")
+    import_numpy()
     try:
         # not command.main, which would turn an interrupt and a closed pipe into statuses of its own
         with command.make_context(f"lmtk {name}", words) as context:

@@ -48,11 +48,20 @@ def reach(model):
     return getattr(model, "reach", model.order - 1)
 
 
+def after(model, context):
+    """ln p of each predicted word, (V,), after a context, ids with the last word last: the model's own `after`, else
+    the scores of V sentences that differ in their last word.
+    """
+    if hasattr(model, "after"):
+        return model.after(context)
+    V = model.vocab.V
+    every = np.column_stack((np.broadcast_to(context, (V, len(context))), np.arange(V)))
+    return model.score(sentences(every)).logp[len(context) :: len(context) + 1]
+
+
 def vocabulary_sums(model, corpus, positions, unk=True):
     """The sum over the vocabulary, with or without <unk>, of p(. | context) at each of the positions, from the model's
-    own scores, or as its `sums` has it.
-
-    Equal contexts are summed once; each is scored as V sentences that differ in their last word.
+    own scores, or as its `sums` has it. Equal contexts are summed once.
     """
     if hasattr(model, "sums"):
         return model.sums(corpus, positions, unk)
@@ -63,9 +72,6 @@ def vocabulary_sums(model, corpus, positions, unk=True):
     unique, inverse = np.unique(rows, axis=0, return_inverse=True)
     sums = np.empty(len(unique))
     for i, row in enumerate(unique):
-        context = row[row >= 0][::-1]
-        every = np.column_stack((np.broadcast_to(context, (V, len(context))), np.arange(V)))
-        logp = model.score(sentences(every)).logp[len(context) :: len(context) + 1]
-        p = np.exp(logp)
+        p = np.exp(after(model, row[row >= 0][::-1]))
         sums[i] = p.sum() - (0 if unk or model.vocab.unk_id >= V else p[model.vocab.unk_id])
     return sums[inverse.ravel()]

@@ -4,13 +4,13 @@ import errno
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import naive
 import numpy as np
 import pytest
 from conftest import ENVIRONMENT, TESTS
-from test_engine import TEXTS, by_suffixes, job, lmtk, outcome, written
+from test_engine import TEXTS, by_suffixes, counts_job, job, lmtk, outcome, written
 from test_large import random_text
 from test_mpi import APART, PAIRS, SMALL_BLOCKS, mpi, needs_mpi
 
@@ -19,8 +19,22 @@ from lmtk.commands import options
 from lmtk.machine import memory, threads
 from lmtk.machine.large import LARGE
 from lmtk.machine.parallel import ALONE
-from lmtk.ngram import arpa, assembly, buckets, collection, engine, kenlm_text, printing, sorting, suffix
-from lmtk.ngram.counts import ranks
+from lmtk.ngram import (
+    arpa,
+    assembly,
+    buckets,
+    collection,
+    counted,
+    engine,
+    kenlm_text,
+    leaves,
+    printing,
+    runs,
+    sorting,
+    suffix,
+)
+from lmtk.ngram.counts import Counts, ranks
+from lmtk.text.corpus import Marks
 
 
 @dataclass
@@ -58,6 +72,36 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
         the_same_nodes(seed, model, other, monkeypatch)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
+    """Of a few n-grams read together, in buckets of single words and of many."""
+    counts, vocab, methods, exact, own = counts_job(seed)
+    counts = Counts(counts.words, [replace(level, count=level.count.astype(np.int64)) for level in counts.levels])
+    monkeypatch.setitem(LARGE, "ngrams", 1)
+    monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
+    given = vocab, methods, Marks()
+    fixed = lambda tell: ((0.5, 1, 1.5), tell, None, exact, *own)
+
+    def whole(tell):
+        suffixes = leaves.suffixes_of(counts.up_to(len(methods)), vocab)
+        return engine.estimate(suffixes, *given, *fixed(tell), types=True)
+
+    def by_buckets(tell):
+        spilled = runs.Spilled(counts.words, runs.spilled(counts.levels, 0), 1 + seed % 50)
+        assert spilled.in_sentences()
+        most = int(counted.seen(spilled, vocab, len(methods)).max()) * (1 + seed % 3) + 1
+        monkeypatch.setattr(buckets, "BYTES", ((1 << 30) - buckets.WORD * len(vocab.words)) // most)
+        return buckets.estimate(spilled, *given, 1 << 30, ALONE, *fixed(tell)), None
+
+    model, _, told = outcome(whole)
+    other, _, heard = outcome(by_buckets)
+    assert heard == told
+    if model:
+        for layout in (None, kenlm_text.layout(vocab, len(methods))):
+            assert written(buckets.write_arpa, other, None, layout) == written(printing.write_estimate, model, layout)
+        the_same_nodes(seed, model, other, monkeypatch)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
     """Against the slow twin: records, sorted; n-grams that begin, their words, the contexts; numbers of both."""
@@ -66,13 +110,13 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
     x = np.append(x, np.zeros(n, np.int32))  # what stands before a text that is dealt out is empty
     ids = x.tolist()
     monkeypatch.setattr(buckets, "PART", 1 + 7 * (seed % 30))
-    shared = buckets.divided(Parts(x), vocab, n, None, ALONE)
+    shared = buckets.divided(Parts(x).seen(vocab), "words", vocab, n, None, ALONE)
     if seed % 2:
         buckets.share_text(shared, Parts(x).parts(vocab))
     else:
         buckets.deal_out(shared, Parts(x).parts(vocab))
     for b in shared.mine:
-        buckets.sort_bucket(shared, b, methods, marks, None)
+        buckets.sort_bucket(shared, b, methods, None, marks)
         bounds = shared.bounds[b : b + 2].tolist()
         *both, come = naive.bucket(ids, n, marks, *bounds)
         assert shared.shelf.get(("come", b), np.int32).tolist() == come
@@ -147,6 +191,12 @@ OUTPUTS = [
     ["-lm", "lm", "-write", "counts", "-write3", "more"],
     ["-write", "counts", "-text", "u", "-vocab", "v"],
     ["-write", "counts", "-sort"],
+    ["-read", "r", "r", "-lm", "lm"],
+    ["-read", "r", "-lm", "lm", "-write", "counts", "-prune", "1e-3", "-write-bin", "bin"],
+    ["-read", "r", "-lm", "lm", "-kenlm-layout", "-verbose-header", "-limit-vocab-file", "v"],
+    ["-read", "r", "-lm", "lm", "-classes", "c", "-class-lm", "whole"],
+    ["-read", "r", "-vocab", "v", "-limit-vocab", "-sort", "-write", "counts", "-lm", "lm"],
+    ["-read", "r", "-text", "u", "-write2", "counts"],
 ]
 
 
@@ -157,14 +207,15 @@ def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, words)
     (tmp_path / "u").write_text("w1 <unk> w2\n<unk> <unk> w1\nw3 w4 <unk>\n" * 3)
     (tmp_path / "v").write_text("w3\nw2\nw1\nnever\n")
     (tmp_path / "c").write_text("A 0.5 w1\nA 0.25 w2\nA 0.25 w7\nB 1 w3\n")
+    (tmp_path / "r").write_text("w3\t2\nw4 w5 w1\t3\nw1\t1\nw1 new\t5\nw1 new w2 w1\t1\nw3\t1\n")
     given = ["ngram-count", "-text", "t", "-order", "4", "-kenlm", "-discount-fallback", *words]
     monkeypatch.setitem(LARGE, "ngrams", 1)
     found = []
     for more in ([], ["-memory", "1K"]):
         lmtk(monkeypatch, *given, *more)
         assert bool(memory.bound) == bool(more)
-        found.append({p.name: p.read_bytes() for p in tmp_path.iterdir() if p.name not in "tucv"})
-        in_buckets(monkeypatch, 2000)
+        found.append({p.name: p.read_bytes() for p in tmp_path.iterdir() if p.name not in "tucvr"})
+        in_buckets(monkeypatch, 4000 if "-read" in words else 2000)
         monkeypatch.setattr(memory, "SMALL", 1)
     assert found[0] == found[1]
 

@@ -21,6 +21,7 @@ from lmtk.ngram.generation import after, follow, sentences
 from lmtk.ngram.merge import limited, merged, mixture, with_words
 from lmtk.ngram.pruning import pruned, renormalized
 from lmtk.text.corpus import Corpus
+from lmtk.text.corpus import sentences as corpus_of_rows
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 LN10 = math.log(10)
@@ -89,6 +90,17 @@ whole_models = st.builds(random_model, st.integers(0, 9999), st.integers(2, 4), 
 
 def cut(model, words, unk=False):
     return renormalized(with_words(limited(model, words), words, unk))
+
+
+@settings(max_examples=60, deadline=None)
+@given(models, st.data())
+def test_all_words_after_a_context_have_the_scores_of_sentences(model, data):
+    context = np.array(data.draw(st.lists(st.integers(0, len(model.vocab.words) - 1), max_size=4)), np.int32)
+    rows = np.column_stack((np.broadcast_to(context, (model.vocab.V, len(context))), np.arange(model.vocab.V)))
+    L = len(context) + 1
+    assert np.array_equal(model.after(context), model.score(corpus_of_rows(rows)).logp[L - 1 :: L])
+    used = model.used(context)
+    assert np.array_equal(model.after(context), model.after(context[len(context) - used :]))
 
 
 @settings(max_examples=40, deadline=None)

@@ -241,13 +241,14 @@ def command(
 
     from lmtk.machine.parallel import ALONE, pooled
     from lmtk.ngram.collection import Text
+    from lmtk.ngram.runs import Spilled
 
     with pooled() if mpi else contextlib.nullcontext(ALONE) as comm:
         if comm:
             together(o, comm)
     if not comm or comm.rank:
         return
-    if not isinstance(o.counts, Text):  # else all is written
+    if not (isinstance(o.counts, Text | Spilled) and o.model_wanted):  # else all is written
         o.vocabulary = vocabulary_of(o) if o.model_wanted else None
         write_what_was_counted(o)
         if o.model_wanted:
@@ -370,8 +371,9 @@ def smoothing_methods(o):
 
 
 def together(o, comm):
-    """What the ranks do together: counting, and the model where it is a Text's."""
+    """What the ranks do together: counting, and the model where it is made in buckets."""
     from lmtk.ngram.collection import Text
+    from lmtk.ngram.runs import Spilled
 
     if comm.size > 1 and (o.stream or "-" in (o.text or [])):
         raise UsageError("on several machines -mpi wants texts of sentences, in files that each of them can read")
@@ -382,7 +384,7 @@ def together(o, comm):
         o.sort or o.prune or o.limit_vocab_file or (o.kenlm_layout and o.counts.has(o.unk_word))
     )
     o.as_nodes = bool(o.changed or o.write_bin or o.class_lm)
-    if isinstance(o.counts, Text):
+    if isinstance(o.counts, Text | Spilled) and o.model_wanted:
         model_in_buckets(o, comm)
 
 
@@ -409,7 +411,11 @@ def counted(o, comm):
     what = o.text or [], o.read or [], o.order, words, o.marks, o.unk_word
     if positions and not (o.read or o.own or o.memory or o.mpi):
         get_ready(o)
-    counts = collect(*what, *kept, comm, classed, positions, parts, not o.model_wanted)
+    alike = not (o.maxent or o.heldout or o.read_with_mincounts)
+    bucketed = bool(o.model_written) and alike and 2 <= o.order <= LONGEST
+    counts = collect(
+        *what, *kept, comm, classed, positions, parts, not (o.model_wanted or o.read_with_mincounts), bucketed
+    )
     if comm.size > 1 and isinstance(counts, Text) and o.kenlm_layout and comm.total(counts.has(o.unk_word)):
         counts = collect(*what, *kept, comm, classed, positions, False)
     o.written = counts
@@ -454,7 +460,7 @@ def given_discounts(o):
 
 
 def model_in_buckets(o, comm):
-    """The model of a collection.Text, written by rank 0."""
+    """The model of a collection.Text, or of runs.Spilled, written by rank 0."""
     from lmtk.commands.bar import Bar
     from lmtk.machine.memory import at_most
     from lmtk.ngram import assembly, buckets

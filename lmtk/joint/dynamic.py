@@ -4,11 +4,12 @@ words before (-bayes), of logarithms (-loglinear-mix), with a cache of the words
 
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
-from lmtk.joint.mixture import part_scores
-from lmtk.lm import ABSENT, LN10, LanguageModel, Scores, vocabulary_sums
+from lmtk.joint.mixture import ids_in, part_scores
+from lmtk.lm import ABSENT, LN10, LanguageModel, Scores, after, vocabulary_sums
 from lmtk.ngram.merge import united, with_words
 from lmtk.text.corpus import Corpus, contexts, sentences
 
@@ -21,9 +22,14 @@ def of_one_vocabulary(models):
     return [with_words(model, vocab.words[: vocab.V], vocab.predicts(vocab.unk)) for model in models]
 
 
+def single(log10p):
+    """Numbers rounded to single precision, in which SRILM keeps logarithms."""
+    return log10p.astype(np.float32).astype(np.float64)
+
+
 def rounded(logp):
     """Logarithms as SRILM has them, log10 in single precision, in natural units."""
-    return (logp / LN10).astype(np.float32).astype(np.float64) * LN10
+    return single(logp / LN10) * LN10
 
 
 @dataclass(frozen=True)
@@ -87,14 +93,17 @@ class Bayes:
 
 @dataclass(frozen=True)
 class LogLinear:
-    """p in proportion to the product of p_j^weights[j], over the vocabulary; parts have the same words.
+    """p in proportion to the product of p_j^weights[j], over the vocabulary; parts are back-off models of the same
+    words. Logarithms are in single precision, as in SRILM.
 
-    unk: whether <unk> is one of the words that the product is summed over.
+    unk: whether <unk> is one of the words that the product is summed over. whole: log10 of that sum after each context
+    so far, of as many words as one of the parts uses.
     """
 
     parts: list
     weights: list
     unk: bool = True
+    whole: dict = field(default_factory=dict)
 
     @property
     def vocab(self):
@@ -104,32 +113,51 @@ class LogLinear:
     def order(self):
         return max(part.order for part in self.parts)
 
+    @cached_property
+    def ids(self):
+        """What the words are in each part."""
+        return [ids_in(part, self.vocab) for part in self.parts]
+
     def score(self, corpus):
         logp, _, length, *about = part_scores(self.parts, corpus, None)
         # as in SRILM, after a part that gives a word no probability the others are not asked
         asked = np.cumsum(np.isneginf(logp[:, :-1]), axis=1) == 0
         length[:, 1:] = np.where(asked, length[:, 1:], ABSENT)
-        at = np.flatnonzero(corpus.scored)
-        every, inverse = np.unique(contexts(corpus, self.order)[at], axis=0, return_inverse=True)
-        whole = np.array([self.whole(row[row >= 0][::-1]) for row in every])
-        out = np.zeros(len(corpus.ids))
-        out[at] = self.product(logp[at]) - (whole[inverse.ravel()] if len(at) else 0)
-        return Scores(out, length, *about)
+        log10p, rows = self.product(logp / LN10), contexts(corpus, self.order)
+        denom, cached = np.full((2, len(corpus.ids)), np.nan)
+        for t in np.flatnonzero(corpus.scored).tolist():
+            whole, new = self.sum_after(rows[t][rows[t] >= 0][::-1])
+            log10p[t] -= whole
+            (denom if new else cached)[t] = new or np.exp(whole * LN10)
+        out = np.where(corpus.scored, single(log10p) * LN10, 0)
+        return Scores(out, length, *about, (("denom", denom, 2), ("cached", cached, 2)))
 
-    def product(self, logp):
-        """sum_j weights[j] ln p_j (N, J), where a weight of 0 leaves a part out."""
-        used = np.asarray(self.weights) != 0
-        return logp[:, used] @ np.asarray(self.weights)[used]
+    def product(self, log10p):
+        """sum_j weights[j] log10 p_j (N, J), where a weight of 0 leaves a part out."""
+        total = np.zeros(len(log10p))
+        for column, weight in zip(single(log10p).T, self.weights):
+            if weight:
+                total = single(total + weight * column)
+        return total
 
-    def whole(self, context):
-        """ln of the sum over the vocabulary after a context."""
-        V = self.vocab.V
-        rows = np.column_stack((np.broadcast_to(context, (V, len(context))), np.arange(V)))
-        corpus = sentences(rows)
-        products = self.product(part_scores(self.parts, corpus, None)[0][corpus.scored])
-        if not self.unk and self.vocab.unk_id < V:
-            products[self.vocab.unk_id] = -np.inf
-        return np.logaddexp.reduce(products)
+    def products(self, context):
+        """The product for each predicted word, log10, (V,)."""
+        logp = [after(part, own[context])[own[: self.vocab.V]] for part, own in zip(self.parts, self.ids)]
+        return self.product(np.column_stack(logp) / LN10)
+
+    def sum_after(self, context):
+        """log10 of the sum over the vocabulary after a context, and the sum itself where it was not known before."""
+        used = max(part.used(own[context]) for part, own in zip(self.parts, self.ids))
+        key, total = tuple(context[len(context) - used :].tolist()), None
+        if not self.whole.get(key):
+            p = np.exp(self.products(context) * LN10)
+            total = p.sum() - (0 if self.unk or not self.vocab.predicts(self.vocab.unk) else p[self.vocab.unk_id])
+            self.whole[key] = float(single(np.log10(total)))
+        return self.whole[key], total
+
+    def after(self, context):
+        """ln p of each predicted word after a context."""
+        return single(self.products(context) - self.sum_after(context)[0]) * LN10
 
 
 @dataclass(frozen=True)

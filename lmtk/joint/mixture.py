@@ -73,14 +73,17 @@ def lowered(model, order):
     return model.lower(order)
 
 
+def ids_in(part, vocab):
+    """The number that each word of `vocab` has in a model, int32."""
+    return np.array([part.vocab.index.get(w, part.vocab.unk_id) for w in vocab.words], np.int32)
+
+
 def part_scores(parts, corpus, binned):
     """ln p of each part (N, J), the bin of each token (N,), and all parts' `length` and `kinds`."""
     first = parts[0].vocab
     scores = []
     for part in parts:
-        ids = corpus.ids
-        if part.vocab.words != first.words:
-            ids = np.array([part.vocab.index.get(w, part.vocab.unk_id) for w in first.words], np.int32)[ids]
+        ids = corpus.ids if part.vocab.words == first.words else ids_in(part, first)[corpus.ids]
         own = Corpus(ids, corpus.starts, corpus.scored)
         scores.append(part.score(own))
         if len(scores) - 1 == binned:

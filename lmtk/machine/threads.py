@@ -9,6 +9,7 @@ import os
 from collections import deque
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from itertools import chain, islice
 
 wanted = None  # as `use` was told
@@ -24,6 +25,19 @@ def use(number=None, products=1):
     wanted = number
     blas.set_threads(products)
     blas.reserve(products)
+
+
+def import_numpy():
+    """Imports numpy, whose OpenBLAS starts a thread a processor unless the environment says otherwise: they spin for
+    0.1 s each, and `use` asks for those that are wanted.
+    """
+    said = os.environ.get("OPENBLAS_NUM_THREADS")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    import_module("numpy")
+    if said is None:
+        del os.environ["OPENBLAS_NUM_THREADS"]
+    else:
+        os.environ["OPENBLAS_NUM_THREADS"] = said
 
 
 def at_most(number):

@@ -142,7 +142,7 @@ def deal_events(job, k, size, base, dealt, b):
     sizes = sizes_of(place, size, job.sizes[k - 1] + 1)
     rows, p = np.empty((sizes.sum(), 4), np.int32), shelf.get(("p", b, k), f32)
     given = k, place, below, p.view(np.int32), size, begins_of(sizes), rows
-    lacking = deal_rows(begins, buckets.ended_of(job, b), *given)
+    lacking = deal_rows(begins, buckets.ends_of(job, b, "events"), *given)
     for r, some in enumerate(np.split(rows, np.cumsum(sizes)[:-1])):
         dealt.add(r, some)
     return lacking

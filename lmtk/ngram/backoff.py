@@ -15,7 +15,7 @@ from lmtk.machine.threads import in_threads
 from lmtk.ngram.building import arrays_of, of_arrays, pack
 from lmtk.ngram.nodes import NARROW, WIDE, ZERO, Nodes, unigrams
 from lmtk.ngram.searching import with_tables
-from lmtk.ngram.walking import handle, walk, walk_plain
+from lmtk.ngram.walking import context_nodes, handle, spread, walk, walk_plain
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 TOGETHER = 1 << 16  # tokens that a thread scores at once
@@ -161,6 +161,20 @@ class Backoff:
             used[np.isin(corpus.ids, self.bare)] = UNKNOWN
         log10p[~corpus.scored] = used[~corpus.scored] = 0
         return Scores(log10p.astype(np.float64) * LN10, used[:, None])
+
+    def after(self, context):
+        """ln p of each predicted word, (V,), after a context, ids with the last word last, as `score` has it."""
+        return spread(self.nodes, self.walk.node, self.walk.log10p[: self.vocab.V], context).astype(np.float64) * LN10
+
+    def used(self, context):
+        """How many of the last words of a context a probability after it can depend on."""
+        length = 0
+        for k, node in enumerate(context_nodes(self.nodes, self.walk.node, context), 1):
+            if node >= 0:
+                first, last = self.nodes.levels[k][node : node + 2]
+                shown = first["log10bow"] != 0 or np.signbit(first["log10bow"])
+                length = k if shown or first["child"] < last["child"] else length
+        return length
 
     @cached_property
     def nodes(self):

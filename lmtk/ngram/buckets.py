@@ -24,6 +24,7 @@ multiple of 64 on.
 """
 
 import contextlib
+import dataclasses
 import io
 import os
 from collections import deque
@@ -43,6 +44,7 @@ from lmtk.machine import threads
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import trim
 from lmtk.ngram import engine, printing, suffix
+from lmtk.ngram.runs import Spilled
 from lmtk.ngram.smoothing import words_inside
 from lmtk.ngram.suffix import prefetch
 from lmtk.text.vocab import Vocab
@@ -61,12 +63,12 @@ f32 = np.float32
 @dataclass
 class Buckets:
     """A model in buckets, as many on each rank; bounds (B + 1,): the first word of each; alone: the positions of a
-    bucket up to which so many are worked on `together`; ample: whether memory is not bounded; inside (W,): the words
-    whose n-grams alone are kept, or None.
-    of (W,): the bucket of each word; seen (W,): how often each stands in the text. cuts: {bucket: (n + 1, B + 1)}, how
-    many of its events of each order end in words before each bucket's; came: {bucket: (n + 1, B)}, how many of its
-    contexts are events of each bucket. Order 1 is on every rank: log10p, log10bow,
-    marks of the words. Until the buckets are sorted: records of each, or the text (N + n,) in a circle and
+    bucket up to which so many are worked on `together`; ample: whether memory is not bounded; counts: whether it has
+    n-grams and how often each was seen in place of positions; inside (W,): the words whose n-grams alone are kept, or
+    None. of (W,): the bucket of each word; seen (W,): how often each stands in the text, or how many n-grams are around
+    it. cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in words before each bucket's; came:
+    {bucket: (n + 1, B)}, how many of its contexts are events of each bucket. Order 1 is on every rank: log10p,
+    log10bow, marks of the words. Until the buckets are sorted: records of each, or the text (N + n,) in a circle and
     places, where the words of each are. show(share, what): told how much of a step is done.
     """
 
@@ -79,6 +81,7 @@ class Buckets:
     alone: int
     together: int
     ample: bool
+    counts: bool
     inside: np.ndarray = None
     of: np.ndarray = None
     cuts: dict = field(default_factory=dict)
@@ -162,24 +165,36 @@ def estimate(
     size=0,
     show=lambda share, what: None,
 ):
-    """A collection.Text -> Buckets, as `engine.estimate` has it: the same numbers. Every rank of `comm` has its part of
-    the text. memory: bytes, or None. show: as Buckets has it.
+    """A collection.Text, or runs.Spilled, -> Buckets, as `engine.estimate` has it: the same numbers. Every rank of
+    `comm` has its part of the text. memory: bytes, or None. show: as Buckets has it.
     """
     inside = words_inside(listed, vocab) if listed is not None else None
     exact = exact and max(int(inside[: vocab.V].sum()) if listed is not None else vocab.V, size)
-    job = divided(text, vocab, len(methods), memory, comm)
+    n, sort = len(methods), partial(sort_bucket, marks=marks)
+    if isinstance(text, Spilled):
+        from lmtk.ngram import counted as counts
+
+        job, sort = divided(counts.seen(text, vocab, n), "n-grams", vocab, n, memory, comm), counts.sort_bucket
+    else:
+        job = divided(comm.sum(text.seen(vocab)), "words", vocab, n, memory, comm)
     job.show, job.inside = show, inside
-    if job.ample and comm.size <= len(methods) + 1 and job.seen.sum() < 1 << 31:
+    if isinstance(text, Spilled):
+        once = counts.deal_out(job, text)
+    elif job.ample and comm.size <= n + 1 and job.seen.sum() < 1 << 31:
         share_text(job, text.parts(vocab))
     else:
         deal_out(job, text.parts(vocab))
-    bigrams, counted = count_all(job, methods, marks, exact)
+    if not isinstance(text, Spilled):
+        once = comm.share(lambda: engine.seen_words(job.seen, vocab, marks))
+    engine.some_seen(once, vocab)
+    last = int(engine.last_word(once, vocab)) if exact and methods[0].counts == "before" else None
+    bigrams, counted = count_all(job, partial(sort, job, methods=methods, last=last))
     job.records = job.text = job.places = None
     job.scratch = threads.Scratch()
     trim()
 
     def order_1():
-        first = engine.unigrams(vocab, methods, engine.seen_words(job.seen, vocab, marks), lambda: bigrams)
+        first = engine.unigrams(vocab, methods, once, lambda: bigrams)
         first.inside = inside
         return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
 
@@ -195,11 +210,12 @@ def estimate(
     return job
 
 
-def divided(text, vocab, order, memory, comm):
-    """Buckets without anything in them. Raises LmtkError where there is too little memory."""
+def divided(seen, what, vocab, order, memory, comm):
+    """Buckets without anything in them, of the positions of a text, or of n-grams. Raises LmtkError where there is too
+    little memory.
+    """
     if memory:
         threads.at_most(max(1, memory // THREAD))
-    seen = comm.sum(text.seen(vocab))
     N, W, workers = int(seen.sum()), len(vocab.words), threads.count()
     room = max(memory - WORD * W, LEAST) // BYTES if memory else None
     most = max(1, room // workers if memory else min(PART, -(-N // (2 * workers * comm.size))))
@@ -209,13 +225,13 @@ def divided(text, vocab, order, memory, comm):
     if memory and largest > room:
         needed = (largest * BYTES + WORD * W >> 20) + 1
         raise LmtkError(
-            f"-memory is too small: the n-grams around '{word}', {largest} of {N} words, stay together in memory; give "
-            f"{needed}M or more"
+            f"-memory is too small: the n-grams around '{word}', {largest} of {N} {what}, stay together in memory; "
+            f"give {needed}M or more"
         )
     if largest * (order + 1) >= 1 << 31 or len(bounds) > 1 << 16:
         raise LmtkError(f"the text is too large: '{word}' stands in it {seen.max()} times, {len(bounds)} buckets")
     workers = workers if not memory or 2 * most <= room else 1
-    return Buckets(vocab, order, comm, Shelf(), seen, bounds, most, workers, not memory)
+    return Buckets(vocab, order, comm, Shelf(), seen, bounds, most, workers, not memory, what != "words")
 
 
 def ranges(seen, ranks, most, even):
@@ -308,13 +324,12 @@ def deal(x, n, of, head, rows):
         head[b] += 1
 
 
-def count_all(job, methods, marks, exact):
-    """Sorts every bucket; (how many bigrams end in each word (W,), n_1 .. of the orders from 2 on)."""
+def count_all(job, sort):
+    """Sorts every bucket by sort(b); (how many bigrams end in each word (W,), n_1 .. of the orders from 2 on)."""
     bigrams, lock = np.zeros(len(job.seen), np.int64), Lock()
-    last = int(engine.last_word(job.seen, job.vocab)) if exact and methods[0].counts == "before" else None
 
     def count(b):
-        ended, *found = sort_bucket(job, b, methods, marks, last)
+        ended, *found = sort(b)
         with lock:
             bigrams[:] += ended
         return found
@@ -327,13 +342,12 @@ def count_all(job, methods, marks, exact):
     return job.comm.sum(bigrams), counted
 
 
-def sort_bucket(job, b, methods, marks, last):
+def sort_bucket(job, b, methods, last, marks):
     """Puts a bucket's events and contexts on the shelf. Returns how many bigrams end in each word; n_1 .. of the orders
     from 2 on; how these change by lmplz's last n-gram (engine.count_last, of the word `last`), if that may be here,
     else None.
     """
-    n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
-    N = job.positions(b)
+    n, W, N = job.order, len(job.seen), job.positions(b)
     with job.scratch.lent() as room:
         flat = room("flat", n - 1 + N * (n + 1), np.int32)
         rows = records(job, b, flat)
@@ -350,22 +364,35 @@ def sort_bucket(job, b, methods, marks, last):
         index(rows, order, come, begins, W, rank, sizes, words)
         words = np.concatenate([some[:size] for some, size in zip(words, sizes[1:])])
     events = {"begins": begins, "rank": rank, "sizes": sizes, "words": words}
+    found = put_bucket(job, b, methods, last, events, contexts, come, ended, job.start(b))
+    bigrams = np.empty(W + 1, np.int64)
+    suffix.numbers(rank, 2, ended, bigrams)
+    return np.diff(bigrams), *found
+
+
+def put_bucket(job, b, methods, last, events, contexts, come, ended, start, raw=None, fresh=None):
+    """Puts a bucket's events and contexts, of which those of each word begin at `ended` and `start` (W + 1,), on the
+    shelf; the rest of what `sort_bucket` returns.
+    """
+    n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
+    begins, rank, sizes, words = (events[what] for what in ("begins", "rank", "sizes", "words"))
     for name, columns in (("events", events), ("contexts", contexts)):
         for what, column in columns.items():
             shelf.add((name, what, b), column)
     shelf.add(("come", b), come)
-    some = np.flatnonzero(np.diff(ended))
-    shelf.add(("following", b), np.stack((some, ended[some + 1] - ended[some])))
+    for name, ends in (("events", ended), ("contexts", start)):
+        some = np.flatnonzero(np.diff(ends))
+        shelf.add((name, "ends", b), np.stack((some, ends[some + 1] - ends[some])))
     base = np.cumsum([0, 0, W + 1, *sizes[1:]])
     words = np.concatenate((np.arange(W + 1, dtype=np.int32), words))
-    x = suffix.Suffixes(come, begins, rank, words, base, None, None, ended, ended, sizes.tolist())
+    x = suffix.Suffixes(come, begins, rank, words, base, None, None, ended, ended, sizes.tolist(), raw, fresh)
     job.came[b] = np.zeros((n + 1, len(job.bounds) - 1), np.int64)
     count_sources(*contexts_from(job, b), job.came[b])
     job.cuts[b] = np.array([0 * job.bounds, *(x.nodes(k, ended[job.bounds]) for k in range(1, n + 1))])
     counted = engine.Estimator(x, vocab, methods, np.zeros(W, np.int64)).tallied(ended[min(vocab.V, W)])
     odd = [np.zeros_like(n) for n in counted]
     is_last = last is not None and engine.count_last(odd, x, ended[last], ended[last + 1], vocab)
-    return np.diff(x.nodes(2, ended)), counted, odd if is_last else None
+    return counted, odd if is_last else None
 
 
 def records(job, b, flat):
@@ -506,19 +533,19 @@ def stored(job, b, name):
     return begins, rank.reshape(job.order, -1, 2), sizes
 
 
-def ended_of(job, b):
-    """(W + 1,): the place of each word's first event in a bucket."""
-    some, many = job.shelf.get(("following", b), np.int64).reshape(2, -1)
-    ended = np.zeros(len(job.seen) + 1, np.int64)
-    ended[some + 1] = many
-    return np.cumsum(ended)
+def ends_of(job, b, name):
+    """(W + 1,): the place of each word's first event, or context, in a bucket."""
+    some, many = job.shelf.get((name, "ends", b), np.int64).reshape(2, -1)
+    ends = np.zeros(len(job.seen) + 1, np.int64)
+    ends[some + 1] = many
+    return np.cumsum(ends)
 
 
 def loaded(job, b, methods):
     """A bucket as an engine.Estimator."""
     W, get, vocab = len(job.seen), job.shelf.get, job.vocab
-    N, ended = job.positions(b), ended_of(job, b)
     (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
+    N, ended = len(e), ends_of(job, b, "events")
     begins = np.concatenate((e, np.zeros(edge(N) - N, np.uint8), c))
     rank = np.concatenate((e_rank[:, : edge(N) // 64], c_rank), 1)
     rank[:, edge(N) // 64 :, 1] += e_sizes[:, None].astype(np.uint64)
@@ -527,10 +554,15 @@ def loaded(job, b, methods):
     ends = np.cumsum([(0, 0), *zip(e_sizes[1:], c_sizes[1:])], 0).tolist()
     words = [words[a:z] for at, to in pairwise(ends) for words, a, z in zip(both, at, to)]
     words = np.concatenate([np.arange(W + 1, dtype=np.int32), *words])
-    base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), edge(N) + job.start(b)
+    base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), edge(N) + ends_of(job, b, "contexts")
     blocks = suffix.blocks_of(begins, ended, words[base[2] :][: e_sizes[1]])
     come = get(("come", b), np.int32) + np.int32(edge(N))
     x = suffix.Suffixes(come, begins, rank, words, base, *blocks, start, ended, sizes)
+    if job.counts:
+        raw = [None, None, *(get(("raw", b, k), np.int64) for k in range(2, job.order + 1))]
+        x = dataclasses.replace(
+            x, raw=raw, fresh=[None, None, *(get(("fresh", b, k), np.int64) for k in range(2, job.order))]
+        )
     work = engine.Estimator(x, vocab, methods, job.seen, inside=job.inside)
     work.scratch = job.scratch
     return work
@@ -836,7 +868,9 @@ def models_of(job, k):
         base = np.cumsum([0, 0, 0, *sizes[1:]])
         # one more, as words_of reads one where there is none
         words = np.append(job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1])), np.int32(0))
-        x = suffix.Suffixes(None, begins, rank, words, base, None, None, job.start(b), None, sizes.tolist())
+        x = suffix.Suffixes(
+            None, begins, rank, words, base, None, None, ends_of(job, b, "contexts"), None, sizes.tolist()
+        )
         marks = (marks & np.uint8(engine.NEEDED)) | ~np.isnan(p)
         found = p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8)
         yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in found), None)

@@ -129,6 +129,7 @@ def collect(
     positions=False,
     parts=False,
     spill=False,
+    bucketed=False,
 ):
     """The Counts of texts and count files, added up, as SRILM's ngram-count does it.
 
@@ -139,7 +140,7 @@ def collect(
     to be counted in place of the words that were read. positions: give large texts, where they have no sentence marks
     inside of sentences, as Positions, which rank 0 makes alone; or, with `parts`, where they do not fit into `memory`
     or there are several ranks, as a Text of each rank's part. spill: give the counts of texts as runs.Spilled, where
-    they were counted on disk.
+    they were counted on disk; bucketed: the same, where a model can be made of them in buckets.
     """
     index = Growing()
     unk_id = index[unk]
@@ -194,7 +195,7 @@ def collect(
         lines = Lines()
     if run:
         counts = Spilled(words, run, max(memory // LINE, 1))
-        if spill and comm.size == 1 and not lines.size:
+        if comm.size == 1 and not lines.size and (spill or (bucketed and counts.in_sentences())):
             return counts
         levels = counts.levels()
     if comm.size > 1:

@@ -11,6 +11,7 @@ import numpy as np
 
 from lmtk.files.column import Column
 from lmtk.ngram.counts import Counts, Level, check_sum, count_ids, from_rows, ranks
+from lmtk.text.vocab import EOS, SOS
 
 FAN = 32  # runs merged at once
 NODE = 150  # bytes that merging takes a node
@@ -41,6 +42,46 @@ class Spilled:
     words: list
     run: Run
     some: int
+
+    @property
+    def order(self):
+        return len(self.run.ends) - 1
+
+    @property
+    def tokens(self):
+        """As Counts has it."""
+        first = np.array(self.run.level(1))
+        return sum(int(c) for w, c in zip(first[:, 0], first[:, 1]) if self.words[w] not in (SOS, EOS))
+
+    def has(self, word):
+        """As Counts has it."""
+        W, w = len(self.words), self.words.index(word)
+        levels = (self.run.level(k) for k in range(1, self.order + 1))
+        return any((x[a : a + self.some, 0] % W == w).any() for x in levels for a in range(0, len(x), self.some))
+
+    def nodes(self, k):
+        """Yields, of some n-grams of order k after others: the first of their contexts' nodes, each one's behind that,
+        its last word, its count.
+        """
+        W, level = len(self.words), self.run.level(k)
+        for a in range(0, len(level), self.some):
+            rows = np.array(level[a : a + self.some])
+            parent, word = np.divmod(rows[:, 0], W) if k > 1 else (np.zeros(len(rows), np.int64), rows[:, 0])
+            yield int(parent[0]), parent - parent[0], word, np.ascontiguousarray(rows[:, 1])
+
+    def contexts_words(self, k, first, parent):
+        """(N,): the last words of the contexts of some n-grams of order k, as `nodes` has them."""
+        level = self.run.level(k - 1)
+        return (np.array(level[first : first + int(parent[-1]) + 1, 0]) % len(self.words))[parent]
+
+    def in_sentences(self):
+        """Whether <s> is the first word of n-grams that have it, and </s> the last."""
+        sos, eos = map(self.words.index, (SOS, EOS))
+        return not any(
+            (word == sos).any() or (self.contexts_words(k, first, parent) == eos).any()
+            for k in range(2, self.order + 1)
+            for first, parent, word, _ in self.nodes(k)
+        )
 
     def levels(self):
         """Those of Counts."""

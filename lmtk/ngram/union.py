@@ -101,6 +101,19 @@ def merge_children(tries, where, ids, k, above, most, child, word, place):
             stop[m] = filled
             if not straight:
                 sort(items, head[m], filled)
+        only = T
+        for m in range(T):
+            if stop[m] > head[m]:
+                only = m if head[m] == 0 and stop[m] == filled else -1
+                break
+        if only >= 0:  # the usual case: one trie has them all, or none
+            for i in range(filled):
+                word[n] = np.int32(items[i] >> u64(32))
+                for m in range(T):
+                    place[n, m] = -1
+                place[n, only] = np.int32(items[i] & u64(0xFFFFFFFF))
+                n += 1
+            continue
         while True:
             least = np.int64(1) << 32
             for m in range(T):

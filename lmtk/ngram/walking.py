@@ -56,6 +56,29 @@ def walk_plain(nodes, unigram, first, V, single, ids, fresh):
     return logp if single else logp + weights, used
 
 
+def context_nodes(nodes, unigram, context):
+    """The nodes of the last 1, 2 .. order - 1 words of a context, ids with the last word last; -1 for none."""
+    node, found = unigram[context], []
+    for above, level in pairwise(nodes.levels[1:]):
+        found.append(int(node[-1]) if len(node) else -1)
+        node = children(above, level, np.append(np.int32(-1), node[:-1]), np.asarray(context))
+    return found
+
+
+def spread(nodes, unigram, first, context):
+    """log10 p of all words after a context, from first (V,), that after nothing."""
+    logp, weights = first.copy(), np.zeros(len(first), np.float32)
+    for k, node in enumerate(context_nodes(nodes, unigram, context), 1):
+        if node >= 0:
+            above, level = nodes.levels[k : k + 2]
+            weights += above["log10bow"][node]
+            low, high = np.clip(above["child"][node : node + 2], 0, len(level) - 1)
+            word, value = level["word"][low:high], level["log10p"][low:high]
+            own = (word >= 0) & (word < len(first)) & ~np.isnan(value)
+            logp[word[own]], weights[word[own]] = value[own], 0
+    return logp + weights
+
+
 def as_single(log10p):
     """log10 p as KenLM keeps it: -99 for that of 0, and -0 for 0."""
     return np.where(log10p == -np.inf, np.float32(ZERO), np.where(log10p == 0, np.float32(-0.0), log10p))
