@@ -242,6 +242,7 @@ def test_batches_and_memory_do_not_change_translations(monkeypatch):
     assert [h.words for hs in translate(sources, beam.Beam(3, wanted=3), 2) for h in hs] == [
         h.words for hs in whole for h in hs
     ]
+    assert beam.Translator(model(), threads=3)(sources, beam.Beam(3, wanted=3), 9) == whole
     monkeypatch.setattr(beam, "ROOM", 1)
     assert [h.words for hs in translate(sources, beam.Beam(3, wanted=3), 9) for h in hs] == [
         h.words for hs in whole for h in hs

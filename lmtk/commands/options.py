@@ -71,7 +71,7 @@ ProductThreads = Annotated[
     int,
     option(
         "threads",
-        "Threads of the matrix products (default: OPENBLAS_NUM_THREADS, else 1).",
+        "Threads, each for some sentences (default: OPENBLAS_NUM_THREADS, else 1).",
         "N",
         min=1,
         max=MANY,

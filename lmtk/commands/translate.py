@@ -113,7 +113,8 @@ def command(
     check_outputs(write, align, soft_align, align_html)
     if align_plot:
         figure.need("align-plot")
-    use(threads, products=threads or stated() or 1)
+    o.threads = threads or stated() or 1
+    use(threads, products=o.threads)
     models = load_ensemble(model)
     check_attention(o, models)
     pieces = models[0].subwords
@@ -182,7 +183,7 @@ def write_translations(o, models, split, joined, aligned):
 
     first = models[0]
     known = read_dictionary(o.dictionary) if o.dictionary else {}
-    search = Translator(*models)
+    search = Translator(*models, threads=o.threads)
     unk, words = first.vocab.unk_id, first.vocab.words
     index, eos = word_index(first.source), first.source.eos_id
     banned, wanted = unk if o.no_unk else None, o.n_best or o.mbr or 1

@@ -6,6 +6,7 @@ import numpy as np
 
 from lmtk.machine import memory
 from lmtk.machine.blas import factor
+from lmtk.machine.threads import Team
 from lmtk.nmt import kernels, network
 from lmtk.units import from_activations
 
@@ -96,9 +97,13 @@ class Decoder:
 
 
 class Translator:
-    """Models of the same vocabularies, an ensemble where they are several: a word's probability is their mean."""
+    """Models of the same vocabularies, an ensemble where they are several: a word's probability is their mean.
 
-    def __init__(self, *models):
+    threads: so many batches of sentences are searched for at once.
+    """
+
+    def __init__(self, *models, threads=1):
+        self.team = Team(threads)
         self.sos, self.eos = models[0].vocab.sos_id, models[0].vocab.eos_id
         memory.keep()
         self.tables = [Tables(model.at) for model in models]
@@ -106,12 +111,14 @@ class Translator:
     def __call__(self, sentences, beam, together):
         """The hypotheses of each sentence of ids that ends with </s>, best first, in the order of the sentences.
 
-        together: the most sentences to search for at once; fewer where the memory of their annotations says so.
+        together: the most sentences of a batch; fewer where the memory of their annotations says so.
         """
-        out = [None] * len(sentences)
+        out, work = [None] * len(sentences), lambda batch: self.search([sentences[i] for i in batch], beam)
         width = max(tables.G.shape[1] for tables in self.tables)
-        for batch in network.batches(sentences, together, ROOM // width):
-            for i, found in zip(batch, self.search([sentences[i] for i in batch], beam), strict=True):
+        batches = list(network.batches(sentences, together, ROOM // (width * self.team.size)))
+        # a batch alone has the threads of its products
+        for batch, hypotheses in zip(batches, (self.team if len(batches) > 1 else map)(work, batches), strict=True):
+            for i, found in zip(batch, hypotheses, strict=True):
                 out[i] = found
         return out
 

@@ -1,11 +1,12 @@
 """Training and decoding speed of the translation model against the same network in PyTorch, float32, in one run.
 
 RNNsearch with n = m = n' = 256, l = 128 and 6,500 words a side, on random sentences of captions' lengths; the figures
-are target words per second of CPU time at one thread, medians of rounds that alternate. Both take the same minibatches,
-which are sorted by length, clip the gradient's norm and update by Adam. Decoding is beam search over batches of like
-length, 240 hypotheses at once, 16 steps each, by the same parameters; the translations are compared. Products of a step
-of 240 hypotheses are 0.40 GFLOP for the words, at most 0.16 for the states and 0.05, its share, for the annotations:
-5.8 ms at 105 GFLOP/s, or 215 sentences a second with a beam of 12.
+are target words per second of CPU time at one thread, medians of rounds that alternate; -threads 2 is of decoding
+alone, by the clock. Both take the same minibatches, which are sorted by length, clip the gradient's norm and update by
+Adam. Decoding is beam search over batches of like length, 240 hypotheses at once, 16 steps each, by the same
+parameters; the translations are compared. Products of a step of 240 hypotheses are 0.40 GFLOP for the words, at most
+0.16 for the states and 0.05, its share, for the annotations: 5.8 ms at 105 GFLOP/s, or 215 sentences a second with a
+beam of 12.
 
 With -model and -text the sentences of a text are translated to their ends: ours leaves out what is done, theirs goes on
 until all hypotheses of a batch have ended. Each works in a process of its own, so that neither's settings of malloc are
@@ -27,8 +28,9 @@ def main():
     parser.add_argument("-rounds", type=int, default=5)
     parser.add_argument("-model", help="a model of nmt-train, gated units with attention, to translate -text by")
     parser.add_argument("-text")
+    parser.add_argument("-threads", type=int, default=1, help="more: of beam search alone, by the clock")
     given = parser.parse_args()
-    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(given.threads)
 
     import numpy as np
 
@@ -42,6 +44,7 @@ def main():
     if given.model:
         translating(given.model, given.text, torch, given.rounds)
         return
+
     V, K, n, batches = 6500, given.minibatch, given.hidden, 6
     random = np.random.default_rng(1)
     frequency = 1 / np.arange(2, V + 2)
@@ -59,9 +62,10 @@ def main():
     works = {"lmtk": (ours, text, vocab, settings, chosen)}
     if torch:
         works["torch"] = theirs, text, V + 3, settings.sizes, chosen
-    line, _ = compare(works, words, "words", given.rounds)
-    print(f"RNNsearch n={n} minibatch={K}: {line}")
-    steps, sources = 16, text.source[8 * K :: 5][:60]
+    if given.threads == 1:
+        line, _ = compare(works, words, "words", given.rounds)
+        print(f"RNNsearch n={n} minibatch={K}: {line}")
+    steps, sources = 16, text.source[8 * K :: 5][: 60 if given.threads == 1 else 120]
     model = network.Model(vocab, vocab, settings.sizes, training.initial(vocab, vocab, settings, text.target), {})
     # nothing ends before its time, so that both do the same steps
     model.at.bo[vocab.eos_id] = -50
@@ -69,13 +73,17 @@ def main():
         decoding(model, sources, B, {"factor": 0, "extra": steps}, (steps, None), torch, given.rounds)
 
 
+def threads():
+    return int(os.environ["OMP_NUM_THREADS"])
+
+
 def serve(pipe, make, arguments):
     """Run make(*arguments)() whenever the pipe says so."""
-    run = make(*arguments)
+    run, clock = make(*arguments), time.process_time if threads() == 1 else time.perf_counter
     while pipe.recv():
-        begun = time.process_time()
+        begun = clock()
         found = run()
-        pipe.send((time.process_time() - begun, found))
+        pipe.send((clock() - begun, found))
 
 
 def compare(works, amount, unit, rounds):
@@ -129,7 +137,7 @@ def decoding(model, sources, B, beam, end, torch, rounds):
 def our_search(model, sources, B, beam, together):
     from lmtk.nmt.beam import Beam, Translator
 
-    translate, beam = Translator(model), Beam(B, **beam)
+    translate, beam = Translator(model, threads=threads()), Beam(B, **beam)
     return lambda: [hypotheses[0].words for hypotheses in translate(sources, beam, together)]
 
 
@@ -160,7 +168,7 @@ def in_torch(V, sizes, targets=None):
     """The same model as one would write it in PyTorch: padded minibatches, masks."""
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads())
     nn, F, n, l, Vy = torch.nn, torch.nn.functional, sizes["hidden"], sizes["maxout"], targets or V
 
     class Unit(nn.Module):
