@@ -176,7 +176,8 @@ def let_go():
         while True:
             time.sleep(MOMENT)
             statm.seek(0)
-            if bound and int(statm.read().split()[1]) * page > bound:
+            most = bound
+            if most and int(statm.read().split()[1]) * page > most:
                 for file in [*mapped]:
                     if (pages := file()) is not None:
                         pages.madvise(mmap.MADV_DONTNEED)
