@@ -1,5 +1,7 @@
+import contextlib
 import os
 import sys
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Annotated
@@ -196,14 +198,16 @@ def command(
     check(o)
     get_ready(o)
     if len(o.thresholds) > 1:
+        o.home = None
         compare(o)
         return
-    model = mixed(o)
-    if o.ppl or o.counts:
-        score(o, model)
-    if gen is not None or gen_prefixes:
-        generate(o, model)
-    write(o, model)
+    with output(o):
+        model = mixed(o)
+        if o.ppl or o.counts:
+            score(o, model)
+        if gen is not None or gen_prefixes:
+            generate(o, model)
+        write(o, model)
     if memuse:
         tell_memory()
 
@@ -258,6 +262,23 @@ def get_ready(o):
         memory.keep_all()
 
 
+@contextlib.contextmanager
+def output(o):
+    """o.out, the file of -write-bin, where one model as it is makes its nodes; else o.out and o.home are None."""
+    from lmtk.files.streams import open_out
+    from lmtk.ngram.building import in_file
+
+    o.out = o.home = None
+    others = o.mix_lm or o.read_mix_lms or o.limit_vocab or o.vocab or o.renorm or o.prune or o.prune_lowprobs
+    others = others or o.write_lm or o.classes or o.order or o.compact or o.quantize or o.write_bin in (None, o.lm)
+    if others:
+        yield
+        return
+    with open_out(o.write_bin) as o.out:
+        o.home = partial(in_file, o.out)
+        yield
+
+
 def mixed_files(o):
     """The models that are mixed with -lm, and the weights of all: by SRILM's options, -mix-lm2 and so on, or ours."""
     if not (o.mix_lm_n or o.mix_lambda_n):
@@ -307,7 +328,7 @@ def read(o, path, order, classes=None):
     from lmtk.ngram.backoff import Backoff
 
     with reading([path], f"reading {os.path.basename(path)}"):
-        model = load_strictly(path) if o.strict else load(path)
+        model = load_strictly(path, home=o.home) if o.strict else load(path, home=o.home)
     model = class_model(model, path, classes, simple=o.simple_classes) if classes else model
     changed = o.mix_lm or o.read_mix_lms or o.limit_vocab or o.vocab or o.renorm or o.prune or o.prune_lowprobs
     changed = changed or o.write_lm or o.write_vocab or o.gen is not None or o.gen_prefixes or o.unknown
@@ -464,7 +485,7 @@ def write(o, model):
         with open_out(o.write_lm) as out:
             arpa.write_text(out, model)
     if o.write_bin:
-        with open_out(o.write_bin) as out:
+        with contextlib.nullcontext(o.out) if o.out else open_out(o.write_bin) as out:
             if isinstance(model, classes.ClassModel):
                 classes.write_binary(out, model, o.lm)
             else:

@@ -21,7 +21,7 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkWarning, UsageError, name_of
 
-TOGETHER = 1 << 20  # bytes of a text that a thread reads and scores at once
+TOGETHER = 1 << 19  # bytes of a text that a thread reads and scores at once
 
 
 def command(
@@ -78,6 +78,10 @@ def command(
     \b
     Example: lmtk ppl -lm model.lm -unk -text test.txt
     """
+    from lmtk.files import sums
+
+    if not strict:
+        sums.begin(lm)  # numpy's import takes as long
     from lmtk.commands.bar import reading
     from lmtk.files import container
     from lmtk.files.registry import load, load_strictly

@@ -24,6 +24,7 @@ import numpy as np
 from lmtk import __version__
 from lmtk.errors import FormatError
 from lmtk.files import curve
+from lmtk.files import sums as sums_begun
 from lmtk.files.streams import Early
 from lmtk.machine import memory
 from lmtk.machine.large import pays
@@ -123,13 +124,13 @@ def place_in(out, array):
     return None
 
 
-unfinished = []  # sums that are being made
+unfinished = []  # what waits for sums that are being made
 
 
 def finish():
     """Wait for the sums that are made beside other work. Raises FormatError where one is wrong."""
     while unfinished:
-        unfinished.pop().result()
+        unfinished.pop()()
 
 
 def read(stream, path, sums="now"):
@@ -138,7 +139,8 @@ def read(stream, path, sums="now"):
     A plain file is memory-mapped; a pipe is read whole. Every size is checked against the file, every array and
     the description against its CRC. Raises FormatError.
 
-    The arrays of a large mapped file may be checked `sums`="beside", in a thread until `finish`, or "never".
+    The arrays of a large mapped file may be checked `sums`="beside", which waits for `finish`: by the sums that were
+    begun in lmtk.files.sums, if any; or "never".
     """
     cut = FormatError(path, "the file is cut short or damaged; was it written whole?")
     size = int.from_bytes(stream.read(8), "little")
@@ -166,7 +168,8 @@ def read(stream, path, sums="now"):
             raise cut
         if not isinstance(about["kind"], str) or not isinstance(about["settings"], dict):
             raise cut
-        data = bytes_behind(stream, path, 8 + size, total)
+        begun = sums_begun.of(stream, path) if sums == "beside" else None
+        data = bytes_behind(stream, path, 8 + size, total, begun and begun.pages)
         if data is None:
             raise cut
         arrays, expected = {}, []
@@ -183,12 +186,15 @@ def read(stream, path, sums="now"):
             if not same:
                 raise cut
 
-    if not (large and isinstance(data, np.memmap)) or sums == "now":
+    def compare():
+        found = begun.done()
+        if any(found.get(name) != crc for name, (*_, crc) in about["arrays"].items()):
+            raise cut
+
+    if not (large and (begun or isinstance(data, np.memmap))) or sums == "now":
         check()
     elif sums == "beside":
-        from concurrent.futures import ThreadPoolExecutor
-
-        unfinished.append(ThreadPoolExecutor(1).submit(check))
+        unfinished.append(compare if begun else check)
     return about, arrays
 
 
@@ -202,14 +208,18 @@ def contiguous(spans):
     return True
 
 
-def bytes_behind(stream, path, offset, total):
-    """(total,) uint8 behind a header of `offset` bytes, or None where there are fewer or more."""
+def bytes_behind(stream, path, offset, total, pages=None):
+    """(total,) uint8 behind a header of `offset` bytes, or None where there are fewer or more; `pages`: the file, where
+    it is mapped already.
+    """
     try:
         plain = stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and path != "-"
     except (OSError, AttributeError, ValueError):
         plain = False
     # the file that is open: another may have taken its name by now
     if plain and stream.tell() == offset and os.fstat(stream.fileno()).st_size == offset + total:
+        if pages:
+            return np.frombuffer(pages, np.uint8, total, offset)
         with open(stream.fileno(), "rb", closefd=False) as file:
             return np.memmap(file, np.uint8, "r", offset, (total,)) if total else np.zeros(0, np.uint8)
     # in parts: a header may claim more than there is, or than there is memory for

@@ -34,21 +34,22 @@ def function(name):
     return getattr(importlib.import_module(module), attribute)
 
 
-def load_strictly(path):
+def load_strictly(path, **how):
     """`load`, but what it would tolerate with a warning is an error. Raises LmtkError."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", LmtkWarning)
         try:
-            return load(path)
+            return load(path, **how)
         except LmtkWarning as e:
             raise LmtkError(f"{e} (-strict)") from None
 
 
-def load(path, seen=(), sums="now"):
+def load(path, seen=(), sums="now", home=None):
     """The model in a file ("-": stdin), whatever its kind, told by its content. Raises FormatError.
 
     seen: the mixtures on whose behalf it is read, so that one that names itself is found out. sums: when those of a
-    large binary file are checked, as in `container.read`.
+    large binary file are checked, as in `container.read`. home: where the nodes of an ARPA file go, as
+    `building.in_file` has it.
     """
     if len(seen) > DEEPEST:
         raise FormatError(path, f"a model of models of models, more than {DEEPEST} deep")
@@ -71,7 +72,7 @@ def load(path, seen=(), sums="now"):
             raise FormatError(path, "no model: neither a binary file of lmtk's nor a text")
         head = head.removeprefix(BOM).lstrip()
         name = next((r for magic, r in TEXT.items() if head.startswith(magic)), ARPA)
-        return function(name)(stream, path, seen)
+        return function(name)(stream, path, seen, *([home] if name == ARPA else []))
 
 
 def load_translation(path):

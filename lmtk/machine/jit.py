@@ -14,10 +14,8 @@ import mmap
 import os
 import re
 import sys
-import tempfile
 from contextlib import suppress
 from functools import cache, partial, wraps
-from hashlib import blake2b
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -29,6 +27,11 @@ from types import NoneType, SimpleNamespace
 import numpy as np
 
 from lmtk.machine import memory
+
+try:
+    from _blake2 import blake2b  # hashlib imports OpenSSL first
+except ImportError:
+    from hashlib import blake2b
 
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
 DIGEST = 16  # bytes
@@ -168,13 +171,20 @@ def cache_folder():
     """
     named = os.environ.get("NUMBA_CACHE_DIR")
     home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "lmtk"
-    for folder in (Path(named),) if named else (home, Path(tempfile.gettempdir()) / f"lmtk-{os.getuid()}"):
-        with suppress(OSError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if named or folder.stat().st_uid == os.getuid():  # what is in it will be run
-                with tempfile.TemporaryFile(dir=folder):
-                    return folder
-    return None
+    if usable(Path(named) if named else home, named):
+        return Path(named) if named else home
+    import tempfile
+
+    folder = Path(tempfile.gettempdir()) / f"lmtk-{os.getuid()}"
+    return folder if not named and usable(folder) else None
+
+
+def usable(folder, named=None):
+    """Whether a folder, which is made if need be, can have files, and is the user's: what is in it will be run."""
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return bool(named or folder.stat().st_uid == os.getuid()) and os.access(folder, os.W_OK | os.X_OK)
+    return False
 
 
 def digest_of(kernel, kinds):
@@ -234,6 +244,8 @@ def saved(path):
 
 
 def save(path, about, results, code):
+    import tempfile  # as long to import as a kernel to load
+
     data = json.dumps([about, results]).encode() + b"\n" + code
     with suppress(OSError), tempfile.TemporaryDirectory(dir=path.parent) as folder:
         part = Path(folder, path.name)

@@ -7,7 +7,6 @@ import contextlib
 import mmap
 import os
 import resource
-import tempfile
 import time
 from threading import Thread
 from weakref import ref
@@ -127,10 +126,14 @@ def temporary_file(**how):
     """A file without a name in the folder of temporary files. Raises LmtkError where TMPDIR names none: Python would
     take another in silence.
     """
+    import tempfile  # as long to import as most of what a small job does
+
     return tempfile.TemporaryFile(prefix="lmtk-", dir=temporary_folder(), **how)
 
 
 def temporary_folder():
+    import tempfile
+
     named = os.environ.get("TMPDIR")
     if named and not (os.path.isdir(named) and os.access(named, os.W_OK | os.X_OK)):
         raise LmtkError(f"TMPDIR, {named}, is no folder in which files can be made")
@@ -150,7 +153,7 @@ def zeros(size, kind):
         try:
             os.posix_fallocate(file.fileno(), 0, length)  # a page that the disk has no room for ends the process
         except OSError as e:
-            e.filename = tempfile.gettempdir()
+            e.filename = temporary_folder()
             raise
         return array_of(file, kind)
 
@@ -173,7 +176,8 @@ def let_go():
         while True:
             time.sleep(MOMENT)
             statm.seek(0)
-            if bound and int(statm.read().split()[1]) * page > bound:
+            most = bound
+            if most and int(statm.read().split()[1]) * page > most:
                 for file in [*mapped]:
                     if (pages := file()) is not None:
                         pages.madvise(mmap.MADV_DONTNEED)

@@ -3,6 +3,7 @@
 import re
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, groupby, islice, pairwise
 
 import numpy as np
@@ -48,8 +49,8 @@ class Rows:
     text: np.ndarray | None = None
 
 
-def read_text(stream, path, seen=()):
-    """The Backoff model in an ARPA file, forward only. Raises FormatError.
+def read_text(stream, path, seen=(), home=None):
+    """The Backoff model in an ARPA file, forward only; home: as `building.in_file` has it. Raises FormatError.
 
     Text before \\data\\, tabs or blanks, CRLF, exponents and missing back-off weights are taken as they come; wrong
     numbers of n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> are one warning each.
@@ -101,7 +102,7 @@ def read_text(stream, path, seen=()):
     sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in rows) for k, rows in sections.items()}
     tell_sizes(path, stated, sizes)
     many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
-    return model_of(sections, path, levels_of_many if many else levels_of)
+    return model_of(sections, path, partial(levels_of_many, home=home) if many else levels_of)
 
 
 def tell_sizes(path, stated, sizes):
@@ -300,8 +301,10 @@ def levels_of(sections, vocab):
     return levels, repeated
 
 
-def levels_of_many(sections, vocab):
-    """`levels_of` for sections with Rows, which it empties: each order is sorted, then put beside the one below."""
+def levels_of_many(sections, vocab, home=None):
+    """`levels_of` for sections with Rows, which it empties: each order is sorted, then put beside the one below. home:
+    as `building.in_file` has it.
+    """
     W = len(vocab.words)
     for piece in chain.from_iterable(sections.values()):
         if not isinstance(piece, Rows):
@@ -321,12 +324,12 @@ def levels_of_many(sections, vocab):
     done = dict(zip(orders, in_threads(sort, orders)))
     rows, places = ([done[k][i] for k in sorted(done)] for i in range(2))
     done.clear()
-    repeated, found = 0, records(rows, places)
+    repeated, found = 0, records(rows, places, home)
     if found is None:
         repeated = mend(rows, places, W)
-        found = records(rows, places)
+        found = records(rows, places, home)
     rows.clear(), places.clear()
-    nodes = finished(*found, W)
+    nodes = finished(*found, W, home=home)
     return [Packed(nodes, k, W) for k in range(1, nodes.order + 1)], repeated
 
 
@@ -336,11 +339,11 @@ def sorted_rows(rows, W, last):
     return places[reading.sort_rows(rows, rows.shape[1] - 2, W, *places, last)]
 
 
-def records(rows, places):
+def records(rows, places, home):
     """(memory, where), as `building.finished` takes them, of the rows (N, k + 2) of each order in the order `places`;
     None where n-grams are not in order, stand there twice or lack their prefixes.
     """
-    memory, where, _ = room([len(place) for place in places])
+    memory, where, _ = room([len(place) for place in places], home)
     above, before = [np.empty((1, 2), np.int32), *rows], [np.zeros(1, np.int32), *places]
     parts = [
         (k, first, min(first + PART, len(place)))

@@ -68,7 +68,7 @@ def renumbered(models, vocab):
 def merged(models, weights):
     """The static mixture sum_j weights[j] p_j of back-off models, all at once."""
     vocab = united([model.vocab for model in models])
-    if all(map(large, models)):
+    if any(map(large, models)):
         return told(*rewriting.merged(models, weights, vocab, [numbers(m, vocab).astype(np.int32) for m in models]))
     both = aligned(models, vocab)
     log10p, log10bow = (

@@ -7,6 +7,7 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, vocabulary_sums
+from lmtk.machine import memory
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import walking
@@ -211,6 +212,7 @@ def report_sums(model, name, texts, marks, write):
     """`report` at debug 0 of a large text, by a back-off model: blocks of lines, `texts`, each read and scored in one
     thread. marks: no stream.
     """
+    memory.keep()  # for one block after another
     vocab, whole, blank, unknown = model.vocab, Tally(), 0, 0
     table, handle = Table(Closed(vocab.index, vocab.unk_id)), address(model.walk.handle)
     given = vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos

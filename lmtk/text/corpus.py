@@ -20,7 +20,6 @@ from lmtk.text.kernels import look_up, read_lines
 from lmtk.text.vocab import EOS, SOS, lower
 
 TOKEN = re.compile(rb"[^ \t\r\n]+|\n")
-BLANK = re.compile(rb"[ \t\r]|^\n|\n\n")
 NEWLINE = -1
 
 
@@ -183,7 +182,7 @@ class Table:
             values = np.delete(values, line)
         text = b"\n".join(words) + b"\n"
         # a token neither is empty nor has blanks in it, and the id of a word that never comes does not matter
-        if text.count(b"\n") != len(words) or BLANK.search(text):
+        if text.count(b"\n") != len(words) or any(odd in b"\n" + text for odd in (b"\n\n", b" ", b"\t", b"\r")):
             tokens = [(w, i) for w, i in index.items() if TOKEN.fullmatch(w) and w != b"\n"]
             words, values = [w for w, _ in tokens], np.array([i for _, i in tokens], np.int32)
             text = b"".join(w + b"\n" for w in words)

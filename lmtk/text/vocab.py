@@ -24,7 +24,7 @@ class Vocab:
     index: dict = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
-        object.__setattr__(self, "index", {w: i for i, w in enumerate(self.words)})
+        object.__setattr__(self, "index", dict(zip(self.words, range(len(self.words)))))
 
     @property
     def unk_id(self):
