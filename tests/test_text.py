@@ -156,6 +156,21 @@ def test_rows_and_levels_are_two_views_of_the_same():
         assert (a.keys == b.keys).all() and (a.count == b.count).all()
 
 
+def test_many_count_lines_are_read_as_few(tmp_path, monkeypatch):
+    (tmp_path / "c").write_text(
+        "a b\t3\n\nc a b d\t1\r\nb\t0\n e  f g\t99999999999999999\nb a c\t7\n" * 3 + "h i j k 5"
+    )
+    found = []
+    for large in (1 << 40, 1):
+        monkeypatch.setitem(LARGE, "text", large)
+        for order in (None, 1, 2, 3):
+            index = Growing()
+            rows, weights = read_rows(str(tmp_path / "c"), index, order)
+            found.append((index.words(), [row.tolist() for row in rows], [weight.tolist() for weight in weights]))
+    assert found[:4] == found[4:]
+    assert b"b" in found[1][0] and b"a" not in found[1][0] and len(found[2][0]) < len(found[3][0])
+
+
 def test_a_prefix_that_was_not_counted_is_a_node_of_count_0():
     levels = from_rows([np.zeros((0, 1), int), np.array([[2, 1]])], [np.zeros(0, int), np.array([5])], 3)
     assert levels[0].keys.tolist() == [2] and levels[0].count.tolist() == [0]

@@ -179,14 +179,15 @@ def estimate(
         job = divided(comm.sum(text.seen(vocab)), "words", vocab, n, memory, comm)
     job.show, job.inside = show, inside
     if isinstance(text, Spilled):
-        once = counts.deal_out(job, text)
+        once, found = counts.deal_out(job, text)
+        if exact or not found:
+            engine.some_seen(once, vocab)
     elif job.ample and comm.size <= n + 1 and job.seen.sum() < 1 << 31:
         share_text(job, text.parts(vocab))
     else:
         deal_out(job, text.parts(vocab))
     if not isinstance(text, Spilled):
         once = comm.share(lambda: engine.seen_words(job.seen, vocab, marks))
-    engine.some_seen(once, vocab)
     last = int(engine.last_word(once, vocab)) if exact and methods[0].counts == "before" else None
     bigrams, counted = count_all(job, partial(sort, job, methods=methods, last=last))
     job.records = job.text = job.places = None

@@ -34,22 +34,25 @@ def seen(counts, vocab, order):
 
 
 def deal_out(job, counts):
-    """The n-grams of orders from 2 on to their buckets. Returns how often each word was seen, (W + 1,)."""
+    """The n-grams of orders from 2 on to their buckets. Returns how often each word was seen, (W + 1,), -1 times where
+    it was not counted, and whether an n-gram ends in a word of the vocabulary.
+    """
     id_of, of = ids_of(counts, job.vocab), np.append(job.of, job.of[0])
-    once, above = np.zeros(len(job.seen) + 1, np.int64), None
+    once, above, found = np.full(len(job.seen) + 1, -1), None, False
     for k in range(1, min(job.order, counts.order) + 1):
         here = Column(np.int32, True)
         for first, parent, word, count in counts.nodes(k):
             rows = id_of[word][:, None]
             if k == 1:
-                once[rows[:, 0]] += count
+                once[rows[:, 0]] = count
             else:
+                found = found or bool((count[rows[:, 0] < job.vocab.V] > 0).any())
                 rows = np.hstack((above[first : first + int(parent[-1]) + 1][parent], rows))
                 deal(job, ("context", k), rows, of[rows[:, -1]])
                 deal(job, ("event", k), np.hstack((rows, count.view(np.int32).reshape(-1, 2))), of[rows[:, -2]])
             here.append(rows)
         above = here.array().reshape(-1, k)
-    return once
+    return once, found
 
 
 def deal(job, name, rows, mine):

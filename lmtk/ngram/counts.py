@@ -212,7 +212,7 @@ class BadLine(Exception):
 
 
 def parse_rows(block, index, order=None, floats=False, tolower=False):
-    """Count lines -> ({k: (N, k) ids}, {k: (N,) counts}) for each order k, without orders above `order`.
+    """Count lines -> ({k: (N, k) ids}, {k: (N,) counts}) for each order k, without those above `order`.
 
     `index` maps a word to its id. Raises BadLine.
     """
@@ -224,8 +224,9 @@ def parse_rows(block, index, order=None, floats=False, tolower=False):
     counts = parse_counts([found[i] for i in last], floats)
     if counts is None or (length == 0).any():
         raise BadLine(*bad_line(found, floats))
-    for i in last:
-        found[i] = b"\n"
+    for i, words in zip(last.tolist(), length[kept].tolist()):
+        unread = words if order and words > order else 0
+        found[i - unread : i + 1] = [b"\n"] * (unread + 1)
     ids = np.fromiter(map(index.__getitem__, found), np.int32, len(found))
     length = length[kept]
     rows, weights = {}, {}
@@ -253,6 +254,11 @@ def parse_many(block, reader, order=None):
         last = block.rindex(words[-1], at, end)
         text[last : last + len(words[-1])] = ord(" ")
         at, line = reading.read_count_lines(text, end + 1, length, count, line + 1)
+    if order and (length > order).any():
+        line_ends = text == ord("\n")
+        long = np.repeat(length > order, np.diff(np.flatnonzero(line_ends), prepend=-1))
+        text[long & ~line_ends] = ord(" ")
+        length[length > order] = 0
     ids = reader.ids(text.tobytes())
     ids, ends = ids[ids != NEWLINE], np.cumsum(length)
     rows, weights = {}, {}

@@ -332,9 +332,9 @@ def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, 
         few = c <= len(f) - 1
         whole = np.int64(c) if few else 0
         kept = f[whole + (whole < c)] if few else c - less
-        kept = kept if c >= minimum else 0.0
+        kept = kept / share[of, 0] if c >= minimum else 0.0
         there = (c > 0) & (raw[i] > cutoff) & (exact | (kept != 0))
-        found = kept / share[of, 0] + share[of, 1] * below
+        found = kept + share[of, 1] * below
         lower[i], p[i] = below, found if there else np.nan
         sums[of, 0] += found if there else 0.0
 
@@ -371,29 +371,38 @@ def asked(method):
 
 
 def seen_words(counts, vocab, marks):
-    """How often each word of the model is seen, (W,), from how often each id of the text is, (W - 1,). Raises
-    LmtkError where none is.
+    """How often each word of the model is seen, (W,), -1 times where it is not, from how often each id of the text is,
+    (W - 1,). Raises LmtkError where none is.
     """
     seen = np.append(counts, counts[0] if marks.sos else 0)
     if not marks.eos:
         seen[0] = 0
-    return some_seen(seen, vocab)
+    return some_seen(np.where(seen > 0, seen, -1), vocab)
 
 
 def some_seen(seen, vocab):
     """The same of how often each word of the model is seen."""
-    if not seen[: vocab.V].sum():
+    if not (seen[: vocab.V] > 0).any():
         raise LmtkError("no word of the vocabulary is counted")
     return seen
 
 
+def ends_in_words(x, vocab):
+    """Whether Suffixes of counts have an n-gram that ends in a word of the vocabulary."""
+    end = x.ended[min(vocab.V, len(x.ended) - 1)]
+    return any((x.raw[k][: x.nodes(k, [end])[0]] > 0).any() for k in range(2, x.order + 1))
+
+
 def unigrams(vocab, methods, seen, bigrams):
-    """Order 1 as `smoothing` has it; bigrams () gives how many bigrams end in each id of the text, (W - 1,)."""
+    """Order 1 as `smoothing` has it, from how often each word is seen, (W,), -1 times where not counted. bigrams ()
+    gives how many bigrams end in each id of the text, (W - 1,).
+    """
+    counted, seen = seen >= 0, np.maximum(seen, 0)
     words, count = np.arange(len(vocab.words), dtype=np.int32), seen
     if len(methods) > 1 and methods[0].continued:
         count = np.where(words < vocab.V, np.append(bigrams(), 0), seen)
     nothing = np.zeros(len(words), np.int32)
-    return Level(words, nothing, words, nothing, count, seen > 0, words, words == vocab.unk_id, seen)
+    return Level(words, nothing, words, nothing, count, counted, words, words == vocab.unk_id, seen)
 
 
 def smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact):
@@ -416,7 +425,7 @@ def smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exa
 
 def last_word(seen, vocab):
     """The word that was seen first last of all, from how often each was seen, (W,)."""
-    words = np.flatnonzero(seen)
+    words = np.flatnonzero(seen > 0)
     others = words[(words != vocab.eos_id) & (words != vocab.unk_id) & (words != vocab.sos_id)]
     return others[-1] if len(others) else words[0]
 
@@ -461,7 +470,9 @@ def estimate(
 ):
     """Suffixes -> (Estimate, the methods with their discounts), as `smoothing.estimate` has it. types: wanted."""
     start, raw, inside, V = suffixes.start, suffixes.raw, None, vocab.V
-    seen = some_seen(raw[1], vocab) if raw else seen_words(np.diff(start), vocab, marks)
+    seen = raw[1] if raw else seen_words(np.diff(start), vocab, marks)
+    if raw and (exact or not ends_in_words(suffixes, vocab)):
+        some_seen(seen, vocab)
     first = unigrams(vocab, methods, seen, lambda: suffixes.fresh[1][:-1] if raw else np.diff(suffixes.nodes(2, start)))
     if listed is not None:
         first.inside = inside = words_inside(listed, vocab)

@@ -40,7 +40,8 @@ class Turned:
 
 def suffixes_of(counts, vocab):
     """Counts of order 2 or more -> Suffixes; None where <s> is not the first word of an n-gram or </s> not the last.
-    Suffixes of n-grams that Counts lack are among them, seen -1 times.
+    Words and suffixes of n-grams that Counts lack are among them, seen -1
+    times.
     """
     W, levels, k = len(vocab.words) - 1, with_all_words(counts), 2
     id_of = np.array([vocab.index[word] for word in counts.words], np.int32)
@@ -56,7 +57,7 @@ def suffixes_of(counts, vocab):
             k -= 1  # the new ones may lack suffixes too
         else:
             k += 1
-    raw = [None, np.zeros(W + 1, levels[0].count.dtype)]
+    raw = [None, np.full(W + 1, -1, levels[0].count.dtype)]
     raw[1][id_of] = levels[0].count
     raw += [level.count[here.order] for level, here in zip(levels[1:], found[2:])]
     return placed(found, raw, W)
@@ -66,7 +67,7 @@ def with_all_words(counts):
     """The levels of Counts, with every word in the first."""
     W, levels = len(counts.words), list(counts.levels)
     words, second = levels[0].keys, levels[1].keys
-    count = np.zeros(W, levels[0].count.dtype)
+    count = np.full(W, -1, levels[0].count.dtype)
     count[words] = levels[0].count
     if len(words) < W:
         levels[1] = replace(levels[1], keys=words[second // W] * W + second % W)

@@ -74,7 +74,6 @@ def nodes_of_rows(counts, vocab, order):
     ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words], np.int64)
     rows = [ids[row] for row in to_rows(counts.levels, len(counts.words))][:order]
     given = [level.count for level in counts.levels][:order]
-    rows[0], given[0] = rows[0][given[0] > 0], given[0][given[0] > 0]
     rows[0] = np.concatenate((rows[0], np.arange(W)[:, None]))
     for k in range(len(rows) - 1, 0, -1):
         inside = distinct(np.concatenate((rows[k][:, :-1], rows[k][:, 1:])))  # else twice as many an order
@@ -94,12 +93,14 @@ def distinct(rows):
     return rows[np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[: len(rows)]]
 
 
-def counted_levels(counts, vocab, order, methods):
-    """`levels_of` with the counts that each order's Method wants. Raises LmtkError where there is nothing to count."""
+def counted_levels(counts, vocab, order, methods, exact=False):
+    """`levels_of` with the counts that each order's Method wants. Raises LmtkError where there is nothing to count: no
+    word of the vocabulary, or, without `exact`, no n-gram that ends in one.
+    """
     levels = levels_of(counts, vocab, order)
     for level in levels:
         level.raw = level.count
-    if not levels[0].raw[levels[0].word < vocab.V].sum():
+    if not any((level.raw[level.word < vocab.V] > 0).any() for level in levels[: 1 if exact else None]):
         raise LmtkError("no word of the vocabulary is counted")
     for k, method in enumerate(methods[: len(levels) - 1], 1):
         if method.smoothing.continuation and method.counts != "never":
@@ -150,7 +151,7 @@ def estimate(
     whose n-grams alone are kept. size: with `exact`, how many words there are at least, unknown ones. Raises
     NoDiscount, LmtkError where there is nothing to count.
     """
-    levels, used = counted_levels(counts, vocab, order, methods), []
+    levels, used = counted_levels(counts, vocab, order, methods, exact), []
     last = last_nodes(levels, [vocab.index.get(w, vocab.unk_id) for w in counts.words], vocab) if exact else []
     for k, (method, level, odd) in enumerate(itertools.zip_longest(methods, levels, last), 1):
         count = level.raw if method.counts == "after" else level.count
@@ -304,7 +305,7 @@ def smoothed(method, of, c, h, lost, lower, exact):
     """
     T, interpolated = h.T.astype(np.float64), np.full(len(h.T), lower is not None)
     f, p = method.left_of(c.astype(np.float64)), np.empty(len(c))
-    left_out = (f == 0) & (c > 0) & (not exact)
+    left_out = np.zeros(len(c), bool)
     todo = slice(None)
     for round in itertools.count():
         mine = of[todo]
@@ -313,6 +314,7 @@ def smoothed(method, of, c, h, lost, lower, exact):
             if lost is not None:
                 weight = weight + lost / T
         p[todo] = f[todo] / q[mine]
+        left_out[todo] = (p[todo] == 0) & (c[todo] > 0) & (not exact)
         if lower is not None:
             p[todo] += np.where(interpolated, weight, 0)[mine] * lower[todo]
         if method.idle or exact:

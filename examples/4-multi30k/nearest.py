@@ -1,0 +1,28 @@
+"""Of the translations of each sentence in an n-best list the one with the highest BLEU against the reference:
+nearest.py LIST REFERENCES (sequence-level interpolation, Kim and Rush 2016, section 3.3).
+"""
+
+import pathlib
+import sys
+
+from sacrebleu.metrics import BLEU
+
+SCORER = BLEU(tokenize="none", force=True, effective_order=True)
+
+
+def main(path, references):
+    wanted = pathlib.Path(references).read_text().split("\n")[:-1]
+    best = [(-1.0, "")] * len(wanted)
+    with pathlib.Path(path).open() as lines:
+        for line in lines:
+            number, found = line.split(" ||| ")[:2]
+            i = int(number)
+            value = SCORER.sentence_score(found, [wanted[i]]).score
+            if value > best[i][0]:
+                best[i] = value, found
+    for _, found in best:
+        print(found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
