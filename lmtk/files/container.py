@@ -25,7 +25,7 @@ from lmtk import __version__
 from lmtk.errors import FormatError
 from lmtk.files import curve
 from lmtk.files import sums as sums_begun
-from lmtk.files.streams import Early, begin_writing
+from lmtk.files.streams import Early
 from lmtk.machine import memory
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
@@ -48,8 +48,6 @@ def write(out, kind, settings, arrays, words=None):
     arrays = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
     if words is not None:
         arrays["vocabulary"] = bytes_of(words)
-    if mappings(out):
-        begin_writing(out.fileno())  # while the sums are made
     kinds = {np.dtype(code): name for name, code in DTYPES.items()}
     crcs = in_threads(zlib.crc32, arrays.values()) if pays("binary", sum(a.nbytes for a in arrays.values())) else None
     crcs = crcs or map(zlib.crc32, arrays.values())

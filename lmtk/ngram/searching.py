@@ -100,8 +100,13 @@ def tables(nodes, home=None):
     slots = home and home(nodes.where[:, N].tolist(), sum(sizes))
     if slots is None:
         slots = zeros(sum(sizes), np.int32)
-    slots.fill(-1)
-    all_at_once(lambda k: fill(nodes.memory, nodes.where, k, slots[spans[k, 0] :][: spans[k, 1]]), orders)
+
+    def make(k):
+        table = slots[spans[k, 0] :][: spans[k, 1]]
+        table.fill(-1)
+        fill(nodes.memory, nodes.where, k, table)
+
+    all_at_once(make, sorted(orders, key=lambda k: -sizes[k]))
     return frozen(slots), frozen(spans)
 
 
