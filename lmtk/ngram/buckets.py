@@ -170,32 +170,30 @@ def estimate(
     """
     inside = words_inside(listed, vocab) if listed is not None else None
     exact = exact and max(int(inside[: vocab.V].sum()) if listed is not None else vocab.V, size)
-    n, sort = len(methods), partial(sort_bucket, marks=marks)
+    n = len(methods)
     if isinstance(text, Spilled):
         from lmtk.ngram import counted as counts
 
         job, sort = divided(counts.seen(text, vocab, n), "n-grams", vocab, n, memory, comm), counts.sort_bucket
+        seen = counts.deal_out(job, text, exact)
     else:
-        job = divided(comm.sum(text.seen(vocab)), "words", vocab, n, memory, comm)
+        job, sort = (
+            divided(comm.sum(text.seen(vocab)), "words", vocab, n, memory, comm),
+            partial(sort_bucket, marks=marks),
+        )
+        job.show = show
+        small = job.ample and comm.size <= n + 1 and job.seen.sum() < 1 << 31
+        (share_text if small else deal_out)(job, text.parts(vocab))
+        seen = comm.share(lambda: engine.seen_words(job.seen, vocab, marks))
     job.show, job.inside = show, inside
-    if isinstance(text, Spilled):
-        once, found = counts.deal_out(job, text)
-        if exact or not found:
-            engine.some_seen(once, vocab)
-    elif job.ample and comm.size <= n + 1 and job.seen.sum() < 1 << 31:
-        share_text(job, text.parts(vocab))
-    else:
-        deal_out(job, text.parts(vocab))
-    if not isinstance(text, Spilled):
-        once = comm.share(lambda: engine.seen_words(job.seen, vocab, marks))
-    last = int(engine.last_word(once, vocab)) if exact and methods[0].counts == "before" else None
+    last = int(engine.last_word(seen, vocab)) if exact and methods[0].counts == "before" else None
     bigrams, counted = count_all(job, partial(sort, job, methods=methods, last=last))
     job.records = job.text = job.places = None
     job.scratch = threads.Scratch()
     trim()
 
     def order_1():
-        first = engine.unigrams(vocab, methods, once, lambda: bigrams)
+        first = engine.unigrams(vocab, methods, seen, lambda: bigrams)
         first.inside = inside
         return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
 

@@ -14,7 +14,7 @@ was not counted, is made in both of its buckets alike: it ends in the same two w
 import numpy as np
 
 from lmtk.files.column import Column
-from lmtk.ngram import buckets, leaves
+from lmtk.ngram import buckets, engine, leaves
 from lmtk.ngram.counts import find, from_rows
 
 
@@ -33,9 +33,9 @@ def seen(counts, vocab, order):
     return found[:-1]
 
 
-def deal_out(job, counts):
+def deal_out(job, counts, exact):
     """The n-grams of orders from 2 on to their buckets. Returns how often each word was seen, (W + 1,), -1 times where
-    it was not counted, and whether an n-gram ends in a word of the vocabulary.
+    it was not counted. Raises LmtkError as engine.estimate.
     """
     id_of, of = ids_of(counts, job.vocab), np.append(job.of, job.of[0])
     once, above, found = np.full(len(job.seen) + 1, -1), None, False
@@ -52,7 +52,7 @@ def deal_out(job, counts):
                 deal(job, ("event", k), np.hstack((rows, count.view(np.int32).reshape(-1, 2))), of[rows[:, -2]])
             here.append(rows)
         above = here.array().reshape(-1, k)
-    return once, found
+    return once if found and not exact else engine.some_seen(once, job.vocab)
 
 
 def deal(job, name, rows, mine):
