@@ -97,6 +97,7 @@ def mapped(out, begin, size):
         pages = mmap.mmap(out.fileno(), begin + size)
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            e.filename = out.raw.name  # not the file that is being read
             raise
         return None
     with suppress(OSError, ValueError):
