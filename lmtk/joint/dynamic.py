@@ -87,7 +87,10 @@ class Bayes:
             logp[opening, 0] = part_scores(self.parts, closing, None)[0]
             none = (own >= vocab.V) | ((own == vocab.unk_id) & (not self.unk))
             logp[np.isneginf(logp) & none[:, :, None]] = 0
-            total[here] = logp.sum(axis=1)[inverse.ravel()]
+            joint = np.zeros((N, len(self.parts)))
+            for log10p in single(logp / LN10).swapaxes(0, 1):  # from the oldest word on, as SRILM adds them
+                joint = single(joint + log10p)
+            total[here] = joint[inverse.ravel()] * LN10
         return total
 
 
