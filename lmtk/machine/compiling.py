@@ -196,8 +196,8 @@ def is_here(name):
 def placed(code, sections):
     """({section: where it begins}, where those that are written begin, a bytearray of them all)."""
     begins, made, fixed = {}, bytearray(), None
-    kept = [(bool(s["flags"] & WRITE), i) for i, s in enumerate(sections) if s["flags"] & ALLOC]
-    for written, i in sorted(kept):
+    flags = sections["flags"].tolist()
+    for written, i in sorted((bool(f & WRITE), i) for i, f in enumerate(flags) if f & ALLOC):
         s = sections[i]
         if s["kind"] not in (PROGBITS, NOBITS):
             continue  # tables for exceptions, of which kernels have none
