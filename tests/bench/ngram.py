@@ -15,7 +15,6 @@ PATH are named and left out.
 
 import argparse
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -80,15 +79,9 @@ def draw(path, n):
 
 
 def measured(work):
-    """Wall and processor seconds, those of child processes included, and what `work` says of memory."""
-
-    def used():
-        kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-        return sum(x.ru_utime + x.ru_stime for x in map(resource.getrusage, kinds))
-
-    wall, cpu = time.perf_counter(), used()
-    memory = work()
-    return time.perf_counter() - wall, used() - cpu, memory or 0
+    """Wall and processor seconds and MB: as `work` says, else those of this process."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    return work() or (time.perf_counter() - wall, time.process_time() - cpu, 0)
 
 
 def stages(text, folder):
@@ -197,21 +190,25 @@ def commands(text, held, folder):
 
 # a process has at least the memory of the one that starts it, so that a small one starts them
 STARTER = """
-import resource, subprocess, sys
+import resource, subprocess, sys, time
+wall = time.perf_counter()
 status = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(time.perf_counter() - wall, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10)
 sys.exit(status)
 """
 
 
 def run(steps, text):
-    """Runs command lines; the most memory that one of them took, in MB."""
-    most = 0
+    """Runs command lines: their wall and processor seconds, and the most memory that one of them took, in MB."""
+    found = []
     for line in steps:
         with open(text) as words:
             command = [sys.executable, "-Sc", STARTER, *line]
-            most = max(most, int(subprocess.run(command, check=True, stdin=words, capture_output=True).stdout))
-    return most
+            done = subprocess.run(command, check=True, stdin=words, capture_output=True).stdout
+            found.append([float(number) for number in done.split()])
+    wall, cpu, memory = zip(*found)
+    return sum(wall), sum(cpu), max(memory)
 
 
 if __name__ == "__main__":
