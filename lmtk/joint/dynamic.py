@@ -13,8 +13,6 @@ from lmtk.lm import ABSENT, LN10, LanguageModel, Scores, after, vocabulary_sums
 from lmtk.ngram.merge import united, with_words
 from lmtk.text.corpus import Corpus, contexts, sentences
 
-TOGETHER = 1 << 20  # words of contexts scored together
-
 
 def of_one_vocabulary(models):
     """Back-off models as models of the words of all: what one lacks has the probability 0 in it."""
@@ -126,10 +124,13 @@ class LogLinear:
         # as in SRILM, after a part that gives a word no probability the others are not asked
         asked = np.cumsum(np.isneginf(logp[:, :-1]), axis=1) == 0
         length[:, 1:] = np.where(asked, length[:, 1:], ABSENT)
-        log10p, rows = self.product(logp / LN10), contexts(corpus, self.order)
+        log10p, at = self.product(logp / LN10), np.flatnonzero(corpus.scored)
+        rows, which = np.unique(contexts(corpus, self.order)[at], axis=0, return_inverse=True)
+        every = [row[row >= 0][::-1] for row in rows]
+        used = [self.used(context) for context in every]
         denom, cached = np.full((2, len(corpus.ids)), np.nan)
-        for t in np.flatnonzero(corpus.scored).tolist():
-            whole, new = self.sum_after(rows[t][rows[t] >= 0][::-1])
+        for t, i in zip(at.tolist(), which.ravel().tolist()):
+            whole, new = self.sum_after(every[i], used[i])
             log10p[t] -= whole
             (denom if new else cached)[t] = new or np.exp(whole * LN10)
         out = np.where(corpus.scored, single(log10p) * LN10, 0)
@@ -148,19 +149,25 @@ class LogLinear:
         logp = [after(part, own[context])[own[: self.vocab.V]] for part, own in zip(self.parts, self.ids)]
         return self.product(np.column_stack(logp) / LN10)
 
-    def sum_after(self, context):
-        """log10 of the sum over the vocabulary after a context, and the sum itself where it was not known before."""
-        used = max(part.used(own[context]) for part, own in zip(self.parts, self.ids))
-        key, total = tuple(context[len(context) - used :].tolist()), None
-        if not self.whole.get(key):
+    def used(self, context):
+        """The end of a context that one of the parts uses, a tuple."""
+        length = max(part.used(own[context]) for part, own in zip(self.parts, self.ids))
+        return tuple(context[len(context) - length :].tolist())
+
+    def sum_after(self, context, used):
+        """log10 of the sum over the vocabulary after a context, and the sum itself where it was not known before; used:
+        as `used` has it.
+        """
+        total = None
+        if not self.whole.get(used):
             p = np.exp(self.products(context) * LN10)
             total = p.sum() - (0 if self.unk or not self.vocab.predicts(self.vocab.unk) else p[self.vocab.unk_id])
-            self.whole[key] = float(single(np.log10(total)))
-        return self.whole[key], total
+            self.whole[used] = float(single(np.log10(total)))
+        return self.whole[used], total
 
     def after(self, context):
         """ln p of each predicted word after a context."""
-        return single(self.products(context) - self.sum_after(context)[0]) * LN10
+        return single(self.products(context) - self.sum_after(context, self.used(context))[0]) * LN10
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,7 @@ class Turned:
 
 def suffixes_of(counts, vocab):
     """Counts of order 2 or more -> Suffixes; None where <s> is not the first word of an n-gram or </s> not the last.
-    Words and suffixes of n-grams that Counts lack are among them, seen -1
-    times.
+    Words and suffixes of n-grams that Counts lack are among them, seen -1 times.
     """
     W, levels, k = len(vocab.words) - 1, with_all_words(counts), 2
     id_of = np.array([vocab.index[word] for word in counts.words], np.int32)
