@@ -124,16 +124,16 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
             found, rank, sizes = buckets.stored(shared, b, name)
             oldest = shared.shelf.get((name, "words", b), np.int32)
             oldest[oldest == len(shared.seen)] = max(ids) + 1
-            assert (found.tolist(), oldest.tolist()) == (begins, words)
-            new = [[f % 16 <= k <= f >> 4 for f in begins] for k in range(1, n + 1)]
+            assert ([*zip(*suffix.orders_in(found))], oldest.tolist()) == (begins, words)
+            new = [[f <= k <= m for f, m in begins] for k in range(1, n + 1)]
             assert sizes.tolist() == [sum(row) for row in new]
             at = np.empty(len(begins) + 1, np.int64)
             for k, row in enumerate(new, 1):
                 suffix.numbers(rank, k, np.arange(len(begins) + 1), at)
                 assert at.tolist() == [sum(row[:j]) for j in range(len(row) + 1)]
         many = np.zeros_like(shared.came[b])
-        for q, f in zip(*both[1][:2]):
-            for k in range(max(f % 16, 2), (f >> 4) + 1):
+        for q, (f, m) in zip(*both[1][:2]):
+            for k in range(max(f, 2), m + 1):
                 many[k, shared.of[ids[q - 1]]] += 1
         assert (shared.came[b] == many).all()
 

@@ -394,14 +394,13 @@ def counted(o, comm):
     """
     from lmtk.ngram.classes import replaced
     from lmtk.ngram.collection import Positions, Text, collect
-    from lmtk.ngram.methods import LONGEST
     from lmtk.text.vocab import read_vocab
 
     # where memory is bounded a text is read once for the model and once for its counts
     twice = o.memory and o.model_written and (o.write or o.write_n) and comm.size == 1
     twice = twice and not o.read and all(map(os.path.isfile, o.text))
     counts_wanted = ((o.write or o.write_n) and not twice) or o.maxent or o.heldout
-    positions = o.model_wanted and not counts_wanted and 2 <= o.order <= LONGEST
+    positions = o.model_wanted and not counts_wanted and o.order > 1
     changed = o.sort or o.prune or o.limit_vocab_file
     alone = o.write_bin or o.class_lm or changed or o.verbose_header  # for one process
     parts = bool(o.model_written and (comm.size == 1 or not alone))
@@ -412,7 +411,7 @@ def counted(o, comm):
     if positions and not (o.read or o.own or o.memory or o.mpi):
         get_ready(o)
     alike = not (o.maxent or o.heldout or o.read_with_mincounts)
-    bucketed = bool(o.model_written) and alike and 2 <= o.order <= LONGEST
+    bucketed = bool(o.model_written) and alike and o.order > 1
     counts = collect(
         *what, *kept, comm, classed, positions, parts, not (o.model_wanted or o.read_with_mincounts), bucketed
     )

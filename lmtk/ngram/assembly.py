@@ -25,7 +25,7 @@ from lmtk.ngram import buckets, engine
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.building import finished
 from lmtk.ngram.nodes import BOW, CHILD, NODE, WIDE, columns, room
-from lmtk.ngram.suffix import number
+from lmtk.ngram.suffix import number, orders_at
 
 LEAST = 1 << 16  # places of a range
 f32 = np.float32
@@ -158,7 +158,8 @@ def find_contexts(begins, come, rank, k, of):
     """`of` (N_k,) of events, k > 2; rank: that of the bucket's contexts, as in `suffix`."""
     found = 0
     for j in range(len(begins)):
-        if begins[j] & 15 <= k and k <= begins[j] >> 4:
+        f, m = orders_at(begins, j)
+        if f <= k and k <= m:
             of[found] = number(rank, k - 1, np.int64(come[j]) + 1) - 1
             found += 1
 
@@ -182,7 +183,7 @@ def deal_rows(begins, ended, k, place, below, p, size, head, rows):
     for j in range(len(begins)):
         while ended[word + 1] <= j:
             word += 1
-        f, m = begins[j] & 15, begins[j] >> 4
+        f, m = orders_at(begins, j)
         suffix += (f < k) & (k - 1 <= m)
         if f <= k and k <= m:
             if place[node] >= 0:

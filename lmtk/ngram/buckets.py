@@ -46,7 +46,7 @@ from lmtk.machine.memory import trim
 from lmtk.ngram import engine, printing, suffix
 from lmtk.ngram.runs import Spilled
 from lmtk.ngram.smoothing import words_inside
-from lmtk.ngram.suffix import prefetch
+from lmtk.ngram.suffix import kind_of_begins, orders_at, prefetch
 from lmtk.text.vocab import Vocab
 
 BYTES = 230  # of memory that a position of a bucket takes while it is estimated
@@ -354,7 +354,7 @@ def sort_bucket(job, b, methods, last, marks):
         start, heads = room("start", W + 1, np.int32), room("heads", (W, 2), np.int32)
         sort_rows(rows, n, W, column, start, order, other)
         contexts = compared(flat, n, order * np.int32(n + 1) + np.int32(n - 2), W, marks)
-        come, begins = np.empty(N, np.int32), np.empty(N, np.uint8)
+        come, begins = np.empty(N, np.int32), np.empty(N, kind_of_begins(n))
         ended = start.astype(np.int64)
         heads[:, 0], heads[:, 1] = start[:-1], -1
         follow(rows, order, contexts["begins"], marks.sos, marks.eos, heads, come, begins)
@@ -462,7 +462,7 @@ def follow(rows, order, contexts, sos, eos, heads, come, begins):
             words[i], before[i] = rows[row, n], rows[row, n - 1]
         for i in range(size):
             place, w = start + i, words[i]
-            f, m = np.int64(contexts[place] & 15), np.int64(contexts[place] >> 4)
+            f, m = orders_at(contexts, place)
             for k in range(f, n):
                 begun[k] = place
             at, last = heads[w, 0], heads[w, 1]
@@ -471,7 +471,7 @@ def follow(rows, order, contexts, sos, eos, heads, come, begins):
                 common += (last >= 0) & (begun[k] <= last)
             m = min(m, n - 1) if before[i] else np.int64(sos)
             m = m + 1 if eos or w else 0
-            come[at], begins[at] = place, (common + 1) | m << 4
+            come[at], begins[at] = place, (common + 1) | m << 4 * begins.itemsize
             heads[w, 0], heads[w, 1] = at + 1, place
 
 
@@ -492,7 +492,7 @@ def index(rows, order, come, begins, W, rank, sizes, words):
             for k in range(n):
                 rank[k, b, 1] = np.uint64(sizes[k])
             for i in range(block, min(block + 64, size)):
-                f, m = np.int64(begins[start + i] & 15), np.int64(begins[start + i] >> 4)
+                f, m = orders_at(begins, start + i)
                 for k in range(f, m + 1):
                     bits[k - 1] |= np.uint64(1) << np.uint64(i - block)
                     if k > 1:
@@ -514,7 +514,8 @@ def edge(N):
 def compared(flat, n, order, W, marks):
     """What Suffixes have of contexts in suffix order; order (N,): the places before their last words."""
     N, R = len(order), suffix.RANGE
-    begins, rank, places = np.empty(N, np.uint8), np.zeros((n, N // 64 + 2, 2), np.uint64), np.arange(N, dtype=np.int32)
+    begins, places = np.empty(N, kind_of_begins(n)), np.arange(N, dtype=np.int32)
+    rank = np.zeros((n, N // 64 + 2, 2), np.uint64)
     sizes, oldest, words = np.zeros((-(-N // R) + 1, n), np.int64), np.empty((n, R + 1), np.int32), []
     for r, a in enumerate(range(0, N, R)):
         given = a, min(a + R, N), W, marks.sos, marks.eos, begins, rank, sizes[r], oldest
@@ -527,7 +528,7 @@ def compared(flat, n, order, W, marks):
 
 def stored(job, b, name):
     """begins, rank and sizes of a bucket's events or contexts."""
-    kinds = {"begins": np.uint8, "rank": np.uint64, "sizes": np.int64}
+    kinds = {"begins": kind_of_begins(job.order), "rank": np.uint64, "sizes": np.int64}
     begins, rank, sizes = (job.shelf.get((name, what, b), kind) for what, kind in kinds.items())
     return begins, rank.reshape(job.order, -1, 2), sizes
 
@@ -545,7 +546,7 @@ def loaded(job, b, methods):
     W, get, vocab = len(job.seen), job.shelf.get, job.vocab
     (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
     N, ended = len(e), ends_of(job, b, "events")
-    begins = np.concatenate((e, np.zeros(edge(N) - N, np.uint8), c))
+    begins = np.concatenate((e, np.zeros(edge(N) - N, e.dtype), c))
     rank = np.concatenate((e_rank[:, : edge(N) // 64], c_rank), 1)
     rank[:, edge(N) // 64 :, 1] += e_sizes[:, None].astype(np.uint64)
     sizes = (e_sizes + c_sizes).tolist()
@@ -605,7 +606,7 @@ def count_sources(begins, of, oldest, many):
     """
     bigram, b = -1, 0
     for i in range(len(begins)):
-        f, m = begins[i] & 15, begins[i] >> 4
+        f, m = orders_at(begins, i)
         if f <= 2 and m >= 2:
             bigram += 1
             b = of[oldest[bigram]]
@@ -620,7 +621,7 @@ def arrive(begins, of, oldest, k, head, came, there, out):
     """
     bigram, found = -1, 0
     for i in range(len(begins)):
-        f, m = begins[i] & 15, begins[i] >> 4
+        f, m = orders_at(begins, i)
         bigram += (f <= 2) & (m >= 2)
         if f <= k and k <= m:
             b = of[oldest[bigram]]
@@ -634,8 +635,8 @@ def arrive(begins, of, oldest, k, head, came, there, out):
 
 def contexts_from(job, b):
     """What `arrive` wants of a bucket's contexts: begins, of, oldest."""
-    oldest = job.shelf.get(("contexts", "words", b), np.int32)
-    return job.shelf.get(("contexts", "begins", b), np.uint8), np.append(job.of, job.of[0]), oldest
+    begins = job.shelf.get(("contexts", "begins", b), kind_of_begins(job.order))
+    return begins, np.append(job.of, job.of[0]), job.shelf.get(("contexts", "words", b), np.int32)
 
 
 def fetch(job, k):

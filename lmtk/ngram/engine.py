@@ -251,9 +251,9 @@ def with_words(x, odd):
     last = np.zeros(len(x.begins), bool)
     for ends in (x.ended, x.start):  # of a bucket's events, and of its contexts
         last[ends[0] : ends[-1]] = np.repeat(odd[:-1], np.diff(ends))
-    found = [None, odd]
+    found, (f, m) = [None, odd], suffix.orders_in(x.begins)
     for k in range(2, x.order + 1):
-        at = np.flatnonzero((x.begins & 15 <= k) & (k <= x.begins >> 4))
+        at = np.flatnonzero((f <= k) & (k <= m))
         here = last[at] if k == 2 else found[k - 1][x.nodes(k - 1, at + 1) - 1]
         found.append(here | odd[x.oldest(k)])
     return found
@@ -435,7 +435,8 @@ def count_last(counted, x, a, b, vocab):
     the places a .. b of Suffixes x, has its raw count in n_1 .. (in place). Returns whether there is one.
     """
     for k, n in enumerate(counted[:-1], 2):
-        at = a + np.flatnonzero((x.begins[a:b] & 15 <= k) & (x.begins[a:b] >> 4 >= k))
+        f, m = suffix.orders_in(x.begins[a:b])
+        at = a + np.flatnonzero((f <= k) & (k <= m))
         nodes = x.nodes(k, at)
         kept = x.oldest(k)[nodes] != vocab.sos_id
         if x.raw:
@@ -444,7 +445,7 @@ def count_last(counted, x, a, b, vocab):
         if not len(at):
             return k > 2
         a = at[-1]
-        ends = np.flatnonzero(x.begins[a + 1 : b] & 15 <= k)
+        ends = np.flatnonzero(suffix.orders_in(x.begins[a + 1 : b])[0] <= k)
         b = a + 1 + ends[0] if len(ends) else b
         fresh, raw = int(np.diff(x.nodes(k + 1, np.array([a, b])))[0]), b - a
         if x.raw:
