@@ -12,10 +12,11 @@ from lmtk.commands import options as shared
 from lmtk.errors import LmtkError
 from lmtk.machine import threads
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, engine, estimation, printing, smoothing, suffix
+from lmtk.ngram import arpa, engine, estimation, leaves, printing, smoothing, suffix
 from lmtk.ngram.counts import Counts, count_ids, from_rows
+from lmtk.ngram.heldout import held_out
 from lmtk.ngram.methods import Method
-from lmtk.text.corpus import Marks
+from lmtk.text.corpus import Corpus, Marks
 from lmtk.text.vocab import make_vocab
 
 PARAMETERS = {"gt": (3,), "wb": (), "cd": (0.5,), "add": (0.3,), "ukn": (), "kn": ()}
@@ -45,13 +46,18 @@ def job(seed):
 
 
 def by_counts(ids, marks, vocab, methods, exact, tell):
+    counts = counts_of(ids, marks, vocab, len(methods))
+    return smoothing.estimate(counts, vocab, len(methods), methods, (0.5, 1, 1.5), tell, None, exact)
+
+
+def counts_of(ids, marks, vocab, order):
+    """The Counts of a text as `job` has it."""
     sentences = np.split(ids, np.flatnonzero(ids == 0) + 1)[:-1]
     first, last = ([vocab.sos_id] * marks.sos, [vocab.eos_id] * marks.eos)
     rows = [row for x in sentences if (row := [*first, *x[:-1].tolist(), *last])]
     starts = np.cumsum([0, *map(len, rows)])
-    levels = count_ids(np.array([i for row in rows for i in row], np.int32), starts, len(methods), len(vocab.words))
-    counts = Counts(vocab.words, levels)
-    return smoothing.estimate(counts, vocab, len(methods), methods, (0.5, 1, 1.5), tell, None, exact)
+    levels = count_ids(np.array([i for row in rows for i in row], np.int32), starts, order, len(vocab.words))
+    return Counts(vocab.words, levels)
 
 
 def by_suffixes(ids, marks, vocab, methods, exact, tell):
@@ -87,6 +93,34 @@ def test_random_jobs_are_estimated_as_by_counts(seed, monkeypatch):
         assert written(printing.write_estimate, other) == written(arpa.write_text, model, False)
         whole = engine.backoff_of(other)
         assert written(arpa.write_text, whole) == written(arpa.write_text, model)
+
+
+def held_out_job(seed):
+    """`job` with interpolated Kneser-Ney of one kind, and a HeldOut with words that the text may not have."""
+    ids, marks, vocab, methods, _ = job(seed)
+    random, when = np.random.default_rng(seed), ["before", "after", "never"][seed % 3]
+    methods = [Method(["kn", "ukn"][seed % 2], (), True, counts=when)] * len(methods)
+    words = random.choice(np.append(ids, [vocab.unk_id, vocab.sos_id]), 400)
+    some = random.integers(len(ids), size=9)
+    words = np.concatenate((words, *(ids[i : i + 40] for i in some))).astype(np.int32)
+    starts = np.unique([0, *random.integers(1, len(words), 20), len(words)])
+    scored = words != vocab.sos_id
+    scored[(words < vocab.V).argmax()] = True
+    return ids, marks, vocab, methods, held_out(Corpus(words, starts, scored), vocab, methods)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_discounts_are_tuned_in_suffix_order_as_by_counts(seed, monkeypatch):
+    ids, marks, vocab, methods, text = held_out_job(seed)
+    monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
+    monkeypatch.setattr(suffix, "PIECE", 1 + 7 * (seed % 30))
+    n, counts = len(methods), counts_of(ids, marks, vocab, len(methods))
+    expected = text.of_levels(smoothing.counted_levels(counts, vocab, n, methods))
+    for x in (suffix.suffix_order(ids, n, len(vocab.words) - 1, marks), leaves.suffixes_of(counts, vocab)):
+        work = engine.Estimator(x, vocab, methods, np.diff(x.start))
+        for order, other in zip(text.of_estimator(work, text.unseen()), expected, strict=True):
+            for column, same in zip(order, other, strict=True):
+                assert column.tolist() == same.tolist()
 
 
 def counts_job(seed):

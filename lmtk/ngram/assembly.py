@@ -20,7 +20,6 @@ import numpy as np
 from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import trim
-from lmtk.machine.threads import Scratch
 from lmtk.ngram import buckets, engine
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.building import finished
@@ -35,8 +34,6 @@ def backoff_of(job, memory=None, home=None):
     """The buckets.Buckets of one process as a Backoff model, as engine.backoff_of has it, `home` too. memory: bytes,
     or None.
     """
-    job.scratch = Scratch()
-    trim()  # else nodes have little room beside what estimating has freed
     W, n = len(job.vocab.words), job.order
     size = max(memory // (4 * NODE.itemsize), LEAST) if memory else 1 << 30
     nodes, where, records = room([W, *job.sizes[1:]], home)

@@ -49,7 +49,7 @@ from lmtk.ngram.smoothing import words_inside
 from lmtk.ngram.suffix import kind_of_begins, orders_at, prefetch
 from lmtk.text.vocab import Vocab
 
-BYTES = 230  # of memory that a position of a bucket takes while it is estimated
+BYTES = 230  # of memory that a position of a bucket takes while it is estimated, of orders up to 7
 WORD = 500  # of memory that a word takes
 THREAD = 128 << 20  # of -memory for each thread
 LEAST = 64 << 20  # bytes for buckets, whatever -memory says
@@ -129,6 +129,11 @@ class Buckets:
         start[last + 1 :] = start[last]
         return start
 
+    def forget(self):
+        """Gives the memory of a step back, which the next one would not use."""
+        self.scratch = threads.Scratch()
+        trim()
+
     def each(self, work, what):
         """[work(b) for b in mine], in threads as far as there is memory for several. Those of rare words come first:
         they take the most memory, and the others then find room in it.
@@ -163,6 +168,7 @@ def estimate(
     exact=False,
     listed=None,
     size=0,
+    heldout=None,
     show=lambda share, what: None,
 ):
     """A collection.Text, or runs.Spilled, -> Buckets, as `engine.estimate` has it: the same numbers. Every rank of
@@ -189,13 +195,15 @@ def estimate(
     last = int(engine.last_word(seen, vocab)) if exact and methods[0].counts == "before" else None
     bigrams, counted = count_all(job, partial(sort, job, methods=methods, last=last))
     job.records = job.text = job.places = None
-    job.scratch = threads.Scratch()
-    trim()
+    job.forget()
+
+    features = features_of(job, heldout) if heldout else None
 
     def order_1():
         first = engine.unigrams(vocab, methods, seen, lambda: bigrams)
         first.inside = inside
-        return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
+        given = heldout.known(first, features) | (known or {}) if heldout else known
+        return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, tell, given, exact)
 
     used, job.log10p, job.marks = comm.share(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
@@ -204,6 +212,7 @@ def estimate(
     if job.needed:
         need_all(job, methods, not exact)
     common_words(job)
+    job.forget()
     sizes = [sum(there(job, b, k) for b in job.mine) for k in range(2, job.order + 1)]
     job.sizes = [int(np.count_nonzero(job.marks & engine.THERE)), *comm.sum(np.array(sizes, np.int64)).tolist()]
     return job
@@ -216,13 +225,14 @@ def divided(seen, what, vocab, order, memory, comm):
     if memory:
         threads.at_most(max(1, memory // THREAD))
     N, W, workers = int(seen.sum()), len(vocab.words), threads.count()
-    room = max(memory - WORD * W, LEAST) // BYTES if memory else None
+    each = max(BYTES, 35 * order - 40)
+    room = max(memory - WORD * W, LEAST) // each if memory else None
     most = max(1, room // workers if memory else min(PART, -(-N // (2 * workers * comm.size))))
     bounds = ranges(seen, comm.size, most, not memory)
     largest = int(np.diff(np.append(0, np.cumsum(seen))[bounds]).max())
     word = shown(vocab.words[int(seen.argmax())])
     if memory and largest > room:
-        needed = (largest * BYTES + WORD * W >> 20) + 1
+        needed = (largest * each + WORD * W >> 20) + 1
         raise LmtkError(
             f"-memory is too small: the n-grams around '{word}', {largest} of {N} {what}, stay together in memory; "
             f"give {needed}M or more"
@@ -568,6 +578,13 @@ def loaded(job, b, methods):
     return work
 
 
+def features_of(job, heldout):
+    """The features of a HeldOut from orders 2 on."""
+    found = heldout.unseen()
+    job.each(lambda b: heldout.of_estimator(loaded(job, b, heldout.methods), found), "tuning discounts")
+    return [tuple(map(job.comm.sum, of_order)) for of_order in found]
+
+
 def estimate_one(job, methods, exact, b):
     """The probabilities of a bucket's events and the weights of its contexts; how many events are left out."""
     work, shelf = loaded(job, b, methods), job.shelf
@@ -872,5 +889,6 @@ def models_of(job, k):
             None, begins, rank, words, base, None, None, ends_of(job, b, "contexts"), None, sizes.tolist()
         )
         marks = (marks & np.uint8(engine.NEEDED)) | ~np.isnan(p)
+        p[np.isnan(p)] = 0  # not printed; kernels leave what is no number to Python
         found = p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8)
         yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in found), None)

@@ -35,8 +35,9 @@ from lmtk.machine.threads import Scratch, all_at_once, count, in_turn
 
 SOME = 512  # positions whose random reads are made together, so that they overlap
 RANGE = 1 << 16  # positions compared together, a multiple of 64
+LOW = 14  # orders up to here, and one more, fit 4 bits
 SHARES = 8  # of the words for each thread that sorts
-PIECE = 1 << 17  # positions of a segment, about, so that what is kept of them stays in a cache
+PIECE = 1 << 17  # positions of a segment, about, so that what is kept of them stays in a cache; of orders up to LOW
 u64 = np.uint64
 load8 = of_numba("lmtk.machine.unaligned", "load8")
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
@@ -70,7 +71,8 @@ class Suffixes:
     def segments(self):
         """(first, last + 1) of each segment's words, and of its places i; the largest first."""
         W, start = len(self.start) - 1, self.start
-        edges = np.unique(start[cut_words(start, (start[-1] - start[1]) // PIECE)])
+        some = (start[-1] - start[1]) * max(self.order, LOW) // (LOW * PIECE)
+        edges = np.unique(start[cut_words(start, some)])
         first, last = np.searchsorted(start, edges[:-1], "right") - 1, np.searchsorted(start, edges[1:])
         found = list(zip(first.tolist(), last.tolist(), edges[:-1].tolist(), edges[1:].tolist()))
         if start[0] < start[1]:
@@ -137,7 +139,7 @@ def suffix_order(x, n, W, marks):
 
 def kind_of_begins(n):
     """Of orders up to n; m is up to n, f one more."""
-    return np.uint8 if n < 15 else np.uint16
+    return np.uint8 if n <= LOW else np.uint16
 
 
 def orders_in(begins):
