@@ -26,7 +26,7 @@ def parameters(direct, V=11, h=5, m=3, dtype=np.float32):
 def test_the_state_is_that_of_the_twin(direct):
     C, H, d, *_, R = parameters(direct)
     contexts, _ = minibatch(4)
-    _, (_, A), _ = layers.recurrent(SimpleNamespace(H=H, d=d, R=R), C[contexts], None)
+    _, (*_, A), _ = layers.recurrent(SimpleNamespace(H=H, d=d, R=R), C[contexts], layers.Given())
     for k, row in enumerate(contexts.tolist()):
         states = naive.recurrent(*(array.tolist() for array in (C, H, R, d)), row)
         assert A[:, k] == pytest.approx(np.array(states), abs=1e-5)

@@ -44,6 +44,15 @@ def output_weights(M, h, direct):
     return U, W if direct else None, b
 
 
+def distinct(ids, W):
+    """The ids that are among some, below W: ascending, (D,), and which of them each is, of the shape of ids."""
+    there, place = np.zeros(W, bool), np.empty(W, np.intp)
+    there[ids] = True
+    found = np.flatnonzero(there)
+    place[found] = np.arange(len(found))
+    return found, place[ids]
+
+
 def keep(shapes, share, random):
     """Dropout: for each of the shapes an array, 0 in the given share of places and 1 / (1 - share) in the others.
 

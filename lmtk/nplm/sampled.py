@@ -13,7 +13,7 @@ example counts once, since it is always there.
 
 import numpy as np
 
-from lmtk.nplm import outputs
+from lmtk.nplm import kernels, outputs
 
 f32 = np.float32
 UNIGRAM = 0.1  # of a proposal that depends on the contexts
@@ -51,7 +51,7 @@ class Proposal:
 
         A word is one if one of K examples or of S draws is: c = 1 - (1 - u)^K (1 - q)^S, u the unigram, q the proposal.
         """
-        words, size = np.unique(np.concatenate((w, drawn))), (len(w), len(drawn))
+        (words, _), size = kernels.distinct(np.concatenate((w, drawn)), len(q)), (len(w), len(drawn))
         if self.of is not None or size not in self.inclusion:
             with np.errstate(divide="ignore"):  # a text of one word
                 absent = len(w) * np.log1p(-self.u) + len(drawn) * np.log1p(-q)
