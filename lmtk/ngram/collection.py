@@ -159,9 +159,9 @@ def collect(
             raw = comm.each(lambda: [] if comm.rank else list(raw_blocks(texts, known, marks.tolower, ALONE)))
         size = raw.size if apart else sum(len(block) for _, _, block in raw)
         if pays("ngrams", comm.total(size)):
-            whole = not apart or (comm.size == 1 and memory >= whole_size(size, len(index)))
+            whole = not apart or (comm.size == 1 and memory >= whole_size(size, len(index), order))
             if not apart and comm.rank == 0:
-                tell_beyond(memory, whole_size(size, len(index)), "such a model is made in memory")
+                tell_beyond(memory, whole_size(size, len(index), order), "such a model is made in memory")
             found = (whole_text if whole else large_text)(raw, index, marks, comm)
             if comm.total(int(found is None)) == 0:
                 return found if not replace else found.replaced(*replace(found.words))
@@ -228,9 +228,9 @@ def tell_beyond(memory, size, what):
         warnings.warn(told, LmtkWarning, stacklevel=1)
 
 
-def whole_size(tokens, words):
+def whole_size(tokens, words, order):
     """About how many bytes estimating a text's model takes when all is in memory."""
-    return 100 * tokens + 500 * words
+    return max(100, 9 * order) * tokens + 500 * words
 
 
 def whole_text(raw, index, marks, comm):
