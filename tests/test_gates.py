@@ -69,9 +69,12 @@ def test_the_activations_are_those_of_the_twin(model):
 @pytest.mark.parametrize("model", STEP)
 @pytest.mark.parametrize("output", ["full", "sampled"])
 @pytest.mark.parametrize("direct", [False, True])
-def test_the_gradient_is_that_of_finite_differences(model, output, direct):
-    """Through three words of two rows, one of them only to be read."""
+@pytest.mark.parametrize("again", [False, True])
+def test_the_gradient_is_that_of_finite_differences(model, output, direct, again):
+    """Through three words of two rows, one of them only to be read; whether a word comes again or not."""
     theta, (inputs, given) = parameters(model, direct), begun(model)
+    if not again:
+        inputs[:, 0] = 4, 0, 7, 1, 11, 5
     w = np.array([1, 5, 3, -1, 10, 0])
     counted = w >= 0
 

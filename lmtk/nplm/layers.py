@@ -51,7 +51,7 @@ class Layer:
     backward(p, memory, ga) -> Gradient needs.
     once: whether H multiplies each word by itself, so that a word that comes again need not be there again.
     carries: whether its state goes on from word to word; width(h): of that state.
-    orders: the words of a context, n - 1, without -order, plus one.
+    order: n without -order.
     """
 
     sees: Callable
@@ -82,8 +82,8 @@ class Given:
 
 def rows(x, given):
     """x as (D, m), and which of its rows the words have, (K, n-1)."""
-    e = x.reshape(-1, x.shape[2])
-    return e, np.arange(len(e)).reshape(x.shape[:2]) if given.at is None else given.at
+    at = np.arange(math.prod(x.shape[:2])).reshape(x.shape[:2]) if given.at is None else given.at
+    return x.reshape(-1, x.shape[2]), at
 
 
 def window(p, x, given):
@@ -119,12 +119,12 @@ def recurrent(p, x, given):
     A = np.zeros((n1 + 1, K, h), f32)
     for k in range(n1):
         np.tanh(o[:, n1 - 1 - k] + A[k] @ p.R.T, out=A[k + 1])
-    return A[-1], (x, at, given.team, A), None
+    return A[-1], (x, at, given, A), None
 
 
 def recurrent_back(p, memory, ga):
     """Back through the n - 1 steps: dL/do_k = (1 - A_k^2) (dL/dA_k + R' dL/do_(k+1))."""
-    x, at, team, A = memory
+    x, at, given, A = memory
     n1, K, h = len(A) - 1, *A.shape[1:]
     go, gR = np.empty((K, n1, h), f32), np.zeros_like(p.R)
     for k in range(n1, 0, -1):
@@ -132,16 +132,16 @@ def recurrent_back(p, memory, ga):
         go[:, n1 - k] = step
         gR += step.T @ A[k - 1]
         ga = step @ p.R
-    gx, arrays = inputs_back(p, x, at, go.reshape(-1, h), team)
+    gx, arrays = inputs_back(p, x, given, go.reshape(-1, h))
     return Gradient(gx, arrays | {"R": gR}, go.reshape(-1, h), (x[at.ravel()], A[:-1].reshape(-1, h)))
 
 
-def inputs_back(p, x, at, go, team, *more):
-    """dL/dx and the gradients of H and d, from dL/do of all words, (., h); x and at: as of `rows`. more: products that
-    are to be made beside theirs.
+def inputs_back(p, x, given, go, *more):
+    """dL/dx and the gradients of H and d, from dL/do of all words, (., h); x (D, m). more: products that are to be made
+    beside theirs.
     """
-    ge = go if len(x) == len(go) else summed(go, at.ravel(), len(x))
-    gx, gH, *_ = products(team, (ge, p.H, None), (ge.T, x, None), *more)
+    ge = go if given.at is None else summed(go, given.at.ravel(), len(x))
+    gx, gH, *_ = products(given.team, (ge, p.H, None), (ge.T, x, None), *more)
     return gx, {"H": gH, "d": ge.sum(axis=0)}
 
 
@@ -160,7 +160,7 @@ def following(unit):
         g, gR = unit.gates * h, np.empty_like(p.R.T)
         go = units.follow_back(unit, ga, given.sizes, p.R[:g].T, p.R[g:].T, memory, given.team)
         weights = units.of_weights(unit, memory, go, gR[:, :g], gR[:, g:])
-        gx, arrays = inputs_back(p, x, at, go, given.team, *weights)
+        gx, arrays = inputs_back(p, x, given, go, *weights)
         return Gradient(gx, arrays | {"R": gR.T}, go, (x[at.ravel()], memory[2][:, :h]))
 
     return {

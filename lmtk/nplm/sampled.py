@@ -44,7 +44,8 @@ class Proposal:
         if self.of is not None:
             q = UNIGRAM * q + (1 - UNIGRAM) * self.of(contexts)
             cumulative = np.cumsum(q)
-        return np.searchsorted(cumulative, random.random(S or self.S) * cumulative[-1], "right"), q
+        drawn = np.sort(random.random(S or self.S)) * cumulative[-1]  # in order they are found in half the time
+        return np.searchsorted(cumulative, drawn, "right"), q
 
     def candidates(self, w, drawn, q):
         """The candidates for the words w (K,): their ids, ascending, and for all V words ln c, the chance to be one.
