@@ -4,6 +4,9 @@ and translation alike.
 symbol  shape             meaning
 n k     -                 units; sequences at a step
 P       -                 steps of all sequences: packed time by time, those of the longest sequences first
+d       -                 (gates + 1) n
+G at b  (D, d) (P,) (d,)  what the inputs give: a step has G[at] + b for its gates and its proposed state, so that D
+                          inputs that come again, as words do, are multiplied once
 zr      (P, gates n)      what goes into the gates, then the gates
 t       (P, n)            what goes into the proposed state, then that
 s       (k, width n)      the state before a step
@@ -15,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.machine.blas import Tiles, address, factor, product, shares
+from lmtk.machine.blas import Tiles, address, factor, shares
 from lmtk.machine.exponential import gate_sums, lstm_sums, state_sums
 from lmtk.machine.jit import jit, of_numba
 from lmtk.machine.large import pays
@@ -27,13 +30,13 @@ sgemm = of_numba("lmtk.machine.calling", "sgemm")
 class Unit:
     """A kind of unit: how many gates it has, and how many numbers its state, of which the first n are its activations.
 
-    step(zr, t, s, U, G, new, kept): zr and t are changed in place; new (k, width n) <- the state after it, kept (k, n)
-    <- what its backward step needs besides. U and UT below: as `blas.factor` has them. G: what s S gives to the gates,
+    step(zr, t, s, U, Q, new, kept): zr and t are changed in place; new (k, width n) <- the state after it, kept (k, n)
+    <- what its backward step needs besides. U and UT below: as `blas.factor` has them. Q: what s S gives to the gates,
     still to be added, or None.
     back(gs, zr, t, s, kept, UT, gG): gs (k, width n), on entry dL/d(new state), on return dL/d(old state) without its
     way through the gates. gG (k, (gates + 1) n): dL/d(what goes into gates and proposed state), written.
     before_U(states, kept, n): what U multiplies, (P, n). alike: it is what S multiplies, so that one product with
-    [S | U] can do for both; where it does, that is G, (k, (gates + 1) n), and step and back have None for U and UT.
+    [S | U] can do for both; where it does, that is Q, (k, (gates + 1) n), and step and back have None for U and UT.
     run, run_back: kernels for all steps of sequences at once, where those of one step would spend much of their time in
     being called; None: there are none. Both have R or RT of `follow` as its tiles.
     open: the gate whose biases begin at 1, so that a state stays (Jozefowicz et al. 2015); None: no gate's do.
@@ -65,18 +68,18 @@ def sigmoid(x):
     return x
 
 
-def gated_step(zr, t, s, U, G, new, rs):
+def gated_step(zr, t, s, U, Q, new, rs):
     """The gated unit (Bahdanau et al. 2015, A.1.1): z_i, r_i <- sigma(zr); t, s~_i, <- tanh(t + [r_i o s_(i-1)] U).
 
     The new state is s_i = (1 - z_i) o s_(i-1) + z_i o s~_i; r o s is kept.
     """
     n = t.shape[1]
     if compiled(zr, t):
-        gate_sums(zr, s, rs, G)
+        gate_sums(zr, s, rs, Q)
         state_sums(t, U(rs), zr, s, new)
         return
-    if G is not None:
-        zr += G
+    if Q is not None:
+        zr += Q
     sigmoid(zr)
     np.multiply(zr[:, n:], s, out=rs)
     t += U(rs)
@@ -116,7 +119,7 @@ def reset_backward(gs, zr, s, grs, gG):
             gs[i, j] += g * r
 
 
-def lstm_step(zr, t, s, U, G, new, seen):
+def lstm_step(zr, t, s, U, Q, new, seen):
     """An LSTM (Graves 2013, equations 7 to 11, without peepholes) with state [s, c]: i, f, o <- sigma(zr);
     t <- tanh(t + s U). The new state is [o o tanh(c'), c'], c' = f o c + i o t; tanh(c') is kept.
     """
@@ -124,12 +127,12 @@ def lstm_step(zr, t, s, U, G, new, seen):
     if U is not None:
         t += U(s[:, :n])
     if compiled(zr, t):
-        lstm_sums(zr, t, s, new, seen, G)
+        lstm_sums(zr, t, s, new, seen, Q)
         return
-    if G is not None:
-        zr += G[:, : 3 * n]
+    if Q is not None:
+        zr += Q[:, : 3 * n]
         if U is None:
-            t += G[:, 3 * n :]
+            t += Q[:, 3 * n :]
     sigmoid(zr)
     np.tanh(t, out=t)
     memory = new[:, n:]
@@ -167,13 +170,13 @@ def lstm_backward(gs, zr, t, s, seen, gG):
 
 
 @jit
-def lstm_run(zr, t, sizes, first, last, state, fresh, tiles, most, gemm, before, after, kept):
-    """`follow` for the sequences from `first` to `last`: before, after (P, 2n) and kept (P, n) are written.
+def lstm_run(G, at, b, zr, t, sizes, first, last, state, fresh, tiles, most, gemm, before, after, kept):
+    """`follow` for the sequences from `first` to `last`: zr, t, before, after (P, 2n) and kept (P, n) are written.
 
     sizes (T,): how many sequences have a t-th step; state (sizes_0, 2n): before the first; fresh (P,) bool or None.
     """
     n, begun, end = t.shape[1], 0, 0
-    G = np.empty((last - first, 4 * n), t.dtype)
+    Q = np.empty((last - first, 4 * n), t.dtype)
     for i in range(len(sizes)):
         k = min(last, sizes[i]) - first
         if k <= 0:
@@ -181,6 +184,11 @@ def lstm_run(zr, t, sizes, first, last, state, fresh, tiles, most, gemm, before,
         start = end + first
         stop = start + k
         for j in range(k):
+            row, gates, proposed = G[at[start + j]], zr[start + j], t[start + j]
+            for m in range(3 * n):
+                gates[m] = row[m] + b[m]
+            for m in range(n):
+                proposed[m] = row[3 * n + m] + b[3 * n + m]
             if fresh is not None and fresh[start + j]:
                 before[start + j] = 0
             elif i == 0:
@@ -188,8 +196,8 @@ def lstm_run(zr, t, sizes, first, last, state, fresh, tiles, most, gemm, before,
             else:
                 before[start + j] = after[begun + j]
         s = before[start:stop]
-        multiply(gemm, s[:, :n], tiles, most, G)
-        lstm_sums(zr[start:stop], t[start:stop], s, after[start:stop], kept[start:stop], G[:k])
+        multiply(gemm, s[:, :n], tiles, most, Q)
+        lstm_sums(zr[start:stop], t[start:stop], s, after[start:stop], kept[start:stop], Q[:k])
         begun, end = start, end + sizes[i]
 
 
@@ -274,39 +282,43 @@ def in_one(unit, R, zr, t):
     return (R.tiles, R.most, gemm) if there and (gemm := address()) else None
 
 
-def follow(unit, zr, t, sizes, S, U, state=None, fresh=None, team=None):
-    """The states of sequences: zr and t, changed in place, are what the inputs give; sizes: how many have a t-th step.
+def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
+    """The states of sequences: G, at and b are what their inputs give; sizes: how many have a t-th step.
 
     state (sizes[0], width n): before the first step, None: 0. fresh (P,) bool: before which steps it becomes 0. team:
     threads, each of which takes a share of the sequences.
     Returns the activations (P, n), what `follow_back` needs, and the state after the last step of those that have it.
     """
-    (P, n), d = t.shape, S.shape[1] + unit.alike * t.shape[1]
+    P, (n, gates), kind = len(at), S.shape, G.dtype
+    d = gates + unit.alike * n
     R, U = (factor(S, U), None) if unit.alike else (factor(S), factor(U))
-    kept, before, after = np.empty((P, n), t.dtype), *np.empty((2, P, unit.width * n), t.dtype)
-    state = np.zeros((sizes[0], unit.width * n), t.dtype) if state is None else state
+    zr, t, kept = np.empty((P, gates), kind), *np.empty((2, P, n), kind)
+    before, after = np.empty((2, P, unit.width * n), kind)
+    state = np.zeros((sizes[0], unit.width * n), kind) if state is None else state
     fresh = None if fresh is None or not fresh.any() else fresh
-    at_once, numbers = in_one(unit, R, zr[: sizes[0]], t[: sizes[0]]), np.array(sizes)
+    at_once, numbers, G = in_one(unit, R, zr[: sizes[0]], t[: sizes[0]]), np.array(sizes), np.ascontiguousarray(G)
 
     def go(share):
         if at_once:
-            unit.run(zr, t, numbers, share.start, share.stop, state, fresh, *at_once, before, after, kept)
+            unit.run(G, at, b, zr, t, numbers, share.start, share.stop, state, fresh, *at_once, before, after, kept)
             return
-        new, G = state[share], np.empty((share.stop - share.start, d), t.dtype)
+        new, Q = state[share], np.empty((share.stop - share.start, d), kind)
         for now in steps(sizes, share):
-            s, k = before[now], now.stop - now.start
+            rows, s, k = G[at[now]], before[now], now.stop - now.start
+            np.add(rows[:, :gates], b[:gates], out=zr[now])
+            np.add(rows[:, gates:], b[gates:], out=t[now])
             s[:] = new[:k]
             if fresh is not None:
                 s[fresh[now]] = 0
             new = after[now]
-            unit.step(zr[now], t[now], s, U, R(s[:, :n], G[:k]), new, kept[now])
+            unit.step(zr[now], t[now], s, U, R(s[:, :n], Q[:k]), new, kept[now])
 
     shared(team, go, sizes[0], n * d)
     return after[:, :n], (zr, t, before, kept, fresh), after[P - sizes[-1] :].copy()
 
 
-def follow_back(unit, ga, sizes, S, U, memory, gS, gU, team=None):
-    """ga (P, n), the gradient of all activations, to gG (P, (gates + 1) n), that of zr and t; gS and gU are written."""
+def follow_back(unit, ga, sizes, S, U, memory, team=None):
+    """ga (P, n), the gradient of all activations, to gG (P, d), that of what the inputs give to each step."""
     zr, t, before, kept, fresh = memory
     (P, n), gates = ga.shape, S.shape[1]
     gG, d = np.empty((P, gates + n), ga.dtype), gates + unit.alike * n
@@ -328,6 +340,27 @@ def follow_back(unit, ga, sizes, S, U, memory, gS, gU, team=None):
                 gs[fresh[now]] = 0
 
     shared(team, go, sizes[0], n * d)
-    product(team, before[:, :n].T, gG[:, :gates], gS)
-    product(team, unit.before_U(before, kept, n).T, gG[:, gates:], gU)
     return gG
+
+
+def of_weights(unit, memory, gG, gS, gU):
+    """What is still to be multiplied, as `blas.products` takes it, to write gS and gU."""
+    _, _, before, kept, _ = memory
+    (n, gates), before_U = gS.shape, unit.before_U(before, kept, len(gS))
+    return (before[:, :n].T, gG[:, :gates], gS), (before_U.T, gG[:, gates:], gU)
+
+
+def summed(gG, at, D):
+    """The gradient of G (D, d), from gG (P, d), as `follow_back` gives it."""
+    out = np.zeros((D, gG.shape[1]), gG.dtype)
+    add_rows(gG, at, out)
+    return out
+
+
+@jit
+def add_rows(rows, at, out):
+    """out[at_i] += rows_i, in place: rows (P, d), at (P,), out (D, d)."""
+    for i in range(len(at)):
+        row, to = rows[i], out[at[i]]
+        for j in range(len(row)):
+            to[j] += row[j]

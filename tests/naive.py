@@ -579,7 +579,7 @@ def bucket(x, n, marks, first, last):
             here = ngram(q, n)
             f = 1 + next((d for d in range(n) if here[d : d + 1] != before[d : d + 1]), n)
             m = max((k for k in range(1, n + 1) if there(q, k)), default=0)
-            begins.append(f + 16 * m)
+            begins.append((f, m))
             for k in range(max(f, 2), m + 1):
                 words[k - 2].append(here[k - 1])
             before = here

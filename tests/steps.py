@@ -33,7 +33,7 @@ class Small:
         else:
             self.mine = outputs.rows(p.U, p.W, p.b)
 
-    def step(self, contexts, w, epsilon, *what, kept=None, start=None):
+    def step(self, contexts, w, epsilon, *what, kept=None, given=None):
         """An update; what: the candidates and ln c, or the noise and its chances. Returns L and the norm of dL/dz."""
         mine, team, slow = self.mine, self.team, self.slow
         see = {
@@ -43,7 +43,7 @@ class Small:
             "class": lambda: partial(classes.see, mine, slow),
             "tree": lambda: partial(tree.see, mine.M, *what, slow.outputs),
         }[self.output]()
-        return sgd.step(self.theta, see, contexts, w, epsilon, *self.rates, kept, start)
+        return sgd.step(self.theta, see, contexts, w, epsilon, *self.rates, kept, given)
 
     def named(self):
         direct = self.p.W is not None

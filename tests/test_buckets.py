@@ -10,7 +10,7 @@ import naive
 import numpy as np
 import pytest
 from conftest import ENVIRONMENT, TESTS
-from test_engine import TEXTS, by_suffixes, counts_job, job, lmtk, outcome, written
+from test_engine import TEXTS, by_suffixes, counts_job, held_out_job, job, lmtk, outcome, written
 from test_large import random_text
 from test_mpi import APART, PAIRS, SMALL_BLOCKS, mpi, needs_mpi
 
@@ -103,6 +103,19 @@ def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(12))
+def test_discounts_are_tuned_as_in_memory(seed, monkeypatch):
+    ids, marks, vocab, methods, text = held_out_job(seed)
+    if seed % 2:
+        text = replace(text, words=text.words[:1])
+    monkeypatch.setattr(buckets, "PART", 1 + 7 * (seed % 30))
+    monkeypatch.setattr(buckets, "BYTES", (1 << 30) // 600)
+    x = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)
+    model, _ = engine.estimate(x, vocab, methods, marks, heldout=text)
+    other = buckets.estimate(Parts(ids), vocab, methods, marks, (seed % 4 < 2) << 30, ALONE, heldout=text)
+    assert written(buckets.write_arpa, other) == written(printing.write_estimate, model, None)
+
+
+@pytest.mark.parametrize("seed", range(12))
 def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
     """Against the slow twin: records, sorted; n-grams that begin, their words, the contexts; numbers of both."""
     x, marks, vocab, methods, _ = job(seed)
@@ -124,16 +137,16 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
             found, rank, sizes = buckets.stored(shared, b, name)
             oldest = shared.shelf.get((name, "words", b), np.int32)
             oldest[oldest == len(shared.seen)] = max(ids) + 1
-            assert (found.tolist(), oldest.tolist()) == (begins, words)
-            new = [[f % 16 <= k <= f >> 4 for f in begins] for k in range(1, n + 1)]
+            assert ([*zip(*suffix.orders_in(found))], oldest.tolist()) == (begins, words)
+            new = [[f <= k <= m for f, m in begins] for k in range(1, n + 1)]
             assert sizes.tolist() == [sum(row) for row in new]
             at = np.empty(len(begins) + 1, np.int64)
             for k, row in enumerate(new, 1):
                 suffix.numbers(rank, k, np.arange(len(begins) + 1), at)
                 assert at.tolist() == [sum(row[:j]) for j in range(len(row) + 1)]
         many = np.zeros_like(shared.came[b])
-        for q, f in zip(*both[1][:2]):
-            for k in range(max(f % 16, 2), (f >> 4) + 1):
+        for q, (f, m) in zip(*both[1][:2]):
+            for k in range(max(f, 2), m + 1):
                 many[k, shared.of[ids[q - 1]]] += 1
         assert (shared.came[b] == many).all()
 
@@ -160,7 +173,7 @@ def in_buckets(monkeypatch, room):
     monkeypatch.setattr(memory, "bound", None)  # as it was, in the end
     monkeypatch.setitem(LARGE, "ngrams", 1)
     monkeypatch.setattr(options, "LEAST", 1)
-    monkeypatch.setattr(collection, "whole_size", lambda tokens, words: 1 << 60)
+    monkeypatch.setattr(collection, "whole_size", lambda *_: 1 << 60)
     monkeypatch.setattr(buckets, "LEAST", buckets.BYTES * room)
 
 
@@ -170,6 +183,8 @@ OPTIONS = [
     ["-order", "3", "-wbdiscount", "-vocab", "v", "-unk"],
     ["-order", "2", "-wbdiscount", "-vocab", "v"],
     ["-order", "3", "-wbdiscount", "-stream"],
+    ["-order", "17", "-wbdiscount", "-stream"],
+    ["-order", "3", "-kndiscount", "-interpolate", "-heldout", "u"],
     ["-order", "3", "-wbdiscount", "-no-sos", "-no-eos"],
 ]
 
@@ -197,6 +212,8 @@ OUTPUTS = [
     ["-read", "r", "-lm", "lm", "-classes", "c", "-class-lm", "whole"],
     ["-read", "r", "-vocab", "v", "-limit-vocab", "-sort", "-write", "counts", "-lm", "lm"],
     ["-read", "r", "-text", "u", "-write2", "counts"],
+    ["-heldout", "u", "-lm", "lm"],
+    ["-heldout", "u", "-read", "r", "-write-bin", "bin"],
 ]
 
 
@@ -218,6 +235,26 @@ def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, words)
         in_buckets(monkeypatch, 4000 if "-read" in words else 2000)
         monkeypatch.setattr(memory, "SMALL", 1)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("words", [["-wbdiscount", "-gt4min", "3"], ["-kenlm", "-kenlm-layout", "-gt1min", "99"]])
+def test_counts_that_are_cut_off_are_the_same_in_little_memory(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    random_text(tmp_path, 1)
+    lmtk(monkeypatch, "ngram-count", "-text", "t", "-order", "4", "-write", "counts")
+    given = ["ngram-count", "-read", "counts", "-order", "4", "-read-with-mincounts", "-discount-fallback", *words]
+    found, wholes = [], []
+    monkeypatch.setattr(
+        collection,
+        "in_memory",
+        lambda counts, memory, old=collection.in_memory: wholes.append(1) or old(counts, memory),
+    )
+    for more in ([], ["-memory", "1K"]):
+        lmtk(monkeypatch, *given, "-lm", "lm", "-write", "some", *more)
+        assert bool(memory.bound) == bool(more)
+        found.append([(tmp_path / name).read_bytes() for name in ("lm", "some")])
+        in_buckets(monkeypatch, 4000)
+    assert found[0] == found[1] and len(wholes) == 1
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -12,10 +12,11 @@ from lmtk.commands import options as shared
 from lmtk.errors import LmtkError
 from lmtk.machine import threads
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, engine, estimation, printing, smoothing, suffix
+from lmtk.ngram import arpa, engine, estimation, leaves, printing, smoothing, suffix
 from lmtk.ngram.counts import Counts, count_ids, from_rows
+from lmtk.ngram.heldout import held_out
 from lmtk.ngram.methods import Method
-from lmtk.text.corpus import Marks
+from lmtk.text.corpus import Corpus, Marks
 from lmtk.text.vocab import make_vocab
 
 PARAMETERS = {"gt": (3,), "wb": (), "cd": (0.5,), "add": (0.3,), "ukn": (), "kn": ()}
@@ -25,6 +26,7 @@ def job(seed):
     """A random text as ids with borders, its marks, vocabulary and methods, and whether it is done as lmplz does it."""
     random = np.random.default_rng(seed)
     V, N, order = (int(random.integers(low, high)) for low, high in ((1, 40), (2, 600), (2, 10)))
+    order += 12 * (seed % 8 == 7)  # above 14 `begins` has other bytes
     exact, unk = random.integers(3) == 0, bool(random.integers(2))
     marks = Marks() if exact else Marks(bool(random.integers(2)), bool(random.integers(2)))
     plain = [b"w%d" % i for i in range(V)]
@@ -44,13 +46,18 @@ def job(seed):
 
 
 def by_counts(ids, marks, vocab, methods, exact, tell):
+    counts = counts_of(ids, marks, vocab, len(methods))
+    return smoothing.estimate(counts, vocab, len(methods), methods, (0.5, 1, 1.5), tell, None, exact)
+
+
+def counts_of(ids, marks, vocab, order):
+    """The Counts of a text as `job` has it."""
     sentences = np.split(ids, np.flatnonzero(ids == 0) + 1)[:-1]
     first, last = ([vocab.sos_id] * marks.sos, [vocab.eos_id] * marks.eos)
     rows = [row for x in sentences if (row := [*first, *x[:-1].tolist(), *last])]
     starts = np.cumsum([0, *map(len, rows)])
-    levels = count_ids(np.array([i for row in rows for i in row], np.int32), starts, len(methods), len(vocab.words))
-    counts = Counts(vocab.words, levels)
-    return smoothing.estimate(counts, vocab, len(methods), methods, (0.5, 1, 1.5), tell, None, exact)
+    levels = count_ids(np.array([i for row in rows for i in row], np.int32), starts, order, len(vocab.words))
+    return Counts(vocab.words, levels)
 
 
 def by_suffixes(ids, marks, vocab, methods, exact, tell):
@@ -88,15 +95,45 @@ def test_random_jobs_are_estimated_as_by_counts(seed, monkeypatch):
         assert written(arpa.write_text, whole) == written(arpa.write_text, model)
 
 
+def held_out_job(seed):
+    """`job` with interpolated Kneser-Ney of one kind, and a HeldOut with words that the text may not have."""
+    ids, marks, vocab, methods, _ = job(seed)
+    random, when = np.random.default_rng(seed), ["before", "after", "never"][seed % 3]
+    methods = [Method(["kn", "ukn"][seed % 2], (), True, counts=when)] * len(methods)
+    words = random.choice(np.append(ids, [vocab.unk_id, vocab.sos_id]), 400)
+    some = random.integers(len(ids), size=9)
+    words = np.concatenate((words, *(ids[i : i + 40] for i in some))).astype(np.int32)
+    starts = np.unique([0, *random.integers(1, len(words), 20), len(words)])
+    scored = words != vocab.sos_id
+    scored[(words < vocab.V).argmax()] = True
+    return ids, marks, vocab, methods, held_out(Corpus(words, starts, scored), vocab, methods)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_discounts_are_tuned_in_suffix_order_as_by_counts(seed, monkeypatch):
+    ids, marks, vocab, methods, text = held_out_job(seed)
+    monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
+    monkeypatch.setattr(suffix, "PIECE", 1 + 7 * (seed % 30))
+    n, counts = len(methods), counts_of(ids, marks, vocab, len(methods))
+    expected = text.of_levels(smoothing.counted_levels(counts, vocab, n, methods))
+    for x in (suffix.suffix_order(ids, n, len(vocab.words) - 1, marks), leaves.suffixes_of(counts, vocab)):
+        work = engine.Estimator(x, vocab, methods, np.diff(x.start))
+        for order, other in zip(text.of_estimator(work, text.unseen()), expected, strict=True):
+            for column, same in zip(order, other, strict=True):
+                assert column.tolist() == same.tolist()
+
+
 def counts_job(seed):
     """Random counts, n-grams without their suffixes or of count 0 among them, and what goes with them, as `job`."""
     random = np.random.default_rng(seed)
     exact, pause, order = bool(random.integers(3) == 0), bool(random.integers(4) == 0), int(random.integers(2, 8))
     plain = [b"w%d" % i for i in range(random.integers(1, 30))] + [b"-pau-"] * (pause and not exact)
     words = [plain[i] for i in random.permutation(len(plain))] + [b"<s>", b"</s>", b"<unk>"]
+    deep = 12 * (seed % 8 == 7)
+    order += deep
     floats, large = not exact and random.integers(4) == 0, 1 << int(random.choice([0, 33]))
     text, full = [], random.integers(3)
-    for size in random.integers(1, 9, random.integers(1, 60)):
+    for size in random.integers(1, 9 + deep, random.integers(1, 60)):
         ids = np.where(random.random(size) < 0.05, len(words) - 1, random.zipf(1.3, size) % len(plain))
         text.append([len(words) - 3, *ids, len(words) - 2])
     rows, weights = [], []
@@ -166,6 +203,7 @@ OPTIONS = [
     ["-order", "2", "-wbdiscount", "-vocab", "v"],
     ["-order", "3", "-wbdiscount", "-vocab", "v", "-unk", "-sort"],
     ["-order", "3", "-wbdiscount", "-stream"],
+    ["-order", "17", "-wbdiscount", "-stream"],
     ["-order", "3", "-wbdiscount", "-no-sos", "-no-eos"],
     ["-order", "2", "-wbdiscount", "-tolower", "-map-unk", "B"],
     ["-order", "3", "-wbdiscount", "-memory", "10K"],

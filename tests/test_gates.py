@@ -14,8 +14,8 @@ from test_nplm import assert_step, by_checkpoint, prepared, run, settings
 from lmtk import units
 from lmtk.machine import blas, large
 from lmtk.machine.threads import Team
-from lmtk.nplm import running, training
-from lmtk.nplm.layers import LAYERS, Start
+from lmtk.nplm import kernels, running, training
+from lmtk.nplm.layers import LAYERS, Given
 from lmtk.text.corpus import Marks, whole_corpus
 
 STEP = {"gru": naive.gated_unit, "lstm": naive.lstm}
@@ -31,23 +31,25 @@ def parameters(model, direct):
 
 
 def begun(model):
-    """Inputs (T B, 1), time by time, and a Start: a state, and a word before which nothing stands."""
+    """Inputs (T B, 1), time by time, and a Given: a state, and a word before which nothing stands."""
     random = np.random.default_rng(2)
     state = random.normal(0, 0.5, (B, LAYERS[model].width(h))).astype(np.float32)
     fresh = np.zeros(T * B, bool)
     fresh[B + 1] = True
-    return random.integers(0, V + 1, (T * B, 1)), Start([B] * T, state, fresh)
+    inputs = random.integers(0, V + 1, (T * B, 1))
+    inputs[4] = inputs[1]
+    return inputs, Given([B] * T, state, fresh)
 
 
-def activations(model, C, H, R, d, inputs, start):
+def activations(model, C, H, R, d, inputs, given):
     """a (T B, h) by the twin."""
     found = np.zeros((T, B, h))
     G, gates = C[inputs[:, 0]] @ H.T + d, len(d) - h
     S, U = R[:gates].T.tolist(), R[gates:].T.tolist()
     for row in range(B):
-        state = start.state[row].tolist()
+        state = given.state[row].tolist()
         for t in range(T):
-            state = [0.0] * len(state) if start.fresh[t * B + row] else state
+            state = [0.0] * len(state) if given.fresh[t * B + row] else state
             state = STEP[model](G[t * B + row].tolist(), state, S, U)
             found[t, row] = state[:h]
     return found.reshape(T * B, h)
@@ -56,29 +58,34 @@ def activations(model, C, H, R, d, inputs, start):
 @pytest.mark.parametrize("model", STEP)
 def test_the_activations_are_those_of_the_twin(model):
     C, H, d, *_, R = parameters(model, False)
-    inputs, start = begun(model)
-    a, _, state = LAYERS[model].forward(SimpleNamespace(H=H, d=d, R=R), C[inputs], start)
-    assert a == pytest.approx(activations(model, C, H, R, d, inputs, start), abs=1e-5)
+    inputs, given = begun(model)
+    words, at = kernels.distinct(inputs, V + 1)
+    assert len(words) < len(inputs)
+    a, _, state = LAYERS[model].forward(SimpleNamespace(H=H, d=d, R=R), C[words, None], replace(given, at=at))
+    assert a == pytest.approx(activations(model, C, H, R, d, inputs, given), abs=1e-5)
     assert (state[:, :h] == a[-B:]).all()
 
 
 @pytest.mark.parametrize("model", STEP)
 @pytest.mark.parametrize("output", ["full", "sampled"])
 @pytest.mark.parametrize("direct", [False, True])
-def test_the_gradient_is_that_of_finite_differences(model, output, direct):
-    """Through three words of two rows, one of them only to be read."""
-    theta, (inputs, start) = parameters(model, direct), begun(model)
+@pytest.mark.parametrize("again", [False, True])
+def test_the_gradient_is_that_of_finite_differences(model, output, direct, again):
+    """Through three words of two rows, one of them only to be read; whether a word comes again or not."""
+    theta, (inputs, given) = parameters(model, direct), begun(model)
+    if not again:
+        inputs[:, 0] = 4, 0, 7, 1, 11, 5
     w = np.array([1, 5, 3, -1, 10, 0])
     counted = w >= 0
 
     def likelihood(C, H, d, U, W, b, R):
-        a = activations(model, C, H, R, d, inputs, start)
+        a = activations(model, C, H, R, d, inputs, given)
         y = (a @ U.T + b + (C[inputs[:, 0]] @ W.T if direct else 0))[counted]
         return (y[np.arange(len(y)), w[counted]] - np.log(np.exp(y).sum(axis=1))).sum()
 
     mine = Small(theta, 2, output, model)
     what = (np.arange(V), np.zeros(V, np.float32)) if output == "sampled" else ()
-    L, _ = mine.step(inputs, w, 1e-2, *what, start=start)
+    L, _ = mine.step(inputs, w, 1e-2, *what, given=given)
     assert pytest.approx(likelihood(*theta), abs=1e-3) == L
     assert_step(likelihood, theta, mine.arrays(), "CHdUWbR", every=3)
 
@@ -105,13 +112,16 @@ def test_threads_share_sequences(unit, monkeypatch):
     monkeypatch.setattr(blas, "SHARE", 1)
     random, n, sizes = np.random.default_rng(1), 4, [7, 7, 4, 2]
     P = sum(sizes)
-    shapes = (P, unit.gates * n), (P, n), (n, unit.gates * n), (n, n), (7, unit.width * n), (P, n)
-    zr, t, S, U, state, ga = (random.normal(0, 1, shape) for shape in shapes)
+    d, at = (unit.gates + 1) * n, random.integers(0, 9, P)
+    shapes = (9, d), (d,), (n, unit.gates * n), (n, n), (7, unit.width * n), (P, n)
+    G, b, S, U, state, ga = (random.normal(0, 1, shape) for shape in shapes)
     fresh, found = np.arange(P) == 9, []
     for team in (None, Team(3)):
         gS, gU = np.empty_like(S), np.empty_like(U)
-        a, memory, last = units.follow(unit, zr.copy(), t.copy(), sizes, S, U, state, fresh, team)
-        found.append([a, last, units.follow_back(unit, ga, sizes, S, U, memory, gS, gU, team), gS, gU])
+        a, memory, last = units.follow(unit, G, at, b, sizes, S, U, state, fresh, team)
+        gG = units.follow_back(unit, ga, sizes, S, U, memory, team)
+        blas.products(team, *units.of_weights(unit, memory, gG, gS, gU))
+        found.append([a, last, gG, gS, gU])
     for one, three in zip(*found, strict=True):
         assert one.shape == three.shape
         assert one == pytest.approx(three, abs=1e-12)
@@ -124,16 +134,19 @@ def test_all_steps_at_once_are_one_after_another(team, begun, monkeypatch):
     monkeypatch.setattr(blas, "SHARE", 1)
     random, unit, n, sizes = np.random.default_rng(1), units.LSTM, 128, [40, 40, 33, 8]
     P = sum(sizes)
-    shapes = (P, 3 * n), (P, n), (n, 3 * n), (n, n), (40, 2 * n), (P, n)
+    at = random.integers(0, 60, P)
+    shapes = (60, 4 * n), (4 * n,), (n, 3 * n), (n, n), (40, 2 * n), (P, n)
     scales = 1, 1, 0.1, 0.1, 1, 1
     values = zip(scales, shapes)
-    zr, t, S, U, state, ga = (random.normal(0, scale, shape).astype(np.float32) for scale, shape in values)
+    G, b, S, U, state, ga = (random.normal(0, scale, shape).astype(np.float32) for scale, shape in values)
     fresh, found = random.random(P) < 0.1 if begun else None, []
     for go, back in ((unit.run, unit.run_back), (None, None)):
         mine, gS, gU = replace(unit, run=go, run_back=back), np.empty_like(S), np.empty_like(U)
-        assert bool(units.in_one(mine, blas.factor(S, U), zr[:40], t[:40])) == (go is not None)
-        a, memory, last = units.follow(mine, zr.copy(), t.copy(), sizes, S, U, state if begun else None, fresh, team)
-        found.append([a, last, units.follow_back(mine, ga, sizes, S, U, memory, gS, gU, team), gS, gU, *memory[:4]])
+        assert bool(units.in_one(mine, blas.factor(S, U), *np.empty((2, 40, n), np.float32))) == (go is not None)
+        a, memory, last = units.follow(mine, G, at, b, sizes, S, U, state if begun else None, fresh, team)
+        gG = units.follow_back(mine, ga, sizes, S, U, memory, team)
+        blas.products(team, *units.of_weights(mine, memory, gG, gS, gU))
+        found.append([a, last, gG, gS, gU, *memory[:4]])
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 

@@ -19,6 +19,8 @@ def test_the_curvature_is_the_largest_eigenvalue():
     largest = np.linalg.eigvalsh(X.T @ X)[-1] / 40
     assert 0.9 * largest < pace.stiffest(X, 40) < 1.001 * largest
     assert pace.stiffest(X[:, :0], 40) == pace.stiffest(X[:0], 0) == 0
+    Y = np.random.default_rng(2).normal(0, 1, (6, 3)).astype(np.float32)
+    assert pace.stiffest(X, 40, Y) == pytest.approx(pace.stiffest(X @ Y, 40), rel=1e-5)
 
 
 @pytest.mark.parametrize("parts", [1, 2])

@@ -26,7 +26,7 @@ def parameters(direct, V=11, h=5, m=3, dtype=np.float32):
 def test_the_state_is_that_of_the_twin(direct):
     C, H, d, *_, R = parameters(direct)
     contexts, _ = minibatch(4)
-    _, (_, A), _ = layers.recurrent(SimpleNamespace(H=H, d=d, R=R), C[contexts], None)
+    _, (*_, A), _ = layers.recurrent(SimpleNamespace(H=H, d=d, R=R), C[contexts], layers.Given())
     for k, row in enumerate(contexts.tolist()):
         states = naive.recurrent(*(array.tolist() for array in (C, H, R, d)), row)
         assert A[:, k] == pytest.approx(np.array(states), abs=1e-5)
@@ -35,10 +35,14 @@ def test_the_state_is_that_of_the_twin(direct):
 @pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("dropout", [0, 0.3])
 @pytest.mark.parametrize("objective", ["full", "sampled"])
-def test_the_gradient_is_that_of_finite_differences(direct, dropout, objective):
-    """What the three steps of the layer have in common moves by a third of its slope."""
-    theta = parameters(direct)
+@pytest.mark.parametrize("again", [False, True])
+def test_the_gradient_is_that_of_finite_differences(direct, dropout, objective, again):
+    """What the three steps of the layer have in common moves by a third of its slope; whether a word comes again or
+    not."""
+    theta = parameters(direct, V=11 if again else 20)
     contexts, w = minibatch(6)
+    if not again:
+        contexts = np.random.default_rng(3).permutation(20)[: contexts.size].reshape(contexts.shape)
     kept = kernels.keep([(6, 9), (6, 5)], dropout, np.random.default_rng(1))
 
     def likelihood(C, H, d, U, W, b, R):
@@ -52,7 +56,8 @@ def test_the_gradient_is_that_of_finite_differences(direct, dropout, objective):
     given = kept if dropout else None
     mine = Small(theta, 2, objective, "rnn")
     # all the words are candidates
-    what = (np.arange(11), np.zeros(11, np.float32)) if objective == "sampled" else ()
+    V = len(theta[-2])
+    what = (np.arange(V), np.zeros(V, np.float32)) if objective == "sampled" else ()
     L, _ = mine.step(contexts, w, 1e-2, *what, kept=given)
     assert pytest.approx(likelihood(*theta), abs=1e-3) == L
     assert_step(likelihood, theta, mine.arrays(), NAMES, shares="HdR")

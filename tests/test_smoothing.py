@@ -15,9 +15,9 @@ from lmtk.files.registry import load
 from lmtk.lm import vocabulary_sums
 from lmtk.ngram import arpa, backoff
 from lmtk.ngram.collection import collect
-from lmtk.ngram.heldout import tuned
+from lmtk.ngram.heldout import held_out
 from lmtk.ngram.methods import Method, NoDiscount
-from lmtk.ngram.smoothing import estimate
+from lmtk.ngram.smoothing import counted_levels, estimate
 from lmtk.text.corpus import Marks, contexts, read_corpus
 from lmtk.text.vocab import make_vocab
 
@@ -152,7 +152,8 @@ def test_tuned_discounts_give_the_text_most(tmp_path, name, unk):
     vocab = make_vocab(sorted(counts.words), unk)
     (corpus,) = read_corpus(str(tmp_path / "heldout"), vocab, Marks())
     methods = [Method(name, (), True)] * 3
-    known = tuned(counts, vocab, 3, methods, corpus)
+    text, levels = held_out(corpus, vocab, methods), counted_levels(counts, vocab, 3, methods)
+    known = text.known(levels[0], text.of_levels(levels))
 
     def total(known):
         logp = estimate(counts, vocab, 3, methods, (0.5, 1, 1.5), known=known)[0].score(corpus).logp

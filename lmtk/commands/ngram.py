@@ -239,6 +239,7 @@ def check(o):
     if o.multiwords and (o.by_word or o.cache or o.write_lm or o.write_bin or generating or len(o.prune or []) > 1):
         raise UsageError("-multiwords is for -ppl and -counts, of one model")
     o.thresholds, o.prune = o.prune or [], (o.prune or [None])[0]
+    o.changed = any((o.mix_lm, o.read_mix_lms, o.limit_vocab, o.vocab, o.renorm, any(o.thresholds), o.prune_lowprobs))
     if len(o.thresholds) > 1 and (not o.ppl or o.write_lm or o.write_bin or o.write_vocab or generating or o.counts):
         raise UsageError(
             "-prune with several values prints a table of sizes and perplexities for -ppl; give one to write"
@@ -269,9 +270,8 @@ def output(o):
     from lmtk.ngram.building import in_file
 
     o.out = o.home = None
-    others = o.mix_lm or o.read_mix_lms or o.limit_vocab or o.vocab or o.renorm or o.prune or o.prune_lowprobs
-    others = others or o.write_lm or o.classes or o.order or o.compact or o.quantize or o.write_bin in (None, o.lm)
-    if others:
+    others = o.write_lm, o.classes, o.order, o.compact, o.quantize, o.write_bin in (None, o.lm)
+    if o.changed or any(others):
         yield
         return
     with open_out(o.write_bin) as o.out:
@@ -330,8 +330,8 @@ def read(o, path, order, classes=None):
     with reading([path], f"reading {os.path.basename(path)}"):
         model = load_strictly(path, home=o.home) if o.strict else load(path, home=o.home)
     model = class_model(model, path, classes, simple=o.simple_classes) if classes else model
-    changed = o.mix_lm or o.read_mix_lms or o.limit_vocab or o.vocab or o.renorm or o.prune or o.prune_lowprobs
-    changed = changed or o.write_lm or o.write_vocab or o.gen is not None or o.gen_prefixes or o.unknown
+    others = o.write_lm, o.write_vocab, o.gen is not None, o.gen_prefixes, o.unknown
+    changed = o.changed or any(others)
     if isinstance(model, ClassModel):
         model = lowered(model, min(order or model.order, o.expand_classes or model.order))
         if o.expand_classes is not None:

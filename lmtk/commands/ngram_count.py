@@ -245,6 +245,8 @@ def command(
     from lmtk.ngram.runs import Spilled
 
     with pooled() if mpi else contextlib.nullcontext(ALONE) as comm:
+        if comm and comm.size > 1 and read and memory:  # only one process keeps what it reads on disk
+            comm = None if comm.rank else ALONE
         if comm:
             together(o, comm)
     if not comm or comm.rank:
@@ -394,15 +396,15 @@ def counted(o, comm):
     Positions; or a Text, where memory is bounded or ranks share the work.
     """
     from lmtk.ngram.classes import replaced
-    from lmtk.ngram.collection import Positions, Text, collect
-    from lmtk.ngram.methods import LONGEST
+    from lmtk.ngram.collection import Positions, Text, collect, in_memory
+    from lmtk.ngram.runs import Spilled
     from lmtk.text.vocab import read_vocab
 
     # where memory is bounded a text is read once for the model and once for its counts
     twice = o.memory and o.model_written and (o.write or o.write_n) and comm.size == 1
     twice = twice and not o.read and all(map(os.path.isfile, o.text))
-    counts_wanted = ((o.write or o.write_n) and not twice) or o.maxent or o.heldout
-    positions = o.model_wanted and not counts_wanted and 2 <= o.order <= LONGEST
+    counts_wanted = ((o.write or o.write_n) and not twice) or o.maxent
+    positions = o.model_wanted and not counts_wanted and o.order > 1
     changed = o.sort or o.prune or o.limit_vocab_file
     alone = o.write_bin or o.class_lm or changed or o.verbose_header  # for one process
     parts = bool(o.model_written and (comm.size == 1 or not alone))
@@ -410,11 +412,7 @@ def counted(o, comm):
     words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
     classed = partial(replaced, classes=o.own) if o.own else None
     what = o.text or [], o.read or [], o.order, words, o.marks, o.unk_word
-    alike = not (o.maxent or o.heldout or o.read_with_mincounts)
-    bucketed = bool(o.model_written) and alike and 2 <= o.order <= LONGEST
-    counts = collect(
-        *what, *kept, comm, classed, positions, parts, not (o.model_wanted or o.read_with_mincounts), bucketed
-    )
+    counts = collect(*what, *kept, comm, classed, positions, parts, True)
     if comm.size > 1 and isinstance(counts, Text) and o.kenlm_layout and comm.total(counts.has(o.unk_word)):
         counts = collect(*what, *kept, comm, classed, positions, False)
     o.written = counts
@@ -424,6 +422,9 @@ def counted(o, comm):
         floor = per_order(o.gtmin_n, float)
         least = [floor.get(n, (o.gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, o.order + 1)]
         counts = o.written = counts.frequent(least, words or ())
+    if isinstance(counts, Spilled) and o.model_wanted:
+        bucketed = o.model_written and not o.maxent and o.order > 1 and counts.in_sentences()
+        return counts if bucketed else in_memory(counts, o.memory)
     return counts
 
 
@@ -473,7 +474,7 @@ def model_in_buckets(o, comm):
         at_most(o.memory)
     layout = layout_of(o)
     with Bar(o.debug > 0 or comm.rank > 0) as bar:
-        kept = listed(o), o.vocab_pad
+        kept = listed(o), o.vocab_pad, comm.share(lambda: held_out(o))
         job = buckets.estimate(o.counts, o.vocabulary, o.methods, o.marks, o.memory, comm, *given, *kept, bar)
         write = lambda out: buckets.write_arpa(out, job, o.lm, layout)
         if comm.rank:
@@ -567,15 +568,19 @@ def estimated(o):
     counted, given = [vars(o).pop("counts")], given_discounts(o)
     if o.maxent:
         return maxent.estimate(counted[0], o.vocabulary, o.order, o.maxent_alpha, o.maxent_sigma2, given[1]), None
-    if o.heldout:
-        from lmtk.ngram.heldout import tuned
-        from lmtk.text.corpus import whole_corpus
-
-        text = whole_corpus(o.heldout, o.vocabulary, o.marks)
-        fallback, tell, known, exact = given
-        given = fallback, tell, tuned(counted[0], o.vocabulary, o.order, o.methods, text) | known, exact
     own = (listed(o), o.vocab_pad) if o.kenlm else ()
-    return estimation.estimate(counted, o.vocabulary, o.order, o.methods, o.marks, *given, *own, types=o.as_nodes)
+    fixed = {"heldout": held_out(o), "types": o.as_nodes}
+    return estimation.estimate(counted, o.vocabulary, o.order, o.methods, o.marks, *given, *own, **fixed)
+
+
+def held_out(o):
+    """The heldout.HeldOut of -heldout, or None."""
+    if not o.heldout:
+        return None
+    from lmtk.ngram.heldout import held_out
+    from lmtk.text.corpus import whole_corpus
+
+    return held_out(whole_corpus(o.heldout, o.vocabulary, o.marks), o.vocabulary, o.methods)
 
 
 def listed(o):

@@ -54,7 +54,7 @@ def load(path, seen=(), sums="now", home=None):
     if len(seen) > DEEPEST:
         raise FormatError(path, f"a model of models of models, more than {DEEPEST} deep")
     with open_in(path) as stream:
-        head = stream.peek(64)[:64]
+        head = stream.peek(1 << 12)
         if not head:
             raise FormatError(path, "the file is empty; a model was wanted")
         if container.looks_binary(head):

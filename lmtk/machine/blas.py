@@ -53,19 +53,26 @@ def shares(team, multiplications):
 
 
 def product(team, A, B, out=None):
-    """A B, where it pays in shares for a team: rows of A, or columns of B where they are more."""
-    parts = shares(team, A.size * B.shape[1])
-    if parts == 1:
-        return np.matmul(A, B, out=out)
-    if out is None:
-        out = np.empty((len(A), B.shape[1]), A.dtype)
-    size = -(-max(out.shape) // parts)
-    cuts = [slice(i, i + size) for i in range(0, max(out.shape), size)]
-    if len(A) >= B.shape[1]:
-        team(lambda rows: np.matmul(A[rows], B, out=out[rows]), cuts)
-    else:
-        team(lambda columns: np.matmul(A, B[:, columns], out=out[:, columns]), cuts)
-    return out
+    """A B, where it pays in shares for a team."""
+    return products(team, (A, B, out))[0]
+
+
+def products(team, *wanted):
+    """[A B for A, B, out in wanted], written to `out` unless that is None. Where it pays, a team has shares of all of
+    them at once: rows of A, or columns of B where they are more.
+    """
+    found, jobs, parts = [], [], 1
+    for A, B, out in wanted:
+        out = np.empty((len(A), B.shape[1]), A.dtype) if out is None else out
+        number, size = shares(team, A.size * B.shape[1]), max(out.shape)
+        for i in range(0, size, -(-size // number) or 1):
+            cut = slice(i, i + -(-size // number))
+            jobs.append((A[cut], B, out[cut]) if len(A) >= B.shape[1] else (A, B[:, cut], out[:, cut]))
+        parts = max(parts, number)
+        found.append(out)
+    run = map if parts == 1 else team
+    list(run(lambda job: np.matmul(*job[:2], out=job[2]), jobs))
+    return found
 
 
 @dataclass(frozen=True)

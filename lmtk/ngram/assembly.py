@@ -20,12 +20,11 @@ import numpy as np
 from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import trim
-from lmtk.machine.threads import Scratch
 from lmtk.ngram import buckets, engine
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.building import finished
 from lmtk.ngram.nodes import BOW, CHILD, NODE, WIDE, columns, room
-from lmtk.ngram.suffix import number
+from lmtk.ngram.suffix import number, orders_at
 
 LEAST = 1 << 16  # places of a range
 f32 = np.float32
@@ -35,8 +34,6 @@ def backoff_of(job, memory=None, home=None):
     """The buckets.Buckets of one process as a Backoff model, as engine.backoff_of has it, `home` too. memory: bytes,
     or None.
     """
-    job.scratch = Scratch()
-    trim()  # else nodes have little room beside what estimating has freed
     W, n = len(job.vocab.words), job.order
     size = max(memory // (4 * NODE.itemsize), LEAST) if memory else 1 << 30
     nodes, where, records = room([W, *job.sizes[1:]], home)
@@ -158,7 +155,8 @@ def find_contexts(begins, come, rank, k, of):
     """`of` (N_k,) of events, k > 2; rank: that of the bucket's contexts, as in `suffix`."""
     found = 0
     for j in range(len(begins)):
-        if begins[j] & 15 <= k and k <= begins[j] >> 4:
+        f, m = orders_at(begins, j)
+        if f <= k and k <= m:
             of[found] = number(rank, k - 1, np.int64(come[j]) + 1) - 1
             found += 1
 
@@ -182,7 +180,7 @@ def deal_rows(begins, ended, k, place, below, p, size, head, rows):
     for j in range(len(begins)):
         while ended[word + 1] <= j:
             word += 1
-        f, m = begins[j] & 15, begins[j] >> 4
+        f, m = orders_at(begins, j)
         suffix += (f < k) & (k - 1 <= m)
         if f <= k and k <= m:
             if place[node] >= 0:

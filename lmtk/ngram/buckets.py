@@ -46,10 +46,10 @@ from lmtk.machine.memory import trim
 from lmtk.ngram import engine, printing, suffix
 from lmtk.ngram.runs import Spilled
 from lmtk.ngram.smoothing import words_inside
-from lmtk.ngram.suffix import prefetch
+from lmtk.ngram.suffix import kind_of_begins, orders_at, prefetch
 from lmtk.text.vocab import Vocab
 
-BYTES = 230  # of memory that a position of a bucket takes while it is estimated
+BYTES = 230  # of memory that a position of a bucket takes while it is estimated, of orders up to 7
 WORD = 500  # of memory that a word takes
 THREAD = 128 << 20  # of -memory for each thread
 LEAST = 64 << 20  # bytes for buckets, whatever -memory says
@@ -129,6 +129,11 @@ class Buckets:
         start[last + 1 :] = start[last]
         return start
 
+    def forget(self):
+        """Gives the memory of a step back, which the next one would not use."""
+        self.scratch = threads.Scratch()
+        trim()
+
     def each(self, work, what):
         """[work(b) for b in mine], in threads as far as there is memory for several. Those of rare words come first:
         they take the most memory, and the others then find room in it.
@@ -163,6 +168,7 @@ def estimate(
     exact=False,
     listed=None,
     size=0,
+    heldout=None,
     show=lambda share, what: None,
 ):
     """A collection.Text, or runs.Spilled, -> Buckets, as `engine.estimate` has it: the same numbers. Every rank of
@@ -189,13 +195,15 @@ def estimate(
     last = int(engine.last_word(seen, vocab)) if exact and methods[0].counts == "before" else None
     bigrams, counted = count_all(job, partial(sort, job, methods=methods, last=last))
     job.records = job.text = job.places = None
-    job.scratch = threads.Scratch()
-    trim()
+    job.forget()
+
+    features = features_of(job, heldout) if heldout else None
 
     def order_1():
         first = engine.unigrams(vocab, methods, seen, lambda: bigrams)
         first.inside = inside
-        return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
+        given = heldout.known(first, features) | (known or {}) if heldout else known
+        return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, tell, given, exact)
 
     used, job.log10p, job.marks = comm.share(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
@@ -204,6 +212,7 @@ def estimate(
     if job.needed:
         need_all(job, methods, not exact)
     common_words(job)
+    job.forget()
     sizes = [sum(there(job, b, k) for b in job.mine) for k in range(2, job.order + 1)]
     job.sizes = [int(np.count_nonzero(job.marks & engine.THERE)), *comm.sum(np.array(sizes, np.int64)).tolist()]
     return job
@@ -216,13 +225,14 @@ def divided(seen, what, vocab, order, memory, comm):
     if memory:
         threads.at_most(max(1, memory // THREAD))
     N, W, workers = int(seen.sum()), len(vocab.words), threads.count()
-    room = max(memory - WORD * W, LEAST) // BYTES if memory else None
+    each = max(BYTES, 35 * order - 40)
+    room = max(memory - WORD * W, LEAST) // each if memory else None
     most = max(1, room // workers if memory else min(PART, -(-N // (2 * workers * comm.size))))
     bounds = ranges(seen, comm.size, most, not memory)
     largest = int(np.diff(np.append(0, np.cumsum(seen))[bounds]).max())
     word = shown(vocab.words[int(seen.argmax())])
     if memory and largest > room:
-        needed = (largest * BYTES + WORD * W >> 20) + 1
+        needed = (largest * each + WORD * W >> 20) + 1
         raise LmtkError(
             f"-memory is too small: the n-grams around '{word}', {largest} of {N} {what}, stay together in memory; "
             f"give {needed}M or more"
@@ -354,7 +364,7 @@ def sort_bucket(job, b, methods, last, marks):
         start, heads = room("start", W + 1, np.int32), room("heads", (W, 2), np.int32)
         sort_rows(rows, n, W, column, start, order, other)
         contexts = compared(flat, n, order * np.int32(n + 1) + np.int32(n - 2), W, marks)
-        come, begins = np.empty(N, np.int32), np.empty(N, np.uint8)
+        come, begins = np.empty(N, np.int32), np.empty(N, kind_of_begins(n))
         ended = start.astype(np.int64)
         heads[:, 0], heads[:, 1] = start[:-1], -1
         follow(rows, order, contexts["begins"], marks.sos, marks.eos, heads, come, begins)
@@ -462,7 +472,7 @@ def follow(rows, order, contexts, sos, eos, heads, come, begins):
             words[i], before[i] = rows[row, n], rows[row, n - 1]
         for i in range(size):
             place, w = start + i, words[i]
-            f, m = np.int64(contexts[place] & 15), np.int64(contexts[place] >> 4)
+            f, m = orders_at(contexts, place)
             for k in range(f, n):
                 begun[k] = place
             at, last = heads[w, 0], heads[w, 1]
@@ -471,7 +481,7 @@ def follow(rows, order, contexts, sos, eos, heads, come, begins):
                 common += (last >= 0) & (begun[k] <= last)
             m = min(m, n - 1) if before[i] else np.int64(sos)
             m = m + 1 if eos or w else 0
-            come[at], begins[at] = place, (common + 1) | m << 4
+            come[at], begins[at] = place, (common + 1) | m << 4 * begins.itemsize
             heads[w, 0], heads[w, 1] = at + 1, place
 
 
@@ -492,7 +502,7 @@ def index(rows, order, come, begins, W, rank, sizes, words):
             for k in range(n):
                 rank[k, b, 1] = np.uint64(sizes[k])
             for i in range(block, min(block + 64, size)):
-                f, m = np.int64(begins[start + i] & 15), np.int64(begins[start + i] >> 4)
+                f, m = orders_at(begins, start + i)
                 for k in range(f, m + 1):
                     bits[k - 1] |= np.uint64(1) << np.uint64(i - block)
                     if k > 1:
@@ -514,7 +524,8 @@ def edge(N):
 def compared(flat, n, order, W, marks):
     """What Suffixes have of contexts in suffix order; order (N,): the places before their last words."""
     N, R = len(order), suffix.RANGE
-    begins, rank, places = np.empty(N, np.uint8), np.zeros((n, N // 64 + 2, 2), np.uint64), np.arange(N, dtype=np.int32)
+    begins, places = np.empty(N, kind_of_begins(n)), np.arange(N, dtype=np.int32)
+    rank = np.zeros((n, N // 64 + 2, 2), np.uint64)
     sizes, oldest, words = np.zeros((-(-N // R) + 1, n), np.int64), np.empty((n, R + 1), np.int32), []
     for r, a in enumerate(range(0, N, R)):
         given = a, min(a + R, N), W, marks.sos, marks.eos, begins, rank, sizes[r], oldest
@@ -527,7 +538,7 @@ def compared(flat, n, order, W, marks):
 
 def stored(job, b, name):
     """begins, rank and sizes of a bucket's events or contexts."""
-    kinds = {"begins": np.uint8, "rank": np.uint64, "sizes": np.int64}
+    kinds = {"begins": kind_of_begins(job.order), "rank": np.uint64, "sizes": np.int64}
     begins, rank, sizes = (job.shelf.get((name, what, b), kind) for what, kind in kinds.items())
     return begins, rank.reshape(job.order, -1, 2), sizes
 
@@ -545,7 +556,7 @@ def loaded(job, b, methods):
     W, get, vocab = len(job.seen), job.shelf.get, job.vocab
     (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
     N, ended = len(e), ends_of(job, b, "events")
-    begins = np.concatenate((e, np.zeros(edge(N) - N, np.uint8), c))
+    begins = np.concatenate((e, np.zeros(edge(N) - N, e.dtype), c))
     rank = np.concatenate((e_rank[:, : edge(N) // 64], c_rank), 1)
     rank[:, edge(N) // 64 :, 1] += e_sizes[:, None].astype(np.uint64)
     sizes = (e_sizes + c_sizes).tolist()
@@ -565,6 +576,13 @@ def loaded(job, b, methods):
     work = engine.Estimator(x, vocab, methods, job.seen, inside=job.inside)
     work.scratch = job.scratch
     return work
+
+
+def features_of(job, heldout):
+    """The features of a HeldOut from orders 2 on."""
+    found = heldout.unseen()
+    job.each(lambda b: heldout.of_estimator(loaded(job, b, heldout.methods), found), "tuning discounts")
+    return [tuple(map(job.comm.sum, of_order)) for of_order in found]
 
 
 def estimate_one(job, methods, exact, b):
@@ -605,7 +623,7 @@ def count_sources(begins, of, oldest, many):
     """
     bigram, b = -1, 0
     for i in range(len(begins)):
-        f, m = begins[i] & 15, begins[i] >> 4
+        f, m = orders_at(begins, i)
         if f <= 2 and m >= 2:
             bigram += 1
             b = of[oldest[bigram]]
@@ -620,7 +638,7 @@ def arrive(begins, of, oldest, k, head, came, there, out):
     """
     bigram, found = -1, 0
     for i in range(len(begins)):
-        f, m = begins[i] & 15, begins[i] >> 4
+        f, m = orders_at(begins, i)
         bigram += (f <= 2) & (m >= 2)
         if f <= k and k <= m:
             b = of[oldest[bigram]]
@@ -634,8 +652,8 @@ def arrive(begins, of, oldest, k, head, came, there, out):
 
 def contexts_from(job, b):
     """What `arrive` wants of a bucket's contexts: begins, of, oldest."""
-    oldest = job.shelf.get(("contexts", "words", b), np.int32)
-    return job.shelf.get(("contexts", "begins", b), np.uint8), np.append(job.of, job.of[0]), oldest
+    begins = job.shelf.get(("contexts", "begins", b), kind_of_begins(job.order))
+    return begins, np.append(job.of, job.of[0]), job.shelf.get(("contexts", "words", b), np.int32)
 
 
 def fetch(job, k):
@@ -871,5 +889,6 @@ def models_of(job, k):
             None, begins, rank, words, base, None, None, ends_of(job, b, "contexts"), None, sizes.tolist()
         )
         marks = (marks & np.uint8(engine.NEEDED)) | ~np.isnan(p)
+        p[np.isnan(p)] = 0  # not printed; kernels leave what is no number to Python
         found = p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8)
         yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in found), None)

@@ -16,6 +16,7 @@ import numpy as np
 from lmtk.files.column import Column
 from lmtk.ngram import buckets, engine, leaves
 from lmtk.ngram.counts import find, from_rows
+from lmtk.ngram.suffix import kind_of_begins
 
 
 def ids_of(counts, vocab):
@@ -117,7 +118,7 @@ def in_suffix_order(rows, weights, W):
     suffixes = [np.zeros(len(keys[0]), np.int64), *(key // (W + 1) for key in keys[1:])]
     base = np.cumsum([0, 0, *map(len, keys)])
     size = len(keys[0]) + sum(np.count_nonzero(np.diff(x) == 0) for x in suffixes[1:])
-    begins, leaf, first = np.empty(size, np.uint8), np.empty(size, np.int32), np.zeros(base[n], np.int32)
+    begins, leaf, first = np.empty(size, kind_of_begins(n)), np.empty(size, np.int32), np.zeros(base[n], np.int32)
     rank = np.zeros((n, size // 64 + 2, 2), np.uint64)
     leaves.find_places(len(keys[0]), base, np.concatenate(suffixes).astype(np.int32), begins, leaf, first)
     leaves.find_ranks(begins, rank)

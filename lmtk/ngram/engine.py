@@ -170,17 +170,10 @@ class Estimator:
 
     def estimate(self, methods, exact, lower_p, segment):
         """`estimate_all` of a segment; lower_p: 10^log10p of order 1."""
-        lacking, below, word = 0, slice(None), None
+        lacking, below = 0, slice(None)
         with self.scratch.lent() as room:
-            for k, (method, found) in enumerate(zip(methods[1:], gathered(self.suffixes, segment, room)), 2):
-                count, n = found.raw, len(found.node)
-                if self.continued(k):
-                    count = found.children
-                    suffix.own_counts(found.node, self.suffixes.oldest(k), found.raw, self.vocab.V, count)
-                events, odd = slice(None), 0
-                if self.others:
-                    word = found.parent if k == 2 else word[found.parent]
-                    events, odd = self.events(k, found, word)
+            for method, (k, found, count, events, odd) in zip(methods[1:], self.orders(segment, room)):
+                n = len(found.node)
                 given = [column[events] for column in (found.context, count, found.raw, found.parent)]
                 if self.outside:
                     given[2] = np.where(self.outside[k][found.node[events]], -1, given[2])
@@ -197,6 +190,21 @@ class Estimator:
                     self.types[k - 1][found.contexts] = types
                 lacking, below = lacking + n - many - odd, found.node
         return lacking
+
+    def orders(self, segment, room):
+        """Yields of each order k from 2 on: k, the Gathered of a segment, their counts as the order's method wants
+        them, which are predicted, and how many have <unk>, though it is no word.
+        """
+        word = None
+        for k, found in enumerate(gathered(self.suffixes, segment, room), 2):
+            count, events, odd = found.raw, slice(None), 0
+            if self.continued(k):
+                count = found.children
+                suffix.own_counts(found.node, self.suffixes.oldest(k), found.raw, self.vocab.V, count)
+            if self.others:
+                word = found.parent if k == 2 else word[found.parent]
+                events, odd = self.events(k, found, word)
+            yield k, found, count, events, odd
 
     def events(self, k, found, word):
         """Which n-grams are predicted, by their last word (N,): those counted of the vocabulary, in contexts without
@@ -252,9 +260,9 @@ def with_words(x, odd):
     last = np.zeros(len(x.begins), bool)
     for ends in (x.ended, x.start):  # of a bucket's events, and of its contexts
         last[ends[0] : ends[-1]] = np.repeat(odd[:-1], np.diff(ends))
-    found = [None, odd]
+    found, (f, m) = [None, odd], suffix.orders_in(x.begins)
     for k in range(2, x.order + 1):
-        at = np.flatnonzero((x.begins & 15 <= k) & (k <= x.begins >> 4))
+        at = np.flatnonzero((f <= k) & (k <= m))
         here = last[at] if k == 2 else found[k - 1][x.nodes(k - 1, at + 1) - 1]
         found.append(here | odd[x.oldest(k)])
     return found
@@ -436,7 +444,8 @@ def count_last(counted, x, a, b, vocab):
     the places a .. b of Suffixes x, has its raw count in n_1 .. (in place). Returns whether there is one.
     """
     for k, n in enumerate(counted[:-1], 2):
-        at = a + np.flatnonzero((x.begins[a:b] & 15 <= k) & (x.begins[a:b] >> 4 >= k))
+        f, m = suffix.orders_in(x.begins[a:b])
+        at = a + np.flatnonzero((f <= k) & (k <= m))
         nodes = x.nodes(k, at)
         kept = x.oldest(k)[nodes] != vocab.sos_id
         if x.raw:
@@ -445,7 +454,7 @@ def count_last(counted, x, a, b, vocab):
         if not len(at):
             return k > 2
         a = at[-1]
-        ends = np.flatnonzero(x.begins[a + 1 : b] & 15 <= k)
+        ends = np.flatnonzero(suffix.orders_in(x.begins[a + 1 : b])[0] <= k)
         b = a + 1 + ends[0] if len(ends) else b
         fresh, raw = int(np.diff(x.nodes(k + 1, np.array([a, b])))[0]), b - a
         if x.raw:
@@ -467,6 +476,7 @@ def estimate(
     exact=False,
     listed=None,
     size=0,
+    heldout=None,
     types=False,
 ):
     """Suffixes -> (Estimate, the methods with their discounts), as `smoothing.estimate` has it. types: wanted."""
@@ -481,6 +491,8 @@ def estimate(
     exact = exact and max(V, size)
     work = Estimator(suffixes, vocab, methods, np.diff(start), types, inside)
     counted = work.tallied(start[vocab.V] if len(start) > vocab.V else start[-1])
+    if heldout:
+        known = heldout.known(first, heldout.of_estimator(work, heldout.unseen())) | (known or {})
     if exact and methods[0].counts == "before":
         last = last_word(seen, vocab)
         count_last(counted, suffixes, start[last], start[last + 1], vocab)

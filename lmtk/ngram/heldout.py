@@ -3,15 +3,25 @@
 An interpolated p is a_k + g_k p_(k-1) at each order k, and a_k = (c - D(c)) / T and g_k = D n / T are linear in that
 order's D. So ln p of a text is concave in the discounts of one order, the others fixed: Newton's steps find its
 maximum, an order after the other, again and again.
+
+symbol   shape   meaning
+N R      -       words of the text that are predicted; how many discounts an order has
+a        (N,)    c / T of each word behind its context
+slope    (N, R)  -1 / T at the discount that c has: those of a over the discounts
+n        (N, R)  n_r / T: those of the lower order's weight
+features -       (a, slope, n) of an order, all 0 in a context that was not seen
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from lmtk.errors import LmtkError
+from lmtk.machine.threads import all_at_once
 from lmtk.ngram.counts import find, values
-from lmtk.ngram.smoothing import counted_levels, odd_contexts
+from lmtk.ngram.engine import contexts_of
+from lmtk.ngram.smoothing import odd_contexts
 from lmtk.text.corpus import contexts
 
 LEAST = 1e-3  # discounts from here on, so that every context leaves something
@@ -19,52 +29,123 @@ SWEEPS = 50
 ENOUGH = 1e-7  # gain of ln p a word at which the sweeps end
 
 
-def tuned(counts, vocab, order, methods, corpus):
-    """{k: Method} with the discounts that give a held-out Corpus most probability, for interpolated Kneser-Ney of all
-    orders. N-grams that a minimum leaves out count in it. Raises LmtkError where no word of the text is predicted.
+@dataclass(frozen=True)
+class HeldOut:
+    """A held-out text for a vocabulary and a Method an order. words (N, n) int32: each predicted word, then those
+    before it, the nearest first, -1 before the sentence.
     """
-    levels = counted_levels(counts, vocab, order, methods)
+
+    words: np.ndarray
+    vocab: object
+    methods: list
+
+    def discounts(self, k):
+        """R of order k."""
+        return len(self.methods[k - 1].smoothing.names)
+
+    def known(self, first, features):
+        """{k: Method} with the discounts that give the text most probability; first: order 1 as a smoothing.Level,
+        features: of the orders from 2 on.
+        """
+        one = np.zeros(len(self.words), np.int64)
+        event = first.counted & (first.word < self.vocab.V)
+        found = self.of_words(1, np.zeros_like(first.word), first.count, event, 1, one, self.words[:, 0])
+        return tuned([found, *features], self.methods, self.vocab.V)
+
+    def of_levels(self, levels):
+        """The features of orders from 2 on, from all smoothing.Levels."""
+        W, found = len(self.vocab.words), []
+        for k, level in enumerate(levels[1:], 2):
+            H = len(levels[k - 2].keys)
+            event = level.counted & (level.word < self.vocab.V)
+            event &= ~odd_contexts(levels[k - 2], slice(0, H), self.vocab)[level.parent]
+            context = np.zeros(len(self.words), np.int64)
+            for j, below in enumerate(levels[: k - 1]):
+                context = find(below.keys, context, self.words[:, k - 1 - j].astype(np.int64), W)
+            node = find(level.keys, context, self.words[:, 0].astype(np.int64), W)
+            found.append(self.of_words(k, level.parent, level.count, event, H, context, node))
+        return found
+
+    def unseen(self):
+        """Features of orders from 2 on, all 0."""
+        shapes = [(len(self.words), self.discounts(k)) for k in range(2, len(self.methods) + 1)]
+        return [(np.zeros(N), np.zeros((N, R)), np.zeros((N, R))) for N, R in shapes]
+
+    def of_estimator(self, work, features):
+        """`of_levels` from an engine.Estimator: `features` of those words whose context ends in one of its segments, in
+        place. Returns these.
+        """
+        all_at_once(partial(self.of_segment, work, features), work.suffixes.segments)
+        return features
+
+    def of_segment(self, work, features, segment):
+        """The same of a segment. N-grams are found from the last word to the oldest: each stands under the one that it
+        ends in, by its oldest word.
+        """
+        x, W, (first, last, *_) = work.suffixes, len(self.vocab.words), segment
+        some = np.flatnonzero((first <= self.words[:, 1]) & (self.words[:, 1] < last))
+        if not len(some):
+            return
+        word, *before = self.words[some].astype(np.int64).T
+        context = before[0] - first
+        with work.scratch.lent() as room:
+            local = contexts_of(x, 1, x.order - 1, segment, room)
+            for k, found, count, predicted, _ in work.orders(segment, room):
+                if k == 2:
+                    node = find(found.context.astype(np.int64) * W + found.parent, context, word, W)
+                else:
+                    new = np.flatnonzero(np.diff(local[:, k - 2], prepend=-1))
+                    keys = local[new, k - 3].astype(np.int64) * W + x.oldest(k - 1)[found.contexts]
+                    context = find(keys, context, before[k - 2], W)
+                    keys = found.parent.astype(np.int64) * W + x.oldest(k)[found.node]
+                    node = find(keys, node, before[k - 2], W)
+                event = np.zeros(len(count), bool)
+                event[predicted] = True
+                mine = self.of_words(k, found.context, count, event, found.H, context, node)
+                for whole, part in zip(features[k - 2], mine, strict=True):
+                    whole[some] = part
+
+    def of_words(self, k, parent, count, event, H, context, node):
+        """The features of order k of words with a context and a node (N,), -1 where there is none. Of the n-grams:
+        parent, which of the H contexts each extends; count; event, whether it is predicted.
+        """
+        R, event = self.discounts(k), event & (count > 0)
+        kind = np.minimum(count, R).astype(np.int64)
+        T = values(np.bincount(parent[event], count[event], H), context, 0.0)
+        n = [np.bincount(parent[event & (kind == r)], minlength=H) for r in range(1, R + 1)]
+        seen = (node >= 0) & (T > 0)
+        seen[seen] = event[node[seen]]
+        T = np.where(T > 0, T, np.inf)
+        c = np.where(seen, count[node], 0) if len(count) else np.zeros(len(node))
+        slope = np.zeros((len(node), R))
+        slope[np.flatnonzero(seen), kind[node[seen]] - 1] = -1
+        return c / T, slope / T[:, None], np.stack([values(x, context, 0) for x in n], 1) / T[:, None]
+
+
+def held_out(corpus, vocab, methods):
+    """The HeldOut of a Corpus, for methods of interpolated Kneser-Ney. Raises LmtkError where no word of it is
+    predicted.
+    """
     at = np.flatnonzero(corpus.scored & (corpus.ids < vocab.V))
     if not len(at):
         raise LmtkError("the held-out text has no word that the model predicts")
-    features = [features_of(levels, k, m, vocab, corpus, at) for k, m in enumerate(methods[: len(levels)], 1)]
+    return HeldOut(np.column_stack((corpus.ids, contexts(corpus, len(methods))))[at], vocab, methods)
+
+
+def tuned(features, methods, V):
+    """{k: Method} with the discounts that give most probability to words of such features at each order. N-grams that
+    a minimum leaves out count in it.
+    """
     D = [np.array([0.5, 1.0, 1.5])[: n.shape[1]] for _, _, n in features]
     before = -np.inf
     for _ in range(SWEEPS):
         for k in range(len(D)):
-            D[k] = best(features, D, k, vocab.V)
-        gained = np.log(probability(features, D, vocab.V)[0]).mean()
+            D[k] = best(features, D, k, V)
+        gained = np.log(probability(features, D, V)[0]).mean()
         if gained - before < ENOUGH:
             break
         before = gained
     return {k: replace(methods[k - 1], parameters=tuple(map(float, d))) for k, d in enumerate(D, 1)}
-
-
-def features_of(levels, k, method, vocab, corpus, at):
-    """Of each event (N,): its count over T; the slopes of that over the discounts, (N, R), -1 / T at the discount that
-    c has; and of the lower order's weight, n_r / T, (N, R). All 0 in a context that was not seen.
-    """
-    level, W, R = levels[k - 1], len(vocab.words), len(method.smoothing.names)
-    event = level.counted & (level.word < vocab.V) & (level.count > 0)
-    rows = contexts(corpus, k)[at]
-    context, H = np.zeros(len(at), np.int64), 1
-    if k > 1:
-        H = len(levels[k - 2].keys)
-        event &= ~odd_contexts(levels[k - 2], slice(0, H), vocab)[level.parent]
-        for j, below in enumerate(levels[: k - 1]):
-            context = find(below.keys, context, rows[:, k - 2 - j].astype(np.int64), W)
-    node = find(level.keys, context, corpus.ids[at].astype(np.int64), W)
-    kind = np.minimum(level.count, R).astype(np.int64)
-    T = np.bincount(level.parent[event], level.count[event], H)
-    n = [np.bincount(level.parent[event & (kind == r)], minlength=H) for r in range(1, R + 1)]
-    T = values(T, context, 0.0)
-    seen = (node >= 0) & (T > 0)
-    seen[seen] = event[node[seen]]
-    T = np.where(T > 0, T, np.inf)
-    c = np.where(seen, level.count[node], 0) if len(level.count) else np.zeros(len(at))
-    slope = np.zeros((len(at), R))
-    slope[np.flatnonzero(seen), kind[node[seen]] - 1] = -1
-    return c / T, slope / T[:, None], np.stack([values(x, context, 0) for x in n], 1) / T[:, None]
 
 
 def probability(features, D, V):

@@ -23,7 +23,7 @@ import numpy as np
 from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
 from lmtk.ngram.counts import Level
-from lmtk.ngram.suffix import Suffixes, blocks_of
+from lmtk.ngram.suffix import Suffixes, blocks_of, kind_of_begins, orders_at
 
 u64 = np.uint64
 
@@ -115,7 +115,8 @@ def placed(found, raw, W):
     for k in range(1, n):
         fresh.append(np.bincount(suffixes[k][raw[k + 1] > 0], minlength=sizes[k - 1]).astype(np.int32))
     places = W + sum(np.count_nonzero(np.diff(x) == 0) for x in suffixes[1:])
-    begins, come, rank = np.empty(places, np.uint8), np.empty(places, np.int32), np.zeros((n, places // 64 + 2, 2), u64)
+    begins, come = np.empty(places, kind_of_begins(n)), np.empty(places, np.int32)
+    rank = np.zeros((n, places // 64 + 2, 2), u64)
     first = np.zeros(base[n], np.int32)
     find_places(W, base, suffix, begins, come, first)
     start = np.append(first[:W], places).astype(np.int64)
@@ -197,7 +198,7 @@ def find_places(W, base, suffix, begins, leaf, first):
                 now[k] += 1
                 if k < n:
                     first[at[k]] = j
-            begins[j], leaf[j] = f | k << 4, at[k]
+            begins[j], leaf[j] = f | k << 4 * begins.itemsize, at[k]
             j += 1
             while k > 1 and (now[k] == base[k + 1] or suffix[now[k]] != at[k - 1] - base[k - 1]):
                 k -= 1
@@ -214,7 +215,7 @@ def find_places(W, base, suffix, begins, leaf, first):
 def find_contexts(base, context, first, begins, come):
     """come (L,), the leaves, becomes the first places of their contexts. Bound by a random read a leaf."""
     for j in range(len(come)):
-        m = np.int64(begins[j] >> 4)
+        _, m = orders_at(begins, j)
         come[j] = first[base[m - 1] + context[come[j]]] if m > 1 else 0
 
 
@@ -227,7 +228,8 @@ def find_ranks(begins, rank):
         for b in range(rank.shape[1]):
             bits = u64(0)
             for j in range(64 * b, min(64 * b + 64, N)):
-                bits |= u64((begins[j] & 15 <= k) & (k <= begins[j] >> 4)) << u64(j & 63)
+                f, m = orders_at(begins, j)
+                bits |= u64((f <= k) & (k <= m)) << u64(j & 63)
             rank[k - 1, b, 0], rank[k - 1, b, 1] = bits, u64(found)
             while bits:
                 bits &= bits - u64(1)

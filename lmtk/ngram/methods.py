@@ -21,7 +21,6 @@ from lmtk.files.streams import lines
 
 MOST = 10_000  # counts that Good-Turing can discount
 EPSILON = 3e-6  # a probability mass below it is none, as in SRILM
-LONGEST = 14  # the highest order that `suffix` and `engine` do: it and one more fit 4 bits
 
 
 class NoDiscount(LmtkError):

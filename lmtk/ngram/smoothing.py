@@ -141,17 +141,30 @@ def last_nodes(levels, ids, vocab):
 
 
 def estimate(
-    counts, vocab, order, methods, fallback=None, tell=lambda line: None, known=None, exact=False, listed=None, size=0
+    counts,
+    vocab,
+    order,
+    methods,
+    fallback=None,
+    tell=lambda line: None,
+    known=None,
+    exact=False,
+    listed=None,
+    size=0,
+    heldout=None,
 ):
     """Counts -> (Backoff, the methods with their discounts).
 
     methods: a Method for each order. fallback: as in Method.discounted. known: {order: Method} whose discounts are
     given (-kn, -gt files). exact: the methods interpolate, and the lower orders' weights are the back-off weights, as
     in KenLM; else these follow from the probabilities in single precision, as in SRILM. listed: with `exact`, the words
-    whose n-grams alone are kept. size: with `exact`, how many words there are at least, unknown ones. Raises
-    NoDiscount, LmtkError where there is nothing to count.
+    whose n-grams alone are kept. size: with `exact`, how many words there are at least, unknown ones. heldout: a
+    heldout.HeldOut, for which Kneser-Ney's discounts are tuned that are not known, or None. Raises NoDiscount,
+    LmtkError where there is nothing to count.
     """
     levels, used = counted_levels(counts, vocab, order, methods, exact), []
+    if heldout:
+        known = heldout.known(levels[0], heldout.of_levels(levels)) | (known or {})
     last = last_nodes(levels, [vocab.index.get(w, vocab.unk_id) for w in counts.words], vocab) if exact else []
     for k, (method, level, odd) in enumerate(itertools.zip_longest(methods, levels, last), 1):
         count = level.raw if method.counts == "after" else level.count

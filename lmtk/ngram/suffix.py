@@ -8,7 +8,8 @@ order   (N,)         positions p by x[p], then x[p - 1] .. ; equal n-grams that 
                      length, and those of order k + 1 under the one of order k that they end in. int32
 i, j    -            places in this order by n - 1 words and by n; n-grams of orders below n begin at the same i and j
 come    (N,)         the i of the position before that of j: its context's place. Rises within one last word
-begins  (N,)         f + 16 m: of the n-grams that end at j those of orders f .. m are the first of their kind, uint8
+begins  (N,)         f and m: of the n-grams that end at j those of orders f .. m are the first of their kind. Half the
+                     bits each of a uint8 or, of orders that these do not hold, of a uint16
 rank    (n, B, 2)    uint64: which of 64 places begin an n-gram of an order, and how many began before them
 node    -            an n-gram's number among those of its order, by where they begin; at order 1 the word
 words   (M,)         int32: the oldest word of each n-gram, those of order k from base[k] on; <s> is the word W
@@ -36,8 +37,9 @@ from lmtk.machine.threads import Scratch, all_at_once, count, in_turn
 
 SOME = 512  # positions whose random reads are made together, so that they overlap
 RANGE = 1 << 16  # positions compared together, a multiple of 64
+LOW = 14  # orders up to here, and one more, fit 4 bits
 SHARES = 8  # of the words for each thread that sorts
-PIECE = 1 << 16  # positions of a segment, about, so that what is kept of them stays in a cache
+PIECE = 1 << 16  # positions of a segment, about, so that what is kept of them stays in a cache; of orders up to LOW
 u64 = np.uint64
 load8 = of_numba("lmtk.machine.unaligned", "load8")
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
@@ -71,7 +73,8 @@ class Suffixes:
     def segments(self):
         """(first, last + 1) of each segment's words, and of its places i; the largest first."""
         W, start = len(self.start) - 1, self.start
-        edges = np.unique(start[cut_words(start, (start[-1] - start[1]) // PIECE)])
+        some = (start[-1] - start[1]) * max(self.order, LOW) // (LOW * PIECE)
+        edges = np.unique(start[cut_words(start, some)])
         first, last = np.searchsorted(start, edges[:-1], "right") - 1, np.searchsorted(start, edges[1:])
         found = list(zip(first.tolist(), last.tolist(), edges[:-1].tolist(), edges[1:].tolist()))
         if start[0] < start[1]:
@@ -91,7 +94,7 @@ class Suffixes:
 
 
 def suffix_order(x, n, W, marks):
-    """The Suffixes of a text (N,), of orders up to n, from 2 to methods.LONGEST; marks say what a border is."""
+    """The Suffixes of a text (N,), of orders up to n, 2 or more; marks say what a border is."""
     N, threads = len(x), count()
     around = x[np.arange(1 - n, N + 1) % N] if n > N else np.concatenate((x[N - n + 1 :], x, x[:1]))
     x = around[n - 1 : n - 1 + N]  # the memory of the other is free, unless the caller holds it
@@ -111,7 +114,7 @@ def suffix_order(x, n, W, marks):
         order, other = other, order
     come = other
     all_at_once(lambda s: sort_last(x, order, *edges[s], heads[s].copy(), come), shares)
-    begins, rank = np.empty(N, np.uint8), np.zeros((n, N // 64 + 2, 2), u64)
+    begins, rank = np.empty(N, kind_of_begins(n)), np.zeros((n, N // 64 + 2, 2), u64)
     ranges = [(a, min(a + RANGE, N)) for a in range(0, N, RANGE)]
     sizes = np.zeros((len(ranges) + 1, n), np.int64)
     # each order has the most room that it can need; what is not touched takes no memory
@@ -134,6 +137,24 @@ def suffix_order(x, n, W, marks):
     sizes = sizes[-1].tolist()
     blocks = blocks_of(begins, start, words[base[2] :][: sizes[1]])
     return Suffixes(come, begins, rank, words, base, *blocks, start, start, sizes)
+
+
+def kind_of_begins(n):
+    """Of orders up to n; m is up to n, f one more."""
+    return np.uint8 if n <= LOW else np.uint16
+
+
+def orders_in(begins):
+    """(f, m), (N,) each."""
+    half = 4 * begins.itemsize
+    return begins & ((1 << half) - 1), begins >> half
+
+
+@inlined
+def orders_at(begins, j):
+    """f and m of the place j."""
+    half = 4 * begins.itemsize
+    return np.int64(begins[j]) & ((1 << half) - 1), np.int64(begins[j]) >> half
 
 
 def untouched(size, kind):
@@ -289,7 +310,7 @@ def compare(x, n, order, come, begin, end, W, sos, eos, begins, rank, sizes, old
                 longest[i] += inside[i] & (word | sos)
                 inside[i] &= word
         for i in range(size):
-            begins[start + i] = (common[i] + 1) | longest[i] << 4
+            begins[start + i] = (common[i] + 1) | longest[i] << 4 * begins.itemsize
         for k in range(1, n + 1):
             found, row, mine = sizes[k - 1], words[k - 1], oldest[k - 1]
             for i in range(size):
@@ -348,7 +369,7 @@ def contexts_at(begins, start, first, last, k, local):
     begin, node = start[first], np.full(local.shape[1], -1, np.int32)
     for w in range(first, last):
         for i in range(start[w], start[w + 1]):
-            f, m = np.int32(begins[i] & 15), np.int32(begins[i] >> 4)
+            f, m = orders_at(begins, i)
             for d in range(len(node)):
                 node[d] += (f <= k + d) & (k + d <= m)
                 local[i - begin, d] = node[d]
@@ -362,12 +383,13 @@ def find_blocks(begins, ended, oldest, head, blocks):
     g, last = 0, -1
     for w in range(len(ended) - 1):
         for j in range(ended[w], ended[w + 1]):
-            if begins[j] & 15 > 2:
+            f, m = orders_at(begins, j)
+            if f > 2:
                 continue
             if last >= 0:
                 blocks[1, last] = j
             last = -1
-            if begins[j] >> 4 >= 2:
+            if m >= 2:
                 last = head[oldest[g]]
                 head[oldest[g]] += 1
                 blocks[0, last], blocks[2, last] = j, w
@@ -423,7 +445,8 @@ def gather(begins, come, rank, blocks, a, z, first, local, sizes, rows):
             for k in range(2, n + 1):
                 g[k] = nodes[k, r]
             for j in range(blocks[0, start + r], blocks[1, start + r]):
-                f, m, at = max(np.int64(begins[j] & 15), 2), np.int64(begins[j] >> 4), width * (come[j] - first) - 2
+                f, m = orders_at(begins, j)
+                f, at = max(f, 2), width * (come[j] - first) - 2
                 above = now[f - 1] - 1 - base[f - 1] if f > 2 else np.int64(last)
                 for k in range(f, m + 1):
                     i = now[k]
@@ -470,7 +493,7 @@ def place(
             g, last = nodes[r], blocks[2, start + r]
             above = last if k == 2 else parents[r] - 1
             for j in range(blocks[0, start + r], blocks[1, start + r]):
-                f, m = np.int32(begins[j] & 15), np.int32(begins[j] >> 4)
+                f, m = orders_at(begins, j)
                 above += (k > 2) & (f < k) & (k <= m + 1)
                 if f > k or k > m:
                     continue
@@ -529,7 +552,7 @@ def cut_places(begins, every, most, cuts):
     cuts[0] = 0
     while j < len(begins):
         j = min(j + every, len(begins))
-        while j < len(begins) and begins[j] & 15 > most:
+        while j < len(begins) and orders_at(begins, j)[0] > most:
             j += 1
         cuts[found] = j
         found += 1
@@ -545,7 +568,7 @@ def tally(begins, k, begin, end, oldest, node, V, continuation, counts, n):
     found, seen, fresh = 0, 0, 0
     children, raw = counts
     for j in range(begin, end):
-        f, m = begins[j] & 15, begins[j] >> 4
+        f, m = orders_at(begins, j)
         children[found], raw[found] = fresh, seen
         found += (f <= k) & (k <= m)
         seen += k <= m
@@ -566,7 +589,7 @@ def words_of(begins, k, begin, end, node, word, start, words, base, rows):
     for d in range(1, k + 1):
         row, found, own = rows[k - d], 0, base[d] + node[d - 1] - 1
         for j in range(begin, end):
-            f, m = begins[j] & 15, begins[j] >> 4
+            f, m = orders_at(begins, j)
             if d == 1:
                 while start[word + 1] <= j:
                     word += 1

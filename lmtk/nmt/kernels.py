@@ -257,15 +257,6 @@ def best_words(y, tops, base, starts, parent, word, score):
 
 
 @jit
-def add_rows(rows, at, out, column):
-    """out[at_i] += rows_i from a column on, in place: rows (P, d), at (P,), out (U, .)."""
-    for i in range(len(at)):
-        row, to = rows[i], out[at[i]]
-        for j in range(len(row)):
-            to[column + j] += row[j]
-
-
-@jit
 def adam(theta, g, mean, square, rate, scale, bias1, bias2):
     """Kingma & Ba 2015, algorithm 1, on flat arrays in place; beta 0.9 and 0.999, epsilon 1e-8.
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from lmtk.files import container, declared
-from lmtk.machine.blas import factor
+from lmtk.machine.blas import factor, products
 from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
-from lmtk.units import UNITS, Unit, follow, follow_back, from_activations
+from lmtk.units import UNITS, Unit, follow, follow_back, from_activations, of_weights, summed
 
 f32 = np.float32
 SIZES = ("embedding", "hidden", "alignment", "maxout", "unit", "tied")
@@ -186,15 +186,15 @@ def annotate(p, sentences, drop=no_dropout):
     """
     order = longest_first(sentences)
     side = packed([sentences[i] for i in order])
-    n, gates, K, T = len(p.fU), p.fS.shape[1], len(sentences), side.lengths[0]
-    d = gates + n
+    n, K, T = len(p.fU), len(sentences), side.lengths[0]
+    d = p.fS.shape[1] + n
     row, last = order[side.row], side.lengths[side.row] - 1 - side.time
     distinct, number = np.unique(side.words, return_inverse=True)
     mask_E = drop((len(distinct), p.Ex.shape[1]))
     e = masked(p.Ex[distinct], mask_E)
-    G = e @ p.Wx + p.bx
+    G = e @ p.Wx
     # the forward states h_j = (1 - z_j) o h_(j-1) + z_j o h~_j, h_0 = 0 (A.2.1; the unit itself is in units.py)
-    f, f_kept, _ = follow(p.how.unit, G[number, :gates], G[number, gates:d], side.sizes, p.fS, p.fU)
+    f, f_kept, _ = follow(p.how.unit, G[:, :d], number, p.bx[:d], side.sizes, p.fS, p.fU)
     lengths = np.empty(K, np.int64)
     lengths[order] = side.lengths
     kept = SimpleNamespace(
@@ -210,8 +210,7 @@ def annotate(p, sentences, drop=no_dropout):
     words = np.empty((K, T), np.int64)
     words[side.row, side.time] = number
     kept.reversed = words[side.row, last]
-    zr, t = G[kept.reversed, d : d + gates], G[kept.reversed, d + gates :]
-    b, kept.b, _ = follow(p.how.unit, zr, t, side.sizes, p.bS, p.bU)
+    b, kept.b, _ = follow(p.how.unit, G[:, d:], kept.reversed, p.bx[d:], side.sizes, p.bS, p.bU)
     # equation 7: h_j is both states of a word, one behind the other
     H = np.zeros((K, T, 2 * n), f.dtype)
     H[row, side.time, :n] = f
@@ -221,19 +220,20 @@ def annotate(p, sentences, drop=no_dropout):
 
 def annotate_backward(p, g, gH, kept):
     """gH (K, T, A), overwritten parts aside, to the gradients of the encoder, written into g."""
-    side, n, d = kept.side, len(p.fU), p.fS.shape[1] + len(p.fU)
-    U = len(kept.distinct)
-    gG = np.zeros((U, p.Wx.shape[1]), gH.dtype)
+    side, n, U = kept.side, len(p.fU), len(kept.distinct)
     if p.how.alignment:
         gf, gb = gH[kept.row, side.time, :n], gH[kept.row, kept.last, n:]
     else:
         gf = np.zeros((len(side.row), n), gH.dtype)
         gf[kept.ends] = gH[kept.row[kept.ends], 0]
-    rows = follow_back(p.how.unit, gf, side.sizes, p.fS, p.fU, kept.f, g.fS, g.fU)
-    kernels.add_rows(rows, kept.number, gG, 0)
+    unit = p.how.unit
+    rows = follow_back(unit, gf, side.sizes, p.fS, p.fU, kept.f)
+    gG, weights = summed(rows, kept.number, U), of_weights(unit, kept.f, rows, g.fS, g.fU)
     if p.how.alignment:
-        rows = follow_back(p.how.unit, gb, side.sizes, p.bS, p.bU, kept.b, g.bS, g.bU)
-        kernels.add_rows(rows, kept.reversed, gG, d)
+        rows = follow_back(unit, gb, side.sizes, p.bS, p.bU, kept.b)
+        gG = np.hstack((gG, summed(rows, kept.reversed, U)))
+        weights += of_weights(unit, kept.b, rows, g.bS, g.bU)
+    products(None, *weights)
     np.matmul(kept.e.T, gG, out=g.Wx)
     gG.sum(axis=0, out=g.bx)
     g.Ex[:] = 0
@@ -339,9 +339,7 @@ def decode_backward(p, g, gt, kept):
     np.matmul(s.T, gQ, out=g.S)
     np.matmul(unit.before_U(states, kept.seen, n).T, gG[:, gates:], out=g.U)
     np.matmul(kept.c.T, gG, out=g.C)
-    gG_distinct = np.zeros((len(kept.distinct), len(p.by)), gG.dtype)
-    kernels.add_rows(gG, kept.number, gG_distinct, 0)
-    kernels.add_rows(go, kept.number, gG_distinct, d)
+    gG_distinct = np.hstack([summed(rows, kept.number, len(kept.distinct)) for rows in (gG, go)])
     np.matmul(kept.e.T, gG_distinct, out=g.Wy)
     gG_distinct.sum(axis=0, out=g.by)
     g.Ey[len(p.bo) if p.how.tied else 0 :] = 0

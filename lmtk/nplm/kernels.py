@@ -44,6 +44,15 @@ def output_weights(M, h, direct):
     return U, W if direct else None, b
 
 
+def distinct(ids, W):
+    """The ids that are among some, below W: ascending, (D,), and which of them each is, of the shape of ids."""
+    there, place = np.zeros(W, bool), np.empty(W, np.intp)
+    there[ids] = True
+    found = np.flatnonzero(there)
+    place[found] = np.arange(len(found))
+    return found, place[ids]
+
+
 def keep(shapes, share, random):
     """Dropout: for each of the shapes an array, 0 in the given share of places and 1 / (1 - share) in the others.
 
@@ -93,7 +102,8 @@ def normalize(q, s, t, comm):
 
 
 def block_backward(z, w, start, MT, y, scale, epsilon, keep, pace):
-    """Step 2(a) on a block: dL/dy_j = 1_(j=w) - p_j; M <- keep M + epsilon dL/dy' z, in place. Returns dL/dz (K, D).
+    """Step 2(a) on a block: dL/dy_j = 1_(j=w) - p_j; M <- keep M + epsilon dL/dy' z, in place. Returns dL/dz (K, D), 0
+    for the 1, on which nothing depends.
 
     `y` and `scale` are those of the forward pass; y is overwritten. `keep` does not shrink the bias b, last row of MT.
     pace (V,): factors of epsilon, those of the block from `start` on. The division by the sums is left to the (K, D)
@@ -101,12 +111,15 @@ def block_backward(z, w, start, MT, y, scale, epsilon, keep, pace):
     """
     mine = np.flatnonzero((w >= start) & (w < start + MT.shape[1]))
     y[mine, w[mine] - start] -= 1 / scale[mine]
-    gz = (y @ MT.T) * -scale[:, None]
+    gz = np.zeros_like(z)
+    np.matmul(y, MT[:-1].T, out=gz[:, :-1])
+    gz *= -scale[:, None]
+    MT[-1] /= f32(keep)
     pace = pace[start : start + MT.shape[1]]
     slow = np.flatnonzero(pace < 1)  # a few frequent words
-    y[:, slow] *= pace[slow]
-    MT[-1] /= f32(keep)
+    before = MT[:, slow] * f32(keep)
     add_product(-epsilon, z * scale[:, None], y, keep, MT)
+    MT[:, slow] = before + pace[slow] * (MT[:, slow] - before)
     return gz
 
 

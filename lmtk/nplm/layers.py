@@ -22,8 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk import units
-from lmtk.machine.blas import product
+from lmtk.machine.blas import product, products
 from lmtk.machine.threads import Team
+from lmtk.units import summed
 
 f32 = np.float32
 
@@ -46,10 +47,11 @@ class Layer:
 
     sees(n): the words whose features direct connections see; shapes(n, m, h): letter -> shape of its arrays, in the
     order in which they get first values, Gaussian of deviation 1/sqrt(inputs), those of one axis 0.
-    forward(p, x, start) -> (a, memory, state): p has the arrays by letter, start is None, or State and memory what
+    forward(p, x, given) -> (a, memory, state): p has the arrays by letter, given is a Given, and memory what
     backward(p, memory, ga) -> Gradient needs.
+    once: whether H multiplies each word by itself, so that a word that comes again need not be there again.
     carries: whether its state goes on from word to word; width(h): of that state.
-    orders: the words of a context, n - 1, without -order, plus one.
+    order: n without -order.
     """
 
     sees: Callable
@@ -57,23 +59,34 @@ class Layer:
     forward: Callable
     backward: Callable
     width: Callable = lambda h: 0
+    once: bool = False
     carries: bool = False
     order: int = 8
 
 
 @dataclass(frozen=True)
-class Start:
-    """Where a layer that carries its state begins: sizes, how many rows have a t-th word; state (rows, width), None:
-    0; fresh (K,) bool: before which words the state becomes 0, None: nowhere. team: threads that share the work.
+class Given:
+    """What a layer gets besides x. team: threads that share the work; at (K, n-1): which of x (D, 1, m) is a word's,
+    None: each has its own.
+
+    For a layer that carries its state: sizes, how many rows have a t-th word; state (rows, width), None: 0; fresh (K,)
+    bool: before which words the state becomes 0, None: nowhere.
     """
 
-    sizes: list
+    sizes: list | None = None
     state: np.ndarray | None = None
     fresh: np.ndarray | None = None
     team: Team | None = None
+    at: np.ndarray | None = None
 
 
-def window(p, x, start):
+def rows(x, given):
+    """x as (D, m), and which of its rows the words have, (K, n-1)."""
+    at = np.arange(math.prod(x.shape[:2])).reshape(x.shape[:2]) if given.at is None else given.at
+    return x.reshape(-1, x.shape[2]), at
+
+
+def window(p, x, given):
     """Steps 1(a), 1(b) of section 3.2: o <- d + Hx; a <- tanh(o)."""
     x = x.reshape(len(x), -1)
     a = np.tanh(x @ p.H.T + p.d)
@@ -87,7 +100,7 @@ def window_back(p, memory, ga):
     return Gradient(go @ p.H, {"H": go.T @ x, "d": go.sum(axis=0)}, go, (x,))
 
 
-def linear(p, x, start):
+def linear(p, x, given):
     """o = d + Hx for the words of the context; the energies' tanh is taken with what the output word adds."""
     m, x = x.shape[2], x.reshape(len(x), -1)
     return x @ p.H[:, m:].T + p.d, (x, m), None
@@ -98,19 +111,20 @@ def linear_back(p, memory, ga):
     return Gradient(ga @ p.H[:, m:], {"H": ga.T @ x, "d": ga.sum(axis=0)}, ga, (x,))
 
 
-def recurrent(p, x, start):
+def recurrent(p, x, given):
     """A_0 = 0, A_k = tanh(d + Hx(n-k) + R A_(k-1)): A (n, K, h), from before the first word to behind the last."""
-    (K, n1, m), h = x.shape, len(p.d)
-    o = (x.reshape(-1, m) @ p.H.T + p.d).reshape(K, n1, h)
+    x, at = rows(x, given)
+    (K, n1), h = at.shape, len(p.d)
+    o = (product(given.team, x, p.H.T) + p.d)[at]
     A = np.zeros((n1 + 1, K, h), f32)
     for k in range(n1):
         np.tanh(o[:, n1 - 1 - k] + A[k] @ p.R.T, out=A[k + 1])
-    return A[-1], (x, A), None
+    return A[-1], (x, at, given, A), None
 
 
 def recurrent_back(p, memory, ga):
     """Back through the n - 1 steps: dL/do_k = (1 - A_k^2) (dL/dA_k + R' dL/do_(k+1))."""
-    x, A = memory
+    x, at, given, A = memory
     n1, K, h = len(A) - 1, *A.shape[1:]
     go, gR = np.empty((K, n1, h), f32), np.zeros_like(p.R)
     for k in range(n1, 0, -1):
@@ -118,33 +132,39 @@ def recurrent_back(p, memory, ga):
         go[:, n1 - k] = step
         gR += step.T @ A[k - 1]
         ga = step @ p.R
-    go, x = go.reshape(-1, h), x.reshape(-1, p.H.shape[1])
-    arrays = {"H": go.T @ x, "d": go.sum(axis=0), "R": gR}
-    return Gradient((go @ p.H).reshape(K, -1), arrays, go, (x, A[:-1].reshape(-1, h)))
+    gx, arrays = inputs_back(p, x, given, go.reshape(-1, h))
+    return Gradient(gx, arrays | {"R": gR}, go.reshape(-1, h), (x[at.ravel()], A[:-1].reshape(-1, h)))
+
+
+def inputs_back(p, x, given, go, *more):
+    """dL/dx and the gradients of H and d, from dL/do of all words, (., h); x (D, m). more: products that are to be made
+    beside theirs.
+    """
+    ge = go if given.at is None else summed(go, given.at.ravel(), len(x))
+    gx, gH, *_ = products(given.team, (ge, p.H, None), (ge.T, x, None), *more)
+    return gx, {"H": gH, "d": ge.sum(axis=0)}
 
 
 def following(unit):
     """forward and backward of a `units.Unit`."""
 
-    def forward(p, x, start):
-        x, g = x.reshape(len(x), -1), unit.gates * p.R.shape[1]
-        zr, t = (product(start.team, x, p.H[part].T) for part in (slice(g), slice(g, None)))
-        zr += p.d[:g]
-        t += p.d[g:]
-        how = start.sizes, p.R[:g].T, p.R[g:].T, start.state, start.fresh, start.team
-        a, memory, state = units.follow(unit, zr, t, *how)
-        return a, (x, start, memory), state
+    def forward(p, x, given):
+        (x, at), g = rows(x, given), unit.gates * p.R.shape[1]
+        inputs = product(given.team, x, p.H.T), at.ravel(), p.d
+        how = given.sizes, p.R[:g].T, p.R[g:].T, given.state, given.fresh, given.team
+        a, memory, state = units.follow(unit, *inputs, *how)
+        return a, (x, at, given, memory), state
 
     def backward(p, memory, ga):
-        (x, start, memory), h, team = memory, p.R.shape[1], memory[1].team
+        (x, at, given, memory), h = memory, p.R.shape[1]
         g, gR = unit.gates * h, np.empty_like(p.R.T)
-        how = p.R[:g].T, p.R[g:].T, memory, gR[:, :g], gR[:, g:], team
-        go = units.follow_back(unit, ga, start.sizes, *how)
-        arrays = {"H": product(team, go.T, x), "d": go.sum(axis=0), "R": gR.T}
-        return Gradient(product(team, go, p.H), arrays, go, (x, memory[2][:, :h]))
+        go = units.follow_back(unit, ga, given.sizes, p.R[:g].T, p.R[g:].T, memory, given.team)
+        weights = units.of_weights(unit, memory, go, gR[:, :g], gR[:, g:])
+        gx, arrays = inputs_back(p, x, given, go, *weights)
+        return Gradient(gx, arrays | {"R": gR.T}, go, (x[at.ravel()], memory[2][:, :h]))
 
     return {
-        "sees": lambda n: 1, "forward": forward, "backward": backward, "carries": True, "order": 32,
+        "sees": lambda n: 1, "forward": forward, "backward": backward, "once": True, "carries": True, "order": 32,
         "shapes": lambda n, m, h: with_R(m, h, unit.gates + 1), "width": lambda h: unit.width * h,
     }  # fmt: skip
 
@@ -155,7 +175,7 @@ def with_R(m, h, g=1):
 
 LAYERS = {  # by the name of -model, which is its name in a file too
     "nplm": Layer(lambda n: n - 1, lambda n, m, h: {"H": (h, (n - 1) * m), "d": (h,)}, window, window_back),
-    "rnn": Layer(lambda n: 1, lambda n, m, h: with_R(m, h), recurrent, recurrent_back, order=10),
+    "rnn": Layer(lambda n: 1, lambda n, m, h: with_R(m, h), recurrent, recurrent_back, once=True, order=10),
     "gru": Layer(**following(units.GATED)),
     "lstm": Layer(**following(units.LSTM)),
     "energy": Layer(lambda n: 1, lambda n, m, h: {"H": (h, n * m), "d": (h,)}, linear, linear_back),

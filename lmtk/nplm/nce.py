@@ -11,7 +11,7 @@ in which e^y stands for the probability itself: the sum over all words, 1 where 
 import numpy as np
 
 from lmtk.machine.blas import add_product
-from lmtk.nplm import outputs
+from lmtk.nplm import kernels, outputs
 from lmtk.nplm.pace import slowed
 
 f32 = np.float32
@@ -29,7 +29,7 @@ def see(rows, team, parts, pace, drawn, q, z, w, epsilon, curvature):
     rows: an `outputs.Rows`; q (V,): the chances of the noise; pace (V,). Returns (an estimate of the sum of ln p,
     dL/dz). The estimate normalizes by e^(y_w) and 1/S of the sum of e^(y_j) / q_j over the drawn words but w.
     """
-    words, place = np.unique(np.concatenate((w, drawn)), return_inverse=True)
+    words, place = kernels.distinct(np.concatenate((w, drawn)), len(q))
     n = np.bincount(place[len(w) :], minlength=len(words)).astype(f32)
     log_noise = np.log(len(drawn) * q[words]).astype(f32)
 
@@ -61,9 +61,7 @@ def see(rows, team, parts, pace, drawn, q, z, w, epsilon, curvature):
         g[own] += more
         gz = g @ MT.T
         add_product(epsilon, z, g * slow[piece], 1, MT)
+        rows.put(words[piece], MT)
         return gz
 
-    gz = rows.comm.sum(sum(team(backward, list(zip(pieces, found, strict=True)))))
-    for piece, (MT, *_) in zip(pieces, found, strict=True):
-        rows.put(words[piece], MT)
-    return L, gz
+    return L, rows.comm.sum(sum(team(backward, list(zip(pieces, found, strict=True)))))

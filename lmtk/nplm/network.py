@@ -9,7 +9,7 @@ import numpy as np
 from lmtk.files import container
 from lmtk.files.declared import held, reals, whole
 from lmtk.nplm import classes, energy, kernels, model, outputs, running, senses, tree
-from lmtk.nplm.layers import LAYERS, Start
+from lmtk.nplm.layers import LAYERS, Given
 from lmtk.text.vocab import Vocab, vocab_of
 
 OUTPUTS = {
@@ -75,11 +75,11 @@ class Network(model.Neural):
 
     def hidden(self, rows):
         """z = [a | x | 1] (K, D), what the outputs are made of, for contexts (K, n-1)."""
-        return self.stacked(rows, None)
+        return self.stacked(rows, Given())
 
-    def stacked(self, rows, start):
+    def stacked(self, rows, given):
         x, _ = senses.choose(self.C[rows], self.m)
-        a, _, _ = LAYERS[self.layer].forward(self.theta, x, start)
+        a, _, _ = LAYERS[self.layer].forward(self.theta, x, given)
         return kernels.stack(a, x[:, : self.direct].reshape(len(x), -1))
 
     def score_contexts(self, rows, w):
@@ -95,7 +95,7 @@ class Network(model.Neural):
             mine = np.flatnonzero(counted & (wanted[text.at] >= 0))
             which = wanted[text.at[mine]]
             if len(mine):
-                z = self.stacked(text.inputs[:, None], Start(sizes))[mine]
+                z = self.stacked(text.inputs[:, None], Given(sizes))[mine]
                 # a context is told by its place
                 places = np.arange(len(mine))[:, None]
                 of = OUTPUTS[self.output].log_p

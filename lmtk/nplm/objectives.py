@@ -16,7 +16,7 @@ import numpy as np
 
 from lmtk.machine.threads import Team
 from lmtk.nplm import classes, energy, energy_sgd, kernels, nce, outputs, running, sampled, sgd, tree
-from lmtk.nplm.layers import LAYERS
+from lmtk.nplm.layers import LAYERS, Given
 from lmtk.nplm.network import OUTPUTS
 from lmtk.nplm.pace import pace, variances
 
@@ -174,16 +174,16 @@ def begun(now, data, settings, threads, comm, state=None):
 
     def step(at, epsilon, epoch, number):
         if feed:
-            contexts, words, start = feed(at, theta.state if number else None)
+            contexts, words, given = feed(at, theta.state if number else None)
             at = np.minimum(at, len(w) - 1)
         else:
-            at, start = at[w[at] >= 0], None
+            at, given = at[w[at] >= 0], Given(team=team)
             contexts, words = data.contexts[at], w[at]
         if not (words >= 0).any():
             return 0.0, 0.0
         kept = keep(len(contexts), len(words), epoch, number)
         see = lambda *z: sight.see(*z, at, epoch, number)
-        found = sgd.step(theta, see, contexts, words, epsilon, each, settings.feature_rate, kept, start)
+        found = sgd.step(theta, see, contexts, words, epsilon, each, settings.feature_rate, kept, given)
         decay(epsilon, number)
         return found
 

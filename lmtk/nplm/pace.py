@@ -17,6 +17,7 @@ all of a small minibatch, keep the whole rate. With a minibatch of one example t
 """
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -73,13 +74,17 @@ def slowed(moved, curvature):
     return MOST / np.maximum(moved * f32(curvature), f32(MOST))
 
 
-def stiffest(X, number):
-    """The largest eigenvalue of X'X / number, from below, by three steps of the power method; X (N, D)."""
-    v = X[::2].sum(axis=0) - X[1::2].sum(axis=0)
+def stiffest(X, number, *more):
+    """The largest eigenvalue of X'X / number, from below, by three steps of the power method; X (N, D), or the product
+    of X and more, which is not made.
+    """
+    factors = X, *more
+    forth = lambda v: reduce(lambda v, Y: Y @ v, reversed(factors), v)
+    v = reduce(np.matmul, more, X[::2].sum(axis=0) - X[1::2].sum(axis=0))
     for _ in range(2):
-        v = (X @ v) @ X
+        v = reduce(np.matmul, factors, forth(v))
         v /= max(float(np.linalg.norm(v)), 1e-30)
-    return float(np.square(X @ v).sum()) / max(number, 1)
+    return float(np.square(forth(v)).sum()) / max(number, 1)
 
 
 def variances(w, V):

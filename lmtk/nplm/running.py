@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.nplm.layers import Start
+from lmtk.nplm.layers import Given
 
 LENGTH, ROWS = 512, 64  # of stretches while scoring, and how many at once
 
@@ -89,7 +89,7 @@ def places(N, settings, number):
 
 
 def fed(inputs, w, fresh, settings, team=None):
-    """feed(at, state) -> contexts (., 1), words (K,) and the `layers.Start` of the steps `at`, as `places` has them.
+    """feed(at, state) -> contexts (., 1), words (K,) and the `layers.Given` of the steps `at`, as `places` has them.
 
     inputs (N, 1), w (N,) and fresh (N,): the text's; team: threads for the layer. Steps from N on have the word -1.
     """
@@ -99,6 +99,6 @@ def fed(inputs, w, fresh, settings, team=None):
     def feed(at, state):
         there = np.minimum(at, N - 1)
         words = np.where(at < N, w[there], -1)
-        return inputs[there], words, Start([B] * (len(at) // B), state, fresh[there], team)
+        return inputs[there], words, Given([B] * (len(at) // B), state, fresh[there], team)
 
     return feed

@@ -13,7 +13,7 @@ example counts once, since it is always there.
 
 import numpy as np
 
-from lmtk.nplm import outputs
+from lmtk.nplm import kernels, outputs
 
 f32 = np.float32
 UNIGRAM = 0.1  # of a proposal that depends on the contexts
@@ -44,14 +44,15 @@ class Proposal:
         if self.of is not None:
             q = UNIGRAM * q + (1 - UNIGRAM) * self.of(contexts)
             cumulative = np.cumsum(q)
-        return np.searchsorted(cumulative, random.random(S or self.S) * cumulative[-1], "right"), q
+        drawn = np.sort(random.random(S or self.S)) * cumulative[-1]  # in order they are found in half the time
+        return np.searchsorted(cumulative, drawn, "right"), q
 
     def candidates(self, w, drawn, q):
         """The candidates for the words w (K,): their ids, ascending, and for all V words ln c, the chance to be one.
 
         A word is one if one of K examples or of S draws is: c = 1 - (1 - u)^K (1 - q)^S, u the unigram, q the proposal.
         """
-        words, size = np.unique(np.concatenate((w, drawn))), (len(w), len(drawn))
+        (words, _), size = kernels.distinct(np.concatenate((w, drawn)), len(q)), (len(w), len(drawn))
         if self.of is not None or size not in self.inclusion:
             with np.errstate(divide="ignore"):  # a text of one word
                 absent = len(w) * np.log1p(-self.u) + len(drawn) * np.log1p(-q)

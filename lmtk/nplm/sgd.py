@@ -6,14 +6,14 @@ wants of z, and goes back through the layer.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
 
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels, senses
-from lmtk.nplm.layers import Layer
+from lmtk.nplm.layers import Given, Layer
 from lmtk.nplm.pace import Pace, even, slowed, stiffest
 
 f32 = np.float32
@@ -50,30 +50,37 @@ def arrays(theta):
     return {name: a.copy() for name, a in vars(theta.p).items()}
 
 
-def forward(theta, contexts, kept=None, start=None):
+def forward(theta, contexts, kept=None, given=None):
     """Steps 1(a) and 1(b): z (K, D), what the outputs are made of, what `backward` needs, and the layer's state.
 
     kept: factors for x (., (n-1)m) and for a (K, h), from `kernels.keep`; the layer's own steps see a whole.
+    Where dropout, senses and direct connections do not tell them apart, words that come again are there once.
     """
-    x, chosen = senses.choose(theta.p.C[contexts], theta.m)
+    p, at = theta.p, None
+    once = theta.layer.once and kept is None and theta.m == p.C.shape[1] and not theta.direct
+    if once:
+        words, at = kernels.distinct(contexts, len(p.C))
+        contexts = words[:, None]
+    x, chosen = senses.choose(p.C[contexts], theta.m)
     if kept is not None:
         x *= kept[0].reshape(x.shape)
-    a, memory, state = theta.layer.forward(theta.p, x, start)
+    a, memory, state = theta.layer.forward(p, x, replace(given or Given(), at=at))
     a = a if kept is None else a * kept[1]
-    return kernels.stack(a, x[:, : theta.direct].reshape(len(x), -1)), (memory, chosen), state
+    return kernels.stack(a, x[:, : theta.direct].reshape(len(a), -1)), (memory, chosen, contexts, once), state
 
 
-def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=None):
+def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
     """Steps 2(c) and 2(d): C and the arrays of the layer, in place, from dL/dz (K, D).
 
     What the n - 1 steps of a recurrent layer have in common learns with the mean of their gradients, since the sum
     diverges at rates that suit the rest.
     """
-    p, pace, (K, D), m, (memory, chosen) = theta.p, theta.pace, gz.shape, theta.m, memory
+    p, pace, (K, D), m, (memory, chosen, contexts, once) = theta.p, theta.pace, gz.shape, theta.m, memory
     h = D - 1 - theta.direct * m
     g = theta.layer.backward(p, memory, gz[:, :h] if kept is None else gz[:, :h] * kept[1])
-    gx = g.gx
-    gx[:, : theta.direct * m] += gz[:, h:-1]
+    gx = g.gx.reshape(len(contexts), -1)
+    if theta.direct:
+        gx[:, : theta.direct * m] += gz[:, h:-1]
     if kept is not None:
         gx *= kept[0]
     gx = senses.back(chosen, gx)
@@ -81,6 +88,8 @@ def backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept=Non
     rate = epsilon / steps
     if pace.H:
         behind, of_C = (g.go, K), (gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1])
+        if once:
+            of_C = g.go, len(g.go), p.H
         before = ((X, len(g.go)) for X in g.inputs)
         back, features, *inputs = theta.team(lambda of: stiffest(*of), (behind, of_C, *before))
         rate *= slowed(pace.H / steps, sum(inputs) * back)
@@ -102,17 +111,17 @@ def shrink(theta, share, feature_rate):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, see, contexts, w, epsilon, decay, feature_rate, kept=None, start=None):
+def step(theta, see, contexts, w, epsilon, decay, feature_rate, kept=None, given=None):
     """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 
     see(z, w, epsilon, curvature) -> (L, dL/dz): an output that updates itself; curvature: that of L by its weights,
     from z, 0 where all learn with the whole rate. Where L is not finite nothing is updated.
     contexts (K, n-1) and w (K,): ids; examples whose w is below 0 are only there to be read. The rate is the paper's,
     an example's; where theta has a pace, dL/dtheta counts that much. The decay is on C, H and R, not on d; C learns
-    feature_rate times faster. kept: as in `forward`; start: a `layers.Start`.
+    feature_rate times faster. kept: as in `forward`; given: a `layers.Given`.
     Returns (sum of ln p, norm of dL/dz), taken before the update.
     """
-    z, memory, theta.state = forward(theta, contexts, kept, start)
+    z, memory, theta.state = forward(theta, contexts, kept, given)
     counted = np.flatnonzero(w >= 0)
     some = z if len(counted) == len(w) else z[counted]
     L, gz = see(some, w[counted], epsilon, stiffest(some, len(some)) if theta.pace.H else 0.0)
@@ -122,5 +131,5 @@ def step(theta, see, contexts, w, epsilon, decay, feature_rate, kept=None, start
     if some is not z:
         gz, part = np.zeros_like(z), gz
         gz[counted] = part
-    backward(theta, contexts, memory, gz, epsilon, decay, feature_rate, kept)
+    backward(theta, memory, gz, epsilon, decay, feature_rate, kept)
     return L, norm
