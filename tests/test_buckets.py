@@ -237,6 +237,26 @@ def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, words)
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("words", [["-wbdiscount", "-gt4min", "3"], ["-kenlm", "-kenlm-layout", "-gt1min", "99"]])
+def test_counts_that_are_cut_off_are_the_same_in_little_memory(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    random_text(tmp_path, 1)
+    lmtk(monkeypatch, "ngram-count", "-text", "t", "-order", "4", "-write", "counts")
+    given = ["ngram-count", "-read", "counts", "-order", "4", "-read-with-mincounts", "-discount-fallback", *words]
+    found, wholes = [], []
+    monkeypatch.setattr(
+        collection,
+        "in_memory",
+        lambda counts, memory, old=collection.in_memory: wholes.append(1) or old(counts, memory),
+    )
+    for more in ([], ["-memory", "1K"]):
+        lmtk(monkeypatch, *given, "-lm", "lm", "-write", "some", *more)
+        assert bool(memory.bound) == bool(more)
+        found.append([(tmp_path / name).read_bytes() for name in ("lm", "some")])
+        in_buckets(monkeypatch, 4000)
+    assert found[0] == found[1] and len(wholes) == 1
+
+
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "".join(options))
 def test_the_command_writes_the_same_in_little_memory(tmp_path, monkeypatch, text, options):

@@ -200,7 +200,15 @@ main()
 @needs_mpi
 @pytest.mark.parametrize("ranks, where, large", [(3, APART, 1), (2, APART, 1 << 40), (2, {}, 1)])
 @pytest.mark.parametrize(
-    "more", [[], ["-vocab", FILES / "v.txt", "-unk"], ["-kenlm"], ["-memory", "100b"], ["-read", "counts"]]
+    "more",
+    [
+        [],
+        ["-vocab", FILES / "v.txt", "-unk"],
+        ["-kenlm"],
+        ["-memory", "100b"],
+        ["-read", "counts"],
+        ["-read", "counts", "-memory", "100b"],
+    ],
 )
 def test_ranks_count_as_one_process(tmp_path, ranks, where, large, more):
     (tmp_path / "counts").write_text("new\t3\nb new\t1\n")

@@ -244,6 +244,8 @@ def command(
     from lmtk.ngram.runs import Spilled
 
     with pooled() if mpi else contextlib.nullcontext(ALONE) as comm:
+        if comm and comm.size > 1 and read and memory:  # only one process keeps what it reads on disk
+            comm = None if comm.rank else ALONE
         if comm:
             together(o, comm)
     if not comm or comm.rank:
@@ -393,7 +395,8 @@ def counted(o, comm):
     Positions; or a Text, where memory is bounded or ranks share the work.
     """
     from lmtk.ngram.classes import replaced
-    from lmtk.ngram.collection import Positions, Text, collect
+    from lmtk.ngram.collection import Positions, Text, collect, in_memory
+    from lmtk.ngram.runs import Spilled
     from lmtk.text.vocab import read_vocab
 
     # where memory is bounded a text is read once for the model and once for its counts
@@ -410,11 +413,7 @@ def counted(o, comm):
     what = o.text or [], o.read or [], o.order, words, o.marks, o.unk_word
     if positions and not (o.read or o.own or o.memory or o.mpi):
         get_ready(o)
-    alike = not (o.maxent or o.read_with_mincounts)
-    bucketed = bool(o.model_written) and alike and o.order > 1
-    counts = collect(
-        *what, *kept, comm, classed, positions, parts, not (o.model_wanted or o.read_with_mincounts), bucketed
-    )
+    counts = collect(*what, *kept, comm, classed, positions, parts, True)
     if comm.size > 1 and isinstance(counts, Text) and o.kenlm_layout and comm.total(counts.has(o.unk_word)):
         counts = collect(*what, *kept, comm, classed, positions, False)
     o.written = counts
@@ -424,6 +423,9 @@ def counted(o, comm):
         floor = per_order(o.gtmin_n, float)
         least = [floor.get(n, (o.gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, o.order + 1)]
         counts = o.written = counts.frequent(least, words or ())
+    if isinstance(counts, Spilled) and o.model_wanted:
+        bucketed = o.model_written and not o.maxent and o.order > 1 and counts.in_sentences()
+        return counts if bucketed else in_memory(counts, o.memory)
     return counts
 
 

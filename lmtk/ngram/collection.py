@@ -129,7 +129,6 @@ def collect(
     positions=False,
     parts=False,
     spill=False,
-    bucketed=False,
 ):
     """The Counts of texts and count files, added up, as SRILM's ngram-count does it.
 
@@ -139,8 +138,8 @@ def collect(
     count together; rank 0 has the result. replace: words -> (others, the id among them of each word), where others are
     to be counted in place of the words that were read. positions: give large texts, where they have no sentence marks
     inside of sentences, as Positions, which rank 0 makes alone; or, with `parts`, where they do not fit into `memory`
-    or there are several ranks, as a Text of each rank's part. spill: give the counts of texts as runs.Spilled, where
-    they were counted on disk; bucketed: the same, where a model can be made of them in buckets.
+    or there are several ranks, as a Text of each rank's part. spill: give the counts as runs.Spilled, where they were
+    made on disk.
     """
     index = Growing()
     unk_id = index[unk]
@@ -195,7 +194,7 @@ def collect(
         lines = Lines()
     if run:
         counts = Spilled(words, run, max(memory // LINE, 1))
-        if comm.size == 1 and not lines.size and (spill or (bucketed and counts.in_sentences())):
+        if spill and comm.size == 1 and not lines.size:
             return counts
         levels = counts.levels()
     if comm.size > 1:
@@ -206,9 +205,7 @@ def collect(
         if tokens:
             found.append((to_rows(levels, W), [level.count for level in levels]))
         levels = from_rows(*merged(found), W)
-    if comm.rank == 0:
-        tell_beyond(memory, NODE * sum(len(x.keys) for x in levels), "counts, and a model of them, are made in memory")
-    return Counts(words, levels)
+    return in_memory(Counts(words, levels), memory) if comm.rank == 0 else Counts(words, levels)
 
 
 def raw_blocks(texts, known, tolower, comm):
@@ -226,6 +223,15 @@ def tell_beyond(memory, size, what):
     if memory and size > max(memory, TOLD):
         told = f"{what}, which takes about {size >> 20} MB, more than -memory"
         warnings.warn(told, LmtkWarning, stacklevel=1)
+
+
+def in_memory(counts, memory):
+    """The Counts that stay in memory, or those of runs.Spilled."""
+    if isinstance(counts, Spilled):
+        counts = Counts(counts.words, counts.levels())
+    nodes = sum(len(level.keys) for level in counts.levels)
+    tell_beyond(memory, NODE * nodes, "counts, and a model of them, are made in memory")
+    return counts
 
 
 def whole_size(tokens, words, order):

@@ -44,6 +44,8 @@ class Counts:
 
     def has(self, word):
         """Whether a word stands in an n-gram."""
+        if word not in self.words:
+            return False
         W, w = len(self.words), self.words.index(word)
         return any((level.keys % W == w).any() for level in self.levels)
 

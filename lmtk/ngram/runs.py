@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.files.column import Column
+from lmtk.machine.memory import zeros
 from lmtk.ngram.counts import Counts, Level, check_sum, count_ids, from_rows, ranks
 from lmtk.text.vocab import EOS, SOS
 
@@ -55,17 +56,23 @@ class Spilled:
 
     def has(self, word):
         """As Counts has it."""
-        W, w = len(self.words), self.words.index(word)
-        levels = (self.run.level(k) for k in range(1, self.order + 1))
-        return any((x[a : a + self.some, 0] % W == w).any() for x in levels for a in range(0, len(x), self.some))
+        if word not in self.words:
+            return False
+        W, w, orders = len(self.words), self.words.index(word), range(1, self.order + 1)
+        return any((rows[:, 0] % W == w).any() for k in orders for _, rows in self.pieces(k))
+
+    def pieces(self, k):
+        """Yields the place of the first of some nodes of order k, and these, (M, 3)."""
+        level = self.run.level(k)
+        for a in range(0, len(level), self.some):
+            yield a, np.array(level[a : a + self.some])
 
     def nodes(self, k):
         """Yields, of some n-grams of order k after others: the first of their contexts' nodes, each one's behind that,
         its last word, its count.
         """
-        W, level = len(self.words), self.run.level(k)
-        for a in range(0, len(level), self.some):
-            rows = np.array(level[a : a + self.some])
+        W = len(self.words)
+        for _, rows in self.pieces(k):
             parent, word = np.divmod(rows[:, 0], W) if k > 1 else (np.zeros(len(rows), np.int64), rows[:, 0])
             yield int(parent[0]), parent - parent[0], word, np.ascontiguousarray(rows[:, 1])
 
@@ -76,7 +83,7 @@ class Spilled:
 
     def in_sentences(self):
         """Whether <s> is the first word of n-grams that have it, and </s> the last."""
-        sos, eos = map(self.words.index, (SOS, EOS))
+        sos, eos = (self.words.index(mark) if mark in self.words else None for mark in (SOS, EOS))
         return not any(
             (word == sos).any() or (self.contexts_words(k, first, parent) == eos).any()
             for k in range(2, self.order + 1)
@@ -87,6 +94,44 @@ class Spilled:
         """Those of Counts."""
         levels = (self.run.level(k) for k in range(1, len(self.run.ends)))
         return [Level(*(np.ascontiguousarray(column) for column in level.T)) for level in levels]
+
+    def frequent(self, least, listed):
+        """As Counts has it."""
+        W, sizes = len(self.words), np.diff(self.run.ends).tolist()
+        there = np.array([word in listed for word in self.words])
+        # a node stays with its count (2), or as a prefix alone (1): it was first seen behind the others of its order
+        stays, firsts = ([zeros(size, kind) for size in sizes] for kind in (np.uint8, np.int64))
+        for k in range(self.order, 0, -1):
+            for a, rows in self.pieces(k):
+                stay, first = stays[k - 1][a : a + len(rows)], firsts[k - 1][a : a + len(rows)]
+                own = rows[:, 1] >= least[k - 1]
+                stay[own], first[own] = 2, rows[own, 2]
+                keys, first = rows[stay > 0, 0], first[stay > 0]
+                there[keys % W] = True
+                if k > 1 and len(keys):
+                    begin = np.flatnonzero(np.diff(keys // W, prepend=-1))
+                    parent, behind = keys[begin] // W, BEHIND + np.minimum.reduceat(first, begin)
+                    known = stays[k - 2][parent] > 0  # by another piece
+                    firsts[k - 2][parent] = np.where(known, np.minimum(firsts[k - 2][parent], behind), behind)
+                    stays[k - 2][parent] = 1
+        words = [word for word, stays in zip(self.words, there) if stays]
+        return Spilled(words, self.remaining(stays, firsts, there), self.some)
+
+    def remaining(self, stays, firsts, there):
+        """The Run of the nodes that stay, (N,) of each order, as `frequent` has them; there (W,): the words that do."""
+        new, column, ends, number = np.cumsum(there) - 1, Column(np.int64, True), [0], np.zeros(1, np.int64)
+        for k, (stay, first) in enumerate(zip(stays, firsts, strict=True), 1):
+            above, number, size = number, zeros(len(stay), np.int64), 0
+            for a, rows in self.pieces(k):
+                z = a + len(rows)
+                parent, word = np.divmod(rows[:, 0], len(there))
+                count = np.where(stay[a:z] == 2, rows[:, 1], 0)
+                found = np.column_stack((above[parent] * (new[-1] + 1) + new[word], count, first[a:z]))[stay[a:z] > 0]
+                number[a:z] = size + np.cumsum(stay[a:z] > 0) - 1
+                column.append(found)
+                size += len(found)
+            ends.append(ends[-1] + size)
+        return Run(column, ends)
 
     def parts(self, by_bytes):
         """Counts of the n-grams of some first words, such that their lines, as counts.write_counts has them, are those
@@ -104,9 +149,8 @@ class Spilled:
 
     def below(self, k, keys):
         """(N,), how many keys of order k are below some others."""
-        level = self.run.level(k)
-        parts = (np.array(level[a : a + self.some, 0]) for a in range(0, len(level), self.some))
-        return sum((np.searchsorted(part, keys) for part in parts), np.zeros(len(keys), np.int64))
+        parts = (np.searchsorted(rows[:, 0], keys) for _, rows in self.pieces(k))
+        return sum(parts, np.zeros(len(keys), np.int64))
 
     def levels_of(self, nodes, ends):
         """Levels of the n-grams that begin with some nodes of order 1; ends: of each order, as in `parts`."""
