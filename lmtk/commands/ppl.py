@@ -82,7 +82,6 @@ def command(
     from lmtk.files import container
     from lmtk.files.registry import load, load_strictly
     from lmtk.files.streams import open_out
-    from lmtk.joint.mixture import lowered
     from lmtk.machine.threads import use
     from lmtk.text.corpus import Marks
 
@@ -108,6 +107,8 @@ def command(
         model = class_model(model, lm, classes, simple=simple_classes)
     count_order = count_order or order or model.order
     if order:
+        from lmtk.joint.mixture import lowered
+
         model = lowered(model, order)
     marks = Marks.of(no_sos, no_eos, stream, tolower)
     if texts and marks.eos and not model.vocab.predicts(b"</s>"):

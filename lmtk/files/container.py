@@ -23,7 +23,6 @@ import numpy as np
 
 from lmtk import __version__
 from lmtk.errors import FormatError
-from lmtk.files import curve
 from lmtk.files import sums as sums_begun
 from lmtk.files.streams import Early
 from lmtk.machine import memory
@@ -233,6 +232,8 @@ def bytes_behind(stream, path, offset, total, pages=None):
 
 def shown(settings):
     """Settings as (name, value) pairs for people: option names, nested ones in line, those not set left out."""
+    from lmtk.files import curve
+
     for name, value in settings.items():
         if isinstance(value, dict):
             yield from shown(value)

@@ -324,11 +324,15 @@ def levels_of_many(sections, vocab, home=None):
     done = dict(zip(orders, in_threads(sort, orders)))
     rows, places = ([done[k][i] for k in sorted(done)] for i in range(2))
     done.clear()
+    if home:
+        memory.trim()  # what was freed serves the file, here and below
     repeated, found = 0, records(rows, places, home)
     if found is None:
         repeated = mend(rows, places, W)
         found = records(rows, places, home)
     rows.clear(), places.clear()
+    if home:
+        memory.trim()
     nodes = finished(*found, W, home=home)
     return [Packed(nodes, k, W) for k in range(1, nodes.order + 1)], repeated
 
