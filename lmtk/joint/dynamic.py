@@ -2,14 +2,13 @@
 words before (-bayes), of logarithms (-loglinear-mix), with a cache of the words before (-cache).
 """
 
-from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from lmtk.joint.mixture import ids_in, part_scores
-from lmtk.lm import ABSENT, LN10, LanguageModel, Scores, after, vocabulary_sums
+from lmtk.lm import ABSENT, LN10, LanguageModel, Scores, after, unique_rows, vocabulary_sums
 from lmtk.ngram.merge import united, with_words
 from lmtk.text.corpus import Corpus, contexts, sentences
 
@@ -76,7 +75,7 @@ class Bayes:
             here = (rows[:, first] >= 0) & (rows[:, :first] < 0).all(axis=1)
             if not here.any():
                 continue
-            own, inverse = np.unique(rows[here, first:], axis=0, return_inverse=True)
+            own, which = unique_rows(rows[here, first:])
             N, L = own.shape
             starts, scored = np.arange(N + 1) * L, np.ones(N * L, bool)
             logp = part_scores(self.parts, Corpus(own.ravel(), starts, scored), None)[0].reshape(N, L, -1)
@@ -88,7 +87,7 @@ class Bayes:
             joint = np.zeros((N, len(self.parts)))
             for log10p in single(logp / LN10).swapaxes(0, 1):  # from the oldest word on, as SRILM adds them
                 joint = single(joint + log10p)
-            total[here] = joint[inverse.ravel()] * LN10
+            total[here] = joint[which] * LN10
         return total
 
 
@@ -125,11 +124,11 @@ class LogLinear:
         asked = np.cumsum(np.isneginf(logp[:, :-1]), axis=1) == 0
         length[:, 1:] = np.where(asked, length[:, 1:], ABSENT)
         log10p, at = self.product(logp / LN10), np.flatnonzero(corpus.scored)
-        rows, which = np.unique(contexts(corpus, self.order)[at], axis=0, return_inverse=True)
+        rows, which = unique_rows(contexts(corpus, self.order)[at])
         every = [row[row >= 0][::-1] for row in rows]
         used = [self.used(context) for context in every]
         denom, cached = np.full((2, len(corpus.ids)), np.nan)
-        for t, i in zip(at.tolist(), which.ravel().tolist()):
+        for t, i in zip(at.tolist(), which.tolist()):
             whole, new = self.sum_after(every[i], used[i])
             log10p[t] -= whole
             (denom if new else cached)[t] = new or np.exp(whole * LN10)
@@ -180,11 +179,8 @@ class Cached:
     length: int
     weight: float
     unk: bool = False
-    last: deque = field(default_factory=deque)
-    counts: Counter = field(default_factory=Counter)
-    filled: list = field(
-        default_factory=lambda: [None]
-    )  # before which tokens of the last corpus there were words in it
+    # the last words, and before which tokens of the last corpus there were words
+    known: dict = field(default_factory=lambda: {"last": np.empty(0, np.int64), "filled": None})
 
     @property
     def vocab(self):
@@ -197,16 +193,16 @@ class Cached:
     def score(self, corpus):
         scores = self.model.score(corpus)
         p, share = np.exp(rounded(scores.logp)), np.full(len(corpus.ids), np.nan)
-        filled = self.filled[0] = np.zeros(len(corpus.ids), bool)
-        for t in np.flatnonzero(corpus.scored).tolist():
-            word, filled[t] = int(corpus.ids[t]), bool(self.last)
-            if word == self.vocab.unk_id and not self.unk:
-                continue
-            share[t] = self.counts[word] / len(self.last) if self.last else 0
-            if len(self.last) == self.length:
-                self.counts[self.last.popleft()] -= 1
-            self.last.append(word)
-            self.counts[word] += 1
+        own = corpus.scored & (self.unk | (corpus.ids != self.vocab.unk_id))
+        last = self.known["last"]
+        self.known["filled"] = len(last) + np.cumsum(own) - own > 0
+        words = np.concatenate((last, corpus.ids[own]))
+        place, N = np.arange(len(words)), len(words)
+        begin = np.maximum(place - self.length, 0)
+        there = np.sort(words * N + place)  # of each word, where it stands
+        found = np.searchsorted(there, words * N + place) - np.searchsorted(there, words * N + begin)
+        share[own] = (found / np.maximum(place - begin, 1))[len(last) :]
+        self.known["last"] = words[-self.length :]
         with np.errstate(divide="ignore"):
             logp = np.log((1 - self.weight) * p + self.weight * np.nan_to_num(share))
         probs = np.column_stack((p, np.nan_to_num(share)))
@@ -216,4 +212,4 @@ class Cached:
     def sums(self, corpus, positions, unk):
         """`vocabulary_sums` of the corpus scored last: the words in the cache are a whole, if there are any."""
         own = vocabulary_sums(self.model, corpus, positions, unk)
-        return (1 - self.weight) * own + self.weight * self.filled[0][positions]
+        return (1 - self.weight) * own + self.weight * self.known["filled"][positions]

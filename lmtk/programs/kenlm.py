@@ -7,7 +7,7 @@ import sys
 import warnings
 
 from lmtk.errors import LmtkWarning, UsageError
-from lmtk.programs.lines import fields_of, filtered_arpa, temporary
+from lmtk.programs.lines import filtered_arpa, temporary
 
 SAID = {"false": "0", "no": "0", "off": "0", "true": "1", "yes": "1", "on": "1"}
 MODES = "copy", "single", "union", "multiple"
@@ -156,7 +156,7 @@ def filter(words):
         raise UsageError(f"vocab: or model: stands before the input's name, not {kind}:")
     model, vocab = ("-", name) if kind == "vocab" else (name, "-")
     context, forms = "context" in chosen, [word for word in chosen if word in ("raw", "arpa")]
-    sentences = [line for _, line in lines(vocab) if fields_of(line)] if modes[-1] != "copy" else []
+    sentences = [line for _, line in lines(vocab) if line.split()] if modes[-1] != "copy" else []
     outs = [f"{out}{number}" for number in range(len(sentences))] if modes[-1] == "multiple" else [out]
     where = passing(modes[-1], sentences)
     if forms[-1:] == ["raw"]:
@@ -173,7 +173,7 @@ def filtered_counts(path, outs, where, context):
     with contextlib.ExitStack() as files:
         outs = [files.enter_context(open_out(out)) for out in outs]
         for _, line in lines(path):
-            ngram = fields_of(line.partition(b"\t")[0])
+            ngram = line.partition(b"\t")[0].split()
             for i in files_of(ngram[: len(ngram) - context], where, len(outs)):
                 outs[i].write(line + b"\n")
 
@@ -186,7 +186,7 @@ def passing(mode, sentences):
         return lambda word: ()
     where = {}  # word -> the sentences that it is in
     for number, line in enumerate(sentences):
-        for word in fields_of(line):
+        for word in line.split():
             where.setdefault(word, {})[0 if mode == "single" else number] = True
     where = {word: list(found) for word, found in where.items()}
     return lambda word: () if word.startswith(b"<") and word.endswith(b">") else where.get(word)

@@ -46,11 +46,6 @@ def assigned(words, **defaults):
     return given, files or ["-"]
 
 
-def fields_of(line):
-    """What stands between blanks and tabs."""
-    return line.replace(b"\t", b" ").split()
-
-
 def arpa_pieces(path, stated=None):
     """(order, line) of each line of an ARPA file up to \\end\\, order 0 where it is no n-gram; or arpa.Rows in place of
     lines of n-grams that follow each other. stated: takes what the head says of the numbers of n-grams. Raises
@@ -80,12 +75,16 @@ def arpa_pieces(path, stated=None):
     raise FormatError(path, "no \\end\\; the file is cut short" if found else "no ARPA file: it has no \\1-grams:")
 
 
-def arpa_lines(path):
-    """(order, line, fields) of each line, as `arpa_pieces` has them; no fields where it is no n-gram."""
+def arpa_lines(path, longest=None):
+    """(order, line, fields) of each line, as `arpa_pieces` has them; no fields where it is no n-gram. Lines of n-grams
+    above the `longest` order are left out.
+    """
     for order, piece in arpa_pieces(path):
+        if longest and order > longest:
+            continue
         rows = [piece] if isinstance(piece, bytes) else piece.text.tobytes().split(b"\n")[:-1]
         for line in rows:
-            fields = fields_of(line) if order else ()
+            fields = line.split() if order else ()
             yield order if fields else 0, line, fields
 
 
@@ -102,7 +101,7 @@ def sections(rows):
     order = 0
     for line in rows:
         order, own = order_of(line, order)
-        yield order if own else 0, line, fields_of(line) if own else ()
+        yield order if own else 0, line, line.split() if own else ()
 
 
 def filtered_arpa(path, outs, where, context=False, pad=False):
@@ -134,7 +133,7 @@ def filtered_arpa(path, outs, where, context=False, pad=False):
                     piece = replace(piece, text=kept)
                 piece = piece.text.tobytes()
             for line in piece.split(b"\n"):
-                if not (ngram := fields_of(line)[1 : k + 1]):
+                if not (ngram := line.split()[1 : k + 1]):
                     continue
                 words += ngram if k == 1 else []
                 for i in filtering.files_of(ngram[: k - context], where, len(outs)):
@@ -162,8 +161,8 @@ def get_unigram_probs(words):
     given, files = assigned(words, linear="0")
     linear, write = given["linear"] not in ("", "0"), sys.stdout.buffer.write
     for path in files:
-        for k, _, fields in arpa_lines(path):
-            if k != 1:
+        for k, _, fields in arpa_lines(path, 1):
+            if not k:
                 continue
             zero = float(fields[0]) == -99
             if linear:
@@ -232,7 +231,7 @@ def replace_words_with_classes(words):
         raise UsageError("no classes=FILE")
     expansions = []  # class, words
     for _, line in lines(given["classes"]):
-        if fields := fields_of(line):
+        if fields := line.split():
             number = len(fields) > 1 and re.match(rb"[-+0-9.][-+0-9e.]*$", fields[1])
             expansions.append((fields[0], tuple(fields[2 if number else 1 :])))
     sys.stderr.write(f"read {len(expansions)} class expansions\n")
@@ -245,7 +244,7 @@ def replace_words_with_classes(words):
         for _, line in lines(path):
             if partial:
                 line = re.sub(rb"[ \t][ \t]*[ \t]", b" | ", line)
-            fields = fields_of(line)
+            fields = line.split()
             last = fields[-1:] if counted else []
             replaced = b" ".join(classed(fields[: len(fields) - len(last)], class_of, longest, uses))
             if partial:
@@ -338,7 +337,7 @@ def samples(path):
             times = float(times or 1)
         except ValueError:
             raise FormatError(path, f"not a line of ngram -debug 2: {os.fsdecode(line.strip())[:60]}") from None
-        fields = fields_of(line)
+        fields = line.split()
         for column, value in zip(found, (fields[1], log10p, times)):
             column.append(value)
     return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.errors import FormatError
-from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, vocabulary_sums
+from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, unique_rows, vocabulary_sums
 from lmtk.machine import memory
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
@@ -261,8 +261,8 @@ def counts_tally(model, counts, by_bytes, debug, write, unk):
         if not len(rows):
             continue
         any_ = True
-        ranks, inverse = np.unique(rank[rows], axis=0, return_inverse=True)
-        weight = np.bincount(inverse.ravel(), weights, len(ranks))
+        ranks, which = unique_rows(rank[rows])
+        weight = np.bincount(which, weights, len(ranks))
         ranks, weight = ranks[weight > 0], weight[weight > 0]
         corpus = sentences(np.array(by_bytes, np.int32)[ranks])
         scores = model.score(corpus)
