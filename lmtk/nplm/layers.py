@@ -2,7 +2,8 @@
 
 symbol  shape                meaning
 C       (>= V, m)            feature vectors, C(i) in row i
-x       (K, n-1, m)          features of the words of each context, the last word first: C(w_(t-1)) .. C(w_(t-n+1))
+x       (K, n-1, m)          features of the words of each context, the last word first: C(w_(t-1)) .. C(w_(t-n+1));
+                             where H multiplies each word by itself also (D, 1, m), the words that differ
 H d     (h, (n-1)m) (h,)     window: o = d + Hx, a = tanh(o)                                  (equation 1)
 H R d   (h, m) (h, h) (h,)   rnn: A_k = tanh(d + Hx(n-k) + R A_(k-1)), k = 1 .. n-1, A_0 = 0, a = A_(n-1)
                              (section 5.2, item 4)
@@ -24,14 +25,13 @@ import numpy as np
 from lmtk import units
 from lmtk.machine.blas import product, products
 from lmtk.machine.threads import Team
-from lmtk.units import summed
 
 f32 = np.float32
 
 
 @dataclass(frozen=True)
 class Gradient:
-    """What `backward` gives: gx, of x's shape; arrays, letter -> gradient; go (N, .), of what goes into the
+    """What `backward` gives: gx, a number for each of x; arrays, letter -> gradient; go (N, .), of what goes into the
     nonlinearities of all N steps, and inputs, what they were made from, (N, .) each.
     """
 
@@ -81,7 +81,7 @@ class Given:
 
 
 def rows(x, given):
-    """x as (D, m), and which of its rows the words have, (K, n-1)."""
+    """x as (D, m), and which of its rows each word has, (K, n-1)."""
     at = np.arange(math.prod(x.shape[:2])).reshape(x.shape[:2]) if given.at is None else given.at
     return x.reshape(-1, x.shape[2]), at
 
@@ -140,7 +140,7 @@ def inputs_back(p, x, given, go, *more):
     """dL/dx and the gradients of H and d, from dL/do of all words, (., h); x (D, m). more: products that are to be made
     beside theirs.
     """
-    ge = go if given.at is None else summed(go, given.at.ravel(), len(x))
+    ge = go if given.at is None else units.summed(go, given.at.ravel(), len(x))
     gx, gH, *_ = products(given.team, (ge, p.H, None), (ge.T, x, None), *more)
     return gx, {"H": gH, "d": ge.sum(axis=0)}
 

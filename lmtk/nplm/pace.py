@@ -80,7 +80,8 @@ def stiffest(X, number, *more):
     """
     factors = X, *more
     forth = lambda v: reduce(lambda v, Y: Y @ v, reversed(factors), v)
-    v = reduce(np.matmul, more, X[::2].sum(axis=0) - X[1::2].sum(axis=0))
+    signs = np.resize(np.array([1, -1], X.dtype), len(X))
+    v = reduce(np.matmul, factors, signs)
     for _ in range(2):
         v = reduce(np.matmul, factors, forth(v))
         v /= max(float(np.linalg.norm(v)), 1e-30)

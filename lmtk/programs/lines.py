@@ -256,18 +256,24 @@ def replace_words_with_classes(words):
 
 def classed(words, class_of, longest, uses):
     """Words with the class of the longest expansion at each place; `uses` counts them."""
-    at = 0
+    if longest == 1:  # most texts
+        for word in words:
+            if (expansion := (word,)) in class_of:
+                uses[expansion] += 1
+        return [class_of.get((word,), word) for word in words]
+    found, at = [], 0
     while at < len(words):
         for length in range(min(longest, len(words) - at), 0, -1):
             expansion = tuple(words[at : at + length])
             if expansion in class_of:
                 uses[expansion] += 1
-                yield class_of[expansion]
+                found.append(class_of[expansion])
                 at += length
                 break
         else:
-            yield words[at]
+            found.append(words[at])
             at += 1
+    return found
 
 
 def write_expansions(given, expansions, class_of, uses):
