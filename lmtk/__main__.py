@@ -1,3 +1,3 @@
-from lmtk.cli import main
+from lmtk.cli import program
 
-main()
+program()

@@ -4,6 +4,7 @@ import sys
 import warnings
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Annotated
 
@@ -411,8 +412,6 @@ def counted(o, comm):
     words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
     classed = partial(replaced, classes=o.own) if o.own else None
     what = o.text or [], o.read or [], o.order, words, o.marks, o.unk_word
-    if positions and not (o.read or o.own or o.memory or o.mpi):
-        get_ready(o)
     counts = collect(*what, *kept, comm, classed, positions, parts, True)
     if comm.size > 1 and isinstance(counts, Text) and o.kenlm_layout and comm.total(counts.has(o.unk_word)):
         counts = collect(*what, *kept, comm, classed, positions, False)
@@ -429,13 +428,15 @@ def counted(o, comm):
     return counts
 
 
-def get_ready(o):
-    """Before a large text is read, a thread touches the memory that it will take."""
+def early(words):
+    """Of spelled words: before a large text is read for a model, a thread touches the memory that it will take."""
     from lmtk.machine import memory
     from lmtk.machine.large import pays
 
-    size = sum(os.path.getsize(path) for path in o.text if os.path.isfile(path))
-    if pays("text", size):
+    given, others = {*words}, {"-read", "-write", "-writeN", "-classes", "-heldout", "-maxent", "-memory", "-mpi"}
+    texts = [path for option, path in pairwise(words) if option == "-text" and os.path.isfile(path)]
+    size = sum(map(os.path.getsize, texts))
+    if pays("text", size) and given & {"-lm", "-write-bin"} and not given & others:
         memory.warm(min(WARM * size, MOST))
 
 

@@ -78,10 +78,6 @@ def command(
     \b
     Example: lmtk ppl -lm model.lm -unk -text test.txt
     """
-    from lmtk.files import sums
-
-    if not strict:
-        sums.begin(lm)  # numpy's import takes as long
     from lmtk.commands.bar import reading
     from lmtk.files import container
     from lmtk.files.registry import load, load_strictly
@@ -138,6 +134,14 @@ def command(
                     sys.stderr.write(f"{name_of(path)}: {unknown} words are {name} or unknown\n")
         for path in counts:
             report_count_file(model, path, count_order, float_counts, debug, tell, tolower)
+
+
+def early(words):
+    """What is begun before numpy is imported, which takes as long: the sums of the model in spelled `words`."""
+    if "-lm" in words[:-1] and "-strict" not in words:
+        from lmtk.files import sums
+
+        sums.begin(words[words.index("-lm") + 1])
 
 
 def report_text(model, path, marks, debug, write, escape=b"", unk=True):

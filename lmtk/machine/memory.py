@@ -92,9 +92,9 @@ def warm(size):
     begin, page = libc.malloc(size), 2 * MB
 
     def touch():
-        first = -(-begin // page) * page
-        for advice in (HUGEPAGE, POPULATE_WRITE):
-            libc.madvise(first, (begin + size - first) // page * page, advice)
+        for first in range(-(-begin // page) * page, begin + size - page + 1, page):  # others have their turns
+            for advice in (HUGEPAGE, POPULATE_WRITE):
+                libc.madvise(first, page, advice)
         libc.free(begin)
 
     if begin:

@@ -12,10 +12,12 @@ from lmtk.files.streams import blocks as blocks_of
 from lmtk.machine.large import pays
 from lmtk.machine.memory import at_most
 from lmtk.machine.parallel import ALONE
+from lmtk.machine.threads import in_parts
 from lmtk.ngram.counts import Counts, count_ids, from_rows, row_parts, to_rows
 from lmtk.ngram.runs import LINE, Lines, Spilled, add_spilling, count_spilling, spilled, tokens_in
 from lmtk.ngram.sharing import common_words, gather_levels
 from lmtk.text.corpus import NEWLINE, Closed, Growing, Marks, ids_of, with_marks
+from lmtk.text.kernels import renumber
 from lmtk.text.vocab import EOS, SOS, UNK
 
 SENTENCES = Marks()
@@ -46,8 +48,9 @@ class Positions:
 
     def of(self, vocab):
         """The ids (N,) int32 that a model's vocabulary gives the words; 0 is the border."""
-        new_id = np.array([vocab.index[word] for word in self.words] + [0], np.int32)
-        return new_id[self.ids]
+        new_id, ids = np.array([vocab.index[word] for word in self.words] + [0], np.int32), np.empty_like(self.ids)
+        in_parts(lambda a, b: renumber(self.ids[a:b], new_id, ids[a:b]), len(ids))
+        return ids
 
 
 class Blocks:

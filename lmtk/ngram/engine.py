@@ -13,6 +13,7 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
+from lmtk.machine.memory import trim
 from lmtk.machine.threads import Scratch, all_at_once
 from lmtk.ngram import suffix
 from lmtk.ngram.backoff import Backoff, Packed
@@ -508,6 +509,8 @@ def backoff_of(model, home=None):
     """
     W, segments, scratch = len(model.vocab.words), model.suffixes.segments, Scratch()
     sizes = [W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])]
+    vars(model.suffixes)["words"] = None
+    trim()
     memory, where, records = nodes_of_sizes(sizes, home)
     place, lacking = np.arange(W, dtype=np.int32), 0
     records[0]["word"][:-1] = place
@@ -520,8 +523,9 @@ def backoff_of(model, home=None):
         work = partial(place_segment, model, k, place, above["child"], new, columns(here), scratch)
         lacking += sum(all_at_once(work, segments))
         place = new
-        for column in (model.log10p, model.log10bow, model.marks):
-            column[k - 1] = None  # there may be little memory left
+        for column in (model.log10p, model.log10bow, model.marks, model.types):
+            column[k - 1] = None
+        trim()  # what was freed serves the file
     nodes = finished(memory, where, W, linked=not lacking, home=home)
     return Backoff(model.vocab, len(records), [Packed(nodes, k, W) for k in range(1, len(records) + 1)])
 

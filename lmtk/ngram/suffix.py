@@ -24,6 +24,7 @@ words; as last word, as </s>, it is the first.
 """
 
 import mmap
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -31,13 +32,14 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.memory import HUGEPAGE
 from lmtk.machine.threads import Scratch, all_at_once, count, in_turn
 
 SOME = 512  # positions whose random reads are made together, so that they overlap
 RANGE = 1 << 16  # positions compared together, a multiple of 64
 LOW = 14  # orders up to here, and one more, fit 4 bits
 SHARES = 8  # of the words for each thread that sorts
-PIECE = 1 << 17  # positions of a segment, about, so that what is kept of them stays in a cache; of orders up to LOW
+PIECE = 1 << 16  # positions of a segment, about, so that what is kept of them stays in a cache; of orders up to LOW
 u64 = np.uint64
 load8 = of_numba("lmtk.machine.unaligned", "load8")
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
@@ -125,10 +127,10 @@ def suffix_order(x, n, W, marks):
             found = room("words", (n, RANGE + 1), np.int32)
             compare(around, n, order, come, *ranges[r], W, marks.sos, marks.eos, begins, rank, sizes[r], found)
             with turn:
-                for k in range(2, n + 1):
-                    new = found[k - 1, : sizes[r, k - 1]]
-                    words[ends[k] : ends[k] + len(new)] = new
-                    ends[k] += len(new)
+                begin = ends.copy()
+                ends[1:] += sizes[r]
+            for k in range(2, n + 1):
+                words[begin[k] :][: sizes[r, k - 1]] = found[k - 1, : sizes[r, k - 1]]
 
     in_turn(compared, range(len(ranges)))
     shift_ranks(rank, sizes, N)
@@ -157,7 +159,10 @@ def orders_at(begins, j):
 
 def untouched(size, kind):
     """(size,) from the system, not memory that was in use before: what is not written takes none."""
-    return np.frombuffer(mmap.mmap(-1, size * np.dtype(kind).itemsize), kind)
+    pages = mmap.mmap(-1, size * np.dtype(kind).itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError, ValueError):
+        pages.madvise(HUGEPAGE)
+    return np.frombuffer(pages, kind)
 
 
 def blocks_of(begins, ended, oldest):

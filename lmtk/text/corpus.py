@@ -16,7 +16,7 @@ from lmtk.errors import LmtkError, name_of
 from lmtk.files.streams import blocks
 from lmtk.machine.large import pays
 from lmtk.machine.threads import count
-from lmtk.text.kernels import look_up, read_lines
+from lmtk.text.kernels import look_up, read_lines, renumber
 from lmtk.text.vocab import EOS, SOS, lower
 
 TOKEN = re.compile(rb"[^ \t\r\n]+|\n")
@@ -156,7 +156,8 @@ def ids_of(blocks, index, tolower=False):
         if tables[t].closed:
             return ids
         numbers[t] = np.concatenate((numbers[t][:-1], [index[word] for word in new], [NEWLINE])).astype(np.int32)
-        return numbers[t][ids]
+        renumber(ids, numbers[t], ids)
+        return ids
 
     with ExitStack() as stack:
         pools, coming = [stack.enter_context(ThreadPoolExecutor(1)) for _ in tables], deque()

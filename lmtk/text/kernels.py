@@ -158,6 +158,13 @@ def look_up(text, start, slots, letters, ends, value, known, new_id, unk, ids):
 
 
 @jit
+def renumber(ids, new_id, out):
+    """out (N,) <- new_id (W,) of ids (N,), -1 being the last; `ids` may be `out`."""
+    for i in range(len(ids)):
+        out[i] = new_id[ids[i]]
+
+
+@jit
 def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers):
     """The n-grams of the lines of text[at:], each of k words after a number, with another number behind them or none.
 
