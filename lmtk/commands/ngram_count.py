@@ -245,7 +245,7 @@ def command(
     from lmtk.ngram.runs import Spilled
 
     with pooled() if mpi else contextlib.nullcontext(ALONE) as comm:
-        if comm and comm.size > 1 and read and memory:  # only one process keeps what it reads on disk
+        if comm and comm.size > 1 and memory and not shared(o):  # counts go to disk in one process alone
             comm = None if comm.rank else ALONE
         if comm:
             together(o, comm)
@@ -391,6 +391,13 @@ def together(o, comm):
         model_in_buckets(o, comm)
 
 
+def shared(o):
+    """Whether machines share the job to its end: a model of texts, written with -lm alone, as it is estimated."""
+    changed = o.sort or o.prune or o.limit_vocab_file or o.maxent
+    more = o.read or o.write or o.write_n or o.write_bin or o.class_lm or o.verbose_header
+    return bool(o.lm and not changed and not more)
+
+
 def counted(o, comm):
     """collection.Counts, or what a large text's model is made of without counts, if the model alone is wanted:
     Positions; or a Text, where memory is bounded or ranks share the work.
@@ -405,9 +412,7 @@ def counted(o, comm):
     twice = twice and not o.read and all(map(os.path.isfile, o.text))
     counts_wanted = ((o.write or o.write_n) and not twice) or o.maxent
     positions = o.model_wanted and not counts_wanted and o.order > 1
-    changed = o.sort or o.prune or o.limit_vocab_file
-    alone = not o.model_written or o.write_bin or o.class_lm or changed or o.verbose_header  # for one process
-    parts = comm.size == 1 or not alone
+    parts = comm.size == 1 or shared(o)
     words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
     classed = partial(replaced, classes=o.own) if o.own else None
     kept = o.limit_vocab, o.float_counts, o.memory
