@@ -61,7 +61,8 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
 
     def by_buckets(ids, marks, vocab, methods, exact, tell):
         fixed = (0.5, 1, 1.5), tell, None, exact
-        return buckets.estimate(Parts(ids), vocab, methods, marks, (seed % 2) << 30, ALONE, *fixed), None
+        given = Parts(ids), vocab, methods, marks, (seed % 2) << 30, ALONE
+        return buckets.estimate(buckets.count(*given, *fixed)), None
 
     model, _, told = outcome(by_suffixes, *given)
     other, _, heard = outcome(by_buckets, *given)
@@ -91,7 +92,7 @@ def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
         assert spilled.in_sentences()
         most = int(counted.seen(spilled, vocab, len(methods)).max()) * (1 + seed % 3) + 1
         monkeypatch.setattr(buckets, "BYTES", ((1 << 30) - buckets.WORD * len(vocab.words)) // most)
-        return buckets.estimate(spilled, *given, 1 << 30, ALONE, *fixed(tell)), None
+        return buckets.estimate(buckets.count(spilled, *given, 1 << 30, ALONE, *fixed(tell))), None
 
     model, _, told = outcome(whole)
     other, _, heard = outcome(by_buckets)
@@ -111,7 +112,8 @@ def test_discounts_are_tuned_as_in_memory(seed, monkeypatch):
     monkeypatch.setattr(buckets, "BYTES", (1 << 30) // 600)
     x = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)
     model, _ = engine.estimate(x, vocab, methods, marks, heldout=text)
-    other = buckets.estimate(Parts(ids), vocab, methods, marks, (seed % 4 < 2) << 30, ALONE, heldout=text)
+    job = buckets.count(Parts(ids), vocab, methods, marks, (seed % 4 < 2) << 30, ALONE, heldout=text)
+    other = buckets.estimate(job)
     assert written(buckets.write_arpa, other) == written(printing.write_estimate, model, None)
 
 
@@ -128,8 +130,9 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
         buckets.share_text(shared, Parts(x).parts(vocab))
     else:
         buckets.deal_out(shared, Parts(x).parts(vocab))
+    shared.methods = methods
     for b in shared.mine:
-        buckets.sort_bucket(shared, b, methods, None, marks)
+        buckets.sort_bucket(shared, b, None, marks)
         bounds = shared.bounds[b : b + 2].tolist()
         *both, come = naive.bucket(ids, n, marks, *bounds)
         assert shared.shelf.get(("come", b), np.int32).tolist() == come
@@ -212,6 +215,7 @@ OUTPUTS = [
     ["-read", "r", "-lm", "lm", "-classes", "c", "-class-lm", "whole"],
     ["-read", "r", "-vocab", "v", "-limit-vocab", "-sort", "-write", "counts", "-lm", "lm"],
     ["-read", "r", "-text", "u", "-write2", "counts"],
+    ["-kn1", "k1", "-kn3", "k3", "-kn4", "k4"],
     ["-heldout", "u", "-lm", "lm"],
     ["-heldout", "u", "-read", "r", "-write-bin", "bin"],
 ]
@@ -342,10 +346,11 @@ def test_what_is_killed_leaves_nothing(tmp_path):
     assert not list((tmp_path / "temporary").iterdir()) and not (tmp_path / "lm").exists()
 
 
-@pytest.mark.parametrize(("words", "told"), [(["-write-bin"], False), (["-gt1"], True)])
+@pytest.mark.parametrize(("words", "told"), [(["-write-bin"], False), (["-gt1"], False), (["-maxent", "-lm"], True)])
 def test_a_line_says_where_memory_is_not_bounded(tmp_path, monkeypatch, capsys, words, told):
     monkeypatch.chdir(tmp_path)
     in_buckets(monkeypatch, 1 << 20)
+    monkeypatch.setattr(collection, "TOLD", 1)
     text = random_text(tmp_path, 1)
     lmtk(monkeypatch, "ngram-count", "-text", text, "-discount-fallback", "-memory", "1K", *words, "out")
     assert ("more than -memory" in capsys.readouterr().err) == told

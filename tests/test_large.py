@@ -21,7 +21,7 @@ from lmtk.machine.exponential import powers
 from lmtk.machine.large import LARGE
 from lmtk.ngram import arpa, backoff, kenlm_text, printing, runs, searching, smoothing
 from lmtk.ngram.backoff import Backoff, Probabilities
-from lmtk.ngram.collection import collect
+from lmtk.ngram.collection import collect, in_memory
 from lmtk.ngram.counts import write_counts
 from lmtk.ngram.merge import limited, merged, predicting, with_unknown, with_words
 from lmtk.ngram.methods import Method
@@ -74,7 +74,7 @@ def test_counts_are_the_same_in_any_memory(tmp_path, monkeypatch, memory, order,
     (tmp_path / "empty").write_text("")
     texts = [str(tmp_path / name) for name in ("u", "empty", "u")] if memory == 1 else [text, str(tmp_path / "u")]
     whole = collect(texts, [], order, marks=marks)
-    found = collect(texts, [], order, marks=marks, memory=memory)
+    found = in_memory(collect(texts, [], order, marks=marks, memory=memory), None)
     assert whole.words == found.words
     for a, b in zip(whole.levels, found.levels, strict=True):
         assert all(np.array_equal(getattr(a, x), getattr(b, x)) for x in ("keys", "count", "first"))
@@ -101,8 +101,8 @@ def test_counts_that_are_read_are_the_same_in_any_memory(tmp_path, monkeypatch, 
     words, limit = [(None, False), ([b"w5", b"w1", b"w2"], False), ([b"w5", b"w1", b"w2"], True)][seed % 4 % 3]
     given = texts, files, 2 + seed % 4, words, Marks(), b"<unk>", limit
     whole = collect(*given)
-    found = collect(*given, memory=300 << seed % 7)
-    spilled = collect(*given, memory=300 << seed % 7, spill=True)
+    spilled = collect(*given, memory=300 << seed % 7)
+    found = in_memory(spilled, None)
     assert isinstance(spilled, runs.Spilled)
     least = [*random.integers(0, 9, 3), *random.integers(0, 3, 4)]  # of the words some stay as prefixes alone
     for some in ((whole, found, spilled), [counts.frequent(least, [b"w1"]) for counts in (whole, found, spilled)]):

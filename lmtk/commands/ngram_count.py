@@ -245,7 +245,7 @@ def command(
     from lmtk.ngram.runs import Spilled
 
     with pooled() if mpi else contextlib.nullcontext(ALONE) as comm:
-        if comm and comm.size > 1 and read and memory:  # only one process keeps what it reads on disk
+        if comm and comm.size > 1 and memory and not shared(o):  # counts go to disk in one process alone
             comm = None if comm.rank else ALONE
         if comm:
             together(o, comm)
@@ -391,6 +391,13 @@ def together(o, comm):
         model_in_buckets(o, comm)
 
 
+def shared(o):
+    """Whether machines share the job to its end: a model of texts, written with -lm alone, as it is estimated."""
+    changed = o.sort or o.prune or o.limit_vocab_file or o.maxent
+    more = o.read or o.write or o.write_n or o.write_bin or o.class_lm or o.verbose_header
+    return bool(o.lm and not changed and not more)
+
+
 def counted(o, comm):
     """collection.Counts, or what a large text's model is made of without counts, if the model alone is wanted:
     Positions; or a Text, where memory is bounded or ranks share the work.
@@ -401,29 +408,27 @@ def counted(o, comm):
     from lmtk.text.vocab import read_vocab
 
     # where memory is bounded a text is read once for the model and once for its counts
-    twice = o.memory and o.model_written and (o.write or o.write_n) and comm.size == 1
+    twice = o.memory and o.model_wanted and (o.write or o.write_n) and comm.size == 1
     twice = twice and not o.read and all(map(os.path.isfile, o.text))
     counts_wanted = ((o.write or o.write_n) and not twice) or o.maxent
     positions = o.model_wanted and not counts_wanted and o.order > 1
-    changed = o.sort or o.prune or o.limit_vocab_file
-    alone = o.write_bin or o.class_lm or changed or o.verbose_header  # for one process
-    parts = bool(o.model_written and (comm.size == 1 or not alone))
-    kept = o.limit_vocab, o.float_counts, o.memory
+    parts = comm.size == 1 or shared(o)
     words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
     classed = partial(replaced, classes=o.own) if o.own else None
-    what = o.text or [], o.read or [], o.order, words, o.marks, o.unk_word
-    counts = collect(*what, *kept, comm, classed, positions, parts, True)
+    kept = o.limit_vocab, o.float_counts, o.memory
+    collected = partial(collect, o.text or [], o.read or [], o.order, words, o.marks, o.unk_word, *kept, comm, classed)
+    counts = collected(positions, parts)
     if comm.size > 1 and isinstance(counts, Text) and o.kenlm_layout and comm.total(counts.has(o.unk_word)):
-        counts = collect(*what, *kept, comm, classed, positions, False)
+        counts = collected(positions)
     o.written = counts
     if twice and isinstance(counts, Text | Positions):
-        o.written = collect(*what, *kept, comm, classed, spill=True)
+        o.written = collected()
     if o.read_with_mincounts and comm.rank == 0:
         floor = per_order(o.gtmin_n, float)
         least = [floor.get(n, (o.gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, o.order + 1)]
         counts = o.written = counts.frequent(least, words or ())
     if isinstance(counts, Spilled) and o.model_wanted:
-        bucketed = o.model_written and not o.maxent and o.order > 1 and counts.in_sentences()
+        bucketed = not o.maxent and o.order > 1 and counts.in_sentences()
         return counts if bucketed else in_memory(counts, o.memory)
     return counts
 
@@ -462,7 +467,7 @@ def given_discounts(o):
 
 
 def model_in_buckets(o, comm):
-    """The model of a collection.Text, or of runs.Spilled, written by rank 0."""
+    """The model of a collection.Text, or of runs.Spilled, or its discounts, written by rank 0."""
     from lmtk.commands.bar import Bar
     from lmtk.machine.memory import at_most
     from lmtk.ngram import assembly, buckets
@@ -475,7 +480,11 @@ def model_in_buckets(o, comm):
     layout = layout_of(o)
     with Bar(o.debug > 0 or comm.rank > 0) as bar:
         kept = listed(o), o.vocab_pad, comm.share(lambda: held_out(o))
-        job = buckets.estimate(o.counts, o.vocabulary, o.methods, o.marks, o.memory, comm, *given, *kept, bar)
+        job = buckets.count(o.counts, o.vocabulary, o.methods, o.marks, o.memory, comm, *given, *kept, bar)
+        write_discounts(o, job.methods)
+        if not o.model_written:
+            return
+        buckets.estimate(job)
         write = lambda out: buckets.write_arpa(out, job, o.lm, layout)
         if comm.rank:
             write(None)
@@ -511,20 +520,27 @@ def write_what_was_counted(o):
 
 def write_model(o):
     """The model of what was counted, and the discounts that are asked for, written."""
-    from lmtk.files.streams import open_out
-    from lmtk.ngram import backoff, engine, methods, printing
+    from lmtk.ngram import backoff, engine, printing
 
     layout = layout_of(o)
     model, used = estimated(o)
-    for n, path in sorted({**o.files["gt"], **o.files["kn"]}.items()):
-        if not o.model_written and n <= o.order:
-            with open_out(path) as out:
-                methods.write_discounts(out, used[n - 1])
+    write_discounts(o, used)
     if isinstance(model, backoff.Backoff):
         write_backoff(o, model, o.lm)
     else:
         write = partial(printing.write_estimate, model=model, layout=layout)
         write_estimate(o, write, partial(engine.backoff_of, model))
+
+
+def write_discounts(o, used):
+    """Those of the methods in use, where no model is written that would read them."""
+    from lmtk.files.streams import open_out
+    from lmtk.ngram import methods
+
+    for n, path in sorted({**o.files["gt"], **o.files["kn"]}.items()):
+        if not o.model_written and n <= o.order:
+            with open_out(path) as out:
+                methods.write_discounts(out, used[n - 1])
 
 
 def write_estimate(o, write, backoff_of):

@@ -69,7 +69,8 @@ class Buckets:
     it. cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in words before each bucket's; came:
     {bucket: (n + 1, B)}, how many of its contexts are events of each bucket. Order 1 is on every rank: log10p,
     log10bow, marks of the words. Until the buckets are sorted: records of each, or the text (N + n,) in a circle and
-    places, where the words of each are. show(share, what): told how much of a step is done.
+    places, where the words of each are. methods, exact: as in smoothing.estimate. show(share, what): told how much of a
+    step is done.
     """
 
     vocab: Vocab
@@ -94,6 +95,8 @@ class Buckets:
     records: Shelf = None
     text: np.ndarray = None
     places: dict = None
+    methods: list = None
+    exact: int = False
     scratch: threads.Scratch = field(default_factory=threads.Scratch)
     show: Callable = lambda share, what: None
 
@@ -155,7 +158,7 @@ class Buckets:
         return [found[b] for b in self.mine]
 
 
-def estimate(
+def count(
     text,
     vocab,
     methods,
@@ -171,8 +174,9 @@ def estimate(
     heldout=None,
     show=lambda share, what: None,
 ):
-    """A collection.Text, or runs.Spilled, -> Buckets, as `engine.estimate` has it: the same numbers. Every rank of
-    `comm` has its part of the text. memory: bytes, or None. show: as Buckets has it.
+    """A collection.Text, or runs.Spilled, -> Buckets whose n-grams are counted, with their discounts and order 1: the
+    rest is for `estimate`. The numbers are those of engine.estimate. Every rank of `comm` has its part of the text.
+    memory: bytes, or None. show: as Buckets has it.
     """
     inside = words_inside(listed, vocab) if listed is not None else None
     exact = exact and max(int(inside[: vocab.V].sum()) if listed is not None else vocab.V, size)
@@ -191,9 +195,9 @@ def estimate(
         small = job.ample and comm.size <= n + 1 and job.seen.sum() < 1 << 31
         (share_text if small else deal_out)(job, text.parts(vocab))
         seen = comm.share(lambda: engine.seen_words(job.seen, vocab, marks))
-    job.show, job.inside = show, inside
+    job.show, job.inside, job.methods, job.exact = show, inside, methods, exact
     last = int(engine.last_word(seen, vocab)) if exact and methods[0].counts == "before" else None
-    bigrams, counted = count_all(job, partial(sort, job, methods=methods, last=last))
+    bigrams, counted = count_all(job, partial(sort, job, last=last))
     job.records = job.text = job.places = None
     job.forget()
 
@@ -205,16 +209,20 @@ def estimate(
         given = heldout.known(first, features) | (known or {}) if heldout else known
         return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, tell, given, exact)
 
-    used, job.log10p, job.marks = comm.share(order_1)
+    job.methods, job.log10p, job.marks = comm.share(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
-    lacking = sum(job.each(partial(estimate_one, job, used, exact), "estimating"))
-    job.needed = comm.total(lacking) > 0
+    return job
+
+
+def estimate(job):
+    """Orders 2 and on of Buckets. Returns these."""
+    job.needed = job.comm.total(sum(job.each(partial(estimate_one, job), "estimating"))) > 0
     if job.needed:
-        need_all(job, methods, not exact)
+        need_all(job, not job.exact)
     common_words(job)
     job.forget()
-    sizes = [sum(there(job, b, k) for b in job.mine) for k in range(2, job.order + 1)]
-    job.sizes = [int(np.count_nonzero(job.marks & engine.THERE)), *comm.sum(np.array(sizes, np.int64)).tolist()]
+    sizes = np.array([sum(there(job, b, k) for b in job.mine) for k in range(2, job.order + 1)], np.int64)
+    job.sizes = [int(np.count_nonzero(job.marks & engine.THERE)), *job.comm.sum(sizes).tolist()]
     return job
 
 
@@ -351,7 +359,7 @@ def count_all(job, sort):
     return job.comm.sum(bigrams), counted
 
 
-def sort_bucket(job, b, methods, last, marks):
+def sort_bucket(job, b, last, marks):
     """Puts a bucket's events and contexts on the shelf. Returns how many bigrams end in each word; n_1 .. of the orders
     from 2 on; how these change by lmplz's last n-gram (engine.count_last, of the word `last`), if that may be here,
     else None.
@@ -373,13 +381,13 @@ def sort_bucket(job, b, methods, last, marks):
         index(rows, order, come, begins, W, rank, sizes, words)
         words = np.concatenate([some[:size] for some, size in zip(words, sizes[1:])])
     events = {"begins": begins, "rank": rank, "sizes": sizes, "words": words}
-    found = put_bucket(job, b, methods, last, events, contexts, come, ended, job.start(b))
+    found = put_bucket(job, b, last, events, contexts, come, ended, job.start(b))
     bigrams = np.empty(W + 1, np.int64)
     suffix.numbers(rank, 2, ended, bigrams)
     return np.diff(bigrams), *found
 
 
-def put_bucket(job, b, methods, last, events, contexts, come, ended, start, raw=None, fresh=None):
+def put_bucket(job, b, last, events, contexts, come, ended, start, raw=None, fresh=None):
     """Puts a bucket's events and contexts, of which those of each word begin at `ended` and `start` (W + 1,), on the
     shelf; the rest of what `sort_bucket` returns.
     """
@@ -398,7 +406,7 @@ def put_bucket(job, b, methods, last, events, contexts, come, ended, start, raw=
     job.came[b] = np.zeros((n + 1, len(job.bounds) - 1), np.int64)
     count_sources(*contexts_from(job, b), job.came[b])
     job.cuts[b] = np.array([0 * job.bounds, *(x.nodes(k, ended[job.bounds]) for k in range(1, n + 1))])
-    counted = engine.Estimator(x, vocab, methods, np.zeros(W, np.int64)).tallied(ended[min(vocab.V, W)])
+    counted = engine.Estimator(x, vocab, job.methods, np.zeros(W, np.int64)).tallied(ended[min(vocab.V, W)])
     odd = [np.zeros_like(n) for n in counted]
     is_last = last is not None and engine.count_last(odd, x, ended[last], ended[last + 1], vocab)
     return counted, odd if is_last else None
@@ -551,7 +559,7 @@ def ends_of(job, b, name):
     return np.cumsum(ends)
 
 
-def loaded(job, b, methods):
+def loaded(job, b):
     """A bucket as an engine.Estimator."""
     W, get, vocab = len(job.seen), job.shelf.get, job.vocab
     (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
@@ -573,7 +581,7 @@ def loaded(job, b, methods):
         x = dataclasses.replace(
             x, raw=raw, fresh=[None, None, *(get(("fresh", b, k), np.int64) for k in range(2, job.order))]
         )
-    work = engine.Estimator(x, vocab, methods, job.seen, inside=job.inside)
+    work = engine.Estimator(x, vocab, job.methods, job.seen, inside=job.inside)
     work.scratch = job.scratch
     return work
 
@@ -581,15 +589,15 @@ def loaded(job, b, methods):
 def features_of(job, heldout):
     """The features of a HeldOut from orders 2 on."""
     found = heldout.unseen()
-    job.each(lambda b: heldout.of_estimator(loaded(job, b, heldout.methods), found), "tuning discounts")
+    job.each(lambda b: heldout.of_estimator(loaded(job, b), found), "tuning discounts")
     return [tuple(map(job.comm.sum, of_order)) for of_order in found]
 
 
-def estimate_one(job, methods, exact, b):
+def estimate_one(job, b):
     """The probabilities of a bucket's events and the weights of its contexts; how many events are left out."""
-    work, shelf = loaded(job, b, methods), job.shelf
+    work, shelf = loaded(job, b), job.shelf
     work.begin(job.log10p, job.log10bow, job.marks)
-    lacking = work.estimate_all(methods, exact)
+    lacking = work.estimate_all(job.methods, job.exact)
     for k in range(2, job.order + 1):
         events = job.cuts[b][k, -1]
         for name, column in (("p", work.log10p[k][:events]), ("marks", work.marks[k][:events])):
@@ -709,12 +717,12 @@ def own_marks(job, b, k, to):
     return job.shelf.get(("marks", b, k), np.uint8, *job.cuts[b][k, to : to + 2].tolist())
 
 
-def need_all(job, methods, ends):
+def need_all(job, ends):
     """`engine.need_all`: order by order, from the highest, what the events need of their contexts goes from the
     buckets of these to those that have them as events.
     """
     for k in range(job.order, 1, -1):
-        job.each(partial(need_one, job, methods, k, ends), f"prefixes of {k}-grams")
+        job.each(partial(need_one, job, k, ends), f"prefixes of {k}-grams")
         for t in range(job.rounds if k > 2 else 0):
             b = job.mine[t]
             many = job.came[b][k - 1].reshape(job.rounds, -1).T
@@ -738,9 +746,9 @@ def need_all(job, methods, ends):
                 job.shelf.drop(("needed", b, d))
 
 
-def need_one(job, methods, k, ends, b):
+def need_one(job, k, ends, b):
     """`engine.need_all` of a bucket and order."""
-    work, shelf = loaded(job, b, methods), job.shelf
+    work, shelf = loaded(job, b), job.shelf
     work.begin(job.log10p, job.log10bow, job.marks)
     for d in range(max(k - 1, 2), k + 1):
         parts = [shelf.get((name, b, d), np.uint8) for name in ("marks", "of contexts")]

@@ -131,7 +131,6 @@ def collect(
     replace=None,
     positions=False,
     parts=False,
-    spill=False,
 ):
     """The Counts of texts and count files, added up, as SRILM's ngram-count does it.
 
@@ -141,8 +140,8 @@ def collect(
     count together; rank 0 has the result. replace: words -> (others, the id among them of each word), where others are
     to be counted in place of the words that were read. positions: give large texts, where they have no sentence marks
     inside of sentences, as Positions, which rank 0 makes alone; or, with `parts`, where they do not fit into `memory`
-    or there are several ranks, as a Text of each rank's part. spill: give the counts as runs.Spilled, where they were
-    made on disk.
+    or there are several ranks, as a Text of each rank's part. Counts that do not fit into `memory` are runs.Spilled,
+    where one rank makes them and they are whole numbers.
     """
     index = Growing()
     unk_id = index[unk]
@@ -197,7 +196,7 @@ def collect(
         lines = Lines()
     if run:
         counts = Spilled(words, run, max(memory // LINE, 1))
-        if spill and comm.size == 1 and not lines.size:
+        if comm.size == 1 and not lines.size:
             return counts
         levels = counts.levels()
     if comm.size > 1:

@@ -63,7 +63,7 @@ def deal(job, name, rows, mine):
             job.shelf.add((*name, b), some)
 
 
-def sort_bucket(job, b, methods, last):
+def sort_bucket(job, b, last):
     """As buckets.sort_bucket."""
     n, W, (first, end) = job.order, len(job.seen), job.bounds[b : b + 2].tolist()
     rows, weights = [np.zeros((0, 1), np.int32)], [np.zeros(0, np.int64)]
@@ -98,7 +98,7 @@ def sort_bucket(job, b, methods, last):
         if k < n:
             job.shelf.add(("fresh", b, k), fresh[k - 1])
     own = [None, None, *raw[1:]], [None, None, *fresh[1:]]
-    return bigrams, *buckets.put_bucket(job, b, methods, last, events, contexts, come, ended, start, *own)
+    return bigrams, *buckets.put_bucket(job, b, last, events, contexts, come, ended, start, *own)
 
 
 def taken(job, name):
