@@ -21,7 +21,7 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkWarning, UsageError, name_of
 
-TOGETHER = 1 << 19  # bytes of a text that a thread reads and scores at once
+TOGETHER = 1 << 18  # bytes of a text that a thread reads and scores at once
 
 
 def command(
