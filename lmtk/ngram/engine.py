@@ -509,7 +509,7 @@ def backoff_of(model, home=None):
     """
     W, segments, scratch = len(model.vocab.words), model.suffixes.segments, Scratch()
     sizes = [W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])]
-    vars(model.suffixes)["words"] = None
+    vars(model.suffixes)["words"] = None  # oldest words, of which nothing below asks
     trim()
     memory, where, records = nodes_of_sizes(sizes, home)
     place, lacking = np.arange(W, dtype=np.int32), 0
