@@ -204,8 +204,8 @@ class Cached:
         share[own] = (found / np.maximum(place - begin, 1))[len(last) :]
         self.known["last"] = words[-self.length :]
         with np.errstate(divide="ignore"):
-            logp = np.log((1 - self.weight) * p + self.weight * np.nan_to_num(share))
-        probs = np.column_stack((p, np.nan_to_num(share)))
+            probs = np.column_stack((p, np.exp(rounded(np.log(np.nan_to_num(share))))))
+            logp = np.log(probs @ (1 - self.weight, self.weight))
         more = (*scores.more, ("cache", share, 2), ("probs", probs, 3))
         return replace(scores, logp=np.where(corpus.scored, logp, 0), more=more)
 
