@@ -126,6 +126,13 @@ def test_both_forms_give_back_the_model(name, tmp_path):
         assert again.getvalue() == first.getvalue()
 
 
+@pytest.mark.parametrize("name", ["gt", "wb", "kn"])
+def test_what_is_cut_off_is_not_stored(name):
+    model = smoothed(name, 4, interpolate=name != "gt", minimum=2)
+    assert sum(len(level.keys) for level in model.levels[1:]) == sum(model.sizes[1:])
+    assert sum(model.sizes[2:]) < sum(smoothed(name, 4, interpolate=name != "gt").sizes[2:])
+
+
 def test_counts_without_discounts_are_explained(tmp_path):
     (tmp_path / "t").write_text("a b\n")
     counts = collect([str(tmp_path / "t")], [], 2)

@@ -23,6 +23,7 @@ from lmtk.ngram.counts import find, values
 from lmtk.ngram.engine import contexts_of
 from lmtk.ngram.smoothing import odd_contexts
 from lmtk.text.corpus import contexts
+from lmtk.text.vocab import Vocab
 
 LEAST = 1e-3  # discounts from here on, so that every context leaves something
 SWEEPS = 50
@@ -36,7 +37,7 @@ class HeldOut:
     """
 
     words: np.ndarray
-    vocab: object
+    vocab: Vocab
     methods: list
 
     def discounts(self, k):

@@ -182,11 +182,14 @@ def estimate(
     for k, method in enumerate(used, 1):
         estimate_order(levels, k, method, vocab, tell, exact and max(V, size))
     fix_contexts(levels, exact)
-    done = []
+    done, place = [], np.zeros(1, np.int64)
     for level in levels:
         for logs in (level.log10p, level.log10bow):
             logs[np.isneginf(logs)] = ZERO
-        done.append(Stored(level.keys, level.log10p, level.log10bow))
+        there = ~np.isnan(level.log10p) if done else np.ones(len(level.keys), bool)  # every word, and what has a p
+        keys = place[level.parent[there]] * len(vocab.words) + level.word[there]
+        done.append(Stored(keys, level.log10p[there], level.log10bow[there]))
+        place = np.cumsum(there) - 1
         vars(level).clear()  # large models leave little memory
     return Backoff(vocab, len(done), done), used
 
