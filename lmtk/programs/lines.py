@@ -238,7 +238,9 @@ def replace_words_with_classes(words):
     class_of = {}
     for name, expansion in expansions:
         class_of.setdefault(expansion, name)
-    longest, uses = max((len(e) for e in class_of), default=0), dict.fromkeys(class_of, 0)
+    longest, uses = {}, dict.fromkeys(class_of, 0)
+    for expansion in filter(None, class_of):
+        longest[expansion[0]] = max(longest.get(expansion[0], 0), len(expansion))
     counted, partial = given["have_counts"] not in ("", "0"), given["partial"] not in ("", "0")
     for path in files:
         for _, line in lines(path):
@@ -255,24 +257,20 @@ def replace_words_with_classes(words):
 
 
 def classed(words, class_of, longest, uses):
-    """Words with the class of the longest expansion at each place; `uses` counts them."""
-    if longest == 1:  # most texts
-        for word in words:
-            if (expansion := (word,)) in class_of:
-                uses[expansion] += 1
-        return [class_of.get((word,), word) for word in words]
+    """Words with the class of the longest expansion at each place; `uses` counts them. longest: of the expansions that
+    begin with a word.
+    """
     found, at = [], 0
     while at < len(words):
-        for length in range(min(longest, len(words) - at), 0, -1):
-            expansion = tuple(words[at : at + length])
-            if expansion in class_of:
-                uses[expansion] += 1
-                found.append(class_of[expansion])
-                at += length
-                break
+        length = longest.get(words[at], 0)
+        while length and (expansion := tuple(words[at : at + length])) not in class_of:
+            length -= 1
+        if length:
+            uses[expansion] += 1
+            found.append(class_of[expansion])
         else:
             found.append(words[at])
-            at += 1
+        at += length or 1
     return found
 
 
