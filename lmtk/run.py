@@ -101,7 +101,7 @@ def finish(program, model):
         raise LmtkError(f"{checkpoint}: no epoch is over, so that there is no model yet; -resume goes on with it")
     best = {name.removeprefix("best."): a for name, a in arrays.items() if name.startswith("best.")}
     registry.made(about, best | {"vocabulary": arrays["vocabulary"]}, checkpoint)  # a whole one, or an error
-    with open_out(model) as out:
+    with open_out(model, lasting=True) as out:
         container.write(out, about["kind"], about["settings"], best, vocabulary(arrays, checkpoint))
     remove(checkpoint)
 
@@ -151,7 +151,7 @@ def write_checkpoint(run, progress, arrays, diverged=False):
         kind, settings, best, _ = run.parts(progress)
         about["model"] = {"kind": kind, "settings": settings}
         arrays = arrays | {"best." + name: a for name, a in best.items()}
-    with open_out(run.checkpoint) as out:
+    with open_out(run.checkpoint, lasting=True) as out:
         container.write(out, run.kind, about, arrays, run.words[1])
 
 
@@ -213,7 +213,7 @@ def live(run, progress, stretches, tell, comm=ALONE):
             sys.stderr.write(f"lmtk {run.program}: interrupted{saved.what_now(progress)}\n")
         sys.exit(128 + stop)
     if comm.rank == 0:
-        with open_out(run.model) as out:
+        with open_out(run.model, lasting=True) as out:
             container.write(out, *run.parts(progress))
         remove(run.checkpoint)
 

@@ -32,7 +32,7 @@ def ended(process):
 def test_a_checkpoint_that_cannot_be_written_is_a_warning(texts, monkeypatch, capsys):  # noqa: F811
     """One, in all epochs; the model itself, where it cannot be written either, is an error."""
 
-    def full(path):
+    def full(path, lasting):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     made = settings(epochs=3)

@@ -15,7 +15,6 @@ from functools import cache
 from lmtk.errors import FormatError, LmtkWarning, UsageError, name_of
 
 BOM = b"\xef\xbb\xbf"
-EARLY = 1 << 25  # bytes after which a file is put to disk
 watch = None  # what is told how many bytes were read of files, each time
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its marks: which byte of a pair comes first
 MODEL = b'{"__metadata__":'  # behind eight bytes, of a file that holds arrays
@@ -47,38 +46,12 @@ def decompressed(raw, kind):
     return io.BufferedReader(reader, 1 << 20)
 
 
-class Early(io.FileIO):
-    """A file to write, which the system puts to disk while more is written: less is left for fsync to wait for."""
-
-    new = 0
+class Mappable(io.FileIO):
+    """A file to write, which memory can be of."""
 
     def __init__(self, *how):
         super().__init__(*how)
         self.mappings = []  # as container.mapped makes them
-
-    def write(self, data):
-        size = super().write(data)
-        self.new += size
-        if self.new > EARLY:
-            self.new = 0
-            begin_writing(self.fileno())
-        return size
-
-
-def begin_writing(number):
-    """The system begins to put to disk what was written to an open file."""
-    if start := getattr(libc(), "sync_file_range", None):
-        start(number, 0, 0, 2)  # SYNC_FILE_RANGE_WRITE: starts, and does not wait
-
-
-@cache
-def libc():
-    import ctypes
-
-    found = ctypes.CDLL(None)
-    if hasattr(found, "sync_file_range"):
-        found.sync_file_range.argtypes = ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint
-    return found
 
 
 class Watched(io.FileIO):
@@ -321,7 +294,7 @@ def created(temporary):
     """A new file to write, which a lock keeps from being cleared away."""
     clear_away(temporary)
     while True:
-        raw = io.BufferedWriter(Early(temporary, "wb+"))  # to be mapped as well
+        raw = io.BufferedWriter(Mappable(temporary, "wb+"))
         try:
             lock(raw.fileno())
         except BlockingIOError:
@@ -348,8 +321,9 @@ def check_out(path):
 
 
 @contextmanager
-def open_out(path):
-    """Open `path` for writing bytes ("-": stdout). A regular file appears, whole, when the block ends without an error.
+def open_out(path, lasting=False):
+    """Open `path` for writing bytes ("-": stdout). A regular file appears, whole, when the block ends without an error;
+    a `lasting` one is on disk by then, and so whole even if the power fails.
 
     A device or a FIFO is written in place. The suffix chooses the compression.
     """
@@ -368,7 +342,7 @@ def open_out(path):
             else:
                 yield raw
             raw.flush()
-            if not in_place:
+            if lasting and not in_place:
                 os.fsync(raw.fileno())
         if not in_place:
             with suppress(FileNotFoundError):

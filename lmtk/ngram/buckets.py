@@ -38,7 +38,6 @@ from threading import Lock
 import numpy as np
 
 from lmtk.errors import LmtkError, shown
-from lmtk.files import streams
 from lmtk.files.column import Shelf
 from lmtk.machine import threads
 from lmtk.machine.jit import jit
@@ -874,11 +873,10 @@ def opened(out, comm):
 
 
 def put_at(file, data, at):
-    """Writes data (N,) of uint8 to its place in a file, and has the system put it to disk meanwhile."""
+    """Writes data (N,) of uint8 to its place in a file."""
     while len(data):
         size = os.pwrite(file, data, at)
         data, at = data[size:], at + size
-    streams.begin_writing(file)
 
 
 def models_of(job, k):
