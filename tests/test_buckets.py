@@ -34,6 +34,7 @@ from lmtk.ngram import (
     suffix,
 )
 from lmtk.ngram.counts import Counts, ranks
+from lmtk.ngram.methods import Recipe
 from lmtk.text.corpus import Marks
 
 
@@ -60,9 +61,8 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     monkeypatch.setattr(buckets, "BYTES", (1 << 30) // 600)
 
     def by_buckets(ids, marks, vocab, methods, exact, tell):
-        fixed = (0.5, 1, 1.5), tell, None, exact
-        given = Parts(ids), vocab, methods, marks, (seed % 2) << 30, ALONE
-        return buckets.estimate(buckets.count(*given, *fixed)), None
+        recipe = Recipe(methods, (0.5, 1, 1.5), tell, exact=exact)
+        return buckets.estimate(buckets.count(Parts(ids), vocab, recipe, marks, (seed % 2) << 30, ALONE)), None
 
     model, _, told = outcome(by_suffixes, *given)
     other, _, heard = outcome(by_buckets, *given)
@@ -80,19 +80,18 @@ def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
     counts = Counts(counts.words, [replace(level, count=level.count.astype(np.int64)) for level in counts.levels])
     monkeypatch.setitem(LARGE, "ngrams", 1)
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
-    given = vocab, methods, Marks()
-    fixed = lambda tell: ((0.5, 1, 1.5), tell, None, exact, *own)
+    given = lambda tell: (vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own), Marks())
 
     def whole(tell):
         suffixes = leaves.suffixes_of(counts.up_to(len(methods)), vocab)
-        return engine.estimate(suffixes, *given, *fixed(tell), types=True)
+        return engine.estimate(suffixes, *given(tell), types=True)
 
     def by_buckets(tell):
         spilled = runs.Spilled(counts.words, runs.spilled(counts.levels, 0), 1 + seed % 50)
         assert spilled.in_sentences()
         most = int(counted.seen(spilled, vocab, len(methods)).max()) * (1 + seed % 3) + 1
         monkeypatch.setattr(buckets, "BYTES", ((1 << 30) - buckets.WORD * len(vocab.words)) // most)
-        return buckets.estimate(buckets.count(spilled, *given, 1 << 30, ALONE, *fixed(tell))), None
+        return buckets.estimate(buckets.count(spilled, *given(tell), 1 << 30, ALONE)), None
 
     model, _, told = outcome(whole)
     other, _, heard = outcome(by_buckets)
@@ -111,8 +110,9 @@ def test_discounts_are_tuned_as_in_memory(seed, monkeypatch):
     monkeypatch.setattr(buckets, "PART", 1 + 7 * (seed % 30))
     monkeypatch.setattr(buckets, "BYTES", (1 << 30) // 600)
     x = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)
-    model, _ = engine.estimate(x, vocab, methods, marks, heldout=text)
-    job = buckets.count(Parts(ids), vocab, methods, marks, (seed % 4 < 2) << 30, ALONE, heldout=text)
+    recipe = Recipe(methods, heldout=text)
+    model, _ = engine.estimate(x, vocab, recipe, marks)
+    job = buckets.count(Parts(ids), vocab, recipe, marks, (seed % 4 < 2) << 30, ALONE)
     other = buckets.estimate(job)
     assert written(buckets.write_arpa, other) == written(printing.write_estimate, model, None)
 

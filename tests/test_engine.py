@@ -15,7 +15,7 @@ from lmtk.machine.large import LARGE
 from lmtk.ngram import arpa, engine, estimation, leaves, printing, smoothing, suffix
 from lmtk.ngram.counts import Counts, count_ids, from_rows
 from lmtk.ngram.heldout import held_out
-from lmtk.ngram.methods import Method
+from lmtk.ngram.methods import Method, Recipe
 from lmtk.text.corpus import Corpus, Marks
 from lmtk.text.vocab import make_vocab
 
@@ -47,7 +47,7 @@ def job(seed):
 
 def by_counts(ids, marks, vocab, methods, exact, tell):
     counts = counts_of(ids, marks, vocab, len(methods))
-    return smoothing.estimate(counts, vocab, len(methods), methods, (0.5, 1, 1.5), tell, None, exact)
+    return smoothing.estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), tell, exact=exact))
 
 
 def counts_of(ids, marks, vocab, order):
@@ -62,7 +62,7 @@ def counts_of(ids, marks, vocab, order):
 
 def by_suffixes(ids, marks, vocab, methods, exact, tell):
     ngrams = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)
-    return engine.estimate(ngrams, vocab, methods, marks, (0.5, 1, 1.5), tell, None, exact, types=True)
+    return engine.estimate(ngrams, vocab, Recipe(methods, (0.5, 1, 1.5), tell, exact=exact), marks, types=True)
 
 
 def outcome(estimate, *given):
@@ -161,7 +161,7 @@ def test_counts_are_estimated_in_suffix_order_as_they_stand(seed, monkeypatch):
         monkeypatch.setitem(LARGE, "ngrams", large)
         model, used, told = outcome(
             lambda tell: estimation.estimate(
-                [counts], vocab, len(methods), methods, None, (0.5, 1, 1.5), tell, None, exact, *own
+                [counts], vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own), None
             )
         )
         monkeypatch.setitem(LARGE, "ngrams", 1 << 40)

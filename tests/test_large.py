@@ -24,7 +24,7 @@ from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.collection import collect, in_memory
 from lmtk.ngram.counts import write_counts
 from lmtk.ngram.merge import limited, merged, predicting, with_unknown, with_words
-from lmtk.ngram.methods import Method
+from lmtk.ngram.methods import Method, Recipe
 from lmtk.ngram.pruning import pruned, renormalized, single, without_low
 from lmtk.ngram.smoothing import estimate
 from lmtk.programs.kenlm import passing
@@ -46,7 +46,7 @@ def random_text(folder, seed):
 def estimated(text, name, order, marks, unk, words, interpolate):
     found = collect([text], [], order, words, marks)
     methods = [Method(name, METHODS[name], interpolate, 1 if k < 3 else 2) for k in range(1, order + 1)]
-    model = estimate(found, make_vocab(sorted(found.words), unk), order, methods, (0.5, 1, 1.5))[0]
+    model = estimate(found, make_vocab(sorted(found.words), unk), Recipe(methods, (0.5, 1, 1.5)))[0]
     out = io.BytesIO()
     write_counts(out, found)
     return out.getvalue(), model

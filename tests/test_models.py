@@ -69,6 +69,10 @@ def neural(folder, marks=SENTENCES, unk=True, **options):
     return progress.best
 
 
+def witten_bell(order):
+    return methods.Recipe([methods.Method("wb", (), True, 1, 0)] * order)
+
+
 def of_classes(folder, marks=SENTENCES, unk=True):
     """Classes of words of the text, of one that the text has not, and of <unk>; "cat", "the" and "mat" stay words."""
     lines = ["D 0.75 dog", "D 0.25 newt", "V 0.5 sat", "V 0.5 saw", "A a", *["U on", "U <unk>"] * unk]
@@ -76,7 +80,7 @@ def of_classes(folder, marks=SENTENCES, unk=True):
     replace = partial(classes.replaced, classes=classes.read_classes(str(folder / "classes")))
     counts = collect([str(folder / "train")], [], 3, marks=marks, replace=replace)
     vocab = make_vocab(sorted(counts.words), False, marks.eos)
-    model, _ = smoothing.estimate(counts, vocab, 3, [methods.Method("wb", (), True, 1, 0)] * 3)
+    model, _ = smoothing.estimate(counts, vocab, witten_bell(3))
     return class_model(model, "model", str(folder / "classes"))
 
 
@@ -84,7 +88,7 @@ def short(folder, marks=SENTENCES, unk=True, N=4, order=3):
     """A network for 4 words, and a back-off model, in the file "rest", for the others; its weights are random."""
     vocab = make_vocab(sorted(set(TRAIN.encode().split())), unk, marks.eos)
     counts = collect([str(folder / "train")], [], order, vocab.words[: vocab.V], marks)
-    rest, _ = smoothing.estimate(counts, vocab, order, [methods.Method("wb", (), True, 1, 0)] * order)
+    rest, _ = smoothing.estimate(counts, vocab, witten_bell(order))
     with open(folder / "rest", "wb") as out:
         backoff.write_binary(out, rest)
     network = shortlisted(neural(folder, marks, unk), np.array([3, 3, 0, 5, 5, 7]), N, rest, "rest", "rest")
@@ -178,9 +182,7 @@ def test_a_rest_with_more_words_is_scaled(texts):
     """The vocabulary of the network is that of a running text, and the rest predicts </s> and another word too."""
     (texts / "train").write_text(TRAIN + "another\n")
     counts = collect([str(texts / "train")], [], 3)
-    rest, _ = smoothing.estimate(
-        counts, make_vocab(sorted(counts.words), True), 3, [methods.Method("wb", (), True, 1, 0)] * 3
-    )
+    rest, _ = smoothing.estimate(counts, make_vocab(sorted(counts.words), True), witten_bell(3))
     (texts / "train").write_text(TRAIN)
     marks = Marks(False, False, True)
     model = replace(short(texts, marks), rest=rest)

@@ -16,7 +16,7 @@ from lmtk.lm import vocabulary_sums
 from lmtk.ngram import arpa, backoff
 from lmtk.ngram.collection import collect
 from lmtk.ngram.heldout import held_out
-from lmtk.ngram.methods import Method, NoDiscount
+from lmtk.ngram.methods import Method, NoDiscount, Recipe
 from lmtk.ngram.smoothing import counted_levels, estimate
 from lmtk.text.corpus import Marks, contexts, read_corpus
 from lmtk.text.vocab import make_vocab
@@ -34,7 +34,7 @@ def smoothed(name, order, interpolate=False, minimum=1, marks=MARKS[0], unk=Fals
         Method(name, parameters.get(k, METHODS[name]), interpolate, 1 if k < 3 else minimum)
         for k in range(1, order + 1)
     ]
-    return estimate(counts, vocab, order, methods, (0.5, 1, 1.5))[0]
+    return estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5)))[0]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -62,7 +62,7 @@ def test_kenlms_conventions_sum_to_one(cutoff, order):
     counts = collect([TEXT], [], order)
     vocab = make_vocab(sorted(counts.words), True, True)
     methods = [Method("kn", interpolate=True, cutoff=cutoff if k > 1 else 0) for k in range(1, order + 1)]
-    model = estimate(counts, vocab, order, methods, (0.5, 1, 1.5), exact=True)[0]
+    model = estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), exact=True))[0]
     (corpus,) = read_corpus(TEXT, vocab, Marks())
     some = corpus.scored.copy()
     some[90:] = False
@@ -138,14 +138,14 @@ def test_counts_without_discounts_are_explained(tmp_path):
     counts = collect([str(tmp_path / "t")], [], 2)
     vocab = make_vocab(counts.words)
     with pytest.raises(NoDiscount, match=r"order 1: n1 = 3, n2 = 0, .* -wbdiscount1 .* -discount-fallback"):
-        estimate(counts, vocab, 2, [Method("kn")] * 2)
+        estimate(counts, vocab, Recipe([Method("kn")] * 2))
 
 
 def test_nothing_to_count(tmp_path):
     (tmp_path / "t").write_text("\n")
     counts = collect([str(tmp_path / "t")], [], 2)
     with pytest.raises(LmtkError, match="no word"):
-        estimate(counts, make_vocab([b"a"]), 2, [Method("wb")] * 2)
+        estimate(counts, make_vocab([b"a"]), Recipe([Method("wb")] * 2))
 
 
 @pytest.mark.parametrize("name", ["kn", "ukn"])
@@ -163,11 +163,11 @@ def test_tuned_discounts_give_the_text_most(tmp_path, name, unk):
     known = text.known(levels[0], text.of_levels(levels))
 
     def total(known):
-        logp = estimate(counts, vocab, 3, methods, (0.5, 1, 1.5), known=known)[0].score(corpus).logp
+        logp = estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), known=known))[0].score(corpus).logp
         return logp[corpus.scored & np.isfinite(logp)].sum()
 
     most = total(known)
-    assert most > total(None)
+    assert most > total({})
     for k, method in known.items():
         for r, d in enumerate(method.parameters):
             for step in (-0.02, 0.02):

@@ -451,11 +451,9 @@ def vocabulary_of(o):
     return make_vocab(o.counts.words, o.unk, True, o.unk_word, o.vocab or (o.text or o.read)[0])
 
 
-def given_discounts(o):
-    """(-discount-fallback's, what is told with -debug, {order: Method} whose discounts are in files, -kenlm), as
-    estimating takes them.
-    """
-    from lmtk.ngram.methods import read_discounts
+def recipe_of(o):
+    """The methods.Recipe of the model, but for -heldout."""
+    from lmtk.ngram.methods import Recipe, read_discounts
 
     def tell(line):
         if o.debug:
@@ -463,7 +461,7 @@ def given_discounts(o):
 
     read = [(n, path) for paths in o.files.values() for n, path in paths.items() if o.model_written and n <= o.order]
     known = {n: read_discounts(path, o.methods[n - 1]) for n, path in read}
-    return fallback_discounts(o.discount_fallback), tell, known, o.kenlm
+    return Recipe(o.methods, fallback_discounts(o.discount_fallback), tell, known, o.kenlm, listed(o), o.vocab_pad)
 
 
 def model_in_buckets(o, comm):
@@ -472,15 +470,15 @@ def model_in_buckets(o, comm):
     from lmtk.machine.memory import at_most
     from lmtk.ngram import assembly, buckets
 
-    o.vocabulary, given = comm.each(lambda: (vocabulary_of(o), given_discounts(o)))
+    o.vocabulary, recipe = comm.each(lambda: (vocabulary_of(o), recipe_of(o)))
     if comm.rank == 0:
         write_what_was_counted(o)
     if o.memory:
         at_most(o.memory)
     layout = layout_of(o)
     with Bar(o.debug > 0 or comm.rank > 0) as bar:
-        kept = listed(o), o.vocab_pad, comm.share(lambda: held_out(o))
-        job = buckets.count(o.counts, o.vocabulary, o.methods, o.marks, o.memory, comm, *given, *kept, bar)
+        recipe = replace(recipe, heldout=comm.share(lambda: held_out(o)))
+        job = buckets.count(o.counts, o.vocabulary, recipe, o.marks, o.memory, comm, bar)
         write_discounts(o, job.methods)
         if not o.model_written:
             return
@@ -492,7 +490,7 @@ def model_in_buckets(o, comm):
             write_estimate(o, write, partial(assembly.backoff_of, job, o.memory))
     sent = comm.total(comm.sent)
     if sent and comm.rank == 0:
-        given[1](f"the ranks sent one another {sent} bytes")
+        recipe.tell(f"the ranks sent one another {sent} bytes")
 
 
 def write_what_was_counted(o):
@@ -581,12 +579,11 @@ def estimated(o):
     """(the model of what was counted, as estimation.estimate has it; the methods with their discounts)."""
     from lmtk.ngram import estimation, maxent
 
-    counted, given = [vars(o).pop("counts")], given_discounts(o)
+    counted, recipe = [vars(o).pop("counts")], recipe_of(o)
     if o.maxent:
-        return maxent.estimate(counted[0], o.vocabulary, o.order, o.maxent_alpha, o.maxent_sigma2, given[1]), None
-    own = (listed(o), o.vocab_pad) if o.kenlm else ()
-    fixed = {"heldout": held_out(o), "types": o.as_nodes}
-    return estimation.estimate(counted, o.vocabulary, o.order, o.methods, o.marks, *given, *own, **fixed)
+        return maxent.estimate(counted[0], o.vocabulary, o.order, o.maxent_alpha, o.maxent_sigma2, recipe.tell), None
+    recipe = replace(recipe, heldout=held_out(o))
+    return estimation.estimate(counted, o.vocabulary, recipe, o.marks, o.as_nodes)
 
 
 def held_out(o):

@@ -44,7 +44,7 @@ from lmtk.machine.jit import jit
 from lmtk.machine.memory import trim
 from lmtk.ngram import engine, printing, suffix
 from lmtk.ngram.runs import Spilled
-from lmtk.ngram.smoothing import words_inside
+from lmtk.ngram.smoothing import words_kept
 from lmtk.ngram.suffix import kind_of_begins, orders_at, prefetch
 from lmtk.text.vocab import Vocab
 
@@ -68,8 +68,8 @@ class Buckets:
     it. cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in words before each bucket's; came:
     {bucket: (n + 1, B)}, how many of its contexts are events of each bucket. Order 1 is on every rank: log10p,
     log10bow, marks of the words. Until the buckets are sorted: records of each, or the text (N + n,) in a circle and
-    places, where the words of each are. methods, exact: as in smoothing.estimate. show(share, what): told how much of a
-    step is done.
+    places, where the words of each are. methods, exact: the Recipe's, the methods with their discounts in the end.
+    show(share, what): told how much of a step is done.
     """
 
     vocab: Vocab
@@ -95,7 +95,7 @@ class Buckets:
     text: np.ndarray = None
     places: dict = None
     methods: list = None
-    exact: int = False
+    exact: bool = False
     scratch: threads.Scratch = field(default_factory=threads.Scratch)
     show: Callable = lambda share, what: None
 
@@ -157,29 +157,13 @@ class Buckets:
         return [found[b] for b in self.mine]
 
 
-def count(
-    text,
-    vocab,
-    methods,
-    marks,
-    memory,
-    comm,
-    fallback=None,
-    tell=lambda line: None,
-    known=None,
-    exact=False,
-    listed=None,
-    size=0,
-    heldout=None,
-    show=lambda share, what: None,
-):
+def count(text, vocab, recipe, marks, memory, comm, show=lambda share, what: None):
     """A collection.Text, or runs.Spilled, -> Buckets whose n-grams are counted, with their discounts and order 1: the
-    rest is for `estimate`. The numbers are those of engine.estimate. Every rank of `comm` has its part of the text.
-    memory: bytes, or None. show: as Buckets has it.
+    rest is for `estimate`. The numbers are those of engine.estimate. recipe: a methods.Recipe. Every rank of `comm` has
+    its part of the text. memory: bytes, or None. show: as Buckets has it.
     """
-    inside = words_inside(listed, vocab) if listed is not None else None
-    exact = exact and max(int(inside[: vocab.V].sum()) if listed is not None else vocab.V, size)
-    n = len(methods)
+    methods, exact, n = recipe.methods, recipe.exact, len(recipe.methods)
+    inside, size = words_kept(recipe, vocab)
     if isinstance(text, Spilled):
         from lmtk.ngram import counted as counts
 
@@ -200,13 +184,13 @@ def count(
     job.records = job.text = job.places = None
     job.forget()
 
-    features = features_of(job, heldout) if heldout else None
+    features = features_of(job, recipe.heldout) if recipe.heldout else None
 
     def order_1():
         first = engine.unigrams(vocab, methods, seen, lambda: bigrams)
         first.inside = inside
-        given = heldout.known(first, features) | (known or {}) if heldout else known
-        return engine.smoothed_unigrams(vocab, methods, first, counted, fallback, tell, given, exact)
+        known = recipe.tuned(first, features) if recipe.heldout else recipe
+        return engine.smoothed_unigrams(vocab, known, size, first, counted)
 
     job.methods, job.log10p, job.marks = comm.share(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)

@@ -29,7 +29,7 @@ from lmtk.ngram.smoothing import (
     masses_left,
     probability,
     smooth,
-    words_inside,
+    words_kept,
 )
 from lmtk.text.vocab import PAUSE, Vocab
 
@@ -414,20 +414,19 @@ def unigrams(vocab, methods, seen, bigrams):
     return Level(words, nothing, words, nothing, count, counted, words, words == vocab.unk_id, seen)
 
 
-def smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact):
+def smoothed_unigrams(vocab, recipe, size, first, counted):
     """(the methods with their discounts, log10 p of the words by backing off, their marks) from order 1 and the n_1 ..
-    of each order from 2 on.
+    of each order from 2 on. size: as smoothing.words_kept has it.
     """
-    count, used = first.raw if methods[0].counts == "after" else first.count, []
-    if exact:
+    count = first.raw if recipe.methods[0].counts == "after" else first.count
+    if recipe.exact:
         last = last_word(first.raw, vocab)
         count = count.copy()
         count[last] = first.raw[last]
     given = [partial(counts_of_counts, first, count, vocab.V)]
     given += [lambda r, n=n: n[:r].tolist() for n in counted]
-    for k, (method, n) in enumerate(zip(methods, given, strict=True), 1):
-        used.append((known or {}).get(k) or method.discounted(k, n, fallback, tell, exact))
-    estimate_order([first], 1, used[0], vocab, tell, exact)
+    used = [recipe.discounted(k, n) for k, n in enumerate(given, 1)]
+    estimate_order([first], 1, used[0], vocab, recipe.tell, size)
     there = ~np.isnan(first.log10p)
     return used, np.where(there, first.log10p, f32(-np.inf)), there.astype(np.uint8)
 
@@ -465,38 +464,22 @@ def count_last(counted, x, a, b, vocab):
     return len(counted) > 1
 
 
-def estimate(
-    suffixes,
-    vocab,
-    methods,
-    marks,
-    fallback=None,
-    tell=lambda line: None,
-    known=None,
-    exact=False,
-    listed=None,
-    size=0,
-    heldout=None,
-    types=False,
-):
+def estimate(suffixes, vocab, recipe, marks, types=False):
     """Suffixes -> (Estimate, the methods with their discounts), as `smoothing.estimate` has it. types: wanted."""
-    start, raw, inside, V = suffixes.start, suffixes.raw, None, vocab.V
+    start, raw, methods, exact = suffixes.start, suffixes.raw, recipe.methods, recipe.exact
     seen = raw[1] if raw else seen_words(np.diff(start), vocab, marks)
     if raw and (exact or not ends_in_words(suffixes, vocab)):
         some_seen(seen, vocab)
     first = unigrams(vocab, methods, seen, lambda: suffixes.fresh[1][:-1] if raw else np.diff(suffixes.nodes(2, start)))
-    if listed is not None:
-        first.inside = inside = words_inside(listed, vocab)
-        V = int(inside[:V].sum())
-    exact = exact and max(V, size)
-    work = Estimator(suffixes, vocab, methods, np.diff(start), types, inside)
+    first.inside, size = words_kept(recipe, vocab)
+    work = Estimator(suffixes, vocab, methods, np.diff(start), types, first.inside)
     counted = work.tallied(start[vocab.V] if len(start) > vocab.V else start[-1])
-    if heldout:
-        known = heldout.known(first, heldout.of_estimator(work, heldout.unseen())) | (known or {})
+    if recipe.heldout:
+        recipe = recipe.tuned(first, recipe.heldout.of_estimator(work, recipe.heldout.unseen()))
     if exact and methods[0].counts == "before":
         last = last_word(seen, vocab)
         count_last(counted, suffixes, start[last], start[last + 1], vocab)
-    used, log10p, there = smoothed_unigrams(vocab, methods, first, counted, fallback, tell, known, exact)
+    used, log10p, there = smoothed_unigrams(vocab, recipe, size, first, counted)
     work.begin(log10p, np.full(len(log10p), np.nan, f32), there)
     if work.estimate_all(used, exact):
         work.need_all(not exact)

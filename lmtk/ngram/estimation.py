@@ -10,11 +10,11 @@ from lmtk.ngram import smoothing
 from lmtk.ngram.collection import Positions
 
 
-def estimate(counted, vocab, order, methods, marks, *given, heldout=None, types=True):
+def estimate(counted, vocab, recipe, marks, types=True):
     """collection.Counts or Positions, which is taken from the list `counted`, -> (an engine.Estimate or a Backoff, the
-    methods with their discounts). given, heldout: as in smoothing.estimate. types: wanted by engine.backoff_of.
+    methods with their discounts). recipe: a methods.Recipe. types: wanted by engine.backoff_of.
     """
-    ngrams, suffixes = counted.pop(), None
+    ngrams, suffixes, order = counted.pop(), None, len(recipe.methods)
     if isinstance(ngrams, Positions):
         from lmtk.ngram import suffix
 
@@ -26,8 +26,8 @@ def estimate(counted, vocab, order, methods, marks, *given, heldout=None, types=
 
             suffixes = leaves.suffixes_of(ngrams, vocab)
     if suffixes is None:
-        return smoothing.estimate(ngrams, vocab, order, methods, *given, heldout=heldout)
+        return smoothing.estimate(ngrams, vocab, recipe)
     del ngrams  # its memory serves the engine
     from lmtk.ngram import engine
 
-    return engine.estimate(suffixes, vocab, methods, marks, *given, heldout=heldout, types=types)
+    return engine.estimate(suffixes, vocab, recipe, marks, types)

@@ -12,7 +12,7 @@ import math
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -261,6 +261,35 @@ class Method:
         """
         estimate = self.smoothing.discounts
         return estimate(self, k, n, fallback, tell, kenlm) if estimate else self
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How counts become a model.
+
+    methods: a Method for each order. fallback, tell: as in Method.discounted. known: {order: Method} whose discounts
+    are given (-kn, -gt files). exact: the methods interpolate, and the lower orders' weights are the back-off weights,
+    as in KenLM; else these follow from the probabilities in single precision, as in SRILM. listed: with `exact`, the
+    words whose n-grams alone are kept. size: with `exact`, how many words there are at least, unknown ones. heldout: a
+    heldout.HeldOut, for which Kneser-Ney's discounts are tuned that are not known, or None.
+    """
+
+    methods: list
+    fallback: tuple = None
+    tell: Callable = lambda line: None
+    known: dict = field(default_factory=dict)
+    exact: bool = False
+    listed: set = None
+    size: int = 0
+    heldout: object = None
+
+    def discounted(self, k, n):
+        """The Method of order k with its discounts, given or from n(r), n_1 .. n_r. Raises NoDiscount."""
+        return self.known.get(k) or self.methods[k - 1].discounted(k, n, self.fallback, self.tell, self.exact)
+
+    def tuned(self, first, features):
+        """The same with the discounts that suit the held-out text best. first, features: HeldOut.known's."""
+        return replace(self, known=self.heldout.known(first, features) | self.known)
 
 
 def srilm(k, name, parameters=None, interpolate=False, minimum=None, above=None, upto=None, cutoff=0, counts="before"):

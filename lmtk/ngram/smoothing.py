@@ -140,47 +140,27 @@ def last_nodes(levels, ids, vocab):
     return out
 
 
-def estimate(
-    counts,
-    vocab,
-    order,
-    methods,
-    fallback=None,
-    tell=lambda line: None,
-    known=None,
-    exact=False,
-    listed=None,
-    size=0,
-    heldout=None,
-):
-    """Counts -> (Backoff, the methods with their discounts).
-
-    methods: a Method for each order. fallback: as in Method.discounted. known: {order: Method} whose discounts are
-    given (-kn, -gt files). exact: the methods interpolate, and the lower orders' weights are the back-off weights, as
-    in KenLM; else these follow from the probabilities in single precision, as in SRILM. listed: with `exact`, the words
-    whose n-grams alone are kept. size: with `exact`, how many words there are at least, unknown ones. heldout: a
-    heldout.HeldOut, for which Kneser-Ney's discounts are tuned that are not known, or None. Raises NoDiscount,
-    LmtkError where there is nothing to count.
+def estimate(counts, vocab, recipe):
+    """Counts -> (Backoff, the methods with their discounts). recipe: a methods.Recipe. Raises NoDiscount, LmtkError
+    where there is nothing to count.
     """
-    levels, used = counted_levels(counts, vocab, order, methods, exact), []
-    if heldout:
-        known = heldout.known(levels[0], heldout.of_levels(levels)) | (known or {})
+    methods, exact, used = recipe.methods, recipe.exact, []
+    levels = counted_levels(counts, vocab, len(methods), methods, exact)
+    if recipe.heldout:
+        recipe = recipe.tuned(levels[0], recipe.heldout.of_levels(levels))
     last = last_nodes(levels, [vocab.index.get(w, vocab.unk_id) for w in counts.words], vocab) if exact else []
     for k, (method, level, odd) in enumerate(itertools.zip_longest(methods, levels, last), 1):
         count = level.raw if method.counts == "after" else level.count
         if odd is not None:
             count = count.copy()
             count[odd] = level.raw[odd]
-        n = partial(counts_of_counts, level, count, vocab.V)
-        used.append((known or {}).get(k) or method.discounted(k, n, fallback, tell, exact))
-    V = vocab.V
-    if listed is not None:
-        inside = words_inside(listed, vocab)
-        V = int(inside[:V].sum())
+        used.append(recipe.discounted(k, partial(counts_of_counts, level, count, vocab.V)))
+    inside, size = words_kept(recipe, vocab)
+    if inside is not None:
         for k, level in enumerate(levels, 1):
             level.inside = inside[level.word] if k == 1 else inside[level.word] & levels[k - 2].inside[level.parent]
     for k, method in enumerate(used, 1):
-        estimate_order(levels, k, method, vocab, tell, exact and max(V, size))
+        estimate_order(levels, k, method, vocab, recipe.tell, size)
     fix_contexts(levels, exact)
     done, place = [], np.zeros(1, np.int64)
     for level in levels:
@@ -194,11 +174,15 @@ def estimate(
     return Backoff(vocab, len(done), done), used
 
 
-def words_inside(listed, vocab):
-    """Which words (W,) are among those `listed`, or marks."""
-    inside = np.array([w in listed for w in vocab.words])
+def words_kept(recipe, vocab):
+    """(the words (W,) whose n-grams are kept, those that the recipe lists and marks, or None for all; how many words
+    share what the others leave, where it is `exact`, else False).
+    """
+    if recipe.listed is None:
+        return None, recipe.exact and max(vocab.V, recipe.size)
+    inside = np.array([w in recipe.listed for w in vocab.words])
     inside[[vocab.sos_id, vocab.eos_id, vocab.unk_id]] = True
-    return inside
+    return inside, recipe.exact and max(int(inside[: vocab.V].sum()), recipe.size)
 
 
 def pieces(parent):

@@ -92,7 +92,7 @@ def stages(text, folder):
     from lmtk.machine import large
     from lmtk.ngram import backoff, engine, printing, suffix
     from lmtk.ngram.collection import collect
-    from lmtk.ngram.methods import lmplz
+    from lmtk.ngram.methods import Recipe, lmplz
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import make_vocab
 
@@ -108,9 +108,8 @@ def stages(text, folder):
         left["ngrams"] = suffix.suffix_order(left["ids"], ORDER, len(left["vocab"].words) - 1, marks)
 
     def smooth():
-        methods = [lmplz(k) for k in range(1, ORDER + 1)]
-        given = left["ngrams"], left["vocab"], methods, marks, (0.5, 1, 1.5)
-        left["model"] = engine.estimate(*given, exact=True, types=True)[0]
+        recipe = Recipe([lmplz(k) for k in range(1, ORDER + 1)], (0.5, 1, 1.5), exact=True)
+        left["model"] = engine.estimate(left["ngrams"], left["vocab"], recipe, marks, types=True)[0]
 
     def write():
         with open(os.devnull, "wb") as out:
