@@ -7,11 +7,12 @@ import warnings
 
 import numpy as np
 import pytest
+from test_ngram import random_model
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import streams
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, counts
+from lmtk.ngram import arpa, backoff, counts, reading
 from lmtk.ngram.collection import collect
 from lmtk.text.corpus import Marks
 from lmtk.text.vocab import UNK
@@ -158,6 +159,24 @@ def test_small_and_large_files_are_read_alike(monkeypatch, name):
     expected = outcome(text, monkeypatch, 1 << 40, 1 << 22)
     for size in (1 << 22, 500):
         assert outcome(text, monkeypatch, 0, size) == expected
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_large_file_in_any_order_is_read_as_a_small_one(monkeypatch, seed):
+    """Sorted by contexts, as SRILM does, from the last word back, or not at all; some prefixes are missing, and what
+    \\data\\ says is right once these are written.
+    """
+    monkeypatch.setattr(reading, "DEAL", 1)
+    model, out = random_model(seed, order=2 + seed % 4, words="abcdefghijklmnop", holes=seed % 2 > 0), io.BytesIO()
+    arpa.write_text(out, model, seed % 3 > 0)
+    text = out.getvalue()
+    if seed % 3 == 2:
+        head, *sections = text.split(b"\n\n")
+        random, mixed = np.random.default_rng(seed), []
+        for name, *lines in (section.split(b"\n") for section in sections):
+            mixed.append(b"\n".join([name, *(lines[i] for i in random.permutation(len(lines)))]))
+        text = b"\n\n".join([head, *mixed])
+    assert outcome(text, monkeypatch, 0, 300) == outcome(text, monkeypatch, 1 << 40, 1 << 22)
 
 
 COUNTS = b"a\t4\na b\t3\na b c\t2\nb c\t1\nc\t1\n"

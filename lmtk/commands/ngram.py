@@ -405,10 +405,10 @@ def mixed(o):
         models = [told(o, "-mix-lm", whole)]
     model, *others = models
     if o.renorm:
-        model = pruning.renormalized(model)
+        model = pruning.renormalized(model, own=True)
     if o.prune:
         history = read(o, o.prune_history_lm, model.order - 1) if o.prune_history_lm else None
-        model = told(o, f"-prune {o.prune:g}", pruning.pruned(model, o.prune, o.minprune, history))
+        model = told(o, f"-prune {o.prune:g}", pruning.pruned(model, o.prune, o.minprune, history, own=True))
     if o.prune_lowprobs:
         model = told(o, "-prune-lowprobs", pruning.without_low(model, o.minprune))
     model = merge.predicting(model, True) if closed else model

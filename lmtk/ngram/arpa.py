@@ -12,20 +12,18 @@ from lmtk.errors import FormatError, LmtkWarning, name_of, shown
 from lmtk.files.streams import blocks_of, rows_of
 from lmtk.machine import memory
 from lmtk.machine.large import LARGE, pays
-from lmtk.machine.threads import all_at_once, in_threads
+from lmtk.machine.threads import in_threads
 from lmtk.ngram import reading
 from lmtk.ngram.backoff import Backoff, Packed, Probabilities, decimal, natural
 from lmtk.ngram.building import finished
 from lmtk.ngram.counts import ranks, trie
-from lmtk.ngram.nodes import mark_ends, room
+from lmtk.ngram.nodes import mark_ends
 from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
 BLOCK = 1 << 20  # bytes read together: what is made of them stays in a cache
 MOST = 1 << 25  # n-grams of an order that memory is made for before they are read
-PART = 1 << 18  # n-grams made records together
-SOME = 1 << 13  # lines made together: their numbers stay in a cache
 SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
 WORD = re.compile(rb"[^ \t\r\n]+")
 SECOND = re.compile(rb"^[ \t\r]*[^ \t\r\n]+[ \t\r]+([^ \t\r\n]+)", re.M)  # of the words of a line
@@ -56,11 +54,11 @@ def read_text(stream, path, seen=(), home=None):
     numbers of n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> are one warning each.
     """
     sections, stated, order, ended = {}, {}, None, False
-    positive, worst = 0, 0.0
+    positive, worst, growing = 0, 0.0, Growing(home)
     for number, line in numbered(stream, path):
         if isinstance(line, Rows):
             positive, worst = positive + line.positive, max(worst, line.worst)
-            extend(sections[order], line, stated.get(order, 0))
+            extend(sections[order], line, stated.get(order, 0), growing.spare)
             continue
         line = line.strip(b" \t\r")
         if order is None:
@@ -75,6 +73,7 @@ def read_text(stream, path, seen=(), home=None):
             order = int(found[1])
             if order != len(sections) + 1:
                 raise FormatError(path, f"the {order}-grams follow the {len(sections)}-grams", number)
+            growing.add(sections, stated)
             sections[order] = []
         elif order == 0:
             if not (found := re.fullmatch(rb"ngram\s+(\d{1,9})\s*=\s*(\d{1,18})", line)):
@@ -100,9 +99,10 @@ def read_text(stream, path, seen=(), home=None):
             f"{name_of(path)}: {positive} positive log probabilities, up to {worst:.7g}", LmtkWarning, stacklevel=2
         )
     sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in rows) for k, rows in sections.items()}
-    tell_sizes(path, stated, sizes)
+    growing.add(sections, stated)
+    tell_sizes(path, stated, sizes | growing.sizes)
     many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
-    return model_of(sections, path, partial(levels_of_many, home=home) if many else levels_of)
+    return model_of(sections, path, partial(levels_of_many, growing=growing) if many else levels_of)
 
 
 def tell_sizes(path, stated, sizes):
@@ -182,16 +182,49 @@ def last_order(block, order):
     return int(found[1]) if (found := SECTION.match(mark)) else order
 
 
-def extend(pieces, rows, stated):
-    """Put Rows at the end of a section: those of long orders together, in memory for as many as are `stated`."""
-    last, size = pieces[-1] if pieces else None, len(rows.rows)
+class Growing:
+    """The reading.Trie of a large file, which grows while that is read: a section that is whole becomes records, and
+    its memory serves the next, as long as sections hold what \\data\\ says, in one piece, and no prefix is missing.
+    spare: memory for a section. sizes: of the orders that are there, {k: N}. home: as `building.in_file` has it.
+    """
+
+    def __init__(self, home=None):
+        self.home, self.trie, self.spare, self.sizes, self.index = home, None, [], {}, {}
+
+    def add(self, sections, stated):
+        """The last of the sections, unless one before is missing."""
+        k = len(sections)
+        if len(self.sizes) != k - 1 or not all(isinstance(x, Rows) and not x.unknown for x in sections[k]):
+            return
+        if k == 1:
+            regular = sorted(stated) == [*range(1, len(stated) + 1)] and max(stated.values()) <= MOST
+            if not sections[1] or not regular or memory.bound:
+                return
+            words = vocabulary(words_of(sections[1]))
+            self.index, sizes = words.index, [stated[j] for j in range(1, len(stated) + 1)]
+            self.trie = reading.Trie(sizes, len(words.words), self.home)
+            self.spare.append(np.empty(max(size * (j + 2) for j, size in enumerate(sizes, 1)), np.int32))
+        rows = rows_of_pieces(k, sections[k], self.index)
+        if self.trie.add(rows):
+            self.sizes[k] = len(rows)
+            if k > 1 and sections[k]:
+                self.spare.append(rows.base)
+                sections[k].clear()
+
+
+def extend(pieces, rows, stated, spare):
+    """Put Rows at the end of a section: those of long orders together, in memory for as many as are `stated`, which may
+    be `spare`.
+    """
+    last, (size, width) = pieces[-1] if pieces else None, rows.rows.shape
     if not isinstance(last, Rows) or last.words or rows.words:
-        begin, whole = 0, np.empty((size if rows.words else max(min(stated, MOST), size), rows.rows.shape[1]), np.int32)
+        begin, whole = 0, lent([] if rows.words else spare, size if rows.words else max(min(stated, MOST), size), width)
         pieces.append(rows)
     else:
         begin, whole = len(last.rows), last.rows.base
+        whole = whole[: whole.size // width * width].reshape(-1, width)
     if len(whole) < begin + size:
-        whole = np.empty((2 * (begin + size), whole.shape[1]), np.int32)
+        whole = lent([], 2 * (begin + size), width)
         whole[:begin] = last.rows
     whole[begin : begin + size] = rows.rows
     rows.free.append(rows.rows.base)
@@ -268,9 +301,14 @@ def vocabulary(words):
     return Vocab([*predicted, *missing], len(predicted))
 
 
+def words_of(section):
+    """The words of parsed 1-grams."""
+    return [w for x in section for w in (x.words if isinstance(x, Rows) else x[1])]
+
+
 def model_of(sections, path, levels_of):
     """The model of parsed sections: {k: [(log10 p, words, log10 bow)]}, or Rows of several."""
-    words = [w for x in sections[1] for w in (x.words if isinstance(x, Rows) else x[1])]
+    words = words_of(sections[1])
     vocab = vocabulary(words)
     for mark in (SOS, EOS):
         if mark not in words:
@@ -301,81 +339,69 @@ def levels_of(sections, vocab):
     return levels, repeated
 
 
-def levels_of_many(sections, vocab, home=None):
-    """`levels_of` for sections with Rows, which it empties: each order is sorted, then put beside the one below. home:
-    as `building.in_file` has it.
-    """
-    W = len(vocab.words)
+def levels_of_many(sections, vocab, growing=None):
+    """`levels_of` for sections with Rows, which it empties, or which are in a Growing trie already."""
+    W, n, growing = len(vocab.words), len(sections), growing or Growing()
     for piece in chain.from_iterable(sections.values()):
         if not isinstance(piece, Rows):
             _, words, _ = piece
             [vocab.index[w] for w in words]
         elif piece.unknown is not None:
             raise KeyError(piece.unknown)
-    orders = sorted(sections, reverse=True)  # the largest first
-
-    def sort(k):
-        parts = list(rows_of_pieces(k, sections[k], vocab.index))
-        sections[k].clear()
-        whole = np.concatenate(parts) if len(parts) > 1 else parts[0]
-        parts.clear()
-        return whole, sorted_rows(whole, W, k == 1)
-
-    done = dict(zip(orders, in_threads(sort, orders)))
-    rows, places = ([done[k][i] for k in sorted(done)] for i in range(2))
-    done.clear()
-    if home:
-        memory.trim()  # what was freed serves the file, here and below
-    repeated, found = 0, records(rows, places, home)
-    if found is None:
-        repeated = mend(rows, places, W)
-        found = records(rows, places, home)
-    rows.clear(), places.clear()
-    if home:
-        memory.trim()
-    nodes = finished(*found, W, home=home)
-    return [Packed(nodes, k, W) for k in range(1, nodes.order + 1)], repeated
+    repeated, trie = 0, growing.trie
+    growing.spare.clear()
+    if not trie or not trie.order == len(trie.sizes) == n:
+        rows = [
+            rows_of_trie(trie, k) if k in growing.sizes else rows_of_pieces(k, sections[k], vocab.index)
+            for k in range(1, n + 1)
+        ]
+        for section in sections.values():
+            section.clear()
+        trie = trie_of(rows, W, growing.home)
+        if not trie:
+            repeated = mend(rows, W)
+            trie = trie_of(rows, W, growing.home)
+    if growing.home:
+        memory.trim()  # what was freed serves the file
+    nodes = finished(trie.memory, trie.where, W, home=growing.home)
+    return [Packed(nodes, k, W) for k in range(1, n + 1)], repeated
 
 
-def sorted_rows(rows, W, last):
-    """The order of rows (N, k + 2), by their ids; `last` as `reading.sort_rows` has it."""
-    places = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
-    return places[reading.sort_rows(rows, rows.shape[1] - 2, W, *places, last)]
+def trie_of(rows, W, home):
+    """The reading.Trie of the rows of each order; None where n-grams stand there twice or lack their prefixes."""
+    trie = reading.Trie([len(x) for x in rows], W, home)
+    return trie if all(map(trie.add, rows)) else None
 
 
-def records(rows, places, home):
-    """(memory, where), as `building.finished` takes them, of the rows (N, k + 2) of each order in the order `places`;
-    None where n-grams are not in order, stand there twice or lack their prefixes.
+def rows_of_trie(trie, k):
+    """The rows (N, k + 2) of an order that has become records."""
+    from lmtk.ngram.sorting import fill_rows
+
+    found, size = np.empty((trie.sizes[k - 1], k + 3), np.int32), trie.sizes[k - 1]
+    numbers = np.arange(trie.W, dtype=np.int32)
+    fill_rows(trie.memory, trie.memory.view(np.float32), trie.where, 0, numbers, np.zeros(size, np.uint8), found)
+    return found[:, :-1].copy()
+
+
+def sorted_rows(rows, W):
+    """The order of rows (N, k + 2), by their ids."""
+    places, k = (np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)), rows.shape[1] - 2
+    return places[reading.sort_rows(rows, k, 0, W, W, np.ones(k, bool), np.empty(W + 1, np.int32), *places)]
+
+
+def mend(rows, W):
+    """Makes the rows of each order such that `trie_of` takes them, in place: of equal n-grams the first is left, and
+    prefixes that are missing are put in, bare. Returns how many n-grams were repeated.
     """
-    memory, where, _ = room([len(place) for place in places], home)
-    above, before = [np.empty((1, 2), np.int32), *rows], [np.zeros(1, np.int32), *places]
-    parts = [
-        (k, first, min(first + PART, len(place)))
-        for k, place in enumerate(places, 1)
-        for first in range(0, max(len(place), 1), PART)
-    ]
-
-    def put(part):
-        k, first, last = part
-        given = rows[k - 1], places[k - 1], first, last, k, above[k - 1], before[k - 1]
-        return reading.place_rows(*given, memory, where)
-
-    return (memory, where) if all(all_at_once(put, parts)) else None
-
-
-def mend(rows, places, W):
-    """Makes each order, rows (N, k + 2) in the order `places`, such that `records` takes it, in place: of equal n-grams
-    the first is left, and prefixes that are missing are put in, bare. Returns how many n-grams were repeated.
-    """
-    places[:] = [sorted_rows(x, W, True) for x in rows]
+    places = [sorted_rows(x, W) for x in rows]
     fresh = [changes(x[place, :-2]) for x, place in zip(rows, places)]
     for k in range(len(rows), 0, -1):
-        places[k - 1] = places[k - 1][fresh[k - 1]]
+        rows[k - 1] = rows[k - 1][places[k - 1][fresh[k - 1]]]
         if k < len(rows):
-            longer = rows[k][places[k], :-3]
-            rows[k - 1] = np.concatenate((rows[k - 1][places[k - 1]], joined(longer[changes(longer)], np.nan, 0)))
-            places[k - 1] = sorted_rows(rows[k - 1], W, True)
-            places[k - 1] = places[k - 1][changes(rows[k - 1][places[k - 1], :-2])]
+            longer = rows[k][:, :-3]
+            every = np.concatenate((rows[k - 1], joined(longer[changes(longer)], np.nan, 0)))
+            every = every[sorted_rows(every, W)]
+            rows[k - 1] = every[changes(every[:, :-2])]
     return sum(int((~new).sum()) for new in fresh)
 
 
@@ -395,19 +421,19 @@ def joined(ids, p, bow):
 
 
 def rows_of_pieces(k, pieces, index):
-    """The rows (N, k + 2) of what a section holds, in turns."""
-    if not pieces:
-        yield np.empty((0, k + 2), np.int32)
+    """The rows (N, k + 2) of what a section holds."""
+    found = []
     for kind, run in groupby(pieces, type):
         if kind is Rows:
             for x in run:
                 if k == 1:
                     x.rows[:, 0] = [index[w] for w in x.words]
-                yield x.rows
+                found.append(x.rows)
         else:
             p, words, bow = zip(*run)
             ids = np.array([[index[w] for w in row] for row in words], np.int32)
-            yield joined(ids, decimal(natural(p)), decimal(natural(bow)))
+            found.append(joined(ids, decimal(natural(p)), decimal(natural(bow))))
+    return found[0] if len(found) == 1 else np.concatenate([np.empty((0, k + 2), np.int32), *found])
 
 
 def write_text(out, model, sort=True):

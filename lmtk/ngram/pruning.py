@@ -94,16 +94,18 @@ def masses(log10p, lower, parent, C):
     return Masses(numerator, denominator, scale, over)
 
 
-def renormalized(model):
+def renormalized(model, own=False):
     """The model with the back-off weights that make every context's probabilities sum to one.
 
     What the 1-grams leave over goes to the words of probability 0 in equal parts, or, where there are none, to all
     words. Where nothing is left to back off to, a context's n-grams are scaled to sum to one. Where they add up to more
     than one they stay as they are and get the weight 0, with a warning. A bare prefix becomes an n-gram, with the
     probability that backing off gave it. A weight that becomes 0, or was -0.0, is -0.0, which ARPA files show.
+
+    own: nobody looks at the model any more, so that its memory may serve the new one.
     """
     if large(model):
-        return told(*rewriting.renormalized(model))
+        return told(*rewriting.renormalized(model, own))
     every = list(links(model.levels, len(model.vocab.words)))
     log10p = [single(level.logp) for level in model.levels]
     log10bow, over = new_weights(model, log10p, every)
@@ -194,18 +196,18 @@ def history_probabilities(history, model):
     return out
 
 
-def pruned(model, threshold, minorder=2, history=None):
+def pruned(model, threshold, minorder=2, history=None, own=False):
     """The model without the n-grams of `minorder` words or more whose loss raises its own perplexity by less than
     `threshold`, as a share; weights are made anew.
 
     Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by (Stolcke 1998)
         -p(h) {p(w|h) [log p(w|h') + log bow'(h) - log p(w|h)] + (1 - sum p(v|h)) [log bow'(h) - log bow(h)]}.
     Each n-gram is judged as if it went alone. One that is the context of another stays. p(h) is that of the model
-    itself, or of `history`: a Kneser-Ney model's own are poor (Chelba et al. 2010).
+    itself, or of `history`: a Kneser-Ney model's own are poor (Chelba et al. 2010). own: as in `renormalized`.
     """
     if large(model):
         given = history and (lambda model: history_probabilities(history, model))
-        return told(*rewriting.pruned(model, threshold, minorder, given))
+        return told(*rewriting.pruned(model, threshold, minorder, given, own))
     W, order = len(model.vocab.words), model.order
     log10p = [single(level.logp) for level in model.levels]
     log10bow = [single(level.bow) for level in model.levels]

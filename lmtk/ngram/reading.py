@@ -2,112 +2,203 @@
 
 symbol   shape       meaning
 rows     (N, k + 2)  n-grams as k ids, log10 p and log10 back-off weight, int32; the same memory as float32
+place    (N,)        rows dealt to ranges of their first ids, int32: those of a range together, as they were
+deals    (D + 1, 2)  where the rows of each range begin in `place`, and its least id; int64
 """
+
+from itertools import pairwise
 
 import numpy as np
 
-from lmtk.machine.jit import jit, of_numba
-from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, P
+from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.threads import all_at_once
+from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, N, P, room
 
-SOME = 512  # rows looked at together
 AHEAD = 12
+DEAL = 1 << 15  # rows sorted together: they stay in a cache
+WRONG, FALLING = 1, 2  # n-grams are there twice or lack their prefixes; last words fall
 u64 = np.uint64
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 
-@jit
-def sort_rows(rows, k, W, place, other, last):
-    """The places of rows, whose first k numbers are ids below W, in their order, equal ones as they were: a counting
-    sort an id, from the last one on, but for those that are in order already. `place` and `other` are (N,) int32;
-    returns in which of the two the result is, 0 or 1. Bound by a cache line a row and pass; those of SOME rows are
-    read together.
-
-    With `last` false the last ids are left as they are: they are in order in files that are sorted by contexts.
+class Trie:
+    """Records of n-grams, W words, as `building.finished` takes them, that grow by an order at a time: memory, where;
+    order, how many there are. sizes: of all orders; home: as `building.in_file` has it.
     """
-    N, straight, turns, ids = len(rows), True, 0, k if last else k - 1
-    starts, falling = np.zeros((ids, W + 1), np.int32), np.zeros(k, np.bool_)
-    for i in range(N):
+
+    def __init__(self, sizes, W, home=None):
+        self.sizes, self.W, self.order = sizes, W, 0
+        self.memory, self.where, _ = room(sizes, home)
+
+    def add(self, rows):
+        """The rows of the next order; returns whether it is there: not where there are more or fewer, or n-grams stand
+        there twice or lack their prefixes.
+        """
+        k = self.order + 1
+        if k > len(self.sizes) or len(rows) != self.sizes[k - 1]:
+            return False
+        place, deals = np.empty(len(rows), np.int32), np.empty((len(rows) // DEAL + 2, 2), np.int64)
+        deals = deals[: deal_rows(rows, self.W, max(DEAL, self.W), place, deals)].tolist()
+
+        def put(part):
+            (first, low), (last, high) = part
+            return put_rows(rows, k, self.W, place, first, last, low, high, self.memory, self.where)
+
+        if any(all_at_once(put, pairwise(deals))):
+            return False
+        if k > 1:
+            self.memory[self.where[k - 2, AT] + WIDE * self.sizes[k - 2] + CHILD] = len(rows)
+        self.order = k
+        return True
+
+
+@jit
+def deal_rows(rows, W, some, place, deals):
+    """`place` and `deals` of rows, ranges of at least `some` rows but for the last; the length of deals. Two passes."""
+    many, target = np.zeros(W, np.int32), np.empty(W, np.int32)
+    for i in range(len(rows)):
+        many[rows[u64(i), 0]] += 1
+    at, found = 0, 1
+    deals[0, 0] = deals[0, 1] = 0
+    for w in range(W):
+        target[w] = found - 1
+        at += many[w]
+        if at - deals[found - 1, 0] >= some or (w == W - 1 and (at > deals[found - 1, 0] or found == 1)):
+            deals[found, 0], deals[found, 1] = at, w + 1
+            found += 1
+    deals[found - 1, 1] = W
+    head = deals[:found, 0].copy()
+    for i in range(len(rows)):
+        deal = target[rows[u64(i), 0]]
+        place[head[deal]] = i
+        head[deal] += 1
+    return found
+
+
+@jit
+def put_rows(rows, k, W, place, first, last, low, high, memory, where):
+    """The records of the n-grams of order k of a range, those from `low` up to `high`, `place` first .. last, and the
+    children of the contexts of the range. Memory and `where` as in `nodes`; suffixes are not set. Returns 0, or WRONG.
+    """
+    n = last - first
+    mine, order, other = np.empty((n, k + 2), np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    falling, start = np.zeros(k, np.bool_), np.empty(W + 1, np.int32)
+    for i in range(n):
+        if i + AHEAD < n:
+            prefetch(rows, np.int64(place[first + i + AHEAD]) * (k + 2))
+        row = u64(place[first + i])
+        for j in range(k + 2):
+            mine[i, j] = rows[row, j]
+        for j in range(k if i else 0):
+            falling[j] |= mine[i, j] < mine[i - 1, j]
+    # in files that are sorted by contexts the last words are in order
+    found = FALLING
+    for ids in range(k - 1, k + 1):
+        if found == FALLING:
+            if sort_rows(mine, ids, low, high, W, falling, start, order, other):
+                found = link_rows(mine, other, k, first, low, high, memory, where)
+            else:
+                found = link_rows(mine, order, k, first, low, high, memory, where)
+    return found
+
+
+@jit
+def sort_rows(rows, ids, low, high, W, falling, start, place, other):
+    """The places of rows in the order of their first `ids` numbers, equal ones as they were: a counting sort an id,
+    from the last one on, but for those that are in order already, which do not fall. First ids are from low up to high,
+    others below W; `start`: room for their numbers. Returns whether the result is in `other`, not in `place`.
+    """
+    size, straight, turned = len(rows), True, False
+    for i in range(size):
         place[i] = i
-        for j in range(ids):
-            starts[j, rows[i, j] + 1] += 1
-            falling[j] |= i > 0 and rows[i, j] < rows[i - 1, j]
-    words = np.empty(SOME, np.int32)
     for j in range(ids - 1, -1, -1):
         if straight and not falling[j]:
             continue
-        straight, start = False, starts[j]
-        for w in range(W):
+        straight, turned = False, not turned
+        base, most = (low, high - low) if j == 0 else (np.int64(0), np.int64(W))
+        for w in range(most + 1):
+            start[w] = 0
+        for i in range(size):
+            start[u64(rows[u64(i), j] - base + 1)] += 1
+        for w in range(most):
             start[w + 1] += start[w]
-        for begin in range(0, N, SOME):
-            size = min(SOME, N - begin)
-            for i in range(size):
-                words[i] = rows[u64(place[begin + i]), j]
-            for i in range(size):
-                w = u64(words[i])
-                other[u64(start[w])] = place[begin + i]
-                start[w] += 1
+        for i in range(size):
+            w = u64(rows[u64(place[i]), j] - base)
+            other[u64(start[w])] = place[i]
+            start[w] += 1
         place, other = other, place
-        turns += 1
-    return turns % 2
+    return turned
 
 
 @jit
-def place_rows(rows, place, first, last, k, above, before, memory, where):
-    """The records of the n-grams of order k that stand first .. last in their order, `place` of rows (N, k + 2), and
-    the children of the contexts that begin there; `before`: the order of above (M, k + 1), the rows of order k - 1.
-
-    Memory and `where` as in `nodes`; suffixes are not set. Returns whether all is well: n-grams are in order, none is
-    there twice, and each has its prefix. Bound by a random read a row.
+def link_rows(rows, place, k, begin, low, high, memory, where):
+    """The records of rows in the order `place`, from node `begin` on, and the children of the contexts whose first ids
+    are from low up to high. Returns 0, WRONG or FALLING.
     """
-    numbers, logs = rows.view(np.float32), memory.view(np.float32)
-    begin, width, p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
-    up, wide = where[max(k - 2, 0), AT], where[max(k - 2, 0), WIDTH]
-    q, previous = np.int64(-1), np.int64(-1)
-    if first:
-        previous = np.int64(place[first - 1])
-        low, high = 0, len(before)
-        while low < high:  # the context of the row before
-            middle, j = (low + high) >> 1, 0
-            while j < k - 1 and above[before[middle], j] == rows[previous, j]:
-                j += 1
-            if j < k - 1 and above[before[middle], j] < rows[previous, j]:
-                low = middle + 1
-            else:
-                high = middle
-        q = low
-    for i in range(first, last):
-        if i + AHEAD < last:
-            prefetch(rows, np.int64(place[i + AHEAD]) * (k + 2))
-        row, before_it, j = u64(place[i]), u64(previous), 0
-        while previous >= 0 and j < k and rows[row, j] == rows[before_it, j]:
+    numbers, logs, size = rows.view(np.float32), memory.view(np.float32), len(rows)
+    here, width, p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
+    up = where[max(k - 2, 0), AT]
+    # the context, from its last word on: the words and nodes of its prefixes, and where the children of these end
+    word, at, end, stop = np.empty(k, np.int64), np.empty(k, np.int64), np.empty(k, np.int64), np.int64(0)
+    if k > 1:
+        at[1], stop = first_child(memory, where, low), first_child(memory, where, high)
+        for j in range(1, k - 1):
+            above = where[j - 1, AT]
+            at[j + 1], stop = memory[above + WIDE * at[j] + CHILD], np.int64(memory[above + WIDE * stop + CHILD])
+            word[j], end[j] = memory[above + WIDE * at[j]], memory[above + WIDE * (at[j] + 1) + CHILD]
+        at[k - 1] -= 1
+    previous, same, first = np.int64(-1), k == 1, True
+    for i in range(size):
+        row = u64(place[i])
+        j = 1
+        while same and j < k and rows[row, j - 1] == word[j]:
             j += 1
-        if previous >= 0 and (j == k or rows[row, j] < rows[before_it, j]):
-            return False
-        if k > 1 and (j < k - 1 or previous < 0):
-            j = 0
-            while j < k - 1:
-                q += 1
-                if q >= len(before):
-                    return False
-                if q + AHEAD < len(before):
-                    prefetch(above, np.int64(before[u64(q + AHEAD)]) * (k + 1))
-                memory[u64(up + wide * q + CHILD)] = i
-                context, j = u64(before[u64(q)]), 0
-                while j < k - 1 and above[context, j] == rows[row, j]:
-                    j += 1
-                if j < k - 1 and above[context, j] > rows[row, j]:
-                    return False
-        at, value = u64(begin + width * i), numbers[row, k]
-        memory[at] = rows[row, k - 1]
-        logs[at + u64(p)] = -np.inf if value == ZERO else value
+        if j < k:
+            same, previous = False, np.int64(-1)
+        while not same:
+            at[k - 1] += 1
+            if at[k - 1] >= stop:
+                return WRONG
+            memory[u64(up + WIDE * at[k - 1] + CHILD)] = begin + i
+            word[k - 1], j = memory[u64(up + WIDE * at[k - 1])], k - 1
+            while j > 1 and (first or end[j - 1] <= at[j]):
+                above = where[j - 2, AT]
+                while end[j - 1] <= at[j]:
+                    at[j - 1] += 1
+                    end[j - 1] = memory[u64(above + WIDE * (at[j - 1] + 1) + CHILD)]
+                word[j - 1], j = memory[u64(above + WIDE * at[j - 1])], j - 1
+            j, first = 1, False
+            while j < k and rows[row, j - 1] == word[j]:
+                j += 1
+            same = j == k
+            if not same and rows[row, j - 1] < word[j]:
+                return WRONG
+        w = np.int64(rows[row, k - 1])
+        if w <= previous:
+            return WRONG if w == previous else FALLING
+        previous = w
+        to, value = u64(here + width * (begin + i)), numbers[row, k]
+        memory[to] = w
+        logs[to + u64(p)] = -np.inf if value == ZERO else value
         if width == WIDE:
             value = numbers[row, k + 1]
-            logs[at + u64(BOW)] = -np.inf if value == ZERO else value
-        previous = np.int64(place[i])
-    if k > 1 and last == len(place):
-        for context in range(q + 1, len(before) + 1):
-            memory[up + wide * context + CHILD] = last
-    return True
+            logs[to + u64(BOW)] = -np.inf if value == ZERO else value
+    for context in range(at[k - 1] + 1 if k > 1 else 0, stop):
+        memory[u64(up + WIDE * context + CHILD)] = begin + size
+    return 0
+
+
+@inlined
+def first_child(memory, where, w):
+    """The first 1-gram whose word is not below w."""
+    low, high = np.int64(0), where[0, N]
+    while low < high:
+        middle = (low + high) >> 1
+        if memory[where[0, AT] + where[0, WIDTH] * middle] < w:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @jit

@@ -61,11 +61,16 @@ def whole_unigrams(log10p, predicted):
     return np.where(takers, np.log10(p).astype(np.float32), log10p), 0
 
 
-def opened(model):
-    """(memory, logs, where, far) of a copy of a model's nodes. Raises FormatError where a file's are damaged."""
+def opened(model, own=False):
+    """(memory, logs, where, far) of a copy of a model's nodes, or, with `own`, of these nodes, where nobody looks at
+    the model any more. Raises FormatError where a file's are damaged.
+    """
     model.nodes.checked(len(model.vocab.words))
-    nodes, memory = model.nodes, zeros(model.nodes.memory.size, np.int32)
-    memory[:] = nodes.memory
+    nodes = model.nodes
+    memory = nodes.memory.base
+    if not (own and memory is not None and memory.flags.writeable and memory.shape == nodes.memory.shape):
+        memory = zeros(nodes.memory.size, np.int32)
+        memory[:] = nodes.memory
     return memory, memory.view(f32), nodes.where, nodes.far
 
 
@@ -213,9 +218,9 @@ def renew(arrays, vocab):
     return over
 
 
-def renormalized(model):
+def renormalized(model, own=False):
     """(the model, how many contexts have too much), as `pruning.renormalized` has them."""
-    arrays = opened(model)
+    arrays = opened(model, own)
     over = renew(arrays, model.vocab)
     return closed(model, replace(model.nodes, memory=frozen(arrays[0]), path="")), over
 
@@ -352,11 +357,11 @@ def without(arrays, vocab, kept, base):
     return nodes, renew((new, new.view(f32), nodes.where, nodes.far), vocab)
 
 
-def pruned(model, threshold, minorder, history):
+def pruned(model, threshold, minorder, history, own=False):
     """(the model, how many contexts have too much), as `pruning.pruned` has them. history: what gives log10 p of the
     contexts, or None.
     """
-    arrays = _, logs, where, _ = opened(model)
+    arrays = _, logs, where, _ = opened(model, own)
     context = history(model) if history else context_probabilities(arrays, model.vocab)
     base = np.concatenate(([0], np.cumsum(where[:, N])))
     kept, needed = np.ones(base[-1], np.uint8), [np.zeros(size, np.uint8) for size in where[:, N]]
