@@ -35,6 +35,9 @@ COMMANDS = {
 }
 # the one obvious input of a command: words in front of which no option stands are its values
 INPUT = {"normalize": "-text", "vocab": "-text", "ppl": "-text", "features": "-lm", "info": "-lm"}
+# modules whose function `early` gets the words as they are, before what reads them and numpy are imported, for work
+# beside that; it returns whether all is done
+EARLY = {"ppl": "lmtk.reports.early"}
 # two names of one thing: what one command calls so is the other here
 ALIKE = {"-model": "-lm", "-lm": "-model", "-text": "-read", "-write": "-lm", "-ppl": "-text"}
 
@@ -208,6 +211,10 @@ def table(command):
 
 def run(name, words):
     """Run one command."""
+    import importlib
+
+    if name in EARLY and importlib.import_module(EARLY[name]).early(words):
+        return
     import typer
 
     command = click_command(name)
@@ -217,8 +224,6 @@ def run(name, words):
         sys.stdout.write(page(name, command))
         return
     words = spelled(words, table(command), INPUT.get(name))
-    if early := getattr(sys.modules[command.callback.__module__], "early", None):
-        early(words)
     memory.need(memory.NUMPY, "numpy")
     import_numpy()
     try:

@@ -21,8 +21,6 @@ from lmtk.commands.options import (
 )
 from lmtk.errors import LmtkWarning, UsageError, name_of
 
-TOGETHER = 1 << 18  # bytes of a text that a thread reads and scores at once
-
 
 def command(
     lm: Model = None,
@@ -137,14 +135,6 @@ def command(
             report_count_file(model, path, count_order, float_counts, debug, tell, tolower)
 
 
-def early(words):
-    """What is begun before numpy is imported, which takes as long: the sums of the model in spelled `words`."""
-    if "-lm" in words[:-1] and "-strict" not in words:
-        from lmtk.files import sums
-
-        sums.begin(words[words.index("-lm") + 1])
-
-
 def report_text(model, path, marks, debug, write, escape=b"", unk=True):
     """SRILM's report of a text; the number of words that are <unk> or unknown, where that has a probability. Lines that
     begin with `escape` are written as they are; unk: whether sums over the vocabulary have <unk>.
@@ -153,6 +143,7 @@ def report_text(model, path, marks, debug, write, escape=b"", unk=True):
     from lmtk.machine.large import pays
     from lmtk.machine.threads import ahead
     from lmtk.ngram.backoff import Backoff
+    from lmtk.reports.early import TOGETHER
     from lmtk.reports.srilm import report, report_passages, report_sums
     from lmtk.text.corpus import corpora
 

@@ -22,16 +22,13 @@ from weakref import ref
 import numpy as np
 
 from lmtk import __version__
-from lmtk.errors import FormatError
 from lmtk.files import sums as sums_begun
+from lmtk.files.header import DTYPES, MAX_HEADER, VERSION, cut, parsed
 from lmtk.files.streams import Mappable
 from lmtk.machine import memory
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 
-VERSION = 1
-DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # as they follow each other in a file
-MAX_HEADER = 100_000_000
 PAGE = 4096  # bytes
 
 
@@ -142,70 +139,40 @@ def read(stream, path, sums="now"):
     The arrays of a large mapped file may be checked `sums`="beside", which waits for `finish`: by the sums that were
     begun in lmtk.files.sums, if any; or "never".
     """
-    cut = FormatError(path, "the file is cut short or damaged; was it written whole?")
     size = int.from_bytes(stream.read(8), "little")
     if size > MAX_HEADER:
-        raise cut
-    header = stream.read(size)
+        raise cut(path)
+    about, spans = parsed(stream.read(size), size, path)
+    total = max((end for _, end in spans.values()), default=0)
     try:
-        table = json.loads(header)
-        digits, _, text = table.pop("__metadata__")["lmtk"].partition(" ")
-        about = json.loads(text)
-        if (
-            digits != f"{zlib.crc32(text.encode()):08x}"
-            or len(header) != size
-            or not header.rstrip(b" ").endswith(b"}")
-        ):
-            raise cut
-        if about["format"] > VERSION:
-            raise FormatError(
-                path, f"written by lmtk {about['lmtk']}, format {about['format']}; this lmtk reads {VERSION}"
-            )
-        spans = {name: tuple(map(operator.index, entry["data_offsets"])) for name, entry in table.items()}
-        total = max((end for _, end in spans.values()), default=0)
-        here = {name: [entry["dtype"], entry["shape"]] for name, entry in table.items()}
-        if here != {name: entry[:2] for name, entry in about["arrays"].items()} or not contiguous(spans.values()):
-            raise cut
-        if not isinstance(about["kind"], str) or not isinstance(about["settings"], dict):
-            raise cut
         begun = sums_begun.of(stream, path) if sums == "beside" else None
         data = bytes_behind(stream, path, 8 + size, total, begun and begun.pages)
         if data is None:
-            raise cut
+            raise cut(path)
         arrays, expected = {}, []
         for name, (dtype, shape, crc) in about["arrays"].items():
             part = data[slice(*spans[name])]
             expected.append((part, crc))
             arrays[name] = part.view(DTYPES[dtype]).reshape(tuple(map(operator.index, shape)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        raise cut from None
+        raise cut(path) from None
     large = pays("binary", total)
 
     def check():
         for same in (in_threads if large else map)(lambda pair: zlib.crc32(pair[0]) == pair[1], expected):
             if not same:
-                raise cut
+                raise cut(path)
 
     def compare():
         found = begun.done()
         if any(found.get(name) != crc for name, (*_, crc) in about["arrays"].items()):
-            raise cut
+            raise cut(path)
 
     if not (large and (begun or isinstance(data, np.memmap))) or sums == "now":
         check()
     elif sums == "beside":
         unfinished.append(compare if begun else check)
     return about, arrays
-
-
-def contiguous(spans):
-    """Whether (begin, end) pairs cover a range from 0 without holes or overlaps."""
-    end = 0
-    for first, last in sorted(spans):
-        if first != end or last < first:
-            return False
-        end = last
-    return True
 
 
 def bytes_behind(stream, path, offset, total, pages=None):
@@ -219,7 +186,7 @@ def bytes_behind(stream, path, offset, total, pages=None):
     # the file that is open: another may have taken its name by now
     if plain and stream.tell() == offset and os.fstat(stream.fileno()).st_size == offset + total:
         if pages:
-            return np.frombuffer(pages, np.uint8, total, offset)
+            return np.frombuffer(memoryview(pages).toreadonly(), np.uint8, total, offset)
         with open(stream.fileno(), "rb", closefd=False) as file:
             return np.memmap(file, np.uint8, "r", offset, (total,)) if total else np.zeros(0, np.uint8)
     # in parts: a header may claim more than there is, or than there is memory for

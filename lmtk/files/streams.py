@@ -3,7 +3,6 @@
 import io
 import os
 import re
-import shutil
 import stat
 import sys
 import time
@@ -278,9 +277,15 @@ def clear_away(temporary):
                 number = os.open(other, os.O_RDONLY)
                 try:
                     lock(number)
-                    shutil.rmtree(other) if os.path.isdir(other) else os.unlink(other)
+                    remove_folder(other) if os.path.isdir(other) else os.unlink(other)
                 finally:
                     os.close(number)
+
+
+def remove_folder(path):
+    import shutil  # as long to import as a small file to read
+
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def lock(number):
@@ -346,7 +351,7 @@ def open_out(path, lasting=False):
                 os.fsync(raw.fileno())
         if not in_place:
             with suppress(FileNotFoundError):
-                shutil.copymode(path, temporary)
+                os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
             os.replace(temporary, os.path.realpath(path))
     except BaseException as e:
         if not in_place:
@@ -380,7 +385,7 @@ def open_folder(path):
             e.filename = path + str(e.filename)[len(hidden) :]
         raise
     finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+        remove_folder(hidden)
         if number is not None:
             os.close(number)
         if made:

@@ -20,7 +20,8 @@ class Begun:
 
     def __init__(self, file):
         self.which, self.sums = which(file), {}
-        self.pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # a copy only where it is written to, which it is not: ctypes tells the address of no other
+        self.pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self.thread = Thread(target=self.add, daemon=True)
         self.thread.start()
 

@@ -9,7 +9,8 @@ from numba import carray, types
 from numba.extending import intrinsic
 from numpy.lib.stride_tricks import as_strided
 
-from lmtk.machine.jit import address_of, llvmlite
+from lmtk.machine.images import address_of
+from lmtk.machine.jit import llvmlite
 
 
 def dispatcher_of(function, settings):

@@ -9,32 +9,20 @@ nothing, a number or a tuple of numbers, and raises nothing.
 """
 
 import ctypes
-import json
-import mmap
 import os
-import re
 import sys
 from contextlib import suppress
 from functools import cache, partial, wraps
 from importlib import import_module
-from importlib.machinery import EXTENSION_SUFFIXES
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
-from pathlib import Path
-from struct import Struct
 from threading import RLock
 from types import NoneType, SimpleNamespace
 
 import numpy as np
 
 from lmtk.machine import memory
-
-try:
-    from _blake2 import blake2b  # hashlib imports OpenSSL first
-except ImportError:
-    from hashlib import blake2b
+from lmtk.machine.images import LOADED, cache_folder, digest, load, machine, native, runtime, save, saved
 
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
-DIGEST = 16  # bytes
 lock = RLock()
 
 
@@ -68,6 +56,8 @@ def jit(function=None, **settings):
 
 # of a kernel that others call for each item: else its arrays are taken apart at each call, and counted
 inlined = partial(jit, _nrt=False, forceinline=True)
+# of a kernel that makes no arrays: its code has no use for numba, which would have to be loaded
+sealed = partial(jit, _nrt=False)
 
 
 def of_numba(module, name):
@@ -106,36 +96,23 @@ def kinds_of(arguments, values):
     return tuple(kinds)
 
 
+def file_of(kernel, kinds):
+    """The name of the file in the cache that the kernel has for arguments of these kinds."""
+    return f"{kernel.__module__}.{kernel.__name__}-{digest_of(kernel, kinds)}"
+
+
 def code_for(kernel, kinds):
     """The kernel for arguments of these kinds, to be called with the values of `kinds_of`."""
-    name = f"{kernel.__module__}.{kernel.__name__}-{digest_of(kernel, kinds)}"
+    name = file_of(kernel, kinds)
     folder = cache_folder()
-    found = folder and saved(Path(folder, name))
+    found = folder and saved(os.path.join(folder, name))
     if not found:
         found = compiler().compiled(kernel, kinds)
         if folder:
-            save(Path(folder, name), *found)
+            save(os.path.join(folder, name), *found)
     about, results, code = found
     address = load(about, code) if isinstance(about, dict) else link(name, about, code)
-    return native(kernel, address, c_types(kinds), results)
-
-
-def native(kernel, address, parameters, results):
-    """Python's call of the machine code at `address`; results: as `compiled` has them."""
-    kind = ctypes.CFUNCTYPE if kernel.kernel_settings["nogil"] else ctypes.PYFUNCTYPE
-    take = kind(ctypes.c_int64, *parameters, ctypes.c_void_p)(address)
-    one = isinstance(results, str)
-    read = Struct(results if one else results[0])
-    Room = ctypes.c_char * read.size
-
-    def call(*values):
-        room = Room()
-        if not take(*values, room):
-            raise MemoryError(f"{kernel.__name__}: no room for what it works in")
-        found = read.unpack(room)
-        return found[0] if one else found or None
-
-    return call
+    return native(kernel.__name__, address, c_types(kinds), results, kernel.kernel_settings["nogil"])
 
 
 def c_type(dtype):
@@ -160,57 +137,9 @@ def c_types(kinds):
     return found
 
 
-# the cache
-
-
-@cache
-def cache_folder():
-    """A folder for compiled kernels: NUMBA_CACHE_DIR, else the user's cache, else a temporary one, else none.
-
-    Not beside the source: what pip did not install there, it would not remove either.
-    """
-    named = os.environ.get("NUMBA_CACHE_DIR")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "lmtk"
-    if usable(Path(named) if named else home, named):
-        return Path(named) if named else home
-    import tempfile
-
-    folder = Path(tempfile.gettempdir()) / f"lmtk-{os.getuid()}"
-    return folder if not named and usable(folder) else None
-
-
-def usable(folder, named=None):
-    """Whether a folder, which is made if need be, can have files, and is the user's: what is in it will be run."""
-    with suppress(OSError):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return bool(named or folder.stat().st_uid == os.getuid()) and os.access(folder, os.W_OK | os.X_OK)
-    return False
-
-
 def digest_of(kernel, kinds):
     """What the machine code of a kernel depends on, as hexadecimal digits."""
-    return blake2b(repr((machine(), kinds, meaning(kernel, {}))).encode(), digest_size=DIGEST).hexdigest()
-
-
-@cache
-def machine():
-    """The processor, the versions of Python and numba, and what this package gives all kernels."""
-    here = Path(__file__).parent
-    files = package_file("numba", "_version.py"), package_file("llvmlite", "_version.py")
-    files += tuple(here / f"{name}.py" for name in ("jit", "compiling", "unaligned", "calling"))
-    return (
-        processor(),
-        sys.implementation.cache_tag,
-        [blake2b(path.read_bytes(), digest_size=DIGEST).hexdigest() for path in files],
-    )
-
-
-def processor():
-    """What the system says of the first processor, but for what changes from day to day."""
-    with open("/proc/cpuinfo", "rb") as file:
-        first = file.read(1 << 14).partition(b"\n\n")[0]
-    names = rb"vendor_id|cpu family|model|stepping|flags|CPU .*|Features"
-    return re.findall(rb"(?m)^(?:%s)[ \t]*:.*" % names, first)
+    return digest(repr((machine(), kinds, meaning(kernel, {}))).encode()).hex()
 
 
 def meaning(kernel, known):
@@ -233,26 +162,6 @@ def meaning(kernel, known):
     return sorted(map(repr, known.values()))
 
 
-def saved(path):
-    """What `compiling.compiled` gave, in a file of the cache; None where there is no whole one."""
-    with suppress(OSError, ValueError):
-        data = path.read_bytes()
-        if blake2b(data[DIGEST:], digest_size=DIGEST).digest() == data[:DIGEST]:
-            line, _, code = data[DIGEST:].partition(b"\n")
-            return *json.loads(line), code
-    return None
-
-
-def save(path, about, results, code):
-    import tempfile  # as long to import as a kernel to load
-
-    data = json.dumps([about, results]).encode() + b"\n" + code
-    with suppress(OSError), tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        part = Path(folder, path.name)
-        part.write_bytes(blake2b(data, digest_size=DIGEST).digest() + data)
-        part.replace(path)
-
-
 # machine code into memory
 
 
@@ -266,26 +175,6 @@ def llvmlite():
     return llvmlite.binding
 
 
-def package_file(package, *names):
-    """A file of a package, which is not imported for it."""
-    return Path(find_spec(package).origin).parent.joinpath(*names)
-
-
-@cache
-def runtime():
-    """The addresses of what numba's code calls in numba: memory for arrays, and errors. They stand in two modules
-    in C, which load without the rest of numba.
-    """
-    found = {}
-    for prefix, *names in (("NRT_", "core", "runtime", "_nrt_python"), ("numba_", "_helperlib")):
-        path = package_file("numba", *names[:-1], names[-1] + EXTENSION_SUFFIXES[0])
-        spec = spec_from_file_location(".".join(["numba", *names]), path)
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        found |= {name if name.startswith("_") else prefix + name: at for name, at in module.c_helpers.items()}
-    return found
-
-
 @cache
 def by_objects():
     """Whether the system, llvmlite and numba are as this module knows them; else numba itself runs the kernels."""
@@ -296,46 +185,9 @@ def by_objects():
     return False
 
 
-def load(image, code):
-    """The address of an Image's entry, now in memory; code: as `compiling.image_of` has it."""
-    memory, local = mmap.mmap(-1, image["size"]), np.frombuffer(code, "<i8", offset=len(code) - 8 * image["local"])
-    memory[: len(code) - local.nbytes] = code[: len(code) - local.nbytes]
-    there = np.frombuffer(memory, np.uint8)
-    begin = there.__array_interface__["data"][0]
-    add_to(there, local, begin)
-    for name, places in image["outside"].items():
-        add_to(there, np.array(places), address_of(name))
-    if process().mprotect(begin, image["fixed"], mmap.PROT_READ | mmap.PROT_EXEC):
-        raise MemoryError("the system lets no kernel run")
-    LOADED.append(memory)
-    return begin + image["entry"]
-
-
-def add_to(there, places, number):
-    """The eight bytes at each place, as a number, and `number`; in place."""
-    at = places[:, None] + np.arange(8)
-    there[at] = (there[at].view("<u8") + np.uint64(number)).view(np.uint8)
-
-
-@cache
-def process():
-    """What is in this process, by its names."""
-    library = ctypes.CDLL(None)
-    library.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    return library
-
-
-def address_of(name):
-    """Where a function or variable of numba's runtime or of the process is. Raises ValueError."""
-    return runtime().get(name) or ctypes.addressof(ctypes.c_char.in_dll(process(), name))
-
-
 @cache
 def linker():
     return llvmlite().create_lljit_compiler()
-
-
-LOADED = []  # the code in them lives as long as they do
 
 
 def link(name, symbol, code):

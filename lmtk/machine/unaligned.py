@@ -1,11 +1,12 @@
-"""Eight bytes at any place of a uint8 array, for kernels; numba is imported with this module, so kernels name it by
-`jit.of_numba`.
+"""For kernels, which name it by `jit.of_numba`, as numba is imported with this module: eight bytes at any place of a
+uint8 array, and arrays that stand at an address or on the stack.
 """
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
+from numba.np.arrayobj import make_array, populate_array
 
 
 def pointer(context, builder, kind, array, at):
@@ -50,3 +51,46 @@ def prefetch(typing, array, at):
         return context.get_dummy_value()
 
     return types.void(array, types.int64), build
+
+
+def contiguous(context, builder, kind, data, shape):
+    """An array of numba's type `kind` at the pointer `data`, which owns nothing."""
+    found, size, steps = make_array(kind)(context, builder), context.get_abi_sizeof(data.type.pointee), []
+    step = context.get_constant(types.intp, size)
+    for n in reversed(shape):
+        steps.insert(0, step)
+        step = builder.mul(step, n)
+    populate_array(found, data, shape, steps, context.get_constant(types.intp, size), None)
+    return found._getvalue()
+
+
+@intrinsic(prefer_literal=True)
+def local(typing, size, kind):
+    """(size,), a constant, on the stack: for a kernel to work in, which asks nobody for memory. What it holds is not
+    said.
+    """
+    if not isinstance(size, types.IntegerLiteral):
+        return None
+    found = types.Array(kind.dtype, 1, "C")
+
+    def build(context, builder, signature, arguments):
+        room = cgutils.alloca_once(builder, ir.ArrayType(context.get_data_type(kind.dtype), size.literal_value))
+        first = builder.bitcast(room, context.get_data_type(kind.dtype).as_pointer())
+        return contiguous(context, builder, found, first, [context.get_constant(types.intp, size.literal_value)])
+
+    return found(size, kind), build
+
+
+@intrinsic
+def array_at(typing, address, shape, kind):
+    """The array of a shape, a number or a tuple, that stands at an address."""
+    sizes = shape.types if isinstance(shape, types.BaseTuple) else [shape]
+    found = types.Array(kind.dtype, len(sizes), "C")
+
+    def build(context, builder, signature, arguments):
+        data = builder.inttoptr(arguments[0], context.get_data_type(kind.dtype).as_pointer())
+        shape = cgutils.unpack_tuple(builder, arguments[1]) if len(sizes) > 1 else [arguments[1]]
+        shape = [context.cast(builder, n, size, types.intp) for n, size in zip(shape, sizes)]
+        return contiguous(context, builder, found, data, shape)
+
+    return found(address, shape, kind), build

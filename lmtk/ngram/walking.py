@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
+from lmtk.machine.jit import inlined, jit, of_numba, sealed
 from lmtk.ngram.nodes import (
     AT,
     BOW,
@@ -21,11 +21,12 @@ from lmtk.ngram.nodes import (
 from lmtk.ngram.searching import FEW, children, find_some, probe, search, slot_of
 from lmtk.text.kernels import look_up
 
-LANES = 128  # parts of a text that are scored side by side
+LANES = 48  # parts of a text that are scored side by side
+LISTED, WEIGHTS = LANES + 1, 100 * LANES  # of a list of them, and of their weights: what there is room for
 PART = 64  # tokens of such a part, at least
 NULL, UNKNOWN = 0, 1  # states after nothing, and after a word without a 1-gram
 u64 = np.uint64
-prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+prefetch, local, array_at = (of_numba("lmtk.machine.unaligned", name) for name in ("prefetch", "local", "array_at"))
 
 
 def walk_plain(nodes, unigram, first, V, single, ids, fresh):
@@ -121,7 +122,7 @@ def fetch(memory, where, k, node):
         prefetch(memory, at + WIDE + CHILD)
 
 
-@jit
+@sealed
 def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids, fresh, log10p, used):
     """The back-off recursion (Katz 1987) for the tokens ids (N,):
 
@@ -142,26 +143,22 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
     instructions, in like measure. No pointer leads out of its order.
     """
     n, size = len(where), len(ids)
-    lanes = max(min(LANES, size // (PART + n)), 1) if size else 0
-    t, begin, stop, word = (
-        np.empty(lanes, np.int64),
-        np.empty(lanes, np.int64),
-        np.empty(lanes, np.int64),
-        ids[:lanes].astype(np.int64),
-    )
+    lanes = max(min(LANES, size // (PART + n), WEIGHTS // (n + 1)), 1) if size else 0
+    t, begin, stop = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
     # the context to look in, of order 0 where only the 1-gram is left; that of the next token, -1: not known yet
-    order, node = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
-    next_order, next_node = np.full(lanes, -1), np.zeros(lanes, np.int64)
-    low, high = np.empty(lanes, np.int64), np.empty(lanes, np.int64)
-    slot, found = np.empty(lanes, np.int64), np.empty(lanes, np.int64)
-    p, length = np.empty(lanes, np.float32), np.ones(lanes, np.int64)
-    weights, many = np.empty(lanes * (n + 1), np.float32), np.zeros(lanes, np.int64)
-    live, few, table = np.empty(lanes + 1, u64), np.empty(lanes + 1, u64), np.empty(lanes + 1, u64)
-    hit, root, done = np.empty(lanes + 1, u64), np.empty(lanes + 1, u64), np.empty(lanes + 1, u64)
+    word, order, node = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
+    next_order, next_node, length = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
+    low, high, slot = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
+    found, many, p = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.float32)
+    live, few, table = local(LISTED, u64), local(LISTED, u64), local(LISTED, u64)
+    hit, root, done = local(LISTED, u64), local(LISTED, u64), local(LISTED, u64)
+    weights = local(WEIGHTS, np.float32)
     for a in range(lanes):
         begin[a], stop[a] = size * a // lanes, size * (a + 1) // lanes
         t[a] = max(begin[a] - n + 1, 0)
         word[a], root[a] = ids[t[a]], a
+        order[a] = node[a] = next_node[a] = many[a] = 0
+        next_order[a], length[a] = -1, 1
     lives, roots = 0, lanes
     while lives or roots:
         fews = tables = hits = misses = dones = 0
@@ -269,14 +266,14 @@ def handle(nodes, unigram, first):
     return np.array([*map(address, arrays), *sizes, *[0] * nodes.order], np.int64)
 
 
-@jit
+@inlined
 def arrays_at(handle):
     """memory, logs, where, far, slots, spans, unigram, first of a `handle`, given as its address."""
-    h = carray(pointer_to(handle, np.int64), 13)
-    memory, logs = carray(pointer_to(h[0], np.int32), h[7]), carray(pointer_to(h[0], np.float32), h[7])
-    where, far = carray(pointer_to(h[1], np.int64), (h[8], 4)), carray(pointer_to(h[4], np.int32), (h[10], 2))
-    slots, spans = carray(pointer_to(h[5], np.int32), h[11]), carray(pointer_to(h[6], np.int64), (h[12], 2))
-    unigram, first = carray(pointer_to(h[2], np.int32), h[9]), carray(pointer_to(h[3], np.float32), h[9])
+    h = array_at(handle, 13, np.int64)
+    memory, logs = array_at(h[0], h[7], np.int32), array_at(h[0], h[7], np.float32)
+    where, far = array_at(h[1], (h[8], 4), np.int64), array_at(h[4], (h[10], 2), np.int32)
+    slots, spans = array_at(h[5], h[11], np.int32), array_at(h[6], (h[12], 2), np.int64)
+    unigram, first = array_at(h[2], h[9], np.int32), array_at(h[3], h[9], np.float32)
     return memory, logs, where, far, slots, spans, unigram, first
 
 
@@ -289,7 +286,7 @@ def step(handle, w, state):
     """
     memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
     n, k, node = len(where), state >> 32, state & 0xFFFFFFFF
-    weights, many, p, used = carray(pointer_to(handle + 8 * 13, np.float32), 2 * n), 0, first[w], 1
+    weights, many, p, used = array_at(handle + 8 * 13, 2 * n, np.float32), 0, first[w], 1
     after_order, after = np.int64(-1), np.int64(0)
     if k == 0 and node == UNKNOWN:
         weights[0], many = 0, 1
@@ -348,6 +345,14 @@ def table_handle(slots, letters, ends, value):
     return np.array([*map(address, arrays), *map(len, arrays)], np.int64)
 
 
+@inlined
+def table_at(table):
+    """slots, letters, ends, value of a `table_handle`, given as its address."""
+    t = array_at(table, 8, np.int64)
+    known, letters = array_at(t[0], (t[4], 2), np.uint64), array_at(t[1], t[5], np.uint8)
+    return known, letters, array_at(t[2], t[6], np.int64), array_at(t[3], t[7], np.int32)
+
+
 @jit(nogil=False)
 def score_text(handle, table, unk, text, sos, eos):
     """KenLM's log10 p of a sentence, in single precision, and the number of its words, </s> included: of a text that
@@ -358,9 +363,7 @@ def score_text(handle, table, unk, text, sos, eos):
     fewer searches.
     """
     memory, logs, where, _, slots, spans, unigram, first = arrays_at(handle)
-    t = carray(pointer_to(table, np.int64), 8)
-    known, letters = carray(pointer_to(t[0], np.uint64), (t[4], 2)), carray(pointer_to(t[1], np.uint8), t[5])
-    ends, value = carray(pointer_to(t[2], np.int64), t[6]), carray(pointer_to(t[3], np.int32), t[7])
+    known, letters, ends, value = table_at(table)
     ids, n, begin = np.empty(len(text) + 2, np.int32), len(where), np.int64(sos >= 0)
     ids[0] = sos
     N = begin + look_up(text, 0, known, letters, ends, value, 0, -1, unk, ids[begin:])[1]
@@ -444,54 +447,3 @@ def score_lines(handle, ids, sos, eos, sums):
         at = ends[line]
         sums[line] = total
     return N - lines * (sos >= 0)
-
-
-@jit
-def sum_lines(handle, V, unk, sos, eos, add_sos, add_eos, ids, sums):
-    """log10 p of each line of `ids`, behind each of which stands -1: sums (S,) <- the sum of its words' in double
-    precision, one after the other, without those of p 0; blank lines have none. Marks that a line has are not doubled.
-
-    Returns how many sums there are; sentences, words, words of p 0 that are `unk`, others of p 0; `unk` with a p; blank
-    lines. Those of -ppl: what a Tally holds.
-    """
-    N = len(ids)
-    tokens, fresh, ends = np.empty(2 * N + 2, np.int32), np.zeros(2 * N + 2, np.bool_), np.empty(N + 1, np.int64)
-    at, lines, blank, start = 0, 0, 0, 0
-    for i in range(N):
-        if ids[i] >= 0:
-            continue
-        if i == start:
-            blank += 1
-        else:
-            fresh[at] = True
-            if add_sos and ids[start] != sos:
-                tokens[at] = sos
-                at += 1
-            for j in range(start, i):
-                tokens[at] = ids[j]
-                at += 1
-            if add_eos and ids[i - 1] != eos:
-                tokens[at] = eos
-                at += 1
-            ends[lines] = at
-            lines += 1
-        start = i + 1
-    log10p, used = np.empty(at, np.float32), np.empty(at, np.int8)
-    memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
-    walk(memory, logs, where, far, slots, spans, unigram, first, V, False, tokens[:at], fresh[:at], log10p, used)
-    at = sentences = words = oovs = zeros = unknown = 0
-    for line in range(lines):
-        total = 0.0
-        for t in range(at + (tokens[at] == sos), ends[line]):
-            w, last = tokens[t], t + 1 == ends[line]
-            sentences += last and w == eos
-            words += not (last and w == eos)
-            if log10p[t] == -np.inf:
-                oovs += w == unk
-                zeros += w != unk
-            else:
-                unknown += w == unk
-                total += np.float64(log10p[t])
-        at = ends[line]
-        sums[line] = total
-    return lines, sentences, words, oovs, zeros, unknown, blank

@@ -1,58 +1,16 @@
 """Scores to SRILM's perplexity report."""
 
-import os
-from dataclasses import dataclass
-
 import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, unique_rows, vocabulary_sums
-from lmtk.machine import memory
 from lmtk.machine.large import pays
-from lmtk.machine.threads import in_threads
-from lmtk.ngram import walking
+from lmtk.ngram import summing, walking
 from lmtk.ngram.nodes import address
+from lmtk.reports.early import summed
+from lmtk.reports.tally import Tally
 from lmtk.text.corpus import Closed, Table, sentences
 from lmtk.text.vocab import SOS, lower
-
-
-@dataclass
-class Tally:
-    """What a stretch of text adds up to. log10p leaves out OOVs and zeroprobs, as both denominators do."""
-
-    sentences: int = 0
-    words: int = 0
-    oovs: int = 0
-    zeroprobs: int = 0
-    log10p: float = 0.0
-
-    def add(self, other):
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
-    @property
-    def ppl(self):
-        """The perplexity over all predictions, as SRILM prints it."""
-        return perplexity(self.log10p, self.words - self.oovs - self.zeroprobs + self.sentences)
-
-    def lines(self, head=""):
-        """SRILM's two lines: ppl over all predictions, ppl1 leaving out the sentence ends.
-
-        ppl = 10^(-log10p / (words - OOVs - zeroprobs + sentences)).
-        """
-        text = f"{head}{self.sentences:.16g} sentences, {self.words:.16g} words, {self.oovs:.16g} OOVs\n"
-        if self.words + self.sentences:
-            ppl1 = perplexity(self.log10p, self.words - self.oovs - self.zeroprobs)
-            text += f"{self.zeroprobs:.16g} zeroprobs, logprob= {self.log10p:.7g} ppl= {self.ppl} ppl1= {ppl1}\n"
-        return os.fsencode(text)
-
-
-def perplexity(log10p, count):
-    """10^(-log10p / count) as SRILM prints it; "undefined" where nothing was predicted."""
-    if count <= 0:
-        return "undefined"
-    exponent = -log10p / count
-    return f"{10**exponent:.7g}" if exponent < 308 else "inf"
 
 
 def outcome(vocab, corpus, scores):
@@ -212,25 +170,16 @@ def report_sums(model, name, texts, marks, write):
     """`report` at debug 0 of a large text, by a back-off model: blocks of lines, `texts`, each read and scored in one
     thread. marks: no stream.
     """
-    memory.keep()  # for one block after another
-    vocab, whole, blank, unknown = model.vocab, Tally(), 0, 0
-    table, handle = Table(Closed(vocab.index, vocab.unk_id)), address(model.walk.handle)
-    given = vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos
-
-    def added(block):
-        ids = table.known_ids(lower(block) if marks.tolower else block)
-        sums = np.empty(block.count(b"\n") + 1)
-        found = walking.sum_lines(handle, *given, ids, sums)
-        return sums[: found[0]], found[1:5], found[5:]
-
-    for logs, numbers, others in in_threads(added, texts):
-        # one after another, as above
-        whole.log10p = float(np.add.accumulate(np.append(whole.log10p, logs))[-1])
-        whole.add(Tally(*numbers))
-        unknown, blank = unknown + others[0], blank + others[1]
-    check_sum(model, whole)
-    write(whole.lines(f"file {name}: "))
-    return whole, blank, unknown
+    vocab = model.vocab
+    words = Table(Closed(vocab.index, vocab.unk_id))
+    table = walking.table_handle(*words.arrays())
+    given = np.array([vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos], np.int64)
+    if marks.tolower:
+        texts = map(lower, texts)
+    found = summed(vars(summing), address(model.walk.handle), address(table), address(given), texts)
+    check_sum(model, found[0])
+    write(found[0].lines(f"file {name}: "))
+    return found
 
 
 def report_counts(model, name, passages, debug, write, unk=True):

@@ -10,7 +10,7 @@ value    (2^(s-1),) the id of word j, int32
 
 import numpy as np
 
-from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.jit import inlined, jit, of_numba, sealed
 
 u64 = np.uint64
 NEWLINE = -1  # the id of a line's end, as in corpus
@@ -21,7 +21,7 @@ MIX = u64(0x9E3779B97F4A7C15)
 POWER = np.array([10**e for e in range(9)])
 SOME = 512  # words looked up together
 SAME = -3  # the id of a word that stands in the line before too
-load8 = of_numba("lmtk.machine.unaligned", "load8")
+load8, local = of_numba("lmtk.machine.unaligned", "load8"), of_numba("lmtk.machine.unaligned", "local")
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 trailing_zeros = of_numba("numba.cpython.unsafe.numbers", "trailing_zeros")
 TEN = np.array([float(f"1e{e}") for e in range(23)])  # the powers of ten that doubles hold exactly
@@ -101,7 +101,7 @@ def find_word(text, first, length, key, slots, letters, ends):
     return np.int64(-1), slot
 
 
-@jit
+@sealed
 def look_up(text, start, slots, letters, ends, value, known, new_id, unk, ids):
     """The ids of the tokens of text[start:] into `ids`, one byte after another; a line's end is NEWLINE.
 
@@ -112,7 +112,8 @@ def look_up(text, start, slots, letters, ends, value, known, new_id, unk, ids):
     """
     size = len(text)
     found, at = 0, start
-    begin, width, keys = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(SOME, np.uint64)
+    begin, width = local(SOME, np.int64), local(SOME, np.int64)
+    keys = local(SOME, np.uint64)
     while at < size:
         some = 0
         while at < size and some < SOME:

@@ -1,0 +1,184 @@
+"""SRILM's report of a large text by a large back-off model in a binary file, by kernels that need no numpy: its import
+takes half as long as the report.
+"""
+
+import ctypes
+import math
+import mmap
+import os
+import struct
+import sys
+from contextlib import suppress
+from itertools import chain, pairwise
+from threading import Lock, Thread
+
+from lmtk.errors import FormatError
+from lmtk.files import sums
+from lmtk.files.header import MAX_HEADER, fits, parsed
+from lmtk.files.streams import blocks
+from lmtk.machine.images import at_hand
+from lmtk.machine.large import pays
+from lmtk.machine.threads import count
+from lmtk.reports.tally import Tally
+
+TOGETHER = 1 << 18  # bytes of a text that a thread reads and scores at once
+LONGEST = 1 << 27  # bytes of a text of which nobody wants to see how far it is
+KERNELS = {"words": 5, "begin": 2, "sum_text": 6, "add_up": 3}  # of ngram.summing, and what they take
+SOURCES = "ngram/summing.py", "ngram/walking.py", "ngram/searching.py", "ngram/nodes.py", "text/kernels.py"
+ROOM = 40  # bytes that `summing` wants for each of a text
+WIDE, NARROW = 5, 3  # numbers of a record, as in ngram.nodes
+
+
+def early(words):
+    """What is begun before numpy is imported: the sums of the model that `words` name in the plainest way, and its
+    report of a large text, if nothing else is asked for. Returns whether that was written.
+    """
+    given = dict(zip(words[::2], words[1::2]))
+    if "-strict" not in words:
+        sums.begin(given.get("-lm"))
+    if len(words) != 4 or given.keys() - {"-lm"} not in ({"-text"}, {"-ppl"}):
+        return False
+    found = reported(given["-lm"], words[1 + 2 * (words[0] == "-lm")])
+    sys.stdout.buffer.write(found or b"")
+    return found is not None
+
+
+def reported(model, text):
+    """The report of a text by a model, two files, once `sums.begin` has begun with the model. None where another way
+    is to be gone: where one of them is no such file, or has something wrong with it, which is told there.
+    """
+    begun = sums.begun.get(model)
+    if not begun or not os.path.isfile(text) or not pays("text", size := os.path.getsize(text)) or size > LONGEST:
+        return None
+    with suppress(FormatError, OSError, ValueError, KeyError, TypeError, struct.error):
+        kernels = at_hand("lmtk.ngram.summing", KERNELS, SOURCES)
+        made = kernels and in_memory(kernels, begun.pages, model)
+        if made:
+            *handles, crcs = made
+            found = summed(kernels, *map(ctypes.addressof, handles), blocks(text, TOGETHER))
+            if math.isfinite(found[0].log10p) and begun.done() == crcs:
+                return found[0].lines(f"file {text}: ")
+    return None
+
+
+def in_memory(kernels, pages, path):
+    """A model that predicts </s>, in a file that is mapped, as what `summing` calls handle, table and given; and the
+    sums of its arrays. None where it is not in the form in which models are written.
+    """
+    size = int.from_bytes(pages[:8], "little")
+    if size > MAX_HEADER:
+        return None
+    about, spans = parsed(pages[8 : 8 + size], size, path)
+    settings, arrays = about["settings"], about["arrays"]
+    n = len(arrays) - 4
+    levels = [f"nodes{k}" for k in range(1, n + 1)]
+    shapes = dict.fromkeys(levels, ("I32", None, WIDE)) | {levels[-1]: ("I32", None, NARROW)}
+    shapes |= {"far": ("I32", None, 2), "slots": ("I32", None), "spans": ("I64", n + 1, 2), "vocabulary": ("U8", None)}
+    whole = max(end for _, end in spans.values()) == len(pages) - 8 - size
+    if about["kind"] != "backoff" or settings["order"] != n or not whole or set(arrays) != set(shapes):
+        return None
+    if not all(fits(arrays[name], spans[name], *shape) for name, shape in shapes.items()):
+        return None
+    at = {name: 8 + size + begin for name, (begin, _) in spans.items()}
+    many = {name: entry[1][0] for name, entry in arrays.items()}
+    # of each order where it begins, how many there are, and what nodes.where says of their records; all in one memory
+    where = [[(at[name] - at[levels[0]]) // 4, many[name] - 1, WIDE, 2] for name in levels]
+    where[-1][2:] = NARROW, 1
+    if any(row[0] < 0 or row[1] < 0 for row in where) or at[levels[0]] % 4:
+        return None
+    for name, below in pairwise(levels):
+        first, last = (struct.unpack_from("<i", pages, at[name] + 4 * (WIDE * i + 1))[0] for i in (0, many[name] - 1))
+        if (first, last) != (0, many[below] - 1):
+            return None
+    for begin, places in struct.iter_unpack("<qq", pages[at["spans"] : at["spans"] + 16 * (n + 1)]):
+        if places & (places - 1) or not 0 <= places <= many["slots"] - begin <= many["slots"]:
+            return None
+    text = pages[at["vocabulary"] : at["vocabulary"] + many["vocabulary"]]
+    W, V = text.count(b"\n") + 1, settings["V"]
+    slots = 1 << max(13, (2 * W - 1).bit_length())  # half of them with a word, at most
+    sizes = 16 * slots, 8 * (slots // 2 + 1), 4 * (slots // 2), 4 * W, 4 * W, 8 * -(-len(text) // 8) + 8, 4 * len(text)
+    room, places = memory(sum(sizes)), []
+    for size in sizes:
+        places.append((places[-1] if places else 0) + size)
+    known, ends, value, unigram, first, letters, ids = (address(room) + end - size for end, size in zip(places, sizes))
+    table = numbers(known, letters, ends, value, slots, sizes[5], slots // 2 + 1, slots // 2)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    table.room, where = room, numbers(*chain(*where))
+    arrays_at = base + at[levels[0]], address(where), unigram, first, base + at["far"], base + at["slots"]
+    total = max(where[4 * k] + where[4 * k + 2] * (where[4 * k + 1] + 1) for k in range(n))
+    handle = numbers(*arrays_at, base + at["spans"], total, n, W, many["far"], many["slots"], n + 1, *[0] * n)
+    handle.where = where
+    if not 0 < V <= W or kernels["words"](address(table), at_bytes(text), len(text), 0, ids) != W:
+        return None
+    special = b"\n".join((settings["unk"].encode("latin-1"), b"<s>", b"</s>"))
+    kernels["words"](address(table), at_bytes(special), len(special), -1, ids)
+    unk, _, sos, _, eos = (ctypes.c_int32 * 5).from_address(ids)
+    if min(unk, sos, eos) < 0 or eos >= V or not kernels["begin"](address(handle), V):
+        return None
+    return handle, table, numbers(V, unk, sos, eos, 1, 1), {name: crc for name, (*_, crc) in arrays.items()}
+
+
+def summed(kernels, handle, table, given, texts):
+    """(Tally, blank lines, unknown words with a probability) of the blocks of a text, each looked up and scored in one
+    thread; handle, table, given: addresses, as `summing` has them.
+    """
+    texts, lock, found, failed = enumerate(texts), Lock(), {}, []
+    whole, others, total = Tally(), [0, 0], ctypes.c_double()
+
+    def add():
+        """What is found of the first blocks: one line after another, as those of small texts are."""
+        while added[0] in found:
+            logs, (*parts, unknown, blank) = found.pop(added[0])
+            kernels["add_up"](at_bytes(logs), len(logs) // 8, address(total))
+            whole.add(Tally(*parts))
+            others[:] = others[0] + blank, others[1] + unknown
+            added[0] += 1
+
+    added = [0]
+
+    def work():
+        room = memory(1)
+        while not failed:
+            try:
+                with lock:
+                    add()
+                    number, text = next(texts, (None, b""))
+                if number is None:
+                    return
+                if len(room) < ROOM * (len(text) + 2):
+                    room = memory(ROOM * (len(text) + 2))
+                lines, *parts = kernels["sum_text"](handle, table, given, at_bytes(text), len(text), address(room))
+                found[number] = room[: 8 * lines], parts
+            except BaseException as e:
+                failed.append(e)
+
+    threads = [Thread(target=work) for _ in range(count() - 1)]
+    for thread in threads:
+        thread.start()
+    work()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    add()
+    whole.log10p = total.value
+    return whole, *others
+
+
+def memory(size):
+    """So many bytes, 0, that are there once they are touched."""
+    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def numbers(*values):
+    """int64, in a row."""
+    return (ctypes.c_int64 * len(values))(*values)
+
+
+def address(room):
+    return ctypes.addressof(ctypes.c_char.from_buffer(room))
+
+
+def at_bytes(text):
+    """Where the bytes of an object stand, as long as it lives."""
+    return ctypes.cast(text, ctypes.c_void_p).value
