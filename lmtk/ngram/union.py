@@ -20,7 +20,7 @@ from lmtk.machine.exponential import powers
 from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
 from lmtk.machine.memory import give_back, trim
 from lmtk.machine.threads import all_at_once, part_of
-from lmtk.ngram.building import link_far
+from lmtk.ngram.building import with_far
 from lmtk.ngram.nodes import (
     AT,
     BOW,
@@ -337,11 +337,8 @@ def united(models, ids, W, weights=None, own=False):
             mine = first, last, begin, child, word, place
             return put_nodes(tries, old, k, *mine, turned, shorter, one, memory, where, far)
 
-        missing = sum(all_at_once(put, zip(begins, found)))
-        if missing:
-            more = np.empty((missing, 2), np.int32)
-            link_far(memory, where, k, one, far, more)
-            far = np.concatenate((far, more))
+        missing = all_at_once(put, zip(begins, found))
+        far = with_far(memory, where, k, one, far, [part[:2] for part in found], missing)
 
         def numbers(part, k=k, far=far):
             begin, (first, last, _, _, place) = part
