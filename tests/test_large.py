@@ -367,6 +367,8 @@ def test_large_models_are_rewritten_as_small_ones(monkeypatch, seed):
         lambda m: without_low(m, 3),
         lambda m: merged([m, random_model(seed + 20, order=2 + seed % 3, words="zafcx", unk=True)], [0.25, 0.75]),
         lambda m: merged([m, random_model(seed + 30, order=4, words="abcdef")], [0.5, 0.5]),
+        lambda m: merged([scaled(m, 1), random_model(seed + 30, order=4, words="abcdef")], [0.5, 0.5], own=True),
+        lambda m: pruned(renormalized(scaled(m, 0.9), own=True), 0.01, own=True),
         lambda m: merged(
             [m, random_model(seed + 40, order=2, words="zafcx"), random_model(seed + 50, order=4, words="cdq")],
             [0.5, 0.2, 0.3],

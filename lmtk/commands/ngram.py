@@ -401,7 +401,8 @@ def mixed(o):
     if closed:
         models = [merge.predicting(m, False) for m in models]
     if len(models) > 1 and not o.by_word:
-        whole = merge.merged(models, o.weights) if o.read_mix_lms else merge.mixture(models, o.weights)
+        mix = merge.merged if o.read_mix_lms else merge.mixture
+        whole = mix(models, o.weights, own=True)
         models = [told(o, "-mix-lm", whole)]
     model, *others = models
     if o.renorm:

@@ -79,6 +79,17 @@ def trim():
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def give_back(array):
+    """Gives the whole pages of an array back to the system, where that can be: what it holds is not said afterwards."""
+    import ctypes
+
+    page, begin = os.sysconf("SC_PAGE_SIZE"), array.__array_interface__["data"][0]
+    first, last = -(-begin // page) * page, (begin + array.nbytes) // page * page
+    with contextlib.suppress(OSError, AttributeError):
+        if last > first:
+            ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), mmap.MADV_DONTNEED)
+
+
 def warm(size):
     """`keep_all`, and `size` bytes are touched for the first time in a thread, while the caller does something else."""
     import ctypes

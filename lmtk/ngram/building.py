@@ -9,7 +9,7 @@ from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.large import pays
-from lmtk.machine.threads import in_parts
+from lmtk.machine.threads import all_at_once, part_of
 from lmtk.ngram.nodes import (
     AT,
     CHILD,
@@ -50,12 +50,10 @@ def finished(memory, where, W, path="", linked=False, home=None):
         return replace(nodes, far=frozen(link_suffixes_plain(Nodes(memory, where, ROOT, *NO_TABLES).levels, one)))
     nodes, far = with_tables(nodes, home), ROOT
     for k in range(2, order + 1) if not linked else ():
-        link = lambda *part, k=k: link_suffixes(memory, where, nodes.slots, nodes.spans, k, *part, one)
-        missing = sum(in_parts(link, sizes[k - 2]))
-        if missing:
-            more = np.empty((missing, 2), np.int32)
-            link_far(memory, where, k, one, far, more)
-            far = np.concatenate((far, more))
+        some = part_of(sizes[k - 2])
+        parts = [(first, min(first + some, sizes[k - 2])) for first in range(0, sizes[k - 2], some)]
+        link = lambda part, k=k: link_suffixes(memory, where, nodes.slots, nodes.spans, k, *part, one)
+        far = with_far(memory, where, k, one, far, parts, all_at_once(link, parts))
     return replace(nodes, far=frozen(far))
 
 
@@ -110,12 +108,25 @@ def link_some(memory, slots, span, above, size, width, ats, words, lows, highs, 
     return missing
 
 
+def with_far(memory, where, k, one, far, parts, missing):
+    """`far`, and behind it the suffixes that k-grams lack, of which there are `missing` in each of the `parts`, (first,
+    last), of the contexts; the records in place.
+    """
+    if not any(missing):
+        return far
+    more, begins = np.empty((sum(missing), 2), np.int32), np.cumsum([0, *missing]).tolist()
+    all_at_once(lambda part: link_far(memory, where, k, *part[0], one, far, more, part[1]), zip(parts, begins))
+    return np.concatenate((far, more))
+
+
 @jit
-def link_far(memory, where, k, one, far, more):
-    """The suffixes that `link_suffixes` has not found, in place, and into more (., 2): what comes behind `far`."""
-    begin, width, j = where[k - 1, AT], where[k - 1, WIDTH], 0
+def link_far(memory, where, k, first, last, one, far, more, j):
+    """The suffixes that `link_suffixes` has not found, in place, and into more (., 2), from j on: what comes behind
+    `far`.
+    """
+    begin, width = where[k - 1, AT], where[k - 1, WIDTH]
     above, size = where[k - 2, AT], where[k - 2, WIDTH]
-    for i in range(where[k - 2, N]):
+    for i in range(first, last):
         for child in range(memory[above + size * i + CHILD], memory[above + size * (i + 1) + CHILD]):
             at = begin + width * child
             if memory[at + width - 1] >= 0:

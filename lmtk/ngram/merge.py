@@ -65,11 +65,12 @@ def renumbered(models, vocab):
     return aligned(models, vocab)[0]
 
 
-def merged(models, weights):
-    """The static mixture sum_j weights[j] p_j of back-off models, all at once."""
+def merged(models, weights, own=False):
+    """The static mixture sum_j weights[j] p_j of back-off models, all at once. own: as in `pruning.renormalized`."""
     vocab = united([model.vocab for model in models])
     if any(map(large, models)):
-        return told(*rewriting.merged(models, weights, vocab, [numbers(m, vocab).astype(np.int32) for m in models]))
+        ids = [numbers(m, vocab).astype(np.int32) for m in models]
+        return told(*rewriting.merged(models, weights, vocab, ids, own))
     both = aligned(models, vocab)
     log10p, log10bow = (
         [[single(getattr(level, field)) for level in model.levels] for model in both] for field in ("logp", "bow")
@@ -84,13 +85,15 @@ def merged(models, weights):
     return renormalized(with_logs(both[0], mixed, log10bow[0]))
 
 
-def mixture(models, weights):
-    """The static mixture of several models: the first two are merged, then the next with the result, and so on."""
+def mixture(models, weights, own=False):
+    """The static mixture of several models: the first two are merged, then the next with the result, and so on. own: as
+    in `merged`.
+    """
     whole, total = models[0], weights[0]
     for model, weight in zip(models[1:], weights[1:], strict=True):
         total += weight
         share = 1 - weight / total if weight else 1.0
-        whole = merged([whole, model], [share, 1 - share])
+        whole = merged([whole, model], [share, 1 - share], own)
     return whole
 
 

@@ -184,6 +184,15 @@ def mark_ends(nodes, k, marked):
             marked[j - 1][place[(order == j) & (place >= 0) & (place < nodes.size(j))]] = True
 
 
+def writable(nodes):
+    """The memory of nodes as an array that can be written; None where it is a file's."""
+    base = nodes.memory.base
+    if not isinstance(base, np.ndarray) or not base.flags.writeable:
+        return None
+    begin = address(nodes.memory) - address(base)
+    return base.reshape(-1).view(np.uint8)[begin : begin + nodes.memory.nbytes].view(np.int32)
+
+
 def columns(level):
     """The records of an order as a file holds them: (N + 1, WIDE or NARROW) int32."""
     return level.view(np.int32).reshape(len(level), -1)

@@ -113,7 +113,8 @@ def write_sorted(out, model, rank):
     def look(k):
         return look_at_children(levels[k]["child"], levels[k + 1]["word"], levels[k + 1]["log10p"], rank, weighted[k])
 
-    turned = [np.empty(0, np.int32) if straight else rank for straight in in_threads(look, range(nodes.order))]
+    straight, many = zip(*in_threads(look, range(nodes.order)))
+    turned = [np.empty(0, np.int32) if is_so else rank for is_so in straight]
     weighted = [*weighted[1:], np.empty(0, np.uint8)]
     for k in range(nodes.order - 1, 1, -1):  # the weight of what ends a context is written too
         mark_ends(nodes, k, weighted)
@@ -122,8 +123,9 @@ def write_sorted(out, model, rank):
         contexts = np.array([[0, len(levels[1]) - 1]], np.int32)
         yield contexts
         for k in range(1, nodes.order):
-            ordered = np.empty((nodes.size(k), k + 2), np.int32)
-            contexts = ordered[: order_contexts(contexts, k, memory, where, rank, ordered)]
+            ordered = np.empty((many[k], k + 2), np.int32)
+            order_contexts(contexts, k, memory, where, rank, ordered)
+            contexts = ordered
             yield contexts
 
     for k, contexts in enumerate(ahead(contexts_of_orders()), 1):
@@ -150,28 +152,29 @@ def write_sorted(out, model, rank):
 @jit
 def look_at_children(child, word, log10p, rank, context):
     """context (P,) uint8, in place: whether any child of a node has a probability; word and log10p are those of the
-    order below. Returns whether children stand in the order of `rank` (W,). One pass over memory.
+    order below. Returns whether children stand in the order of `rank` (W,), and how many nodes have some. One pass over
+    memory.
     """
-    straight = True
+    straight, many = True, 0
     for i in range(len(context)):
-        context[i] = 0
+        context[i], many = 0, many + (child[i] < child[i + 1])
         for j in range(child[i], child[i + 1]):
             if j > child[i] and rank[word[j]] < rank[word[j - 1]]:
                 straight = False
             if log10p[j] == log10p[j]:
                 context[i] = 1
-    return straight
+    return straight, many
 
 
 @jit
 def order_contexts(contexts, k, memory, where, rank, out):
     """The contexts of order k + 1, in the order of their lines, out (P', k + 2), from those of order k, (P, k + 1): a
-    context's words, and from and to where its children stand. Returns how many.
+    context's words, and from and to where its children stand.
 
     They are those n-grams of order k that have children, and stand by the `rank` of their words, the last one first: a
     counting sort. Bound by a random read a context and a write a node.
     """
-    below, found = where[k - 1, AT], 0
+    below = where[k - 1, AT]
     head = np.zeros(len(rank) + 1, np.int32)
     for i in range(where[k - 1, N]):
         at = below + WIDE * i
@@ -191,8 +194,6 @@ def order_contexts(contexts, k, memory, where, rank, out):
                 for j in range(k - 1):
                     out[place, j] = contexts[i, j]
                 out[place, k - 1], out[place, k], out[place, k + 1] = w, first, last
-                found += 1
-    return found
 
 
 @jit

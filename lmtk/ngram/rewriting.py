@@ -34,6 +34,7 @@ from lmtk.ngram.nodes import (
     room,
     suffix_of,
     without_tables,
+    writable,
 )
 from lmtk.ngram.walking import backed_off
 
@@ -66,9 +67,8 @@ def opened(model, own=False):
     the model any more. Raises FormatError where a file's are damaged.
     """
     model.nodes.checked(len(model.vocab.words))
-    nodes = model.nodes
-    memory = nodes.memory.base
-    if not (own and memory is not None and memory.flags.writeable and memory.shape == nodes.memory.shape):
+    nodes, memory = model.nodes, writable(model.nodes) if own else None
+    if memory is None:
         memory = zeros(nodes.memory.size, np.int32)
         memory[:] = nodes.memory
     return memory, memory.view(f32), nodes.where, nodes.far
@@ -439,11 +439,11 @@ def without_low(model, minorder):
     return closed(model, nodes), over
 
 
-def merged(models, weights, vocab, ids):
+def merged(models, weights, vocab, ids, own=False):
     """(the model, how many contexts have too much), as `merge.merged` has them; ids: the numbers of the words of each
     model in the new vocabulary.
     """
-    memory, where, far = union.united(models, ids, len(vocab.words), weights)
+    memory, where, far = union.united(models, ids, len(vocab.words), weights, own)
     over = renew((memory, memory.view(f32), where, far), vocab)
     return closed(replace(models[0], vocab=vocab), without_tables(memory, where, far)), over
 

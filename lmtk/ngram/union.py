@@ -18,8 +18,9 @@ import numpy as np
 
 from lmtk.machine.exponential import powers
 from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
+from lmtk.machine.memory import give_back, trim
 from lmtk.machine.threads import all_at_once, part_of
-from lmtk.ngram.building import link_far
+from lmtk.ngram.building import with_far
 from lmtk.ngram.nodes import (
     AT,
     BOW,
@@ -34,6 +35,7 @@ from lmtk.ngram.nodes import (
     address,
     children_of,
     suffix_of,
+    writable,
 )
 from lmtk.ngram.searching import search
 
@@ -285,13 +287,16 @@ def copy_numbers(tries, old, k, node0, place, logs, where):
         here += where[k - 1, WIDTH]
 
 
-def united(models, ids, W, weights=None):
+def united(models, ids, W, weights=None, own=False):
     """(memory, where, far) of the n-grams of all models, as `nodes` has them, over W words: numbers ids[m] of the words
     of model m. Their back-off weights are those of the first model, their probabilities the mixture by `weights`;
     without these, they are those of the first model too, and the n-grams that it lacks are bare.
 
-    Memory is made for as many n-grams as all models have together; what is not written of it costs nothing.
+    Memory is made for as many n-grams as all models have together; what is not written of it costs nothing. With `own`
+    nobody looks at the models any more, and their memory is given back, an order at a time.
     """
+    if own:
+        trim()
     n = max(model.nodes.order for model in models)
     for model in models:
         model.nodes.checked(len(model.vocab.words))
@@ -300,8 +305,8 @@ def united(models, ids, W, weights=None):
     for mine, model in zip(old, models):
         mine[: model.nodes.order] = model.nodes.where
     number_of = np.full((len(models), max(map(len, ids))), -1, np.int32)
-    for mine, own in zip(number_of, ids):
-        mine[: len(own)] = own
+    for mine, given in zip(number_of, ids):
+        mine[: len(given)] = given
     most = old[:, :, N].sum(axis=0)
     widths = [*[WIDE] * (n - 1), NARROW]
     memory, where = np.empty(int((most + 1) @ widths), np.int32), np.zeros((n, 4), np.int64)
@@ -312,6 +317,8 @@ def united(models, ids, W, weights=None):
     rows[0] = -np.inf, 0, 0
     for k in range(1, n + 1):
         found = merged_order(tries, old, number_of, k, parts)
+        for model in models if own and k > 1 else ():
+            forget(model.nodes, k - 1)
         begins = np.cumsum([0, *(len(word) for *_, word, _ in found)]).tolist()
         at, size, width = where[k - 1, AT], begins[-1], widths[k - 1]
         where[k - 1, N], end = size, at + width * size
@@ -330,11 +337,8 @@ def united(models, ids, W, weights=None):
             mine = first, last, begin, child, word, place
             return put_nodes(tries, old, k, *mine, turned, shorter, one, memory, where, far)
 
-        missing = sum(all_at_once(put, zip(begins, found)))
-        if missing:
-            more = np.empty((missing, 2), np.int32)
-            link_far(memory, where, k, one, far, more)
-            far = np.concatenate((far, more))
+        missing = all_at_once(put, zip(begins, found))
+        far = with_far(memory, where, k, one, far, [part[:2] for part in found], missing)
 
         def numbers(part, k=k, far=far):
             begin, (first, last, _, _, place) = part
@@ -346,7 +350,18 @@ def united(models, ids, W, weights=None):
 
         all_at_once(numbers, zip(begins, found))
         parts = [(begin, place) for begin, (*_, place) in zip(begins, found)]
+    if own:
+        del rows, parts, found
+        trim()
     return memory[: where[-1, AT] + NARROW * (where[-1, N] + 1)], where, far
+
+
+def forget(nodes, k):
+    """Gives back the records of an order, where they are not of a file."""
+    memory = writable(nodes)
+    if memory is not None and k <= nodes.order:
+        at, size, width, _ = nodes.where[k - 1].tolist()
+        give_back(memory[at : at + size * width])
 
 
 def merged_order(tries, old, ids, k, parts):
