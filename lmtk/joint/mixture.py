@@ -90,7 +90,9 @@ def part_scores(parts, corpus, binned):
             bins = part.bins(own)[0]
     if binned is None:
         bins = np.zeros(len(corpus.ids), np.int64)
-    lengths = np.column_stack([np.where(s.logp[:, None] > -np.inf, s.length, UNKNOWN) for s in scores])
+    lengths = np.column_stack(
+        [np.where((s.logp[:, None] > -np.inf) | (s.length > 0), s.length, UNKNOWN) for s in scores]
+    )
     return np.column_stack([s.logp for s in scores]), bins, lengths, sum((s.kinds for s in scores), ())
 
 

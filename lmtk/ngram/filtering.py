@@ -15,7 +15,7 @@ def files_of(ngram, where, files):
     if None in found:
         return ()
     first, *others = sorted(filter(None, found), key=len) or [range(files)]
-    shared = [i for i in first if all(i in other for other in others)]
+    shared = sorted(set(first).intersection(*others)) if others else first
     return shared if files > 1 else shared and (0,)
 
 

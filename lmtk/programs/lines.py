@@ -2,19 +2,20 @@
 
 import atexit
 import contextlib
+import math
 import os
 import re
 import shutil
 import sys
 import tempfile
-from dataclasses import replace
 
 from lmtk.errors import FormatError, UsageError
-from lmtk.files.streams import lines, open_in, open_out
+from lmtk.files.streams import blocks_of, lines, open_in, open_out
 from lmtk.machine.memory import temporary_folder
 
 SECTION = re.compile(rb"\\(\d+)-grams:$")
 SIZE = re.compile(rb"ngram +(\d+) *= *(\d+)")
+SOME, MANY = 1 << 18, 1 << 12  # bytes that are read, lines that are written together
 SPOOLED = 1 << 24  # bytes of a filtered model that stay in memory
 ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 
@@ -76,16 +77,55 @@ def arpa_pieces(path, stated=None):
 
 
 def arpa_lines(path, longest=None):
-    """(order, line, fields) of each line, as `arpa_pieces` has them; no fields where it is no n-gram. Lines of n-grams
-    above the `longest` order are left out.
+    """(order, line, fields) of each line of an ARPA file up to \\end\\; no fields, and order 0, where it is no n-gram.
+    Lines of n-grams above the `longest` order are left out, and not looked at. Raises FormatError as `arpa_pieces`.
     """
-    for order, piece in arpa_pieces(path):
-        if longest and order > longest:
-            continue
-        rows = [piece] if isinstance(piece, bytes) else piece.text.tobytes().split(b"\n")[:-1]
-        for line in rows:
-            fields = line.split() if order else ()
-            yield order if fields else 0, line, fields
+    found, order, sizes, stated, number, most = False, 0, {}, {}, 0, longest or math.inf
+    with open_in(path) as stream:
+        for block in blocks_of(stream, path, SOME):
+            if order > most and b"\n\\" not in block and block[:1] != b"\\":
+                number += block.count(b"\n")
+                continue
+            for line in block.removesuffix(b"\n").split(b"\n"):
+                number += 1
+                line = line.rstrip(b"\r")
+                if order and line[:1] != b"\\":
+                    if order > most:
+                        continue
+                    if fields := line.split():
+                        check(fields, line, order, path, number)
+                        sizes[order] += 1
+                        yield order, line, fields
+                        continue
+                order = order_of(line, order)[0]
+                if order:
+                    sizes.setdefault(order, 0)
+                elif size := SIZE.match(line):
+                    stated[int(size[1])] = int(size[2])
+                found = found or line.startswith(b"\\1-grams:")
+                if order <= most:
+                    yield 0, line, ()
+                if found and line.strip() == b"\\end\\":
+                    if any(stated.get(k) != size for k, size in sizes.items() if k <= most):
+                        from lmtk.ngram import arpa
+
+                        arpa.tell_sizes(path, stated, {k: size for k, size in sizes.items() if k <= most})
+                    return
+    raise FormatError(path, "no \\end\\; the file is cut short" if found else "no ARPA file: it has no \\1-grams:")
+
+
+def check(fields, line, order, path, number):
+    """Raises FormatError where the fields of a line are those of no n-gram."""
+    more = len(fields) - order
+    try:
+        if (more == 1 or (more == 2 and float(fields[-1]) <= 1e30)) and float(fields[0]) <= 1e30:
+            return
+    except ValueError:
+        pass
+    from lmtk.ngram import arpa
+
+    if isinstance(wrong := arpa.parse(line, order), str):
+        raise FormatError(path, wrong, number)
 
 
 def order_of(line, order):
@@ -109,6 +149,8 @@ def filtered_arpa(path, outs, where, context=False, pad=False):
     write, `outs`, each has those of its sentence. `context`: the last word is not looked at; `pad`: with blank lines
     that make the head as long as it was, as KenLM's filter leaves it.
     """
+    from dataclasses import replace  # as long to import as a small file to read
+
     from lmtk.ngram import arpa, filtering
 
     stated, sizes, words, criterion, last = {}, {}, [], None, 0
@@ -159,39 +201,47 @@ def write_head(path, stated, sizes, pad, rest):
 def get_unigram_probs(words):
     """[linear=1] [FILE]: the words of an ARPA file and their log10 p, or p."""
     given, files = assigned(words, linear="0")
-    linear, write = given["linear"] not in ("", "0"), sys.stdout.buffer.write
+    linear, found = given["linear"] not in ("", "0"), []
     for path in files:
         for k, _, fields in arpa_lines(path, 1):
             if not k:
                 continue
             zero = float(fields[0]) == -99
             if linear:
-                write(b"%s %s\n" % (fields[1], b"0" if zero else f"{10 ** float(fields[0]):.6g}".encode()))
+                found.append(b"%s %s\n" % (fields[1], b"0" if zero else f"{10 ** float(fields[0]):.6g}".encode()))
             else:
-                write(b"%s %s\n" % (fields[1], b"-infinity" if zero else fields[0]))
+                found.append(b"%s %s\n" % (fields[1], b"-infinity" if zero else fields[0]))
+    sys.stdout.buffer.write(b"".join(found))
 
 
 def remove_lowprob_ngrams(words):
     """[FILE]: an ARPA file of order 3 at most without the n-grams that backing off gives a higher probability. The
     head and the weights stay as they are.
     """
-    p, bow, seen, gone, write = {}, {}, {}, {}, sys.stdout.buffer.write
+    p, bow, seen, gone, kept = {}, {}, {}, {}, []
     for path in assigned(words)[1]:
         for k, line, fields in arpa_lines(path):
             if k > 3:
                 raise FormatError(path, "n-grams longer than 3; ngram -prune-lowprobs takes any order")
             if k:
-                ngram, own = tuple(fields[1 : k + 1]), float(fields[0])
+                own, seen[k], word = float(fields[0]), seen.get(k, 0) + 1, fields[k]
+                context = b" ".join(fields[1:k])
                 if k < 3:
+                    ngram = b" ".join(fields[1 : k + 1])
                     p[ngram], bow[ngram] = own, float(fields[k + 1]) if len(fields) > k + 1 else 0.0
-                seen[k] = seen.get(k, 0) + 1
-                if k > 1:
-                    tail = ngram[1:]
-                    lower = p[tail] if tail in p else bow.get(tail[:1], 0.0) + p.get(tail[1:], 0.0)
-                    if bow.get(ngram[:-1], 0.0) + lower > own:
-                        gone[k] = gone.get(k, 0) + 1
-                        continue
-            write(line + b"\n")
+                    lower = p.get(word, 0.0)
+                else:
+                    lower = p.get(b" ".join(fields[2:4]))
+                    if lower is None:
+                        lower = bow.get(fields[2], 0.0) + p.get(word, 0.0)
+                if k > 1 and bow.get(context, 0.0) + lower > own:
+                    gone[k] = gone.get(k, 0) + 1
+                    continue
+            kept.append(line)
+            if len(kept) == MANY:
+                sys.stdout.buffer.write(b"\n".join([*kept, b""]))
+                kept = []
+    sys.stdout.buffer.write(b"\n".join([*kept, b""]))
     for k, what in ((2, "bigrams"), (3, "trigrams")):
         if k in seen:
             sys.stderr.write(f"{gone.get(k, 0)} out of {seen[k]} {what} removed\n")

@@ -33,6 +33,7 @@ def early(words):
     """What is begun before numpy is imported: the sums of the model that `words` name in the plainest way, and its
     report of a large text, if nothing else is asked for. Returns whether that was written.
     """
+    words = [word for word in words if word != "-unk"]  # which asks for nothing
     given = dict(zip(words[::2], words[1::2]))
     if "-strict" not in words:
         sums.begin(given.get("-lm"))
