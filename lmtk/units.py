@@ -20,7 +20,7 @@ import numpy as np
 
 from lmtk.machine.blas import Tiles, address, factor, shares
 from lmtk.machine.exponential import gate_sums, lstm_sums, state_sums
-from lmtk.machine.jit import jit, of_numba
+from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.large import pays
 
 sgemm = of_numba("lmtk.machine.calling", "sgemm")
@@ -38,7 +38,7 @@ class Unit:
     before_U(states, kept, n): what U multiplies, (P, n). alike: it is what S multiplies, so that one product with
     [S | U] can do for both; where it does, that is Q, (k, (gates + 1) n), and step and back have None for U and UT.
     run, run_back: kernels for all steps of sequences at once, where those of one step would spend much of their time in
-    being called; None: there are none. Both have R or RT of `follow` as its tiles.
+    being called; None: there are none. They have the tiles of `follow`'s R and U, or RT and UT, None where it has none.
     open: the gate whose biases begin at 1, so that a state stays (Jozefowicz et al. 2015); None: no gate's do.
     """
 
@@ -169,64 +169,129 @@ def lstm_backward(gs, zr, t, s, seen, gG):
             gs[j, n + m] = memory * f
 
 
-@jit
-def lstm_run(G, at, b, zr, t, sizes, first, last, state, fresh, tiles, most, gemm, before, after, kept):
-    """`follow` for the sequences from `first` to `last`: zr, t, before, after (P, 2n) and kept (P, n) are written.
-
-    sizes (T,): how many sequences have a t-th step; state (sizes_0, 2n): before the first; fresh (P,) bool or None.
+@inlined
+def begin_step(G, at, b, zr, t, start, begun, first, state, fresh, before, after):
+    """What one step of sequences from `first` on has before its products: zr and t (k, .), its rows, from the inputs,
+    before (k, width n) from the last step, whose rows begin at `begun` in `after`, or from `state` in the first, -1.
     """
-    n, begun, end = t.shape[1], 0, 0
+    k, n = t.shape
+    gates, width = zr.shape[1], before.shape[1]
+    for j in range(k):
+        row, clear = at[start + j], fresh is not None and fresh[start + j]
+        for m in range(gates):
+            zr[j, m] = G[row, m] + b[m]
+        for m in range(n):
+            t[j, m] = G[row, gates + m] + b[gates + m]
+        for m in range(width):
+            last = state[first + j, m] if begun < 0 else after[begun + j, m]
+            before[j, m] = last if not clear else 0
+
+
+@jit
+def gated_run(G, at, b, zr, t, sizes, first, last, state, fresh, gemm, S, U, before, after, kept):
+    """`follow` for the sequences from `first` to `last`: zr, t, before, after and kept, (P, .), are written.
+
+    sizes (T,): how many sequences have a t-th step; state (sizes_0, n): before the first; fresh (P,) bool or None.
+    S, U: (tiles, most) of blas.Tiles.
+    """
+    n, begun, end = t.shape[1], -1, 0
+    Q, V = np.empty((last - first, 2 * n), t.dtype), np.empty((last - first, n), t.dtype)
+    for i in range(len(sizes)):
+        k = min(last, sizes[i]) - first
+        if k <= 0:
+            return
+        start = end + first
+        now = slice(start, start + k)
+        s, rs = before[now], kept[now]
+        begin_step(G, at, b, zr[now], t[now], start, begun, first, state, fresh, s, after)
+        multiply(gemm, s, S, Q)
+        gate_sums(zr[now], s, rs, Q[:k])
+        multiply(gemm, rs, U, V)
+        state_sums(t[now], V[:k], zr[now], s, after[now])
+        begun, end = start, end + sizes[i]
+
+
+@jit
+def lstm_run(G, at, b, zr, t, sizes, first, last, state, fresh, gemm, SU, _, before, after, kept):
+    """The same for an LSTM, whose S and U are one factor."""
+    n, begun, end = t.shape[1], -1, 0
     Q = np.empty((last - first, 4 * n), t.dtype)
     for i in range(len(sizes)):
         k = min(last, sizes[i]) - first
         if k <= 0:
             return
         start = end + first
-        stop = start + k
-        for j in range(k):
-            row, gates, proposed = G[at[start + j]], zr[start + j], t[start + j]
-            for m in range(3 * n):
-                gates[m] = row[m] + b[m]
-            for m in range(n):
-                proposed[m] = row[3 * n + m] + b[3 * n + m]
-            if fresh is not None and fresh[start + j]:
-                before[start + j] = 0
-            elif i == 0:
-                before[start + j] = state[first + j]
-            else:
-                before[start + j] = after[begun + j]
-        s = before[start:stop]
-        multiply(gemm, s[:, :n], tiles, most, Q)
-        lstm_sums(zr[start:stop], t[start:stop], s, after[start:stop], kept[start:stop], Q[:k])
+        now = slice(start, start + k)
+        s = before[now]
+        begin_step(G, at, b, zr[now], t[now], start, begun, first, state, fresh, s, after)
+        multiply(gemm, s[:, :n], SU, Q)
+        lstm_sums(zr[now], t[now], s, after[now], kept[now], Q[:k])
         begun, end = start, end + sizes[i]
 
 
+@inlined
+def add_gradient(gs, ga):
+    """gs (k, width n) += ga (k, n), the gradient of a step's activations, in place."""
+    for j in range(len(gs)):
+        for m in range(ga.shape[1]):
+            gs[j, m] += ga[j, m]
+
+
+@inlined
+def clear_begun(gs, fresh, start):
+    """No gradient goes on before a step at which a sequence begins again."""
+    if fresh is not None:
+        for j in range(len(gs)):
+            if fresh[start + j]:
+                gs[j] = 0
+
+
 @jit
-def lstm_run_back(ga, sizes, first, last, carried, fresh, tiles, most, gemm, zr, t, before, kept, gG):
-    """`follow_back` for these: gG (P, 4n) is written; carried (sizes_0, 2n), zeros, is what comes from later steps."""
+def gated_run_back(ga, sizes, first, last, carried, fresh, gemm, ST, UT, zr, t, before, kept, gG):
+    """`follow_back` for these: gG (P, 3n) is written; carried (sizes_0, n), zeros, is what comes from later steps."""
     n, end = t.shape[1], sizes.sum()
+    V = np.empty((last - first, n), t.dtype)
     for i in range(len(sizes) - 1, -1, -1):
         end -= sizes[i]
         k = min(last, sizes[i]) - first
         if k <= 0:
             continue
         start = end + first
-        stop = start + k
-        gs = carried[first : first + k]
-        for j in range(k):
-            for m in range(n):
-                gs[j, m] += ga[start + j, m]
-        lstm_backward(gs, zr[start:stop], t[start:stop], before[start:stop], kept[start:stop], gG[start:stop])
-        multiply(gemm, gG[start:stop], tiles, most, gs)
-        if fresh is not None:
-            for j in range(k):
-                if fresh[start + j]:
-                    gs[j] = 0
+        now = slice(start, start + k)
+        gs, s, g = carried[first : first + k], before[now], gG[now]
+        add_gradient(gs, ga[now])
+        update_backward(gs, zr[now], t[now], s, g)
+        multiply(gemm, g[:, 2 * n :], UT, V)
+        reset_backward(gs, zr[now], s, V[:k], g)
+        multiply(gemm, g[:, : 2 * n], ST, V)
+        add_gradient(gs, V[:k])
+        clear_begun(gs, fresh, start)
 
 
 @jit
-def multiply(gemm, X, tiles, most, out):
-    """A call of `blas.Tiles` for kernels: X (k, K), out (k, >= N), float32, rows contiguous; gemm: `blas.address`."""
+def lstm_run_back(ga, sizes, first, last, carried, fresh, gemm, RT, _, zr, t, before, kept, gG):
+    """The same for an LSTM: gG (P, 4n), carried (sizes_0, 2n)."""
+    end = sizes.sum()
+    for i in range(len(sizes) - 1, -1, -1):
+        end -= sizes[i]
+        k = min(last, sizes[i]) - first
+        if k <= 0:
+            continue
+        start = end + first
+        now = slice(start, start + k)
+        gs = carried[first : first + k]
+        add_gradient(gs, ga[now])
+        lstm_backward(gs, zr[now], t[now], before[now], kept[now], gG[now])
+        multiply(gemm, gG[now], RT, gs)
+        clear_begun(gs, fresh, start)
+
+
+@jit
+def multiply(gemm, X, factor, out):
+    """A call of `blas.Tiles`, (tiles, most), for kernels: X (k, K), out (k, >= N), float32, rows contiguous; gemm:
+    `blas.address`.
+    """
+    tiles, most = factor
     k, (parts, K, columns) = len(X), tiles.shape
     if k == 0:
         return
@@ -239,7 +304,7 @@ def multiply(gemm, X, tiles, most, out):
             sgemm(gemm, min(size, k - i), columns, K, x + i * lda, lda // 4, tile, columns, into, ldc // 4)
 
 
-GATED = Unit("gated unit", 2, 1, gated_step, gated_back, lambda states, kept, n: kept)
+GATED = Unit("gated unit", 2, 1, gated_step, gated_back, lambda states, kept, n: kept, False, gated_run, gated_run_back)
 LSTM = Unit("LSTM", 3, 2, lstm_step, lstm_back, lambda states, kept, n: states[:, :n], True, lstm_run, lstm_run_back, 1)
 UNITS = {"gated": GATED, "lstm": LSTM}  # by the name of -unit, which is its name in a file too
 
@@ -276,10 +341,12 @@ def steps(sizes, share):
         end += k
 
 
-def in_one(unit, R, zr, t):
-    """R's tiles and `blas.address` where a kernel for all steps is worth it, else None; zr, t: of the first step."""
-    there = unit.run and isinstance(R, Tiles) and compiled(zr, t) and R.tiles.dtype == t.dtype
-    return (R.tiles, R.most, gemm) if there and (gemm := address()) else None
+def in_one(unit, R, U, zr, t):
+    """`blas.address`, R and U for kernels, where one for all steps is worth it, else None; zr, t: of the first step."""
+    factors = [x for x in (R, U) if x]
+    tiled = all(isinstance(x, Tiles) and x.tiles.dtype == t.dtype for x in factors)
+    there = unit.run and tiled and compiled(zr, t) and address()
+    return (there, *(x and (x.tiles, x.most) for x in (R, U))) if there else None
 
 
 def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
@@ -296,7 +363,7 @@ def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
     before, after = np.empty((2, P, unit.width * n), kind)
     state = np.zeros((sizes[0], unit.width * n), kind) if state is None else state
     fresh = None if fresh is None or not fresh.any() else fresh
-    at_once, numbers, G = in_one(unit, R, zr[: sizes[0]], t[: sizes[0]]), np.array(sizes), np.ascontiguousarray(G)
+    at_once, numbers, G = in_one(unit, R, U, zr[: sizes[0]], t[: sizes[0]]), np.array(sizes), np.ascontiguousarray(G)
 
     def go(share):
         if at_once:
@@ -324,7 +391,7 @@ def follow_back(unit, ga, sizes, S, U, memory, team=None):
     gG, d = np.empty((P, gates + n), ga.dtype), gates + unit.alike * n
     RT, UT = (factor(np.vstack((S.T, U.T))), None) if unit.alike else (factor(S.T), factor(U.T))
     carried = np.zeros((sizes[0], before.shape[1]), ga.dtype)
-    at_once, numbers = in_one(unit, RT, zr[: sizes[0]], t[: sizes[0]]), np.array(sizes)
+    at_once, numbers = in_one(unit, RT, UT, zr[: sizes[0]], t[: sizes[0]]), np.array(sizes)
 
     def go(share):
         if at_once:

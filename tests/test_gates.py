@@ -129,20 +129,22 @@ def test_threads_share_sequences(unit, monkeypatch):
 
 @pytest.mark.parametrize("team", [None, Team(2)], ids=["alone", "team"])
 @pytest.mark.parametrize("begun", [False, True])
-def test_all_steps_at_once_are_one_after_another(team, begun, monkeypatch):
-    """The LSTM's kernels over all steps, with products from inside of them, against steps that Python calls."""
+@pytest.mark.parametrize("unit", units.UNITS.values(), ids=units.UNITS)
+def test_all_steps_at_once_are_one_after_another(unit, team, begun, monkeypatch):
+    """The kernels over all steps, with products from inside of them, against steps that Python calls."""
     monkeypatch.setattr(blas, "SHARE", 1)
-    random, unit, n, sizes = np.random.default_rng(1), units.LSTM, 128, [40, 40, 33, 8]
-    P = sum(sizes)
+    random, n, sizes = np.random.default_rng(1), 192, [40, 40, 33, 8]
+    P, d = sum(sizes), unit.gates * n
     at = random.integers(0, 60, P)
-    shapes = (60, 4 * n), (4 * n,), (n, 3 * n), (n, n), (40, 2 * n), (P, n)
+    shapes = (60, d + n), (d + n,), (n, d), (n, n), (40, unit.width * n), (P, n)
     scales = 1, 1, 0.1, 0.1, 1, 1
     values = zip(scales, shapes)
     G, b, S, U, state, ga = (random.normal(0, scale, shape).astype(np.float32) for scale, shape in values)
     fresh, found = random.random(P) < 0.1 if begun else None, []
     for go, back in ((unit.run, unit.run_back), (None, None)):
         mine, gS, gU = replace(unit, run=go, run_back=back), np.empty_like(S), np.empty_like(U)
-        assert bool(units.in_one(mine, blas.factor(S, U), *np.empty((2, 40, n), np.float32))) == (go is not None)
+        factors = (blas.factor(S, U), None) if unit.alike else (blas.factor(S), blas.factor(U))
+        assert bool(units.in_one(mine, *factors, *np.empty((2, 40, n), np.float32))) == (go is not None)
         a, memory, last = units.follow(mine, G, at, b, sizes, S, U, state if begun else None, fresh, team)
         gG = units.follow_back(mine, ga, sizes, S, U, memory, team)
         blas.products(team, *units.of_weights(mine, memory, gG, gS, gU))
