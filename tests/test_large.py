@@ -14,7 +14,7 @@ from test_ngram import random_model
 
 from lmtk import cli
 from lmtk.commands import options
-from lmtk.files import registry, streams, sums
+from lmtk.files import container, registry, streams, sums
 from lmtk.files.streams import open_out
 from lmtk.lm import LN10
 from lmtk.machine import jit
@@ -196,6 +196,12 @@ def test_a_report_before_numpy_is_that_of_a_small_text(tmp_path, monkeypatch, or
     whole = (tmp_path / "m").read_bytes()
     for at in (0, 9, len(whole) // 3, len(whole) - 2):
         (tmp_path / "m").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        sums.begin(path)
+        assert early.reported(path, text) is None
+    settings, arrays = backoff.to_arrays(model)
+    for wrong in ({"V": 2.5}, {"V": True}, {"unk": None}, {"order": float(order)}, {"more": 1}):
+        with open_out(path) as out:
+            container.write(out, "backoff", settings | wrong, arrays, model.vocab.words)
         sums.begin(path)
         assert early.reported(path, text) is None
     sums.begun.clear()

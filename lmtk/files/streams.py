@@ -156,7 +156,11 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
         block = block[len(BOM) :] + read(len(BOM))
     parts, nul = [], False
     while block:
-        nul = nul or b"\0" in block
+        if not nul and b"\0" in block:
+            nul = True
+            warnings.warn(
+                f"{name_of(path)}: NUL bytes in the text, taken as part of their words", LmtkWarning, stacklevel=2
+            )
         at_end = not eager and len(block) < size
         end = len(block) if at_end else block.rfind(b"\n") + 1
         if end:
@@ -167,9 +171,6 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
         block = read(size)
     if parts:
         yield b"".join(parts)
-    if nul:  # and a reader that they were too much for has said so
-        line = f"{name_of(path)}: NUL bytes in the text, taken as part of their words"
-        warnings.warn(line, LmtkWarning, stacklevel=2)
 
 
 def utf8(text, path):

@@ -107,7 +107,8 @@ def read_text(stream, path, seen=(), home=None):
 
 def tell_sizes(path, stated, sizes):
     """A warning for each order of which there are not so many n-grams as the head of a file says."""
-    for k, size in sizes.items():
+    for k in sorted({*stated, *sizes}):
+        size = sizes.get(k, 0)
         if stated.get(k) != size:
             text = f"{name_of(path)}: \\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
             warnings.warn(text, LmtkWarning, stacklevel=3)

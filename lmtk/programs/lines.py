@@ -106,10 +106,11 @@ def arpa_lines(path, longest=None):
                 if order <= most:
                     yield 0, line, ()
                 if found and line.strip() == b"\\end\\":
-                    if any(stated.get(k) != size for k, size in sizes.items() if k <= most):
+                    told, there = ({k: size for k, size in x.items() if k <= most} for x in (stated, sizes))
+                    if told != there:
                         from lmtk.ngram import arpa
 
-                        arpa.tell_sizes(path, stated, {k: size for k, size in sizes.items() if k <= most})
+                        arpa.tell_sizes(path, told, there)
                     return
     raise FormatError(path, "no \\end\\; the file is cut short" if found else "no ARPA file: it has no \\1-grams:")
 

@@ -51,7 +51,7 @@ def reported(model, text):
     begun = sums.begun.get(model)
     if not begun or not os.path.isfile(text) or not pays("text", size := os.path.getsize(text)) or size > LONGEST:
         return None
-    with suppress(FormatError, OSError, ValueError, KeyError, TypeError, struct.error):
+    with suppress(FormatError, OSError, ValueError, LookupError, TypeError, AttributeError, struct.error):
         kernels = at_hand("lmtk.ngram.summing", KERNELS, SOURCES)
         made = kernels and in_memory(kernels, begun.pages, model)
         if made:
@@ -76,7 +76,10 @@ def in_memory(kernels, pages, path):
     shapes = dict.fromkeys(levels, ("I32", None, WIDE)) | {levels[-1]: ("I32", None, NARROW)}
     shapes |= {"far": ("I32", None, 2), "slots": ("I32", None), "spans": ("I64", n + 1, 2), "vocabulary": ("U8", None)}
     whole = max(end for _, end in spans.values()) == len(pages) - 8 - size
-    if about["kind"] != "backoff" or settings["order"] != n or not whole or set(arrays) != set(shapes):
+    kinds = {name: type(value) for name, value in settings.items()}
+    if about["kind"] != "backoff" or kinds != {"order": int, "V": int, "unk": str} or settings["order"] != n:
+        return None
+    if not whole or set(arrays) != set(shapes):
         return None
     if not all(fits(arrays[name], spans[name], *shape) for name, shape in shapes.items()):
         return None
