@@ -170,9 +170,9 @@ def lstm_backward(gs, zr, t, s, seen, gG):
 
 
 @inlined
-def begin_step(G, at, b, zr, t, start, begun, first, state, fresh, before, after):
-    """What one step of sequences from `first` on has before its products: zr and t (k, .), its rows, from the inputs,
-    before (k, width n) from the last step, whose rows begin at `begun` in `after`, or from `state` in the first, -1.
+def begin_step(G, at, b, zr, t, start, begun, state, fresh, before, after):
+    """What one step has before its products: zr and t (k, .), its rows, from the inputs, before (k, width n) from the
+    last step, whose rows begin at `begun` in `after`, or from `state` in the first, -1.
     """
     k, n = t.shape
     gates, width = zr.shape[1], before.shape[1]
@@ -183,50 +183,42 @@ def begin_step(G, at, b, zr, t, start, begun, first, state, fresh, before, after
         for m in range(n):
             t[j, m] = G[row, gates + m] + b[gates + m]
         for m in range(width):
-            last = state[first + j, m] if begun < 0 else after[begun + j, m]
+            last = state[j, m] if begun < 0 else after[begun + j, m]
             before[j, m] = last if not clear else 0
 
 
 @jit
-def gated_run(G, at, b, zr, t, sizes, first, last, state, fresh, gemm, S, U, before, after, kept):
-    """`follow` for the sequences from `first` to `last`: zr, t, before, after and kept, (P, .), are written.
+def gated_run(G, at, b, zr, t, spans, state, fresh, gemm, S, U, before, after, kept):
+    """`follow` for a share of the sequences: zr, t, before, after and kept, (P, .), are written.
 
-    sizes (T,): how many sequences have a t-th step; state (sizes_0, n): before the first; fresh (P,) bool or None.
-    S, U: (tiles, most) of blas.Tiles.
+    spans (T, 2): where its steps begin and end; state (k, n): before the first; fresh (P,) bool or None. S, U: (tiles,
+    most) of blas.Tiles.
     """
-    n, begun, end = t.shape[1], -1, 0
-    Q, V = np.empty((last - first, 2 * n), t.dtype), np.empty((last - first, n), t.dtype)
-    for i in range(len(sizes)):
-        k = min(last, sizes[i]) - first
-        if k <= 0:
-            return
-        start = end + first
-        now = slice(start, start + k)
+    n, begun = t.shape[1], -1
+    Q, V = np.empty((len(state), 2 * n), t.dtype), np.empty((len(state), n), t.dtype)
+    for start, stop in spans:
+        now, k = slice(start, stop), stop - start
         s, rs = before[now], kept[now]
-        begin_step(G, at, b, zr[now], t[now], start, begun, first, state, fresh, s, after)
+        begin_step(G, at, b, zr[now], t[now], start, begun, state, fresh, s, after)
         multiply(gemm, s, S, Q)
         gate_sums(zr[now], s, rs, Q[:k])
         multiply(gemm, rs, U, V)
         state_sums(t[now], V[:k], zr[now], s, after[now])
-        begun, end = start, end + sizes[i]
+        begun = start
 
 
 @jit
-def lstm_run(G, at, b, zr, t, sizes, first, last, state, fresh, gemm, SU, _, before, after, kept):
+def lstm_run(G, at, b, zr, t, spans, state, fresh, gemm, SU, _, before, after, kept):
     """The same for an LSTM, whose S and U are one factor."""
-    n, begun, end = t.shape[1], -1, 0
-    Q = np.empty((last - first, 4 * n), t.dtype)
-    for i in range(len(sizes)):
-        k = min(last, sizes[i]) - first
-        if k <= 0:
-            return
-        start = end + first
-        now = slice(start, start + k)
+    n, begun = t.shape[1], -1
+    Q = np.empty((len(state), 4 * n), t.dtype)
+    for start, stop in spans:
+        now = slice(start, stop)
         s = before[now]
-        begin_step(G, at, b, zr[now], t[now], start, begun, first, state, fresh, s, after)
+        begin_step(G, at, b, zr[now], t[now], start, begun, state, fresh, s, after)
         multiply(gemm, s[:, :n], SU, Q)
-        lstm_sums(zr[now], t[now], s, after[now], kept[now], Q[:k])
-        begun, end = start, end + sizes[i]
+        lstm_sums(zr[now], t[now], s, after[now], kept[now], Q[: stop - start])
+        begun = start
 
 
 @inlined
@@ -247,18 +239,13 @@ def clear_begun(gs, fresh, start):
 
 
 @jit
-def gated_run_back(ga, sizes, first, last, carried, fresh, gemm, ST, UT, zr, t, before, kept, gG):
-    """`follow_back` for these: gG (P, 3n) is written; carried (sizes_0, n), zeros, is what comes from later steps."""
-    n, end = t.shape[1], sizes.sum()
-    V = np.empty((last - first, n), t.dtype)
-    for i in range(len(sizes) - 1, -1, -1):
-        end -= sizes[i]
-        k = min(last, sizes[i]) - first
-        if k <= 0:
-            continue
-        start = end + first
-        now = slice(start, start + k)
-        gs, s, g = carried[first : first + k], before[now], gG[now]
+def gated_run_back(ga, spans, carried, fresh, gemm, ST, UT, zr, t, before, kept, gG):
+    """`follow_back` for these: gG (P, 3n) is written; carried (k, n), zeros, is what comes from later steps."""
+    n = t.shape[1]
+    V = np.empty((len(carried), n), t.dtype)
+    for start, stop in spans[::-1]:
+        now, k = slice(start, stop), stop - start
+        gs, s, g = carried[:k], before[now], gG[now]
         add_gradient(gs, ga[now])
         update_backward(gs, zr[now], t[now], s, g)
         multiply(gemm, g[:, 2 * n :], UT, V)
@@ -269,17 +256,10 @@ def gated_run_back(ga, sizes, first, last, carried, fresh, gemm, ST, UT, zr, t, 
 
 
 @jit
-def lstm_run_back(ga, sizes, first, last, carried, fresh, gemm, RT, _, zr, t, before, kept, gG):
-    """The same for an LSTM: gG (P, 4n), carried (sizes_0, 2n)."""
-    end = sizes.sum()
-    for i in range(len(sizes) - 1, -1, -1):
-        end -= sizes[i]
-        k = min(last, sizes[i]) - first
-        if k <= 0:
-            continue
-        start = end + first
-        now = slice(start, start + k)
-        gs = carried[first : first + k]
+def lstm_run_back(ga, spans, carried, fresh, gemm, RT, _, zr, t, before, kept, gG):
+    """The same for an LSTM: gG (P, 4n), carried (k, 2n)."""
+    for start, stop in spans[::-1]:
+        now, gs = slice(start, stop), carried[: stop - start]
         add_gradient(gs, ga[now])
         lstm_backward(gs, zr[now], t[now], before[now], kept[now], gG[now])
         multiply(gemm, gG[now], RT, gs)
@@ -341,6 +321,11 @@ def steps(sizes, share):
         end += k
 
 
+def spans(sizes, share):
+    """The same for kernels: (T, 2), where each begins and ends."""
+    return np.array([(now.start, now.stop) for now in steps(sizes, share)])
+
+
 def in_one(unit, R, U, zr, t):
     """`blas.address`, R and U for kernels, where one for all steps is worth it, else None; zr, t: of the first step."""
     factors = [x for x in (R, U) if x]
@@ -363,11 +348,11 @@ def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
     before, after = np.empty((2, P, unit.width * n), kind)
     state = np.zeros((sizes[0], unit.width * n), kind) if state is None else state
     fresh = None if fresh is None or not fresh.any() else fresh
-    at_once, numbers, G = in_one(unit, R, U, zr[: sizes[0]], t[: sizes[0]]), np.array(sizes), np.ascontiguousarray(G)
+    at_once, G = in_one(unit, R, U, zr[: sizes[0]], t[: sizes[0]]), np.ascontiguousarray(G)
 
     def go(share):
         if at_once:
-            unit.run(G, at, b, zr, t, numbers, share.start, share.stop, state, fresh, *at_once, before, after, kept)
+            unit.run(G, at, b, zr, t, spans(sizes, share), state[share], fresh, *at_once, before, after, kept)
             return
         new, Q = state[share], np.empty((share.stop - share.start, d), kind)
         for now in steps(sizes, share):
@@ -391,12 +376,11 @@ def follow_back(unit, ga, sizes, S, U, memory, team=None):
     gG, d = np.empty((P, gates + n), ga.dtype), gates + unit.alike * n
     RT, UT = (factor(np.vstack((S.T, U.T))), None) if unit.alike else (factor(S.T), factor(U.T))
     carried = np.zeros((sizes[0], before.shape[1]), ga.dtype)
-    at_once, numbers = in_one(unit, RT, UT, zr[: sizes[0]], t[: sizes[0]]), np.array(sizes)
+    at_once = in_one(unit, RT, UT, zr[: sizes[0]], t[: sizes[0]])
 
     def go(share):
         if at_once:
-            how = numbers, share.start, share.stop, carried, fresh, *at_once
-            unit.run_back(ga, *how, zr, t, before, kept, gG)
+            unit.run_back(ga, spans(sizes, share), carried[share], fresh, *at_once, zr, t, before, kept, gG)
             return
         for now in reversed(list(steps(sizes, share))):
             gs = carried[share][: now.stop - now.start]

@@ -47,6 +47,37 @@ def assigned(words, **defaults):
     return given, files or ["-"]
 
 
+class Marks:
+    """What the lines of an ARPA file that are no n-grams have said so far. order: of the section, 0 outside; stated,
+    sizes: how many n-grams of each order the head says, and the reader has counted; begun: whether there are 1-grams;
+    ended: whether the file is whole.
+    """
+
+    def __init__(self, path, stated=None):
+        self.path, self.order, self.sizes, self.stated = path, 0, {}, {} if stated is None else stated
+        self.begun = self.ended = False
+
+    def add(self, line):
+        self.order, _ = order_of(line, self.order)
+        if self.order:
+            self.sizes.setdefault(self.order, 0)
+        elif size := SIZE.match(line):
+            self.stated[int(size[1])] = int(size[2])
+        self.begun = self.begun or line.startswith(b"\\1-grams:")
+        self.ended = self.begun and line.strip() == b"\\end\\"
+
+    def finish(self, most=math.inf):
+        """Tells what orders up to `most` lack. Raises FormatError where it is no whole file."""
+        if not self.ended:
+            what = "no \\end\\; the file is cut short" if self.begun else "no ARPA file: it has no \\1-grams:"
+            raise FormatError(self.path, what)
+        stated, sizes = ({k: size for k, size in x.items() if k <= most} for x in (self.stated, self.sizes))
+        if stated != sizes:
+            from lmtk.ngram import arpa
+
+            arpa.tell_sizes(self.path, stated, sizes)
+
+
 def arpa_pieces(path, stated=None):
     """(order, line) of each line of an ARPA file up to \\end\\, order 0 where it is no n-gram; or arpa.Rows in place of
     lines of n-grams that follow each other. stated: takes what the head says of the numbers of n-grams. Raises
@@ -54,65 +85,54 @@ def arpa_pieces(path, stated=None):
     """
     from lmtk.ngram import arpa
 
-    found, order, sizes, stated = False, 0, {}, {} if stated is None else stated
+    marks = Marks(path, stated)
     with open_in(path) as stream:
         for number, piece in arpa.numbered(stream, path):
             if isinstance(piece, arpa.Rows):
-                sizes[order] += len(piece.rows)
-                yield order, piece
+                marks.sizes[marks.order] += len(piece.rows)
+                yield marks.order, piece
                 piece.free.append(piece.rows.base)
-                continue
-            order, own = order_of(piece, order)
-            if own and isinstance(wrong := arpa.parse(piece, order), str):
-                raise FormatError(path, wrong, number)
-            sizes[order] = sizes.get(order, 0) + own
-            if not own and (size := SIZE.match(piece)):
-                stated[int(size[1])] = int(size[2])
-            found = found or piece.startswith(b"\\1-grams:")
-            yield order if own else 0, piece
-            if found and piece.strip() == b"\\end\\":
-                arpa.tell_sizes(path, stated, {k: size for k, size in sizes.items() if k})
-                return
-    raise FormatError(path, "no \\end\\; the file is cut short" if found else "no ARPA file: it has no \\1-grams:")
+            elif order_of(piece, marks.order)[1]:
+                if isinstance(wrong := arpa.parse(piece, marks.order), str):
+                    raise FormatError(path, wrong, number)
+                marks.sizes[marks.order] += 1
+                yield marks.order, piece
+            else:
+                marks.add(piece)
+                yield 0, piece
+                if marks.ended:
+                    break
+    marks.finish()
 
 
 def arpa_lines(path, longest=None):
     """(order, line, fields) of each line of an ARPA file up to \\end\\; no fields, and order 0, where it is no n-gram.
     Lines of n-grams above the `longest` order are left out, and not looked at. Raises FormatError as `arpa_pieces`.
     """
-    found, order, sizes, stated, number, most = False, 0, {}, {}, 0, longest or math.inf
+    marks, number, most = Marks(path), 0, longest or math.inf
     with open_in(path) as stream:
         for block in blocks_of(stream, path, SOME):
-            if order > most and b"\n\\" not in block and block[:1] != b"\\":
+            if marks.order > most and b"\n\\" not in block and block[:1] != b"\\":
                 number += block.count(b"\n")
                 continue
             for line in block.removesuffix(b"\n").split(b"\n"):
                 number += 1
                 line = line.rstrip(b"\r")
-                if order and line[:1] != b"\\":
-                    if order > most:
+                if marks.order and line[:1] != b"\\":
+                    if marks.order > most:
                         continue
                     if fields := line.split():
-                        check(fields, line, order, path, number)
-                        sizes[order] += 1
-                        yield order, line, fields
+                        check(fields, line, marks.order, path, number)
+                        marks.sizes[marks.order] += 1
+                        yield marks.order, line, fields
                         continue
-                order = order_of(line, order)[0]
-                if order:
-                    sizes.setdefault(order, 0)
-                elif size := SIZE.match(line):
-                    stated[int(size[1])] = int(size[2])
-                found = found or line.startswith(b"\\1-grams:")
-                if order <= most:
+                marks.add(line)
+                if marks.order <= most:
                     yield 0, line, ()
-                if found and line.strip() == b"\\end\\":
-                    told, there = ({k: size for k, size in x.items() if k <= most} for x in (stated, sizes))
-                    if told != there:
-                        from lmtk.ngram import arpa
-
-                        arpa.tell_sizes(path, told, there)
+                if marks.ended:
+                    marks.finish(most)
                     return
-    raise FormatError(path, "no \\end\\; the file is cut short" if found else "no ARPA file: it has no \\1-grams:")
+    marks.finish()
 
 
 def check(fields, line, order, path, number):

@@ -10,7 +10,6 @@ import struct
 import sys
 from contextlib import suppress
 from itertools import chain, pairwise
-from threading import Lock, Thread
 
 from lmtk.errors import FormatError
 from lmtk.files import sums
@@ -18,7 +17,7 @@ from lmtk.files.header import MAX_HEADER, fits, parsed
 from lmtk.files.streams import blocks
 from lmtk.machine.images import at_hand
 from lmtk.machine.large import pays
-from lmtk.machine.threads import count
+from lmtk.machine.threads import in_threads
 from lmtk.reports.tally import Tally
 
 TOGETHER = 1 << 18  # bytes of a text that a thread reads and scores at once
@@ -126,47 +125,25 @@ def summed(kernels, handle, table, given, texts):
     """(Tally, blank lines, unknown words with a probability) of the blocks of a text, each looked up and scored in one
     thread; handle, table, given: addresses, as `summing` has them.
     """
-    texts, lock, found, failed = enumerate(texts), Lock(), {}, []
-    whole, others, total = Tally(), [0, 0], ctypes.c_double()
+    whole, blanks, unknowns, total, rooms = Tally(), 0, 0, ctypes.c_double(), []
 
-    def add():
-        """What is found of the first blocks: one line after another, as those of small texts are."""
-        while added[0] in found:
-            logs, (*parts, unknown, blank) = found.pop(added[0])
-            kernels["add_up"](at_bytes(logs), len(logs) // 8, address(total))
-            whole.add(Tally(*parts))
-            others[:] = others[0] + blank, others[1] + unknown
-            added[0] += 1
+    def found(text):
+        size, room = ROOM * (len(text) + 2), b""
+        with suppress(IndexError):
+            room = rooms.pop()  # of a block before
+        if len(room) < size:
+            room = memory(size)
+        lines, *parts = kernels["sum_text"](handle, table, given, at_bytes(text), len(text), address(room))
+        logs = room[: 8 * lines]
+        rooms.append(room)
+        return logs, parts
 
-    added = [0]
-
-    def work():
-        room = memory(1)
-        while not failed:
-            try:
-                with lock:
-                    add()
-                    number, text = next(texts, (None, b""))
-                if number is None:
-                    return
-                if len(room) < ROOM * (len(text) + 2):
-                    room = memory(ROOM * (len(text) + 2))
-                lines, *parts = kernels["sum_text"](handle, table, given, at_bytes(text), len(text), address(room))
-                found[number] = room[: 8 * lines], parts
-            except BaseException as e:
-                failed.append(e)
-
-    threads = [Thread(target=work) for _ in range(count() - 1)]
-    for thread in threads:
-        thread.start()
-    work()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
-    add()
+    for logs, (*parts, unknown, blank) in in_threads(found, texts):
+        kernels["add_up"](at_bytes(logs), len(logs) // 8, address(total))  # one line after another, as of small texts
+        whole.add(Tally(*parts))
+        blanks, unknowns = blanks + blank, unknowns + unknown
     whole.log10p = total.value
-    return whole, *others
+    return whole, blanks, unknowns
 
 
 def memory(size):
