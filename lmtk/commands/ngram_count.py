@@ -468,7 +468,7 @@ def model_in_buckets(o, comm):
     """The model of a collection.Text, or of runs.Spilled, or its discounts, written by rank 0."""
     from lmtk.commands.bar import Bar
     from lmtk.machine.memory import at_most
-    from lmtk.ngram import assembly, buckets
+    from lmtk.ngram.buckets import assembly, estimating, writing
 
     o.vocabulary, recipe = comm.each(lambda: (vocabulary_of(o), recipe_of(o)))
     if comm.rank == 0:
@@ -478,12 +478,12 @@ def model_in_buckets(o, comm):
     layout = layout_of(o)
     with Bar(o.debug > 0 or comm.rank > 0) as bar:
         recipe = replace(recipe, heldout=comm.share(lambda: held_out(o)))
-        job = buckets.count(o.counts, o.vocabulary, recipe, o.marks, o.memory, comm, bar)
+        job = estimating.count(o.counts, o.vocabulary, recipe, o.marks, o.memory, comm, bar)
         write_discounts(o, job.methods)
         if not o.model_written:
             return
-        buckets.estimate(job)
-        write = lambda out: buckets.write_arpa(out, job, o.lm, layout)
+        estimating.estimate(job)
+        write = lambda out: writing.write_arpa(out, job, o.lm, layout)
         if comm.rank:
             write(None)
         else:
