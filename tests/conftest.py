@@ -1,4 +1,5 @@
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -22,6 +23,10 @@ ENVIRONMENT = {
     "FILES": str(FILES),
     "BIN": str(TESTS.parent / "bin"),
 }
+
+
+# a shell's background jobs ignore interrupts, and so would the commands that are tested
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):

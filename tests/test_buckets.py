@@ -21,10 +21,7 @@ from lmtk.machine.large import LARGE
 from lmtk.machine.parallel import ALONE
 from lmtk.ngram import (
     arpa,
-    assembly,
-    buckets,
     collection,
-    counted,
     engine,
     kenlm_text,
     leaves,
@@ -33,6 +30,7 @@ from lmtk.ngram import (
     sorting,
     suffix,
 )
+from lmtk.ngram.buckets import assembly, dealing, division, estimating, of_counts, ordering, writing
 from lmtk.ngram.counts import Counts, ranks
 from lmtk.ngram.methods import Recipe
 from lmtk.text.corpus import Marks
@@ -56,20 +54,20 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     """In memory and on disk; buckets of single words and of many, records dealt out in pieces of any size."""
     given = job(seed)
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
-    monkeypatch.setattr(buckets, "PART", 1 + 7 * (seed % 30))
-    monkeypatch.setattr(buckets, "SOME", 1 + 13 * (seed % 7))
-    monkeypatch.setattr(buckets, "BYTES", (1 << 30) // 600)
+    monkeypatch.setattr(division, "PART", 1 + 7 * (seed % 30))
+    monkeypatch.setattr(dealing, "SOME", 1 + 13 * (seed % 7))
+    monkeypatch.setattr(division, "BYTES", (1 << 30) // 600)
 
     def by_buckets(ids, marks, vocab, methods, exact, tell):
         recipe = Recipe(methods, (0.5, 1, 1.5), tell, exact=exact)
-        return buckets.estimate(buckets.count(Parts(ids), vocab, recipe, marks, (seed % 2) << 30, ALONE)), None
+        return estimating.estimate(estimating.count(Parts(ids), vocab, recipe, marks, (seed % 2) << 30, ALONE)), None
 
     model, _, told = outcome(by_suffixes, *given)
     other, _, heard = outcome(by_buckets, *given)
     assert heard == told
     if model:
         for layout in (None, kenlm_text.layout(given[2], len(given[3]))):
-            assert written(buckets.write_arpa, other, None, layout) == written(printing.write_estimate, model, layout)
+            assert written(writing.write_arpa, other, None, layout) == written(printing.write_estimate, model, layout)
         the_same_nodes(seed, model, other, monkeypatch)
 
 
@@ -89,16 +87,16 @@ def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
     def by_buckets(tell):
         spilled = runs.Spilled(counts.words, runs.spilled(counts.levels, 0), 1 + seed % 50)
         assert spilled.in_sentences()
-        most = int(counted.seen(spilled, vocab, len(methods)).max()) * (1 + seed % 3) + 1
-        monkeypatch.setattr(buckets, "BYTES", ((1 << 30) - buckets.WORD * len(vocab.words)) // most)
-        return buckets.estimate(buckets.count(spilled, *given(tell), 1 << 30, ALONE)), None
+        most = int(of_counts.seen(spilled, vocab, len(methods)).max()) * (1 + seed % 3) + 1
+        monkeypatch.setattr(division, "BYTES", ((1 << 30) - division.WORD * len(vocab.words)) // most)
+        return estimating.estimate(estimating.count(spilled, *given(tell), 1 << 30, ALONE)), None
 
     model, _, told = outcome(whole)
     other, _, heard = outcome(by_buckets)
     assert heard == told
     if model:
         for layout in (None, kenlm_text.layout(vocab, len(methods))):
-            assert written(buckets.write_arpa, other, None, layout) == written(printing.write_estimate, model, layout)
+            assert written(writing.write_arpa, other, None, layout) == written(printing.write_estimate, model, layout)
         the_same_nodes(seed, model, other, monkeypatch)
 
 
@@ -107,14 +105,14 @@ def test_discounts_are_tuned_as_in_memory(seed, monkeypatch):
     ids, marks, vocab, methods, text = held_out_job(seed)
     if seed % 2:
         text = replace(text, words=text.words[:1])
-    monkeypatch.setattr(buckets, "PART", 1 + 7 * (seed % 30))
-    monkeypatch.setattr(buckets, "BYTES", (1 << 30) // 600)
+    monkeypatch.setattr(division, "PART", 1 + 7 * (seed % 30))
+    monkeypatch.setattr(division, "BYTES", (1 << 30) // 600)
     x = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)
     recipe = Recipe(methods, heldout=text)
     model, _ = engine.estimate(x, vocab, recipe, marks)
-    job = buckets.count(Parts(ids), vocab, recipe, marks, (seed % 4 < 2) << 30, ALONE)
-    other = buckets.estimate(job)
-    assert written(buckets.write_arpa, other) == written(printing.write_estimate, model, None)
+    job = estimating.count(Parts(ids), vocab, recipe, marks, (seed % 4 < 2) << 30, ALONE)
+    other = estimating.estimate(job)
+    assert written(writing.write_arpa, other) == written(printing.write_estimate, model, None)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -124,20 +122,20 @@ def test_buckets_hold_what_stands_around_their_words(seed, monkeypatch):
     n = len(methods)
     x = np.append(x, np.zeros(n, np.int32))  # what stands before a text that is dealt out is empty
     ids = x.tolist()
-    monkeypatch.setattr(buckets, "PART", 1 + 7 * (seed % 30))
-    shared = buckets.divided(Parts(x).seen(vocab), "words", vocab, n, None, ALONE)
+    monkeypatch.setattr(division, "PART", 1 + 7 * (seed % 30))
+    shared = division.divided(Parts(x).seen(vocab), "words", vocab, n, None, ALONE)
     if seed % 2:
-        buckets.share_text(shared, Parts(x).parts(vocab))
+        dealing.share_text(shared, Parts(x).parts(vocab))
     else:
-        buckets.deal_out(shared, Parts(x).parts(vocab))
+        dealing.deal_out(shared, Parts(x).parts(vocab))
     shared.methods = methods
     for b in shared.mine:
-        buckets.sort_bucket(shared, b, None, marks)
+        ordering.sort_bucket(shared, b, None, marks)
         bounds = shared.bounds[b : b + 2].tolist()
         *both, come = naive.bucket(ids, n, marks, *bounds)
         assert shared.shelf.get(("come", b), np.int32).tolist() == come
         for name, (_, begins, words) in zip(("events", "contexts"), both):
-            found, rank, sizes = buckets.stored(shared, b, name)
+            found, rank, sizes = division.stored(shared, b, name)
             oldest = shared.shelf.get((name, "words", b), np.int32)
             oldest[oldest == len(shared.seen)] = max(ids) + 1
             assert ([*zip(*suffix.orders_in(found))], oldest.tolist()) == (begins, words)
@@ -177,7 +175,7 @@ def in_buckets(monkeypatch, room):
     monkeypatch.setitem(LARGE, "ngrams", 1)
     monkeypatch.setattr(options, "LEAST", 1)
     monkeypatch.setattr(collection, "whole_size", lambda *_: 1 << 60)
-    monkeypatch.setattr(buckets, "LEAST", buckets.BYTES * room)
+    monkeypatch.setattr(division, "LEAST", division.BYTES * room)
 
 
 OPTIONS = [
@@ -373,11 +371,11 @@ def test_ranks_write_the_model_of_one_process(tmp_path, ranks, where, more):
 
 FULL = """
 import errno, os
-from lmtk.ngram import buckets
+from lmtk.ngram.buckets import writing
 if "1" in (os.environ.get("PMI_RANK"), os.environ.get("OMPI_COMM_WORLD_RANK")):
     def full(file, data, at):
         raise OSError(errno.ENOSPC, "No space left on device")
-    buckets.put_at = full
+    writing.put_at = full
 """
 
 

@@ -1,6 +1,5 @@
 import contextlib
 import os
-import sys
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -8,6 +7,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Annotated
 
+from lmtk.commands import smoothing
 from lmtk.commands.options import (
     ClassFile,
     Compact,
@@ -238,7 +238,7 @@ def command(
     o = SimpleNamespace(**locals())
     check(o)
     settle(o)
-    o.methods = smoothing_methods(o) if o.model_wanted and not o.maxent else []
+    o.methods = smoothing.methods_of(o) if o.model_wanted and not o.maxent else []
 
     from lmtk.machine.parallel import ALONE, pooled
     from lmtk.ngram.collection import Text
@@ -298,9 +298,9 @@ def check(o):
 def settle(o):
     """Put into o what follows from several options.
 
-    marks: a text.corpus.Marks. unk_word: bytes. given: {method: (its parameters, or whether it is for all orders,
-    {order: parameters})}. files: {method: {order: file of discounts}}. model_written, model_wanted: whether there is a
-    model to write; to estimate. outputs: files, None where one is not wanted. own: -classes' given_classes, or None.
+    marks: a text.corpus.Marks. unk_word: bytes. given, files: as smoothing.asked_for has them.
+    model_written, model_wanted: whether there is a model to write; to estimate. outputs: files, None where one is not
+    wanted. own: -classes' given_classes, or None.
     """
     from lmtk.text.corpus import Marks
 
@@ -315,27 +315,7 @@ def settle(o):
     o.memory = bytes_of(o.memory) if o.memory else None
     o.model_written = o.lm or o.write_bin or o.class_lm
     o.model_wanted = bool(o.model_written or o.gt or o.kn or o.kn_all)
-    o.given = {
-        "n": (o.ndiscount, dict.fromkeys(o.ndiscount_n or [], ())),
-        "wb": (o.wbdiscount, dict.fromkeys(o.wbdiscount_n or [], ())),
-        "cd": (o.cdiscount is not None and (o.cdiscount,), per_order(o.cdiscount_n, alone)),
-        "add": (o.addsmooth is not None and (o.addsmooth,), per_order(o.addsmooth_n, alone)),
-        "ukn": (o.ukndiscount, dict.fromkeys(o.ukndiscount_n or [], ())),
-        "kn": (o.kndiscount, dict.fromkeys(o.kndiscount_n or [], ())),
-    }
-    if not o.model_wanted and (
-        o.maxent or o.interpolate or any(everywhere or orders for everywhere, orders in o.given.values())
-    ):
-        warnings.warn("smoothing is for a model; give -lm or -write-bin", LmtkWarning, stacklevel=1)
-    if o.maxent and (o.interpolate or o.interpolate_n or any(x or orders for x, orders in o.given.values())):
-        warnings.warn("-maxent is a method by itself; other smoothing is left alone", LmtkWarning, stacklevel=1)
-    o.files = {"gt": per_order(o.gt, str), "kn": per_order(o.kn, str)}
-    for n in range(1, o.order + 1) if o.kn_all else ():
-        if not any(n in orders for orders in (*o.files.values(), *(orders for _, orders in o.given.values()))):
-            o.files["kn"][n] = o.kn_all
-    everywhere = [name for name, (given, _) in o.given.items() if given or (name == "kn" and o.kn_all)]
-    if len(everywhere) > 1:
-        raise UsageError(f"several smoothing methods for all orders: {', '.join(everywhere)}")
+    o.given, o.files = smoothing.asked_for(o)
     # of all orders in one file those of the last stay
     discounts = [path for paths in o.files.values() for path in paths.values() if path != o.kn_all]
     discounts = [] if o.model_written else [*discounts, o.kn_all]
@@ -347,30 +327,6 @@ def settle(o):
 
         o.own = read_classes(o.classes)
         o.unk = o.unk and o.unk_word not in o.own.members  # its class is predicted in its place
-
-
-def smoothing_methods(o):
-    """A methods.Method an order."""
-    from lmtk.ngram import methods
-
-    when = "never" if o.kn_counts_modified else "after" if o.kn_modify_counts_at_end else "before"
-    floor, upto = per_order(o.gtmin_n, float), per_order(o.gtmax_n, int)
-    cutoffs, chosen = o.prune_by_count or [0], []
-    for n in range(1, o.order + 1):
-        name, parameters = method_of(n, o.given, o.files)
-        cutoff = cutoffs[min(n, len(cutoffs)) - 1]
-        if o.kenlm:
-            method = methods.lmplz(n, name, cutoff, bool(o.interpolate_unigrams))
-        else:
-            lower = o.interpolate or n in (o.interpolate_n or [])
-            most = upto.get(n, o.gtmax if n > 9 else None)
-            method = methods.srilm(n, name, parameters, lower, floor.get(n), o.gtmin, most, cutoff, when)
-        if o.float_counts and method.smoothing.discounts:
-            raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; see -wbdiscount{n}")
-        if o.heldout and not (method.smoothing.continuation and method.interpolate):
-            raise UsageError(f"order {n}: -heldout tunes interpolated Kneser-Ney smoothing (-kndiscount -interpolate)")
-        chosen.append(method)
-    return chosen
 
 
 def together(o, comm):
@@ -451,26 +407,13 @@ def vocabulary_of(o):
     return make_vocab(o.counts.words, o.unk, True, o.unk_word, o.vocab or (o.text or o.read)[0])
 
 
-def recipe_of(o):
-    """The methods.Recipe of the model, but for -heldout."""
-    from lmtk.ngram.methods import Recipe, read_discounts
-
-    def tell(line):
-        if o.debug:
-            sys.stderr.write(line + "\n")
-
-    read = [(n, path) for paths in o.files.values() for n, path in paths.items() if o.model_written and n <= o.order]
-    known = {n: read_discounts(path, o.methods[n - 1]) for n, path in read}
-    return Recipe(o.methods, fallback_discounts(o.discount_fallback), tell, known, o.kenlm, listed(o), o.vocab_pad)
-
-
 def model_in_buckets(o, comm):
     """The model of a collection.Text, or of runs.Spilled, or its discounts, written by rank 0."""
     from lmtk.commands.bar import Bar
     from lmtk.machine.memory import at_most
-    from lmtk.ngram import assembly, buckets
+    from lmtk.ngram.buckets import assembly, estimating, writing
 
-    o.vocabulary, recipe = comm.each(lambda: (vocabulary_of(o), recipe_of(o)))
+    o.vocabulary, recipe = comm.each(lambda: (vocabulary_of(o), smoothing.recipe_of(o, listed(o))))
     if comm.rank == 0:
         write_what_was_counted(o)
     if o.memory:
@@ -478,12 +421,12 @@ def model_in_buckets(o, comm):
     layout = layout_of(o)
     with Bar(o.debug > 0 or comm.rank > 0) as bar:
         recipe = replace(recipe, heldout=comm.share(lambda: held_out(o)))
-        job = buckets.count(o.counts, o.vocabulary, recipe, o.marks, o.memory, comm, bar)
-        write_discounts(o, job.methods)
+        job = estimating.count(o.counts, o.vocabulary, recipe, o.marks, o.memory, comm, bar)
+        smoothing.write_discounts(o, job.methods)
         if not o.model_written:
             return
-        buckets.estimate(job)
-        write = lambda out: buckets.write_arpa(out, job, o.lm, layout)
+        estimating.estimate(job)
+        write = lambda out: writing.write_arpa(out, job, o.lm, layout)
         if comm.rank:
             write(None)
         else:
@@ -522,23 +465,12 @@ def write_model(o):
 
     layout = layout_of(o)
     model, used = estimated(o)
-    write_discounts(o, used)
+    smoothing.write_discounts(o, used)
     if isinstance(model, backoff.Backoff):
         write_backoff(o, model, o.lm)
     else:
         write = partial(printing.write_estimate, model=model, layout=layout)
         write_estimate(o, write, partial(engine.backoff_of, model))
-
-
-def write_discounts(o, used):
-    """Those of the methods in use, where no model is written that would read them."""
-    from lmtk.files.streams import open_out
-    from lmtk.ngram import methods
-
-    for n, path in sorted({**o.files["gt"], **o.files["kn"]}.items()):
-        if not o.model_written and n <= o.order:
-            with open_out(path) as out:
-                methods.write_discounts(out, used[n - 1])
 
 
 def write_estimate(o, write, backoff_of):
@@ -579,7 +511,7 @@ def estimated(o):
     """(the model of what was counted, as estimation.estimate has it; the methods with their discounts)."""
     from lmtk.ngram import estimation, maxent
 
-    counted, recipe = [vars(o).pop("counts")], recipe_of(o)
+    counted, recipe = [vars(o).pop("counts")], smoothing.recipe_of(o, listed(o))
     if o.maxent:
         return maxent.estimate(counted[0], o.vocabulary, o.order, o.maxent_alpha, o.maxent_sigma2, recipe.tell), None
     recipe = replace(recipe, heldout=held_out(o))
@@ -655,43 +587,3 @@ def write_words(path, words):
 
     with open_out(path) as out:
         out.write(b"".join(w + b"\n" for w in sorted(words)))
-
-
-def method_of(n, given, files):
-    """The smoothing of order n, by its own option, else by the one for all orders, else Good-Turing; its parameters."""
-    own = [(name, orders[n]) for name, (_, orders) in given.items() if n in orders]
-    own += [(name, ()) for name, paths in files.items() if n in paths and not (name == "kn" and n in given["ukn"][1])]
-    if len({name for name, _ in own}) > 1:
-        raise UsageError(f"several smoothing methods for order {n}: {', '.join(sorted({name for name, _ in own}))}")
-    if own:
-        return own[0]
-    for name, (everywhere, _) in given.items():
-        if everywhere:
-            return name, everywhere if everywhere is not True else ()
-    return "gt", ()
-
-
-def fallback_discounts(values):
-    """D1, D2, D3+ of -discount-fallback, or None where it was not given."""
-    if not values:
-        return None
-    if values == ["default"]:
-        return 0.5, 1.0, 1.5
-    try:
-        D = [positive(v) for v in values]
-    except ValueError:
-        raise UsageError("-discount-fallback takes numbers: D1 D2 D3+") from None
-    if len(D) > 3 or any(d > r for r, d in enumerate(D, 1)):
-        raise UsageError("-discount-fallback takes up to three discounts, D1 up to 1, D2 up to 2, D3+ up to 3")
-    return *D, *[D[-1]] * (3 - len(D))
-
-
-def alone(text):
-    return (positive(text),)
-
-
-def positive(text):
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise ValueError
-    return value

@@ -9,7 +9,7 @@ import os
 import struct
 import sys
 from contextlib import suppress
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from lmtk.errors import FormatError
 from lmtk.files import sums
@@ -69,56 +69,80 @@ def in_memory(kernels, pages, path):
     if size > MAX_HEADER:
         return None
     about, spans = parsed(pages[8 : 8 + size], size, path)
-    settings, arrays = about["settings"], about["arrays"]
-    n = len(arrays) - 4
-    levels = [f"nodes{k}" for k in range(1, n + 1)]
-    shapes = dict.fromkeys(levels, ("I32", None, WIDE)) | {levels[-1]: ("I32", None, NARROW)}
-    shapes |= {"far": ("I32", None, 2), "slots": ("I32", None), "spans": ("I64", n + 1, 2), "vocabulary": ("U8", None)}
-    whole = max(end for _, end in spans.values()) == len(pages) - 8 - size
+    many = rows_of(about, spans, len(pages) - 8 - size)
+    if not many:
+        return None
+    settings, base = about["settings"], address(pages)
+    n, V = settings["order"], settings["V"]
+    at = {name: 8 + size + begin for name, (begin, _) in spans.items()}
+    where = levels(pages, at, many, n)
+    spanned = struct.iter_unpack("<qq", pages[at["spans"] : at["spans"] + 16 * (n + 1)])
+    if not where or not all(searchable(*span, many["slots"]) for span in spanned):
+        return None
+    text = pages[at["vocabulary"] : at["vocabulary"] + many["vocabulary"]]
+    W, table, ids = word_table(kernels, text)
+    if text.count(b"\n") + 1 != W:  # words that are there twice, or none
+        return None
+    unigram, first = memory(4 * W), memory(4 * W)
+    arrays_at = base + at["nodes1"], address(where), address(unigram), address(first), base + at["far"]
+    arrays_at = *arrays_at, base + at["slots"], base + at["spans"]
+    total = max(where[4 * k] + where[4 * k + 2] * (where[4 * k + 1] + 1) for k in range(n))
+    handle = numbers(*arrays_at, total, n, W, many["far"], many["slots"], n + 1, *[0] * n)
+    handle.alive = where, unigram, first
+    special = b"\n".join((settings["unk"].encode("latin-1"), b"<s>", b"</s>"))
+    kernels["words"](address(table), at_bytes(special), len(special), -1, address(ids))
+    unk, _, sos, _, eos = (ctypes.c_int32 * 5).from_buffer(ids)
+    if not min(unk, sos, eos) >= 0 or not eos < V <= W or not kernels["begin"](address(handle), V):
+        return None
+    return handle, table, numbers(V, unk, sos, eos, 1, 1), {name: crc for name, (*_, crc) in about["arrays"].items()}
+
+
+def rows_of(about, spans, size):
+    """How many rows each array of a model has, if they are those in which one is written and fill `size` bytes."""
+    settings, arrays, n = about["settings"], about["arrays"], len(about["arrays"]) - 4
     kinds = {name: type(value) for name, value in settings.items()}
     if about["kind"] != "backoff" or kinds != {"order": int, "V": int, "unk": str} or settings["order"] != n:
         return None
-    if not whole or set(arrays) != set(shapes):
+    shapes = {f"nodes{k}": ("I32", None, WIDE if k < n else NARROW) for k in range(1, n + 1)}
+    shapes |= {"far": ("I32", None, 2), "slots": ("I32", None), "spans": ("I64", n + 1, 2), "vocabulary": ("U8", None)}
+    if set(arrays) != set(shapes) or max(end for _, end in spans.values()) != size:
         return None
-    if not all(fits(arrays[name], spans[name], *shape) for name, shape in shapes.items()):
+    whole = all(fits(arrays[name], spans[name], *shape) for name, shape in shapes.items())
+    return {name: shape[0] for name, (_, shape, _) in arrays.items()} if whole else None
+
+
+def levels(pages, at, many, n):
+    """nodes.where of a model whose arrays begin `at` and have so `many` rows, None where its nodes do not begin with
+    order 1, or the children of an order are not those of the next one.
+    """
+    names, where = [f"nodes{k}" for k in range(1, n + 1)], []
+    for name in names:
+        shape = (NARROW, 1) if name == names[-1] else (WIDE, 2)
+        where += [(at[name] - at["nodes1"]) // 4, many[name] - 1, *shape]
+    if min(where) < 0 or at["nodes1"] % 4:
         return None
-    at = {name: 8 + size + begin for name, (begin, _) in spans.items()}
-    many = {name: entry[1][0] for name, entry in arrays.items()}
-    # of each order where it begins, how many there are, and what nodes.where says of their records; all in one memory
-    where = [[(at[name] - at[levels[0]]) // 4, many[name] - 1, WIDE, 2] for name in levels]
-    where[-1][2:] = NARROW, 1
-    if any(row[0] < 0 or row[1] < 0 for row in where) or at[levels[0]] % 4:
-        return None
-    for name, below in pairwise(levels):
+    for name, below in pairwise(names):
         first, last = (struct.unpack_from("<i", pages, at[name] + 4 * (WIDE * i + 1))[0] for i in (0, many[name] - 1))
         if (first, last) != (0, many[below] - 1):
             return None
-    for begin, places in struct.iter_unpack("<qq", pages[at["spans"] : at["spans"] + 16 * (n + 1)]):
-        if places & (places - 1) or not 0 <= places <= many["slots"] - begin <= many["slots"]:
-            return None
-    text = pages[at["vocabulary"] : at["vocabulary"] + many["vocabulary"]]
-    W, V = text.count(b"\n") + 1, settings["V"]
-    slots = 1 << max(13, (2 * W - 1).bit_length())  # half of them with a word, at most
-    sizes = 16 * slots, 8 * (slots // 2 + 1), 4 * (slots // 2), 4 * W, 4 * W, 8 * -(-len(text) // 8) + 8, 4 * len(text)
-    room, places = memory(sum(sizes)), []
-    for size in sizes:
-        places.append((places[-1] if places else 0) + size)
-    known, ends, value, unigram, first, letters, ids = (address(room) + end - size for end, size in zip(places, sizes))
-    table = numbers(known, letters, ends, value, slots, sizes[5], slots // 2 + 1, slots // 2)
-    base = ctypes.addressof(ctypes.c_char.from_buffer(pages))
-    table.room, where = room, numbers(*chain(*where))
-    arrays_at = base + at[levels[0]], address(where), unigram, first, base + at["far"], base + at["slots"]
-    total = max(where[4 * k] + where[4 * k + 2] * (where[4 * k + 1] + 1) for k in range(n))
-    handle = numbers(*arrays_at, base + at["spans"], total, n, W, many["far"], many["slots"], n + 1, *[0] * n)
-    handle.where = where
-    if not 0 < V <= W or kernels["words"](address(table), at_bytes(text), len(text), 0, ids) != W:
-        return None
-    special = b"\n".join((settings["unk"].encode("latin-1"), b"<s>", b"</s>"))
-    kernels["words"](address(table), at_bytes(special), len(special), -1, ids)
-    unk, _, sos, _, eos = (ctypes.c_int32 * 5).from_address(ids)
-    if min(unk, sos, eos) < 0 or eos >= V or not kernels["begin"](address(handle), V):
-        return None
-    return handle, table, numbers(V, unk, sos, eos, 1, 1), {name: crc for name, (*_, crc) in arrays.items()}
+    return numbers(*where)
+
+
+def searchable(begin, places, slots):
+    """Whether a search table of so many places, a power of two, stands among the slots from `begin` on."""
+    return places & (places - 1) == 0 and 0 <= places <= slots - begin <= slots
+
+
+def word_table(kernels, text):
+    """(How many words a vocabulary has, one a line; what walking.table_handle has of them; room for ids of a line)."""
+    most = text.count(b"\n") + 1
+    slots = 1 << max(13, (2 * most - 1).bit_length())  # half of them with a word, at most
+    sizes = {"known": 16 * slots, "letters": 8 * -(-len(text) // 8) + 8, "ends": 4 * slots + 8, "value": 2 * slots}
+    rooms = [memory(size) for size in sizes.values()]
+    table = numbers(*map(address, rooms), slots, sizes["letters"], slots // 2 + 1, slots // 2)
+    table.alive, ids = rooms, memory(4 * max(len(text), 5))
+    W = kernels["words"](address(table), at_bytes(text), len(text), 0, address(ids))
+    return W, table, ids
 
 
 def summed(kernels, handle, table, given, texts):

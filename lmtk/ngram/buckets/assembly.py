@@ -20,8 +20,10 @@ import numpy as np
 from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import trim
-from lmtk.ngram import buckets, engine
+from lmtk.ngram import engine
 from lmtk.ngram.backoff import Backoff, Packed
+from lmtk.ngram.buckets.division import ends_of, stored
+from lmtk.ngram.buckets.passing import fetched
 from lmtk.ngram.building import finished
 from lmtk.ngram.nodes import BOW, CHILD, NODE, WIDE, columns, room
 from lmtk.ngram.suffix import number, orders_at
@@ -31,7 +33,7 @@ f32 = np.float32
 
 
 def backoff_of(job, memory=None, home=None):
-    """The buckets.Buckets of one process as a Backoff model, as engine.backoff_of has it, `home` too. memory: bytes,
+    """The Buckets of one process as a Backoff model, as engine.backoff_of has it, `home` too. memory: bytes,
     or None.
     """
     W, n = len(job.vocab.words), job.order
@@ -46,7 +48,7 @@ def backoff_of(job, memory=None, home=None):
         for r in range(-(-len(here) // size)):
             put_events(dealt.get(r, np.int32).reshape(-1, 4), columns(here))
         if k < n:
-            for b, (place,) in zip(job.mine, buckets.fetched(job, k, [own_place])):
+            for b, (place,) in zip(job.mine, fetched(job, k, [own_place])):
                 job.shelf.add(("place of contexts", b), place)
     trim()
     made = finished(nodes, where, W, linked=not lacking, home=home)
@@ -112,11 +114,11 @@ def begins_of(sizes):
 
 def contexts_of(job, k, b):
     """`of` of a bucket's events, and (N_k,) whether the model has them."""
-    begins, _, sizes = buckets.stored(job, b, "events")
+    begins, _, sizes = stored(job, b, "events")
     there = job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.THERE)
     if k == 2:
         return job.shelf.get(("events", "words", b), np.int32, 0, int(sizes[1])), there
-    of, rank = np.empty(len(there), np.int32), buckets.stored(job, b, "contexts")[1]
+    of, rank = np.empty(len(there), np.int32), stored(job, b, "contexts")[1]
     find_contexts(begins, job.shelf.get(("come", b), np.int32), rank, k, of)
     return of, there
 
@@ -124,14 +126,14 @@ def contexts_of(job, k, b):
 def count_extensions(job, k, b):
     """How many n-grams of order k extend each of a bucket's of order k - 1, at k = 2 each word."""
     of, there = contexts_of(job, k, b)
-    H = len(job.log10p) if k == 2 else int(buckets.stored(job, b, "contexts")[2][k - 2])
+    H = len(job.log10p) if k == 2 else int(stored(job, b, "contexts")[2][k - 2])
     return np.bincount(of[there > 0], minlength=H).astype(np.int32)
 
 
 def deal_events(job, k, size, base, dealt, b):
     """The events of a bucket to ranges; how many lack their suffix."""
     shelf, W = job.shelf, len(job.log10p)
-    begins, of, there = buckets.stored(job, b, "events")[0], *contexts_of(job, k, b)
+    begins, of, there = stored(job, b, "events")[0], *contexts_of(job, k, b)
     place = np.empty(len(of), np.int32)
     number_children(of, there, base(b), place)
     shelf.add(("place", b, k), place)
@@ -139,7 +141,7 @@ def deal_events(job, k, size, base, dealt, b):
     sizes = sizes_of(place, size, job.sizes[k - 1] + 1)
     rows, p = np.empty((sizes.sum(), 4), np.int32), shelf.get(("p", b, k), f32)
     given = k, place, below, p.view(np.int32), size, begins_of(sizes), rows
-    lacking = deal_rows(begins, buckets.ends_of(job, b, "events"), *given)
+    lacking = deal_rows(begins, ends_of(job, b, "events"), *given)
     for r, some in enumerate(np.split(rows, np.cumsum(sizes)[:-1])):
         dealt.add(r, some)
     return lacking

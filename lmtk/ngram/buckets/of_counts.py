@@ -1,4 +1,4 @@
-"""Counts on disk in buckets: what `buckets` makes of a text's positions, of n-grams and how often each was seen.
+"""Counts on disk -> events and contexts, as `dealing` and `ordering` make them of a text's positions.
 
 symbol  shape    meaning
 event   (k + 2,) int32: an n-gram of order k, ids as in the model's vocabulary, and its count in two words. It goes to
@@ -14,7 +14,8 @@ was not counted, is made in both of its buckets alike: it ends in the same two w
 import numpy as np
 
 from lmtk.files.column import Column
-from lmtk.ngram import buckets, engine, leaves
+from lmtk.ngram import engine, leaves
+from lmtk.ngram.buckets.ordering import put_bucket
 from lmtk.ngram.counts import find, from_rows
 from lmtk.ngram.suffix import kind_of_begins
 
@@ -64,7 +65,7 @@ def deal(job, name, rows, mine):
 
 
 def sort_bucket(job, b, last):
-    """As buckets.sort_bucket."""
+    """As ordering.sort_bucket."""
     n, W, (first, end) = job.order, len(job.seen), job.bounds[b : b + 2].tolist()
     rows, weights = [np.zeros((0, 1), np.int32)], [np.zeros(0, np.int64)]
     for k in range(2, n + 1):
@@ -98,7 +99,7 @@ def sort_bucket(job, b, last):
         if k < n:
             job.shelf.add(("fresh", b, k), fresh[k - 1])
     own = [None, None, *raw[1:]], [None, None, *fresh[1:]]
-    return bigrams, *buckets.put_bucket(job, b, last, events, contexts, come, ended, start, *own)
+    return bigrams, *put_bucket(job, b, last, events, contexts, come, ended, start, *own)
 
 
 def taken(job, name):
