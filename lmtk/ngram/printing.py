@@ -232,7 +232,11 @@ def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, fl
     items = np.empty(len(flags) if len(rank) else 0, u64)
     for i in range(len(contexts)):
         if i + AHEAD < len(contexts):
-            prefetch(memory, below + width * np.int64(contexts[i + AHEAD, k - 1]))
+            begin, end = np.int64(contexts[i + AHEAD, k - 1]), np.int64(contexts[i + AHEAD, k])
+            prefetch(memory, below + width * begin)
+            prefetch(memory, below + width * end - 1)
+            if len(weighted):
+                prefetch(weighted, begin)
         first, last = np.int64(contexts[i, k - 1]), np.int64(contexts[i, k])
         if len(rank):
             for child in range(first, last):
