@@ -3,7 +3,6 @@ import os
 import warnings
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Annotated
 
@@ -33,8 +32,6 @@ from lmtk.commands.options import (
     unknown_word,
 )
 from lmtk.errors import LmtkWarning, UsageError
-
-WARM, MOST = 3, 96 << 20  # bytes of memory to touch for each of a large text, and in all; more gains nothing
 
 
 def command(
@@ -387,18 +384,6 @@ def counted(o, comm):
         bucketed = not o.maxent and o.order > 1 and counts.in_sentences()
         return counts if bucketed else in_memory(counts, o.memory)
     return counts
-
-
-def early(words):
-    """Of spelled words: before a large text is read for a model, a thread touches the memory that it will take."""
-    from lmtk.machine import memory
-    from lmtk.machine.large import pays
-
-    given, others = {*words}, {"-read", "-write", "-writeN", "-classes", "-heldout", "-maxent", "-memory", "-mpi"}
-    texts = [path for option, path in pairwise(words) if option == "-text" and os.path.isfile(path)]
-    size = sum(map(os.path.getsize, texts))
-    if pays("text", size) and given & {"-lm", "-write-bin"} and not given & others:
-        memory.warm(min(WARM * size, MOST))
 
 
 def vocabulary_of(o):
