@@ -478,7 +478,7 @@ def write_estimate(o, write, backoff_of):
 def write_backoff(o, model, lm):
     """A Backoff model, once it is changed, in the files that are asked for, of ARPA in `lm`."""
     from lmtk.files.streams import open_out
-    from lmtk.ngram import backoff
+    from lmtk.ngram import compact
 
     model = changed_model(o, model)
     if lm:
@@ -487,7 +487,7 @@ def write_backoff(o, model, lm):
             write_arpa(o, out, model)
     if o.write_bin:
         with open_out(o.write_bin) as out:
-            backoff.write_binary(out, model, o.compact, o.quantize or 0)
+            compact.write_binary(out, model, o.compact, o.quantize or 0)
     if o.class_lm:
         write_class_model(o, model)
 
