@@ -138,7 +138,8 @@ def test_sums_and_softmax_do_not_overflow():
     y = np.array([[1e4, 0.0], [-1e4, -1e4]], np.float32)
     top, total = kernels.log_softmax(y)
     assert np.isfinite(y).all() and total.tolist() == [1, 2] and top.tolist() == [1e4, -1e4]
-    sums, tops = kernels.log_sums(np.array([[1e4] * 8, [-1e4] * 8], np.float32))
+    Wo = kernels.output_tiles(np.full((1, 8), 1e4, np.float32), np.zeros(8, np.float32))
+    y, tops, sums = kernels.span_outputs(np.array([[1, 1], [-1, 1]], np.float32), Wo)
     assert sums == pytest.approx([1e4 + np.log(8), -1e4 + np.log(8)]) and tops.tolist() == [[1e4], [-1e4]]
     x = np.array([-1e4, 0.0, 1e4], np.float32)
     assert units.sigmoid(x).tolist() == [0, 0.5, 1]
@@ -153,18 +154,24 @@ def test_fast_tanh():
     assert (np.abs(found) <= 1).all()
 
 
+@pytest.mark.parametrize("blas", [True, False])
 @pytest.mark.parametrize("B", [1, 3])
 @pytest.mark.parametrize("V", [7, 600])
-def test_best_words(B, V):
+def test_best_words(B, V, blas, monkeypatch):
+    if not blas:
+        monkeypatch.setattr(kernels, "address", lambda: None)
     random = np.random.default_rng(1)
-    y = random.integers(-3, 3, (4, V)).astype(np.float32)  # many are equal
+    Wo, bo = random.integers(-3, 3, (4, V)).astype(np.float32), random.integers(-1, 2, V).astype(np.float32)
+    y = Wo + bo  # many are equal
     base, starts = random.integers(-2, 1, 4).astype(float), [0, 1, 4]
     shape = 2, B
     parent, word, score = np.zeros(shape, int), np.zeros(shape, int), np.empty(shape)
-    sums, tops = kernels.log_sums(y)
+    t = np.hstack((np.eye(4), np.ones((4, 1)))).astype(np.float32)
+    found, tops, sums = kernels.span_outputs(t, kernels.output_tiles(Wo, bo))
+    assert found[:, :V].tolist() == y.tolist() and (found[:, V:] == -np.inf).all()
     assert sums == pytest.approx(np.log(np.exp(y.astype(float)).sum(axis=1)))
     assert tops.tolist() == [[row[i : i + kernels.SPAN].max() for i in range(0, V, kernels.SPAN)] for row in y]
-    kernels.best_words(y, tops, base, np.array(starts), parent, word, score)
+    kernels.best_words(found, tops, base, np.array(starts), parent, word, score)
     for k, (i, j) in enumerate(pairwise(starts)):
         expected = naive.best_words(y[i:j].tolist(), base[i:j].tolist(), B)
         found = list(zip(score[k].tolist(), (parent[k] - i).tolist(), word[k].tolist(), strict=True))

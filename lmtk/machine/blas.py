@@ -104,7 +104,14 @@ def factor(*matrices):
     if columns not in TILE or most < 8 or 32 * K * N <= SMALL:
         whole = spread(matrices, K, N)
         return lambda X, out=None: np.matmul(X, whole, out=out)
-    return Tiles(np.ascontiguousarray(np.concatenate(matrices, axis=1).reshape(K, -1, columns).swapaxes(0, 1)), most)
+    return tiled(np.concatenate(matrices, axis=1), columns)
+
+
+def tiled(matrix, columns):
+    """A matrix (K, N) as Tiles of so many columns, a divisor of N."""
+    K = len(matrix)
+    tiles = np.ascontiguousarray(matrix.reshape(K, -1, columns).swapaxes(0, 1))
+    return Tiles(tiles, max(SMALL // max(K * columns, 1), 1))
 
 
 def address():

@@ -27,6 +27,15 @@ def exp(v):
 
 
 @jit(fastmath=FAST)
+def ordered(bits):
+    """The bits of a float as an integer in the order of the floats; of such an integer the bits again.
+
+    The compiler finds the largest of many integers some at a time, that of floats one by one.
+    """
+    return i32(bits ^ i32(i32(bits >> 31) & i32(0x7FFFFFFF)))
+
+
+@jit(fastmath=FAST)
 def exp_rows(y, q, s):
     """y <- e^(y - q) in place, q being the maximum of each row; s <- its sums. y (K, V), q (K,), s (K,).
 
@@ -43,25 +52,34 @@ def exp_rows(y, q, s):
         s[k] = total
 
 
-@jit(fastmath=FAST | {"nnan"})
-def span_sums(y, span, top, s):
-    """s <- ln of the sums of e^y in each row; top <- its maxima in spans of so many numbers, the last one shorter.
+@jit(fastmath=FAST)
+def span_sums(y, i, span, top, s):
+    """Of the i-th span of so many numbers of each row: top_ki <- the maximum, s_ki <- the sum of e^(y - top_ki).
 
-    y (K, V), s (K,) float64, top (K, V / span rounded up). What is below e^-87 of the largest counts as that.
+    y (K, V), V a multiple of span; top, s (K, V / span). What is below e^-87 of the maximum counts as that.
     """
-    K, V = y.shape
-    for k in range(K):
-        row, total, most = y[k], f32(0), f32(-np.inf)
-        for i in range(top.shape[1]):
-            part = row[i * span : (i + 1) * span]
-            m = part[0]
-            for j in range(len(part)):
-                m = part[j] if part[j] > m else m
-            top[k, i] = m
-            most = m if m > most else most
-        for j in range(V):
+    bits = y.view(i32)
+    for k in range(len(y)):
+        row, whole = y[k, i * span : (i + 1) * span], bits[k, i * span : (i + 1) * span]
+        most, total = i32(-0x80000000), f32(0)
+        for j in range(span):
+            v = ordered(whole[j])
+            most = v if v > most else most
+        most = i32(ordered(most)).view(f32)
+        for j in range(span):
             v = row[j] - most
             total += exp(v if v > f32(-87.0) else f32(-87.0))
+        top[k, i], s[k, i] = most, total
+
+
+@jit(fastmath=FAST)
+def join_sums(top, part, s):
+    """s_k <- ln sum_i part_ki e^(top_ki), float64: of the spans of a row, as `span_sums` has them."""
+    for k in range(len(s)):
+        most, total = top[k].max(), f32(0)
+        for i in range(top.shape[1]):
+            v = top[k, i] - most
+            total += part[k, i] * exp(v if v > f32(-87.0) else f32(-87.0))
         s[k] = most + np.log(total)
 
 

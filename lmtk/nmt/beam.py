@@ -46,14 +46,15 @@ class Hypothesis:
 
 class Tables:
     """What the words of the target give to the decoder, G (V + 1, d + 2l), and what the decoder's products share a
-    factor in, side by side: of the state, S [W_a U_z U_r U_o], of the maxout units with a 1 behind them, Wo [W_o; b_o].
+    factor in, side by side: of the state, S [W_a U_z U_r U_o], of annotations, C [C_z C_r C C_o], of the maxout units
+    with a 1 behind them, Wo.
     """
 
     def __init__(self, p):
         self.p, self.unit, self.widths = p, p.how.unit, network.widths(p)
         self.G = p.Ey @ p.Wy + p.by
-        self.S, self.U = np.hstack((p.S, p.Uo)), factor(p.U)
-        self.Wo = np.vstack((network.output_weights(p), p.bo))
+        self.S, self.U, self.C = factor(p.S, p.Uo), factor(p.U), factor(p.C, p.Co)
+        self.Wo = kernels.output_tiles(network.output_weights(p), p.bo)
 
 
 class Decoder:
@@ -66,34 +67,29 @@ class Decoder:
         self.UH = kernels.look(H, p.Ua, p.ba) if p.how.alignment else None
         # what a context gives to gates and output is the weighted mean of what the annotations give, which is a product
         # for each source word instead of one for each word of each hypothesis
-        self.HC = (H.reshape(-1, A) @ np.hstack((p.C, p.Co))).reshape(K, T, -1)
+        self.HC = tables.C(H.reshape(-1, A)).reshape(K, T, -1)
         self.state = from_activations(tables.unit, np.tanh(h @ p.Ws + p.bs))
 
     def step(self, word, parents, parent, at):
-        """The outputs y (R, V) behind the words (R,) of hypotheses, and alpha (D, T), None without attention.
+        """`kernels.span_outputs` behind the words (R,) of hypotheses, and alpha (D, T), None without attention.
 
         parents (D,): the hypotheses of the step before that go on, which are of the sentences `at` (D,); parent (R,):
         the place of each hypothesis' own among them. What does not depend on the word is computed once for each, alpha
         too: c_i is of s_(i-1).
         """
         tables, alpha, n, state = self.tables, None, len(self.tables.p.U), self.state[parents]
-        units, gates, d = tables.widths
-        Q = state[:, :n] @ tables.S
-        G = np.zeros((len(at), tables.G.shape[1]), Q.dtype)
-        G[:, :gates], G[:, d:] = Q[:, units : units + gates], Q[:, units + gates :]
+        units, gates, _ = tables.widths
+        Q, R = tables.S(state[:, :n]), len(word)
         if units:
-            alpha = kernels.attend_at(self.HC, self.UH, at, self.lengths, Q[:, :units], tables.p.va, G)
+            alpha, c = kernels.attend_at(self.HC, self.UH, at, self.lengths, Q[:, :units], tables.p.va)
         else:
-            G += self.HC[at, 0]
-        G = G[parent]
-        G += tables.G[word]
-        t = np.ones((len(word), len(tables.Wo)), G.dtype)
-        t[:, :-1] = kernels.maxout(G[:, d:])
-        zr, proposed = np.ascontiguousarray(G[:, :gates]), np.ascontiguousarray(G[:, gates:d])
+            c = self.HC[at, 0]
+        zr, proposed, t = (np.empty((R, N), Q.dtype) for N in (gates, n, tables.Wo.tiles.shape[1]))
+        kernels.step_inputs(Q, c, tables.G, parent, word, zr, proposed, t)
         before, kept = state[parent], np.empty_like(proposed)
         self.state = np.empty_like(before)
         tables.unit.step(zr, proposed, before, tables.U, None, self.state, kept)
-        return t @ tables.Wo, alpha
+        return kernels.span_outputs(t, tables.Wo), alpha
 
 
 class Translator:
@@ -142,8 +138,7 @@ class Translator:
             time = len(history) + 1
             alive, starts = np.unique(at, return_index=True)
             parents, first, their = np.unique(row, return_index=True, return_inverse=True)
-            y, alpha = combined([decoder.step(word, parents, their, at[first]) for decoder in decoders])
-            sums, tops = kernels.log_sums(y)
+            (y, tops, sums), alpha = combined([decoder.step(word, parents, their, at[first]) for decoder in decoders])
             if beam.banned is not None:
                 y[:, beam.banned] = -np.inf
             shape = len(alive), B
@@ -184,14 +179,12 @@ class Translator:
 
 
 def combined(steps):
-    """The (y, alpha) of one model or more as one: y, which its softmax makes ln p, and the mean of the alphas."""
+    """The steps of one model or more as one: outputs, whose softmax is the mean of theirs, and the alphas' mean."""
     alphas = [alpha for _, alpha in steps if alpha is not None]
     alpha = sum(alphas) / f32(len(alphas)) if alphas else None
     if len(steps) == 1:
         return steps[0][0], alpha
-    mean = 0
-    for y, _ in steps:
-        _, sums = kernels.log_softmax(y)
-        y /= sums[:, None] * f32(len(steps))
-        mean += y
-    return np.log(mean, out=mean), alpha
+    p = sum(np.exp(y - sums[:, None].astype(f32)) for (y, _, sums), _ in steps) / f32(len(steps))
+    with np.errstate(divide="ignore"):
+        y = np.log(p, out=p)
+    return (y, y.reshape(len(y), -1, kernels.SPAN).max(axis=2), np.zeros(len(y))), alpha

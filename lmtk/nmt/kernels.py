@@ -28,11 +28,13 @@ zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: t
 
 import numpy as np
 
-from lmtk.machine.exponential import exp_rows, span_sums, tanh_products, tanh_sums
+from lmtk.machine.blas import address, tiled
+from lmtk.machine.exponential import exp_rows, join_sums, span_sums, tanh_products, tanh_sums
 from lmtk.machine.jit import jit
+from lmtk.units import multiply
 
 ROOM = 1 << 22  # outputs that are computed at once
-SPAN = 128  # outputs that the search passes over at once
+SPAN, TILE = 128, 64  # outputs that the search passes over at once; those of a tile of W_o, a divisor
 
 
 def look(H, Ua, ba):
@@ -63,15 +65,15 @@ def attend(H, UH, absent, q, va):
     return alpha, (alpha[:, None] @ H)[:, 0]
 
 
-def attend_at(H, UH, at, lengths, q, va, c):
-    """`attend` for R states, of which several may look at a sentence: alpha (R, T); c_r (R, A) += the context of the
-    r-th state, which looks at sentence at_r. q (R, n'), float32; lengths (K,): words of the sentences.
+def attend_at(H, UH, at, lengths, q, va):
+    """`attend` for R states, of which several may look at a sentence: alpha (R, T) and the contexts (R, A); the r-th
+    state looks at sentence at_r. q (R, n'), float32; lengths (K,): words of the sentences.
     """
     e = np.full((len(at), UH.shape[1]), -np.inf, UH.dtype)
     tanh_products(UH, np.ascontiguousarray(q), va, at, lengths, e)
-    alpha = weights(e)
+    alpha, c = weights(e), np.zeros((len(at), H.shape[2]), H.dtype)
     add_contexts(alpha, H, at, lengths, c)
-    return alpha
+    return alpha, c
 
 
 def weights(e):
@@ -144,6 +146,30 @@ def maxout(o):
     return np.maximum(o[:, ::2], o[:, 1::2])
 
 
+@jit
+def step_inputs(Q, c, G, parent, word, zr, proposed, t):
+    """What the step of a hypothesis gives to zr (R, .), proposed (R, n) and t (R, l + 1), which has 1 behind the maxout
+    units: all are written.
+
+    For the r-th the sum of what its state gives, Q (D, n' + . + 2l), and its context, c (D, d + 2l), rows parent_r, and
+    its last word, G (V + 1, d + 2l), row word_r.
+    """
+    gates, n, l = zr.shape[1], proposed.shape[1], t.shape[1] - 1
+    skipped = Q.shape[1] - gates - 2 * l
+    for r in range(len(word)):
+        q, context, given = Q[parent[r], skipped:], c[parent[r]], G[word[r]]
+        for j in range(gates):
+            zr[r, j] = q[j] + context[j] + given[j]
+        for j in range(n):
+            proposed[r, j] = context[gates + j] + given[gates + j]
+        for j in range(l):
+            i, k = gates + 2 * j, gates + n + 2 * j
+            first = q[i] + context[k] + given[k]
+            second = q[i + 1] + context[k + 1] + given[k + 1]
+            t[r, j] = first if first > second else second
+        t[r, l] = 1
+
+
 def maxout_backward(o, gt):
     go = np.empty_like(o)
     first = o[:, ::2] >= o[:, 1::2]
@@ -167,11 +193,38 @@ def log_softmax(y):
     return top, total
 
 
-def log_sums(y):
-    """ln of the sums of e^y in each row of y (P, V), float32, (P,) float64; and the maxima of its spans."""
-    tops, sums = np.empty((len(y), -(-y.shape[1] // SPAN)), y.dtype), np.empty(len(y))
-    span_sums(y, SPAN, tops, sums)
-    return sums, tops
+def output_tiles(Wo, bo):
+    """[W_o; b_o] as `span_outputs` takes it. Words that there are not, up to a whole span, have probability 0."""
+    (l, V), N = Wo.shape, -(-len(bo) // SPAN) * SPAN
+    whole = np.zeros((l + 1, N), Wo.dtype)
+    whole[:l, :V], whole[l, :V], whole[l, V:] = Wo, bo, -np.inf
+    return tiled(whole, TILE)
+
+
+def span_outputs(t, Wo):
+    """The outputs y of t [W_o; b_o], (P, N) float32: t (P, l + 1), which has 1 behind the maxout units; Wo:
+    `output_tiles`. Returns y, the maxima of its spans, (P, N / SPAN), and ln of the sums of e^y, (P,) float64.
+    """
+    number, _, columns = Wo.tiles.shape
+    y, sums = np.empty((len(t), number * columns), t.dtype), np.empty(len(t))
+    tops, parts = np.empty((2, len(t), y.shape[1] // SPAN), t.dtype)
+    if address() is None:
+        Wo(t, y)
+    fill_spans(address(), t, (Wo.tiles, Wo.most), y, tops, parts, sums)
+    return y, tops, sums
+
+
+@jit
+def fill_spans(gemm, t, Wo, y, tops, parts, sums):
+    """The same, a span after another, so that what was multiplied is in the cache still; gemm: `blas.address`, None: y
+    is there already. parts, of the shape of tops, is written.
+    """
+    (tiles, most), each = Wo, SPAN // TILE
+    for i in range(tops.shape[1]):
+        if gemm is not None:
+            multiply(gemm, t, (tiles[i * each : (i + 1) * each], most), y[:, i * SPAN : (i + 1) * SPAN])
+        span_sums(y, i, SPAN, tops, parts)
+    join_sums(tops, parts, sums)
 
 
 def output(t, w, Wo, bo):
@@ -229,8 +282,8 @@ def output_backward(t, w, Wo, bo, scale, smoothing, gWo, gbo):
 def best_words(y, tops, base, starts, parent, word, score):
     """The B best continuations of each sentence's hypotheses, best first; of equal ones those of the first in order.
 
-    y (R, V): outputs of the hypotheses, of which those of the k-th sentence stand from starts_k on; tops (R, .): the
-    maxima of their spans, or bounds of them; base (R,): a hypothesis' own score less the logarithm of its softmax' sum.
+    y (R, N), tops: outputs of the hypotheses, those of the k-th sentence from starts_k on, and the maxima of their
+    spans, or bounds of them; base (R,): a hypothesis' own score less the logarithm of its softmax' sum.
     Writes the row of the hypothesis, its next word and the score, (K, B) each; -inf where none is left.
     """
     K, B = parent.shape
@@ -243,7 +296,7 @@ def best_words(y, tops, base, starts, parent, word, score):
                 # most spans have nothing to offer
                 if not tops[r, i] > bar:
                     continue
-                for v in range(i * SPAN, min((i + 1) * SPAN, y.shape[1])):
+                for v in range(i * SPAN, (i + 1) * SPAN):
                     if y[r, v] > bar:
                         at, value = min(found, B - 1), base[r] + y[r, v]
                         while at > 0 and score[k, at - 1] < value:
