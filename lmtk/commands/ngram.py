@@ -314,9 +314,9 @@ def listed_models(path):
     return [(name, order, weight / total) for name, order, weight in found]
 
 
-def read(o, path, order, classes=None):
-    """The model in a file with -map-unk, -order, -limit-vocab and -expand-classes. Raises LmtkError where it is no
-    back-off model, though one is wanted.
+def read(o, path, order, classes=None, linked=True):
+    """The model in a file with -map-unk, -order, -limit-vocab and -expand-classes; linked: as `registry.load` has it.
+    Raises LmtkError where it is no back-off model, though one is wanted.
     """
     from lmtk.commands.bar import reading
     from lmtk.files.registry import load, load_strictly
@@ -328,7 +328,8 @@ def read(o, path, order, classes=None):
     from lmtk.ngram.backoff import Backoff
 
     with reading([path], f"reading {os.path.basename(path)}"):
-        model = load_strictly(path, home=o.home) if o.strict else load(path, home=o.home)
+        how = {"home": o.home, "linked": linked}
+        model = load_strictly(path, **how) if o.strict else load(path, **how)
     model = class_model(model, path, classes, simple=o.simple_classes) if classes else model
     others = o.write_lm, o.write_vocab, o.gen is not None, o.gen_prefixes, o.unknown
     changed = o.changed or any(others)
@@ -389,11 +390,12 @@ def mixed(o):
         letter = os.fsencode(o.multi_char)
         o.words = list(dict.fromkeys([*o.words, *(part for w in o.words for part in w.split(letter) if part)]))
     if o.read_mix_lms:
-        listed = listed_models(o.lm)
-        models = [read(o, path, order) for path, order, _ in listed]
-        o.weights = [weight for _, _, weight in listed]
+        files, orders, o.weights = zip(*listed_models(o.lm))
     else:
-        models = [read(o, path, o.order, o.classes) for path in (o.lm, *o.mix_lm)]
+        files = o.lm, *o.mix_lm
+        orders = [o.order] * len(files)
+    merging = len(files) > 1 and not o.by_word
+    models = [read(o, path, order, o.classes, not merging or o.classes) for path, order in zip(files, orders)]
     if o.vocab or o.unk:
         models = [merge.with_words(m, o.words, o.unk) if isinstance(m, Backoff) else m for m in models]
     # as in SRILM, <unk> is no word of a model that was cut, unless -unk says so
@@ -480,17 +482,17 @@ def write(o, model):
     """-write-lm, -write-bin, -write-vocab."""
     from lmtk.files.streams import open_out
     from lmtk.joint import classes
-    from lmtk.ngram import arpa, backoff
+    from lmtk.ngram import arpa, compact
 
     if o.write_lm:
         with open_out(o.write_lm) as out:
-            arpa.write_text(out, model)
+            arpa.write_text(out, model, own=not o.write_bin)
     if o.write_bin:
         with contextlib.nullcontext(o.out) if o.out else open_out(o.write_bin) as out:
             if isinstance(model, classes.ClassModel):
                 classes.write_binary(out, model, o.lm)
             else:
-                backoff.write_binary(out, model, o.compact, o.quantize or 0)
+                compact.write_binary(out, model, o.compact, o.quantize or 0)
     if o.write_vocab:
         with open_out(o.write_vocab) as out:
             out.write(b"".join(w + b"\n" for w in sorted(model.vocab.words)))

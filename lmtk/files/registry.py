@@ -44,12 +44,12 @@ def load_strictly(path, **how):
             raise LmtkError(f"{e} (-strict)") from None
 
 
-def load(path, seen=(), sums="now", home=None):
+def load(path, seen=(), sums="now", home=None, linked=True):
     """The model in a file ("-": stdin), whatever its kind, told by its content. Raises FormatError.
 
     seen: the mixtures on whose behalf it is read, so that one that names itself is found out. sums: when those of a
     large binary file are checked, as in `container.read`. home: where the nodes of an ARPA file go, as
-    `building.in_file` has it.
+    `building.in_file` has it. linked: whether these know their suffixes, for which `merge.merged` has no use.
     """
     if len(seen) > DEEPEST:
         raise FormatError(path, f"a model of models of models, more than {DEEPEST} deep")
@@ -72,7 +72,7 @@ def load(path, seen=(), sums="now", home=None):
             raise FormatError(path, "no model: neither a binary file of lmtk's nor a text")
         head = head.removeprefix(BOM).lstrip()
         name = next((r for magic, r in TEXT.items() if head.startswith(magic)), ARPA)
-        return function(name)(stream, path, seen, *([home] if name == ARPA else []))
+        return function(name)(stream, path, seen, *([home, linked] if name == ARPA else []))
 
 
 def load_translation(path):

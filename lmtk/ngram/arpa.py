@@ -17,7 +17,7 @@ from lmtk.ngram import reading
 from lmtk.ngram.backoff import Backoff, Packed, Probabilities, decimal, natural
 from lmtk.ngram.building import finished
 from lmtk.ngram.counts import ranks, trie
-from lmtk.ngram.nodes import mark_ends
+from lmtk.ngram.nodes import mark_ends, without_tables
 from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
@@ -47,8 +47,8 @@ class Rows:
     text: np.ndarray | None = None
 
 
-def read_text(stream, path, seen=(), home=None):
-    """The Backoff model in an ARPA file, forward only; home: as `building.in_file` has it. Raises FormatError.
+def read_text(stream, path, seen=(), home=None, linked=True):
+    """The Backoff model in an ARPA file, forward only; home, linked: as `registry.load` has them. Raises FormatError.
 
     Text before \\data\\, tabs or blanks, CRLF, exponents and missing back-off weights are taken as they come; wrong
     numbers of n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> are one warning each.
@@ -102,7 +102,7 @@ def read_text(stream, path, seen=(), home=None):
     growing.add(sections, stated)
     tell_sizes(path, stated, sizes | growing.sizes)
     many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
-    return model_of(sections, path, partial(levels_of_many, growing=growing) if many else levels_of)
+    return model_of(sections, path, partial(levels_of_many, growing=growing, linked=linked) if many else levels_of)
 
 
 def tell_sizes(path, stated, sizes):
@@ -340,7 +340,7 @@ def levels_of(sections, vocab):
     return levels, repeated
 
 
-def levels_of_many(sections, vocab, growing=None):
+def levels_of_many(sections, vocab, growing=None, linked=True):
     """`levels_of` for sections with Rows, which it empties, or which are in a Growing trie already."""
     W, n, growing = len(vocab.words), len(sections), growing or Growing()
     for piece in chain.from_iterable(sections.values()):
@@ -364,7 +364,10 @@ def levels_of_many(sections, vocab, growing=None):
             trie = trie_of(rows, W, growing.home)
     if growing.home:
         memory.trim()  # what was freed serves the file
-    nodes = finished(trie.memory, trie.where, W, home=growing.home)
+    if linked:
+        nodes = finished(trie.memory, trie.where, W, home=growing.home)
+    else:
+        nodes = without_tables(trie.memory, trie.where, None)
     return [Packed(nodes, k, W) for k in range(1, n + 1)], repeated
 
 
@@ -437,10 +440,10 @@ def rows_of_pieces(k, pieces, index):
     return found[0] if len(found) == 1 else np.concatenate([np.empty((0, k + 2), np.int32), *found])
 
 
-def write_text(out, model, sort=True):
+def write_text(out, model, sort=True, own=False):
     """Write a Backoff model as SRILM does: seven digits, a weight where an n-gram is a context, n-grams in the byte
     order of their words, those of the context compared from the last one back; without `sort` by their words' numbers
-    in the vocabulary, from the last one back.
+    in the vocabulary, from the last one back. own: as in `printing.write_sorted`.
     """
     sizes = model.sizes
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
@@ -449,7 +452,7 @@ def write_text(out, model, sort=True):
     elif sort and not memory.bound:
         from lmtk.ngram.printing import write_sorted
 
-        write_sorted(out, model, ranks(model.vocab.words))
+        write_sorted(out, model, ranks(model.vocab.words), own)
     else:
         from lmtk.ngram import printing, sorting
 

@@ -50,11 +50,19 @@ def finished(memory, where, W, path="", linked=False, home=None):
         return replace(nodes, far=frozen(link_suffixes_plain(Nodes(memory, where, ROOT, *NO_TABLES).levels, one)))
     nodes, far = with_tables(nodes, home), ROOT
     for k in range(2, order + 1) if not linked else ():
-        some = part_of(sizes[k - 2])
-        parts = [(first, min(first + some, sizes[k - 2])) for first in range(0, sizes[k - 2], some)]
-        link = lambda part, k=k: link_suffixes(memory, where, nodes.slots, nodes.spans, k, *part, one)
-        far = with_far(memory, where, k, one, far, parts, all_at_once(link, parts))
+        far = with_suffixes(memory, where, nodes.slots, nodes.spans, k, one, far)
     return replace(nodes, far=frozen(far))
+
+
+def with_suffixes(memory, where, slots, spans, k, one, far):
+    """The suffixes of the k-grams, in place, once those of shorter n-grams are known; `far`, and behind it those that
+    stand in it. slots and spans: the tables of order k - 1, if there are any.
+    """
+    size = int(where[k - 2, N])
+    some = part_of(size)
+    parts = [(first, min(first + some, size)) for first in range(0, size, some)]
+    missing = all_at_once(lambda part: link_suffixes(memory, where, slots, spans, k, *part, one), parts)
+    return with_far(memory, where, k, one, far, parts, missing)
 
 
 @jit

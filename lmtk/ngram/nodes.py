@@ -27,7 +27,7 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.machine.jit import inlined
-from lmtk.machine.memory import zeros
+from lmtk.machine.memory import give_back, zeros
 
 NODE = np.dtype([("word", "<i4"), ("child", "<i4"), ("log10p", "<f4"), ("log10bow", "<f4"), ("suffix", "<i4")])
 LAST = np.dtype([("word", "<i4"), ("log10p", "<f4"), ("suffix", "<i4")])
@@ -191,6 +191,14 @@ def writable(nodes):
         return None
     begin = address(nodes.memory) - address(base)
     return base.reshape(-1).view(np.uint8)[begin : begin + nodes.memory.nbytes].view(np.int32)
+
+
+def forget(nodes, k):
+    """Gives back the records of an order, where they are not of a file."""
+    memory = writable(nodes)
+    if memory is not None and k <= nodes.order:
+        at, size, width, _ = nodes.where[k - 1].tolist()
+        give_back(memory[at : at + size * width])
 
 
 def columns(level):

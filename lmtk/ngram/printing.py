@@ -12,10 +12,11 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.memory import trim
 from lmtk.machine.threads import Scratch, ahead, in_threads, in_turn
 from lmtk.ngram import engine, suffix
 from lmtk.ngram.digits import print_shortest, shortest
-from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_ends
+from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, forget, mark_ends
 from lmtk.ngram.union import sort
 
 PIECE = 1 << 15  # n-grams, or places, printed together
@@ -103,8 +104,12 @@ def mark_lines(marks, bow, flags, weights):
         flags[i] |= 2 if extended else marks[i] & 2
 
 
-def write_sorted(out, model, rank):
-    """The n-grams of each order of a Backoff model in SRILM's order; rank (W,): each word's place in byte order."""
+def write_sorted(out, model, rank, own=False):
+    """The n-grams of each order of a Backoff model in SRILM's order; rank (W,): each word's place in byte order. With
+    `own` nobody looks at the model any more, and memory is given back, which serves the file's pages.
+    """
+    if own:
+        trim()
     nodes, cells, scratch = model.nodes, word_cells(model.vocab.words), Scratch()
     levels, memory, where = nodes.checked(len(model.vocab.words)), nodes.memory, nodes.where
     longest = longest_word(cells)
@@ -129,6 +134,8 @@ def write_sorted(out, model, rank):
             yield contexts
 
     for k, contexts in enumerate(ahead(contexts_of_orders()), 1):
+        if own and k > 1:
+            forget(nodes, k - 1)
         out.write(b"\n\\%d-grams:\n" % k)
         cuts = np.empty((nodes.size(k) // PIECE + 2, 2), np.int64)
         cuts = cuts[: cut_lines(contexts, PIECE, cuts)].tolist()

@@ -95,7 +95,7 @@ def tables(nodes, home=None):
     """(slots, spans) of nodes that have none; home: as `building.in_file` has it."""
     orders = range(2, nodes.order + 1)
     many = all_at_once(lambda k: count_many(nodes.memory, nodes.where, k), orders)
-    sizes = [0, 0, *(1 << (2 * some - 1).bit_length() if some else 0 for some in many)]
+    sizes = [0, 0, *map(places_for, many)]
     spans = np.array([[end - size, size] for end, size in zip(np.cumsum(sizes), sizes)], np.int64)
     slots = home and home(nodes.where[:, N].tolist(), sum(sizes))
     if slots is None:
@@ -108,6 +108,18 @@ def tables(nodes, home=None):
 
     all_at_once(make, sorted(orders, key=lambda k: -sizes[k]))
     return frozen(slots), frozen(spans)
+
+
+def places_for(many):
+    """How many places a table of so many n-grams has."""
+    return 1 << (2 * many - 1).bit_length() if many else 0
+
+
+def table_of(memory, where, k):
+    """The table of order k alone."""
+    table = np.full(places_for(count_many(memory, where, k)), -1, np.int32)
+    fill(memory, where, k, table)
+    return table
 
 
 @jit

@@ -13,14 +13,15 @@ reads of those tries whose words are turned around, and, for mixtures, by the ex
 """
 
 import math
+from functools import partial
 
 import numpy as np
 
 from lmtk.machine.exponential import powers
 from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
-from lmtk.machine.memory import give_back, trim
+from lmtk.machine.memory import trim
 from lmtk.machine.threads import all_at_once, part_of
-from lmtk.ngram.building import with_far
+from lmtk.ngram.building import with_suffixes
 from lmtk.ngram.nodes import (
     AT,
     BOW,
@@ -33,11 +34,10 @@ from lmtk.ngram.nodes import (
     N,
     P,
     address,
-    children_of,
+    forget,
     suffix_of,
-    writable,
 )
-from lmtk.ngram.searching import search
+from lmtk.ngram.searching import table_of
 
 AHEAD = 8
 SOME = 256  # n-grams whose reads are made together
@@ -150,60 +150,19 @@ def sort(items, begin, end):
 
 
 @jit
-def put_nodes(tries, old, k, first, last, node0, child, word, place, turned, shorter, one, memory, where, far):
-    """The records of the n-grams of order k after the contexts first .. last, without numbers, into memory, and the
-    children of the contexts. Their nodes begin with node0; child, word and place as in `merge_children`. turned: where
-    the nodes of order k of each trie are now, those of trie m from old[: m, k - 1, N].sum() on, in place; shorter: the
-    same of order k - 1. one (W,): the 1-gram of each word. Returns how many lack their suffix: -1 stands for it.
+def put_nodes(k, first, last, node0, child, word, memory, where):
+    """The words of the n-grams of order k after the contexts first .. last, into memory, and the children of the
+    contexts. Their nodes begin with node0; child and word as in `merge_children`.
     """
-    T, missing, q = len(tries), 0, 0
     below, width, up = where[k - 1, AT], where[k - 1, WIDTH], where[max(k - 2, 0), AT]
-    ends, start, end_start = np.empty((SOME, T), np.int64), np.zeros(T, np.int64), np.zeros(T, np.int64)
-    for m in range(1, T):
-        start[m] = start[m - 1] + old[m - 1, k - 1, N]
-        end_start[m] = end_start[m - 1] + old[m - 1, max(k - 2, 0), N]
-    for begin in range(0, len(word), SOME):
-        size = min(SOME, len(word) - begin)
-        for m in range(T if k > 2 else 0):
-            given, at, step = trie_at(tries, m), old[m, k - 1, AT] - 1, old[m, k - 1, WIDTH]
-            for i in range(size):
-                prefetch(given, at + step * (np.int64(place[begin + i, m]) + 1))
-            for i in range(size):
-                ends[i, m] = -1
-                if place[begin + i, m] >= 0:
-                    end = np.int64(given[at + step * (np.int64(place[begin + i, m]) + 1)])
-                    if 0 <= end < old[m, k - 2, N]:
-                        ends[i, m] = end_start[m] + end
-                        prefetch(shorter, ends[i, m])
-        for i in range(size):
-            node = begin + i
-            while node >= child[q + 1]:
-                q += 1
-            at = below + width * (node0 + node)
-            w, end = word[node], np.int64(0)
-            memory[at] = w
-            if k == 2:
-                end = np.int64(one[w])
-            elif k > 2:
-                end = np.int64(-1)
-                for m in range(T):
-                    if end < 0 and ends[i, m] >= 0:
-                        end = np.int64(shorter[ends[i, m]])
-                if end < 0:
-                    order, context = suffix_of(memory, where, far, k - 1, first + q)
-                    if order == k - 2:
-                        low, high = children_of(memory, where, order, context)
-                        end = search(memory, up, WIDE, low, high, w)
-            memory[at + width - 1] = end
-            missing += end < 0
-            if k < len(where):
-                for m in range(T):
-                    if place[node, m] >= 0:
-                        turned[start[m] + place[node, m]] = node0 + node
+    for i in range(len(word)):
+        at = below + width * (node0 + i)
+        memory[at] = word[i]
+        if k == 1:
+            memory[at + width - 1] = 0
     if k > 1:
         for q in range(first, last):
             memory[up + WIDE * q + CHILD] = node0 + child[q - first]
-    return missing
 
 
 @jit
@@ -311,7 +270,7 @@ def united(models, ids, W, weights=None, own=False):
     widths = [*[WIDE] * (n - 1), NARROW]
     memory, where = np.empty(int((most + 1) @ widths), np.int32), np.zeros((n, 4), np.int64)
     where[:, WIDTH], where[:, P] = widths, [PLACE[width] for width in widths]
-    one, far, turned = np.full(W, -1, np.int32), ROOT, np.empty(0, np.int32)
+    one, far, table = np.full(W, -1, np.int32), ROOT, (none := np.empty(0, np.int32))
     logs, parts = memory.view(f32), [(0, np.zeros((1, len(models)), np.int32))]
     base, rows = np.zeros(n, np.int64), np.empty((1 + most[:-1].sum(), len(models), 3), f32)
     rows[0] = -np.inf, 0, 0
@@ -330,15 +289,14 @@ def united(models, ids, W, weights=None, own=False):
             memory[at - WIDE + CHILD] = size
         if k < n:
             where[k, AT], base[k] = end + width, base[k - 1] + (where[k - 2, N] if k > 1 else 1)
-        shorter, turned = turned, np.full(most[k - 1] if k < n else 0, -1, np.int32)
 
-        def put(part, k=k, shorter=shorter, turned=turned, far=far):
-            begin, (first, last, child, word, place) = part
-            mine = first, last, begin, child, word, place
-            return put_nodes(tries, old, k, *mine, turned, shorter, one, memory, where, far)
+        def put(part, k=k):
+            begin, (first, last, child, word, _) = part
+            put_nodes(k, first, last, begin, child, word, memory, where)
 
-        missing = all_at_once(put, zip(begins, found))
-        far = with_far(memory, where, k, one, far, [part[:2] for part in found], missing)
+        all_at_once(put, zip(begins, found))
+        if k > 1:
+            far = with_suffixes(memory, where, table, np.array([[0, len(table)]] * n), k, one, far)
 
         def numbers(part, k=k, far=far):
             begin, (first, last, _, _, place) = part
@@ -348,20 +306,15 @@ def united(models, ids, W, weights=None, own=False):
                 mine = np.array(weights, np.float64), k, first, last, begin, place
                 mix_numbers(tries, old, *mine, memory, logs, where, far, base, rows)
 
-        all_at_once(numbers, zip(begins, found))
+        def find(k=k):  # for the suffixes of the next order
+            return table_of(memory, where, k) if 1 < k < n else none
+
+        table, *_ = all_at_once(lambda job: job(), [find, *(partial(numbers, part) for part in zip(begins, found))])
         parts = [(begin, place) for begin, (*_, place) in zip(begins, found)]
-    if own:
-        del rows, parts, found
-        trim()
+        del found, put, numbers
+    for model in models if own else ():
+        forget(model.nodes, n)
     return memory[: where[-1, AT] + NARROW * (where[-1, N] + 1)], where, far
-
-
-def forget(nodes, k):
-    """Gives back the records of an order, where they are not of a file."""
-    memory = writable(nodes)
-    if memory is not None and k <= nodes.order:
-        at, size, width, _ = nodes.where[k - 1].tolist()
-        give_back(memory[at : at + size * width])
 
 
 def merged_order(tries, old, ids, k, parts):
