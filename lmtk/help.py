@@ -5,7 +5,7 @@ import re
 import shutil
 import textwrap
 
-from lmtk.cli import COMMANDS, click_command
+from lmtk.commands import COMMANDS, click_command
 from lmtk.errors import UsageError
 
 FILES = "FILE", "DIR"  # metavars of values that are files

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from lmtk.cli import COMMANDS
+from lmtk.commands import COMMANDS
 
 MAN = Path(__file__).parent
 FAMILY = re.compile(r"N(min|max)?$")  # a value an order or a model: the number of values is in the name

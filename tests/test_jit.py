@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import ENVIRONMENT
 
-from lmtk.machine import images, jit
+from lmtk.machine import images, jit, objects
 
 KERNEL = """
 import sys
@@ -86,10 +86,10 @@ def test_machine_code_is_kept_until_what_it_is_made_of_changes(tmp_path):
 
 def test_numba_runs_the_kernels_where_its_parts_are_unknown(monkeypatch):
     monkeypatch.setattr(images, "package_file", lambda *names: (_ for _ in ()).throw(OSError()))
-    images.runtime.cache_clear(), jit.by_objects.cache_clear()
+    images.runtime.cache_clear(), objects.by_objects.cache_clear()
     try:
-        assert not jit.by_objects() and takes(3) == 0
+        assert not objects.by_objects() and takes(3) == 0
     finally:
         monkeypatch.undo()
-        images.runtime.cache_clear(), jit.by_objects.cache_clear()
-    assert jit.by_objects()
+        images.runtime.cache_clear(), objects.by_objects.cache_clear()
+    assert objects.by_objects()

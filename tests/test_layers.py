@@ -22,8 +22,8 @@ LAYERS = [
     ["api", "kenlm_module"],
     ["run"],
     ["commands"],
-    ["programs"],
-    ["cli", "help"],
+    ["programs", "help"],
+    ["cli"],
 ]
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 APART = {"ngram", "nplm", "nmt"}

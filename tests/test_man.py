@@ -9,7 +9,7 @@ import sys
 import pytest
 from conftest import TESTS
 
-from lmtk.cli import COMMANDS
+from lmtk.commands import COMMANDS
 
 MAN = TESTS.parent / "man"
 NUMBER = r"\d+(?:\.\d+)?(?:e-\d+)?"

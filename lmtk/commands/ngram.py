@@ -482,7 +482,7 @@ def write(o, model):
     """-write-lm, -write-bin, -write-vocab."""
     from lmtk.files.streams import open_out
     from lmtk.joint import classes
-    from lmtk.ngram import arpa, backoff
+    from lmtk.ngram import arpa, compact
 
     if o.write_lm:
         with open_out(o.write_lm) as out:
@@ -492,7 +492,7 @@ def write(o, model):
             if isinstance(model, classes.ClassModel):
                 classes.write_binary(out, model, o.lm)
             else:
-                backoff.write_binary(out, model, o.compact, o.quantize or 0)
+                compact.write_binary(out, model, o.compact, o.quantize or 0)
     if o.write_vocab:
         with open_out(o.write_vocab) as out:
             out.write(b"".join(w + b"\n" for w in sorted(model.vocab.words)))

@@ -3,7 +3,6 @@ import os
 import warnings
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Annotated
 
@@ -33,8 +32,6 @@ from lmtk.commands.options import (
     unknown_word,
 )
 from lmtk.errors import LmtkWarning, UsageError
-
-WARM, MOST = 3, 96 << 20  # bytes of memory to touch for each of a large text, and in all; more gains nothing
 
 
 def command(
@@ -389,18 +386,6 @@ def counted(o, comm):
     return counts
 
 
-def early(words):
-    """Of spelled words: before a large text is read for a model, a thread touches the memory that it will take."""
-    from lmtk.machine import memory
-    from lmtk.machine.large import pays
-
-    given, others = {*words}, {"-read", "-write", "-writeN", "-classes", "-heldout", "-maxent", "-memory", "-mpi"}
-    texts = [path for option, path in pairwise(words) if option == "-text" and os.path.isfile(path)]
-    size = sum(map(os.path.getsize, texts))
-    if pays("text", size) and given & {"-lm", "-write-bin"} and not given & others:
-        memory.warm(min(WARM * size, MOST))
-
-
 def vocabulary_of(o):
     from lmtk.text.vocab import make_vocab
 
@@ -493,7 +478,7 @@ def write_estimate(o, write, backoff_of):
 def write_backoff(o, model, lm):
     """A Backoff model, once it is changed, in the files that are asked for, of ARPA in `lm`."""
     from lmtk.files.streams import open_out
-    from lmtk.ngram import backoff
+    from lmtk.ngram import compact
 
     model = changed_model(o, model)
     if lm:
@@ -502,7 +487,7 @@ def write_backoff(o, model, lm):
             write_arpa(o, out, model)
     if o.write_bin:
         with open_out(o.write_bin) as out:
-            backoff.write_binary(out, model, o.compact, o.quantize or 0)
+            compact.write_binary(out, model, o.compact, o.quantize or 0)
     if o.class_lm:
         write_class_model(o, model)
 

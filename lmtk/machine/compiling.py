@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 from numpy.lib.stride_tricks import as_strided
 
 from lmtk.machine.images import address_of
-from lmtk.machine.jit import llvmlite
+from lmtk.machine.objects import llvmlite
 
 
 def dispatcher_of(function, settings):

@@ -10,7 +10,6 @@ import re
 import sys
 from contextlib import suppress
 from functools import cache
-from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from struct import Struct
@@ -21,7 +20,8 @@ except ImportError:
     from hashlib import blake2b
 
 DIGEST = 16  # bytes
-PARTS = "jit", "images", "compiling", "unaligned", "calling"  # modules of this package that all kernels depend on
+# modules of this package that all kernels depend on
+PARTS = "jit", "images", "objects", "compiling", "unaligned", "calling"
 NUMBER = Struct("<Q")
 LOADED = []  # the code in them lives as long as they do
 
@@ -159,43 +159,6 @@ def native(name, address, parameters, results, nogil=True):
         return found[0] if one else found or None
 
     return call
-
-
-def at_hand(module, sizes, sources):
-    """{name: function} of those `sealed` kernels of a module that take so many whole numbers each, `sizes`; without
-    that module and numpy where the cache knows the images of sources like these: the files whose code is in them, which
-    are told by their times, as Python tells its own. None where there can be no images.
-    """
-    folder = cache_folder()
-    if not folder or sys.platform != "linux" or "NUMBA_BOUNDSCHECK" in os.environ:
-        return None
-    found = [os.stat(os.path.join(os.path.dirname(os.path.dirname(__file__)), source)) for source in sources]
-    told = repr((machine(), sizes, [(source.st_size, source.st_mtime_ns) for source in found]))
-    place = os.path.join(folder, f"{module}-{digest(told.encode()).hex()}")
-    images = images_of(place, folder)
-    if images is None:
-        from lmtk.machine import jit
-
-        if not jit.by_objects():
-            return None
-        kinds = {getattr(import_module(module), name): (int,) * size for name, size in sizes.items()}
-        for kernel, kind in kinds.items():
-            jit.code_for(kernel, kind)
-        save(place, {kernel.__name__: jit.file_of(kernel, kind) for kernel, kind in kinds.items()}, "", b"")
-        images = images_of(place, folder)
-    if images is None or not all(isinstance(about, dict) for about, *_ in images.values()):
-        return None
-    return {
-        name: native(name, load(about, code, raises=False), [ctypes.c_int64] * sizes[name], results)
-        for name, (about, results, code) in images.items()
-    }
-
-
-def images_of(place, folder):
-    """{name of a kernel: what is saved of it} by a file that says where; None where something is not there."""
-    files, *_ = saved(place) or [{"": ""}]
-    images = {name: saved(os.path.join(folder, file)) for name, file in files.items()}
-    return images if all(images.values()) else None
 
 
 @cache

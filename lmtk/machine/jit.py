@@ -11,7 +11,6 @@ nothing, a number or a tuple of numbers, and raises nothing.
 import ctypes
 import os
 import sys
-from contextlib import suppress
 from functools import cache, partial, wraps
 from importlib import import_module
 from threading import RLock
@@ -20,7 +19,8 @@ from types import NoneType, SimpleNamespace
 import numpy as np
 
 from lmtk.machine import memory
-from lmtk.machine.images import LOADED, cache_folder, digest, load, machine, native, runtime, save, saved
+from lmtk.machine.images import cache_folder, digest, load, machine, native, save, saved
+from lmtk.machine.objects import by_objects, link
 
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
 lock = RLock()
@@ -160,40 +160,3 @@ def meaning(kernel, known):
             plain = isinstance(value, (int, float, str, bytes, tuple, np.generic))
             found.append((name, value if plain else getattr(value, "__qualname__", None)))
     return sorted(map(repr, known.values()))
-
-
-# machine code into memory
-
-
-@cache
-def llvmlite():
-    memory.need(memory.LLVM, "llvmlite")
-    import llvmlite.binding
-
-    llvmlite.binding.initialize_native_target()
-    llvmlite.binding.initialize_native_asmprinter()
-    return llvmlite.binding
-
-
-@cache
-def by_objects():
-    """Whether the system, llvmlite and numba are as this module knows them; else numba itself runs the kernels."""
-    if sys.platform != "linux" or "NUMBA_BOUNDSCHECK" in os.environ:
-        return False
-    with suppress(OSError, ImportError, AttributeError):
-        return bool(runtime()) and (os.uname().machine == "x86_64" or hasattr(llvmlite(), "JITLibraryBuilder"))
-    return False
-
-
-@cache
-def linker():
-    return llvmlite().create_lljit_compiler()
-
-
-def link(name, symbol, code):
-    """The address of a symbol of an object file, now in memory."""
-    library = llvmlite().JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol)
-    for known, address in runtime().items():
-        library.import_symbol(known, address)
-    LOADED.append(library.link(linker(), name))
-    return LOADED[-1][symbol]

@@ -40,20 +40,17 @@ def need(size, what):
 
 
 ARENA_MAX, MMAP_MAX, MMAP_THRESHOLD, TOP_PAD, TRIM_THRESHOLD = -8, -4, -3, -2, -1  # of malloc.h
-HUGEPAGE, POPULATE_WRITE = 14, 23  # of mman.h
+HUGEPAGE = 14  # of mman.h
 
 
 def set_malloc(options):
-    """Sets malloc's options {M_..: value}; whether there are such, which are of Linux and its C library."""
+    """Sets malloc's options {M_..: value} where there are such, which are of Linux and its C library."""
     import ctypes
 
-    try:
+    with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return False
-    for option, value in options.items():
-        mallopt(option, value)
-    return True
+        for option, value in options.items():
+            mallopt(option, value)
 
 
 def keep():
@@ -65,10 +62,10 @@ def keep():
 
 def keep_all():
     """All that is freed stays with the process, for its next arrays: for commands, which end when they are done. The
-    first touch of memory takes 1 s/GB, or 2. Returns whether it is so: not under a limit, and not where this is not
-    Linux with its C library.
+    first touch of memory takes 1 s/GB, or 2. Not under a limit.
     """
-    return room() is None and set_malloc({MMAP_MAX: 0, ARENA_MAX: 1, TRIM_THRESHOLD: -1, TOP_PAD: 64 * MB})
+    if room() is None:
+        set_malloc({MMAP_MAX: 0, ARENA_MAX: 1, TRIM_THRESHOLD: -1, TOP_PAD: 64 * MB})
 
 
 def trim():
@@ -88,28 +85,6 @@ def give_back(array):
     with contextlib.suppress(OSError, AttributeError):
         if last > first:
             ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), mmap.MADV_DONTNEED)
-
-
-def warm(size):
-    """`keep_all`, and `size` bytes are touched for the first time in a thread, while the caller does something else."""
-    import ctypes
-
-    if not keep_all():
-        return
-    libc = ctypes.CDLL(None)
-    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-    libc.free.argtypes = [ctypes.c_void_p]
-    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    begin, page = libc.malloc(size), 2 * MB
-
-    def touch():
-        for first in range(-(-begin // page) * page, begin + size - page + 1, page):  # others have their turns
-            for advice in (HUGEPAGE, POPULATE_WRITE):
-                libc.madvise(first, page, advice)
-        libc.free(begin)
-
-    if begin:
-        Thread(target=touch).start()
 
 
 bound, mapped, watch = None, [], None  # as `at_most` was told; the files of arrays; the thread that looks after them

@@ -222,15 +222,8 @@ class Backoff:
 SETTINGS = VOCABULARY | {"order": ORDER}  # of the binary form
 
 
-def write_binary(out, model, compact=False, bits=0):
-    """The binary form: the nodes as they are scored, with the log10 in single precision that an ARPA file holds; or
-    that of `compact.write`, which `bits` ask for too.
-    """
-    if compact or bits:
-        from lmtk.ngram.compact import write
-
-        write(out, model, bits)
-        return
+def write_binary(out, model):
+    """The binary form: the nodes as they are scored, with the log10 in single precision that an ARPA file holds."""
     container.write(out, "backoff", *to_arrays(model), model.vocab.words)
 
 

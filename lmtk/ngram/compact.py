@@ -14,6 +14,7 @@ from lmtk.files import container
 from lmtk.files.declared import ORDER, VOCABULARY, Array, check_array, held, whole
 from lmtk.machine.jit import jit
 from lmtk.machine.large import pays
+from lmtk.ngram import backoff
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.building import finished
 from lmtk.ngram.nodes import NO_TABLES, ROOT, Nodes, room
@@ -107,6 +108,14 @@ def write(out, model, bits=0):
                 arrays[f"{name}{k}"] = np.ascontiguousarray(x)
     settings = {"order": model.order, "quantize": bits, "sizes": sizes_of(model), **vocab_settings(model.vocab)}
     container.write(out, KIND, settings, arrays, model.vocab.words)
+
+
+def write_binary(out, model, compact=False, bits=0):
+    """Write a Backoff model in this form, where `compact` or `bits` ask for it, else in that of `backoff`."""
+    if compact or bits:
+        write(out, model, bits)
+    else:
+        backoff.write_binary(out, model)
 
 
 def sizes_of(model):

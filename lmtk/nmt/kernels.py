@@ -148,26 +148,28 @@ def maxout(o):
 
 @jit
 def step_inputs(Q, c, G, parent, word, zr, proposed, t):
-    """What the step of a hypothesis gives to zr (R, .), proposed (R, n) and t (R, l + 1), which has 1 behind the maxout
-    units: all are written.
+    """What goes into the step of R hypotheses: zr (R, gates), proposed (R, n) and t (R, l + 1), the maxout units and 1,
+    are written.
 
-    For the r-th the sum of what its state gives, Q (D, n' + . + 2l), and its context, c (D, d + 2l), rows parent_r, and
-    its last word, G (V + 1, d + 2l), row word_r.
+    It is the sum of what a hypothesis' state gives, Q (D, n' + gates + 2l), what its context gives, c (D, d + 2l), rows
+    parent_r both, and what its last word gives, G (V + 1, d + 2l), row word_r.
     """
     gates, n, l = zr.shape[1], proposed.shape[1], t.shape[1] - 1
-    skipped = Q.shape[1] - gates - 2 * l
+    units, d = Q.shape[1] - gates - 2 * l, gates + n
     for r in range(len(word)):
-        q, context, given = Q[parent[r], skipped:], c[parent[r]], G[word[r]]
+        p, w = parent[r], word[r]
+        q, context, given, to = Q[p, units : units + gates], c[p, :gates], G[w, :gates], zr[r]
         for j in range(gates):
-            zr[r, j] = q[j] + context[j] + given[j]
+            to[j] = q[j] + context[j] + given[j]
+        context, given, to = c[p, gates:d], G[w, gates:d], proposed[r]
         for j in range(n):
-            proposed[r, j] = context[gates + j] + given[gates + j]
+            to[j] = context[j] + given[j]
+        q, context, given, to = Q[p, units + gates :], c[p, d:], G[w, d:], t[r]
         for j in range(l):
-            i, k = gates + 2 * j, gates + n + 2 * j
-            first = q[i] + context[k] + given[k]
-            second = q[i + 1] + context[k + 1] + given[k + 1]
-            t[r, j] = first if first > second else second
-        t[r, l] = 1
+            first = q[2 * j] + context[2 * j] + given[2 * j]
+            second = q[2 * j + 1] + context[2 * j + 1] + given[2 * j + 1]
+            to[j] = first if first > second else second
+        to[l] = 1
 
 
 def maxout_backward(o, gt):

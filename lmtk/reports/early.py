@@ -15,7 +15,7 @@ from lmtk.errors import FormatError
 from lmtk.files import sums
 from lmtk.files.header import MAX_HEADER, fits, parsed
 from lmtk.files.streams import blocks
-from lmtk.machine.images import at_hand
+from lmtk.machine.at_hand import at_hand
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.reports.tally import Tally

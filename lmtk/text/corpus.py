@@ -224,12 +224,6 @@ class Table:
         """`kernels.read_lines` with this table, a closed one; may run in several threads."""
         return read_lines(text, at, k, *self.arrays(), self.unk, rows, rows.view(np.float32))
 
-    def known_ids(self, block):
-        """`ids` of a closed table, for threads."""
-        text = np.frombuffer(block if block.endswith(b"\n") else block + b"\n", np.uint8)
-        ids = np.empty(len(text), np.int32)
-        return ids[: self.look_up(text, 0, -1, ids)[1]]
-
     def ids(self, block):
         text, parts, start = np.frombuffer(block, np.uint8), [], 0
         while start < len(text):

@@ -1,0 +1,134 @@
+"""The words of a command line, checked against the options that a command declares."""
+
+import contextlib
+import math
+import re
+from typing import NamedTuple
+
+from lmtk.commands import COMMANDS, click_command
+from lmtk.errors import UsageError
+
+# the one obvious input of a command: words in front of which no option stands are its values
+INPUT = {"normalize": "-text", "vocab": "-text", "ppl": "-text", "features": "-lm", "info": "-lm"}
+# two names of one thing: what one command calls so is the other here
+ALIKE = {"-model": "-lm", "-lm": "-model", "-text": "-read", "-write": "-lm", "-ppl": "-text"}
+MOST = 2**31 - 1  # of a whole number in an option that says no other bound
+
+
+def nearest(word, names):
+    """ "; did you mean X?" for the name most like `word`, or nothing."""
+    import difflib
+
+    found = difflib.get_close_matches(word, names, 1, 0.7)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def elsewhere(name, options):
+    """What to say of an option that the command lacks: its name here, a name like it, or the commands that have it."""
+    if ALIKE.get(name) in options:
+        return f"; did you mean {ALIKE[name]}?"
+    if hint := nearest(name.replace("N", "2"), [o.replace("N", "2") for o in options]):
+        return hint
+    others = [other for other in COMMANDS if name in table(click_command(other))]
+    if not others:
+        return ""
+    return f"; lmtk {others[0]} has it" if len(others) == 1 else f"; {', '.join(others)} have it"
+
+
+def spelled(words, options, plain=None):
+    """Words of a command line -> the same with every option spelled as it is declared, one value behind each.
+
+    options: declared name -> Option. "--x" becomes "-x", "_" becomes "-", "-x=v" becomes "-x v"; the words behind an
+    option that takes several get one each; "-write2 F" is folded into "-writeN 2=F". Words behind no option are
+    values of `plain`, where the command has one obvious input. Raises UsageError at a name that is not declared or
+    a value that is missing or no number.
+    """
+    out, words = [], list(words)
+    while words:
+        word = words.pop(0)
+        if not is_option(word):
+            if not plain:
+                raise UsageError(f"unexpected word '{word}'; values stand behind their option")
+            out += [plain, checked(plain, word, options[plain])]
+            continue
+        word, equals, value = word.partition("=")
+        if equals:
+            words.insert(0, value)
+        name, order = declared(word), None
+        family = re.fullmatch(r"(-\D+?)(\d+)(\D*)", name)
+        if name not in options and family and f"{family[1]}N{family[3]}" in options:
+            name, order = f"{family[1]}N{family[3]}", family[2]
+        elif name not in options or "N" in name:
+            raise UsageError(f"no option {word}{elsewhere(name, options)}")
+        option = options[name]
+        if option.values == "none":
+            if equals:
+                raise UsageError(f"{word} takes no value")
+            out += [name, order] if order else [name]
+            continue
+        if option.values == "optional" and not equals and (not words or is_option(words[0])):
+            out += [name, "default"]
+            continue
+        if not words or (not equals and is_option(words[0]) and declared(words[0]) in options):
+            raise UsageError(f"{word} needs a value")
+        while True:
+            value = checked(word, words.pop(0), option)
+            out += [name, f"{order}={value}" if order else value]
+            if not option.several or order or equals or not words or is_option(words[0]):
+                break
+    return out
+
+
+def checked(word, value, option):
+    """The value of an option as typed. Raises UsageError if it is empty, or not the number that the option takes."""
+    if not value:
+        raise UsageError(f"{word} got an empty value")
+    if option.number is None:
+        return value
+    low, high, found = option.low, option.high, None
+    with contextlib.suppress(ValueError):
+        found = option.number(value)
+    if found is not None and not math.isfinite(found):
+        raise UsageError(f"{word} takes a finite number, not {value}")
+    if found is None or (low is not None and found < low) or (high is not None and found > high):
+        kind = "a whole number" if option.number is int else "a number"
+        low, high = (x if option.number is int or x is None else f"{x:g}" for x in (low, high))
+        span = "" if low is None else f" from {low} to {high}" if high is not None else f" of at least {low}"
+        raise UsageError(f"{word} takes {kind}{span}, not {value}")
+    if option.number is int and high is None and found > MOST:
+        raise UsageError(f"{word} takes a whole number of at most {MOST}, not {value}")
+    return value
+
+
+def declared(word):
+    """The spelling under which an option is declared: "--no_sos" -> "-no-sos"."""
+    return "-" + re.sub("^--?", "", word).replace("_", "-")
+
+
+def is_option(word):
+    """Whether a word is an option's name: "-" is a file, "-1.5" a number."""
+    return len(word) > 1 and word[0] == "-" and not re.fullmatch(r"-(\d[\d.e+-]*|\.\d+|inf|nan)", word)
+
+
+class Option(NamedTuple):
+    """What the command line may say behind an option's name."""
+
+    values: str = "none"  # none, one or optional
+    several: bool = False
+    number: type | None = None  # int or float, else any word
+    low: float | None = None
+    high: float | None = None
+
+
+def table(command):
+    """The options of a command: declared name -> Option."""
+    options = {"-help": Option()}
+    for p in command.params:
+        number = {"int": int, "flo": float}.get(p.type.name[:3])
+        # a family of flags, as -kndiscount2, is told by its orders alone
+        none = p.is_flag or ("N" in p.opts[0] and number is int)
+        values = "none" if none else "optional" if (p.metavar or "").startswith("[") else "one"
+        low, high = getattr(p.type, "min", None), getattr(p.type, "max", None)
+        option = Option(values, p.multiple, None if "N" in p.opts[0] else number, low, high)
+        options.update(dict.fromkeys(p.opts, option))
+    return options

@@ -1,0 +1,47 @@
+"""Kernels of which it is known where their images stand: they run before numpy is imported."""
+
+import ctypes
+import os
+import sys
+from importlib import import_module
+
+from lmtk.machine.images import cache_folder, digest, load, machine, native, save, saved
+
+PACKAGE = os.path.dirname(os.path.dirname(__file__))
+
+
+def at_hand(module, sizes, sources):
+    """{name: function} of those `sealed` kernels of a module that take so many whole numbers each, `sizes`; without
+    that module and numpy where the cache knows the images of sources like these: the files whose code is in them, which
+    are told by their times, as Python tells its own. None where there can be no images.
+    """
+    folder = cache_folder()
+    if not folder or sys.platform != "linux" or "NUMBA_BOUNDSCHECK" in os.environ:
+        return None
+    found = [os.stat(os.path.join(PACKAGE, source)) for source in sources]
+    told = repr((machine(), sizes, [(source.st_size, source.st_mtime_ns) for source in found]))
+    place = os.path.join(folder, f"{module}-{digest(told.encode()).hex()}")
+    images = images_of(place, folder)
+    if images is None:
+        from lmtk.machine import jit, objects
+
+        if not objects.by_objects():
+            return None
+        kinds = {getattr(import_module(module), name): (int,) * size for name, size in sizes.items()}
+        for kernel, kind in kinds.items():
+            jit.code_for(kernel, kind)
+        save(place, {kernel.__name__: jit.file_of(kernel, kind) for kernel, kind in kinds.items()}, "", b"")
+        images = images_of(place, folder)
+    if images is None or not all(isinstance(about, dict) for about, *_ in images.values()):
+        return None
+    return {
+        name: native(name, load(about, code, raises=False), [ctypes.c_int64] * sizes[name], results)
+        for name, (about, results, code) in images.items()
+    }
+
+
+def images_of(place, folder):
+    """{name of a kernel: what is saved of it} by a file that says where; None where something is not there."""
+    files, *_ = saved(place) or [{"": ""}]
+    images = {name: saved(os.path.join(folder, file)) for name, file in files.items()}
+    return images if all(images.values()) else None
