@@ -211,6 +211,7 @@ def given_weights(given, parts):
     if len(given) not in (parts - 1, parts):
         raise UsageError(f"{parts} models need {parts - 1} or {parts} weights (-lambda), not {len(given)}")
     weights = [*given, 1 - sum(given)] if len(given) < parts else given
+    weights = [0.0 if -1e-9 < w < 0 else w for w in weights]  # what rounding leaves of 1 - 0.9 - 0.1
     if not all(0 <= w <= 1 for w in weights) or abs(sum(weights) - 1) > 1e-4:
         raise UsageError(f"the weights ({short(weights)}) must lie between 0 and 1 and sum to one")
     return weights
