@@ -58,12 +58,12 @@ def completion(words):
 def spellings(name):
     """The options of a command as they are typed: (option, first sentence of its help, its value's metavar or "").
 
-    A family of options, as -gtNmin, stands for orders 1 to 5.
+    A family of options, as -gtNmin, stands for orders 1 to 5, one of mixed models for models 2 to 9.
     """
     out = []
     for p in click_command(name).params:
         told = re.split(r"\. |\.$| \(default", p.help)[0]
-        orders = "12345" if "N" in p.opts[0] else "N"
+        orders = "N" if "N" not in p.opts[0] else "23456789" if p.opts[0].startswith("-mix-") else "12345"
         out += [(p.opts[0].replace("N", n), told, "" if p.is_flag else p.metavar or "") for n in orders]
     return out
 

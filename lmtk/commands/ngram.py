@@ -283,7 +283,10 @@ def mixed_files(o):
     """The models that are mixed with -lm, and the weights of all: by SRILM's options, -mix-lm2 and so on, or ours."""
     if not (o.mix_lm_n or o.mix_lambda_n):
         return o.mix_lm or [], given_weights(o.weight, 1 + len(o.mix_lm or []))
-    files, numbers = per_order(o.mix_lm_n, str), per_order(o.mix_lambda_n, float)
+    files, numbers = per_order(o.mix_lm_n, "mix-lmN"), per_order(o.mix_lambda_n, "mix-lambdaN", float)
+    lacking = [n for n, weight in numbers.items() if n not in files and weight]
+    if lacking:
+        raise UsageError(f"-mix-lambda{lacking[0]} is for -mix-lm{lacking[0]}, which is missing")
     if len(o.mix_lm or []) != 1 or len(o.weight or []) > 1 or sorted(files) != list(range(2, len(files) + 2)):
         raise UsageError("-mix-lm2 and so on follow one -mix-lm, without a gap, and one -lambda")
     later = [numbers.get(n, 0.0) for n in sorted(files)]

@@ -265,6 +265,7 @@ def check(o):
     refused = {
         "nothing to count: give -text or -read": not (o.text or o.read),
         "-limit-vocab needs -vocab where counts are read": o.limit_vocab and not o.vocab and o.read,
+        f"-write-order {o.write_order}: the order is {o.order}": o.write_order > o.order,
         "-read-with-mincounts is for -read alone": o.read_with_mincounts and o.text,
         "-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header are for -kenlm": for_kenlm
         and not o.kenlm,
@@ -316,7 +317,7 @@ def settle(o):
     # of all orders in one file those of the last stay
     discounts = [path for paths in o.files.values() for path in paths.values() if path != o.kn_all]
     discounts = [] if o.model_written else [*discounts, o.kn_all]
-    counts = per_order(o.write_n, str).values()
+    counts = per_order(o.write_n, "writeN").values()
     o.outputs = o.write, *counts, o.write_vocab, o.lm, o.write_bin, o.class_lm, *discounts
     o.own = None
     if o.classes:
@@ -377,7 +378,7 @@ def counted(o, comm):
     if twice and isinstance(counts, Text | Positions):
         o.written = collected()
     if o.read_with_mincounts and comm.rank == 0:
-        floor = per_order(o.gtmin_n, float)
+        floor = per_order(o.gtmin_n, "gtNmin", float)
         least = [floor.get(n, (o.gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, o.order + 1)]
         counts = o.written = counts.frequent(least, words or ())
     if isinstance(counts, Spilled) and o.model_wanted:
@@ -434,7 +435,7 @@ def write_what_was_counted(o):
     if o.write:
         with open_out(o.write) as out:
             write_counts(out, o.written, o.sort, only=o.write_order or None)
-    for n, path in per_order(o.write_n, str).items():
+    for n, path in per_order(o.write_n, "writeN").items():
         if n > o.order:
             raise UsageError(f"-write{n}: the order is {o.order}")
         with open_out(path) as out:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from lmtk.commands.spelling import Option, checked
 from lmtk.errors import UsageError
 
 MAX_ORDER = 99
@@ -154,7 +155,7 @@ def bytes_of(size):
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([bKMGT]?)", size)
     many = float(found[1]) * 1024.0 ** "bKMGT".index(found[2] or "K") if found else 0
     if many < 1:
-        raise UsageError(f"-memory {size}: a size is a number and b, K, M, G or T")
+        raise UsageError(f"-memory {size}: a size is a number above 0 and b, K, M, G or T")
     return int(min(max(many, LEAST), 2.0**60))
 
 
@@ -169,18 +170,25 @@ def check_trained(texts, model, log, plot):
     check_outputs(model, log, plot, texts=[text for text in texts if text])
 
 
-def per_order(values, kind):
-    """The folded values of a family of options: ["2=x", "3=y"] -> {2: x, 3: y}, each through `kind`; the last wins."""
-    out = {}
-    for value in values or []:
-        order, _, text = value.partition("=")
-        if not 1 <= int(order) <= MAX_ORDER:
+def per_order(values, family, number=None, low=0, high=None):
+    """The folded values of a family of options as -gtNmin: ["2=x", "3=y"] -> {2: x, 3: y}, the last wins. number: int
+    or float, from `low` to `high`, else any word.
+    """
+    declared = Option("one", number=number, low=low, high=high)
+    typed = [value.partition("=") for value in values or []]
+    orders([int(order) for order, *_ in typed])
+    return {
+        int(order): (number or str)(checked("-" + family.replace("N", order), text, declared))
+        for order, _, text in typed
+    }
+
+
+def orders(values):
+    """The orders of a family of flags, as -kndiscount2."""
+    for order in values or []:
+        if not 1 <= order <= MAX_ORDER:
             raise UsageError(f"there is no order {order}")
-        try:
-            out[int(order)] = kind(text)
-        except ValueError:
-            raise UsageError(f"order {order}: '{text}' is not what this option takes") from None
-    return out
+    return values or []
 
 
 def show(number):

@@ -3,7 +3,7 @@
 import sys
 import warnings
 
-from lmtk.commands.options import per_order
+from lmtk.commands.options import orders, per_order
 from lmtk.errors import LmtkWarning, UsageError
 
 
@@ -12,21 +12,21 @@ def asked_for(o):
     {method: {order: file of discounts}}).
     """
     given = {
-        "n": (o.ndiscount, dict.fromkeys(o.ndiscount_n or [], ())),
-        "wb": (o.wbdiscount, dict.fromkeys(o.wbdiscount_n or [], ())),
-        "cd": (o.cdiscount is not None and (o.cdiscount,), per_order(o.cdiscount_n, alone)),
-        "add": (o.addsmooth is not None and (o.addsmooth,), per_order(o.addsmooth_n, alone)),
-        "ukn": (o.ukndiscount, dict.fromkeys(o.ukndiscount_n or [], ())),
-        "kn": (o.kndiscount, dict.fromkeys(o.kndiscount_n or [], ())),
+        "n": (o.ndiscount, dict.fromkeys(orders(o.ndiscount_n), ())),
+        "wb": (o.wbdiscount, dict.fromkeys(orders(o.wbdiscount_n), ())),
+        "cd": (o.cdiscount is not None and (o.cdiscount,), alone(per_order(o.cdiscount_n, "cdiscountN", float, 0, 1))),
+        "add": (o.addsmooth is not None and (o.addsmooth,), alone(per_order(o.addsmooth_n, "addsmoothN", float))),
+        "ukn": (o.ukndiscount, dict.fromkeys(orders(o.ukndiscount_n), ())),
+        "kn": (o.kndiscount, dict.fromkeys(orders(o.kndiscount_n), ())),
     }
-    asked = any(everywhere or orders for everywhere, orders in given.values())
+    asked = any(everywhere or single for everywhere, single in given.values())
     if not o.model_wanted and (o.maxent or o.interpolate or asked):
         warnings.warn("smoothing is for a model; give -lm or -write-bin", LmtkWarning, stacklevel=1)
     if o.maxent and (o.interpolate or o.interpolate_n or asked):
         warnings.warn("-maxent is a method by itself; other smoothing is left alone", LmtkWarning, stacklevel=1)
-    files = {"gt": per_order(o.gt, str), "kn": per_order(o.kn, str)}
+    files = {"gt": per_order(o.gt, "gtN"), "kn": per_order(o.kn, "knN")}
     for n in range(1, o.order + 1) if o.kn_all else ():
-        if not any(n in orders for orders in (*files.values(), *(orders for _, orders in given.values()))):
+        if not any(n in single for single in (*files.values(), *(single for _, single in given.values()))):
             files["kn"][n] = o.kn_all
     several = [name for name, (everywhere, _) in given.items() if everywhere or (name == "kn" and o.kn_all)]
     if len(several) > 1:
@@ -39,7 +39,7 @@ def methods_of(o):
     from lmtk.ngram import methods
 
     when = "never" if o.kn_counts_modified else "after" if o.kn_modify_counts_at_end else "before"
-    floor, upto = per_order(o.gtmin_n, float), per_order(o.gtmax_n, int)
+    floor, upto = per_order(o.gtmin_n, "gtNmin", float), per_order(o.gtmax_n, "gtNmax", int)
     cutoffs, chosen = o.prune_by_count or [0], []
     for n in range(1, o.order + 1):
         name, parameters = method_of(n, o.given, o.files)
@@ -47,7 +47,7 @@ def methods_of(o):
         if o.kenlm:
             method = methods.lmplz(n, name, cutoff, bool(o.interpolate_unigrams))
         else:
-            lower = o.interpolate or n in (o.interpolate_n or [])
+            lower = o.interpolate or n in orders(o.interpolate_n)
             most = upto.get(n, o.gtmax if n > 9 else None)
             method = methods.srilm(n, name, parameters, lower, floor.get(n), o.gtmin, most, cutoff, when)
         if o.float_counts and method.smoothing.discounts:
@@ -60,7 +60,7 @@ def methods_of(o):
 
 def method_of(n, given, files):
     """The smoothing of order n, by its own option, else by the one for all orders, else Good-Turing; its parameters."""
-    own = [(name, orders[n]) for name, (_, orders) in given.items() if n in orders]
+    own = [(name, single[n]) for name, (_, single) in given.items() if n in single]
     own += [(name, ()) for name, paths in files.items() if n in paths and not (name == "kn" and n in given["ukn"][1])]
     if len({name for name, _ in own}) > 1:
         raise UsageError(f"several smoothing methods for order {n}: {', '.join(sorted({name for name, _ in own}))}")
@@ -111,8 +111,9 @@ def write_discounts(o, used):
                 methods.write_discounts(out, used[n - 1])
 
 
-def alone(text):
-    return (positive(text),)
+def alone(values):
+    """{order: number} as {order: (number,)}, a method's only parameter."""
+    return {order: (value,) for order, value in values.items()}
 
 
 def positive(text):

@@ -24,15 +24,14 @@ def nearest(word, names):
 
 
 def elsewhere(name, options):
-    """What to say of an option that the command lacks: its name here, a name like it, or the commands that have it."""
+    """What to say of an option that the command lacks: its name here, the commands that have it, or a name like it."""
     if ALIKE.get(name) in options:
         return f"; did you mean {ALIKE[name]}?"
-    if hint := nearest(name.replace("N", "2"), [o.replace("N", "2") for o in options]):
-        return hint
-    others = [other for other in COMMANDS if name in table(click_command(other))]
-    if not others:
-        return ""
-    return f"; lmtk {others[0]} has it" if len(others) == 1 else f"; {', '.join(others)} have it"
+    others = [other for other in COMMANDS if name not in options and name in table(click_command(other))]
+    if others:
+        return f"; lmtk {others[0]} has it" if len(others) == 1 else f"; {', '.join(others)} have it"
+    order = re.search(r"\d+", name)
+    return nearest(name.replace("N", "2"), [o.replace("N", order[0] if order else "2") for o in options])
 
 
 def spelled(words, options, plain=None):
