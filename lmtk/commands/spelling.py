@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 import re
 from typing import NamedTuple
 
@@ -47,7 +48,9 @@ def spelled(words, options, plain=None):
         word = words.pop(0)
         if not is_option(word):
             if not plain:
-                raise UsageError(f"unexpected word '{word}'; values stand behind their option")
+                _, first, *_ = options  # behind -help, what the command reads
+                hint = f", as in {first} {word}" if os.path.exists(word) else ""
+                raise UsageError(f"unexpected word '{word}'; values stand behind their option{hint}")
             out += [plain, checked(plain, word, options[plain])]
             continue
         word, equals, value = word.partition("=")
