@@ -24,6 +24,7 @@ from lmtk.commands.options import (
     Write,
     bytes_of,
     check_outputs,
+    from_stdin,
     one_stdin,
     only_with,
     option,
@@ -267,7 +268,7 @@ def check(o):
     for_kenlm = o.limit_vocab_file or o.interpolate_unigrams == 0 or o.vocab_pad or o.verbose_header
     cutoffs = o.prune_by_count or [0]
     refused = {
-        "nothing to count: give -text or -read": not (o.text or o.read),
+        f"nothing to count: give -text or -read{from_stdin()}": not (o.text or o.read),
         "-limit-vocab needs -vocab where counts are read": o.limit_vocab and not o.vocab and o.read,
         f"-write-order {o.write_order}: the order is {o.order}": o.write_order > o.order,
         "-read-with-mincounts is for -read alone": o.read_with_mincounts and o.text,
