@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from lmtk.errors import LmtkError, UsageError
+from lmtk.files.streams import lines
 from lmtk.programs.lines import filtered_arpa, temporary
 
 LONGEST = "99"  # an order that no n-gram in a count file is above
@@ -88,8 +89,8 @@ def make_batch_counts(words):
     listed, size, command, folder, *options = [*words, *["10", "cat", "counts"][max(len(words) - 1, 0) :]]
     if not size.isdigit() or not int(size):
         raise UsageError(f"a batch is a number of files, not '{size}'")
-    with open(listed) as lines:
-        files = [line.rstrip("\n") for line in lines if line.strip() and not line.startswith("#")]
+    with open(listed) as rows:
+        files = [line.rstrip("\n") for line in rows if line.strip() and not line.startswith("#")]
     os.makedirs(folder, exist_ok=True)
     name = os.path.basename(listed).removesuffix(".files")
     open(f"{folder}/{name}.stats", "w").close()
@@ -120,8 +121,8 @@ def merge_batch_counts(words):
     folder, name, width = rest[0], "merge", int(found.get("l", ["2"])[-1])
     if len(rest) == 2 and not rest[1].isdigit():
         name = os.path.basename(rest[1]).removesuffix(".files")
-        with open(rest[1]) as lines:
-            files = lines.read().split()
+        with open(rest[1]) as rows:
+            files = rows.read().split()
     else:
         files = sorted(glob.glob(f"{folder}/*.ngrams.gz") + glob.glob(f"{folder}/*.ngrams"))
     if not files:
@@ -158,21 +159,46 @@ def make_big_lm(words):
     if "ukndiscount" in given:  # ngram-count has modified Kneser-Ney smoothing where files are given
         options = [word for word in options if word.lstrip("-") != "ukndiscount"]
         options += [f"-ukndiscount{n}" for n in orders]
-    every = ["-sort", "-read", *files, *first, *options, "-order", order]
+    kinds = {}
     for n in orders:
         chosen = [method for method in METHODS if {method, f"{method}{n}"} & given]
         if kind := METHODS[chosen[0]] if chosen else "gt":
-            names[f"-{kind}{n}"] = temporary()
+            kinds[n], names[f"-{kind}{n}"] = kind, temporary()
+    # discounts, and which words stand before an n-gram, are found in all the counts, before -vocab
+    vocabulary, options = options_of(options, vocab=1, limit_vocab=0)
+    smoothed = [n for n, kind in kinds.items() if kind == "kn"]
+    if vocabulary and smoothed:
+        files, first = [words_before(files, int(order), smoothed)], [*first, "-kn-counts-modified"]
+    every = ["-sort", "-read", *files, *first, *options, "-order", order]
     if names:
         yield "ngram-count", [*every, *(word for item in names.items() for word in item)]
     every += [word for option, name in names.items() for word in (option, rounded(name))]
+    every += ["-vocab", vocabulary["vocab"][-1]] if "vocab" in vocabulary else []
+    every += ["-limit-vocab"] if "limit-vocab" in vocabulary else []
     yield "ngram-count", [*every, *(word for path in model.get("lm", [])[-1:] for word in ("-lm", path))]
+
+
+def words_before(files, order, smoothed):
+    """Counts for Kneser-Ney smoothing of some orders, in a file that goes when the program ends. Below the highest
+    order an n-gram counts once for each word before it, and as it is where it begins with <s>.
+    """
+    name = temporary()
+    with open(name, "wb") as out:
+        for path in files:
+            for _, line in lines(path):
+                ngram = line.split()[:-1]
+                k = len(ngram)
+                if 0 < k <= order and (k == order or k not in smoothed or ngram[0] == b"<s>"):
+                    out.write(line + b"\n")
+                if 1 < k <= order and k - 1 in smoothed and ngram[1] != b"<s>":
+                    out.write(b" ".join(ngram[1:]) + b"\t1\n")
+    return name
 
 
 def rounded(path):
     """Gives the discounts in a file six digits, as those of SRILM's scripts have. Returns its name."""
-    with open(path) as lines:
-        fields = [(*names, float(value)) for *names, value in map(str.split, lines)]
+    with open(path) as rows:
+        fields = [(*names, float(value)) for *names, value in map(str.split, rows)]
     with open(path, "w") as out:
         out.writelines(f"{' '.join(names)} {value:.6g}\n" for *names, value in fields)
     return path
