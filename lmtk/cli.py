@@ -36,6 +36,10 @@ PROGRAMS = {
     "remove-lowprob-ngrams": "lines:remove_lowprob_ngrams",
     "reverse-lm": "lines:reverse_lm",
     "replace-words-with-classes": "lines:replace_words_with_classes",
+    "uniform-classes": "lines:uniform_classes",
+    "compute-oov-rate": "lines:compute_oov_rate",
+    "sort-lm": "lines:sort_lm",
+    "add-dummy-bows": "lines:add_dummy_bows",
     "select-vocab": "selection:select_vocab",
     "lmplz": "kenlm:lmplz",
     "build_binary": "kenlm:build_binary",
@@ -56,8 +60,8 @@ Options have one dash or two; "-" is stdin or stdout; numbers in reports are log
 """
 
 
-def run(name, words):
-    """Run one command."""
+def run(name, words, stray=False):
+    """Run one command. stray: words behind no option are passed over with a warning."""
     import importlib
 
     if name in EARLY and importlib.import_module(EARLY[name]).early(words):
@@ -70,7 +74,7 @@ def run(name, words):
 
         sys.stdout.write(page(name, command))
         return
-    words = spelled(words, table(command), INPUT.get(name))
+    words = spelled(words, table(command), INPUT.get(name), stray)
     memory.need(memory.NUMPY, "numpy")
     import_numpy()
     try:
@@ -202,7 +206,7 @@ def main():
     # names of files and words may be any bytes
     sys.stdout.reconfigure(errors="surrogateescape")
     sys.stderr.reconfigure(errors="backslashreplace")
-    words, steps = sys.argv[1:], []
+    words, steps, stray = sys.argv[1:], [], False
     if words[:2] == ["-as", "lmtk"]:
         words = words[2:]
     program = f"lmtk {words[0]}" if words and words[0] in COMMANDS else "lmtk"
@@ -217,12 +221,12 @@ def main():
         if words and words[0] in COMMANDS:
             steps = [(words[0], words[1:])]
         elif words[:1] == ["-as"] and words[1:2] and words[1] in PROGRAMS:
-            program = words[1]
+            program, stray = words[1], True  # as those programs do
             steps = as_program(program, words[2:])
         else:
             status = top(words)
         for name, rest in steps:
-            run(name, rest)
+            run(name, rest, stray)
         sys.stdout.flush()
     except BrokenPipeError:
         close_stdout()

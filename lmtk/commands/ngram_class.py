@@ -14,6 +14,7 @@ from lmtk.commands.options import (
     Tolower,
     VocabFile,
     check_outputs,
+    from_stdin,
     needed,
     one_stdin,
     option,
@@ -128,7 +129,7 @@ def check(o):
     """Raise UsageError where options do not go together."""
     merging = o.incremental or o.full
     if not (o.text or o.counts):
-        raise UsageError("nothing to learn from: give -text or -counts")
+        raise UsageError(f"nothing to learn from: give -text or -counts{from_stdin()}")
     if not (o.classes or o.class_counts or o.write_paths):
         raise UsageError("nothing to write: give -classes, -class-counts or -write-paths")
     if not o.init:

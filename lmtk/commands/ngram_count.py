@@ -24,6 +24,7 @@ from lmtk.commands.options import (
     Write,
     bytes_of,
     check_outputs,
+    from_stdin,
     one_stdin,
     only_with,
     option,
@@ -36,6 +37,10 @@ from lmtk.errors import LmtkWarning, UsageError
 
 def command(
     text: Texts = None,
+    text_has_weights: Annotated[
+        bool,
+        option("text-has-weights", "A line of -text begins with how often its n-grams count.", group="Data"),
+    ] = False,
     read: Annotated[
         list[str] | None, option("read", "Counts to read and add (several).", "FILE", group="Counts")
     ] = None,
@@ -263,10 +268,12 @@ def check(o):
     for_kenlm = o.limit_vocab_file or o.interpolate_unigrams == 0 or o.vocab_pad or o.verbose_header
     cutoffs = o.prune_by_count or [0]
     refused = {
-        "nothing to count: give -text or -read": not (o.text or o.read),
+        f"nothing to count: give -text or -read{from_stdin()}": not (o.text or o.read),
         "-limit-vocab needs -vocab where counts are read": o.limit_vocab and not o.vocab and o.read,
         f"-write-order {o.write_order}: the order is {o.order}": o.write_order > o.order,
         "-read-with-mincounts is for -read alone": o.read_with_mincounts and o.text,
+        "-text-has-weights is of -text, of sentences; it does not go with -stream and -kenlm": o.text_has_weights
+        and (not o.text or o.stream or o.kenlm),
         "-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header are for -kenlm": for_kenlm
         and not o.kenlm,
         "-kenlm-layout is for -kenlm": o.kenlm_layout and not o.kenlm,
@@ -363,14 +370,16 @@ def counted(o, comm):
 
     # where memory is bounded a text is read once for the model and once for its counts
     twice = o.memory and o.model_wanted and (o.write or o.write_n) and comm.size == 1
-    twice = twice and not o.read and all(map(os.path.isfile, o.text))
+    twice = twice and not o.read and not o.text_has_weights and all(map(os.path.isfile, o.text))
     counts_wanted = ((o.write or o.write_n) and not twice) or o.maxent
     positions = o.model_wanted and not counts_wanted and o.order > 1
     parts = comm.size == 1 or shared(o)
     words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
     classed = partial(replaced, classes=o.own) if o.own else None
     kept = o.limit_vocab, o.float_counts, o.memory
-    collected = partial(collect, o.text or [], o.read or [], o.order, words, o.marks, o.unk_word, *kept, comm, classed)
+    texts, weighted = ([], o.text) if o.text_has_weights else (o.text or [], [])
+    collected = partial(collect, texts, o.read or [], o.order, words, o.marks, o.unk_word, *kept, comm, classed)
+    collected = partial(collected, weighted=weighted)
     counts = collected(positions, parts)
     if comm.size > 1 and isinstance(counts, Text) and o.kenlm_layout and comm.total(counts.has(o.unk_word)):
         counts = collected(positions)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from typing import Annotated
 
 import typer
@@ -111,8 +112,17 @@ Tolerance = Annotated[
 def needed(value, name):
     """A value that the command cannot do without."""
     if value in (None, "", []):
-        raise UsageError(f"-{name} is missing")
+        raise UsageError(f"-{name} is missing{from_stdin() if name == 'text' else ''}")
     return value
+
+
+def from_stdin():
+    """What to say behind a message that a text is missing, where something is piped in."""
+    try:
+        kind = stat.S_IFMT(os.fstat(0).st_mode)
+    except OSError:
+        return ""
+    return "; -text - reads stdin" if kind in (stat.S_IFIFO, stat.S_IFREG) else ""
 
 
 def only_with(value, name, **others):

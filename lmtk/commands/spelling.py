@@ -4,10 +4,11 @@ import contextlib
 import math
 import os
 import re
+import warnings
 from typing import NamedTuple
 
 from lmtk.commands import COMMANDS, click_command
-from lmtk.errors import UsageError
+from lmtk.errors import LmtkWarning, UsageError
 
 # the one obvious input of a command: words in front of which no option stands are its values
 INPUT = {"normalize": "-text", "vocab": "-text", "ppl": "-text", "features": "-lm", "info": "-lm"}
@@ -35,18 +36,21 @@ def elsewhere(name, options):
     return nearest(name.replace("N", "2"), [o.replace("N", order[0] if order else "2") for o in options])
 
 
-def spelled(words, options, plain=None):
+def spelled(words, options, plain=None, stray=False):
     """Words of a command line -> the same with every option spelled as it is declared, one value behind each.
 
     options: declared name -> Option. "--x" becomes "-x", "_" becomes "-", "-x=v" becomes "-x v"; the words behind an
     option that takes several get one each; "-write2 F" is folded into "-writeN 2=F". Words behind no option are
-    values of `plain`, where the command has one obvious input. Raises UsageError at a name that is not declared or
-    a value that is missing or no number.
+    values of `plain`, where the command has one obvious input, or passed over with a warning where they may be
+    `stray`. Raises UsageError at a name that is not declared or a value that is missing or no number.
     """
     out, words = [], list(words)
     while words:
         word = words.pop(0)
         if not is_option(word):
+            if stray and word:
+                warnings.warn(f"{word}: a word behind no option, passed over", LmtkWarning, stacklevel=1)
+                continue
             if not plain:
                 _, first, *_ = options  # behind -help, what the command reads
                 hint = f", as in {first} {word}" if os.path.exists(word) else ""

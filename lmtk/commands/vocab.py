@@ -1,6 +1,6 @@
 from typing import Annotated
 
-from lmtk.commands.options import Texts, Tolower, VocabFile, Write, check_outputs, one_stdin, option
+from lmtk.commands.options import Texts, Tolower, VocabFile, Write, check_outputs, from_stdin, one_stdin, option
 from lmtk.errors import UsageError
 
 
@@ -35,7 +35,7 @@ def command(
     from lmtk.text.vocab import EOS, SOS, read_vocab
 
     if not (text or lm or vocab):
-        raise UsageError("nothing to read: give -text, -lm or -vocab")
+        raise UsageError(f"nothing to read: give -text, -lm or -vocab{from_stdin()}")
     if limit_vocab and not vocab:
         raise UsageError("-limit-vocab needs -vocab")
     one_stdin(*(text or []), *(lm or []), vocab)

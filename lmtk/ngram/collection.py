@@ -1,22 +1,23 @@
 """Texts and count files -> their counts, added up."""
 
+import re
 import warnings
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
-from lmtk.errors import LmtkWarning
+from lmtk.errors import FormatError, LmtkWarning, shown
 from lmtk.files.column import Column, Shelf
 from lmtk.files.streams import blocks as blocks_of
 from lmtk.machine.large import pays
 from lmtk.machine.memory import at_most
 from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import in_parts
-from lmtk.ngram.counts import Counts, count_ids, from_rows, row_parts, to_rows
+from lmtk.ngram.counts import Counts, count_ids, from_rows, parse_counts, row_parts, to_rows
 from lmtk.ngram.runs import LINE, Lines, Spilled, add_spilling, count_spilling, spilled, tokens_in
 from lmtk.ngram.sharing import common_words, gather_levels
-from lmtk.text.corpus import NEWLINE, Closed, Growing, Marks, ids_of, with_marks
+from lmtk.text.corpus import NEWLINE, Closed, Growing, Marks, Reader, ids_of, with_marks
 from lmtk.text.kernels import renumber
 from lmtk.text.vocab import EOS, SOS, UNK
 
@@ -24,6 +25,7 @@ SENTENCES = Marks()
 TOLD = 64 << 20  # bytes; less is not told of
 NODE = 100  # bytes that a counted n-gram takes when a model is estimated
 OUTSIDE = -2  # the id of a word whose n-gram is dropped
+FIRST = re.compile(rb"[ \t\r]*([^ \t\r]*)[ \t\r]*(.*?)[ \t\r]*$", re.S)  # the first word of a line, and the others
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,9 @@ def collect(
     replace=None,
     positions=False,
     parts=False,
+    weighted=(),
 ):
-    """The Counts of texts and count files, added up, as SRILM's ngram-count does it.
+    """The Counts of texts, count files and texts with weights, added up, as SRILM's ngram-count does it.
 
     words: a closed vocabulary, outside which a word is `unk` (or, with `limit`, its n-gram in a count file is dropped);
     None takes every word. The words of the result are <s>, </s>, `unk`, those given, and others as first seen.
@@ -152,7 +155,7 @@ def collect(
         known, readable = Closed(index, unk_id), Closed(index, OUTSIDE if limit else unk_id)
 
     given, raw, apart = len(index) - 1, None, False
-    if positions and not files:
+    if positions and not files and not weighted:
         apart = parts and (memory or comm.size > 1)
         if apart:
             raw = comm.each(lambda: Blocks(raw_blocks(texts, known, marks.tolower, comm), given))
@@ -168,11 +171,14 @@ def collect(
                 return found if not replace else found.replaced(*replace(found.words))
 
     def read():
-        """The count files, on rank 0, and this rank's part of the texts."""
+        """The count files and the weighted texts, on rank 0, and this rank's part of the texts."""
         lines = Lines(floats, None if floats or comm.size > 1 else memory)
         for path in files if comm.rank == 0 else ():
             for part in row_parts(path, readable, order, floats, marks.tolower):
                 lines.add(*(inside(*part) if limit else part))
+        for path in weighted if comm.rank == 0 else ():
+            for part in weighted_parts(path, known, order, floats, marks, index[SOS], index[EOS]):
+                lines.add(*part)
         blocks = raw if apart or (raw and comm.size == 1) else raw_blocks(texts, known, marks.tolower, comm)
         return lines, *read_texts(blocks, index, marks, memory, given)
 
@@ -218,6 +224,33 @@ def raw_blocks(texts, known, tolower, comm):
         mine = islice(blocks_of(name), comm.rank, None, comm.size)
         for number, ids in enumerate(ids_of(mine, known, tolower)):
             yield path, number * comm.size + comm.rank, ids
+
+
+def weighted_parts(path, known, order, floats, marks, sos, eos):
+    """Yields what the blocks of a text hold each of whose lines begins with how often it counts: its n-grams, as
+    counts.parse_rows has those of a count file. A line of a weight alone is a blank one.
+    """
+    reader, lines = Reader(known, marks.tolower), 0
+    for block in blocks_of(path):
+        weights, sentences = [], []
+        for line in block.removesuffix(b"\n").split(b"\n"):
+            lines += 1
+            weight, sentence = FIRST.match(line).groups()
+            if sentence:
+                weights.append(weight)
+                sentences.append(sentence)
+            if weight and parse_counts([weight], floats) is None:
+                what = "a number" if floats else "a whole number (-float-counts takes others)"
+                raise FormatError(path, f"expected how often the line counts, {what}, found '{shown(weight)}'", lines)
+        if not sentences:
+            continue
+        ids, starts, _ = with_marks(reader.ids(b"\n".join([*sentences, b""])), marks, sos, eos)
+        length = np.diff(starts)
+        left, times = np.repeat(starts[1:], length) - np.arange(len(ids)), parse_counts(weights, floats)
+        times = np.repeat(times, length)
+        at = {k: np.flatnonzero(left >= k) for k in range(1, order + 1)}
+        yield {k: ids[at[k][:, None] + np.arange(k)] for k in at}, {k: times[at[k]] for k in at}
+    reader.finish()
 
 
 def tell_beyond(memory, size, what):

@@ -14,9 +14,9 @@ MODES = "copy", "single", "union", "multiple"
 
 
 def short_options(words, letters, usage):
-    """[(letter, value)] and the words behind them, as getopt has them."""
+    """[(letter, value)] and the other words, between which options may stand, as getopt(3) of GNU has them."""
     try:
-        return getopt.getopt(words, letters)
+        return getopt.gnu_getopt(words, letters)
     except getopt.GetoptError as e:
         raise UsageError(f"{e}; {usage}") from None
 
@@ -48,6 +48,7 @@ def lmplz(words):
     for name in ("--renumber", "--collapse_values"):
         parser.add_argument(name, action="store_true", help="taken, without an effect")
     o, rest = parser.parse_known_args(words)
+    rest = [word for word in rest if word != "-"]  # what scripts write for stdin
     if wrong := [word for word in rest if word.startswith("-")]:
         raise UsageError(f"no option {wrong[0]}")
     if rest:  # as lmplz does; a kind of build_binary's stands there in scripts

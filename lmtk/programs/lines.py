@@ -292,6 +292,89 @@ def reverse_lm(words):
     return [("ngram", ["-order", "2", "-lm", name, "-renorm", "-write-lm", "-"])]
 
 
+def sort_lm(words):
+    """[FILE]: an ARPA file with the n-grams of each order in byte order of their words; the lines stay as they are."""
+    _, files = assigned(words)
+    rows, out = [], sys.stdout.buffer
+    for path in files:
+        for order, line, fields in arpa_lines(path):
+            if order:
+                rows.append((fields[1 : order + 1], line))
+                continue
+            out.writelines(row + b"\n" for _, row in sorted(rows))
+            rows = []
+            out.write(line + b"\n")
+
+
+def add_dummy_bows(words):
+    """[FILE]: an ARPA file with a back-off weight of 0 behind each n-gram below the highest order that has none."""
+    _, files = assigned(words)
+    for path in files:
+        highest = 0
+        for order, line, fields in arpa_lines(path):
+            if size := SIZE.match(line):
+                highest = max(highest, int(size[1]))
+            bare = order and order < highest and len(fields) < order + 2
+            sys.stdout.buffer.write(line + b"\t0\n" * bool(bare) + b"\n" * (not bare))
+
+
+def uniform_classes(words):
+    """[FILE]: classes whose expansions have equal probabilities where none are given."""
+    _, files = assigned(words)
+    classes, number = {}, 0
+    for path in files:
+        for _, line in lines(path):
+            if fields := line.split():
+                given = len(fields) > 1 and re.match(rb"[-+]?[.]?[0-9][0-9.]*(e[+-]?[0-9]+)?$", fields[1])
+                expansion = b" ".join(fields[2 if given else 1 :])
+                classes.setdefault(fields[0], []).append((fields[1] if given else None, expansion))
+                number += 1
+    sys.stderr.write(f"read {number} class expansions\n")
+    for name, expansions in classes.items():
+        equal = b"%.6g" % (1 / len(expansions))
+        for p, expansion in expansions:
+            sys.stdout.buffer.write(b"%s %s %s\n" % (name, p or equal, expansion))
+
+
+FRAGMENT = re.compile(rb"[A-Za-z\x80-\xff]-$|-[A-Za-z\x80-\xff]")  # what a broken-off word ends or begins with
+
+
+def compute_oov_rate(words):
+    """[write_oov_words=FILE] [write_oov_frags=FILE] [VOCAB COUNTS ...]: how many of the words that are counted are not
+    in a list, with fragments of words and without them.
+    """
+    given, files = assigned(words, debug="", write_oov_words="", write_oov_frags="")
+    listed = {line.split()[0] for _, line in lines(files[0]) if line.split()}
+    tokens, types = [0] * 4, [0] * 4  # unknown and all, then those of them that are no fragments
+    found = {"write_oov_words": [], "write_oov_frags": []}
+    for path in files[1:]:
+        for number, line in lines(path):
+            word, *rest = line.split() or [b""]
+            if word in (b"<s>", b"</s>", b"-pau-", b""):
+                continue
+            try:
+                n = float(rest[0]) if rest else 0
+            except ValueError:
+                what = f"a word and its count were wanted, not '{os.fsdecode(line)[:60]}'"
+                raise FormatError(path, what, number) from None
+            unknown, broken = word not in listed, bool(FRAGMENT.search(word[-2:]) or FRAGMENT.match(word))
+            for i in {1, 1 if broken else 3} | ({0, 0 if broken else 2} if unknown else set()):
+                tokens[i] += n
+                types[i] += 1
+            if unknown:
+                found["write_oov_frags" if broken else "write_oov_words"].append(line)
+    for name, rows in found.items():
+        if given[name]:
+            with open_out(given[name]) as out:
+                out.writelines(row + b"\n" for row in rows)
+    for what, (a, b, c, d) in (("tokens", tokens), ("types", types)):
+        print(f"OOV {what}: {share(a, b)} excluding fragments: {share(c, d)}")
+
+
+def share(part, whole):
+    return f"{int(part)} / {int(whole)} ({100 * part / whole if whole else 0:.2f}%)"
+
+
 def replace_words_with_classes(words):
     """classes=FILE [have_counts=1] [outfile=FILE] [normalize=0] [addone=X] [partial=1] [TEXT ...]: the text with
     classes in place of their expansions, the longest first; outfile gets the classes with probabilities from it.

@@ -40,22 +40,34 @@ def without_maxent(words, *names):
 
 
 def ngram(words):
-    """The order is 3 where none is given."""
+    """The order is 3 where none is given. Above -debug 3 SRILM shows what it does at 2, and ranks of the words, which
+    are not here.
+    """
     words = without_maxent(words, "maxent", "mix-maxent", "maxent-convert-to-arpa")
+    found, words = options_of(words, debug=1)
+    for level in found.get("debug", [])[-1:]:
+        words += ["-debug", "2" if level.isdigit() and int(level) > 3 else level]
     given = {word.lstrip("-").partition("=")[0] for word in words}
     return [("ngram", words if "order" in given else ["-order", "3", *words])]
 
 
 def ngram_count(words):
-    """Nothing to do is no error: scripts call it so to see whether it is there. Models have SRILM's order of lines."""
+    """Nothing to do is no error: scripts call it so to see whether it is there, or with -write-vocab alone. Models have
+    SRILM's order of lines.
+    """
     words = without_maxent(words, "maxent-convert-to-arpa")
-    model = {word.lstrip("-").partition("=")[0] for word in words} & {"lm", "write-binary-lm"}
-    return [("ngram-count", ["-sort", *words] if model else words)] if words else []
+    _, words = options_of(words, tag=1)  # a name for SRILM's messages
+    given = {word.lstrip("-").replace("_", "-").partition("=")[0] for word in words if word.startswith("-")}
+    if not given & {"text", "read", "help", "h"} and "write-vocab" in given:
+        words = [*words, "-text", os.devnull]
+    return [("ngram-count", ["-sort", *words] if given & {"lm", "write-binary-lm"} else words)] if words else []
 
 
 def ngram_class(words):
-    """-read is -init."""
-    return [("ngram-class", ["-init" if word in ("-read", "--read") else word for word in words])]
+    """-read is -init; -save is of mergers."""
+    words = ["-init" if word in ("-read", "--read") else word for word in words]
+    given = {word.lstrip("-") for word in words}
+    return [("ngram-class", words if "save" not in given or given & {"full", "incremental"} else ["-full", *words])]
 
 
 def ngram_merge(words):
@@ -140,7 +152,7 @@ def make_big_lm(words):
     if command := found.get("ngram-filter"):
         files = [filtered(f'gzip -dcf "$@" | {command[-1]}; :', files)]
     model, options = options_of(rest, lm=1, order=1)
-    given, order = {word.lstrip("-") for word in options}, model.get("order", ["3"])[-1]
+    given, order = {word.lstrip("-") for word in options if word.startswith("-")}, model.get("order", ["3"])[-1]
     first = [] if "gt1max" in given else ["-gt1max", "7"]
     orders, names = range(1, int(order) + 1) if order.isdigit() else (), {}
     if "ukndiscount" in given:  # ngram-count has modified Kneser-Ney smoothing where files are given
