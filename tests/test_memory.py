@@ -12,7 +12,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name, megabytes", [("ppl", 60), ("nplm", 120), ("nplm", 150), ("nmt", 90), ("nmt", 125)])
+@pytest.mark.parametrize("name, megabytes", [("ppl", 60), ("nplm", 105), ("nplm", 135), ("nmt", 90), ("nmt", 125)])
 def test_little_memory_is_one_line(tmp_path, name, megabytes):
     command = f"ulimit -v {megabytes << 10}; exec lmtk {COMMANDS[name]}"
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)

@@ -1,5 +1,6 @@
 """What a training tells: a line an epoch, a bar, its curve."""
 
+import contextlib
 import sys
 import time
 from dataclasses import replace
@@ -109,4 +110,7 @@ class Log:
             self.out.flush()
         except OSError as error:
             self.tell.warn(f"{self.path}: {error.strerror}; training goes on without the log")
+            if self.path != "-":
+                with contextlib.suppress(OSError):  # else Python would tell of it once more
+                    self.out.close()
             self.out = None
