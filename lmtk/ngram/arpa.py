@@ -102,7 +102,8 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     growing.add(sections, stated)
     tell_sizes(path, stated, sizes | growing.sizes)
     many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
-    return model_of(sections, path, partial(levels_of_many, growing=growing, linked=linked) if many else levels_of)
+    levels = partial(levels_of_many, growing=growing, linked=linked) if many else levels_of
+    return model_of(sections, path, levels, growing.vocab)
 
 
 def tell_sizes(path, stated, sizes):
@@ -186,11 +187,12 @@ def last_order(block, order):
 class Growing:
     """The reading.Trie of a large file, which grows while that is read: a section that is whole becomes records, and
     its memory serves the next, as long as sections hold what \\data\\ says, in one piece, and no prefix is missing.
-    spare: memory for a section. sizes: of the orders that are there, {k: N}. home: as `building.in_file` has it.
+    spare: memory for a section. sizes: of the orders that are there, {k: N}. vocab: of the model, once there is one.
+    home: as `building.in_file` has it.
     """
 
     def __init__(self, home=None):
-        self.home, self.trie, self.spare, self.sizes, self.index = home, None, [], {}, {}
+        self.home, self.trie, self.spare, self.sizes, self.vocab = home, None, [], {}, None
 
     def add(self, sections, stated):
         """The last of the sections, unless one before is missing."""
@@ -201,11 +203,10 @@ class Growing:
             regular = sorted(stated) == [*range(1, len(stated) + 1)] and max(stated.values()) <= MOST
             if not sections[1] or not regular or memory.bound:
                 return
-            words = vocabulary(words_of(sections[1]))
-            self.index, sizes = words.index, [stated[j] for j in range(1, len(stated) + 1)]
-            self.trie = reading.Trie(sizes, len(words.words), self.home)
+            self.vocab, sizes = vocabulary(words_of(sections[1])), [stated[j] for j in range(1, len(stated) + 1)]
+            self.trie = reading.Trie(sizes, len(self.vocab.words), self.home)
             self.spare.append(np.empty(max(size * (j + 2) for j, size in enumerate(sizes, 1)), np.int32))
-        rows = rows_of_pieces(k, sections[k], self.index)
+        rows = rows_of_pieces(k, sections[k], self.vocab.index)
         if self.trie.add(rows):
             self.sizes[k] = len(rows)
             if k > 1 and sections[k]:
@@ -297,7 +298,8 @@ def lent(free, size, width):
 
 def vocabulary(words):
     """The Vocab of a model with these 1-grams."""
-    predicted = dict.fromkeys(word for word in words if word != SOS)
+    predicted = dict.fromkeys(words)
+    predicted.pop(SOS, None)
     missing = [w for w in (SOS, EOS, UNK) if w not in predicted]
     return Vocab([*predicted, *missing], len(predicted))
 
@@ -307,10 +309,10 @@ def words_of(section):
     return [w for x in section for w in (x.words if isinstance(x, Rows) else x[1])]
 
 
-def model_of(sections, path, levels_of):
-    """The model of parsed sections: {k: [(log10 p, words, log10 bow)]}, or Rows of several."""
+def model_of(sections, path, levels_of, vocab=None):
+    """The model of parsed sections: {k: [(log10 p, words, log10 bow)]}, or Rows of several; vocab: what it has."""
     words = words_of(sections[1])
-    vocab = vocabulary(words)
+    vocab = vocab or vocabulary(words)
     for mark in (SOS, EOS):
         if mark not in words:
             warnings.warn(f"{name_of(path)}: the model has no {mark.decode()}", LmtkWarning, stacklevel=2)

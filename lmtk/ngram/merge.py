@@ -19,19 +19,20 @@ from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab
 def united(vocabs):
     """A Vocab of the words that any of several predicts; the first says which word stands for unknown ones."""
     first = vocabs[0]
-    predicted = dict.fromkeys(name(v, w, first) for v in vocabs for w in v.words[: v.V])
-    others = dict.fromkeys(name(v, w, first) for v in vocabs for w in v.words[v.V :])
+    words = [renamed(v, first) for v in vocabs]
+    predicted = dict.fromkeys(w for v, mine in zip(vocabs, words) for w in mine[: v.V])
+    others = dict.fromkeys(w for v, mine in zip(vocabs, words) for w in mine[v.V :])
     return Vocab([*predicted, *(w for w in others if w not in predicted)], len(predicted), first.unk)
 
 
-def name(vocab, word, first):
-    """The word as the vocabulary `first` has it: both may stand for unknown words under names of their own."""
-    return first.unk if word == vocab.unk else word
+def renamed(vocab, first):
+    """A vocabulary's words as `first` has them: both may stand for unknown words under names of their own."""
+    return vocab.words if vocab.unk == first.unk else [first.unk if w == vocab.unk else w for w in vocab.words]
 
 
 def numbers(model, vocab):
     """The ids of a model's words in `vocab`, (W,), -1 for those that it lacks."""
-    return np.array([vocab.index.get(name(model.vocab, w, vocab), -1) for w in model.vocab.words], np.int64)
+    return np.array([vocab.index.get(w, -1) for w in renamed(model.vocab, vocab)], np.int64)
 
 
 def aligned(models, vocab):

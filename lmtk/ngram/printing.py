@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.machine.jit import inlined, jit, of_numba
-from lmtk.machine.memory import trim
+from lmtk.machine.memory import give_back, trim
 from lmtk.machine.threads import Scratch, ahead, in_threads, in_turn
 from lmtk.ngram import engine, suffix
 from lmtk.ngram.digits import print_shortest, shortest
@@ -133,9 +133,11 @@ def write_sorted(out, model, rank, own=False):
             contexts = ordered
             yield contexts
 
+    done = None  # the contexts of the order before, of which those of this one were made
     for k, contexts in enumerate(ahead(contexts_of_orders()), 1):
-        if own and k > 1:
+        if own and done is not None:
             forget(nodes, k - 1)
+            give_back(done)
         out.write(b"\n\\%d-grams:\n" % k)
         cuts = np.empty((nodes.size(k) // PIECE + 2, 2), np.int64)
         cuts = cuts[: cut_lines(contexts, PIECE, cuts)].tolist()
@@ -149,11 +151,14 @@ def write_sorted(out, model, rank, own=False):
                 gather_lines(
                     contexts[begin:end], memory, nodes.logs, where, turned[k - 1], weighted[k - 1], rows, p, bow, flags
                 )
+                if own and k == nodes.order:  # no longer contexts are made of these
+                    give_back(contexts[begin:end])
                 text = printed(rows, p, bow, flags, *cells, room, longest)
                 with turn:
                     out.write(text)
 
         in_turn(lines_of, pairwise(cuts))
+        done = contexts
 
 
 @jit

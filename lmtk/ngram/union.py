@@ -41,6 +41,7 @@ from lmtk.ngram.searching import table_of
 
 AHEAD = 8
 SOME = 256  # n-grams whose reads are made together
+END = np.uint64(0xFFFFFFFFFFFFFFFF)  # behind each list that is merged
 f32 = np.float32
 u64 = np.uint64
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
@@ -84,7 +85,7 @@ def merge_children(tries, where, ids, k, above, most, child, word, place):
     their words, in order, and places in each trie. Returns how many. most: as `count_children` has it.
     """
     T, n = len(tries), 0
-    items, head, stop = np.empty(most, u64), np.empty(T, np.int64), np.empty(T, np.int64)
+    items, head = np.empty(most + T, u64), np.empty(T, np.int64)
     for q in range(len(above)):
         child[q], filled = n, 0
         for m in range(T):
@@ -100,33 +101,21 @@ def merge_children(tries, where, ids, k, above, most, child, word, place):
                     items[filled] = u64(w) << u64(32) | u64(c)
                     straight &= filled == head[m] or items[filled - 1] < items[filled]
                     filled += 1
-            stop[m] = filled
             if not straight:
                 sort(items, head[m], filled)
-        only = T
-        for m in range(T):
-            if stop[m] > head[m]:
-                only = m if head[m] == 0 and stop[m] == filled else -1
-                break
-        if only >= 0:  # the usual case: one trie has them all, or none
-            for i in range(filled):
-                word[n] = np.int32(items[i] >> u64(32))
-                for m in range(T):
-                    place[n, m] = -1
-                place[n, only] = np.int32(items[i] & u64(0xFFFFFFFF))
-                n += 1
-            continue
+            items[filled] = END
+            filled += 1
         while True:
-            least = np.int64(1) << 32
+            least = END >> u64(32)
             for m in range(T):
-                if head[m] < stop[m]:
-                    least = min(least, np.int64(items[head[m]] >> u64(32)))
-            if least == np.int64(1) << 32:
+                least = min(least, items[u64(head[m])] >> u64(32))
+            if least == END >> u64(32):
                 break
-            word[n] = least
+            word[u64(n)] = np.int32(least)
             for m in range(T):
-                there = head[m] < stop[m] and np.int64(items[head[m]] >> u64(32)) == least
-                place[n, m] = np.int64(items[head[m]] & u64(0xFFFFFFFF)) if there else -1
+                item = items[u64(head[m])]
+                there = item >> u64(32) == least
+                place[u64(n), m] = np.int32(item & u64(0xFFFFFFFF)) if there else np.int32(-1)
                 head[m] += there
             n += 1
     child[len(above)] = n
