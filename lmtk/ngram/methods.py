@@ -39,6 +39,11 @@ class Totals:
     types3: np.ndarray
     V: int
 
+    @property
+    def whole(self):
+        """T rounded up, as SRILM takes totals of float counts into the lower order's weight."""
+        return np.ceil(self.T)
+
 
 # What a method leaves of counts: f(0) .. f(C - 1), and how much less others become.
 
@@ -78,13 +83,13 @@ def good_turing(parameters, h):
 
 def witten_bell(parameters, h):
     """T + types; the rest of the mass is types / (T + types)."""
-    return h.T + h.types, h.types / (h.T + h.types)
+    return h.T + h.types, h.types / (h.whole + h.types)
 
 
 def absolute(parameters, h):
     """T: absolute discounting; with continuation counts in the lower orders the original Kneser-Ney."""
     (D,) = parameters
-    return h.T, D * h.types / h.T
+    return h.T, D * h.types / h.whole
 
 
 def natural(parameters, h):
@@ -102,7 +107,7 @@ def additive(parameters, h):
 def modified_kneser_ney(parameters, h):
     """T (Chen and Goodman 1998)."""
     D1, D2, D3 = parameters
-    return h.T, (D1 * (h.types - h.types2) + D2 * (h.types2 - h.types3) + D3 * h.types3) / h.T
+    return h.T, (D1 * (h.types - h.types2) + D2 * (h.types2 - h.types3) + D3 * h.types3) / h.whole
 
 
 # A method's discounts of order k from n, where n(r) gives n_1 .. n_r: how many n-grams are counted once, twice ...

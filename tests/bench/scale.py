@@ -17,7 +17,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from ngram import STARTER, draw
@@ -80,25 +79,17 @@ def run(mpiexec, text, model, ranks, where, options):
     line += ["-lm", model, *options]
     if ranks > 1:
         line = [str(mpiexec), "-n", str(ranks), *line]
-    starter = STARTER.replace("stderr=subprocess.DEVNULL", "stderr=sys.stderr").replace(">> 10)", ">> 10, usage())")
-    begun = time.perf_counter()
+    starter = STARTER.replace("stderr=subprocess.DEVNULL", "stderr=sys.stderr")
     environment = os.environ | {"OMP_NUM_THREADS": "1"} | where
-    command = [sys.executable, "-Sc", USAGE + starter, *line]
+    command = [sys.executable, "-Sc", starter, *line]
     done = subprocess.run(command, check=True, capture_output=True, env=environment)
-    wall = time.perf_counter() - begun
-    memory, cpu = done.stdout.split()
+    wall, cpu, memory = map(float, done.stdout.split())
     sent = re.search(rb"sent one another (\d+) bytes", done.stderr)
     with open(model, "rb") as stream:
         head = stream.read(1 << 12)
     ngrams = sum(int(n) for n in re.findall(rb"^ngram \d+=(\d+)$", head, re.MULTILINE))
-    return wall, float(cpu), int(memory), int(sent[1]) if sent else 0, ngrams
+    return wall, cpu, memory, int(sent[1]) if sent else 0, ngrams
 
-
-USAGE = """
-def usage():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-"""
 
 if __name__ == "__main__":
     main()
