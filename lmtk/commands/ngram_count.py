@@ -272,7 +272,7 @@ def check(o):
         "-limit-vocab needs -vocab where counts are read": o.limit_vocab and not o.vocab and o.read,
         f"-write-order {o.write_order}: the order is {o.order}": o.write_order > o.order,
         "-read-with-mincounts is for -read alone": o.read_with_mincounts and o.text,
-        "-text-has-weights is of -text, of sentences; it does not go with -stream and -kenlm": o.text_has_weights
+        "-text-has-weights needs -text, and does not go with -stream or -kenlm": o.text_has_weights
         and (not o.text or o.stream or o.kenlm),
         "-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header are for -kenlm": for_kenlm
         and not o.kenlm,

@@ -16,6 +16,7 @@ from lmtk.commands.options import (
     Unk,
     VocabFile,
     check_outputs,
+    from_stdin,
     needed,
     one_stdin,
     option,
@@ -66,7 +67,7 @@ def command(
 
     needed(heldout, "heldout")
     if not (read or text):
-        raise UsageError("nothing to learn from: give -read or -text")
+        raise UsageError(f"nothing to learn from: give -read or -text{from_stdin()}")
     if not (lm or write_bin):
         raise UsageError("nothing to write: give -lm or -write-bin")
     one_stdin(*(read or []), *(text or []), heldout, vocab)

@@ -67,7 +67,7 @@ def ngram_count(words):
 def ngram_class(words):
     """-read is -init; -save is of mergers."""
     words = ["-init" if word in ("-read", "--read") else word for word in words]
-    given = {word.lstrip("-") for word in words}
+    given = {word.lstrip("-").partition("=")[0] for word in words}
     return [("ngram-class", words if "save" not in given or given & {"full", "incremental"} else ["-full", *words])]
 
 
@@ -164,7 +164,8 @@ def make_big_lm(words):
         chosen = [method for method in METHODS if {method, f"{method}{n}"} & given]
         if kind := METHODS[chosen[0]] if chosen else "gt":
             kinds[n], names[f"-{kind}{n}"] = kind, temporary()
-    # discounts, and which words stand before an n-gram, are found in all the counts, before -vocab
+    # discounts, and which words stand before an n-gram, are found in all the counts, before -vocab; -limit-vocab has
+    # no effect in SRILM's script
     vocabulary, options = options_of(options, vocab=1, limit_vocab=0)
     smoothed = [n for n, kind in kinds.items() if kind == "kn"]
     if vocabulary and smoothed:
@@ -174,7 +175,6 @@ def make_big_lm(words):
         yield "ngram-count", [*every, *(word for item in names.items() for word in item)]
     every += [word for option, name in names.items() for word in (option, rounded(name))]
     every += ["-vocab", vocabulary["vocab"][-1]] if "vocab" in vocabulary else []
-    every += ["-limit-vocab"] if "limit-vocab" in vocabulary else []
     yield "ngram-count", [*every, *(word for path in model.get("lm", [])[-1:] for word in ("-lm", path))]
 
 
