@@ -169,7 +169,7 @@ def to_sort(o, start):
     if G < 2:
         raise LmtkError(f"{o.init}: all words are in one class; two or more classes were wanted")
     if len(words) < G:
-        raise LmtkError(f"{len(words)} words can't make {G} classes; give a smaller -numclasses")
+        raise LmtkError(f"{len(words)} words can't make {G} classes; is it the right text?")
     return SimpleNamespace(data=data, words=words, unseen=unseen, G=G, unk=unk)
 
 

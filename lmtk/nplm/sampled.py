@@ -7,6 +7,8 @@ e^(y_j) / q_j are by the chances that a word is drawn with,
 
 P(j) ~ r_j / (e^(y_w) + sum_(i != w) r_i),   r_j = e^(y_j) / c_j = e^(y_j - ln c_j).
 
+The kernels are the softmax's: `kernels.block_forward` takes ln c_j off y_j, and `block_backward` has the gradient.
+
 A minibatch shares its sample, the candidates: its own words and S words drawn from a proposal q. The own word of an
 example counts once, since it is always there.
 """
