@@ -378,8 +378,8 @@ def counted(o, comm):
     classed = partial(replaced, classes=o.own) if o.own else None
     kept = o.limit_vocab, o.float_counts, o.memory
     texts, weighted = ([], o.text) if o.text_has_weights else (o.text or [], [])
-    collected = partial(collect, texts, o.read or [], o.order, words, o.marks, o.unk_word, *kept, comm, classed)
-    collected = partial(collected, weighted=weighted)
+    given = o.read or [], o.order, words, o.marks, o.unk_word, *kept, comm, classed
+    collected = partial(collect, texts, *given, weighted=weighted)
     counts = collected(positions, parts)
     if comm.size > 1 and isinstance(counts, Text) and o.kenlm_layout and comm.total(counts.has(o.unk_word)):
         counts = collected(positions)

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import tempfile
+from collections import Counter
 
 from lmtk.errors import FormatError, UsageError
 from lmtk.files.streams import blocks_of, lines, open_in, open_out
@@ -345,7 +346,7 @@ def compute_oov_rate(words):
     """
     given, files = assigned(words, debug="", write_oov_words="", write_oov_frags="")
     listed = {line.split()[0] for _, line in lines(files[0]) if line.split()}
-    tokens, types = [0] * 4, [0] * 4  # unknown and all, then those of them that are no fragments
+    tokens, types = Counter(), Counter()  # by (whether unknown, whether a fragment)
     found = {"write_oov_words": [], "write_oov_frags": []}
     for path in files[1:]:
         for number, line in lines(path):
@@ -358,17 +359,18 @@ def compute_oov_rate(words):
                 what = f"a word and its count were wanted, not '{os.fsdecode(line)[:60]}'"
                 raise FormatError(path, what, number) from None
             unknown, broken = word not in listed, bool(FRAGMENT.search(word[-2:]) or FRAGMENT.match(word))
-            for i in {1, 1 if broken else 3} | ({0, 0 if broken else 2} if unknown else set()):
-                tokens[i] += n
-                types[i] += 1
+            tokens[unknown, broken] += n
+            types[unknown, broken] += 1
             if unknown:
                 found["write_oov_frags" if broken else "write_oov_words"].append(line)
     for name, rows in found.items():
         if given[name]:
             with open_out(given[name]) as out:
                 out.writelines(row + b"\n" for row in rows)
-    for what, (a, b, c, d) in (("tokens", tokens), ("types", types)):
-        print(f"OOV {what}: {share(a, b)} excluding fragments: {share(c, d)}")
+    for what, n in (("tokens", tokens), ("types", types)):
+        unknown, known = n[True, False], n[False, False]
+        every = share(unknown + n[True, True], n.total())
+        print(f"OOV {what}: {every} excluding fragments: {share(unknown, unknown + known)}")
 
 
 def share(part, whole):
