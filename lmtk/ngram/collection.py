@@ -232,22 +232,21 @@ def weighted_parts(path, known, order, floats, marks, sos, eos):
     """
     reader, lines = Reader(known, marks.tolower), 0
     for block in blocks_of(path):
-        weights, sentences = [], []
-        for line in block.removesuffix(b"\n").split(b"\n"):
-            lines += 1
-            weight, sentence = FIRST.match(line).groups()
-            if sentence:
-                weights.append(weight)
-                sentences.append(sentence)
-            if weight and parse_counts([weight], floats) is None:
-                what = "a number" if floats else "a whole number (-float-counts takes others)"
-                raise FormatError(path, f"expected how often the line counts, {what}, found '{shown(weight)}'", lines)
+        rows = [FIRST.match(line).groups() for line in block.removesuffix(b"\n").split(b"\n")]
+        times = parse_counts([weight or b"0" for weight, _ in rows], floats)
+        if times is None:
+            number = next(n for n, (weight, _) in enumerate(rows) if weight and parse_counts([weight], floats) is None)
+            what = "a number" if floats else "a whole number (-float-counts takes others)"
+            found = f"expected how often the line counts, {what}, found '{shown(rows[number][0])}'"
+            raise FormatError(path, found, lines + number + 1)
+        lines += len(rows)
+        sentences = [sentence for _, sentence in rows if sentence]
         if not sentences:
             continue
         ids, starts, _ = with_marks(reader.ids(b"\n".join([*sentences, b""])), marks, sos, eos)
         length = np.diff(starts)
-        left, times = np.repeat(starts[1:], length) - np.arange(len(ids)), parse_counts(weights, floats)
-        times = np.repeat(times, length)
+        left = np.repeat(starts[1:], length) - np.arange(len(ids))
+        times = np.repeat(times[[bool(sentence) for _, sentence in rows]], length)
         at = {k: np.flatnonzero(left >= k) for k in range(1, order + 1)}
         yield {k: ids[at[k][:, None] + np.arange(k)] for k in at}, {k: times[at[k]] for k in at}
     reader.finish()

@@ -316,7 +316,7 @@ def add_dummy_bows(words):
             if size := SIZE.match(line):
                 highest = max(highest, int(size[1]))
             bare = order and order < highest and len(fields) < order + 2
-            sys.stdout.buffer.write(line + b"\t0\n" * bool(bare) + b"\n" * (not bare))
+            sys.stdout.buffer.write(line + (b"\t0\n" if bare else b"\n"))
 
 
 def uniform_classes(words):

@@ -33,6 +33,11 @@ def options_of(words, **taken):
     return found, rest
 
 
+def names_of(words):
+    """The names of the options in a command line, without their dashes."""
+    return {word.lstrip("-").replace("_", "-").partition("=")[0] for word in words if word.startswith("-")}
+
+
 def without_maxent(words, *names):
     """The words of a command line without the options that say that a model is one of maximum entropy, or written as an
     ARPA file: lmtk has them so.
@@ -48,8 +53,7 @@ def ngram(words):
     found, words = options_of(words, debug=1)
     for level in found.get("debug", [])[-1:]:
         words += ["-debug", "2" if level.isdigit() and int(level) > 3 else level]
-    given = {word.lstrip("-").partition("=")[0] for word in words}
-    return [("ngram", words if "order" in given else ["-order", "3", *words])]
+    return [("ngram", words if "order" in names_of(words) else ["-order", "3", *words])]
 
 
 def ngram_count(words):
@@ -58,7 +62,7 @@ def ngram_count(words):
     """
     words = without_maxent(words, "maxent-convert-to-arpa")
     _, words = options_of(words, tag=1)  # a name for SRILM's messages
-    given = {word.lstrip("-").replace("_", "-").partition("=")[0] for word in words if word.startswith("-")}
+    given = names_of(words)
     if not given & {"text", "read", "help", "h"} and "write-vocab" in given:
         words = [*words, "-text", os.devnull]
     return [("ngram-count", ["-sort", *words] if given & {"lm", "write-binary-lm"} else words)] if words else []
@@ -67,7 +71,7 @@ def ngram_count(words):
 def ngram_class(words):
     """-read is -init; -save is of mergers."""
     words = ["-init" if word in ("-read", "--read") else word for word in words]
-    given = {word.lstrip("-").partition("=")[0] for word in words}
+    given = names_of(words)
     return [("ngram-class", words if "save" not in given or given & {"full", "incremental"} else ["-full", *words])]
 
 
@@ -153,7 +157,7 @@ def make_big_lm(words):
     if command := found.get("ngram-filter"):
         files = [filtered(f'gzip -dcf "$@" | {command[-1]}; :', files)]
     model, options = options_of(rest, lm=1, order=1)
-    given, order = {word.lstrip("-") for word in options if word.startswith("-")}, model.get("order", ["3"])[-1]
+    given, order = names_of(options), model.get("order", ["3"])[-1]
     first = [] if "gt1max" in given else ["-gt1max", "7"]
     orders, names = range(1, int(order) + 1) if order.isdigit() else (), {}
     if "ukndiscount" in given:  # ngram-count has modified Kneser-Ney smoothing where files are given
