@@ -253,7 +253,7 @@ def test_small_and_large_count_files_are_read_alike(tmp_path, monkeypatch, name,
 
 def test_numbers_are_read_as_python_reads_them():
     """In a large file: of one to eight digits behind the point at once, of others one after the other."""
-    random, table = np.random.default_rng(1), arpa.known_words([b"a"])
+    random, table = np.random.default_rng(1), arpa.table_of({b"a": 0})
     texts = [f"{x:.{d}f}" for d in range(12) for x in -(10 ** random.uniform(-9, 1.2, 200))]
     texts += [f"{x:.7g}" for x in -(10 ** random.uniform(-9, 2, 2000))] + [
         "-0.00000000",

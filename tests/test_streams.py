@@ -122,3 +122,15 @@ def test_what_is_read_is_told(tmp_path, monkeypatch, name):
     monkeypatch.setattr(streams, "watch", told.append)
     assert sum(map(len, streams.blocks(path))) == 6_000_000
     assert sum(told) == os.path.getsize(path)
+
+
+def test_what_takes_the_place_of_a_file_goes_to_the_disk_while_it_is_written(tmp_path, monkeypatch):
+    begun = []
+    monkeypatch.setattr(streams, "EARLY", 1 << 20)
+    monkeypatch.setattr(streams, "begin_writing", begun.append)
+    for times in (0, 3):
+        with streams.open_out(str(tmp_path / "out")) as out:
+            for _ in range(7):
+                out.write(b"x" * (1 << 19))
+        assert len(begun) == times
+        assert (tmp_path / "out").read_bytes() == b"x" * (7 << 19)

@@ -24,7 +24,7 @@ import numpy as np
 from lmtk import __version__
 from lmtk.files import sums as sums_begun
 from lmtk.files.header import DTYPES, MAX_HEADER, VERSION, cut, parsed
-from lmtk.files.streams import Mappable
+from lmtk.files.streams import Output
 from lmtk.machine import memory
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
@@ -86,7 +86,7 @@ def mapped(out, begin, size):
     """(size,) uint8, zeros, which stand from `begin` on in a file that is being written; None where it is no file that
     memory can be of. Raises OSError where the disk is full.
     """
-    if not isinstance(getattr(out, "raw", None), Mappable):
+    if not isinstance(getattr(out, "raw", None), Output):
         return None
     try:
         os.posix_fallocate(out.fileno(), begin, size)  # a page that the disk has no room for ends the process

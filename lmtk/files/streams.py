@@ -20,6 +20,8 @@ MODEL = b'{"__metadata__":'  # behind eight bytes, of a file that holds arrays
 FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
 NO_UTF8 = re.compile("[\udc80-\udcff].*")  # in what was decoded with surrogateescape
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+EARLY = 16 << 20  # bytes
+SYNC_FILE_RANGE_WRITE = 2  # of fcntl.h
 SUFFIX = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 
 
@@ -45,12 +47,31 @@ def decompressed(raw, kind):
     return io.BufferedReader(reader, 1 << 20)
 
 
-class Mappable(io.FileIO):
-    """A file to write, which memory can be of."""
+class Output(io.FileIO):
+    """A file to write, which memory can be of. `early`: the disk gets it while it is written. A rename over another
+    file waits until the disk has room for all of it: half a second a GB.
+    """
 
-    def __init__(self, *how):
+    def __init__(self, *how, early=False):
         super().__init__(*how)
         self.mappings = []  # as container.mapped makes them
+        self.early, self.waiting = early, 0
+
+    def write(self, data):
+        size = super().write(data)
+        self.waiting += size
+        if self.early and self.waiting >= EARLY:
+            self.waiting = 0
+            begin_writing(self.fileno())
+        return size
+
+
+def begin_writing(number):
+    """The system begins to write what it has of an open file to the disk, where it can be told to."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).sync_file_range(number, ctypes.c_int64(0), ctypes.c_int64(0), SYNC_FILE_RANGE_WRITE)
 
 
 class Watched(io.FileIO):
@@ -295,11 +316,11 @@ def lock(number):
     fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def created(temporary):
-    """A new file to write, which a lock keeps from being cleared away."""
+def created(temporary, early=False):
+    """A new Output, which a lock keeps from being cleared away."""
     clear_away(temporary)
     while True:
-        raw = io.BufferedWriter(Mappable(temporary, "wb+"))
+        raw = io.BufferedWriter(Output(temporary, "wb+", early=early))
         try:
             lock(raw.fileno())
         except BlockingIOError:
@@ -340,7 +361,7 @@ def open_out(path, lasting=False):
     in_place = written_in_place(path)
     temporary = path if in_place else temporary_name(path)
     try:
-        with open(path, "wb") if in_place else created(temporary) as raw:
+        with open(path, "wb") if in_place else created(temporary, os.path.exists(path)) as raw:
             if kind:
                 with io.BufferedWriter(compressor(raw, kind), 1 << 16) as out:
                     yield out

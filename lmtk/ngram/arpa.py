@@ -54,8 +54,8 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     numbers of n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> are one warning each.
     """
     sections, stated, order, ended = {}, {}, None, False
-    positive, worst, growing = 0, 0.0, Growing(home)
-    for number, line in numbered(stream, path):
+    positive, worst, growing = 0, 0.0, Growing(Unigrams(), home)
+    for number, line in numbered(stream, path, growing.unigrams):
         if isinstance(line, Rows):
             positive, worst = positive + line.positive, max(worst, line.worst)
             extend(sections[order], line, stated.get(order, 0), growing.spare)
@@ -103,7 +103,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     tell_sizes(path, stated, sizes | growing.sizes)
     many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
     levels = partial(levels_of_many, growing=growing, linked=linked) if many else levels_of
-    return model_of(sections, path, levels, growing.vocab)
+    return model_of(sections, path, levels, growing.unigrams.vocab)
 
 
 def tell_sizes(path, stated, sizes):
@@ -115,7 +115,7 @@ def tell_sizes(path, stated, sizes):
             warnings.warn(text, LmtkWarning, stacklevel=3)
 
 
-def numbered(stream, path):
+def numbered(stream, path, unigrams):
     """The lines of a file and their numbers, with Rows for those of a large one that `pieces` reads."""
     blocks = blocks_of(stream, path, BLOCK)
     first = [*islice(blocks, LARGE["arpa"] // BLOCK + 1)]
@@ -123,7 +123,7 @@ def numbered(stream, path):
     if large:  # blocks follow each other in the same memory
         memory.keep()
     blocks = chain(first, blocks)
-    yield from pieces(blocks) if large else rows_of(blocks)
+    yield from pieces(blocks, unigrams) if large else rows_of(blocks)
 
 
 def parse(line, k):
@@ -140,14 +140,14 @@ def parse(line, k):
     return p, fields[1 : k + 1], bow
 
 
-def pieces(blocks):
+def pieces(blocks, unigrams):
     """The lines of a large file and their numbers, as `rows_of` has them, but Rows for those that `read_lines` reads.
 
     From the 2-grams on, blocks are read in threads, as being of the order that `last_order` sees in those before.
     """
-    words, line, order, table, free = [], 0, None, None, []
+    line, order, free, unigrams.table = 0, None, [], table_of({})  # 1-grams are not looked up
     for block in blocks:
-        found, lines, order, table = read_block(block, order, words, table, free)
+        found, lines, order = read_block(block, order, unigrams, free)
         yield from ((line + number, piece) for number, piece in found)
         line += lines
         if order == ENDED:
@@ -164,11 +164,11 @@ def pieces(blocks):
                 break
 
     def read(item):
-        return item, read_block(*item, [], table, free)
+        return item, read_block(*item, unigrams, free)
 
-    for (block, guess), (found, lines, after, _) in in_threads(read, guessed()):
+    for (block, guess), (found, lines, after) in in_threads(read, guessed()):
         if guess != order:
-            found, lines, after, _ = read_block(block, order, [], table, free)
+            found, lines, after = read_block(block, order, unigrams, free)
         yield from ((line + number, piece) for number, piece in found)
         line, order = line + lines, after
 
@@ -184,15 +184,27 @@ def last_order(block, order):
     return int(found[1]) if (found := SECTION.match(mark)) else order
 
 
+class Unigrams:
+    """The words of a large file's 1-grams as they are read; once they are whole, the model's vocab, and a table of them
+    as threads can look them up.
+    """
+
+    def __init__(self):
+        self.words, self.vocab, self.table = [], None, None
+
+    def end(self):
+        self.vocab = vocabulary(self.words)
+        self.table = table_of(self.vocab.index)
+
+
 class Growing:
     """The reading.Trie of a large file, which grows while that is read: a section that is whole becomes records, and
     its memory serves the next, as long as sections hold what \\data\\ says, in one piece, and no prefix is missing.
-    spare: memory for a section. sizes: of the orders that are there, {k: N}. vocab: of the model, once there is one.
-    home: as `building.in_file` has it.
+    spare: memory for a section. sizes: of the orders that are there, {k: N}. home: as `building.in_file` has it.
     """
 
-    def __init__(self, home=None):
-        self.home, self.trie, self.spare, self.sizes, self.vocab = home, None, [], {}, None
+    def __init__(self, unigrams=None, home=None):
+        self.unigrams, self.home, self.trie, self.spare, self.sizes = unigrams, home, None, [], {}
 
     def add(self, sections, stated):
         """The last of the sections, unless one before is missing."""
@@ -203,10 +215,12 @@ class Growing:
             regular = sorted(stated) == [*range(1, len(stated) + 1)] and max(stated.values()) <= MOST
             if not sections[1] or not regular or memory.bound:
                 return
-            self.vocab, sizes = vocabulary(words_of(sections[1])), [stated[j] for j in range(1, len(stated) + 1)]
-            self.trie = reading.Trie(sizes, len(self.vocab.words), self.home)
+            if self.unigrams.vocab is None:  # no 2-grams follow
+                self.unigrams.end()
+            sizes = [stated[j] for j in range(1, len(stated) + 1)]
+            self.trie = reading.Trie(sizes, len(self.unigrams.vocab.words), self.home)
             self.spare.append(np.empty(max(size * (j + 2) for j, size in enumerate(sizes, 1)), np.int32))
-        rows = rows_of_pieces(k, sections[k], self.vocab.index)
+        rows = rows_of_pieces(k, sections[k], self.unigrams.vocab.index)
         if self.trie.add(rows):
             self.sizes[k] = len(rows)
             if k > 1 and sections[k]:
@@ -243,29 +257,28 @@ def next_order(order, line):
     return ENDED if line == b"\\end\\" else order
 
 
-def known_words(words):
+def table_of(index):
     """The ids of a model's words, as threads can look them up."""
-    return Table(Closed(vocabulary(words).index, UNKNOWN))
+    return Table(Closed(index, UNKNOWN))
 
 
-def read_block(block, order, words, table, free):
+def read_block(block, order, unigrams, free):
     """A block of whole lines that begins inside of `order`: [(number in it, line or Rows)], how many lines, the order
-    at its end, the table of words there. The words of 1-grams are appended to `words`; `table` has all of them, and is
-    made of `words` where the 2-grams begin. free: a list of memory for rows, which `extend` gives back.
+    at its end. The 1-grams become `unigrams`, which end where the 2-grams begin. free: a list of memory for rows, which
+    `extend` gives back.
     """
     block = block if block.endswith(b"\n") else block + b"\n"
     text, at, line, found = np.frombuffer(block, np.uint8), 0, 0, []
     while at < len(text) and order != ENDED:
         if order:
-            table = table or known_words([])  # 1-grams are not looked up
             rows = lent(free, (len(text) - at) // (2 * order + 2) + 1, order + 2)
             start = at
-            at, size, lines, positive, worst, outside = table.read_lines(text, at, order, rows)
+            at, size, lines, positive, worst, outside = unigrams.table.read_lines(text, at, order, rows)
             line += lines
             if size:
                 mine, unknown = [], None
                 if order == 1:
-                    words += (mine := SECOND.findall(block, start, at))
+                    unigrams.words += (mine := SECOND.findall(block, start, at))
                 elif outside >= 0:
                     lists = [fields for row in block[start:at].split(b"\n") if (fields := WORD.findall(row))]
                     unknown = lists[outside // order][1 + outside % order]
@@ -277,10 +290,10 @@ def read_block(block, order, words, table, free):
         found.append((line, piece))
         before, order = order, next_order(order, piece)
         if before == 1 and order == 2:
-            table = known_words(words)
+            unigrams.end()
         if before == order == 1 and not isinstance(entry := parse(piece, 1), str):
-            words += entry[1]
-    return found, line, order, table
+            unigrams.words += entry[1]
+    return found, line, order
 
 
 def lent(free, size, width):

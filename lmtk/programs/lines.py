@@ -88,7 +88,7 @@ def arpa_pieces(path, stated=None):
 
     marks = Marks(path, stated)
     with open_in(path) as stream:
-        for number, piece in arpa.numbered(stream, path):
+        for number, piece in arpa.numbered(stream, path, arpa.Unigrams()):
             if isinstance(piece, arpa.Rows):
                 marks.sizes[marks.order] += len(piece.rows)
                 yield marks.order, piece
