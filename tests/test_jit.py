@@ -8,6 +8,7 @@ import pytest
 from conftest import ENVIRONMENT
 
 from lmtk.machine import images, jit, objects
+from lmtk.machine.large import LARGE, pays
 
 KERNEL = """
 import sys
@@ -93,3 +94,14 @@ def test_numba_runs_the_kernels_where_its_parts_are_unknown(monkeypatch):
         monkeypatch.undo()
         images.runtime.cache_clear(), objects.by_objects.cache_clear()
     assert objects.by_objects()
+
+
+def test_a_smaller_job_is_large_where_the_cache_has_its_kernels(tmp_path, monkeypatch):
+    monkeypatch.setattr(jit, "cache_folder", lambda: str(tmp_path))
+    size = LARGE["arpa"]
+    assert [pays("arpa", n, [takes]) for n in (size, size - 1)] == [True, False]
+    jit.note([takes])
+    assert pays("arpa", size >> 4, [takes])
+    assert not any((pays("arpa", size >> 4), pays("arpa", size >> 5, [takes]), pays("arpa", size >> 4, [everything])))
+    monkeypatch.setattr(jit, "by_objects", lambda: False)
+    assert not pays("arpa", size - 1, [takes])

@@ -11,6 +11,7 @@ nothing, a number or a tuple of numbers, and raises nothing.
 import ctypes
 import os
 import sys
+from contextlib import suppress
 from functools import cache, partial, wraps
 from importlib import import_module
 from threading import RLock
@@ -99,6 +100,23 @@ def kinds_of(arguments, values):
 def file_of(kernel, kinds):
     """The name of the file in the cache that the kernel has for arguments of these kinds."""
     return f"{kernel.__module__}.{kernel.__name__}-{digest_of(kernel, kinds)}"
+
+
+def note(kernels):
+    """Says in the cache that a job has run these kernels, for `noted`."""
+    if path := note_of(kernels):
+        with suppress(OSError):
+            os.close(os.open(path, os.O_CREAT))
+
+
+def noted(kernels):
+    """Whether a job like those that run these kernels finds them in the cache."""
+    return bool((path := note_of(kernels)) and os.path.exists(path))
+
+
+def note_of(kernels):
+    folder = cache_folder() if by_objects() else None
+    return folder and os.path.join(folder, "note-" + digest("".join(digest_of(k, ()) for k in kernels).encode()).hex())
 
 
 def code_for(kernel, kinds):

@@ -11,6 +11,7 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkWarning, name_of, shown
 from lmtk.files.streams import blocks_of, rows_of
 from lmtk.machine import memory
+from lmtk.machine.jit import note
 from lmtk.machine.large import LARGE, pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import reading
@@ -18,6 +19,7 @@ from lmtk.ngram.backoff import Backoff, Packed, Probabilities, decimal, natural
 from lmtk.ngram.building import finished
 from lmtk.ngram.counts import ranks, trie
 from lmtk.ngram.nodes import mark_ends, without_tables
+from lmtk.text import kernels
 from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
@@ -27,6 +29,7 @@ MOST = 1 << 25  # n-grams of an order that memory is made for before they are re
 SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
 WORD = re.compile(rb"[^ \t\r\n]+")
 SECOND = re.compile(rb"^[ \t\r]*[^ \t\r\n]+[ \t\r]+([^ \t\r\n]+)", re.M)  # of the words of a line
+KERNELS = kernels.look_up, kernels.read_lines, reading.deal_rows, reading.put_rows  # that read a large file
 ENDED = -1  # the order behind \end\, or behind a section that cannot follow
 UNKNOWN = -2  # the id of a word that has no 1-gram
 
@@ -103,7 +106,10 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     tell_sizes(path, stated, sizes | growing.sizes)
     many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
     levels = partial(levels_of_many, growing=growing, linked=linked) if many else levels_of
-    return model_of(sections, path, levels, growing.unigrams.vocab)
+    model = model_of(sections, path, levels, growing.unigrams.vocab)
+    if many:
+        note(KERNELS)
+    return model
 
 
 def tell_sizes(path, stated, sizes):
@@ -119,7 +125,7 @@ def numbered(stream, path, unigrams):
     """The lines of a file and their numbers, with Rows for those of a large one that `pieces` reads."""
     blocks = blocks_of(stream, path, BLOCK)
     first = [*islice(blocks, LARGE["arpa"] // BLOCK + 1)]
-    large = pays("arpa", sum(map(len, first)))
+    large = pays("arpa", sum(map(len, first)), KERNELS)
     if large:  # blocks follow each other in the same memory
         memory.keep()
     blocks = chain(first, blocks)
