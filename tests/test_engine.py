@@ -90,9 +90,12 @@ def test_random_jobs_are_estimated_as_by_counts(seed, monkeypatch):
     other, *rest = outcome(by_suffixes, *given)
     assert rest == [methods, told]
     if model:
-        assert written(printing.write_estimate, other) == written(arpa.write_text, model, False)
+        text = written(printing.write_estimate, other)
+        assert text == written(arpa.write_text, model, False)
         whole = engine.backoff_of(other)
         assert written(arpa.write_text, whole) == written(arpa.write_text, model)
+        monkeypatch.setattr(printing, "give_back", lambda array: array.fill(85))
+        assert written(partial(printing.write_estimate, own=True), by_suffixes(*given, lambda _: None)[0]) == text
 
 
 def held_out_job(seed):

@@ -464,7 +464,7 @@ def write_model(o):
     if isinstance(model, backoff.Backoff):
         write_backoff(o, model, o.lm)
     else:
-        write = partial(printing.write_estimate, model=model, layout=layout)
+        write = partial(printing.write_estimate, model=model, layout=layout, own=not o.as_nodes)
         write_estimate(o, write, partial(engine.backoff_of, model))
 
 

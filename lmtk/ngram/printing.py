@@ -46,13 +46,17 @@ def plain(words):
     return Layout(b"\n", lambda rows, p, bow, flags, k, room: printed(rows, p, bow, flags, *cells, room, longest))
 
 
-def write_estimate(out, model, layout=None):
-    """An engine.Estimate as ARPA: lines by the numbers of their words from the last word back."""
+def write_estimate(out, model, layout=None, own=False):
+    """An engine.Estimate as ARPA: lines by the numbers of their words from the last word back. own: as in
+    `write_sorted`.
+    """
     layout, scratch = layout or plain(model.vocab.words), Scratch()
+    if own:
+        give_back(model.suffixes.come)
     write_header(out, [int(np.count_nonzero(marks & engine.THERE)) for marks in model.marks], layout)
     for k in range(1, model.suffixes.order + 1):
         out.write(b"\n\\%d-grams:\n" % k)
-        write_order(out, model, k, layout, scratch)
+        write_order(out, model, k, layout, scratch, own)
     out.write(b"\n\\end\\\n")
 
 
@@ -61,8 +65,8 @@ def write_header(out, sizes, layout):
     out.write(layout.begin + b"\\data\\\n" + sizes)
 
 
-def write_order(out, model, k, layout, scratch):
-    """The lines of order k."""
+def write_order(out, model, k, layout, scratch, own=False):
+    """The lines of order k, behind those of the orders below."""
     x = model.suffixes
     columns = model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]
     if k == 1:
@@ -87,6 +91,12 @@ def write_order(out, model, k, layout, scratch):
             flags, weights = room("flags", last - first, np.uint8), room("weights", len(mine[1]), np.float32)
             mark_lines(mine[2], mine[1], flags, weights)
             text = layout.lines(rows, mine[0], weights, flags, k, room)
+            if own:
+                for column in mine:
+                    give_back(column)
+            if own and k == x.order > 1:
+                for d, (begin, end) in enumerate(nodes[:, q : q + 2], 1):
+                    give_back(x.oldest(d)[begin:end])
             with turn:
                 out.write(text)
 
