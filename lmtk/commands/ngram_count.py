@@ -494,7 +494,7 @@ def write_backoff(o, model, lm):
     if lm:
         with open_out(lm) as out:
             out.write(o.header)
-            write_arpa(o, out, model)
+            write_arpa(o, out, model, own=not (o.write_bin or o.class_lm))
     if o.write_bin:
         with open_out(o.write_bin) as out:
             compact.write_binary(out, model, o.compact, o.quantize or 0)
@@ -536,7 +536,7 @@ def changed_model(o, model):
 
     if o.limit_vocab_file:
         model = merge.limited(model, listed(o))
-    return pruning.pruned(model, o.prune, o.minprune) if o.prune else model
+    return pruning.pruned(model, o.prune, o.minprune, own=True) if o.prune else model
 
 
 def write_class_model(o, model):
@@ -568,13 +568,13 @@ def layout_of(o):
     return replace(layout, begin=o.header + layout.begin)
 
 
-def write_arpa(o, out, model):
+def write_arpa(o, out, model, own):
     from lmtk.ngram import arpa, kenlm_text
 
     if o.kenlm_layout:
         kenlm_text.write_text(out, model)
     else:
-        arpa.write_text(out, model, o.sort)
+        arpa.write_text(out, model, o.sort, own)
 
 
 def write_words(path, words):
