@@ -20,7 +20,7 @@ MODEL = b'{"__metadata__":'  # behind eight bytes, of a file that holds arrays
 FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
 NO_UTF8 = re.compile("[\udc80-\udcff].*")  # in what was decoded with surrogateescape
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-EARLY = 16 << 20  # bytes
+EARLY = 16 << 20  # bytes of a file that the disk gets at once
 SYNC_FILE_RANGE_WRITE = 2  # of fcntl.h
 SUFFIX = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 

@@ -1,7 +1,7 @@
 """The one switch between small jobs and large ones.
 
 A large job is worth kernels: to compile them takes seconds, once, and to load them 0.04 s. A small job runs the plain
-twin of each kernel, in Python or numpy; unless it is told which kernels it would run, and they are in the cache.
+twin of each kernel, in Python or numpy, unless it says which kernels it would run and the cache has them.
 """
 
 # kind -> the least size that is large
@@ -15,7 +15,7 @@ LARGE = {
 
 
 def pays(kind, n, kernels=()):
-    """Whether a job of size n is large, as one of a sixteenth of that is whose `kernels` are in the cache."""
+    """Whether a job of size n is large; where the cache has its `kernels`, a sixteenth of the size is enough."""
     if n >= LARGE[kind] or n < LARGE[kind] >> 4 or not kernels:
         return n >= LARGE[kind]
     from lmtk.machine.jit import noted
