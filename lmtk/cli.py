@@ -13,7 +13,7 @@ import warnings
 from lmtk import __version__
 from lmtk.commands import COMMANDS, click_command
 from lmtk.commands.spelling import INPUT, nearest, spelled, table
-from lmtk.errors import LmtkError, LmtkWarning, UsageError
+from lmtk.errors import LmtkError, LmtkWarning, UsageError, notes
 from lmtk.machine import memory
 from lmtk.machine.threads import import_numpy
 
@@ -214,6 +214,9 @@ def main():
     warnings.simplefilter("ignore")
     warnings.simplefilter("once", LmtkWarning)
     warnings.showwarning = lambda message, *_: speaks(words) and say(program, f"warning: {message}")
+    # a job that seems to stand still is explained to who looks on
+    on = sys.stderr.isatty() and not {"-quiet", "--quiet"}.intersection(words)
+    notes[:] = [lambda line: speaks(words) and say(program, line)] if on else []
     # a job that is ended removes its temporary files as one that fails does
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     status = 0

@@ -25,6 +25,10 @@ class LmtkWarning(UserWarning):
     """Something odd that was tolerated; printed as one line on stderr."""
 
 
+# functions of a line for who waits at a terminal, put here by the program
+notes = []
+
+
 def name_of(path):
     """What messages call a file."""
     return "stdin" if path == "-" else path

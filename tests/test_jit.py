@@ -1,7 +1,9 @@
 """Kernels: what they take and return, and the cache of their machine code."""
 
+import os
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -57,7 +59,6 @@ def takes(n):
     return np.zeros(n)[0]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_kernel_without_room_is_a_memory_error():
     assert takes(10) == 0
     with pytest.raises(MemoryError, match="takes: no room"):
@@ -85,6 +86,26 @@ def test_machine_code_is_kept_until_what_it_is_made_of_changes(tmp_path):
     assert run(program, cache) == "(19.0, 4) (37.0, 4) False"
 
 
+def test_who_waits_at_a_terminal_is_told_of_the_compilation(tmp_path):
+    """Once, however many kernels there are; not in a pipe, and not with -quiet."""
+    job = (
+        "import sys; from lmtk import cli; from lmtk.machine import jit; "
+        "cli.top = lambda words: jit.compiler() is not jit.compiler(); cli.main()"
+    )
+    environment = ENVIRONMENT | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    for words, lines in ([], 1), (["-quiet"], 0):
+        told = b""
+        terminal, stderr = os.openpty()
+        command = [sys.executable, "-c", job, *words]
+        subprocess.run(command, stderr=stderr, env=environment, check=True)
+        os.close(stderr)
+        with suppress(OSError):  # where nobody writes to a terminal any more
+            told = os.read(terminal, 4096)
+        os.close(terminal)
+        assert told.count(b"compiling kernels") == lines and lines == (str(tmp_path).encode() in told)
+    assert not subprocess.run(command[:3], capture_output=True, env=environment, check=True).stderr
+
+
 def test_numba_runs_the_kernels_where_its_parts_are_unknown(monkeypatch):
     monkeypatch.setattr(images, "package_file", lambda *names: (_ for _ in ()).throw(OSError()))
     images.runtime.cache_clear(), objects.by_objects.cache_clear()
@@ -94,6 +115,19 @@ def test_numba_runs_the_kernels_where_its_parts_are_unknown(monkeypatch):
         monkeypatch.undo()
         images.runtime.cache_clear(), objects.by_objects.cache_clear()
     assert objects.by_objects()
+
+
+@jit.jit
+def letters(text, zero, pair):
+    found = 0
+    for i in range(len(text)):
+        found = 256 * found + text[i]
+    return found + zero[()] + len(pair[0]) + pair[1][1]
+
+
+def test_a_kernel_takes_bytes_arrays_of_no_dimension_and_tuples_in_tuples():
+    assert letters(b"ab", np.array(1000), (b"four", (None, 7))) == 256 * 97 + 98 + 1011
+    assert letters(b"", np.array(0), (b"", (None, 0))) == 0
 
 
 def test_a_smaller_job_is_large_where_the_cache_has_its_kernels(tmp_path, monkeypatch):

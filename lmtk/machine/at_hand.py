@@ -35,7 +35,7 @@ def at_hand(module, sizes, sources):
     if images is None or not all(isinstance(about, dict) for about, *_ in images.values()):
         return None
     return {
-        name: native(name, load(about, code, raises=False), [ctypes.c_int64] * sizes[name], results)
+        name: native(name, load(about, code), [ctypes.c_int64] * sizes[name], results)
         for name, (about, results, code) in images.items()
     }
 

@@ -1,33 +1,88 @@
 """A kernel's machine code, by numba, which is imported with this module. See `jit`, which loads and calls it."""
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import cache
 from types import FunctionType, NoneType
 
 import numba
 import numpy as np
-from numba import carray, types
+from llvmlite import ir
+from numba import types
+from numba.core import codegen
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+from numba.core.runtime.nrt import rtsys as runtime
 from numba.extending import intrinsic
-from numpy.lib.stride_tricks import as_strided
+from numba.np.arrayobj import make_array, populate_array
 
 from lmtk.machine.images import address_of
-from lmtk.machine.objects import llvmlite
+
+ENTRY, WORD = "entry", ir.IntType(64)
+# settings of what only kernels call: it needs no entries for Python and C
+ALONE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def dispatcher_of(function, settings):
-    """The function as numba's, with the kernels that it calls."""
+    """The function as numba's, with the kernels that it calls, for kernels to call."""
     scope = dict(function.__globals__)
     for name in function.__code__.co_names:
         if found := getattr(scope.get(name), "in_numba", None):
             scope[name] = found()
     own = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
-    return numba.njit(**settings)(own)
+    return numba.njit(**ALONE | settings)(own)
 
 
 def cached_dispatcher_of(function, settings, folder):
-    """The same with numba's own cache in a folder, or with none. It does not see changes in other modules."""
+    """The same for Python to call, with numba's own cache in a folder, or with none. It does not see changes in other
+    modules.
+    """
     if folder:
         numba.config.CACHE_DIR = str(folder)
-    return dispatcher_of(function, settings | {"cache": folder is not None})
+    return dispatcher_of(function, settings | {"cache": folder is not None, "no_cpython_wrapper": False})
+
+
+class Library(codegen.CPUCodeLibrary):
+    """What numba makes of a function, to be linked into what calls it: it has no machine code of its own."""
+
+    def _finalize_specific(self):
+        pass
+
+    def get_pointer_to_function(self, name):
+        self._ensure_finalized()
+        return 0
+
+
+class Libraries(codegen.JITCPUCodegen):
+    """Where numba makes these, and the machine code of one. To have each run by itself took a third of the time."""
+
+    _library_class = Library
+
+    def _add_module(self, module):
+        pass
+
+    def set_env(self, name, environment):
+        pass
+
+    def object_file(self, library):
+        return self._tm.emit_object(library._final_module)
+
+
+@contextmanager
+def apart():
+    """numba makes Libraries, for which it has no setting, in place of what it runs."""
+    with global_compiler_lock:
+        context = cpu_target.target_context
+        runtime.initialize(context)  # which is run
+        usual, context._internal_codegen = context._internal_codegen, libraries()
+        try:
+            yield
+        finally:
+            context._internal_codegen = usual
+
+
+@cache
+def libraries():
+    return Libraries("lmtk")
 
 
 def compiled(kernel, kinds):
@@ -35,78 +90,37 @@ def compiled(kernel, kinds):
     address of the results, and returns 1 if all went well. image: as `image_of` has it, or the symbol of an object
     file. results: how Python's struct reads them, a text, or for a tuple a list of one text.
     """
-    results = []
-    scope = {"carray": carray, "as_strided": as_strided, "pointer_to": pointer_to, "int64": np.int64}
-    scope |= {"kernel": kernel.in_numba(), "put": put_to(results), "HEAD": object.__basicsize__}
-    lines, parameters = [], []
-    arguments = ", ".join(argument(kind, lines, parameters, scope) for kind in kinds)
-    names = ", ".join([*(f"x{i}" for i in range(len(parameters))), "out"])
-    lines += [f"put(out, kernel({arguments}))", "return 1"]
-    exec(f"def entry({names}):\n    " + "\n    ".join(lines), scope)
-    code = numba.cfunc(types.int64(*parameters, types.int64), error_model="numpy")(scope["entry"])
-    made = object_file(code.inspect_llvm())
-    image, bytes_of_it = image_of(made, code.native_name) or (code.native_name, made)
-    return image, results[-1], bytes_of_it
+    dispatcher, given = kernel.in_numba(), tuple(map(type_of, kinds))
+    with apart():
+        dispatcher.compile(given)
+        code = dispatcher.overloads[given]
+        made = libraries().object_file(entry_of(code, kinds))
+    result = code.signature.return_type
+    numbers = numbers_of(result)
+    read = "".join(map(form, numbers))
+    image, bytes_of_it = image_of(made, ENTRY) or (ENTRY, made)
+    return image, read if numbers == [result] else [read], bytes_of_it
 
 
-def argument(kind, lines, parameters, scope):
-    """How numba's code makes an argument of this kind of its parameters, whose types are appended to `parameters`."""
-    x = f"x{len(parameters)}"
+def type_of(kind):
+    """numba's type of an argument of this kind."""
+    if kind is NoneType:
+        return types.none
+    if kind is bytes:
+        return types.Array(types.uint8, 1, "C")
     if isinstance(kind, type):
-        if kind is NoneType:
-            return "None"
-        if kind is bytes:
-            parameters += types.int64, types.int64
-            scope["uint8"] = np.uint8
-            return f"carray(pointer_to({x}, uint8), x{len(parameters) - 1})"
-        parameters.append(numba.from_dtype(np.dtype(kind)))
-        return x
-    if not isinstance(kind[0], np.dtype):
-        return f"({''.join(argument(inner, lines, parameters, scope) + ', ' for inner in kind)})"
-    parameters.append(types.int64)
-    dtype, n, contiguous = kind
-    scope[f"{x}_dtype"] = dtype
-    # numpy's PyArrayObject: where the data are, the number of dimensions, where they and the strides are
-    lines.append(f"{x}_fields = carray(pointer_to({x} + HEAD, int64), 4)")
-    lines += [f"{x}_{name} = carray(pointer_to({x}_fields[{at}], int64), {n})" for name, at in (("n", 2), ("step", 3))]
-    shape, steps = (f"({''.join(f'{x}_{name}[{i}], ' for i in range(n))})" for name in ("n", "step"))
-    array = f"carray(pointer_to({x}_fields[0], {x}_dtype), {shape})"
-    return array if contiguous else f"as_strided({array}, {shape}, {steps})"
+        return numba.from_dtype(np.dtype(kind))
+    if isinstance(kind[0], np.dtype):
+        dtype, n, contiguous = kind
+        return types.Array(numba.from_dtype(dtype), n, "C" if contiguous else "A")
+    return types.BaseTuple.from_types([type_of(inner) for inner in kind])
 
 
-@intrinsic
-def pointer_to(typing, address, kind):
-    """pointer_to(address, np.int32), of which numba's carray makes an array."""
-
-    def build(context, builder, signature, arguments):
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(kind.dtype)(address, kind), build
-
-
-def put_to(found):
-    """For kernels: put(address, results), which writes a number, or each of a tuple, in 8 bytes. Its compilation
-    appends to `found` how they are read.
-    """
-
-    @intrinsic
-    def put(typing, address, result):
-        kinds = result.types if isinstance(result, types.BaseTuple) else [result] if result is not types.none else []
-        read = "".join(map(form, kinds))
-        found.append(read if [*kinds] == [result] else [read])
-
-        def build(context, builder, signature, arguments):
-            at = builder.inttoptr(arguments[0], context.get_value_type(types.CPointer(types.int64)))
-            for i, kind in enumerate(kinds):
-                value = builder.extract_value(arguments[1], i) if kind is not result else arguments[1]
-                wide = context.cast(builder, value, kind, types.float64 if form(kind) == "d" else types.int64)
-                wide = builder.bitcast(wide, context.get_value_type(types.int64))
-                builder.store(wide, builder.gep(at, [context.get_constant(types.int64, i)]))
-            return context.get_dummy_value()
-
-        return types.void(types.int64, result), build
-
-    return put
+def numbers_of(result):
+    """The types of the numbers in a result."""
+    if isinstance(result, types.BaseTuple):
+        return list(result.types)
+    return [] if result is types.none else [result]
 
 
 def form(kind):
@@ -117,19 +131,90 @@ def form(kind):
     raise TypeError(f"a kernel returns {kind}, which is no number")
 
 
-def object_file(text):
-    """The machine code, for this processor, of a module in LLVM's language."""
-    llvm = llvmlite()
-    target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=3,
-        reloc="static" if target.name.startswith("x86") else "default",
-        codemodel="jitdefault",
-        jit=True,
-    )
-    return machine.emit_object(llvm.parse_assembly(text))
+def entry_of(code, kinds):
+    """A Library: the function of `compiled` around numba's `code` of a kernel."""
+    context, result = code.target_context, code.signature.return_type
+    module = context.create_module(ENTRY)
+    parameters = [of_it for kind in kinds for of_it in parameters_of(context, kind)]
+    entry = ir.Function(module, ir.FunctionType(WORD, [*parameters, WORD]), ENTRY)
+    builder = ir.IRBuilder(entry.append_basic_block())
+    values = iter(entry.args)
+    arguments = [argument(context, builder, kind, values) for kind in kinds]
+    call = context.call_conv.get_function_type(result, code.signature.args)
+    kernel = ir.Function(module, call, code.fndesc.llvm_func_name)
+    status, found = context.call_conv.call_function(builder, kernel, result, code.signature.args, arguments)
+    with builder.if_then(status.is_error, likely=False):
+        builder.ret(WORD(0))
+    out = builder.inttoptr(next(values), WORD.as_pointer())
+    for i, kind in enumerate(numbers_of(result)):
+        value = found if kind is result else builder.extract_value(found, i)
+        value = context.cast(builder, value, kind, types.float64 if form(kind) == "d" else types.int64)
+        builder.store(builder.bitcast(value, WORD), builder.gep(out, [WORD(i)]))
+    builder.ret(WORD(1))
+    library = context.codegen().create_library(ENTRY)
+    library.add_linking_library(code.library)
+    library.add_ir_module(module)
+    library.finalize()
+    return library
+
+
+def parameters_of(context, kind):
+    """LLVM's types of the values of an argument, as `jit.c_types` has those of ctypes."""
+    if isinstance(kind, type):
+        known = {NoneType: [], bytes: [WORD, WORD]}
+        return known[kind] if kind in known else [context.get_value_type(type_of(kind))]
+    if isinstance(kind[0], np.dtype):
+        return [WORD]
+    return [of_it for inner in kind for of_it in parameters_of(context, inner)]
+
+
+def argument(context, builder, kind, values):
+    """numba's argument of this kind, made of the next of the values."""
+    if kind is NoneType:
+        return context.get_dummy_value()
+    if kind is bytes:
+        return array(context, builder, type_of(kind), next(values), [next(values)])
+    if isinstance(kind, type):
+        return next(values)
+    if not isinstance(kind[0], np.dtype):
+        parts = [argument(context, builder, inner, values) for inner in kind]
+        return context.make_tuple(builder, type_of(kind), parts)
+    # numpy's PyArrayObject: where the data are, the number of dimensions, where they and the strides are
+    fields = builder.add(next(values), WORD(object.__basicsize__))
+    data, _, lengths, strides = (word_at(builder, fields, i) for i in range(4))
+    shape, steps = ([word_at(builder, place, i) for i in range(kind[1])] for place in (lengths, strides))
+    return array(context, builder, type_of(kind), data, shape, steps)
+
+
+def word_at(builder, address, i):
+    return builder.load(builder.gep(builder.inttoptr(address, WORD.as_pointer()), [WORD(i)]))
+
+
+def array(context, builder, kind, data, shape, steps=()):
+    """numba's array of the data at an address. Of a contiguous one the steps follow from the shape: numpy's may be
+    anything where there is one item.
+    """
+    item = context.get_data_type(kind.dtype)
+    size = WORD(context.get_abi_sizeof(item))
+    if kind.layout == "C":
+        steps, step = [], size
+        for length in reversed(shape):
+            steps.insert(0, step)
+            step = builder.mul(step, length)
+    made = make_array(kind)(context, builder)
+    data = builder.inttoptr(data, item.as_pointer())
+    populate_array(made, data=data, shape=shape, strides=steps, itemsize=size, meminfo=None)
+    return made._getvalue()
+
+
+@intrinsic
+def pointer_to(typing, address, kind):
+    """pointer_to(address, np.int32), of which numba's carray makes an array."""
+
+    def build(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(kind.dtype)(address, kind), build
 
 
 SECTION = np.dtype("u4, u4, u8, u8, u8, u8, u4, u4, u8, u8")  # of the format ELF: Elf64_Shdr

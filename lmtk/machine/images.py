@@ -120,10 +120,8 @@ def runtime():
     return found
 
 
-def load(image, code, raises=True):
-    """The address of an Image's entry, now in memory; code: as `compiling.image_of` has it. One that raises nothing has
-    no use for numba's runtime, which stands in its code for that.
-    """
+def load(image, code):
+    """The address of an Image's entry, now in memory; code: as `compiling.image_of` has it."""
     memory, rest = mmap.mmap(-1, image["size"]), len(code) - 8 * image["local"]
     memory[:rest] = code[:rest]
     begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -131,7 +129,7 @@ def load(image, code, raises=True):
         add_to(memory, place, begin)
     for name, places in image["outside"].items():
         for place in places:
-            add_to(memory, place, address_of(name) if raises else here(name) or here("abort"))
+            add_to(memory, place, address_of(name))
     if process().mprotect(begin, image["fixed"], mmap.PROT_READ | mmap.PROT_EXEC):
         raise MemoryError("the system lets no kernel run")
     LOADED.append(memory)

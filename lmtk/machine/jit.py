@@ -19,6 +19,7 @@ from types import NoneType, SimpleNamespace
 
 import numpy as np
 
+from lmtk.errors import notes
 from lmtk.machine import memory
 from lmtk.machine.images import cache_folder, digest, load, machine, native, save, saved
 from lmtk.machine.objects import by_objects, link
@@ -71,7 +72,10 @@ carray, pointer_to = of_numba("numba", "carray"), of_numba("lmtk.machine.compili
 
 def compiler():
     """The module that compiles; numba is imported with it."""
+    first = "lmtk.machine.compiling" not in sys.modules
     memory.need(memory.KERNEL if "numba" in sys.modules else memory.NUMBA, "a kernel's compilation")
+    for tell in notes if first else ():
+        tell(f"compiling kernels, for some seconds; {cache_folder() or 'no folder'} keeps them")
     return import_module("lmtk.machine.compiling")
 
 

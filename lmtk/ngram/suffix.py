@@ -432,7 +432,8 @@ def gather(begins, come, rank, blocks, a, z, first, local, sizes, rows):
     """
     n, walked, ahead = len(sizes) - 1, 0, 0
     base = np.zeros(n + 2, np.int64)
-    base[2:] = np.cumsum(sizes)[1:]
+    for k in range(1, n + 1):
+        base[k + 1] = base[k] + sizes[k]
     now, short = base.copy(), np.zeros(n + 1, np.int64)  # short: how many places have no n-gram of order k
     nodes, g = np.empty((n + 1, SOME), np.int32), np.empty(n + 1, np.int32)
     contexts, width = local.reshape(-1), local.shape[1]
