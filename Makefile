@@ -4,6 +4,8 @@
 # make docs   manual pages and READMEs as HTML in build/docs (needs mandoc)
 PYTHON ?= python3
 BIN = $(CURDIR)/.venv/bin
+# by a path, so that the package is found before a folder of its name, as the checkout is to whoever works beside it
+EDITABLE = --config-settings editable_mode=compat -e
 
 demo: .venv/installed
 	$(MAKE) -C examples/1-quickstart LMTK=$(BIN)/lmtk PYTHON=$(BIN)/python
@@ -23,7 +25,7 @@ smoke:
 	sh tests/smoke.sh $(PYTHONS)
 
 docs: .venv/installed
-	$(BIN)/pip install -q -e '.[docs]'
+	$(BIN)/pip install -q $(EDITABLE) '.[docs]'
 	$(BIN)/python man/pages.py build/docs
 
 # lmtk from Python with the oldest numpy, which other people's programs want
@@ -31,16 +33,16 @@ numpy1: .venv-numpy1/installed
 	.venv-numpy1/bin/python -m pytest -q -p no:cacheprovider tests/test_api.py
 .venv-numpy1/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-numpy1
-	.venv-numpy1/bin/pip install -q 'numpy<2' pytest hypothesis -e .
+	.venv-numpy1/bin/pip install -q 'numpy<2' pytest hypothesis $(EDITABLE) .
 	touch $@
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 .venv/installed: pyproject.toml | .venv/bin/python
-	$(BIN)/pip install -q -e .
+	$(BIN)/pip install -q $(EDITABLE) .
 	touch $@
 .venv/installed-test: pyproject.toml | .venv/bin/python
-	$(BIN)/pip install -q -e '.[test]'
+	$(BIN)/pip install -q $(EDITABLE) '.[test]'
 	touch $@ .venv/installed
 
 clean:

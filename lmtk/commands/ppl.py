@@ -15,6 +15,7 @@ from lmtk.commands.options import (
     Tolower,
     UnkAsIs,
     Write,
+    check_outputs,
     needed,
     one_stdin,
     option,
@@ -96,6 +97,7 @@ def command(
         raise UsageError(f"-debug goes to {most} here")
     if oov_features and (counts or format == "kenlm"):
         raise UsageError(f"-oov-features is for -text in SRILM's report, not for {'-counts' if counts else 'kenlm'}")
+    check_outputs(write, texts=texts + counts)
     use(threads)
     with reading([lm], "reading the model"):
         model = load_strictly(lm) if strict else load(lm, sums="beside")

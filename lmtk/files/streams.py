@@ -18,8 +18,10 @@ watch = None  # what is told how many bytes were read of files, each time
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its marks: which byte of a pair comes first
 MODEL = b'{"__metadata__":'  # behind eight bytes, of a file that holds arrays
 FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
+ARPA = re.compile(rb"\s*\\data\\[ \t\r]*\n[ \t]*ngram[ \t]")
 NO_UTF8 = re.compile("[\udc80-\udcff].*")  # in what was decoded with surrogateescape
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+STDOUT = "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"  # which may be a file that others write to
 EARLY = 16 << 20  # bytes of a file that the disk gets at once
 SYNC_FILE_RANGE_WRITE = 2  # of fcntl.h
 SUFFIX = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
@@ -132,7 +134,7 @@ def with_warnings(blocks, path):
     """The blocks of a text; what is odd in it is told of at the end."""
     odd = returns = 0
     name, form = name_of(path), "latin1"
-    for block in blocks:
+    for block in but_no_model(blocks, path):
         if not block.isascii() and (here := odd_lines(block)):
             odd += here
             form = "utf-16le" if 4 * block.count(b"\0") > len(block) else form
@@ -147,6 +149,17 @@ def with_warnings(blocks, path):
     if returns:
         line = f"{name}: {returns} carriage return{'s' * (returns > 1)} inside lines, taken as blanks; tr '\\r' '\\n'"
         warnings.warn(f"{line} makes them ends of lines", LmtkWarning, stacklevel=2)
+
+
+def but_no_model(blocks, path):
+    """The blocks of a text; one that is an ARPA file is told of."""
+    first = True
+    for block in blocks:
+        if first and ARPA.match(block):
+            told = f"{name_of(path)}: a model by its first lines, taken as a text"
+            warnings.warn(told, LmtkWarning, stacklevel=2)
+        first = False
+        yield block
 
 
 def odd_lines(block):
@@ -202,10 +215,13 @@ def utf8(text, path):
         raise FormatError(path, f"a byte order mark of UTF-16, but at byte {e.start} no UTF-16: {e.reason}") from None
 
 
-def lines(path):
-    """Pairs of line number and line (without its line end) of a text file."""
+def lines(path, words=False):
+    """Pairs of line number and line (without its line end) of a text file; `words`: any words will do there, so that
+    an ARPA file is told of.
+    """
     with open_in(path) as stream:
-        yield from lines_of(stream, path)
+        blocks = blocks_of(stream, path)
+        yield from rows_of(but_no_model(blocks, path) if words else blocks)
 
 
 def lines_of(stream, path):
@@ -265,7 +281,7 @@ def digest(path):
 def written_in_place(path):
     """Whether `path` is stdout, a device or a FIFO, which no other file can take the place of."""
     try:
-        return path == "-" or not stat.S_ISREG(os.stat(path).st_mode)
+        return path in STDOUT or not stat.S_ISREG(os.stat(path).st_mode)
     except FileNotFoundError:
         return False
 
@@ -354,7 +370,7 @@ def open_out(path, lasting=False):
     A device or a FIFO is written in place. The suffix chooses the compression.
     """
     kind = SUFFIX.get(os.path.splitext(path)[1])
-    if path == "-":
+    if path in STDOUT:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return

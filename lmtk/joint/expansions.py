@@ -40,7 +40,7 @@ def read_expansions(path):
         stated = len(fields) > 2 and NUMBER.match(fields[1])
         words = tuple(fields[2 if stated else 1 :])
         if not words or (stated and not 0 <= float(fields[1]) <= 1):
-            raise FormatError(path, f"expected a class, a probability and words, found '{shown(line[:60])}'", number)
+            raise FormatError(path, f"expected a class, a probability and words, found '{shown(line)[:60]}'", number)
         found.append((fields[0], float(fields[1]) if stated else None, words))
         size[fields[0]] = size.get(fields[0], 0) + 1
     return [(name, 1 / size[name] if p is None else p, words) for name, p, words in found]

@@ -11,7 +11,6 @@ nothing, a number or a tuple of numbers, and raises nothing.
 import ctypes
 import os
 import sys
-from contextlib import suppress
 from functools import cache, partial, wraps
 from importlib import import_module
 from threading import RLock
@@ -50,7 +49,7 @@ def jit(function=None, **settings):
                 code = codes[kinds] = codes.get(kinds) or code_for(call, kinds)
         return code(*values)
 
-    call.kernel_settings = settings
+    call.kernel_settings, call.codes = settings, codes
     call.in_numba = cache(lambda: compiler().dispatcher_of(function, settings))
     call.dispatcher = cache(lambda: compiler().cached_dispatcher_of(function, settings, cache_folder()))
     return call
@@ -107,15 +106,16 @@ def file_of(kernel, kinds):
 
 
 def note(kernels):
-    """Says in the cache that a job has run these kernels, for `noted`."""
-    if path := note_of(kernels):
-        with suppress(OSError):
-            os.close(os.open(path, os.O_CREAT))
+    """Says in the cache in which files a job has found these kernels, for `noted`."""
+    path = note_of(kernels)
+    if path and not os.path.exists(path) and all(kernel.codes for kernel in kernels):
+        save(path, [file_of(kernel, kinds) for kernel in kernels for kinds in kernel.codes], "", b"")
 
 
 def noted(kernels):
-    """Whether a job like those that run these kernels finds them in the cache."""
-    return bool((path := note_of(kernels)) and os.path.exists(path))
+    """Whether the cache has these kernels as a job has called them."""
+    files, *_ = ((path := note_of(kernels)) and saved(path)) or [()]
+    return bool(files) and all(os.path.exists(os.path.join(cache_folder(), file)) for file in files)
 
 
 def note_of(kernels):

@@ -224,8 +224,11 @@ class Growing:
             if self.unigrams.vocab is None:  # no 2-grams follow
                 self.unigrams.end()
             sizes = [stated[j] for j in range(1, len(stated) + 1)]
-            self.trie = reading.Trie(sizes, len(self.unigrams.vocab.words), self.home)
-            self.spare.append(np.empty(max(size * (j + 2) for j, size in enumerate(sizes, 1)), np.int32))
+            try:
+                self.spare.append(np.empty(max(size * (j + 2) for j, size in enumerate(sizes, 1)), np.int32))
+                self.trie = reading.Trie(sizes, len(self.unigrams.vocab.words), self.home)
+            except MemoryError:  # there may be fewer
+                return
         rows = rows_of_pieces(k, sections[k], self.unigrams.vocab.index)
         if self.trie.add(rows):
             self.sizes[k] = len(rows)

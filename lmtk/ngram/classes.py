@@ -42,7 +42,7 @@ def read_classes(path, scaled=True):
             continue
         p = probability(fields[1]) if len(fields) == 3 else 1.0 if len(fields) == 2 else None
         if p is None:
-            raise FormatError(path, f"expected a class, a probability and one word, found '{shown(line[:60])}'", number)
+            raise FormatError(path, f"expected a class, a probability and one word, found '{shown(line)[:60]}'", number)
         name, word = fields[0], fields[-1]
         if word in members:
             raise FormatError(

@@ -320,7 +320,7 @@ def bad_line(found, floats):
     for word in found:
         if word == b"\n":
             if words and (len(words) < 2 or parse_counts(words[-1:], floats) is None):
-                return number, shown(b" ".join(words)[:60])
+                return number, shown(b" ".join(words))[:60]
             number, words = number + 1, []
         else:
             words.append(word)

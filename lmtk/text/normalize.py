@@ -21,7 +21,7 @@ ENDS_SENTENCE = re.compile(r"[.!?][)\]}\"'`]*$")
 ONLY_MARKS = re.compile(r"\W+$")
 CORE = re.compile(r"(\W*)(.*?)((?:['’]s?)?\W*)$", re.DOTALL)
 # marks that stay inside a word: between letters or digits, or between digits alone
-INSIDE, INSIDE_NUMBERS = frozenset("'’-‐‑_@.·"), frozenset(",:/")
+INSIDE, INSIDE_NUMBERS = frozenset("'’-‐‑_@.·׳״"), frozenset(",:/٫٬")
 SYMBOL = re.compile(r"(</?\w+>)")
 # points behind one letter or two each, one of them behind one: U.S. Ph.D. e.g.
 ABBREVIATION = re.compile(r"(?=(?:[^\W\d_]{2}\.)*[^\W\d_]\.)(?:[^\W\d_]{1,2}\.){2,}")
@@ -64,8 +64,9 @@ def proper_nouns(text, names=None):
 def tokens(text):
     """Text with a blank between words and the punctuation and symbols (Unicode's categories P and S) that touch them.
 
-    A mark stays inside a word: one of ' - _ @ . between letters or digits, one of , : / between digits, the points of
-    an abbreviation (U.S.). A mark that is repeated (...) is one token; <num> and the like stay whole.
+    A mark stays inside a word: one of ' - _ @ . or Hebrew's geresh and gershayim between letters or digits, one of
+    , : / or Arabic's separators between digits, the points of an abbreviation (U.S.). A mark that is repeated (...) is
+    one token; <num> and the like stay whole.
     """
     words = text.decode("utf-8", "surrogateescape")
     return WORD.sub(lambda match: apart(match[0]), words).encode("utf-8", "surrogateescape")

@@ -84,7 +84,7 @@ def lower(text):
 
 def read_vocab(path, tolower=False):
     """The words of a word list, each once: the first field of each line, so that a count file serves too."""
-    words = (line.replace(b"\t", b" ").strip(b" ").split(b" ", 1)[0] for _, line in lines(path))
+    words = (line.replace(b"\t", b" ").strip(b" ").split(b" ", 1)[0] for _, line in lines(path, True))
     return list(dict.fromkeys(lower(w) if tolower else w for w in words if w))
 
 
