@@ -56,7 +56,9 @@ def write_estimate(out, model, layout=None, own=False):
     write_header(out, [int(np.count_nonzero(marks & engine.THERE)) for marks in model.marks], layout)
     for k in range(1, model.suffixes.order + 1):
         out.write(b"\n\\%d-grams:\n" % k)
-        write_order(out, model, k, layout, scratch, own)
+        write_order(out, model, k, layout, scratch)
+        for columns in (model.log10p, model.log10bow, model.marks) if own else ():
+            give_back(columns[k - 1])
     out.write(b"\n\\end\\\n")
 
 
@@ -65,8 +67,8 @@ def write_header(out, sizes, layout):
     out.write(layout.begin + b"\\data\\\n" + sizes)
 
 
-def write_order(out, model, k, layout, scratch, own=False):
-    """The lines of order k, behind those of the orders below."""
+def write_order(out, model, k, layout, scratch):
+    """The lines of order k."""
     x = model.suffixes
     columns = model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]
     if k == 1:
@@ -91,12 +93,6 @@ def write_order(out, model, k, layout, scratch, own=False):
             flags, weights = room("flags", last - first, np.uint8), room("weights", len(mine[1]), np.float32)
             mark_lines(mine[2], mine[1], flags, weights)
             text = layout.lines(rows, mine[0], weights, flags, k, room)
-            if own:
-                for column in mine:
-                    give_back(column)
-            if own and k == x.order > 1:
-                for d, (begin, end) in enumerate(nodes[:, q : q + 2], 1):
-                    give_back(x.oldest(d)[begin:end])
             with turn:
                 out.write(text)
 
