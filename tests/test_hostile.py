@@ -268,3 +268,28 @@ def test_numbers_are_read_as_python_reads_them():
     expected = np.array([float(text) for text in texts]).astype(np.float32) + np.float32(0)
     assert found == len(texts)
     assert all(np.array_equal(rows.view(np.float32)[:, column], expected) for column in (1, 2))
+
+
+def test_sizes_that_are_only_claimed_want_no_memory(monkeypatch):
+    """Where there is none for as many n-grams as \\data\\ says."""
+    text = lengthened(MODEL).replace(b"ngram 2=", b"ngram 2=3000000", 1)
+    expected = outcome(text, monkeypatch, 1 << 40, 1 << 22)
+    trie, lent = reading.Trie, arpa.lent
+
+    def little(give, size):
+        def given(*how):
+            if size(*how) > 1 << 20:
+                raise MemoryError
+            return give(*how)
+
+        return given
+
+    monkeypatch.setattr(reading, "Trie", little(trie, lambda sizes, *_: sum(sizes)))
+    monkeypatch.setattr(arpa, "lent", little(lent, lambda free, size, width: size * width))
+    monkeypatch.setitem(LARGE, "arpa", 0)
+    monkeypatch.setattr(arpa, "BLOCK", 500)
+    with pytest.warns(LmtkWarning) as told:
+        model = arpa.read_text(io.BytesIO(text), "m")
+    out = io.BytesIO()
+    backoff.write_binary(out, model)
+    assert (out.getvalue(), [str(w.message) for w in told]) == expected

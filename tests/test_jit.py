@@ -133,10 +133,10 @@ def test_a_kernel_takes_bytes_arrays_of_no_dimension_and_tuples_in_tuples():
 def test_a_smaller_job_is_large_where_the_cache_has_its_kernels(tmp_path, monkeypatch):
     monkeypatch.setattr(jit, "cache_folder", lambda: str(tmp_path))
     kernel, size = jit.jit(takes.__wrapped__), LARGE["arpa"]
-    jit.note([kernel])  # which has not run
+    jit.record([kernel])  # which has not run
     assert [pays("arpa", n, [kernel]) for n in (size, size - 1)] == [True, False]
     kernel(3)
-    jit.note([kernel])
+    jit.record([kernel])
     assert pays("arpa", size >> 4, [kernel])
     assert not any((pays("arpa", size >> 4), pays("arpa", size >> 5, [kernel]), pays("arpa", size >> 4, [everything])))
     (found,) = (path for path in tmp_path.iterdir() if "takes" in path.name)

@@ -144,10 +144,10 @@ def check_outputs(*paths, texts=()):
 
     Raises UsageError, OSError.
     """
-    from lmtk.files.streams import check_out, written_in_place
+    from lmtk.files.streams import STDOUT, check_out, written_in_place
 
     paths = [path for path in paths if path]
-    if paths.count("-") > 1:
+    if sum(path in STDOUT for path in paths) > 1:
         raise UsageError("only one output can be stdout (-)")
     files = [path for path in paths if not written_in_place(path)]
     taken = [os.path.realpath(path) for path in files]

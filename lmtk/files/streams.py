@@ -61,8 +61,8 @@ class Output(io.FileIO):
 
     def write(self, data):
         size = super().write(data)
-        self.waiting += size
-        if self.early and self.waiting >= EARLY:
+        self.waiting += size * self.early
+        if self.waiting >= EARLY:
             self.waiting = 0
             begin_writing(self.fileno())
         return size
@@ -153,12 +153,10 @@ def with_warnings(blocks, path):
 
 def but_no_model(blocks, path):
     """The blocks of a text; one that is an ARPA file is told of."""
-    first = True
-    for block in blocks:
-        if first and ARPA.match(block):
+    for i, block in enumerate(blocks):
+        if i == 0 and ARPA.match(block):
             told = f"{name_of(path)}: a model by its first lines, taken as a text"
             warnings.warn(told, LmtkWarning, stacklevel=2)
-        first = False
         yield block
 
 

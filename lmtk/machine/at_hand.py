@@ -5,7 +5,7 @@ import os
 import sys
 from importlib import import_module
 
-from lmtk.machine.images import cache_folder, digest, load, machine, native, save, saved
+from lmtk.machine.images import cache_folder, digest, images_of, load, machine, native, save
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
@@ -38,10 +38,3 @@ def at_hand(module, sizes, sources):
         name: native(name, load(about, code), [ctypes.c_int64] * sizes[name], results)
         for name, (about, results, code) in images.items()
     }
-
-
-def images_of(place, folder):
-    """{name of a kernel: what is saved of it} by a file that says where; None where something is not there."""
-    files, *_ = saved(place) or [{"": ""}]
-    images = {name: saved(os.path.join(folder, file)) for name, file in files.items()}
-    return images if all(images.values()) else None

@@ -100,6 +100,13 @@ def save(path, about, results, code):
         os.replace(part, path)
 
 
+def images_of(place, folder):
+    """{name of a kernel: what is saved of it} by a file that says where; None where something is not there."""
+    files, *_ = saved(place) or [{"": ""}]
+    images = {name: saved(os.path.join(folder, file)) for name, file in files.items()}
+    return images if all(images.values()) else None
+
+
 def package_file(package, *names):
     """A file of a package, which is not imported for it."""
     return os.path.join(os.path.dirname(find_spec(package).origin), *names)

@@ -20,7 +20,7 @@ import numpy as np
 
 from lmtk.errors import notes
 from lmtk.machine import memory
-from lmtk.machine.images import cache_folder, digest, load, machine, native, save, saved
+from lmtk.machine.images import cache_folder, digest, images_of, load, machine, native, save, saved
 from lmtk.machine.objects import by_objects, link
 
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
@@ -105,22 +105,23 @@ def file_of(kernel, kinds):
     return f"{kernel.__module__}.{kernel.__name__}-{digest_of(kernel, kinds)}"
 
 
-def note(kernels):
-    """Says in the cache in which files a job has found these kernels, for `noted`."""
-    path = note_of(kernels)
+def record(kernels):
+    """Says in the cache in which files a job has found these kernels, for `recorded`."""
+    path = record_of(kernels)
     if path and not os.path.exists(path) and all(kernel.codes for kernel in kernels):
-        save(path, [file_of(kernel, kinds) for kernel in kernels for kinds in kernel.codes], "", b"")
+        files = [file_of(kernel, kinds) for kernel in kernels for kinds in kernel.codes]
+        save(path, dict(zip(files, files)), "", b"")
 
 
-def noted(kernels):
+def recorded(kernels):
     """Whether the cache has these kernels as a job has called them."""
-    files, *_ = ((path := note_of(kernels)) and saved(path)) or [()]
-    return bool(files) and all(os.path.exists(os.path.join(cache_folder(), file)) for file in files)
+    path = record_of(kernels)
+    return bool(path and images_of(path, os.path.dirname(path)))
 
 
-def note_of(kernels):
+def record_of(kernels):
     folder = cache_folder() if by_objects() else None
-    return folder and os.path.join(folder, "note-" + digest("".join(digest_of(k, ()) for k in kernels).encode()).hex())
+    return folder and os.path.join(folder, f"job-{digest(''.join(digest_of(k, ()) for k in kernels).encode()).hex()}")
 
 
 def code_for(kernel, kinds):

@@ -18,6 +18,6 @@ def pays(kind, n, kernels=()):
     """Whether a job of size n is large; where the cache has its `kernels`, a sixteenth of the size is enough."""
     if n >= LARGE[kind] or n < LARGE[kind] >> 4 or not kernels:
         return n >= LARGE[kind]
-    from lmtk.machine.jit import noted
+    from lmtk.machine.jit import recorded
 
-    return noted(kernels)
+    return recorded(kernels)

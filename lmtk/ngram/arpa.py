@@ -11,7 +11,7 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkWarning, name_of, shown
 from lmtk.files.streams import blocks_of, rows_of
 from lmtk.machine import memory
-from lmtk.machine.jit import note
+from lmtk.machine.jit import record
 from lmtk.machine.large import LARGE, pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import reading
@@ -108,7 +108,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     levels = partial(levels_of_many, growing=growing, linked=linked) if many else levels_of
     model = model_of(sections, path, levels, growing.unigrams.vocab)
     if many:
-        note(KERNELS)
+        record(KERNELS)
     return model
 
 
@@ -225,10 +225,12 @@ class Growing:
                 self.unigrams.end()
             sizes = [stated[j] for j in range(1, len(stated) + 1)]
             try:
-                self.spare.append(np.empty(max(size * (j + 2) for j, size in enumerate(sizes, 1)), np.int32))
-                self.trie = reading.Trie(sizes, len(self.unigrams.vocab.words), self.home)
+                trie = reading.Trie(sizes, len(self.unigrams.vocab.words), self.home)
+                spare = np.empty(max(size * (j + 2) for j, size in enumerate(sizes, 1)), np.int32)
             except MemoryError:  # there may be fewer
                 return
+            self.trie = trie
+            self.spare.append(spare)
         rows = rows_of_pieces(k, sections[k], self.unigrams.vocab.index)
         if self.trie.add(rows):
             self.sizes[k] = len(rows)
@@ -243,7 +245,11 @@ def extend(pieces, rows, stated, spare):
     """
     last, (size, width) = pieces[-1] if pieces else None, rows.rows.shape
     if not isinstance(last, Rows) or last.words or rows.words:
-        begin, whole = 0, lent([] if rows.words else spare, size if rows.words else max(min(stated, MOST), size), width)
+        begin, most = 0, size if rows.words else max(min(stated, MOST), size)
+        try:
+            whole = lent([] if rows.words else spare, most, width)
+        except MemoryError:  # there may be fewer
+            whole = lent([], size, width)
         pieces.append(rows)
     else:
         begin, whole = len(last.rows), last.rows.base
