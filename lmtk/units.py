@@ -301,13 +301,13 @@ def opened(unit, b):
         b[unit.open * n : (unit.open + 1) * n] = 1
 
 
-def shared(team, work, rows, weights):
-    """[work(share)] for slices of so many sequences, each of which a step multiplies by so many weights: one slice for
-    each thread of a team where that pays.
+def shared(team, work, sizes, weights, at_once):
+    """[work(share)] for slices of the sequences, each of which a step multiplies by so many weights: one slice for each
+    thread of a team where that pays. Steps that are not `at_once` wait for Python's lock, each of them.
     """
-    parts = shares(team, rows * weights)
-    size = -(-rows // parts)
-    cuts = [slice(i, min(i + size, rows)) for i in range(0, rows, size)]
+    parts = shares(team, (sum(sizes) if at_once else sizes[0]) * weights)
+    size = -(-sizes[0] // parts)
+    cuts = [slice(i, min(i + size, sizes[0])) for i in range(0, sizes[0], size)]
     return [work(cuts[0])] if parts == 1 else team(work, cuts)
 
 
@@ -326,11 +326,11 @@ def spans(sizes, share):
     return np.array([(now.start, now.stop) for now in steps(sizes, share)])
 
 
-def in_one(unit, R, U, zr, t):
-    """`blas.address`, R and U for kernels, where one for all steps is worth it, else None; zr, t: of the first step."""
+def in_one(unit, R, U, t):
+    """`blas.address`, R and U for kernels, where one for all steps is worth it, else None; t (P, n): of all steps."""
     factors = [x for x in (R, U) if x]
-    tiled = all(isinstance(x, Tiles) and x.tiles.dtype == t.dtype for x in factors)
-    there = unit.run and tiled and compiled(zr, t) and address()
+    tiled = all(isinstance(x, Tiles) and x.tiles.dtype == t.dtype == np.float32 for x in factors)
+    there = unit.run and tiled and pays("states", t.size) and address()
     return (there, *(x and (x.tiles, x.most) for x in (R, U))) if there else None
 
 
@@ -348,7 +348,7 @@ def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
     before, after = np.empty((2, P, unit.width * n), kind)
     state = np.zeros((sizes[0], unit.width * n), kind) if state is None else state
     fresh = None if fresh is None or not fresh.any() else fresh
-    at_once, G = in_one(unit, R, U, zr[: sizes[0]], t[: sizes[0]]), np.ascontiguousarray(G)
+    at_once, G = in_one(unit, R, U, t), np.ascontiguousarray(G)
 
     def go(share):
         if at_once:
@@ -365,7 +365,7 @@ def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
             new = after[now]
             unit.step(zr[now], t[now], s, U, R(s[:, :n], Q[:k]), new, kept[now])
 
-    shared(team, go, sizes[0], n * d)
+    shared(team, go, sizes, n * d, at_once)
     return after[:, :n], (zr, t, before, kept, fresh), after[P - sizes[-1] :].copy()
 
 
@@ -376,7 +376,7 @@ def follow_back(unit, ga, sizes, S, U, memory, team=None):
     gG, d = np.empty((P, gates + n), ga.dtype), gates + unit.alike * n
     RT, UT = (factor(np.vstack((S.T, U.T))), None) if unit.alike else (factor(S.T), factor(U.T))
     carried = np.zeros((sizes[0], before.shape[1]), ga.dtype)
-    at_once = in_one(unit, RT, UT, zr[: sizes[0]], t[: sizes[0]])
+    at_once = in_one(unit, RT, UT, t)
 
     def go(share):
         if at_once:
@@ -390,7 +390,7 @@ def follow_back(unit, ga, sizes, S, U, memory, team=None):
             if fresh is not None:
                 gs[fresh[now]] = 0
 
-    shared(team, go, sizes[0], n * d)
+    shared(team, go, sizes, n * d, at_once)
     return gG
 
 

@@ -129,11 +129,15 @@ def test_threads_share_sequences(unit, monkeypatch):
 
 @pytest.mark.parametrize("team", [None, Team(2)], ids=["alone", "team"])
 @pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("n", [24, 192])
 @pytest.mark.parametrize("unit", units.UNITS.values(), ids=units.UNITS)
-def test_all_steps_at_once_are_one_after_another(unit, team, begun, monkeypatch):
-    """The kernels over all steps, with products from inside of them, against steps that Python calls."""
+def test_all_steps_at_once_are_one_after_another(unit, n, team, begun, monkeypatch):
+    """The kernels over all steps, with products from inside of them, against steps that Python calls; factors are of
+    one tile, and of several.
+    """
     monkeypatch.setattr(blas, "SHARE", 1)
-    random, n, sizes = np.random.default_rng(1), 192, [40, 40, 33, 8]
+    monkeypatch.setitem(large.LARGE, "states", 1)
+    random, sizes = np.random.default_rng(1), [40, 40, 33, 8]
     P, d = sum(sizes), unit.gates * n
     at = random.integers(0, 60, P)
     shapes = (60, d + n), (d + n,), (n, d), (n, n), (40, unit.width * n), (P, n)
@@ -144,7 +148,7 @@ def test_all_steps_at_once_are_one_after_another(unit, team, begun, monkeypatch)
     for go, back in ((unit.run, unit.run_back), (None, None)):
         mine, gS, gU = replace(unit, run=go, run_back=back), np.empty_like(S), np.empty_like(U)
         factors = (blas.factor(S, U), None) if unit.alike else (blas.factor(S), blas.factor(U))
-        assert bool(units.in_one(mine, *factors, *np.empty((2, 40, n), np.float32))) == (go is not None)
+        assert bool(units.in_one(mine, *factors, np.empty((P, n), np.float32))) == (go is not None)
         a, memory, last = units.follow(mine, G, at, b, sizes, S, U, state if begun else None, fresh, team)
         gG = units.follow_back(mine, ga, sizes, S, U, memory, team)
         blas.products(team, *units.of_weights(mine, memory, gG, gS, gU))

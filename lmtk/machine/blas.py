@@ -96,12 +96,13 @@ def factor(*matrices):
     """times(X, out=None): X [A | B ..] for matrices A (K, .), B (K, .) and X (k, K) of few rows, again and again.
 
     To copy the factor each time takes as long as to multiply few rows by it. So it is kept in tiles that make small
-    products, with as many rows of X at once as they allow.
+    products, with as many rows of X at once as they allow; a small one is one tile.
     """
     K, N = len(matrices[0]), sum(a.shape[1] for a in matrices)
-    columns = max((n for n in TILE if N % n == 0), default=N)
+    small = 0 < 32 * K * N <= SMALL
+    columns = N if small else max((n for n in TILE if N % n == 0), default=N)
     most = SMALL // max(K * columns, 1)
-    if columns not in TILE or most < 8 or 32 * K * N <= SMALL:
+    if not small and (columns not in TILE or most < 8):
         whole = spread(matrices, K, N)
         return lambda X, out=None: np.matmul(X, whole, out=out)
     return tiled(np.concatenate(matrices, axis=1), columns)

@@ -11,6 +11,7 @@ LARGE = {
     "arpa": 1 << 21,  # bytes to read
     "binary": 1 << 24,  # bytes to sum up
     "units": 1 << 12,  # hidden units with gates at a step
+    "states": 1 << 14,  # theirs in all steps of a minibatch
 }
 
 
