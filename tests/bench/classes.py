@@ -68,7 +68,7 @@ def row(text, G, given, options):
         moved = []
         seconds = measured(partial(moved.extend, (m for share, m in classes.passes(state) if share == 1)))[1]
         taken = measured(partial(look_up, state.f, small, out))[1]
-        command = measured(lambda: run("lmtk", text, G, options))[1]
+        command = measured(lambda: run("lmtk", text, G, options) and None)[0]
         if i:  # the first round compiles
             inside.append(seconds)
             numpys.append(taken / len(small) / TIMES * 1e9)
@@ -111,7 +111,7 @@ def beside_srilm(text, given, options, made):
     times, said = {name: [] for name in works}, {}
     for i in range(given.rounds + 1):
         for name, work in works.items():
-            seconds = measured(lambda name=name, work=work: said.update({name: work()}))[1]
+            seconds = measured(lambda name=name, work=work: said.update({name: work()}))[0]
             if i:
                 times[name].append(seconds)
     judged = run("lmtk", text, given.few, options, "-init", made, "-iterations", "0")

@@ -13,6 +13,8 @@ import sys
 import time
 from pathlib import Path
 
+from nplm_vs_torch import ours, timed
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -33,28 +35,14 @@ def main():
 def work(given):
     import numpy as np
 
-    from lmtk.machine.parallel import ALONE, Common, ranks, wait
-    from lmtk.machine.threads import Team
-    from lmtk.nplm import sgd
+    from lmtk.machine.parallel import Common, ranks, wait
 
     V, n, m, h, K, steps = 17907, 5, 30, 100, given.minibatch, 24
     random = np.random.default_rng(1)
     contexts = random.integers(0, V, (steps, K, n - 1)).astype(np.int32)
     w = random.integers(0, V, (steps, K))
-    shapes = (V, m), (h, (n - 1) * m), (h,), (V, h)
-    C, H, d, U = (random.normal(0, 0.1, shape).astype(np.float32) for shape in shapes)
-    team = Team(1)
     with ranks() as many:
-        one = sgd.split(C, H, d, U, None, np.zeros(V, np.float32), 1, ALONE)
-        mine = sgd.split(C, H, d, U, None, np.zeros(V, np.float32), 1, many)
-        common = Common(many)
-        shared = sgd.placed(sgd.split(C, H, d, U, None, np.zeros(V, np.float32), 1, common), common)
-
-        def seconds(theta):
-            begun = time.perf_counter()
-            for i in range(steps):
-                sgd.step(theta, contexts[i], w[i], 1e-3, 3e-5, 4, team)
-            return time.perf_counter() - begun
+        one, mine, shared = (ours(V, n, m, h, False, contexts, w, 1, comm) for comm in (None, many, Common(many)))
 
         def meeting():
             wait(many.world.Ibarrier())
@@ -63,20 +51,20 @@ def work(given):
         found = {"one": [], "many": [], "data": [], "waiting": [], "communication": []}
         for _ in range(given.rounds + 1):
             if many.rank == 0:
-                found["one"].append(seconds(one))
+                found["one"].append(timed(one))
             ready = many.world.Ibarrier()
             while not ready.Test():
                 time.sleep(0.001)
             many.timed = False
-            found["many"].append(seconds(mine))
+            found["many"].append(timed(mine))
             begun = meeting()
-            seconds(shared)
+            shared()
             # each rank has made as many updates as one process would
             found["data"].append((meeting() - begun) / many.size)
             many.timed, many.waiting, many.communication = True, 0.0, 0.0
-            timed = seconds(mine)
+            whole = timed(mine)
             for name in ("waiting", "communication"):
-                found[name].append(float(many.sum(np.array([getattr(many, name) / timed]))[0]) / many.size)
+                found[name].append(float(many.sum(np.array([getattr(many, name) / whole]))[0]) / many.size)
         if many.rank == 0:
             one, together = found["one"][1:], found["many"][1:]
             faster = statistics.median(one) / statistics.median(together)

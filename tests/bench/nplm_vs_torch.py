@@ -40,7 +40,7 @@ def main():
         contexts = random.integers(0, V, (steps, K, n - 1)).astype(np.int32)
         w = random.integers(0, V, (steps, K))
         flops = 6 * (V * (h + 1 + direct * (n - 1) * m) + h * (n - 1) * m)
-        works = {"lmtk": ours(np, V, n, m, h, direct, contexts, w, given.threads)}
+        works = {"lmtk": ours(V, n, m, h, direct, contexts, w, given.threads)}
         if torch:
             works["torch"] = theirs(torch, V, n, m, h, direct, contexts, w)
         square = random.random((2048, 2048), np.float32)
@@ -146,18 +146,22 @@ def timed(run):
     return time.perf_counter() - begun
 
 
-def ours(np, V, n, m, h, direct, contexts, w, threads):
+def ours(V, n, m, h, direct, contexts, w, threads, comm=None):
+    """A function that trains on minibatches, contexts (., K, n-1) and w (., K); comm: ranks that share the outputs."""
+    import numpy as np
+
+    from lmtk.machine.parallel import ALONE
     from lmtk.machine.threads import Team
     from lmtk.nplm import outputs, pace, sgd
     from lmtk.nplm.layers import LAYERS
 
-    random = np.random.default_rng(1)
+    random, comm = np.random.default_rng(1), comm or ALONE
     C = random.normal(0, 0.1, (V, m)).astype(np.float32)
     H = random.normal(0, 0.1, (h, (n - 1) * m)).astype(np.float32)
     W = np.zeros((V, (n - 1) * m), np.float32) if direct else None
     b = np.full(V, -np.log(V), np.float32)
-    theta = sgd.begun(LAYERS["nplm"], {"C": C, "H": H, "d": np.zeros(h, np.float32)}, direct * (n - 1))
-    mine = outputs.split(np.zeros((V, h), np.float32), W, b, outputs.number(threads))
+    theta = sgd.begun(LAYERS["nplm"], {"C": C, "H": H, "d": np.zeros(h, np.float32)}, direct * (n - 1), comm=comm)
+    mine = outputs.split(np.zeros((V, h), np.float32), W, b, outputs.number(threads), comm)
     see = partial(outputs.see, mine, Team(threads), pace.even(V, V).outputs, 3e-5)
 
     def run():
