@@ -8,6 +8,7 @@ import numpy as np
 
 from lmtk.files import container
 from lmtk.files.declared import held, reals, whole
+from lmtk.machine import threads
 from lmtk.nplm import classes, energy, kernels, model, outputs, running, senses, tree
 from lmtk.nplm.layers import LAYERS, Given
 from lmtk.text.vocab import Vocab, vocab_of
@@ -89,17 +90,25 @@ class Network(model.Neural):
     def log_p(self, corpus, at, w):
         if not LAYERS[self.layer].carries:
             return super().log_p(corpus, at, w)
-        logp, wanted = np.empty(len(at)), np.full(len(corpus.ids), -1)
+        logp, wanted, found, team = np.empty(len(at)), np.full(len(corpus.ids), -1), [], threads.Team(threads.count())
         wanted[at] = np.arange(len(at))
+
+        def score():
+            z, which = (np.concatenate(parts) for parts in zip(*found))
+            found.clear()
+            places = np.arange(len(z))[:, None]  # a context is told by its place
+            of = OUTPUTS[self.output].log_p
+            logp[which] = of(self.theta, lambda k: z[k[:, 0]], places, w[which], len(z))
+
         for text, sizes, counted in running.stretches(corpus, self.vocab.sos_id, self.order):
             mine = np.flatnonzero(counted & (wanted[text.at] >= 0))
-            which = wanted[text.at[mine]]
             if len(mine):
-                z = self.stacked(text.inputs[:, None], Given(sizes))[mine]
-                # a context is told by its place
-                places = np.arange(len(mine))[:, None]
-                of = OUTPUTS[self.output].log_p
-                logp[which] = of(self.theta, lambda k, z=z: z[k[:, 0]], places, w[which], len(mine))
+                z = self.stacked(text.inputs[:, None], Given(sizes, team=team))
+                found.append((z[mine], wanted[text.at[mine]]))
+            if sum(len(which) for _, which in found) > model.MANY:
+                score()
+        if found:
+            score()
         return logp
 
     def describe(self):

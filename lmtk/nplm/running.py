@@ -6,7 +6,7 @@ import numpy as np
 
 from lmtk.nplm.layers import Given
 
-LENGTH, ROWS = 512, 64  # of stretches while scoring, and how many at once
+LENGTH, WORDS = 512, 1 << 13  # of stretches while scoring, and how many words at once
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def stretches(corpus, sos, n):
     lead = np.minimum(begin - firsts[which], n - 1)
     begin, length = begin - lead, length + lead
     order = np.argsort(-length, kind="stable")
-    for i in range(0, len(order), ROWS):
-        mine = order[i : i + ROWS]
+    while len(order):
+        mine, order = np.split(order, [max(WORDS // length[order[0]], 1)])
         time = np.arange(length[mine[0]])[:, None]
         there = time < length[mine]
         at = (begin[mine] + time)[there]
