@@ -117,8 +117,12 @@ def recurrent(p, x, given):
     (K, n1), h = at.shape, len(p.d)
     o = (product(given.team, x, p.H.T) + p.d)[at]
     A = np.zeros((n1 + 1, K, h), f32)
-    for k in range(n1):
-        np.tanh(o[:, n1 - 1 - k] + A[k] @ p.R.T, out=A[k + 1])
+
+    def go(some):
+        for k in range(n1):
+            np.tanh(o[some, n1 - 1 - k] + A[k, some] @ p.R.T, out=A[k + 1, some])
+
+    units.shared(given.team, go, [K] * n1, p.R.size, True)
     return A[-1], (x, at, given, A), None
 
 
@@ -126,12 +130,18 @@ def recurrent_back(p, memory, ga):
     """Back through the n - 1 steps: dL/do_k = (1 - A_k^2) (dL/dA_k + R' dL/do_(k+1))."""
     x, at, given, A = memory
     n1, K, h = len(A) - 1, *A.shape[1:]
-    go, gR = np.empty((K, n1, h), f32), np.zeros_like(p.R)
-    for k in range(n1, 0, -1):
-        step = (1 - A[k] * A[k]) * ga
-        go[:, n1 - k] = step
-        gR += step.T @ A[k - 1]
-        ga = step @ p.R
+    go = np.empty((K, n1, h), f32)
+
+    def back(some):
+        step, gR = ga[some], np.zeros_like(p.R)
+        for k in range(n1, 0, -1):
+            step = (1 - A[k, some] * A[k, some]) * step
+            go[some, n1 - k] = step
+            gR += step.T @ A[k - 1, some]
+            step = step @ p.R
+        return gR
+
+    gR = sum(units.shared(given.team, back, [K] * n1, p.R.size, True))
     gx, arrays = inputs_back(p, x, given, go.reshape(-1, h))
     return Gradient(gx, arrays | {"R": gR}, go.reshape(-1, h), (x[at.ravel()], A[:-1].reshape(-1, h)))
 
