@@ -15,6 +15,7 @@ from lmtk import units
 from lmtk.machine import blas, large
 from lmtk.machine.threads import Team
 from lmtk.nplm import kernels, running, training
+from lmtk.nplm import model as scoring
 from lmtk.nplm.layers import LAYERS, Given
 from lmtk.text.corpus import Marks, whole_corpus
 
@@ -198,8 +199,11 @@ def test_scoring_in_stretches(texts, monkeypatch, stream):  # noqa: F811
             (texts / "one").write_bytes(b" ".join(model.vocab.words[i] for i in corpus.ids[begin:end]))
             alone = model.score(whole_corpus(str(texts / "one"), model.vocab, marks)).logp
             assert whole[begin:end] == pytest.approx(alone, abs=1e-5)
+    # in many groups, whose outputs come in several lots
+    monkeypatch.setattr(running, "WORDS", 100)
+    monkeypatch.setattr(scoring, "MANY", 150)
+    assert model.score(corpus).logp == pytest.approx(whole, abs=1e-5)
     monkeypatch.setattr(running, "LENGTH", 7)
-    monkeypatch.setattr(running, "ROWS", 3)
     assert model.score(corpus).logp == pytest.approx(whole, abs=2e-3)
 
 
