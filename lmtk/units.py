@@ -301,13 +301,13 @@ def opened(unit, b):
         b[unit.open * n : (unit.open + 1) * n] = 1
 
 
-def shared(team, work, sizes, weights, at_once):
-    """[work(share)] for slices of the sequences, each of which a step multiplies by so many weights: one slice for each
-    thread of a team where that pays. Steps that are not `at_once` wait for Python's lock, each of them.
+def shared(team, work, rows, multiplications):
+    """[work(share)] for slices of so many sequences, which take so many multiplications in all their steps: one slice
+    for each thread of a team where that pays.
     """
-    parts = shares(team, (sum(sizes) if at_once else sizes[0]) * weights)
-    size = -(-sizes[0] // parts)
-    cuts = [slice(i, min(i + size, sizes[0])) for i in range(0, sizes[0], size)]
+    parts = shares(team, multiplications)
+    size = -(-rows // parts)
+    cuts = [slice(i, min(i + size, rows)) for i in range(0, rows, size)]
     return [work(cuts[0])] if parts == 1 else team(work, cuts)
 
 
@@ -365,7 +365,7 @@ def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
             new = after[now]
             unit.step(zr[now], t[now], s, U, R(s[:, :n], Q[:k]), new, kept[now])
 
-    shared(team, go, sizes, n * d, at_once)
+    shared(team, go, sizes[0], P * n * d)
     return after[:, :n], (zr, t, before, kept, fresh), after[P - sizes[-1] :].copy()
 
 
@@ -390,7 +390,7 @@ def follow_back(unit, ga, sizes, S, U, memory, team=None):
             if fresh is not None:
                 gs[fresh[now]] = 0
 
-    shared(team, go, sizes, n * d, at_once)
+    shared(team, go, sizes[0], P * n * d)
     return gG
 
 

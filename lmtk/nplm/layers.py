@@ -122,7 +122,7 @@ def recurrent(p, x, given):
         for k in range(n1):
             np.tanh(o[some, n1 - 1 - k] + A[k, some] @ p.R.T, out=A[k + 1, some])
 
-    units.shared(given.team, go, [K] * n1, p.R.size, True)
+    units.shared(given.team, go, K, K * n1 * p.R.size)
     return A[-1], (x, at, given, A), None
 
 
@@ -141,7 +141,7 @@ def recurrent_back(p, memory, ga):
             step = step @ p.R
         return gR
 
-    gR = sum(units.shared(given.team, back, [K] * n1, p.R.size, True))
+    gR = sum(units.shared(given.team, back, K, K * n1 * p.R.size))
     gx, arrays = inputs_back(p, x, given, go.reshape(-1, h))
     return Gradient(gx, arrays | {"R": gR}, go.reshape(-1, h), (x[at.ravel()], A[:-1].reshape(-1, h)))
 
