@@ -23,6 +23,7 @@ import numpy as np
 
 f32 = np.float32
 PART = 1 << 16  # contexts at once
+PASSES = 6  # over X in `stiffest`
 MOST = 0.5  # of 2, at which an update ends as far beyond the top as it began before it
 
 

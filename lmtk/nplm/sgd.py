@@ -5,16 +5,17 @@ wants of z, and goes back through the layer.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
 
+from lmtk.machine.blas import shares
 from lmtk.machine.parallel import ALONE
+from lmtk.machine.threads import Team
 from lmtk.nplm import kernels, senses
 from lmtk.nplm.layers import Given, Layer
-from lmtk.nplm.pace import Pace, even, slowed, stiffest
+from lmtk.nplm.pace import PASSES, Pace, even, slowed, stiffest
 
 f32 = np.float32
 
@@ -25,7 +26,7 @@ class Parameters:
 
     m: features of a sense; direct: the words whose features the outputs see, 0 without direct connections; pace:
     factors of the rates; state: that of a layer that carries one, behind the last minibatch;
-    team(function, items): works on them side by side.
+    team: threads for the work that pays for them.
     """
 
     layer: Layer
@@ -34,10 +35,10 @@ class Parameters:
     direct: int
     pace: Pace
     state: np.ndarray | None = None
-    team: Callable = map
+    team: Team | None = None
 
 
-def begun(layer, arrays, direct=0, pace=None, comm=ALONE, m=None, team=map):
+def begun(layer, arrays, direct=0, pace=None, comm=ALONE, m=None, team=None):
     """Parameters of arrays by letter, copied to where `comm` places them; pace: None, all learn with the whole rate; m:
     None, a word has one sense.
     """
@@ -90,8 +91,9 @@ def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
         behind, of_C = (g.go, K), (gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1])
         if once:
             of_C = g.go, len(g.go), p.H
-        before = ((X, len(g.go)) for X in g.inputs)
-        back, features, *inputs = theta.team(lambda of: stiffest(*of), (behind, of_C, *before))
+        wanted = [behind, of_C, *((X, len(g.go)) for X in g.inputs)]
+        run = theta.team if shares(theta.team, PASSES * sum(X.size for X, *_ in wanted)) > 1 else map
+        back, features, *inputs = run(lambda of: stiffest(*of), wanted)
         rate *= slowed(pace.H / steps, sum(inputs) * back)
         rates *= slowed(pace.C, features)
     if decay:
