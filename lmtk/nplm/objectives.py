@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from lmtk.machine.blas import shares
 from lmtk.machine.threads import Team
 from lmtk.nplm import classes, energy, energy_sgd, kernels, nce, outputs, running, sampled, sgd, tree
 from lmtk.nplm.layers import LAYERS, Given
@@ -70,9 +71,16 @@ def sample(now, data, settings, slow, team, comm, C):
 
     def see(z, w, epsilon, curvature, at, epoch, number):
         words = draw(z, w, at, epoch, number)
-        return sampled.see(rows, team, team.size, slow.outputs, *words, z, w, epsilon, curvature)
+        return sampled.see(rows, team, blocks(team, z, words[0]), slow.outputs, *words, z, w, epsilon, curvature)
 
     return of_rows(rows, now, see)
+
+
+def blocks(team, z, words):
+    """In how many blocks the outputs y = zM' of some words are: threads meet twice, there and back, so each has to be
+    worth two threads' share.
+    """
+    return shares(team, z.size * len(words) // 2)
 
 
 def contrast(now, data, settings, slow, team, comm, C):
@@ -82,7 +90,7 @@ def contrast(now, data, settings, slow, team, comm, C):
 
     def see(z, w, epsilon, curvature, at, epoch, number):
         noise = proposal.sample(np.random.default_rng([settings.seed, epoch, number]), data.contexts[at])
-        return nce.see(rows, team, team.size, slow.outputs, *noise, z, w, epsilon, curvature)
+        return nce.see(rows, team, blocks(team, z, noise[0]), slow.outputs, *noise, z, w, epsilon, curvature)
 
     return of_rows(rows, now, see)
 
