@@ -90,12 +90,19 @@ def command(
         ),
     ] = False,
     epochs: Annotated[
-        int | None, option("epochs", "Passes over the text (default: 5, with -paper 20).", "N", min=1, group="Training")
+        int | None,
+        option(
+            "epochs", "Passes over the text (default: 5; gru, lstm 8; with -paper 20).", "N", min=1, group="Training"
+        ),
     ] = None,
     rate: Annotated[
         float | None,
         option(
-            "rate", "eps_0, the rate of one example (default: 0.02, with -paper 0.001).", "X", min=0, group="Training"
+            "rate",
+            "eps_0, the rate of one example (default: 0.02; gru, lstm 0.03; with -paper 0.001).",
+            "X",
+            min=0,
+            group="Training",
         ),
     ] = None,
     decay: Annotated[
@@ -112,7 +119,7 @@ def command(
         float | None,
         option(
             "weight-decay",
-            "Decay of U, W, H and C, not of the biases (default: 3e-5, with -paper 1e-4).",
+            "Decay of U, W, H and C, not of the biases (default: 3e-5; gru, lstm 0; with -paper 1e-4).",
             "X",
             min=0,
             group="Training",
@@ -120,7 +127,13 @@ def command(
     ] = None,
     feature_rate: Annotated[
         float | None,
-        option("feature-rate", "C learns X times faster (default: 4, with -paper 1).", "X", min=0, group="Training"),
+        option(
+            "feature-rate",
+            "C learns X times faster (default: 4; gru, lstm 1; with -paper 1).",
+            "X",
+            min=0,
+            group="Training",
+        ),
     ] = None,
     dropout: Annotated[
         float, option("dropout", "Share of x and a left out of an update.", "X", min=0, max=0.99, group="Training")
@@ -190,7 +203,13 @@ def command(
     ] = None,
     minibatch: Annotated[
         int | None,
-        option("minibatch", "K, examples in an update (default: 256, with -paper 1).", "K", min=1, group="Training"),
+        option(
+            "minibatch",
+            "K, examples in an update (default: 256; gru, lstm 1024; with -paper 1).",
+            "K",
+            min=1,
+            group="Training",
+        ),
     ] = None,
     patience: Annotated[
         int | None,
