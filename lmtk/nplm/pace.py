@@ -81,7 +81,8 @@ def stiffest(X, number, *more):
     """
     factors = X, *more
     forth = lambda v: reduce(lambda v, Y: Y @ v, reversed(factors), v)
-    signs = np.resize(np.array([1, -1], X.dtype), len(X))
+    signs = np.ones(len(X), X.dtype)
+    signs[1::2] = -1
     v = reduce(np.matmul, factors, signs)
     for _ in range(2):
         v = reduce(np.matmul, factors, forth(v))
