@@ -89,15 +89,18 @@ def rows(x, given):
 def window(p, x, given):
     """Steps 1(a), 1(b) of section 3.2: o <- d + Hx; a <- tanh(o)."""
     x = x.reshape(len(x), -1)
-    a = np.tanh(x @ p.H.T + p.d)
-    return a, (x, a), None
+    a = product(given.team, x, p.H.T)
+    a += p.d
+    np.tanh(a, out=a)
+    return a, (x, given, a), None
 
 
 def window_back(p, memory, ga):
     """Step 2(c): dL/do = (1 - a^2) dL/da; dL/dx = H' dL/do."""
-    x, a = memory
+    x, given, a = memory
     go = ga * (1 - a * a)
-    return Gradient(go @ p.H, {"H": go.T @ x, "d": go.sum(axis=0)}, go, (x,))
+    gx, arrays = inputs_back(p, x, given, go)
+    return Gradient(gx, arrays, go, (x,))
 
 
 def linear(p, x, given):
