@@ -141,7 +141,7 @@ def drawing(data, settings, V, rows=None):
     proposal = proposal_of(data, settings, V)
 
     def draw(z, w, at, epoch, number):
-        contexts, S = data.contexts[at], settings.samples
+        contexts, S = data.contexts[at] if proposal.of else None, settings.samples
         while True:
             drawn, q = proposal.sample(np.random.default_rng([settings.seed, epoch, number]), contexts, S)
             wanted = settings.effective_samples
