@@ -126,5 +126,6 @@ def log_sums_of_product(z, M, exp_rows):
 
 def exp_rows_plain(y, q, s):
     """`kernels.exp_rows` for small jobs, which would wait longer for the compiler."""
-    np.exp(y - q[:, None], out=y)
+    y -= q[:, None]
+    np.exp(y, out=y)
     s[:] = y.sum(axis=1)
