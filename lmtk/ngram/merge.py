@@ -19,6 +19,8 @@ from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab
 def united(vocabs):
     """A Vocab of the words that any of several predicts; the first says which word stands for unknown ones."""
     first = vocabs[0]
+    if all(v == first for v in vocabs):
+        return first
     words = [renamed(v, first) for v in vocabs]
     predicted = dict.fromkeys(w for v, mine in zip(vocabs, words) for w in mine[: v.V])
     others = dict.fromkeys(w for v, mine in zip(vocabs, words) for w in mine[v.V :])
@@ -32,6 +34,8 @@ def renamed(vocab, first):
 
 def numbers(model, vocab):
     """The ids of a model's words in `vocab`, (W,), -1 for those that it lacks."""
+    if model.vocab == vocab:
+        return np.arange(len(vocab.words))
     return np.array([vocab.index.get(w, -1) for w in renamed(model.vocab, vocab)], np.int64)
 
 
