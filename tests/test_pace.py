@@ -34,7 +34,7 @@ def test_a_step_goes_as_far_as_the_curvature_lets_it(parts):
         mine.step(contexts, w, 1e-2)
 
     layer = SimpleNamespace(H=H, d=d)
-    a, memory, _ = layers.window(layer, C[contexts], None)
+    a, memory, _ = layers.window(layer, C[contexts], layers.Given())
     x = C[contexts].reshape(8, -1)
     z = kernels.stack(a, x)
     y = z @ np.hstack((U, W, b[:, None])).T

@@ -10,7 +10,7 @@ import numpy as np
 
 from lmtk.machine import memory
 
-SHARE = 1 << 22  # multiplications for which a thread pays
+SHARE = 6_000_000  # multiplications for which a thread pays
 SMALL = 10**6  # multiplications of a product whose operands OpenBLAS does not copy first, where it has kernels for that
 TILE = range(32, 65)  # columns of such a product
 GAP = 16  # numbers between the rows of matrices that a step multiplies by
