@@ -190,8 +190,7 @@ def of_rows(mine, h, direct):
 
 
 def slices(words, first, V, parts):
-    """Slices of `words`, ascending ids, over those among the V outputs from `first` on: at least one, at most `parts`.
-    """
+    """Slices of `words`, ascending ids, over those of the V outputs from `first` on: at least one, at most `parts`."""
     begin, end = np.searchsorted(words, (first, first + V))
     size = max(-(-(end - begin) // parts), 1)
     return [slice(i, min(i + size, end)) for i in range(begin, end, size)] or [slice(begin, begin)]
