@@ -94,8 +94,7 @@ class Open:
         return self.join(z, w, lnS, y, at, F, m)
 
     def join(self, z, w, lnS, y, at, F, m):
-        """ln p of a stretch, once F of its new words are known. Which words have joined changes at each place of `at`.
-        """
+        """ln p of a stretch, once F of its new words are known; which words have joined changes at each of `at`."""
         W, V = len(self.network.vocab.words), len(self.F_known)
         logp = np.full(len(w), -np.inf)
         own = np.flatnonzero(w < V)

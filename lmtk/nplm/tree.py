@@ -84,8 +84,7 @@ def paths(tree):
 
 
 def numbered(pairs, V):
-    """The array `tree`, its nodes numbered breadth first, from nodes joined bottom-up: pairs[i], the children of V + i.
-    """
+    """The array `tree`, its nodes numbered breadth first, from nodes joined bottom-up: pairs[i], children of V + i."""
     tree, order = np.empty((len(pairs), 2), i32), [len(pairs) - 1]
     for i, node in enumerate(order):
         for side, child in enumerate(pairs[node]):
@@ -97,8 +96,7 @@ def numbered(pairs, V):
 
 
 class Joined:
-    """A tree that is built bottom-up: pairs[i] are the children of node V + i; weight: counts of words, then of nodes.
-    """
+    """A tree built bottom-up: pairs[i] are the children of node V + i; weight: the counts of words, then of nodes."""
 
     def __init__(self, counts):
         self.V, self.weight, self.pairs = len(counts), counts.tolist(), []
