@@ -1,4 +1,4 @@
-"""Training (appendix B): a bitext to a Model, in epochs. A resumed run ends with the same bytes."""
+"""Training (appendix B): a bitext to a Model, in epochs. A resumed run ends with the same bytes as an unbroken one."""
 
 import math
 import zlib
