@@ -61,7 +61,7 @@ def compiled(zr, t):
 
 
 def sigmoid(x):
-    """In place, by tanh, which does not overflow."""
+    """sigma(x), in place, by tanh, which does not overflow."""
     x *= x.dtype.type(0.5)
     np.tanh(x, out=x)
     x *= x.dtype.type(0.5)
@@ -193,8 +193,8 @@ def begin_step(G, at, b, zr, t, start, begun, state, fresh, before, after):
 def gated_run(G, at, b, zr, t, spans, state, fresh, gemm, S, U, before, after, kept):
     """`follow` for a share of the sequences: zr, t, before, after and kept, (P, .), are written.
 
-    spans (T, 2): where its steps begin and end; state (k, n): before the first; fresh (P,) bool or None. S, U: (tiles,
-    most) of blas.Tiles.
+    spans (T, 2): where the share's steps begin and end; state (k, n): before the first; fresh (P,) bool or None. S, U:
+    (tiles, most) of blas.Tiles.
     """
     n, begun = t.shape[1], -1
     Q, V = np.empty((len(state), 2 * n), t.dtype), np.empty((len(state), n), t.dtype)

@@ -25,7 +25,7 @@ from lmtk.ngram.pruning import renormalized
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import EOS, SOS, Vocab, make_vocab
 
-LONG = 10  # words that n-grams may have in the mean, of those that -expand-most allows
+LONG = 10  # words, in the mean, of the n-grams that -expand-most allows
 NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
 

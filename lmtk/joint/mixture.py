@@ -20,8 +20,7 @@ from lmtk.text.vocab import differences
 
 @dataclass(frozen=True)
 class Mixture:
-    """parts: models of one vocabulary; weights (bins, parts); binned: the part whose bins these are, by number, or
-    None.
+    """parts: models of one vocabulary; weights (bins, parts); binned: the number of the part with these bins, or None.
 
     names: the parts' files.
     """

@@ -31,10 +31,10 @@ class NBest:
 
     form: MOSES or SRILM.
     words: N hypotheses, bytes.
-    names, features: (N, K) float64 and what each column is; a feature with several values has as many columns.
-    totals: (N,) float64, the score that each came with.
+    names, features: what each column is, and (N, K) float64; a feature with several values has as many columns.
+    totals: (N,) float64, the score that each hypothesis came with.
     starts: (L + 1,), where each list starts.
-    files: (L,), which of the input files it stands in.
+    files: (L,), which of the input files each list stands in.
     fields: of each of Moses's lines its parts, and which of them holds the features; else None.
     """
 

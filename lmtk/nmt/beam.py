@@ -11,7 +11,7 @@ from lmtk.nmt import kernels, network
 from lmtk.units import from_activations
 
 f32 = np.float32
-ROOM = 1 << 25  # numbers in `Decoder.HC` of all batches at once: 128 MB
+ROOM = 1 << 25  # numbers in a model's `Decoder.HC` for all batches at once: 128 MB
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,14 @@
 """RNNsearch and RNNencdec of Bahdanau, Cho, Bengio 2015, appendix A, over arrays: forward and backward.
 
-A row is a sentence or a word of one, so that the paper's `W e` is here `e @ W`, and matrices that multiply the same
-vector stand side by side in one array. `gX` is the gradient of the cost, minus the log-likelihood, by X.
+A row of an array is a sentence or a word of one, so that the paper's `W e` is here `e @ W`. Matrices that multiply the
+same vector stand side by side in one array. `gX` is the gradient of the cost, minus the log-likelihood, by X.
 
 symbol  shape           meaning (appendix A)
 Kx V    -               words of the source; words of the target that are predicted
 m n l   -               embedding, hidden units, maxout units
 n' A    -               alignment units; size of an annotation: 2n, or n without attention, where n' is 0
 K T     -               sentences of a minibatch; the greatest T_x, T_x being words of a source sentence with its </s>
-P       -               words of all its sentences, packed: first words first, longer sentences first
+P       -               words of all sentences of a side, packed: first words first, longer sentences first
 Ex Ey   (Kx, m) (.., m) embeddings; Ey has a row for <s> too
 d       -               inputs of a unit: 3n; with -unit lstm 4n, and [i f o] stands where [z r] does
 Wx bx   (m, 2d) (2d,)   encoder: [Wz Wr W] of the forward unit, then of the backward unit; without attention (m, d)

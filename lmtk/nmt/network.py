@@ -119,8 +119,8 @@ def length(how):
 
 @dataclass(frozen=True)
 class Side:
-    """The sentences of a side of a minibatch, longest first, packed time by time: all first words, then all second ones
-    ..
+    """The sentences of a side of a minibatch, longest first, packed time by time: all first words, then all second
+    words.
 
     words (P,): ids; sizes: for each t, how many sentences have a t-th word; row, time (P,): each word's sentence and
     place in it; lengths (K,): of the sentences.

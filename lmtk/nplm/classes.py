@@ -67,8 +67,8 @@ def log_p(p, hidden, rows, w, W):
 
 
 def variances(p, w):
-    """P(class) p (1 - p) of the words, in the order of `tables`, (V,), and p (1 - p) of the classes, (c,), as
-    frequencies in w; p is the probability of the word in its class, or of the class.
+    """P(class) p (1 - p) of the words, p being P(word | class), in the order of `tables`, (V,); and p (1 - p) of the
+    classes, p being P(class), (c,): relative frequencies in the words w.
     """
     share = np.bincount(w[w >= 0], minlength=len(p.classes)) / len(w)
     top = np.bincount(p.classes, weights=share)
@@ -80,8 +80,8 @@ OUTPUT = outputs.Output(declared, log_p, variances, check, about)
 
 
 def tables(p):
-    """M (V, D), the rows of the outputs of the words, class by class; top (c, D), of the classes; place (V,), a
-    word's row of M; ends (c,), where each class ends in M.
+    """M (V, D), the rows of the outputs of the words, class by class; top (c, D), of the classes; place (V,), a word's
+    row of M; ends (c,), where each class ends in M.
     """
     by_class = np.argsort(p.classes, kind="stable")
     place = np.empty_like(by_class)

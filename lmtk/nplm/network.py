@@ -131,8 +131,8 @@ class Network(model.Neural):
 
 
 def kind_of(layer, output):
-    """The kind of a network in its file: nplm, nplm-rnn, nplm-class, nplm-rnn-class ..
-    nplm-energy names the layer, and both of its outputs.
+    """The kind of a network in its file: nplm, nplm-rnn, nplm-class, nplm-rnn-class ..; both energy outputs:
+    nplm-energy.
     """
     names = layer, output.removesuffix("-each")
     return "-".join(["nplm", *dict.fromkeys(name for name in names if name not in ("nplm", "full"))])

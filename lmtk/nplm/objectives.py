@@ -97,7 +97,7 @@ def contrast(now, data, settings, slow, team, comm, C):
 
 
 def by_class(now, data, settings, slow, team, comm, C):
-    """The softmax over classes and that over the words of one."""
+    """The softmax over the classes, and that over the words of each example's class."""
     mine = classes.split(now.theta, comm)
 
     def see(z, w, epsilon, curvature, at, epoch, number):

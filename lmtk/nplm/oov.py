@@ -72,7 +72,7 @@ class Open:
         for i, j in enumerate(w[at] - W):
             times[j] += 1
             count[i] = times[j]
-        # F after each occurrence, level by level, since an occurrence needs some of the lower levels
+        # F after each occurrence, level by level: a context needs those of lower levels
         F = np.empty((len(at), self.F.shape[1]), np.float32)
         z = np.empty((len(w), self.F.shape[1] - m), np.float32)
         lnS, y = np.empty(len(w)), np.empty(len(w))
@@ -121,8 +121,7 @@ class Open:
 
 
 def versions(rows, w, W, first):
-    """Which version of the F of new words (ids from W on) each context sees; each occurrence of one in w makes a
-    version.
+    """Which version of the F of new words (ids from W on) a context sees; each occurrence of one in w makes a version.
 
     Returns rows, in which the numbers of the versions, from `first` on, replace words that stand in w before; level
     (K,): what a context needs is made by contexts of lower levels; and for each occurrence the number of the previous

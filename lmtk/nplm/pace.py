@@ -32,8 +32,7 @@ MOST = 0.5  # of 2, at which an update ends as far beyond the maximum as it bega
 class Pace:
     """eps_0 K c of the parameters; 0: learns with the full rate.
 
-    C (words,): of its rows, times -feature-rate; H: of H, d and R; outputs (V,): of the outputs; top (c,): of the
-    classes.
+    C (words,): of its rows, times -feature-rate; H: of H, d and R; outputs (V,): of outputs; top (c,): of classes.
     """
 
     C: np.ndarray

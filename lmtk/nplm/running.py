@@ -21,9 +21,7 @@ class Steps:
 
 
 def steps(corpus, sos):
-    """The steps of all words of a Corpus. Where the first word of a sentence is not scored, as <s>, it is only an
-    input.
-    """
+    """The steps of all words of a Corpus. A first word of a sentence that is not scored, as <s>, is only an input."""
     ids, N = corpus.ids, len(corpus.ids)
     firsts = np.unique(corpus.starts[:-1])
     firsts = firsts[firsts < N]

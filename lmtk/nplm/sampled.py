@@ -55,7 +55,7 @@ class Proposal:
     def candidates(self, w, drawn, q):
         """The candidates for the words w (K,): their ids, ascending, and ln c of all V words, (V,).
 
-        A word is a candidate if it is the word of one of K examples or one of S draws, which has the probability
+        A word is a candidate if it is the word of one of K examples or one of S draws. Its probability to be one is
         c = 1 - (1 - u)^K (1 - q)^S, u being the unigram, q the proposal.
         """
         (words, _), size = kernels.distinct(np.concatenate((w, drawn)), len(q)), (len(w), len(drawn))

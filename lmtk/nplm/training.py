@@ -24,9 +24,7 @@ ROUNDS = 64  # minibatches of each rank between two meetings, in asynchronous tr
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a run; a checkpoint is resumed only with the same ones. Rates are for an example, as in the
-    paper.
-    """
+    """The settings of a run; a checkpoint is resumed only with the same. Rates are for one example, as in the paper."""
 
     order: int
     hidden: int

@@ -62,9 +62,8 @@ OUTPUT = outputs.Output(declared, log_p, lambda p, w: (variances(p.tree, w),), c
 
 
 def paths(tree):
-    """The path to each word, (starts, path): word w has the decisions path[starts[w]:starts[w + 1]], int32, from the
-    root,
-    each as 2 node + side.
+    """The path to each word, (starts, path): that of word w is path[starts[w]:starts[w + 1]], int32, from the root,
+    decisions as 2 node + side.
     """
     V = len(tree) + 1
     above = np.full(2 * V - 1, -1, i32)
@@ -202,7 +201,7 @@ def bisected(features, counts):
 
 
 def first(counts, tree):
-    """b before training, (V-1,): with U and W 0 it makes the relative frequencies of the words."""
+    """b before training, (V-1,): while U and W are 0, the words have their relative frequencies for probabilities."""
     weight = weights(tree, counts)
     return np.log(weight[tree[:, 1]] / weight[tree[:, 0]]).astype(f32)
 
@@ -217,7 +216,9 @@ def weights(tree, counts):
 
 
 def variances(tree, w):
-    """P(node) p (1 - p), (V-1,), as frequencies in the words w: P(node) of all words below it, p of side 1 of these."""
+    """P(node) p (1 - p), (V-1,): P(node) that a word is below the node, p that it then is on side 1; by frequencies in
+    w.
+    """
     weight = weights(tree, np.bincount(w[w >= 0], minlength=len(tree) + 1) / len(w))
     zero, one = weight[tree].T
     return zero * one / np.maximum(zero + one, 1e-30)
