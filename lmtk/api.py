@@ -25,7 +25,7 @@ BLANKS = bytes.maketrans(b"\t\n\v\f\r", b"     ")
 
 
 class LoadMethod:
-    """As in KenLM's module: how a model gets into memory. Binary files are mapped, whatever is said."""
+    """As in KenLM's module: how a model gets into memory. Binary files are always mapped."""
 
     LAZY, POPULATE_OR_LAZY, POPULATE_OR_READ, READ, PARALLEL_READ = range(5)
 
@@ -48,7 +48,7 @@ class Config:
 
 
 class State:
-    """What a model remembers of the words before. States are equal where all that can follow is.
+    """What a model remembers of the words before. After equal states every word has the same probability.
 
     nodes: as `walking.step` has them; of other models than back-off ones, the ids of the last words, the oldest first.
     """
@@ -175,11 +175,11 @@ class Model:
         return math.pow(10.0, -total / words)
 
     def BeginSentenceWrite(self, state):
-        """Make a state that of the beginning of a sentence."""
+        """Sets a state to the beginning of a sentence."""
         state.nodes = self._begin
 
     def NullContextWrite(self, state):
-        """Make a state one without words."""
+        """Sets a state to one without words."""
         state.nodes = self._null
 
     def BaseScore(self, in_state, word, out_state):
@@ -193,7 +193,7 @@ class Model:
                 raise TypeError(no_states(in_state, out_state)) from None
             return p
 
-        if "_step" in vars(self):  # from now on this method is found there too, with what it needs at hand
+        if "_step" in vars(self):  # from now on the instance has this method itself, with what it needs at hand
             self.BaseScore = base_score
         return base_score(in_state, word, out_state)
 
@@ -244,7 +244,7 @@ class Model:
         return kenlm.scorer(self.lm)
 
     def _step(self, handle, word, state):
-        """`walking.step`. Once it is known to be called often the instance has its own, for which numba is imported."""
+        """`walking.step`. An instance that calls it often gets its own, compiled, for which numba is imported."""
         if not isinstance(self.lm, Backoff):
             self._step = self._step_of_any
             return self._step(handle, word, state)
@@ -255,7 +255,7 @@ class Model:
 
     @cached_property
     def _full_walk(self):
-        """The same with KenLM's lengths."""
+        """The walk with KenLM's lengths."""
         return kenlm.walk(self.lm)
 
     @cached_property
@@ -283,7 +283,7 @@ class Model:
         )
 
     def _sum(self, sentence, bos, eos):
-        """The sum of log10 p, and how many words it is of."""
+        """The sum of log10 p, and over how many words."""
         self._scored += 1
         if self._plain and (self._scored < FEW or not isinstance(self.lm, Backoff)):
             scored = [(p, oov) for p, _, oov in self.full_scores(sentence, bos, eos)]
@@ -358,7 +358,7 @@ LanguageModel = Model
 
 
 class Ids(dict):
-    """str or bytes -> id: what was asked for, and is a word, is kept."""
+    """str or bytes -> id; the ids of words that were asked for are kept."""
 
     def __init__(self, index):
         self.index = index

@@ -17,8 +17,8 @@ from lmtk.errors import LmtkError, LmtkWarning, UsageError, notes
 from lmtk.machine import memory
 from lmtk.machine.threads import import_numpy
 
-# modules whose function `early` gets the words as they are, before what reads them and numpy are imported, for work
-# beside that; it returns whether all is done
+# modules with a function `early`, for work beside imports: it gets the command line before its parser and numpy are
+# imported, and returns whether all is done
 EARLY = {"ppl": "lmtk.reports.early"}
 # programs of SRILM and KenLM that lmtk stands in for, by the names in bin/. A function takes the words behind the name
 # and does the job, or says which commands do it: [(command, words)].
@@ -90,7 +90,7 @@ def say(program, message):
     """One line on stderr, whatever bytes the message holds."""
     try:
         text = " ".join(str(message).split())
-        # a terminal is told nothing by what stands in a file
+        # control characters from a file must not reach the terminal
         text = re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda c: f"\\x{ord(c[0]):02x}", text)
         text = text if len(text) < LONGEST else f"{text[: LONGEST - 100]} ... {text[-80:]}"
         sys.stderr.write(f"{program}: {text}\n")
@@ -175,8 +175,8 @@ def as_program(name, words):
 
 
 def program():
-    """`main`, behind which the process ends at once: Python would take apart what ends with it for 0.015 s and more."""
-    status = 1  # of what is raised
+    """`main`, after which the process ends at once: to take everything apart, Python would need 0.015 s and more."""
+    status = 1  # where main raises anything else
 
     def end():
         with contextlib.suppress(OSError, ValueError):
@@ -185,7 +185,7 @@ def program():
         if "mpi4py.MPI" not in sys.modules:  # which ends MPI behind all of Python
             os._exit(status)
 
-    atexit.register(end)  # the first to come is the last to run
+    atexit.register(end)  # registered first, it runs last
     try:
         main()
     except SystemExit as e:
@@ -195,8 +195,8 @@ def program():
 
 def main():
     """The `lmtk` program: exits with 0 done, 1 bad data, 2 usage, 130 interrupted, 141 closed pipe."""
-    gc.set_threshold(10_000)  # what is imported stays: to look through it again and again takes 0.03 s
-    # streams that were closed: opened the wrong way round, so that using them is an error and not using them is none
+    gc.set_threshold(10_000)  # imported objects stay: to look through them again and again takes 0.03 s
+    # closed streams are opened the wrong way round: to use them is an error, not to use them is none
     if sys.stdin is None:
         sys.stdin = open(os.open(os.devnull, os.O_WRONLY))
     if sys.stdout is None:
@@ -214,7 +214,7 @@ def main():
     warnings.simplefilter("ignore")
     warnings.simplefilter("once", LmtkWarning)
     warnings.showwarning = lambda message, *_: speaks(words) and say(program, f"warning: {message}")
-    # a job that seems to stand still is explained to who looks on
+    # on a terminal, notes explain why a job seems to stand still
     on = sys.stderr.isatty() and not {"-quiet", "--quiet"}.intersection(words)
     notes[:] = [lambda line: speaks(words) and say(program, line)] if on else []
     # a job that is ended removes its temporary files as one that fails does
@@ -267,7 +267,7 @@ def main():
         status = 1
     if status == 1:
         close_stdout()
-    gc.freeze()  # nor does the end look through it
+    gc.freeze()  # the end of Python need not look through the objects either
     sys.exit(status)
 
 

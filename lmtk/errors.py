@@ -25,7 +25,7 @@ class LmtkWarning(UserWarning):
     """Something odd that was tolerated; printed as one line on stderr."""
 
 
-# functions of a line for who waits at a terminal, put here by the program
+# functions that tell a line to a user at a terminal; `cli.main` puts them here
 notes = []
 
 

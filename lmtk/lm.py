@@ -9,7 +9,7 @@ import numpy as np
 from lmtk.text.corpus import Corpus, contexts, sentences
 from lmtk.text.vocab import Vocab
 
-NONE, UNKNOWN, ABSENT = -1, -2, -3  # lengths of no n-gram
+NONE, UNKNOWN, ABSENT = -1, -2, -3  # in place of an n-gram's length
 LN10 = math.log(10)  # natural logs inside, log10 in files and reports
 
 
@@ -17,10 +17,10 @@ LN10 = math.log(10)  # natural logs inside, log10 in files and reports
 class Scores:
     """logp: (N,) float64, ln p of each token given what stands before it (-inf: never; 0 where it is not scored).
 
-    length: (N, J) int8, of each of the J models that took part the length of the n-gram used; NONE where it has none,
-    as neural models, UNKNOWN where its p is 0, ABSENT where it took no part.
-    kinds: what a report shows of each in place of NONE, "nplm" and so on.
-    more: what else it shows: a name, numbers (N,) or (N, J), not where they are nan, and the -debug from which on.
+    length: (N, J) int8, the length of the n-gram that each of J models used for a token; NONE where a model has no
+    n-grams, as neural ones, UNKNOWN where its p is 0, ABSENT where it took no part.
+    kinds: what a report shows of each model in place of NONE, "nplm" and so on.
+    more: what else it shows, as (name, numbers (N,) or (N, J), the -debug from which on); not where numbers are nan.
     """
 
     logp: np.ndarray
@@ -35,7 +35,7 @@ def scores_of(kind, logp):
 
 
 class LanguageModel(Protocol):
-    """vocab: the words; order: a prediction looks at order - 1 words, or has a `reach` of its own."""
+    """vocab: the words; order: a prediction looks at order - 1 words, or at as many as a `reach` of the model says."""
 
     vocab: Vocab
     order: int
@@ -60,8 +60,9 @@ def after(model, context):
 
 
 def unique_rows(rows):
-    """The distinct rows of whole numbers (N, k), in order, and which of them each row is, (N,). numpy's own unique
-    takes several times as long: here as many columns as 64 bits hold are one key.
+    """The distinct rows of whole numbers (N, k), in order, and which of them each row is, (N,).
+
+    numpy's own unique takes several times as long: here as many columns as 64 bits hold are one key.
     """
     key, most = np.zeros(len(rows), np.int64), 1
     for column in rows.T:

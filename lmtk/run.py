@@ -23,16 +23,16 @@ STATE = "epoch", "step", "L", "best_epoch", "seconds"  # of a Progress, beside i
 
 @dataclass(frozen=True)
 class Run:
-    """What a run is to its life.
+    """A training run, as `live` and the checkpoint need it.
 
     program: the command's name; model: the file that it is to write; settings: a dataclass with epochs and patience (0:
     without end) in it; inputs: a number for each option that names what the run reads, the same for the same content;
     words: (the option that names it, the vocabulary); steps: minibatches an epoch; save_every: minibatches between
-    checkpoints, None: an epoch, 0: none; unigram: ln p a word of the training and of the held-out text (None: without)
-    by their frequencies, which a model must be above.
-    arrays(progress, now): the arrays that a run goes on from; parts(progress): what the best model's file holds, as
+    checkpoints, None: an epoch, 0: none; unigram: the mean ln p of the words of the training and of the held-out text
+    (None: without) by the unigram of the training text, which a model must be above.
+    arrays(progress, now): the arrays of a checkpoint; parts(progress): what the best model's file holds, as
     `container.write` takes it; line(epoch, seconds to go): what -debug 1 tells of an epoch. remedies: what to do about
-    an epoch that is worse than the words' frequencies, and about one that learns the text by heart.
+    an epoch that is worse than the unigram, and about one that learns the text by heart.
     """
 
     program: str
@@ -114,8 +114,8 @@ def begun(run, resume):
 def resumed(run, fresh, best, debug=0):
     """(what a Progress is made of, the arrays) from the checkpoint of the same run; -debug 1 says from where.
 
-    fresh: the arrays of a run before training, best: those of a model's file, which the checkpoint's must be like.
-    Raises FormatError where it is that of another run, LmtkError where that cannot go on.
+    fresh: the arrays of a run before training; best: those of a model's file; the checkpoint's arrays must be like
+    both. Raises FormatError where it is that of another run, LmtkError where that cannot go on.
     """
     about, arrays = read(run.program, run.checkpoint)
     # an earlier version's checkpoint lacks options that came later
@@ -163,7 +163,7 @@ def remove(checkpoint):
 
 @contextlib.contextmanager
 def interruptible():
-    """A list that gets the number of the signal that asks to stop; a second one stops at once."""
+    """A list that gets the number of the signal that asks to stop; a second signal stops at once."""
     cut = []
 
     def note(number, frame):
@@ -186,7 +186,7 @@ def ended(progress, settings):
 
 
 def live(run, progress, stretches, tell, comm=ALONE):
-    """Follow a training to its end and write its model. Exits with 128 and the number of a signal that cuts it.
+    """Follow a training to its end and write its model. A signal that cuts it makes the exit status 128 + its number.
 
     stretches: of training that changes `progress`; an iterable of (epoch over, words seen, a function that gives what
     run.arrays takes, which the ranks of `comm` call together). tell: a progress.Reporter. Raises Diverged.
@@ -205,7 +205,7 @@ def live(run, progress, stretches, tell, comm=ALONE):
                 if stop or (over and ended(progress, run.settings)):
                     break
         except Diverged as e:
-            # every rank comes here, one tells
+            # every rank comes here, one of them tells of it
             comm.follow()
             raise Diverged(f"{e}{last_words(run, progress, saved)}") from None
     if stop and not ended(progress, run.settings):

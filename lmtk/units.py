@@ -5,10 +5,10 @@ symbol  shape             meaning
 n k     -                 units; sequences at a step
 P       -                 steps of all sequences: packed time by time, those of the longest sequences first
 d       -                 (gates + 1) n
-G at b  (D, d) (P,) (d,)  what the inputs give: a step has G[at] + b for its gates and its proposed state, so that D
-                          inputs that come again, as words do, are multiplied once
-zr      (P, gates n)      what goes into the gates, then the gates
-t       (P, n)            what goes into the proposed state, then that
+G at b  (D, d) (P,) (d,)  the inputs: G[at] + b goes into the gates and the proposed state of a step; D distinct inputs,
+                          as words are, are multiplied once each
+zr      (P, gates n)      inputs of the gates, then the gates
+t       (P, n)            inputs of the proposed state, then the proposed state
 s       (k, width n)      the state before a step
 S U     (n, gates n) (n, n)  recurrent weights: of the gates, of the proposed state
 """
@@ -28,17 +28,18 @@ sgemm = of_numba("lmtk.machine.calling", "sgemm")
 
 @dataclass(frozen=True)
 class Unit:
-    """A kind of unit: how many gates it has, and how many numbers its state, of which the first n are its activations.
+    """A kind of unit: how many gates it has; its width: a state is width n numbers, the first n its activations.
 
-    step(zr, t, s, U, Q, new, kept): zr and t are changed in place; new (k, width n) <- the state after it, kept (k, n)
-    <- what its backward step needs besides. U and UT below: as `blas.factor` has them. Q: what s S gives to the gates,
-    still to be added, or None.
-    back(gs, zr, t, s, kept, UT, gG): gs (k, width n), on entry dL/d(new state), on return dL/d(old state) without its
-    way through the gates. gG (k, (gates + 1) n): dL/d(what goes into gates and proposed state), written.
-    before_U(states, kept, n): what U multiplies, (P, n). alike: it is what S multiplies, so that one product with
-    [S | U] can do for both; where it does, that is Q, (k, (gates + 1) n), and step and back have None for U and UT.
-    run, run_back: kernels for all steps of sequences at once, where those of one step would spend much of their time in
-    being called; None: there are none. They have the tiles of `follow`'s R and U, or RT and UT, None where it has none.
+    step(zr, t, s, U, Q, new, kept): changes zr and t in place, and writes new (k, width n), the state after it, and
+    kept (k, n), what its backward step needs besides. U, and UT below: as `blas.factor` makes them. Q: what is still to
+    be added to zr, as s S, or None.
+    back(gs, zr, t, s, kept, UT, gG): gs (k, width n), on entry dL/d(new state), on return dL/ds but for the part
+    through the gates. gG (k, (gates + 1) n) <- dL/d(inputs of the gates and of the proposed state).
+    before_U(states, kept, n): the vectors that U multiplies, (P, n). alike: S multiplies the same ones, so that one
+    product with [S | U] can do for both. Where it does, Q is that product, (k, (gates + 1) n), and step and back have
+    None for U and UT.
+    run, run_back: kernels for all steps of sequences at once, where calls of kernels for one step would take much of
+    the time; None: there are none. They get R and U of `follow`, or RT and UT of `follow_back`, as tiles, or None.
     open: the gate whose biases begin at 1, so that a state stays (Jozefowicz et al. 2015); None: no gate's do.
     """
 
@@ -55,12 +56,12 @@ class Unit:
 
 
 def compiled(zr, t):
-    """Whether a step is worth kernels, which small jobs would wait for; they want rows one behind another."""
+    """Whether a step is worth kernels, for which small jobs would wait longer; kernels want contiguous rows."""
     return pays("units", t.size) and t.dtype == np.float32 and t.flags.c_contiguous and zr.flags.c_contiguous
 
 
 def sigmoid(x):
-    """In place, by tanh, which does not overflow."""
+    """sigma(x), in place, by tanh, which does not overflow."""
     x *= x.dtype.type(0.5)
     np.tanh(x, out=x)
     x *= x.dtype.type(0.5)
@@ -96,7 +97,7 @@ def gated_back(gs, zr, t, s, kept, UT, gG):
 
 @jit
 def update_backward(gs, zr, t, s, gG):
-    """The first half: gG (k, 3n) <- gradients of what goes into z and t, not r; gs (k, n) <- gs o (1 - z)."""
+    """The first half: gG (k, 3n) <- gradients of the inputs of z and of t, but not of r; gs (k, n) <- gs o (1 - z)."""
     k, n = gs.shape
     one = gs.dtype.type(1)
     for i in range(k):
@@ -109,7 +110,7 @@ def update_backward(gs, zr, t, s, gG):
 
 @jit
 def reset_backward(gs, zr, s, grs, gG):
-    """The second half, from grs (k, n), the gradient of r o s: gG's part for r; gs += grs o r, in place."""
+    """The second half, from grs (k, n), the gradient of r o s: gG <- that of the input of r; gs (k, n) += grs o r."""
     k, n = gs.shape
     one = gs.dtype.type(1)
     for i in range(k):
@@ -153,8 +154,8 @@ def lstm_back(gs, zr, t, s, kept, UT, gG):
 
 @jit
 def lstm_backward(gs, zr, t, s, seen, gG):
-    """gG (k, 4n) <- gradients of what goes into i, f, o and t; the memory's half of gs (k, 2n) <- that of the memory
-    before. seen (k, n): tanh of the memory after the step.
+    """gG (k, 4n) <- gradients of the inputs of i, f, o and t; the second half of gs (k, 2n) <- the gradient of the
+    memory before the step. seen (k, n): tanh of the memory after the step.
     """
     k, n = t.shape
     one = gs.dtype.type(1)
@@ -171,8 +172,9 @@ def lstm_backward(gs, zr, t, s, seen, gG):
 
 @inlined
 def begin_step(G, at, b, zr, t, start, begun, state, fresh, before, after):
-    """What one step has before its products: zr and t (k, .), its rows, from the inputs, before (k, width n) from the
-    last step, whose rows begin at `begun` in `after`, or from `state` in the first, -1.
+    """What precedes the products of a step: zr and t (k, .) <- the inputs, before (k, width n) <- the state.
+
+    The state is in `after`, from row `begun` on, as the last step wrote it; at the first step, begun -1, it is `state`.
     """
     k, n = t.shape
     gates, width = zr.shape[1], before.shape[1]
@@ -191,8 +193,8 @@ def begin_step(G, at, b, zr, t, start, begun, state, fresh, before, after):
 def gated_run(G, at, b, zr, t, spans, state, fresh, gemm, S, U, before, after, kept):
     """`follow` for a share of the sequences: zr, t, before, after and kept, (P, .), are written.
 
-    spans (T, 2): where its steps begin and end; state (k, n): before the first; fresh (P,) bool or None. S, U: (tiles,
-    most) of blas.Tiles.
+    spans (T, 2): where the share's steps begin and end; state (k, n): before the first; fresh (P,) bool or None. S, U:
+    (tiles, most) of blas.Tiles.
     """
     n, begun = t.shape[1], -1
     Q, V = np.empty((len(state), 2 * n), t.dtype), np.empty((len(state), n), t.dtype)
@@ -231,7 +233,7 @@ def add_gradient(gs, ga):
 
 @inlined
 def clear_begun(gs, fresh, start):
-    """No gradient goes on before a step at which a sequence begins again."""
+    """Where a sequence begins anew at a step, no gradient goes on to the steps before."""
     if fresh is not None:
         for j in range(len(gs)):
             if fresh[start + j]:
@@ -240,7 +242,9 @@ def clear_begun(gs, fresh, start):
 
 @jit
 def gated_run_back(ga, spans, carried, fresh, gemm, ST, UT, zr, t, before, kept, gG):
-    """`follow_back` for these: gG (P, 3n) is written; carried (k, n), zeros, is what comes from later steps."""
+    """`follow_back` for a share of the sequences: gG (P, 3n) is written; carried (k, n), first zeros, has the gradient
+    that comes from later steps.
+    """
     n = t.shape[1]
     V = np.empty((len(carried), n), t.dtype)
     for start, stop in spans[::-1]:
@@ -268,8 +272,8 @@ def lstm_run_back(ga, spans, carried, fresh, gemm, RT, _, zr, t, before, kept, g
 
 @jit
 def multiply(gemm, X, factor, out):
-    """A call of `blas.Tiles`, (tiles, most), for kernels: X (k, K), out (k, >= N), float32, rows contiguous; gemm:
-    `blas.address`.
+    """out <- X times a factor, (tiles, most), as `blas.Tiles` multiplies, for kernels: X (k, K), out (k, >= N),
+    float32, rows contiguous; gemm: `blas.address`.
     """
     tiles, most = factor
     k, (parts, K, columns) = len(X), tiles.shape
@@ -295,15 +299,15 @@ def from_activations(unit, a):
 
 
 def opened(unit, b):
-    """Biases b ((gates + 1) n,) before training, changed in place."""
+    """Biases b ((gates + 1) n,) before training, in place: those of the open gate become 1."""
     if unit.open is not None:
         n = len(b) // (unit.gates + 1)
         b[unit.open * n : (unit.open + 1) * n] = 1
 
 
 def shared(team, work, rows, multiplications):
-    """[work(share)] for slices of so many sequences, which take so many multiplications in all their steps: one slice
-    for each thread of a team where that pays.
+    """[work(share)] for slices of the rows, or sequences: one slice for each thread of a team, where so many
+    multiplications in all their steps pay for threads.
     """
     parts = shares(team, multiplications)
     size = -(-rows // parts)
@@ -312,7 +316,7 @@ def shared(team, work, rows, multiplications):
 
 
 def steps(sizes, share):
-    """Where the steps of a share of the sequences stand, time by time, as slices of what is packed."""
+    """Yields for each time the steps of a share of the sequences, as a slice of the packed ones."""
     end = 0
     for k in sizes:
         if k <= share.start:
@@ -327,7 +331,7 @@ def spans(sizes, share):
 
 
 def in_one(unit, R, U, t):
-    """`blas.address`, R and U for kernels, where one for all steps is worth it, else None; t (P, n): of all steps."""
+    """(`blas.address`, R, U) for kernels of all steps at once, None where these do not pay; t (P, n), of all steps."""
     factors = [x for x in (R, U) if x]
     tiled = all(isinstance(x, Tiles) and x.tiles.dtype == t.dtype == np.float32 for x in factors)
     there = unit.run and tiled and pays("states", t.size) and address()
@@ -335,11 +339,11 @@ def in_one(unit, R, U, t):
 
 
 def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
-    """The states of sequences: G, at and b are what their inputs give; sizes: how many have a t-th step.
+    """The states of sequences whose inputs are G, at and b; sizes: for each t, how many sequences have a t-th step.
 
     state (sizes[0], width n): before the first step, None: 0. fresh (P,) bool: before which steps it becomes 0. team:
     threads, each of which takes a share of the sequences.
-    Returns the activations (P, n), what `follow_back` needs, and the state after the last step of those that have it.
+    Returns the activations (P, n), what `follow_back` needs, and the last state of the longest sequences.
     """
     P, (n, gates), kind = len(at), S.shape, G.dtype
     d = gates + unit.alike * n
@@ -370,7 +374,9 @@ def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
 
 
 def follow_back(unit, ga, sizes, S, U, memory, team=None):
-    """ga (P, n), the gradient of all activations, to gG (P, d), that of what the inputs give to each step."""
+    """Back-propagation through time: gG (P, d), the gradient of G[at] + b of all steps, from ga (P, n), of their
+    activations.
+    """
     zr, t, before, kept, fresh = memory
     (P, n), gates = ga.shape, S.shape[1]
     gG, d = np.empty((P, gates + n), ga.dtype), gates + unit.alike * n
@@ -395,7 +401,7 @@ def follow_back(unit, ga, sizes, S, U, memory, team=None):
 
 
 def of_weights(unit, memory, gG, gS, gU):
-    """What is still to be multiplied, as `blas.products` takes it, to write gS and gU."""
+    """The products, as `blas.products` takes them, that write gS and gU."""
     _, _, before, kept, _ = memory
     (n, gates), before_U = gS.shape, unit.before_U(before, kept, len(gS))
     return (before[:, :n].T, gG[:, :gates], gS), (before_U.T, gG[:, gates:], gU)

@@ -40,12 +40,12 @@ class Bar:
 
     def __call__(self, share, text):
         if self.bar:
-            if share < self.bar.tasks[0].completed:  # the time to go is that of this stretch
+            if share < self.bar.tasks[0].completed:  # new work has begun: the time to go is that of this alone
                 self.bar.reset(self.task)
             self.bar.update(self.task, completed=share, description=text)
 
     def aside(self, write):
-        """The same as `write`, with the bar out of the way meanwhile."""
+        """`write`, with the bar taken away meanwhile."""
         if not self.bar:
             return write
 

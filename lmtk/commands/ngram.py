@@ -255,7 +255,7 @@ def check(o):
 
 
 def get_ready(o):
-    """What a large model takes while it is read is used again when it is changed and written."""
+    """Keep the memory that a large model takes while it is read, to change and write it in."""
     from lmtk.machine import memory
     from lmtk.machine.large import pays
 
@@ -265,7 +265,10 @@ def get_ready(o):
 
 @contextlib.contextmanager
 def output(o):
-    """o.out, the file of -write-bin, where one model as it is makes its nodes; else o.out and o.home are None."""
+    """Open the file of -write-bin as o.out, where it takes one model as it is; its nodes are made there, in o.home.
+
+    Else o.out and o.home are None.
+    """
     from lmtk.files.streams import open_out
     from lmtk.ngram.building import in_file
 
@@ -373,7 +376,7 @@ def merged_parts(model):
 
 
 def told(o, what, model):
-    """The model, whose numbers of n-grams -debug says."""
+    """The model; -debug prints its numbers of n-grams."""
     if o.debug and not (o.ppl or o.counts):
         sizes = ", ".join(f"{size} {k}-grams" for k, size in enumerate(model.sizes, 1))
         sys.stderr.write(f"{what}: {sizes}\n")

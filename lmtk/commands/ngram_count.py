@@ -360,8 +360,8 @@ def shared(o):
 
 
 def counted(o, comm):
-    """collection.Counts, or what a large text's model is made of without counts, if the model alone is wanted:
-    Positions; or a Text, where memory is bounded or ranks share the work.
+    """collection.Counts; or Positions, if the model alone is wanted and a large text's is made without counts; or a
+    Text, where memory is bounded or ranks share the work.
     """
     from lmtk.ngram.classes import replaced
     from lmtk.ngram.collection import Positions, Text, collect, in_memory
@@ -432,7 +432,7 @@ def model_in_buckets(o, comm):
 
 
 def write_what_was_counted(o):
-    """The counts and words that are asked for."""
+    """Write the counts and words that are asked for."""
     from lmtk.files.streams import open_out
     from lmtk.ngram.counts import write_counts
     from lmtk.text.vocab import EOS, SOS
@@ -455,7 +455,7 @@ def write_what_was_counted(o):
 
 
 def write_model(o):
-    """The model of what was counted, and the discounts that are asked for, written."""
+    """Write the model of what was counted, and the discounts that are asked for."""
     from lmtk.ngram import backoff, engine, printing
 
     layout = layout_of(o)
@@ -469,7 +469,7 @@ def write_model(o):
 
 
 def write_estimate(o, write, backoff_of):
-    """A model as it is estimated: as ARPA by write(out), where it is not changed, and what is made of backoff_of(home),
+    """Write a model as it is estimated: as ARPA by write(out), if it is not changed; all else from backoff_of(home),
     home being as `building.in_file` has it.
     """
     from lmtk.files.streams import open_out
@@ -486,7 +486,7 @@ def write_estimate(o, write, backoff_of):
 
 
 def write_backoff(o, model, lm):
-    """A Backoff model, once it is changed, in the files that are asked for, of ARPA in `lm`."""
+    """Write a Backoff model, once it is changed, to the files that are asked for, as ARPA to `lm`."""
     from lmtk.files.streams import open_out
     from lmtk.ngram import compact
 

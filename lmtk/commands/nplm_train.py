@@ -444,7 +444,7 @@ def before_training(o, known, settings, w):
 
 
 def words_tree(o, known):
-    """What makes the tree of -objective tree of the words' counts; None: Huffman's."""
+    """The function that makes the tree of -objective tree from the words' counts; None: Huffman's."""
     from lmtk.nplm import training, tree
 
     if o.objective != "tree" or not (o.classes or o.tree_features):

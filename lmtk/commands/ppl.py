@@ -91,7 +91,7 @@ def command(
         raise UsageError(f"-format is srilm or kenlm, not {format}")
     if format == "kenlm" and (counts or stream):
         raise UsageError(f"-{'counts' if counts else 'stream'} has no report in KenLM's format")
-    # what has joined by the end of a text says nothing of a sum at its beginning
+    # with -oov-features a sum at the beginning of a text cannot know the words that join later
     most = 3 if format == "srilm" and not oov_features else 2
     if debug > most:
         raise UsageError(f"-debug goes to {most} here")
@@ -120,7 +120,7 @@ def command(
         say = bar.aside(out.write)
 
         def tell(found):
-            container.finish()  # nothing is said by a file that is damaged
+            container.finish()  # a damaged file must not be reported on
             say(found)
 
         for path in texts:

@@ -75,8 +75,8 @@ class Reporter:
                 self.plot = None
 
     def advise(self, progress):
-        """One line, once in a run, where an epoch shows that something is wrong, and what may help. Where no epochs are
-        shown, only the model that the run comes to counts.
+        """One line for each fault, once in a run, where an epoch shows that something is wrong, and what may help.
+        Where no epochs are shown, only the best one counts, at the end.
         """
         epochs, unigram, shown = progress.curve, self.run.unigram, self.debug or self.bar.width
         found = [curve.worse_than_frequencies(epochs, unigram), curve.learned_by_heart(epochs)]

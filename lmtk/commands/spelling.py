@@ -10,9 +10,9 @@ from typing import NamedTuple
 from lmtk.commands import COMMANDS, click_command
 from lmtk.errors import LmtkWarning, UsageError
 
-# the one obvious input of a command: words in front of which no option stands are its values
+# the one obvious input of a command: words that follow no option are its values
 INPUT = {"normalize": "-text", "vocab": "-text", "ppl": "-text", "features": "-lm", "info": "-lm"}
-# two names of one thing: what one command calls so is the other here
+# two options for one thing: the name in some commands, and the name in others
 ALIKE = {"-model": "-lm", "-lm": "-model", "-text": "-read", "-write": "-lm", "-ppl": "-text"}
 MOST = 2**31 - 1  # of a whole number in an option that says no other bound
 
@@ -131,7 +131,7 @@ def table(command):
     options = {"-help": Option()}
     for p in command.params:
         number = {"int": int, "flo": float}.get(p.type.name[:3])
-        # a family of flags, as -kndiscount2, is told by its orders alone
+        # a family of flags, as -kndiscount2, has only orders for values
         none = p.is_flag or ("N" in p.opts[0] and number is int)
         values = "none" if none else "optional" if (p.metavar or "").startswith("[") else "one"
         low, high = getattr(p.type, "min", None), getattr(p.type, "max", None)

@@ -167,8 +167,9 @@ def check_attention(o, models):
 
 
 def write_translations(o, models, split, joined, aligned):
-    """The translations of a text, as the options o have it. split, joined: of words into those of the models and back;
-    aligned: what writes alignments.
+    """The translations of a text, as the options o have it.
+
+    split(words) -> words of the models; joined(words of the models) -> a line; aligned: of `alignment.written`.
     """
     import sys
     from collections import Counter
@@ -251,7 +252,7 @@ def safest(o, hypotheses, targets):
 def write_scores(models, split, source, target, path, aligned, tolower, debug):
     """log10 p of each line of `target` given that of `source`; from -debug 1 on SRILM's report of the target.
 
-    split: of words into those of the models; aligned: what writes alignments.
+    split, aligned: as in write_translations.
     """
     from lmtk.files.streams import open_out
     from lmtk.lm import LN10

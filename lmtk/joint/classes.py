@@ -70,9 +70,9 @@ class ClassModel:
 def class_model(lm, name, path, classes=None, simple=False):
     """The ClassModel of a model of classes, read from `name`, and of the classes in the file `path`, or those given.
 
-    Where a text has several readings, as a word is in several classes, in one and in the model, or as expansions have
-    several words, it is an `expansions.Expanding`; with `simple` a word in a class never stands for itself, and p is
-    that of the file. Raises LmtkError where the model predicts no class.
+    Where a text can have several readings, it is an `expansions.Expanding`: a word is in several classes, or in one and
+    in the model, or an expansion has several words. With `simple` a word in a class never stands for itself, and p is
+    as the file has it. Raises LmtkError where the model predicts no class.
     """
     known = lm.vocab
     if classes is None and not simple and several_readings(path, known):
@@ -161,8 +161,8 @@ def holds(sizes, size):
 
 
 def expanded(model, most, path):
-    """The back-off model of words that is the same as a class model, each n-gram of classes written out for all their
-    words. Raises LmtkError where these are more than `most`.
+    """The back-off model of words that equals a class model: each n-gram of classes is written out for all words of the
+    classes. Raises LmtkError where these are more than `most`.
     """
     lm, C, W = backoff_of(model, path), len(model.lm.vocab.words), len(model.vocab.words)
     members, many = np.argsort(model.g, kind="stable"), np.bincount(model.g, minlength=C)
@@ -191,6 +191,6 @@ def expanded(model, most, path):
 
 
 def spread(items, times):
-    """Each item so many times, and the place of each among its like."""
+    """Each item as many times as `times` says, and the place of each copy among those of its item."""
     ends = np.cumsum(times)
     return np.repeat(items, times), np.arange(times.sum()) - np.repeat(ends - times, times)

@@ -1,5 +1,5 @@
-"""Mixtures whose weights or parts change with the text, as SRILM's ngram has them: by how well the models predicted the
-words before (-bayes), of logarithms (-loglinear-mix), with a cache of the words before (-cache).
+"""The mixtures of SRILM's ngram that are no sum with fixed weights: weights by how well the models predicted the words
+before (-bayes), log-linear ones (-loglinear-mix), those with a cache of the words before (-cache).
 """
 
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ def rounded(logp):
 @dataclass(frozen=True)
 class Bayes:
     """p = sum_j w_j p_j, w_j in proportion to weights[j] p_j(the `length` words before)^scale; parts have the same
-    words. unk: whether <unk> is a word, or else left out of these where a part does not predict it.
+    words. unk: whether <unk> is one of these words; if not, it is left out where a part does not predict it.
     """
 
     parts: list
@@ -66,8 +66,8 @@ class Bayes:
         return Scores(np.where(corpus.scored, mixed, 0), length, kinds, tuple(more))
 
     def before(self, corpus):
-        """ln p by each part, (N, J), of the `length` words before each token, given nothing; of an opening <s> that of
-        </s>.
+        """ln p by each part, (N, J), of the `length` words before each token, with no words before these; an opening
+        <s> has that of </s>.
         """
         vocab, total = self.vocab, np.zeros((len(corpus.ids), len(self.parts)))
         rows = contexts(corpus, self.length + 1)[:, ::-1]
@@ -97,7 +97,7 @@ class LogLinear:
     words. Logarithms are in single precision, as in SRILM.
 
     unk: whether <unk> is one of the words that the product is summed over. whole: log10 of that sum after each context
-    so far, of as many words as one of the parts uses.
+    so far, cut to the words that one of the parts uses.
     """
 
     parts: list
@@ -115,7 +115,7 @@ class LogLinear:
 
     @cached_property
     def ids(self):
-        """What the words are in each part."""
+        """The ids of the words in each part."""
         return [ids_in(part, self.vocab) for part in self.parts]
 
     def score(self, corpus):
@@ -149,7 +149,7 @@ class LogLinear:
         return self.product(np.column_stack(logp) / LN10)
 
     def used(self, context):
-        """The end of a context that one of the parts uses, a tuple."""
+        """The end of a context that the parts use, the longest of theirs, a tuple."""
         length = max(part.used(own[context]) for part, own in zip(self.parts, self.ids))
         return tuple(context[len(context) - length :].tolist())
 
@@ -171,8 +171,8 @@ class LogLinear:
 
 @dataclass(frozen=True)
 class Cached:
-    """(1 - weight) p + weight times how often a word is among the last `length` words; before any, p alone loses that
-    share, as in SRILM. It remembers what it scored, from one corpus to the next.
+    """(1 - weight) p + weight r, r being the relative frequency of a word among the last `length` words; before any, r
+    is 0, as in SRILM. It remembers what it scored, from one corpus to the next.
     """
 
     model: LanguageModel
@@ -210,6 +210,6 @@ class Cached:
         return replace(scores, logp=np.where(corpus.scored, logp, 0), more=more)
 
     def sums(self, corpus, positions, unk):
-        """`vocabulary_sums` of the corpus scored last: the words in the cache are a whole, if there are any."""
+        """`vocabulary_sums` of the corpus scored last: the frequencies in the cache sum to one, if it has words."""
         own = vocabulary_sums(self.model, corpus, positions, unk)
         return (1 - self.weight) * own + self.weight * self.known["filled"][positions]

@@ -1,4 +1,5 @@
-"""Class n-grams whose classes stand for several words in a row, whose words have several classes, or one and none.
+"""Class n-grams in which a class may stand for several words in a row, and a word may be in several classes, or both be
+in a class and stand for itself.
 
 A sentence has then several readings as classes and words. Its probability is the sum over them, by the forward
 algorithm: p(w_1 .. w_t) is summed over states, a state being a context of the model of classes and what is left of the
@@ -24,7 +25,7 @@ from lmtk.ngram.pruning import renormalized
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import EOS, SOS, Vocab, make_vocab
 
-LONG = 10  # words an n-gram that -expand-most allows, in the mean
+LONG = 10  # words, in the mean, of the n-grams that -expand-most allows
 NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
 
@@ -47,8 +48,8 @@ def read_expansions(path):
 
 
 def several_readings(path, known):
-    """Whether a class of the file has an expansion of several words, or a word several classes, or one and stands for
-    itself in a model that has classes, too; known: the vocabulary of the model.
+    """Whether a class of the file has an expansion of several words, or a word has several classes, or has one and also
+    stands for itself in a model that has classes; known: the vocabulary of the model.
     """
     class_of = {}
     for _, line in lines(path):
@@ -180,10 +181,10 @@ def expanding_model(lm, name, path):
 def expanded(model, order, exact, most, path):
     """A back-off model of words, about the same as an Expanding one, with n-grams up to `order`, 0 for all; as SRILM's.
 
-    The joint probability of an n-gram of words is the sum over the n-grams of classes that it, or what is left of it
-    where expansions are cut at its ends, comes from. Where it is not an n-gram of the model that of its words is added.
-    p(w | h) is the ratio of two of these, or from n-grams of `exact` words on the model's own. Raises LmtkError where
-    there are more than `most`.
+    The joint probability of an n-gram of words is the sum over the n-grams of classes that expand to it, where
+    expansions at its ends may be cut. If the n-gram itself is not one of the model, its probability by the model is
+    added. p(w | h) is the ratio of two joint probabilities; for n-grams of `exact` words or more it is the model's own.
+    Raises LmtkError where there are more than `most`.
     """
     joint = joint_probabilities(model, most, path)
     longest = max(map(len, joint))
@@ -247,8 +248,8 @@ def joint_probabilities(model, most, path):
 
 
 def context_probability(model, ids):
-    """p of a sequence of ids in the model of classes; that of an opening <s> is p(</s>), and what is not predicted is
-    left out elsewhere.
+    """p of a sequence of ids in the model of classes. An opening <s> has p(</s>); elsewhere, what is not predicted is
+    left out.
     """
     known, total = model.lm.vocab, 1.0
     for i, w in enumerate(ids):

@@ -20,7 +20,7 @@ from lmtk.text.vocab import differences
 
 @dataclass(frozen=True)
 class Mixture:
-    """parts: models of one vocabulary; weights (bins, parts); binned: the part whose bins they are, or None.
+    """parts: models of one vocabulary; weights (bins, parts); binned: the number of the part with these bins, or None.
 
     names: the parts' files.
     """
@@ -43,7 +43,7 @@ class Mixture:
         return max(map(reach, self.parts))
 
     def score(self, corpus):
-        """ln p of every scored token; the lengths are those of the parts, one behind the other."""
+        """ln p of every scored token; the columns of `length` are those of the parts."""
         logp, bins, *rest = part_scores(self.parts, corpus, self.binned)
         with np.errstate(divide="ignore"):
             log_weights = np.log(self.weights)[bins]
@@ -74,7 +74,7 @@ def lowered(model, order):
 
 
 def ids_in(part, vocab):
-    """The number that each word of `vocab` has in a model, int32."""
+    """The id that each word of `vocab` has in a model, int32."""
     return np.array([part.vocab.index.get(w, part.vocab.unk_id) for w in vocab.words], np.int32)
 
 

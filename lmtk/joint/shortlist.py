@@ -4,9 +4,9 @@ section 5.2, item 3).
 P(w | context) = P_N(w | context) P_S(context)   for w in the shortlist
                  P_B(w | context)                for other words
 
-P_N is a softmax over the shortlist, P_B the back-off model's, and P_S(context), the sum of P_B over the shortlist, is
-what the two share out; so the probabilities add up to one where the back-off model's do. Where that predicts more
-words than the network's vocabulary has, as </s> in a running text, P_B is divided by its sum over that vocabulary.
+P_N is a softmax over the shortlist, and P_B is the back-off model's. P_S(context) is the sum of P_B over the shortlist,
+which P_N shares out; so the probabilities add up to one where the back-off model's do. Where that model predicts words
+that the network's vocabulary lacks, as </s> in a running text, P_B is divided by its sum over the network's vocabulary.
 """
 
 import os
@@ -56,8 +56,8 @@ class Shortlist(Network):
 
     @cached_property
     def masses(self):
-        """The sums over the shortlist in each context of the rest, as `mass.of_contexts` has them, before the division,
-        and those over the vocabulary, None where it is that of the rest.
+        """The sums of P_B over the shortlist in each context of the rest, as `mass.of_contexts` gives them, and those
+        over the vocabulary, None where this is that of the rest.
         """
         whole = self.vocab.V == self.rest.vocab.V
         return self.masses_of(self.shortlist), None if whole else self.masses_of(np.arange(self.vocab.V))
@@ -79,7 +79,7 @@ class Shortlist(Network):
         return Scores(logp, length, ("nplm",))
 
     def log_p(self, corpus, at, w):
-        """ln p of the words that stand at the places `at` of a text, which w are."""
+        """ln p of the words w, which stand at the places `at` of a text."""
         return self.of_tokens(corpus, at)[0]
 
     def of_tokens(self, corpus, at):

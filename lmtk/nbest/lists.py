@@ -31,10 +31,10 @@ class NBest:
 
     form: MOSES or SRILM.
     words: N hypotheses, bytes.
-    names, features: (N, K) float64 and what each column is; a feature with several values has as many columns.
-    totals: (N,) float64, the score that each came with.
+    names, features: what each column is, and (N, K) float64; a feature with several values has as many columns.
+    totals: (N,) float64, the score that each hypothesis came with.
     starts: (L + 1,), where each list starts.
-    files: (L,), which of the input files it stands in.
+    files: (L,), which of the input files each list stands in.
     fields: of each of Moses's lines its parts, and which of them holds the features; else None.
     """
 
@@ -131,8 +131,8 @@ def decipher1(line):
 
 
 def decipher2(line):
-    """`(score) word ( st: s et: e g: lm a: ac ) ...` of an NBestList2.0. As SRILM has it, the acoustic score is what
-    the words' scores of the language model leave, and a unit that does not start behind the last word is a part of it.
+    """`(score) word ( st: s et: e g: lm a: ac ) ...` of an NBestList2.0. As in SRILM, the acoustic score is the score
+    less the words' scores of the language model; a unit is a part of the word before unless it starts after its end.
     """
     score, tokens = decipher_score(line)
     words, lm, end = [], 0.0, -1.0
@@ -236,10 +236,10 @@ def free_names(nbest, stem, many):
 
 
 def rescored(nbest, columns, names):
-    """The lists with models' log10 p, (N,) each: of SRILM's lists that of the one model is the feature `lm`; to Moses's
-    a feature is added for each model, ln p as Moses has it, or put in place of the one that has its name.
+    """The lists with models' log10 p, (N,) each. In SRILM's lists that of the one model is the feature `lm`. In Moses's
+    lists each model has a feature, ln p as is Moses's use: it replaces the one of its name, or is added.
 
-    Raises LmtkError where several do.
+    Raises LmtkError where several have its name.
     """
     unit = 1 if nbest.form == SRILM else LN10
     features, all_names = nbest.features, list(nbest.names)
@@ -257,7 +257,7 @@ def rescored(nbest, columns, names):
 
 
 def as_written(numbers):
-    """Numbers as a reader of what we write has them, so that he gets the same totals."""
+    """Numbers as rounded when they are written, so that who reads them gets the same totals."""
     return np.array([float(f"{x:.7g}") for x in numbers])
 
 
@@ -275,8 +275,8 @@ def ordered(totals, starts):
     return np.lexsort((-totals, np.repeat(np.arange(len(starts) - 1), np.diff(starts))))
 
 
-# features that need no model: of translations, longer ones else lose by their sums of ln p, and the score of a list may
-# be no sum of its features
+# features that need no model: the words, since long translations lose by their sums of ln p, and the score that a list
+# came with, since it may be no sum of the features
 MADE = {b"words": word_counts, b"score": lambda nbest: nbest.totals}
 
 
@@ -290,8 +290,8 @@ def making(nbest, names):
 
 
 def own_weights(nbest):
-    """The weights (K,) of a sum of the features that is nearest to the score that the hypotheses came with, by the
-    least squares of its differences within a list; those of a decoder whose score is such a sum.
+    """Weights (K,) with which the sum of the features is nearest to the scores that the hypotheses came with, by least
+    squares of the differences within a list. Where a decoder's score is such a sum, these are its weights.
     """
     many = np.diff(nbest.starts)
     both = np.column_stack((nbest.features, nbest.totals))

@@ -1,5 +1,6 @@
-"""Of a list of translations the one most like the others: minimum Bayes risk (Kumar and Byrne 2004, equation 5), the
-risk of a translation being what it lacks of BLEU against each other one, weighed by how probable that is.
+"""Minimum Bayes risk (Kumar and Byrne 2004, equation 5): the translation of a list that is most like the others.
+
+The risk of a translation is the mean of 1 - BLEU against each of the list, weighted by the probability of that one.
 """
 
 import numpy as np

@@ -69,7 +69,7 @@ def envelope(a, b, starts, kept, corner):
     """The upper envelope of each list's lines a gamma + b; a (N,) must ascend in each list, and b where a is equal.
 
     Writes to kept (N,) the lines on the envelopes, list by list and from gamma = -inf on, and to corner (N,) where each
-    begins, -inf for the first of a list. The number of lines kept.
+    begins, -inf for the first of a list. Returns how many lines are kept.
     """
     n = 0
     for s in range(len(starts) - 1):
@@ -93,9 +93,9 @@ def envelope(a, b, starts, kept, corner):
 
 
 def best_on_line(a, b, starts, stats):
-    """(gamma, BLEU) at the middle of the interval where BLEU is highest; a, b (N,): the lines, stats (N, 9).
+    """(gamma, BLEU) in the middle of the interval where BLEU is highest; a, b (N,): the lines, stats (N, 9).
 
-    Beyond the outermost corners it is taken to be one unit from them; of equally good intervals the widest is taken,
+    In the two outermost intervals gamma is one unit from the corner. Of equally good intervals the widest is taken,
     then the first.
     """
     lists = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
@@ -162,7 +162,7 @@ def tune(features, starts, stats, given, fixed, seed, restarts, tell=None):
 
 
 def climb(h, starts, stats, w, moves, random):
-    """(weights, BLEU) from which no line search gains; moves (K,): which weights may change."""
+    """(weights, BLEU) at which no line search gains any more; moves (K,): which weights may change."""
     score = bleu_of((h * w).sum(axis=1), starts, stats)
     axes = np.eye(len(w))[moves]
     while len(axes):

@@ -1,4 +1,4 @@
-"""Which source words the words of a translation look at, written for programs and for eyes.
+"""The alignment of a translation with its source, soft or as links, written for programs and for eyes.
 
 alpha (Ty, Tx): the weights of the source's words, </s> among them, for each word of the translation and its </s>
 (equation 6 of Bahdanau et al. 2015; in figure 3 as greys, 0 black and 1 white).
@@ -18,7 +18,7 @@ from lmtk.text.subwords import word_numbers
 from lmtk.text.vocab import EOS
 
 CELL, WIDEST = 0.25, 100  # inches
-BLACK = 0.5 / 255  # the least weight that is another grey
+BLACK = 0.5 / 255  # the least weight that is not drawn black
 HEAD = b"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -68,12 +68,12 @@ document.addEventListener("mousemove", e => {
 
 @contextmanager
 def written(links=None, soft=None, page=None, plots=None, kind="svg", pieces=False):
-    """A function write(number, name, source, target, log10p, looks, alpha): an alignment in all the forms wanted.
+    """A function write(number, name, source, target, log10p, looks, alpha): it writes an alignment in the forms wanted.
 
-    links, soft, page: paths, or None; plots: the folder of the plots, each of which has the name that write is told;
+    links, soft, page: paths, or None; plots: the folder of the plots, each of which has the name that write gets;
     pieces: whether words are in pieces, which only `links` puts together.
-    source, target: words, bytes; looks: the place of the source word that each word looks at most; without an alpha
-    there are only these.
+    source, target: words, bytes; looks: for each word the place of the source word of the greatest weight; alpha, None:
+    only links are written.
     """
     with ExitStack() as stack:
         link_out, soft_out, page_out = (path and stack.enter_context(open_out(path)) for path in (links, soft, page))
@@ -100,12 +100,12 @@ def written(links=None, soft=None, page=None, plots=None, kind="svg", pieces=Fal
 
 
 def strongest(alpha):
-    """The source word that each word looks at most, (Ty - 1,), </s> of both sides aside."""
+    """For each word the place of the source word of the greatest weight, (Ty - 1,), </s> of both sides aside."""
     return alpha[:-1, :-1].argmax(axis=1).tolist() if alpha.shape[1] > 1 else []
 
 
 def pharaoh(source, target, looks, pieces):
-    """`0-0 2-1`: which word of the source each word looks at; a word in pieces looks where they do."""
+    """`0-0 2-1`: for each link the source word and the word of the translation; a word has the links of its pieces."""
     pairs = [(j, i) for i, j in enumerate(looks)]
     if pieces:
         x, y = word_numbers(source), word_numbers(target)

@@ -11,13 +11,13 @@ from lmtk.nmt import kernels, network
 from lmtk.units import from_activations
 
 f32 = np.float32
-ROOM = 1 << 25  # what annotations give that is computed at once: 128 MB
+ROOM = 1 << 25  # numbers in a model's `Decoder.HC` for all batches at once: 128 MB
 
 
 @dataclass(frozen=True)
 class Beam:
-    """How to search. size: hypotheses kept; normalize: a hypothesis of T words, </s> among them, is ranked by
-    ln p / T^normalize; factor, extra: a translation has at most factor times the source's words, and so many more;
+    """How to search. size: hypotheses kept; normalize: the rank of a hypothesis of T words, </s> among them, is
+    ln p / T^normalize; factor, extra: a translation has at most `factor` times the source's words, and `extra` more;
     banned: the id of a word that is never generated, or None; wanted: how many of the best to return.
     """
 
@@ -31,9 +31,9 @@ class Beam:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """words: ids without </s>; ended: whether </s> follows, or they were cut; logp: ln p, of </s> too; rank: what
-    hypotheses are ordered by; links: for each word the place of the source word that it looks at most, empty without
-    attention; alpha: the weights of the source's words, </s> among them, for each word and </s>, where asked for.
+    """words: ids without </s>; ended: whether </s> follows, or the limit cut them off; logp: ln p, of </s> too; rank:
+    what hypotheses are ordered by; links: for each word the place of the source word of the greatest weight, empty
+    without attention; alpha: the source words' weights, </s> among them, for each word and </s>, where asked for.
     """
 
     words: list
@@ -45,9 +45,10 @@ class Hypothesis:
 
 
 class Tables:
-    """What the words of the target give to the decoder, G (V + 1, d + 2l), and what the decoder's products share a
-    factor in, side by side: of the state, S [W_a U_z U_r U_o], of annotations, C [C_z C_r C C_o], of the maxout units
-    with a 1 behind them, Wo.
+    """A model's arrays as the search multiplies them. G (V + 1, d + 2l): what each target word adds to a decoder step.
+
+    Matrices that multiply the same vector stand side by side: S [W_a U_z U_r U_o] for the state, C [C_z C_r C C_o] for
+    annotations, Wo [W_o; b_o] for the maxout units and a 1.
     """
 
     def __init__(self, p):
@@ -58,24 +59,25 @@ class Tables:
 
 
 class Decoder:
-    """One model that extends the hypotheses of a batch of sentences; those that have ended are no rows any more."""
+    """The decoder of one model for the live hypotheses of a batch of sentences, a row each; ended ones have no row."""
 
     def __init__(self, tables, sentences):
         self.tables, p = tables, tables.p
         H, h, self.lengths, _ = network.annotate(p, sentences)
         K, T, A = H.shape
         self.UH = kernels.look(H, p.Ua, p.ba) if p.how.alignment else None
-        # what a context gives to gates and output is the weighted mean of what the annotations give, which is a product
-        # for each source word instead of one for each word of each hypothesis
+        # C c_i = sum_j alpha_ij C h_j: one product for each annotation h_j, instead of one for each context c_i of each
+        # hypothesis
         self.HC = tables.C(H.reshape(-1, A)).reshape(K, T, -1)
         self.state = from_activations(tables.unit, np.tanh(h @ p.Ws + p.bs))
 
     def step(self, word, parents, parent, at):
-        """`kernels.span_outputs` behind the words (R,) of hypotheses, and alpha (D, T), None without attention.
+        """The outputs after the last words `word` (R,) of hypotheses, as `kernels.span_outputs` gives them, and alpha
+        (D, T), None without attention.
 
-        parents (D,): the hypotheses of the step before that go on, which are of the sentences `at` (D,); parent (R,):
-        the place of each hypothesis' own among them. What does not depend on the word is computed once for each, alpha
-        too: c_i is of s_(i-1).
+        parents (D,): the rows of the step before that go on, of the sentences `at` (D,); parent (R,): the place of each
+        hypothesis' row among them. What does not depend on the last word is computed once for each of these, alpha too:
+        c_i depends on s_(i-1).
         """
         tables, alpha, n, state = self.tables, None, len(self.tables.p.U), self.state[parents]
         units, gates, _ = tables.widths
@@ -93,9 +95,9 @@ class Decoder:
 
 
 class Translator:
-    """Models of the same vocabularies, an ensemble where they are several: a word's probability is their mean.
+    """Models of the same vocabularies; several are an ensemble: a word's probability is the mean of theirs.
 
-    threads: so many batches of sentences are searched for at once.
+    threads: how many batches of sentences are searched at once.
     """
 
     def __init__(self, *models, threads=1):
@@ -107,12 +109,12 @@ class Translator:
     def __call__(self, sentences, beam, together):
         """The hypotheses of each sentence of ids that ends with </s>, best first, in the order of the sentences.
 
-        together: the most sentences of a batch; fewer where the memory of their annotations says so.
+        together: the most sentences of a batch, which has fewer where ROOM is short.
         """
         out, work = [None] * len(sentences), lambda batch: self.search([sentences[i] for i in batch], beam)
         width = max(tables.G.shape[1] for tables in self.tables)
         batches = list(network.batches(sentences, together, ROOM // (width * self.team.size)))
-        # a batch alone has the threads of its products
+        # a single batch has threads in its products
         for batch, hypotheses in zip(batches, (self.team if len(batches) > 1 else map)(work, batches), strict=True):
             for i, found in zip(batch, hypotheses, strict=True):
                 out[i] = found
@@ -121,17 +123,17 @@ class Translator:
     def search(self, sentences, beam):
         """The hypotheses of each sentence, best first.
 
-        A sentence is done when none that goes on can become better than the best that has ended (the last one wanted,
-        where several are), or as many have ended as the beam is wide and none that goes on ranks higher so far.
+        A sentence is done when no live hypothesis can come to rank above the best ended one (the last of those wanted,
+        where several are), or when `size` hypotheses have ended and no live one ranks above it now.
         """
         B, K = beam.size, len(sentences)
         decoders = [Decoder(tables, sentences) for tables in self.tables]
         lengths = decoders[0].lengths
-        # nobody looks at </s> for the translation of a word
+        # links do not go to the source's </s>
         to_eos = np.where(np.arange(lengths.max()) == lengths[:, None] - 1, f32(-1), f32(0))
         limit = (beam.factor * (lengths - 1)).astype(np.int64) + beam.extra
-        # hypotheses that go on, sentence by sentence: those sentences, ln p, last words, rows of the step before that
-        # they continue, and places among its best ones
+        # live hypotheses, sentence by sentence: their sentences, ln p, last words, rows of the step before that they
+        # continue, places among that step's best
         at, total, word, row, mine = np.arange(K), np.zeros(K), np.full(K, self.sos), np.arange(K), np.zeros(K, int)
         history, ended = [], [[] for _ in range(K)]
         while len(at):
@@ -179,7 +181,7 @@ class Translator:
 
 
 def combined(steps):
-    """The steps of one model or more as one: outputs, whose softmax is the mean of theirs, and the alphas' mean."""
+    """The steps of several models as one: outputs whose softmax is the mean of theirs, and the mean of their alphas."""
     alphas = [alpha for _, alpha in steps if alpha is not None]
     alpha = sum(alphas) / f32(len(alphas)) if alphas else None
     if len(steps) == 1:

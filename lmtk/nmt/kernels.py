@@ -1,16 +1,16 @@
 """RNNsearch and RNNencdec of Bahdanau, Cho, Bengio 2015, appendix A, over arrays: forward and backward.
 
-A row is a sentence or a word of one, so that the paper's `W e` is here `e @ W`, and matrices that multiply the same
-vector stand side by side in one array. `gX` is the gradient of the cost, minus the log-likelihood, by X.
+A row of an array is a sentence or a word of one, so that the paper's `W e` is here `e @ W`. Matrices that multiply the
+same vector stand side by side in one array. `gX` is the gradient of the cost, minus the log-likelihood, by X.
 
 symbol  shape           meaning (appendix A)
 Kx V    -               words of the source; words of the target that are predicted
 m n l   -               embedding, hidden units, maxout units
 n' A    -               alignment units; size of an annotation: 2n, or n without attention, where n' is 0
-K T     -               sentences of a minibatch, the greatest T_x, words of a source sentence with its </s>
-P       -               words of all its sentences, packed: first words first, longer sentences first
+K T     -               sentences of a minibatch; the greatest T_x, T_x being words of a source sentence with its </s>
+P       -               words of all sentences of a side, packed: first words first, longer sentences first
 Ex Ey   (Kx, m) (.., m) embeddings; Ey has a row for <s> too
-d       -               what goes into a unit: 3n; with -unit lstm 4n, and [i f o] stands where [z r] does
+d       -               inputs of a unit: 3n; with -unit lstm 4n, and [i f o] stands where [z r] does
 Wx bx   (m, 2d) (2d,)   encoder: [Wz Wr W] of the forward unit, then of the backward unit; without attention (m, d)
 fS fU   (n, 2n) (n, n)  forward encoder: [Uz Ur], U
 bS bU   (n, 2n) (n, n)  backward encoder; only with attention
@@ -34,12 +34,12 @@ from lmtk.machine.jit import jit
 from lmtk.units import multiply
 
 ROOM = 1 << 22  # outputs that are computed at once
-SPAN, TILE = 128, 64  # outputs that the search passes over at once; those of a tile of W_o, a divisor
+SPAN, TILE = 128, 64  # outputs of a span, which the search can skip; of a tile of W_o, a divisor of SPAN
 
 
 def look(H, Ua, ba):
-    """U_a h_j of all annotations, (K, T, n'), which does not depend on i (A.1.2); as one product, which a stack of
-    matrices would not be.
+    """U_a h_j of all annotations, (K, T, n'), which does not depend on i (A.1.2). It is one product, since numpy would
+    multiply a stack of matrices one by one.
     """
     return (H.reshape(-1, H.shape[2]) @ Ua + ba).reshape(*H.shape[:2], len(ba))
 
@@ -54,7 +54,7 @@ def tanh_sum(UH, q):
 
 
 def attend(H, UH, absent, q, va):
-    """alpha_i (K, T) and c_i (K, A) of a state s_(i-1) a sentence: q (K, n'), their W_a s_(i-1).
+    """alpha_i (K, T) and c_i (K, A) for a decoder state s_(i-1) of each sentence; q (K, n'): W_a s_(i-1).
 
     e_ij = v_a . tanh(W_a s_(i-1) + U_a h_j), A.1.2; alpha by equation 6; c_i = sum_j alpha_ij h_j, equation 5. H (K, T,
     A), UH (K, T, n'); absent (K, T): 0 where a sentence has a word, -inf behind its end.
@@ -66,8 +66,9 @@ def attend(H, UH, absent, q, va):
 
 
 def attend_at(H, UH, at, lengths, q, va):
-    """`attend` for R states, of which several may look at a sentence: alpha (R, T) and the contexts (R, A); the r-th
-    state looks at sentence at_r. q (R, n'), float32; lengths (K,): words of the sentences.
+    """`attend` for R decoder states, several a sentence, the r-th of sentence at_r: alpha (R, T) and c (R, A).
+
+    q (R, n'), float32; lengths (K,): words of the sentences.
     """
     e = np.full((len(at), UH.shape[1]), -np.inf, UH.dtype)
     tanh_products(UH, np.ascontiguousarray(q), va, at, lengths, e)
@@ -97,7 +98,7 @@ def add_contexts(alpha, H, at, lengths, c):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def attend_backward(H, a, alpha, va, gc, lengths, gUH, gva, gq):
-    """gc (K, A), the gradient of c, to those of U_a h and v_a, which are added to in place, and gq (K, n'), written.
+    """From gc (K, A), the gradient of c: adds to gUH and gva, those of U_a h and v_a, in place, and writes gq (K, n').
 
     a (K, T, n'): `tanh_sum`; alpha (K, T).
     """
@@ -148,11 +149,11 @@ def maxout(o):
 
 @jit
 def step_inputs(Q, c, G, parent, word, zr, proposed, t):
-    """What goes into the step of R hypotheses: zr (R, gates), proposed (R, n) and t (R, l + 1), the maxout units and 1,
-    are written.
+    """The inputs of a decoder step of R hypotheses: zr (R, gates), proposed (R, n) and t (R, l + 1), the maxout units
+    and 1, are written.
 
-    It is the sum of what a hypothesis' state gives, Q (D, n' + gates + 2l), what its context gives, c (D, d + 2l), rows
-    parent_r both, and what its last word gives, G (V + 1, d + 2l), row word_r.
+    They are sums of the parts of the state, Q (D, n' + gates + 2l), and of the context, c (D, d + 2l), in row parent_r
+    both, and of the last word, G (V + 1, d + 2l), in row word_r.
     """
     gates, n, l = zr.shape[1], proposed.shape[1], t.shape[1] - 1
     units, d = Q.shape[1] - gates - 2 * l, gates + n
@@ -181,10 +182,7 @@ def maxout_backward(o, gt):
 
 
 def log_softmax(y):
-    """y (P, V), a word's outputs a row, to its exponentials after subtraction of the maximum, in place.
-
-    Returns (maximum, sum of the exponentials), (P,) each.
-    """
+    """y (P, V) <- e^(y - the maximum of its row), in place. Returns (maximum, sum of the exponentials), (P,) each."""
     top, total = y.max(axis=1), np.empty(len(y), y.dtype)
     if y.dtype == np.float32:
         exp_rows(y, top, total)
@@ -196,7 +194,7 @@ def log_softmax(y):
 
 
 def output_tiles(Wo, bo):
-    """[W_o; b_o] as `span_outputs` takes it. Words that there are not, up to a whole span, have probability 0."""
+    """[W_o; b_o] as `span_outputs` takes it. Words of probability 0 fill up the last span."""
     (l, V), N = Wo.shape, -(-len(bo) // SPAN) * SPAN
     whole = np.zeros((l + 1, N), Wo.dtype)
     whole[:l, :V], whole[l, :V], whole[l, V:] = Wo, bo, -np.inf
@@ -204,8 +202,9 @@ def output_tiles(Wo, bo):
 
 
 def span_outputs(t, Wo):
-    """The outputs y of t [W_o; b_o], (P, N) float32: t (P, l + 1), which has 1 behind the maxout units; Wo:
-    `output_tiles`. Returns y, the maxima of its spans, (P, N / SPAN), and ln of the sums of e^y, (P,) float64.
+    """The outputs y = t [W_o; b_o], (P, N) float32, of t (P, l + 1), the maxout units and a 1; Wo: `output_tiles`.
+
+    Returns y, the maxima of its spans, (P, N / SPAN), and ln of the sums of e^y, (P,) float64.
     """
     number, _, columns = Wo.tiles.shape
     y, sums = np.empty((len(t), number * columns), t.dtype), np.empty(len(t))
@@ -218,8 +217,9 @@ def span_outputs(t, Wo):
 
 @jit
 def fill_spans(gemm, t, Wo, y, tops, parts, sums):
-    """The same, a span after another, so that what was multiplied is in the cache still; gemm: `blas.address`, None: y
-    is there already. parts, of the shape of tops, is written.
+    """The same, span by span, so that the outputs of a span are still in the cache for their maximum and sum.
+
+    gemm: `blas.address`; None: y is already there. parts, of the shape of tops, is written: the sums of the spans.
     """
     (tiles, most), each = Wo, SPAN // TILE
     for i in range(tops.shape[1]):
@@ -247,8 +247,8 @@ def output(t, w, Wo, bo):
 def output_backward(t, w, Wo, bo, scale, smoothing, gWo, gbo):
     """ln p(w), (P,) float64, and gt (P, l); gWo and gbo are written.
 
-    The cost is -scale times (1 - smoothing) ln p(w) + smoothing * the mean of ln p over all words: label smoothing,
-    Szegedy et al. 2016, section 7.
+    The cost is -scale times (1 - smoothing) ln p(w) + smoothing times the mean of ln p over the vocabulary: label
+    smoothing, Szegedy et al. 2016, section 7.
     """
     logp, gt = np.empty(len(w)), np.empty_like(t)
     WoT = np.ascontiguousarray(Wo.T)
@@ -262,7 +262,7 @@ def output_backward(t, w, Wo, bo, scale, smoothing, gWo, gbo):
         top, total = log_softmax(y)
         logp[part] = seen - top - np.log(total)
         y[at] -= total * y.dtype.type(1 - smoothing)
-        # the division by the sums is left to the smaller arrays, a pass over y less
+        # the smaller arrays are divided by the sums, not y, which saves a pass over it
         share = (y.dtype.type(scale) / total).astype(y.dtype)
         np.multiply(y @ WoT, share[:, None], out=gt[part])
         if i == 0:
@@ -272,7 +272,7 @@ def output_backward(t, w, Wo, bo, scale, smoothing, gWo, gbo):
             gWo += (t[part] * share[:, None]).T @ y
             gbo += share @ y
     if smoothing:
-        # all words get an equal part, which so needs no pass over y
+        # every word gets the same part, so that no pass over y is needed
         each = t.dtype.type(scale * smoothing / len(bo))
         gt -= each * Wo.sum(axis=1)
         gWo -= (each * t.sum(axis=0))[:, None]
@@ -282,11 +282,11 @@ def output_backward(t, w, Wo, bo, scale, smoothing, gWo, gbo):
 
 @jit
 def best_words(y, tops, base, starts, parent, word, score):
-    """The B best continuations of each sentence's hypotheses, best first; of equal ones those of the first in order.
+    """The B best continuations of each sentence's hypotheses, best first; equal ones in the order of y.
 
     y (R, N), tops: outputs of the hypotheses, those of the k-th sentence from starts_k on, and the maxima of their
-    spans, or bounds of them; base (R,): a hypothesis' own score less the logarithm of its softmax' sum.
-    Writes the row of the hypothesis, its next word and the score, (K, B) each; -inf where none is left.
+    spans, or bounds of them; base (R,): ln p of a hypothesis less ln of the sum of its softmax.
+    Writes the row of the hypothesis, its next word and the score, (K, B) each; the score is -inf where none is left.
     """
     K, B = parent.shape
     score[:] = -np.inf
@@ -295,7 +295,7 @@ def best_words(y, tops, base, starts, parent, word, score):
         for r in range(starts[k], starts[k + 1]):
             bar = score[k, B - 1] - base[r]
             for i in range(tops.shape[1]):
-                # most spans have nothing to offer
+                # most spans have no output above the bar
                 if not tops[r, i] > bar:
                     continue
                 for v in range(i * SPAN, (i + 1) * SPAN):

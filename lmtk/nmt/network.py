@@ -1,4 +1,4 @@
-"""The translation model of Bahdanau, Cho, Bengio 2015: what it holds, how it scores a minibatch, its file."""
+"""The translation model of Bahdanau, Cho, Bengio 2015: its parameters, encoder and decoder of a minibatch, its file."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from lmtk.units import UNITS, Unit, follow, follow_back, from_activations, of_we
 
 f32 = np.float32
 SIZES = ("embedding", "hidden", "alignment", "maxout", "unit", "tied")
-GATES = {2: "gated", 3: "lstm"}  # how files told the unit once
+GATES = {2: "gated", 3: "lstm"}  # older files have the number of gates for the unit
 TOLD = {
     "sizes": {
         **dict.fromkeys(("embedding", "hidden", "maxout"), declared.whole(1)),
@@ -32,9 +32,9 @@ TOLD = {
 class Model:
     """theta of appendix A in one array, (N,) float32; `at` gives its parts by the letters of `kernels`.
 
-    sizes: embedding m, hidden n, alignment n' (0: no attention, RNNencdec), maxout l, unit: its
-    name in `units.UNITS`, tied: whether the output has the embeddings' weights; settings: the options of the run;
-    subwords: the model that splits words into those of the vocabularies, empty where they are whole words.
+    sizes: embedding m, hidden n, alignment n' (0: no attention, RNNencdec), maxout l, unit: its name in `units.UNITS`,
+    tied: whether the output has the embeddings' weights; settings: the options of the run; subwords: the model that
+    splits words into subwords, empty where the vocabularies hold whole words.
     """
 
     vocab: Vocab
@@ -72,10 +72,10 @@ class Model:
 
 @dataclass(frozen=True)
 class Layout:
-    """What theta is made of, and so what a network does.
+    """The structure of a network, as the arrays in theta have it.
 
-    unit: of encoder and decoder alike; alignment n', 0: no attention; tied: whether the output has the embeddings'
-    weights; shapes: letter -> shape, in the order in which they stand in theta.
+    unit: of encoder and decoder; alignment: n', 0 without attention; tied: whether the output has the embeddings'
+    weights; shapes: letter -> shape, in the order of theta.
     """
 
     unit: Unit
@@ -99,7 +99,7 @@ def layout(source, target, embedding, hidden, alignment, maxout, unit, tied):
 
 
 def letters(flat, how):
-    """Letter -> view of a flat array laid out so."""
+    """Letter -> view of its part of a flat array; how: a Layout."""
     out, start = {}, 0
     for name, shape in how.shapes.items():
         end = start + math.prod(shape)
@@ -119,9 +119,11 @@ def length(how):
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a minibatch, packed time by time: the sentences stand in the order of their lengths, longest first.
+    """The sentences of a side of a minibatch, longest first, packed time by time: all first words, then all second
+    words.
 
-    words (P,), ids; sizes: how many sentences have a t-th word; row, time (P,): the sentence and place of each.
+    words (P,): ids; sizes: for each t, how many sentences have a t-th word; row, time (P,): each word's sentence and
+    place in it; lengths (K,): of the sentences.
     """
 
     words: np.ndarray
@@ -143,13 +145,13 @@ def packed(sentences):
 
 
 def longest_first(sentences):
-    """Numbers of the sentences, longest first, in their order where equal."""
+    """Indices of the sentences, longest first; of equal lengths in their order."""
     return np.argsort([-len(s) for s in sentences], kind="stable")
 
 
 def batches(sentences, together, words):
-    """Numbers of sentences of like length, `together` a time, longest first; fewer where, filled up to the longest of
-    them, they would have more than so many words.
+    """Yields indices of sentences of similar length, longest first: `together` of them, or as many as have at most so
+    many words when padded to the longest of them, but one at least.
     """
     order, i = longest_first(sentences), 0
     while i < len(order):
@@ -159,7 +161,7 @@ def batches(sentences, together, words):
 
 
 def output_weights(p):
-    """W_o, (l, V), a view; tied, the embedding of a word is its column too (Press & Wolf 2017), and l is m."""
+    """W_o, (l, V), a view; tied, its columns are the embeddings of the target words (Press & Wolf 2017), and l is m."""
     return p.Ey[: len(p.bo)].T if p.how.tied else p.Wo
 
 
@@ -181,8 +183,8 @@ def masked(x, mask):
 def annotate(p, sentences, drop=no_dropout):
     """The encoder (A.2.1) over sentences of ids in any order.
 
-    Returns H (K, T, A) in the order of the sentences, zero behind their ends (without attention (K, 1, n): the last
-    state), the state s_0 starts from (K, n), the lengths (K,), and what `annotate_backward` needs.
+    Returns the annotations H (K, T, A) in the order of the sentences, zero behind their ends (without attention (K, 1,
+    n), the last state); the state (K, n) that s_0 is made of; the lengths (K,); and what `annotate_backward` needs.
     """
     order = longest_first(sentences)
     side = packed([sentences[i] for i in order])
@@ -211,7 +213,7 @@ def annotate(p, sentences, drop=no_dropout):
     words[side.row, side.time] = number
     kept.reversed = words[side.row, last]
     b, kept.b, _ = follow(p.how.unit, G[:, d:], kept.reversed, p.bx[d:], side.sizes, p.bS, p.bU)
-    # equation 7: h_j is both states of a word, one behind the other
+    # equation 7: h_j is the forward and the backward state, concatenated
     H = np.zeros((K, T, 2 * n), f.dtype)
     H[row, side.time, :n] = f
     H[row, last, n:] = b
@@ -219,7 +221,7 @@ def annotate(p, sentences, drop=no_dropout):
 
 
 def annotate_backward(p, g, gH, kept):
-    """gH (K, T, A), overwritten parts aside, to the gradients of the encoder, written into g."""
+    """The gradients of the encoder, written into g, from gH (K, T, A)."""
     side, n, U = kept.side, len(p.fU), len(kept.distinct)
     if p.how.alignment:
         gf, gb = gH[kept.row, side.time, :n], gH[kept.row, kept.last, n:]
@@ -241,10 +243,10 @@ def annotate_backward(p, g, gH, kept):
 
 
 def decode(p, source, target, sos, drop=no_dropout):
-    """Encoder and decoder (A.2) over a minibatch, the targets' words being known: all of equation 4 but the softmax.
+    """Encoder and decoder (A.2) over a minibatch whose target words are known: all of equation 4 but the softmax.
 
-    source, target: lists of K sentences of ids, the targets longest first. Returns t (P, l), the maxout units, w (P,),
-    the words to predict, and what `decode_backward` needs.
+    source, target: lists of K sentences of ids, the targets longest first. Returns t (P, l), the maxout units; w (P,),
+    the words to predict; and what `decode_backward` needs.
     """
     H, h, lengths, encoder = annotate(p, source, drop)
     mask_H = drop(H.shape)
@@ -255,7 +257,7 @@ def decode(p, source, target, sos, drop=no_dropout):
     P, K, A = len(side.words), len(target), H.shape[2]
     before = np.empty(P, np.int32)
     before[:K] = sos
-    # the word before: the same sentence's in the time before
+    # y_(i-1): the word of the same sentence one time step before
     starts = np.concatenate(([0], np.cumsum(side.sizes)))
     before[K:] = side.words[starts[side.time[K:] - 1] + side.row[K:]]
     distinct, number = np.unique(before, return_inverse=True)
@@ -304,8 +306,8 @@ def decode(p, source, target, sos, drop=no_dropout):
 
 
 def decode_backward(p, g, gt, kept):
-    """gt (P, l), the gradient of the maxout units, to all gradients but those of Wo and bo, written into g; those of Ey
-    are added to what it got as W_o, where it is that too.
+    """All gradients but those of Wo and bo, written into g, from gt (P, l), the gradient of the maxout units. Where the
+    output is tied, the gradient of Ey is added to the one that it already has as W_o.
     """
     side, starts, H, zr, t, states = kept.side, kept.starts, kept.H, kept.zr, kept.t, kept.states
     n, P, unit, (units, gates, d) = len(p.U), len(gt), p.how.unit, widths(p)
@@ -357,8 +359,10 @@ def decode_backward(p, g, gt, kept):
 
 
 def cost(p, source, target, sos, g, drop=no_dropout, smoothing=0.0, sentences=None):
-    """The sum of ln p over the words of a minibatch, or a share of one; g gets the gradient of the sum of -ln p divided
-    by the number of its sentences, where `smoothing` is the share of all words in what is to be predicted.
+    """The sum of ln p over the words of a minibatch, or of a share of one; g gets the gradient of the cost.
+
+    The cost is the sum of -ln p, with label smoothing (`kernels.output_backward`), divided by `sentences`, the number
+    of those of the whole minibatch; None: of these here.
     """
     order = longest_first(target)
     source, target = [source[i] for i in order], [target[i] for i in order]
@@ -370,8 +374,8 @@ def cost(p, source, target, sos, g, drop=no_dropout, smoothing=0.0, sentences=No
 
 
 def score_words(p, source, target, sos):
-    """What a minibatch's targets, that end with </s>, get: for each pair ln p of its words, (T,) float64, and their
-    weights of the source's words, (T, words of the source), or None without attention.
+    """For each pair of a minibatch, whose targets end with </s>: ln p of the target's words, (T_y,) float64, and their
+    alpha, (T_y, T_x), or None without attention.
     """
     order = longest_first(target)
     t, w, kept = decode(p, [source[i] for i in order], [target[i] for i in order], sos)
@@ -404,8 +408,8 @@ def write(out, model):
 
 
 def sizes_told(told):
-    """The sizes in a file. Those from before there were LSTMs tell no unit, later ones its gates; nor did all tell
-    whether the output is tied.
+    """The sizes in a file. Files from before there were LSTMs name no unit, later ones have its number of gates; older
+    files do not say whether the output is tied.
     """
     old = {"unit": GATES[told.get("gates") or 2], "tied": False}
     return {name: (old | told)[name] for name in SIZES}

@@ -1,6 +1,6 @@
-"""What a translation model says of translations that are known: ln p of their words, and where they look.
+"""Scores of given translations: ln p of their words, and their alignments.
 
-Given its source, a target is a text that is predicted word by word, so that the reports of language models are its own.
+Given its source, a target is a text that is predicted word by word, so that it has the reports of language models.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ LINES = 1 << 10  # lines that are read at once
 
 
 def score_words(models, sources, targets):
-    """`network.score_words` of a minibatch under the mean of the models' probabilities; weights are their mean."""
+    """`network.score_words` of a minibatch under the mean of the models' probabilities; alpha is the mean of theirs."""
     found = [network.score_words(m.at, sources, targets, m.vocab.sos_id) for m in models]
     if len(models) == 1:
         return found[0]
@@ -43,8 +43,9 @@ def score_pairs(models, sources, targets):
 
 
 def scored_alone(models, sentence, found, beam):
-    """The hypotheses of a sentence, best first, with ln p, rank and alpha computed apart from other sentences: the last
-    digits of a product depend on how many rows it has, and so would the numbers that are shown on the size of a batch.
+    """The hypotheses of a sentence, best first, with ln p, rank and alpha computed apart from other sentences.
+
+    The last digits of a product depend on how many rows it has; so the numbers shown do not depend on the batch.
     """
     eos, out = models[0].vocab.eos_id, []
     targets = [np.array([*h.words, eos], np.int32) for h in found]
@@ -90,7 +91,7 @@ class GivenSource:
 
 
 def blocks(model, split, pairs, tolower=False):
-    """Pairs of lines of source and target as Targets, many at a time; split: of a list of words into the model's."""
+    """Pairs of lines of source and target as Targets, many at a time; split(words) -> those of the model."""
     sides = [(word_index(vocab), vocab.eos_id) for vocab in (model.source, model.vocab)]
     pairs = iter(pairs)
     while block := list(islice(pairs, LINES)):

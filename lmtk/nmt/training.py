@@ -1,4 +1,4 @@
-"""Training (appendix B): a bitext to a Model, in epochs. A run that goes on where one stopped gives the same bytes."""
+"""Training (appendix B): a bitext to a Model, in epochs. A resumed run ends with the same bytes as an unbroken one."""
 
 import math
 import zlib
@@ -21,8 +21,10 @@ BATCH, WORDS = 64, 1 << 14  # held-out sentences at once, and their words
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run is made of; a checkpoint goes on only under the same. rate: of Adam, None: Adadelta (-paper); average:
-    over which share of the updates so far parameters are averaged, None: they are not.
+    """The settings of a run; a checkpoint is resumed only with the same ones.
+
+    rate: of Adam, None: Adadelta (-paper); average: the share of the updates so far over which parameters are averaged,
+    None: they are not.
     """
 
     embedding: int
@@ -34,7 +36,7 @@ class Settings:
     rate: float | None
     dropout: float
     smoothing: float
-    keep: str  # what the model that is kept has the highest of: "likelihood" or "BLEU"
+    keep: str  # the held-out measure of the best epoch, whose model is kept: "likelihood" or "BLEU"
     patience: int  # epochs without a better one after which a run ends; 0: never
     bpe: int | None = None
     seed: int = 1
@@ -51,9 +53,9 @@ class Settings:
 class Progress:
     """Where a run stands: `step` minibatches into `epoch` (from 0), L the sum of ln p over their words.
 
-    theta: the parameters; first, second: what Adam or Adadelta keeps of each; average: their mean over the last
-    updates, None without -average; best: the parameters with the highest held-out likelihood or BLEU so far, after
-    `best_epoch`; curve: a curve.Epoch for each that is over; seconds: of training so far.
+    theta: the parameters; first, second: the running means of Adam or Adadelta; average: the mean of theta over the
+    last updates, None without -average; best: the parameters with the highest held-out likelihood or BLEU so far, after
+    `best_epoch`; curve: a curve.Epoch for each finished epoch; seconds: of training so far.
     """
 
     theta: np.ndarray
@@ -75,7 +77,7 @@ class Progress:
 
     @property
     def arrays(self):
-        """What a run goes on from, by name."""
+        """The arrays of a checkpoint, by name."""
         average = {} if self.average is None else {"average": self.average}
         return {"theta": self.theta, "first": self.first, "second": self.second} | average
 
@@ -86,10 +88,11 @@ def begin(theta, settings):
 
 
 def initial(source, target, settings, words):
-    """theta before training. Adadelta starts as B.1 has it: recurrent matrices orthogonal, W_a and U_a of deviation
-    0.001, v_a and biases 0, the rest 0.01. Adam starts from deviations 1/sqrt(inputs), embeddings of 0.1, and output
-    biases at the logarithm of the words' frequencies, those of an LSTM's forget gates at 1; words: the target's
-    sentences.
+    """theta before training; words: the target's sentences. Recurrent matrices are orthogonal.
+
+    Adadelta starts as B.1 has it: W_a and U_a of deviation 0.001, v_a and biases 0, the rest 0.01. Adam starts from
+    deviations 1/sqrt(inputs), embeddings of 0.1, output biases at the logarithm of the words' frequencies, and the
+    biases of an LSTM's forget gates at 1.
     """
     how = network.layout(source, target, **settings.sizes)
     random = np.random.default_rng(settings.seed)
@@ -120,10 +123,10 @@ def orthogonal(random, n):
 
 
 def minibatches(bitext, settings, epoch):
-    """The numbers of an epoch's pairs, a minibatch a time: shuffled, sorted by length in pools of 20 minibatches (B.2).
+    """Yields an epoch's minibatches, indices of pairs: shuffled, sorted by length in pools of 20 minibatches (B.2).
 
-    The paper shuffles once. With Adam each epoch is shuffled anew, and so are the minibatches of a pool, since lengths
-    that rise with each pool pull at the mean.
+    The paper shuffles once. With Adam each epoch is shuffled anew, and so are the minibatches of a pool: lengths that
+    rise in each pool would bias Adam's mean of the gradients.
     """
     paper = settings.rate is None
     random = np.random.default_rng([settings.seed, 0 if paper else epoch])
@@ -137,7 +140,7 @@ def minibatches(bitext, settings, epoch):
 
 
 def dropping(settings, epoch, step, share):
-    """Masks of inverted dropout for one share of a minibatch."""
+    """A function from a shape to a mask of inverted dropout, for one share of a minibatch."""
     if not settings.dropout:
         return network.no_dropout
     seeds = [settings.seed, epoch, step + 1] + [share] * (share > 0)
@@ -158,12 +161,14 @@ def heldout_logp(p, bitext, sos):
 
 
 def steps(bitext, settings):
-    """The minibatches of an epoch."""
+    """How many minibatches an epoch has."""
     return -(-len(bitext.source) // settings.minibatch)
 
 
 def unigram(bitext, heldout, target):
-    """ln p a word of the training text and of the held-out one (None without one), by the frequencies in the former."""
+    """The mean ln p of the words of the training text and of the held-out one (None without one), by the unigram of the
+    former, one added to each count.
+    """
     words = np.concatenate(bitext.target)
     counts = np.bincount(words, minlength=target.V) + 1
     logp = np.log(counts / counts.sum())
@@ -172,11 +177,11 @@ def unigram(bitext, heldout, target):
 
 def train(progress, bitext, heldout, source, target, settings, bleu=None, threads=1, team=map):
     """Train from where `progress` stands, changing it; yields (epoch over, target words seen, a function that gives the
-    arrays to go on from) after each minibatch.
+    arrays of a checkpoint) after each minibatch.
 
     bleu: a function of the parameters, called after each epoch. threads: into how many shares a minibatch is divided;
-    team(function, items) works on them side by side. Raises Diverged where the likelihood is no finite number;
-    `progress` then still has the best parameters so far.
+    team(function, items) works on them side by side. Raises Diverged where the likelihood is not finite; `progress`
+    then still has the best parameters so far.
     """
     memory.keep()
     how = network.layout(source, target, **settings.sizes)
@@ -218,13 +223,13 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
 
 
 def rate(settings, t, total):
-    """Adam's after t updates of `total`, which falls linearly to a twentieth; None with Adadelta."""
+    """Adam's rate after t updates of `total`; it falls linearly to a twentieth. None with Adadelta."""
     return None if settings.rate is None else settings.rate * (1 - (1 - END) * t / total)
 
 
 def update(progress, gradient, scale, settings, t, total):
-    """theta moves against the gradient, scaled to a norm of at most 1, in update t of `total`; the average follows
-    (polynomial decay, Shamir & Zhang 2013, section 4).
+    """Update t of `total`: theta moves against scale times the gradient, of a norm of at most 1 (B.2); the average
+    follows (polynomial decay, Shamir & Zhang 2013, section 4).
     """
     epsilon = rate(settings, t, total)
     if epsilon is None:
@@ -237,8 +242,9 @@ def update(progress, gradient, scale, settings, t, total):
 
 
 def finish_epoch(progress, p, bitext, heldout, target, settings, bleu):
-    """Close an epoch: its line of the curve, and the parameters, whose views p are, kept if they are the best. Raises
-    Diverged.
+    """Close an epoch: its line of the curve, and the parameters kept if they are the best; p: views of them.
+
+    Raises Diverged.
     """
     held = heldout_logp(p, heldout, target.sos_id) if heldout else None
     if not np.isfinite(progress.theta).all() or not math.isfinite(held or 0):
@@ -257,7 +263,7 @@ def finish_epoch(progress, p, bitext, heldout, target, settings, bleu):
 
 
 def kept(progress, source, target, settings, subwords=b""):
-    """The best Model so far as its file is to hold it, with what made it."""
+    """The best Model so far with its settings and its curve, as its file holds them."""
     return model(progress.best, source, target, settings, subwords, progress.curve)
 
 

@@ -21,8 +21,8 @@ from lmtk.nplm.pace import slowed
 
 f32 = np.float32
 
-# Uc (c, h), Wc (c, seen) or None, as W is, and bc (c,), float32: to the outputs of the c classes. classes (V,), the
-# class of each word, int32; none is empty. U, W and b are those of the words, y normalized within each class.
+# Uc (c, h), Wc (c, seen) or None, as W is, and bc (c,), float32: weights of the outputs of the c classes. classes (V,),
+# int32: the class of each word; no class is empty. U, W and b are those of the words, y normalized within each class.
 
 
 def declared(V, h, seen, size):
@@ -45,7 +45,7 @@ def about(p):
 def log_p(p, hidden, rows, w, W):
     """ln p(w | context), (N,) float64: in time that grows with the classes and their sizes, and not with V.
 
-    Class by class, so that each has few products; equal contexts are not looked for, which would take as long.
+    It goes class by class, for few and large products. To look for equal contexts would take as long as to score them.
     """
     M, top, place, ends = tables(p)
     first = ends - np.bincount(p.classes)
@@ -67,7 +67,9 @@ def log_p(p, hidden, rows, w, W):
 
 
 def variances(p, w):
-    """P(the output's sum is met) p (1 - p) of the words w, in the order of `tables`, (V,), and of the classes, (c,)."""
+    """P(class) p (1 - p) of the words, p being P(word | class), in the order of `tables`, (V,); and p (1 - p) of the
+    classes, p being P(class), (c,): relative frequencies in the words w.
+    """
     share = np.bincount(w[w >= 0], minlength=len(p.classes)) / len(w)
     top = np.bincount(p.classes, weights=share)
     inside = share * (1 - share / np.maximum(top[p.classes], 1e-30))
@@ -78,8 +80,8 @@ OUTPUT = outputs.Output(declared, log_p, variances, check, about)
 
 
 def tables(p):
-    """M (V, D), the rows of the outputs of the words, class by class; top (c, D), of the classes; place (V,), a
-    word's row of M; ends (c,), where each class ends in M.
+    """M (V, D), the rows of the outputs of the words, class by class; top (c, D), of the classes; place (V,), a word's
+    row of M; ends (c,), where each class ends in M.
     """
     by_class = np.argsort(p.classes, kind="stable")
     place = np.empty_like(by_class)
@@ -110,7 +112,7 @@ def runs(values):
 def by_frequency(counts):
     """The class of each word, (V,) int32: sqrt(V) classes of words of like frequency, the most frequent in class 0.
 
-    The square roots of the counts of a class add up to about the same for all, so that those of rare words are larger.
+    The square roots of the counts add up to about the same in each class, so that classes of rare words are larger.
     """
     order = np.argsort(-counts, kind="stable")
     mass = np.cumsum(np.sqrt(counts[order]))
@@ -128,8 +130,8 @@ def dense(found):
 def read(path, vocab):
     """The class of each word that `vocab` predicts, (V,) int32, from lines "class word" or "class probability word".
 
-    The latter are SRILM's. Words that have no class are one of their own; other words are passed over. Raises
-    FormatError.
+    The latter are SRILM's. The words that have no class there form one; words that `vocab` does not predict are passed
+    over. Raises FormatError.
     """
     names, found = {}, np.full(vocab.V, -1)
     for number, line in lines(path):
@@ -161,9 +163,9 @@ def first(counts, classes, h, seen):
 
 @dataclass
 class Classes:
-    """The outputs as they are trained: MT (D, c) of the classes, M (V, D) of all words, class by class, row by row.
+    """The outputs in training: MT (D, c) of the classes, M (V, D) of all words, class by class, row by row.
 
-    classes, place (V,): the class of a word and its place among all; ends (c,): where each class ends.
+    classes, place (V,): the class of a word and its row of M; ends (c,): where each class ends.
     """
 
     MT: np.ndarray
@@ -218,9 +220,9 @@ def see(mine, pace, z, w, epsilon, curvature):
 def within(z, rows, first, sizes, own, gy, gz):
     """A softmax over the words of a class for each example: gy <- dL/dy, one behind the other, gz <- dL/dz, in place.
 
-    z, gz (K, D); rows (V, D), of which an example's are sizes[k] from first[k] on, that of its word the own[k]-th of
-    them; gy (sum of sizes,). Returns L, the sum of ln P(word | class, context). Bound by the rows, D floats for
-    each word of the class, which come from beyond the second cache once.
+    z, gz (K, D); rows (V, D): example k has the sizes[k] rows from first[k] on, its word the own[k]-th of them; gy (sum
+    of sizes,). Returns L, the sum of ln P(word | class, context). Bound by memory: D floats for each word of the class
+    come from beyond the second cache, once.
     """
     K, D = z.shape
     L, t = 0.0, 0

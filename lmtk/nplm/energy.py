@@ -1,14 +1,14 @@
-"""The output of the energy-minimization network of Bengio et al. 2003, section 5.1: its kernels, how words get
-probabilities; the layer before it is `layers.linear`.
+"""The output of the energy-minimization network of Bengio et al. 2003, section 5.1: its kernels, and the probabilities
+of words. `layers.linear` is the layer below it.
 
 symbol  shape       meaning
 V m h n -           as in `kernels`
 C       (>= V, m)   feature vectors, of the output word too
 H d     (h, nm) (h,)  hidden layer over x = (C(w_t), C(w_(t-1)), .. C(w_(t-n+1)))
 v       (h, 1) or (h, V)  output weights, one set or one for each target word
-b       (V,)        biases; of those in E only that of w_t is left after the normalization
+b       (V,)        biases; the normalization cancels those of E but b_(w_t)
 E       -           v . tanh(d + Hx) + b_(w_t); P(w_t | context) is e^-E over its sum for all words
-o u     (K, h) (h, V)  the share of d + Hx of each context, and of each output word: once for each, not for each pair
+o u     (K, h) (h, V)  parts of d + Hx: each context's, each output word's; made once for each, not for each pair
 A B     (K, h) (h, V)  e^(2o), e^(2u): tanh(o + u) = 1 - 2 / (1 + AB), one division for each pair and hidden unit
 y       (K, V)      -E
 
@@ -27,18 +27,18 @@ from lmtk.nplm import kernels, model, outputs
 from lmtk.nplm.pace import slowed, stiffest
 
 f32 = np.float32
-COLUMNS = 512  # output words in one block: B's is in the second cache, y's row in the first
+COLUMNS = 512  # output words in one block: the second cache holds its part of B, the first a row of y
 PAIRS = 10_000_000  # contexts times words from which on a compiled kernel pays for its start-up
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Whose the output weights v are: one set for all words, or one for each.
+    """The output weights v: one set for all words, or one for each.
 
-    common: whether they are one set; about: what `lmtk info` says; columns(V): those of v; of(v, words): v of some of
-    the words, an index; gathered(parts): the gradient of all words from those of blocks of them; add(v, words, share,
-    gv): v moves by a share of gv, that of the words, in place; pace(slow, tanh): of an update, as in `pace`, from
-    tanh(o + u) of the examples, (K, h).
+    common: whether they are one set; about: what `lmtk info` says of it; columns(V): how many columns v has.
+    of(v, words): v of some of the words, an index; gathered(parts): the gradient of v from those of blocks of words;
+    add(v, words, share, gv): v += share gv for the words, in place.
+    pace(slow, tanh): the pace of v in an update, as in `pace`, from tanh(o + u) of the examples, (K, h).
     """
 
     common: bool
@@ -100,17 +100,17 @@ def log_p(weights, p, hidden, rows, w, W):
 
 
 def exp_twice(o):
-    """e^(2o), kept from 0 and infinity, so that products of two are no nan; tanh is +-1 there long since."""
+    """e^(2o), bounded, so that a product of two is never 0 times infinity, nan; tanh is +-1 well inside the bounds."""
     return np.asarray(np.exp(np.clip(2 * o, -85, 85)), f32)
 
 
 def word_part(C, H):
-    """B = e^(2u), u = the share of Hx of the words with the feature vectors C (V, m): (h, V)."""
+    """B = e^(2u), (h, V), u being the part of Hx that output words with the feature vectors C (V, m) make."""
     return exp_twice(H[:, : C.shape[1]] @ C.T)
 
 
 def constant(v, b):
-    """c (V,): what in y = c + 2 sum_j v_j / (1 + A_j B_j) does not depend on the context."""
+    """c (V,), the part of y = c + 2 sum_j v_j / (1 + A_j B_j) that does not depend on the context."""
     return np.asarray(-b - v.sum(axis=0))
 
 
@@ -155,7 +155,7 @@ def minus_energies_backward(A, B, v, common, start, g, go, gu, gv):
     """go (K, h), gu (h, V_i) and gv = dL/do, dL/du and dL/dv, in place, from g (K, V_i) = dL/dy of the words from
     `start` on; gv is (h, 1) where v is common, else (h, V_i).
 
-    With s = 1 / (1 + AB), tanh = 1 - 2s: dy/do = dy/du = -4 v s (1 - s), dy/dv = 2s - 1. Bound like the way forward.
+    With s = 1 / (1 + AB), tanh = 1 - 2s: dy/do = dy/du = -4 v s (1 - s), dy/dv = 2s - 1. Bound by the division too.
     """
     (K, h), Vi = A.shape, g.shape[1]
     go[:], gu[:], gv[:] = f32(0), f32(0), f32(0)

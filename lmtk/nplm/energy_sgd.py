@@ -1,7 +1,7 @@
 """Stochastic gradient ascent on ln P of the energy network, on all words or on a sample (section 5.1; `energy`).
 
-The gradient through the sum that normalizes is that of a softmax: dL/dy_i = 1_(i=w) - P(i), and y = -E. What a word's
-unit u = (its share of H) C(i) gets of it goes to H and to C(i), as what the context gets does.
+With y = -E the gradient is that of a softmax: dL/dy_i = 1_(i=w) - P(i). It reaches H and C by two ways: through the
+context's o, and through each output word's u = H_0 C(i), H_0 being the first m columns of H.
 """
 
 import math
@@ -21,11 +21,12 @@ f32 = np.float32
 @np.errstate(over="ignore", invalid="ignore")
 def step(p, weights, slow, contexts, w, words, log_inclusion, epsilon, decay, feature_rate, team, parts):
     """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place; p
-    has the arrays by letter; weights: of `energy`, whose v are.
+    has the arrays by letter; weights: an `energy.Weights`.
 
-    contexts (K, n-1) and w (K,): ids. The softmax is over `words`, ascending ids, all or some, in `parts` blocks; with
-    some, log_inclusion (V,) is ln of the probability that a word is among them, by which each counts but an example's
-    own. The decay is on v, H and C, not on the biases b and d; C learns feature_rate times faster; slow: a Pace.
+    contexts (K, n-1) and w (K,): ids. The softmax is over `words`, ascending ids, all or some, in `parts` blocks. With
+    some, log_inclusion (V,) is ln of the probability that a word is among them; it is subtracted from y, but not for an
+    example's own word (`sampled`). The decay is on v, H and C, not on the biases b and d; C learns feature_rate times
+    faster; slow: a Pace.
     Returns (sum of ln p, norm of dL/do), taken before the update; where the former is not finite nothing is updated.
     """
     C, H, d, v, b = p.C, p.H, p.d, p.v, p.b
@@ -92,10 +93,9 @@ def step(p, weights, slow, contexts, w, words, log_inclusion, epsilon, decay, fe
 
 
 def paces_of(weights, slow, A, B, H, v, g, C, w):
-    """The paces of C, H and d, v, and b, as in `pace`; B and v: those of the examples' words w; g: the
-    layer's gradient.
+    """The paces of C, of H and d, v, b, as in `pace`; B and v: those of the examples' words w; g: the layer's gradient.
 
-    What the word of an example gets is taken for what all words of it get: its tanh(o + u), whose slopes are dL/du.
+    For the curvature the examples' own words w stand for all output words: by their tanh(o + u), and by their dE/du.
     """
     m, V = C.shape[1], len(slow.outputs)
     s = 1 / (1 + A * B.T)

@@ -10,7 +10,7 @@ from lmtk.nplm.senses import names
 
 
 def senses_of(model):
-    """C (words s, m), a row a sense, and the vocabulary of senses, of a model with s of them a word."""
+    """C as (words s, m), a row for each of a word's s senses, and a vocabulary of the senses."""
     words = names(model.vocab.words, model.senses)
     index = {word: i for i, word in enumerate(words)}
     return model.C.reshape(len(words), model.m), SimpleNamespace(words=words, index=index)
@@ -63,7 +63,7 @@ def write_word2vec(out, words, vectors):
 def plot(out, kind, words, points):
     """A picture, "svg" or "png", with a dot for each word: points (N, 2). Same words and points, same bytes.
 
-    A word stands beside its dot where it covers no other; words come first to last, and those that find no place are
+    A word stands beside its dot where it covers no other. The first words are placed first; a word without a place is
     left out.
     """
     with figure(out, kind, (12, 12)) as drawn:
@@ -86,7 +86,7 @@ def plot(out, kind, words, points):
 def free_places(dots, sizes, page, gap=3):
     """Where the lower left corner of each label goes, (x, y) or None: beside its dot, on no other label, on the page.
 
-    dots, sizes (N, 2) and page (left, bottom, right, top), gap: pixels. Earlier labels have the choice.
+    dots, sizes (N, 2) and page (left, bottom, right, top), gap: pixels. Earlier labels choose first.
     """
     taken = np.empty((0, 4))
     places = []

@@ -2,13 +2,13 @@
 
 symbol  shape             meaning (section 2)
 V       -                 words predicted, |V|; C has a row for words that only stand in contexts too
-m h n   -                 features a word, hidden units, order: a prediction looks at n - 1 words
+m h n   -                 features a word, hidden units, order: a context is n - 1 words
 K       -                 examples in a minibatch
-x a     (K, (n-1)m) (K, h)  word features and hidden activations, of which `layers` tells
+x a     (K, (n-1)m) (K, h)  word features and hidden activations, as `layers` makes them
 U W b   (V, h) (V, (n-1)m) (V,)  output layer; W only with direct connections
 z       (K, D)            [a | x | 1]; D = h + (n-1)m + 1, or h + 1
-M       (V, D)            [U | W | b]; MT (D, V_i) is a block of it, transposed, in which products are faster
-y       (K, V)            outputs; the words that were seen are w (K,)
+M       (V, D)            [U | W | b]; MT (D, V_i) is a block of it, transposed, which makes products faster
+y       (K, V)            outputs; the target words are w (K,)
 L       -                 log-likelihood, natural; gX is dL/dX, its gradient
 
 Equation (1): y = b + Wx + U tanh(d + Hx) = Mz, with a = tanh(d + Hx), the layer `window`.
@@ -45,7 +45,7 @@ def output_weights(M, h, direct):
 
 
 def distinct(ids, W):
-    """The ids that are among some, below W: ascending, (D,), and which of them each is, of the shape of ids."""
+    """The distinct ids, below W, ascending, (D,), and the place of each of `ids` among them, of the shape of ids."""
     there, place = np.zeros(W, bool), np.empty(W, np.intp)
     there[ids] = True
     found = np.flatnonzero(there)
@@ -66,11 +66,11 @@ def keep(shapes, share, random):
 
 
 def block_forward(z, w, start, MT, y, log_c=None):
-    """Steps 1(c) on the block of outputs from `start` on: y <- e^(zM' - q) in place, (K, V_i), q its own maximum.
+    """Step 1(c) on the block of outputs from `start` on: y <- e^(zM' - q) in place, (K, V_i), q its own maximum.
 
-    w (K,): the words seen. log_c (V,): where given, the outputs are y_j - ln c_j but for the words seen, which stay.
+    w (K,): the target words. log_c (V,): where given, the outputs are y_j - ln c_j, but those of w remain y_w.
     A block may be empty.
-    Returns q (K,), s (K,), the sums of y, and t (K,), the output of w where it is in the block, else -inf.
+    Returns q (K,); s (K,), the sums of y; t (K,), the output of w where it is in the block, else -inf.
     """
     np.matmul(z, MT, out=y)
     mine = np.flatnonzero((w >= start) & (w < start + MT.shape[1]))
@@ -88,9 +88,9 @@ def block_forward(z, w, start, MT, y, log_c=None):
 def normalize(q, s, t, comm):
     """Steps 1(d)-1(f) over the blocks' q, s, t, each (blocks, K): Q = max q_i, S = sum s_i e^(q_i - Q).
 
-    comm: the ranks whose blocks there are. Q and the outputs of the words seen are shared in one exchange.
-    Returns log p of the words seen, natural, (K,) float64, nan where an output was not finite; and scale (blocks, K)
-    float32: p_j is y_j times its block's scale.
+    comm: the ranks that hold blocks. One exchange shares both Q and the outputs of the target words.
+    Returns ln p of the target words, (K,) float64, nan where an output was not finite; and scale (blocks, K) float32:
+    p_j is y_j times its block's scale.
     """
     # inf for nan, which MPI's maximum may lose
     Q, T = comm.max(np.nan_to_num(np.stack((q.max(axis=0), t.max(axis=0))), nan=np.inf, posinf=np.inf, neginf=-np.inf))
@@ -102,12 +102,12 @@ def normalize(q, s, t, comm):
 
 
 def block_backward(z, w, start, MT, y, scale, epsilon, keep, pace):
-    """Step 2(a) on a block: dL/dy_j = 1_(j=w) - p_j; M <- keep M + epsilon dL/dy' z, in place. Returns dL/dz (K, D), 0
-    for the 1, on which nothing depends.
+    """Step 2(a) on a block: dL/dy_j = 1_(j=w) - p_j; M <- keep M + epsilon dL/dy' z, in place. Returns dL/dz (K, D),
+    whose last column is 0, since the 1 in z is constant.
 
     `y` and `scale` are those of the forward pass; y is overwritten. `keep` does not shrink the bias b, last row of MT.
-    pace (V,): factors of epsilon, those of the block from `start` on. The division by the sums is left to the (K, D)
-    arrays, a pass over y less.
+    pace (V,): factors of epsilon, those of the block from `start` on. `scale` multiplies (K, D) arrays, not y, which
+    saves a pass over y.
     """
     mine = np.flatnonzero((w >= start) & (w < start + MT.shape[1]))
     y[mine, w[mine] - start] -= 1 / scale[mine]

@@ -1,19 +1,19 @@
-"""Hidden layers: how the activations a come from the words of a context, and how gradients go back.
+"""Hidden layers: activations a from the features x of a context, and back-propagation from dL/da to dL/dx.
 
 symbol  shape                meaning
 C       (>= V, m)            feature vectors, C(i) in row i
 x       (K, n-1, m)          features of the words of each context, the last word first: C(w_(t-1)) .. C(w_(t-n+1));
-                             where H multiplies each word by itself also (D, 1, m), the words that differ
+                             or (D, 1, m), each distinct word once, where H multiplies each word on its own
 H d     (h, (n-1)m) (h,)     window: o = d + Hx, a = tanh(o)                                  (equation 1)
 H R d   (h, m) (h, h) (h,)   rnn: A_k = tanh(d + Hx(n-k) + R A_(k-1)), k = 1 .. n-1, A_0 = 0, a = A_(n-1)
                              (section 5.2, item 4)
 H d     (h, nm) (h,)         energy: o = d + Hx without the columns of the output word, its first m (section 5.1), a = o
 H R d   (g h, m) (g h, h) (g h,)  gru, lstm: `units` over a running text, g = 3 and 4: [gates, proposed state]
-a       (K, h)               activations, of which and of x the outputs are made
+a       (K, h)               activations; the outputs see a, and x with direct connections
 gX      as X                 dL/dX, L being the log-likelihood
 
-A layer that carries its state sees a minibatch of T words in each of B rows of the text, time by time; its state goes
-on to the next minibatch, and gradients go back through the T words.
+A layer that carries its state reads the text in B rows side by side. A minibatch has the next T words of each row, time
+by time. The state goes on to the next minibatch; back-propagation through time stops at the first of the T words.
 """
 
 import math
@@ -31,8 +31,11 @@ f32 = np.float32
 
 @dataclass(frozen=True)
 class Gradient:
-    """What `backward` gives: gx, a number for each of x; arrays, letter -> gradient; go (N, .), of what goes into the
-    nonlinearities of all N steps, and inputs, what they were made from, (N, .) each.
+    """What `backward` returns.
+
+    gx: dL/dx, as many numbers as x has. arrays: letter -> gradient.
+    go (N, .): dL/do, o being the input of the nonlinearity at each of the N steps of the minibatch.
+    inputs: the arrays, (N, .) each, that the weights multiply to make o.
     """
 
     gx: np.ndarray
@@ -45,12 +48,13 @@ class Gradient:
 class Layer:
     """A hidden layer.
 
-    sees(n): the words whose features direct connections see; shapes(n, m, h): letter -> shape of its arrays, in the
-    order in which they get first values, Gaussian of deviation 1/sqrt(inputs), those of one axis 0.
-    forward(p, x, given) -> (a, memory, state): p has the arrays by letter, given is a Given, and memory what
-    backward(p, memory, ga) -> Gradient needs.
-    once: whether H multiplies each word by itself, so that a word that comes again need not be there again.
-    carries: whether its state goes on from word to word; width(h): of that state.
+    sees(n): how many words' features the direct connections see.
+    shapes(n, m, h): letter -> shape of its arrays, in the order of their initialization: Gaussian of deviation
+    1/sqrt(inputs), those of one axis 0.
+    forward(p, x, given) -> (a, memory, state): p has the arrays by letter, given is a Given.
+    backward(p, memory, ga) -> Gradient: memory is that of the forward pass.
+    once: whether H multiplies each word on its own, so that x needs each distinct word only once.
+    carries: whether its state goes on from word to word of a text; width(h): how many numbers that state has.
     order: n without -order.
     """
 
@@ -66,11 +70,13 @@ class Layer:
 
 @dataclass(frozen=True)
 class Given:
-    """What a layer gets besides x. team: threads that share the work; at (K, n-1): which of x (D, 1, m) is a word's,
-    None: each has its own.
+    """What a layer gets besides x.
 
-    For a layer that carries its state: sizes, how many rows have a t-th word; state (rows, width), None: 0; fresh (K,)
-    bool: before which words the state becomes 0, None: nowhere.
+    team: threads that share the work.
+    at (K, n-1): the row of x (D, 1, m) that each word has; None: each has its own.
+    sizes, state, fresh: for a layer that carries its state. sizes: for each t, how many rows of the text have a t-th
+    word; state (rows, width): before the first word, None: 0; fresh (K,) bool: before which words the state becomes 0,
+    None: before none.
     """
 
     sizes: list | None = None
@@ -81,7 +87,7 @@ class Given:
 
 
 def rows(x, given):
-    """x as (D, m), and which of its rows each word has, (K, n-1)."""
+    """x as (D, m), and the row of it that each word has, (K, n-1)."""
     at = np.arange(math.prod(x.shape[:2])).reshape(x.shape[:2]) if given.at is None else given.at
     return x.reshape(-1, x.shape[2]), at
 
@@ -104,7 +110,7 @@ def window_back(p, memory, ga):
 
 
 def linear(p, x, given):
-    """o = d + Hx for the words of the context; the energies' tanh is taken with what the output word adds."""
+    """o = d + Hx, x without the output word. `energy` adds the part of the output word, then takes the tanh."""
     m, x = x.shape[2], x.reshape(len(x), -1)
     return x @ p.H[:, m:].T + p.d, (x, m), None
 
@@ -115,7 +121,7 @@ def linear_back(p, memory, ga):
 
 
 def recurrent(p, x, given):
-    """A_0 = 0, A_k = tanh(d + Hx(n-k) + R A_(k-1)): A (n, K, h), from before the first word to behind the last."""
+    """A_0 = 0, A_k = tanh(d + Hx(n-k) + R A_(k-1)). A (n, K, h) has the states from A_0 to A_(n-1)."""
     x, at = rows(x, given)
     (K, n1), h = at.shape, len(p.d)
     o = (product(given.team, x, p.H.T) + p.d)[at]
@@ -130,7 +136,7 @@ def recurrent(p, x, given):
 
 
 def recurrent_back(p, memory, ga):
-    """Back through the n - 1 steps: dL/do_k = (1 - A_k^2) (dL/dA_k + R' dL/do_(k+1))."""
+    """Back-propagation through the n - 1 steps: dL/do_k = (1 - A_k^2) (dL/dA_k + R' dL/do_(k+1))."""
     x, at, given, A = memory
     n1, K, h = len(A) - 1, *A.shape[1:]
     go = np.empty((K, n1, h), f32)
@@ -150,8 +156,8 @@ def recurrent_back(p, memory, ga):
 
 
 def inputs_back(p, x, given, go, *more):
-    """dL/dx and the gradients of H and d, from dL/do of all words, (., h); x (D, m). more: products that are to be made
-    beside theirs.
+    """dL/dx and the gradients of H and d, from dL/do of all words, (., h); x (D, m).
+    more: further products to be made with these, as `blas.products` takes them.
     """
     ge = go if given.at is None else units.summed(go, given.at.ravel(), len(x))
     gx, gH, *_ = products(given.team, (ge, p.H, None), (ge.T, x, None), *more)
@@ -159,7 +165,7 @@ def inputs_back(p, x, given, go, *more):
 
 
 def following(unit):
-    """forward and backward of a `units.Unit`."""
+    """The fields of the Layer of a `units.Unit`, forward and backward among them."""
 
     def forward(p, x, given):
         (x, at), g = rows(x, given), unit.gates * p.R.shape[1]

@@ -1,4 +1,4 @@
-"""What the neural models have in common: the form that training and files know them by, and the scoring of contexts."""
+"""What the neural models have in common: the interface that training and files use, and the scoring of contexts."""
 
 import numpy as np
 
@@ -16,10 +16,10 @@ MANY = 20_000  # contexts from which on a compiled kernel pays for its start-up
 class Neural:
     """A frozen dataclass with C (words, m), the feature vectors of words, and other arrays.
 
-    kind: its name in a file; vocab, order, settings: its vocabulary, n, and the command's options that made it, as
-    written into the file.
-    named(): its arrays by their names, as a file and a checkpoint hold them; having(arrays): the model with others in
-    their places.
+    kind: its name in a file; vocab, order, settings: its vocabulary, n, and the options that trained it, as its file
+    has them.
+    named(): its arrays by their names in files and checkpoints; having(arrays): a copy with these arrays in place of
+    its own.
     score_contexts(rows, w): ln p(w | context), (N,) float64, exact, for contexts (N, n-1) and words w (N,).
     """
 
@@ -40,7 +40,7 @@ class Neural:
         return self.score_contexts(self.padded(contexts(corpus, self.order)[at]), w)
 
     def padded(self, rows):
-        """Contexts with <s> where nothing stands, before a sentence's start."""
+        """Contexts with <s> where they reach back over the start of the sentence, ids below 0."""
         return np.where(rows < 0, self.vocab.sos_id, rows)
 
     def parts(self):
@@ -54,9 +54,9 @@ class Neural:
 
 
 def distinct(rows, W):
-    """Equal rows of ids below W, once.
+    """The distinct ones among rows of ids below W.
 
-    Returns (a row's index for each distinct one, the number of its distinct one for each row).
+    Returns (for each distinct row the index of one such row, for each row the number of its distinct one).
     """
     number = np.zeros(len(rows), np.int64)
     first = np.zeros(min(len(rows), 1), np.int64)
@@ -68,8 +68,8 @@ def distinct(rows, W):
 def in_contexts(rows, w, words, prepare):
     """ln p(w | context), (N,) float64, for contexts (N, n-1), ids below `words`, and words w (N,); equal contexts once.
 
-    prepare(rows) -> the ln of the sum of all e^y in each of the contexts, (K,), and own(k, w), the outputs y of the
-    words w in the k-th ones.
+    prepare(rows) -> (ln sum_i e^(y_i) of each of the contexts, (K,); a function own(k, w), which gives the outputs y_w
+    of words w in the contexts numbered k).
     """
     first, number = distinct(rows, words)
     by_context = np.argsort(number, kind="stable")

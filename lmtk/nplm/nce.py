@@ -1,11 +1,11 @@
-"""Noise-contrastive estimation (Gutmann and Hyvarinen 2010; Mnih and Teh 2012): updates that tell the words of the text
-from words of a known distribution, noise.
+"""Noise-contrastive estimation (Gutmann and Hyvarinen 2010; Mnih and Teh 2012): the network learns to tell the words of
+the text from noise, words drawn from a known distribution q.
 
-A minibatch shares its S words of noise, drawn with the chances q. That a word is no noise has the probability
+The examples of a minibatch share S words of noise. A word comes from the text, and not from the noise, with probability
 
-P(text | w, context) = e^(y_w) / (e^(y_w) + S q_w) = 1 / (1 + e^-(y_w - ln S q_w)),
+P(text | w, context) = e^(y_w) / (e^(y_w) + S q_w) = 1 / (1 + e^-(y_w - ln S q_w)).
 
-in which e^y stands for the probability itself: the sum over all words, 1 where training has succeeded, is not computed.
+Here e^y stands for the probability itself. Its sum over all words, 1 where training has succeeded, is not computed.
 """
 
 import numpy as np
@@ -15,19 +15,21 @@ from lmtk.nplm import kernels, outputs
 from lmtk.nplm.pace import slowed
 
 f32 = np.float32
-HIGHEST = f32(80)  # of ln e^y / (S q), for float32; P(text) is 1 there long since
-NOISE = 1.0  # the most that the noise of an example takes from it, as much as a softmax
+HIGHEST = f32(80)  # of ln (e^y / (S q)), so that float32 does not overflow; P(text) is 1 long before
+NOISE = 1.0  # the most that the gradients -dL/dy of an example's noise sum to, as those of a softmax do
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def see(rows, team, parts, pace, drawn, q, z, w, epsilon, curvature):
     """As `outputs.see`: an update of the rows of M of the words w (K,) and of the noise, with
 
-    L = sum_k (ln P(text | w_k) + sum_j ln (1 - P(text | j))), j over the drawn words (S,), as often as they were drawn;
-    where those P(text | j) of an example sum to more than 1, which those of a softmax cannot, they are divided by that.
+    L = sum_k (ln P(text | w_k) + sum_j ln (1 - P(text | j))), j over the drawn words (S,), as often as they were drawn.
 
-    rows: an `outputs.Rows`; q (V,): the chances of the noise; pace (V,). Returns (an estimate of the sum of ln p,
-    dL/dz). The estimate normalizes by e^(y_w) and 1/S of the sum of e^(y_j) / q_j over the drawn words but w.
+    The gradient of the noise is dL/dy_j = -P(text | j). Where these P of an example sum to more than 1, which the
+    probabilities of a softmax cannot, they are divided by their sum.
+
+    rows: an `outputs.Rows`; q (V,): the distribution of the noise; pace (V,). Returns (an estimate of the sum of ln p,
+    dL/dz). The estimate's normalizer is e^(y_w) + 1/S of the sum of e^(y_j) / q_j over the drawn words other than w.
     """
     words, place = kernels.distinct(np.concatenate((w, drawn)), len(q))
     n = np.bincount(place[len(w) :], minlength=len(words)).astype(f32)

@@ -1,4 +1,4 @@
-"""The neural model of Bengio et al. 2003, section 2, with any hidden layer and output: what it holds, how it scores."""
+"""The network of Bengio et al. 2003, section 2, with any hidden layer and any output: its parameters, its scores."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -21,10 +21,11 @@ OUTPUTS |= {name: energy.output(weights) for name, weights in energy.WEIGHTS.ite
 
 @dataclass(frozen=True)
 class Network(model.Neural):
-    """theta = (b, d, W, U, H, C), equation (1): y = b + Wx + U tanh(d + Hx), or what other layers and outputs have.
+    """theta = (b, d, W, U, H, C), equation (1): y = b + Wx + U tanh(d + Hx), or those of other layers and outputs.
 
-    layer, output: their names in LAYERS and OUTPUTS; theta: the arrays by letter, shapes as in `layers`, `kernels` and
-    the outputs, float32; C (words, m), or (words, s m) with s senses a word; W is None without direct connections.
+    layer, output: names in LAYERS and OUTPUTS.
+    theta: the arrays by letter, float32, ids and classes int32; shapes as in `layers`, `kernels` and the module of the
+    output. C is (words, m), or (words, s m) with s senses a word. W is None without direct connections.
     """
 
     vocab: Vocab
@@ -56,16 +57,16 @@ class Network(model.Neural):
 
     @property
     def direct(self):
-        """The words whose features the outputs see; 0 without direct connections."""
+        """How many words' features the outputs see directly, through W; 0 without direct connections."""
         return 0 if getattr(self.theta, "W", None) is None else LAYERS[self.layer].sees(self.order)
 
     @property
     def reach(self):
-        """The words before a word that its probability depends on; of a state that goes on, all of the sentence."""
+        """How many preceding words a probability depends on; where the layer carries its state, all of the sentence."""
         return sys.maxsize if LAYERS[self.layer].carries else self.order - 1
 
     def places(self, w):
-        """Which output is that of each of the words w; below 0: none."""
+        """The output unit of each of the words w; below 0: it has none."""
         return w
 
     def named(self):
@@ -75,7 +76,7 @@ class Network(model.Neural):
         return replace(self, theta=SimpleNamespace(**vars(self.theta) | arrays))
 
     def hidden(self, rows):
-        """z = [a | x | 1] (K, D), what the outputs are made of, for contexts (K, n-1)."""
+        """z = [a | x | 1] (K, D), the input of the output layer, for contexts (K, n-1)."""
         return self.stacked(rows, Given())
 
     def stacked(self, rows, given):
@@ -84,7 +85,7 @@ class Network(model.Neural):
         return kernels.stack(a, x[:, : self.direct].reshape(len(x), -1))
 
     def score_contexts(self, rows, w):
-        """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,), of a layer that carries no state."""
+        """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,); the layer must not carry a state."""
         return OUTPUTS[self.output].log_p(self.theta, self.hidden, rows, w, len(self.C))
 
     def log_p(self, corpus, at, w):
@@ -96,7 +97,7 @@ class Network(model.Neural):
         def score():
             z, which = (np.concatenate(parts) for parts in zip(*found))
             found.clear()
-            places = np.arange(len(z))[:, None]  # a context is told by its place
+            places = np.arange(len(z))[:, None]  # a context is an index into z
             of = OUTPUTS[self.output].log_p
             logp[which] = of(self.theta, lambda k: z[k[:, 0]], places, w[which], len(z))
 
@@ -130,8 +131,8 @@ class Network(model.Neural):
 
 
 def kind_of(layer, output):
-    """The name of a network in a file: nplm, nplm-rnn, nplm-class, nplm-rnn-class ..; nplm-energy has the
-    layer of that name and either of its outputs.
+    """The kind of a network in its file: nplm, nplm-rnn, nplm-class, nplm-rnn-class ..; both energy outputs:
+    nplm-energy.
     """
     names = layer, output.removesuffix("-each")
     return "-".join(["nplm", *dict.fromkeys(name for name in names if name not in ("nplm", "full"))])
@@ -141,20 +142,20 @@ KINDS = {kind_of(layer, output): (layer, output) for layer in LAYERS for output 
 
 
 def told(about, arrays):
-    """The names of the layer and the output of a file's network. That of an energy network is told by v alone."""
+    """The names of the layer and the output of a file's network. The shape of v tells the two energy outputs apart."""
     layer, output = KINDS[about["kind"]]
     each = output == "energy" and "v" in arrays and arrays["v"].shape[1:] != (1,)
     return layer, "energy-each" if each else output
 
 
 def features(layer, n, size):
-    """m, from size(name, axis) of the arrays."""
+    """m, the features of a word, from the sizes of the arrays: size(name, axis)."""
     words = LAYERS[layer].shapes(n, 1, 1)["H"][1]
     return size("H", 1) // words if words else size("C", 1)
 
 
 def declared(sizes, size, layer, output, V):
-    """The arrays of a network with V outputs, as `files.declared` has them."""
+    """The arrays of a network with V outputs, as `files.declared` describes them."""
     m, known = features(layer, sizes.order, size), LAYERS[layer]
     h = size("d", 0) // known.shapes(sizes.order, m, 1)["d"][0]
     arrays = {name: reals(*shape) for name, shape in known.shapes(sizes.order, m, h).items()}

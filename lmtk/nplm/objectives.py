@@ -1,10 +1,10 @@
-"""What training makes of a minibatch: the objectives of each model.
+"""Objectives: how each model learns from a minibatch.
 
-An objective says what an output sees of the words. It is a function (now, data, settings, slow, team, comm, C) ->
-`Sight`, from the model that training starts from, which it leaves alone, a `training.Data`, the run's settings, a Pace,
-threads, the ranks, and the features C as they are trained, which a tied output has in common.
+An objective says which words the output layer is trained on. It is a function (now, data, settings, slow, team, comm,
+C) -> `Sight`. now: the model that training starts from, which it leaves alone; data: a `training.Data`; settings: of
+the run; slow: a Pace; team: threads; comm: the ranks; C: the features in training, which a tied output shares.
 
-`begun` makes of it, or of an objective of the energy network, a `Learner`.
+`begun` makes a `Learner` of a layer and an objective; the energy network has its own.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,10 @@ from lmtk.nplm.pace import pace, variances
 
 @dataclass(frozen=True)
 class Sight:
-    """What an output sees, and its weights.
+    """An output layer in training.
 
-    see(z, w, epsilon, curvature, at, epoch, number) -> (L, dL/dz) of the examples `at`, minibatch `number` of an epoch,
-    both from 0: updates the weights. arrays() -> copies of them by letter; the ranks call it together.
+    see(z, w, epsilon, curvature, at, epoch, number) -> (L, dL/dz): updates the weights from the examples `at`,
+    minibatch `number` of `epoch`, both from 0. arrays() -> copies of the weights by letter; all ranks call it together.
     shrink(share): weight decay of many updates at once; None: each update decays all weights.
     """
 
@@ -40,9 +40,10 @@ class Sight:
 class Learner:
     """A model that learns.
 
-    step(at, epsilon, epoch, number) makes an update with the rate epsilon from the examples `at`. Returns the sum of
-    ln p, or an estimate of it, before the update, and the norm of a gradient; where the former is not finite nothing is
-    updated. network() is the model then; the ranks call it together. state(): what a run goes on from besides, by name.
+    step(at, epsilon, epoch, number) makes an update with the rate epsilon from the examples `at`. Returns the sum of ln
+    p, or an estimate of it, before the update, and the norm of a gradient; where the former is not finite nothing is
+    updated. network(): the model as it is now; all ranks call it together. state(): arrays by name that a resumed run
+    needs besides the model's.
     """
 
     step: Callable
@@ -51,7 +52,7 @@ class Learner:
 
 
 def full(now, data, settings, slow, team, comm, C):
-    """The softmax of section 2; the shortlist's, which is over the words of that."""
+    """The softmax of section 2, over all words or over those of the shortlist."""
     p = now.theta
     mine = outputs.split(p.U, p.W, p.b, outputs.number(team.size), comm)
 
@@ -62,7 +63,7 @@ def full(now, data, settings, slow, team, comm, C):
 
 
 def sample(now, data, settings, slow, team, comm, C):
-    """The softmax over a sample of the words; tied and in full, over all of them."""
+    """The softmax over a sample of the words; with the objective "full", of a tied output, over all of them."""
     rows, V = rows_of(now, comm, C), len(now.theta.b)
     draw = drawing(data, settings, V, rows)
     if settings.objective == "full":
@@ -77,8 +78,8 @@ def sample(now, data, settings, slow, team, comm, C):
 
 
 def blocks(team, z, words):
-    """In how many blocks the outputs y = zM' of some words are: threads meet twice, there and back, so each has to be
-    worth two threads' share.
+    """How many blocks the outputs y = zM' of some words are cut into. Threads meet twice, forward and backward, so a
+    block has twice the multiplications that one meeting asks for.
     """
     return shares(team, z.size * len(words) // 2)
 
@@ -96,7 +97,7 @@ def contrast(now, data, settings, slow, team, comm, C):
 
 
 def by_class(now, data, settings, slow, team, comm, C):
-    """The softmax over classes and that over the words of one."""
+    """The softmax over the classes, and that over the words of each example's class."""
     mine = classes.split(now.theta, comm)
 
     def see(z, w, epsilon, curvature, at, epoch, number):
@@ -125,7 +126,7 @@ def of_rows(rows, now, see):
 
 
 def proposal_of(data, settings, V):
-    """What the words of updates are drawn from: `data.proposal`, the uniform distribution, or the unigram."""
+    """The `sampled.Proposal` of a run: `data.proposal`, the uniform distribution, or the unigram."""
     given = data.proposal
     if settings.proposal == "uniform":
         given = np.full(V, 1 / V)
@@ -133,10 +134,11 @@ def proposal_of(data, settings, V):
 
 
 def drawing(data, settings, V, rows=None):
-    """draw(z, w, at, epoch, number), as `sampled.Proposal.draw` for the words w of the examples `at`: the same for the
-    same minibatch of a run that goes on.
+    """A function draw(z, w, at, epoch, number) that gives candidates for the words w of the examples `at`, as
+    `sampled.Proposal.candidates` does; a resumed run draws the same ones for the same minibatch.
 
-    With -effective-samples as many words are drawn, twice as many each time, as the outputs `rows` of z ask for.
+    With -effective-samples it doubles the number of words drawn until the effective sample size of z's outputs is
+    reached; rows: the `outputs.Rows` of these.
     """
     proposal = proposal_of(data, settings, V)
 
@@ -166,7 +168,7 @@ ESTIMATED = {"sampled", "nce"}  # whose sums estimate it
 
 
 def begun(now, data, settings, threads, comm, state=None):
-    """The Learner of a run from the model `now`; state: as `Learner.state` gave it, of a run that goes on."""
+    """The Learner of a run from the model `now`; state: what `Learner.state` gave, for a resumed run."""
     if now.layer == "energy":
         return energy_network(now, data, settings, threads, comm)
     p, layer, team = vars(now.theta), LAYERS[now.layer], Team(threads)
@@ -200,7 +202,9 @@ def begun(now, data, settings, threads, comm, state=None):
 
 
 def dropping(settings, layer):
-    """keep(rows, K, epoch, number), as `kernels.keep` for so many rows of x and K of a; None without dropout."""
+    """A function keep(rows, K, epoch, number) -> dropout's factors, as `kernels.keep` makes them, for so many rows of x
+    and K of a; it gives None without dropout.
+    """
     words = 1 if layer.carries else settings.order - 1
     sizes = words * settings.features, settings.hidden
 
@@ -213,7 +217,7 @@ def dropping(settings, layer):
 
 
 def sparse_decay(theta, sight, data, settings):
-    """Weight decay for updates that leave most of the parameters alone: that of many updates at once."""
+    """Weight decay where updates leave most of the parameters alone: that of many updates at once."""
     N, K = len(data.w), settings.minibatch
     steps = -(-N // K)
     if data.fresh is not None:

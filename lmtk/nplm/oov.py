@@ -3,20 +3,21 @@
 symbol  shape     meaning
 V W     -         words predicted; words known in training, those that only stand in contexts among them
 J       -         words that have joined so far; their ids are W, W + 1 ..
-z M     (K, D) (V, D)  [a | x | 1] and [U | W | b], as in `kernels`, but a row of M is a word's output unit
-F       (V, m + D)  [C | M]: all that there is of a word
-y       (K,)      y_new, the output of a word that is yet to come
+z M     (K, D) (V, D)  [a | x | 1] and [U | W | b], as in `kernels`; a row of M is a word's output unit
+F       (V, m + D)  [C | M]: all parameters of a word
+y       (K,)      y_new, the output of a word that has not yet joined
 
 In a context where the network gives the words i of training P(i), a new word j gets F(j) = sum_i P(i) F(i): the paper's
-C(j), and the output unit likewise. As y is linear in the unit, its output there is sum_i P(i) y_i, that is, ln S less
-the entropy of P, with S = sum_i e^(y_i).
+C(j), and the output unit likewise. An output is linear in its unit, so that of j in this context is sum_i P(i) y_i,
+which is ln S less the entropy of P, with S = sum_i e^(y_i).
 
-The paper says what C(j) is and that j then has a probability. What it leaves open, and what stands here:
-- The output unit, of which its energy network needs none but the bias: made by the same sum.
-- A word met again: F(j) is the mean of the sums of all its contexts so far. It is predicted by that of those before.
-- P is over the words of training only, whatever has joined.
-- What is summed to normalize: the words of training, those that have joined, and one new word, at every position. So
-  the sum is one before it is known which word comes; that a new word comes is predicted, not how it is spelt.
+The paper says what C(j) is and that j then has a probability. What it leaves open, and what we do:
+- The output unit: the same sum makes it. The paper's energy network has none, only a bias.
+- A word that comes again: F(j) is the mean of the sums of all its contexts so far; the word is predicted with the mean
+  of the earlier ones.
+- P is over the words of training only, whichever words have joined.
+- The normalization: over the words of training, those that have joined, and one new word, at every position. So the
+  probabilities sum to one before the next word is known. A new word is predicted as such, not its spelling.
 """
 
 import numpy as np
@@ -45,7 +46,7 @@ class Open:
         self.F, self.count = np.zeros((0, self.F_known.shape[1]), np.float32), np.zeros(0, np.int64)
 
     def score(self, corpus):
-        """ln p of every scored token, whose text must follow that of the call before."""
+        """ln p of every scored token; the text must follow that of the call before."""
         self.vocab = Vocab(self.index.words(), self.network.vocab.V, self.network.vocab.unk)
         more = len(self.vocab.words) - len(self.network.vocab.words) - len(self.F)
         self.F = np.pad(self.F, ((0, more), (0, 0)))
@@ -71,7 +72,7 @@ class Open:
         for i, j in enumerate(w[at] - W):
             times[j] += 1
             count[i] = times[j]
-        # what the occurrences leave behind, one after another, as far as what they need is there
+        # F after each occurrence, level by level: a context needs those of lower levels
         F = np.empty((len(at), self.F.shape[1]), np.float32)
         z = np.empty((len(w), self.F.shape[1] - m), np.float32)
         lnS, y = np.empty(len(w)), np.empty(len(w))
@@ -93,7 +94,7 @@ class Open:
         return self.join(z, w, lnS, y, at, F, m)
 
     def join(self, z, w, lnS, y, at, F, m):
-        """The probabilities of a stretch once its words' F are known: what has joined changes at each of `at`."""
+        """ln p of a stretch, once F of its new words are known; which words have joined changes at each of `at`."""
         W, V = len(self.network.vocab.words), len(self.F_known)
         logp = np.full(len(w), -np.inf)
         own = np.flatnonzero(w < V)
@@ -120,11 +121,11 @@ class Open:
 
 
 def versions(rows, w, W, first):
-    """Which state of the joined words each context sees: each occurrence of one in w (ids from W on) makes a new one.
+    """Which version of the F of new words (ids from W on) a context sees; each occurrence of one in w makes a version.
 
-    Returns rows with the states' numbers, from `first` on, in place of words that stand in w before; level (K,), such
-    that what a context needs was made by contexts of lower levels; and for each occurrence the one of the same word
-    before it, -1 if there is none.
+    Returns rows, in which the numbers of the versions, from `first` on, replace words that stand in w before; level
+    (K,): what a context needs is made by contexts of lower levels; and for each occurrence the number of the previous
+    one of the same word, -1 if there is none.
     """
     rows, level, before = rows.copy(), np.zeros(len(w), np.int64), []
     last = {}  # word -> (its last occurrence, the level at which that is made)
@@ -136,7 +137,7 @@ def versions(rows, w, W, first):
                 level[t] = max(level[t], made + 1)
         if w[t] >= W:
             number, made = last.get(w[t], (-1, -1))
-            # a mean is made of the one before: not at the same level, which has no order
+            # a mean needs the one before it, which has a lower level: within a level there is no order
             level[t] = max(level[t], made + 1)
             last[w[t]] = len(before), level[t]
             before.append(number)
@@ -144,8 +145,11 @@ def versions(rows, w, W, first):
 
 
 def expectations(z, F, m, wanted, exp_rows):
-    """Of the words of training, P = e^y / S, y = Mz: ln S (K,), sum_i P_i y_i (K,), and sum_i P_i F_i of the contexts
-    `wanted`, a mask (K,). In blocks of words, each with its own maximum; bound by the product zM."""
+    """Over the words of training, with P = e^y / S, y = Mz: ln S (K,), sum_i P_i y_i (K,), and sum_i P_i F_i of the
+    contexts `wanted`, a mask (K,).
+
+    In blocks of words, each with its own maximum; bound by the product zM'.
+    """
     K = len(z)
     Q, S, Y = np.full(K, -np.inf), np.zeros(K), np.zeros(K)
     sums, s = np.zeros((wanted.sum(), F.shape[1])), np.empty(K, np.float32)

@@ -1,9 +1,11 @@
-"""Outputs: how words get probabilities from z, what stands before them (`kernels`), and how they learn.
+"""Output layers: the probabilities of words from z = [a | x | 1] (`kernels`), and updates of the output weights.
 
-An output is a record of functions, told by its name once: `full`, the softmax of section 2, here; `class` and `tree`
-in `classes` and `tree`. What is trained, a function see(z, w, epsilon, curvature) -> (L, dL/dz) that updates its
-weights in place, an objective makes of it (`objectives`): `full`, `sampled` and `nce` see the same output in full, in a
-sample, or against noise.
+An output is a record of functions, looked up by its name: `full`, the softmax of section 2, and `tied` stand here,
+`class`, `tree` and `energy` in `classes`, `tree` and `energy`.
+
+An objective (`objectives`) trains an output. It makes a function see(z, w, epsilon, curvature) -> (L, dL/dz) that
+updates the output weights in place. The objectives `full`, `sampled` and `nce` train the same output: on all words, on
+a sample of them, or against noise.
 """
 
 from collections.abc import Callable
@@ -21,15 +23,15 @@ f32 = np.float32
 
 @dataclass(frozen=True)
 class Output:
-    """How words get probabilities.
+    """An output layer.
 
-    declared(V, h, seen, size): its arrays, as `files.declared` has them, z being of h and of `seen` numbers; size(name,
-    axis): of what is held.
+    declared(V, h, seen, size): its arrays, as `files.declared` describes them; z has h activations and `seen` features;
+    size(name, axis): of the arrays in the file.
     log_p(p, hidden, rows, w, W): ln p(w | context), (N,) float64, exact, for contexts `rows` (N, .) of ids below W and
     words w (N,); p has the arrays by letter; hidden(rows) -> z.
-    variances(p, w): those of its outputs, and of what stands above them, in the words w, for `pace.pace`.
+    variances(p, w): p (1 - p) of each output unit in the training words w, then of each class, for `pace.pace`.
     check(p, V, path): raises FormatError where the arrays do not fit together; about(p): what `lmtk info` shows.
-    least: the words that there must be; what: what a network with it is called.
+    least: the smallest vocabulary; what: the name that `lmtk info` gives a network with it.
     """
 
     declared: Callable
@@ -72,9 +74,9 @@ TIED = Output(lambda V, h, seen, size: {"C": reals(size("C", 0), h), "b": reals(
 
 @dataclass
 class Blocks:
-    """The output units of a rank in blocks, one for a thread: (start, MT_i) pairs, MT_i (D, V_i); V: of all ranks.
+    """The output units of a rank in blocks, which threads share: (start, MT_i) pairs, MT_i (D, V_i). V: of all ranks.
 
-    room: for the blocks' outputs, kept between updates: fresh memory costs as much as a product.
+    room: for the blocks' outputs y, kept between updates: fresh memory costs as much as a product.
     """
 
     blocks: list
@@ -90,14 +92,15 @@ class Blocks:
 
 
 def number(threads):
-    """How many blocks of outputs so many threads should have: more than one each, for who is hindered does fewer."""
+    """How many blocks of outputs so many threads have: more than one each, so that a slower thread does fewer."""
     return threads if threads == 1 else 2 * threads
 
 
 def split(U, W, b, parts, comm=parallel.ALONE):
     """U, W, b as section 2 has them -> the Blocks of this rank, copied to where `comm` places them.
 
-    A rank has ceil(V / ranks) output units, the last one fewer, in `parts` blocks made likewise, as `number` says.
+    A rank has ceil(V / ranks) output units, the last one fewer (section 3.2). They are cut into `parts` blocks
+    likewise; `number` says how many there should be.
     """
     first, end = parallel.block(len(b), comm)
     size = -(-(end - first) // parts)
@@ -114,9 +117,10 @@ def join(mine, h, direct):
 
 
 def see(mine, team, pace, decay, z, w, epsilon, curvature, log_c=None):
-    """The softmax over the output units in blocks as in section 3.2: a block computes its own outputs, their sums and
-    its share of dL/dz, and updates its own rows of M. What the paper shares by Allreduce is the maximum of the
-    outputs, the sum of their exponentials and dL/dz.
+    """An update of the softmax over the output units in blocks, as in section 3.2.
+
+    A block computes its own outputs y, their maximum, the sum of their exponentials and its share of dL/dz, and updates
+    its own rows of M. As in the paper, ranks share the maximum, the sum and dL/dz by Allreduce.
 
     pace (V,): eps_0 K c of the outputs; decay: of U and W, not of the bias b. log_c: as in `kernels.block_forward`.
     Returns (L, dL/dz); where L is not finite nothing is updated.
@@ -135,9 +139,9 @@ def see(mine, team, pace, decay, z, w, epsilon, curvature, log_c=None):
 
 @dataclass
 class Rows:
-    """Output units of which updates change some: M (V_i, D), in memory row by row, those of this rank from `first` on.
+    """The output units of a rank, from `first` on, for updates that change some: M (V_i, D), in memory row by row.
 
-    Tied, M is None: U are the features C of the words, which the layer has too, and b is apart.
+    Where the output is tied, M is None: U is C, the layer's own array of features, and b is apart.
     """
 
     M: np.ndarray | None
@@ -151,7 +155,7 @@ class Rows:
         return len(self.b if self.M is None else self.M)
 
     def take(self, words):
-        """MT (D, .) of some words of this rank, copied; a word's are one behind another."""
+        """MT (D, .) of some words of this rank, copied; the weights of a word are contiguous."""
         if self.M is None:
             return np.vstack((self.C[words].T, self.b[words]))
         return self.M[words - self.first].T
@@ -163,7 +167,7 @@ class Rows:
             self.M[words - self.first] = MT.T
 
     def shrink(self, share):
-        """Weight decay, but of the bias; tied, it is that of C."""
+        """Weight decay of U and W, not of b. Where U is C it decays with the layer's arrays."""
         if self.M is not None:
             self.M[:, :-1] *= f32(1 - share)
 
@@ -186,7 +190,7 @@ def of_rows(mine, h, direct):
 
 
 def slices(words, first, V, parts):
-    """The words, ascending ids, among the V outputs from `first` on, in `parts` slices, or fewer; one at least."""
+    """Slices of `words`, ascending ids, over those of the V outputs from `first` on: at least one, at most `parts`."""
     begin, end = np.searchsorted(words, (first, first + V))
     size = max(-(-(end - begin) // parts), 1)
     return [slice(i, min(i + size, end)) for i in range(begin, end, size)] or [slice(begin, begin)]

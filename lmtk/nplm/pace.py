@@ -1,19 +1,20 @@
-"""How far an update may go: no parameter by more than its stiffest direction stands.
+"""How far an update may go: no parameter by more than the direction of highest curvature allows.
 
-An update adds up the gradients of K examples. Along a direction in which many of them agree, the likelihood curves K
-times as much as for one, and a rate that suits one example throws the parameters past the top, farther each time: the
-row of C for <s>, which stands in most contexts of short sentences, H where these contexts make its inputs alike, an
-output that half of the examples decide on. They drive each other up, and training diverges.
+An update adds up the gradients of K examples. Along a direction in which many of them agree, the likelihood has up to K
+times the curvature that it has for one, and a rate that suits one example throws the parameters past the maximum,
+farther each time. This happens to the row of C for <s>, which stands in most contexts of short sentences; to H, whose
+inputs these contexts make alike; to the output of a word that half of the examples have. They drive each other up, and
+training diverges.
 
 So each parameter has a pace in each update, a factor of its rate, at most 1:
 
 pace = min(1, MOST / (eps_0 K c curvature)).
 
-The curvature is that of a layer by its inputs and by the gradients behind it, the largest eigenvalue of each (the
-Fisher information of a layer in the factors of Martens and Grosse 2015): of x and dL/do for H, d and R, of z for the
-outputs, of dL/dx, a word's part each, for C. c says what share of the examples a parameter has: 1 for H, d and R, for a
-row of C how often its word stands in a context, for an output p (1 - p), p being its share of the text. Rare words, and
-all of a small minibatch, keep the whole rate. With a minibatch of one example the update is the paper's.
+The curvature of a layer is that of its Fisher information in the two factors of Martens and Grosse 2015, of the inputs
+and of the gradients at the outputs, each with its largest eigenvalue: x and dL/do for H, d and R; z for the outputs;
+dL/dx, a block for each word, for C. c is the share of the examples that a parameter meets: 1 for H, d and R; for a row
+of C, how often its word stands in a context; for an output, p (1 - p), p being its share of the text. Rare words, and
+all parameters in a small minibatch, keep the full rate. With a minibatch of one example the update is the paper's.
 """
 
 from dataclasses import dataclass
@@ -24,14 +25,14 @@ import numpy as np
 f32 = np.float32
 PART = 1 << 16  # contexts at once
 PASSES = 6  # over X in `stiffest`
-MOST = 0.5  # of 2, at which an update ends as far beyond the top as it began before it
+MOST = 0.5  # of 2, at which an update ends as far beyond the maximum as it began before it
 
 
 @dataclass(frozen=True)
 class Pace:
-    """eps_0 K c of the rows of C (words,), times -feature-rate; of H, d and R; of the outputs (V,); of classes (c,).
+    """eps_0 K c of the parameters; 0: learns with the full rate.
 
-    0: learns with the whole rate.
+    C (words,): of its rows, times -feature-rate; H: of H, d and R; outputs (V,): of outputs; top (c,): of classes.
     """
 
     C: np.ndarray
@@ -42,7 +43,7 @@ class Pace:
 
 
 def even(words, V, classes=0):
-    """The Pace with which everything learns with the whole rate."""
+    """The Pace with which everything learns with the full rate."""
     return Pace(np.zeros(words, f32), 0.0, np.zeros(V, f32), np.zeros(classes, f32))
 
 
@@ -65,7 +66,7 @@ def pace(settings, data, words, outputs, top=None):
 
 
 def parts(contexts):
-    """Contexts (N, n-1) some at a time, which Windows make of a text."""
+    """Contexts (N, n-1) in parts, since Windows make them on demand."""
     for i in range(0, len(contexts), PART):
         yield contexts[i : i + PART]
 
@@ -76,8 +77,9 @@ def slowed(moved, curvature):
 
 
 def stiffest(X, number, *more):
-    """The largest eigenvalue of X'X / number, from below, by three steps of the power method; X (N, D), or the product
-    of X and more, which is not made.
+    """The largest eigenvalue of X'X / number, approached from below by three steps of the power method.
+
+    X (N, D); with more, X is the product of X and these, which is not computed.
     """
     factors = X, *more
     forth = lambda v: reduce(lambda v, Y: Y @ v, reversed(factors), v)
@@ -91,6 +93,6 @@ def stiffest(X, number, *more):
 
 
 def variances(w, V):
-    """p (1 - p) of each of V words, p being its share of the words w; those below 0 are others."""
+    """p (1 - p) of each of V words, p being its share of all of w, (N,); ids below 0 are other words."""
     p = np.bincount(w[w >= 0], minlength=V) / len(w)
     return p * (1 - p)

@@ -9,18 +9,20 @@ OURS = {
 }  # fmt: skip
 # of layers that carry their state
 RUNNING = {"epochs": 8, "rate": 0.03, "weight_decay": 0.0, "feature_rate": 1.0, "minibatch": 1024}
-# section 4, and an update an example; 10 to 20 epochs for the Brown corpus, ended by the held-out text
+# section 4, one example an update; 10 to 20 epochs for the Brown corpus, with early stopping by the held-out text
 PAPER = {
     "epochs": 20, "rate": 1e-3, "decay": 1e-8, "weight_decay": 1e-4, "feature_rate": 1.0, "minibatch": 1,
     "objective": "full",
 }  # fmt: skip
 FEW = 2000  # words up to which an update may as well see all of them
-DRAWN = "sampled", "nce"  # objectives that see words that are drawn
+DRAWN = "sampled", "nce"  # objectives that draw words
 SAMPLES, SHORTLIST = 250, 2000
 
 
 def settings(given, paper, V):
-    """Settings for a vocabulary of V words; given: those of the user, by name, None where there is none."""
+    """Settings for a vocabulary of V words; given: the user's, by name, None where there is none; paper: those of
+    section 4 for the rest.
+    """
     given = {name: value for name, value in given.items() if value is not None}
     if any(name in given for name in ("samples", "proposal", "effective_samples")):
         given.setdefault("objective", "sampled")

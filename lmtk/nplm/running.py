@@ -1,4 +1,4 @@
-"""A text as a layer sees it that carries its state from word to word: one word after another, sentence by sentence."""
+"""A text for layers that carry their state from word to word: its words in order, sentence by sentence."""
 
 from dataclasses import dataclass
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from lmtk.nplm.layers import Given
 
-LENGTH, WORDS = 512, 1 << 13  # of stretches while scoring, and how many words at once
+LENGTH, WORDS = 512, 1 << 13  # of a stretch while scoring; of the stretches scored together
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Words one after another: at (N,), where they stand in the text; inputs (N,), ids of the words before, <s> where
-    there is none; fresh (N,) bool: before which nothing stands.
+    """Steps of a layer, a word each: at (N,), where the words stand in the text; inputs (N,), ids of the words before
+    them, <s> where there is none; fresh (N,) bool: whether a step is the first of a sentence.
     """
 
     at: np.ndarray
@@ -21,7 +21,7 @@ class Steps:
 
 
 def steps(corpus, sos):
-    """All words of a Corpus but the first of a sentence where it is only there to be read, as <s>."""
+    """The steps of all words of a Corpus. A first word of a sentence that is not scored, as <s>, is only an input."""
     ids, N = corpus.ids, len(corpus.ids)
     firsts = np.unique(corpus.starts[:-1])
     firsts = firsts[firsts < N]
@@ -35,11 +35,11 @@ def steps(corpus, sos):
 
 
 def stretches(corpus, sos, n):
-    """A Corpus in groups of stretches for scoring: (Steps, packed time by time, longest first; how many of them have a
-    t-th word; (P,) bool, which words count).
+    """Yields groups of stretches of a Corpus for scoring: (Steps, packed time by time, longest stretch first; for each
+    t, how many stretches have a t-th word; (P,) bool, which words count).
 
-    A stretch is of one sentence, LENGTH words; where it does not begin that, the n - 1 words before lead to it, and do
-    not count. So what a word gets depends on its sentence alone.
+    A stretch is LENGTH words of one sentence, or fewer. Where it does not begin the sentence, the n - 1 words before it
+    come first, to prepare the state, and do not count. So a word's probability depends on its sentence alone.
     """
     text = steps(corpus, sos)
     N, firsts = len(text.at), np.flatnonzero(text.fresh)
@@ -62,7 +62,7 @@ def stretches(corpus, sos, n):
 
 
 def rows(settings):
-    """(T, B): how many words one after another, and in how many rows of the text, an update sees."""
+    """(T, B): an update sees T consecutive words in each of B rows of the text."""
     T = min(settings.order, settings.minibatch)
     return T, settings.minibatch // T
 
@@ -74,14 +74,14 @@ def size(settings):
 
 
 def minibatches(N, settings):
-    """How many minibatches the N steps of a text make, the rows side by side."""
+    """How many minibatches the N steps of a text make, in B rows side by side."""
     T, B = rows(settings)
     L = -(-N // B)
     return -(-L // T)
 
 
 def places(N, settings, number):
-    """Where the steps of a minibatch stand, (T B,), time by time; those from N on are none."""
+    """The indices of the steps of a minibatch, (T B,), time by time; an index from N on stands for no step."""
     T, B = rows(settings)
     L = -(-N // B)
     time = np.arange(number * T, min((number + 1) * T, L))
@@ -89,7 +89,8 @@ def places(N, settings, number):
 
 
 def fed(inputs, w, fresh, settings, team=None):
-    """feed(at, state) -> contexts (., 1), words (K,) and the `layers.Given` of the steps `at`, as `places` has them.
+    """A function feed(at, state) -> contexts (., 1), words (K,) and the `layers.Given` of the steps `at`, indices as
+    `places` gives them.
 
     inputs (N, 1), w (N,) and fresh (N,): the text's; team: threads for the layer. Steps from N on have the word -1.
     """

@@ -1,16 +1,17 @@
 """Updates that see a sample of the output units (after Bengio and Senecal 2003, "Quick training of probabilistic neural
 nets by importance sampling").
 
-The gradient of the softmax is dL/dtheta = dy_w/dtheta - sum_j P(j) dy_j/dtheta, of which the sum over all words is
-estimated by one over a sample: each e^(y_j) is divided by the probability c_j that j is in it, as the paper's r_j =
-e^(y_j) / q_j are by the chances that a word is drawn with,
+The gradient of the softmax is dL/dtheta = dy_w/dtheta - sum_j P(j) dy_j/dtheta. A sum over a sample estimates the sum
+over all words:
 
 P(j) ~ r_j / (e^(y_w) + sum_(i != w) r_i),   r_j = e^(y_j) / c_j = e^(y_j - ln c_j).
 
-The kernels are the softmax's: `kernels.block_forward` takes ln c_j off y_j, and `block_backward` has the gradient.
+c_j is the probability that j is in the sample. The paper's r_j is e^(y_j) / q_j, q_j being the probability of one draw.
 
-A minibatch shares its sample, the candidates: its own words and S words drawn from a proposal q. The own word of an
-example counts once, since it is always there.
+The kernels are the softmax's: `kernels.block_forward` subtracts ln c_j from y_j, `block_backward` has the gradient.
+
+The examples of a minibatch share a sample, the candidates: their own words and S words drawn from a proposal
+distribution q. An example's own word w has e^(y_w), not r_w, since it is always in the sample.
 """
 
 import numpy as np
@@ -18,15 +19,17 @@ import numpy as np
 from lmtk.nplm import kernels, outputs
 
 f32 = np.float32
-UNIGRAM = 0.1  # of a proposal that depends on the contexts
-DECAY_EVERY = 64  # updates; to shrink all parameters costs about as much as one of them
+UNIGRAM = 0.1  # its share of a proposal that depends on the contexts
+DECAY_EVERY = 64  # updates; to shrink all parameters costs about as much as one update
 
 
 class Proposal:
-    """What S words are drawn from, for the training words w (N,), ids below V, or below 0, which are left out.
+    """The proposal distribution q, from which S words are drawn.
 
-    given: the chances of all words, (V,), or a function that gives them for a minibatch's contexts (K, n-1); None: the
-    unigram of w, one added to each count. With those of a function the unigram is mixed, so that every word has one.
+    w (N,): the training words, ids below V; those below 0 are left out.
+
+    given: q (V,), or a function that gives q for a minibatch's contexts (K, n-1); None: the unigram of w, one added to
+    each count. A function's q is mixed with that unigram, so that no word has probability 0.
     """
 
     def __init__(self, w, V, S, given=None):
@@ -41,18 +44,19 @@ class Proposal:
         self.inclusion = {}
 
     def sample(self, random, contexts=None, S=None):
-        """S words, drawn one after another, (S,), and the chances that they were drawn with, (V,)."""
+        """S words drawn with replacement, (S,), ascending, and the q (V,) that they were drawn from."""
         q, cumulative = self.q, self.cumulative
         if self.of is not None:
             q = UNIGRAM * q + (1 - UNIGRAM) * self.of(contexts)
             cumulative = np.cumsum(q)
-        drawn = np.sort(random.random(S or self.S)) * cumulative[-1]  # in order they are found in half the time
+        drawn = np.sort(random.random(S or self.S)) * cumulative[-1]  # sorted, they are found in half the time
         return np.searchsorted(cumulative, drawn, "right"), q
 
     def candidates(self, w, drawn, q):
-        """The candidates for the words w (K,): their ids, ascending, and for all V words ln c, the chance to be one.
+        """The candidates for the words w (K,): their ids, ascending, and ln c of all V words, (V,).
 
-        A word is one if one of K examples or of S draws is: c = 1 - (1 - u)^K (1 - q)^S, u the unigram, q the proposal.
+        A word is a candidate if it is the word of one of K examples or one of S draws. Its probability to be one is
+        c = 1 - (1 - u)^K (1 - q)^S, u being the unigram, q the proposal.
         """
         (words, _), size = kernels.distinct(np.concatenate((w, drawn)), len(q)), (len(w), len(drawn))
         if self.of is not None or size not in self.inclusion:
@@ -67,7 +71,7 @@ class Proposal:
 
 
 def see(rows, team, parts, pace, words, log_c, z, w, epsilon, curvature):
-    """`outputs.see` of the candidates `words` alone, in `parts` blocks: only their rows of M change.
+    """`outputs.see` with the candidates `words` alone, in `parts` blocks: only their rows of M change.
 
     rows: an `outputs.Rows`; log_c (V,): ln c of all words; pace (V,), of all. L is an estimate.
     """
@@ -81,10 +85,10 @@ def see(rows, team, parts, pace, words, log_c, z, w, epsilon, curvature):
 
 
 def effective(rows, z, drawn, q):
-    """The effective sample size of Bengio and Senecal (2003), section 4, the mean of the examples z (K, D).
+    """The effective sample size of Bengio and Senecal (2003), section 4, averaged over the examples z (K, D).
 
-    (sum_i r_i)^2 / sum_i r_i^2 over the drawn words (S,), with the ratios r_i = e^(y_i) / q_i; q (V,) as in
-    `Proposal.sample`. nan where an output is no finite number.
+    It is (sum_i r_i)^2 / sum_i r_i^2 over the drawn words (S,), with the ratios r_i = e^(y_i) / q_i; q (V,) as in
+    `Proposal.sample`. nan where an output is not finite.
     """
     words, n = np.unique(drawn, return_counts=True)
     (mine,) = outputs.slices(words, rows.first, len(rows), 1)

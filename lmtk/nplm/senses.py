@@ -1,13 +1,13 @@
-"""Several feature vectors for a word, its senses, among which the context chooses (section 5.2, item 6; the mean of the
-context's vectors as Huang et al. 2012 and Neelakantan et al. 2014 have it, the choice soft).
+"""Several feature vectors for a word, its senses (section 5.2, item 6). The context chooses among them by the means of
+its words' vectors, as in Huang et al. 2012 and Neelakantan et al. 2014, but the choice is soft.
 
 symbol  shape             meaning
 s       -                 senses a word; C is (words, s m), a word's senses one behind another
 X       (K, n1, s m)      rows of C for the n1 words of each context
 v       (K, n1, m)        the mean of a word's senses
-c       (K, n1, m)        what chooses: the sum of v over the other words of the context
-a       (K, n1, s)        how much of each sense: e^(C_k c) / sum over the senses
-x       (K, n1, m)        sum_k a_k C_k, what the layer gets
+c       (K, n1, m)        the context of a word: the sum of v over the other words
+a       (K, n1, s)        the weight of each sense: e^(C_k c) / sum over the senses
+x       (K, n1, m)        sum_k a_k C_k, the input of the layer
 
 A word that stands alone in its context has the mean of its senses.
 """
@@ -31,7 +31,7 @@ def choose(X, m):
 
 
 def back(memory, gx):
-    """dL/dx, (K, n1 m), to dL/dX, (K, n1 s m).
+    """dL/dX, (K, n1 s m), from dL/dx, (K, n1 m).
 
     With e_k = C_k c: dL/de_k = a_k (dL/dx C_k - sum_j a_j dL/dx C_j); dL/dC_k = a_k dL/dx + dL/de_k c + dL/dv / s;
     dL/dc = sum_k dL/de_k C_k; dL/dv is the sum of dL/dc over the other words.

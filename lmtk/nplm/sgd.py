@@ -1,7 +1,7 @@
 """Stochastic gradient ascent on the log-likelihood (Bengio et al. 2003, sections 2 and 3.2), of any layer and output.
 
-An update takes a minibatch through the layer, shows an output what comes of it, which updates itself and says what it
-wants of z, and goes back through the layer.
+An update takes a minibatch forward through the hidden layer to z, lets the output layer update its own weights and
+return dL/dz, and back-propagates dL/dz through the hidden layer to C.
 """
 
 import math
@@ -22,11 +22,11 @@ f32 = np.float32
 
 @dataclass
 class Parameters:
-    """What stands before the outputs, as it is trained: p has C and the arrays of the layer by letter.
+    """The parameters below the output layer in training: p has C and the arrays of the layer by letter.
 
-    m: features of a sense; direct: the words whose features the outputs see, 0 without direct connections; pace:
-    factors of the rates; state: that of a layer that carries one, behind the last minibatch;
-    team: threads for the work that pays for them.
+    m: features of a sense; direct: how many words' features the outputs see, 0 without direct connections; pace:
+    factors of the learning rates; state: of a layer that carries one, after the last minibatch; team: threads, where
+    work pays for them.
     """
 
     layer: Layer
@@ -39,8 +39,8 @@ class Parameters:
 
 
 def begun(layer, arrays, direct=0, pace=None, comm=ALONE, m=None, team=None):
-    """Parameters of arrays by letter, copied to where `comm` places them; pace: None, all learn with the whole rate; m:
-    None, a word has one sense.
+    """Parameters with arrays by letter, copied to where `comm` places them.
+    pace: None: all learn with the full rate. m: None: a word has one sense.
     """
     p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in arrays.items()})
     return Parameters(layer, p, m or p.C.shape[1], direct, pace or even(len(p.C), 0), team=team)
@@ -52,10 +52,11 @@ def arrays(theta):
 
 
 def forward(theta, contexts, kept=None, given=None):
-    """Steps 1(a) and 1(b): z (K, D), what the outputs are made of, what `backward` needs, and the layer's state.
+    """Steps 1(a) and 1(b): z (K, D), the input of the output layer; what `backward` needs; the layer's state.
 
-    kept: factors for x (., (n-1)m) and for a (K, h), from `kernels.keep`; the layer's own steps see a whole.
-    Where dropout, senses and direct connections do not tell them apart, words that come again are there once.
+    kept: dropout's factors for x (., (n-1)m) and a (K, h), from `kernels.keep`; recurrent connections get all of a.
+    A layer with `once` gets each distinct word once, but not where dropout or senses make the features of its
+    occurrences differ, or where direct connections need x of each context.
     """
     p, at = theta.p, None
     once = theta.layer.once and kept is None and theta.m == p.C.shape[1] and not theta.direct
@@ -71,10 +72,10 @@ def forward(theta, contexts, kept=None, given=None):
 
 
 def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
-    """Steps 2(c) and 2(d): C and the arrays of the layer, in place, from dL/dz (K, D).
+    """Steps 2(c) and 2(d): updates C and the arrays of the layer in place, from dL/dz (K, D).
 
-    What the n - 1 steps of a recurrent layer have in common learns with the mean of their gradients, since the sum
-    diverges at rates that suit the rest.
+    The n - 1 steps of the layer rnn share its arrays, which learn with the mean of the steps' gradients: their sum
+    diverges at rates that suit the other parameters.
     """
     p, pace, (K, D), m, (memory, chosen, contexts, once) = theta.p, theta.pace, gz.shape, theta.m, memory
     h = D - 1 - theta.direct * m
@@ -116,11 +117,11 @@ def shrink(theta, share, feature_rate):
 def step(theta, see, contexts, w, epsilon, decay, feature_rate, kept=None, given=None):
     """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 
-    see(z, w, epsilon, curvature) -> (L, dL/dz): an output that updates itself; curvature: that of L by its weights,
-    from z, 0 where all learn with the whole rate. Where L is not finite nothing is updated.
-    contexts (K, n-1) and w (K,): ids; examples whose w is below 0 are only there to be read. The rate is the paper's,
-    an example's; where theta has a pace, dL/dtheta counts that much. The decay is on C, H and R, not on d; C learns
-    feature_rate times faster. kept: as in `forward`; given: a `layers.Given`.
+    see(z, w, epsilon, curvature) -> (L, dL/dz) updates the output layer; curvature: of L along its weights, found from
+    z, 0 where all learn with the full rate. Where L is not finite nothing is updated.
+    contexts (K, n-1) and w (K,): ids; an example with w below 0 is read, but not predicted.
+    epsilon is the rate for one example, as in the paper; where theta has a pace, it is a factor of dL/dtheta. The decay
+    is on C, H and R, not on d; C learns feature_rate times faster. kept: as in `forward`; given: a `layers.Given`.
     Returns (sum of ln p, norm of dL/dz), taken before the update.
     """
     z, memory, theta.state = forward(theta, contexts, kept, given)

@@ -1,4 +1,4 @@
-"""Training: a corpus to a neural model, in epochs; a run that goes on where another stopped comes to the same bytes."""
+"""Training of a neural model on a corpus, in epochs; a resumed run ends with the bytes of one that never stopped."""
 
 import math
 import zlib
@@ -24,7 +24,7 @@ ROUNDS = 64  # minibatches of each rank between two meetings, in asynchronous tr
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run is made of; a checkpoint goes on only under the same. Rates are an example's, as the paper's."""
+    """The settings of a run; a checkpoint is resumed only with the same. Rates are for one example, as in the paper."""
 
     order: int
     hidden: int
@@ -43,7 +43,7 @@ class Settings:
     model: str | None = None  # of layers.LAYERS; None: that of section 2
     target_weights: bool | None = None  # with "energy": v for each target word
     proposal: str | None = None  # what words are drawn from: "uniform", "back-off"; None: the unigram
-    effective_samples: float | None = None  # with "sampled": words are drawn until they are worth so many
+    effective_samples: float | None = None  # with "sampled": words are drawn until their effective number is this
     shortlist: int | None = None  # with "shortlist": N, the words of the network
     dropout: float | None = None  # the share of x and of a that an update leaves out; None: none
     tied: bool | None = None  # whether U is C
@@ -64,10 +64,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Windows:
-    """The contexts (N, n-1) of words of a text, the last word first, made as they are asked for: [rows] -> ids.
+    """The contexts (N, n-1) of words of a text, the last word first, made on demand: [rows] -> ids.
 
-    ids: the text's; at (N,): where the words stand; before (.,): how many words of its sentence stand before each of
-    the text's, n - 1 at most; behind the first stands <s>, sos.
+    ids: the text's; at (N,): where the words stand; before (.,): for each word of the text, how many words of its
+    sentence precede it, n - 1 at most. Before the first of a sentence stands <s>, whose id is sos.
     """
 
     ids: np.ndarray
@@ -99,9 +99,9 @@ def windows(corpus, at, n, sos):
 class Data:
     """Training examples: contexts (N, n-1), an array or Windows, words w (N,), ids; heldout, a Corpus or None.
 
-    For a layer that carries its state, they are the steps of the text in order, contexts (N, 1) the word before; w is
-    -1 where it is only there to be read, and fresh (N,) bool tells before which steps nothing stands.
-    proposal: a function, contexts (K, n-1) -> (V,) chances, to draw words by; None: as the settings say.
+    For a layer that carries its state the examples are the steps of the text in order: contexts (N, 1) hold the word
+    before; w is -1 where a word is read, but not predicted; fresh (N,) bool: whether a step is the first of a sentence.
+    proposal: a function, contexts (K, n-1) -> (V,) probabilities, the proposal distribution; None: as the settings say.
     """
 
     contexts: np.ndarray
@@ -115,8 +115,8 @@ class Data:
 class Progress:
     """Where a run stands: `step` minibatches into `epoch` (from 0), L the sum of ln p over them.
 
-    best: the network with the lowest held-out perplexity so far, after `best_epoch`; curve: a curve.Epoch for each that
-    is over; seconds: of training so far; state: what the layer carries on, by name.
+    best: the network with the lowest held-out perplexity so far, after `best_epoch`; curve: a curve.Epoch for each
+    finished epoch; seconds: of training so far; state: what the layer carries on, by name.
     """
 
     network: Neural
@@ -146,10 +146,10 @@ def examples(corpus, vocab, order, heldout, layer=layers.LAYERS["nplm"]):
 def initial(vocab, settings, w, features=None, word_classes=None, words_tree=None):
     """A network before training: U = W = 0 and b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
 
-    The arrays of other layers are like H, and so is v of "energy", whose b is minus that: with v = 0 one set of output
-    weights would take epochs to leave it.
+    The arrays of other layers are like H, and so is v of "energy": from v = 0 one set of output weights would take
+    epochs to leave 0. The b of "energy" is minus the log of the unigram.
     w: the words of the text. features: id -> feature vector, (m,), for words that have one beforehand (a-priori
-    knowledge, section 5.2).
+    knowledge, section 5.2, item 4).
     word_classes: the class of each word, (V,), for the objective "class"; None: classes of words of like frequency.
     words_tree: a function of the words' counts, (V,), that makes the tree of the objective "tree"; None: Huffman's.
     """
@@ -188,19 +188,19 @@ def rate(settings, t, total):
 
 
 def steps(data, settings):
-    """The minibatches of an epoch."""
+    """How many minibatches an epoch has."""
     if data.fresh is not None:
         return running.minibatches(len(data.w), settings)
     return -(-len(data.w) // settings.minibatch)
 
 
 def heldout_tokens(corpus, vocab):
-    """Where the tokens of a held-out text stand that can have a probability."""
+    """The positions of the tokens of a held-out text that can have a probability."""
     return np.flatnonzero(corpus.scored & (corpus.ids < vocab.V))
 
 
 def heldout_logp(network, corpus, comm=ALONE):
-    """ln p a word, as `lmtk ppl` has it: over the tokens that have a probability, of which there must be one.
+    """The mean ln p of the tokens that have a probability, as in `lmtk ppl`; there must be one.
 
     Each rank of `comm` scores a part of them.
     """
@@ -212,7 +212,9 @@ def heldout_logp(network, corpus, comm=ALONE):
 
 
 def unigram(data, vocab):
-    """ln p a word of the training text and of the held-out one (None without one), by the frequencies in the former."""
+    """The mean ln p of the words of the training text and of the held-out one (None without one), by the unigram of the
+    former, one added to each count.
+    """
     counts = np.bincount(data.w[data.w >= 0], minlength=vocab.V) + 1
     logp = np.log(counts / counts.sum())
     at = None if data.heldout is None else heldout_tokens(data.heldout, vocab)
@@ -222,12 +224,12 @@ def unigram(data, vocab):
 def train(progress, data, settings, threads, comm=ALONE, common=None):
     """Train from where `progress` stands, changing it; yields (epoch over, words, network now) after each minibatch.
 
-    common: a `parallel.Common`, for asynchronous training (section 3.1): the minibatches are dealt out to the ranks,
-    and ROUNDS of each are between one time that all ranks meet here, which yields, and the next.
+    common: a `parallel.Common`, for asynchronous training (section 3.1): the minibatches are dealt out to the ranks.
+    After ROUNDS of them each, all ranks meet here, and this yields.
 
-    words: how many were seen since the last time. network now: a function, since to make a model of the parameters
-    costs a copy; the ranks of `comm` call it together. Raises Diverged where the likelihood is no finite number;
-    `progress` then still has the best network so far.
+    words: how many were seen since the last time. network now: a function, since a model is a copy of the parameters;
+    all ranks of `comm` call it together. Raises Diverged where the likelihood is not finite; `progress` then still has
+    the best network so far.
     """
     memory.keep()
     N, last = len(data.w), steps(data, settings)
@@ -264,8 +266,8 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
 
 
 def batches(data, settings, epoch):
-    """number -> the examples of that minibatch of an epoch: drawn anew, or in the order of the text where a layer
-    carries its state.
+    """A function from the number of a minibatch to its examples: in an order drawn anew for each epoch, or in that of
+    the text where the layer carries its state.
     """
     N, K = len(data.w), settings.minibatch
     if data.fresh is not None:
@@ -295,7 +297,7 @@ def finish_epoch(progress, network, data, settings, comm):
 
 
 def kept(progress, settings):
-    """The best network so far as its file is to hold it, with what made it."""
+    """The best network so far with its settings and its curve, as its file holds them."""
     return replace(progress.best, settings=vars(settings) | {"curve": curve.rows(progress.curve, curve.TIMES)})
 
 
@@ -318,7 +320,7 @@ def before(network, settings):
 
 
 def checkpointed(network, progress):
-    """The arrays that a run goes on from: those of the network now, and what its layer carries on."""
+    """The arrays of a checkpoint: those of the network now, and what its layer carries on."""
     return network.named() | {f"state.{name}": a for name, a in progress.state.items()}
 
 
@@ -334,8 +336,8 @@ def fingerprint(data):
 def read_features(path, vocab, m=None):
     """Feature vectors of words of the vocabulary from a word2vec text file: id -> (m,) float32.
 
-    m: None for as many as the first one has. A first line of two numbers (words, features) may stand or not. Raises
-    FormatError where a line has not m numbers.
+    m: None: as many features as the first vector has. The first line may be two numbers, of words and of features.
+    Raises FormatError where a line has not m numbers.
     """
     found, stated, vectors, wanted = {}, None, 0, " (-features)"
     for number, line in lines(path):

@@ -1,13 +1,12 @@
-"""Outputs that are the inner nodes of a binary tree with the words as leaves: exact, normalized by its construction.
+"""Outputs that are the inner nodes of a binary tree with the words as leaves: exact, normalized by its construction
+(Bengio et al. 2003, section 5.2, item 2).
 
-Bengio et al. 2003, section 5.2, item 2.
+At each node the network decides between the two sides. P(word | context) is the product of the probabilities of the
+decisions from the root down to the word,
 
-At each node the network decides between the two sides, and
-P(word | context) is the product of the decisions from the root down to the word,
+P(side 1 of node i | context) = 1 / (1 + e^(-y_i)),   y = b + Wx + U tanh(d + Hx).
 
-P(side 1 of node i | context) = 1 / (1 + e^(-y_i)),   y = b + Wx + U tanh(d + Hx),
-
-so that an update and a score see about log2(V) outputs in place of V. Each of the V - 1 nodes has a row of U, W and b.
+So an update and a score see about log2(V) outputs in place of V. Each of the V - 1 nodes has a row of U, W and b.
 """
 
 import heapq
@@ -25,8 +24,8 @@ from lmtk.nplm.pace import slowed
 f32, i32 = np.float32, np.int32
 
 
-# U (V-1, h), W (V-1, seen) or None, b (V-1,) for the nodes; tree (V-1, 2), int32: what stands on the sides 0 and 1 of
-# each node: a word by its id, or node i, greater than the node above it, as V + i. Node 0 is the root.
+# U (V-1, h), W (V-1, seen) or None, b (V-1,) for the nodes; tree (V-1, 2), int32: the children of each node, on the
+# sides 0 and 1: a word as its id, node i as V + i. Node 0 is the root; a child has a greater number than its parent.
 
 
 def declared(V, h, seen, size):
@@ -63,7 +62,9 @@ OUTPUT = outputs.Output(declared, log_p, lambda p, w: (variances(p.tree, w),), c
 
 
 def paths(tree):
-    """The way to each word: those of word w are path[starts[w]:starts[w + 1]], int32, 2 node + side, from the root."""
+    """The path to each word, (starts, path): that of word w is path[starts[w]:starts[w + 1]], int32, from the root,
+    decisions as 2 node + side.
+    """
     V = len(tree) + 1
     above = np.full(2 * V - 1, -1, i32)
     above[tree[:, 0]], above[tree[:, 1]] = 2 * np.arange(V - 1), 2 * np.arange(V - 1) + 1
@@ -82,7 +83,7 @@ def paths(tree):
 
 
 def numbered(pairs, V):
-    """The tree, as a TreeNetwork has it, breadth first, of nodes that were joined from below: pairs[i], node V + i."""
+    """The array `tree`, its nodes numbered breadth first, from nodes joined bottom-up: pairs[i], children of V + i."""
     tree, order = np.empty((len(pairs), 2), i32), [len(pairs) - 1]
     for i, node in enumerate(order):
         for side, child in enumerate(pairs[node]):
@@ -94,7 +95,7 @@ def numbered(pairs, V):
 
 
 class Joined:
-    """A tree that grows from below: pairs[i] are the sides of node V + i, weight its count, by word or node."""
+    """A tree built bottom-up: pairs[i] are the children of node V + i; weight: the counts of words, then of nodes."""
 
     def __init__(self, counts):
         self.V, self.weight, self.pairs = len(counts), counts.tolist(), []
@@ -105,7 +106,7 @@ class Joined:
         return self.V + len(self.pairs) - 1
 
     def huffman(self, items):
-        """Words and nodes under one node: the two rarest are joined until there is one (Huffman 1952)."""
+        """Joins words and nodes into one, which it returns: always the two rarest, until one is left (Huffman 1952)."""
         heap = [(self.weight[i], i) for i in items]
         heapq.heapify(heap)
         while len(heap) > 1:
@@ -126,10 +127,10 @@ def from_counts(counts):
 
 
 def from_strings(strings, counts):
-    """The tree in which words with a common beginning of their strings of 0 and 1 stand under one node.
+    """The tree in which words whose strings of 0 and 1 have a common prefix stand under one node.
 
-    strings: one for each word, bytes, or None. Words of the same string, and words whose string is the beginning of
-    others, stand together as in Huffman's tree, and so do those without a string, beside all others.
+    strings: one for each word, bytes, or None. Huffman's procedure joins words of the same string, words whose string
+    is a prefix of others with the node of these, and words without a string, which stand beside all others.
     """
     joined, here = Joined(counts), {}
     for w, string in enumerate(strings):
@@ -171,10 +172,10 @@ def read_strings(path, vocab):
 
 
 def bisected(features, counts):
-    """The string of 0 and 1 of each word, None without features: words in halves by what they differ in most.
+    """The string of 0 and 1 of each word, None without features, from halving the words again and again.
 
-    features: id -> (m,). A set of words is cut across its longest axis, where both sides weigh about the same; words
-    weigh the square roots of their counts.
+    features: id -> (m,). A set of words is cut across the first principal axis of their features, where both sides
+    weigh about the same; a word weighs the square root of its count.
     """
     strings = [None] * len(counts)
     words = np.array(sorted(w for w in features if w < len(counts)), np.int64)
@@ -200,13 +201,13 @@ def bisected(features, counts):
 
 
 def first(counts, tree):
-    """b before training, (V-1,): as the counts have it, U and W being 0."""
+    """b before training, (V-1,): while U and W are 0, the words have their relative frequencies for probabilities."""
     weight = weights(tree, counts)
     return np.log(weight[tree[:, 1]] / weight[tree[:, 0]]).astype(f32)
 
 
 def weights(tree, counts):
-    """The counts of the words, (V,), and behind them those of the nodes: of all words below each."""
+    """The counts of the words, (V,), followed by those of the nodes, (V-1,): the sum over all words below each."""
     V = len(tree) + 1
     weight = np.concatenate((counts, np.zeros(V - 1)))
     for i in range(V - 2, -1, -1):
@@ -215,25 +216,27 @@ def weights(tree, counts):
 
 
 def variances(tree, w):
-    """P(the node is met) p (1 - p), (V-1,), p being the share of side 1 where it is, in the words w."""
+    """P(node) p (1 - p), (V-1,): P(node) that a word is below the node, p that it then is on side 1; by frequencies in
+    w.
+    """
     weight = weights(tree, np.bincount(w[w >= 0], minlength=len(tree) + 1) / len(w))
     zero, one = weight[tree].T
     return zero * one / np.maximum(zero + one, 1e-30)
 
 
 def check_words(V):
-    """Raises LmtkError where there is no tree."""
+    """Raises LmtkError where the words are too few for a tree."""
     if V < 2:
         raise LmtkError("a tree needs two words to predict, and the vocabulary has one")
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def log_likelihood(z, M, starts, path, w, logp):
-    """logp_k <- ln P(w_k | context), in place: the decisions on the way to it, of which each is 1 / (1 + e^(-+y_i)).
+    """logp_k <- ln P(w_k | context), in place: the sum of ln 1 / (1 + e^(-+y_i)) over the decisions on its path.
 
-    z (K, D), M (V-1, D), starts and path as `paths` has them, w (K,), logp (K,) float64. The two sides of a node add
-    up to one in all digits: e^-|y| is taken once. Bound by the rows of M, which are far from each other: D floats a
-    decision.
+    z (K, D), M (V-1, D), starts and path as `paths` gives them, w (K,), logp (K,) float64. The two sides of a node add
+    up to one in all digits, since both are made of one e^-|y|. Bound by memory: rows of M, D floats a decision, that
+    are far from each other.
     """
     K, D = z.shape
     for k in range(K):
@@ -245,7 +248,7 @@ def log_likelihood(z, M, starts, path, w, logp):
             for c in range(D):
                 y += z[k, c] * row[c]
             y = -y if path[j] & 1 else y
-            # that the other side is taken costs y; both share 1 + e^-|y|, of which many make a product below 2^512
+            # -ln p = max(y, 0) + ln(1 + e^-|y|), y now that of the other side; one ln of a product of many 1 + e^-|y|
             e = math.exp(-abs(np.float64(y)))
             total -= max(np.float64(y), 0.0)
             product *= 1.0 + e
@@ -267,7 +270,7 @@ def log_likelihood_plain(z, M, starts, path, w, logp):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def descend(z, M, starts, path, w, gy, gz):
-    """dL/dy of each decision, in order, into gy, and dL/dz (K, D) into gz, in place. Returns L, the sum of ln p.
+    """gy <- dL/dy of each decision, in order, and gz <- dL/dz (K, D), in place. Returns L, the sum of ln p.
 
     dL/dy_i = side - 1 / (1 + e^(-y_i)); z, M, starts, path, w as in `log_likelihood`.
     """
@@ -307,7 +310,7 @@ def add_decisions(z, M, starts, path, w, gy, rates):
 
 
 def see(M, starts, path, pace, z, w, epsilon, curvature):
-    """As `outputs.see`: an update of the decisions on the way to each word. M (V-1, D); pace (V-1,)."""
+    """As `outputs.see`: an update of the decisions on the path to each word. M (V-1, D); pace (V-1,)."""
     gy, gz = np.empty((starts[w + 1] - starts[w]).sum(), f32), np.empty_like(z)
     L = descend(z, M, starts, path, w, gy, gz)
     if not math.isfinite(L):

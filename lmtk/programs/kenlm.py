@@ -51,7 +51,7 @@ def lmplz(words):
     rest = [word for word in rest if word != "-"]  # what scripts write for stdin
     if wrong := [word for word in rest if word.startswith("-")]:
         raise UsageError(f"no option {wrong[0]}")
-    if rest:  # as lmplz does; a kind of build_binary's stands there in scripts
+    if rest:  # as lmplz does; scripts write there a type that build_binary takes
         warnings.warn(f"{' '.join(rest)}: a word behind no option, passed over", LmtkWarning, stacklevel=1)
     if o.intermediate or o.collapse_values:
         raise UsageError("--intermediate and --collapse_values write what only KenLM reads; --arpa writes the model")
@@ -167,7 +167,7 @@ def filter(words):
 
 
 def filtered_counts(path, outs, where, context):
-    """The n-grams of a count file that stay; the rest as filtered_arpa has it."""
+    """The n-grams of a count file that stay, written to `outs`; the arguments are those of filtered_arpa."""
     from lmtk.files.streams import lines, open_out
     from lmtk.ngram.filtering import files_of
 

@@ -68,7 +68,9 @@ class Marks:
         self.ended = self.begun and line.strip() == b"\\end\\"
 
     def finish(self, most=math.inf):
-        """Tells what orders up to `most` lack. Raises FormatError where it is no whole file."""
+        """Warns where the head says other numbers of n-grams of orders up to `most`. Raises FormatError where it is no
+        whole file.
+        """
         if not self.ended:
             what = "no \\end\\; the file is cut short" if self.begun else "no ARPA file: it has no \\1-grams:"
             raise FormatError(self.path, what)
@@ -167,11 +169,12 @@ def sections(rows):
 
 
 def filtered_arpa(path, outs, where, context=False, pad=False):
-    """The n-grams of an ARPA file that stay, as they stand in it; `where` as in ngram.filtering. Of several files to
-    write, `outs`, each has those of its sentence. `context`: the last word is not looked at; `pad`: with blank lines
+    """The n-grams of an ARPA file that stay, as they stand in it, written to `outs`; `where` as in ngram.filtering.
+
+    Of several files each has those of its sentence. `context`: the last word is not looked at; `pad`: with blank lines
     that make the head as long as it was, as KenLM's filter leaves it.
     """
-    from dataclasses import replace  # as long to import as a small file to read
+    from dataclasses import replace  # its import takes as long as a small file
 
     from lmtk.ngram import arpa, filtering
 

@@ -58,8 +58,9 @@ def select_vocab(words):
 
 
 def unigrams(path):
-    """Word -> how often it stands in a file: a text, one of names in front of sentences (.sentid), counts, of which
-    the 1-grams serve, or an ARPA file, whose probabilities serve. Marks in pointed brackets are no words of the latter.
+    """Word -> its count in a file: a text, a text with a name before each sentence (.sentid), counts, of which the
+    1-grams serve, or an ARPA file, whose probabilities serve. Words in pointed brackets are none of counts and ARPA
+    files.
     """
     named, found = re.search(r"\.sentid(\.gz|\.Z)?$", path), {}
     rows = (line for _, line in lines(path))
@@ -85,8 +86,8 @@ def unigrams(path):
 
 
 def unigram_model(counts, words):
-    """p of each word, by Witten and Bell's estimate for those without a count; what sums to less than one has a model's
-    probabilities, and leaves them the rest.
+    """p of each word. Words without a count share what Witten and Bell's estimate leaves them. Counts that sum to one
+    or less are a model's probabilities, which leave them the rest, or a tenth.
     """
     total, seen = sum(counts.values()), sum(count > 0 for count in counts.values())
     new = len(words) - len(counts)

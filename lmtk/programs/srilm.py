@@ -10,7 +10,7 @@ from lmtk.files.streams import lines
 from lmtk.programs.lines import filtered_arpa, temporary
 
 LONGEST = "99"  # an order that no n-gram in a count file is above
-# options of smoothing methods, Good-Turing's being none -> that of their files of discounts, or None
+# options of smoothing methods -> the option of their files of discounts, or None; Good-Turing smoothing has no option
 METHODS = {"kndiscount": "kn", "ukndiscount": "kn"}
 METHODS |= dict.fromkeys(("wbdiscount", "ndiscount", "cdiscount", "addsmooth"))
 
@@ -46,8 +46,8 @@ def without_maxent(words, *names):
 
 
 def ngram(words):
-    """The order is 3 where none is given. Above -debug 3 SRILM shows what it does at 2, and ranks of the words, which
-    are not here.
+    """The order is 3 where none is given. Above -debug 3 SRILM shows what it does at 2, and ranks of words, which lmtk
+    lacks.
     """
     words = without_maxent(words, "maxent", "mix-maxent", "maxent-convert-to-arpa")
     found, words = options_of(words, debug=1)

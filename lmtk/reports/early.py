@@ -1,4 +1,4 @@
-"""SRILM's report of a large text by a large back-off model in a binary file, by kernels that need no numpy: its import
+"""SRILM's report of a large text by a large back-off model in a binary file. Its kernels need no numpy, whose import
 takes half as long as the report.
 """
 
@@ -21,16 +21,16 @@ from lmtk.machine.threads import in_threads
 from lmtk.reports.tally import Tally
 
 TOGETHER = 1 << 18  # bytes of a text that a thread reads and scores at once
-LONGEST = 1 << 27  # bytes of a text of which nobody wants to see how far it is
-KERNELS = {"words": 5, "begin": 2, "sum_text": 6, "add_up": 3}  # of ngram.summing, and what they take
+LONGEST = 1 << 27  # bytes of a text that is scored without a progress bar
+KERNELS = {"words": 5, "begin": 2, "sum_text": 6, "add_up": 3}  # of ngram.summing, and how many arguments they take
 SOURCES = "ngram/summing.py", "ngram/walking.py", "ngram/searching.py", "ngram/nodes.py", "text/kernels.py"
-ROOM = 40  # bytes that `summing` wants for each of a text
+ROOM = 40  # bytes of memory that `summing` needs for each byte of a text
 WIDE, NARROW = 5, 3  # numbers of a record, as in ngram.nodes
 
 
 def early(words):
-    """What is begun before numpy is imported: the sums of the model that `words` name in the plainest way, and its
-    report of a large text, if nothing else is asked for. Returns whether that was written.
+    """What is begun before numpy is imported: the checksums of the model that `words` name in the plainest way, and, if
+    they ask for nothing else, its report of a large text. Returns whether the report was written.
     """
     words = [word for word in words if word != "-unk"]  # which asks for nothing
     given = dict(zip(words[::2], words[1::2]))
@@ -44,8 +44,9 @@ def early(words):
 
 
 def reported(model, text):
-    """The report of a text by a model, two files, once `sums.begin` has begun with the model. None where another way
-    is to be gone: where one of them is no such file, or has something wrong with it, which is told there.
+    """The report of a text by a model, two files, once `sums.begin` has begun with the model.
+
+    None where the usual way is to be gone, as where one of them is no such file, or has a fault, which that way tells.
     """
     begun = sums.begun.get(model)
     if not begun or not os.path.isfile(text) or not pays("text", size := os.path.getsize(text)) or size > LONGEST:
@@ -62,8 +63,8 @@ def reported(model, text):
 
 
 def in_memory(kernels, pages, path):
-    """A model that predicts </s>, in a file that is mapped, as what `summing` calls handle, table and given; and the
-    sums of its arrays. None where it is not in the form in which models are written.
+    """What `summing` calls handle, table and given, of a model that predicts </s>, in a file that is mapped; and the
+    checksums of its arrays. None where it is not in the form in which models are written.
     """
     size = int.from_bytes(pages[:8], "little")
     if size > MAX_HEADER:
@@ -81,7 +82,7 @@ def in_memory(kernels, pages, path):
         return None
     text = pages[at["vocabulary"] : at["vocabulary"] + many["vocabulary"]]
     W, table, ids = word_table(kernels, text)
-    if text.count(b"\n") + 1 != W:  # words that are there twice, or none
+    if text.count(b"\n") + 1 != W:  # a word that is there twice, or is empty
         return None
     unigram, first = memory(4 * W), memory(4 * W)
     arrays_at = base + at["nodes1"], address(where), address(unigram), address(first), base + at["far"]
@@ -98,7 +99,7 @@ def in_memory(kernels, pages, path):
 
 
 def rows_of(about, spans, size):
-    """How many rows each array of a model has, if they are those in which one is written and fill `size` bytes."""
+    """How many rows each array of a model has; None if these are not a model's arrays or do not fill `size` bytes."""
     settings, arrays, n = about["settings"], about["arrays"], len(about["arrays"]) - 4
     kinds = {name: type(value) for name, value in settings.items()}
     if about["kind"] != "backoff" or kinds != {"order": int, "V": int, "unk": str} or settings["order"] != n:
@@ -112,8 +113,8 @@ def rows_of(about, spans, size):
 
 
 def levels(pages, at, many, n):
-    """nodes.where of a model whose arrays begin `at` and have so `many` rows, None where its nodes do not begin with
-    order 1, or the children of an order are not those of the next one.
+    """`nodes.where` of a model whose arrays begin at `at` and have `many` rows. None where its nodes do not begin with
+    order 1, or the children of an order are not the next order.
     """
     names, where = [f"nodes{k}" for k in range(1, n + 1)], []
     for name in names:
@@ -134,7 +135,7 @@ def searchable(begin, places, slots):
 
 
 def word_table(kernels, text):
-    """(How many words a vocabulary has, one a line; what walking.table_handle has of them; room for ids of a line)."""
+    """(How many words a vocabulary has, one a line; their walking.table_handle; room for the ids of a line)."""
     most = text.count(b"\n") + 1
     slots = 1 << max(13, (2 * most - 1).bit_length())  # half of them with a word, at most
     sizes = {"known": 16 * slots, "letters": 8 * -(-len(text) // 8) + 8, "ends": 4 * slots + 8, "value": 2 * slots}
@@ -171,12 +172,12 @@ def summed(kernels, handle, table, given, texts):
 
 
 def memory(size):
-    """So many bytes, 0, that are there once they are touched."""
+    """`size` bytes of 0, which take memory once they are touched."""
     return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def numbers(*values):
-    """int64, in a row."""
+    """An array of int64."""
     return (ctypes.c_int64 * len(values))(*values)
 
 
@@ -185,5 +186,5 @@ def address(room):
 
 
 def at_bytes(text):
-    """Where the bytes of an object stand, as long as it lives."""
+    """The address of the bytes of an object, as long as it lives."""
     return ctypes.cast(text, ctypes.c_void_p).value

@@ -49,7 +49,7 @@ def closed(vocab):
 def walk(model, lengths=True):
     """The Walk of a Backoff model as KenLM has it: log10 p in single precision, -100 for a word without a 1-gram.
 
-    With `lengths` those of n-grams are KenLM's too, which takes a pass over the model.
+    With `lengths` the lengths of n-grams are KenLM's too, which takes a pass over the model.
     """
     W, nodes = len(model.vocab.words), model.nodes
     if lengths and not ends_in_itself(nodes):
@@ -61,9 +61,9 @@ def walk(model, lengths=True):
 
 
 def with_ends(model):
-    """The levels of a Backoff model with the n-grams that KenLM puts in: every end of an n-gram that it lacks, so that
-    longer ones are found from their end. These have no p of their own, which +inf stands for, but their length is the
-    one reported.
+    """The levels of a Backoff model with the n-grams that KenLM adds: every suffix of an n-gram that the model lacks,
+    so that longer ones are found from their end. These have no p of their own, for which +inf stands, but their length
+    is the one reported.
     """
     W, out = len(model.vocab.words), []
     own = [~np.isnan(level.logp) for level in model.levels]
@@ -112,8 +112,8 @@ def score_any(model, corpus):
 def numbers(model, path):
     """KenLM's number of each word, as a list by id: 0 for <unk>, the others from 1 in the order of the ARPA file.
 
-    path: where the model is from. A regular file is read again for its order. Elsewhere (a pipe, a binary form) that of
-    the model's own list serves, in which only the place of <s> is lost: <s> is put where SRILM or lmplz would have it.
+    path: where the model is from. A regular file is read again for its order. Elsewhere (a pipe, a binary form) the
+    order is that of the model's own list, which lacks the place of <s>: <s> is put where SRILM or lmplz would have it.
     Other kinds of model: the order of their list.
     """
     vocab = model.vocab
@@ -203,7 +203,7 @@ def perplexity(log10p, count):
         return "inf"
 
 
-LEVELS = ("summary", "sentence", "word")  # those of query -v; -debug shows so many and one
+LEVELS = ("summary", "sentence", "word")  # those of query -v; -debug N shows the first N + 1
 
 
 def answers(block, first, last, whole, number, ids, length, log10p, sums, oovs):

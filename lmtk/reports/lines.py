@@ -1,6 +1,6 @@
 """The lines of words in reports of large texts, by kernels: those of SRILM's -debug 2 and of KenLM's query.
 
-Numbers and words come as cells, which `ngram.printing` describes. Bound by the copying of these.
+Numbers and words come as cells, which `ngram.printing` describes. Bound by copying these.
 """
 
 import numpy as np
@@ -25,8 +25,8 @@ LOG, CLOSE, EOS, TOTAL, OOV = map(constant, (b"[ ", b"]\n", b"</s>", b"Total: ",
 def predictions(words, tags, tag, corpus, never, log10p, sos):
     """The lines of -debug 2 of a corpus, bytes; and where those of each sentence end in them, (S,).
 
-    words: `word_cells` of the vocabulary. tags, tag (N,): what lines say of the models, and which of it each token's
-    does. never (N,): p is 0. log10p: (N,) float64, of single precision. sos: the id of <s>.
+    words: `word_cells` of the vocabulary. tags, tag (N,): the tags of models, and the number of each token's. never
+    (N,): p is 0. log10p: (N,) float64, of single precision. sos: the id of <s>.
     """
     form, empty = lambda x: f"{10 ** x.item():.7g}", np.zeros((len(log10p), 2), u64)
     p = cells_of(log10p, in_bytes(print_powers), form, BLANK, empty)
@@ -89,7 +89,7 @@ def answers(block, first, last, whole, number, ids, length, log10p, sums, oovs):
 
 @jit
 def print_answers(block, first, last, whole, number, ids, length, log10p, sums, oovs, text):
-    """The lines of `answers`, in place; how far text is filled."""
+    """The lines of `answers`, in place. Returns how far text is filled."""
     at = place = 0
     for i in range(len(first)):
         for t in range(first[i], last[i]):
@@ -128,7 +128,7 @@ def is_blank(c):
 
 @inlined
 def put_number(text, at, n):
-    """A whole number, of 0 or more, into text; where it ends."""
+    """Writes a whole number, of 0 or more, into text. Returns where it ends."""
     digits, most = 1, 10
     while n >= most:
         digits, most = digits + 1, most * 10

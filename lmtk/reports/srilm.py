@@ -1,4 +1,4 @@
-"""Scores to SRILM's perplexity report."""
+"""SRILM's perplexity report, from scores."""
 
 import numpy as np
 
@@ -57,7 +57,7 @@ def token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end):
 
 
 def tags_of(scores, oov):
-    """What `tag` has for the tokens at -debug 2, each once, as bytes; and which of them each token has, (N,)."""
+    """The different tags of tokens at -debug 2, as `tag` makes them, bytes; and the number of each token's, (N,)."""
     which, token = oov.astype(np.int64), np.arange(len(oov))
     for length in scores.length.T:
         code = which * 256 + length + 128
@@ -81,7 +81,7 @@ def tag(scores, t, oov, debug):
 
 
 def prediction(tag, oov, zero, log10p, weight, total):
-    """What the line of a word says of its probability: tag, p, log10 p, its weight if not 1, with `total` that too."""
+    """What the line of a word says of its probability: tag, p, log10 p, its weight if not 1, and any `total`."""
     p, logp = (0, "-inf") if oov or zero else (10**log10p, f"{log10p:.7g}")
     times = f" *{weight:.7g}" if weight != 1 else ""
     total = f" / {total:.7g}" if total is not None else ""
@@ -89,7 +89,7 @@ def prediction(tag, oov, zero, log10p, weight, total):
 
 
 def report(model, name, corpora, debug, write, unk=True):
-    """SRILM's report of a text through `write`, which takes bytes, from `debug` 0 to 3; what `tally` returns."""
+    """Writes SRILM's report of a text by `write`, which takes bytes, at `debug` 0 to 3. Returns what `tally` does."""
     found = tally(model, corpora, debug, write, unk)
     check_sum(model, found[0])
     write(found[0].lines(f"file {name}: "))
@@ -103,12 +103,14 @@ def check_sum(model, whole):
 
 
 def report_passages(model, name, passages, debug, write, unk=True):
-    """SRILM's report of a text with lines that are written as they are: passages as corpora, each with such a line."""
+    """SRILM's report of a text with lines that are written as they are: each passage is corpora and the line after
+    them.
+    """
     whole, any_, ahead = Tally(), False, False
     for corpora, line in passages:
         own = tally(model, corpora, debug, write, unk)[0]
         any_ |= own.words + own.sentences > 0
-        # without the sentences it has those of each passage that ends so, and of the last
+        # at -debug 0 each passage that ends in such a line has its sums, and so has the last one then
         if debug == 0 and (any_ if line else ahead):
             write(own.lines() + b"\n")
             ahead = True
@@ -168,7 +170,7 @@ def tally(model, corpora, debug, write, unk=True):
 
 def report_sums(model, name, texts, marks, write):
     """`report` at debug 0 of a large text, by a back-off model: blocks of lines, `texts`, each read and scored in one
-    thread. marks: no stream.
+    thread. marks: not those of a stream.
     """
     vocab = model.vocab
     words = Table(Closed(vocab.index, vocab.unk_id))

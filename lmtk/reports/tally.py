@@ -1,10 +1,10 @@
-"""What a text adds up to, as SRILM prints it."""
+"""The sums of a text, as SRILM prints them."""
 
 import os
 
 
 class Tally:
-    """What a stretch of text adds up to. log10p leaves out OOVs and zeroprobs, as both denominators do."""
+    """The sums of a stretch of text. log10p leaves out OOVs and zeroprobs, as both denominators do."""
 
     def __init__(self, sentences=0, words=0, oovs=0, zeroprobs=0, log10p=0.0):
         self.sentences, self.words, self.oovs, self.zeroprobs, self.log10p = sentences, words, oovs, zeroprobs, log10p
