@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import errno
 import gc
+import io
 import os
 import re
 import signal
@@ -203,6 +204,8 @@ def main():
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")
+    if isinstance(sys.stdout.buffer, io.RawIOBase):  # PYTHONUNBUFFERED: a write may take a part of what it is given
+        sys.stdout = open(sys.stdout.fileno(), "w", closefd=False)
     # names of files and words may be any bytes
     sys.stdout.reconfigure(errors="surrogateescape")
     sys.stderr.reconfigure(errors="backslashreplace")

@@ -124,6 +124,7 @@ def resumed(run, fresh, best, debug=0):
     if vocabulary(arrays, run.checkpoint) != run.words[1]:
         changed.append(run.words[0])
     changed += [name for name, number in run.inputs.items() if about["inputs"].get(name) != number]
+    changed.sort(key=lambda name: name != "model")  # which has other defaults for the rest
     if changed:
         why = f"a checkpoint of another run: -{changed[0]} differs"
         raise FormatError(run.checkpoint, f"{why}; give the same, or end it with -finish, or remove it")

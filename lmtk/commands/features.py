@@ -2,7 +2,7 @@ import os
 import sys
 from typing import Annotated
 
-from lmtk.commands.options import Tolower, Write, needed, one_stdin, option
+from lmtk.commands.options import Tolower, Write, check_outputs, needed, one_stdin, option
 from lmtk.errors import LmtkError, UsageError
 
 
@@ -61,6 +61,7 @@ def command(
 
     if plot:
         figure.need("plot")
+    check_outputs(write, plot, inputs=[lm, words])
     model = load(lm)
     if not isinstance(model, Neural):
         raise LmtkError(f"{lm}: expected a neural model, which has features, got another kind; see lmtk nplm-train")

@@ -251,7 +251,8 @@ def check(o):
     texts = [*(o.ppl or []), *(o.counts or [])]
     one_stdin(o.lm, o.classes, *o.mix_lm, o.vocab, o.gen_prefixes, o.prune_history_lm, *texts)
     o.unknown = unknown_word(o.map_unk) if o.map_unk else None
-    check_outputs(o.write_lm, o.write_bin, o.write_vocab)
+    inputs = o.classes, o.gen_prefixes, o.vocab if o.vocab != o.write_vocab else None
+    check_outputs(o.write_lm, o.write_bin, o.write_vocab, texts=texts, inputs=inputs)
 
 
 def get_ready(o):

@@ -109,7 +109,7 @@ def command(
     from lmtk.ngram import classes as induction
     from lmtk.ngram.counts import write_counts
 
-    check_outputs(classes, class_counts, write_paths, texts=text or [])
+    check_outputs(classes, class_counts, write_paths, texts=text or [], inputs=[*(counts or []), vocab, noclass_vocab])
     start = induction.read_classes(init) if init else None
     job = to_sort(o, start)
     state = sort(o, job, start)

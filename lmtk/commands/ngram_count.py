@@ -341,7 +341,9 @@ def together(o, comm):
 
     if comm.size > 1 and (o.stream or "-" in (o.text or [])):
         raise UsageError("on several machines -mpi wants texts of sentences, in files that each of them can read")
-    comm.each(partial(check_outputs, *o.outputs, texts=o.text or []))
+    inputs = [path for path in o.read or [] if path != o.write]  # counts and word lists may be made in place
+    inputs += [o.classes, o.heldout, o.vocab if o.vocab != o.write_vocab else None]
+    comm.each(partial(check_outputs, *o.outputs, texts=o.text or [], inputs=inputs))
     o.counts = counted(o, comm)
     # whether -lm is not the model as it is estimated, and the whole is wanted, as a Backoff
     o.changed = bool(o.model_written) and bool(

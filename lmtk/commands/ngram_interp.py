@@ -71,7 +71,7 @@ def command(
     if not (lm or write_bin):
         raise UsageError("nothing to write: give -lm or -write-bin")
     one_stdin(*(read or []), *(text or []), heldout, vocab)
-    check_outputs(lm, write_bin, texts=[*(text or []), heldout])
+    check_outputs(lm, write_bin, texts=[*(text or []), heldout], inputs=[*(read or []), vocab])
     marks, unk_word = Marks.of(no_sos, no_eos, stream, tolower), unknown_word(map_unk)
     words = read_vocab(vocab, tolower) if vocab else None
     counts = collect(text or [], read or [], order, words, marks, unk_word, floats=float_counts)

@@ -1,7 +1,7 @@
 import os
 from typing import Annotated
 
-from lmtk.commands.options import Tolower, Write, one_stdin, option
+from lmtk.commands.options import Tolower, Write, check_outputs, one_stdin, option
 
 
 def command(
@@ -34,6 +34,7 @@ def command(
     for path in text or []:
         if path != "-":
             os.stat(path)  # all or none: what is missing is told before anything is written
+    check_outputs(write, inputs=[proper_list])
     names = set(read_vocab(proper_list)) if proper_list else None
     with open_out(write) as out:
         for path in text or ["-"]:

@@ -1,4 +1,5 @@
 import contextlib
+import os
 import sys
 import zlib
 from types import SimpleNamespace
@@ -328,8 +329,8 @@ def check(o):
     for why, so in refused.items():
         if so:
             raise UsageError(why)
-    if o.text == "-" and not o.vocab:
-        raise UsageError("-text - is read twice without -vocab; give -vocab or a file")
+    if not o.vocab and (o.text == "-" or (os.path.exists(o.text) and not os.path.isfile(o.text))):
+        raise UsageError(f"-text {o.text} is read twice without -vocab; give -vocab or a file")
 
 
 def either(names):
@@ -386,7 +387,8 @@ def prepare(o, comm):
     from lmtk.text.corpus import Marks, count_words, whole_corpus
     from lmtk.text.vocab import make_vocab, read_vocab
 
-    check_trained((o.text, o.heldout), o.lm, o.log, o.plot)
+    inputs = o.vocab, o.classes, o.proposal, o.init_features, o.tree_features, o.lm_rest
+    check_trained((o.text, o.heldout), o.lm, o.log, o.plot, inputs)
     run.check_beside(o.lm, o.resume)
     noise = backoff(o.proposal) if o.proposal not in (None, "uniform") else None
     marks = Marks.of(o.no_sos, o.no_eos, o.stream, o.tolower)

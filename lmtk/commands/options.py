@@ -138,9 +138,9 @@ def one_stdin(*paths):
         raise UsageError("only one input can be stdin (-)")
 
 
-def check_outputs(*paths, texts=()):
+def check_outputs(*paths, texts=(), inputs=()):
     """Find out now whether the outputs, those that are not None, can be written, and that each is a file of its own,
-    and none of the texts that are read.
+    and none of the texts and the other inputs that it must not replace.
 
     Raises UsageError, OSError.
     """
@@ -150,12 +150,14 @@ def check_outputs(*paths, texts=()):
     if sum(path in STDOUT for path in paths) > 1:
         raise UsageError("only one output can be stdout (-)")
     files = [path for path in paths if not written_in_place(path)]
+    kept = {os.path.realpath(path): "a file" for path in inputs if path}
+    kept |= {os.path.realpath(path): "a text" for path in texts if path}
     taken = [os.path.realpath(path) for path in files]
     for path, file in zip(files, taken):
         if taken.count(file) > 1:
             raise UsageError(f"two outputs would be written to {path}; give them names of their own")
-        if file in map(os.path.realpath, texts):
-            raise UsageError(f"the output {path} would take the place of a text that is read")
+        if file in kept:
+            raise UsageError(f"the output {path} would take the place of {kept[file]} that is read")
     for path in paths:
         check_out(path)
 
@@ -169,7 +171,7 @@ def bytes_of(size):
     return int(min(max(many, LEAST), 2.0**60))
 
 
-def check_trained(texts, model, log, plot):
+def check_trained(texts, model, log, plot, inputs=()):
     """Find out now whether a training's model and the files of -log and -plot can be written."""
     from lmtk.files import figure
 
@@ -177,7 +179,7 @@ def check_trained(texts, model, log, plot):
         if os.path.splitext(plot)[1] not in (".svg", ".png"):
             raise UsageError(f"-plot {plot}: the picture is .svg or .png")
         figure.need("plot")
-    check_outputs(model, log, plot, texts=[text for text in texts if text])
+    check_outputs(model, log, plot, texts=texts, inputs=inputs)
 
 
 def per_order(values, family, number=None, low=0, high=None):

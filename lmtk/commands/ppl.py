@@ -97,7 +97,7 @@ def command(
         raise UsageError(f"-debug goes to {most} here")
     if oov_features and (counts or format == "kenlm"):
         raise UsageError(f"-oov-features is for -text in SRILM's report, not for {'-counts' if counts else 'kenlm'}")
-    check_outputs(write, texts=texts + counts)
+    check_outputs(write, texts=texts + counts, inputs=[lm, classes])
     use(threads)
     with reading([lm], "reading the model"):
         model = load_strictly(lm) if strict else load(lm, sums="beside")

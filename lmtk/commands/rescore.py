@@ -100,7 +100,8 @@ def command(
     from lmtk.machine.threads import stated, use
     from lmtk.nbest import lists as forms
 
-    check_outputs(None if write_nbest_dir else write, write_weights)
+    written = None if write_nbest_dir else write
+    check_outputs(written, write_weights, texts=[*nbest, source, *o.tune], inputs=[*o.lm, *o.model])
     use(threads, products=threads or stated() or 1)
     lists = forms.read(nbest)
     own = lists.names
@@ -159,6 +160,10 @@ def check(o):
         raise UsageError("-name: two models have the same one")
     if o.write_nbest_dir and len({os.path.basename(path) for path in o.nbest}) < len(o.nbest):
         raise UsageError("-write-nbest-dir: two of the lists have the same name")
+    if o.write_nbest_dir and os.path.realpath(o.write_nbest_dir) in {
+        os.path.dirname(os.path.realpath(path)) for path in o.nbest
+    }:
+        raise UsageError(f"-write-nbest-dir {o.write_nbest_dir}: the lists that are read are there")
     if o.write_nbest_dir and o.write != "-":
         raise UsageError("-write and -write-nbest-dir: give one of them")
     one_stdin(*o.lm, *o.model, o.source, *o.nbest, *o.tune, *([o.weights] if o.weights else []))

@@ -110,7 +110,7 @@ def command(
     from lmtk.nmt import alignment
     from lmtk.text import subwords
 
-    check_outputs(write, align, soft_align, align_html)
+    check_outputs(write, align, soft_align, align_html, texts=[text, target], inputs=[*model, dictionary])
     if align_plot:
         figure.need("align-plot")
     o.threads = threads or stated() or 1

@@ -39,7 +39,7 @@ def command(
     if limit_vocab and not vocab:
         raise UsageError("-limit-vocab needs -vocab")
     one_stdin(*(text or []), *(lm or []), vocab)
-    check_outputs(write, texts=text or [])
+    check_outputs(write, texts=text or [], inputs=lm or [])
     with reading(text or [], "counting words"):
         counts = count_words(text or [], tolower)
     kept = {w for w, n in counts.items() if n >= mincount and w not in (SOS, EOS)}

@@ -21,6 +21,7 @@ FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
 ARPA = re.compile(rb"\s*\\data\\[ \t\r]*\n[ \t]*ngram[ \t]")
 NO_UTF8 = re.compile("[\udc80-\udcff].*")  # in what was decoded with surrogateescape
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+WORD = re.compile(rb"[^ \t\r\n]+")  # of a line; other characters that Python takes for blanks are letters
 STDOUT = "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"  # which may be a file that others write to
 EARLY = 16 << 20  # bytes of a file that the disk gets at once
 SYNC_FILE_RANGE_WRITE = 2  # of fcntl.h

@@ -4,6 +4,8 @@ import os
 import re
 from itertools import groupby
 
+from lmtk.files.streams import WORD
+
 COUNT = re.compile(rb"[0-9][0-9.e+]*$")
 NUMBER = re.compile(rb"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?$", re.IGNORECASE)
 PROBABILITY = re.compile(rb"(?:0?\.[0-9]+(?:e-[0-9]+)?|[1-9](?:\.[0-9]+)?e-[0-9]+|1(?:\.0*)?)$")
@@ -17,7 +19,7 @@ def describe(lines, shown=10):
     """([(name, value)], the words of a list in its order) of pairs of line number and line; shown: how many words of
     each class.
     """
-    rows = [row for _, line in lines if (row := line.split())]
+    rows = [row for _, line in lines if (row := WORD.findall(line))]
     if not rows:
         return [("kind", "empty file")], []
     for kind in (classes, paths, soft_alignments, nbest, weights, links, counts, words):

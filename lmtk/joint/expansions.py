@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
-from lmtk.files.streams import lines
+from lmtk.files.streams import WORD, lines
 from lmtk.lm import scores_of
 from lmtk.ngram.arpa import levels_of
 from lmtk.ngram.backoff import Backoff
@@ -35,7 +35,7 @@ def read_expansions(path):
     """
     found, size = [], {}
     for number, line in lines(path):
-        fields = line.split()
+        fields = WORD.findall(line)
         if not fields:
             continue
         stated = len(fields) > 2 and NUMBER.match(fields[1])
@@ -53,7 +53,7 @@ def several_readings(path, known):
     """
     class_of = {}
     for _, line in lines(path):
-        fields = line.split()
+        fields = WORD.findall(line)
         if len(fields) > 2 and len(fields) - (1 if NUMBER.match(fields[1]) else 0) > 2:
             return True
         if fields and class_of.setdefault(fields[-1], fields[0]) != fields[0]:

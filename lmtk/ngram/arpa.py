@@ -9,7 +9,7 @@ from itertools import chain, groupby, islice, pairwise
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning, name_of, shown
-from lmtk.files.streams import blocks_of, rows_of
+from lmtk.files.streams import WORD, blocks_of, rows_of
 from lmtk.machine import memory
 from lmtk.machine.jit import record
 from lmtk.machine.large import LARGE, pays
@@ -27,7 +27,6 @@ NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$"
 BLOCK = 1 << 20  # bytes read together: what is made of them stays in a cache
 MOST = 1 << 25  # n-grams of an order that memory is made for before they are read
 SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
-WORD = re.compile(rb"[^ \t\r\n]+")
 SECOND = re.compile(rb"^[ \t\r]*[^ \t\r\n]+[ \t\r]+([^ \t\r\n]+)", re.M)  # of the words of a line
 KERNELS = kernels.look_up, kernels.read_lines, reading.deal_rows, reading.put_rows  # that read a large file
 ENDED = -1  # the order behind \end\, or behind a section that cannot follow

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, name_of, shown
-from lmtk.files.streams import SUFFIX, lines
+from lmtk.files.streams import SUFFIX, WORD, lines
 from lmtk.ngram import class_kernels as kernels
 from lmtk.ngram.counts import Counts, from_rows
 from lmtk.text.vocab import EOS, SOS, UNK
@@ -37,7 +37,7 @@ def read_classes(path, scaled=True):
     """
     names, members, line_of, stated = {}, {}, {}, {}
     for number, line in lines(path):
-        fields = line.split()
+        fields = WORD.findall(line)
         if not fields:
             continue
         p = probability(fields[1]) if len(fields) == 3 else 1.0 if len(fields) == 2 else None

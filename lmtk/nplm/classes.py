@@ -13,7 +13,7 @@ import numpy as np
 
 from lmtk.errors import FormatError, shown
 from lmtk.files.declared import ids, optional, reals
-from lmtk.files.streams import lines
+from lmtk.files.streams import WORD, lines
 from lmtk.machine.jit import jit
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels, model, outputs
@@ -135,7 +135,7 @@ def read(path, vocab):
     """
     names, found = {}, np.full(vocab.V, -1)
     for number, line in lines(path):
-        fields = line.split()
+        fields = WORD.findall(line)
         if not fields:
             continue
         if len(fields) not in (2, 3):

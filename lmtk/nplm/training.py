@@ -9,7 +9,7 @@ import numpy as np
 
 from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import curve
-from lmtk.files.streams import lines
+from lmtk.files.streams import WORD, lines
 from lmtk.machine import memory
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import classes, energy, layers, objectives, running, tree
@@ -341,7 +341,7 @@ def read_features(path, vocab, m=None):
     """
     found, stated, vectors, wanted = {}, None, 0, " (-features)"
     for number, line in lines(path):
-        fields = line.split()
+        fields = WORD.findall(line)
         if number == 1 and len(fields) == 2 and all(map(bytes.isdigit, fields)):
             stated = int(fields[0])
             continue

@@ -16,7 +16,7 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.declared import ids
-from lmtk.files.streams import lines
+from lmtk.files.streams import WORD, lines
 from lmtk.machine.jit import jit
 from lmtk.nplm import kernels, model, outputs
 from lmtk.nplm.pace import slowed
@@ -156,7 +156,7 @@ def read_strings(path, vocab):
     """
     found = [None] * vocab.V
     for number, line in lines(path):
-        fields = line.split()
+        fields = WORD.findall(line)
         if not fields:
             continue
         if len(fields) not in (2, 3) or fields[0].strip(b"01"):

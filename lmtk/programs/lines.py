@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 
 from lmtk.errors import FormatError, UsageError
-from lmtk.files.streams import blocks_of, lines, open_in, open_out
+from lmtk.files.streams import WORD, blocks_of, lines, open_in, open_out
 from lmtk.machine.memory import temporary_folder
 
 SECTION = re.compile(rb"\\(\d+)-grams:$")
@@ -124,7 +124,7 @@ def arpa_lines(path, longest=None):
                 if marks.order and line[:1] != b"\\":
                     if marks.order > most:
                         continue
-                    if fields := line.split():
+                    if fields := WORD.findall(line):
                         check(fields, line, marks.order, path, number)
                         marks.sizes[marks.order] += 1
                         yield marks.order, line, fields
@@ -165,7 +165,7 @@ def sections(rows):
     order = 0
     for line in rows:
         order, own = order_of(line, order)
-        yield order if own else 0, line, line.split() if own else ()
+        yield order if own else 0, line, WORD.findall(line) if own else ()
 
 
 def filtered_arpa(path, outs, where, context=False, pad=False):
@@ -200,7 +200,7 @@ def filtered_arpa(path, outs, where, context=False, pad=False):
                     piece = replace(piece, text=kept)
                 piece = piece.text.tobytes()
             for line in piece.split(b"\n"):
-                if not (ngram := line.split()[1 : k + 1]):
+                if not (ngram := WORD.findall(line)[1 : k + 1]):
                     continue
                 words += ngram if k == 1 else []
                 for i in filtering.files_of(ngram[: k - context], where, len(outs)):
@@ -328,7 +328,7 @@ def uniform_classes(words):
     classes, number = {}, 0
     for path in files:
         for _, line in lines(path):
-            if fields := line.split():
+            if fields := WORD.findall(line):
                 given = len(fields) > 1 and re.match(rb"[-+]?[.]?[0-9][0-9.]*(e[+-]?[0-9]+)?$", fields[1])
                 expansion = b" ".join(fields[2 if given else 1 :])
                 classes.setdefault(fields[0], []).append((fields[1] if given else None, expansion))
@@ -348,12 +348,12 @@ def compute_oov_rate(words):
     in a list, with fragments of words and without them.
     """
     given, files = assigned(words, debug="", write_oov_words="", write_oov_frags="")
-    listed = {line.split()[0] for _, line in lines(files[0]) if line.split()}
+    listed = {WORD.findall(line)[0] for _, line in lines(files[0]) if WORD.findall(line)}
     tokens, types = Counter(), Counter()  # by (whether unknown, whether a fragment)
     found = {"write_oov_words": [], "write_oov_frags": []}
     for path in files[1:]:
         for number, line in lines(path):
-            word, *rest = line.split() or [b""]
+            word, *rest = WORD.findall(line) or [b""]
             if word in (b"<s>", b"</s>", b"-pau-", b""):
                 continue
             try:
@@ -390,7 +390,7 @@ def replace_words_with_classes(words):
         raise UsageError("no classes=FILE")
     expansions = []  # class, words
     for _, line in lines(given["classes"]):
-        if fields := line.split():
+        if fields := WORD.findall(line):
             number = len(fields) > 1 and re.match(rb"[-+0-9.][-+0-9e.]*$", fields[1])
             expansions.append((fields[0], tuple(fields[2 if number else 1 :])))
     sys.stderr.write(f"read {len(expansions)} class expansions\n")
@@ -405,7 +405,7 @@ def replace_words_with_classes(words):
         for _, line in lines(path):
             if partial:
                 line = re.sub(rb"[ \t][ \t]*[ \t]", b" | ", line)
-            fields = line.split()
+            fields = WORD.findall(line)
             last = fields[-1:] if counted else []
             replaced = b" ".join(classed(fields[: len(fields) - len(last)], class_of, longest, uses))
             if partial:
@@ -500,7 +500,7 @@ def samples(path):
             times = float(times or 1)
         except ValueError:
             raise FormatError(path, f"not a line of ngram -debug 2: {os.fsdecode(line.strip())[:60]}") from None
-        fields = line.split()
+        fields = WORD.findall(line)
         for column, value in zip(found, (fields[1], log10p, times)):
             column.append(value)
     return found

@@ -5,7 +5,7 @@ import re
 import sys
 
 from lmtk.errors import FormatError, UsageError
-from lmtk.files.streams import lines
+from lmtk.files.streams import WORD, lines
 from lmtk.programs.lines import sections
 
 OPTIONS = {"-quiet": "quiet", "-q": "quiet", "-scale": "scale"}
@@ -66,15 +66,17 @@ def unigrams(path):
     rows = (line for _, line in lines(path))
     first = list(itertools.islice(rows, 5))
     rows = itertools.chain(first, rows)
-    counted = len(first) == 5 and all((fields := line.split()) and re.search(rb"\d", fields[-1]) for line in first)
+    counted = len(first) == 5 and all(
+        (fields := WORD.findall(line)) and re.search(rb"\d", fields[-1]) for line in first
+    )
     try:
         if not named and not counted and re.search(rb"\\data\\\s*ngram\s+1\s*=", b" ".join(first)):
             pairs = [(fields[1], 10 ** float(fields[0])) for k, _, fields in sections(rows) if k == 1]
         elif not named and counted:
-            pairs = [(fields[0], float(fields[1])) for line in rows if len(fields := line.split()) == 2]
+            pairs = [(fields[0], float(fields[1])) for line in rows if len(fields := WORD.findall(line)) == 2]
         else:
             for line in rows:
-                for word in line.split()[1 if named else 0 :]:
+                for word in WORD.findall(line)[1 if named else 0 :]:
                     found[word] = found.get(word, 0) + 1
             return found
     except (ValueError, IndexError):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from lmtk.errors import LmtkError, UsageError
-from lmtk.files.streams import lines
+from lmtk.files.streams import WORD, lines
 from lmtk.programs.lines import filtered_arpa, temporary
 
 LONGEST = "99"  # an order that no n-gram in a count file is above
@@ -190,7 +190,7 @@ def words_before(files, order, smoothed):
     with open(name, "wb") as out:
         for path in files:
             for _, line in lines(path):
-                ngram = line.split()[:-1]
+                ngram = WORD.findall(line)[:-1]
                 k = len(ngram)
                 if 0 < k <= order and (k == order or k not in smoothed or ngram[0] == b"<s>"):
                     out.write(line + b"\n")
