@@ -29,6 +29,7 @@ nodes   (S, n)   the n-grams of the last 1, 2 .. words before the next, -1 for n
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -45,6 +46,7 @@ FULL = np.float32(0.8)  # of the slots above that are taken at most
 MULTIPLIER, ADDEND, SHIFT, BITS = 1103515245, 12345, 30, 0xFFFFFFFF  # of SRILM's hash function
 f32, u64 = np.float32, np.uint64
 SOME = 1 << 10  # states that there is room for at first
+WORD = 16  # steps that take as long as what `fill_plain` does once for a word
 
 
 def number_of(words):
@@ -169,6 +171,11 @@ class Choices:
     first: np.ndarray
     later: np.ndarray
 
+    @cached_property
+    def size(self):
+        """How many hidden words there are in each row."""
+        return np.diff(self.start)
+
     def arrays(self):
         return self.start, self.hidden, self.word, self.node, self.alone, self.first, self.later
 
@@ -252,21 +259,21 @@ def shares(lattice, kind):
     """For each place the hidden words and log10 of their shares of the probability, a dict, in SRILM's order. kind:
     "fb", over all paths; "forward", over those up to the place; "best", by the best path through each state.
     """
+    if kind == "best":
+        through = np.array([hyps[0][0] for hyps in lattice.hyps], np.float64) + np.array(lattice.top, np.float64)
+    else:
+        through = np.array(lattice.forward, f32) + (np.array(lattice.back, f32) if kind == "fb" else f32(0))
+    through = through.tolist()
     for t in range(lattice.places):
-        sums = Hashed()
+        sums = {}
         for s in lattice.states(t):
-            if kind == "forward":
-                p = float(lattice.forward[s])
-            elif kind == "fb":
-                p = float(f32(lattice.forward[s]) + f32(lattice.back[s]))
-            else:
-                p = float(lattice.hyps[s][0][0]) + float(lattice.top[s])
+            p = through[s]
             h = lattice.words[s][0]
             sums[h] = add(sums[h], p) if h in sums else p
-        total = -math.inf
-        for h in sums.ordered():
+        total, hidden = -math.inf, in_order([*sums])
+        for h in hidden:
             total = add(total, sums[h])
-        yield {h: (sums[h], sums[h] - total) for h in sums.ordered()}
+        yield {h: (sums[h], sums[h] - total) for h in hidden}
 
 
 def most_likely(share):
@@ -312,8 +319,8 @@ class Decoder:
 
     def pays(self, choices, rows, kernel):
         """Whether a kernel pays for these rows, by the steps so far and theirs; not where one of the rows is empty."""
-        size = np.diff(choices.start)[rows]
-        steps = int(size[:1].sum() + (size[1:] * size[:-1]).sum())
+        size = choices.size[rows]
+        steps = len(rows) * WORD + int((size[1:] * size[:-1]).sum())
         if not size.all() or not (kernel in self.known or pays("ngrams", self.work + steps, (kernel,))):
             self.work += steps * (kernel is fill)
             return False

@@ -369,9 +369,9 @@ class Job:
 
         given, hidden = self.given, self.hidden.words
         rows = numbers if rows is None else rows
-        empty = next((i for i, row in enumerate(rows) if choices.start[row] == choices.start[row + 1]), None)
-        if empty is not None:
-            word = shown(self.words.words[numbers[empty]])
+        size = choices.size[rows]
+        if not size.all():
+            word = shown(self.words.words[numbers[size.argmin()]])
             told = f"{place}: the map has no hidden word for {word}; the sentence is left out"
             warnings.warn(told, LmtkWarning, stacklevel=2)
             return
