@@ -38,6 +38,7 @@ PROGRAMS = {
     "reverse-lm": "lines:reverse_lm",
     "replace-words-with-classes": "lines:replace_words_with_classes",
     "uniform-classes": "lines:uniform_classes",
+    "disambig": "disambig:disambig",
     "compute-oov-rate": "lines:compute_oov_rate",
     "sort-lm": "lines:sort_lm",
     "add-dummy-bows": "lines:add_dummy_bows",

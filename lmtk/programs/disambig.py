@@ -1,0 +1,430 @@
+"""SRILM's disambig: the hidden words behind those of a text."""
+
+import os
+import re
+import sys
+import warnings
+from collections import defaultdict
+from itertools import count
+
+from lmtk.commands.spelling import Option, spelled
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError, name_of, shown
+from lmtk.machine import memory
+from lmtk.machine.threads import import_numpy
+
+# option -> what may stand behind it, and what -help says of it
+FILE, FLAG, NUMBER = Option("one"), Option(), Option("one", number=float)
+OPTIONS = {
+    "-help": (FLAG, "this list"),
+    "-text": (FILE, "the text, a sentence a line"),
+    "-map": (FILE, "what words may stand for: lines of a word and hidden words, each with p(word | hidden) or 1"),
+    "-classes": (FILE, "the same as classes: lines of a hidden word, p(word | hidden) or nothing, and a word"),
+    "-text-map": (FILE, "text and map in one: a line as those of -map for each word of the text"),
+    "-lm": (FILE, "a back-off model of the hidden words; none: the map alone decides"),
+    "-order": (Option("one", number=int, low=1), "how long its n-grams may be (2)"),
+    "-lmw": (NUMBER, "the weight of its log probabilities (1)"),
+    "-mapw": (NUMBER, "the weight of those of the map (1)"),
+    "-logmap": (FLAG, "the map's numbers are log10 p"),
+    "-scale": (FLAG, "the map's numbers are p(hidden | word)"),
+    "-keep-unk": (FLAG, "a word that stands for <unk> stays as it is"),
+    "-tolower1": (FLAG, "words of the text in lower case"),
+    "-tolower2": (FLAG, "hidden words in lower case"),
+    "-no-eos": (FLAG, "no </s> behind a line"),
+    "-continuous": (FLAG, "the whole text as one sentence without <s> and </s>, a blank behind each word"),
+    "-escape": (FILE, "lines that begin so are printed as they are"),
+    "-nbest": (Option("one", number=int, low=1), "how many best paths are printed (1)"),
+    "-fb": (FLAG, "the most likely hidden word at each place, by the forward-backward algorithm"),
+    "-fwOnly": (FLAG, "the same by the words up to the place"),
+    "-posteriors": (FLAG, "what each hidden word has of the probability"),
+    "-totals": (FLAG, "log10 of the probability of each sentence"),
+    "-write-counts": (FILE, "how often each word stood for which hidden word"),
+    "-write-map": (FILE, "the map as it was understood"),
+    "-write-vocab1": (FILE, "the hidden words, as SRILM has it"),
+    "-write-vocab2": (FILE, "the words of the map"),
+    "-debug": (NUMBER, "taken without an effect"),
+}
+UNK, SOS, EOS = range(3)  # numbers of <unk>, <s>, </s> among words of both kinds
+
+
+def disambig(words):
+    """[OPTION ...]: the hidden words behind those of a text."""
+    words = ["-fwOnly" if w.lstrip("-").lower().replace("_", "-") in ("fwonly", "fw-only") else w for w in words]
+    words = spelled(words, {name: option for name, (option, _) in OPTIONS.items()}, stray=True)
+    given = {}
+    while words:
+        name = words.pop(0)
+        given[name] = words.pop(0) if OPTIONS[name][0].values == "one" else True
+    if "-help" in given:
+        width = max(map(len, OPTIONS))
+        rows = [f"  {name:{width}}  {what}\n" for name, (_, what) in OPTIONS.items()]
+        sys.stdout.write(f"usage: disambig -text FILE -map FILE [-lm FILE] [OPTION ...]\n\n{''.join(rows)}")
+        return
+    check(given)
+    memory.need(memory.NUMPY, "numpy")
+    import_numpy()
+    Job(given).run()
+
+
+def check(given):
+    """Raises UsageError where a command line makes no sense, OSError where a file is missing."""
+    from lmtk.files.streams import check_out
+
+    read = [given[name] for name in ("-map", "-classes", "-lm", "-text", "-text-map") if name in given]
+    written = [name for name in given if name.startswith("-write-")]
+    if not {"-map", "-classes", "-text-map"} & {*given}:
+        raise UsageError("no map; -map, -classes or -text-map says what the words of a text may stand for")
+    if not {"-text", "-text-map", *written[:1]} & {*given}:
+        raise UsageError("no text; disambig -text FILE -map FILE [-lm FILE] [OPTION ...]")
+    if read.count("-") > 1:
+        raise UsageError("only one file can be standard input")
+    for path in read:
+        if path != "-":
+            os.stat(path)
+    for name in written:
+        check_out(given[name])
+
+
+class Names(defaultdict):
+    """Words of a kind -> their numbers, in the order in which they came."""
+
+    def __init__(self, tolower):
+        from lmtk.text.vocab import lower
+
+        first = b"<unk>", b"<s>", b"</s>", b"-pau-"
+        super().__init__(count(len(first)).__next__, zip(first, range(len(first))))
+        self.lower, self.listed = lower if tolower else None, []
+
+    def folded(self, text):
+        return self.lower(text) if self.lower else text
+
+    @property
+    def words(self):
+        if len(self.listed) < len(self):
+            self.listed = list(self)
+        return self.listed
+
+    def write(self, path):
+        from lmtk.files.streams import open_out
+
+        with open_out(path) as out:
+            out.writelines(word + b"\n" for word in sorted(self))
+
+
+class Job:
+    """A run of the program. words, hidden: Names; rows: number of a word -> {number of a hidden word: log10 p}."""
+
+    def __init__(self, given):
+        from lmtk.joint.disambiguation import Hashed
+
+        self.given, self.one = given, 0.0 if "-logmap" in given else 1.0  # the number of p = 1 in a map
+        self.words, self.hidden = Names("-tolower1" in given), Names("-tolower2" in given)
+        self.table = Hashed  # of what is written in SRILM's order
+        self.rows = Hashed() if "-write-map" in given else {}
+        for number in (SOS, EOS, UNK):
+            self.rows[number] = {number: self.one}
+        self.counts = Hashed()
+        for number in (SOS, EOS, UNK):
+            self.counts[number] = Hashed()
+
+    def run(self):
+        from lmtk.files.streams import open_out
+
+        given = self.given
+        if "-map" in given:
+            self.read_map(given["-map"])
+        if "-classes" in given:
+            self.read_classes(given["-classes"])
+        if {"-text", "-text-map"} & {*given}:
+            self.load()
+            out = sys.stdout.buffer
+            if "-text" in given:
+                self.decode_text(given["-text"], out)
+            if "-text-map" in given:
+                self.decode_text_map(given["-text-map"], out)
+            out.flush()
+        if "-write-counts" in given:
+            with open_out(given["-write-counts"]) as out:
+                for word in self.counts.ordered():
+                    row = self.counts[word]
+                    for h in row.ordered():
+                        what = self.hidden.words[h], self.words.words[word], b"%.16g" % row[h]
+                        out.write(b"%s %s\t%s\n" % what)
+        if "-write-map" in given:
+            self.write_map(given["-write-map"])
+        if "-write-vocab1" in given:
+            self.hidden.write(given["-write-vocab1"])
+        if "-write-vocab2" in given:
+            self.words.write(given["-write-vocab2"])
+
+    def number(self, field, path, line):
+        """The number that a field of a map is, or None. Raises FormatError where it can be no probability."""
+        from lmtk.ngram.arpa import NUMBER as WHOLE
+
+        if field[0] not in b"+-.0123456789" or not WHOLE.match(field):
+            return None
+        p = float(field)
+        if "-logmap" in self.given:
+            import numpy as np
+
+            return float(np.float32(p))
+        if p < 0:
+            raise FormatError(path, f"a probability of {p:g}; -logmap takes log10 p", line)
+        return p
+
+    def pairs(self, fields, path, line):
+        """{hidden word: number} of fields that are hidden words, with a number behind them or none."""
+        found, last = {}, None
+        for field in fields:
+            p = None if last is None else self.number(field, path, line)
+            if p is None:
+                last = self.hidden[self.hidden.folded(field)]
+                found[last] = self.one
+            else:
+                found[last], last = p, None
+        return found
+
+    def read_map(self, path):
+        from lmtk.files.streams import lines
+
+        rows, words, hidden, folds = self.rows, self.words, self.hidden, self.hidden.lower is not None
+        for number, line in lines(path):
+            if not (fields := tokens(line)):
+                continue
+            word = words[words.folded(fields[0])]
+            if rows.get(word):
+                if word > EOS:
+                    told = f"{name_of(path)}:{number}: {shown(fields[0])} has a line already; this one takes its place"
+                    warnings.warn(told, LmtkWarning, stacklevel=2)
+                del rows[word]
+            if folds or numeric(line):
+                found = self.pairs(fields[1:], path, number)
+            else:
+                found = {hidden[field]: self.one for field in fields[1:]}
+            if found:
+                rows[word] = found
+
+    def read_classes(self, path):
+        from lmtk.files.streams import lines
+
+        for number, line in lines(path):
+            if not (fields := tokens(line)):
+                continue
+            p = self.number(fields[1], path, number) if len(fields) > 1 else None
+            if len(fields) != (2 if p is None else 3):
+                what = f"expected a class, its probability or nothing, and one word, found '{shown(line)[:60]}'"
+                raise FormatError(path, what, number)
+            h = self.hidden[self.hidden.folded(fields[0])]
+            word = self.words[self.words.folded(fields[-1])]
+            if word not in self.rows:
+                self.rows[word] = {}
+            self.rows[word][h] = self.one if p is None else p
+
+    def write_map(self, path):
+        from lmtk.files.streams import open_out
+        from lmtk.joint.disambiguation import in_order
+
+        with open_out(path) as out:
+            for word in self.rows.ordered():
+                row = self.rows[word]
+                fields = [
+                    self.hidden.words[h] if row[h] == self.one else b"%s %.16g" % (self.hidden.words[h], row[h])
+                    for h in in_order(list(row))
+                ]
+                out.write(self.words.words[word] + b"\t" * bool(fields) + b" ".join(fields) + b"\n")
+
+    def load(self):
+        """The model, and what decodes sentences with it."""
+        from lmtk.joint.disambiguation import Decoder, Scorer, scorer_of
+
+        given, scorer, self.index, self.ids = self.given, Scorer(), {}, []
+        if "-lm" in given:
+            from lmtk.files.registry import load
+            from lmtk.ngram.backoff import Backoff
+
+            path = given["-lm"]
+            model = load(path)
+            if not isinstance(model, Backoff):
+                kind = next(value for name, value in model.describe() if name == "kind")
+                raise LmtkError(f"{name_of(path)}: {kind}; a back-off n-gram was wanted")
+            scorer = scorer_of(model, int(given.get("-order", 2)))
+            for i, word in enumerate(model.vocab.words):
+                if scorer.unigram[i] >= 0:
+                    name = self.hidden.folded(word)
+                    if self.index.setdefault(name, i) != i:
+                        both = f"{shown(model.vocab.words[self.index[name]])} and {shown(word)}"
+                        raise LmtkError(f"{name_of(path)}: -tolower2 makes one word of {both}")
+                    if "-text-map" in given:  # as in SRILM, where this decides which of equals is first
+                        self.hidden[name]
+        sums = bool({"-fb", "-fwOnly", "-posteriors"} & {*given})
+        self.N = int(given.get("-nbest", 1))
+        self.decoder = Decoder(scorer, float(given.get("-lmw", 1)), self.N, sums)
+
+    def choices(self, rows):
+        """The Choices of rows, {number of a hidden word: number in the map}."""
+        import math
+
+        from lmtk.joint.disambiguation import choices_of
+
+        numbers = {p for row in rows for p in row.values()}
+        logarithm = {p: p if "-logmap" in self.given else math.log10(p) if p else -math.inf for p in numbers}
+        self.ids += [self.index.get(word, -1) for word in self.hidden.words[len(self.ids) :]]
+        mapw, scale = float(self.given.get("-mapw", 1)), "-scale" in self.given
+        return choices_of(self.decoder.scorer, rows, logarithm, self.ids, mapw, scale)
+
+    def decode_text(self, path, out):
+        from lmtk.files.streams import blocks_of, open_in, rows_of
+
+        given = self.given
+        choices = self.choices([self.rows.get(i, {}) for i in range(len(self.words))])
+        escape, line, whole = given.get("-escape", "").encode("utf-8", "surrogateescape"), 0, []
+        usual = not self.decoder.sums and self.N == 1
+        usual = usual and not {"-continuous", "-escape", "-totals", "-write-counts"} & {*given}
+        with open_in(path) as stream:
+            for block in blocks_of(stream, path, eager=True):
+                if usual and self.decode_block(block, choices, out):
+                    line += block.count(b"\n")
+                    continue
+                here = 0
+                for here, row in rows_of([block]):
+                    if escape and row.startswith(escape):
+                        out.write(row + b"\n")
+                    elif words := tokens(row):
+                        if "-continuous" in given:
+                            whole += words
+                        else:
+                            self.decode_line(words, choices, out, f"{name_of(path)}:{line + here}")
+                line += here
+                out.flush()
+        if whole:
+            self.decode(self.numbers(whole), None, choices, out, name_of(path))
+
+    def numbers(self, words):
+        """Those of words of a text, UNK for one that the map lacks."""
+        return [self.words.get(self.words.folded(word), UNK) for word in words]
+
+    def decode_block(self, block, choices, out):
+        """The best paths of the lines of a block, if these are many, and can be found; returns whether they are."""
+        import numpy as np
+
+        from lmtk.joint.disambiguation import decode, sentences
+
+        block = block if block.endswith(b"\n") else block + b"\n"
+        words = tokens(block)
+        plain = tokens(self.words.folded(block)) if self.words.lower else words
+        numbers = dict(self.words) | {b"\n": -1}
+        ids = np.array([numbers.get(word, UNK) for word in plain], np.int32)
+        rows, ends, source = sentences(ids, SOS, EOS, "-no-eos" in self.given)
+        if not self.decoder.pays(choices, rows, decode):
+            return False
+        path = self.decoder.best(choices, rows, ends)
+        last = np.zeros(len(rows), bool)
+        last[ends - 1] = True
+        spelt = [w + end for end in (b" ", b"\n") for w in self.hidden]
+        fields = [spelt[h] for h in (path + len(self.hidden) * last).tolist()]
+        if "-keep-unk" in self.given:
+            for i in np.flatnonzero((path == UNK) & (source >= 0) & np.append(False, ~last[:-1])).tolist():
+                fields[i] = words[source[i]] + fields[i][-1:]
+        out.write(b"".join(fields))
+        out.flush()
+        return True
+
+    def decode_line(self, words, choices, out, place):
+        numbers = self.numbers(words)
+        begin, end = numbers[0] != SOS, numbers[-1] != EOS and "-no-eos" not in self.given
+        kept = None
+        if "-keep-unk" in self.given:
+            kept = [None] * begin + words + [None] * end
+        self.decode([SOS] * begin + numbers + [EOS] * end, None, choices, out, place, kept, b"")
+
+    def decode_text_map(self, path, out):
+        from lmtk.files.streams import lines
+
+        escape = self.given.get("-escape", "").encode("utf-8", "surrogateescape")
+        numbers, rows = [], []
+
+        def end(number):
+            if numbers:
+                place = f"{name_of(path)}:{number}"
+                self.decode(numbers, list(range(len(rows))), self.choices(rows), out, place)
+                numbers.clear()
+                rows.clear()
+
+        number = 0
+        for number, line in lines(path):
+            if escape and line.startswith(escape):
+                end(number)
+                out.write(line + b"\n")
+            elif fields := tokens(line):
+                numbers.append(self.words[self.words.folded(fields[0])])
+                rows.append(self.pairs(fields[1:], path, number))
+                if numbers[-1] == EOS:
+                    end(number)
+        end(number)
+
+    def decode(self, numbers, rows, choices, out, place, kept=None, blank=b" "):
+        """A sentence, words by their numbers, of these rows of the choices, or of those of the words. kept: words that
+        are printed for <unk>; blank: what stands behind the last word.
+        """
+        from lmtk.joint.disambiguation import best_paths, most_likely, shares, total
+
+        given, hidden = self.given, self.hidden.words
+        rows = numbers if rows is None else rows
+        size = choices.size[rows]
+        if not size.all():
+            word = shown(self.words.words[numbers[size.argmin()]])
+            told = f"{place}: the map has no hidden word for {word}; the sentence is left out"
+            warnings.warn(told, LmtkWarning, stacklevel=2)
+            return
+        lattice = self.decoder.lattice(choices, rows)
+        if self.decoder.sums:
+            kind = "forward" if "-fwOnly" in given else "fb" if "-fb" in given else "best"
+            path = []
+            for number, share in zip(numbers, shares(lattice, kind)):
+                path.append(most_likely(share))
+                if "-posteriors" in given:
+                    fields = [b" %s %s" % (hidden[h], self.shown(p)) for h, (_, p) in share.items()]
+                    out.write(self.words.words[number] + b"\t" + b"".join(fields) + b"\n")
+                if "-write-counts" in given:
+                    for h, (_, p) in share.items():
+                        self.count(number, h, 10**p)
+            paths = [(total(lattice), path)]
+        else:
+            paths = best_paths(lattice, self.N)
+            if "-write-counts" in given:
+                for number, h in zip(numbers, paths[0][1]):
+                    self.count(number, h, 1)
+        if "-totals" in given:
+            out.write(figure(paths[0][0]) + b"\n")
+        elif "-posteriors" not in given:
+            for n, (score, path) in enumerate(paths):
+                found = [hidden[h] for h in path]
+                if kept:
+                    found = [w if h == UNK and i and w else own for i, (h, w, own) in enumerate(zip(path, kept, found))]
+                rank = b"NBEST_%d %s " % (n, figure(score)) if self.N > 1 else b""
+                out.write(rank + b" ".join(found) + blank + b"\n")
+
+    def shown(self, log10p):
+        """A share of the probability, as -posteriors prints it."""
+        import math
+
+        from lmtk.joint.disambiguation import LN10
+
+        if "-logmap" in self.given or math.isnan(log10p):
+            return figure(log10p)
+        return figure(0.0 if log10p == -math.inf else math.exp(log10p * LN10))
+
+    def count(self, word, h, times):
+        if word not in self.counts:
+            self.counts[word] = self.table()
+        row = self.counts[word]
+        row[h] = row.get(h, 0) + times
+
+
+numeric = re.compile(rb"[ \t][-+.\d]").search  # whether a word of a line may be a number
+tokens = re.compile(rb"[^ \t\r\n]+|\n").findall  # of a line, or of lines with what ends them
+
+
+def figure(x):
+    """A number as C++ prints it."""
+    text = f"{float(x):g}"
+    return b"-nan" if text == "nan" else text.encode()
