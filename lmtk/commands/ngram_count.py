@@ -242,10 +242,12 @@ def command(
     settle(o)
     o.methods = smoothing.methods_of(o) if o.model_wanted and not o.maxent else []
 
-    from lmtk.machine.parallel import ALONE, pooled
+    from lmtk.machine.parallel import ALONE, pooled, tell_alone
     from lmtk.ngram.collection import Text
     from lmtk.ngram.runs import Spilled
 
+    if not mpi:
+        tell_alone()
     with pooled() if mpi else contextlib.nullcontext(ALONE) as comm:
         if comm and comm.size > 1 and memory and not shared(o):  # counts go to disk in one process alone
             comm = None if comm.rank else ALONE

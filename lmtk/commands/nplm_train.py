@@ -262,9 +262,11 @@ def command(
         check(o)
 
     from lmtk import run
-    from lmtk.machine.parallel import ALONE, ranks
+    from lmtk.machine.parallel import ALONE, ranks, tell_alone
     from lmtk.machine.threads import use
 
+    if not mpi:
+        tell_alone()
     use(threads or (1 if mpi else None))
     with ranks(debug > 0) if mpi else contextlib.nullcontext(ALONE) as comm:
         if finish:

@@ -12,8 +12,8 @@ from lmtk.errors import LmtkWarning, UsageError
 
 # the one obvious input of a command: words that follow no option are its values
 INPUT = {"normalize": "-text", "vocab": "-text", "ppl": "-text", "features": "-lm", "info": "-lm"}
-# two options for one thing: the name in some commands, and the name in others
-ALIKE = {"-model": "-lm", "-lm": "-model", "-text": "-read", "-write": "-lm", "-ppl": "-text"}
+# two options for one thing: the name in some commands, and the names in others
+ALIKE = {"-model": ["-lm"], "-lm": ["-model"], "-text": ["-read"], "-write": ["-write-lm", "-lm"], "-ppl": ["-text"]}
 MOST = 2**31 - 1  # of a whole number in an option that says no other bound
 
 
@@ -27,8 +27,9 @@ def nearest(word, names):
 
 def elsewhere(name, options):
     """What to say of an option that the command lacks: its name here, the commands that have it, or a name like it."""
-    if ALIKE.get(name) in options:
-        return f"; did you mean {ALIKE[name]}?"
+    for alike in ALIKE.get(name, ()):
+        if alike in options:
+            return f"; did you mean {alike}?"
     others = [other for other in COMMANDS if name not in options and name in table(click_command(other))]
     if others:
         return f"; lmtk {others[0]} has it" if len(others) == 1 else f"; {', '.join(others)} have it"

@@ -1,6 +1,6 @@
 """What memory is left under a limit of the address space (ulimit -v). Libraries that meet it end the process, or print
-what is no line of ours; so what they take is looked for before. Memory that is touched before it is wanted. And arrays
-in files, for jobs whose memory is bounded.
+what is no line of ours; so room for them is looked for before they are loaded. And arrays in files, for jobs whose
+memory is bounded.
 """
 
 import contextlib

@@ -11,14 +11,15 @@ import contextlib
 import os
 import sys
 import time
+import warnings
 
 import numpy as np
 
-from lmtk.errors import LmtkError, UsageError
+from lmtk.errors import LmtkError, LmtkWarning, UsageError
 from lmtk.machine import threads
 
 # what mpiexec tells a process, by implementation: MPICH and Intel MPI, Open MPI
-SIZES = "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"
+SIZES, RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
 PIECE = 1 << 23  # bytes sent together
 IDLE = 0.01  # seconds between two looks of a rank that has nothing to do
 
@@ -277,6 +278,18 @@ def block(V, comm):
     return first, min(first + size, V)
 
 
+def started():
+    """How many ranks mpiexec says that it started, 1 without it."""
+    return max(int(os.environ.get(name) or 1) for name in SIZES)
+
+
+def tell_alone():
+    """One line, of the first rank, where mpiexec started several processes of a job that does not share its work."""
+    if started() > 1 and all((os.environ.get(name) or "0") == "0" for name in RANKS):
+        told = f"mpiexec started {started()} processes, each of which does the whole job; -mpi shares it among them"
+        warnings.warn(told, LmtkWarning, stacklevel=2)
+
+
 @contextlib.contextmanager
 def ranks(timed=False):
     """A `Many` for a block of code, the same on every rank; if it fails on one, all are ended once its error is told.
@@ -293,10 +306,9 @@ def ranks(timed=False):
     except RuntimeError as e:
         raise UsageError(f"-mpi finds no MPI library ({e}); pip install 'lmtk[mpi]'") from None
     comm = Many(MPI, timed)
-    stated = max(int(os.environ.get(name) or 1) for name in SIZES)
-    if stated != comm.size:
+    if started() != comm.size:
         raise UsageError(
-            f"mpiexec started {stated} ranks, the MPI library that mpi4py found sees {comm.size}; "
+            f"mpiexec started {started()} ranks, the MPI library that mpi4py found sees {comm.size}; "
             "use the mpiexec of that library"
         )
     try:
