@@ -1,7 +1,7 @@
 import contextlib
-import os
 import sys
 import zlib
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated
 
@@ -331,7 +331,7 @@ def check(o):
     for why, so in refused.items():
         if so:
             raise UsageError(why)
-    if not o.vocab and (o.text == "-" or (os.path.exists(o.text) and not os.path.isfile(o.text))):
+    if not o.vocab and (o.text == "-" or Path(o.text).is_fifo()):
         raise UsageError(f"-text {o.text} is read twice without -vocab; give -vocab or a file")
 
 

@@ -9,6 +9,7 @@ from itertools import count
 
 from lmtk.commands.spelling import Option, spelled
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError, name_of, shown
+from lmtk.files.streams import WORD
 from lmtk.machine import memory
 from lmtk.machine.threads import import_numpy
 
@@ -188,7 +189,7 @@ class Job:
 
         rows, words, hidden, folds = self.rows, self.words, self.hidden, self.hidden.lower is not None
         for number, line in lines(path):
-            if not (fields := tokens(line)):
+            if not (fields := WORD.findall(line)):
                 continue
             word = words[words.folded(fields[0])]
             if rows.get(word):
@@ -207,7 +208,7 @@ class Job:
         from lmtk.files.streams import lines
 
         for number, line in lines(path):
-            if not (fields := tokens(line)):
+            if not (fields := WORD.findall(line)):
                 continue
             p = self.number(fields[1], path, number) if len(fields) > 1 else None
             if len(fields) != (2 if p is None else 3):
@@ -288,7 +289,7 @@ class Job:
                 for here, row in rows_of([block]):
                     if escape and row.startswith(escape):
                         out.write(row + b"\n")
-                    elif words := tokens(row):
+                    elif words := WORD.findall(row):
                         if "-continuous" in given:
                             whole += words
                         else:
@@ -307,10 +308,11 @@ class Job:
         import numpy as np
 
         from lmtk.joint.disambiguation import decode, sentences
+        from lmtk.text.corpus import TOKEN
 
         block = block if block.endswith(b"\n") else block + b"\n"
-        words = tokens(block)
-        plain = tokens(self.words.folded(block)) if self.words.lower else words
+        words = TOKEN.findall(block)
+        plain = TOKEN.findall(self.words.folded(block)) if self.words.lower else words
         numbers = dict(self.words) | {b"\n": -1}
         ids = np.array([numbers.get(word, UNK) for word in plain], np.int32)
         rows, ends, source = sentences(ids, SOS, EOS, "-no-eos" in self.given)
@@ -354,7 +356,7 @@ class Job:
             if escape and line.startswith(escape):
                 end(number)
                 out.write(line + b"\n")
-            elif fields := tokens(line):
+            elif fields := WORD.findall(line):
                 numbers.append(self.words[self.words.folded(fields[0])])
                 rows.append(self.pairs(fields[1:], path, number))
                 if numbers[-1] == EOS:
@@ -421,7 +423,6 @@ class Job:
 
 
 numeric = re.compile(rb"[ \t][-+.\d]").search  # whether a word of a line may be a number
-tokens = re.compile(rb"[^ \t\r\n]+|\n").findall  # of a line, or of lines with what ends them
 
 
 def figure(x):

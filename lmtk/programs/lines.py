@@ -348,7 +348,7 @@ def compute_oov_rate(words):
     in a list, with fragments of words and without them.
     """
     given, files = assigned(words, debug="", write_oov_words="", write_oov_frags="")
-    listed = {WORD.findall(line)[0] for _, line in lines(files[0]) if WORD.findall(line)}
+    listed = {fields[0] for _, line in lines(files[0]) if (fields := WORD.findall(line))}
     tokens, types = Counter(), Counter()  # by (whether unknown, whether a fragment)
     found = {"write_oov_words": [], "write_oov_frags": []}
     for path in files[1:]:
