@@ -15,6 +15,7 @@ from lmtk.errors import FormatError, LmtkWarning, UsageError, name_of
 
 BOM = b"\xef\xbb\xbf"
 watch = None  # what is told how many bytes were read of files, each time
+read = set()  # stdin, and pipes without a name, that were opened: nothing is left in them
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its marks: which byte of a pair comes first
 MODEL = b'{"__metadata__":'  # behind eight bytes, of a file that holds arrays
 FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
@@ -93,16 +94,30 @@ def opened(path):
     return io.BufferedReader(Watched(path), 1 << 20)
 
 
+def once(raw, path):
+    """Raise UsageError where a stream that can be read once, stdin or a pipe without a name, was opened before: it
+    would be an empty text.
+    """
+    found = os.fstat(raw.fileno())
+    nameless = stat.S_ISFIFO(found.st_mode) and path.startswith(("/dev/", "/proc/"))
+    if nameless or (path == "-" and not raw.isatty()):
+        if (place := (found.st_dev, found.st_ino)) in read:
+            raise UsageError(f"{name_of(path)} can be read once, and here it is read a second time; give a file")
+        read.add(place)
+
+
 @contextmanager
 def open_in(path):
     """Open `path` ("-": stdin) for reading bytes, forward only, whatever its compression.
 
-    Raises OSError (missing, a directory, not readable), FormatError (a compressed file cut short or damaged).
+    Raises OSError (missing, a directory, not readable), FormatError (a compressed file cut short or damaged),
+    UsageError (stdin, or a process substitution, a second time).
     """
     import lzma
 
     raw = sys.stdin.buffer if path == "-" else opened(path)
     try:
+        once(raw, path)
         head = raw.peek(6)
         kind = next((k for magic, k in MAGIC.items() if head.startswith(magic)), None)
         yield decompressed(raw, kind) if kind else raw

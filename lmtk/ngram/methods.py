@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, UsageError, shown
-from lmtk.files.streams import lines
 
 MOST = 10_000  # counts that Good-Turing can discount
 EPSILON = 3e-6  # a probability mass below it is none, as in SRILM
@@ -321,10 +320,12 @@ def lmplz(k, name="kn", cutoff=0, uniform=True):
     return Method("kn", (), k > 1 or uniform, 1, cutoff)
 
 
-def read_discounts(path, method):
-    """The method with the discounts in a file as SRILM's -kn and -gt write it. Raises FormatError."""
+def with_discounts(method, rows, path):
+    """The method with the discounts in a file as SRILM's -kn and -gt write it, given as its `streams.lines`. Raises
+    FormatError.
+    """
     found, minimum, names = {}, method.minimum, method.smoothing.names
-    for number, line in lines(path):
+    for number, line in rows:
         fields = line.split()
         if not fields or fields[0] == b"maxcount":
             continue
