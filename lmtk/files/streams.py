@@ -15,6 +15,7 @@ from lmtk.errors import FormatError, LmtkWarning, UsageError, name_of
 
 BOM = b"\xef\xbb\xbf"
 watch = None  # a function that is called with the number of bytes of each read, or None
+read = set()  # stdin, and pipes without a name, that were opened: nothing is left in them
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its byte order marks
 MODEL = b'{"__metadata__":'  # from the ninth byte on, in a file of arrays
 FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
@@ -94,16 +95,30 @@ def opened(path):
     return io.BufferedReader(Watched(path), 1 << 20)
 
 
+def once(raw, path):
+    """Raises UsageError where stdin, or a pipe without a name, was opened before: nothing is left in it, and it would be
+    taken for an empty text.
+    """
+    found = os.fstat(raw.fileno())
+    nameless = stat.S_ISFIFO(found.st_mode) and path.startswith(("/dev/", "/proc/"))
+    if nameless or (path == "-" and not raw.isatty()):
+        if (place := (found.st_dev, found.st_ino)) in read:
+            raise UsageError(f"{name_of(path)} can be read once, and here it is read a second time; give a file")
+        read.add(place)
+
+
 @contextmanager
 def open_in(path):
     """Opens `path` ("-": stdin) for reading bytes, forward only, whatever its compression.
 
-    Raises OSError (missing, a directory, not readable), FormatError (a compressed file cut short or damaged).
+    Raises OSError (missing, a directory, not readable), FormatError (a compressed file cut short or damaged),
+    UsageError (stdin, or a process substitution, a second time).
     """
     import lzma
 
     raw = sys.stdin.buffer if path == "-" else opened(path)
     try:
+        once(raw, path)
         head = raw.peek(6)
         kind = next((k for magic, k in MAGIC.items() if head.startswith(magic)), None)
         yield decompressed(raw, kind) if kind else raw

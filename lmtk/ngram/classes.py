@@ -30,14 +30,14 @@ class Classes:
     members: dict
 
 
-def read_classes(path, scaled=True):
+def read_classes(path, scaled=True, rows=None):
     """Reads SRILM's file of classes, "CLASS P WORD" lines; without P the words of a class are equally likely.
 
-    Probabilities that do not sum to one are scaled, with one warning, or with scaled=False stay as they are. Raises
-    FormatError, as where a word is in two classes.
+    Probabilities that do not sum to one are scaled, with one warning, or with scaled=False stay as they are. rows: the
+    file's `streams.lines`, if they were read before. Raises FormatError, as where a word is in two classes.
     """
     names, members, line_of, stated = {}, {}, {}, {}
-    for number, line in lines(path):
+    for number, line in lines(path) if rows is None else rows:
         fields = WORD.findall(line)
         if not fields:
             continue

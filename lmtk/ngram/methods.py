@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, UsageError, shown
-from lmtk.files.streams import lines
 
 MOST = 10_000  # the highest count that Good-Turing can discount
 EPSILON = 3e-6  # a smaller probability mass counts as none, as in SRILM
@@ -333,10 +332,12 @@ def lmplz(k, name="kn", cutoff=0, uniform=True):
     return Method("kn", (), k > 1 or uniform, 1, cutoff)
 
 
-def read_discounts(path, method):
-    """The method with the discounts and the minimum of a file that SRILM's -kn or -gt wrote. Raises FormatError."""
+def with_discounts(method, rows, path):
+    """The method with the discounts and the minimum of a file that SRILM's -kn or -gt wrote. rows: the file's
+    `streams.lines`. Raises FormatError.
+    """
     found, minimum, names = {}, method.minimum, method.smoothing.names
-    for number, line in lines(path):
+    for number, line in rows:
         fields = line.split()
         if not fields or fields[0] == b"maxcount":
             continue
