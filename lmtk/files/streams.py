@@ -96,8 +96,8 @@ def opened(path):
 
 
 def once(raw, path):
-    """Raises UsageError where stdin, or a pipe without a name, was opened before: nothing is left in it, and it would be
-    taken for an empty text.
+    """Raises UsageError where stdin, or a pipe without a name, was opened before: nothing is left in it, and it would
+    be taken for an empty text.
     """
     found = os.fstat(raw.fileno())
     nameless = stat.S_ISFIFO(found.st_mode) and path.startswith(("/dev/", "/proc/"))
