@@ -146,7 +146,8 @@ def log_line(e, bleu):
 def plot(path, curve, unigram=(None, None)):
     """The curve as a picture, SVG or PNG by the name's suffix: perplexities, and BLEU below them where there is one.
 
-    unigram: ln p a word under the unigram, of the training and of the held-out text; what a run must stay below.
+    unigram: mean ln p of a word under the unigram, of the training and of the held-out text, or None: a line that a run
+    should stay below.
     """
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 

@@ -171,7 +171,7 @@ def estimate(counts, vocab, recipe):
     for level in levels:
         for logs in (level.log10p, level.log10bow):
             logs[np.isneginf(logs)] = ZERO
-        there = ~np.isnan(level.log10p) if done else np.ones(len(level.keys), bool)  # every word, and what has a p
+        there = ~np.isnan(level.log10p) if done else np.ones(len(level.keys), bool)  # words stay without a p too
         keys = place[level.parent[there]] * len(vocab.words) + level.word[there]
         done.append(Stored(keys, level.log10p[there], level.log10bow[there]))
         place = np.cumsum(there) - 1
