@@ -72,8 +72,8 @@ def epochs(table):
 
 def worse_than_frequencies(curve, unigram):
     """A message if the last epoch's perplexity is clearly above the unigram's, else None. unigram: its mean ln p of a
-    word of the training text, and of the held-out text or None. The training figure of the first epoch does not count:
-    it is from before anything was learned.
+    word of the training text, and of the held-out text or None. A training figure does not count in the first epoch,
+    when part of it is from before anything was learned, nor where it is an estimate.
     """
     e, (training, heldout) = curve[-1], unigram
     name, found, base = ("held-out", e.heldout, heldout) if heldout is not None else ("training", e.training, training)

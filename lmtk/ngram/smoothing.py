@@ -53,8 +53,8 @@ class Level:
 
 
 def levels_of(counts, vocab, order):
-    """Counts -> Levels with the vocabulary's ids. Every word is a node of order 1; so are prefixes and suffixes of
-    n-grams nodes of their orders.
+    """Counts -> Levels with the vocabulary's ids. Every word is a node of order 1, and every prefix and suffix of an
+    n-gram is a node of its own order.
     """
     levels = []
     for k, (keys, count, counted) in enumerate(nodes_of_rows(counts, vocab, order), 1):
