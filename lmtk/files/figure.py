@@ -6,7 +6,7 @@ from lmtk.errors import LmtkError, UsageError
 
 
 def need(option):
-    """Raises UsageError where an option needs matplotlib and it is not installed, LmtkError where it cannot be loaded."""
+    """Raises UsageError where an option needs matplotlib and there is none, LmtkError where it cannot be loaded."""
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
