@@ -240,16 +240,18 @@ def rows_of(blocks):
             yield number, row.rstrip(b"\r")
 
 
-def passages(path, escape):
-    """The text between the lines that begin with `escape`, and the line behind each passage, b"" at the end."""
-    rows = []
-    for _, row in lines(path):
+def passages(rows, escape):
+    """The text between the lines that begin with `escape`, and the line behind each passage, b"" at the end; rows: as
+    `lines` has them.
+    """
+    text = []
+    for _, row in rows:
         if row.startswith(escape):
-            yield b"".join(rows), row + b"\n"
-            rows = []
+            yield b"".join(text), row + b"\n"
+            text = []
         else:
-            rows.append(row + b"\n")
-    yield b"".join(rows), b""
+            text.append(row + b"\n")
+    yield b"".join(text), b""
 
 
 def compressor(raw, kind):
