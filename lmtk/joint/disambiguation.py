@@ -397,7 +397,7 @@ class Decoder:
     def make_room(self, T, S):
         """Arrays for `decode`, sentences of T words and S states."""
         n, N, M, i32, i64 = max(self.scorer.order - 1, 1), self.N, 8 * S if self.kind else 1, np.int32, np.int64
-        shapes = [(T + 1, i64), (S, i32), ((S, n), i32), (S, i32), (S, i64), ((S, n), i32), (S, f32), (S, f32)]
+        shapes = [(T + 1, i64), (S, i64), ((S, n), i32), (S, i32), (S, i64), ((S, n), i32), (S, f32), (S, f32)]
         shapes += [((S + 1, N), f32), ((S + 1, N), i32), ((S + 1, N), i32), (M, i32), (M, f32), (S, np.float64)]
-        shapes += [(4 * S, i32), (4 * S, i32), (2, i64), (S, i64), (S, i64)]
+        shapes += [(4 * S, i64), (4 * S, i64), (2, i64), (S, i64), (S, i64)]
         self.room = tuple(np.empty(shape, dtype) for shape, dtype in shapes)

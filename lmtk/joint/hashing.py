@@ -5,7 +5,7 @@ in the first slot that was free from that of its hash on, or, of fewer than LINE
 such a table in Python; `find_or_put` is for kernels.
 
 symbol  shape    meaning
-slots   (M,)     the states in a table, -1 for none, int32; spare (M,), the same while it grows
+slots   (M,)     the states in a table, -1 for none, int64; spare (M,), the same while it grows
 size    (2,)     how many states are in it, and the binary logarithm of its slots, int64
 number  (S,)     a state's number, of which the hash is made, int64
 key     (S,)     what tells it from others, int64
@@ -114,13 +114,13 @@ def find_or_put(slots, spare, size, number, key, s):
     """The state in the table that has the key of s: s itself if there was none."""
     i = slot_of(slots, size, number, key, s)
     if slots[i] >= 0:
-        return np.int64(slots[i])
+        return slots[i]
     count = size[0] + 1
     least = count if count < LINEAR else np.int64(np.float32(count + 1) / FULL)
     size[0] = count
     if least <= 1 << size[1]:
         slots[i] = s
-        return np.int64(s)
+        return s
     old = slots_of(size)
     while least > 1 << size[1]:
         size[1] += 1
@@ -132,4 +132,4 @@ def find_or_put(slots, spare, size, number, key, s):
     for j in range(old + 1):
         if spare[j] >= 0:
             slots[slot_of(slots, size, number, key, spare[j])] = spare[j]
-    return np.int64(s)
+    return s

@@ -129,7 +129,8 @@ def forward(model, choices, rows, lmw, sums, room):
         key,
     ) = room
     start, hidden, _, node, _, first, later = choices
-    T, n, N, e, used, at[0] = len(rows), words.shape[1], score.shape[1], 0, 0, 0
+    T, n, N, e, used = len(rows), words.shape[1], score.shape[1], np.int64(0), 0
+    at[0] = 0
     for t in range(T):
         clear(slots, size)
         # the first place has no state before it, which is -1
@@ -142,7 +143,7 @@ def forward(model, choices, rows, lmw, sums, room):
                 # where the step leads to is made as if it were new
                 s, p, long = np.int64(-1), first[c], 1
                 if t:
-                    s = np.int64(turn[j])
+                    s = turn[j]
                     log10p, long = extended(model, choices, c, s, e, nodes)
                     p = f32((lmw * f64(log10p) if lmw != 0.0 else 0.0) + later[c])
                 else:
@@ -226,7 +227,7 @@ def read_paths(low, high, sentence, room, out):
     at, turn, words, length, last, _, _, _, score, prev, which = room[:11]
     path, scores, found, _, _ = out
     T, N = high - low, score.shape[1]
-    end = np.int64(at[T])
+    end = at[T]
     for i in range(N):
         score[end, i], prev[end, i], which[end, i] = -np.inf, -1, 0
     for j in range(at[T - 1], at[T]):
@@ -256,7 +257,7 @@ def read_shares(low, high, sentence, m, kind, room, out):
     for t in range(low, high):
         clear(slots, size)
         for j in range(at[t - low], at[t - low + 1]):
-            s = np.int64(turn[j])
+            s = turn[j]
             p = f64(to[s])
             if kind == ALL:
                 p = f64(to[s] + back[s])
@@ -266,7 +267,7 @@ def read_shares(low, high, sentence, m, kind, room, out):
             total[d] = p if d == s else sum_of(total[d], p)
         whole, best, begin = -np.inf, np.int64(-1), m
         for i in range(slots_of(size)):
-            d = np.int64(slots[i])
+            d = slots[i]
             if d >= 0:
                 whole = sum_of(whole, total[d])
                 hidden[m], share[m] = last[d], total[d]
