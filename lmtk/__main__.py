@@ -1,3 +1,36 @@
-from lmtk.cli import program
+"""The process around `cli.main`, from its first moment to its last."""
 
-program()
+import atexit
+import contextlib
+import os
+import signal
+import sys
+
+
+def program():
+    """`cli.main`. Before it an interrupt ends the process without a word; Python would print a traceback of imports.
+    After it the process ends at once: to take everything apart, Python would need 0.015 s and more.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from lmtk.cli import close_stdout, main
+
+    status = 1  # where main raises anything else
+
+    def end():
+        with contextlib.suppress(OSError, ValueError):
+            close_stdout()
+            sys.stderr.flush()
+        if "mpi4py.MPI" not in sys.modules:  # which ends MPI behind all of Python
+            os._exit(status)
+
+    atexit.register(end)  # registered first, it runs last
+    try:
+        main()
+    except SystemExit as e:
+        status = e.code
+        raise
+
+
+if __name__ == "__main__":
+    program()

@@ -1,7 +1,5 @@
 """The program: its first word, and the one place where an error becomes a line and a status."""
 
-import atexit
-import contextlib
 import errno
 import gc
 import io
@@ -176,25 +174,6 @@ def as_program(name, words):
     return getattr(importlib.import_module("lmtk.programs." + module), function)(words) or []
 
 
-def program():
-    """`main`, after which the process ends at once: to take everything apart, Python would need 0.015 s and more."""
-    status = 1  # where main raises anything else
-
-    def end():
-        with contextlib.suppress(OSError, ValueError):
-            close_stdout()
-            sys.stderr.flush()
-        if "mpi4py.MPI" not in sys.modules:  # which ends MPI behind all of Python
-            os._exit(status)
-
-    atexit.register(end)  # registered first, it runs last
-    try:
-        main()
-    except SystemExit as e:
-        status = e.code
-        raise
-
-
 def main():
     """The `lmtk` program: exits with 0 done, 1 bad data, 2 usage, 130 interrupted, 141 closed pipe."""
     gc.set_threshold(10_000)  # imported objects stay: to look through them again and again takes 0.03 s
@@ -225,6 +204,8 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     status = 0
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # by `lmtk.__main__`
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         if words and words[0] in COMMANDS:
             steps = [(words[0], words[1:])]
         elif words[:1] == ["-as"] and words[1:2] and words[1] in PROGRAMS:

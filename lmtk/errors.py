@@ -1,4 +1,4 @@
-"""What can go wrong, as one line each. `cli.main` turns these into a message and an exit status."""
+"""Errors and warnings, one line each. `cli.main` turns them into a message and an exit status."""
 
 
 class LmtkError(Exception):
@@ -6,7 +6,7 @@ class LmtkError(Exception):
 
 
 class FormatError(LmtkError):
-    """A file that is not what it should be: `place` is "file" or "file:line"."""
+    """A file with a wrong format or content. The message begins with "file:" or "file:line:"."""
 
     def __init__(self, path, message, line=None):
         place = f"{name_of(path)}:{line}" if line else name_of(path)
@@ -30,12 +30,12 @@ notes = []
 
 
 def name_of(path):
-    """What messages call a file."""
+    """The name of a file in messages."""
     return "stdin" if path == "-" else path
 
 
 def shown(word):
-    """The bytes of a word as people read them."""
+    """A word, bytes, as a str for messages; bytes that are no UTF-8 become escapes."""
     return word.decode("utf-8", "backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""What every language model can do, and what follows from it."""
+"""The protocol of all language models, and sums and probabilities by their scores."""
 
 import math
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ LN10 = math.log(10)  # natural logs inside, log10 in files and reports
 
 @dataclass(frozen=True)
 class Scores:
-    """logp: (N,) float64, ln p of each token given what stands before it (-inf: never; 0 where it is not scored).
+    """logp: (N,) float64, ln p of each token given the words before it; -inf for p = 0, and 0 where it is not scored.
 
     length: (N, J) int8, the length of the n-gram that each of J models used for a token; NONE where a model has no
     n-grams, as neural ones, UNKNOWN where its p is 0, ABSENT where it took no part.
-    kinds: what a report shows of each model in place of NONE, "nplm" and so on.
-    more: what else it shows, as (name, numbers (N,) or (N, J), the -debug from which on); not where numbers are nan.
+    kinds: for each model the tag that a report shows for NONE, "nplm" and so on.
+    more: other figures of a report, (name, numbers (N,) or (N, J), the least -debug that shows them); nan is not shown.
     """
 
     logp: np.ndarray
@@ -35,7 +35,9 @@ def scores_of(kind, logp):
 
 
 class LanguageModel(Protocol):
-    """vocab: the words; order: a prediction looks at order - 1 words, or at as many as a `reach` of the model says."""
+    """vocab: the words. order: a prediction depends on the last order - 1 words, or on `reach` words if the model has
+    that attribute. score: a Corpus of ids -> Scores.
+    """
 
     vocab: Vocab
     order: int
@@ -49,8 +51,8 @@ def reach(model):
 
 
 def after(model, context):
-    """ln p of each predicted word, (V,), after a context, ids with the last word last: the model's own `after`, else
-    the scores of V sentences that differ in their last word.
+    """ln p of each predicted word, (V,), after a context, ids with the last word last. It is the model's own `after`,
+    if it has one, else the scores of V sentences that differ in their last word.
     """
     if hasattr(model, "after"):
         return model.after(context)
@@ -60,9 +62,9 @@ def after(model, context):
 
 
 def unique_rows(rows):
-    """The distinct rows of whole numbers (N, k), in order, and which of them each row is, (N,).
+    """(the distinct rows of whole numbers (N, k), sorted; which of them each row is, (N,)).
 
-    numpy's own unique takes several times as long: here as many columns as 64 bits hold are one key.
+    As many columns as fit 64 bits make one key, so that it takes a fraction of the time of numpy's own unique.
     """
     key, most = np.zeros(len(rows), np.int64), 1
     for column in rows.T:
@@ -79,8 +81,8 @@ def unique_rows(rows):
 
 
 def vocabulary_sums(model, corpus, positions, unk=True):
-    """The sum over the vocabulary, with or without <unk>, of p(. | context) at each of the positions, from the model's
-    own scores, or as its `sums` has it. Equal contexts are summed once.
+    """The sum over the vocabulary, with or without <unk>, of p(. | context) at each of the positions of a corpus. It is
+    the model's own `sums`, if it has one, else made from its scores, once for equal contexts.
     """
     if hasattr(model, "sums"):
         return model.sums(corpus, positions, unk)

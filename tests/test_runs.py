@@ -18,6 +18,22 @@ def lmtk(*words, **settings):
     return subprocess.run(command, env=ENVIRONMENT, capture_output=True, timeout=120, **settings)
 
 
+def test_an_interrupt_before_the_program_has_begun_is_silent():
+    """Where Python would print a traceback of imports: most of a small job."""
+    code = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "lmtk.commands":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from lmtk.__main__ import program
+program()
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_training_goes_on_to_the_same_bytes(tmp_path, number, status):
     """Status 130, a whole checkpoint and no model; a run beside it is refused, -finish makes a model of a copy of it;

@@ -443,8 +443,9 @@ def compare(o):
         model, whole = mixed(o), Tally()
         if i == 0:
             print("prune", "n-grams", *(f"{k}-grams" for k in range(1, model.order + 1)), "ppl", sep="\t")
-        for path in o.ppl:
-            corpora = read_corpus(path, model.vocab, Marks.of(o.no_sos, o.no_eos, tolower=o.tolower), model.order)
+            how = model.vocab, Marks.of(o.no_sos, o.no_eos, tolower=o.tolower), model.order
+            texts = [(path, [*read_corpus(path, *how)]) for path in o.ppl]  # all models have the same words
+        for path, corpora in texts:
             whole.add(report(model, path, corpora, 0, lambda line: None)[0])
         print(f"{o.prune:g}", sum(model.sizes), *model.sizes, whole.ppl, sep="\t", flush=True)
 

@@ -346,6 +346,7 @@ def together(o, comm):
     inputs = [path for path in o.read or [] if path != o.write]  # counts and word lists may be made in place
     inputs += [o.classes, o.heldout, o.vocab if o.vocab != o.write_vocab else None]
     comm.each(partial(check_outputs, *o.outputs, texts=o.text or [], inputs=inputs))
+    o.limited_to = comm.share(lambda: listed(o))
     o.counts = counted(o, comm)
     # whether -lm is not the model as it is estimated, and the whole is wanted, as a Backoff
     o.changed = bool(o.model_written) and bool(
@@ -412,7 +413,7 @@ def model_in_buckets(o, comm):
     from lmtk.machine.memory import at_most
     from lmtk.ngram.buckets import assembly, estimating, writing
 
-    o.vocabulary, recipe = comm.each(lambda: (vocabulary_of(o), smoothing.recipe_of(o, listed(o))))
+    o.vocabulary, recipe = comm.each(lambda: (vocabulary_of(o), smoothing.recipe_of(o, o.limited_to)))
     if comm.rank == 0:
         write_what_was_counted(o)
     if o.memory:
@@ -510,7 +511,7 @@ def estimated(o):
     """(the model of what was counted, as estimation.estimate has it; the methods with their discounts)."""
     from lmtk.ngram import estimation, maxent
 
-    counted, recipe = [vars(o).pop("counts")], smoothing.recipe_of(o, listed(o))
+    counted, recipe = [vars(o).pop("counts")], smoothing.recipe_of(o, o.limited_to)
     if o.maxent:
         return maxent.estimate(counted[0], o.vocabulary, o.order, o.maxent_alpha, o.maxent_sigma2, recipe.tell), None
     recipe = replace(recipe, heldout=held_out(o))
@@ -528,7 +529,7 @@ def held_out(o):
 
 
 def listed(o):
-    """The words of -limit-vocab-file, or None."""
+    """The words of -limit-vocab-file, which may be a pipe and so is read once; or None."""
     from lmtk.text.vocab import read_vocab
 
     return {*read_vocab(o.limit_vocab_file, o.tolower)} if o.limit_vocab_file else None
@@ -539,7 +540,7 @@ def changed_model(o, model):
     from lmtk.ngram import merge, pruning
 
     if o.limit_vocab_file:
-        model = merge.limited(model, listed(o))
+        model = merge.limited(model, o.limited_to)
     return pruning.pruned(model, o.prune, o.minprune, own=True) if o.prune else model
 
 

@@ -74,14 +74,16 @@ def method_of(n, given, files):
 
 def recipe_of(o, listed):
     """The methods.Recipe of the model, but for -heldout. listed: the words of -limit-vocab-file, or None."""
-    from lmtk.ngram.methods import Recipe, read_discounts
+    from lmtk.files.streams import lines
+    from lmtk.ngram.methods import Recipe, with_discounts
 
     def tell(line):
         if o.debug:
             sys.stderr.write(line + "\n")
 
     read = [(n, path) for paths in o.files.values() for n, path in paths.items() if o.model_written and n <= o.order]
-    known = {n: read_discounts(path, o.methods[n - 1]) for n, path in read}
+    rows = {path: [*lines(path)] for path in {path for _, path in read}}  # one may be for several orders
+    known = {n: with_discounts(o.methods[n - 1], rows[path], path) for n, path in read}
     return Recipe(o.methods, fallback_discounts(o.discount_fallback), tell, known, o.kenlm, listed, o.vocab_pad)
 
 

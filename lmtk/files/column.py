@@ -11,8 +11,8 @@ from lmtk.machine import memory
 
 
 class Column:
-    """An array that grows at its end: in memory or, with `spill`, in a file without a name, of which nothing is left,
-    whatever ends the program.
+    """An array that grows at its end: in memory or, with `spill`, in a file without a name, which vanishes with the
+    process however that ends.
     """
 
     def __init__(self, kind, spill):
@@ -21,7 +21,7 @@ class Column:
             self.file = memory.temporary_file()
 
     def append(self, array):
-        """Raises OSError, of the folder of temporary files, where the disk is full."""
+        """Adds an array at the end. Raises OSError, naming the folder of temporary files, where the disk is full."""
         self.size += array.size
         array = np.ascontiguousarray(array, self.kind)
         if self.file is None:
@@ -35,7 +35,7 @@ class Column:
             raise
 
     def array(self):
-        """(N,), what was appended so far; it reads the file as it is looked at."""
+        """(N,), all that was appended so far. Of a file it is a mapping, read page by page where it is used."""
         if self.file is None:
             self.parts = [np.concatenate(self.parts or [np.zeros(0, self.kind)])]
             return self.parts[0]
@@ -43,14 +43,14 @@ class Column:
 
 
 class Shelf:
-    """Arrays by name that grow at their ends, in one file without a name. Several threads may use it."""
+    """Arrays by name that grow at their ends, all in one file without a name. Several threads may use it."""
 
     def __init__(self):
         self.parts, self.end, self.lock = {}, 0, Lock()
         self.file = memory.temporary_file(buffering=0)
 
     def add(self, name, array):
-        """Raises OSError, of the folder of temporary files, where the disk is full."""
+        """Adds an array at the end of the array `name`. Raises OSError as Column.append."""
         array = np.ascontiguousarray(array).reshape(-1)
         with self.lock:
             at, self.end = self.end, self.end + array.nbytes
@@ -68,7 +68,7 @@ class Shelf:
         return sum(size for size, _ in self.parts.get(name, ()))
 
     def read(self, name, out, begin=0):
-        """out (N,) <- the array from `begin` on. The array is of the same kind."""
+        """out (N,) <- the array `name` from `begin` on, which is of the type of `out`."""
         place = -begin
         for size, where in self.parts.get(name, ()):
             a, b = max(place, 0), min(place + size, len(out))
@@ -80,7 +80,7 @@ class Shelf:
         return out
 
     def get(self, name, kind, begin=0, end=None):
-        """(N,), what was added from `begin` up to `end`."""
+        """The array `name` from `begin` up to `end`, in memory; kind: its type."""
         end = self.size(name) if end is None else end
         return self.read(name, np.empty(end - begin, kind), begin)
 

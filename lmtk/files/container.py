@@ -4,8 +4,8 @@ The metadata has one entry, "lmtk": eight hexadecimal digits of CRC-32, a blank,
 version, the settings and, for each array, its type, shape and CRC-32. The array "vocabulary" holds the words as
 bytes, one a line.
 
-The arrays of a large file begin at a multiple of PAGE, for which blanks follow the header: so they may stand there
-before their sums are known.
+The arrays of a large file begin at a multiple of PAGE, up to which blanks fill the header. So arrays may be written to
+their places before their CRCs, and with them the length of the header, are known.
 """
 
 import errno
@@ -33,13 +33,13 @@ PAGE = 4096  # bytes
 
 
 def looks_binary(head):
-    """Whether the first bytes of a file can be a safetensors header."""
+    """Whether the first bytes of a file, 9 at least, can begin a safetensors header."""
     return len(head) >= 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") <= MAX_HEADER
 
 
 def write(out, kind, settings, arrays, words=None):
-    """Write arrays (name -> ndarray) with their description. Same content, same bytes. Those that are `mapped` where
-    they belong are there.
+    """Writes arrays (name -> ndarray) with their description. Same content, same bytes. Arrays that are `mapped` in the
+    file at their own places are not written again.
     """
     arrays = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
     if words is not None:
@@ -51,7 +51,7 @@ def write(out, kind, settings, arrays, words=None):
     header, places = header_of(kind, settings, described)
     for name, a in arrays.items():
         if place_in(out, a) not in (None, places[name]):
-            arrays[name] = a.copy()  # before others are written there
+            arrays[name] = a.copy()  # it stands in the file elsewhere, where another will be written
     out.write(header)
     for name, begin in places.items():
         if place_in(out, arrays[name]) == begin:
@@ -63,11 +63,11 @@ def write(out, kind, settings, arrays, words=None):
 
 
 def header_of(kind, settings, described):
-    """(what stands before the data of a file, name -> where each array begins) of arrays as they are `described`."""
+    """(the bytes before the data of a file, {name: where its array begins}). described: {name: (type, shape, CRC)}."""
     about = {"kind": kind, "format": VERSION, "lmtk": __version__, "settings": settings, "arrays": described}
     text = json.dumps(about, sort_keys=True, separators=(",", ":"))
     table = {"__metadata__": {"lmtk": f"{zlib.crc32(text.encode()):08x} {text}"}}
-    # as the safetensors library writes them: those of large numbers first, so that all stand at multiples of their size
+    # the safetensors library too puts arrays of wide numbers first, so that all stand at multiples of their width
     ranks = list(DTYPES)
     order = sorted(described, key=lambda name: (ranks.index(described[name][0]), name))
     end = 0
@@ -83,17 +83,17 @@ def header_of(kind, settings, described):
 
 
 def mapped(out, begin, size):
-    """(size,) uint8, zeros, which stand from `begin` on in a file that is being written; None where it is no file that
-    memory can be of. Raises OSError where the disk is full.
+    """(size,) uint8, zeros: a mapping of the file `out`, which is being written, from `begin` on. None where `out` is
+    no regular, uncompressed file. Raises OSError where the disk is full.
     """
     if not isinstance(getattr(out, "raw", None), Output):
         return None
     try:
-        os.posix_fallocate(out.fileno(), begin, size)  # a page that the disk has no room for ends the process
+        os.posix_fallocate(out.fileno(), begin, size)  # else a page without room on the disk would end the process
         pages = mmap.mmap(out.fileno(), begin + size)
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            e.filename = out.raw.name  # not the file that is being read
+            e.filename = out.raw.name  # else open_in would name the file that is being read
             raise
         return None
     with suppress(OSError, ValueError):
@@ -107,12 +107,12 @@ def mapped(out, begin, size):
 
 
 def mappings(out):
-    """The arrays, (., ) uint8, that a file is mapped by from its first byte on."""
+    """The mappings of a file that is being written, a list of uint8 arrays that begin at its first byte."""
     return getattr(getattr(out, "raw", None), "mappings", [])
 
 
 def place_in(out, array):
-    """Where an array stands in a file that is being written; None where it does not."""
+    """Where an array begins in a file that is being written, if it is a mapping of it; else None."""
     at = array.__array_interface__["data"][0]
     for found in mappings(out):
         begin = found.__array_interface__["data"][0]
@@ -121,23 +121,24 @@ def place_in(out, array):
     return None
 
 
-unfinished = []  # what waits for sums that are being made
+unfinished = []  # checks of CRCs that `finish` has to do
 
 
 def finish():
-    """Wait for the sums that are made beside other work. Raises FormatError where one is wrong."""
+    """Does the checks that `read` has put off with sums="beside". Raises FormatError where a CRC is wrong."""
     while unfinished:
         unfinished.pop()()
 
 
 def read(stream, path, sums="now"):
-    """(about, arrays) of a file of ours: the kind, settings and so on, and name -> ndarray.
+    """(about, arrays) of a file of ours. about: the description, {"kind": .., "settings": ..} and so on; arrays: {name:
+    ndarray}.
 
-    A plain file is memory-mapped; a pipe is read whole. Every size is checked against the file, every array and
-    the description against its CRC. Raises FormatError.
+    A plain file is memory-mapped; a pipe is read whole. Every size is checked against the file, every array and the
+    description against its CRC. Raises FormatError.
 
-    The arrays of a large mapped file may be checked `sums`="beside", which waits for `finish`: by the sums that were
-    begun in lmtk.files.sums, if any; or "never".
+    sums: when the CRCs of a large mapped file's arrays are checked: "now"; "beside", at the latest by `finish`, and by
+    another thread if it has begun in `files.sums`; or "never".
     """
     size = int.from_bytes(stream.read(8), "little")
     if size > MAX_HEADER:
@@ -176,20 +177,20 @@ def read(stream, path, sums="now"):
 
 
 def bytes_behind(stream, path, offset, total, pages=None):
-    """(total,) uint8 behind a header of `offset` bytes, or None where there are fewer or more; `pages`: the file, where
-    it is mapped already.
+    """(total,) uint8, all bytes behind a header of `offset` bytes; None where there are fewer or more. pages: a mapping
+    of the file, if there is one already.
     """
     try:
         plain = stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and path != "-"
     except (OSError, AttributeError, ValueError):
         plain = False
-    # the file that is open: another may have taken its name by now
+    # asks the open file, not its name, which another file may have by now
     if plain and stream.tell() == offset and os.fstat(stream.fileno()).st_size == offset + total:
         if pages:
             return np.frombuffer(memoryview(pages).toreadonly(), np.uint8, total, offset)
         with open(stream.fileno(), "rb", closefd=False) as file:
             return np.memmap(file, np.uint8, "r", offset, (total,)) if total else np.zeros(0, np.uint8)
-    # in parts: a header may claim more than there is, or than there is memory for
+    # in parts: a damaged header may ask for more bytes than the file has, or than memory
     parts, left = [], total + 1
     while left and (part := stream.read(min(left, 1 << 24))):
         parts.append(part)
@@ -198,7 +199,7 @@ def bytes_behind(stream, path, offset, total, pages=None):
 
 
 def shown(settings):
-    """Settings as (name, value) pairs for people: option names, nested ones in line, those not set left out."""
+    """Yields settings as (name, value) pairs for people: named as options, nested ones in line, None left out."""
     from lmtk.files import curve
 
     for name, value in settings.items():
@@ -211,10 +212,10 @@ def shown(settings):
 
 
 def bytes_of(words):
-    """Words as an array, as `write` puts the vocabulary among the others."""
+    """Words as a uint8 array, one a line: the array "vocabulary"."""
     return np.frombuffer(b"\n".join(words), np.uint8)
 
 
 def words_of(arrays):
-    """The vocabulary that `write` put among the arrays."""
+    """The words of the array "vocabulary", a list of bytes."""
     return arrays["vocabulary"].tobytes().split(b"\n")

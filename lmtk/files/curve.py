@@ -1,4 +1,4 @@
-"""The curve of a training: what each of its epochs came to, for files, people, programs and eyes."""
+"""The curve of a training: the figures of its epochs, as a file's settings, a table, lines of -log, and a picture."""
 
 import math
 from dataclasses import dataclass, fields
@@ -7,16 +7,17 @@ from itertools import pairwise
 from lmtk.files.figure import figure
 from lmtk.files.streams import open_out
 
-CLEARLY = 0.02  # of ln p a word, that is 2 % of a perplexity: less may be chance
-TIMES = "seconds", "speed"  # what differs between two runs of the same command, so that no model holds it
+CLEARLY = 0.02  # nats a word, that is 2 % of a perplexity: a smaller difference may be chance
+TIMES = "seconds", "speed"  # fields that differ between two runs of the same command, so that no model holds them
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What an epoch came to. training, heldout: ln p a word of either text, None where there is none.
+    """The figures of an epoch. training, heldout: mean ln p of a word of each text, None where there is none.
 
-    training: as the words were seen during the epoch; an estimate where `estimated`. rate: that of its start. bleu: in
-    percent. best: whether it was the best so far. seconds: of training up to its end; speed: words a second.
+    training: by the parameters at the time when each word was seen in the epoch; an estimate where `estimated`. rate:
+    the learning rate at its start. bleu: in percent. best: whether it was the best epoch so far. seconds: of training
+    up to its end; speed: words a second.
     """
 
     number: int
@@ -39,18 +40,18 @@ class Epoch:
 
 
 def perplexity(logp):
-    """e^-logp, kept finite; None for None."""
+    """e^-logp, at most e^700; None for None."""
     return None if logp is None else math.exp(min(-logp, 700))
 
 
 def rows(curve, without=()):
-    """Epochs as a file's settings hold them, `without` some fields: the names of the columns, then a row each."""
+    """Epochs as a file's settings hold them: a list of the names of the fields, but `without` some, then a row each."""
     names = [f.name for f in fields(Epoch) if f.name not in without]
     return [names, *([getattr(e, name) for name in names] for e in curve)]
 
 
 def fits(table):
-    """Whether it is one that `epochs` can take, whatever file it is from."""
+    """Whether a value from any file is a table that `epochs` can take."""
     number = lambda x: x is None or type(x) is bool or (type(x) in (int, float) and math.isfinite(x))
     return (
         isinstance(table, list)
@@ -70,8 +71,9 @@ def epochs(table):
 
 
 def worse_than_frequencies(curve, unigram):
-    """What is wrong where an epoch ends above the unigram's perplexity, unigram: its ln p a word of the training and of
-    the held-out text. What was seen during the first epoch, from before it learned anything, says nothing of its end.
+    """A message if the last epoch's perplexity is clearly above the unigram's, else None. unigram: its mean ln p of a
+    word of the training text, and of the held-out text or None. The training figure of the first epoch does not count:
+    it is from before anything was learned.
     """
     e, (training, heldout) = curve[-1], unigram
     name, found, base = ("held-out", e.heldout, heldout) if heldout is not None else ("training", e.training, training)
@@ -81,7 +83,9 @@ def worse_than_frequencies(curve, unigram):
 
 
 def learned_by_heart(curve):
-    """What is wrong where held-out figures get worse twice in a row, clearly at last, and those of training better."""
+    """A message if the held-out perplexity has risen twice in a row, at last clearly above the best, while that of
+    training fell; else None.
+    """
     last = curve[-3:]
     if len(last) < 3 or any(e.best for e in last[1:]) or None in [x for e in last for x in (e.training, e.heldout)]:
         return None
@@ -93,7 +97,7 @@ def learned_by_heart(curve):
 
 
 def columns(curve):
-    """(name, value of an epoch, its form) of what some epoch has."""
+    """(name, function that gives an epoch's value, format) of each figure that some epoch has."""
     about = "~" if any(e.estimated for e in curve) else ""
     every = [
         (f"training ppl{about}", lambda e: e.ppl, ".7g"),
@@ -105,7 +109,7 @@ def columns(curve):
 
 
 def table(curve):
-    """Lines for people: an epoch each, under the names of its figures; the one that was kept is told."""
+    """Lines for people: the names of the figures, then a line for each epoch; the last best one is marked "best"."""
     shown, kept = columns(curve), max((e.number for e in curve if e.best), default=None)
     lines = ["  epoch" + "".join(f"  {name:>12}" for name, _, _ in shown)]
     for e in curve:
@@ -115,7 +119,7 @@ def table(curve):
 
 
 def in_short(e):
-    """Its perplexities, for a line that has other things to say too."""
+    """The perplexities and BLEU of an epoch, for a part of a line."""
     figures = (("~" if e.estimated else "", e.ppl), ("held-out ", e.heldout_ppl))
     told = ["ppl", *(f"{name}{x:.4g}" for name, x in figures if x is not None)]
     return " ".join(told if len(told) > 1 else []) + ("" if e.bleu is None else f"  BLEU {e.bleu:.2f}")

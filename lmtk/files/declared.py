@@ -1,7 +1,7 @@
-"""What a kind of binary file must hold: its reader declares it, and it is checked here, before anything is made of it.
+"""What a kind of binary file must hold: its reader declares it, and the file is checked here before it is used.
 
 A reader declares its settings as a dict, name -> Setting or another dict, and its arrays as a function of the sizes,
-name -> Array. What passes has the settings that it should have, and arrays of the right type, shape and range.
+which gives name -> Array. A file that passes has all settings, and arrays of the right types, shapes and ranges.
 """
 
 import json
@@ -16,14 +16,14 @@ from lmtk.errors import FormatError
 from lmtk.files import curve
 from lmtk.files.container import words_of
 
-MOST = 1 << 48  # that a size can be
+MOST = 1 << 48  # the largest size
 NAMES = {"F64": "float64", "F32": "float32", "I64": "int64", "I32": "int32", "U8": "bytes"}
 KINDS = {"<f8": "F64", "<f4": "F32", "<i8": "I64", "<i4": "I32", "|u1": "U8"}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting for which fits(value) is true; wanted: what that is, in words; needed: whether it must be there."""
+    """A setting whose values make fits(value) true. wanted: these values in words; needed: whether it must be there."""
 
     wanted: str
     fits: Callable
@@ -39,7 +39,7 @@ def one_of(*values):
 
 
 def optional(declared):
-    """The same setting or array, which may be missing."""
+    """A Setting or Array as `declared`, but which may be missing."""
     return replace(declared, needed=False)
 
 
@@ -49,7 +49,7 @@ def printable(x):
 
 
 def plain(x, depth=2):
-    """Whether a value is one that an option can have: a scalar, or a table of them."""
+    """Whether a value is one that an option can have: a scalar, a list of scalars, or a list of such lists."""
     if isinstance(x, list):
         return depth > 0 and all(plain(y, depth - 1) for y in x)
     return x is None or type(x) in (bool, int) or printable(x) or (type(x) is float and math.isfinite(x))
@@ -65,7 +65,8 @@ OPTIONS = Setting(
 )
 VOCABULARY = {"V": whole(1), "unk": WORD}
 MODEL = {"kind", "settings"}
-# what every checkpoint has: the run's options and a number for what it reads, where it stands, the best model so far
+# the settings of every checkpoint: the run's options, its inputs and their digests, the best model so far (whose arrays
+# it holds), and how far the run is
 CHECKPOINT = {
     "run": OPTIONS, "inputs": OPTIONS,
     "model": Setting("kind and settings, or null", lambda x: x is None or (type(x) is dict and set(x) == MODEL)),
@@ -78,9 +79,9 @@ CHECKPOINT = {
 
 @dataclass(frozen=True)
 class Array:
-    """An array of one of some types ("F32 F64") with numbers from low to high; low None: whatever they are.
+    """An array of one of some types ("F32 F64") with finite numbers from low to high; with low None, any numbers.
 
-    ascending: each number is greater than the one before.
+    ascending: each number is greater than the one before. needed: whether it must be there.
     """
 
     types: str
@@ -92,17 +93,17 @@ class Array:
 
 
 def reals(*shape):
-    """float32, finite."""
+    """An Array of finite float32."""
     return Array("F32", shape, -math.inf, math.inf)
 
 
 def ids(size, *shape, ascending=False):
-    """int32 from 0 to below `size`."""
+    """An Array of int32 from 0 to below `size`."""
     return Array("I32", shape, 0, size - 1, ascending)
 
 
 def like(arrays):
-    """The declaration of arrays that are there: the same names, types and shapes; real numbers are finite."""
+    """The declaration {name: Array} of existing arrays: their types and shapes, and finite real numbers."""
     return {
         name: Array(KINDS[a.dtype.str], a.shape, *((-math.inf, math.inf) if a.dtype.kind == "f" else ()))
         for name, a in arrays.items()
@@ -110,11 +111,10 @@ def like(arrays):
 
 
 def held(about, arrays, path, settings, wanted):
-    """Check what a binary file holds, (about, arrays) as `container.read` gives it. Returns (words, sizes).
+    """Checks a binary file, (about, arrays) as `container.read` gives it. Returns (words, sizes). Raises FormatError.
 
-    wanted(sizes, size): name -> Array. sizes has the settings as attributes, and W, the number of words; size(name,
-    axis) is the length of an array along one of its axes, for sizes that the settings do not tell.
-    Raises FormatError.
+    wanted(sizes, size) gives name -> Array. sizes has the settings as attributes, and W, the number of words;
+    size(name, axis) is the length of an array along an axis, for sizes that the settings do not tell.
     """
     check_settings(about["settings"], settings, path)
     found = vocabulary(arrays, path)
@@ -134,7 +134,7 @@ def held(about, arrays, path, settings, wanted):
 
 
 def vocabulary(arrays, path):
-    """The words of a file. Raises FormatError."""
+    """The words of a file. Raises FormatError where one is empty or has a blank in it."""
     check_array(
         arrays.get("vocabulary"), Array("U8", (arrays.get("vocabulary", np.empty(0)).size,)), "vocabulary", path
     )
@@ -145,7 +145,7 @@ def vocabulary(arrays, path):
 
 
 def check_settings(found, wanted, path, above=""):
-    """Raises FormatError where settings are missing or have other values than they can have."""
+    """Raises FormatError where a setting is missing or does not fit. above: the name of the settings around these."""
     for name, declared in wanted.items():
         full, value = above + name, found.get(name)
         if isinstance(declared, dict):
@@ -158,7 +158,7 @@ def check_settings(found, wanted, path, above=""):
 
 
 def shown(value):
-    """A value as JSON, cut."""
+    """A value as JSON, cut to 40 characters."""
     text = json.dumps(value)
     return text if len(text) <= 40 else text[:37] + "..."
 

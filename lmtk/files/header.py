@@ -8,8 +8,8 @@ import zlib
 from lmtk.errors import FormatError
 
 VERSION = 1
-DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # as they follow each other in a file
-MAX_HEADER = 100_000_000
+DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # in the order of a file's arrays
+MAX_HEADER = 100_000_000  # bytes, as in the safetensors library
 
 
 def cut(path):
@@ -17,8 +17,8 @@ def cut(path):
 
 
 def parsed(header, size, path):
-    """(about, spans) of a header that says it has `size` bytes: the kind, settings and so on; where each array stands
-    behind it, (begin, end). Raises FormatError.
+    """(about, spans) of a header, whose length the file states as `size`. about: the description, as `container.read`
+    has it; spans: {name: (begin, end)} of each array, counted from the end of the header. Raises FormatError.
     """
     try:
         table = json.loads(header)
@@ -56,7 +56,9 @@ def contiguous(spans):
 
 
 def fits(entry, span, dtype, *shape):
-    """Whether an array is of this type and shape, in which None is any number, and has the bytes for it."""
+    """Whether an array is of this type and shape, None being any number, and its span has as many bytes. entry: [type,
+    shape, CRC] of the description.
+    """
     kind, sizes, _ = entry
     alike = len(sizes) == len(shape) and all(type(a) is int and b in (None, a) for a, b in zip(sizes, shape))
     return kind == dtype and alike and span[1] - span[0] == math.prod(sizes) * int(DTYPES[dtype][2:])

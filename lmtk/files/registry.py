@@ -1,4 +1,4 @@
-"""First bytes -> reader."""
+"""The readers of all files, chosen by a file's first bytes."""
 
 import importlib
 import warnings
@@ -25,17 +25,17 @@ BINARY = {
     "class-ngram": "lmtk.joint.classes:from_arrays",
 }
 TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
-DEEPEST = 8  # that models of models go: parts named twice at each step double the work
+DEEPEST = 8  # levels of models in models: where each level names a part twice, each doubles the work
 
 
 def function(name):
-    """The function "module:name", imported when it is needed."""
+    """The function that "module:name" names, whose module is imported now."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def load_strictly(path, **how):
-    """`load`, but what it would tolerate with a warning is an error. Raises LmtkError."""
+    """`load` that raises LmtkError in place of a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", LmtkWarning)
         try:
@@ -45,11 +45,11 @@ def load_strictly(path, **how):
 
 
 def load(path, seen=(), sums="now", home=None, linked=True):
-    """The model in a file ("-": stdin), whatever its kind, told by its content. Raises FormatError.
+    """The language model in a file ("-": stdin), of whatever kind its content is. Raises FormatError.
 
-    seen: the mixtures on whose behalf it is read, so that one that names itself is found out. sums: when those of a
-    large binary file are checked, as in `container.read`. home: where the nodes of an ARPA file go, as
-    `building.in_file` has it. linked: whether these know their suffixes, for which `merge.merged` has no use.
+    seen: the mixtures on whose behalf it is read, to find one that names itself. sums: as in `container.read`. home:
+    memory for the nodes of an ARPA file, a function like `building.in_file` without `out`. linked: whether these nodes
+    get suffixes, for which `merge.merged` has no use.
     """
     if len(seen) > DEEPEST:
         raise FormatError(path, f"a model of models of models, more than {DEEPEST} deep")
@@ -87,7 +87,7 @@ def load_translation(path):
 
 
 def load_ensemble(paths):
-    """The translation models in files, which must have the same words. Raises FormatError."""
+    """The translation models in files, a list. Raises FormatError where they differ in words or subwords."""
     models = [load_translation(path) for path in paths]
     for path, model in zip(paths, models):
         for side, a, b in (("source", models[0].source, model.source), ("target", models[0].vocab, model.vocab)):
@@ -100,7 +100,7 @@ def load_ensemble(paths):
 
 
 def made(about, arrays, path):
-    """The model of what a binary file holds, as `container.read` gives it. Raises FormatError."""
+    """The model, of any kind, of a binary file as `container.read` gives it. Raises FormatError."""
     kinds = BINARY | TRANSLATION
     if about["kind"] not in kinds:
         raise FormatError(path, f"a file of kind {about['kind']}, not a model")
@@ -108,7 +108,7 @@ def made(about, arrays, path):
 
 
 def describe(path, shown=10):
-    """What a file of any kind is: ([(name, value)], its words in the order of their ids). Raises FormatError.
+    """What a file of any kind is, for `lmtk info`: ([(name, value)], its words by id). Raises FormatError.
 
     shown: how many words of each class in a file of classes.
     """
@@ -122,7 +122,7 @@ def describe(path, shown=10):
             if not about["kind"].endswith("-checkpoint"):
                 raise FormatError(path, f"a file of kind {about['kind']}, which this lmtk does not know")
             declared.check_settings(about["settings"], declared.CHECKPOINT, path)
-            # what its run is, and where that stands
+            # the options of its run, and how far it is
             state = {name: about["settings"]["state"][name] for name in ("epoch", "step", "best_epoch", "curve")}
             told = container.shown(about["settings"]["run"] | state)
             return [("kind", about["kind"]), *told], declared.vocabulary(arrays, path)

@@ -14,16 +14,17 @@ from functools import cache
 from lmtk.errors import FormatError, LmtkWarning, UsageError, name_of
 
 BOM = b"\xef\xbb\xbf"
-watch = None  # what is told how many bytes were read of files, each time
-UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its marks: which byte of a pair comes first
-MODEL = b'{"__metadata__":'  # behind eight bytes, of a file that holds arrays
+watch = None  # a function that is called with the number of bytes of each read, or None
+read = set()  # stdin, and pipes without a name, that were opened: nothing is left in them
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its byte order marks
+MODEL = b'{"__metadata__":'  # from the ninth byte on, in a file of arrays
 FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
 ARPA = re.compile(rb"\s*\\data\\[ \t\r]*\n[ \t]*ngram[ \t]")
-NO_UTF8 = re.compile("[\udc80-\udcff].*")  # in what was decoded with surrogateescape
+NO_UTF8 = re.compile("[\udc80-\udcff].*")  # the rest of a line, in a text decoded with surrogateescape
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-WORD = re.compile(rb"[^ \t\r\n]+")  # of a line; other characters that Python takes for blanks are letters
-STDOUT = "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"  # which may be a file that others write to
-EARLY = 16 << 20  # bytes of a file that the disk gets at once
+WORD = re.compile(rb"[^ \t\r\n]+")  # other characters that Python takes for blanks are letters, as in SRILM and KenLM
+STDOUT = "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"  # it may be a file to which others write, too
+EARLY = 16 << 20  # bytes of a file after which the disk gets them
 SYNC_FILE_RANGE_WRITE = 2  # of fcntl.h
 SUFFIX = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 
@@ -40,7 +41,7 @@ def zstd_module():
 
 
 def decompressed(raw, kind):
-    """The stream behind `raw`, which starts with the magic number of `kind`."""
+    """The decompressed stream of `raw`, which starts with the magic number of `kind`."""
     import bz2
     import gzip
     import lzma
@@ -51,8 +52,9 @@ def decompressed(raw, kind):
 
 
 class Output(io.FileIO):
-    """A file to write, which memory can be of. `early`: the disk gets it while it is written. A rename over another
-    file waits until the disk has room for all of it: half a second a GB.
+    """A file to write, of which parts may be mapped (`container.mapped`). early: the disk gets the bytes while the file
+    is written. Otherwise a rename over another file would wait until all of it has its room on the disk, half a second
+    a GB.
     """
 
     def __init__(self, *how, early=False):
@@ -70,7 +72,7 @@ class Output(io.FileIO):
 
 
 def begin_writing(number):
-    """The system begins to write what it has of an open file to the disk, where it can be told to."""
+    """Asks the system to begin to write an open file's pages to the disk, without waiting, where it can be asked."""
     import ctypes
 
     with suppress(OSError, AttributeError):
@@ -78,7 +80,7 @@ def begin_writing(number):
 
 
 class Watched(io.FileIO):
-    """A file that tells `watch` of what is read."""
+    """A file that calls `watch` with the size of each read."""
 
     def readinto(self, buffer):
         size = super().readinto(buffer)
@@ -93,16 +95,30 @@ def opened(path):
     return io.BufferedReader(Watched(path), 1 << 20)
 
 
+def once(raw, path):
+    """Raises UsageError where stdin, or a pipe without a name, was opened before: nothing is left in it, and it would
+    be taken for an empty text.
+    """
+    found = os.fstat(raw.fileno())
+    nameless = stat.S_ISFIFO(found.st_mode) and path.startswith(("/dev/", "/proc/"))
+    if nameless or (path == "-" and not raw.isatty()):
+        if (place := (found.st_dev, found.st_ino)) in read:
+            raise UsageError(f"{name_of(path)} can be read once, and here it is read a second time; give a file")
+        read.add(place)
+
+
 @contextmanager
 def open_in(path):
-    """Open `path` ("-": stdin) for reading bytes, forward only, whatever its compression.
+    """Opens `path` ("-": stdin) for reading bytes, forward only, whatever its compression.
 
-    Raises OSError (missing, a directory, not readable), FormatError (a compressed file cut short or damaged).
+    Raises OSError (missing, a directory, not readable), FormatError (a compressed file cut short or damaged),
+    UsageError (stdin, or a process substitution, a second time).
     """
     import lzma
 
     raw = sys.stdin.buffer if path == "-" else opened(path)
     try:
+        once(raw, path)
         head = raw.peek(6)
         kind = next((k for magic, k in MAGIC.items() if head.startswith(magic)), None)
         yield decompressed(raw, kind) if kind else raw
@@ -121,18 +137,18 @@ def open_in(path):
 
 
 def blocks(path, size=1 << 22, eager=False):
-    """The text of `path` in blocks of about `size` bytes that end at a line's end (the last may not).
+    """Yields the text of `path` in blocks of about `size` bytes that end at a line's end (the last may not).
 
-    An eager reader hands over what a pipe holds at once, so that a filter answers line by line. A byte order mark
-    at the start is skipped; NUL bytes, lines that are no UTF-8 and carriage returns inside lines stay. Each is warned
-    of once.
+    eager: the lines that a pipe has come at once, so that a filter answers line by line. A byte order mark at the start
+    is skipped; NUL bytes, lines that are no UTF-8 and carriage returns inside lines stay. There is one warning for each
+    of these. UTF-16 with its mark becomes UTF-8. Raises FormatError for a binary model, and as `open_in`.
     """
     with open_in(path) as stream:
         yield from with_warnings(blocks_of(stream, path, size, eager), path)
 
 
 def with_warnings(blocks, path):
-    """The blocks of a text; what is odd in it is told of at the end."""
+    """Yields the blocks of a text; warns at the end of lines that are no UTF-8 and of carriage returns inside lines."""
     odd = returns = 0
     name, form = name_of(path), "latin1"
     for block in but_no_model(blocks, path):
@@ -153,7 +169,7 @@ def with_warnings(blocks, path):
 
 
 def but_no_model(blocks, path):
-    """The blocks of a text; one that is an ARPA file is told of."""
+    """Yields the blocks of a text; warns where it is an ARPA file."""
     for i, block in enumerate(blocks):
         if i == 0 and ARPA.match(block):
             told = f"{name_of(path)}: a model by its first lines, taken as a text"
@@ -185,7 +201,7 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
         block = read(size)
     elif block.startswith(BOM):
         warnings.warn(f"{name_of(path)}: byte order mark skipped", LmtkWarning, stacklevel=2)
-        # as long as every block: a shorter one is the last
+        # a full block again: a shorter one would count as the last
         block = block[len(BOM) :] + read(len(BOM))
     parts, nul = [], False
     while block:
@@ -215,8 +231,8 @@ def utf8(text, path):
 
 
 def lines(path, words=False):
-    """Pairs of line number and line (without its line end) of a text file; `words`: any words will do there, so that
-    an ARPA file is told of.
+    """Yields (number, line without its end) of a text file. words: it may hold any words, so that an ARPA file in its
+    place is warned of.
     """
     with open_in(path) as stream:
         blocks = blocks_of(stream, path)
@@ -229,7 +245,7 @@ def lines_of(stream, path):
 
 
 def rows_of(blocks):
-    """`lines` of a text in blocks of whole lines."""
+    """`lines` of a text in blocks of whole lines, as `blocks_of` yields them."""
     number = 0
     for block in blocks:
         rows = block.split(b"\n")
@@ -241,8 +257,8 @@ def rows_of(blocks):
 
 
 def passages(rows, escape):
-    """The text between the lines that begin with `escape`, and the line behind each passage, b"" at the end; rows: as
-    `lines` has them.
+    """Yields (the text between two lines that begin with `escape`, the second of these lines, b"" at the end); rows:
+    as `lines` has them.
     """
     text = []
     for _, row in rows:
@@ -270,7 +286,7 @@ def compressor(raw, kind):
 
 
 def digest(path):
-    """A number for the content of a file, whatever its compression; None for what can be read only once."""
+    """The SHA-256, in hexadecimal, of a file's decompressed content; None for a pipe, which can be read only once."""
     import hashlib
 
     if path is None or not os.path.isfile(path):
@@ -280,7 +296,7 @@ def digest(path):
 
 
 def written_in_place(path):
-    """Whether `path` is stdout, a device or a FIFO, which no other file can take the place of."""
+    """Whether `path` is stdout, a device or a FIFO, which a rename must not replace."""
     try:
         return path in STDOUT or not stat.S_ISREG(os.stat(path).st_mode)
     except FileNotFoundError:
@@ -288,25 +304,27 @@ def written_in_place(path):
 
 
 def temporary_name(path):
-    """Where the content of `path` stands until it is whole: beside it, or beside what it links to."""
+    """The name for the content of `path` until it is whole: beside it, or beside the file that it links to."""
     return f"{os.path.realpath(path)}{temporary_suffix()}{os.getpid()}"
 
 
 def temporary_suffix():
-    """What stands between a file's name and a process of this host: processes of others are not known here."""
+    """The part of a temporary name between the file's name and the process's number. It names the host, since processes
+    of other hosts on a shared disk are not known here.
+    """
     return f".tmp.{os.uname().nodename[:32]}."
 
 
 @cache
 def temporaries(folder):
-    """The names in a folder that can be temporary files of this host, as they were when it was first looked at."""
+    """The names in a folder that can be temporary files of this host, at the time of the first call."""
     with suppress(OSError):
         return [name for name in os.listdir(folder) if temporary_suffix() in name]
     return []
 
 
 def clear_away(temporary):
-    """Remove what killed processes left of the same output: files or folders that no process has a lock on."""
+    """Removes temporary files or folders of the same output that killed processes have left: those without a lock."""
     folder, name = os.path.split(temporary.removesuffix(str(os.getpid())))
     for other in temporaries(folder):
         if other.startswith(name) and other[len(name) :].isdigit():
@@ -327,14 +345,14 @@ def remove_folder(path):
 
 
 def lock(number):
-    """Take the lock on an open file or folder, which ends with this process. Raises OSError where another has it."""
+    """Takes the lock on an open file or folder, which ends with this process. Raises OSError where another has it."""
     import fcntl
 
     fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def created(temporary, early=False):
-    """A new Output, which a lock keeps from being cleared away."""
+    """A new Output in a buffer, with a lock, so that no other process clears it away."""
     clear_away(temporary)
     while True:
         raw = io.BufferedWriter(Output(temporary, "wb+", early=early))
@@ -351,7 +369,7 @@ def created(temporary, early=False):
 
 
 def check_out(path):
-    """Raise OSError now where `open_out(path)` would later, so that no long work is done in vain."""
+    """Raises OSError now where `open_out(path)` would later, so that no long work is done in vain."""
     if written_in_place(path):
         return
     temporary = temporary_name(path)
@@ -365,10 +383,10 @@ def check_out(path):
 
 @contextmanager
 def open_out(path, lasting=False):
-    """Open `path` for writing bytes ("-": stdout). A regular file appears, whole, when the block ends without an error;
-    a `lasting` one is on disk by then, and so whole even if the power fails.
+    """Opens `path` for writing bytes ("-": stdout). A regular file appears, whole, when the block ends without an
+    error. lasting: it is on the disk before it appears, and so whole even if the power fails.
 
-    A device or a FIFO is written in place. The suffix chooses the compression.
+    A device or a FIFO is written in place. The suffix chooses the compression. Raises OSError with the name `path`.
     """
     kind = SUFFIX.get(os.path.splitext(path)[1])
     if path in STDOUT:
@@ -402,8 +420,8 @@ def open_out(path, lasting=False):
 
 @contextmanager
 def open_folder(path):
-    """A folder for files that appear in the folder `path`, which is made if need be, when the block ends without an
-    error: all of them, or none.
+    """Yields a hidden folder, whose files move to the folder `path` when the block ends without an error: all of them,
+    or none. `path` is made if need be.
     """
     made = not os.path.isdir(path)
     os.makedirs(path, exist_ok=True)

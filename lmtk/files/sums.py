@@ -1,5 +1,5 @@
-"""The sums of the arrays of a large binary file, made in a thread that needs no numpy: so that it may begin before
-that is imported.
+"""The CRCs of the arrays of a large binary file, made in a thread that needs no numpy, so that it may begin before
+numpy is imported.
 """
 
 import json
@@ -16,11 +16,11 @@ begun = {}  # path -> a Begun
 
 
 class Begun:
-    """A file that is mapped, what tells it from others, the thread that sums up its arrays, and the sums so far."""
+    """A mapped file, `which` identifies it, the thread that makes its arrays' CRCs, and those made so far."""
 
     def __init__(self, file):
         self.which, self.sums = which(file), {}
-        # a copy only where it is written to, which it is not: ctypes tells the address of no other
+        # copy on write, though nothing is written: ctypes gives addresses only of writable memory
         self.pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self.thread = Thread(target=self.add, daemon=True)
         self.thread.start()
@@ -36,14 +36,14 @@ class Begun:
                     self.sums[name] = zlib.crc32(pages[first:last])
 
     def done(self):
-        """{name of an array: its sum}, once all are there."""
+        """{name of an array: its CRC}; waits until all are made. A damaged file's may be lacking."""
         self.thread.join()
         return self.sums
 
 
 def begin(path):
-    """Begin to sum up the arrays of a file, if it is a large one of ours. What is wrong with it is for its reader to
-    say.
+    """Begins to make the CRCs of a file's arrays, if it is a large one of ours. It says nothing of faults in the file,
+    which the reader will find.
     """
     if path and os.path.isfile(path) and pays("binary", os.path.getsize(path)) and memory.room() is None:
         with suppress(OSError, ValueError), open(path, "rb") as file:
@@ -52,12 +52,12 @@ def begin(path):
 
 
 def which(stream):
-    """What tells an open file from others, and from what it was before it changed."""
+    """A tuple that identifies an open file and its present content: device, inode, size, time of change."""
     told = os.fstat(stream.fileno())
     return told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns
 
 
 def of(stream, path):
-    """What was begun of an open file, or None."""
+    """The Begun of an open file, taken out of `begun`; None if there is none, or the file has changed since."""
     found = begun.pop(path, None)
     return found if found and found.which == which(stream) else None

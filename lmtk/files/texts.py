@@ -1,4 +1,4 @@
-"""What a text of no format that names itself is: told by all of its lines."""
+"""The kind of a text whose format does not name itself, by all of its lines."""
 
 import os
 import re
@@ -11,13 +11,13 @@ NUMBER = re.compile(rb"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?$", re.
 PROBABILITY = re.compile(rb"(?:0?\.[0-9]+(?:e-[0-9]+)?|[1-9](?:\.[0-9]+)?e-[0-9]+|1(?:\.0*)?)$")
 PATH = re.compile(rb"[01]+$")
 LINK = re.compile(rb"[0-9]+-[0-9]+$")
-BITS = 4  # turns in a tree of words by which its words are shown together
+BITS = 4  # of the paths in a tree of words: words are shown in groups that have these in common
 BAR = b"|||"
 
 
 def describe(lines, shown=10):
-    """([(name, value)], the words of a list in its order) of pairs of line number and line; shown: how many words of
-    each class.
+    """([(name, value)], the words if it is a list of them) of `lines`, (number, line). shown: how many words of each
+    class. The functions below, one for each kind, return this too, or None where the rows are of another kind.
     """
     rows = [row for _, line in lines if (row := WORD.findall(line))]
     if not rows:
@@ -95,7 +95,9 @@ def words(rows, shown):
 
 
 def groups(members, shown, what):
-    """A table of groups of words, the first `shown` of each: members (group, what its words are sorted by, word)."""
+    """[(name, value)] with a table of groups of words, the first `shown` words of each. members: (group, sort key,
+    word).
+    """
     found = {}
     for group, *word in members:
         found.setdefault(group, []).append(word)

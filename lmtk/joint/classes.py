@@ -13,7 +13,7 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files import container
 from lmtk.files.declared import VOCABULARY, Array, check_array, held, ids, whole
-from lmtk.files.streams import lines_of
+from lmtk.files.streams import lines, lines_of
 from lmtk.joint.expansions import expanding_model, several_readings
 from lmtk.joint.mixture import folder_of, lowered, missing, name_in, part_of
 from lmtk.lm import LanguageModel, Scores
@@ -75,9 +75,11 @@ def class_model(lm, name, path, classes=None, simple=False):
     as the file has it. Raises LmtkError where the model predicts no class.
     """
     known = lm.vocab
-    if classes is None and not simple and several_readings(path, known):
-        return expanding_model(lm, name, path)
-    classes = classes or read_classes(path, scaled=not simple)
+    if classes is None:
+        rows = [*lines(path)]
+        if not simple and several_readings(rows, known):
+            return expanding_model(lm, name, rows, path)
+        classes = read_classes(path, not simple, rows)
     both = next((w for w in classes.members if known.predicts(w)), None)
     any_ = any(map(known.predicts, classes.names))
     if both is not None and not (any_ and simple):

@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
-from lmtk.files.streams import WORD, lines
+from lmtk.files.streams import WORD
 from lmtk.lm import scores_of
 from lmtk.ngram.arpa import levels_of
 from lmtk.ngram.backoff import Backoff
@@ -29,12 +29,12 @@ LONG = 10  # words, in the mean, of the n-grams that -expand-most allows
 NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
 
-def read_expansions(path):
-    """[(class, p, words)] of a file of classes, "CLASS [P] WORD ..." lines; without P those of a class are equally
-    likely. Raises FormatError.
+def expansions_of(rows, path):
+    """[(class, p, words)] of the `streams.lines` of a file of classes, "CLASS [P] WORD ..."; without P those of a class
+    are equally likely. Raises FormatError.
     """
     found, size = [], {}
-    for number, line in lines(path):
+    for number, line in rows:
         fields = WORD.findall(line)
         if not fields:
             continue
@@ -47,12 +47,12 @@ def read_expansions(path):
     return [(name, 1 / size[name] if p is None else p, words) for name, p, words in found]
 
 
-def several_readings(path, known):
-    """Whether a class of the file has an expansion of several words, or a word has several classes, or has one and also
-    stands for itself in a model that has classes; known: the vocabulary of the model.
+def several_readings(rows, known):
+    """Whether a class of a file, given as its `streams.lines`, has an expansion of several words, or a word has several
+    classes, or has one and also stands for itself in a model that has classes; known: the vocabulary of the model.
     """
     class_of = {}
-    for _, line in lines(path):
+    for _, line in rows:
         fields = WORD.findall(line)
         if len(fields) > 2 and len(fields) - (1 if NUMBER.match(fields[1]) else 0) > 2:
             return True
@@ -157,11 +157,13 @@ class Expanding:
         yield "predicted words |V|", self.vocab.V
 
 
-def expanding_model(lm, name, path):
-    """The Expanding of a back-off model, read from `name`, and of the classes in the file `path`. Raises LmtkError."""
+def expanding_model(lm, name, rows, path):
+    """The Expanding of a back-off model, read from `name`, and of the classes in the file `path`, given as its
+    `streams.lines`. Raises LmtkError.
+    """
     if not isinstance(lm, Backoff):
         raise LmtkError(f"{name}: classes with expansions of several words want a back-off n-gram")
-    expansions, known = read_expansions(path), lm.vocab
+    expansions, known = expansions_of(rows, path), lm.vocab
     names = {c for c, _, _ in expansions}
     words = {w for _, _, expansion in expansions for w in expansion} - {SOS, EOS}
     words |= {w for w in known.words[: known.V] if w not in names}

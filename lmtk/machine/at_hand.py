@@ -1,4 +1,4 @@
-"""Kernels of which it is known where their images stand: they run before numpy is imported."""
+"""Kernels whose images are known to be in the cache: they can run before numpy is imported."""
 
 import ctypes
 import os
@@ -11,9 +11,11 @@ PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
 
 def at_hand(module, sizes, sources):
-    """{name: function} of those `sealed` kernels of a module that take so many whole numbers each, `sizes`; without
-    that module and numpy where the cache knows the images of sources like these: the files whose code is in them, which
-    are told by their times, as Python tells its own. None where there can be no images.
+    """{name: function} of `sealed` kernels of a module, which take only whole numbers; sizes: {name: how many}.
+
+    Where the cache knows their images, neither the module nor numpy is imported. sources: the files whose code is in
+    the images; they count as unchanged by their sizes and times, as in Python's own cache. None where the system has no
+    images.
     """
     folder = cache_folder()
     if not folder or sys.platform != "linux" or "NUMBA_BOUNDSCHECK" in os.environ:

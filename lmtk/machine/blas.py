@@ -1,4 +1,4 @@
-"""numpy's own OpenBLAS, for what numpy does not offer: a product added into its target, and the number of threads."""
+"""numpy's own OpenBLAS, called directly: products added into their target, products in tiles, the number of threads."""
 
 import contextlib
 import ctypes
@@ -10,10 +10,10 @@ import numpy as np
 
 from lmtk.machine import memory
 
-SHARE = 6_000_000  # multiplications for which a thread pays
-SMALL = 10**6  # multiplications of a product whose operands OpenBLAS does not copy first, where it has kernels for that
-TILE = range(32, 65)  # columns of such a product
-GAP = 16  # numbers between the rows of matrices that a step multiplies by
+SHARE = 6_000_000  # multiplications of a product for which one thread more pays
+SMALL = 10**6  # multiplications up to which OpenBLAS does not copy operands first, on processors with kernels for that
+TILE = range(32, 65)  # columns of such a small product
+GAP = 16  # numbers between the rows of a factor, so that their distance is no power of two
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
 
 
@@ -30,7 +30,7 @@ def library():
 
 @cache
 def named(name):
-    """A function of the library, or None; numpy 2 puts "scipy_" before the names."""
+    """A function of the library, or None. numpy 2 puts "scipy_" before the names."""
     return next(filter(None, (getattr(library(), start + name, None) for start in ("scipy_", ""))), None)
 
 
@@ -48,18 +48,18 @@ def sgemm():
 
 
 def shares(team, multiplications):
-    """Into how many shares so many multiplications go, for a `threads.Team`, None: this thread alone."""
+    """Into how many shares a product of so many multiplications goes for a `threads.Team`; None: this thread alone."""
     return 1 if team is None else max(1, min(team.size, multiplications // SHARE))
 
 
 def product(team, A, B, out=None):
-    """A B, where it pays in shares for a team."""
+    """A B, into `out` if given; in shares for a team where that pays."""
     return products(team, (A, B, out))[0]
 
 
 def products(team, *wanted):
-    """[A B for A, B, out in wanted], written to `out` unless that is None. Where it pays, a team has shares of all of
-    them at once: rows of A, or columns of B where they are more.
+    """[A B for A, B, out in wanted], each written to its `out` unless that is None. Where it pays, a team does shares
+    of all of them at once: rows of A, or columns of B where there are more of these.
     """
     found, jobs, parts = [], [], 1
     for A, B, out in wanted:
@@ -77,7 +77,9 @@ def products(team, *wanted):
 
 @dataclass(frozen=True)
 class Tiles:
-    """A factor (K, N) in tiles (N / columns, K, columns), and with how many rows they make small products."""
+    """A factor (K, N) in tiles (N / columns, K, columns); most: with how many rows of X they make small products. A
+    call gives X times the factor.
+    """
 
     tiles: np.ndarray
     most: int
@@ -93,10 +95,11 @@ class Tiles:
 
 
 def factor(*matrices):
-    """times(X, out=None): X [A | B ..] for matrices A (K, .), B (K, .) and X (k, K) of few rows, again and again.
+    """The function times(X, out=None): X [A | B ..] for matrices A (K, .), B (K, .) and X (k, K) of few rows, to be
+    called often.
 
-    To copy the factor each time takes as long as to multiply few rows by it. So it is kept in tiles that make small
-    products, with as many rows of X at once as they allow; a small one is one tile.
+    OpenBLAS would copy the factor each time, which takes as long as to multiply few rows by it. So it is kept in tiles
+    that make small products, with as many rows of X at once as they allow; a small factor is one tile.
     """
     K, N = len(matrices[0]), sum(a.shape[1] for a in matrices)
     small = 0 < 32 * K * N <= SMALL
@@ -116,7 +119,7 @@ def tiled(matrix, columns):
 
 
 def address():
-    """Where the library's sgemm is, for kernels; None without it."""
+    """The address of the library's sgemm, for kernels; None without it."""
     return None if sgemm() is None else ctypes.cast(sgemm(), ctypes.c_void_p).value
 
 
@@ -147,7 +150,7 @@ def add_product(alpha, A, B, beta, M):
 
 
 def set_threads(threads):
-    """Run matrix products on so many threads; without OpenBLAS nothing changes."""
+    """Lets matrix products run on so many threads; without OpenBLAS nothing changes."""
     if call := named("openblas_set_num_threads64_"):
         call(ctypes.c_int(threads))
 
@@ -160,7 +163,7 @@ def threads():
 
 @contextlib.contextmanager
 def one_thread():
-    """For a block of code, run each matrix product on one thread."""
+    """Lets each matrix product in a block of code run on one thread."""
     before = threads()
     if before in (None, 1):
         yield
@@ -173,8 +176,8 @@ def one_thread():
 
 
 def reserve(threads):
-    """Where memory is limited, let OpenBLAS have the buffers of so many threads now: what it can't get later ends the
-    process. Raises MemoryError.
+    """Where memory is limited, has OpenBLAS allocate the buffers of so many threads now: if it fails to later, it ends
+    the process. Raises MemoryError.
     """
     if memory.room() is None:
         return
@@ -182,5 +185,5 @@ def reserve(threads):
     with contextlib.suppress(AttributeError):
         take, give = library().blas_memory_alloc, library().blas_memory_free
         take.restype, give.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-        for buffer in [take(0) for _ in range(min(threads, 64))]:  # as many as it surely keeps
+        for buffer in [take(0) for _ in range(min(threads, 64))]:  # so many it keeps in any case
             give(buffer)

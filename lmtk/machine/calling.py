@@ -1,5 +1,5 @@
-"""BLAS from inside of kernels, at an address that they are given. numba is imported with this module, so kernels name
-what is in it by `jit.of_numba`.
+"""BLAS for kernels, at an address that they are given. numba is imported with this module, so kernels name its function
+by `jit.of_numba`.
 """
 
 from llvmlite import ir
@@ -11,8 +11,8 @@ ROW_MAJOR, NO_TRANSPOSE = 101, 111
 
 @intrinsic
 def sgemm(typing, address, rows, columns, depth, A, lda, B, ldb, C, ldc):
-    """C <- A B by the cblas_sgemm of 64-bit sizes at `address`: A (rows, depth), B (depth, columns) and C, float32, are
-    addresses; lda, ldb, ldc: numbers from one row to the next.
+    """C <- A B by the cblas_sgemm with 64-bit sizes at `address`. A (rows, depth), B (depth, columns) and C are
+    addresses of float32; lda, ldb, ldc: numbers from one row to the next.
     """
 
     def build(context, builder, signature, arguments):

@@ -1,4 +1,4 @@
-"""A kernel's machine code, by numba, which is imported with this module. See `jit`, which loads and calls it."""
+"""Compiles a kernel to machine code by numba, which is imported with this module. `jit` loads and calls that code."""
 
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -18,12 +18,14 @@ from numba.np.arrayobj import make_array, populate_array
 from lmtk.machine.images import address_of
 
 ENTRY, WORD = "entry", ir.IntType(64)
-# settings of what only kernels call: it needs no entries for Python and C
+# numba's settings of functions that only kernels call, which need no entries for Python and C
 ALONE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def dispatcher_of(function, settings):
-    """The function as numba's, with the kernels that it calls, for kernels to call."""
+    """numba's dispatcher of a function, for kernels to call; in its scope the kernels that it calls are dispatchers
+    too.
+    """
     scope = dict(function.__globals__)
     for name in function.__code__.co_names:
         if found := getattr(scope.get(name), "in_numba", None):
@@ -33,8 +35,8 @@ def dispatcher_of(function, settings):
 
 
 def cached_dispatcher_of(function, settings, folder):
-    """The same for Python to call, with numba's own cache in a folder, or with none. It does not see changes in other
-    modules.
+    """The dispatcher of a function for Python to call, with numba's own cache in a folder, or with none. That cache
+    does not see changes in other modules.
     """
     if folder:
         numba.config.CACHE_DIR = str(folder)
@@ -42,7 +44,7 @@ def cached_dispatcher_of(function, settings, folder):
 
 
 class Library(codegen.CPUCodeLibrary):
-    """What numba makes of a function, to be linked into what calls it: it has no machine code of its own."""
+    """numba's library of a function, to be linked into its callers: it gets no machine code of its own."""
 
     def _finalize_specific(self):
         pass
@@ -53,7 +55,9 @@ class Library(codegen.CPUCodeLibrary):
 
 
 class Libraries(codegen.JITCPUCodegen):
-    """Where numba makes these, and the machine code of one. To have each run by itself took a third of the time."""
+    """numba's code generator for Library. It leaves out that each function is made executable by itself, which took a
+    third of the time.
+    """
 
     _library_class = Library
 
@@ -69,10 +73,12 @@ class Libraries(codegen.JITCPUCodegen):
 
 @contextmanager
 def apart():
-    """numba makes Libraries, for which it has no setting, in place of what it runs."""
+    """In this block numba makes Library objects in place of executable code. It has no setting for that, so that its
+    target's code generator is replaced.
+    """
     with global_compiler_lock:
         context = cpu_target.target_context
-        runtime.initialize(context)  # which is run
+        runtime.initialize(context)  # this needs executable code
         usual, context._internal_codegen = context._internal_codegen, libraries()
         try:
             yield
@@ -86,9 +92,11 @@ def libraries():
 
 
 def compiled(kernel, kinds):
-    """(image, results, machine code) of a function around a kernel: it takes the values of `jit.kinds_of` and the
-    address of the results, and returns 1 if all went well. image: as `image_of` has it, or the symbol of an object
-    file. results: how Python's struct reads them, a text, or for a tuple a list of one text.
+    """(image, results, machine code) of a kernel for arguments of these kinds.
+
+    The code is a function around the kernel: it takes the values of `jit.kinds_of` and the address of the results, and
+    returns 1 if all went well. image: as `image_of` has it, or the name of its symbol if the code is an object file.
+    results: the format by which Python's struct reads them; for a tuple, a list of one format.
     """
     dispatcher, given = kernel.in_numba(), tuple(map(type_of, kinds))
     with apart():
@@ -103,7 +111,7 @@ def compiled(kernel, kinds):
 
 
 def type_of(kind):
-    """numba's type of an argument of this kind."""
+    """numba's type of an argument of this kind, as `jit.kinds_of` has it."""
     if kind is NoneType:
         return types.none
     if kind is bytes:
@@ -117,14 +125,14 @@ def type_of(kind):
 
 
 def numbers_of(result):
-    """The types of the numbers in a result."""
+    """The types of the numbers in a kernel's result."""
     if isinstance(result, types.BaseTuple):
         return list(result.types)
     return [] if result is types.none else [result]
 
 
 def form(kind):
-    """How Python's struct reads 8 bytes with a number of numba's type `kind`."""
+    """The format by which Python's struct reads 8 bytes with a number of numba's type `kind`. Raises TypeError."""
     for some, letters in ((types.Boolean, "?7x"), (types.Float, "d"), (types.Integer, "q")):
         if isinstance(kind, some):
             return letters
@@ -132,7 +140,7 @@ def form(kind):
 
 
 def entry_of(code, kinds):
-    """A Library: the function of `compiled` around numba's `code` of a kernel."""
+    """The Library of the function that `compiled` describes; code: numba's compilation of the kernel."""
     context, result = code.target_context, code.signature.return_type
     module = context.create_module(ENTRY)
     parameters = [of_it for kind in kinds for of_it in parameters_of(context, kind)]
@@ -159,7 +167,7 @@ def entry_of(code, kinds):
 
 
 def parameters_of(context, kind):
-    """LLVM's types of the values of an argument, as `jit.c_types` has those of ctypes."""
+    """LLVM's types of the values of an argument; `jit.c_types` gives those of ctypes."""
     if isinstance(kind, type):
         known = {NoneType: [], bytes: [WORD, WORD]}
         return known[kind] if kind in known else [context.get_value_type(type_of(kind))]
@@ -169,7 +177,7 @@ def parameters_of(context, kind):
 
 
 def argument(context, builder, kind, values):
-    """numba's argument of this kind, made of the next of the values."""
+    """numba's value of an argument of this kind, from the next of the `values`, an iterator."""
     if kind is NoneType:
         return context.get_dummy_value()
     if kind is bytes:
@@ -179,7 +187,7 @@ def argument(context, builder, kind, values):
     if not isinstance(kind[0], np.dtype):
         parts = [argument(context, builder, inner, values) for inner in kind]
         return context.make_tuple(builder, type_of(kind), parts)
-    # numpy's PyArrayObject: where the data are, the number of dimensions, where they and the strides are
+    # numpy's PyArrayObject: the address of the data, the number of dimensions, the addresses of shape and strides
     fields = builder.add(next(values), WORD(object.__basicsize__))
     data, _, lengths, strides = (word_at(builder, fields, i) for i in range(4))
     shape, steps = ([word_at(builder, place, i) for i in range(kind[1])] for place in (lengths, strides))
@@ -191,8 +199,8 @@ def word_at(builder, address, i):
 
 
 def array(context, builder, kind, data, shape, steps=()):
-    """numba's array of the data at an address. Of a contiguous one the steps follow from the shape: numpy's may be
-    anything where there is one item.
+    """numba's array of the data at an address. The strides of a contiguous array are made from its shape, since numpy's
+    may be anything along an axis of one item.
     """
     item = context.get_data_type(kind.dtype)
     size = WORD(context.get_abi_sizeof(item))
@@ -224,18 +232,18 @@ BYTE = np.dtype(np.uint8)
 RELOCATION = np.dtype([("offset", "u8"), ("kind", "u4"), ("symbol", "u4"), ("addend", "i8")])
 X86_64, PROGBITS, SYMTAB, RELA, NOBITS = 62, 1, 2, 4, 8
 WRITE, ALLOC = 1, 2  # flags of sections
-OUTSIDE, COMMON = 0, 0xFFF2  # sections of symbols that are elsewhere, and of those that the linker makes room for
+OUTSIDE, COMMON = 0, 0xFFF2  # SHN_UNDEF, symbols defined elsewhere; SHN_COMMON, symbols for which the linker makes room
 ADDRESS = 1  # R_X86_64_64: eight bytes for an address
-PAGE, WIDEST = 4096, 64  # bytes: what may be written or not; what a number is aligned to
+PAGE, WIDEST = 4096, 64  # bytes: the unit of memory protection; the largest alignment of a number
 
 
 def image_of(code, symbol):
-    """(image, bytes) of an object file in the format ELF; None of one with other relocations than addresses,
-    or with names that this process does not know.
+    """(image, bytes) of an object file in the format ELF; None for another processor than x86-64, for relocations other
+    than addresses, and for names that this process does not have.
 
-    The image says the size of the code in memory; how much of it, `fixed`, is never written; where the entry, the
-    symbol, is; and how many places, `local`, that are listed behind the code, int64, are addresses in it, to which its
-    begin is added; in `outside`, for each name elsewhere, the places to which its address is added.
+    image: a dict. size: of the code in memory. fixed: how much of it is never written. entry: where the symbol is.
+    local: how many places hold addresses in the code itself, to which its begin is to be added; they are listed behind
+    the code, int64. outside: {name: places to which the address of that name is to be added}.
     """
     if int.from_bytes(code[18:20], "little") != X86_64:
         return None
@@ -280,13 +288,13 @@ def is_here(name):
 
 
 def placed(code, sections):
-    """({section: where it begins}, where those that are written begin, a bytearray of them all)."""
+    """({number of a section: where it begins}, where the writable sections begin, a bytearray of all sections)."""
     begins, made, fixed = {}, bytearray(), None
     flags = sections["flags"].tolist()
     for written, i in sorted((bool(f & WRITE), i) for i, f in enumerate(flags) if f & ALLOC):
         s = sections[i]
         if s["kind"] not in (PROGBITS, NOBITS):
-            continue  # tables for exceptions, of which kernels have none
+            continue  # tables for exceptions, which kernels do not raise
         if written and fixed is None:
             made += bytes(-len(made) % PAGE)
             fixed = len(made)
@@ -298,7 +306,7 @@ def placed(code, sections):
 
 
 def part(code, section, kind=BYTE):
-    """What a section holds."""
+    """The content of a section as an array of `kind`."""
     return np.frombuffer(code, kind, int(section["size"]) // kind.itemsize, int(section["offset"]))
 
 

@@ -1,4 +1,4 @@
-"""Exponentials and hyperbolic tangents of many numbers, which numba's own functions and libm take long for."""
+"""Exponentials and hyperbolic tangents of many numbers, faster than numba's own functions and libm."""
 
 import numpy as np
 
@@ -28,18 +28,18 @@ def exp(v):
 
 @jit(fastmath=FAST)
 def ordered(bits):
-    """The bits of a float as an integer in the order of the floats; of such an integer the bits again.
+    """The bits of a float as an integer, in the order of the floats; applied to such an integer, the bits again.
 
-    The compiler finds the largest of many integers some at a time, that of floats one by one.
+    The compiler vectorises the search for the largest of many integers, but not of floats.
     """
     return i32(bits ^ i32(i32(bits >> 31) & i32(0x7FFFFFFF)))
 
 
 @jit(fastmath=FAST)
 def exp_rows(y, q, s):
-    """y <- e^(y - q) in place, q being the maximum of each row; s <- its sums. y (K, V), q (K,), s (K,).
+    """y (K, V) <- e^(y - q) in place; s (K,) <- the sum of each row. q (K,): the maximum of each row.
 
-    Below e^-87 the result stays there, a 2^126th of the largest.
+    Results are at least e^-87, 2^-126 of the largest.
     """
     K, V = y.shape
     for k in range(K):
@@ -54,9 +54,9 @@ def exp_rows(y, q, s):
 
 @jit(fastmath=FAST)
 def span_sums(y, i, span, top, s):
-    """Of the i-th span of so many numbers of each row: top_ki <- the maximum, s_ki <- the sum of e^(y - top_ki).
+    """Of the i-th span of `span` numbers of each row k: top_ki <- the maximum, s_ki <- the sum of e^(y - top_ki).
 
-    y (K, V), V a multiple of span; top, s (K, V / span). What is below e^-87 of the maximum counts as that.
+    y (K, V), V being a multiple of span; top, s (K, V / span). Terms are at least e^-87.
     """
     bits = y.view(i32)
     for k in range(len(y)):
@@ -74,7 +74,7 @@ def span_sums(y, i, span, top, s):
 
 @jit(fastmath=FAST)
 def join_sums(top, part, s):
-    """s_k <- ln sum_i part_ki e^(top_ki), float64: of the spans of a row, as `span_sums` has them."""
+    """s_k <- ln sum_i part_ki e^(top_ki), float64: of a row whose spans have top and part, as from `span_sums`."""
     for k in range(len(s)):
         most, total = top[k].max(), f32(0)
         for i in range(top.shape[1]):
@@ -126,7 +126,7 @@ def tanh_products(UH, q, v, at, lengths, e):
 
 @jit(fastmath=FAST)
 def gate_sums(zr, s, rs, G):
-    """The gates of `units.gated_step`: zr <- sigma(zr + G) (k, 2n) in place, rs <- r o s (k, n); G may be None."""
+    """The gates of `units.gated_step`: zr (k, 2n) <- sigma(zr + G) in place, rs (k, n) <- r o s. G may be None."""
     k, n = rs.shape
     for i in range(k):
         if G is not None:
@@ -142,7 +142,7 @@ def gate_sums(zr, s, rs, G):
 
 @jit(fastmath=FAST)
 def state_sums(t, u, zr, s, new):
-    """Its state: t <- tanh(t + u) (k, n) in place, new <- (1 - z) o s + z o t."""
+    """The state of `units.gated_step`: t (k, n) <- tanh(t + u) in place, new (k, n) <- (1 - z) o s + z o t."""
     k, n = t.shape
     for i in range(k):
         for j in range(n):
@@ -153,8 +153,9 @@ def state_sums(t, u, zr, s, new):
 
 @jit(fastmath=FAST)
 def lstm_sums(zr, t, s, new, seen, G):
-    """`units.lstm_step` behind its products: i, f, o <- sigma(zr) (k, 3n), t <- tanh(t) (k, n), both in place; new and
-    seen are written. Added before: G (k, 3n) to zr, or (k, 4n) to both, or None.
+    """`units.lstm_step` after its products: zr (k, 3n) <- i, f, o = sigma(zr); t (k, n) <- tanh(t), both in place; new
+    (k, 2n) <- the state, o o tanh(c) and c = f o c + i o t; seen (k, n) <- tanh(c). G is added first: (k, 3n) to zr,
+    (k, 4n) to zr and t, or None.
     """
     k, n = t.shape
     for j in range(k):
@@ -177,8 +178,8 @@ def lstm_sums(zr, t, s, new, seen, G):
 
 @jit(fastmath={"contract"})
 def powers(x, n):
-    """x[:n] <- 10^x in double precision, in place, relative error under 4e-16: x (N,) float64, below 300; below -300 it
-    is 0. 2^k times the series of e^r, r between ln 2 / 2 and its negative, which the compiler vectorises.
+    """x[:n] <- 10^x in double precision, in place, relative error under 4e-16. x (N,) float64, below 300; the result is
+    0 about below x = -300. It is 2^k times the series of e^r, |r| <= ln 2 / 2, which the compiler vectorises.
     """
     for i in range(n):
         v = x[i] * 2.302585092994046

@@ -1,5 +1,5 @@
-"""Machine code of kernels as images: the cache that keeps them, and how they come into memory. Nothing here needs
-numpy, so that a kernel of which it is known where its image stands may run before that is imported.
+"""Machine code of kernels as images: the cache of them, and their way into memory. Nothing here needs numpy, so that a
+kernel whose image is known to be in the cache may run before numpy is imported.
 """
 
 import ctypes
@@ -20,10 +20,10 @@ except ImportError:
     from hashlib import blake2b
 
 DIGEST = 16  # bytes
-# modules of this package that all kernels depend on
+# modules of this package on which the code of all kernels depends
 PARTS = "jit", "images", "objects", "compiling", "unaligned", "calling"
 NUMBER = Struct("<Q")
-LOADED = []  # the code in them lives as long as they do
+LOADED = []  # memory and libraries with loaded code, which must not be freed
 
 
 def digest(data):
@@ -32,9 +32,9 @@ def digest(data):
 
 @cache
 def cache_folder():
-    """A folder for compiled kernels: NUMBA_CACHE_DIR, else the user's cache, else a temporary one, else none.
+    """A folder for compiled kernels: NUMBA_CACHE_DIR, else one in the user's cache, else a temporary one, else None.
 
-    Not beside the source: what pip did not install there, it would not remove either.
+    It is not beside the source, where pip would not remove what it had not installed.
     """
     named = os.environ.get("NUMBA_CACHE_DIR")
     home = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lmtk")
@@ -47,7 +47,9 @@ def cache_folder():
 
 
 def usable(folder, named=None):
-    """Whether a folder, which is made if need be, can have files, and is the user's: what is in it will be run."""
+    """Whether files can be made in a folder, which is made if need be. Unless the user has `named` it, it has to be the
+    user's own, since its content will be run.
+    """
     with suppress(OSError):
         os.makedirs(folder, mode=0o700, exist_ok=True)
         return bool(named or os.stat(folder).st_uid == os.getuid()) and os.access(folder, os.W_OK | os.X_OK)
@@ -56,7 +58,9 @@ def usable(folder, named=None):
 
 @cache
 def machine():
-    """The processor, the versions of Python and numba, and what this package gives all kernels."""
+    """All that the code of every kernel depends on: the processor, the versions of Python, numba and llvmlite, and the
+    modules PARTS.
+    """
     files = package_file("numba", "_version.py"), package_file("llvmlite", "_version.py")
     files += tuple(os.path.join(os.path.dirname(__file__), f"{name}.py") for name in PARTS)
     return (
@@ -72,7 +76,7 @@ def content(path):
 
 
 def processor():
-    """What the system says of the first processor, but for what changes from day to day."""
+    """The lines of /proc/cpuinfo about the first processor that do not change from day to day."""
     with open("/proc/cpuinfo", "rb") as file:
         first = file.read(1 << 14).partition(b"\n\n")[0]
     names = rb"vendor_id|cpu family|model|stepping|flags|CPU .*|Features"
@@ -80,7 +84,9 @@ def processor():
 
 
 def saved(path):
-    """What `compiling.compiled` gave, in a file of the cache; None where there is no whole one."""
+    """(image, results, machine code), as `compiling.compiled` gives them, from a file of the cache; None where it is
+    missing or damaged.
+    """
     with suppress(OSError, ValueError):
         data = content(path)
         if digest(data[DIGEST:]) == data[:DIGEST]:
@@ -101,21 +107,23 @@ def save(path, about, results, code):
 
 
 def images_of(place, folder):
-    """{name of a kernel: what is saved of it} by a file that says where; None where something is not there."""
+    """{name: what `saved` has} of the files in a folder that the file `place` lists, {name: file}; None where one is
+    missing.
+    """
     files, *_ = saved(place) or [{"": ""}]
     images = {name: saved(os.path.join(folder, file)) for name, file in files.items()}
     return images if all(images.values()) else None
 
 
 def package_file(package, *names):
-    """A file of a package, which is not imported for it."""
+    """The path of a file of a package, which is not imported."""
     return os.path.join(os.path.dirname(find_spec(package).origin), *names)
 
 
 @cache
 def runtime():
-    """The addresses of what numba's code calls in numba: memory for arrays, and errors. They stand in two modules
-    in C, which load without the rest of numba.
+    """{name: address} of the functions of numba that compiled code calls: memory for arrays, and errors. They stand in
+    two modules in C, which load without the rest of numba.
     """
     found = {}
     for prefix, *names in (("NRT_", "core", "runtime", "_nrt_python"), ("numba_", "_helperlib")):
@@ -128,7 +136,7 @@ def runtime():
 
 
 def load(image, code):
-    """The address of an Image's entry, now in memory; code: as `compiling.image_of` has it."""
+    """Loads an image into memory. Returns the address of its entry. image, code: as `compiling.image_of` gives them."""
     memory, rest = mmap.mmap(-1, image["size"]), len(code) - 8 * image["local"]
     memory[:rest] = code[:rest]
     begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -144,12 +152,14 @@ def load(image, code):
 
 
 def add_to(memory, place, number):
-    """The eight bytes at a place, as a number, and `number`; in place."""
+    """Adds `number` to the number in the eight bytes at a place, in place."""
     NUMBER.pack_into(memory, place, (NUMBER.unpack_from(memory, place)[0] + number) % 2**64)
 
 
 def native(name, address, parameters, results, nogil=True):
-    """Python's call of the machine code at `address`; parameters: ctypes' types; results: as `compiled` has them."""
+    """A Python function that calls the machine code at `address`. parameters: types of ctypes; results: as `compiled`
+    gives them; nogil: whether it lets go of Python's lock.
+    """
     kind = ctypes.CFUNCTYPE if nogil else ctypes.PYFUNCTYPE
     take = kind(ctypes.c_int64, *parameters, ctypes.c_void_p)(address)
     one = isinstance(results, str)
@@ -168,14 +178,14 @@ def native(name, address, parameters, results, nogil=True):
 
 @cache
 def process():
-    """What is in this process, by its names."""
+    """The libraries of this process, for look-ups by name."""
     library = ctypes.CDLL(None)
     library.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     return library
 
 
 def address_of(name):
-    """Where a function or variable of numba's runtime or of the process is. Raises ValueError."""
+    """The address of a function or variable of the process or of numba's runtime. Raises ValueError."""
     found = here(name) or runtime().get(name)
     if not found:
         raise ValueError(f"no {name} here")
@@ -183,7 +193,7 @@ def address_of(name):
 
 
 def here(name):
-    """Where the process has a function or variable; None where it has none."""
+    """The address of a function or variable of the process, None where it has none."""
     with suppress(ValueError):
         return ctypes.addressof(ctypes.c_char.in_dll(process(), name))
     return None

@@ -1,8 +1,9 @@
 """Kernels: functions over arrays that numba compiles.
 
-The machine code of a kernel stands in a cache, one file for each of the argument types that it is called with. It is
-an Image, which takes a copy and some sums to load; on processors that `compiling` makes none for, an object file, which
-llvmlite loads. numba, whose import alone takes longer than a small job, is there to compile what the cache lacks.
+The machine code of a kernel stands in a cache, in a file for each combination of argument types. It is an image, which
+takes a copy and some additions to load; on processors for which `compiling` makes no images it is an object file, which
+llvmlite loads. numba, whose import alone takes longer than a small job, is imported only to compile what the cache
+lacks.
 
 A kernel takes arrays, bytes (as an array of uint8), numbers, None and tuples of these, all by position. It returns
 nothing, a number or a tuple of numbers, and raises nothing.
@@ -28,9 +29,8 @@ lock = RLock()
 
 
 def jit(function=None, **settings):
-    """The kernel of a function. settings: those of `numba.njit`, with numpy's error model (division by zero gives inf).
-
-    numba is imported at the first call that finds nothing in the cache.
+    """The kernel of a function. settings: of `numba.njit`; by default it lets go of Python's lock, and has numpy's
+    error model, in which a division by zero gives inf.
     """
     if function is None:
         return partial(jit, **settings)
@@ -55,14 +55,14 @@ def jit(function=None, **settings):
     return call
 
 
-# of a kernel that others call for each item: else its arrays are taken apart at each call, and counted
+# for functions that kernels call for each item: a plain call would unpack their arrays and count references each time
 inlined = partial(jit, _nrt=False, forceinline=True)
-# of a kernel that makes no arrays: its code has no use for numba, which would have to be loaded
+# for kernels that make no arrays: their code needs nothing of numba's runtime, which would have to be loaded
 sealed = partial(jit, _nrt=False)
 
 
 def of_numba(module, name):
-    """A function of numba's for kernels to call; it is imported with numba."""
+    """A function of numba, or of a module that imports numba, for kernels to call; imported when they are compiled."""
     return SimpleNamespace(__qualname__=f"{module}.{name}", in_numba=lambda: getattr(import_module(module), name))
 
 
@@ -70,7 +70,7 @@ carray, pointer_to = of_numba("numba", "carray"), of_numba("lmtk.machine.compili
 
 
 def compiler():
-    """The module that compiles; numba is imported with it."""
+    """The module `compiling`, with which numba is imported. Raises MemoryError where memory is too short for numba."""
     first = "lmtk.machine.compiling" not in sys.modules
     memory.need(memory.KERNEL if "numba" in sys.modules else memory.NUMBA, "a kernel's compilation")
     for tell in notes if first else ():
@@ -79,8 +79,9 @@ def compiler():
 
 
 def kinds_of(arguments, values):
-    """What a call's arguments are, as a key: (dtype, dimensions, whether contiguous) of an array, a number's type, a
-    tuple of these. What the machine code gets is appended to `values`: where an array object is, a number as it is.
+    """The kinds of a call's arguments, a tuple to use as a key: of an array (dtype, dimensions, whether contiguous), of
+    a number its type, of a tuple its kinds. Appends to `values` what the machine code gets: an array's address as an
+    object, the address and length of bytes, a number as it is.
     """
     kinds = []
     for argument in arguments:
@@ -101,12 +102,12 @@ def kinds_of(arguments, values):
 
 
 def file_of(kernel, kinds):
-    """The name of the file in the cache that the kernel has for arguments of these kinds."""
+    """The name of the kernel's file in the cache, for arguments of these kinds."""
     return f"{kernel.__module__}.{kernel.__name__}-{digest_of(kernel, kinds)}"
 
 
 def record(kernels):
-    """Says in the cache in which files a job has found these kernels, for `recorded`."""
+    """Notes in the cache which files these kernels had in this job, for `recorded`."""
     path = record_of(kernels)
     if path and not os.path.exists(path) and all(kernel.codes for kernel in kernels):
         files = [file_of(kernel, kinds) for kernel in kernels for kinds in kernel.codes]
@@ -114,7 +115,7 @@ def record(kernels):
 
 
 def recorded(kernels):
-    """Whether the cache has these kernels as a job has called them."""
+    """Whether the cache has these kernels for the arguments that an earlier job has called them with."""
     path = record_of(kernels)
     return bool(path and images_of(path, os.path.dirname(path)))
 
@@ -125,7 +126,7 @@ def record_of(kernels):
 
 
 def code_for(kernel, kinds):
-    """The kernel for arguments of these kinds, to be called with the values of `kinds_of`."""
+    """A function that calls the kernel's machine code for arguments of these kinds with the values of `kinds_of`."""
     name = file_of(kernel, kinds)
     folder = cache_folder()
     found = folder and saved(os.path.join(folder, name))
@@ -161,12 +162,14 @@ def c_types(kinds):
 
 
 def digest_of(kernel, kinds):
-    """What the machine code of a kernel depends on, as hexadecimal digits."""
+    """A digest, in hexadecimal, of all that the machine code of a kernel depends on."""
     return digest(repr((machine(), kinds, meaning(kernel, {}))).encode()).hex()
 
 
 def meaning(kernel, known):
-    """The code of a kernel and of the kernels that it calls, and the values of the names in it."""
+    """A list of texts: the code of a kernel and of the kernels that it calls, their settings, and the values of their
+    global names. known: {function: its part}, of those done.
+    """
     function = kernel.__wrapped__
     if function not in known:
         code = function.__code__

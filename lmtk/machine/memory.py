@@ -1,6 +1,7 @@
-"""What memory is left under a limit of the address space (ulimit -v). Libraries that meet it end the process, or print
-what is no line of ours; so room for them is looked for before they are loaded. And arrays in files, for jobs whose
-memory is bounded.
+"""The memory that is left under a limit of the address space (ulimit -v), malloc's settings, and arrays in files.
+
+A library that meets the limit ends the process, or prints an error of its own; so its need is checked before it is
+loaded. Arrays stand in files for jobs with bounded memory (-memory).
 """
 
 import contextlib
@@ -14,13 +15,13 @@ from weakref import ref
 from lmtk.errors import LmtkError
 
 MB = 1 << 20
-# what they add: to import them, to compile a kernel
+# what each adds to the address space: to import numpy, llvmlite, numba; to compile a kernel
 NUMPY, LLVM, NUMBA, KERNEL = 90 * MB, 160 * MB, 240 * MB, 64 * MB
 BUFFER = 48 * MB  # of OpenBLAS for a thread, and the thread's stack
 
 
 def room():
-    """The bytes that are left, None without a limit."""
+    """The bytes that are left under the limit, None without one."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return None
@@ -33,7 +34,7 @@ def room():
 
 
 def need(size, what):
-    """Raise MemoryError where so many bytes are not left."""
+    """Raises MemoryError where fewer than `size` bytes are left; what: names the need in the message."""
     left = room()
     if left is not None and left < size:
         raise MemoryError(f"{what} wants {size // MB} MB, and ulimit -v leaves {max(left, 0) // MB}")
@@ -44,7 +45,7 @@ HUGEPAGE = 14  # of mman.h
 
 
 def set_malloc(options):
-    """Sets malloc's options {M_..: value} where there are such, which are of Linux and its C library."""
+    """Sets malloc's options {M_..: value}, where the C library has mallopt."""
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):
@@ -54,15 +55,15 @@ def set_malloc(options):
 
 
 def keep():
-    """Freed arrays of up to 32 MB stay with the process: the first touch of fresh memory costs as much as a
-    product, or as reading what comes into it.
+    """Lets the process keep freed arrays of up to 32 MB for later ones: the first touch of fresh memory costs as much
+    as a matrix product, or as reading what comes into it.
     """
     set_malloc({MMAP_THRESHOLD: 32 * MB, TRIM_THRESHOLD: 1024 * MB})
 
 
 def keep_all():
-    """All that is freed stays with the process, for its next arrays: for commands, which end when they are done. The
-    first touch of memory takes 1 s/GB, or 2. Not under a limit.
+    """Lets the process keep all freed memory for later arrays, except under a limit. It is for commands, which end when
+    they are done. The first touch of memory takes 1 or 2 s a GB.
     """
     if room() is None:
         set_malloc({MMAP_MAX: 0, ARENA_MAX: 1, TRIM_THRESHOLD: -1, TOP_PAD: 64 * MB})
@@ -77,7 +78,7 @@ def trim():
 
 
 def give_back(array):
-    """Gives the whole pages of an array back to the system, where that can be: what it holds is not said afterwards."""
+    """Gives the whole pages of an array back to the system, where it can; the array's numbers are undefined then."""
     import ctypes
 
     page, begin = os.sysconf("SC_PAGE_SIZE"), array.__array_interface__["data"][0]
@@ -87,16 +88,16 @@ def give_back(array):
             ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), mmap.MADV_DONTNEED)
 
 
-bound, mapped, watch = None, [], None  # as `at_most` was told; the files of arrays; the thread that looks after them
+bound, mapped, watch = None, [], None  # the bytes of `at_most`; weak references to mapped files; the thread of `let_go`
 SMALL = 1 << 20  # bytes up to which an array is in memory all the same
-MOMENT = 0.005  # seconds
-BESIDES = 90 << 20  # bytes that the program has, whatever the bound
+MOMENT = 0.005  # seconds between two looks of `let_go`
+BESIDES = 90 << 20  # bytes of the program itself, which come on top of the bound
 STATM = "/proc/self/statm"
 
 
 def at_most(size):
-    """From here on large arrays that `zeros` makes are in files, of whose pages this process has only so many at once
-    that its memory comes to `size` bytes and BESIDES, about. Nothing happens where this is not Linux.
+    """From here on `zeros` makes large arrays in files, and the process keeps so few of their pages that its memory is
+    about `size` bytes and BESIDES. Nothing happens where this is not Linux.
     """
     global bound, watch
     if not os.path.exists(STATM):
@@ -109,8 +110,8 @@ def at_most(size):
 
 
 def temporary_file(**how):
-    """A file without a name in the folder of temporary files. Raises LmtkError where TMPDIR names none: Python would
-    take another in silence.
+    """A file without a name in the folder of temporary files. Raises LmtkError where TMPDIR names no such folder, for
+    which Python would silently take another.
     """
     import tempfile  # as long to import as most of what a small job does
 
@@ -127,8 +128,8 @@ def temporary_folder():
 
 
 def zeros(size, kind):
-    """(size,) zeros; where memory is bounded, in a file without a name. Raises OSError, of the folder of temporary
-    files, where the disk is full.
+    """(size,) zeros; where memory is bounded, a large array is in a file without a name. Raises OSError, naming the
+    folder of temporary files, where the disk is full.
     """
     import numpy as np
 
@@ -137,7 +138,7 @@ def zeros(size, kind):
         return np.zeros(size, kind)
     with temporary_file() as file:
         try:
-            os.posix_fallocate(file.fileno(), 0, length)  # a page that the disk has no room for ends the process
+            os.posix_fallocate(file.fileno(), 0, length)  # else a page without room on the disk would end the process
         except OSError as e:
             e.filename = temporary_folder()
             raise
@@ -145,7 +146,7 @@ def zeros(size, kind):
 
 
 def array_of(file, kind, access=mmap.ACCESS_WRITE):
-    """(N,), what a file holds, mapped; its pages are among those that `at_most` bounds."""
+    """(N,): the content of a file, mapped. Its pages are among those that `at_most` bounds."""
     import numpy as np
 
     pages = mmap.mmap(file.fileno(), 0, access=access)
@@ -154,8 +155,8 @@ def array_of(file, kind, access=mmap.ACCESS_WRITE):
 
 
 def let_go():
-    """Takes all pages of files from this process whenever it has too many: they stay in the system's cache as long as
-    there is room, and come back when they are looked at.
+    """Takes all pages of mapped files from this process whenever it has too many. They stay in the system's cache as
+    long as there is room, and come back when they are used. It never returns.
     """
     page = os.sysconf("SC_PAGE_SIZE")
     with open(STATM, "rb", buffering=0) as statm:

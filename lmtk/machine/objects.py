@@ -1,4 +1,4 @@
-"""Object files into memory by llvmlite, where there are no images."""
+"""Loads object files into memory by llvmlite, where there are no images."""
 
 import os
 import sys
@@ -21,7 +21,9 @@ def llvmlite():
 
 @cache
 def by_objects():
-    """Whether the system, llvmlite and numba are as this module knows them; else numba itself runs the kernels."""
+    """Whether kernels can be loaded by this package; else numba itself runs them. It takes Linux, numba's runtime, and
+    x86-64 or a llvmlite that loads object files.
+    """
     if sys.platform != "linux" or "NUMBA_BOUNDSCHECK" in os.environ:
         return False
     with suppress(OSError, ImportError, AttributeError):
@@ -35,7 +37,7 @@ def linker():
 
 
 def link(name, symbol, code):
-    """The address of a symbol of an object file, now in memory."""
+    """Loads an object file into memory. Returns the address of its `symbol`."""
     library = llvmlite().JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol)
     for known, address in runtime().items():
         library.import_symbol(known, address)

@@ -1,9 +1,10 @@
-"""The ranks of a job: `Alone`, or `Many` under mpiexec, of whom those of a node may have arrays in common (`Common`)
-or be one, in as many threads (`pooled`).
+"""The ranks of a job: `Alone`, or `Many` under mpiexec. The ranks of a node may share arrays (`Common`), or work as one
+rank in as many threads (`pooled`).
 
-A communicator has rank, size, sum, max, largest, join, share, follow, place and times, and `Many` what counting wants
-besides; all ranks must call the same ones in the same order. In training (Bengio et al. 2003, section 3.2) each rank
-holds a block of ceil(V / size) output units; what is not an output unit is the same on every rank.
+A communicator has rank, size, sum, max, largest, total, join, share, each, swap, swap_all, gather, follow, place and
+times; only Many has tell, send and receive. All ranks must call the same methods in the same order. In training (Bengio
+et al. 2003, section 3.2) each rank holds a block of ceil(V / size) output units; all other parameters are the same on
+every rank.
 """
 
 import atexit
@@ -18,9 +19,9 @@ import numpy as np
 from lmtk.errors import LmtkError, LmtkWarning, UsageError
 from lmtk.machine import threads
 
-# what mpiexec tells a process, by implementation: MPICH and Intel MPI, Open MPI
+# variables by which mpiexec tells a process its place: of MPICH and Intel MPI, of Open MPI
 SIZES, RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
-PIECE = 1 << 23  # bytes sent together
+PIECE = 1 << 23  # bytes that `send` sends together
 IDLE = 0.01  # seconds between two looks of a rank that has nothing to do
 
 
@@ -76,8 +77,8 @@ ALONE = Alone()
 
 
 class Common(Alone):
-    """Asynchronous training (Bengio et al. 2003, section 3.1): each rank works as if alone, on arrays that those of its
-    node have in common. Nothing keeps two from writing at the same time.
+    """The communicator of asynchronous training (Bengio et al. 2003, section 3.1): each rank works as if alone, on
+    arrays that the ranks of its node share. Nothing keeps two ranks from writing at the same time.
     """
 
     def __init__(self, comm):
@@ -86,7 +87,7 @@ class Common(Alone):
         self.placed = []
 
     def place(self, a):
-        """The array, C or Fortran contiguous, as the first rank of the node has it, in memory common to the node."""
+        """A copy of the first rank's array in memory that the ranks of the node share. a: C or Fortran contiguous."""
         window = self.MPI.Win.Allocate_shared(a.nbytes if self.node.rank == 0 else 0, a.itemsize, comm=self.node)
         buffer = window.Shared_query(0)[0]
         out = np.ndarray(a.shape, a.dtype, buffer, strides=a.strides)
@@ -97,7 +98,7 @@ class Common(Alone):
         return out
 
     def average(self):
-        """The mean over the nodes of all that is placed, on each; the ranks of a node wait for one another."""
+        """Sets all placed arrays to their means over the nodes. The ranks of a node wait for one another."""
         if self.nodes == 1:
             return
         wait(self.node.Ibarrier())
@@ -111,17 +112,17 @@ class Common(Alone):
 class Many:
     """The communicator of a rank of MPI.
 
-    timed: time waiting and communication apart, by a barrier before each exchange.
+    timed: whether waiting and communication are timed apart, by a barrier before each exchange.
     """
 
     def __init__(self, MPI, timed=False, world=None):
         self.MPI, self.world, self.timed = MPI, world or MPI.COMM_WORLD, timed
         self.rank, self.size = self.world.Get_rank(), self.world.Get_size()
         self.begun, self.waiting, self.communication = time.perf_counter(), 0.0, 0.0
-        self.sent = 0  # bytes that `swap`, `join` and `send` gave to others
+        self.sent = 0  # bytes that `swap`, `join` and `send` have sent to others
 
     def exchange(self, begin, *arguments):
-        """Begin one of MPI's collective operations and wait until it is done."""
+        """Begins one of MPI's collective operations and waits until it is done."""
         begun = time.perf_counter()
         if self.timed:
             wait(self.world.Ibarrier())
@@ -157,7 +158,7 @@ class Many:
         return out
 
     def share(self, make):
-        """What `make` gives on rank 0, on every rank; the others do not call it. `times` counts from here on."""
+        """The result of make() on rank 0, on every rank; the others do not call it. `times` counts from here on."""
         made = make() if self.rank == 0 else None
         wait(self.world.Ibarrier())
         made = self.world.bcast(made, root=0)
@@ -165,15 +166,17 @@ class Many:
         return made
 
     def swap(self, parts):
-        """From parts[i], (N_i, ...) of one kind for rank i, on every rank: what each rank has for this one, in their
-        order.
+        """Sends parts[i], (N_i, ...) of one type, to rank i. Returns the list of what each rank has sent to this one,
+        in the order of ranks.
         """
         shape = parts[0].shape[1:]
         out, ends = self.alltoall([[part.ravel()] for part in parts])
         return [part.reshape(-1, *shape) for part in np.split(out, ends[:-1])]
 
     def swap_all(self, parts):
-        """The same of parts[i], a list of arrays (N,), with what comes from all ranks in one array."""
+        """Sends parts[i], a list of arrays (N,), to rank i. Returns what all ranks have sent to this one, in their
+        order, as one array.
+        """
         return self.alltoall(parts)[0]
 
     def alltoall(self, parts):
@@ -186,7 +189,7 @@ class Many:
         return out, np.cumsum(found)
 
     def tell(self, number):
-        """Sends a whole number to the other ranks. Returns a function that waits for those of all, in a list."""
+        """Sends a whole number to the other ranks. Returns a function that waits for all ranks' numbers, a list."""
         others = [rank for rank in range(self.size) if rank != self.rank]
         sent = [self.world.isend(number, rank) for rank in others]
 
@@ -199,14 +202,14 @@ class Many:
         return told
 
     def send(self, size, get):
-        """`size` bytes to rank 0, get(begin, end) being some of them, uint8."""
+        """Sends `size` bytes to rank 0, in pieces; get(begin, end) gives a piece, uint8."""
         self.world.send(size, 0)
         self.sent += size
         for begin in range(0, size, PIECE):
             self.world.Send(get(begin, min(begin + PIECE, size)), 0)
 
     def receive(self, rank, write):
-        """On rank 0: what a rank sends, in pieces, to write(some)."""
+        """On rank 0: receives what a rank sends by `send`; write(piece) is called with each piece."""
         size = self.world.recv(source=rank)
         buffer = np.empty(min(size, PIECE), np.uint8)
         for begin in range(0, size, PIECE):
@@ -215,7 +218,7 @@ class Many:
             write(some.data)
 
     def gather(self, thing):
-        """What each rank has, in a list, on every rank."""
+        """The list of what each rank has, in their order, on every rank."""
         return self.world.allgather(thing)
 
     def total(self, number):
@@ -223,7 +226,9 @@ class Many:
         return int(self.sum(np.array([number]))[0])
 
     def each(self, make):
-        """What `make` gives, on each rank; where it fails, one rank tells."""
+        """make() on each rank. Where it raises LmtkError or OSError, the first such rank raises it, and the others wait
+        to be ended.
+        """
         made, error = None, None
         try:
             made = make()
@@ -236,7 +241,7 @@ class Many:
         return made
 
     def follow(self, rank=0):
-        """On one rank nothing; the others wait here until it ends them."""
+        """Returns at once on `rank`; the others wait here until it ends them."""
         if self.rank != rank:
             self.world.recv(source=rank)
 
@@ -253,7 +258,9 @@ class Many:
 
 
 def wait(request, pause=5e-5):
-    """Until an operation is done: a moment at full speed, since most are short; then others may have the processor."""
+    """Waits until an operation is done: a moment by looking all the time, since most are short, then with pauses, so
+    that others have the processor.
+    """
     moment = time.perf_counter() + 2e-4
     while not request.Test():
         if time.perf_counter() > moment:
@@ -261,8 +268,8 @@ def wait(request, pause=5e-5):
 
 
 def nodes(comm):
-    """MPI's communicator of the ranks of this one's node; that of the first ranks of the nodes, None on the others; how
-    many nodes there are.
+    """(MPI's communicator of the ranks of this rank's node; that of the first ranks of all nodes, None on other ranks;
+    how many nodes there are).
     """
     node = comm.world.Split_type(comm.MPI.COMM_TYPE_SHARED)
     heads = comm.world.Split(0 if node.rank == 0 else comm.MPI.UNDEFINED)
@@ -270,7 +277,7 @@ def nodes(comm):
 
 
 def block(V, comm):
-    """(first, last + 1) of the output units of a rank. Raises LmtkError where there are none."""
+    """(first, last + 1) of this rank's output units. Raises LmtkError where a rank would have none."""
     size = -(-V // comm.size)
     first = comm.rank * size
     if (comm.size - 1) * size >= V:
@@ -284,7 +291,7 @@ def started():
 
 
 def tell_alone():
-    """One line, of the first rank, where mpiexec started several processes of a job that does not share its work."""
+    """Warns, on the first rank, where mpiexec started several processes of a job that does not share its work."""
     if started() > 1 and all((os.environ.get(name) or "0") == "0" for name in RANKS):
         told = f"mpiexec started {started()} processes, each of which does the whole job; -mpi shares it among them"
         warnings.warn(told, LmtkWarning, stacklevel=2)
@@ -292,7 +299,7 @@ def tell_alone():
 
 @contextlib.contextmanager
 def ranks(timed=False):
-    """A `Many` for a block of code, the same on every rank; if it fails on one, all are ended once its error is told.
+    """Yields a `Many` for a block of code that all ranks run. If it fails on one, all are ended once its error is told.
 
     Raises UsageError without mpi4py, or where mpiexec and the MPI library do not belong together.
     """
@@ -313,7 +320,7 @@ def ranks(timed=False):
         )
     try:
         yield comm
-        MPI.Finalize()  # who has more to do is not slowed down by others that wait for it
+        MPI.Finalize()  # now, so that ranks that are done do not slow down one that has more to do
     except BaseException as e:
         # at exit, since the error's line is printed further up
         statuses = {SystemExit: getattr(e, "code", 1), KeyboardInterrupt: 130, UsageError: 2}
@@ -323,10 +330,10 @@ def ranks(timed=False):
 
 @contextlib.contextmanager
 def pooled():
-    """The communicator of the first ranks of the nodes, each of which works in the threads, and on the processors, of
-    all ranks of its node: these have its memory in common, and nothing to send. None on the others, which wait.
+    """Yields the communicator of the first ranks of the nodes; None on the others, which wait. A first rank works in as
+    many threads as all ranks of its node have, and on their processors: threads share memory and need not send.
 
-    On one node it is ALONE, and MPI has ended. Raises as `ranks`.
+    On a single node it is ALONE, and MPI has ended. Raises as `ranks`.
     """
     with contextlib.ExitStack() as stack:
         world = stack.enter_context(ranks())
@@ -345,9 +352,9 @@ def pooled():
 
 
 def end_all(comm, status):
-    """End every rank, at once; without a line of the MPI library's own behind that of the error."""
+    """Ends every rank at once, without a line from the MPI library after that of the error."""
     sys.stderr.flush()
-    # mpiexec drops what it has not passed on by the time it is told to end all
+    # mpiexec drops output that it has not passed on by the time it is told to end all
     time.sleep(0.5)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     comm.world.Abort(status)

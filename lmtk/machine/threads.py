@@ -1,8 +1,8 @@
-"""Threads: how many, set in one place for the whole process, and work for them, on items one after another or on all at
-once, by functions that let go of Python's lock.
+"""Threads: their number, set in one place for the whole process, and ways to give them items of work. The work has to
+let go of Python's lock.
 
-Matrix products run on one thread each, in threads of ours. OpenBLAS's own threads wait by spinning: they lose on
-products of our sizes, and more so where a processor is busy.
+Matrix products run on one thread each, in threads of ours. OpenBLAS's own threads wait by spinning, and so are slower
+for products of our sizes, the more where a processor is busy.
 """
 
 import os
@@ -12,12 +12,12 @@ from functools import partial
 from importlib import import_module
 from itertools import chain, islice
 
-wanted = None  # as `use` was told
+wanted = None  # the number that `use` was given
 
 
 def use(number=None, products=1):
-    """Work on so many threads from here on, None: as many as `count` finds; and on each matrix product that is not a
-    Team's on `products` of BLAS's own.
+    """Sets the number of threads, None for what `count` finds; and the number of BLAS's own threads for each matrix
+    product that is not a Team's, `products`.
     """
     from lmtk.machine import blas
 
@@ -28,8 +28,8 @@ def use(number=None, products=1):
 
 
 def import_numpy():
-    """Imports numpy, whose OpenBLAS starts a thread a processor unless the environment says otherwise: they spin for
-    0.1 s each, and `use` asks for those that are wanted.
+    """Imports numpy without threads of OpenBLAS. By default it starts one for each processor, which spins for 0.1 s;
+    `use` starts those that are wanted.
     """
     said = os.environ.get("OPENBLAS_NUM_THREADS")
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -41,24 +41,24 @@ def import_numpy():
 
 
 def at_most(number):
-    """Work on no more threads than so many from here on, as each wants memory of its own."""
+    """Sets an upper bound to the number of threads, for jobs in which each needs memory of its own."""
     global wanted
     wanted = min(count(), number)
 
 
 def count():
-    """How many threads to use: as `use` was told, else as the environment says, else one a processor."""
+    """How many threads to use: the number given to `use`, else the environment's, else one for each processor."""
     return wanted or stated() or len(os.sched_getaffinity(0))
 
 
 def stated():
-    """What the environment says for OpenBLAS or OpenMP; 0 for nothing."""
+    """The number of threads that the environment states for OpenBLAS or OpenMP, 0 for none."""
     said = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or ""
     return int(said) if said.isdigit() else 0
 
 
 def in_threads(work, items):
-    """work(item) for the items in turn; threads are a few items ahead. One item is no work for them."""
+    """Yields work(item) for the items in turn; threads work a few items ahead. A single item is done without them."""
     items, threads = iter(items), count()
     first = list(islice(items, 2))
     if len(first) < 2:
@@ -77,7 +77,7 @@ def in_threads(work, items):
 
 
 def all_at_once(work, items):
-    """[work(item) for item in items], as many at once as there are threads."""
+    """[work(item) for item in items], on `count` threads."""
     from concurrent.futures import ThreadPoolExecutor
 
     if count() == 1:
@@ -87,20 +87,20 @@ def all_at_once(work, items):
 
 
 def in_parts(work, size):
-    """[work(first, last)] of the numbers up to `size`, in parts, as many at once as there are threads."""
+    """[work(first, last)] for parts of the numbers from 0 to below `size`, on `count` threads."""
     some = part_of(size)
     parts = ((first, min(first + some, size)) for first in range(0, size, some))
     return all_at_once(lambda part: work(*part), parts)
 
 
 def part_of(size):
-    """How much of so much is a thread's at a time: they end together, and a part is worth a call."""
+    """The size of a part of `size` items: so small that threads end together, so large that it is worth a call."""
     return max(size // (16 * count()), 1 << 12)
 
 
 def in_turn(work, items):
-    """work(item, turn) for the items, as many at once as there are threads. What stands in a `with turn:`, once in
-    each, happens in the order of the items.
+    """Calls work(item, turn) for the items, on `count` threads. Each call has one block `with turn:`; these blocks run
+    in the order of the items.
     """
     from threading import Condition
 
@@ -133,7 +133,7 @@ def in_turn(work, items):
 
 
 def ahead(items):
-    """The items, each made in a thread while the one before is in use."""
+    """Yields the items; a thread makes each while the one before is in use."""
     from concurrent.futures import ThreadPoolExecutor
 
     items, end = iter(items), object()
@@ -145,16 +145,16 @@ def ahead(items):
 
 
 class Scratch:
-    """Memory that is lent to one piece of work after another: what is touched for the first time costs more than most
-    work on it.
-    """
+    """Memory that is lent to one piece of work after another: to touch fresh memory costs more than most work on it."""
 
     def __init__(self):
         self.free = []
 
     @contextmanager
     def lent(self):
-        """A function that makes an array of a name, a shape and a kind; what it holds is not said."""
+        """Yields a function room(name, shape, kind) that gives an array, not initialised, the same memory for the same
+        name.
+        """
         room = self.free.pop() if self.free else {}
         try:
             yield partial(array_in, room)
@@ -173,9 +173,9 @@ def array_in(room, name, shape, kind):
 
 
 class Team:
-    """Threads that do the same work on different items, the matrix products of each on one thread.
+    """Threads that do the same work on different items, each matrix product on one thread.
 
-    A thread that is done with an item takes the next, so that one that another process hinders does fewer.
+    A thread that is done with an item takes the next one, so that a thread that another process slows down does fewer.
     """
 
     def __init__(self, size):
@@ -187,7 +187,7 @@ class Team:
         self.pool = ThreadPoolExecutor(size - 1) if size > 1 else None
 
     def __call__(self, work, items):
-        """[work(item) for item in items], in this thread and the others, as many at once as there are threads."""
+        """[work(item) for item in items], on this thread and the others of the team."""
         items = list(items)
         found, places = [None] * len(items), iter(range(len(items)))
 

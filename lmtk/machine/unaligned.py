@@ -1,5 +1,5 @@
-"""For kernels, which name it by `jit.of_numba`, as numba is imported with this module: eight bytes at any place of a
-uint8 array, and arrays that stand at an address or on the stack.
+"""Intrinsics for kernels: eight bytes at any place of a uint8 array, prefetching, and arrays at an address or on the
+stack. numba is imported with this module, so kernels name its functions by `jit.of_numba`.
 """
 
 from llvmlite import ir
@@ -39,7 +39,7 @@ def store8(typing, array, at, value):
 
 @intrinsic
 def prefetch(typing, array, at):
-    """The line of array[at], of any type, comes into the cache; nothing waits for it, and any place will do."""
+    """Prefetches the cache line of array[at], of any type. Nothing waits for it, and the place may be out of range."""
 
     def build(context, builder, signature, arguments):
         data = make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -66,9 +66,7 @@ def contiguous(context, builder, kind, data, shape):
 
 @intrinsic(prefer_literal=True)
 def local(typing, size, kind):
-    """(size,), a constant, on the stack: for a kernel to work in, which asks nobody for memory. What it holds is not
-    said.
-    """
+    """An array (size,) on the stack, not initialised, for kernels that allocate nothing. size: a constant."""
     if not isinstance(size, types.IntegerLiteral):
         return None
     found = types.Array(kind.dtype, 1, "C")

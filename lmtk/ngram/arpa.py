@@ -24,20 +24,22 @@ from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
-BLOCK = 1 << 20  # bytes read together: what is made of them stays in a cache
-MOST = 1 << 25  # n-grams of an order that memory is made for before they are read
+BLOCK = 1 << 20  # bytes read together: their ids and numbers stay in a cache
+MOST = 1 << 25  # n-grams of an order for which memory is allocated on the word of \data\ alone
 SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
-SECOND = re.compile(rb"^[ \t\r]*[^ \t\r\n]+[ \t\r]+([^ \t\r\n]+)", re.M)  # of the words of a line
+SECOND = re.compile(rb"^[ \t\r]*[^ \t\r\n]+[ \t\r]+([^ \t\r\n]+)", re.M)  # field of each line: a 1-gram's word
 KERNELS = kernels.look_up, kernels.read_lines, reading.deal_rows, reading.put_rows  # that read a large file
-ENDED = -1  # the order behind \end\, or behind a section that cannot follow
+ENDED = -1  # the order after \end\, or after the head of a section that cannot stand there
 UNKNOWN = -2  # the id of a word that has no 1-gram
 
 
 @dataclass(frozen=True)
 class Rows:
-    """N n-grams of order k from lines that follow each other: rows (N, k + 2) int32 as `kernels.read_lines` makes them;
-    their words, if they are 1-grams, which are what gives the ids; how many log p are positive, the largest of them;
-    the first word that has no 1-gram, or None; the list that their memory goes back to; the lines, (bytes,) uint8.
+    """N n-grams of order k from consecutive lines.
+
+    rows (N, k + 2) int32: as `kernels.read_lines` makes them. words: of 1-grams, whose rows have no ids yet. positive,
+    worst: how many log p are positive, and the largest. unknown: the first word without a 1-gram, or None. free: the
+    list to which their memory is given back. text: the lines, (bytes,) uint8.
     """
 
     rows: np.ndarray
@@ -50,10 +52,11 @@ class Rows:
 
 
 def read_text(stream, path, seen=(), home=None, linked=True):
-    """The Backoff model in an ARPA file, forward only; home, linked: as `registry.load` has them. Raises FormatError.
+    """Reads the Backoff model of an ARPA file, forward only. home, linked: as `registry.load` has them.
 
-    Text before \\data\\, tabs or blanks, CRLF, exponents and missing back-off weights are taken as they come; wrong
-    numbers of n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> are one warning each.
+    Text before \\data\\, tabs or blanks, CRLF, exponents and missing back-off weights are accepted. Wrong numbers of
+    n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> are one warning each. Raises
+    FormatError.
     """
     sections, stated, order, ended = {}, {}, None, False
     positive, worst, growing = 0, 0.0, Growing(Unigrams(), home)
@@ -112,7 +115,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
 
 
 def tell_sizes(path, stated, sizes):
-    """A warning for each order of which there are not so many n-grams as the head of a file says."""
+    """Warns of each order whose number of n-grams differs from the one in \\data\\."""
     for k in sorted({*stated, *sizes}):
         size = sizes.get(k, 0)
         if stated.get(k) != size:
@@ -121,11 +124,11 @@ def tell_sizes(path, stated, sizes):
 
 
 def numbered(stream, path, unigrams):
-    """The lines of a file and their numbers, with Rows for those of a large one that `pieces` reads."""
+    """Yields (number, line) for the lines of a file; of a large file, Rows in place of the lines of n-grams."""
     blocks = blocks_of(stream, path, BLOCK)
     first = [*islice(blocks, LARGE["arpa"] // BLOCK + 1)]
     large = pays("arpa", sum(map(len, first)), KERNELS)
-    if large:  # blocks follow each other in the same memory
+    if large:  # the memory of one block serves the next
         memory.keep()
     blocks = chain(first, blocks)
     yield from pieces(blocks, unigrams) if large else rows_of(blocks)
@@ -146,9 +149,10 @@ def parse(line, k):
 
 
 def pieces(blocks, unigrams):
-    """The lines of a large file and their numbers, as `rows_of` has them, but Rows for those that `read_lines` reads.
+    """Yields (number, line) as `rows_of` does, but Rows in place of the lines that `kernels.read_lines` reads.
 
-    From the 2-grams on, blocks are read in threads, as being of the order that `last_order` sees in those before.
+    From the 2-grams on, threads read the blocks. Each block is read on the guess that it begins in the order in which
+    `last_order` sees the block before end; after a wrong guess it is read again.
     """
     line, order, free, unigrams.table = 0, None, [], table_of({})  # 1-grams are not looked up
     for block in blocks:
@@ -179,7 +183,9 @@ def pieces(blocks, unigrams):
 
 
 def last_order(block, order):
-    """The order at the end of a block that begins inside of `order`, if all marks are lines of their own in it."""
+    """The order at the end of a block that begins inside of `order`: a guess from the block's last backslash that
+    begins a line.
+    """
     at = block.rfind(b"\\")
     while at > 0 and block[at - 1 : at] != b"\n":
         at = block.rfind(b"\\", 0, at)
@@ -190,8 +196,8 @@ def last_order(block, order):
 
 
 class Unigrams:
-    """The words of a large file's 1-grams as they are read; once they are whole, the model's vocab, and a table of them
-    as threads can look them up.
+    """The words of a large file's 1-grams. Once all are read, vocab is the model's, and table their ids, for look-ups
+    by several threads.
     """
 
     def __init__(self):
@@ -203,16 +209,18 @@ class Unigrams:
 
 
 class Growing:
-    """The reading.Trie of a large file, which grows while that is read: a section that is whole becomes records, and
-    its memory serves the next, as long as sections hold what \\data\\ says, in one piece, and no prefix is missing.
-    spare: memory for a section. sizes: of the orders that are there, {k: N}. home: as `building.in_file` has it.
+    """The reading.Trie of a large file, which grows while the file is read.
+
+    A section that is whole becomes records, and its memory serves the next section. This ends at the first section
+    that does not hold as many n-grams as \\data\\ says, has lines that only `parse` could read, or lacks a prefix.
+    spare: memory for a section. sizes: {k: N} of the orders that are records. home: as `building.in_file` has it.
     """
 
     def __init__(self, unigrams=None, home=None):
         self.unigrams, self.home, self.trie, self.spare, self.sizes = unigrams, home, None, [], {}
 
     def add(self, sections, stated):
-        """The last of the sections, unless one before is missing."""
+        """Makes records of the last section, if the sections before it are records and its words have 1-grams."""
         k = len(sections)
         if len(self.sizes) != k - 1 or not all(isinstance(x, Rows) and not x.unknown for x in sections[k]):
             return
@@ -226,7 +234,7 @@ class Growing:
             try:
                 trie = reading.Trie(sizes, len(self.unigrams.vocab.words), self.home)
                 spare = np.empty(max(size * (j + 2) for j, size in enumerate(sizes, 1)), np.int32)
-            except MemoryError:  # there may be fewer
+            except MemoryError:  # \data\ may promise more than there are
                 return
             self.trie = trie
             self.spare.append(spare)
@@ -239,15 +247,15 @@ class Growing:
 
 
 def extend(pieces, rows, stated, spare):
-    """Put Rows at the end of a section: those of long orders together, in memory for as many as are `stated`, which may
-    be `spare`.
+    """Appends Rows to a section. From the 2-grams on they are joined, in memory for as many n-grams as are `stated`,
+    taken from `spare` if there is some.
     """
     last, (size, width) = pieces[-1] if pieces else None, rows.rows.shape
     if not isinstance(last, Rows) or last.words or rows.words:
         begin, most = 0, size if rows.words else max(min(stated, MOST), size)
         try:
             whole = lent([] if rows.words else spare, most, width)
-        except MemoryError:  # there may be fewer
+        except MemoryError:  # \data\ may promise more than there are
             whole = lent([], size, width)
         pieces.append(rows)
     else:
@@ -262,7 +270,7 @@ def extend(pieces, rows, stated, spare):
 
 
 def next_order(order, line):
-    """The order of what follows a line that itself is inside of `order`: None before the model, 0 in its head."""
+    """The order after a line that stands inside of `order`: None before the model, 0 in its head, ENDED behind it."""
     line = line.strip(b" \t\r")
     if order is None:
         return 0 if line == b"\\data\\" else None
@@ -272,14 +280,16 @@ def next_order(order, line):
 
 
 def table_of(index):
-    """The ids of a model's words, as threads can look them up."""
+    """The ids of a model's words, for look-ups by several threads; UNKNOWN for others."""
     return Table(Closed(index, UNKNOWN))
 
 
 def read_block(block, order, unigrams, free):
-    """A block of whole lines that begins inside of `order`: [(number in it, line or Rows)], how many lines, the order
-    at its end. The 1-grams become `unigrams`, which end where the 2-grams begin. free: a list of memory for rows, which
-    `extend` gives back.
+    """Reads a block of whole lines that begins inside of `order`: ([(number in the block, line or Rows)], how many
+    lines, the order at its end).
+
+    The words of 1-grams are added to `unigrams`, which is closed where the 2-grams begin. free: a list of memory for
+    rows, to which `extend` gives it back.
     """
     block = block if block.endswith(b"\n") else block + b"\n"
     text, at, line, found = np.frombuffer(block, np.uint8), 0, 0, []
@@ -311,8 +321,8 @@ def read_block(block, order, unigrams, free):
 
 
 def lent(free, size, width):
-    """Memory (size, width), int32, from a list of some that is free: what is touched for the first time costs more
-    than what is read into it.
+    """Memory (size, width), int32, from a list of free memory. To touch new memory for the first time costs more than
+    to read the n-grams into it.
     """
     try:
         whole = free.pop()
@@ -324,7 +334,9 @@ def lent(free, size, width):
 
 
 def vocabulary(words):
-    """The Vocab of a model with these 1-grams."""
+    """The Vocab of a model with these 1-grams. Of <s>, </s> and <unk>, it predicts the last two where the model has
+    them.
+    """
     predicted = dict.fromkeys(words)
     predicted.pop(SOS, None)
     missing = [w for w in (SOS, EOS, UNK) if w not in predicted]
@@ -337,7 +349,9 @@ def words_of(section):
 
 
 def model_of(sections, path, levels_of, vocab=None):
-    """The model of parsed sections: {k: [(log10 p, words, log10 bow)]}, or Rows of several; vocab: what it has."""
+    """The Backoff model of parsed sections, {k: [(log10 p, words, log10 bow) or Rows]}. vocab: its own, if it is known.
+    Warns of a missing <s> or </s> and of repeated n-grams. Raises FormatError.
+    """
     words = words_of(sections[1])
     vocab = vocab or vocabulary(words)
     for mark in (SOS, EOS):
@@ -354,7 +368,7 @@ def model_of(sections, path, levels_of, vocab=None):
 
 
 def levels_of(sections, vocab):
-    """The levels of a model, and how many n-grams are repeated. Raises KeyError with a word that is not in `vocab`."""
+    """(the levels of a model, how many n-grams are repeated). Raises KeyError with a word that is not in `vocab`."""
     W, rows, levels, repeated = len(vocab.words), [], [], 0
     for k, entries in sections.items():
         ids = [[vocab.index[w] for w in words] for _, words, _ in entries]
@@ -370,7 +384,7 @@ def levels_of(sections, vocab):
 
 
 def levels_of_many(sections, vocab, growing=None, linked=True):
-    """`levels_of` for sections with Rows, which it empties, or which are in a Growing trie already."""
+    """`levels_of` for sections with Rows, or whose Rows are in a Growing trie already. It empties the sections."""
     W, n, growing = len(vocab.words), len(sections), growing or Growing()
     for piece in chain.from_iterable(sections.values()):
         if not isinstance(piece, Rows):
@@ -392,7 +406,7 @@ def levels_of_many(sections, vocab, growing=None, linked=True):
             repeated = mend(rows, W)
             trie = trie_of(rows, W, growing.home)
     if growing.home:
-        memory.trim()  # what was freed serves the file
+        memory.trim()  # freed memory goes back to the system, for the pages of the file
     if linked:
         nodes = finished(trie.memory, trie.where, W, home=growing.home)
     else:
@@ -401,13 +415,13 @@ def levels_of_many(sections, vocab, growing=None, linked=True):
 
 
 def trie_of(rows, W, home):
-    """The reading.Trie of the rows of each order; None where n-grams stand there twice or lack their prefixes."""
+    """The reading.Trie of the rows of each order; None where an n-gram is repeated or lacks its prefix."""
     trie = reading.Trie([len(x) for x in rows], W, home)
     return trie if all(map(trie.add, rows)) else None
 
 
 def rows_of_trie(trie, k):
-    """The rows (N, k + 2) of an order that has become records."""
+    """The rows (N, k + 2) of an order that is records already."""
     from lmtk.ngram.sorting import fill_rows
 
     found, size = np.empty((trie.sizes[k - 1], k + 3), np.int32), trie.sizes[k - 1]
@@ -417,14 +431,14 @@ def rows_of_trie(trie, k):
 
 
 def sorted_rows(rows, W):
-    """The order of rows (N, k + 2), by their ids."""
+    """The permutation (N,) that sorts rows (N, k + 2) by their ids; equal rows keep their order."""
     places, k = (np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)), rows.shape[1] - 2
     return places[reading.sort_rows(rows, k, 0, W, W, np.ones(k, bool), np.empty(W + 1, np.int32), *places)]
 
 
 def mend(rows, W):
-    """Makes the rows of each order such that `trie_of` takes them, in place: of equal n-grams the first is left, and
-    prefixes that are missing are put in, bare. Returns how many n-grams were repeated.
+    """Mends the rows of each order for `trie_of`, in place: of equal n-grams the first stays, and missing prefixes are
+    added, bare. Returns how many n-grams were repeated.
     """
     places = [sorted_rows(x, W) for x in rows]
     fresh = [changes(x[place, :-2]) for x, place in zip(rows, places)]
@@ -439,14 +453,14 @@ def mend(rows, W):
 
 
 def changes(ids):
-    """(N,) bool: whether a row of ids (N, k) is another than the one before."""
+    """(N,) bool: whether a row of ids (N, k) differs from the row before."""
     new = np.ones(len(ids), bool)
     new[1:] = (ids[1:] != ids[:-1]).any(axis=1)
     return new
 
 
 def joined(ids, p, bow):
-    """ids (N, k), log10 p and log10 bow as the rows (N, k + 2) of Rows."""
+    """The rows (N, k + 2), as Rows has them, of ids (N, k), log10 p and log10 bow."""
     rows = np.empty((len(ids), ids.shape[1] + 2), np.int32)
     rows[:, :-2] = ids
     rows.view(np.float32)[:, -2], rows.view(np.float32)[:, -1] = p, bow
@@ -454,7 +468,7 @@ def joined(ids, p, bow):
 
 
 def rows_of_pieces(k, pieces, index):
-    """The rows (N, k + 2) of what a section holds."""
+    """The rows (N, k + 2) of a section of parsed lines and Rows. index: word -> id."""
     found = []
     for kind, run in groupby(pieces, type):
         if kind is Rows:
@@ -470,9 +484,11 @@ def rows_of_pieces(k, pieces, index):
 
 
 def write_text(out, model, sort=True, own=False):
-    """Write a Backoff model as SRILM does: seven digits, a weight where an n-gram is a context, n-grams in the byte
-    order of their words, those of the context compared from the last one back; without `sort` by their words' numbers
-    in the vocabulary, from the last one back. own: as in `printing.write_sorted`.
+    """Writes a Backoff model as SRILM does: seven digits, and a weight where an n-gram is a context.
+
+    N-grams stand in the byte order of their contexts, which are compared from the last word back, then of their last
+    words. Without `sort` they stand by their words' ids, compared from the last word back. own: as in
+    `printing.write_sorted`.
     """
     sizes = model.sizes
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
@@ -492,7 +508,7 @@ def write_text(out, model, sort=True, own=False):
 
 
 def format_sections(out, model, rank):
-    """The n-grams of each order; rank (W,): the place of each word in byte order, or None."""
+    """Writes the sections of `write_text`. rank (W,): the place of each word in byte order, None without `sort`."""
     words = np.array(model.vocab.words, object)
     for k, (rows, logp, bow, weighted) in enumerate(ngrams(model), 1):
         out.write(b"\n\\%d-grams:\n" % k)
@@ -506,20 +522,20 @@ def format_sections(out, model, rank):
 
 
 def written_weights(model):
-    """Whether the back-off weight of each n-gram stands in the file, an array (N,) an order: it is a context, or has
-    one; -0.0 is one, which nothing but a file shows.
+    """Whether an ARPA file states the weight of each n-gram, an array (N,) an order: the n-gram is a context, or a
+    suffix of one, or its weight is not 0. A weight of -0.0 is a 0 that is to be stated.
     """
     W, found = len(model.vocab.words), []
     for level, above in pairwise(model.levels):
         found.append((level.bow != 0) | np.signbit(level.bow))
         found[-1][(above.keys // W)[~np.isnan(above.logp)]] = True
-    for k in range(len(found), 1, -1):  # as in SRILM, the weight of what ends a context stands in the file too
+    for k in range(len(found), 1, -1):  # SRILM states the weights of suffixes of contexts too
         mark_ends(model.nodes, k, found)
     return [*found, np.zeros(len(model.levels[-1].keys), bool)]
 
 
 def ngrams(model):
-    """For each order: rows (N, k) of ids, logp, bow (N,), and whether the weight stands in the file, (N,)."""
+    """Yields for each order: rows (N, k) of ids, logp, bow (N,), and `written_weights` (N,); no bare prefixes."""
     W = len(model.vocab.words)
     rows = np.zeros((1, 0), np.int64)
     for k, (level, weighted) in enumerate(zip(model.levels, written_weights(model)), 1):

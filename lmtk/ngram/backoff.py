@@ -1,4 +1,4 @@
-"""Back-off n-gram models (Katz 1987): what they hold, how they score."""
+"""Back-off n-gram models (Katz 1987): their arrays, their scores, their binary form."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,8 +22,8 @@ TOGETHER = 1 << 16  # tokens that a thread scores at once
 
 
 def natural(log10):
-    """ln of numbers given as log10, -99 being log 0. They go through single precision, in which SRILM keeps them: the
-    last digits of its reports depend on it.
+    """Natural logarithms from log10, -99 being log 0. The log10 is rounded to single precision first, as in SRILM, on
+    which the last digits of its reports depend.
     """
     logs = np.asarray(log10, np.float32).astype(np.float64)
     zero = logs == ZERO
@@ -32,7 +32,7 @@ def natural(log10):
 
 
 def decimal(logs):
-    """log10 of natural logs in single precision, -99 for log 0: what the file holds."""
+    """log10, in single precision, from natural logarithms; -99 for log 0, as in an ARPA file."""
     return np.where(np.isneginf(logs), ZERO, logs / LN10).astype(np.float32) + np.float32(0)
 
 
@@ -50,12 +50,12 @@ class Probabilities:
 
     @property
     def log10bow(self):
-        """One of -0.0 stays so: files of text show it."""
+        """A weight of -0.0 keeps its sign: it is a 0 that an ARPA file states."""
         return np.copysign(decimal(self.bow), self.bow).astype(np.float32)
 
 
 class Decimal:
-    """What has log10p and log10bow, in single precision: natural where that is asked for."""
+    """Adds logp and bow, natural, to a class that has log10p and log10bow, in single precision."""
 
     @cached_property
     def logp(self):
@@ -68,7 +68,7 @@ class Decimal:
 
 @dataclass(frozen=True)
 class Stored(Decimal):
-    """The same as a text file holds them, log10 in single precision."""
+    """Probabilities as a text file holds them: log10 in single precision."""
 
     keys: np.ndarray
     log10p: np.ndarray
@@ -77,7 +77,7 @@ class Stored(Decimal):
 
 @dataclass(frozen=True)
 class Packed(Decimal):
-    """The same as order k of `nodes` holds them; W, the number of words."""
+    """Probabilities as order k of `nodes` holds them. W: the number of words."""
 
     nodes: Nodes
     k: int
@@ -104,8 +104,8 @@ class Packed(Decimal):
 
 @dataclass(frozen=True)
 class Walk:
-    """What scoring needs of a model: its nodes; node (W,) int32 and log10p (W,) float32, each word's 1-gram, -1 for
-    none, and its log10 p; V and `single` as in `walking.walk`.
+    """What scoring needs of a model: its nodes; node (W,) int32, each word's 1-gram, -1 for none, and log10p (W,)
+    float32, its log10 p; V and `single` as in `walking.walk`.
     """
 
     nodes: Nodes
@@ -115,8 +115,8 @@ class Walk:
     single: bool = False
 
     def __call__(self, ids, fresh):
-        """(log10p (N,) float32, used (N,)) of tokens, as `walking.walk` has them; fresh (N,): nothing before a token
-        counts.
+        """(log10p (N,) float32, used (N,) int8) of tokens, as `walking.walk` has them; fresh (N,): a token has no
+        context.
         """
         N, fresh = len(ids), fresh.copy()
         fresh[:1] = True
@@ -140,21 +140,24 @@ class Walk:
 
     @cached_property
     def handle(self):
-        """As `walking.handle` has it; the walk has to outlive it."""
+        """`walking.handle` of this walk, which has to outlive it."""
         return handle(self.nodes, self.node, self.log10p)
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """p(w | c) is that of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word)."""
+    """p(w | c) is the probability of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word).
+
+    levels: of each order, a Probabilities, Stored or Packed.
+    """
 
     vocab: Vocab
     order: int
     levels: list
 
     def score(self, corpus):
-        """ln p of every scored token, from log10 p in single precision; the length is that of the n-gram used, UNKNOWN
-        for a word without a 1-gram.
+        """Scores: ln p of every scored token, from log10 p in single precision, and the length of the n-gram used,
+        UNKNOWN for a word without a 1-gram.
         """
         log10p, used = self.walk(corpus.ids, corpus.fresh)
         if len(self.bare):
@@ -163,11 +166,11 @@ class Backoff:
         return Scores(log10p.astype(np.float64) * LN10, used[:, None])
 
     def after(self, context):
-        """ln p of each predicted word, (V,), after a context, ids with the last word last, as `score` has it."""
+        """ln p of each predicted word, (V,), after a context: ids, the last word last."""
         return spread(self.nodes, self.walk.node, self.walk.log10p[: self.vocab.V], context).astype(np.float64) * LN10
 
     def used(self, context):
-        """How many of the last words of a context a probability after it can depend on."""
+        """How many of the last words of a context the probabilities after it can depend on."""
         length = 0
         for k, node in enumerate(context_nodes(self.nodes, self.walk.node, context), 1):
             if node >= 0:
@@ -186,7 +189,7 @@ class Backoff:
 
     @cached_property
     def bare(self):
-        """The ids of words that are predicted, and of the unknown one, which have no 1-gram."""
+        """The ids of predicted words, and of the unknown word, that have no 1-gram or only a bare one."""
         first = self.nodes.levels[1]
         word = first["word"][:-1]
         bare = word[np.isnan(first["log10p"][:-1]) & ((word < self.vocab.V) | (word == self.vocab.unk_id))]
@@ -194,7 +197,7 @@ class Backoff:
 
     @cached_property
     def walk(self):
-        """log10 p, -inf for a word that is not predicted."""
+        """The Walk of this model; log10 p is -inf for a word that is not predicted."""
         W, first = len(self.vocab.words), self.nodes.levels[1]
         log10p, given = np.full(W, -np.inf, np.float32), ~np.isnan(first["log10p"][:-1])
         log10p[first["word"][:-1][given]] = first["log10p"][:-1][given]
@@ -203,7 +206,7 @@ class Backoff:
 
     @property
     def sizes(self):
-        """How many n-grams there are of each order, (n,)."""
+        """How many n-grams there are of each order, a list; bare prefixes do not count."""
         columns = (x.nodes.levels[x.k]["log10p"][:-1] if isinstance(x, Packed) else x.log10p for x in self.levels)
         return [int(np.count_nonzero(~np.isnan(log10p))) for log10p in columns]
 
@@ -223,7 +226,7 @@ SETTINGS = VOCABULARY | {"order": ORDER}  # of the binary form
 
 
 def write_binary(out, model):
-    """The binary form: the nodes as they are scored, with the log10 in single precision that an ARPA file holds."""
+    """Writes the binary form: the nodes as they are scored, with log10 in single precision, as in ARPA files."""
     container.write(out, "backoff", *to_arrays(model), model.vocab.words)
 
 
@@ -245,7 +248,7 @@ def from_arrays(about, arrays, path):
 
 
 def holds(sizes, size):
-    """The arrays of the binary form. Where the children of each node are is not looked at: that would take a pass."""
+    """The arrays of the binary form. The children of nodes are not checked, which would take a pass over the model."""
     arrays, n, less = {}, sizes.order, 0
     if size("nodes1", 1) in (WIDE, NARROW):
         arrays["far"] = Array("I32", (max(size("far", 0), 1), 2))

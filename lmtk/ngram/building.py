@@ -1,4 +1,4 @@
-"""Nodes of n-grams whose words and children are known, or which come from a file: their suffixes and tables."""
+"""Nodes are completed, with suffixes and tables, from n-grams with known words and children, or read from a file."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -40,8 +40,8 @@ prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 
 def finished(memory, where, W, path="", linked=False, home=None):
-    """The Nodes of records in which only the suffixes are missing, unless they are `linked`. home: as `in_file` has
-    it. Raises FormatError where a 1-gram has no word.
+    """The Nodes of records that lack only their suffixes or, with `linked`, nothing. home: as `in_file` has it. Raises
+    FormatError where a 1-gram's word is out of range.
     """
     order, sizes = len(where), where[:, N].tolist()
     nodes = without_tables(memory, where, ROOT, path)
@@ -55,8 +55,8 @@ def finished(memory, where, W, path="", linked=False, home=None):
 
 
 def with_suffixes(memory, where, slots, spans, k, one, far):
-    """The suffixes of the k-grams, in place, once those of shorter n-grams are known; `far`, and behind it those that
-    stand in it. slots and spans: the tables of order k - 1, if there are any.
+    """Sets the suffixes of the k-grams, once those of shorter n-grams are known. Returns `far`, with the far suffixes
+    of k-grams behind. slots, spans: the tables of order k - 1, if there are any.
     """
     size = int(where[k - 2, N])
     some = part_of(size)
@@ -67,9 +67,9 @@ def with_suffixes(memory, where, slots, spans, k, one, far):
 
 @jit
 def link_suffixes(memory, where, slots, spans, k, first, last, one):
-    """The suffixes of the k-grams, k > 1, that extend the contexts from `first` up to `last`, in place, once those of
-    shorter n-grams are known; -1 where the order below has none: returns how many. one (W,): the 1-gram of each word.
-    Bound by two or three random reads an n-gram, those of SOME made together.
+    """Sets the suffixes of the k-grams, k > 1, that extend the contexts from `first` up to `last`, once the suffixes of
+    shorter n-grams are known: -1 where the order below lacks it. Returns how many it lacks. one (W,): the 1-gram of
+    each word. Bound by two or three random reads an n-gram; SOME n-grams make theirs together.
     """
     begin, width, missing = where[k - 1, AT], where[k - 1, WIDTH], 0
     above, size = where[k - 2, AT], where[k - 2, WIDTH]
@@ -103,8 +103,8 @@ def link_suffixes(memory, where, slots, spans, k, first, last, one):
 
 @inlined
 def link_some(memory, slots, span, above, size, width, ats, words, lows, highs, found, many):
-    """The suffixes of the first `many` records at `ats`, in place, as `find_some` has them; -1 for none: returns how
-    many.
+    """Sets the suffixes of the first `many` records at `ats`, as `find_some` finds them, -1 for none. Returns how many
+    have none.
     """
     missing = 0
     for j in range(many):
@@ -117,8 +117,8 @@ def link_some(memory, slots, span, above, size, width, ats, words, lows, highs, 
 
 
 def with_far(memory, where, k, one, far, parts, missing):
-    """`far`, and behind it the suffixes that k-grams lack, of which there are `missing` in each of the `parts`, (first,
-    last), of the contexts; the records in place.
+    """Sets the suffixes that the order below lacks. Returns `far` with these behind. missing: how many there are in
+    each of the `parts`, (first, last), of the contexts.
     """
     if not any(missing):
         return far
@@ -129,8 +129,8 @@ def with_far(memory, where, k, one, far, parts, missing):
 
 @jit
 def link_far(memory, where, k, first, last, one, far, more, j):
-    """The suffixes that `link_suffixes` has not found, in place, and into more (., 2), from j on: what comes behind
-    `far`.
+    """Sets the suffixes that `link_suffixes` has not found: the longest shorter ones, or the root. They are written to
+    more (., 2), from j on, which comes behind `far`.
     """
     begin, width = where[k - 1, AT], where[k - 1, WIDTH]
     above, size = where[k - 2, AT], where[k - 2, WIDTH]
@@ -154,11 +154,11 @@ def link_far(memory, where, k, first, last, one, far, more, j):
 
 
 def link_suffixes_plain(levels, one):
-    """The suffixes of the records of all orders in numpy, in place; returns `far`."""
+    """Sets the suffixes of the records of all orders, in numpy. Returns `far`."""
     far, ends = ROOT, [np.arange(len(levels[1]) - 1)]
     for k, (above, level) in enumerate(pairwise(levels[1:]), 2):
         parent, word = np.repeat(np.arange(len(above) - 1), np.diff(above["child"])), level["word"][:-1]
-        # of the last 1, 2 .. words of each n-gram, the node
+        # below[j - 2]: the node of the last j words of each n-gram
         below = [children(levels[j], levels[j + 1], ends[j - 1][parent], word) for j in range(1, k - 1)]
         ends = [one[word], *below, np.arange(len(word))]
         suffix = ends[k - 2].copy()
@@ -193,7 +193,9 @@ def link_plain(keys, W, above, found):
 
 @jit
 def link(keys, W, child, word):
-    """Each n-gram's word (N + 1,) and the first child of each above (P + 1,) from sorted keys (N,); in place."""
+    """word (N + 1,) <- each n-gram's last word; child (P + 1,) <- the first child of each node above; from sorted keys
+    (N,).
+    """
     parent = 0
     child[0] = 0
     for i in range(len(keys)):
@@ -207,9 +209,9 @@ def link(keys, W, child, word):
 
 
 def of_arrays(arrays, order, W, path):
-    """Nodes of the arrays of a file: nodes1 and so on, far, slots and spans, in one piece of memory if mapped.
+    """The Nodes of a file's arrays: nodes1 and so on, far, slots and spans, in one piece of memory if mapped.
 
-    A file of before the suffixes has nodes1 and so on only, with a column less. Raises FormatError.
+    A file from before version 0.2 has only nodes1 and so on, without the column of suffixes. Raises FormatError.
     """
     levels = [arrays[f"nodes{k}"] for k in range(1, order + 1)]
     sizes = [len(a) - 1 for a in levels]
@@ -235,16 +237,18 @@ def of_arrays(arrays, order, W, path):
 
 
 def arrays_of(nodes):
-    """The arrays of a file."""
+    """The arrays of a file, by name: nodes1 and so on, far, slots, spans."""
     nodes = with_tables(nodes)
     levels = {f"nodes{k}": columns(level) for k, level in enumerate(nodes.levels[1:], 1)}
     return levels | {"far": nodes.far, "slots": nodes.slots, "spans": nodes.spans}
 
 
 def in_file(out, sizes, places=None):
-    """Memory, int32, for nodes of such sizes where `arrays_of` has them in the binary file `out`, or there for so many
-    `places` of their slots; None where it is no such file, or a small one. If n-grams lack their suffixes, or the words
-    of the header are long, it turns out to be somewhere else: then it is copied when the file is written.
+    """Memory, int32, mapped in the binary file `out` where `arrays_of` will stand: for nodes of `sizes`, or with
+    `places` for so many slots. None where `out` is no regular file, or a small one.
+
+    Where the nodes will stand is foretold: with far suffixes, or a longer header, they stand elsewhere, and are copied
+    when the file is written.
     """
     begin, size = container.PAGE + (len(sizes) + 1) * 16 + ROOT.nbytes, 4 * ends_of(sizes)[1][-1]
     if len(sizes) > 9 or not pays("binary", size):  # nodes10 stands before nodes2
@@ -256,7 +260,7 @@ def in_file(out, sizes, places=None):
 
 
 def together(arrays):
-    """The int32 that arrays of one mapped file lie among, or None where they lie apart."""
+    """The stretch of memory, int32, that holds all these arrays of one mapped file; None where they lie apart."""
     base = arrays[0]
     while isinstance(base.base, np.ndarray):
         base = base.base

@@ -20,21 +20,22 @@ import numpy as np
 
 from lmtk.machine.jit import jit
 
-SMALL = 1e-5  # a gain that rounding may have made
+SMALL = 1e-5  # nats; a gain below it may be rounding
 
 
 @jit
 def best_class(w, g, G, start, word, count, own, N, M, n, f, r, near, size, total, rows, gain):
-    """The class, of the first G, in which word w makes the text most likely; a look that changes no count.
+    """The class, of the first G, in which word w makes the text most likely. It changes no count.
 
     The log likelihood, up to terms that no move changes, is sum_cd f(N[c, d]) - sum_c f(n[0, c]) - sum_c f(n[1, c])
-    (Martin, Liermann, Ney 1998, section 3). With w taken out of its class a, what it adds in each class b, gain[b], is
-    a sum over the classes d of its neighbours, so that a word costs G times as many steps as these are. Among equals a
-    wins, then the first. Counts that f has no entry for take a logarithm. Bound by look-ups of f, most of them of small
-    counts, in the first cache.
+    (Martin, Liermann, Ney 1998, section 3). w is taken out of its class a; gain[b], what it adds in class b, is a sum
+    over the classes d of its neighbours, so that a word takes G steps for each of these. Among equals a wins, then the
+    first. Counts without an entry in f take a logarithm. Bound by look-ups of f, most of them of small counts, in the
+    first cache.
 
-    r (2, C), 0 before: bigrams of w and class d after it, before it; near[i], size[i]: the classes d of which there are
-    such; total (2,): bigrams of w as history, as predicted; they are left so. rows (2, C), gain (G,): scratch.
+    Written: r (2, C), 0 before: r[0, d] bigrams of w and class d after it, r[1, d] before it; near[i], the size[i]
+    classes d whose r[i, d] is not 0; total (2,): bigrams of w as history, as predicted. The caller uses these and puts
+    r back to 0. rows (2, C), gain (G,): scratch.
     """
     F = len(f)
 
@@ -79,7 +80,7 @@ def best_class(w, g, G, start, word, count, own, N, M, n, f, r, near, size, tota
         x, y, z = r[0, b], r[1, b], N[b, b]
         if x + y + s:
             gain[b] += xlogx(z + x + y + s) + xlogx(z) - xlogx(z + x) - xlogx(z + y)
-    # a has w in it in all of these
+    # gain[a]: the counts n, N still have w in a
     gain[a] = 0
     for i in range(2):
         gain[a] -= xlogx(n[i, a]) - xlogx(n[i, a] - total[i])
@@ -100,7 +101,7 @@ def best_class(w, g, G, start, word, count, own, N, M, n, f, r, near, size, tota
 
 @jit
 def exchange(words, g, G, start, word, count, own, N, M, n, f):
-    """Move each of `words` in turn to its best class; g, N, M, n change in place. Returns how many moved."""
+    """Moves each of `words` in turn to its best class; g, N, M, n in place. Returns how many moved."""
     C = len(N)
     r, near, rows = np.zeros((2, C), np.int64), np.empty((2, C), np.int64), np.empty((2, C), np.int32)
     size, total, gain = np.empty(2, np.int64), np.empty(2, np.int64), np.empty(G)
@@ -131,7 +132,7 @@ def exchange(words, g, G, start, word, count, own, N, M, n, f):
 
 @jit
 def wishes(words, g, G, start, word, count, own, N, M, n, f, best):
-    """best (K,) int32 <- the best class of each of `words` as things stand, none of them moved."""
+    """best (K,) int32 <- the best class of each of `words`, none of which is moved."""
     C = len(N)
     r, near, rows = np.zeros((2, C), np.int64), np.empty((2, C), np.int64), np.empty((2, C), np.int32)
     size, total, gain = np.empty(2, np.int64), np.empty(2, np.int64), np.empty(G)
@@ -144,7 +145,7 @@ def wishes(words, g, G, start, word, count, own, N, M, n, f, best):
 
 @jit
 def costs(k, R, K, N, n, S, L, f):
-    """S of class k, and L of its pairs with the others, summed up anew; both in place."""
+    """S[k], and L of the pairs of class k, as `agglomerate` has them, summed up anew; in place."""
     A = np.zeros(K)
     S[k] = 0
     for i in range(K):
@@ -169,17 +170,18 @@ def costs(k, R, K, N, n, S, L, f):
 
 @jit
 def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, n, S, L, f, merged, m):
-    """Give each of `words` in turn a class of its own, and while there are more than C, merge the two that cost least.
+    """Gives each of `words` in turn a class of its own; while there are more than C, merges the two that cost least.
 
-    Everything changes in place. Class 0 is that of the words still to come; it and the others below R are not merged; K
-    classes are in use. parent (W,) int32: the word whose class a word was merged into, or itself; slot (W,) int32: the
-    class of such a word; root: the word of each class. merged (W, 2): the words whose classes were merged, m of them so
-    far, the first keeping its class. Returns K and m.
+    Everything changes in place. Class 0 holds the words still to come; it and the other classes below R are not merged;
+    K classes are in use. parent (W,) int32: the word whose class a word was merged into, or itself; slot (W,) int32:
+    the class of a word that is its own parent; root: the word of each class. merged (W, 2): the m pairs of words whose
+    classes were merged so far; the first keeps its class. Returns K and m.
 
-    A pair costs what the text's log likelihood loses. With A[i, j] = sum_d f(N[i, d] + N[j, d]) + f(N[d, i] + N[d, j])
-    and S[i] = sum_d f(N[i, d]) + f(N[d, i]) that is A[i, j] - S[i] - S[j], and what the cells of i and j among
-    themselves and the sums n make of it (Brown et al. 1992, section 3); L[i, j], i < j, holds it. A word and a merger
-    change A by a few terms for each pair, so that both take K^2 steps. f has an entry for every possible count.
+    L[i, j], i < j, is the change of the text's log likelihood by the merger of i and j (Brown et al. 1992, section 3),
+    at most 0; the pair with the largest is merged. With A[i, j] = sum_d f(N[i, d] + N[j, d]) + f(N[d, i] + N[d, j]) and
+    S[i] = sum_d f(N[i, d]) + f(N[d, i]) it is A[i, j] - S[i] - S[j], corrected for the cells of i and j among
+    themselves and for the sums n. A word and a merger change A by a few terms for each pair, so that each takes K^2
+    steps. f has an entry for every possible count.
     """
     row, col = np.empty((3, len(N)), np.int64), np.empty((3, len(N)), np.int64)
     change = np.empty(len(N))

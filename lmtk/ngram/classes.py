@@ -1,7 +1,8 @@
 """Word classes: induction by exchange and by merging, SRILM's file of them, and texts with classes for words.
 
-Kneser and Ney 1993; Martin, Liermann, Ney 1998, "Algorithms for bigram and trigram word clustering", section 3. A text
-is as likely as p(w | v) = p(g_w | g_v) p(w | g_w) makes it, g_w being the class of w, and the p relative frequencies.
+Kneser and Ney 1993; Martin, Liermann, Ney 1998, "Algorithms for bigram and trigram word clustering", section 3. The
+likelihood of a text is that of the bigram model p(w | v) = p(g_w | g_v) p(w | g_w), g_w being the class of w, and the p
+relative frequencies.
 """
 
 import warnings
@@ -16,27 +17,27 @@ from lmtk.ngram import class_kernels as kernels
 from lmtk.ngram.counts import Counts, from_rows
 from lmtk.text.vocab import EOS, SOS, UNK
 
-TABLE = 1 << 22  # counts x whose x ln x is looked up
-TOGETHER = 1 << 10  # words that a call of the exchange's kernel takes: an interrupt waits for no more
-STEPS = 1 << 26  # pairs of classes that a call of the merging's kernel goes over, for the same reason
+TABLE = 1 << 22  # x ln x is looked up for counts x below
+TOGETHER = 1 << 10  # words that a call of `exchange` takes: an interrupt waits for the end of the call
+STEPS = 1 << 26  # pairs of classes that a call of `agglomerate` goes over, for the same reason
 
 
 @dataclass(frozen=True)
 class Classes:
-    """names: the classes, as words; members: word -> (its class's place in names, p(word | class))."""
+    """names: of the classes, as bytes; members: word -> (the place of its class in names, p(word | class))."""
 
     names: list
     members: dict
 
 
-def read_classes(path, scaled=True):
-    """The classes in SRILM's file of them, "CLASS P WORD" lines; without P the words of a class are equally likely.
+def read_classes(path, scaled=True, rows=None):
+    """Reads SRILM's file of classes, "CLASS P WORD" lines; without P the words of a class are equally likely.
 
-    Probabilities that do not sum to one are one warning, or with scaled=False stay as they are. Raises FormatError: a
-    word is in one class.
+    Probabilities that do not sum to one are scaled, with one warning, or with scaled=False stay as they are. rows: the
+    file's `streams.lines`, if they were read before. Raises FormatError, as where a word is in two classes.
     """
     names, members, line_of, stated = {}, {}, {}, {}
-    for number, line in lines(path):
+    for number, line in lines(path) if rows is None else rows:
         fields = WORD.findall(line)
         if not fields:
             continue
@@ -77,7 +78,7 @@ def read_classes(path, scaled=True):
 
 
 def probability(text):
-    """A number between 0 and 1; None where it is none."""
+    """The number in `text` if it is from 0 to 1, else None."""
     try:
         p = float(text)
     except ValueError:
@@ -86,16 +87,16 @@ def probability(text):
 
 
 def write_classes(out, classes):
-    """Class after class, the words of each by falling probability, then bytes."""
+    """Writes SRILM's file of classes, class after class, the words of each by falling probability, then bytes."""
     for word, (c, p) in sorted(classes.members.items(), key=lambda item: (item[1][0], -item[1][1], item[0])):
         out.write(b"%s %.10g %s\n" % (classes.names[c], p, word))
 
 
 def replaced(words, classes):
-    """Words with classes in their place: (the words that there are then, the new id of each old one (W,)).
+    """Words with classes in their place: (the new words, the new id of each old word (W,)).
 
-    The first three, <s>, </s> and <unk>, stay words, whatever else becomes of them, and every class is a word. Raises
-    LmtkError where a class has the name of a word that is in none.
+    The new words are the first three, <s>, </s> and <unk>, even if <unk> is in a class, then all classes, then the
+    words in none. Raises LmtkError where a class has the name of a word that is in none.
     """
     rest = [w for w in words[3:] if w not in classes.members]
     new = [*words[:3], *classes.names, *rest]
@@ -119,7 +120,9 @@ class Bigrams:
 
 
 def bigrams(counts):
-    """The bigrams of Counts of order 2; where these have no 1-grams they are counted from the bigrams."""
+    """The Bigrams of Counts of order 2. Where 1-grams have no counts, uses come from the bigrams. Raises LmtkError
+    above 2^31 bigrams.
+    """
     W = len(counts.words)
     key, count = counts.levels[1].keys, counts.levels[1].count
     kept = count > 0
@@ -140,8 +143,8 @@ def by_use(data, words):
 
 
 def frequency_classes(data, words, G, seed=None):
-    """Where the exchange starts, (W,): the G - 1 most frequent of `words` have a class each, the others share the last;
-    with a seed they are spread over all classes at random. Other words: -1.
+    """The classes with which the exchange starts, (W,), of `words` by falling frequency: the first G - 1 have a class
+    each, the others share the last, or with a seed are spread over all classes at random. Words not in `words`: -1.
     """
     g = np.full(len(data.words), -1, np.int32)
     g[words] = np.minimum(np.arange(len(words)), G - 1)
@@ -151,7 +154,9 @@ def frequency_classes(data, words, G, seed=None):
 
 
 def given_classes(data, words, classes, path):
-    """The same from classes in a file, which give each of `words` one. Raises LmtkError."""
+    """The classes with which the exchange starts, (W,), from a file of classes; words not in `words`: -1. Raises
+    LmtkError where one of `words` has no class.
+    """
     g = np.full(len(data.words), -1, np.int32)
     for w in words:
         member = classes.members.get(data.words[w])
@@ -165,7 +170,9 @@ def given_classes(data, words, classes, path):
 
 @dataclass
 class Exchange:
-    """The state of the exchange: arrays as `class_kernels` has them. order: the words that may move, in turn."""
+    """The state of the exchange: arrays as `class_kernels` has them. order: the words that may move, in turn. fixed:
+    the term of the log likelihood that no move changes.
+    """
 
     order: np.ndarray
     G: int
@@ -198,7 +205,7 @@ def neighbours(data):
 
 
 def numbered(data, g, G):
-    """(g, C): words of the bigrams that have no class, -1, get one each from G on; C classes then."""
+    """(g, C): words of the bigrams without a class, -1, get one each, from G on. C: how many classes there are then."""
     g = g.copy()
     alone = np.union1d(data.v[g[data.v] < 0], data.w[g[data.w] < 0])
     g[alone] = np.arange(G, G + len(alone))
@@ -206,7 +213,9 @@ def numbered(data, g, G):
 
 
 def exchange_of(data, g, G, order):
-    """The state that classes g give; a word of the bigrams that has none, -1, is one of its own, behind the G."""
+    """The Exchange that begins with classes g (W,). A word of the bigrams without one, -1, gets its own, behind the G
+    others.
+    """
     g, C = numbered(data, g, G)
     start, word, count, own = neighbours(data)
     N = np.bincount(g[data.v].astype(np.int64) * C + g[data.w], data.count, C * C).astype(np.int32).reshape(C, C)
@@ -222,11 +231,11 @@ def xlogx(x):
 
 
 def passes(state, iterations=None, threads=1):
-    """Exchange until no word moves, or for so many passes. Yields, again and again in a pass and at its end, the share
-    of it that is done and the number of words that moved in it so far.
+    """Exchanges until no word moves, or for so many passes. Yields after each TOGETHER words, and so at the end of each
+    pass, the share of the pass that is done and the number of words that moved in it so far.
 
-    Several threads look, after the first pass, which of TOGETHER words are not in their best class, as things stand
-    before any of them has moved; then these have their turns. In a pass without a move that is no difference.
+    After the first pass several threads find which of TOGETHER words are not in their best class before any of them
+    moves; only these have their turns. The exchange ends all the same where no word would move by itself.
     """
     arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
     done = 0
@@ -249,7 +258,7 @@ def passes(state, iterations=None, threads=1):
 
 @dataclass
 class Merging:
-    """The state of the merging of classes: arrays as `class_kernels.agglomerate` has them. K, m: as it returns them."""
+    """The state of the merging of classes; arrays, K and m as `class_kernels.agglomerate` has them."""
 
     R: int
     K: int
@@ -259,13 +268,15 @@ class Merging:
     m: int = 0
 
     def add(self, words, C):
-        """Words (ids) become classes in turn, and classes are merged while there are more than C."""
+        """Words (ids) become classes in turn; classes are merged while there are more than C."""
         words = np.asarray(words, np.int64)
         self.K, self.m = kernels.agglomerate(words, C, self.R, self.K, self.parent, *self.arrays, self.merged, self.m)
 
 
 def merging_of(data, order, window):
-    """The state without classes, with room for window + 1: words (ids) beside `order` stay by themselves."""
+    """The Merging before the first class, with room for window + 1. Words (ids) not in `order` have classes of their
+    own, which are not merged.
+    """
     fixed = np.setdiff1d(np.union1d(data.v, data.w), order)
     room = min(window, len(order)) + 1
     W, C = len(data.words), len(fixed) + 1 + room
@@ -291,13 +302,13 @@ def roots(parent):
 
 
 def mergers(state, order, window, G, every=0):
-    """Merge: the words `order` come in turn, of each window + 1 classes two are merged, and then all down to G; a
-    window of all words tries all pairs. Yields the share of the work that is done, again and again, and with `every`
-    after so many mergers too.
+    """Merges classes as Brown et al. 1992 do: the words `order` come in turn, of each window + 1 classes two are
+    merged, and at the end all down to G. A window of all words tries all pairs. Yields the share of the work that is
+    done, after each call of the kernel; with `every`, also after so many mergers.
     """
     tallest = min(window, len(order))
     sizes = np.concatenate((np.minimum(np.arange(len(order)), window), np.arange(tallest, G, -1)))
-    pairs = np.concatenate(([0], np.cumsum(sizes.astype(np.float64) ** 2)))  # gone over before each step
+    pairs = np.concatenate(([0], np.cumsum(sizes.astype(np.float64) ** 2)))  # of classes, gone over before each step
     done = 0
     while done < len(sizes):
         end = max(np.searchsorted(pairs, pairs[done] + STEPS), done + 1)
@@ -314,8 +325,8 @@ def mergers(state, order, window, G, every=0):
 
 
 def classes_as_words(data, g):
-    """The bigrams of classes g (W,) in place of words, words without a class, -1, being classes of their own; and
-    their number.
+    """(the Bigrams of classes g (W,) in place of words, how many classes). Words without a class, -1, are classes of
+    their own.
     """
     g, C = numbered(data, g, int(g.max()) + 1)
     key, inverse = np.unique(g[data.v].astype(np.int64) * C + g[data.w], return_inverse=True)
@@ -325,7 +336,9 @@ def classes_as_words(data, g):
 
 
 def merged_classes(state, order):
-    """The class (W,) of each of the words `order` after the mergers, by their first words in turn; other words: -1."""
+    """The class (W,) of each of the words `order` after the mergers, numbered by their first words in `order`; other
+    words: -1.
+    """
     g = np.full(len(state.parent), -1, np.int32)
     _, first, own = np.unique(roots(state.parent)[order], return_index=True, return_inverse=True)
     g[order] = np.argsort(np.argsort(first))[own]
@@ -333,7 +346,9 @@ def merged_classes(state, order):
 
 
 def words_of_merged(state, order, of, words):
-    """The class (W,) of each of `words`, of[w] being what was merged in its place; other words: -1."""
+    """The class (W,) of each of `words` after the mergers of `order`, of[w] being the id that stood for word w there;
+    other words: -1.
+    """
     merged = merged_classes(state, order)
     g = np.full(len(of), -1, np.int32)
     g[words] = merged[of[words]]
@@ -347,7 +362,7 @@ def numbered_name(path, number):
 
 
 def paths(data, classes):
-    """For each class the string of 0 and 1 that leads to it in the tree of mergers down to one class."""
+    """For each class the string of 0 and 1 that leads to it in the tree of mergers, which go on down to one class."""
     G = len(classes.names)
     g = np.array([classes.members[w][0] if w in classes.members else -1 for w in data.words], np.int32)
     g, C = numbered(data, g, G)
@@ -365,7 +380,9 @@ def paths(data, classes):
 
 
 def write_paths(out, data, classes):
-    """A line for each word: the path of its class, the word, and how often it was seen; paths in order."""
+    """Writes a line for each word, "PATH WORD COUNT" with tabs: the path of its class, the word, how often it was seen;
+    by paths, then falling counts, then bytes.
+    """
     path = paths(data, classes)
     uses = dict(zip(data.words, data.uses.tolist()))
     rows = sorted((path[c], -uses[word], word) for word, (c, _) in classes.members.items())
@@ -373,16 +390,16 @@ def write_paths(out, data, classes):
 
 
 def log_likelihood(state):
-    """ln p of the text's bigrams: what is predicted, given the word before."""
+    """ln p of the text by the class model: of the second word of each bigram, given the first."""
     return float(xlogx(state.N[state.N > 0].astype(np.float64)).sum() - xlogx(state.n).sum()) + state.fixed
 
 
 def made(data, state, unseen=(), unk=UNK):
-    """The Classes that the exchange ended with, those with most uses first; a class that no word uses is left out.
+    """The Classes with which the exchange ended, by falling use; a class without a seen word is left out.
 
-    `unseen` words get the class of rare words: that of `unk`, else the one with most words of the lowest count. Of a
-    text of N words, T of them different, they are T / (N + T), as Witten and Bell (method C) have it, in equal parts;
-    that is taken from the other words of the class, but never more than half of it.
+    `unseen` words get the class of rare words: the class of `unk`, else the one with most words of the lowest count. In
+    a text of N words, T of them different, their share is T / (N + T), in equal parts (Witten and Bell, method C). It
+    is taken from the other words of the class, but never more than half of the class.
     """
     g = state.g
     seen = np.flatnonzero((g >= 0) & (g < state.G))
@@ -405,7 +422,7 @@ def made(data, state, unseen=(), unk=UNK):
 
 
 def class_counts(data, classes):
-    """Counts of 1-grams and 2-grams of the classes, and of words that have none."""
+    """The Counts of 1-grams and 2-grams of classes, and of the words that have none."""
     words = list(dict.fromkeys((SOS, EOS, UNK, *data.words)))
     index = {w: i for i, w in enumerate(words)}
     names, of = replaced(words, classes)

@@ -22,15 +22,15 @@ from lmtk.text.kernels import renumber
 from lmtk.text.vocab import EOS, SOS, UNK
 
 SENTENCES = Marks()
-TOLD = 64 << 20  # bytes; less is not told of
-NODE = 100  # bytes that a counted n-gram takes when a model is estimated
-OUTSIDE = -2  # the id of a word whose n-gram is dropped
+TOLD = 64 << 20  # bytes; a job that takes less is not told of
+NODE = 100  # bytes of memory that a counted n-gram takes when a model is estimated
+OUTSIDE = -2  # the id of a word whose n-grams are dropped
 FIRST = re.compile(rb"[ \t\r]*([^ \t\r]*)[ \t\r]*(.*?)[ \t\r]*$", re.S)  # the first word of a line, and the others
 
 
 @dataclass(frozen=True)
 class Positions:
-    """A large text whose n-grams are to be found by one sort: words, as in Counts; ids (N,) of them, a border (-1)
+    """A large text whose n-grams are found by one sort, in `suffix`: words, as in Counts; ids (N,), with a border, -1,
     behind each sentence in place of its marks.
     """
 
@@ -45,7 +45,7 @@ class Positions:
         return word in self.words and bool((self.ids == self.words.index(word)).any())
 
     def replaced(self, words, of):
-        """With others in place of its words, of which `of` has the id of each (W,)."""
+        """With other words in place of its own; of (W,): the new id of each old word."""
         return Positions(words, np.append(of, np.int32(NEWLINE))[self.ids])
 
     def of(self, vocab):
@@ -56,8 +56,8 @@ class Positions:
 
 
 class Blocks:
-    """The raw blocks of this rank's part of the texts, to be gone through again, on disk. heads: of each (path, number,
-    size, words known after it), from a first one on for what is known before the texts.
+    """The raw blocks of this rank's part of the texts, on disk, for several passes. heads: (path, number, size, words
+    known after it) of each block, behind a first one for the words known before the texts.
     """
 
     def __init__(self, raw, known):
@@ -78,8 +78,8 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Text:
-    """A large text whose n-grams are to be found in parts: words, as in Counts; of this rank's part mine, the words
-    that its ids are of, its blocks, and how often a border and each word stand in it, (1 + the words,).
+    """A large text whose n-grams are found bucket by bucket. words: as in Counts. Of this rank's part: mine, the words
+    of its ids; blocks; counts (1 + the number of words,), how often the border and each word stand in it.
     """
 
     words: list
@@ -96,7 +96,7 @@ class Text:
         return any(n and w == word for w, n in zip(self.mine, self.counts[1:].tolist()))
 
     def replaced(self, words, of):
-        """As Positions has it."""
+        """As Positions.replaced."""
         new = dict(zip(self.words, of.tolist()))
         return replace(self, words=words, mine=[words[new[word]] for word in self.mine])
 
@@ -104,12 +104,14 @@ class Text:
         return np.array([vocab.index[word] for word in self.mine] + [0], np.int32)
 
     def seen(self, vocab):
-        """How often each id of a model's vocabulary but the last, <s>, stands in it, 0 being the border."""
+        """How often each id of a model's vocabulary stands in this part, (W - 1,): the last, <s>, is left out; 0 is the
+        border.
+        """
         found = np.bincount(np.roll(self.new_id(vocab), 1), self.counts, len(vocab.words))
         return found[:-1].astype(np.int64)
 
     def parts(self, vocab):
-        """The ids (N,) int32 that a model's vocabulary gives the words, in parts."""
+        """Yields the ids, int32, that a model's vocabulary gives the words, block by block; 0 is the border."""
         new_id = self.new_id(vocab)
         for part in bordered(self.blocks, self.mine.index(SOS), self.mine.index(EOS), self.marks):
             yield new_id[part]
@@ -140,11 +142,13 @@ def collect(
     words: a closed vocabulary, outside which a word is `unk` (or, with `limit`, its n-gram in a count file is dropped);
     None takes every word. The words of the result are <s>, </s>, `unk`, those given, and others as first seen.
     memory: about how many bytes counting texts takes besides the result; the rest goes to disk. comm: the ranks that
-    count together; rank 0 has the result. replace: words -> (others, the id among them of each word), where others are
-    to be counted in place of the words that were read. positions: give large texts, where they have no sentence marks
-    inside of sentences, as Positions, which rank 0 makes alone; or, with `parts`, where they do not fit into `memory`
-    or there are several ranks, as a Text of each rank's part. Counts that do not fit into `memory` are runs.Spilled,
-    where one rank makes them and they are whole numbers.
+    count together; rank 0 has the result. replace: words -> (new words, the new id of each old word), if other words
+    are to be counted in place of those read. weighted: paths of texts each of whose lines begins with its weight.
+
+    The result is not Counts in two cases. With `positions`, a large text without sentence marks inside of sentences is
+    Positions, which rank 0 makes alone; with `parts` too, where it does not fit into `memory` or there are several
+    ranks, it is a Text of each rank's part. And counts that do not fit into `memory` are runs.Spilled, where one rank
+    makes them and they are whole numbers.
     """
     index = Growing()
     unk_id = index[unk]
@@ -171,7 +175,7 @@ def collect(
                 return found if not replace else found.replaced(*replace(found.words))
 
     def read():
-        """The count files and the weighted texts, on rank 0, and this rank's part of the texts."""
+        """Reads the count files and the weighted texts, on rank 0, and this rank's part of the texts."""
         lines = Lines(floats, None if floats or comm.size > 1 else memory)
         for path in files if comm.rank == 0 else ():
             for part in row_parts(path, readable, order, floats, marks.tolower):
@@ -217,8 +221,8 @@ def collect(
 
 
 def raw_blocks(texts, known, tolower, comm):
-    """Of this rank's part of the texts: the number of a text, that of its block, and the ids in it, NEWLINE behind each
-    line.
+    """Yields the blocks of this rank's part of the texts: (the number of the text, the number of the block in it, the
+    ids, with NEWLINE behind each line).
     """
     for path, name in enumerate(texts):
         mine = islice(blocks_of(name), comm.rank, None, comm.size)
@@ -227,8 +231,8 @@ def raw_blocks(texts, known, tolower, comm):
 
 
 def weighted_parts(path, known, order, floats, marks, sos, eos):
-    """Yields what the blocks of a text hold each of whose lines begins with how often it counts: its n-grams, as
-    counts.parse_rows has those of a count file. A line of a weight alone is a blank one.
+    """Yields the n-grams of each block of a text each of whose lines begins with its weight, as `counts.parse_rows` has
+    those of a count file. A line with only a weight is blank. Raises FormatError.
     """
     reader, lines = Reader(known, marks.tolower), 0
     for block in blocks_of(path):
@@ -253,14 +257,14 @@ def weighted_parts(path, known, order, floats, marks, sos, eos):
 
 
 def tell_beyond(memory, size, what):
-    """One line where a job takes more than -memory says."""
+    """Warns where a job takes more than -memory says."""
     if memory and size > max(memory, TOLD):
         told = f"{what}, which takes about {size >> 20} MB, more than -memory"
         warnings.warn(told, LmtkWarning, stacklevel=1)
 
 
 def in_memory(counts, memory):
-    """The Counts that stay in memory, or those of runs.Spilled."""
+    """The Counts in memory, of Counts or of runs.Spilled. Warns where a model of them takes more than -memory."""
     if isinstance(counts, Spilled):
         counts = Counts(counts.words, counts.levels())
     nodes = sum(len(level.keys) for level in counts.levels)
@@ -269,12 +273,12 @@ def in_memory(counts, memory):
 
 
 def whole_size(tokens, words, order):
-    """About how many bytes estimating a text's model takes when all is in memory."""
+    """About how many bytes it takes to estimate a text's model with everything in memory."""
     return max(100, 9 * order) * tokens + 500 * words
 
 
 def whole_text(raw, index, marks, comm):
-    """Raw blocks of rank 0 as its Positions, None where sentence marks stand inside of sentences, or nothing does."""
+    """The Positions of raw blocks, on rank 0. None where marks stand inside of sentences, or where there is no word."""
     try:
         parts = list(bordered(raw, index[SOS], index[EOS], marks))
     except MarksInside:
@@ -284,7 +288,7 @@ def whole_text(raw, index, marks, comm):
 
 
 def large_text(raw, index, marks, comm):
-    """The Text of Blocks, None where sentence marks stand inside of sentences, or nothing does."""
+    """The Text of Blocks. None where sentence marks stand inside of sentences, or no rank has a word."""
     counts, mine, found = np.zeros(len(index), np.int64), index.words(), None
     try:
         for part in bordered(raw, index[SOS], index[EOS], marks):
@@ -297,8 +301,8 @@ def large_text(raw, index, marks, comm):
 
 
 def read_texts(raw, index, marks, memory, known):
-    """Raw blocks as ids (N,), starts (S + 1,) and the list of the blocks, as `common_words` has it, from a first one on
-    for what is `known` before the texts.
+    """Raw blocks as ids (N,), starts (S + 1,) of the sentences, and the list of blocks for `common_words`, behind a
+    first one for the words `known` before the texts.
     """
     ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, known)]
     starts.append(np.zeros(1, np.int64))
@@ -323,7 +327,7 @@ def read_texts(raw, index, marks, memory, known):
 
 
 def bordered(raw, sos, eos, marks):
-    """Raw blocks as the ids of Positions, in parts. Raises MarksInside."""
+    """Yields the ids of Positions for each raw block. Raises MarksInside."""
     path, border = None, np.array([NEWLINE], np.int32)
     for this, _, block in raw:
         if marks.stream and path not in (None, this):
@@ -352,13 +356,13 @@ def bordered(raw, sos, eos, marks):
 
 
 def inside(rows, weights):
-    """Only the n-grams all of whose words have an id."""
+    """Only the n-grams without a word that is OUTSIDE."""
     kept = {k: (row >= 0).all(axis=1) for k, row in rows.items()}
     return {k: rows[k][kept[k]] for k in rows}, {k: weights[k][kept[k]] for k in rows}
 
 
 def merged(found):
-    """Several (rows, weights), which are taken from the list, as one."""
+    """Several (rows, weights) as one; `found` is emptied."""
     rows, weights = [], []
     for k in range(max(len(rows) for rows, _ in found)):
         parts = [(r[k], w[k]) for r, w in found if k < len(r)]

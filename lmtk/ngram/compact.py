@@ -1,10 +1,10 @@
 """The compact binary form of back-off models: columns of bits, unpacked when the file is read.
 
-Of each order a file has the words of its n-grams in as many bits as the largest takes; how many children each n-gram
-has, in four bits, 15 standing for a number in a list of its own; and log10 p and log10 weights, in single precision or,
-quantized, as places in a table of as many numbers as their bits allow. A place stands for an interval, its number for
-the mean of those in it; intervals lie as thick as the cube root of the numbers' density, which makes the mean square
-error least (Panter and Dite 1951). 0, -inf and nan have places of their own.
+Of each order a file has the last words of its n-grams, in as many bits as the largest id takes; how many children each
+n-gram has, in four bits, of which 15 sends to a list of larger numbers; and log10 p and log10 weights, in single
+precision or, quantized, as places in a table of as many numbers as the bits of a place allow. Each entry of the table
+is the mean of the numbers in an interval. The density of intervals follows the cube root of the numbers' density, which
+makes the mean square error least (Panter and Dite 1951). 0, -inf and nan have entries of their own.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ SETTINGS = VOCABULARY | {"order": ORDER, "quantize": whole(0, 16)}  # bits of a 
 
 
 def packed(x, width):
-    """Numbers (N,) below 2^width as bits, the highest first, one number behind the other: uint8."""
+    """Numbers (N,) below 2^width as bits, uint8: the highest bit first, without gaps between numbers."""
     parts = []
     for first in range(0, len(x), SOME):
         some = x[first : first + SOME].astype(">u4").view(np.uint8).reshape(-1, 4)
@@ -54,7 +54,7 @@ def unpacked(bits, width, N):
 
 @jit
 def unpack(bits, width, out):
-    """`unpacked` of many numbers, in place."""
+    """out (N,) <- the numbers of `packed`."""
     held, waiting, at = np.uint64(0), 0, 0
     mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
     for i in range(len(out)):
@@ -67,7 +67,7 @@ def unpack(bits, width, out):
 
 
 def quantized(x, bits):
-    """(places (N,), table): numbers (N,) float32 as places in a table of at most 2^bits numbers."""
+    """(places (N,) int32, table): numbers (N,) float32 as places in a table of at most 2^bits numbers."""
     special = np.array([0, -np.inf, np.nan], np.float32)
     plain = np.isfinite(x) & (x != 0)
     given = x[plain].astype(np.float64)
@@ -90,7 +90,7 @@ def width_of(words):
 
 
 def write(out, model, bits=0):
-    """Write a Backoff model; bits: of a log10, from 3 to 16, or 0 for all."""
+    """Writes a Backoff model. bits: of each log10, from 3 to 16; 0 for single precision."""
     width, arrays = width_of(len(model.vocab.words)), {}
     for k, level in enumerate(model.nodes.levels[1:], 1):
         arrays[f"words{k}"] = packed(level["word"][:-1], width)
@@ -111,7 +111,7 @@ def write(out, model, bits=0):
 
 
 def write_binary(out, model, compact=False, bits=0):
-    """Write a Backoff model in this form, where `compact` or `bits` ask for it, else in that of `backoff`."""
+    """Writes a Backoff model, in the compact form if `compact` or `bits` ask for it, else in the form of `backoff`."""
     if compact or bits:
         write(out, model, bits)
     else:
@@ -123,7 +123,7 @@ def sizes_of(model):
 
 
 def from_arrays(about, arrays, path):
-    """The model in a file's arrays. Raises FormatError."""
+    """The Backoff model in a file's arrays. Raises FormatError."""
     settings = about["settings"]
     words, found = held(about, arrays, path, SETTINGS, lambda sizes, size: {})
     vocab, order, bits, W = vocab_of(settings, words, path), found.order, found.quantize, len(words)
@@ -159,7 +159,7 @@ def from_arrays(about, arrays, path):
 
 
 def holds(sizes, width, bits, arrays):
-    """The arrays of the form, by name."""
+    """The arrays of the compact form, by name. width: bits of a word; `arrays` tell the lengths of lists and tables."""
     found = {}
     for k, N in enumerate(sizes, 1):
         found[f"words{k}"] = Array("U8", ((N * width + 7) // 8,))

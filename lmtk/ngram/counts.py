@@ -15,7 +15,7 @@ from lmtk.ngram import kernels, reading
 from lmtk.text.corpus import NEWLINE, Reader, tokens
 from lmtk.text.vocab import EOS, SOS
 
-SPARSE = 8  # positions for each n-gram, up to which a table of them is faster than a sort
+SPARSE = 8  # positions of the text for each n-gram, below which a table of positions is faster than a sort
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,9 @@ class Level:
 
 @dataclass(frozen=True)
 class Counts:
-    """words: id -> word; levels[k - 1]: the n-grams of order k. Every n-gram's prefix is a node too, if of count 0."""
+    """words: id -> word; levels[k - 1]: the n-grams of order k. Every n-gram's prefix is a node too, with a count of 0
+    where it was not counted.
+    """
 
     words: list
     levels: list
@@ -39,7 +41,7 @@ class Counts:
         return len(self.levels)
 
     def parts(self, by_bytes):
-        """As runs.Spilled has them."""
+        """These counts alone, as one part: `runs.Spilled.parts` has several."""
         yield self
 
     def has(self, word):
@@ -50,8 +52,8 @@ class Counts:
         return any((level.keys % W == w).any() for level in self.levels)
 
     def frequent(self, least, listed):
-        """These without the n-grams of order k that are counted less than least[k - 1], and without words that have no
-        other, unless they are `listed`.
+        """The Counts without n-grams of order k counted less than least[k - 1], and without words of which no n-gram is
+        left, unless they are `listed`.
         """
         rows, weights = to_rows(self.levels, len(self.words)), []
         for k, (level, low) in enumerate(zip(self.levels, least)):
@@ -66,7 +68,7 @@ class Counts:
         return Counts(words, from_rows([new[row] for row in rows], weights, len(words)))
 
     def up_to(self, order):
-        """These with so many orders or more."""
+        """The Counts with empty orders added up to `order`."""
         nothing = Level(np.zeros(0, np.int64), self.levels[0].count[:0], np.zeros(0, np.int64))
         return Counts(self.words, self.levels + [nothing] * (order - self.order))
 
@@ -78,7 +80,7 @@ class Counts:
 
 
 def count_ids(ids, starts, order, W):
-    """Count every n-gram up to `order` inside sentences: (N,) ids and (S + 1,) starts -> levels."""
+    """Counts every n-gram up to `order` inside of sentences: ids (N,) and starts (S + 1,) of sentences -> Levels."""
     if pays("ngrams", len(ids)) and len(ids) < 1 << 31 and W < 1 << 30:
         return sort_positions(ids, starts, order, W)
     return sort_keys(ids, starts, order, W)
@@ -89,7 +91,7 @@ def sort_positions(ids, starts, order, W):
     N = len(ids)
     v = np.append(ids, np.resize(ids, order)) * np.int32(2)
     v[starts[1:] - 1] += 1
-    # the rows are as long as they can get; the rest of them is never touched and takes no memory
+    # each row has room for as many n-grams as there are positions; what is never touched takes no memory
     keys, count, first = (np.empty((order, N), kind) for kind in (np.int64, np.int64, np.int32))
     room = np.empty((2, N), np.int32)
     place = room[kernels.suffix_order(ids, W, order, *room)]
@@ -99,7 +101,7 @@ def sort_positions(ids, starts, order, W):
 
 
 def sort_keys(ids, starts, order, W):
-    """`count_ids` with one sort of 64-bit keys an order: each is the one before with a word added."""
+    """`count_ids` with one sort of 64-bit keys an order: a key is the node of the n-gram's prefix and its last word."""
     left = np.repeat(starts[1:], np.diff(starts)) - np.arange(len(ids))  # tokens to the sentence's end
     at = np.arange(len(ids))
     node = ids.astype(np.int64)
@@ -124,8 +126,8 @@ def find(keys, parent, word, W):
 
 
 def find_rows(orders, rows, W):
-    """The nodes of n-grams given as rows of ids (N, k), -1 where there is none; orders: the keys of orders 1 .. k and
-    more.
+    """The nodes of n-grams given as rows of ids (N, k), -1 where there is none. orders: the keys of orders 1 .. k, or
+    of more.
     """
     node = np.zeros(len(rows), np.int64)
     for keys, word in zip(orders, rows.T):
@@ -141,8 +143,8 @@ def values(array, node, default):
 def trie(rows, W):
     """The nodes of n-grams given as rows of ids, rows[k - 1] (N_k, k), and of all their prefixes.
 
-    Yields for each order: keys, sorted; first, the index of a node's first row; node, that of each row. The rows of an
-    order are its own, then the prefixes of those of the next.
+    Yields for each order: keys, sorted; first, the index of each node's first row; node, the node of each row. The rows
+    of an order are its own, then the prefixes of the next order's rows.
     """
     rows = list(rows)
     for k in range(len(rows) - 1, 0, -1):
@@ -158,8 +160,8 @@ def trie(rows, W):
 def from_rows(rows, weights, W):
     """Levels from n-grams given as rows of ids, repeats summed: rows[k - 1] (N, k), weights[k - 1] (N,).
 
-    Prefixes that are not among the rows become nodes of count 0. Many rows and weights are taken from their lists.
-    Raises LmtkError where counts leave 64 bits.
+    Prefixes that are not among the rows become nodes of count 0. Where they are many, rows and weights are emptied.
+    Raises LmtkError where the sum of counts leaves 64 bits.
     """
     for weight in weights:
         check_sum(weight.sum(dtype=np.float64), weight.dtype.kind != "f")
@@ -174,7 +176,7 @@ def from_rows(rows, weights, W):
 
 
 def check_sum(total, whole=True):
-    """Raises LmtkError where counts add up to what is no number any more."""
+    """Raises LmtkError where the sum of counts, total, does not fit: 63 bits if they are whole, else a double."""
     if total >= (2.0**63 if whole else np.inf):
         raise LmtkError(f"the counts add up to more than {'2^63' if whole else 'a number can be'}")
 
@@ -182,7 +184,7 @@ def check_sum(total, whole=True):
 def sort_rows(rows, weights, W):
     """`from_rows` of many, by counting sorts from the last word to the first."""
     n, base = len(rows), np.cumsum([0, *map(len, rows)])
-    words = np.empty((n, base[-1]), np.int32)  # what is not written takes no memory
+    words = np.empty((n, base[-1]), np.int32)  # short n-grams leave parts unwritten, which take no memory
     for d in range(n):
         for k in range(d, n):
             words[d, base[k] : base[k + 1]] = rows[k][:, d]
@@ -210,11 +212,11 @@ def to_rows(levels, W):
 
 
 class BadLine(Exception):
-    """The number of a line, from 1, that is not words and a count, and the line."""
+    """A line that is not words and a count. args: its number in the block, from 1, and the beginning of its text."""
 
 
 def parse_rows(block, index, order=None, floats=False, tolower=False):
-    """Count lines -> ({k: (N, k) ids}, {k: (N,) counts}) for each order k, without those above `order`.
+    """Count lines -> ({k: ids (N, k)}, {k: counts (N,)}) for each order k, without orders above `order`.
 
     `index` maps a word to its id. Raises BadLine.
     """
@@ -241,7 +243,7 @@ def parse_rows(block, index, order=None, floats=False, tolower=False):
 
 
 def parse_many(block, reader, order=None):
-    """`parse_rows` of a large block with whole counts, by a Reader of the index."""
+    """`parse_rows` of a large block with whole counts, by a Reader. Raises BadLine."""
     block = block if block.endswith(b"\n") else block + b"\n"
     text = np.frombuffer(block, np.uint8).copy()
     length, count = np.empty(block.count(b"\n"), np.int32), np.empty(block.count(b"\n"), np.int64)
@@ -272,8 +274,8 @@ def parse_many(block, reader, order=None):
 
 
 def read_rows(path, index, order=None, floats=False, tolower=False, text=None):
-    """A count file as (rows, weights), an item for each order up to the longest, or to `order`; text: blocks of it, all
-    if None. Raises FormatError.
+    """A count file as (rows, weights), lists with an item for each order up to the highest in it, or to `order`. text:
+    the blocks to read, None for the whole file. Raises FormatError.
     """
     parts = [*row_parts(path, index, order, floats, tolower, text)]
     longest = max((k for rows, _ in parts for k in rows), default=1)
@@ -283,7 +285,7 @@ def read_rows(path, index, order=None, floats=False, tolower=False, text=None):
 
 
 def row_parts(path, index, order=None, floats=False, tolower=False, text=None):
-    """Yields what the blocks of a count file hold, as `parse_rows` has it."""
+    """Yields (rows, weights) of each block of a count file, as `parse_rows` has them. Raises FormatError."""
     before, reader = 0, Reader(index, tolower)
     for block in blocks(path) if text is None else text:
         large = not floats and (reader.table or pays("text", len(block)))
@@ -298,7 +300,7 @@ def row_parts(path, index, order=None, floats=False, tolower=False, text=None):
 
 
 def parse_counts(texts, floats):
-    """(N,) int64 (or float64) from the counts' bytes; None where one is no such number, or negative."""
+    """(N,) int64, or float64 with `floats`, from counts as bytes; None where one is no such number, or negative."""
     if not floats:
         if not all(map(bytes.isdigit, texts)):
             return None
@@ -315,7 +317,7 @@ def parse_counts(texts, floats):
 
 
 def bad_line(found, floats):
-    """The number of the first line of tokens that is not words and a count, and its start."""
+    """(the number of the first line of tokens that is not words and a count, the beginning of its text)."""
     number, words = 1, []
     for word in found:
         if word == b"\n":
@@ -350,8 +352,8 @@ def walk(counts, by_bytes):
 
 
 def write_counts(out, counts, by_bytes=False, only=None):
-    """Write "w1 w2<TAB>n" lines of every order (or of `only` one), without n-grams of count 0. counts: Counts, or
-    runs.Spilled.
+    """Writes "w1 w2<TAB>n" lines of every order, or of the order `only`, without n-grams of count 0. counts: Counts, or
+    runs.Spilled. by_bytes: as in `walk`.
     """
     for part in counts.parts(by_bytes):
         nodes = sum(len(level.keys) for level in part.levels)
@@ -367,7 +369,7 @@ def print_counts(out, counts, by_bytes, only):
     letters = np.frombuffer(b"".join((*counts.words, bytes(16))), np.uint8)
     rank = ranks(counts.words) if by_bytes else None
     parents, words, numbers = [], [], []
-    place_of = np.zeros(1, np.int32)  # of each node, where its line stands in its level
+    place_of = np.zeros(1, np.int32)  # of each node of the level above, where its line stands in that level
     for k, level in enumerate(counts.levels, 1):
         parent, word = np.divmod(level.keys, W) if k > 1 else (np.zeros(len(level.keys), np.int64), level.keys)
         above = place_of[parent]
@@ -389,7 +391,7 @@ def print_counts(out, counts, by_bytes, only):
 
 
 def by_first(first, nodes):
-    """nodes (N,) by where they were seen first: no two at one position."""
+    """nodes (N,) by the positions where they were seen first, which all differ."""
     if first.max(initial=0) >= SPARSE * len(first):
         return nodes[np.argsort(first)]
     order = np.full(first.max() + 1, -1, np.int32)
@@ -398,7 +400,7 @@ def by_first(first, nodes):
 
 
 def sorted_by(order, key, size):
-    """order (N,) int32 by key[order], which is below `size`; equal ones as they were."""
+    """order (N,) int32 sorted by key[order], which is below `size`; the sort is stable."""
     out = np.empty_like(order)
     kernels.sort_by(order, key, size, out)
     return out
@@ -412,7 +414,7 @@ def ranks(words):
 
 
 def format_counts(out, counts, by_bytes, only):
-    """The lines of `write_counts`."""
+    """Writes the lines of `write_counts`."""
     prefix = [b""] * (counts.order + 1)
     words, found = counts.words, []
     depths, last, numbers = (x.tolist() for x in walk(counts, by_bytes))

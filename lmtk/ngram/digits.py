@@ -1,6 +1,7 @@
-"""The digits of numbers: the shortest that give them back, and powers of ten by seven.
+"""The digits of numbers: the shortest that give a number back, and powers of ten with seven digits.
 
-A cell is text of up to 15 bytes in 16, or more in more, with its length in the last.
+A cell is an array of 16 bytes or more: text, and in the last byte its length. An empty cell, of length 0, is left to
+Python.
 """
 
 import math
@@ -11,11 +12,13 @@ from lmtk.machine.jit import inlined, jit
 
 LEAST = -45.0  # log10 of the least power that kernels print
 POWERS = 10.0 ** np.arange(60)
-NEAR = 1e-6  # where a number, in units of its last digit, is so near to another rounding, Python says which is meant
+NEAR = 1e-6  # in units of the last digit: where another rounding is so near, Python decides between the two
 
 
 def shortest(x):
-    """The shortest digits that give back x, of its precision: plain from 1e-6 up to 1e21, 1e21 and 1e-7 beyond."""
+    """The shortest digits that give back x in its precision, as text: plain from 1e-6 to below 1e21, else with e, as
+    KenLM prints numbers.
+    """
     if not np.isfinite(x):
         return "NaN" if np.isnan(x) else "inf" if x > 0 else "-inf"
     digits, _, exponent = np.format_float_scientific(x, trim="-").partition("e")
@@ -27,10 +30,10 @@ def shortest(x):
 @jit
 def print_shortest(x, end, cells):
     """x (N,) float32 by the shortest digits that give it back, and the byte `end`, into cells (N, 16 or more) of zeros,
-    uint8, the length in the last. Those stay empty that do not fit, and what is not 0 nor from 1e-6 up to 1e6.
+    uint8. A cell stays empty where the text does not fit, or |x| is neither 0 nor from 1e-6 to below 1e6.
 
-    x times a power of ten up to 12 is a double without rounding, and so are its bounds, halfway to its neighbours.
-    Where the power is above, what is as near to another rounding as NEAR stays empty.
+    x times a power of ten up to 10^12 is a double without rounding, and so are its bounds, halfway to its neighbours.
+    With higher powers, a cell stays empty where another rounding is NEAR.
     """
     for i in range(len(x)):
         a, cell, sign = abs(np.float64(x[i])), cells[i], np.int64(np.copysign(np.float32(1), x[i]) < 0)
@@ -64,7 +67,9 @@ def print_shortest(x, end, cells):
 
 @inlined
 def put_digits(text, at, r, digits, e):
-    """The number r, of so many digits, the first of which stands for 10^e; where it ends."""
+    """Puts the number r into text from `at` on: r has so many digits, the first of which stands for 10^e. Returns where
+    it ends.
+    """
     zeros, before = max(-e, 0), max(e + 1, 1)
     n = max(zeros + digits, before)
     for j in range(n - 1, -1, -1):
@@ -78,8 +83,8 @@ def put_digits(text, at, r, digits, e):
 
 @jit
 def print_powers(x, end, cells):
-    """10^x as "%.7g" and the byte `end`, x (N,) float64, into cells (N, 16) of zeros, uint8. Those stay empty that are
-    above 1 or not above 10^LEAST, or as near to the middle between two roundings as NEAR.
+    """10^x as "%.7g" and the byte `end`, x (N,) float64, into cells (N, 16) of zeros, uint8. A cell stays empty where x
+    is above 0 or not above LEAST, or where another rounding is NEAR.
     """
     for i in range(len(x)):
         if not LEAST < x[i] <= 0:

@@ -1,8 +1,9 @@
 """A large text's model from its n-grams in suffix order: `smoothing` without a look-up.
 
-Segment by segment (`suffix`), in threads, and in a segment order by order: the n-grams whose context ends in it are
-gathered with their contexts, counts and suffixes, which end in it too, `smoothing.smooth` does the rest. What a segment
-gives is written where no other writes, so that the result does not depend on the threads.
+Threads take segments of the context's last words (`suffix`), and a segment order by order. The n-grams whose context
+ends in the segment are gathered with their contexts, counts and lower orders, which end in it too, and `smoothed` by
+kernels; `smoothing.smooth` does the few contexts that leave nothing for unseen words. Each segment writes to places of
+its own, so that the result does not depend on the threads.
 """
 
 from dataclasses import dataclass, replace
@@ -35,14 +36,14 @@ from lmtk.text.vocab import PAUSE, Vocab
 
 f32 = np.float32
 PIECE = 1 << 16  # places counted together
-THERE, NEEDED = 1, 2  # an n-gram is in the model; a longer one wants it, or its weight, to be written
+THERE, NEEDED = 1, 2  # marks: the n-gram is in the model; a longer one needs it, or its weight, in the ARPA file
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A model in suffix order. Of each order's n-grams, (N,): log10p, by backing off where it has none of its own;
-    log10bow, nan where it extends to none; marks, THERE and NEEDED; types, how many extend it, if asked for. Those of
-    order 1 are all words of the vocabulary.
+    """A model in suffix order. Each list has, for each order, an array over its n-grams, (N,): log10p, backed off where
+    the n-gram has no probability of its own; log10bow, nan where nothing extends the n-gram; marks, THERE and NEEDED;
+    types, how many n-grams extend it, if asked for. Order 1 has all words of the vocabulary.
     """
 
     vocab: Vocab
@@ -55,8 +56,8 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Gathered:
-    """The n-grams of an order whose contexts are in a segment, as suffix.gather has them; the first of the contexts'
-    nodes, and how many contexts there are.
+    """The n-grams of an order whose contexts are in a segment, as `suffix.gather` has them; first: the node of the
+    first context; H: how many contexts there are.
     """
 
     node: np.ndarray
@@ -73,7 +74,7 @@ class Gathered:
 
 
 def gathered(x, segment, room):
-    """[the Gathered of each order from 2 on] of a segment of Suffixes x, in memory of `room`."""
+    """The Gathered of each order from 2 on, a list, of a segment of Suffixes x, in memory of `room`, a Scratch's."""
     first, last, begin, _ = segment
     n, sizes = x.order, np.empty(x.order + 1, np.int64)
     local = contexts_of(x, 1, n - 1, segment, room)
@@ -91,7 +92,7 @@ def gathered(x, segment, room):
 
 
 def contexts_of(x, k, many, segment, room):
-    """(N, many), which n-gram of the orders from k on is at each place of a segment, from 0 on."""
+    """(N, many): the n-gram of each of the orders k, k + 1 .. at each place of a segment, numbered from 0 in it."""
     first, last, begin, end = segment
     local = room("local", (end - begin, many), np.int32)
     words = (first, last) if first < len(x.start) - 1 else (0, 1)
@@ -100,14 +101,15 @@ def contexts_of(x, k, many, segment, room):
 
 
 class Estimator:
-    """What estimating keeps; lists have order k at k. seen: how often each last word (W,). types: whether they
-    are counted. inside (W + 1,): the words whose n-grams alone are kept, or None.
+    """The state of an estimation; lists have order k at k. seen (W,): how often each word stands in the text. types:
+    whether the extensions of n-grams are to be counted. inside (W + 1,): the words whose n-grams alone are kept, or
+    None.
     """
 
     def __init__(self, suffixes, vocab, methods, seen, types=False, inside=None):
         self.suffixes, self.vocab, self.methods, self.scratch = suffixes, vocab, methods, Scratch()
         unk, n = vocab.unk_id, suffixes.order
-        odd = unk >= vocab.V and seen[unk] > 0  # no word: which contexts have it
+        odd = unk >= vocab.V and seen[unk] > 0  # <unk> is no word, but n-grams have it
         self.unknown = with_words(suffixes, np.arange(len(vocab.words)) == unk) if odd else None
         self.outside = with_words(suffixes, ~inside) if inside is not None else None
         # whether there are n-grams that are not predicted, or not counted
@@ -119,11 +121,13 @@ class Estimator:
         self.types = [*(np.zeros(size if types else 0, np.int32) for size in sizes[:n]), np.empty(0, np.int32)]
 
     def continued(self, k):
-        """Whether an order's method counts n-grams by those of the next that end in them."""
+        """Whether order k has Kneser-Ney's counts: how many n-grams of the next order end in an n-gram."""
         return k < self.suffixes.order and self.methods[k - 1].continued
 
     def tallied(self, end):
-        """n_1 .. n_r of each order from 2 on, as far as the methods may ask, at the places up to `end`."""
+        """n_1 .. n_r of each order from 2 on, a list, with r as large as the methods may ask, at the places below
+        `end`, which are those of predicted last words.
+        """
         x, V = self.suffixes, self.vocab.V
         if x.raw:
             return [self.tallied_counts(k, int(x.nodes(k, [end])[0])) for k in range(2, x.order + 1)]
@@ -146,7 +150,7 @@ class Estimator:
         return of_counts
 
     def tallied_counts(self, k, end):
-        """The same of order k, of the n-grams before `end`, where they are counts."""
+        """`tallied` of order k, of the n-grams before `end`, where Suffixes are of counts."""
         x, method = self.suffixes, self.methods[k - 1]
         if not method.smoothing.discounts:
             return np.zeros(0, np.int64)
@@ -157,19 +161,19 @@ class Estimator:
         return np.bincount(np.minimum(count[there], upto + 1), minlength=upto + 2)[1 : upto + 1]
 
     def begin(self, log10p, log10bow, marks):
-        """Order 1 is estimated; log10bow is filled in."""
+        """Takes the estimate of order 1; its log10bow is filled in later, in place."""
         self.log10p[1], self.log10bow[1], self.marks[1] = log10p, log10bow, marks
 
     def estimate_all(self, methods, exact):
-        """Orders 2 and on, and the weights of their contexts; how many n-grams have no probability, those with <unk>
-        aside.
+        """Estimates the orders from 2 on, and the weights of their contexts. Returns how many n-grams have no
+        probability; those with <unk>, where it is no word, do not count.
         """
         p = probability(self.log10p[1])
         lacking = sum(all_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
         return lacking + (PAUSE in self.vocab.index)
 
     def estimate(self, methods, exact, lower_p, segment):
-        """`estimate_all` of a segment; lower_p: 10^log10p of order 1."""
+        """`estimate_all` of a segment. lower_p: 10^log10p of order 1."""
         lacking, below = 0, slice(None)
         with self.scratch.lent() as room:
             for method, (k, found, count, events, odd) in zip(methods[1:], self.orders(segment, room)):
@@ -192,8 +196,8 @@ class Estimator:
         return lacking
 
     def orders(self, segment, room):
-        """Yields of each order k from 2 on: k, the Gathered of a segment, their counts as the order's method wants
-        them, which are predicted, and how many have <unk>, though it is no word.
+        """Yields for each order k from 2 on: k; the Gathered of a segment; their counts as the order's method wants
+        them; which n-grams are predicted; how many have <unk> where it is no word.
         """
         word = None
         for k, found in enumerate(gathered(self.suffixes, segment, room), 2):
@@ -207,8 +211,8 @@ class Estimator:
             yield k, found, count, events, odd
 
     def events(self, k, found, word):
-        """Which n-grams are predicted, by their last word (N,): those counted of the vocabulary, in contexts without
-        <unk>. And how many have <unk>, though it is no word.
+        """(which n-grams are predicted, how many have <unk> where it is no word). Predicted are counted n-grams that
+        end in a word of the vocabulary, without <unk> where it is no word. word (N,): the last word of each.
         """
         there, odd = (word < self.vocab.V) & (found.raw >= 0), 0
         if self.unknown:
@@ -217,7 +221,7 @@ class Estimator:
         return np.flatnonzero(there), odd
 
     def back_off(self, k, found, events, below, log10p, p, bow):
-        """The n-grams without a probability of their own have what backing off gives them. Returns p of all, (N,)."""
+        """Backs off for the n-grams without a probability of their own. Returns p of all, (N,)."""
         lacking, all_p = np.ones(len(found.node), bool), np.empty(len(found.node))
         lacking[events], all_p[events] = np.isnan(log10p), p
         node = found.node[lacking]
@@ -227,8 +231,8 @@ class Estimator:
         return all_p
 
     def need_contexts(self, k, segment):
-        """The contexts of a segment's n-grams of order k are needed, if these are there. Returns the suffixes of those
-        that are needed themselves.
+        """Marks the contexts of a segment's n-grams of order k that are THERE. Returns the suffixes of the n-grams that
+        are NEEDED.
         """
         with self.scratch.lent() as room:
             below, found = [None, *gathered(self.suffixes, segment, room)][k - 2 : k]
@@ -242,13 +246,13 @@ class Estimator:
             return below.node[parents] if below else parents
 
     def need_ends(self, k, suffixes, ends):
-        """The suffixes of needed n-grams of order k are needed too with `ends`, as in SRILM; else their weights are
-        written where they are there.
+        """Marks the suffixes of needed n-grams of order k. With `ends` they have to be in the model too, as in SRILM;
+        else only the weights of those that are in it have to be written.
         """
         self.marks[k - 1][suffixes] |= THERE | NEEDED if ends and k > 2 else NEEDED
 
     def need_all(self, ends):
-        """An ARPA file needs every prefix of its n-grams, and what `need_ends` says."""
+        """Marks every prefix of an n-gram, which an ARPA file needs, and the suffixes that `need_ends` marks."""
         for k in range(self.suffixes.order, 1, -1):
             suffixes = all_at_once(partial(self.need_contexts, k), self.suffixes.segments)
             for some in suffixes:
@@ -256,7 +260,7 @@ class Estimator:
 
 
 def with_words(x, odd):
-    """Which n-grams of each order have one of the `odd` words (W + 1,) in them."""
+    """Which n-grams of each order have one of the `odd` words (W + 1,) in them: a list with order k at k."""
     last = np.zeros(len(x.begins), bool)
     for ends in (x.ended, x.start):  # of a bucket's events, and of its contexts
         last[ends[0] : ends[-1]] = np.repeat(odd[:-1], np.diff(ends))
@@ -269,15 +273,16 @@ def with_words(x, odd):
 
 
 def smoothed(given, method, V, exact, log10p, p, room):
-    """`smoothing.smooth` of the predicted n-grams of a segment: log10p (N,), nan where they are left out, and p, 10 to
-    that; in place. Returns log10 of the back-off weights (H,).
+    """`smoothing.smooth` of the predicted n-grams of a segment: log10p (N,) <- log10 p in single precision, nan where
+    they are left out; p (N,) <- 10 to that. Returns log10 of the back-off weights (H,).
 
-    given: context, count, raw, parent, (N,); log10p of those of some parents; p of all; H.
+    given: context, count, raw, parent, (N,); a function that gives log10p of some of the parents, the n-grams of the
+    lower order; p of all of these; H.
     """
     context, count, raw, parent, below, lower_p, H = given
     kind = np.int32 if raw.dtype == np.int32 else np.float64  # counts that were read may be large, or no whole numbers
     h, lost = room("totals", (H, 4), kind), room("lost", H, kind)
-    cutoff = method.cutoff or -1  # n-grams that are only others' prefixes, seen 0 times, are types too
+    cutoff = method.cutoff or -1  # -1: n-grams that are only prefixes of others, seen 0 times, are types too
     sum_counts(context, count, raw, cutoff, h, lost)
     T, types = h[:, 0].astype(np.float64), h[:, 1]
     seen = T > 0
@@ -314,8 +319,8 @@ def smoothed(given, method, V, exact, log10p, p, room):
 
 @jit
 def sum_counts(context, count, raw, cutoff, h, lost):
-    """h (H, 4) <- T, types, types2, types3 of Totals; lost (H,) <- the counts of n-grams seen `cutoff` times or less,
-    which are no types.
+    """h (H, 4) <- T, types, types2, types3 of methods.Totals; lost (H,) <- the sum of the counts of n-grams seen
+    `cutoff` times or less, which are no types.
     """
     h[:] = 0
     lost[:] = 0
@@ -331,8 +336,8 @@ def sum_counts(context, count, raw, cutoff, h, lost):
 
 @jit
 def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, exact, share, p, lower, sums):
-    """p (N,) <- f(c) / q + weight p of the lower order, nan where an n-gram is left out; lower (N,) <- the latter; sums
-    (H, 2), the first <- sum of p. share (H, 2): q and weight; f, less: as Smoothing.kept has them.
+    """p (N,) <- f(c) / q + weight p of the lower order, nan where an n-gram is left out; lower (N,) <- p of the lower
+    order; sums[:, 0] (H,) <- the sum of p. share (H, 2): q and weight; f, less: as Smoothing.kept has them.
     """
     sums[:] = 0
     for i in range(len(context)):
@@ -360,8 +365,8 @@ def sum_both(context, p, lower, sums):
 
 @jit
 def put(place, log10p, context, all_log10p, marks, types):
-    """log10p (N,) to the places of its n-grams, and marks; where it is nan, none. types (H,) <- how many of each
-    context's are not. Returns how many are not.
+    """all_log10p and marks, at place (N,) <- log10p (N,), and THERE where it is not nan. types (H,) <- for how many of
+    each context's n-grams it is not nan. Returns for how many in all.
     """
     many = 0
     types[:] = 0
@@ -380,8 +385,8 @@ def asked(method):
 
 
 def seen_words(counts, vocab, marks):
-    """How often each word of the model is seen, (W,), -1 times where it is not, from how often each id of the text is,
-    (W - 1,). Raises LmtkError where none is.
+    """How often each word of the model is seen, (W,), -1 where it is not, from how often each id stands in the text,
+    (W - 1,), <s> as often as the border. Raises LmtkError where no word is seen.
     """
     seen = np.append(counts, counts[0] if marks.sos else 0)
     if not marks.eos:
@@ -390,21 +395,21 @@ def seen_words(counts, vocab, marks):
 
 
 def some_seen(seen, vocab):
-    """The same of how often each word of the model is seen."""
+    """seen (W,) as it is. Raises LmtkError where no predicted word is seen."""
     if not (seen[: vocab.V] > 0).any():
         raise LmtkError("no word of the vocabulary is counted")
     return seen
 
 
 def ends_in_words(x, vocab):
-    """Whether Suffixes of counts have an n-gram that ends in a word of the vocabulary."""
+    """Whether Suffixes of counts have an n-gram of 2 words or more that ends in a word of the vocabulary."""
     end = x.ended[min(vocab.V, len(x.ended) - 1)]
     return any((x.raw[k][: x.nodes(k, [end])[0]] > 0).any() for k in range(2, x.order + 1))
 
 
 def unigrams(vocab, methods, seen, bigrams):
-    """Order 1 as `smoothing` has it, from how often each word is seen, (W,), -1 times where not counted. bigrams ()
-    gives how many bigrams end in each id of the text, (W - 1,).
+    """Order 1 as a smoothing.Level. seen (W,): how often each word is seen, -1 where it is not counted. bigrams: a
+    function that gives how many bigrams end in each id of the text, (W - 1,).
     """
     counted, seen = seen >= 0, np.maximum(seen, 0)
     words, count = np.arange(len(vocab.words), dtype=np.int32), seen
@@ -415,8 +420,8 @@ def unigrams(vocab, methods, seen, bigrams):
 
 
 def smoothed_unigrams(vocab, recipe, size, first, counted):
-    """(the methods with their discounts, log10 p of the words by backing off, their marks) from order 1 and the n_1 ..
-    of each order from 2 on. size: as smoothing.words_kept has it.
+    """(the methods with their discounts, log10 p of the words, their marks) from `first`, order 1 as a smoothing.Level,
+    and `counted`, the counts of counts of each order from 2 on. size: as `smoothing.words_kept` has it.
     """
     count = first.raw if recipe.methods[0].counts == "after" else first.count
     if recipe.exact:
@@ -432,15 +437,18 @@ def smoothed_unigrams(vocab, recipe, size, first, counted):
 
 
 def last_word(seen, vocab):
-    """The word that was seen first last of all, from how often each was seen, (W,)."""
+    """The word that comes last in lmplz's order: words stand as they were first seen, the marks before all others.
+    seen (W,): how often each was seen.
+    """
     words = np.flatnonzero(seen > 0)
     others = words[(words != vocab.eos_id) & (words != vocab.unk_id) & (words != vocab.sos_id)]
     return others[-1] if len(others) else words[0]
 
 
 def count_last(counted, x, a, b, vocab):
-    """`smoothing.last_nodes` of the orders 2 .. n - 1: the n-gram that lmplz has last among those of the last word, at
-    the places a .. b of Suffixes x, has its raw count in n_1 .. (in place). Returns whether there is one.
+    """`smoothing.last_nodes` of the orders 2 .. n - 1: in the counts of counts `counted`, in place, the n-gram that
+    lmplz has last moves from its continuation count to its raw count. a, b: the places of the last word in Suffixes x.
+    Returns whether there is such an n-gram.
     """
     for k, n in enumerate(counted[:-1], 2):
         f, m = suffix.orders_in(x.begins[a:b])
@@ -465,7 +473,9 @@ def count_last(counted, x, a, b, vocab):
 
 
 def estimate(suffixes, vocab, recipe, marks, types=False):
-    """Suffixes -> (Estimate, the methods with their discounts), as `smoothing.estimate` has it. types: wanted."""
+    """Suffixes -> (Estimate, the methods with their discounts), equal to the model of `smoothing.estimate`. types:
+    whether the Estimate has types, which `backoff_of` wants. Raises NoDiscount, LmtkError where nothing is counted.
+    """
     start, raw, methods, exact = suffixes.start, suffixes.raw, recipe.methods, recipe.exact
     seen = raw[1] if raw else seen_words(np.diff(start), vocab, marks)
     if raw and (exact or not ends_in_words(suffixes, vocab)):
@@ -487,12 +497,12 @@ def estimate(suffixes, vocab, recipe, marks, types=False):
 
 
 def backoff_of(model, home=None):
-    """An Estimate with its types as a Backoff model, in whose nodes the n-grams stand by their prefixes. It takes the
-    estimate's columns. home: as `building.in_file` has it.
+    """The Backoff model of an Estimate with types: its n-grams are put in the order of their prefixes. The estimate's
+    columns are emptied. home: as `building.in_file` has it.
     """
     W, segments, scratch = len(model.vocab.words), model.suffixes.segments, Scratch()
     sizes = [W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])]
-    vars(model.suffixes)["words"] = None  # oldest words, of which nothing below asks
+    vars(model.suffixes)["words"] = None  # the oldest words are not needed any more
     trim()
     memory, where, records = nodes_of_sizes(sizes, home)
     place, lacking = np.arange(W, dtype=np.int32), 0
@@ -508,14 +518,14 @@ def backoff_of(model, home=None):
         place = new
         for column in (model.log10p, model.log10bow, model.marks, model.types):
             column[k - 1] = None
-        trim()  # what was freed serves the file
+        trim()  # freed memory goes back to the system, for the pages of the file
     nodes = finished(memory, where, W, linked=not lacking, home=home)
     return Backoff(model.vocab, len(records), [Packed(nodes, k, W) for k in range(1, len(records) + 1)])
 
 
 def place_segment(model, k, place, child, new, rows, scratch, segment):
-    """The n-grams of order k whose context is in a segment into rows, as `columns` has them, from the child of their
-    contexts' place on; how many lack a suffix.
+    """Puts the n-grams of order k whose context is in a segment into rows, records as `columns` has them, each
+    context's from its first child on. Returns how many lack a suffix.
     """
     x = model.suffixes
     with scratch.lent() as room:

@@ -1,8 +1,8 @@
-"""What was counted -> a back-off model: by the `engine`, in suffix order, or by `smoothing`.
+"""Counts or a text's positions -> a back-off model: by the `engine`, in suffix order, or by `smoothing`.
 
-`smoothing` is a page of numpy from counts to a model. It is the reference that the engine is tested against, it spares
-small jobs the kernels, whose loading would take longer than they do, and it does what is not worth a kernel: order 1,
-and n-grams with sentence marks in the middle.
+`smoothing` goes from counts to a model in numpy. It is the reference against which the engine is tested; it spares
+small jobs the kernels, which take longer to load than such a job; and it does what is not worth a kernel: order 1, and
+n-grams with sentence marks in the middle.
 """
 
 from lmtk.machine.large import pays
@@ -11,8 +11,9 @@ from lmtk.ngram.collection import Positions
 
 
 def estimate(counted, vocab, recipe, marks, types=True):
-    """collection.Counts or Positions, which is taken from the list `counted`, -> (an engine.Estimate or a Backoff, the
-    methods with their discounts). recipe: a methods.Recipe. types: wanted by engine.backoff_of.
+    """(an engine.Estimate or a Backoff, the methods with their discounts), from the one Counts or collection.Positions
+    in the list `counted`, which is emptied so that its memory serves the engine. recipe: a methods.Recipe. types: as
+    in `engine.estimate`. Raises NoDiscount, LmtkError where nothing is counted.
     """
     ngrams, suffixes, order = counted.pop(), None, len(recipe.methods)
     if isinstance(ngrams, Positions):
@@ -27,7 +28,7 @@ def estimate(counted, vocab, recipe, marks, types=True):
             suffixes = leaves.suffixes_of(ngrams, vocab)
     if suffixes is None:
         return smoothing.estimate(ngrams, vocab, recipe)
-    del ngrams  # its memory serves the engine
+    del ngrams  # the last reference
     from lmtk.ngram import engine
 
     return engine.estimate(suffixes, vocab, recipe, marks, types)

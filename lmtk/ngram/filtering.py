@@ -1,7 +1,7 @@
 """The lines of an ARPA file whose n-grams stay, as KenLM's filter and SRILM's change-lm-vocab choose them.
 
-A criterion is where(word) -> None if no n-gram with the word stays, else the sentences that the word is in, a sorted
-list of numbers, which is empty for all of them. An n-gram stays if its words have a sentence in common.
+A criterion is where(word): None if no n-gram with the word stays, else a sorted list of the numbers of the sentences
+that the word is in; an empty list stands for all sentences. An n-gram stays if its words have a sentence in common.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from lmtk.machine.jit import jit
 
 
 def files_of(ngram, where, files):
-    """Which of so many files an n-gram stays in: each has one sentence, or one has them all."""
+    """In which of so many files an n-gram stays, a list of numbers. Each file has one sentence, or one file has all."""
     found = [where(word) for word in ngram]
     if None in found:
         return ()
@@ -20,8 +20,8 @@ def files_of(ngram, where, files):
 
 
 def sentences_of(words, where):
-    """A criterion as `choose` has it: many (W,), how many sentences a word is in, -1 where none of its n-grams stays,
-    0 for all of them; first (W,), where these begin in the third array.
+    """A criterion as arrays for `choose`: many (W,), in how many sentences each word is, -1 where none of its n-grams
+    stays, 0 for all sentences; first (W,), where its sentences begin in the third array; their numbers.
     """
     found = [where(word) for word in words]
     many = np.array([-1 if some is None else len(some) for some in found], np.int64)
@@ -30,8 +30,8 @@ def sentences_of(words, where):
 
 
 def lines_of(text, rows, k, criterion):
-    """Those lines of a text that stay, uint8, and how many; rows (N, ..): the first k words of each that is not blank,
-    or of which k are asked for.
+    """(the lines of a text that stay, uint8; how many). rows (N, k or more): the ids of the words of each line that is
+    not blank; the first k count. criterion: as `sentences_of` has it.
     """
     kept, out = np.empty(len(rows), np.uint8), np.empty(len(text), np.uint8)
     number = choose(rows, k, *criterion, kept)
@@ -40,8 +40,8 @@ def lines_of(text, rows, k, criterion):
 
 @jit
 def choose(rows, k, many, first, sentences, kept):
-    """kept (N,) <- whether the words rows[:, :k], of which none is unknown, have a sentence in common. Returns how many
-    do.
+    """kept (N,) <- whether the words rows[:, :k], all of them known, have a sentence in common. Returns for how many
+    rows they do. It goes through the sentences of the rarest word, and looks each up in those of the others.
     """
     number = 0
     for i in range(len(rows)):
@@ -77,8 +77,8 @@ def choose(rows, k, many, first, sentences, kept):
 
 @jit
 def copy_lines(text, kept, out):
-    """out <- the lines of a text that `kept` has, one for each that is not blank, without the carriage return at their
-    end. Returns their size.
+    """out <- the lines of a text that stay, without the carriage returns at their end. kept: whether each line that is
+    not blank stays. Returns their size in bytes.
     """
     size, row, begin, blank = 0, 0, 0, True
     for i in range(len(text)):

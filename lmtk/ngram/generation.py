@@ -7,15 +7,16 @@ import numpy as np
 from lmtk.errors import LmtkError
 from lmtk.ngram.counts import find, find_rows
 
-LONGEST = 50_000  # words; where SRILM ends a sentence that does not end itself
-CACHED = 1 << 23  # probabilities of contexts that are kept for the next time
+LONGEST = 50_000  # words, after which SRILM ends a sentence without </s>
+CACHED = 1 << 23  # probabilities that the cache of contexts holds
 
 
 def sentences(model, prefixes, seed=1, unk=False):
-    """For each prefix, a list of ids, a random continuation up to </s>, which is left out: a list of ids.
+    """Yields for each prefix, a list of ids, a random continuation up to </s>, which is left out: a list of ids.
 
-    A word is drawn from p(. | context), over the words that are predicted; the unknown word is among them with `unk`.
-    Each sentence takes its random numbers where the one before left off. Raises LmtkError where the model has no </s>.
+    A word is drawn from p(. | context) over the predicted words; without `unk` the unknown word is never drawn. All
+    sentences share one sequence of random numbers. Raises LmtkError where the model predicts no </s>, or gives every
+    word the probability 0 after some context.
     """
     vocab, random = model.vocab, np.random.default_rng(seed)
     if vocab.eos_id >= vocab.V:
@@ -40,18 +41,18 @@ def sentences(model, prefixes, seed=1, unk=False):
 
 
 def follow(model, nodes, word):
-    """The context with a word added: a node for its last 1, 2 .. order - 1 words each, -1 where the model has none."""
+    """The context with a word added, a tuple: the nodes of its last 1, 2 .. order - 1 words, -1 where there is none."""
     W, word = len(model.vocab.words), np.array([word])
     above = (0, *nodes[:-1])
     return tuple(int(find(level.keys, np.array([n]), word, W)[0]) for level, n in zip(model.levels[:-1], above))
 
 
 def after(model, unk=True):
-    """The function that gives, for a context as `follow` has it, (V,) probabilities of the predicted words; where `unk`
-    is false that of the unknown word is 0.
+    """The function that gives the probabilities (V,) of the predicted words after a context, a tuple as `follow` makes
+    it. Without `unk` the probability of the unknown word is 0.
     """
     V, W, unk_id = model.vocab.V, len(model.vocab.words), model.vocab.unk_id
-    # every exponential once, and not the whole vocabulary's for every word drawn
+    # each exponential is taken once, not those of the whole vocabulary for every word drawn
     p = [np.exp(level.logp) for level in model.levels]
     bow = [np.exp(level.bow) for level in model.levels]
     keys, predicted = model.levels[0].keys, model.levels[0].keys < V
@@ -78,8 +79,8 @@ def after(model, unk=True):
 def mean_chances(model, vocab):
     """The function that gives, for contexts (K, N) of ids of `vocab`, the last word first, the mean p(. | context).
 
-    It is (V,), for the words that `vocab` predicts: 0 where the model does not predict them, the rest scaled to sum to
-    one.
+    The mean (V,) is over the words that `vocab` predicts: 0 for words that the model does not predict, the others
+    scaled to sum to one.
     """
     known, W = model.vocab, len(model.vocab.words)
     ids = np.array([known.index.get(word, known.unk_id) for word in vocab.words])

@@ -1,8 +1,8 @@
-"""Back-off models of which only hashes of the n-grams are kept, as KenLM's probing tables do: they can be scored by,
-but their n-grams cannot be listed.
+"""Back-off models that keep only hashes of their n-grams, as KenLM's probing tables do. Such models score texts; their
+n-grams cannot be listed.
 
-The key of the n-gram w_1 .. w_k, numbers of words, goes from its last word back: that of w_k is w_k, then
-key(w_i .. w_k) = A key(w_(i+1) .. w_k) xor B (1 + w_i), modulo 2^64. Every end of an n-gram is in the tables too.
+The key of an n-gram w_1 .. w_k, of KenLM's numbers of words, goes from the last word back: key(w_k) = w_k, and
+key(w_i .. w_k) = A key(w_(i+1) .. w_k) xor B (1 + w_i), modulo 2^64. Every suffix of an n-gram is in the tables too.
 """
 
 from dataclasses import dataclass, replace
@@ -20,10 +20,11 @@ LONGEST = np.dtype([("key", "<u8"), ("log10p", "<f4")])
 
 @dataclass(frozen=True)
 class Hashed:
-    """number (W,): KenLM's number of each word. first (W',): ONE by number. tables: of each longer order, MIDDLE or
-    LONGEST where the key leads (linear probing, an entry with the key 0 is free). sizes: the numbers of n-grams.
+    """number (W,): KenLM's number of each word. first (W',): a ONE for each number. tables: of each longer order, a
+    hash table of MIDDLE or LONGEST by key (linear probing; an entry with the key 0 is free). sizes: the numbers of
+    n-grams.
 
-    A log10 p has the sign bit where nothing is known of what stands before it, else not.
+    The sign bit of a log10 p is no sign: KenLM clears it where a longer n-gram ends in this one.
     """
 
     vocab: Vocab
@@ -34,14 +35,16 @@ class Hashed:
     sizes: list
 
     def score(self, corpus):
-        """ln p of every scored token; the length is that of the n-gram used."""
+        """Scores: ln p of every scored token, and the length of the n-gram used, UNKNOWN for a word that is not
+        predicted.
+        """
         log10p, used = self.log10p(corpus)
         outside = corpus.scored & (corpus.ids >= self.vocab.V)
         log10p[outside], used[outside] = -np.inf, UNKNOWN
         return Scores(log10p.astype(np.float64) * LN10, used[:, None])
 
     def log10p(self, corpus):
-        """KenLM's log10 p of every scored token, float32, and the length of the n-gram used."""
+        """(KenLM's log10 p of every scored token, (N,) float32; the length of the n-gram used, (N,)); for others 0."""
         ids, N = corpus.ids, len(corpus.ids)
         number = self.number[ids]
         before = np.arange(N) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts))
@@ -79,7 +82,7 @@ def negative(log10p):
 
 
 def find(table, keys):
-    """Where the keys (N,) stand in a table, -1 for nowhere."""
+    """The places (N,) of keys (N,) in a table, -1 for those that it lacks."""
     place, found = (keys % np.uint64(len(table))).astype(np.int64), np.full(len(keys), -1)
     open_, turns = np.arange(len(keys)), 0
     while len(open_) and turns < len(table):

@@ -1,14 +1,15 @@
-"""Kneser-Ney's discounts tuned on held-out text (Hsu and Glass 2008), where few counts give the closed form little.
+"""Kneser-Ney's discounts tuned on held-out text (Hsu and Glass 2008), for small texts, whose counts of counts say
+little.
 
-An interpolated p is a_k + g_k p_(k-1) at each order k, and a_k = (c - D(c)) / T and g_k = D n / T are linear in that
-order's D. So ln p of a text is concave in the discounts of one order, the others fixed: Newton's steps find its
-maximum, an order after the other, again and again.
+An interpolated p is a_k + g_k p_(k-1) at each order k, and a_k = (c - D(c)) / T and g_k = D n / T are linear in the
+discounts D of that order. So ln p of a text is concave in the discounts of one order, the others fixed. Newton's steps
+find its maximum, an order after the other, again and again.
 
 symbol   shape   meaning
-N R      -       words of the text that are predicted; how many discounts an order has
+N R      -       predicted words of the held-out text; how many discounts an order has
 a        (N,)    c / T of each word behind its context
-slope    (N, R)  -1 / T at the discount that c has: those of a over the discounts
-n        (N, R)  n_r / T: those of the lower order's weight
+slope    (N, R)  the derivatives of (c - D(c)) / T by the discounts: -1 / T at the discount of c, else 0
+n        (N, R)  the derivatives of the lower order's weight: n_r / T, n_r being the context's n-grams with discount r
 features -       (a, slope, n) of an order, all 0 in a context that was not seen
 """
 
@@ -25,15 +26,15 @@ from lmtk.ngram.smoothing import odd_contexts
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import Vocab
 
-LEAST = 1e-3  # discounts from here on, so that every context leaves something
-SWEEPS = 50
+LEAST = 1e-3  # the least discount, with which every context leaves something
+SWEEPS = 50  # over all orders, at most
 ENOUGH = 1e-7  # gain of ln p a word at which the sweeps end
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A held-out text for a vocabulary and a Method an order. words (N, n) int32: each predicted word, then those
-    before it, the nearest first, -1 before the sentence.
+    """A held-out text for a vocabulary and a Method for each order. words (N, n) int32: each predicted word, then the
+    words before it, the nearest first, -1 before the sentence.
     """
 
     words: np.ndarray
@@ -41,11 +42,11 @@ class HeldOut:
     methods: list
 
     def discounts(self, k):
-        """R of order k."""
+        """R, how many discounts order k has."""
         return len(self.methods[k - 1].smoothing.names)
 
     def known(self, first, features):
-        """{k: Method} with the discounts that give the text most probability; first: order 1 as a smoothing.Level,
+        """{k: Method} with the discounts that give the text most probability. first: order 1 as a smoothing.Level;
         features: of the orders from 2 on.
         """
         one = np.zeros(len(self.words), np.int64)
@@ -54,7 +55,7 @@ class HeldOut:
         return tuned([found, *features], self.methods, self.vocab.V)
 
     def of_levels(self, levels):
-        """The features of orders from 2 on, from all smoothing.Levels."""
+        """The features of the orders from 2 on, from smoothing.Levels of all orders."""
         W, found = len(self.vocab.words), []
         for k, level in enumerate(levels[1:], 2):
             H = len(levels[k - 2].keys)
@@ -68,20 +69,20 @@ class HeldOut:
         return found
 
     def unseen(self):
-        """Features of orders from 2 on, all 0."""
+        """Features of the orders from 2 on, all 0, for `of_estimator`."""
         shapes = [(len(self.words), self.discounts(k)) for k in range(2, len(self.methods) + 1)]
         return [(np.zeros(N), np.zeros((N, R)), np.zeros((N, R))) for N, R in shapes]
 
     def of_estimator(self, work, features):
-        """`of_levels` from an engine.Estimator: `features` of those words whose context ends in one of its segments, in
-        place. Returns these.
+        """`of_levels` from an engine.Estimator: fills `features`, of `unseen`, for words whose last context word is in
+        one of its segments. Returns them.
         """
         all_at_once(partial(self.of_segment, work, features), work.suffixes.segments)
         return features
 
     def of_segment(self, work, features, segment):
-        """The same of a segment. N-grams are found from the last word to the oldest: each stands under the one that it
-        ends in, by its oldest word.
+        """`of_estimator` of a segment. N-grams are looked up from the last word to the oldest: an n-gram is found by
+        its suffix and its oldest word.
         """
         x, W, (first, last, *_) = work.suffixes, len(self.vocab.words), segment
         some = np.flatnonzero((first <= self.words[:, 1]) & (self.words[:, 1] < last))
@@ -107,8 +108,8 @@ class HeldOut:
                     whole[some] = part
 
     def of_words(self, k, parent, count, event, H, context, node):
-        """The features of order k of words with a context and a node (N,), -1 where there is none. Of the n-grams:
-        parent, which of the H contexts each extends; count; event, whether it is predicted.
+        """The features of order k. Of each held-out word, (N,): its context and its n-gram's node, -1 where there is
+        none. Of the n-grams: parent, which of the H contexts each extends; count; event, whether it is predicted.
         """
         R, event = self.discounts(k), event & (count > 0)
         kind = np.minimum(count, R).astype(np.int64)
@@ -124,8 +125,8 @@ class HeldOut:
 
 
 def held_out(corpus, vocab, methods):
-    """The HeldOut of a Corpus, for methods of interpolated Kneser-Ney. Raises LmtkError where no word of it is
-    predicted.
+    """The HeldOut of a Corpus, for methods of interpolated Kneser-Ney. Raises LmtkError where the corpus has no
+    predicted word.
     """
     at = np.flatnonzero(corpus.scored & (corpus.ids < vocab.V))
     if not len(at):
@@ -134,8 +135,8 @@ def held_out(corpus, vocab, methods):
 
 
 def tuned(features, methods, V):
-    """{k: Method} with the discounts that give most probability to words of such features at each order. N-grams that
-    a minimum leaves out count in it.
+    """{k: Method} with the discounts that give the words of these features most probability, which holds n-grams that a
+    minimum will leave out.
     """
     D = [np.array([0.5, 1.0, 1.5])[: n.shape[1]] for _, _, n in features]
     before = -np.inf
@@ -150,7 +151,7 @@ def tuned(features, methods, V):
 
 
 def probability(features, D, V):
-    """p of each event with all orders, (N,), and with those below each order, a list from 1 / V on."""
+    """(p of each word with all orders (N,); a list for each order of p with the orders below it, from 1 / V on)."""
     p, below = np.full(len(features[0][0]), 1 / V), []
     for (a, slope, n), d in zip(features, D, strict=True):
         below.append(p)
@@ -159,7 +160,7 @@ def probability(features, D, V):
 
 
 def best(features, D, k, V):
-    """The discounts of order k + 1 that give the events most, those of the others being D."""
+    """The discounts of order k + 1 that give the words most probability, the other orders having those in D."""
     p, below = probability(features, D, V)
     weight = np.ones(len(p))
     for (_, _, n), d in zip(features[k + 1 :], D[k + 1 :], strict=True):

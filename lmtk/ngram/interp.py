@@ -1,4 +1,4 @@
-"""The deleted-interpolation n-gram of Jelinek and Mercer (1980), as section 4.1 of Bengio et al. 2003 has it.
+"""The deleted-interpolation n-gram of Jelinek and Mercer (1980), as in section 4.1 of Bengio et al. 2003.
 
 For the trigram, with q_t = l(freq(w_(t-1), w_(t-2))):
 
@@ -6,8 +6,8 @@ For the trigram, with q_t = l(freq(w_(t-1), w_(t-2))):
                                 + alpha_3(q_t) p_3(w_t | w_(t-1), w_(t-2))
 
 p_0 = 1/|V|; p_k is the relative frequency in the training counts; l(x) = ceil(-ln((1 + x)/T)), T the size of the
-training text. Where the context of p_k was never seen p_k is p_(k-1), so that the sum over the vocabulary stays one.
-Where a sentence has fewer than n - 1 words yet, freq is that of the words that there are.
+training text. Where the context of p_k was never seen, p_k is p_(k-1), so that the sum over the vocabulary stays one.
+Near the beginning of a sentence, where there are fewer than n - 1 words, freq is the frequency of those.
 """
 
 import math
@@ -36,7 +36,9 @@ class Interpolated:
     alpha: np.ndarray
 
     def score(self, corpus):
-        """ln p of every scored token; the length is that of the longest n-gram of the counts that ends there."""
+        """Scores: ln p of every scored token, -inf outside the vocabulary, and the length of the longest counted n-gram
+        that ends there.
+        """
         at = np.flatnonzero(corpus.scored)
         logp, longest = np.zeros(len(corpus.ids)), np.zeros(len(corpus.ids), np.int8)
         logp[at] = -np.inf
@@ -47,12 +49,12 @@ class Interpolated:
         return Scores(logp, longest[:, None])
 
     def bins(self, corpus):
-        """The bin of each token's context, (N,), and the number of bins."""
+        """(the bin of each token's context, (N,); the number of bins)."""
         return predictors(self, contexts(corpus, self.order), corpus.ids)[1], len(self.alpha)
 
     @cached_property
     def totals(self):
-        """totals[k - 1]: for each context of k - 1 words the sum of the counts of its predicted extensions."""
+        """totals[k - 1]: for each context of k - 1 words, the sum of the counts of its predicted extensions."""
         V, W = self.vocab.V, len(self.vocab.words)
         sums = []
         for k, level in enumerate(self.levels, 1):
@@ -68,7 +70,9 @@ class Interpolated:
         return self.totals[0][0]
 
     def lower(self, order):
-        """The same model on contexts of order - 1 words: a longer p_k is p_order."""
+        """The model on contexts of order - 1 words: the weights of longer p_k go to p_order. Bins are made anew from
+        these contexts.
+        """
         alpha = self.alpha[:, : order + 1].copy()
         alpha[:, order] += self.alpha[:, order + 1 :].sum(axis=1)
         return Interpolated(self.vocab, order, self.levels[:order], alpha)
@@ -84,19 +88,19 @@ class Interpolated:
 
 
 def bin_of(x, T):
-    """l(x) = ceil(-ln((1 + x)/T)), not below 0."""
+    """l(x) = ceil(-ln((1 + x)/T)), at least 0; (N,) int64."""
     return np.maximum(np.ceil(-np.log((1 + x) / T)), 0).astype(np.int64)
 
 
 def bin_count(T):
-    """Bins there can be: that of x = 0 is the last."""
+    """How many bins there can be: the bin of x = 0 is the last."""
     return int(bin_of(np.zeros(1), T)[0]) + 1
 
 
 def predictors(model, rows, w):
-    """p_0 .. p_n of words w (N,) in contexts rows (N, n - 1), with the bins of the contexts.
+    """(p (N, n + 1), bins (N,), length (N,)) of words w (N,) in contexts, rows (N, n - 1), the nearest word first.
 
-    Returns p (N, n + 1), bins (N,), and the length (N,) of the longest n-gram of the counts that ends in w.
+    p: p_0 .. p_n of w. bins: of the contexts. length: of the longest counted n-gram that ends in w.
     """
     levels, n, N, W = model.levels, model.order, len(w), len(model.vocab.words)
     p = np.empty((N, n + 1))
@@ -118,10 +122,11 @@ def predictors(model, rows, w):
 
 
 def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=None):
-    """Counts and a held-out Corpus (ids of `vocab`) -> (Interpolated, held-out tokens of each bin).
+    """Counts and a held-out Corpus (ids of `vocab`) -> (Interpolated, how many held-out tokens each bin has).
 
-    The weights start equal. `tell(iteration, ppl)` hears the held-out perplexity before each iteration and at the end.
-    Raises LmtkError where the counts hold no predicted word, or the held-out text.
+    The weights are learned by EM from equal ones. tell(iteration, ppl) is called with the held-out perplexity before
+    each iteration, and at the end with None for the iteration. Raises LmtkError where the counts or the held-out text
+    have no predicted word, or the counts end below `order`.
     """
     if counts.order < order:
         raise LmtkError(f"the counts end at order {counts.order}; order {order} was asked for")
@@ -150,7 +155,7 @@ def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=
 
 
 def write_text(out, model):
-    """The \\\\interp\\\\ text form: settings, weights, words, then the counts of each order."""
+    """Writes the \\interp\\ text form: settings, weights, words, then the counts of each order."""
     vocab = model.vocab
     out.write(b"\\interp\\\norder %d\nbins %d\nunk %s\n" % (model.order, len(model.alpha), vocab.unk))
     whole = model.levels[0].count.dtype.kind == "i"
@@ -213,7 +218,7 @@ class UnknownWord(Exception):
 
 
 class Known(dict):
-    """The ids of a vocabulary, for a file that may not go beyond it."""
+    """The ids of a vocabulary; another word raises UnknownWord."""
 
     def __init__(self, index):
         super().__init__(index)
@@ -224,7 +229,7 @@ class Known(dict):
 
 
 def checked(model, path):
-    """The model, if its numbers can be a model's; weights that do not sum to one are a warning."""
+    """The model as it is. Warns of weights that do not sum to one; raises FormatError where there are too few bins."""
     check_weights(model.alpha, path)
     if model.T <= 0 or len(model.alpha) < bin_count(model.T):
         raise FormatError(path, "the weights' bins and the counts do not fit together")

@@ -2,10 +2,10 @@
 words.
 
 A file is a header, a vocabulary of hashes, the n-grams, and the words in the order of their ids, each with a 0 behind.
-The n-grams are a trie from the last word to the first; a record of it is bits: the word, then log10 p and the weight
-(31 and 32 bits of a float, or places in tables of numbers), then where its children begin. The last of these may stand
-in part in a table, which says from which record on its upper bits are what. Everything is little-endian. Probing tables
-are those of `hashed`, that of the words before them.
+The n-grams are a trie from the last word to the first. Its records are packed bits: the word; log10 p and the back-off
+weight (31 and 32 bits of a float, or places in tables of numbers); a pointer to where the record's children begin. With
+array-compressed pointers the upper bits of a pointer stand in a table, which has the first record of each value.
+Probing tables are those of `hashed`; before them stands a table of 1-grams. Everything is little-endian.
 """
 
 import os
@@ -35,7 +35,7 @@ MISSING = np.float32(-100)  # log10 p of <unk> where the ARPA file had none
 
 
 def read(stream, path):
-    """(model, which of KINDS the file is). Raises FormatError."""
+    """(a Backoff or a Hashed, the name of its kind in KINDS). Raises FormatError."""
     data = bytes_of(stream, path)
     head = data[:FIXED].tobytes()
     if head.startswith(INCOMPLETE):
@@ -67,7 +67,7 @@ def read(stream, path):
 
 
 def bytes_of(stream, path):
-    """The bytes of a file, mapped where it is a plain one."""
+    """The bytes of a file: mapped if it is regular and not compressed, else read from `stream`."""
     if path != "-" and os.path.isfile(path):
         with open(path, "rb") as raw:
             if raw.read(len(MAGIC)) == MAGIC:
@@ -76,7 +76,7 @@ def bytes_of(stream, path):
 
 
 def hashed_model(data, counts, multiplier, path):
-    """The model of probing tables."""
+    """The Hashed of probing tables. Raises IndexError where the file is too short."""
     if not 1 < multiplier < 1e6:
         raise IndexError
 
@@ -92,7 +92,7 @@ def hashed_model(data, counts, multiplier, path):
     if version:
         raise FormatError(path, f"KenLM's vocabulary of version {version}; this lmtk reads version 0")
     buckets = [max(n + 1, int(np.float32(multiplier) * np.float32(n))) for n in counts]
-    part(np.dtype("V12"), buckets[0])  # the words' hashes and numbers
+    part(np.dtype("V12"), buckets[0])  # skips the hashes and numbers of words
     first = part(ONE, counts[0] + 1)
     kinds = [MIDDLE] * (len(counts) - 2) + [LONGEST]
     tables = [part(kind, n) for kind, n in zip(kinds, buckets[1:])]
@@ -111,14 +111,18 @@ def first_byte(counts):
 
 
 def vocabulary(words, unknown):
-    """The Vocab of KenLM's words, <unk> the first, which is predicted unless its log10 p, `unknown`, is MISSING."""
+    """The Vocab of KenLM's words, of which <unk> is the first. It is predicted unless its log10 p, `unknown`, is
+    MISSING.
+    """
     there = [w for i, w in enumerate(words) if w != SOS and (i or unknown != MISSING)]
     others = [w for w in (SOS, EOS, UNK) if w not in set(there)]
     return Vocab([*there, *others], len(there))
 
 
 def model_of(data, counts, quantized, split, path):
-    """The model in the bytes of a file; quantized: numbers stand in tables; split: pointers do, in part."""
+    """The Backoff model of a trie's bytes. quantized: log10 p and weights stand in tables; split: the upper bits of
+    pointers do. Raises IndexError where the file is too short.
+    """
     order, V = len(counts), counts[0]
     at = first_byte(counts) + 8 + 8 * V  # behind the vocabulary's hashes
     if quantized:
@@ -191,8 +195,9 @@ def unpacked(data, first, step, width, N):
 
 
 def upper_bits(data, at, size, largest, most):
-    """Of the pointers of `size` records, up to `largest`: how many bits stand in the records; from which record on each
-    number is what the bits above them say; and where the records begin.
+    """The table of the upper bits of `size` pointers, none above `largest`: (how many bits of a pointer stand in its
+    record; begins, the first record of each value of the upper bits; where the records begin). most: how many bits
+    KenLM may have put into the table.
     """
     bits = largest.bit_length()
     chopped = min(range(min(bits, most) + 1), key=lambda c: (largest >> (bits - c)) * 64 - size * c)
@@ -203,7 +208,9 @@ def upper_bits(data, at, size, largest, most):
 
 
 def parents(child, N):
-    """Of N records the one above that each stands under: child (P + 1,) says where those of each begin."""
+    """The parent (N,) of each of N records; child (P + 1,): the first child of each parent. Raises IndexError where
+    they do not fit.
+    """
     if child[0] != 0 or child[-1] != N or (np.diff(child) < 0).any():
         raise IndexError
     return np.repeat(np.arange(len(child) - 1), np.diff(child))
@@ -217,7 +224,7 @@ def words_behind(data, at, V, path):
 
 
 def backoff_model(levels, words, path):
-    """The model of n-grams as rows of KenLM's ids, with log10 p and weights."""
+    """The Backoff model of levels (rows of KenLM's ids, log10 p, log10 weights)."""
     vocab = vocabulary(words, levels[0][1][0])
     own = np.array([vocab.index[w] for w in words], np.int32)
     kept = np.arange(len(words)) >= (levels[0][1][0] == MISSING)

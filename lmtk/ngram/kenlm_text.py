@@ -1,5 +1,5 @@
-"""ARPA files as KenLM's lmplz lays them out: the fewest digits that single precision needs, a back-off weight for each
-n-gram but those of the highest order, lines by the numbers of their words from the last word back.
+"""ARPA files as KenLM's lmplz writes them: the fewest digits that single precision needs, a back-off weight for each
+n-gram below the highest order, lines by the numbers of their words, compared from the last word back.
 """
 
 from functools import partial
@@ -18,8 +18,8 @@ from lmtk.text.vocab import EOS, SOS
 
 
 def numbers(vocab):
-    """The words as lmplz numbers them, <unk>, <s> and </s> first, the others as they are; the number of each word's id,
-    (W,).
+    """(the words as lmplz numbers them, <unk>, <s> and </s> first, the others as they stand; the number (W,) of each
+    id).
     """
     first = (vocab.unk, SOS, EOS)
     words = [*first, *(w for w in vocab.words if w not in first)]
@@ -28,8 +28,8 @@ def numbers(vocab):
 
 
 def layout(vocab, order):
-    """The same of an engine.Estimate, as printing.Layout, where <unk> was not counted. Among n-grams that differ in
-    their oldest word the one of <s> stands last there, not first.
+    """The printing.Layout of lmplz, for an engine.Estimate of a text without <unk>. Of n-grams that differ only in
+    their oldest word, the one with <s> stands last in the estimate, and first in lmplz's files.
     """
     words, rank = numbers(vocab)
     print_lines = lines_of(words, order)
@@ -49,7 +49,7 @@ def layout(vocab, order):
 
 
 def lines_of(words, order):
-    """`lines` of a printing.Layout for n-grams that stand in order and are all printed, as numbers of these words."""
+    """`lines` of a printing.Layout for n-grams that stand in order and are all printed; rows have places in `words`."""
     cells, sos = word_cells(words), words.index(SOS)
 
     def lines(rows, log10p, weights, flags, k, room):
@@ -64,7 +64,7 @@ def lines_of(words, order):
 
 
 def write_text(out, model):
-    """A Backoff model."""
+    """Writes a Backoff model as an ARPA file of lmplz's."""
     old = model.vocab
     words, rank = numbers(old)
     sizes = model.sizes
@@ -90,7 +90,7 @@ def write_text(out, model):
 
 
 def formatted(rows, p, weight, words):
-    """The lines of n-grams (N, k) with log10 p and weights (N,), float32."""
+    """The lines of n-grams (N, k) with log10 p and weights (N,), float32; weight is None at the highest order."""
     ends = [b"\n"] * len(rows) if weight is None else [f"\t{shortest(x)}\n".encode() for x in weight]
     texts = (b" ".join([words[w] for w in row]) for row in rows.tolist())
     return b"".join([b"%s\t%s%s" % (shortest(x).encode(), text, end) for x, text, end in zip(p, texts, ends)])

@@ -1,10 +1,10 @@
-"""Counting by one sort, estimating, scoring and writing of ARPA files, for jobs that are worth compiling for.
+"""Counting n-grams by one sort, and writing counts, for jobs that are worth compiling for.
 
 symbol  shape      meaning
 N W n   -          tokens, words, the highest order
 w       (N,)       the tokens' ids, int32
-order   (N,)       the positions in the order of the n words from each on, int32: n-grams that are equal, of any length
-                   up to n, stand together in it
+order   (N,)       the positions, sorted by the n words from each on, int32: equal n-grams, of any length up to n, stand
+                   together in it
 v       (N + n,)   2 w_p, and 1 more where p ends its sentence, int32; the first n follow the last
 node    -          an n-gram's number among those of its length
 """
@@ -18,8 +18,8 @@ SOME = 256  # positions looked at together
 
 @jit
 def suffix_order(w, W, n, order, other):
-    """The positions in the order of their n words, by n counting sorts, from the last of the words to the first; the
-    text counts as a circle. order, other (N,) int32: memory to sort in; returns in which of the two they stand, 0 or 1.
+    """Sorts the positions by the n words from each on, by n counting sorts, from the last word to the first; the text
+    counts as a circle. order, other (N,) int32: memory to sort in. Returns which of the two has the result, 0 or 1.
 
     A pass shifts every position by one and puts it behind those with the same word: bound by two random accesses.
     """
@@ -47,19 +47,19 @@ def suffix_order(w, W, n, order, other):
 
 @jit
 def count_nodes(v, W, order, keys, count, first, sizes):
-    """Every node's key and count, int64, and the position where it was seen first, int32, in place: row k - 1 of (n, N)
-    arrays has the k-grams. sizes (n,), int64: the number of nodes of each length, in place.
+    """keys, count, first (n, N) <- every node's key and count, int64, and the position where it was seen first, int32;
+    row k - 1 has the k-grams. sizes (n,) int64 <- the number of nodes of each length.
 
-    Between two equal k-grams may stand one that crosses a sentence's end and so does not count: what matters is the
-    least that neighbours have in common since the last k-gram that counted. Bound by one random access a position;
-    those of a few hundred positions are made together, so that they overlap. (Plain loops compile in a fraction of the
-    time of numpy's expressions.)
+    Between two equal k-grams may stand one that crosses a sentence's end and so does not count. So a k-gram is new
+    where any two neighbours since the last k-gram that counted have fewer than k words in common. Bound by one random
+    access a position; those of SOME positions are made together, so that they overlap. (Plain loops compile in a
+    fraction of the time of numpy's expressions.)
     """
     n, N = keys.shape
     node, words = np.empty(n, np.int64), np.empty((SOME + 1, n), np.int32)
     for k in range(n):
         node[k] = words[SOME, k] = -1
-    new = 1  # the lengths from this one on have moved to another n-gram since they last had one
+    new = 1  # from this length on, the next n-gram that counts is new
     for start in range(0, N, SOME):
         end = min(start + SOME, N)
         for k in range(n):
@@ -95,7 +95,9 @@ def count_nodes(v, W, order, keys, count, first, sizes):
 
 @jit
 def sort_by(order, key, size, out):
-    """out <- `order` by key[order], below `size`, in a stable counting sort; (N,) int32. Two random reads an item."""
+    """out (N,) int32 <- `order`, sorted by key[order], which is below `size`: a stable counting sort. Bound by two
+    random accesses an item.
+    """
     start = np.zeros(size + 1, np.int32)
     for i in range(len(key)):
         start[key[i] + 1] += 1
@@ -109,7 +111,7 @@ def sort_by(order, key, size, out):
 
 @jit
 def sort_rows(order, words, begin, W, out):
-    """out[begin:] <- order[begin:] by words[order], which are below W: sort_by of what is behind `begin`."""
+    """out[begin:] <- order[begin:], sorted by words[order], which are below W: `sort_by` from `begin` on."""
     start = np.zeros(W + 1, np.int64)
     start[0] = begin
     for i in range(begin, len(words)):
@@ -124,9 +126,10 @@ def sort_rows(order, words, begin, W, out):
 
 @jit
 def count_rows(order, words, base, weight, W, keys, count, first, sizes):
-    """`count_nodes` of n-grams of all lengths with weights (M,), those of length k from base[k - 1] on, in
-    their `order` by words (n, M), the shorter one first. A node that is a prefix alone has the weight 0, and is `first`
-    behind the n-grams of its length, in the order of the longer ones.
+    """`count_nodes` of n-grams with weights (M,), of which those of length k stand from base[k - 1] on.
+
+    order (M,): sorts them by their words (n, M), a prefix before its extensions. A node that is only a prefix has the
+    weight 0; its `first` comes behind those of the n-grams of its length, in the order of the longer n-grams.
     """
     n, last, long, node = len(base) - 1, np.full(len(base), -1), 0, np.full(len(base), -1)
     some, length = np.empty((SOME, n), np.int32), np.empty(SOME, np.int64)
@@ -163,13 +166,14 @@ def count_rows(order, words, base, weight, W, keys, count, first, sizes):
 
 @jit
 def print_counts(cursor, depth, base, parent, word, count, only, letters, ends, text):
-    """Lines "words count" of n-grams into text (uint8), in place, each before those that extend it, until one does not
-    fit or all are written. Returns the depth reached, how far `text` is filled, and the room that the next line wants.
+    """text (uint8) <- lines "words<TAB>count" of n-grams, each before its extensions, until a line does not fit or all
+    are written. Returns the depth reached, how far `text` is filled, and the room that the next line needs, 0 at the
+    end.
 
-    Levels lie end to end from base[k - 1] on, each in the order of its lines; there parent, word (int32) and count are
-    an n-gram's, the parent as a place in its level. cursor (n,), in place: what was passed of each level; depth: the
-    length of the last n-gram. A word is letters[ends[w] : ends[w + 1]], 16 bytes more after the last. only: the one
-    order to write, or 0. Bound by the copying, as print_lines.
+    Levels lie end to end, that of order k from base[k - 1] on, each in the order of its lines. Of each n-gram there are
+    parent, as a place in its level, word (int32) and count. cursor (n,), in place: how many of each level are done;
+    depth: the length of the last n-gram. A word is letters[ends[w] : ends[w + 1]]; letters end in 16 bytes more. only:
+    the one order to write, or 0. Bound by copying.
     """
     n = len(cursor)
     at, path = 0, np.zeros(n, np.int32)

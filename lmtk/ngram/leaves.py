@@ -1,18 +1,18 @@
-"""Counts -> their n-grams in suffix order, as `suffix` finds those of a text: the engine estimates what was read too.
+"""Counts -> their n-grams in suffix order, as `suffix` finds those of a text, for the engine.
 
 symbol  shape    meaning
 n W     -        the highest order; the last id of the vocabulary, <s>. </s> is 0
 N_k     -        how many n-grams of order k there are; every word is one of order 1
 node    -        an n-gram's number among those of its order: by the last word, then the one before it ..
 order   (N_k,)   the place in Counts of each node; int32 as all below
-context (N_k,)   the node of order k - 1 that is left without the last word
-suffix  (N_k,)   that without the oldest word, which does not fall from one node to the next
+context (N_k,)   the node of order k - 1 without the last word
+suffix  (N_k,)   the node of order k - 1 without the oldest word; it does not fall from one node to the next
 start   (W + 2,) the first node of each last word
-leaf    -        an n-gram that is no other's suffix. Leaves are the places of `suffix.Suffixes`: a text has a place for
-                 each time that one is seen, counts have one, and beside it how often
+leaf    -        an n-gram that is no suffix of another. Leaves are the places of `suffix.Suffixes`: a text has a place
+                 for each time that the n-gram is seen; counts have one, and how often it is seen stands beside it
 
-An n-gram stands under its context in Counts, so that to put an order in suffix order is one counting sort by the last
-word, once the order below is done.
+In Counts an n-gram stands under its context. So an order is put in suffix order by one counting sort by the last word,
+once the order below is done.
 """
 
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ u64 = np.uint64
 
 @dataclass(frozen=True)
 class Turned:
-    """What the table above has of an order."""
+    """The arrays of an order, as in the table above."""
 
     order: np.ndarray
     context: np.ndarray
@@ -39,8 +39,9 @@ class Turned:
 
 
 def suffixes_of(counts, vocab):
-    """Counts of order 2 or more -> Suffixes; None where <s> is not the first word of an n-gram or </s> not the last.
-    Words and suffixes of n-grams that Counts lack are among them, seen -1 times.
+    """Counts of order 2 or more -> Suffixes; None where an n-gram has <s> elsewhere than first or </s> elsewhere than
+    last. Words, and suffixes of n-grams, that Counts lack are added, seen -1 times. Raises LmtkError above 2^31
+    n-grams.
     """
     W, levels, k = len(vocab.words) - 1, with_all_words(counts), 2
     id_of = np.array([vocab.index[word] for word in counts.words], np.int32)
@@ -63,7 +64,7 @@ def suffixes_of(counts, vocab):
 
 
 def with_all_words(counts):
-    """The levels of Counts, with every word in the first."""
+    """The levels of Counts, with every word in the first: words that it lacked are counted -1 times."""
     W, levels = len(counts.words), list(counts.levels)
     words, second = levels[0].keys, levels[1].keys
     count = np.full(W, -1, levels[0].count.dtype)
@@ -75,7 +76,9 @@ def with_all_words(counts):
 
 
 def turned(level, below, id_of, W):
-    """A Level in suffix order; its suffixes are those of order 2. None where <s> or </s> stands in the middle."""
+    """The Turned of a Level; its suffixes are right for order 2, for others `join` sets them. None where <s> or </s>
+    stands in the middle.
+    """
     N, contexts = len(level.keys), int(below.order.max(initial=-1)) + 1
     child, word, start = np.zeros(contexts + 1, np.int32), np.empty(N, np.int32), np.zeros(W + 2, np.int32)
     split(level.keys, len(id_of), id_of, child, word, start)
@@ -87,7 +90,7 @@ def turned(level, below, id_of, W):
 
 
 def with_suffixes(below, level, found, k, id_of):
-    """Levels k - 1 and k, the former with those suffixes of the latter's n-grams that it lacks."""
+    """(Level k - 1 with the suffixes of k-grams that it lacks, counted -1 times; Level k with keys to match)."""
     here, W = found[k], len(id_of)
     nodes = np.flatnonzero(here.suffix < 0)
     last = found[1].order[np.searchsorted(here.start, nodes, "right") - 1]
@@ -101,7 +104,9 @@ def with_suffixes(below, level, found, k, id_of):
 
 
 def placed(found, raw, W):
-    """The Suffixes of orders that are Turned, which are taken from the list, and of how often each node was seen."""
+    """The Suffixes of Turned orders `found`, which is emptied. raw: how often each node was seen, by order. Raises
+    LmtkError where there are too many.
+    """
     n, sizes = len(raw) - 1, [len(column) for column in raw[1:]]
     if sum(sizes) >= 1 << 31:
         raise LmtkError(f"the counts are too many: {sum(sizes)} n-grams, which 31 bits do not number")
@@ -130,8 +135,8 @@ def placed(found, raw, W):
 
 @jit
 def split(keys, W, id_of, child, word, start):
-    """The keys (N,) of a Level as: child (P + 1,), where each context's begin; word (N,), the last one's id; start
-    (W + 2,), how many n-grams end in a word before each.
+    """From the keys (N,) of a Level: child (P + 1,) <- where the n-grams of each context begin; word (N,) <- the id of
+    each last word; start (W + 2,) <- how many n-grams end in a lower id than each.
     """
     for i in range(len(keys)):
         parent = keys[i] // W
@@ -146,8 +151,9 @@ def split(keys, W, id_of, child, word, start):
 
 @jit
 def turn(child, word, contexts, ended, head, order, context):
-    """order and context of the n-grams of an order, those of a last word from head (W + 1,), in place, on; contexts:
-    `order` of the order below, of which the first `ended` end in </s>: returns how many n-grams have such a context.
+    """order, context (N,) <- as in the table, of an order's n-grams; those of each last word from head (W + 1,), in
+    place, on. contexts: `order` of the order below, of which the first `ended` end in </s>. Returns how many n-grams
+    have a context that ends in </s>.
     """
     inside = 0
     for c in range(len(contexts)):
@@ -165,8 +171,8 @@ def turn(child, word, contexts, ended, head, order, context):
 
 @jit
 def join(order_1, context_1, suffix_1, start_1, order, context, suffix, start):
-    """suffix of an order, in place, from what is known of it and of the one below, both Turned; -1 where that lacks it:
-    how many.
+    """suffix <- the suffixes of an order, from its other arrays and those of the order below (_1); -1 where the order
+    below lacks one. Returns how many it lacks.
     """
     lacking = 0
     for w in range(len(start) - 1):
@@ -183,8 +189,8 @@ def join(order_1, context_1, suffix_1, start_1, order, context, suffix, start):
 
 @jit
 def find_places(W, base, suffix, begins, leaf, first):
-    """begins of the leaves (L,); leaf (L,) <- which each is; first <- where each n-gram of the orders below n begins.
-    N-grams of order k are numbered from base[k] on.
+    """begins (L,) <- as Suffixes has it, of the leaves; leaf (L,) <- the n-gram of each; first <- the first leaf of
+    each n-gram of the orders below n. N-grams of order k are numbered from base[k] on.
     """
     n, j = len(base) - 2, 0
     now, at = base.copy(), np.zeros(n + 2, np.int64)
@@ -213,7 +219,7 @@ def find_places(W, base, suffix, begins, leaf, first):
 
 @jit
 def find_contexts(base, context, first, begins, come):
-    """come (L,), the leaves, becomes the first places of their contexts. Bound by a random read a leaf."""
+    """come (L,), the n-gram of each leaf, <- the first place of its context. Bound by a random read a leaf."""
     for j in range(len(come)):
         _, m = orders_at(begins, j)
         come[j] = first[base[m - 1] + context[come[j]]] if m > 1 else 0
@@ -221,7 +227,7 @@ def find_contexts(base, context, first, begins, come):
 
 @jit
 def find_ranks(begins, rank):
-    """rank from begins, as Suffixes has them."""
+    """rank <- from begins, as Suffixes has them."""
     N = len(begins)
     for k in range(1, len(rank) + 1):
         found = 0
@@ -238,7 +244,7 @@ def find_ranks(begins, rank):
 
 @jit
 def find_oldest(base, context, words):
-    """words, filled for order 1: the oldest word of every n-gram is its context's."""
+    """words <- the oldest word of every n-gram, which is that of its context; order 1 is filled in before."""
     for k in range(2, len(base) - 1):
         for i in range(base[k], base[k + 1]):
             words[i] = words[base[k - 1] + context[i]]

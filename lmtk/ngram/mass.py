@@ -1,4 +1,4 @@
-"""What a back-off model gives to a set of words together, in each context, without asking for each word."""
+"""The probability of a set of words in each context of a back-off model, without a look-up of each word."""
 
 import numpy as np
 
@@ -7,13 +7,13 @@ from lmtk.text.corpus import contexts, sentences
 
 
 def of_contexts(model, chosen):
-    """The sum of p(w | c) over the words w of a set, for every context c of a back-off model, by its length.
+    """M(c), the sum of p(w | c) over the words w of a set S, for every context c of a back-off model.
 
-    chosen: (V,), whether a predicted word is in the set. Returns a list: (1,) for the empty context, then (N_k,) for
-    the n-grams of length k = 1 .. order - 1, as contexts. With c' the context c without its oldest word, and over the
-    words of the set that have an n-gram with c,
+    chosen: (V,), whether a predicted word is in S. Returns a list: (1,) for the empty context, then (N_k,) for the
+    n-grams of length k = 1 .. order - 1, as contexts. With c' the context c without its oldest word, and the sums over
+    the words of S that have an n-gram c w,
 
-    sum_w p(w | c) = sum_w p(w | c) + bow(c) (the sum for c' - sum_w p(w | c')).
+    M(c) = sum_w p(w | c) + bow(c) (M(c') - sum_w p(w | c')).
     """
     W = len(model.vocab.words)
     chosen = np.concatenate((chosen, np.zeros(W - len(chosen), bool)))
@@ -34,7 +34,7 @@ def of_contexts(model, chosen):
 
 
 def in_rows(model, masses, rows):
-    """The sum in each context, ids (N, k), the oldest word first, -1 for none: that of the longest end known."""
+    """M of each context, ids (N, k), the oldest word first, -1 for none: that of its longest suffix in the model."""
     total, k = np.full(len(rows), masses[0][0]), rows.shape[1]
     orders = [level.keys for level in model.levels]
     for length in range(1, k + 1):
@@ -45,5 +45,5 @@ def in_rows(model, masses, rows):
 
 
 def in_corpus(model, masses, corpus, at):
-    """The sum in the context of each of the tokens `at`."""
+    """M of the context of each of the tokens `at`, (len(at),)."""
     return in_rows(model, masses, contexts(corpus, model.order)[at][:, ::-1])

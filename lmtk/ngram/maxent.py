@@ -2,15 +2,15 @@
 
 Each word and each counted n-gram has a weight lambda:
 
-    p(w | h) = exp(S(h, w)) / Z(h),    S(h, w) = sum of lambda(g, w) over the ends g of h that w was seen behind
+    p(w | h) = exp(S(h, w)) / Z(h),    S(h, w) = sum of lambda(g, w) over the suffixes g of h that w was seen behind
 
-The weights make this the least:
+The weights minimise
 
     - ln p(text) + sum lambda^2 / (2 sigma2) + alpha sum |lambda|
 
-A sum over the vocabulary is one over features, since a context has the sum of its end, but for the words seen behind
-it (Wu and Khudanpur 2000). A word that was not seen behind h has Z(h's end) / Z(h) of what it has behind h's end: that
-is the back-off weight, and the model an ARPA file (Wu 2002, section 7.1).
+With h' for h without its oldest word, exp(S(h, w)) differs from exp(S(h', w)) only for the words seen behind h. So Z(h)
+is Z(h') and a sum over these words alone (Wu and Khudanpur 2000). For other words p(w | h) is Z(h') / Z(h) p(w | h'):
+this factor is the back-off weight, and the model fits an ARPA file (Wu 2002, section 7.1).
 """
 
 from dataclasses import dataclass, replace
@@ -25,16 +25,17 @@ from lmtk.ngram.counts import to_rows
 from lmtk.ngram.smoothing import levels_of
 
 KEPT = 6  # pairs of differences that L-BFGS remembers
-ROUNDS, TRIALS = 1000, 40  # of the optimiser, and steps tried in each
-PAST, LITTLE, FLAT = 5, 1e-4, 1e-7  # it ends where PAST rounds win less than a share of LITTLE, or the slope is FLAT
+ROUNDS, TRIALS = 1000, 40  # of the optimiser at most, and steps tried in each
+PAST, LITTLE, FLAT = 5, 1e-4, 1e-7  # it ends where PAST rounds gain less than a share LITTLE, or the slope is FLAT
 
 
 @dataclass(frozen=True)
 class Features:
-    """The n-grams of all orders in one array of n nodes, behind a node 0 for the empty one.
+    """The n-grams of all orders in one array of n nodes, behind a node 0 for the empty n-gram.
 
-    orders: the slice of each order. parent, suffix (n,): the nodes of an n-gram's context and end. event (n,): whether
-    it has a weight. seen (n,): how often the text has it. M (n,): how often, as the longest context of a word.
+    orders: the slice of each order. parent, suffix (n,): the nodes of an n-gram's context, and of the n-gram without
+    its oldest word. event (n,): whether it has a weight. seen (n,): how often it stands in the text. M (n,): how often
+    it stands there as the longest context of a word.
     """
 
     orders: list
@@ -45,28 +46,28 @@ class Features:
     M: np.ndarray
 
     def handed_up(self, x):
-        """x (n,) of each node and all its ends, summed in place."""
+        """x (n,) <- at each node, the sum of x over the node and its suffixes."""
         for nodes in self.orders:
             x[nodes] += x[self.suffix[nodes]]
         return x
 
     def handed_down(self, x):
-        """x (n,) of each node and all that end in it, summed in place."""
+        """x (n,) <- at each node, the sum of x over the node and all n-grams that end in it."""
         for nodes in reversed(self.orders):
             x[: nodes.start] += np.bincount(self.suffix[nodes], x[nodes], nodes.start)
         return x
 
     def sums(self, weights):
-        """(S, exp S, what exp S has beyond that of the end, Z), (n,) each."""
+        """(S, exp S, exp S less exp S of the suffix, Z), (n,) each; Z is that of the node as a context."""
         S = self.handed_up(weights.copy())
         exp = np.where(self.event, np.exp(S), 0)
         beyond = exp - exp[self.suffix]
         return S, exp, beyond, self.handed_up(np.bincount(self.parent, beyond, len(S)))
 
     def loss(self, weights, sigma2):
-        """The function above without its last sum, and its gradient (n,), both by token of the text."""
+        """(the function above without its last sum, its gradient (n,)), both divided by the tokens of the text."""
         _, exp, beyond, Z = self.sums(weights)
-        A = self.handed_down(self.M / Z)[self.parent]  # how often, over Z, the text has the context
+        A = self.handed_down(self.M / Z)[self.parent]  # the sum of 1 / Z over the text's uses of the context
         expected = self.handed_down(beyond * A) + exp[self.suffix] * A
         N = self.M.sum()
         value = self.M @ np.log(Z) - self.seen @ weights + weights @ weights / (2 * sigma2)
@@ -74,7 +75,7 @@ class Features:
 
 
 def features(levels, V):
-    """The Features of smoothing.Levels; words below V are predicted."""
+    """The Features of smoothing.Levels. Words with ids below V are predicted."""
     ends = np.cumsum([1, *(len(level.keys) for level in levels)])
     orders = [slice(a, b) for a, b in pairwise(ends)]
     below = [0, *ends[:-2].tolist()]
@@ -85,14 +86,16 @@ def features(levels, V):
     event = np.concatenate([[False], *(level.word < V for level in levels)])
     count = np.concatenate([[0.0], *(level.count for level in levels)])
     longer = np.bincount(suffix[orders[0].stop :], count[orders[0].stop :], len(count))
-    first = np.where(event, np.maximum(count - longer, 0), 0)  # those that no longer n-gram ends in
+    first = np.where(event, np.maximum(count - longer, 0), 0)  # uses in which the n-gram ends no longer one
     found = Features(orders, parent, suffix, event, first.copy(), np.bincount(parent, first, len(first)))
     found.handed_down(found.seen)
     return found
 
 
 def estimate(counts, vocab, order, alpha, sigma2, tell=lambda line: None):
-    """Counts -> Backoff. Raises LmtkError where there is nothing to count."""
+    """Counts -> Backoff, by weights with the penalties alpha and sigma2 above. Raises LmtkError where nothing is
+    counted.
+    """
     levels = levels_of(predicted(counts, vocab), vocab, order)
     f = features(levels, vocab.V)
     if not f.M.sum():
@@ -108,7 +111,7 @@ def estimate(counts, vocab, order, alpha, sigma2, tell=lambda line: None):
 
 
 def predicted(counts, vocab):
-    """The counts of n-grams of predicted words, or of <s> and such."""
+    """Counts with 0 for n-grams that have a word that is not predicted, other than <s> as the first."""
     ids = np.array([vocab.index.get(word, vocab.unk_id) for word in counts.words])
     levels = []
     for level, row in zip(counts.levels, to_rows(counts.levels, len(ids))):
@@ -119,10 +122,10 @@ def predicted(counts, vocab):
 
 
 def least(loss, n, c, tell):
-    """x (n,) that makes loss(x) + c sum |x| least, from 0 on; loss(x) -> its value and gradient.
+    """x (n,) that minimises loss(x) + c sum |x|, from x = 0 on. loss(x) -> (its value, its gradient (n,)).
 
-    OWL-QN (Andrew and Gao 2007): L-BFGS whose steps end where a number would change its sign. It ends, as SRILM's
-    does, while there is still a little to win.
+    OWL-QN (Andrew and Gao 2007): L-BFGS in which numbers that would change their sign become 0. As SRILM's, it ends a
+    little before the minimum.
     """
     x = np.zeros(n)
     value, g = loss(x)
@@ -158,13 +161,13 @@ def least(loss, n, c, tell):
 
 
 def steepest(x, g, c):
-    """The slope of loss(x) + c sum |x| where that is steepest, from the gradient g of the loss."""
+    """The pseudo-gradient of loss(x) + c sum |x|, from the gradient g of the loss (Andrew and Gao 2007)."""
     at_zero = np.sign(g) * np.maximum(np.abs(g) - c, 0)
     return np.where(x, g + c * np.sign(x), at_zero)
 
 
 def times_inverse_hessian(g, pairs):
-    """g by L-BFGS's estimate of the inverse Hessian (Nocedal 1980), from pairs of differences of x and of gradients."""
+    """L-BFGS's estimate of the inverse Hessian, times g (Nocedal 1980). pairs: differences of x, and of gradients."""
     g, products = g.copy(), []
     for s, y in reversed(pairs):
         products.append((s @ g) / (s @ y))

@@ -1,8 +1,8 @@
-"""Back-off models over other words: the static mixture of two models, and a model cut to a vocabulary.
+"""Back-off models over other words: the static mixture of models, and a model cut or extended to a vocabulary.
 
-The static mixture is a back-off model again. Its n-grams are those of both models, each with the mixture's probability
-exactly; but an n-gram that neither of them has is estimated by back-off, and that is not the mixture of the two
-estimates. The mixture that is exact for every word is `lmtk.joint.mixture`.
+The static mixture is a back-off model again. Its n-grams are those of all models, each with exactly the mixture's
+probability. An n-gram that none of them has is estimated by back-off, which is not the mixture of the estimates of the
+models. `lmtk.joint.mixture` is exact for every word.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab
 
 
 def united(vocabs):
-    """A Vocab of the words that any of several predicts; the first says which word stands for unknown ones."""
+    """A Vocab that predicts the words of several. The first says which word stands for unknown ones."""
     first = vocabs[0]
     if all(v == first for v in vocabs):
         return first
@@ -28,7 +28,7 @@ def united(vocabs):
 
 
 def renamed(vocab, first):
-    """A vocabulary's words as `first` has them: both may stand for unknown words under names of their own."""
+    """A vocabulary's words, with the unknown word of `first` in place of its own."""
     return vocab.words if vocab.unk == first.unk else [first.unk if w == vocab.unk else w for w in vocab.words]
 
 
@@ -40,8 +40,8 @@ def numbers(model, vocab):
 
 
 def aligned(models, vocab):
-    """The models over the n-grams of all of them and the ids of `vocab`: the same keys in each; what a model lacks is a
-    bare prefix in it. `vocab` has every word that stands in an n-gram.
+    """The models with the ids of `vocab` and the same keys, those of all models: an n-gram that a model lacks has no
+    probability in it, as a bare prefix. `vocab` has every word that stands in an n-gram.
     """
     W, order = len(vocab.words), max(model.order for model in models)
     ids = [numbers(model, vocab) for model in models]
@@ -64,14 +64,16 @@ def aligned(models, vocab):
 
 
 def renumbered(models, vocab):
-    """The first of `aligned`; what holds words that `vocab` lacks is left out where the models are large."""
+    """The first of `aligned`. Where a model is large, n-grams with words that `vocab` lacks are left out."""
     if any(map(large, models)):
         return rewriting.renumbered(models, vocab, [numbers(m, vocab).astype(np.int32) for m in models])
     return aligned(models, vocab)[0]
 
 
 def merged(models, weights, own=False):
-    """The static mixture sum_j weights[j] p_j of back-off models, all at once. own: as in `pruning.renormalized`."""
+    """The static mixture sum_j weights[j] p_j of back-off models, all at once, with back-off weights made anew. own: as
+    in `pruning.renormalized`.
+    """
     vocab = united([model.vocab for model in models])
     if any(map(large, models)):
         ids = [numbers(m, vocab).astype(np.int32) for m in models]
@@ -91,7 +93,7 @@ def merged(models, weights, own=False):
 
 
 def mixture(models, weights, own=False):
-    """The static mixture of several models: the first two are merged, then the next with the result, and so on. own: as
+    """The static mixture of several models: the first two are merged, then the result and the third, and so on. own: as
     in `merged`.
     """
     whole, total = models[0], weights[0]
@@ -103,13 +105,15 @@ def mixture(models, weights, own=False):
 
 
 def limited(model, words):
-    """The model without the n-grams that hold other words than `words` and the special ones; all else is as it was."""
+    """The model without the n-grams that hold words other than `words`, <s>, </s> and the unknown word. Probabilities
+    and weights stay.
+    """
     old = model.vocab
     allowed = {*words, SOS, EOS, old.unk}
     stays = np.array([w in allowed for w in old.words])
     left = [w for w, stay in zip(old.words, stays) if stay]
     vocab = Vocab(left, int(stays[: old.V].sum()), old.unk)
-    if large(model) and sum(model.sizes) == sum(model.nodes.where[:, N]):  # no bare prefixes, which may have to go
+    if large(model) and sum(model.sizes) == sum(model.nodes.where[:, N]):  # else bare prefixes may have to go too
         return renumbered([model], vocab)
     kept = []
     for k, level in enumerate(model.levels):
@@ -120,8 +124,8 @@ def limited(model, words):
 
 
 def with_words(model, words, unk=False):
-    """The model with more words, of probability 0: those of `words` that it does not predict, and the unknown word with
-    `unk`. What the 1-grams leave over goes to them when weights are made anew.
+    """The model with more words, of probability 0: those of `words` that it does not predict, and with `unk` the
+    unknown word. The mass that 1-grams leave goes to them when weights are made anew.
     """
     old = model.vocab
     new = dict.fromkeys(w for w in words if w not in (SOS, EOS, PAUSE, old.unk) and not old.predicts(w))
@@ -137,7 +141,9 @@ def with_words(model, words, unk=False):
 
 
 def with_unknown(model, word):
-    """The model with `word` for unknown words; what stood for them becomes an ordinary word if it is predicted."""
+    """The model with `word` for unknown words. The word that stood for them before becomes an ordinary word if it is
+    predicted.
+    """
     old = model.vocab
     words = [w for i, w in enumerate(old.words) if i < old.V or w != old.unk]
     vocab = Vocab(list(dict.fromkeys([*words, word])), old.V, word)
@@ -145,8 +151,8 @@ def with_unknown(model, word):
 
 
 def predicting(model, unknown):
-    """The model with its unknown word among those that it predicts, or among those of contexts only, to which nothing
-    goes of what 1-grams leave over. Its probability stays.
+    """The model with its unknown word predicted, or without `unknown` only in contexts, where it gets nothing of the
+    mass that 1-grams leave. Its probability stays.
     """
     old = model.vocab
     if old.predicts(old.unk) == unknown:

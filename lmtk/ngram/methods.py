@@ -1,11 +1,11 @@
-"""Smoothing methods: what each makes of an order's counts (Chen and Goodman 1998), and the rules of SRILM and of lmplz.
+"""Smoothing methods (Chen and Goodman 1998), and the rules by which SRILM and lmplz choose their settings.
 
-A method is an entry of METHODS. It says what p of an n-gram h w of count c is made of,
+A method is an entry of METHODS. It gives the terms of p for an n-gram h w of count c,
 
     p(w | h) = f(c) / q(h) + weight(h) p(w | h without its oldest word)
 
-where f(c) is what it leaves of a count, and q and weight follow from the totals of the context. Adding a method is
-adding an entry; -NAMEdiscount options stand in commands/ngram_count.py.
+where f(c) is the discounted count, and q and weight follow from the totals of the context. A new method is a new entry;
+its -NAMEdiscount option stands in commands/ngram_count.py.
 """
 
 import math
@@ -17,10 +17,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, UsageError, shown
-from lmtk.files.streams import lines
 
-MOST = 10_000  # counts that Good-Turing can discount
-EPSILON = 3e-6  # a probability mass below it is none, as in SRILM
+MOST = 10_000  # the highest count that Good-Turing can discount
+EPSILON = 3e-6  # a smaller probability mass counts as none, as in SRILM
 
 
 class NoDiscount(LmtkError):
@@ -29,8 +28,8 @@ class NoDiscount(LmtkError):
 
 @dataclass(frozen=True)
 class Totals:
-    """Of each context, (H,): T, the sum of its extensions' counts; types, types2, types3: how many of them count as
-    types, how many of a count of 2 or more, and of 3 or more; V, the size of the vocabulary.
+    """The totals of each context, (H,): T, the sum of its extensions' counts; types, how many extensions it has;
+    types2, types3, how many of a count of 2 or more, of 3 or more. V: the size of the vocabulary.
     """
 
     T: np.ndarray
@@ -41,11 +40,11 @@ class Totals:
 
     @property
     def whole(self):
-        """T rounded up, as SRILM takes totals of float counts into the lower order's weight."""
+        """T rounded up: SRILM does so with totals of float counts in the lower order's weight."""
         return np.ceil(self.T)
 
 
-# What a method leaves of counts: f(0) .. f(C - 1), and how much less others become.
+# The discounted counts of a method: f(0) .. f(C - 1), and how much is taken off higher counts.
 
 
 def as_they_are(parameters):
@@ -53,7 +52,7 @@ def as_they_are(parameters):
 
 
 def katz(d):
-    """d(r) r for r up to gtmax, r above."""
+    """f(r) = d(r) r up to gtmax, r above."""
     return [0.0, *(r * d_r for r, d_r in enumerate(d, 1))], 0.0
 
 
@@ -63,7 +62,7 @@ def lessened(parameters):
 
 
 def lessened_by_count(parameters):
-    """c - D1, D2 or D3+ (Chen and Goodman 1998)."""
+    """f(c) = c - D1, D2 or D3+ (Chen and Goodman 1998, section 3)."""
     D1, D2, D3 = parameters
     return [0.0, 1 - D1, 2 - D2], D3
 
@@ -73,48 +72,54 @@ def increased(parameters):
     return [0.0], -delta
 
 
-# A method's q(h) and the weight of the lower order in each context, (H,) each, from the totals h.
+# A method's q(h) and the weight of the lower order in each context, (H,) each, from the Totals h. The docstrings give
+# q, and the weight where it is not 0.
 
 
 def good_turing(parameters, h):
-    """T (Katz)."""
+    """T (Katz 1987)."""
     return h.T, np.zeros(len(h.T))
 
 
 def witten_bell(parameters, h):
-    """T + types; the rest of the mass is types / (T + types)."""
+    """T + types, and the rest of the mass, types / (T + types) (Witten and Bell 1991, method C)."""
     return h.T + h.types, h.types / (h.whole + h.types)
 
 
 def absolute(parameters, h):
-    """T: absolute discounting; with continuation counts in the lower orders the original Kneser-Ney."""
+    """T, and D types / T: absolute discounting; with continuation counts in lower orders the original Kneser-Ney."""
     (D,) = parameters
     return h.T, D * h.types / h.whole
 
 
 def natural(parameters, h):
-    """T over (T (T + 1) + q (1 - q)) / (T (T + 1) + 2 q), q types: Ristad's natural law of succession."""
+    """T (T (T + 1) + 2 k) / (T (T + 1) + k (1 - k)), k being the types; T where k = V: Ristad's natural law of
+    succession (1995).
+    """
     T, q = h.T, h.types
     return T / np.where(q == h.V, 1, (T * (T + 1) + q * (1 - q)) / (T * (T + 1) + 2 * q)), np.zeros(len(T))
 
 
 def additive(parameters, h):
-    """T + V delta."""
+    """T + V delta: additive smoothing (Lidstone)."""
     (delta,) = parameters
     return h.T + h.V * delta, np.zeros(len(h.T))
 
 
 def modified_kneser_ney(parameters, h):
-    """T (Chen and Goodman 1998)."""
+    """T, and (D1 n1 + D2 n2 + D3+ n3+) / T, n_r being the types of count r (Chen and Goodman 1998, section 3)."""
     D1, D2, D3 = parameters
     return h.T, (D1 * (h.types - h.types2) + D2 * (h.types2 - h.types3) + D3 * h.types3) / h.whole
 
 
-# A method's discounts of order k from n, where n(r) gives n_1 .. n_r: how many n-grams are counted once, twice ...
+# A method's discounts of order k from counts of counts: n(r) gives n_1 .. n_r, how many n-grams are counted once, twice
+# and so on.
 
 
 def katz_coefficients(method, k, n, fallback, tell, kenlm):
-    """Katz's coefficients for counts up to -gtmax; where a count of counts is lacking they are 1, as in SRILM."""
+    """Katz's coefficients d_r for counts r up to -gtmax. As in SRILM, d_r is 1 where n_r is 0 or d_r out of range, and
+    gtmax is lowered while its own n is 0.
+    """
     upto = int(method.parameters[0])
     n = n(upto + 1)
     tell(f"Good-Turing discounting {k}-grams")
@@ -147,14 +152,14 @@ def katz_coefficients(method, k, n, fallback, tell, kenlm):
 
 
 def one_discount(n, kenlm):
-    """(D,) of the original Kneser-Ney, and why it cannot be had, or None."""
+    """((D,) of the original Kneser-Ney, None), or ((), why it cannot be had)."""
     if min(n[:2]) == 0:
         return (), "D = n1 / (n1 + 2 n2) needs n1 and n2"
     return (n[0] / (n[0] + 2 * n[1]),), None
 
 
 def three_discounts(n, kenlm):
-    """(D1, D2, D3+) of the modified one, and why they cannot be had, or None."""
+    """((D1, D2, D3+) of the modified Kneser-Ney, None), or with why they cannot be had in place of None."""
     if min(n[: 3 if kenlm else 4]) == 0:
         r = min(n.index(0) + 1, 3)
         return (), f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} with Y = n1/(n1 + 2 n2) needs n1 .. n4"
@@ -168,7 +173,9 @@ def three_discounts(n, kenlm):
 
 
 def kneser_ney_discounts(method, k, n, fallback, tell, kenlm):
-    """Kneser-Ney's discounts by the closed form. Raises NoDiscount where there are none and no `fallback`."""
+    """The method with Kneser-Ney's discounts by the closed form, or else those of `fallback`. Raises NoDiscount where
+    there are neither.
+    """
     names = METHODS[method.name].names
     n = n(2 if len(names) == 1 else 4)
     tell(f"Kneser-Ney smoothing {k}-grams")
@@ -191,10 +198,10 @@ def kneser_ney_discounts(method, k, n, fallback, tell, kenlm):
 
 @dataclass(frozen=True)
 class Smoothing:
-    """kept and shares: a method's parameters -> f(c), and q(h) and the lower order's weight, as above. discounts: a
-    Method and counts of counts -> the Method with its discounts, or None where the user gives them. continuation: below
-    the highest order an n-gram counts the words that it stands behind. names: those of the discounts in a file of them;
-    None: counts from 1 on. idle: whether parameters leave the counts as they are.
+    """The functions of a method. kept: its parameters -> f(c), as above. shares: its parameters and Totals -> q(h) and
+    the lower order's weight. discounts: a Method and counts of counts -> the Method with its discounts; None where the
+    user gives them. continuation: whether orders below the highest count the words before an n-gram. names: of the
+    discounts in a file of them; None for the counts 1, 2 .. idle: whether parameters leave the counts as they are.
     """
 
     kept: Callable
@@ -220,11 +227,11 @@ METHODS = {
 class Method:
     """How one order is smoothed.
 
-    name: of METHODS. parameters: what -cdiscount, -addsmooth or -gtNmax gave, the D's of Kneser-Ney, or the
-    coefficients of Good-Turing. interpolate: whether lower orders are added in. minimum: n-grams counted less are left
-    out. cutoff: n-grams seen so often or less are left out once the discounts are known, and what they had goes to the
-    lower order, as in KenLM's lmplz --prune. counts: when Kneser-Ney's counts of the words before an n-gram take the
-    place of its own: "before" the discounts are estimated, "after", or "never", where they are these already.
+    name: in METHODS. parameters: the number of -cdiscount, -addsmooth or -gtNmax, the D's of Kneser-Ney, or the
+    coefficients of Good-Turing. interpolate: whether the lower order is added in. minimum: n-grams counted less are
+    left out. cutoff: n-grams seen so often or less are left out once the discounts are known, and their counts go to
+    the lower order, as in KenLM's lmplz --prune. counts: when Kneser-Ney's counts of the words before an n-gram replace
+    its own: "before" the discounts are estimated, "after", or "never", where the counts given are these already.
     """
 
     name: str
@@ -244,16 +251,16 @@ class Method:
 
     @property
     def continued(self):
-        """Whether below the highest order an n-gram is to count the words that it stands behind."""
+        """Whether orders below the highest take Kneser-Ney's counts in place of an n-gram's own."""
         return self.smoothing.continuation and self.counts != "never"
 
     @property
     def idle(self):
-        """Whether it leaves the counts as they are, so that there is nothing to give to the unseen."""
+        """Whether the counts stay as they are, so that no mass is left for unseen words."""
         return self.minimum <= 1 and self.smoothing.idle(self.parameters)
 
     def left_of(self, c):
-        """f(c) of counts (N,), 0 for those below the minimum."""
+        """f(c) of counts (N,), 0 for counts below the minimum."""
         f, less = self.smoothing.kept(self.parameters)
         at = np.ceil(np.minimum(c, MOST + 1)).astype(np.int64)
         return np.where(c < self.minimum, 0.0, np.where(at < len(f), np.take(f, at, mode="clip"), c - less))
@@ -261,8 +268,8 @@ class Method:
     def discounted(self, k, n, fallback=None, tell=lambda line: None, kenlm=False):
         """The method with its discounts of order k, estimated from counts of counts: n(r) gives n_1 .. n_r.
 
-        fallback: D1, D2, D3+ to take where Kneser-Ney has none, or None. `tell` takes SRILM's lines about the
-        discounts. kenlm: n4 may be 0, and D(c) may not be above c. Raises NoDiscount.
+        fallback: D1, D2, D3+ to take where Kneser-Ney has none, or None. tell: is called with SRILM's lines about the
+        discounts. kenlm: lmplz's conditions, under which n4 may be 0 and D(c) may not be above c. Raises NoDiscount.
         """
         estimate = self.smoothing.discounts
         return estimate(self, k, n, fallback, tell, kenlm) if estimate else self
@@ -273,10 +280,11 @@ class Recipe:
     """How counts become a model.
 
     methods: a Method for each order. fallback, tell: as in Method.discounted. known: {order: Method} whose discounts
-    are given (-kn, -gt files). exact: the methods interpolate, and the lower orders' weights are the back-off weights,
-    as in KenLM; else these follow from the probabilities in single precision, as in SRILM. listed: with `exact`, the
-    words whose n-grams alone are kept. size: with `exact`, how many words there are at least, unknown ones. heldout: a
-    heldout.HeldOut, for which Kneser-Ney's discounts are tuned that are not known, or None.
+    are given (-kn, -gt files). exact: all methods interpolate, and the weights of the lower orders are the back-off
+    weights, as in KenLM; else back-off weights follow from the probabilities in single precision, as in SRILM. listed:
+    with `exact`, the words whose n-grams alone are kept. size: with `exact`, the least number of words, unknown ones
+    included. heldout: a heldout.HeldOut, on which those of Kneser-Ney's discounts that are not known are tuned, or
+    None.
     """
 
     methods: list
@@ -293,15 +301,17 @@ class Recipe:
         return self.known.get(k) or self.methods[k - 1].discounted(k, n, self.fallback, self.tell, self.exact)
 
     def tuned(self, first, features):
-        """The same with the discounts that suit the held-out text best. first, features: HeldOut.known's."""
+        """The Recipe with the discounts under which the held-out text is most likely. first, features: as in
+        HeldOut.known.
+        """
         return replace(self, known=self.heldout.known(first, features) | self.known)
 
 
 def srilm(k, name, parameters=None, interpolate=False, minimum=None, above=None, upto=None, cutoff=0, counts="before"):
     """The Method of order k by the rules of SRILM's ngram-count.
 
-    Where nothing is given, n-grams seen once are left out from order 3 on, but not above 9 (`above` is their minimum),
-    and Good-Turing discounts counts up to 1 at order 1, 7 up to order 9, then 5.
+    By default n-grams seen once are left out at the orders 3 to 9; above 9 the minimum is `above`, or 1. Good-Turing
+    discounts counts up to 1 at order 1, up to 7 at the orders 2 to 9, then up to 5.
     """
     if (upto or 0) > MOST:
         raise UsageError(f"-gt{k}max goes to {MOST}, not {upto}")
@@ -313,18 +323,21 @@ def srilm(k, name, parameters=None, interpolate=False, minimum=None, above=None,
 
 
 def lmplz(k, name="kn", cutoff=0, uniform=True):
-    """The Method of order k by the rules of KenLM's lmplz, which leaves out nothing but by `cutoff`. uniform: whether
-    words are interpolated with the uniform distribution; else <unk> has all that they leave.
+    """The Method of order k by the rules of KenLM's lmplz, which leaves n-grams out only by `cutoff`. uniform: whether
+    order 1 is interpolated with the uniform distribution; else <unk> has all the mass that words leave. Raises
+    UsageError for a method other than "kn".
     """
     if name != "kn":
         raise UsageError(f"order {k}: -kenlm smooths all orders by modified Kneser-Ney")
     return Method("kn", (), k > 1 or uniform, 1, cutoff)
 
 
-def read_discounts(path, method):
-    """The method with the discounts in a file as SRILM's -kn and -gt write it. Raises FormatError."""
+def with_discounts(method, rows, path):
+    """The method with the discounts and the minimum of a file that SRILM's -kn or -gt wrote. rows: the file's
+    `streams.lines`. Raises FormatError.
+    """
     found, minimum, names = {}, method.minimum, method.smoothing.names
-    for number, line in lines(path):
+    for number, line in rows:
         fields = line.split()
         if not fields or fields[0] == b"maxcount":
             continue
@@ -341,7 +354,7 @@ def read_discounts(path, method):
             raise FormatError(path, f"a discount of {value:g}, where it lies between 0 and {most}", number)
         found[name] = value
     if names is None:
-        # counts that are not named keep what they have
+        # counts without a coefficient are not discounted
         upto = max((int(name) for name in found if re.fullmatch("[1-9][0-9]{0,3}", name)), default=0)
         return replace(method, parameters=tuple(found.get(str(r), 1.0) for r in range(1, upto + 1)), minimum=minimum)
     if any(name not in found for name in names):
@@ -350,7 +363,7 @@ def read_discounts(path, method):
 
 
 def finite(text):
-    """A number from 0 on, or None."""
+    """The number in `text` if it is finite and not below 0, else None."""
     try:
         value = float(text)
     except ValueError:
@@ -359,7 +372,7 @@ def finite(text):
 
 
 def write_discounts(out, method):
-    """A file of discounts as SRILM's -kn and -gt options write it."""
+    """Writes a file of discounts as SRILM's -kn and -gt options do."""
     text = f"mincount {method.minimum:g}\n"
     if method.smoothing.names:
         text += "".join(f"discount{name} {d:.16f}\n" for name, d in zip(method.smoothing.names, method.parameters))

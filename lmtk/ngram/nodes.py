@@ -1,22 +1,22 @@
 """The n-grams of a back-off model as they are stored and scored: a trie of records in one memory.
 
-A node of order k is an n-gram w_1 .. w_k. Nodes of an order stand by their prefixes, those of one prefix together and
-by their last words. A record more than there are nodes ends each order.
+A node of order k is an n-gram w_1 .. w_k. The nodes of an order stand by their prefixes, and those with the same prefix
+by their last words. Behind the last node of each order stands one record more, which ends the children of the last.
 
 symbol  shape   meaning
 memory  (M,)    all records, int32; logs: the same memory as float32
 where   (n, 4)  of each order: AT, where its first record begins in the memory; N, the number of nodes; WIDTH, how many
                 numbers a record has, the suffix being the last; P, at which of them log10 p stands; int64
 NODE    -       the record of an order below the highest: word, the last one; child, the first of its children, which
-                end where those of the next record begin; log10p and log10bow; suffix, the longest node that ends it:
-                one of the order below, or, where that lacks it, -1 - j for far[j]
-LAST    -       that of the highest order
+                end where those of the next record begin; log10p and log10bow; suffix, the longest node that is a
+                suffix of it: a place in the order below, or, where that order lacks it, -1 - j for far[j]
+LAST    -       the record of the highest order: word, log10p, suffix
 far     (F, 2)  order and place of suffixes that are more than a word shorter; far[0] is the root, (0, 0); int32
-slots   (S,)    where the children of contexts with more than FEW stand: an open-addressing table an order, int32
+slots   (S,)    where children of contexts with more than FEW of them stand: an open-addressing table an order, int32
 spans   (n + 1, 2)  where the table of an order begins in slots, and its size, a power of two or 0; int64
 
-A log10 of -inf is that of 0; a log10p of nan is that of a bare prefix, which has no probability of its own. The words,
-children, suffixes and slots of a file need not be true: what looks one up keeps it within its order.
+A log10 of -inf stands for the logarithm of 0. A log10p of nan marks a bare prefix, which has no probability of its own.
+The words, children, suffixes and slots of a file may be wrong: every look-up keeps them within their orders.
 """
 
 from dataclasses import dataclass, replace
@@ -35,14 +35,14 @@ WIDE, NARROW = NODE.itemsize // 4, LAST.itemsize // 4
 AT, N, WIDTH, P = range(4)  # columns of `where`
 CHILD, BOW = 1, 3  # places in a NODE; the word is at 0 in both kinds
 PLACE = {WIDE: 2, NARROW: 1}  # of log10 p
-ROOT = np.zeros((1, 2), np.int32)  # the far suffixes of a model that has none
-ZERO = -99.0  # what stands for the logarithm of 0 in an ARPA file
-PART = 1 << 18  # n-grams looked at together
+ROOT = np.zeros((1, 2), np.int32)  # `far` of a model without far suffixes
+ZERO = -99.0  # the logarithm of 0 in an ARPA file
+PART = 1 << 18  # n-grams that `mark_ends` takes together
 u64 = np.uint64
 
 
 def frozen(array):
-    """The array as one that cannot be written."""
+    """A view of the array that cannot be written."""
     array = np.asarray(array).view()
     array.flags.writeable = False
     return array
@@ -53,7 +53,10 @@ NO_TABLES = frozen(np.empty(0, np.int32)), frozen(np.zeros((100, 2), np.int64))
 
 @dataclass(frozen=True)
 class Nodes:
-    """The arrays above. They cannot be written, as those of a file are: kernels are compiled for one kind."""
+    """The arrays above. They cannot be written, as mapped files cannot: so kernels are compiled for one kind of array.
+
+    path: of the file they are from, or "".
+    """
 
     memory: np.ndarray
     where: np.ndarray
@@ -76,7 +79,7 @@ class Nodes:
 
     @cached_property
     def levels(self):
-        """The records of each order, the one that ends it included, from the root's on (which is order 0)."""
+        """The records of each order, from order 0, the root, on; each order with the record that ends it."""
         root = np.zeros(2, NODE)
         root["child"][1] = self.size(1)
         found = [root]
@@ -85,12 +88,12 @@ class Nodes:
         return found
 
     def lower(self, order):
-        """The first orders of it."""
+        """The Nodes of the orders up to `order`."""
         return replace(self, where=frozen(self.where[:order]))
 
     def checked(self, W):
-        """The levels, once every pointer is known to be true and every word to be below W, which is looked at in what
-        comes from a file. Raises FormatError.
+        """The levels. If they are from a file, their children have to be in order and their words below W; else raises
+        FormatError.
         """
         for k, (above, level) in enumerate(pairwise(self.levels if self.path else ()), 1):
             child, word = above["child"], level["word"][:-1]
@@ -101,21 +104,21 @@ class Nodes:
         return self.levels
 
     def keys(self, k, W):
-        """(N_k,) int64, as in `counts`: the parent's place times W, and the word. Raises FormatError."""
+        """(N_k,) int64, keys as in `counts`: the parent's place times W, plus the word. Raises FormatError."""
         above, level = self.checked(W)[k - 1 : k + 1]
         parent = np.repeat(np.arange(len(above) - 1), np.diff(above["child"]))
         return parent * W + level["word"][:-1]
 
 
 def ends_of(sizes):
-    """(how many numbers the records of each order have, where those of each begin in a memory, and end)."""
+    """(how many numbers a record of each order has; where each order begins in a memory, and the end of the last)."""
     widths = [WIDE] * (len(sizes) - 1) + [NARROW]
     return widths, np.cumsum([0, *((size + 1) * width for size, width in zip(sizes, widths))]).tolist()
 
 
 def room(sizes, home=None):
-    """Memory and `where` for so many n-grams of each order, all 0, and the records of orders 1 and on: what `finished`
-    makes Nodes of. home: as `building.in_file` has it.
+    """(memory, where, the records of the orders from 1 on) for so many n-grams of each order, all 0, to be filled for
+    `building.finished`. home: as `building.in_file` has it.
     """
     widths, ends = ends_of(sizes)
     memory = home and home(sizes)
@@ -126,13 +129,13 @@ def room(sizes, home=None):
 
 
 def without_tables(memory, where, far, path=""):
-    """The Nodes of whole records."""
+    """The Nodes of records with suffixes, without tables."""
     nothing = frozen(np.empty(0, np.int32)), frozen(np.zeros((len(where) + 1, 2), np.int64))
     return Nodes(frozen(memory), frozen(where), frozen(far), *nothing, path)
 
 
 def unigrams(nodes, W):
-    """(W,) int32: the 1-gram of each word, -1 for none. Raises FormatError where a 1-gram has no word."""
+    """(W,) int32: the 1-gram of each word, -1 for none. Raises FormatError where a 1-gram's word is out of range."""
     words = nodes.levels[1]["word"][:-1]
     if words.min(initial=0) < 0 or words.max(initial=0) >= W:
         raise FormatError(nodes.path, "damaged: 1-grams of words that it does not have")
@@ -143,13 +146,13 @@ def unigrams(nodes, W):
 
 @inlined
 def number(memory, at):
-    """memory[at]; numba looks for places below 0 where they have a sign."""
+    """memory[at] as int64. The place is made unsigned, as numba tests signed ones for being below 0."""
     return np.int64(memory[u64(at)])
 
 
 @inlined
 def children_of(memory, where, k, node):
-    """From where up to where the children of a node of order k stand."""
+    """(first, end) of the children of a node of order k, within the next order whatever the file says."""
     at, total = where[u64(k - 1), AT] + WIDE * node, where[u64(k), N]
     low = min(max(number(memory, at + CHILD), 0), total)
     return low, max(min(number(memory, at + WIDE + CHILD), total), low)
@@ -157,7 +160,7 @@ def children_of(memory, where, k, node):
 
 @inlined
 def suffix_of(memory, where, far, k, node):
-    """(order, place) of the longest node that ends a node of order k; order 0 is the root."""
+    """(order, place) of the longest node that is a suffix of a node of order k; order 0 is the root."""
     if k < 2:
         return np.int64(0), np.int64(0)
     found = number(memory, where[u64(k - 1), AT] + where[u64(k - 1), WIDTH] * (node + 1) - 1)
@@ -171,8 +174,8 @@ def suffix_of(memory, where, far, k, node):
 
 
 def mark_ends(nodes, k, marked):
-    """Marks the longest end of each k-gram that is marked: marked, (N,) for each order, in place. From the highest
-    order down, this marks all ends. No pointer leads out of its order.
+    """Marks the longest suffix of each marked k-gram; marked: (N,) for each order, in place. Called from the highest
+    order down, this marks all suffixes. Suffixes out of their order are passed over.
     """
     suffixes = nodes.levels[k]["suffix"][:-1]
     for begin in range(0, len(suffixes), PART):
@@ -185,7 +188,7 @@ def mark_ends(nodes, k, marked):
 
 
 def writable(nodes):
-    """The memory of nodes as an array that can be written; None where it is a file's."""
+    """The memory of nodes as an array that can be written; None where it is a mapped file."""
     base = nodes.memory.base
     if not isinstance(base, np.ndarray) or not base.flags.writeable:
         return None
@@ -194,7 +197,7 @@ def writable(nodes):
 
 
 def forget(nodes, k):
-    """Gives back the records of an order, where they are not of a file."""
+    """Gives the memory of an order's records back to the system, where it is no mapped file."""
     memory = writable(nodes)
     if memory is not None and k <= nodes.order:
         at, size, width, _ = nodes.where[k - 1].tolist()
@@ -211,7 +214,7 @@ def address(a):
 
 
 def ends_in_itself(nodes):
-    """Whether the end of every n-gram, bare prefixes aside, is one too, as KenLM wants it."""
+    """Whether the suffix of every n-gram, bare prefixes aside, is an n-gram of the model too, as in KenLM's models."""
     for k in range(3, nodes.order + 1):
         shorter, level = nodes.levels[k - 1][:-1], nodes.levels[k][:-1]
         suffix = level["suffix"][~np.isnan(level["log10p"])]

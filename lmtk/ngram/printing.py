@@ -1,7 +1,7 @@
 """ARPA lines of n-grams, in suffix order or in SRILM's.
 
-A cell is text of up to 15 bytes in 16, or of up to 23 in 24, with its length in the last: two or three stores of a word
-each, whatever the length, since a loop over a few bytes costs more than they do.
+A cell is text of up to 15 bytes in 16, or of up to 23 in 24, with its length in the last byte. It is copied by two or
+three stores of 8 bytes, whatever its length: a loop over a few bytes would cost more.
 """
 
 import math
@@ -30,8 +30,9 @@ prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 @dataclass(frozen=True)
 class Layout:
-    """How the lines of an ARPA file look: its first bytes; lines (rows (k, N), log10p, weights, flags as print_rows has
-    them, k, room) -> bytes; whether it is given the n-grams that differ in their oldest word together.
+    """How the lines of an ARPA file look. begin: its first bytes. lines: (rows (k, N), log10p, weights, flags as
+    `print_rows` has them, k, room) -> bytes. siblings: whether n-grams that differ only in their oldest word have to
+    come in one call of `lines`.
     """
 
     begin: bytes
@@ -40,14 +41,14 @@ class Layout:
 
 
 def plain(words):
-    """SRILM's."""
+    """SRILM's Layout."""
     cells = word_cells(words)
     longest = longest_word(cells)
     return Layout(b"\n", lambda rows, p, bow, flags, k, room: printed(rows, p, bow, flags, *cells, room, longest))
 
 
 def write_estimate(out, model, layout=None, own=False):
-    """An engine.Estimate as ARPA: lines by the numbers of their words from the last word back. own: as in
+    """Writes an engine.Estimate as ARPA, lines by the ids of their words, compared from the last word back. own: as in
     `write_sorted`.
     """
     layout, scratch = layout or plain(model.vocab.words), Scratch()
@@ -68,7 +69,7 @@ def write_header(out, sizes, layout):
 
 
 def write_order(out, model, k, layout, scratch):
-    """The lines of order k."""
+    """Writes the lines of order k of an engine.Estimate."""
     x = model.suffixes
     columns = model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]
     if k == 1:
@@ -101,7 +102,7 @@ def write_order(out, model, k, layout, scratch):
 
 @jit
 def mark_lines(marks, bow, flags, weights):
-    """flags and weights (N,) <- the marks and log10bow of n-grams as print_rows wants them."""
+    """flags and weights (N,) <- from the marks and log10bow of n-grams, as `print_rows` wants them."""
     for i in range(len(marks)):
         flags[i] = marks[i] & 1
     for i in range(len(bow)):
@@ -111,8 +112,8 @@ def mark_lines(marks, bow, flags, weights):
 
 
 def write_sorted(out, model, rank, own=False):
-    """The n-grams of each order of a Backoff model in SRILM's order; rank (W,): each word's place in byte order. With
-    `own` nobody looks at the model any more, and memory is given back, which serves the file's pages.
+    """Writes the sections of a Backoff model in SRILM's order. rank (W,): each word's place in byte order. own: the
+    model is not used any more, so that its memory can go back to the system, for the pages of the file.
     """
     if own:
         trim()
@@ -127,7 +128,7 @@ def write_sorted(out, model, rank, own=False):
     straight, many = zip(*in_threads(look, range(nodes.order)))
     turned = [np.empty(0, np.int32) if is_so else rank for is_so in straight]
     weighted = [*weighted[1:], np.empty(0, np.uint8)]
-    for k in range(nodes.order - 1, 1, -1):  # the weight of what ends a context is written too
+    for k in range(nodes.order - 1, 1, -1):  # as in SRILM, the weights of suffixes of contexts are written too
         mark_ends(nodes, k, weighted)
 
     def contexts_of_orders():
@@ -139,7 +140,7 @@ def write_sorted(out, model, rank, own=False):
             contexts = ordered
             yield contexts
 
-    done = None  # the contexts of the order before, of which those of this one were made
+    done = None  # the contexts of the order before
     for k, contexts in enumerate(ahead(contexts_of_orders()), 1):
         if own and done is not None:
             forget(nodes, k - 1)
@@ -157,7 +158,7 @@ def write_sorted(out, model, rank, own=False):
                 gather_lines(
                     contexts[begin:end], memory, nodes.logs, where, turned[k - 1], weighted[k - 1], rows, p, bow, flags
                 )
-                if own and k == nodes.order:  # no longer contexts are made of these
+                if own and k == nodes.order:  # of lower orders the next contexts are still being made
                     give_back(contexts[begin:end])
                 text = printed(rows, p, bow, flags, *cells, room, longest)
                 with turn:
@@ -169,9 +170,8 @@ def write_sorted(out, model, rank, own=False):
 
 @jit
 def look_at_children(child, word, log10p, rank, context):
-    """context (P,) uint8, in place: whether any child of a node has a probability; word and log10p are those of the
-    order below. Returns whether children stand in the order of `rank` (W,), and how many nodes have some. One pass over
-    memory.
+    """context (P,) uint8 <- whether any child of each node has a probability. word, log10p: of the next order. Returns
+    whether all children stand in the order of `rank` (W,), and how many nodes have children. One pass over memory.
     """
     straight, many = True, 0
     for i in range(len(context)):
@@ -186,10 +186,10 @@ def look_at_children(child, word, log10p, rank, context):
 
 @jit
 def order_contexts(contexts, k, memory, where, rank, out):
-    """The contexts of order k + 1, in the order of their lines, out (P', k + 2), from those of order k, (P, k + 1): a
-    context's words, and from and to where its children stand.
+    """out (P', k + 2) <- the contexts of the (k + 1)-grams, in the order of their lines, from contexts (P, k + 1) of
+    the k-grams. Each row has a context's words, and the first and the end of its children.
 
-    They are those n-grams of order k that have children, and stand by the `rank` of their words, the last one first: a
+    The contexts are the k-grams that have children. They stand by the `rank` of their words, the last one first, by a
     counting sort. Bound by a random read a context and a write a node.
     """
     below = where[k - 1, AT]
@@ -216,8 +216,8 @@ def order_contexts(contexts, k, memory, where, rank, out):
 
 @jit
 def cut_lines(contexts, some, cuts):
-    """Cuts contexts where their children come to `some`: cuts (., 2) <- the places among contexts (P, k + 1) and how
-    many children stand before them, from (0, 0) to (P, N). Returns how many cuts there are.
+    """Cuts contexts (P, k + 1) into pieces with `some` children or a few more: cuts (., 2) <- (a place among contexts,
+    how many children stand before it), from (0, 0) to (P, N). Returns how many cuts there are.
     """
     k = contexts.shape[1] - 1
     lines, last, found = 0, 0, 1
@@ -233,10 +233,11 @@ def cut_lines(contexts, some, cuts):
 
 @jit
 def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, flags):
-    """The n-grams that extend some contexts, rows (k, N), as print_rows wants them; p and bow (N,): log10.
+    """rows (k, N), p, bow and flags (N,) <- the n-grams that extend some contexts, as `print_rows` wants them; p and
+    bow are log10.
 
-    rank (W,): that of words where children do not stand by it, else (0,). weighted: whether the weight of a node is
-    written even if it is 0, which one of -0.0 is too; (0,) for none. Bound by a random read a context.
+    rank (W,): of words, or (0,) where children stand by it already. weighted: whether the weight of a node is written
+    even if it is 0; (0,) at the highest order. A weight of -0.0 is always written. Bound by a random read a context.
     """
     k, line = len(rows), 0
     below, width, at_p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
@@ -269,7 +270,7 @@ def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, fl
 
 
 def printed(rows, p, bow, flags, letters, ends, cells, room, longest):
-    """The lines of some n-grams, as print_rows has them; longest: of how many letters words are at most."""
+    """The lines of some n-grams, as `print_rows` has them. longest: how many letters the longest word has."""
     numbers = [print_some(x, end, room(name, (len(x), 2), u64)) for x, end, name in ((p, 9, "p"), (bow, 10, "bow"))]
     text = room("text", len(p) * (32 + 8 * len(rows)) + (1 << 16), np.uint8)
     most = len(rows) * (longest + 1) + 64
@@ -280,8 +281,8 @@ def printed(rows, p, bow, flags, letters, ends, cells, room, longest):
 
 @jit
 def print_rows(rows, p, bow, flags, cells, letters, ends, text, end):
-    """The lines of n-grams (k, N), those with the flag 1; the weights of those with 2. How far text is filled, -1 where
-    a line would begin behind `end`. Bound by the copying, of 16 bytes at once.
+    """text <- the lines of n-grams, rows (k, N), that have the flag 1, with weights where they have the flag 2. Returns
+    how far text is filled, -1 where a line would begin behind `end`. Bound by copying, 16 bytes at once.
     """
     at = 0
     for i in range(len(flags)):
@@ -300,8 +301,8 @@ def print_rows(rows, p, bow, flags, cells, letters, ends, text, end):
 
 
 def word_cells(words):
-    """The letters (L,) of words end to end, 16 bytes more; ends (W + 1,); and their cells with a blank behind, (W, 2)
-    uint64, whose length is 0 where a word does not fit.
+    """(letters, ends, cells): the letters (L,) of words end to end, and 16 bytes more; where each begins, and the end,
+    (W + 1,); the cell of each word and a blank, (W, 2) uint64, of length 0 where a word does not fit.
     """
     ends = np.concatenate(([0], np.cumsum([len(word) for word in words])))
     letters = np.frombuffer(b"".join((*words, bytes(16))), np.uint8)
@@ -321,13 +322,13 @@ def longest_word(cells):
 
 
 def cell(text, words=2):
-    """Text as a cell of so many words, (words,) uint64."""
+    """Text as a cell, (words,) uint64."""
     return np.frombuffer(text.ljust(8 * words - 1, b"\0") + bytes([len(text)]), u64)
 
 
 def cells_of(x, kernel, form, end, cells):
-    """cells, filled by a kernel with numbers x (N,) and the byte `end` behind; those that it leaves empty hold form(x),
-    a str.
+    """cells, filled by a kernel with the numbers x (N,) and the byte `end` behind. Cells that the kernel leaves empty
+    get form(x), a str.
     """
     kernel(x, end, cells)
     for i in np.flatnonzero(cells[:, -1] == 0):
@@ -336,29 +337,29 @@ def cells_of(x, kernel, form, end, cells):
 
 
 def print_some(x, end, cells=None):
-    """Float32 numbers as "%.7g" and the byte `end`, in cells (N, 2)."""
+    """The cells (N, 2) of float32 numbers as "%.7g" and the byte `end`."""
     cells = np.empty((len(x), 2), u64) if cells is None else cells
     return cells_of(x, print_numbers, lambda x: f"{x:.7g}", end, cells)
 
 
 def print_short(x, end):
-    """Float32 numbers with KenLM's digits and the byte `end`, in cells (N, 3)."""
+    """The cells (N, 3) of float32 numbers with KenLM's digits and the byte `end`."""
     return cells_of(x, in_bytes(print_shortest), shortest, end, np.zeros((len(x), 3), u64))
 
 
 def in_bytes(kernel):
-    """A kernel for cells of bytes as one for cells of words."""
+    """A kernel for cells of uint64, from one for cells of bytes."""
     return lambda x, end, cells: kernel(x, end, cells.view(np.uint8))
 
 
 @jit
 def print_numbers(x, end, cells):
-    """x (N,) float32 as "%.7g" and the byte `end` behind, into cells (N, 2); -inf is -99, -0 is 0. Length 0 leaves to
-    Python what is below 1e-4 but 0, or from 9.9999995 on but -99.
+    """cells (N, 2) <- x (N,) float32 as "%.7g" and the byte `end`; -inf is -99, -0 is 0. Of other numbers, those with
+    |x| below 1e-4 or from 9.9999995 on have empty cells, which are left to Python.
 
-    Exact: x has 24 bits and the 5^10 in 10^10 another 24, so that the product is a double without rounding, and
-    rounding it half to even is what "%" does. The digits are parted in halves, quarters and eighths of a word; a point
-    and a sign among them are shifts. Loops without branches over some numbers become vector instructions.
+    Exact: x has 24 bits and the 5^10 in 10^10 another 24, so that their product is a double without rounding; "%" too
+    rounds it half to even. The eight digits are parted in a 64-bit word, in halves, quarters and eighths; a point and a
+    sign are put among them by shifts. Loops without branches over SOME numbers become vector instructions.
     """
     zeros, used, letters = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(SOME, u64)
     one, plain, last = u64(1), u64(0x3030303030303030), u64(end)
@@ -410,7 +411,7 @@ def print_numbers(x, end, cells):
 
 @inlined
 def put(text, at, cells, i):
-    """A cell of two words or three into text; where it ends."""
+    """Puts a cell of two or three uint64 into text. Returns where it ends."""
     last = cells.shape[1] - 1
     store8(text, at, cells[i, 0])
     store8(text, at + 8, cells[i, 1])
@@ -421,14 +422,14 @@ def put(text, at, cells, i):
 
 @inlined
 def put_word(text, at, w, letters, ends, cells):
-    """A word and a blank into text, from `word_cells`; where they end."""
+    """Puts a word and a blank into text, from `word_cells`. Returns where they end."""
     after = put(text, at, cells, w)
     return after if after > at else put_letters(text, at, w, letters, ends)
 
 
 @inlined
 def put_letters(text, at, w, letters, ends):
-    """A word and a blank into text; where they end."""
+    """Puts a word and a blank into text. Returns where they end."""
     for i in range(ends[w], ends[w + 1]):
         text[at] = letters[i]
         at += 1

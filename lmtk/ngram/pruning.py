@@ -3,8 +3,8 @@
     p(w | h) = p of the n-gram h w where the model has it, else bow(h) p(w | h')        h' is h without its oldest word
     bow(h) = (1 - sum p(w | h)) / (1 - sum p(w | h')),  sums over the words w of the n-grams h w
 
-Sums of probabilities are in double precision. A log probability or weight on its own is a log10 in single precision,
-in which SRILM keeps it: whether an n-gram falls to pruning, and the last digits of the file, depend on it.
+Sums of probabilities are in double precision. A single probability or weight is a log10 in single precision, as in
+SRILM: whether an n-gram is pruned, and the last digits of the file, depend on it.
 """
 
 import warnings
@@ -26,11 +26,11 @@ from lmtk.text.corpus import Corpus
 
 
 class Links(NamedTuple):
-    """Where the n-grams of order k, (N,) of them, and their contexts stand in the model.
+    """Where the N n-grams of order k, and the suffixes of them and of their contexts, stand in the model.
 
-    nodes[j - 1]: the node of the last j words of each n-gram, j = 1 .. k; contexts[j - 1]: of the last j words of its
-    context, j = 1 .. k - 1. The last of the nodes are the n-grams themselves, the last of the contexts their parents;
-    -1 where the model has no such node.
+    nodes[j - 1] (N,): the node of the last j words of each n-gram, j = 1 .. k; contexts[j - 1] (N,): of the last j
+    words of its context, j = 1 .. k - 1. nodes[-1] are the n-grams themselves, contexts[-1] their parents; -1 where the
+    model has no such node.
     """
 
     nodes: list
@@ -38,7 +38,7 @@ class Links(NamedTuple):
 
 
 def links(levels, W):
-    """Links of each order of a model with W words."""
+    """Yields the Links of each order of a model with W words."""
     nodes = []
     for k, level in enumerate(levels, 1):
         parent, word = level.keys // W, level.keys % W
@@ -54,8 +54,8 @@ def single(logs):
 
 
 def backed_off(log10p, log10bow, nodes, contexts):
-    """log10 p, (N,) in single precision, of words after contexts. log10p and log10bow: an array for each order; nodes:
-    those of the n-grams that are looked up, from the 1-grams on; contexts: of all contexts but the empty one.
+    """log10 p, (N,) in single precision, of words after contexts. log10p and log10bow: an array for each order; nodes,
+    contexts: as in Links, of the n-grams that may be used, from the 1-grams on.
     """
     out, weight = np.full(len(nodes[0]), -np.inf, np.float32), np.zeros(len(nodes[0]), np.float32)
     for j, node in enumerate(nodes):
@@ -68,8 +68,9 @@ def backed_off(log10p, log10bow, nodes, contexts):
 
 
 class Masses(NamedTuple):
-    """What the n-grams of a context leave: numerator, denominator (C,) of its weight; scale (C,), the log10 by which
-    its n-grams' probabilities have to be multiplied; over (C,), whether they add up to more than one.
+    """The mass that the n-grams of each context leave, (C,) each: numerator and denominator of the back-off weight;
+    scale, the log10 of the factor that its n-grams' probabilities have to take; over, whether they sum to more than
+    one.
     """
 
     numerator: np.ndarray
@@ -79,14 +80,16 @@ class Masses(NamedTuple):
 
 
 def masses(log10p, lower, parent, C):
-    """The Masses of the C contexts of an order: log10p, lower, parent (N,) are those of its n-grams."""
+    """The Masses of C contexts. Of their n-grams, (N,): log10p, nan for bare prefixes; lower, log10 p of the lower
+    order; parent, the context.
+    """
     given = ~np.isnan(log10p)
     numerator = 1 - np.bincount(parent[given], chance(log10p[given]), C)
     denominator = 1 - np.bincount(parent[given], chance(lower[given]), C)
     numerator[abs(numerator) < EPSILON] = 0
     denominator[abs(denominator) < EPSILON] = 0
     over = numerator < 0
-    # what is left over has no word to go to: the n-grams get it
+    # mass is left, but there are no unseen words to take it: the n-grams get it
     wasted = (numerator > 0) & (denominator <= 0)
     scale = np.where(wasted, -np.log10(1 - numerator), 0).astype(np.float32)
     numerator[wasted] = 0
@@ -97,12 +100,13 @@ def masses(log10p, lower, parent, C):
 def renormalized(model, own=False):
     """The model with the back-off weights that make every context's probabilities sum to one.
 
-    What the 1-grams leave over goes to the words of probability 0 in equal parts, or, where there are none, to all
-    words. Where nothing is left to back off to, a context's n-grams are scaled to sum to one. Where they add up to more
-    than one they stay as they are and get the weight 0, with a warning. A bare prefix becomes an n-gram, with the
-    probability that backing off gave it. A weight that becomes 0, or was -0.0, is -0.0, which ARPA files show.
+    The mass that 1-grams leave goes to the words of probability 0 in equal parts, or, where there are none, to all
+    words. Where no unseen words are left to back off to, a context's n-grams are scaled to sum to one. Where they sum
+    to more than one, they stay as they are and unseen words get the probability 0, with a warning. A bare prefix
+    becomes an n-gram, with its backed-off probability. A weight (log10) that becomes 0, or was -0.0, is -0.0: a 0 that
+    ARPA files state.
 
-    own: nobody looks at the model any more, so that its memory may serve the new one.
+    own: the model is not used any more, so that its memory may serve the new one.
     """
     if large(model):
         return told(*rewriting.renormalized(model, own))
@@ -111,7 +115,7 @@ def renormalized(model, own=False):
     log10bow, over = new_weights(model, log10p, every)
     with np.errstate(invalid="ignore"):
         for k, (nodes, contexts) in enumerate(every, 1):
-            # the weight of a bare prefix has no place in an ARPA file without a probability, which changes no sum
+            # in an ARPA file a weight needs a probability before it; a backed-off one changes no sum
             if k > 1 and (bare := np.isnan(log10p[k - 1])).any():
                 log10p[k - 1][bare] = backed_off(log10p, log10bow, nodes, contexts)[bare]
     for level, bow in zip(model.levels, log10bow):
@@ -120,7 +124,7 @@ def renormalized(model, own=False):
 
 
 def large(model):
-    """Whether kernels are worth it."""
+    """Whether a model is so large that the kernels of `rewriting` pay."""
     return pays("ngrams", sum(model.nodes.where[:, N]))
 
 
@@ -132,9 +136,9 @@ def told(model, over):
 
 
 def new_weights(model, log10p, every):
-    """The back-off weights, log10, of each order, that go with the probabilities log10p, in which 1-grams that leave
-    something over and contexts that nothing is left to back off to are made good in place; and how many contexts have
-    probabilities that add up to more than one.
+    """(the back-off weights, log10, an array for each order; how many contexts have probabilities that sum to more than
+    one), from log10p, an array for each order. log10p changes in place where 1-grams leave mass, or a context has no
+    unseen words to back off to.
     """
     log10bow = [np.zeros(len(p), np.float32) for p in log10p]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -151,7 +155,7 @@ def new_weights(model, log10p, every):
 
 
 def with_logs(model, log10p, log10bow):
-    """The model with other probabilities and weights: log10, an array for each order."""
+    """The model with other probabilities and weights, log10, an array for each order of each."""
     levels = []
     for level, p, bow in zip(model.levels, log10p, log10bow, strict=True):
         levels.append(Probabilities(level.keys, p.astype(np.float64) * LN10, bow.astype(np.float64) * LN10))
@@ -159,8 +163,8 @@ def with_logs(model, log10p, log10bow):
 
 
 def context_probabilities(model, log10p, log10bow, every):
-    """log10 p of each node as a sequence of words, an array for each order. For <s>, which opens a sentence, stands the
-    probability of </s>, which closes one; a word that is not predicted is left out elsewhere.
+    """log10 p of each node as a sequence of words, an array for each order. <s> at the beginning counts as </s>, since
+    there are as many of both; elsewhere a word that is not predicted is left out.
     """
     vocab, W, out = model.vocab, len(model.vocab.words), []
     for k, (level, (nodes, contexts)) in enumerate(zip(model.levels, every, strict=True), 1):
@@ -177,8 +181,8 @@ def context_probabilities(model, log10p, log10bow, every):
 
 
 def history_probabilities(history, model):
-    """`context_probabilities` of the n-grams of all orders but the highest, by another model, which gives words that it
-    lacks nothing.
+    """`context_probabilities` of the n-grams below the highest order, by another model, `history`: 0 for n-grams with
+    words that it lacks.
     """
     index, vocab = history.vocab.index, model.vocab
     ids = np.array([index.get(w, history.vocab.unk_id) for w in vocab.words], np.int32)
@@ -197,13 +201,14 @@ def history_probabilities(history, model):
 
 
 def pruned(model, threshold, minorder=2, history=None, own=False):
-    """The model without the n-grams of `minorder` words or more whose loss raises its own perplexity by less than
-    `threshold`, as a share; weights are made anew.
+    """The model without the n-grams of `minorder` words or more whose removal raises the model's own perplexity by a
+    smaller share than `threshold` (Stolcke 1998); weights are made anew.
 
-    Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by (Stolcke 1998)
+    Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by
         -p(h) {p(w|h) [log p(w|h') + log bow'(h) - log p(w|h)] + (1 - sum p(v|h)) [log bow'(h) - log bow(h)]}.
-    Each n-gram is judged as if it went alone. One that is the context of another stays. p(h) is that of the model
-    itself, or of `history`: a Kneser-Ney model's own are poor (Chelba et al. 2010). own: as in `renormalized`.
+    Each n-gram is judged as if it went alone. The context of an n-gram that stays, stays too. p(h) is taken from the
+    model itself, or from the model `history`: a Kneser-Ney model has poor p(h) (Chelba et al. 2010). own: as in
+    `renormalized`.
     """
     if large(model):
         given = history and (lambda model: history_probabilities(history, model))
@@ -214,7 +219,7 @@ def pruned(model, threshold, minorder=2, history=None, own=False):
     every = list(links(model.levels, W))
     kept = [~np.isnan(p) for p in log10p]
     kept[0][:] = True  # words that have no 1-gram get one
-    # whether a node is the context of an n-gram that stays, or the end of such a context
+    # whether a node is the context of an n-gram that stays, or a suffix of such a context
     needed = [np.zeros(len(p), bool) for p in log10p]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if history is None:
@@ -241,7 +246,9 @@ def pruned(model, threshold, minorder=2, history=None, own=False):
 
 
 def need(needed, kept, every, k):
-    """Marks the contexts of n-grams of order k that stay, and the ends of those that are needed themselves."""
+    """Marks as needed the contexts of n-grams of order k that stay, and the suffixes of n-grams of order k that are
+    needed.
+    """
     nodes, contexts = every[k - 1]
     needed[k - 2][contexts[-1][kept[k - 1] | needed[k - 1]]] = True
     for shorter, node in zip(needed, nodes[:-1]):
@@ -250,8 +257,8 @@ def need(needed, kept, every, k):
 
 
 def without_low(model, minorder=2):
-    """The model without the n-grams of `minorder` words or more whose probability is below what backing off would give;
-    weights are made anew, and again until all n-grams stay.
+    """The model without the n-grams of `minorder` words or more whose probability is below the backed-off one, as
+    SRILM's -prune-lowprobs. Weights are made anew, and n-grams judged again, until all stay.
     """
     if large(model):
         return told(*rewriting.without_low(model, minorder))
@@ -279,7 +286,9 @@ def without_low(model, minorder=2):
 
 
 def forget_contexts(log10p, log10bow, every, k):
-    """The weight 0 for nodes of order k - 1 that nothing extends any more, neither a word nor a longer context."""
+    """Sets the weight (log10) of nodes of order k - 1 to 0 where no word extends them and no longer context ends in
+    them.
+    """
     extended = np.zeros(len(log10p[k - 2]), bool)
     extended[every[k - 1].contexts[-1][~np.isnan(log10p[k - 1])]] = True
     if k < len(log10p):
@@ -290,8 +299,8 @@ def forget_contexts(log10p, log10bow, every, k):
 
 
 def without(model, kept):
-    """The model with the n-grams of each order that `kept`, (N,) bool, says; an n-gram that goes but is the prefix of
-    one that stays becomes a bare prefix.
+    """The model with the n-grams for which `kept`, (N,) bool for each order, is true. An n-gram that goes, but is the
+    prefix of one that stays, becomes a bare prefix.
     """
     W, staying, levels = len(model.vocab.words), [k.copy() for k in kept], []
     for k in range(model.order - 1, 0, -1):

@@ -1,8 +1,8 @@
-"""N-grams as they stand in a file -> sorted tries, for files that are worth compiling for.
+"""The n-grams of a large file -> sorted tries, by kernels; and the counts of its lines.
 
 symbol   shape       meaning
-rows     (N, k + 2)  n-grams as k ids, log10 p and log10 back-off weight, int32; the same memory as float32
-place    (N,)        rows dealt to ranges of their first ids, int32: those of a range together, as they were
+rows     (N, k + 2)  n-grams as k ids, log10 p and log10 back-off weight, int32; the last two are the bits of float32
+place    (N,)        the rows, int32, dealt to ranges of their first ids: those of a range together, in their order
 deals    (D + 1, 2)  where the rows of each range begin in `place`, and its least id; int64
 """
 
@@ -16,14 +16,14 @@ from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, N, P, room
 
 AHEAD = 12
 DEAL = 1 << 15  # rows sorted together: they stay in a cache
-WRONG, FALLING = 1, 2  # n-grams are there twice or lack their prefixes; last words fall
+WRONG, FALLING = 1, 2  # an n-gram is repeated or lacks its prefix; the last words of a context are not in order
 u64 = np.uint64
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 
 class Trie:
-    """Records of n-grams, W words, as `building.finished` takes them, that grow by an order at a time: memory, where;
-    order, how many there are. sizes: of all orders; home: as `building.in_file` has it.
+    """Records of n-grams over W words, for `building.finished`, which grow by an order at a time: memory, where; order,
+    how many orders there are. sizes: of all orders to come; home: as `building.in_file` has it.
     """
 
     def __init__(self, sizes, W, home=None):
@@ -31,8 +31,8 @@ class Trie:
         self.memory, self.where, _ = room(sizes, home)
 
     def add(self, rows):
-        """The rows of the next order; returns whether it is there: not where there are more or fewer, or n-grams stand
-        there twice or lack their prefixes.
+        """Adds the rows of the next order. Returns whether it could: not where their number is not that of `sizes`, or
+        an n-gram is repeated or lacks its prefix.
         """
         k = self.order + 1
         if k > len(self.sizes) or len(rows) != self.sizes[k - 1]:
@@ -54,7 +54,9 @@ class Trie:
 
 @jit
 def deal_rows(rows, W, some, place, deals):
-    """`place` and `deals` of rows, ranges of at least `some` rows but for the last; the length of deals. Two passes."""
+    """place, deals <- of rows, in ranges of at least `some` rows but for the last. Returns the length of deals. Two
+    passes over the rows.
+    """
     many, target = np.zeros(W, np.int32), np.empty(W, np.int32)
     for i in range(len(rows)):
         many[rows[u64(i), 0]] += 1
@@ -77,8 +79,9 @@ def deal_rows(rows, W, some, place, deals):
 
 @jit
 def put_rows(rows, k, W, place, first, last, low, high, memory, where):
-    """The records of the n-grams of order k of a range, those from `low` up to `high`, `place` first .. last, and the
-    children of the contexts of the range. Memory and `where` as in `nodes`; suffixes are not set. Returns 0, or WRONG.
+    """memory <- the records of the n-grams of order k in a range, and the children of the range's contexts. The range
+    has the first ids from `low` up to `high`, in `place` from `first` up to `last`. Memory and `where` as in `nodes`;
+    suffixes are not set. Returns 0, or WRONG.
     """
     n = last - first
     mine, order, other = np.empty((n, k + 2), np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
@@ -91,7 +94,7 @@ def put_rows(rows, k, W, place, first, last, low, high, memory, where):
             mine[i, j] = rows[row, j]
         for j in range(k if i else 0):
             falling[j] |= mine[i, j] < mine[i - 1, j]
-    # in files that are sorted by contexts the last words are in order
+    # in a file that is sorted by contexts the last words are in order: then a sort by the contexts suffices
     found = FALLING
     for ids in range(k - 1, k + 1):
         if found == FALLING:
@@ -104,9 +107,9 @@ def put_rows(rows, k, W, place, first, last, low, high, memory, where):
 
 @jit
 def sort_rows(rows, ids, low, high, W, falling, start, place, other):
-    """The places of rows in the order of their first `ids` numbers, equal ones as they were: a counting sort an id,
-    from the last one on, but for those that are in order already, which do not fall. First ids are from low up to high,
-    others below W; `start`: room for their numbers. Returns whether the result is in `other`, not in `place`.
+    """place or other (N,) <- the rows sorted by their first `ids` numbers, stably: by a counting sort for each, from
+    the last one on; the last ones are skipped as long as they do not fall from row to row, by `falling`. First ids are
+    from low up to high, others below W; start (W + 1,): scratch. Returns whether the result is in `other`.
     """
     size, straight, turned = len(rows), True, False
     for i in range(size):
@@ -132,13 +135,13 @@ def sort_rows(rows, ids, low, high, W, falling, start, place, other):
 
 @jit
 def link_rows(rows, place, k, begin, low, high, memory, where):
-    """The records of rows in the order `place`, from node `begin` on, and the children of the contexts whose first ids
-    are from low up to high. Returns 0, WRONG or FALLING.
+    """memory <- the records of rows in the order `place`, from node `begin` on, and the children of the contexts whose
+    first ids are from low up to high. Returns 0, WRONG or FALLING.
     """
     numbers, logs, size = rows.view(np.float32), memory.view(np.float32), len(rows)
     here, width, p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
     up = where[max(k - 2, 0), AT]
-    # the context, from its last word on: the words and nodes of its prefixes, and where the children of these end
+    # of the prefixes of the current context: their last words, their nodes, and where the children of these end
     word, at, end, stop = np.empty(k, np.int64), np.empty(k, np.int64), np.empty(k, np.int64), np.int64(0)
     if k > 1:
         at[1], stop = first_child(memory, where, low), first_child(memory, where, high)
@@ -190,7 +193,7 @@ def link_rows(rows, place, k, begin, low, high, memory, where):
 
 @inlined
 def first_child(memory, where, w):
-    """The first 1-gram whose word is not below w."""
+    """The first 1-gram whose word is w or above."""
     low, high = np.int64(0), where[0, N]
     while low < high:
         middle = (low + high) >> 1
@@ -203,10 +206,10 @@ def first_child(memory, where, w):
 
 @jit
 def read_count_lines(text, at, size, count, found):
-    """The counts at the ends of the lines of text[at:], each behind size[i] words, into count (N,), from the
-    `found`-th line on; blank lines have size 0 and count 0. The counts become blanks in the text, so that words remain.
+    """size, count (N,) <- of the lines of text[at:], from the `found`-th line on: how many words each has, and the
+    count behind them; 0 for blank lines. In the text the counts become blanks, so that words alone remain.
 
-    Stops at a line without words, whose count is no whole number below 10^18, or for which there is no room. Returns
+    Stops at a line without words, at a count that is no whole number below 10^18, and where there is no room. Returns
     where it stopped and the number of lines.
     """
     while at < len(text) and found < len(size):

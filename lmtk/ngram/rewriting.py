@@ -1,11 +1,11 @@
-"""`pruning` for large models, by kernels over the records of `nodes`.
+"""`pruning` and `merge` for large models, by kernels over the records of `nodes`.
 
-memory, logs  the records of a model that is being made, int32, and the same memory as float32
+memory, logs  the records of the model that is changed, int32, and the same memory as float32
 where, far    as in `nodes`
-order k       the n-grams that a kernel works at; `first` .. `last` are contexts, nodes of order k - 1
+order k       the order of the n-grams that a kernel works at; `first` .. `last` are contexts, nodes of order k - 1
 
-All loops go over contexts and their n-grams as they stand. They are bound by a random read an n-gram, that of its
-suffix, and by the exponentials.
+All loops go over contexts and their n-grams as they stand. They are bound by one random read an n-gram, of its suffix,
+and by the exponentials.
 """
 
 import math
@@ -49,8 +49,8 @@ def chance(log10p):
 
 
 def whole_unigrams(log10p, predicted):
-    """log10 p of the 1-grams, (N,), with what is missing from a sum of one; all words have one then. Whether they had
-    too much, 0 or 1.
+    """(log10 p of the 1-grams (N,), with the mass that was left, so that they sum to one; 1 where they summed to more,
+    else 0). The mass goes to the predicted words of probability 0, or to all. Each predicted word has a number then.
     """
     p = chance(log10p)
     left = 1 - np.nansum(p)
@@ -63,8 +63,8 @@ def whole_unigrams(log10p, predicted):
 
 
 def opened(model, own=False):
-    """(memory, logs, where, far) of a copy of a model's nodes, or, with `own`, of these nodes, where nobody looks at
-    the model any more. Raises FormatError where a file's are damaged.
+    """(memory, logs, where, far) of a copy of a model's nodes; with `own`, where the model is not used any more, of the
+    nodes themselves, unless they are in a file. Raises FormatError where a file's nodes are damaged.
     """
     model.nodes.checked(len(model.vocab.words))
     nodes, memory = model.nodes, writable(model.nodes) if own else None
@@ -75,15 +75,15 @@ def opened(model, own=False):
 
 
 def closed(model, nodes):
-    """The model with these Nodes for its own."""
+    """The model with these Nodes in place of its own."""
     W = len(model.vocab.words)
     return Backoff(model.vocab, nodes.order, [Packed(nodes, k, W) for k in range(1, nodes.order + 1)])
 
 
 @inlined
 def estimate(memory, logs, where, far, k, node, above, context, weights):
-    """log10 p of a word, of which `node`, of order k, is the longest n-gram that may count, after a context, of order
-    `above`. weights (n,): room.
+    """log10 p of a word after the node `context`, of order `above`, by backing off. node, of order k: the longest
+    n-gram that may be used. weights (n,): scratch.
     """
     p, many = f32(-np.inf), 0
     while k:
@@ -101,8 +101,8 @@ def estimate(memory, logs, where, far, k, node, above, context, weights):
 
 @inlined
 def lower_p(memory, logs, where, far, k, node, after_order, after, weights):
-    """log10 p of the last word of an n-gram without its oldest one; `after`, of order after_order, is the suffix of its
-    context.
+    """log10 p of the last word of an n-gram by the lower order: after its context without the oldest word, whose
+    longest suffix is `after`, of order after_order.
     """
     order, end = suffix_of(memory, where, far, k, node)
     if order == k - 1:
@@ -114,7 +114,7 @@ def lower_p(memory, logs, where, far, k, node, after_order, after, weights):
 
 @inlined
 def fetch_suffix(memory, where, k, node):
-    """What `lower_p` of a node will read comes into the cache."""
+    """Prefetches the number that `lower_p` of a node will read."""
     if node < where[k - 1, N]:
         end = np.int64(memory[where[k - 1, AT] + where[k - 1, WIDTH] * (node + 1) - 1])
         prefetch(memory, where[k - 2, AT] + where[k - 2, WIDTH] * max(end, 0) + where[k - 2, P])
@@ -122,15 +122,16 @@ def fetch_suffix(memory, where, k, node):
 
 @inlined
 def mass(given, lower):
-    """What n-grams of a context leave, whose probabilities add up to `given`, and to `lower` without the oldest word:
-    numerator and denominator of its weight, the log10 by which they are multiplied, and whether they are too much.
+    """One context's `pruning.masses`: (numerator and denominator of its weight, the log10 of the factor for its
+    n-grams, whether they sum to more than one). given: the sum of their probabilities; lower: that of the lower
+    order's.
     """
     numerator, denominator = 1 - given, 1 - lower
     numerator = 0.0 if abs(numerator) < EPSILON else numerator
     denominator = 0.0 if abs(denominator) < EPSILON else denominator
     over, scale = numerator < 0, f32(0)
     if numerator > 0 and denominator <= 0:
-        # what is left over has no word to go to: the n-grams get it
+        # mass is left, but there are no unseen words to take it: the n-grams get it
         scale = f32(-math.log10(1 - numerator))
         numerator = denominator = 0.0
     return numerator, max(denominator, 0.0), scale, over
@@ -138,7 +139,7 @@ def mass(given, lower):
 
 @inlined
 def weight_of(numerator, denominator, over):
-    """A context's weight, log10, of what `mass` says."""
+    """A context's weight, log10, from the results of `mass`."""
     if over:
         return f32(-np.inf)
     if numerator == 0 and denominator == 0:
@@ -148,8 +149,8 @@ def weight_of(numerator, denominator, over):
 
 @jit
 def weigh(memory, logs, where, far, k, first, last, shown):
-    """The weights of contexts from the n-grams of order k, some of which may be scaled, in place; how many contexts
-    have too much. With `shown` a weight that becomes 0, or was -0.0, is -0.0.
+    """Sets the weights of contexts from the n-grams of order k, and scales n-grams as `pruning.renormalized` does. With
+    `shown` a weight that becomes 0, or was -0.0, is -0.0. Returns how many contexts sum to more than one.
     """
     weights, found = np.empty(len(where) + 1, np.float32), 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
@@ -187,7 +188,7 @@ def weigh(memory, logs, where, far, k, first, last, shown):
 
 @jit
 def fill_bare(memory, logs, where, far, k, first, last):
-    """The probabilities of bare prefixes of order k, in place, once those of shorter ones are known."""
+    """Sets the probabilities of bare prefixes of order k, by backing off, once shorter ones have theirs."""
     weights = np.empty(len(where) + 1, np.float32)
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
     for i in range(first, last):
@@ -199,7 +200,7 @@ def fill_bare(memory, logs, where, far, k, first, last):
 
 
 def new_weights(arrays, vocab, shown=False):
-    """`pruning.new_weights`, in place; returns how many contexts have too much."""
+    """`pruning.new_weights`, in place. Returns how many contexts sum to more than one."""
     memory, logs, where, _ = arrays
     at, size, width, p = where[0].tolist()
     words, first = memory[at : at + size * width : width], logs[at + p : at + p + size * width : width]
@@ -211,7 +212,7 @@ def new_weights(arrays, vocab, shown=False):
 
 
 def renew(arrays, vocab):
-    """What `pruning.renormalized` does, in place; returns how many contexts have too much."""
+    """`pruning.renormalized`, in place. Returns how many contexts sum to more than one."""
     over = new_weights(arrays, vocab, shown=True)
     for k in range(2, len(arrays[2]) + 1):
         in_parts(lambda *part, k=k: fill_bare(*arrays, k, *part), arrays[2][k - 2, N])
@@ -219,7 +220,7 @@ def renew(arrays, vocab):
 
 
 def renormalized(model, own=False):
-    """(the model, how many contexts have too much), as `pruning.renormalized` has them."""
+    """(the model of `pruning.renormalized`, how many contexts sum to more than one)."""
     arrays = opened(model, own)
     over = renew(arrays, model.vocab)
     return closed(model, replace(model.nodes, memory=frozen(arrays[0]), path="")), over
@@ -227,7 +228,7 @@ def renormalized(model, own=False):
 
 @jit
 def context_p(memory, logs, where, far, k, first, last, sos, V, before, found):
-    """log10 p of the n-grams of order k as sequences of words, found (N_k,), from those of their contexts, in place; a
+    """found (N_k,) <- log10 p of the n-grams of order k as sequences of words, from `before`, that of their contexts. A
     word from V on without a probability is left out.
     """
     weights = np.empty(len(where) + 1, np.float32)
@@ -243,7 +244,7 @@ def context_p(memory, logs, where, far, k, first, last, sos, V, before, found):
 
 
 def context_probabilities(arrays, vocab):
-    """`pruning.context_probabilities`, but for the n-grams of the highest order."""
+    """`pruning.context_probabilities` of the n-grams below the highest order."""
     memory, logs, where, _ = arrays
     at, size, width, p = where[0].tolist()
     words, first = memory[at : at + size * width : width], logs[at + p : at + p + size * width : width].copy()
@@ -260,8 +261,9 @@ def context_probabilities(arrays, vocab):
 
 @jit
 def judge(memory, logs, where, far, k, first, last, context, threshold, kept, needed, shorter):
-    """Stolcke's rule for the n-grams of order k, as `pruning.pruned` has it: kept (N_k,) uint8 <- whether one stays;
-    shorter, the `needed` of contexts, in place. context: log10 p of the contexts. A threshold of 0 lets all stay.
+    """Stolcke's rule for the n-grams of order k, as in `pruning.pruned`: kept (N_k,) uint8 <- whether each stays;
+    shorter (N_(k-1),), `needed` of the contexts, is marked. context: log10 p of the contexts. With a threshold of 0 all
+    stay.
     """
     weights, most = np.empty(len(where) + 1, np.float32), 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
@@ -303,7 +305,9 @@ def judge(memory, logs, where, far, k, first, last, context, threshold, kept, ne
 
 @jit
 def mark_contexts(memory, where, k, stays, marked, base):
-    """Marks the contexts of n-grams of order k that stay or are marked."""
+    """Marks the contexts of n-grams of order k that stay or are marked. The nodes of order k stand from base[k - 1] on
+    in both arrays.
+    """
     above, wide = where[k - 2, AT], where[k - 2, WIDTH]
     for i in range(where[k - 2, N]):
         for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
@@ -314,8 +318,8 @@ def mark_contexts(memory, where, k, stays, marked, base):
 
 @jit
 def copy_staying(memory, where, k, kept, stays, base, new, new_where):
-    """The n-grams of order k that stay, into the records `new`, with their contexts' children; those that are not kept
-    are bare.
+    """new <- the records of the n-grams of order k that stay, and the children of their contexts. Those that stay but
+    are not kept become bare prefixes.
     """
     below, width, to, wide = where[k - 1, AT], where[k - 1, WIDTH], new_where[k - 1, AT], new_where[k - 1, WIDTH]
     p, new_p = where[k - 1, P], new_where[k - 1, P]
@@ -345,7 +349,7 @@ def copy_staying(memory, where, k, kept, stays, base, new, new_where):
 
 
 def without(arrays, vocab, kept, base):
-    """`pruning.without` of the n-grams that `kept` says, and its weights made anew: (nodes, how many have too much)."""
+    """(the Nodes of `pruning.without`, with weights made anew; how many contexts sum to more than one)."""
     memory, _, where, _ = arrays
     stays, order = kept.copy(), len(where)
     for k in range(order, 1, -1):
@@ -358,8 +362,8 @@ def without(arrays, vocab, kept, base):
 
 
 def pruned(model, threshold, minorder, history, own=False):
-    """(the model, how many contexts have too much), as `pruning.pruned` has them. history: what gives log10 p of the
-    contexts, or None.
+    """(the model of `pruning.pruned`, how many contexts sum to more than one). history: a function, model -> log10 p of
+    its contexts, or None.
     """
     arrays = _, logs, where, _ = opened(model, own)
     context = history(model) if history else context_probabilities(arrays, model.vocab)
@@ -379,9 +383,9 @@ def pruned(model, threshold, minorder, history, own=False):
 
 @jit
 def drop_low(memory, logs, where, far, k, first, last, extended):
-    """Takes their probability from the n-grams of order k for which backing off gives more, and the weight from those
-    contexts that nothing extends any more, in place; returns how many n-grams went. extended (N_(k-1),) uint8: whether
-    a context of order k ends in one.
+    """Makes the n-grams of order k bare for which backing off gives more, and sets the weight (log10) of contexts to 0
+    where nothing extends them any more; in place. Returns how many n-grams went. extended (N_(k-1),) uint8: whether a
+    context of order k ends in one.
     """
     weights, gone = np.empty(len(where) + 1, np.float32), 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
@@ -413,7 +417,7 @@ def mark_extended(memory, where, k, extended):
 
 
 def without_low(model, minorder):
-    """(the model, how many contexts have too much), as `pruning.without_low` has them."""
+    """(the model of `pruning.without_low`, how many contexts sum to more than one)."""
     arrays = memory, logs, where, _ = opened(model)
     order, gone = len(where), True
     extended = [np.zeros(n, np.uint8) for n in where[:, N]]
@@ -440,8 +444,8 @@ def without_low(model, minorder):
 
 
 def merged(models, weights, vocab, ids, own=False):
-    """(the model, how many contexts have too much), as `merge.merged` has them; ids: the numbers of the words of each
-    model in the new vocabulary.
+    """(the model of `merge.merged`, how many contexts sum to more than one). ids: for each model, the new ids of its
+    words.
     """
     memory, where, far = union.united(models, ids, len(vocab.words), weights, own)
     over = renew((memory, memory.view(f32), where, far), vocab)

@@ -1,8 +1,8 @@
 """Counting beyond memory: sorted runs of n-grams on disk, merged into one.
 
 A run is a file of nodes, (N, 3) int64: key, count, where it was seen first; an order after the other. Keys are sorted,
-and all that a key says of its n-gram's prefix is that one's place: so runs are merged in one pass over each, an order
-at a time, the prefixes' places translated.
+as in `counts`: a key has the place of the n-gram's prefix and the last word. So runs are merged in one pass over each,
+an order at a time, with the prefixes' places translated to those of the merged order below.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from lmtk.ngram.counts import Counts, Level, check_sum, count_ids, from_rows, ra
 from lmtk.text.vocab import EOS, SOS
 
 FAN = 32  # runs merged at once
-NODE = 150  # bytes that merging takes a node
-LINE = 250  # bytes that writing takes a node
-BEHIND = 1 << 40  # more lines than there are
+NODE = 150  # bytes of memory that merging takes for each node
+LINE = 250  # bytes of memory that writing takes for each node
+BEHIND = 1 << 40  # added to `first` of nodes that are only prefixes: it puts them behind all lines
 
 
 @dataclass(frozen=True)
 class Run:
-    """Nodes on disk: those of order k are the rows from ends[k - 1] up to ends[k]."""
+    """A run: the nodes of order k are the rows from ends[k - 1] up to ends[k] of the column."""
 
     column: Column
     ends: list
@@ -32,13 +32,13 @@ class Run:
 
 
 def tokens_in(memory, order):
-    """How many tokens can be counted together in so many bytes."""
+    """How many tokens can be counted together in `memory` bytes."""
     return max(1, memory // (16 + 20 * order))
 
 
 @dataclass(frozen=True)
 class Spilled:
-    """Counts on disk: words, as in Counts, and a Run; `some`: nodes to be in memory."""
+    """Counts on disk: words, as in Counts, and a Run. some: how many nodes may be in memory at once."""
 
     words: list
     run: Run
@@ -50,26 +50,26 @@ class Spilled:
 
     @property
     def tokens(self):
-        """As Counts has it."""
+        """As Counts.tokens."""
         first = np.array(self.run.level(1))
         return sum(int(c) for w, c in zip(first[:, 0], first[:, 1]) if self.words[w] not in (SOS, EOS))
 
     def has(self, word):
-        """As Counts has it."""
+        """As Counts.has."""
         if word not in self.words:
             return False
         W, w, orders = len(self.words), self.words.index(word), range(1, self.order + 1)
         return any((rows[:, 0] % W == w).any() for k in orders for _, rows in self.pieces(k))
 
     def pieces(self, k):
-        """Yields the place of the first of some nodes of order k, and these, (M, 3)."""
+        """Yields the nodes of order k in pieces: (the place of the first, rows (M, 3))."""
         level = self.run.level(k)
         for a in range(0, len(level), self.some):
             yield a, np.array(level[a : a + self.some])
 
     def nodes(self, k):
-        """Yields, of some n-grams of order k after others: the first of their contexts' nodes, each one's behind that,
-        its last word, its count.
+        """Yields the n-grams of order k in pieces: (the node of the first context; of each n-gram, (M,): how far behind
+        that its context stands, its last word, its count).
         """
         W = len(self.words)
         for _, rows in self.pieces(k):
@@ -77,12 +77,12 @@ class Spilled:
             yield int(parent[0]), parent - parent[0], word, np.ascontiguousarray(rows[:, 1])
 
     def contexts_words(self, k, first, parent):
-        """(N,): the last words of the contexts of some n-grams of order k, as `nodes` has them."""
+        """(M,): the last words of the contexts of a piece of n-grams of order k. first, parent: as `nodes` has them."""
         level = self.run.level(k - 1)
         return (np.array(level[first : first + int(parent[-1]) + 1, 0]) % len(self.words))[parent]
 
     def in_sentences(self):
-        """Whether <s> is the first word of n-grams that have it, and </s> the last."""
+        """Whether <s> stands only first in n-grams, and </s> only last."""
         sos, eos = (self.words.index(mark) if mark in self.words else None for mark in (SOS, EOS))
         return not any(
             (word == sos).any() or (self.contexts_words(k, first, parent) == eos).any()
@@ -91,15 +91,15 @@ class Spilled:
         )
 
     def levels(self):
-        """Those of Counts."""
+        """The levels of the Counts, in memory."""
         levels = (self.run.level(k) for k in range(1, len(self.run.ends)))
         return [Level(*(np.ascontiguousarray(column) for column in level.T)) for level in levels]
 
     def frequent(self, least, listed):
-        """As Counts has it."""
+        """As Counts.frequent."""
         W, sizes = len(self.words), np.diff(self.run.ends).tolist()
         there = np.array([word in listed for word in self.words])
-        # a node stays with its count (2), or as a prefix alone (1): it was first seen behind the others of its order
+        # stays: 2 with its count, 1 as a prefix alone, whose `first` comes behind all others of its order
         stays, firsts = ([zeros(size, kind) for size in sizes] for kind in (np.uint8, np.int64))
         for k in range(self.order, 0, -1):
             for a, rows in self.pieces(k):
@@ -118,7 +118,9 @@ class Spilled:
         return Spilled(words, self.remaining(stays, firsts, there), self.some)
 
     def remaining(self, stays, firsts, there):
-        """The Run of the nodes that stay, (N,) of each order, as `frequent` has them; there (W,): the words that do."""
+        """The Run of the nodes that stay. stays, firsts: (N,) for each order, as in `frequent`; there (W,): which words
+        stay.
+        """
         new, column, ends, number = np.cumsum(there) - 1, Column(np.int64, True), [0], np.zeros(1, np.int64)
         for k, (stay, first) in enumerate(zip(stays, firsts, strict=True), 1):
             above, number, size = number, zeros(len(stay), np.int64), 0
@@ -134,8 +136,8 @@ class Spilled:
         return Run(column, ends)
 
     def parts(self, by_bytes):
-        """Counts of the n-grams of some first words, such that their lines, as counts.write_counts has them, are those
-        of all one part behind the other.
+        """Yields Counts of the n-grams of some first words, so that the lines of `counts.write_counts`, part after
+        part, are those of all n-grams. by_bytes: as there.
         """
         first, W = np.array(self.run.level(1)), len(self.words)
         place = np.argsort(ranks(self.words)[first[:, 0]] if by_bytes else first[:, 2])
@@ -148,12 +150,12 @@ class Spilled:
             yield Counts(self.words, [*self.levels_of(np.sort(nodes), ends)])
 
     def below(self, k, keys):
-        """(N,), how many keys of order k are below some others."""
+        """(N,): how many keys of order k are below each of these."""
         parts = (np.searchsorted(rows[:, 0], keys) for _, rows in self.pieces(k))
         return sum(parts, np.zeros(len(keys), np.int64))
 
     def levels_of(self, nodes, ends):
-        """Levels of the n-grams that begin with some nodes of order 1; ends: of each order, as in `parts`."""
+        """Yields the Level of each order of the n-grams that begin with some nodes of order 1. ends: as in `parts`."""
         above, W = None, len(self.words)
         for k, end in enumerate(ends, 1):
             begin, sizes, level = end[nodes], end[nodes + 1] - end[nodes], self.run.level(k)
@@ -167,13 +169,13 @@ class Spilled:
 
 
 class Lines:
-    """Lines of count files, part after part: ids and counts of each order, on disk with `spill`."""
+    """The lines of count files, part after part: ids and counts of each order; on disk with `spill`."""
 
     def __init__(self, floats=False, spill=None):
         self.kind, self.spill, self.columns, self.parts = np.float64 if floats else np.int64, spill, [], []
 
     def add(self, rows, weights):
-        """{k: (N, k) ids} and {k: (N,) counts}, as counts.parse_rows has them."""
+        """Adds {k: ids (N, k)} and {k: counts (N,)}, as `counts.parse_rows` has them."""
         while len(self.columns) < max(rows, default=0):
             self.columns.append((Column(np.int32, self.spill), Column(self.kind, self.spill)))
         for k in rows:
@@ -186,7 +188,7 @@ class Lines:
         return sum(counts.size for _, counts in self.columns)
 
     def pieces(self, most):
-        """Yields (rows, weights), an array for each order, of up to so many lines, or of one part."""
+        """Yields (rows, weights), an array for each order, of whole parts: up to `most` lines, or one part."""
         n = len(self.columns)
         ends = np.cumsum([part + [0] * (n - len(part)) for part in self.parts], 0)
         columns = [(ids.array().reshape(-1, k), counts.array()) for k, (ids, counts) in enumerate(self.columns, 1)]
@@ -198,13 +200,13 @@ class Lines:
             begin = ends[last]
 
     def all(self):
-        """(rows, weights), which are taken."""
+        """(rows, weights) of all lines, an array for each order; the Lines are emptied."""
         ids, counts = zip(*(tuple(column.array() for column in self.columns.pop(0)) for _ in [*self.columns]))
         return [some.reshape(-1, k) for k, some in enumerate(ids, 1)], [*counts]
 
 
 def count_spilling(ids, new_id, starts, order, W, memory):
-    """The Run of `count_ids` of new_id[ids], made in about `memory` bytes."""
+    """The Run of `counts.count_ids` of new_id[ids], made in about `memory` bytes."""
     some = tokens_in(memory, order)
 
     def made(begin):
@@ -214,8 +216,8 @@ def count_spilling(ids, new_id, starts, order, W, memory):
 
 
 def add_spilling(lines, of, W, text, memory):
-    """The Run of counts.from_rows of Lines, their ids mapped by `of` (W',), with those of a text's Run, or None, behind
-    them; made in about `memory` bytes. Raises LmtkError as from_rows.
+    """The Run of Lines, as `counts.from_rows` of them, with the nodes of a text's Run (or None) added behind, made in
+    about `memory` bytes. of (W',): maps the ids of the Lines. Raises LmtkError as from_rows.
     """
     some, n = max(memory // NODE, 1), max(len(lines.columns), len(text.ends) - 1 if text else 0)
     passed, totals = np.zeros(n, np.int64), np.zeros(n)
@@ -237,8 +239,9 @@ def add_spilling(lines, of, W, text, memory):
 
 
 def places_among(levels, sizes, passed, W):
-    """Levels of lines with `first` among those of all: behind those `passed` of their order; what is a prefix alone
-    comes behind all lines, by the first of what it begins. sizes, passed (n,).
+    """Levels of a part of the lines, with `first` among the lines of all parts: behind those `passed` of their order. A
+    node that is only a prefix comes behind all lines, by the first n-gram that it begins. sizes, passed (n,): how many
+    lines of each order the part has, and were before it.
     """
     found = []
     for k in range(len(levels), 0, -1):
@@ -254,7 +257,9 @@ def places_among(levels, sizes, passed, W):
 
 
 def behind(run, passed, some):
-    """A Run of nodes of which each was seen in their order, behind those `passed` (n,) before; as many orders."""
+    """A Run with new `first`: the nodes of an order count as seen one after the other, behind `passed` (n,) before. It
+    has n orders.
+    """
     column, ends = Column(np.int64, True), run.ends + [run.ends[-1]] * (len(passed) + 1 - len(run.ends))
     for k in range(1, len(run.ends)):
         level = run.level(k)
@@ -266,7 +271,7 @@ def behind(run, passed, some):
 
 
 def merged(runs, order, W, some):
-    """One Run of several, which are made one after the other."""
+    """One Run of several, `runs` being an iterator that makes them one after the other. some: as in `merge`."""
     tiers = [[]]  # each run of a tier is made of FAN of the tier below
     for run in runs:
         tiers[0].append(run)
@@ -279,8 +284,8 @@ def merged(runs, order, W, some):
 
 
 def piece(ids, new_id, starts, begin, end, order, W):
-    """The levels of the n-grams that start from `begin` up to `end`, `first` from there on; those that start later and
-    are not to be counted stand there too, with a count of 0.
+    """The levels of the n-grams that start from `begin` up to `end`; `first` is counted from `begin`. N-grams that
+    start behind `end`, inside of the last ones, are there too, with a count of 0.
     """
     a, b = np.searchsorted(starts, (begin + 1, end))
     stop = min(end + order - 1, int(starts[b]))
@@ -295,7 +300,7 @@ def piece(ids, new_id, starts, begin, end, order, W):
 
 
 def spilled(levels, begin):
-    """Levels of a piece of a text from `begin` on as a Run."""
+    """The Run of the levels of a piece of a text that begins at `begin`."""
     column, ends = Column(np.int64, True), [0]
     for level in levels:
         column.append(np.column_stack((level.keys, level.count, level.first + begin)))
@@ -304,7 +309,9 @@ def spilled(levels, begin):
 
 
 def merge(runs, order, W, some, spill=True):
-    """One Run of several, with about `some` nodes in memory where the runs are on disk."""
+    """One Run of several, with about `some` nodes in memory at once, if the runs are on disk. spill: whether the result
+    is.
+    """
     if len(runs) == 1:
         return runs[0]
     column, ends, node = Column(np.int64, spill), [0], None

@@ -1,4 +1,6 @@
-"""Which of a node's children has a word: by steps among its children, or by a table where they are many."""
+"""Finds the child of a node that has a word: by binary search among its children, or by a hash table where they are
+many.
+"""
 
 from dataclasses import replace
 
@@ -9,22 +11,22 @@ from lmtk.machine.memory import zeros
 from lmtk.machine.threads import all_at_once
 from lmtk.ngram.nodes import AT, CHILD, WIDTH, N, frozen, number
 
-FEW = 8  # children among which a search is as fast as a table
+FEW = 8  # children, up to which a search is as fast as a table
 MANY = 1 << 18  # n-grams of a model for which tables pay
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 
 @inlined
 def slot_of(low, word, size):
-    """Where the search for a word begins among the children from `low` on, in a table of `size` places."""
+    """The first place to look for a word among the children from `low` on, in a table of `size` places."""
     h = (np.uint64(low) << np.uint64(32) | np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(h >> np.uint64(32)) & (size - 1)
 
 
 @inlined
 def search(memory, begin, width, low, high, w):
-    """Which of the nodes from low up to high, of the order at `begin`, has the word w; -1 where none has. Among FEW
-    there are three steps, whatever is found: a processor cannot foretell how many it would take.
+    """The node from low up to high, of the order at `begin`, that has the word w; -1 for none. Among FEW nodes it takes
+    three steps whatever it finds: a processor could not predict a branch that ends the search.
     """
     if low >= high:
         return np.int64(-1)
@@ -42,7 +44,7 @@ def search(memory, begin, width, low, high, w):
 
 @inlined
 def probe(memory, slots, table, places, slot, begin, width, low, high, w):
-    """`search` by a table of `places` at `table`, from the place `slot` on."""
+    """`search` by a table, which has so many `places` from `table` on in slots; slot: the first to look at."""
     for _ in range(places):
         found = number(slots, slot)
         if found < 0 or (low <= found < high and number(memory, begin + width * found) == w):
@@ -53,8 +55,8 @@ def probe(memory, slots, table, places, slot, begin, width, low, high, w):
 
 @inlined
 def find_some(memory, slots, span, begin, width, words, lows, highs, found, many):
-    """found (many,) <- which of the nodes from lows up to highs, of the order at `begin`, have these words; -1 where
-    none has. span: that of their order. Their random reads overlap.
+    """found (many,) <- the nodes from lows up to highs, of the order at `begin`, that have these words, -1 for none.
+    span: of the order's table. The random reads of all overlap.
     """
     table, places = span[0], span[1]
     for j in range(many):
@@ -76,8 +78,8 @@ def find_some(memory, slots, span, begin, width, words, lows, highs, found, many
 
 
 def children(above, level, node, word):
-    """The children of nodes (N,) of `above` with these words (N,), in the order below; -1 where there is none (or node
-    or word is -1).
+    """The children with these words (N,) of nodes (N,), in numpy; -1 where there is none, or node or word is -1. above,
+    level: the records of the nodes' order and of the next.
     """
     end = len(level) - 1
     low = np.clip(above["child"][node], 0, end)
@@ -111,12 +113,12 @@ def tables(nodes, home=None):
 
 
 def places_for(many):
-    """How many places a table of so many n-grams has."""
+    """How many places a table of so many n-grams has: a power of two, at least twice as many."""
     return 1 << (2 * many - 1).bit_length() if many else 0
 
 
 def table_of(memory, where, k):
-    """The table of order k alone."""
+    """The table, (places,) int32, of order k alone."""
     table = np.full(places_for(count_many(memory, where, k)), -1, np.int32)
     fill(memory, where, k, table)
     return table
@@ -124,7 +126,7 @@ def table_of(memory, where, k):
 
 @jit
 def count_many(memory, where, k):
-    """How many n-grams of order k extend contexts that have more than FEW of them."""
+    """How many n-grams of order k extend contexts with more than FEW extensions."""
     begin, total, width = where[k - 2, AT], where[k - 1, N], where[k - 2, WIDTH]
     found, last = 0, 0
     for i in range(where[k - 2, N]):
@@ -138,7 +140,7 @@ def count_many(memory, where, k):
 
 @jit
 def fill(memory, where, k, table):
-    """An open-addressing table, int32, full of -1, of those n-grams of order k; in place."""
+    """table (places,) int32, full of -1, <- the n-grams that `count_many` counts, by open addressing."""
     begin, total, width = where[k - 2, AT], where[k - 1, N], where[k - 2, WIDTH]
     below, narrow, last = where[k - 1, AT], where[k - 1, WIDTH], 0
     for i in range(where[k - 2, N]):
@@ -154,7 +156,7 @@ def fill(memory, where, k, table):
 
 
 def with_tables(nodes, home=None):
-    """The same Nodes with tables, if they are so many that these pay; home: as `tables` has it."""
+    """The Nodes with tables, if they lack them and are so many that tables pay. home: as `tables` has it."""
     if len(nodes.slots) or sum(nodes.where[:, N]) < MANY:
         return nodes
     slots, spans = tables(nodes, home)

@@ -1,5 +1,6 @@
-"""Counting by the ranks of mpiexec: a text's blocks are dealt out, and each rank's n-grams then to ranks by their first
-words. An n-gram and its prefixes have the same first word, so what a rank gets is again sorted runs, to be merged.
+"""Counting by the ranks of mpiexec. A text's blocks are dealt to the ranks; then each rank's n-grams are dealt to ranks
+by their first words. An n-gram and its prefixes have the same first word, so that each rank gets sorted runs again,
+which it merges.
 """
 
 import numpy as np
@@ -10,9 +11,10 @@ from lmtk.ngram.runs import Run, merge
 
 
 def common_words(blocks, words, comm):
-    """The words of all ranks, each once, in the order of one process.
+    """The words of all ranks, each once, in the order in which one process would have seen them.
 
-    blocks: (path, number, tokens, words known after it) of each block that this rank has read; words: those it knows.
+    blocks: (path, number, tokens, words known after it) of each block that this rank has read; words: all that it
+    knows.
     """
     mine, before = [], 0
     for path, number, _, known in blocks:
@@ -23,7 +25,7 @@ def common_words(blocks, words, comm):
 
 
 def shifts(blocks, comm):
-    """Where this rank's blocks stand among its own tokens, and how far from there to their place among all: (B,)."""
+    """(where each of this rank's blocks begins among its own tokens, (B,); how much further among all ranks', (B,))."""
     sizes = sorted((path, number, tokens) for part in comm.gather(blocks) for path, number, tokens, _ in part)
     start, place = {}, 0
     for path, number, tokens in sizes:
@@ -34,7 +36,7 @@ def shifts(blocks, comm):
 
 
 def gather_levels(levels, blocks, W, comm):
-    """The ranks' levels as one, on rank 0; on the others levels of no use."""
+    """The levels of all ranks added up, on rank 0; other ranks get levels of no use. blocks: as in `common_words`."""
     own, shift = shifts(blocks, comm)
     levels = [Level(x.keys, x.count, x.first + shift[np.searchsorted(own, x.first, "right") - 1]) for x in levels]
     seen = np.zeros(W, np.int64)

@@ -4,12 +4,12 @@ For each order a method says what p is made of (`methods`):
 
     p(w | h) = f(c) / q(h)  [ + weight(h) p(w | h without its oldest word)   where it is interpolated ]
 
-What the seen extensions leave goes to the unseen ones:
+The mass that the seen words leave goes to the unseen ones, by the back-off weight
 
     bow(h) = (1 - sum p(w | h)) / (1 - sum p(w | h without its oldest word)),  both sums over the seen w,
 
-and at order 1 to the words of the vocabulary without a count. Logarithms are log10 in single precision here, since
-SRILM keeps them so and its last digits depend on it.
+and at order 1 to the words of the vocabulary without a count. Logarithms are log10 in single precision here, as SRILM
+keeps them: the last digits of its models depend on it.
 """
 
 import itertools
@@ -23,17 +23,18 @@ from lmtk.ngram.backoff import ZERO, Backoff, Stored
 from lmtk.ngram.counts import find, to_rows, trie
 from lmtk.ngram.methods import EPSILON, Totals
 
-ROUNDS = 1000  # of raising a total by one, as SRILM does
+ROUNDS = 1000  # in which a total grows by one, as in SRILM; then it grows faster
 PIECE = 1 << 17  # n-grams estimated together
 f32 = np.float32
 
 
 @dataclass
 class Level:
-    """One order while it is estimated, (N,) each: keys; parent, the context's node; word; suffix, the node without the
-    oldest word; count; raw, how often it was seen; inside, whether all its words are kept, or None; counted, whether
-    the counts had it; first_word; unknown, whether <unk> is in it; log10p (nan: left out), log10bow and backed_off,
-    log10 p whether it was left out or not, single precision.
+    """One order while it is estimated. Of each n-gram, (N,) each: keys; parent, the node of its context; word, the
+    last; suffix, the node without its oldest word; count, as the method wants it; raw, how often it was seen; inside,
+    whether all its words are kept, or None; counted, whether it was among the counts; first_word; unknown, whether
+    <unk> is in it; in single precision log10p, nan where it is left out, log10bow, and backed_off, log10 p with those
+    left out.
     """
 
     keys: np.ndarray
@@ -52,7 +53,9 @@ class Level:
 
 
 def levels_of(counts, vocab, order):
-    """Counts -> Levels with the vocabulary's ids; every word is a node of order 1, and every n-gram's suffix is one."""
+    """Counts -> Levels with the vocabulary's ids. Every word is a node of order 1; so are prefixes and suffixes of
+    n-grams nodes of their orders.
+    """
     levels = []
     for k, (keys, count, counted) in enumerate(nodes_of_rows(counts, vocab, order), 1):
         if k == 1:
@@ -69,14 +72,14 @@ def levels_of(counts, vocab, order):
 
 
 def nodes_of_rows(counts, vocab, order):
-    """Yields keys, count, counted of each order."""
+    """Yields keys, count, counted, as Level has them, of each order."""
     W = len(vocab.words)
     ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words], np.int64)
     rows = [ids[row] for row in to_rows(counts.levels, len(counts.words))][:order]
     given = [level.count for level in counts.levels][:order]
     rows[0] = np.concatenate((rows[0], np.arange(W)[:, None]))
     for k in range(len(rows) - 1, 0, -1):
-        inside = distinct(np.concatenate((rows[k][:, :-1], rows[k][:, 1:])))  # else twice as many an order
+        inside = distinct(np.concatenate((rows[k][:, :-1], rows[k][:, 1:])))  # repeats would double with each order
         rows[k - 1] = np.concatenate((rows[k - 1], inside))
     for weight, (keys, _, node) in zip(given, trie(rows, W)):
         node = node[: len(weight)]
@@ -94,8 +97,8 @@ def distinct(rows):
 
 
 def counted_levels(counts, vocab, order, methods, exact=False):
-    """`levels_of` with the counts that each order's Method wants. Raises LmtkError where there is nothing to count: no
-    word of the vocabulary, or, without `exact`, no n-gram that ends in one.
+    """`levels_of` with the counts that each order's Method wants. Raises LmtkError where nothing is counted: with
+    `exact` no word of the vocabulary, else no n-gram of any order that ends in one.
     """
     levels = levels_of(counts, vocab, order)
     for level in levels:
@@ -109,8 +112,9 @@ def counted_levels(counts, vocab, order, methods, exact=False):
 
 
 def continuation_counts(levels, k, V):
-    """The counts of order k that Kneser-Ney smoothing wants below the highest order: behind how many different words an
-    n-gram stands. One that starts with a word that is not predicted, as <s>, keeps its own: nothing stands before it.
+    """The counts of order k that Kneser-Ney smoothing wants below the highest order (Kneser and Ney 1995): behind how
+    many different words an n-gram stands. An n-gram that starts with a word that is not predicted, as <s>, keeps its
+    own count: nothing stands before it.
     """
     level, above = levels[k - 1], levels[k]
     fresh = np.bincount(above.suffix[above.count > 0], minlength=len(level.keys)).astype(level.count.dtype)
@@ -118,15 +122,16 @@ def continuation_counts(levels, k, V):
 
 
 def counts_of_counts(level, count, V, upto):
-    """n_1 .. n_upto: how many n-grams that end in a predicted word have the count r."""
+    """n_1 .. n_upto: how many counted n-grams that end in a predicted word have the count 1 .. upto."""
     mine = count[level.counted & (level.word < V) & (count <= upto)]
     return [int((mine == r).sum()) for r in range(1, upto + 1)]
 
 
 def last_nodes(levels, ids, vocab):
-    """In lmplz's order the last n-gram of each order up to that which <s> begins: in its counts of counts, and nowhere
-    else, it has its raw count. The order is that of the last words, then of those before, as `ids` has them; the marks
-    come first.
+    """The last n-gram of each order in lmplz's order, up to the first that begins with <s>: a list of nodes. lmplz has
+    their raw counts in its counts of counts, and nowhere else.
+
+    Its order is by the last words, then by those before. Words stand as in `ids`, the marks before all others.
     """
     rank = np.full(len(vocab.words), -1)
     rank[ids] = np.arange(len(ids))
@@ -141,8 +146,8 @@ def last_nodes(levels, ids, vocab):
 
 
 def estimate(counts, vocab, recipe):
-    """Counts -> (Backoff, the methods with their discounts). recipe: a methods.Recipe. Raises NoDiscount, LmtkError
-    where there is nothing to count.
+    """Counts -> (Backoff, the methods with their discounts). recipe: a methods.Recipe. Raises NoDiscount, or LmtkError
+    where nothing is counted.
     """
     methods, exact, used = recipe.methods, recipe.exact, []
     levels = counted_levels(counts, vocab, len(methods), methods, exact)
@@ -175,8 +180,8 @@ def estimate(counts, vocab, recipe):
 
 
 def words_kept(recipe, vocab):
-    """(the words (W,) whose n-grams are kept, those that the recipe lists and marks, or None for all; how many words
-    share what the others leave, where it is `exact`, else False).
+    """(inside (W,), the words whose n-grams are kept: those that the recipe lists, and the marks; None for all words.
+    size: with `exact`, the number of words over which the uniform distribution spreads, else False).
     """
     if recipe.listed is None:
         return None, recipe.exact and max(vocab.V, recipe.size)
@@ -186,9 +191,9 @@ def words_kept(recipe, vocab):
 
 
 def pieces(parent):
-    """Pairs of slices: some n-grams, with `parent` (N,) sorted, and the contexts that they alone extend.
+    """Yields pairs of slices: about PIECE n-grams, `parent` (N,) being sorted, and the contexts that only they extend.
 
-    What stands between two passes over a piece stays in a cache, and in memory that was touched before.
+    The arrays of a piece stay in a cache from one pass to the next, and in memory that was touched before.
     """
     start = 0
     while start < len(parent):
@@ -202,7 +207,9 @@ def pieces(parent):
 
 
 def estimate_order(levels, k, method, vocab, tell, exact):
-    """The probabilities of order k, then the back-off weights of its contexts."""
+    """Estimates the probabilities of order k and the back-off weights of its contexts, in `levels`. exact: the size
+    that `words_kept` gives, or False.
+    """
     level, V = levels[k - 1], vocab.V
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
     if k > 1:
@@ -222,7 +229,7 @@ def estimate_order(levels, k, method, vocab, tell, exact):
             levels[k - 2].log10bow[contexts] = bow
         else:
             left = 1 - np.nansum(probability(level.log10p))
-            if exact:  # the other words may have so little that it would be lost in the sum
+            if exact:  # the mass of the unseen words may be so small that 1 - sum would lose it
                 seen = np.count_nonzero(~np.isnan(level.log10p))
                 left = bow[0] * (1 - seen / exact if method.interpolate else 1)
             elif left < EPSILON:
@@ -231,8 +238,8 @@ def estimate_order(levels, k, method, vocab, tell, exact):
 
 
 def odd_contexts(below, contexts, vocab):
-    """Which of a slice of contexts, nodes of `below`, extend to nothing: those that end in </s>, and those with <unk>
-    unless it is a word.
+    """Which of a slice of contexts, nodes of `below`, are never extended: those that end in </s>, and those with <unk>
+    where it is no word.
     """
     odd = below.word[contexts] == vocab.eos_id
     return odd if vocab.unk_id < vocab.V else odd | below.unknown[contexts]
@@ -240,9 +247,9 @@ def odd_contexts(below, contexts, vocab):
 
 @dataclass(frozen=True)
 class Events:
-    """The n-grams of an order that are counted, end in a predicted word and extend H contexts as those can be extended,
-    (N,) each: context, below H; count; lower, log10 p of its suffix, None at order 1; cut, whether it is to be left out
-    and its count given to the lower order, or None.
+    """The n-grams of an order that are counted, end in a predicted word and extend one of H contexts that can be
+    extended, (N,) each: context, its number; count; lower, log10 p of its suffix, None at order 1; cut, whether it is
+    left out and its count goes to the lower order, or None.
     """
 
     context: np.ndarray
@@ -253,8 +260,9 @@ class Events:
 
 
 def smooth(events, k, method, V, exact):
-    """log10 p of events (N,), nan where they are left out, and log10 of the back-off weights of their contexts (H,),
-    single precision; at order 1 the weight of 1 / V itself.
+    """(log10 p (N,) of Events, nan where they are left out; log10 of the back-off weights (H,) of their contexts), in
+    single precision. At order 1 the second is the weight of the uniform distribution, no logarithm. exact: as in
+    `estimate_order`.
     """
     of, c, H = events.context, events.count, events.H
     if (cut := events.cut) is not None:
@@ -292,16 +300,19 @@ def totals(of, c, H, V):
 
 
 def uniform(exact, V):
-    """1 / V, V being `exact` where that is a number; else as SRILM has it, whose log10 is in single precision."""
+    """p of the uniform distribution: with `exact` 1 / exact, else 1 / V with SRILM's rounding of log10 to single
+    precision.
+    """
     return 1 / exact if exact else 10.0 ** float(f32(-np.log10(V)))
 
 
 def smoothed(method, of, c, h, lost, lower, exact):
-    """p of n-grams with counts c in contexts `of`, (N,) each, of h; lower: p of the lower order or None; lost: what the
-    counts that are cut had, or None. Also the lower order's weight in each context, and which n-grams are left out.
+    """(p of n-grams, the lower order's weight in each context, which n-grams are left out), from their counts c and
+    contexts `of`, (N,) each, and h, the Totals. lower: p of the lower order, or None; lost: the sum of the counts that
+    are cut in each context, or None.
 
-    Where nothing is left for a context's unseen words, interpolation is given up in it, then its total grows by one
-    until something is (Doug Paul's remedy, as SRILM has it); by a share, where ones have not helped for long.
+    Where nothing is left for a context's unseen words, interpolation is given up in it; then its total grows by one
+    until something is left (Doug Paul's remedy, as in SRILM), after ROUNDS by a share of it.
     """
     T, interpolated = h.T.astype(np.float64), np.full(len(h.T), lower is not None)
     f, p = method.left_of(c.astype(np.float64)), np.empty(len(c))
@@ -320,7 +331,7 @@ def smoothed(method, of, c, h, lost, lower, exact):
         if method.idle or exact:
             return p, weight, left_out
         sums = np.bincount(mine, np.where(left_out[todo], 0, p[todo]), len(T))
-        full = (sums > 1 - EPSILON) & (h.types < h.V)  # nothing is left for other words, of which there are some
+        full = (sums > 1 - EPSILON) & (h.types < h.V)  # nothing is left, though there are unseen words
         if not full.any():
             return p, weight, left_out
         low = full & ~interpolated
@@ -336,8 +347,8 @@ def probability(log10):
 
 
 def give_to_unseen(level, vocab, left, tell, size=0):
-    """Order 1: what the seen words leave goes to those without a probability, or to all where there are none. size: how
-    many words there are, where some are not in the vocabulary.
+    """Order 1: the mass that seen words leave goes to the words without a probability, or to all where there are none.
+    size: how many words share the mass at least, with words outside the vocabulary; 0 for SRILM's rules.
     """
     level.log10p[level.word == vocab.sos_id] = -np.inf
     words = level.word < vocab.V
@@ -356,8 +367,8 @@ def give_to_unseen(level, vocab, left, tell, size=0):
 
 
 def backed_off(levels, k):
-    """log10 p of every node of order k by the back-off recursion, whether it has a probability of its own or not; the
-    orders below have theirs.
+    """log10 p of every node of order k, by back-off where it has no probability of its own. The order below has its
+    `backed_off`.
     """
     level = levels[k - 1]
     if k == 1:
@@ -370,10 +381,10 @@ def backed_off(levels, k):
 
 
 def backoff_weights(log10p, of, lower, H):
-    """log10 back-off weights of H contexts from log10 p of the n-grams `of` them, (N,), nan where they are left out,
-    and p of their suffixes; 0 for what nothing extends.
+    """log10 back-off weights of H contexts; 0 for a context without n-grams. log10p (N,): of the n-grams of the
+    contexts `of` (N,), nan where they are left out; lower (N,): p of their suffixes.
 
-    Where the lower order leaves nothing, the probabilities are scaled to sum to one, in place.
+    Where the lower order leaves nothing, log10p is scaled to sum to one, in place.
     """
     there = ~np.isnan(log10p)
     if not there.all():
@@ -388,8 +399,8 @@ def backoff_weights(log10p, of, lower, H):
 
 
 def masses_left(sums, lower_sums):
-    """log10 back-off weights of contexts whose seen words sum to `sums`, and to lower_sums in the lower order; and
-    where the lower order leaves nothing, though there is something to give.
+    """(log10 back-off weights of contexts, from the sums of p of their seen words, and of p in the lower order; which
+    contexts have mass to give, though the lower order leaves none to take it).
     """
     numerator, denominator = 1 - sums, 1 - lower_sums
     numerator[np.abs(numerator) < EPSILON] = 0
@@ -403,8 +414,8 @@ def masses_left(sums, lower_sums):
 
 
 def fix_contexts(levels, exact):
-    """An ARPA file needs every prefix of its n-grams: give those that were left out what backing off gives them. SRILM
-    needs the ends of these prefixes too, and their prefixes.
+    """Puts back prefixes that were left out, with backed-off probabilities: an ARPA file needs every prefix of its
+    n-grams. SRILM needs the suffixes of these prefixes too, and their prefixes; with `exact` they are not put back.
     """
     needed = np.zeros(len(levels[-1].keys), bool)
     for k in range(len(levels), 0, -1):

@@ -1,12 +1,12 @@
 """ARPA lines of a model's nodes in any order of their words, in little memory.
 
-The nodes of an order stand by their first words. Where the lines are to stand by others, rows of them, as the table
-says, are dealt to ranges of the word that comes first in that order; each range is sorted by itself.
+The nodes of an order stand by their first words. For lines by other words, the nodes become rows, which are dealt to
+ranges of the leading word, the one that decides first; each range is sorted by itself.
 
 symbol  shape        meaning
-row     (k + 3,)     int32: the numbers of an n-gram's words, log10 p and log10 of its weight (their bits), and flags as
-                     printing.print_rows has them
-weighted (sum N_k,)  uint8: whether the weight of a node stands in the file, of orders 1 to n - 1 from base[k - 1] on
+row     (k + 3,)     int32: the numbers of an n-gram's words, log10 p and log10 of its weight (the bits of float32), and
+                     flags as printing.print_rows has them
+weighted (sum N_k,)  uint8: whether the file states the weight of a node, of orders 1 to n - 1 from base[k - 1] on
 """
 
 import math
@@ -21,14 +21,14 @@ from lmtk.ngram.counts import sorted_by
 from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_ends
 from lmtk.ngram.printing import PIECE
 
-BYTES, LEAST = 512, 1 << 16  # of bounded memory for a row of a range, a tenth of which it takes; rows of a range
+BYTES, LEAST = 512, 1 << 16  # bounded memory for each row of a range, which takes a tenth of it; rows of a range
 f32 = np.float32
 
 
 def write_sections(out, model, rank, lines, context_first=False):
-    """The sections of an ARPA file. rank (W,): the numbers of the words, by which n-grams stand: from the last word
-    back, or, with `context_first`, the context's so and then the last word. lines: of a printing.Layout, of words by
-    their numbers.
+    """Writes the sections of an ARPA file. rank (W,): the numbers of the words, by which n-grams stand: compared from
+    the last word back, or, with `context_first`, so in the context, then by the last word. lines: of a printing.Layout,
+    for rows of these numbers.
     """
     nodes, scratch = model.nodes, Scratch()
     nodes.checked(len(model.vocab.words))
@@ -54,7 +54,7 @@ def write_sections(out, model, rank, lines, context_first=False):
 
 
 def weights_written(nodes):
-    """`weighted` and `base`."""
+    """(weighted, base), as in the table above."""
     where, sizes = nodes.where, nodes.where[:, N]
     base = np.concatenate(([0], np.cumsum(sizes)))
     weighted = memory.zeros(base[-2], np.uint8)
@@ -67,8 +67,8 @@ def weights_written(nodes):
 
 
 def ranges(nodes, k, lead, rank, weighted, most):
-    """Yields the rows (M, k + 3) of the n-grams of order k, those of a range of the number of the word `lead` together.
-    A range has up to `most`, or a single word's.
+    """Yields the rows (M, k + 3) of the n-grams of order k, range by range of the numbers of the leading word, the word
+    at `lead`. A range has up to `most` rows, or those of a single word.
     """
     many, order = np.zeros(len(rank), np.int64), lead + 1
     count_words(nodes.memory, nodes.where, k, order, rank, many)
@@ -92,17 +92,17 @@ def ranges(nodes, k, lead, rank, weighted, most):
 
 
 def rows_of(nodes, k, first, rank, weighted):
-    """The rows of PIECE nodes of order k from `first` on, but for bare prefixes."""
+    """The rows of PIECE nodes of order k from `first` on, without bare prefixes."""
     rows = np.empty((min(PIECE, nodes.size(k) - first), k + 3), np.int32)
     return rows[: fill_rows(nodes.memory, nodes.logs, nodes.where, first, rank, weighted, rows)]
 
 
 @jit
 def fill_rows(memory, logs, where, first, rank, weighted, rows):
-    """rows (N, k + 3) <- those of the nodes of order k from `first` on that have a probability. Returns how many."""
+    """rows (N, k + 3) <- of the N nodes of order k from `first` on, those with a probability. Returns how many."""
     k, found = rows.shape[1] - 3, 0
     bow, p, words = k < len(where), where[k - 1, P], np.empty(k + 1, np.int32)
-    at = np.full(k + 1, first)  # the prefix of each length, whose word is not known yet
+    at = np.full(k + 1, first)  # the node of the prefix of each length
     words[:] = -1
     for j in range(k - 1, 0, -1):
         at[j] = parent(memory, where, j, at[j + 1])
@@ -126,7 +126,7 @@ def fill_rows(memory, logs, where, first, rank, weighted, rows):
 
 @inlined
 def parent(memory, where, k, node):
-    """Which node of order k a node of the order above extends."""
+    """The node of order k that a node of order k + 1 extends."""
     low, high = np.int64(0), where[k - 1, N]
     while high - low > 1:
         middle = (low + high) >> 1
@@ -139,9 +139,7 @@ def parent(memory, where, k, node):
 
 @jit
 def count_words(memory, where, k, d, rank, many):
-    """many (W,) += how many n-grams of order k, bare or not, there are of each number of the word d, which is the last
-    one or that before.
-    """
+    """many (W,) += how many n-grams of order k, bare or not, have each number for their d-th word; d is k or k - 1."""
     begin, width = where[d - 1, AT], where[d - 1, WIDTH]
     for i in range(where[d - 1, N]):
         at = begin + width * i
@@ -150,8 +148,8 @@ def count_words(memory, where, k, d, rank, many):
 
 @jit
 def look(memory, logs, where, k, first, last, weighted):
-    """weighted (N_k,) of the nodes of order k from `first` up to `last` <- whether a child of theirs has a probability,
-    or they have a weight: -0.0 is one.
+    """weighted (N_k,), from `first` up to `last`, <- whether a child of the node has a probability, or its weight is
+    not 0; -0.0 counts as not 0.
     """
     begin, below, width, p = where[k - 1, AT], where[k, AT], where[k, WIDTH], where[k, P]
     for i in range(first, last):

@@ -2,25 +2,27 @@
 
 symbol  shape        meaning
 N n W   -            positions, the highest order, words
-x       (N,)         the text, int32: ids of words, and 0, the border, behind each sentence: as an n-gram's last word it
-                     is </s>, before that <s>. The last is a border, and the text counts as a circle
-order   (N,)         positions p by x[p], then x[p - 1] .. ; equal n-grams that end at p stand together, whatever their
-                     length, and those of order k + 1 under the one of order k that they end in. int32
+x       (N,)         the text, int32: ids of words, and 0, the border, behind each sentence. As the last word of an
+                     n-gram the border is </s>, as another <s>. The text ends in a border, and counts as a circle
+order   (N,)         positions p sorted by x[p], then x[p - 1] .., int32. Equal n-grams stand together where they end,
+                     whatever their length; n-grams of order k + 1 stand under the n-gram of order k that they end in
 i, j    -            places in this order by n - 1 words and by n; n-grams of orders below n begin at the same i and j
-come    (N,)         the i of the position before that of j: its context's place. Rises within one last word
-begins  (N,)         f and m: of the n-grams that end at j those of orders f .. m are the first of their kind. Half the
-                     bits each of a uint8 or, of orders that these do not hold, of a uint16
-rank    (n, B, 2)    uint64: which of 64 places begin an n-gram of an order, and how many began before them
+come    (N,)         for each place j, the place i of the position before: the place of the context. It rises among the
+                     places of one last word
+begins  (N,)         f and m: of the n-grams that end at j, those of orders f .. m are new, none of the places before
+                     has them. Each takes half the bits of a uint8 or, where orders need more, of a uint16
+rank    (n, B, 2)    uint64, for each block of 64 places: a bit for each place that begins an n-gram of the order, and
+                     how many began before the block
 node    -            an n-gram's number among those of its order, by where they begin; at order 1 the word
 words   (M,)         int32: the oldest word of each n-gram, those of order k from base[k] on; <s> is the word W
 blocks  (3, M_2)     of each bigram v w the first place j, the place behind its last, and w; int32. They are sorted by
                      v, where the border is W, then by w
 by      (W + 2,)     where the blocks of each v begin
-segment -            a range of words v; the border has one of its own. The n-grams whose context ends in a segment
-                     depend on no other's
+segment -            a range of words v; the border has one of its own. The n-grams whose context ends in a word of a
+                     segment depend on no other segment
 
-Among n-grams that differ in what stands before one word, the border comes last, as <s> is the last id of a model's
-words; as last word, as </s>, it is the first.
+Where n-grams are compared by words before the last, the border comes last, as <s> is the last id of a model; as last
+word, </s>, it comes first.
 """
 
 import mmap
@@ -37,9 +39,9 @@ from lmtk.machine.threads import Scratch, all_at_once, count, in_turn
 
 SOME = 512  # positions whose random reads are made together, so that they overlap
 RANGE = 1 << 16  # positions compared together, a multiple of 64
-LOW = 14  # orders up to here, and one more, fit 4 bits
-SHARES = 8  # of the words for each thread that sorts
-PIECE = 1 << 16  # positions of a segment, about, so that what is kept of them stays in a cache; of orders up to LOW
+LOW = 14  # the highest order for which f and m fit 4 bits each
+SHARES = 8  # of the words, for each thread that sorts
+PIECE = 1 << 16  # positions of a segment, about, up to order LOW: so the arrays of a segment stay in a cache
 u64 = np.uint64
 load8 = of_numba("lmtk.machine.unaligned", "load8")
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
@@ -47,9 +49,11 @@ prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 @dataclass(frozen=True)
 class Suffixes:
-    """The table above, and: start and ended (W + 1,), the places i and j where a word's begin; sizes (n,), the number
-    of n-grams of each order. Of counts (`leaves`), of which the places do not tell: raw, how often each n-gram of order
-    k was seen, at k; fresh, how many that are counted it is the suffix of.
+    """The arrays of the table above, and: start and ended (W + 1,), the places i and j where those of each word begin;
+    sizes (n,), the number of n-grams of each order.
+
+    Of counts (`leaves`), where places do not tell how often an n-gram was seen, lists with order k at k: raw (N_k,),
+    how often each n-gram was seen; fresh (N_k,), of how many counted n-grams it is the suffix.
     """
 
     come: np.ndarray
@@ -71,7 +75,7 @@ class Suffixes:
 
     @cached_property
     def segments(self):
-        """(first, last + 1) of each segment's words, and of its places i; the largest first."""
+        """A list of segments, the largest first: (its first word, their end, its first place i, their end)."""
         W, start = len(self.start) - 1, self.start
         some = (start[-1] - start[1]) * max(self.order, LOW) // (LOW * PIECE)
         edges = np.unique(start[cut_words(start, some)])
@@ -87,17 +91,19 @@ class Suffixes:
         return self.words[self.base[k] : self.base[k] + size]
 
     def nodes(self, k, places):
-        """(N,): how many n-grams of order k begin before each of the places."""
+        """(N,): how many n-grams of order k begin before each of the places, which is the node of the next."""
         found = np.empty(len(places), np.int64)
         numbers(self.rank, k, np.asarray(places, np.int64), found)
         return found
 
 
 def suffix_order(x, n, W, marks):
-    """The Suffixes of a text (N,), of orders up to n, 2 or more; marks say what a border is."""
+    """The Suffixes of a text x (N,), of orders up to n, which is 2 or more. W: ids of the text. marks: whether <s> and
+    </s> count.
+    """
     N, threads = len(x), count()
     around = x[np.arange(1 - n, N + 1) % N] if n > N else np.concatenate((x[N - n + 1 :], x, x[:1]))
-    x = around[n - 1 : n - 1 + N]  # the memory of the other is free, unless the caller holds it
+    x = around[n - 1 : n - 1 + N]  # frees the memory of the x given, unless the caller holds it
     parts = np.linspace(0, N, threads + 1).astype(np.int64)
     counts = np.zeros((threads, W), np.int32)
     all_at_once(lambda t: count_ids(x, parts[t], parts[t + 1], counts[t]), range(threads))
@@ -117,7 +123,7 @@ def suffix_order(x, n, W, marks):
     begins, rank = np.empty(N, kind_of_begins(n)), np.zeros((n, N // 64 + 2, 2), u64)
     ranges = [(a, min(a + RANGE, N)) for a in range(0, N, RANGE)]
     sizes = np.zeros((len(ranges) + 1, n), np.int64)
-    # each order has the most room that it can need; what is not touched takes no memory
+    # each order has room for N n-grams; what is not touched takes no memory
     base = np.array([0, 0, *range(W + 1, W + 1 + N * (n - 1), N)])
     words, ends, scratch = untouched(W + 1 + N * (n - 1), np.int32), base.copy(), Scratch()
     words[: W + 1] = np.arange(W + 1)
@@ -140,12 +146,12 @@ def suffix_order(x, n, W, marks):
 
 
 def kind_of_begins(n):
-    """Of orders up to n; m is up to n, f one more."""
+    """The type of `begins` for orders up to n: it has to hold m up to n, and f up to n + 1."""
     return np.uint8 if n <= LOW else np.uint16
 
 
 def orders_in(begins):
-    """(f, m), (N,) each."""
+    """(f, m), (N,) each, of begins (N,)."""
     half = 4 * begins.itemsize
     return begins & ((1 << half) - 1), begins >> half
 
@@ -158,7 +164,7 @@ def orders_at(begins, j):
 
 
 def untouched(size, kind):
-    """(size,) from the system, not memory that was in use before: what is not written takes none."""
+    """An array (size,) of fresh pages from the system: pages that are never written take no memory."""
     pages = mmap.mmap(-1, size * np.dtype(kind).itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with suppress(OSError, ValueError):
         pages.madvise(HUGEPAGE)
@@ -166,7 +172,7 @@ def untouched(size, kind):
 
 
 def blocks_of(begins, ended, oldest):
-    """blocks and by; oldest (M_2,): the first words of the bigrams."""
+    """(blocks, by), as in the table above. oldest (M_2,): the first words of the bigrams."""
     by = np.concatenate(([0], np.cumsum(np.bincount(oldest, minlength=len(ended)))))
     blocks = np.empty((3, len(oldest)), np.int32)
     find_blocks(begins, ended, oldest, by[:-1].copy(), blocks)
@@ -174,15 +180,15 @@ def blocks_of(begins, ended, oldest):
 
 
 def cut_words(start, some):
-    """The bounds of `some` ranges, about, of words that begin at `start`: of as many places each."""
+    """The bounds of about `some` ranges of words with about as many places each. start: where each word's begin."""
     N, borders, W = start[-1], start[1], len(start) - 1
     bounds = np.searchsorted(start, borders + (N - borders) * np.arange(1, some) // some)
     return np.unique(np.concatenate(([1], np.clip(bounds, 1, W), [W])))
 
 
 def heads_of(x, parts, bounds, start, W):
-    """(S + 1, W) int32: where the places of a word behind one of each share of the words begin, a share being from one
-    of the bounds to the next and the border's the last; from how often each follows in the parts of the text.
+    """heads (S + 1, W) int32: heads[s, w] is where the places of the word w behind a word of share s begin. A share has
+    the words from one of the bounds to the next; the border is the last. The parts of the text are counted in threads.
     """
     S = len(bounds)
     segment = np.full(W, S - 1, np.int32)
@@ -207,7 +213,9 @@ def count_ids(x, begin, end, counts):
 
 @jit
 def sort_first(x, begin, end, head, order):
-    """Positions begin .. end behind the earlier ones of the same word; head (W,): where each word's next one goes."""
+    """order <- the positions begin .. end, sorted by their words, stably. head (W,): where the next position of each
+    word goes, in place.
+    """
     for p in range(begin, end):
         w = x[p]
         order[head[w]] = p
@@ -216,15 +224,15 @@ def sort_first(x, begin, end, head, order):
 
 @jit
 def count_pairs(x, begin, end, segment, counts):
-    """counts (S, W) += how often each word of x[begin:end] follows one of each segment (W,)."""
+    """counts (S, W) += how often each word of x[begin:end] follows one of each share. segment (W,): words' shares."""
     for p in range(begin, end):
         counts[segment[x[p - 1]], x[p]] += 1
 
 
 @jit
 def sort_next(x, order, begin, end, head, out):
-    """The positions that follow order[begin:end], behind the earlier ones of the same word. Bound by a random read and
-    a random write a position.
+    """out <- the positions that follow order[begin:end], sorted by their words, stably; head as in `sort_first`. Bound
+    by a random read and a random write a position.
     """
     N = len(order)
     words, places = np.empty(SOME, np.int32), np.empty(SOME, np.int32)
@@ -243,7 +251,7 @@ def sort_next(x, order, begin, end, head, out):
 
 @jit
 def sort_last(x, order, begin, end, head, come):
-    """The same, of which only the places that they come from are kept."""
+    """`sort_next` that writes, in place of a position, the place in `order` of the position before it: come <- it."""
     N = len(order)
     words = np.empty(SOME, np.int32)
     for start in range(begin, end, SOME):
@@ -259,7 +267,7 @@ def sort_last(x, order, begin, end, head, come):
 
 @inlined
 def bits_of(flags, begin):
-    """64 flags, of a byte each, as the bits of a number."""
+    """The 64 flags from `begin` on, of a byte each, as the bits of a uint64."""
     bits = u64(0)
     for i in range(0, 64, 8):
         bits |= ((load8(flags, begin + i) * u64(0x0102040810204080)) >> u64(56)) << u64(i)
@@ -268,9 +276,10 @@ def bits_of(flags, begin):
 
 @jit
 def compare(x, n, order, come, begin, end, W, sos, eos, begins, rank, sizes, oldest):
-    """begins and rank of the places begin .. end, begin a multiple of 64: each is compared with the one before. sizes
-    (n,): how many n-grams of each order begin there; oldest (n, RANGE + 1): their oldest words, W for the border. x:
-    n - 1 positions of the circle, the text, and one more.
+    """begins, rank <- at the places begin .. end, `begin` being a multiple of 64, by comparing each place with the one
+    before. sizes (n,) <- how many n-grams of each order begin there; oldest (n, RANGE + 1) <- their oldest words, W for
+    the border. x: the last n - 1 positions of the text, the text, and its first position. sos, eos: whether <s> and
+    </s> count.
 
     Bound by two random reads a place.
     """
@@ -327,8 +336,8 @@ def compare(x, n, order, come, begin, end, W, sos, eos, begins, rank, sizes, old
 
 @jit
 def shift_ranks(rank, sizes, N):
-    """rank's counts from the beginning of each range become those from the first on; sizes (R + 1, n), in place: what
-    was before each range.
+    """Makes the counts in rank, which begin at 0 in each range, go on from range to range. sizes (R + 1, n), in place:
+    how many n-grams each range has become how many were before it.
     """
     for k in range(rank.shape[0]):
         total = 0
@@ -363,7 +372,7 @@ def numbers(rank, k, places, found):
 
 @jit
 def contexts_at(begins, start, first, last, k, local):
-    """local (N, K) <- which n-gram of the orders k .. k + K - 1 there is at each place of the words first .. last - 1,
+    """local (N, K) <- the n-gram of each of the orders k .. k + K - 1 at each place of the words first .. last - 1,
     numbered from 0 on.
     """
     begin, node = start[first], np.full(local.shape[1], -1, np.int32)
@@ -379,7 +388,9 @@ def contexts_at(begins, start, first, last, k, local):
 
 @jit
 def find_blocks(begins, ended, oldest, head, blocks):
-    """blocks, from head (W + 1,), in place, on; oldest (M_2,)."""
+    """blocks <- as in the table above, those of each v from head (W + 1,), in place, on. oldest (M_2,): each bigram's
+    v.
+    """
     g, last = 0, -1
     for w in range(len(ended) - 1):
         for j in range(ended[w], ended[w + 1]):
@@ -400,8 +411,8 @@ def find_blocks(begins, ended, oldest, head, blocks):
 
 @inlined
 def first_reads(begins, come, rank, k, blocks, start, size, nodes):
-    """nodes (SOME,) <- the n-gram of order k that begins next from the first place of each of some blocks on. A number
-    that keeps reads ahead from being left out.
+    """nodes (SOME,) <- for each of some blocks, the first n-gram of order k that begins at its first place or later.
+    Returns a number that depends on all reads, so that the compiler does not leave out those made ahead.
     """
     ahead = 0
     for r in range(size):
@@ -413,7 +424,7 @@ def first_reads(begins, come, rank, k, blocks, start, size, nodes):
 
 @jit
 def sizes_of(rank, blocks, a, z, sizes):
-    """sizes (n + 1,) <- how many n-grams of each order k > 1 the blocks a .. z have."""
+    """sizes (n + 1,) <- how many n-grams of each order k > 1 begin in the blocks a .. z."""
     sizes[:] = 0
     for b in range(a, z):
         for k in range(2, len(sizes)):
@@ -422,13 +433,14 @@ def sizes_of(rank, blocks, a, z, sizes):
 
 @jit
 def gather(begins, come, rank, blocks, a, z, first, local, sizes, rows):
-    """The n-grams of all orders k > 1 in the blocks a .. z, sizes[k] of them, into rows (5 N,), order after order. Five
-    numbers each: the node; the context, as `local` has it of the places from `first` on; at order 2 the last word, else
-    which one of those of the order below it is without its oldest word; how many of order k + 1 end in it; how often it
-    was seen. Returns a number that keeps reads ahead from being left out.
+    """rows (5 N,) <- the n-grams of all orders k > 1 in the blocks a .. z, sizes[k] of them, order after order.
 
-    A block's places are few, and bound by the first reads of them; those of some blocks are made together. The last two
-    numbers are differences of sums up to there.
+    Each has five numbers: its node; its context, numbered as in `local`, which has the places from `first` on; its
+    suffix, the last word at order 2, else a number among the gathered n-grams of the order below; how many n-grams of
+    order k + 1 end in it; how often it was seen. Returns a number as `first_reads` does.
+
+    A block has few places, and is bound by the first reads of them; those of SOME blocks are made together. The last
+    two numbers are found as differences of running sums.
     """
     n, walked, ahead = len(sizes) - 1, 0, 0
     base = np.zeros(n + 2, np.int64)
@@ -471,10 +483,12 @@ def gather(begins, come, rank, blocks, a, z, first, local, sizes, rows):
 def place(
     begins, come, rank, k, blocks, a, z, first, local, head, below, marks, log10p, log10bow, types, rows, logs, new
 ):
-    """The n-grams of order k that the model has, in the blocks a .. z, as `gather` has them, into rows, those of a
-    context from head (H,), in place, on; new <- where. below: where the n-grams of the order below are, -1 for nowhere;
-    types: how many n-grams extend them, in place of the first child. logs: rows as float32. Returns how many lack their
-    suffix, and a number as gather's. Bound by the writing of a row, at random: some are fetched together.
+    """rows <- the records of the n-grams of order k in the blocks a .. z that the model has, those of each context from
+    head (H,), in place, on; new <- the row of each n-gram. local, first: as in `gather`.
+
+    below: the rows of the n-grams of the order below, -1 for none. types: how many n-grams extend each, which stands in
+    place of its first child until `sum_up`. logs: rows as float32. Returns how many lack their suffix, and a number as
+    `first_reads` does. Bound by a random write a row; SOME are fetched together.
     """
     lacking, many, ahead, wide = 0, 0, 0, rows.shape[1]
     nodes, parents, at, of, suffix, word = np.empty((6, SOME), np.int32)
@@ -513,7 +527,7 @@ def place(
 
 @inlined
 def put_rows(many, at, of, suffix, word, below, log10p, log10bow, types, rows, logs, new):
-    """The rows of `place` of so many n-grams; how many lack their suffix."""
+    """Writes the rows of `place` for the first `many` n-grams. Returns how many lack their suffix."""
     lacking, wide, last = 0, len(log10bow) > 0, rows.shape[1] - 1
     p = 2 if wide else 1
     for i in range(many):
@@ -528,7 +542,7 @@ def put_rows(many, at, of, suffix, word, below, log10p, log10bow, types, rows, l
 
 @jit
 def sum_up(types):
-    """types (N + 1,), how many children each has, becomes where those begin, in place."""
+    """types (N + 1,), in place: how many children each has becomes where they begin."""
     total = 0
     for i in range(len(types)):
         here = types[i]
@@ -538,7 +552,7 @@ def sum_up(types):
 
 @jit
 def own_counts(node, oldest, raw, V, count):
-    """count (N,) <- raw, of n-grams whose oldest word is none that is predicted: nothing stands before them."""
+    """count (N,) <- raw, for n-grams whose oldest word is not predicted, as <s>: nothing stands before them."""
     for i in range(len(node)):
         if oldest[node[i]] >= V:
             count[i] = raw[i]
@@ -546,8 +560,8 @@ def own_counts(node, oldest, raw, V, count):
 
 @jit
 def cut_places(begins, every, most, cuts):
-    """cuts <- places about `every` apart at which an n-gram of an order up to `most` begins, from 0 to the end; how
-    many.
+    """cuts <- places about `every` apart where an n-gram of an order up to `most` begins, from 0 to the end. Returns
+    how many.
     """
     found, j = 1, 0
     cuts[0] = 0
@@ -562,9 +576,9 @@ def cut_places(begins, every, most, cuts):
 
 @jit
 def tally(begins, k, begin, end, oldest, node, V, continuation, counts, n):
-    """n (R,) += how many n-grams of order k that begin in begin .. end have the count 1 .. R - 1, and R or more at 0.
-    They are counted by the n-grams of order k + 1 that end in them, where that is `continuation` and their oldest word
-    is below V; else as seen. node: the first one's; counts (2, N + 1) int32 is written over.
+    """n (R,) += of the n-grams of order k that begin in begin .. end: at r how many have the count r = 1 .. R - 1, at 0
+    how many a higher one. The count is that of the n-grams of order k + 1 that end in an n-gram, with `continuation`
+    and an oldest word below V; else how often it was seen. node: the first node; counts (2, N + 1) int32: scratch.
     """
     found, seen, fresh = 0, 0, 0
     children, raw = counts
@@ -583,9 +597,9 @@ def tally(begins, k, begin, end, oldest, node, V, continuation, counts, n):
 
 @jit
 def words_of(begins, k, begin, end, node, word, start, words, base, rows):
-    """rows (k, N + 1) <- the words, the oldest first, of the n-grams of order k > 1 that begin in begin .. end; node
-    (k,): the first node of each order there; word: that of the first place. An n-gram's words are the oldest ones of
-    those that it ends in, which began at its place or before.
+    """rows (k, N + 1) <- the words, the oldest first, of the n-grams of order k > 1 that begin in begin .. end. node
+    (k,): the first node of each order there; word: the last word at the place `begin`. An n-gram's d-th word from the
+    end is the oldest word of its suffix of order d, which began at its place or before.
     """
     for d in range(1, k + 1):
         row, found, own = rows[k - d], 0, base[d] + node[d - 1] - 1

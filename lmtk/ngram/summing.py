@@ -1,11 +1,11 @@
-"""Sums of a large text's probabilities, by kernels that take addresses alone and make no arrays: `reports.early` calls
-them before numpy is there.
+"""Sums of a large text's probabilities. The kernels take addresses and make no arrays, as `reports.early` calls them
+before numpy is imported.
 
 address  what stands there
 handle   a model, as `walking.handle` has it
 table    its words, as `walking.table_handle` has them
 given    int64: V; the ids of <unk>, <s> and </s>; whether lines get <s>, and </s>, where they lack it
-room     ROOM bytes for each byte of a text and two more; what is found comes first in it
+room     `early.ROOM` bytes for each byte of a text and two more; results stand at its beginning
 """
 
 import numpy as np
@@ -21,9 +21,9 @@ array_at = of_numba("lmtk.machine.unaligned", "array_at")
 
 @sealed
 def words(table, text, size, first, room):
-    """The ids, int32, of the words of a text, -1 for each line's end, at the beginning of `room`. Into an empty table
-    words come by the numbers from `first` = 0 on; of one that is full, with -1, those that it lacks have -1. Returns
-    how many it has then.
+    """room <- the ids, int32, of the words of a text, -1 for each line's end. With `first` = 0 the table is empty, and
+    words are added to it with the numbers from 0 on; with -1 it is complete, and words that it lacks have the id -1.
+    Returns how many words the table has then.
     """
     slots, letters, ends, value = table_at(table)
     ids = array_at(room, size, np.int32)
@@ -32,7 +32,7 @@ def words(table, text, size, first, room):
 
 @sealed
 def begin(handle, V):
-    """unigram and first of a handle, in place, by its nodes. Returns whether all 1-grams have words."""
+    """unigram and first of a handle <- from its nodes. Returns whether the words of all 1-grams are in range."""
     memory, logs, where, _, _, _, unigram, first = arrays_at(handle)
     W = len(unigram)
     for w in range(W):
@@ -50,15 +50,15 @@ def begin(handle, V):
 
 @sealed
 def sum_text(handle, table, given, text, size, room):
-    """log10 p of each line of a text: sums (S,) float64 <- the sum of its words' in double precision, one after the
-    other, without those of p 0; blank lines have none. Marks that a line has are not doubled.
+    """room <- sums (S,) float64: of each line of a text that is not blank, the sum of its words' log10 p in double
+    precision, one after the other, without words of probability 0. Marks that a line has already are not doubled.
 
-    Returns how many sums there are; sentences, words, words of p 0 that are `unk`, others of p 0; `unk` with a p; blank
-    lines. Those of -ppl: what a Tally holds.
+    Returns the numbers of a reports.tally.Tally: of sums; of sentences; of words; of `unk` with p = 0; of other words
+    with p = 0; of `unk` with p > 0; of blank lines.
     """
     told, most = array_at(given, 6, np.int64), size + 2
     V, unk, sos, eos, add_sos, add_eos = told[0], told[1], told[2], told[3], told[4] > 0, told[5] > 0
-    # all in turn, those of the widest numbers first
+    # the parts of `room`, those of the widest numbers first, so that all are aligned
     sums, ends = array_at(room, most, np.float64), array_at(room + 8 * most, most, np.int64)
     ids = array_at(room + 16 * most, most, np.int32)
     tokens = array_at(room + 20 * most, 2 * most, np.int32)
@@ -112,7 +112,7 @@ def sum_text(handle, table, given, text, size, room):
 
 @sealed
 def add_up(numbers, many, total):
-    """float64 at `total` <- itself and so many numbers, one after another."""
+    """The float64 at `total` += so many numbers, one after the other."""
     x, found = array_at(numbers, many, np.float64), array_at(total, 1, np.float64)
     for i in range(many):
         found[0] += x[i]

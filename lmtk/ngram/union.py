@@ -1,15 +1,15 @@
-"""Several tries as one, for models that are worth compiling for: their n-grams by the words of another vocabulary, and
-what each model gives them.
+"""Several tries as one, for large models: the n-grams of all models with the ids of another vocabulary, and their
+probabilities, mixed or copied.
 
 symbol  shape      meaning
-tries   (T, 2)     of each trie, where its memory is and its size, int64; `nodes` says what is in it
+tries   (T, 2)     of each trie, the address of its memory and its size, int64; the memory is as in `nodes`
 where   (T, n, 4)  as in `nodes`; of orders that a trie lacks, all 0
-ids     (T, W)     the new number of each word, -1 for those that are left out, int32
-place   (N, T)     where the n-grams of an order stand in each trie, -1 for not there, int32
+ids     (T, W)     the new id of each word, -1 for words that are left out, int32
+place   (N, T)     where the n-grams of an order stand in each trie, -1 where it lacks them, int32
 first, last        contexts, nodes of the order below, from `first` up to `last`
 
-Lists of children are merged; where new numbers turn their words around, they are sorted before. Bound by the random
-reads of those tries whose words are turned around, and, for mixtures, by the exponentials.
+The children of a context in all tries are sorted lists, which are merged; a list is sorted first where new ids change
+its order. Bound by the random reads of tries whose words change their order and, for mixtures, by the exponentials.
 """
 
 import math
@@ -40,8 +40,8 @@ from lmtk.ngram.nodes import (
 from lmtk.ngram.searching import table_of
 
 AHEAD = 8
-SOME = 256  # n-grams whose reads are made together
-END = np.uint64(0xFFFFFFFFFFFFFFFF)  # behind each list that is merged
+SOME = 256  # n-grams whose random reads are made together
+END = np.uint64(0xFFFFFFFFFFFFFFFF)  # ends each list that is merged
 f32 = np.float32
 u64 = np.uint64
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
@@ -54,7 +54,7 @@ def trie_at(tries, m):
 
 @inlined
 def children_at(memory, where, m, k, node):
-    """From where up to where the children of a node of order k - 1 stand in trie m, none for the node -1."""
+    """(first, end) of the children of a node of order k - 1 in trie m; (0, 0) for the node -1."""
     if node < 0 or where[m, k - 1, WIDTH] == 0:
         return np.int64(0), np.int64(0)
     if k == 1:
@@ -65,7 +65,7 @@ def children_at(memory, where, m, k, node):
 
 @jit
 def count_children(tries, where, k, above):
-    """How many children contexts of the places `above` (C, T) have in all tries, and the most that one of them has."""
+    """(how many children contexts have in all tries, the most that one context has). above (C, T): their places."""
     total, most = 0, 0
     for q in range(len(above)):
         here = 0
@@ -81,8 +81,9 @@ def count_children(tries, where, k, above):
 
 @jit
 def merge_children(tries, where, ids, k, above, most, child, word, place):
-    """The children of contexts of the places `above` (C, T), of order k: where those of each begin, child (C + 1,);
-    their words, in order, and places in each trie. Returns how many. most: as `count_children` has it.
+    """child (C + 1,) <- where the children of each context begin; word (N,) <- their words, sorted in each context;
+    place (N, T) <- their places. above (C, T): the places of the contexts; k: the order of the children; most: as
+    `count_children` has it. Returns how many children there are.
     """
     T, n = len(tries), 0
     items, head = np.empty(most + T, u64), np.empty(T, np.int64)
@@ -124,7 +125,7 @@ def merge_children(tries, where, ids, k, above, most, child, word, place):
 
 @inlined
 def sort(items, begin, end):
-    """items[begin:end] in order, in place (Shell 1959): most lists are short."""
+    """Sorts items[begin:end] in place, by Shell's sort (1959): most lists are short."""
     gap = 1
     while gap < (end - begin) // 3:
         gap = 3 * gap + 1
@@ -140,8 +141,8 @@ def sort(items, begin, end):
 
 @jit
 def put_nodes(k, first, last, node0, child, word, memory, where):
-    """The words of the n-grams of order k after the contexts first .. last, into memory, and the children of the
-    contexts. Their nodes begin with node0; child and word as in `merge_children`.
+    """memory <- the words of the n-grams of order k after the contexts first .. last, and the contexts' children.
+    node0: the first node of the n-grams; child and word as in `merge_children`.
     """
     below, width, up = where[k - 1, AT], where[k - 1, WIDTH], where[max(k - 2, 0), AT]
     for i in range(len(word)):
@@ -156,14 +157,16 @@ def put_nodes(k, first, last, node0, child, word, memory, where):
 
 @jit
 def mix_numbers(tries, old, weights, k, first, last, node0, place, memory, logs, where, far, base, rows):
-    """log10 p of the n-grams of order k after the contexts first .. last, sum_m weights[m] p_m, into memory; nan where
-    no model has one. Their weights are the first model's; node0 and place as in `put_nodes`. rows (., T, 3): of each
-    n-gram of an order below the highest, from base[k] on, what trie m gives it: log10 p of the longest n-gram that ends
-    it, the weights that are added to it, and its own weight; those of order k in place.
+    """memory <- log10 p of the n-grams of order k after the contexts first .. last, log10 sum_m weights[m] p_m, nan
+    where no model has the n-gram; and the first model's back-off weights. node0, place: as in `put_nodes`.
 
-        p(w | c) = that of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word)
+    rows (., T, 3), from base[k] on, of the n-grams of each order k below the highest, in trie m: log10 p of its longest
+    suffix with a probability; the sum of back-off weights that go with it; its own back-off weight. The rows of order k
+    are written.
 
-    The weights of short contexts are added first, all in single precision, as `walking.backed_off` has them.
+        p(w | c) = p of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word)
+
+    Back-off weights are added in single precision, those of short contexts first, as in `walking.backed_off`.
     """
     T, n, q = len(tries), len(where), first
     below, width, up = where[k - 1, AT], where[k - 1, WIDTH], where[max(k - 2, 0), AT]
@@ -181,7 +184,7 @@ def mix_numbers(tries, old, weights, k, first, last, node0, place, memory, logs,
             node, many = node0 + begin + i, 0
             while k > 1 and node >= memory[up + WIDE * (q + 1) + CHILD]:
                 q += 1
-            if k > 1:  # the contexts that back off to that end
+            if k > 1:  # the contexts whose weights go with that suffix
                 chain[0], many = base[k - 1] + q, 1
             if k > 2 and order[i] < k - 1:
                 above, context = suffix_of(memory, where, far, k - 1, q)
@@ -220,8 +223,8 @@ def mix_numbers(tries, old, weights, k, first, last, node0, place, memory, logs,
 
 @jit
 def copy_numbers(tries, old, k, node0, place, logs, where):
-    """log10 p and weights of n-grams of order k, from node0 on, by the first trie, into memory; those that it lacks are
-    bare.
+    """logs <- log10 p and weights of the n-grams of order k, from node0 on, from the first trie. N-grams that it lacks
+    become bare.
     """
     given, here = (
         carray(pointer_to(tries[0, 0], np.float32), tries[0, 1]),
@@ -236,12 +239,13 @@ def copy_numbers(tries, old, k, node0, place, logs, where):
 
 
 def united(models, ids, W, weights=None, own=False):
-    """(memory, where, far) of the n-grams of all models, as `nodes` has them, over W words: numbers ids[m] of the words
-    of model m. Their back-off weights are those of the first model, their probabilities the mixture by `weights`;
-    without these, they are those of the first model too, and the n-grams that it lacks are bare.
+    """(memory, where, far), as in `nodes`, of the n-grams of all models, over W words. ids[m]: the new ids of the words
+    of model m, -1 for words that are left out.
 
-    Memory is made for as many n-grams as all models have together; what is not written of it costs nothing. With `own`
-    nobody looks at the models any more, and their memory is given back, an order at a time.
+    Back-off weights are those of the first model. Probabilities are the mixture with `weights`, or without them those
+    of the first model, and the n-grams that it lacks are bare. own: the models are not used any more; their memory is
+    given back, an order at a time. Memory is made for as many n-grams as all models have; what is not written of it
+    costs nothing.
     """
     if own:
         trim()
@@ -307,8 +311,8 @@ def united(models, ids, W, weights=None, own=False):
 
 
 def merged_order(tries, old, ids, k, parts):
-    """[(first, last, child, word, place)]: the n-grams of order k after the contexts first .. last, as `merge_children`
-    has them. parts: [(node, place)], the places (., T) of the contexts from `node` on.
+    """A list of (first, last, child, word, place): the n-grams of order k after the contexts first .. last, as
+    `merge_children` makes them. parts: [(node, place)], the places (., T) of the contexts from `node` on.
     """
     some = part_of(sum(len(place) for _, place in parts))
     pieces = ((node + at, place[at : at + some]) for node, place in parts for at in range(0, len(place), some))

@@ -22,9 +22,9 @@ from lmtk.ngram.searching import FEW, children, find_some, probe, search, slot_o
 from lmtk.text.kernels import look_up
 
 LANES = 48  # parts of a text that are scored side by side
-LISTED, WEIGHTS = LANES + 1, 100 * LANES  # of a list of them, and of their weights: what there is room for
-PART = 64  # tokens of such a part, at least
-NULL, UNKNOWN = 0, 1  # states after nothing, and after a word without a 1-gram
+LISTED, WEIGHTS = LANES + 1, 100 * LANES  # the sizes of a list of parts, and of the array of their weights
+PART = 64  # tokens of a part, at least
+NULL, UNKNOWN = 0, 1  # states: after nothing, and after a word without a 1-gram
 u64 = np.uint64
 prefetch, local, array_at = (of_numba("lmtk.machine.unaligned", name) for name in ("prefetch", "local", "array_at"))
 
@@ -67,7 +67,7 @@ def context_nodes(nodes, unigram, context):
 
 
 def spread(nodes, unigram, first, context):
-    """log10 p of all words after a context, from first (V,), that after nothing."""
+    """log10 p (V,) of all words after a context, ids with the last word last. first (V,): log10 p without a context."""
     logp, weights = first.copy(), np.zeros(len(first), np.float32)
     for k, node in enumerate(context_nodes(nodes, unigram, context), 1):
         if node >= 0:
@@ -81,13 +81,15 @@ def spread(nodes, unigram, first, context):
 
 
 def as_single(log10p):
-    """log10 p as KenLM keeps it: -99 for that of 0, and -0 for 0."""
+    """log10 p as KenLM keeps it: -99 for log 0, and -0 for 0."""
     return np.where(log10p == -np.inf, np.float32(ZERO), np.where(log10p == 0, np.float32(-0.0), log10p))
 
 
 @inlined
 def weight_after(bow, goes_on, single):
-    """A context's weight, log10, as it is added: in KenLM one of 0 has a sign."""
+    """A context's weight, log10, as it is added. In KenLM (`single`) a weight of 0 has a sign, -0 where no n-gram goes
+    on from the context; and log 0 is -99.
+    """
     if single and bow == 0:
         return np.float32(0.0) if goes_on else np.float32(-0.0)
     return np.float32(ZERO) if single and bow == -np.inf else bow
@@ -95,7 +97,7 @@ def weight_after(bow, goes_on, single):
 
 @inlined
 def given(value, single):
-    """The log10 p of an n-gram as sums begin with it."""
+    """log10 p of an n-gram, with `single` as `as_single` has it."""
     if single:
         return np.float32(ZERO) if value == -np.inf else np.float32(-0.0) if value == 0 else value
     return value
@@ -103,9 +105,8 @@ def given(value, single):
 
 @inlined
 def backed_off(p, weights, begin, many, single):
-    """log10 p with the weights[begin : begin + many] of contexts, of which those of the longest stand first. All is in
-    single precision, and those of short contexts are added first. SRILM adds up the weights, then p; KenLM begins with
-    p.
+    """log10 p plus weights[begin : begin + many], the longest context's first. All is in single precision, and the
+    weights of short contexts are added first. SRILM adds the sum of the weights to p; KenLM (`single`) begins with p.
     """
     total = p if single else np.float32(0)
     for j in range(begin + many - 1, begin - 1, -1):
@@ -115,7 +116,7 @@ def backed_off(p, weights, begin, many, single):
 
 @inlined
 def fetch(memory, where, k, node):
-    """The record of a node, and where its children end, come into the cache."""
+    """Prefetches the record of a node, and the end of its children."""
     if k:
         at = where[u64(k - 1), AT] + WIDE * node
         prefetch(memory, at)
@@ -128,24 +129,23 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
 
         p(w | c) = p of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word).
 
-    log10p (N,) float32 and used (N,) int8, the length of the n-gram that gave it, are written in place. unigram (W,)
-    int32: the 1-gram of each word, -1 for none; first (W,) float32, its log10 p. fresh (N,): nothing before a token
-    counts. A word from V on has no probability.
+    log10p (N,) float32 <- log10 p; used (N,) int8 <- the length of the n-gram that gave it. unigram (W,) int32: the
+    1-gram of each word, -1 for none; first (W,) float32, its log10 p. fresh (N,): a token has no context. Words from V
+    on have no probability. single: KenLM's rounding and zeros, as in `weight_after` and `backed_off`.
 
-    The search goes from the longest context to the shorter ones, by the suffixes. The first node found is that of the
-    next context, or its suffix, so that a token whose n-gram is there takes one search. A log10p of +inf counts for
-    `used` only: it marks n-grams that KenLM puts in. `single`: KenLM's rounding and zeros, as `weight_after` and
-    `backed_off` have them.
+    The search goes from the longest context to shorter ones, by suffix links. The first node found is the next token's
+    context, or at the highest order its suffix is; so a token whose n-gram is there takes one search. A log10p of +inf
+    counts only for `used`: it marks n-grams that KenLM adds to a model.
 
-    Each round makes a search in each of LANES parts of the text, which begin with so many tokens before them as a
-    context has, so that their random reads, two or three a search, overlap. It goes in passes, from lists of parts to
-    lists of parts: a processor cannot foretell a branch that depends on what is found. Bound by these reads and by
-    instructions, in like measure. No pointer leads out of its order.
+    The text is scored in LANES parts, each of which begins with the tokens of its first context. A round makes one
+    search in each part, so that their random reads, two or three a search, overlap. A round goes in passes, from lists
+    of parts to lists of parts, since a processor cannot predict a branch on what is found. Bound by these reads and by
+    instructions, about equally. Children and suffixes out of their orders, in a damaged file, are not followed.
     """
     n, size = len(where), len(ids)
     lanes = max(min(LANES, size // (PART + n), WEIGHTS // (n + 1)), 1) if size else 0
     t, begin, stop = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
-    # the context to look in, of order 0 where only the 1-gram is left; that of the next token, -1: not known yet
+    # the context to look in, of order 0 where only the 1-gram is left; the next token's context, -1 if not known yet
     word, order, node = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
     next_order, next_node, length = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
     low, high, slot = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
@@ -258,8 +258,8 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
 
 
 def handle(nodes, unigram, first):
-    """int64, where the arrays of a Walk are and how long they are: what `step` and `score_lines` take in place of them,
-    since a call costs 0.1 us an array. They must outlive it. Behind them is room for the weights of `step`.
+    """(., ) int64: the addresses and lengths of a Walk's arrays, and room for the weights of `step`. Kernels that are
+    called often take it in place of the arrays, since a call costs 0.1 us an array. The arrays must outlive it.
     """
     arrays = nodes.memory, nodes.where, unigram, first, nodes.far, nodes.slots, nodes.spans
     sizes = nodes.memory.size, nodes.order, len(unigram), len(nodes.far), nodes.slots.size, len(nodes.spans)
@@ -279,10 +279,11 @@ def arrays_at(handle):
 
 @jit(nogil=False)
 def step(handle, w, state):
-    """`walk` of one word w as KenLM does: (log10 p, length used, state after w). Python's lock keeps its room for it.
+    """`walk` of one word w as KenLM does it: (log10 p, length used, state after w). It holds Python's lock, since all
+    calls use the same room in the handle.
 
-    state: the order and the place of the longest context, order << 32 | place; NULL or UNKNOWN where there is none.
-    Contexts are left out of which nothing can be made: no n-gram goes on from them, and their weights are 0.
+    state: the longest context, order << 32 | place; NULL or UNKNOWN where there is none. As in KenLM, a context from
+    which no n-gram goes on, and whose weight is 0, is shortened.
     """
     memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
     n, k, node = len(where), state >> 32, state & 0xFFFFFFFF
@@ -327,7 +328,7 @@ def step(handle, w, state):
 
 @inlined
 def seek(memory, where, slots, spans, k, node, w):
-    """Where the search for w among the children of a node of order k begins: (low, high, place in slots or -1)."""
+    """Begins the search for w among the children of a node of order k: (first, end, first place in slots or -1)."""
     if k == 0:
         return np.int64(0), np.int64(0), np.int64(-1)
     low, high = children_of(memory, where, k, node)
@@ -340,7 +341,7 @@ def seek(memory, where, slots, spans, k, node, w):
 
 
 def table_handle(slots, letters, ends, value):
-    """A `handle` of the arrays of a `Table`."""
+    """int64: the addresses and lengths of the arrays of a text.corpus.Table."""
     arrays = slots, letters, ends, value
     return np.array([*map(address, arrays), *map(len, arrays)], np.int64)
 
@@ -355,12 +356,12 @@ def table_at(table):
 
 @jit(nogil=False)
 def score_text(handle, table, unk, text, sos, eos):
-    """KenLM's log10 p of a sentence, in single precision, and the number of its words, </s> included: of a text that
-    ends with a blank, by a `table_handle`. sos, eos: the ids of the marks around it, or -1 for none.
+    """(KenLM's log10 p of a sentence, in single precision; the number of its words, </s> included). text: the sentence
+    and a blank, uint8; table: a `table_handle`; sos, eos: the ids of the marks around it, or -1 for none.
 
     All n-grams of the sentence are found first, an order at a time, so that their random reads overlap: the k-gram that
-    ends at token i is that of k - 1 words at i - 1 and a word more. A text has tokens enough for `walk`, which makes
-    fewer searches.
+    ends at token i extends the (k - 1)-gram that ends at i - 1. `walk` makes fewer searches, but needs many tokens for
+    its reads to overlap.
     """
     memory, logs, where, _, slots, spans, unigram, first = arrays_at(handle)
     known, letters, ends, value = table_at(table)
@@ -411,9 +412,9 @@ def score_text(handle, table, unk, text, sos, eos):
 
 @jit
 def score_lines(handle, ids, sos, eos, sums):
-    """KenLM's log10 p of each line of `ids`, in which -1 stands between lines: sums (S,) float64 <- the sum of its
-    words' in single precision, one after the other; returns how many words the sums are of. sos, eos: the marks' ids,
-    to stand before and after each line, or -1 for none.
+    """sums (S,) float64 <- KenLM's log10 p of each line of `ids`, in which -1 stands between lines: its words' summed
+    in single precision, one after the other. sos, eos: the ids of marks to put before and after each line, or -1 for
+    none. Returns the number of words, </s> included.
     """
     lines = 1
     for w in ids:

@@ -1,15 +1,15 @@
-"""A model in buckets -> its nodes, which stand by their prefixes: in memory, or in a file where that is bounded.
+"""A model in buckets -> its nodes, which stand by their prefixes: in memory, or in a file where memory is bounded.
 
 symbol  shape    meaning
 place   (N_k,)   where each of a bucket's n-grams of order k stands among all nodes of the order, int32; -1 where the
-                 model has it not
+                 model lacks it
 of      (N_k,)   the context of each event, one of the bucket's n-grams of order k - 1; at order 2 a word
 range   -        `size` places, whose records fit into memory together
 
-A record comes in two rows of int32, dealt to ranges of places. The bucket of an event has its word, its probability
-and, by the event without its oldest word, its suffix; that of its last word, in which it is a context, has its weight
-and how many n-grams extend it. Once all contexts of an order have said the latter it is known where the children of
-each begin: that goes back to the buckets, and gives the places of the next order's events.
+A record is made of two rows of int32, which are dealt to ranges of places. One comes from the bucket in which the
+n-gram is an event: its word, its probability and its suffix. The other comes from the bucket in which it is a context:
+its weight, and how many n-grams extend it. Once the second rows of an order are there, it is known where the children
+of each node begin. This goes back to the buckets, and gives the places of the next order's events.
 """
 
 from functools import partial
@@ -33,8 +33,8 @@ f32 = np.float32
 
 
 def backoff_of(job, memory=None, home=None):
-    """The Buckets of one process as a Backoff model, as engine.backoff_of has it, `home` too. memory: bytes,
-    or None.
+    """The Backoff model of the Buckets of one process, as `engine.backoff_of` makes it. memory: bytes to use, or None.
+    home: as `building.in_file` has it.
     """
     W, n = len(job.vocab.words), job.order
     size = max(memory // (4 * NODE.itemsize), LEAST) if memory else 1 << 30
@@ -56,15 +56,15 @@ def backoff_of(job, memory=None, home=None):
 
 
 def put_words(job, records):
-    """The records of order 1, but for their children."""
+    """Fills the records of order 1, but for their children."""
     records["word"][:-1] = np.arange(len(job.log10p))
     records["log10p"][:-1] = np.where(job.marks & engine.THERE, job.log10p, f32(np.nan))
     records["log10bow"][:-1] = np.where(np.isnan(job.log10bow), f32(0), job.log10bow)
 
 
 def place_children(job, k, size, above):
-    """Puts into the records of order k - 1 where their children begin, and their weights. Returns a function of a
-    bucket: where those of its n-grams of that order do, as `of` numbers them.
+    """Puts into the records of order k - 1 where their children begin, and their weights. Returns a function, bucket ->
+    where the children of its n-grams of that order begin, (H,), numbered as in `of`.
     """
     child = above["child"]
     dealt, lengths = Shelf(), {}
@@ -103,7 +103,7 @@ def place_children(job, k, size, above):
 
 
 def sizes_of(place, size, N):
-    """How many places are in each range, (R,), of those of N records."""
+    """How many of the places are in each range, (R,); N: how many records the order has."""
     there = place[place >= 0]
     return np.bincount(there // size, minlength=-(-N // size))
 
@@ -113,7 +113,7 @@ def begins_of(sizes):
 
 
 def contexts_of(job, k, b):
-    """`of` of a bucket's events, and (N_k,) whether the model has them."""
+    """(`of` of a bucket's events of order k; whether the model has each, (N_k,))."""
     begins, _, sizes = stored(job, b, "events")
     there = job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.THERE)
     if k == 2:
@@ -124,14 +124,14 @@ def contexts_of(job, k, b):
 
 
 def count_extensions(job, k, b):
-    """How many n-grams of order k extend each of a bucket's of order k - 1, at k = 2 each word."""
+    """How many n-grams of order k extend each of a bucket's n-grams of order k - 1; at k = 2, each word."""
     of, there = contexts_of(job, k, b)
     H = len(job.log10p) if k == 2 else int(stored(job, b, "contexts")[2][k - 2])
     return np.bincount(of[there > 0], minlength=H).astype(np.int32)
 
 
 def deal_events(job, k, size, base, dealt, b):
-    """The events of a bucket to ranges; how many lack their suffix."""
+    """Deals the rows of a bucket's events of order k to ranges. Returns how many lack their suffix."""
     shelf, W = job.shelf, len(job.log10p)
     begins, of, there = stored(job, b, "events")[0], *contexts_of(job, k, b)
     place = np.empty(len(of), np.int32)
@@ -154,7 +154,7 @@ def own_place(job, b, k, to):
 
 @jit
 def find_contexts(begins, come, rank, k, of):
-    """`of` (N_k,) of events, k > 2; rank: that of the bucket's contexts, as in `suffix`."""
+    """of (N_k,) <- the contexts of events of order k > 2. rank: of the bucket's contexts, as in `suffix`."""
     found = 0
     for j in range(len(begins)):
         f, m = orders_at(begins, j)
@@ -165,7 +165,7 @@ def find_contexts(begins, come, rank, k, of):
 
 @jit
 def number_children(of, there, base, place):
-    """place (N_k,) <- the places of events, those of a context from base (H,), in place, on."""
+    """place (N_k,) <- the places of events, each context's from base (H,), in place, on; -1 where not `there`."""
     for i in range(len(of)):
         place[i] = -1
         if there[i]:
@@ -175,8 +175,8 @@ def number_children(of, there, base, place):
 
 @jit
 def deal_rows(begins, ended, k, place, below, p, size, head, rows):
-    """rows (M, 4) <- of the events of order k that have a place that, the word, log10 p and the suffix, one of `below`;
-    those of a range from head (R,), in place, on. Returns how many lack their suffix.
+    """rows (M, 4) <- place, word, log10 p and suffix of the events of order k that have a place; those of each range
+    from head (R,), in place, on. below: the places of the events of order k - 1. Returns how many lack their suffix.
     """
     word, node, suffix, lacking = 0, 0, -1, 0
     for j in range(len(begins)):
@@ -197,7 +197,7 @@ def deal_rows(begins, ended, k, place, below, p, size, head, rows):
 
 @jit
 def deal_contexts(place, types, bow, size, head, rows):
-    """rows (M, 3) <- place, types and bow of the contexts that have a place; as `deal_rows`."""
+    """rows (M, 3) <- place, types and bow of the contexts that have a place; head as in `deal_rows`."""
     for i in range(len(place)):
         if place[i] >= 0:
             at = head[place[i] // size]
@@ -207,7 +207,7 @@ def deal_contexts(place, types, bow, size, head, rows):
 
 @jit
 def put_events(rows, records):
-    """Rows of `deal_rows` into the records of their order, (N + 1, WIDE or NARROW)."""
+    """records (N + 1, WIDE or NARROW) <- the rows of `deal_rows`."""
     width = records.shape[1]
     for i in range(len(rows)):
         at = rows[i, 0]
@@ -217,16 +217,16 @@ def put_events(rows, records):
 
 @jit
 def put_contexts(rows, records):
-    """Rows of `deal_contexts` into the records of their order, types in place of the first child."""
+    """records <- the rows of `deal_contexts`, types in place of the first child."""
     for i in range(len(rows)):
         records[rows[i, 0], CHILD], records[rows[i, 0], BOW] = rows[i, 1], rows[i, 2]
-        if rows[i, 2] & 0x7FFFFFFF > 0x7F800000:  # nan, of what extends to nothing
+        if rows[i, 2] & 0x7FFFFFFF > 0x7F800000:  # nan: no n-gram extends it
             records[rows[i, 0], BOW] = 0
 
 
 @jit
 def sum_up(types, total):
-    """types (N,), how many children each has, become where those begin, from `total` on, in place; where they end."""
+    """types (N,), in place: how many children each has becomes where they begin, from `total` on. Returns the end."""
     for i in range(len(types)):
         here = types[i]
         types[i] = total
@@ -236,7 +236,7 @@ def sum_up(types, total):
 
 @jit
 def arrive(place, size, head, came, out):
-    """out (N,) <- what came for places, that of each range from head (R,), in place, on."""
+    """out (N,) <- the values of `came` for places, those of each range from head (R,), in place, on."""
     for i in range(len(place)):
         if place[i] >= 0:
             out[i] = came[head[place[i] // size]]

@@ -1,4 +1,4 @@
-"""A text's positions to their buckets: as records, or as places of a text that every rank has."""
+"""A text's positions are dealt to buckets: as records, or as places of the text, which every rank has then."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ SOME = 1 << 18  # positions dealt out together
 
 
 def share_text(job, parts):
-    """Every rank gets the text, and finds the places of its own words."""
+    """Gives every rank the whole text, job.text, and the places of its own words in it, job.places."""
     n, N = job.order, int(job.seen.sum())
     job.text = np.empty(N + n, np.int32)
     x = job.text[n - 1 : -1]
@@ -25,8 +25,8 @@ def share_text(job, parts):
 
 @jit
 def find(x, of, head, places):
-    """places <- those of the words of each bucket in x (N,), from the first number of head (B, 2), in place, on; the
-    second is 1, or 0 for buckets of others, which write to a place without use: a branch costs more.
+    """places <- the positions in x (N,) of the words of each bucket, from head[b, 0], in place, on. head[b, 1] is 1, or
+    0 for buckets of other ranks, which all write to one unused place: a branch would cost more.
     """
     for p in range(len(x)):
         b = of[x[p]]
@@ -35,7 +35,7 @@ def find(x, of, head, places):
 
 
 def deal_out(job, parts):
-    """The records of this rank's part of the text to their buckets, of whatever rank."""
+    """Deals the records of this rank's part of the text to their buckets, on all ranks: job.records."""
     n, B, comm = job.order, len(job.bounds) - 1, job.comm
     pieces, more, done, total = overlapping(parts, n), True, 0, int(job.seen.sum())
     job.records, by_rank = Shelf(), job.by_rank
@@ -59,7 +59,7 @@ def deal_out(job, parts):
 
 
 def overlapping(parts, n):
-    """A text in pieces, each with the n - 1 words before it and one after; it counts as a circle."""
+    """Yields a text in pieces, each with the n - 1 words before it and one after; the text counts as a circle."""
     before, first = np.zeros(n - 1, np.int32), None
     for part in parts:
         for at in range(0, len(part), SOME):
@@ -74,7 +74,7 @@ def overlapping(parts, n):
 
 @jit
 def deal(x, n, of, head, rows):
-    """rows (M, n + 1) <- the records of x (M + n,), those of a bucket together from head (B,), in place, on."""
+    """rows (M, n + 1) <- the records of x (M + n,), those of each bucket from head (B,), in place, on."""
     for i in range(len(rows)):
         b = of[x[i + n - 1]]
         for d in range(n + 1):
@@ -83,7 +83,7 @@ def deal(x, n, of, head, rows):
 
 
 def records(job, b, flat):
-    """flat <- n - 1 times 0 and the records of a bucket, which are given up. Returns these, (N, n + 1)."""
+    """flat <- n - 1 times 0 and the records of a bucket, which the job gives up. Returns the records, (N, n + 1)."""
     n = job.order
     flat[: n - 1] = 0
     rows = flat[n - 1 :].reshape(-1, n + 1)
@@ -97,7 +97,7 @@ def records(job, b, flat):
 
 @jit
 def copy_records(x, places, rows):
-    """rows (N, n + 1) <- the records of some places of a text in a circle."""
+    """rows (N, n + 1) <- the records of some places of a text; x has the circle's other end on both sides."""
     for i in range(len(places)):
         for d in range(rows.shape[1]):
             rows[i, d] = x[places[i] + d]

@@ -1,4 +1,4 @@
-"""A vocabulary divided into buckets, and what stands on the shelf of each."""
+"""A vocabulary divided into buckets, and the arrays that each bucket has on the shelf."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,24 +14,31 @@ from lmtk.ngram import engine
 from lmtk.ngram.suffix import kind_of_begins
 from lmtk.text.vocab import Vocab
 
-BYTES = 230  # of memory that a position of a bucket takes while it is estimated, of orders up to 7
-WORD = 500  # of memory that a word takes
-THREAD = 128 << 20  # of -memory for each thread
+BYTES = 230  # of memory for each position of a bucket while it is estimated, up to order 7
+WORD = 500  # bytes of memory for each word
+THREAD = 128 << 20  # bytes of -memory for each thread
 LEAST = 64 << 20  # bytes for buckets, whatever -memory says
-PART = 1 << 18  # of a bucket, where memory is not bounded
+PART = 1 << 18  # positions of a bucket where memory is not bounded, at most
 
 
 @dataclass
 class Buckets:
-    """A model in buckets, as many on each rank; bounds (B + 1,): the first word of each; alone: the positions of a
-    bucket up to which so many are worked on `together`; ample: whether memory is not bounded; counts: whether it has
-    n-grams and how often each was seen in place of positions; inside (W,): the words whose n-grams alone are kept, or
-    None. of (W,): the bucket of each word; seen (W,): how often each stands in the text, or how many n-grams are around
-    it. cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in words before each bucket's; came:
-    {bucket: (n + 1, B)}, how many of its contexts are events of each bucket. Order 1 is on every rank: log10p,
-    log10bow, marks of the words. Until the buckets are sorted: records of each, or the text (N + n,) in a circle and
-    places, where the words of each are. methods, exact: the Recipe's, the methods with their discounts in the end.
-    show(share, what): told how much of a step is done.
+    """A model in buckets, as many on each rank.
+
+    seen (W,): how often each word stands in the text or, of counts, how many n-grams are around it. bounds (B + 1,):
+    the first word of each bucket. alone, together: so many buckets of up to `alone` positions are worked on at once,
+    larger ones by themselves. ample: whether memory is not bounded. counts: whether the buckets are of counted n-grams,
+    not of a text's positions. inside (W + 1,): the words whose n-grams alone are kept, or None. of (W,): the bucket of
+    each word.
+
+    cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words. came:
+    {bucket: (n + 1, B)}, how many of its contexts of each order are events of each bucket. log10p, log10bow, marks:
+    order 1, on every rank. sizes: how many n-grams the model has of each order. needed: whether an n-gram was left out,
+    so that prefixes may be needed.
+
+    Until the buckets are sorted: records, a Shelf with those of each bucket; or text (N + n,), a circle, and places,
+    where the words of each bucket stand in it. methods, exact: as in methods.Recipe; at the end the methods have their
+    discounts. show(share, what): is told how much of a step is done.
     """
 
     vocab: Vocab
@@ -79,14 +86,14 @@ class Buckets:
 
     @property
     def by_rank(self):
-        """(B,), the buckets by rank."""
+        """(B,): the buckets in the order of their ranks."""
         return np.arange(len(self.bounds) - 1).reshape(-1, self.comm.size).T.ravel()
 
     def positions(self, b):
         return int(self.seen[self.bounds[b] : self.bounds[b + 1]].sum())
 
     def start(self, b):
-        """(W + 1,): the place of each word's first context in a bucket, from 0 on."""
+        """(W + 1,): the place of each word's first context in a bucket of a text, numbered from 0 on."""
         first, last = self.bounds[b : b + 2]
         start = np.zeros(len(self.seen) + 1, np.int64)
         np.cumsum(self.seen[first:last], out=start[first + 1 : last + 1])
@@ -94,13 +101,13 @@ class Buckets:
         return start
 
     def forget(self):
-        """Gives the memory of a step back, which the next one would not use."""
+        """Gives memory of a step back that the next step would not use."""
         self.scratch = threads.Scratch()
         trim()
 
     def each(self, work, what):
-        """[work(b) for b in mine], in threads as far as there is memory for several. Those of rare words come first:
-        they take the most memory, and the others then find room in it.
+        """[work(b) for b in mine], in threads as far as there is memory for several. Buckets of rare words are done
+        first: they take the most memory, which then serves the others.
         """
         done, found = [], {}
 
@@ -120,8 +127,8 @@ class Buckets:
 
 
 def divided(seen, what, vocab, order, memory, comm):
-    """Buckets without anything in them, of the positions of a text, or of n-grams. Raises LmtkError where there is too
-    little memory.
+    """Empty Buckets for the positions of a text, or for counted n-grams. seen: as in Buckets; what: "words" or
+    "n-grams"; memory: bytes, or None. Raises LmtkError where memory is too small for a bucket, or the text too large.
     """
     if memory:
         threads.at_most(max(1, memory // THREAD))
@@ -145,8 +152,8 @@ def divided(seen, what, vocab, order, memory, comm):
 
 
 def ranges(seen, ranks, most, even):
-    """The first word of each bucket, and the end, (B + 1,): as many buckets for each of the ranks, with up to `most`
-    positions a bucket, or a single word's, or, with `even`, about as many in each. seen (W,): each word's positions.
+    """The first word of each bucket, and the end, (B + 1,), with as many buckets for each rank. A bucket has up to
+    `most` positions, or those of a single word; with `even`, all have about as many. seen (W,): each word's positions.
     """
     ends, W = np.cumsum(seen), len(seen)
     if even:
@@ -161,12 +168,12 @@ def ranges(seen, ranks, most, even):
 
 
 def edge(N):
-    """The first place of the contexts in a bucket of N positions."""
+    """The place in Suffixes where the contexts begin in a bucket with N events: the next multiple of 64."""
     return -(-N // 64) * 64
 
 
 def stored(job, b, name):
-    """begins, rank and sizes of a bucket's events or contexts."""
+    """(begins, rank, sizes) of a bucket's "events" or "contexts", as suffix.Suffixes has them."""
     kinds = {"begins": kind_of_begins(job.order), "rank": np.uint64, "sizes": np.int64}
     begins, rank, sizes = (job.shelf.get((name, what, b), kind) for what, kind in kinds.items())
     return begins, rank.reshape(job.order, -1, 2), sizes
@@ -181,7 +188,7 @@ def ends_of(job, b, name):
 
 
 def contexts_from(job, b):
-    """What `arrive` wants of a bucket's contexts: begins, of, oldest."""
+    """(begins, of, oldest), arguments of `passing.arrive`, of a bucket's contexts."""
     begins = job.shelf.get(("contexts", "begins", b), kind_of_begins(job.order))
     return begins, np.append(job.of, job.of[0]), job.shelf.get(("contexts", "words", b), np.int32)
 

@@ -1,4 +1,4 @@
-"""A text, or counts on disk, -> a model in buckets: counted, sorted and estimated, a bucket at a time."""
+"""A text, or counts on disk, -> a model in buckets, which are sorted, counted and estimated one by one."""
 
 import dataclasses
 from functools import partial
@@ -20,9 +20,11 @@ f32 = np.float32
 
 
 def count(text, vocab, recipe, marks, memory, comm, show=lambda share, what: None):
-    """A collection.Text, or runs.Spilled, -> Buckets whose n-grams are counted, with their discounts and order 1: the
-    rest is for `estimate`. The numbers are those of engine.estimate. recipe: a methods.Recipe. Every rank of `comm` has
-    its part of the text. memory: bytes, or None. show: as Buckets has it.
+    """A collection.Text, or runs.Spilled, -> Buckets with counted n-grams, discounts and order 1, for `estimate`.
+    Together the two give the numbers of `engine.estimate`.
+
+    text: on every rank of `comm`, its part. recipe: a methods.Recipe. memory: bytes, or None. show: as in Buckets.
+    Raises NoDiscount, LmtkError as `divided` and as engine.estimate.
     """
     methods, exact, n = recipe.methods, recipe.exact, len(recipe.methods)
     inside, size = words_kept(recipe, vocab)
@@ -58,7 +60,9 @@ def count(text, vocab, recipe, marks, memory, comm, show=lambda share, what: Non
 
 
 def count_all(job, sort):
-    """Sorts every bucket by sort(b); (how many bigrams end in each word (W,), n_1 .. of the orders from 2 on)."""
+    """Sorts every bucket by sort(b). Returns (how many bigrams end in each word (W,), the counts of counts n_1 .. of
+    each order from 2 on).
+    """
     bigrams, lock = np.zeros(len(job.seen), np.int64), Lock()
 
     def count(b):
@@ -70,13 +74,13 @@ def count_all(job, sort):
     found = job.each(count, "sorting")
     counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*(counted for counted, _ in found))]
     odd = [odd for part in job.comm.gather([odd for _, odd in found if odd]) for odd in part]
-    if odd:  # that of the last bucket decides
+    if odd:  # several buckets may have lmplz's last n-gram: the last one does
         counted = [n + more for n, more in zip(counted, odd[-1])]
     return job.comm.sum(bigrams), counted
 
 
 def estimate(job):
-    """Orders 2 and on of Buckets. Returns these."""
+    """Estimates the orders from 2 on of Buckets, on all ranks. Returns the Buckets."""
     job.needed = job.comm.total(sum(job.each(partial(estimate_one, job), "estimating"))) > 0
     if job.needed:
         need_all(job, not job.exact)
@@ -115,14 +119,16 @@ def loaded(job, b):
 
 
 def features_of(job, heldout):
-    """The features of a HeldOut from orders 2 on."""
+    """The features of a HeldOut for the orders from 2 on, on every rank."""
     found = heldout.unseen()
     job.each(lambda b: heldout.of_estimator(loaded(job, b), found), "tuning discounts")
     return [tuple(map(job.comm.sum, of_order)) for of_order in found]
 
 
 def estimate_one(job, b):
-    """The probabilities of a bucket's events and the weights of its contexts; how many events are left out."""
+    """Puts the probabilities of a bucket's events, and the weights of its contexts, on the shelf. Returns how many
+    events are left out.
+    """
     work, shelf = loaded(job, b), job.shelf
     work.begin(job.log10p, job.log10bow, job.marks)
     lacking = work.estimate_all(job.methods, job.exact)
@@ -135,7 +141,7 @@ def estimate_one(job, b):
 
 
 def common_words(job):
-    """Every rank gets the others' weights and marks of order 1."""
+    """Gives every rank the weights and marks of order 1 that the others have found."""
     needed = job.comm.max(job.marks & np.uint8(engine.NEEDED))
     ends = zip(job.bounds[job.mine], job.bounds[1:][job.mine])
     own = np.concatenate([np.arange(first, last) for first, last in ends])
@@ -148,8 +154,8 @@ def common_words(job):
 
 
 def need_all(job, ends):
-    """`engine.need_all`: order by order, from the highest, what the events need of their contexts goes from the
-    buckets of these to those that have them as events.
+    """`engine.need_all`, from the highest order down. The marks of contexts go to the buckets that have the same
+    n-grams as events.
     """
     for k in range(job.order, 1, -1):
         job.each(partial(need_one, job, k, ends), f"prefixes of {k}-grams")
@@ -177,7 +183,7 @@ def need_all(job, ends):
 
 
 def need_one(job, k, ends, b):
-    """`engine.need_all` of a bucket and order."""
+    """`engine.need_all` of a bucket and an order, without what comes from other buckets."""
     work, shelf = loaded(job, b), job.shelf
     work.begin(job.log10p, job.log10bow, job.marks)
     for d in range(max(k - 1, 2), k + 1):

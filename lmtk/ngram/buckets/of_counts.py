@@ -1,14 +1,14 @@
 """Counts on disk -> events and contexts, as `dealing` and `ordering` make them of a text's positions.
 
 symbol  shape    meaning
-event   (k + 2,) int32: an n-gram of order k, ids as in the model's vocabulary, and its count in two words. It goes to
-                 the bucket of its last word but one, <s> being the border's
-context (k,)     its words alone, which go to the bucket of its last word
-node    -        an n-gram's number among those of its order in suffix order, and as many as there are in `counts` of
-                 n-grams turned round: there those that it ends in are its prefixes
+event   (k + 2,) int32: an n-gram of order k, ids as in the model's vocabulary, and its count as two int32. It goes to
+                 the bucket of its last word but one, <s> to that of the border
+context (k,)     int32: the n-gram's words alone, which go to the bucket of its last word
+node    -        an n-gram's number among those of its order in suffix order: its node in `counts` if its words are
+                 reversed, where its suffixes are prefixes
 
-Every n-gram's prefix is counted too, if 0 times, and so is in the bucket of its last word. What an n-gram ends in, and
-was not counted, is made in both of its buckets alike: it ends in the same two words.
+Every prefix of an n-gram is counted, if 0 times, and so is in the bucket of its own last word. A suffix that was not
+counted is made in both buckets of its n-gram, alike: it ends in the same two words.
 """
 
 import numpy as np
@@ -25,7 +25,9 @@ def ids_of(counts, vocab):
 
 
 def seen(counts, vocab, order):
-    """How many n-grams are around each word but <s>, (W,): those that end in it, and in the word behind it."""
+    """How many n-grams, from order 2 on, have each word for their last or their last but one, (W,): of <s>, the last
+    id, they are added to the border's.
+    """
     id_of, found = ids_of(counts, vocab), np.zeros(len(vocab.words), np.int64)
     for k in range(2, min(order, counts.order) + 1):
         for first, parent, word, _ in counts.nodes(k):
@@ -36,8 +38,8 @@ def seen(counts, vocab, order):
 
 
 def deal_out(job, counts, exact):
-    """The n-grams of orders from 2 on to their buckets. Returns how often each word was seen, (W + 1,), -1 times where
-    it was not counted. Raises LmtkError as engine.estimate.
+    """Deals the n-grams of the orders from 2 on to their buckets. Returns how often each word was seen, (W + 1,), -1
+    where it was not counted. Raises LmtkError as engine.estimate.
     """
     id_of, of = ids_of(counts, job.vocab), np.append(job.of, job.of[0])
     once, above, found = np.full(len(job.seen) + 1, -1), None, False
@@ -65,7 +67,7 @@ def deal(job, name, rows, mine):
 
 
 def sort_bucket(job, b, last):
-    """As ordering.sort_bucket."""
+    """`ordering.sort_bucket` of counts."""
     n, W, (first, end) = job.order, len(job.seen), job.bounds[b : b + 2].tolist()
     rows, weights = [np.zeros((0, 1), np.int32)], [np.zeros(0, np.int64)]
     for k in range(2, n + 1):
@@ -73,13 +75,13 @@ def sort_bucket(job, b, last):
         rows.append(found[:, k - 1 :: -1])
         weights.append(np.ascontiguousarray(found[:, k:]).view(np.int64)[:, 0] + 1)
     keys, raw, events, ended, places = in_suffix_order(rows, weights, W)
-    raw = [count - 1 for count in raw]  # -1 of those that were not counted
+    raw = [count - 1 for count in raw]  # -1 for n-grams that were not counted: counts went in with one more
     rows = [np.arange(first, end, dtype=np.int32)[:, None]]
     rows += [taken(job, ("context", k, b)).reshape(-1, k)[:, ::-1] for k in range(2, n + 1)]
     context_keys, _, contexts, start, their_places = in_suffix_order(
         rows, [np.zeros(len(x), np.int64) for x in rows], W
     )
-    # an n-gram's context is one word more than that of the n-gram that it ends in
+    # an n-gram's context is that of its suffix, with the oldest word before it
     context, of = [np.zeros(len(keys[0]), np.int32)], None
     for k in range(2, n + 1):
         suffix, oldest = np.divmod(keys[k - 1], W + 1)
@@ -109,9 +111,9 @@ def taken(job, name):
 
 
 def in_suffix_order(rows, weights, W):
-    """N-grams of each order, rows (N, k) of ids from the last word back, with weights (N,), and those that they end in:
-    keys and weights as `counts` has them; what Suffixes have of them; where those of each last word begin, (W + 1,);
-    and leaf, base and first of leaves.find_places.
+    """N-grams of each order, rows (N, k) of ids from the last word back, with weights (N,), and their suffixes, in
+    suffix order: (keys and weights of each order, as `counts` has them; begins, rank, sizes and words of Suffixes, by
+    name; where the places of each last word begin, (W + 1,); leaf, base and first of leaves.find_places).
     """
     n = len(rows)
     levels = from_rows([np.ascontiguousarray(x) for x in rows], weights, W + 1)

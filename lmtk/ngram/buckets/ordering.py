@@ -1,4 +1,4 @@
-"""The positions of a bucket -> its events and contexts in suffix order, on the shelf."""
+"""The positions of a bucket -> its events and contexts in suffix order, which go on the shelf."""
 
 import numpy as np
 
@@ -12,9 +12,9 @@ SIZE = suffix.SOME
 
 
 def sort_bucket(job, b, last, marks):
-    """Puts a bucket's events and contexts on the shelf. Returns how many bigrams end in each word; n_1 .. of the orders
-    from 2 on; how these change by lmplz's last n-gram (engine.count_last, of the word `last`), if that may be here,
-    else None.
+    """Puts a bucket's events and contexts on the shelf. Returns how many bigrams end in each word; the counts of counts
+    n_1 .. of the orders from 2 on; and how lmplz's last n-gram changes them (engine.count_last, of the word `last`), or
+    None where it cannot be in this bucket.
     """
     n, W, N = job.order, len(job.seen), job.positions(b)
     with job.scratch.lent() as room:
@@ -40,8 +40,8 @@ def sort_bucket(job, b, last, marks):
 
 
 def put_bucket(job, b, last, events, contexts, come, ended, start, raw=None, fresh=None):
-    """Puts a bucket's events and contexts, of which those of each word begin at `ended` and `start` (W + 1,), on the
-    shelf; the rest of what `sort_bucket` returns.
+    """Puts a bucket's events and contexts on the shelf. Returns the last two results of `sort_bucket`. ended, start
+    (W + 1,): where the events and the contexts of each last word begin. raw, fresh: of counts, as in Suffixes.
     """
     n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
     begins, rank, sizes, words = (events[what] for what in ("begins", "rank", "sizes", "words"))
@@ -66,8 +66,8 @@ def put_bucket(job, b, last, events, contexts, come, ended, start, raw=None, fre
 
 @jit
 def sort_rows(rows, n, W, column, start, order, other):
-    """order (N,) <- the rows (N, n + 1) by their words n - 1, n - 2 .. 0, stably; start (W + 1,) <- how many have a
-    word n below each. column and other, (N,), are written over. Two random reads a row and word.
+    """order (N,) <- the rows (N, n + 1), sorted by their words n - 1, n - 2 .. 0, stably. start (W + 1,) <- how many
+    rows have a lower word n than each. column, other (N,): scratch. Bound by two random reads for each word of a row.
     """
     N = len(order)
     into, from_ = (order, other) if n % 2 else (other, order)
@@ -95,11 +95,11 @@ def sort_rows(rows, n, W, column, start, order, other):
 
 @jit
 def follow(rows, order, contexts, sos, eos, heads, come, begins):
-    """come and begins (N,) of the events of sorted rows, from the `begins` of their contexts. heads (W, 2): where
-    the events of each word begin, and -1; in place.
+    """come, begins (N,) <- of the events of sorted rows, as in `suffix`. contexts (N,): the `begins` of their contexts.
+    heads (W, 2): where the events of each word begin, and -1; in place.
 
-    Of a word's events i and i' > i, one after the other, the first k words of the contexts are the same if none of
-    order k begins between them, i excluded: from the last that began of each order that is known at once.
+    Let i and i' > i be the contexts of two neighbouring events of a word. They have their last k words in common if no
+    context of order k begins after i and up to i'. The last place where a context of each order began tells this.
     """
     N, n = len(order), rows.shape[1] - 1
     words, before = np.empty(SIZE, np.int32), np.empty(SIZE, np.int32)
@@ -126,7 +126,7 @@ def follow(rows, order, contexts, sos, eos, heads, come, begins):
 
 @jit
 def index(rows, order, come, begins, W, rank, sizes, words):
-    """rank, sizes (n,) and words (n - 1, N), those of orders from 2 on, of the events of sorted rows."""
+    """rank, sizes (n,), words (n - 1, N) <- as in Suffixes, of the events of sorted rows; words from order 2 on."""
     N, n = len(order), len(sizes)
     place, bits = np.empty(SIZE, np.int64), np.empty(n, np.uint64)
     sizes[:] = 0
@@ -156,7 +156,9 @@ def index(rows, order, come, begins, W, rank, sizes, words):
 
 
 def compared(flat, n, order, W, marks):
-    """What Suffixes have of contexts in suffix order; order (N,): the places before their last words."""
+    """{name: array} of begins, rank, sizes and words, as in Suffixes, of contexts in suffix order. order (N,): the
+    places in `flat` before their last words.
+    """
     N, R = len(order), suffix.RANGE
     begins, places = np.empty(N, kind_of_begins(n)), np.arange(N, dtype=np.int32)
     rank = np.zeros((n, N // 64 + 2, 2), np.uint64)
@@ -172,8 +174,8 @@ def compared(flat, n, order, W, marks):
 
 @jit
 def count_sources(begins, of, oldest, many):
-    """many (n + 1, B) += how many n-grams of each order there are by the bucket of the word before their last one.
-    oldest: that word of each bigram.
+    """many (n + 1, B) += how many n-grams of each order have their last word but one in each bucket. oldest: the first
+    word of each bigram.
     """
     bigram, b = -1, 0
     for i in range(len(begins)):

@@ -1,4 +1,4 @@
-"""What events have, to the buckets that have them as contexts, and back."""
+"""Passes the numbers of events to the buckets that have the same n-grams as contexts, and back."""
 
 import numpy as np
 
@@ -7,14 +7,14 @@ from lmtk.ngram import engine
 from lmtk.ngram.buckets.division import contexts_from
 from lmtk.ngram.suffix import orders_at
 
-TOGETHER = 4  # buckets of a rank that get their probabilities at once, where memory is not bounded
+TOGETHER = 4  # buckets of each rank that get numbers at once, where memory is not bounded
 f32 = np.float32
 
 
 @jit
 def arrive(begins, of, oldest, k, head, came, there, out):
-    """out (N,) <- what came for the n-grams of order k, from each bucket in their order, from head (B,), in place, on;
-    or, with `there` not, the other way: came <- out.
+    """out (N,) <- came, for the contexts of order k in suffix order: those that are events of bucket b stand in `came`
+    from head[b], in place, on. Without `there` the other way: came <- out. begins, of, oldest: as in `contexts_from`.
     """
     bigram, found = -1, 0
     for i in range(len(begins)):
@@ -31,17 +31,17 @@ def arrive(begins, of, oldest, k, head, came, there, out):
 
 
 def fetch(job, k):
-    """Yields log10 p of the n-grams of order k that end in each of a rank's buckets, nan where the model has none, and
-    their marks, or 0 where none is NEEDED.
+    """Yields for each of a rank's buckets, of the contexts of order k: (log10 p, nan where the model lacks them; their
+    marks, or 0 where none is NEEDED).
     """
     for found in fetched(job, k, (own_p, own_marks) if job.needed else (own_p,)):
         yield found if job.needed else (*found, np.uint8(0))
 
 
 def fetched(job, k, parts):
-    """Yields, of the n-grams of order k that end in each of a rank's buckets, [what each of the `parts` has of them as
-    events]: part(job, b, k, to) -> (N,), that of bucket b for another. It comes for some buckets at once, where memory
-    is short for one.
+    """Yields for each of a rank's buckets a list with an array over its contexts of order k for each of the `parts`:
+    part(job, b, k, to) -> the numbers (N,) of those events of bucket b that are contexts of the bucket `to`. All ranks
+    swap them for TOGETHER buckets at once, where memory is bounded for one.
     """
     P, T, together = job.comm.size, job.rounds, TOGETHER if job.ample else 1
     for first in range(0, T, together):
@@ -63,8 +63,8 @@ def fetched(job, k, parts):
 
 
 def heads(job, many, begin):
-    """Where what comes from each bucket begins, (B,); many (P, T), how much it is; begin (P,): where that of each rank
-    does.
+    """(B,): where the numbers from each bucket begin. many (P, T): how many come from the T buckets of each rank; begin
+    (P,): where those from each rank begin.
     """
     head = np.empty(many.size, np.int64)
     head[job.by_rank] = (begin[:, None] + np.cumsum(many, 1) - many).ravel()
@@ -72,12 +72,14 @@ def heads(job, many, begin):
 
 
 def own_p(job, b, k, to):
-    """log10 p of the events of order k in bucket b that end in a word of the bucket `to`, nan where there is none."""
+    """log10 p of the events of order k in bucket b that end in a word of the bucket `to`, nan where the model lacks
+    them.
+    """
     begin, end = job.cuts[b][k, to : to + 2].tolist()
     p = job.shelf.get(("p", b, k), f32, begin, end)
     return np.where(own_marks(job, b, k, to) & engine.THERE, p, f32(np.nan))
 
 
 def own_marks(job, b, k, to):
-    """Their marks."""
+    """The marks of the events of order k in bucket b that end in a word of the bucket `to`."""
     return job.shelf.get(("marks", b, k), np.uint8, *job.cuts[b][k, to : to + 2].tolist())

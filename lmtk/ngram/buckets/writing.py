@@ -16,7 +16,9 @@ f32 = np.float32
 
 
 def write_arpa(out, job, path=None, layout=None):
-    """The model as ARPA, the same bytes as printing.write_estimate's. Rank 0 has `out`, which is `path`."""
+    """Writes the model as ARPA, the bytes of printing.write_estimate. Rank 0 has `out`, the open file `path`; on the
+    others it is None.
+    """
     layout, scratch, comm = layout or printing.plain(job.vocab.words), threads.Scratch(), job.comm
     write = write_alone(out) if comm.size == 1 else write_together(out, comm, path)
     with write as (lines, done):
@@ -41,7 +43,7 @@ def write_alone(out):
 
 
 class Kept:
-    """What is written, in memory that is used again."""
+    """Bytes that are written, in memory that is used again."""
 
     def __init__(self):
         self.room, self.size = np.empty(0, np.uint8), 0
@@ -58,9 +60,11 @@ class Kept:
 
 @contextlib.contextmanager
 def write_together(out, comm, path):
-    """(what a rank writes to, a function that all must call as often): it puts what each rank has written since, one
-    rank's behind that of another, into rank 0's `out`. Where that is a plain file that all ranks can open each writes
-    to its place, one call later, so that none waits for the others' sizes; else rank 0 receives all.
+    """Yields (a Kept to which a rank writes, a function that all ranks must call equally often). The function puts what
+    the ranks have written since the last call, in the order of ranks, into rank 0's `out`.
+
+    If `out` is a plain file that all ranks can open, each writes to its own place in it, one call later, so that none
+    waits for the others' sizes; else rank 0 receives all.
     """
     kept, end, ahead, spare = Kept(), 0, deque(), []
     name, file = opened(out, comm)
@@ -93,7 +97,7 @@ def write_together(out, comm, path):
             put()
         comm.gather(None)  # rank 0's file is whole when every rank has written
     except BaseException as e:
-        if file is not None:  # what fails here ends rank 0 too
+        if file is not None:  # a failure here ends rank 0 too, which cannot remove the file then
             with contextlib.suppress(OSError):
                 os.unlink(name)
         if isinstance(e, OSError) and e.filename is None:
@@ -105,8 +109,8 @@ def write_together(out, comm, path):
 
 
 def opened(out, comm):
-    """The name of rank 0's `out` and a descriptor of it on every rank, None where it is no plain file that they all can
-    write.
+    """(the name of rank 0's `out`, a descriptor of it on every rank: None where it is no plain file that all ranks can
+    write).
     """
     plain = out and isinstance(getattr(out, "raw", None), io.FileIO) and os.path.isfile(out.raw.name)
     name, file = comm.gather(out.raw.name if plain else None)[0], None
@@ -126,8 +130,8 @@ def put_at(file, data, at):
 
 
 def models_of(job, k):
-    """The buckets of a rank, each as an Estimate of those n-grams of order k whose lines it has; those of order 1 are
-    rank 0's, and None the others'.
+    """Yields, for each of a rank's buckets, the Estimate of the n-grams of order k whose lines it has, its contexts. At
+    order 1 rank 0 has one Estimate of all words, the others None.
     """
     if k == 1:
         one = engine.Estimate(job.vocab, None, [job.log10p], [job.log10bow], [job.marks], None)
@@ -135,12 +139,12 @@ def models_of(job, k):
     for b, (p, marks) in zip(job.mine, fetch(job, k)) if k > 1 else ():
         begins, rank, sizes = stored(job, b, "contexts")
         base = np.cumsum([0, 0, 0, *sizes[1:]])
-        # one more, as words_of reads one where there is none
+        # one word more, since words_of may read one behind the last
         words = np.append(job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1])), np.int32(0))
         x = suffix.Suffixes(
             None, begins, rank, words, base, None, None, ends_of(job, b, "contexts"), None, sizes.tolist()
         )
         marks = (marks & np.uint8(engine.NEEDED)) | ~np.isnan(p)
-        p[np.isnan(p)] = 0  # not printed; kernels leave what is no number to Python
+        p[np.isnan(p)] = 0  # these are not printed; kernels would leave a nan to Python
         found = p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8)
         yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in found), None)
