@@ -12,17 +12,9 @@ from conftest import ENVIRONMENT
 from test_ngram import random_model
 
 from lmtk.joint import disambiguation
-from lmtk.joint.disambiguation import (
-    Decoder,
-    Hashed,
-    best_paths,
-    choices_of,
-    fill,
-    scorer_of,
-    sentences,
-    shares,
-    total,
-)
+from lmtk.joint.disambiguation import Decoder, choices_of, scorer_of, sentences
+from lmtk.joint.hashing import Hashed
+from lmtk.joint.trellis import ALL, BEST, FORWARD, PATHS, decode
 from lmtk.ngram import arpa
 from lmtk.text.vocab import EOS, SOS
 
@@ -42,15 +34,16 @@ def a_job(seed, most=4, T=5):
     return model, order, rows, sentence, *random.choice([0.5, 1.0, 2.0], 2).tolist()
 
 
-def decoded(job, large, N=1, scale=False):
+def decoded(job, large, N=1, kind=PATHS, scale=False):
+    """Decoded of the sentence twice."""
     model, order, rows, sentence, lmw, mapw = job
     scorer = scorer_of(model, order)
     ids = [model.vocab.index.get(word, -1) for word in WORDS]
     logarithm = {p: math.log10(p) for row in rows for p in row.values()}
-    decoder = Decoder(scorer, lmw, N, True)
+    decoder = Decoder(scorer, lmw, N, kind)
     decoder.pays = lambda *_: large
     choices = choices_of(scorer, rows, logarithm, ids, mapw, scale)
-    return decoder.lattice(choices, sentence), decoder, choices
+    return decoder(choices, np.array(sentence * 2, np.int32), np.arange(1, 3) * len(sentence))
 
 
 def every_path(job, scale):
@@ -78,38 +71,38 @@ def every_path(job, scale):
 @pytest.mark.parametrize("seed", range(12))
 def test_all_sequences(seed, large):
     job, scale = a_job(seed), seed % 3 == 0
-    paths = every_path(job, scale)
-    lattice, _, _ = decoded(job, large, 4, scale)
+    paths, T = every_path(job, scale), len(job[3])
     best = sorted(paths.values(), reverse=True)[:4]
-    # as in SRILM, there may be more of probability 0
-    found = [(p, path) for p, path in best_paths(lattice, 4) if p > -math.inf]
-    assert [p for p, _ in found] == pytest.approx(best, rel=1e-5)
-    assert [paths[tuple(path)] for _, path in found] == pytest.approx(best, rel=1e-5)
+    found = decoded(job, large, 4, PATHS, scale)
+    for i in range(2):
+        # as in SRILM, there may be more of probability 0
+        own = [k for k in range(found.found[i]) if found.score[i, k] > -math.inf]
+        assert found.score[i, own].tolist() == pytest.approx(best, rel=1e-5)
+        kept = [paths[tuple(found.path[k, i * T :][:T].tolist())] for k in own]
+        assert kept == pytest.approx(best, rel=1e-5)
     top = max(paths.values())
     sums = sum(10 ** (p - top) for p in paths.values())
-    assert total(lattice) == pytest.approx(top + math.log10(sums), rel=1e-5)
-    for t, (share, through) in enumerate(zip(shares(lattice, "fb"), shares(lattice, "best"))):
-        for h in {path[t] for path in paths}:
-            own = sum(10 ** (p - top) for path, p in paths.items() if path[t] == h) / sums
-            assert 10 ** share[h][1] == pytest.approx(own, abs=2e-5)
-        assert max(through, key=lambda h: through[h][0]) in {path[t] for path, p in paths.items() if p > top - 1e-3}
+    found, through = decoded(job, large, 1, ALL, scale), decoded(job, large, 1, BEST, scale)
+    assert found.score.tolist() == [[pytest.approx(top + math.log10(sums), rel=1e-5)]] * 2
+    share = zip(found.hidden.tolist(), found.share.tolist())
+    for t in range(2 * T):
+        here = {path[t % T] for path in paths}
+        own = dict(itertools.islice(share, len(here)))
+        for h in here:
+            expected = sum(10 ** (p - top) for path, p in paths.items() if path[t % T] == h) / sums
+            assert 10 ** own[h] == pytest.approx(expected, abs=2e-5)
+        assert own[found.path[0, t]] == max(own.values())
+        assert through.path[0, t] in {path[t % T] for path, p in paths.items() if p > top - 1e-3}
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_kernel_and_python_are_the_same(seed, monkeypatch):
     monkeypatch.setattr(disambiguation, "SOME", 1)  # room grows
     job = a_job(seed, 6, 9)
-    small, _, _ = decoded(job, False, 3)
-    large, decoder, choices = decoded(job, True, 3)
-    assert (small.at, small.turn) == (large.at, large.turn)
-    assert [*map(tuple, small.words)] == [*map(tuple, large.words)]
-    for name in ("forward", "back", "top"):
-        assert [float(x) for x in getattr(small, name)] == getattr(large, name)
-    assert [[(float(p), s, i) for p, s, i in hyps] for hyps in small.hyps] == large.hyps
-    one = Decoder(decoder.scorer, decoder.lmw)
-    rows = np.array(job[3] * 3, np.int32)
-    ends = np.arange(1, 4) * len(job[3])
-    assert one.best(choices, rows, ends).tolist() == best_paths(small, 1)[0][1] * 3
+    for N, kind in ((1, PATHS), (3, PATHS), (1, ALL), (1, FORWARD), (1, BEST)):
+        small, large = decoded(job, False, N, kind), decoded(job, True, N, kind)
+        for a, b in zip(small.arrays(), large.arrays()):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_many_states(monkeypatch):
@@ -119,9 +112,10 @@ def test_many_states(monkeypatch):
     rows = [{h: float(p) for h, p in enumerate(random.uniform(0.1, 1, 60), 4)}]
     job = model, 3, rows, [0] * 4, 1.0, 1.0
     monkeypatch.setattr(sys.modules[__name__], "WORDS", [*WORDS, *(b"%d" % i for i in range(60))])
-    small, large = decoded(job, False)[0], decoded(job, True)[0]
-    assert small.turn == large.turn != sorted(small.turn)
-    assert [float(x) for x in small.back] == large.back
+    small, large = decoded(job, False, 1, ALL), decoded(job, True, 1, ALL)
+    assert small.hidden.tolist() == large.hidden.tolist()
+    assert small.hidden[:60].tolist() != sorted(small.hidden[:60].tolist())
+    assert small.share.tolist() == large.share.tolist()
 
 
 def test_hashed():
@@ -140,12 +134,22 @@ def test_hashed():
 
 def test_sentences():
     ids = np.array([-1, 5, 6, -1, 1, 5, 2, -1, -1, 7, -1], np.int32)
-    rows, ends, source = sentences(ids, 1, 2)
-    assert rows.tolist() == [1, 5, 6, 2, 1, 5, 2, 1, 7, 2]
-    assert ends.tolist() == [4, 7, 10]
-    assert source.tolist() == [-1, 1, 2, -1, 4, 5, 6, -1, 9, -1]
-    assert sentences(ids, 1, 2, True)[0].tolist() == [1, 5, 6, 1, 5, 2, 1, 7]
-    assert [len(x) for x in sentences(np.array([-1, -1], np.int32), 1, 2)] == [0, 0, 0]
+    found = sentences(ids, 1, 2)
+    assert found.rows.tolist() == [1, 5, 6, 2, 1, 5, 2, 1, 7, 2]
+    assert found.ends.tolist() == [4, 7, 10]
+    assert found.source.tolist() == [-1, 1, 2, -1, 4, 5, 6, -1, 9, -1]
+    assert found.line.tolist() == [2, 3, 5]
+    assert found.only(np.array([True, False, True])).rows.tolist() == [1, 5, 6, 2, 1, 7, 2]
+    assert sentences(ids, 1, 2, True).rows.tolist() == [1, 5, 6, 1, 5, 2, 1, 7]
+    assert len(sentences(np.array([-1, -1], np.int32), 1, 2).rows) == 0
+
+
+def test_parts(monkeypatch):
+    monkeypatch.setattr(disambiguation, "MANY", 4)
+    found = sentences(np.array([5, -1, 5, 6, 7, 8, -1, 5, -1, 5, -1], np.int32), 1, 2)
+    parts = [*found.parts(np.ones(len(found.rows), int))]
+    assert [part.line.tolist() for part in parts] == [[1, 2], [3], [4]]
+    assert np.concatenate([part.rows for part in parts]).tolist() == found.rows.tolist()
 
 
 def test_small_and_large_jobs_print_the_same(tmp_path):
@@ -175,4 +179,4 @@ def test_kernels_are_kept(monkeypatch):
     kept = []
     monkeypatch.setattr(disambiguation, "record", kept.append)
     decoded(a_job(0), True)
-    assert kept == [(fill,)]
+    assert kept == [(decode,)]

@@ -141,7 +141,7 @@ def report_text(model, path, marks, debug, write, escape=b"", unk=True):
     """SRILM's report of a text; the number of words that are <unk> or unknown, where that has a probability. Lines that
     begin with `escape` are written as they are; unk: whether sums over the vocabulary have <unk>.
     """
-    from lmtk.files.streams import blocks, passages
+    from lmtk.files.streams import blocks, lines, passages
     from lmtk.machine.large import pays
     from lmtk.machine.threads import ahead
     from lmtk.ngram.backoff import Backoff
@@ -153,7 +153,7 @@ def report_text(model, path, marks, debug, write, escape=b"", unk=True):
     known = len(model.vocab.words)
     how = model.vocab, marks, model.order, debug >= 1, index
     if escape:
-        texts = ((corpora([text], *how), line) for text, line in passages(path, escape))
+        texts = ((corpora([text], *how), line) for text, line in passages(lines(path), escape))
         report_passages(model, path, texts, debug, write, unk)
         return 0
     large = os.path.isfile(path) and pays("text", os.path.getsize(path))
@@ -174,13 +174,13 @@ def report_count_file(model, path, order, floats, debug, write, tolower, escape=
     """SRILM's report of the n-grams up to `order` of a count file, and of each passage before a line that begins with
     `escape`, which is written as it is.
     """
-    from lmtk.files.streams import passages
+    from lmtk.files.streams import lines, passages
     from lmtk.ngram.counts import read_rows
     from lmtk.reports.srilm import report_counts
     from lmtk.text.corpus import Closed
 
     index = getattr(model, "index", None) or Closed(model.vocab.index, model.vocab.unk_id)
-    texts = passages(path, escape) if escape else [(None, b"")]
+    texts = passages(lines(path), escape) if escape else [(None, b"")]
     how = index, order, floats, tolower
     found = ((zip(*read_rows(path, *how, text if text is None else [text])), line) for text, line in texts)
     report_counts(model, path, found, debug, write, unk)

@@ -256,16 +256,18 @@ def rows_of(blocks):
             yield number, row.rstrip(b"\r")
 
 
-def passages(path, escape):
-    """Yields (the text between two lines that begin with `escape`, the second of these lines, b"" at the end)."""
-    rows = []
-    for _, row in lines(path):
+def passages(rows, escape):
+    """Yields (the text between two lines that begin with `escape`, the second of these lines, b"" at the end); rows:
+    as `lines` has them.
+    """
+    text = []
+    for _, row in rows:
         if row.startswith(escape):
-            yield b"".join(rows), row + b"\n"
-            rows = []
+            yield b"".join(text), row + b"\n"
+            text = []
         else:
-            rows.append(row + b"\n")
-    yield b"".join(rows), b""
+            text.append(row + b"\n")
+    yield b"".join(text), b""
 
 
 def compressor(raw, kind):

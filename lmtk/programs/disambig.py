@@ -44,6 +44,7 @@ OPTIONS = {
     "-write-vocab2": (FILE, "the words of the map"),
     "-debug": (NUMBER, "taken without an effect"),
 }
+TOGETHER = 1 << 14  # words of a text map that are decoded at once, or more
 UNK, SOS, EOS = range(3)  # numbers of <unk>, <s>, </s> among words of both kinds
 
 
@@ -115,11 +116,13 @@ class Job:
     """A run of the program. words, hidden: Names; rows: number of a word -> {number of a hidden word: log10 p}."""
 
     def __init__(self, given):
-        from lmtk.joint.disambiguation import Hashed
+        from lmtk.joint.hashing import Hashed
 
         self.given, self.one = given, 0.0 if "-logmap" in given else 1.0  # the number of p = 1 in a map
         self.words, self.hidden = Names("-tolower1" in given), Names("-tolower2" in given)
         self.table = Hashed  # of what is written in SRILM's order
+        self.escape = given.get("-escape", "").encode("utf-8", "surrogateescape")
+        self.spaced = []  # the hidden words with a blank behind each
         self.rows = Hashed() if "-write-map" in given else {}
         for number in (SOS, EOS, UNK):
             self.rows[number] = {number: self.one}
@@ -222,20 +225,21 @@ class Job:
 
     def write_map(self, path):
         from lmtk.files.streams import open_out
-        from lmtk.joint.disambiguation import in_order
+        from lmtk.joint.hashing import in_order
 
         with open_out(path) as out:
             for word in self.rows.ordered():
                 row = self.rows[word]
                 fields = [
                     self.hidden.words[h] if row[h] == self.one else b"%s %.16g" % (self.hidden.words[h], row[h])
-                    for h in in_order(list(row))
+                    for h in in_order([*row])
                 ]
                 out.write(self.words.words[word] + b"\t" * bool(fields) + b" ".join(fields) + b"\n")
 
     def load(self):
         """The model, and what decodes sentences with it."""
         from lmtk.joint.disambiguation import Decoder, Scorer, scorer_of
+        from lmtk.joint.trellis import ALL, BEST, FORWARD, PATHS
 
         given, scorer, self.index, self.ids = self.given, Scorer(), {}, []
         if "-lm" in given:
@@ -256,9 +260,9 @@ class Job:
                         raise LmtkError(f"{name_of(path)}: -tolower2 makes one word of {both}")
                     if "-text-map" in given:  # as in SRILM, where this decides which of equals is first
                         self.hidden[name]
-        sums = bool({"-fb", "-fwOnly", "-posteriors"} & {*given})
-        self.N = int(given.get("-nbest", 1))
-        self.decoder = Decoder(scorer, float(given.get("-lmw", 1)), self.N, sums)
+        kinds = {"-fwOnly": FORWARD, "-fb": ALL, "-posteriors": BEST}
+        kind = next((kind for option, kind in kinds.items() if option in given), PATHS)
+        self.decoder = Decoder(scorer, float(given.get("-lmw", 1)), int(given.get("-nbest", 1)), kind)
 
     def choices(self, rows):
         """The Choices of rows, {number of a hidden word: number in the map}."""
@@ -273,153 +277,166 @@ class Job:
         return choices_of(self.decoder.scorer, rows, logarithm, self.ids, mapw, scale)
 
     def decode_text(self, path, out):
-        from lmtk.files.streams import blocks_of, open_in, rows_of
-
-        given = self.given
-        choices = self.choices([self.rows.get(i, {}) for i in range(len(self.words))])
-        escape, line, whole = given.get("-escape", "").encode("utf-8", "surrogateescape"), 0, []
-        usual = not self.decoder.sums and self.N == 1
-        usual = usual and not {"-continuous", "-escape", "-totals", "-write-counts"} & {*given}
-        with open_in(path) as stream:
-            for block in blocks_of(stream, path, eager=True):
-                if usual and self.decode_block(block, choices, out):
-                    line += block.count(b"\n")
-                    continue
-                here = 0
-                for here, row in rows_of([block]):
-                    if escape and row.startswith(escape):
-                        out.write(row + b"\n")
-                    elif words := WORD.findall(row):
-                        if "-continuous" in given:
-                            whole += words
-                        else:
-                            self.decode_line(words, choices, out, f"{name_of(path)}:{line + here}")
-                line += here
-                out.flush()
-        if whole:
-            self.decode(self.numbers(whole), None, choices, out, name_of(path))
-
-    def numbers(self, words):
-        """Those of words of a text, UNK for one that the map lacks."""
-        return [self.words.get(self.words.folded(word), UNK) for word in words]
-
-    def decode_block(self, block, choices, out):
-        """The best paths of the lines of a block, if these are many, and can be found; returns whether they are."""
         import numpy as np
 
-        from lmtk.joint.disambiguation import decode, sentences
+        from lmtk.files.streams import blocks_of, open_in, passages, rows_of
+        from lmtk.joint.disambiguation import Sentences, sentences
         from lmtk.text.corpus import TOKEN
 
-        block = block if block.endswith(b"\n") else block + b"\n"
-        words = TOKEN.findall(block)
-        plain = TOKEN.findall(self.words.folded(block)) if self.words.lower else words
-        numbers = dict(self.words) | {b"\n": -1}
-        ids = np.array([numbers.get(word, UNK) for word in plain], np.int32)
-        rows, ends, source = sentences(ids, SOS, EOS, "-no-eos" in self.given)
-        if not self.decoder.pays(choices, rows, decode):
-            return False
-        path = self.decoder.best(choices, rows, ends)
-        last = np.zeros(len(rows), bool)
-        last[ends - 1] = True
-        spelt = [w + end for end in (b" ", b"\n") for w in self.hidden]
-        fields = [spelt[h] for h in (path + len(self.hidden) * last).tolist()]
-        if "-keep-unk" in self.given:
-            for i in np.flatnonzero((path == UNK) & (source >= 0) & np.append(False, ~last[:-1])).tolist():
-                fields[i] = words[source[i]] + fields[i][-1:]
-        out.write(b"".join(fields))
-        out.flush()
-        return True
-
-    def decode_line(self, words, choices, out, place):
-        numbers = self.numbers(words)
-        begin, end = numbers[0] != SOS, numbers[-1] != EOS and "-no-eos" not in self.given
-        kept = None
-        if "-keep-unk" in self.given:
-            kept = [None] * begin + words + [None] * end
-        self.decode([SOS] * begin + numbers + [EOS] * end, None, choices, out, place, kept, b"")
+        choices = self.choices([self.rows.get(i, {}) for i in range(len(self.words))])
+        index, line, whole = dict(self.words) | {b"\n": -1}, 0, []
+        with open_in(path) as stream:
+            for block in blocks_of(stream, path, eager=True):
+                texts = passages(rows_of([block]), self.escape) if self.escape else [(block, b"")]
+                for text, escaped in texts:
+                    text = text if text.endswith(b"\n") else text + b"\n"
+                    words = TOKEN.findall(text)
+                    folded = TOKEN.findall(self.words.folded(text)) if self.words.lower else words
+                    ids = np.array([index.get(word, UNK) for word in folded], np.int32)
+                    if "-continuous" in self.given:
+                        whole.append(ids[ids >= 0])
+                    else:
+                        some = sentences(ids, SOS, EOS, "-no-eos" in self.given)
+                        some.line[:] += line
+                        self.decode(choices, some, range(len(self.words)), path, out, words)
+                    out.write(escaped)
+                    line += text.count(b"\n") + bool(escaped)
+                out.flush()
+        ids = np.concatenate([np.zeros(0, np.int32), *whole])
+        if len(ids):
+            some = Sentences(ids, np.array([len(ids)]), np.full(len(ids), -1), np.array([0]))
+            self.decode(choices, some, range(len(self.words)), path, out, blank=b" ")
 
     def decode_text_map(self, path, out):
+        import numpy as np
+
         from lmtk.files.streams import lines
+        from lmtk.joint.disambiguation import Sentences
 
-        escape = self.given.get("-escape", "").encode("utf-8", "surrogateescape")
-        numbers, rows = [], []
+        numbers, rows, ends, places = [], [], [], []
 
-        def end(number):
-            if numbers:
-                place = f"{name_of(path)}:{number}"
-                self.decode(numbers, list(range(len(rows))), self.choices(rows), out, place)
-                numbers.clear()
-                rows.clear()
+        def end(line):
+            """A sentence ends at a line."""
+            if len(numbers) > (ends[-1] if ends else 0):
+                ends.append(len(numbers))
+                places.append(line)
+
+        def decode():
+            if ends:
+                some = Sentences(
+                    np.arange(len(rows), dtype=np.int32), np.array(ends), np.full(len(rows), -1), np.array(places)
+                )
+                self.decode(self.choices(rows), some, numbers, path, out, blank=b" ")
+            for of_them in (numbers, rows, ends, places):
+                of_them.clear()
 
         number = 0
         for number, line in lines(path):
-            if escape and line.startswith(escape):
+            if self.escape and line.startswith(self.escape):
                 end(number)
+                decode()
                 out.write(line + b"\n")
             elif fields := WORD.findall(line):
                 numbers.append(self.words[self.words.folded(fields[0])])
                 rows.append(self.pairs(fields[1:], path, number))
                 if numbers[-1] == EOS:
                     end(number)
+                    if len(rows) >= TOGETHER:
+                        decode()
         end(number)
+        decode()
 
-    def decode(self, numbers, rows, choices, out, place, kept=None, blank=b" "):
-        """A sentence, words by their numbers, of these rows of the choices, or of those of the words. kept: words that
-        are printed for <unk>; blank: what stands behind the last word.
+    def decode(self, choices, some, numbers, path, out, words=(), blank=b""):
+        """Decodes and prints Sentences of a text. numbers: of each row of the choices, that of its word; words: those
+        that -keep-unk prints; blank: what stands behind the last word.
         """
-        from lmtk.joint.disambiguation import best_paths, most_likely, shares, total
+        import numpy as np
 
-        given, hidden = self.given, self.hidden.words
-        rows = numbers if rows is None else rows
-        size = choices.size[rows]
-        if not size.all():
-            word = shown(self.words.words[numbers[size.argmin()]])
-            told = f"{place}: the map has no hidden word for {word}; the sentence is left out"
+        known = choices.size[some.rows] > 0
+        if not known.all():
+            some = self.known(some, known, numbers, path)
+        kind, N = self.decoder.kind, self.decoder.N
+        for part in some.parts(choices.size[some.rows] if kind else np.full(len(some.rows), N)):
+            found, columns = self.decoder(choices, part.rows, part.ends), []
+            if "-posteriors" in self.given:
+                columns.append(self.posteriors(found, choices, part, numbers))
+            if "-totals" in self.given:
+                columns.append([figure(p) + b"\n" for p in found.score[:, 0].tolist()])
+            elif not columns:
+                columns.append(self.paths(found, part, words, blank))
+            for texts in zip(*columns):
+                out.writelines(texts)
+            if "-write-counts" in self.given:
+                self.count(found, choices, part, numbers)
+
+    def known(self, some, known, numbers, path):
+        """Those Sentences that have a hidden word for each word, known (R,); the others are told of."""
+        import numpy as np
+
+        whole = np.logical_and.reduceat(known, some.begins)
+        for i in np.flatnonzero(~whole).tolist():
+            first = some.begins[i] + int(known[some.begins[i] :].argmin())
+            word = shown(self.words.words[numbers[some.rows[first]]])
+            line = f":{some.line[i]}" * bool(some.line[i])
+            told = f"{name_of(path)}{line}: the map has no hidden word for {word}; the sentence is left out"
             warnings.warn(told, LmtkWarning, stacklevel=2)
-            return
-        lattice = self.decoder.lattice(choices, rows)
-        if self.decoder.sums:
-            kind = "forward" if "-fwOnly" in given else "fb" if "-fb" in given else "best"
-            path = []
-            for number, share in zip(numbers, shares(lattice, kind)):
-                path.append(most_likely(share))
-                if "-posteriors" in given:
-                    fields = [b" %s %s" % (hidden[h], self.shown(p)) for h, (_, p) in share.items()]
-                    out.write(self.words.words[number] + b"\t" + b"".join(fields) + b"\n")
-                if "-write-counts" in given:
-                    for h, (_, p) in share.items():
-                        self.count(number, h, 10**p)
-            paths = [(total(lattice), path)]
-        else:
-            paths = best_paths(lattice, self.N)
-            if "-write-counts" in given:
-                for number, h in zip(numbers, paths[0][1]):
-                    self.count(number, h, 1)
-        if "-totals" in given:
-            out.write(figure(paths[0][0]) + b"\n")
-        elif "-posteriors" not in given:
-            for n, (score, path) in enumerate(paths):
-                found = [hidden[h] for h in path]
-                if kept:
-                    found = [w if h == UNK and i and w else own for i, (h, w, own) in enumerate(zip(path, kept, found))]
-                rank = b"NBEST_%d %s " % (n, figure(score)) if self.N > 1 else b""
-                out.write(rank + b" ".join(found) + blank + b"\n")
+        return some.only(whole)
 
-    def shown(self, log10p):
-        """A share of the probability, as -posteriors prints it."""
-        import math
+    def paths(self, found, part, words, blank):
+        """The lines of each sentence: its best paths."""
+        import numpy as np
+
+        hidden, columns = self.hidden.words, []
+        self.spaced += [word + b" " for word in hidden[len(self.spaced) :]]
+        for path in found.path:
+            fields = [self.spaced[h] for h in path.tolist()]
+            if "-keep-unk" in self.given:
+                kept = (path == UNK) & (part.source >= 0)
+                kept[part.begins] = False
+                for i in np.flatnonzero(kept).tolist():
+                    fields[i] = words[part.source[i]] + b" "
+            for i in (part.ends - 1).tolist():
+                fields[i] = fields[i][:-1] + blank + b"\n"
+            columns.append([b"".join(fields[low:high]) for low, high in zip(part.begins.tolist(), part.ends.tolist())])
+        if "-nbest" not in self.given or int(self.given["-nbest"]) == 1:
+            return columns[0]
+        return [
+            b"".join(
+                b"NBEST_%d %s %s" % (rank, figure(p), line) for rank, (p, line) in enumerate(zip(scores[:many], lines))
+            )
+            for scores, many, lines in zip(found.score.tolist(), found.found.tolist(), zip(*columns))
+        ]
+
+    def posteriors(self, found, choices, part, numbers):
+        """The lines of each sentence: what each word may stand for, and its share."""
+        import numpy as np
 
         from lmtk.joint.disambiguation import LN10
 
-        if "-logmap" in self.given or math.isnan(log10p):
-            return figure(log10p)
-        return figure(0.0 if log10p == -math.inf else math.exp(log10p * LN10))
+        hidden, words = self.hidden.words, self.words.words
+        share = found.share if "-logmap" in self.given else np.exp(found.share * LN10)
+        fields = [b" %s %s" % (hidden[h], figure(p)) for h, p in zip(found.hidden.tolist(), share.tolist())]
+        stops = np.cumsum(choices.size[part.rows])
+        starts = np.append(0, stops)[:-1]
+        places = zip(part.rows.tolist(), starts.tolist(), stops.tolist())
+        lines = [b"%s\t%s\n" % (words[numbers[row]], b"".join(fields[low:high])) for row, low, high in places]
+        return [b"".join(lines[low:high]) for low, high in zip(part.begins.tolist(), part.ends.tolist())]
 
-    def count(self, word, h, times):
-        if word not in self.counts:
-            self.counts[word] = self.table()
-        row = self.counts[word]
-        row[h] = row.get(h, 0) + times
+    def count(self, found, choices, part, numbers):
+        """Counts which hidden words stood behind which, by their shares or on the best paths."""
+        import numpy as np
+
+        if self.decoder.kind:
+            rows = np.repeat(part.rows, choices.size[part.rows]).tolist()
+            hidden, times = found.hidden.tolist(), (10**found.share).tolist()
+        else:
+            rows, hidden, times = part.rows.tolist(), found.path[0].tolist(), [1] * len(part.rows)
+        for row, h, more in zip(rows, hidden, times):
+            word = numbers[row]
+            if word not in self.counts:
+                self.counts[word] = self.table()
+            counts = self.counts[word]
+            counts[h] = counts.get(h, 0) + more
 
 
 numeric = re.compile(rb"[ \t][-+.\d]").search  # whether a word of a line may be a number
