@@ -291,10 +291,9 @@ class Job:
             for block in blocks_of(stream, path, eager=True):
                 texts = passages(rows_of([block]), self.escape) if self.escape else [(block, b"")]
                 for text, escaped in texts:
-                    text = text if text.endswith(b"\n") else text + b"\n"
                     words = TOKEN.findall(text)
                     folded = TOKEN.findall(self.words.folded(text)) if self.words.lower else words
-                    ids = np.array([index.get(word, UNK) for word in folded], np.int32)
+                    ids = np.array([*(index.get(word, UNK) for word in folded), -1], np.int32)
                     if "-continuous" in self.given:
                         whole.append(ids[ids >= 0])
                     else:
@@ -400,7 +399,7 @@ class Job:
             for i in (part.ends - 1).tolist():
                 fields[i] = fields[i][:-1] + blank + b"\n"
             columns.append([b"".join(fields[low:high]) for low, high in zip(part.begins.tolist(), part.ends.tolist())])
-        if "-nbest" not in self.given or int(self.given["-nbest"]) == 1:
+        if int(self.given.get("-nbest", 1)) == 1:
             return columns[0]
         return [
             b"".join(
