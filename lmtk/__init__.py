@@ -35,3 +35,22 @@ def load(path, check=False):
     model = Model(read(path, sums="now" if check else "never"))
     model.path = os.fsencode(path)
     return model
+
+
+def estimate(text, order=3, smoothing="kn", interpolate=True, vocab=None, unk=True, minimum=1, fallback=None):
+    """A back-off n-gram model of a text, as `lmtk ngram-count -lm` makes it: a `lmtk.api.Model`, whose `write` makes a
+    file of it.
+
+    text: the name of a file, a sentence a line; or sentences, an iterable of str or bytes.
+    smoothing: "kn" (modified Kneser-Ney), "ukn" (the original one), "gt" (Katz), "wb" (Witten-Bell), "n" (natural); or
+    a name and its parameter, ("cd", D) for absolute discounting, ("add", delta) for additive smoothing.
+    interpolate: whether lower orders are added in, where the method knows how.
+    vocab: the words, str or bytes, others being <unk>; None: those of the text. unk: whether <unk> is predicted.
+    minimum: n-grams counted less are left out; a number, or one for each order, the last of them for all above.
+    fallback: D1, D2, D3+ for an order whose counts give Kneser-Ney no discounts, as those of a small text.
+
+    Raises LmtkError where there is nothing to count or there are no discounts, OSError, ValueError.
+    """
+    from lmtk.api import Model, estimated
+
+    return Model(estimated(text, order, smoothing, interpolate, vocab, unk, minimum, fallback))

@@ -2,22 +2,27 @@
 
 import math
 import os
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
+from tempfile import NamedTemporaryFile
 
 import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files.registry import load
+from lmtk.files.streams import open_out
 from lmtk.lm import reach
 from lmtk.machine.large import pays
+from lmtk.machine.memory import temporary_folder
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import walking
-from lmtk.ngram.backoff import Backoff
+from lmtk.ngram.arpa import write_text
+from lmtk.ngram.backoff import Backoff, write_binary
 from lmtk.ngram.nodes import address
 from lmtk.reports import kenlm
 from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
-from lmtk.text.vocab import EOS, SOS
+from lmtk.text.vocab import EOS, SOS, make_vocab
 
 FEW = 100  # sentences that are scored without kernels, by a small model; words for which numba is not imported
 TOGETHER = 512  # sentences of score_many that a thread takes at once
@@ -168,6 +173,16 @@ class Model:
         scored[: bool(bos)] = False
         log10p, length = self._full(Corpus(ids, np.array([0, len(ids)]), scored))
         yield from zip(log10p[scored].tolist(), length[scored].tolist(), (ids == self._index.unk)[scored].tolist())
+
+    def write(self, path, binary=False):
+        """Write a back-off model as ARPA file, or in lmtk's binary form; the name's suffix chooses the compression.
+
+        Raises OSError, and TypeError where the model is of another kind.
+        """
+        if not isinstance(self.lm, Backoff):
+            raise TypeError(f"expected a back-off model to write, not a {type(self.lm).__name__}")
+        with open_out(os.fsdecode(path)) as out:
+            write_binary(out, self.lm) if binary else write_text(out, self.lm)
 
     def perplexity(self, sentence):
         """10^(-log10 p / (words + 1)) of a sentence with <s> and </s>, OOVs included."""
@@ -368,6 +383,44 @@ class Ids(dict):
         if found != self.index.unk:
             self[word] = found
         return found
+
+
+def estimated(text, order, smoothing, interpolate, vocab, unk, minimum, fallback):
+    """The back-off model that `lmtk.estimate` is asked for."""
+    from lmtk.ngram import engine, estimation, methods  # who loads a model need not wait for them
+    from lmtk.ngram.collection import SENTENCES, collect
+
+    name, *parameters = [smoothing] if isinstance(smoothing, str) else smoothing
+    least = [minimum] if isinstance(minimum, (int, float)) else [*minimum]
+    for wrong, why in (
+        (order < 1, f"an order of 1 or more is wanted, not {order}"),
+        (not least, "minimum is a number, or one for each order"),
+        (len(parameters) != (name in ("cd", "add")), 'only "cd" and "add" have a parameter, and they want it'),
+        (fallback is not None and len(fallback) != 3, "fallback is D1, D2 and D3+"),
+        (isinstance(vocab, (str, bytes)), "vocab is a list of words, not a text"),
+    ):
+        if wrong:
+            raise ValueError(why)
+    of_order = lambda k: methods.srilm(k, name, tuple(parameters), interpolate, least[min(k, len(least)) - 1])
+    recipe = methods.Recipe([of_order(k) for k in range(1, order + 1)], fallback)
+    words = None if vocab is None else [*map(as_bytes, vocab)]
+    with in_file(text) as path:
+        counts = [collect([path], [], order, words, positions=order > 1)]
+    made = make_vocab(counts[0].words, unk, source="the text")
+    model, _ = estimation.estimate(counts, made, recipe, SENTENCES)
+    return model if isinstance(model, Backoff) else engine.backoff_of(model)
+
+
+@contextmanager
+def in_file(text):
+    """The name of a file with a text's sentences, a line each: that of `text` itself where it is a name."""
+    if isinstance(text, (str, bytes, os.PathLike)):
+        yield os.fsdecode(text)
+        return
+    with NamedTemporaryFile(prefix="lmtk-", dir=temporary_folder()) as file:
+        file.writelines(as_bytes(sentence).translate(BLANKS) + b"\n" for sentence in text)
+        file.flush()
+        yield file.name
 
 
 def no_states(*given):

@@ -5,17 +5,19 @@ import math
 import os
 import pickle
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from conftest import FILES, TESTS
+from conftest import ENVIRONMENT, FILES, TESTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_models import models
 
 import lmtk
 from lmtk.api import Model
-from lmtk.errors import FormatError
+from lmtk.errors import FormatError, LmtkError
 from lmtk.machine.large import LARGE
 from lmtk.ngram.methods import Method
 from lmtk.reports import kenlm
@@ -118,6 +120,61 @@ def test_shortest_digits(x):
     assert "+" not in text
 
 
+SMOOTHINGS = {
+    "kn": ["-kndiscount"],
+    "ukn": ["-ukndiscount"],
+    "gt": [],
+    "wb": ["-wbdiscount"],
+    "n": ["-ndiscount"],
+    ("cd", 0.7): ["-cdiscount", "0.7"],
+    ("add", 0.1): ["-addsmooth", "0.1"],
+}
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@pytest.mark.parametrize("large", [1, 1 << 40])
+def test_estimate_is_ngram_count(tmp_path, monkeypatch, smoothing, large):
+    """The file that its `write` makes has the bytes of `ngram-count -sort -lm`, whatever the text comes as."""
+    monkeypatch.setitem(LARGE, "ngrams", large)
+    text, vocab = FILES / "words.txt", ["a", "b", "the", "of", "one"]
+    (tmp_path / "vocab").write_text("\n".join(vocab))
+    command = ["ngram-count", "-text", text, "-unk", "-interpolate", "-discount-fallback", "0.5", "1", "1.5"]
+    command += ["-gt2min", "2", "-vocab", tmp_path / "vocab", "-sort", "-lm", tmp_path / "lm"]
+    ran = [sys.executable, "-m", "lmtk", *map(str, command + SMOOTHINGS[smoothing])]
+    subprocess.run(ran, env=ENVIRONMENT, check=True, capture_output=True)
+    wanted, lines = (tmp_path / "lm").read_bytes(), text.read_text().splitlines(True)
+    for sentences in (str(text), text, lines, (line.strip().encode() for line in lines)):
+        model = lmtk.estimate(sentences, 3, smoothing, vocab=vocab, minimum=[1, 2], fallback=(0.5, 1, 1.5))
+        model.write(tmp_path / "mine.arpa")
+        assert (tmp_path / "mine.arpa").read_bytes() == wanted
+    model.write(tmp_path / "mine.bin", binary=True)
+    assert lmtk.load(tmp_path / "mine.bin").score("one of the") == model.score("one of the")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"order": 0}, "an order of 1 or more is wanted, not 0"),
+        ({"smoothing": "x"}, "no method 'x'; there are gt, wb, n, cd, add, ukn, kn"),
+        ({"smoothing": "cd"}, "have a parameter, and they want it"),
+        ({"smoothing": ("kn", 0.7)}, "have a parameter, and they want it"),
+        ({"minimum": []}, "minimum is a number, or one for each order"),
+        ({"fallback": (0.5,)}, "fallback is D1, D2 and D3+"),
+        ({"vocab": "the"}, "vocab is a list of words, not a text"),
+        ({"text": []}, "the text: no words in it"),
+        ({"text": ["one\ntwo"]}, "no Kneser-Ney discounts for order 1"),
+    ],
+)
+def test_what_cannot_be_estimated(wrong, why):
+    with pytest.raises((ValueError, LmtkError), match=re.escape(why)):
+        lmtk.estimate(**{"text": FILES / "words.txt"} | wrong)
+
+
+def test_other_models_are_not_written_from_python(tmp_path):
+    with pytest.raises(TypeError, match="expected a back-off model to write, not a Network"):
+        lmtk.load(FILES / "old" / "plain").write(tmp_path / "m")
+
+
 def test_the_readmes_examples(tmp_path, monkeypatch):
     """What the README shows of Python runs, and gives what its comments say."""
     section = (TESTS.parent / "README.md").read_text().split("## In Python\n")[1].split("\n## ")[0]
@@ -128,7 +185,7 @@ def test_the_readmes_examples(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
     exec(code, names)
-    shown = re.findall(r"^(model\..*?|\".*?)  +# (.*)$", code, re.MULTILINE)
+    shown = re.findall(r"^(model\..*?|mine\.score.*?|\".*?)  +# (.*)$", code, re.MULTILINE)
     assert len(shown) >= 4
     for expression, comment in shown:
         assert repr(eval(expression, names)).startswith(comment.split(" ")[0].rstrip(".,:")), expression

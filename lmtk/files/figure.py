@@ -2,15 +2,17 @@
 
 from contextlib import contextmanager
 
-from lmtk.errors import UsageError
+from lmtk.errors import LmtkError, UsageError
 
 
 def need(option):
-    """Raises UsageError where an option needs matplotlib and it is not installed."""
+    """Raises UsageError where an option needs matplotlib and there is none, LmtkError where it cannot be loaded."""
     try:
         import matplotlib  # noqa: F401
-    except ImportError:
+    except ModuleNotFoundError:
         raise UsageError(f"-{option} needs the package matplotlib; pip install 'lmtk[plot]'") from None
+    except ImportError:  # too little memory, among others
+        raise LmtkError(f"-{option}: matplotlib cannot be loaded; python -c 'import matplotlib' says why") from None
 
 
 @contextmanager
