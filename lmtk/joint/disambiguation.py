@@ -386,10 +386,10 @@ class Decoder:
         model, longest = self.scorer.arrays(), int(np.diff(ends, prepend=0).max())
         done, states = 0, max(4 * longest, SOME)
         while done < len(ends):
-            if not self.room or len(self.room[0]) < longest + 1 or len(self.room[1]) < states:
+            if not self.room or len(self.room[0][0]) < longest + 1 or len(self.room[0][1]) < states:
                 self.make_room(longest, states)
             done = decode(model, choices.arrays(), rows, ends, done, self.lmw, self.kind, self.room, found.arrays())
-            states = 2 * len(self.room[1])
+            states = 2 * len(self.room[0][1])
         if not self.known:
             self.known = True
             record((decode,))
@@ -397,7 +397,9 @@ class Decoder:
     def make_room(self, T, S):
         """Arrays for `decode`, sentences of T words and S states."""
         n, N, M, i32, i64 = max(self.scorer.order - 1, 1), self.N, 8 * S if self.kind else 1, np.int32, np.int64
-        shapes = [(T + 1, i64), (S, i64), ((S, n), i32), (S, i32), (S, i64), ((S, n), i32), (S, f32), (S, f32)]
-        shapes += [((S + 1, N), f32), ((S + 1, N), i32), ((S + 1, N), i32), (M, i32), (M, f32), (S, np.float64)]
-        shapes += [(4 * S, i64), (4 * S, i64), (2, i64), (S, i64), (S, i64)]
-        self.room = tuple(np.empty(shape, dtype) for shape, dtype in shapes)
+        states = (T + 1, i64), (S, i64), ((S, n), i32), (S, i32), (S, i64), ((S, n), i32), (S, i64), (S, i64)
+        sums = (S, f32), (S, f32), (S, np.float64), (M, i32), (M, f32)
+        paths = ((S + 1, N), f32), ((S + 1, N), i64)
+        table = (4 * S, i64), (4 * S, i64), (2, i64)
+        shapes = states, sums, paths, table
+        self.room = tuple(tuple(np.empty(shape, dtype) for shape, dtype in some) for some in shapes)

@@ -5,6 +5,7 @@ in the first slot that was free from that of its hash on, or, of fewer than LINE
 such a table in Python; `find_or_put` is for kernels.
 
 symbol  shape    meaning
+table            slots, spare, size
 slots   (M,)     the states in a table, -1 for none, int64; spare (M,), the same while it grows
 size    (2,)     how many states are in it, and the binary logarithm of its slots, int64
 number  (S,)     a state's number, of which the hash is made, int64
@@ -84,8 +85,9 @@ def in_order(keys):
 
 
 @inlined
-def clear(slots, size):
+def clear(table):
     """An empty table."""
+    slots, _, size = table
     size[0], size[1] = 0, SMALL
     for i in range(LINEAR):
         slots[i] = -1
@@ -110,8 +112,9 @@ def slot_of(slots, size, number, key, s):
 
 
 @inlined
-def find_or_put(slots, spare, size, number, key, s):
+def find_or_put(table, number, key, s):
     """The state in the table that has the key of s: s itself if there was none."""
+    slots, spare, size = table
     i = slot_of(slots, size, number, key, s)
     if slots[i] >= 0:
         return slots[i]

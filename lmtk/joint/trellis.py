@@ -8,16 +8,20 @@ steps, each with a search in n - 1 orders, whose random reads are the bound.
 symbol  shape    meaning
 model            memory, logs, where: as in `nodes`; marked, begins: as in Scorer
 choices          start, hidden, word, node, alone, first, later: as in Choices
-room             where the trellis of a sentence is made: the arrays that follow, and those of `hashing`
+room             where the trellis of a sentence is made, (states, sums, paths, table):
+states           at, turn, words, length, last, nodes, and number and key as in `hashing`
 at      (T + 1,) the states of place t are those from at[t] up to at[t + 1], in the order in which they were found
 turn    (S,)     the same in the order of the hash table
 words   (S, n)   the words of a state, the last one first; length (S,), how many they are; last (S,), the last one
 nodes   (S, n)   the n-grams of the last 1, 2 .. words, -1 for none
+sums             to, back, total, target, step
 to      (S,)     log10 of the sum over the paths to a state; back (S,), over those from it, or of the best of these
-score   (S + 1, N)  log10 of the best N paths to a state, the best first; behind the states, to the end of the sentence
-prev    (S + 1, N)  the state before on each, -1 for none; which (S + 1, N), the path's place among those of that state
-target  (M,)     the state that a step leads to; step (M,), log10 of its p: in the order of the steps
 total   (S,)     what the states of a hidden word have together
+target  (M,)     the state that a step leads to; step (M,), log10 of its p: in the order of the steps
+paths            score, before
+score   (S + 1, N)  log10 of the best N paths to a state, the best first; behind the states, to the end of the sentence
+before  (S + 1, N)  what each was before its last step, s N + i for the i-th path to state s; -1 for none
+table            slots, spare, size: as in `hashing`
 """
 
 import math
@@ -69,7 +73,8 @@ def sum_of(x, y):
 
 @inlined
 def extended(model, choices, c, s, e, nodes):
-    """(log10 p of a hidden word after state s, how many words the next state has); nodes[e] <- its n-grams.
+    """(log10 p of a hidden word after state s, how many words the next state has); nodes[e] <- its n-grams. s is -1 at
+    the first place.
 
     p(h | c) is that of the n-gram c h where there is one, else bow(c) p(h | c without its oldest word). The next state
     is the longest n-gram that may be a context.
@@ -81,7 +86,7 @@ def extended(model, choices, c, s, e, nodes):
     for k in range(1, n):
         nodes[e, k] = -1
     for k in range(1, len(begins)):
-        context = np.int64(nodes[s, k - 1])
+        context = np.int64(nodes[s, k - 1]) if s >= 0 else np.int64(-1)
         if context < 0:
             continue
         weight += logs[where[k - 1, AT] + WIDE * context + BOW]
@@ -107,32 +112,14 @@ def forward(model, choices, rows, lmw, sums, room):
     """The states of a sentence, the best paths to each and, where there are to be sums, these and the steps. Returns
     False where the room is too small.
     """
-    (
-        at,
-        turn,
-        words,
-        length,
-        last,
-        nodes,
-        to,
-        _,
-        score,
-        prev,
-        which,
-        target,
-        step,
-        _,
-        slots,
-        spare,
-        size,
-        number,
-        key,
-    ) = room
-    start, hidden, _, node, _, first, later = choices
-    T, n, N, e, used = len(rows), words.shape[1], score.shape[1], np.int64(0), 0
+    states, (to, _, _, target, step), (score, before), table = room
+    at, turn, words, length, last, nodes, number, key = states
+    slots, _, size = table
+    start, hidden, _, _, _, first, later = choices
+    T, N, e, used = len(rows), score.shape[1], np.int64(0), 0
     at[0] = 0
     for t in range(T):
-        clear(slots, size)
+        clear(table)
         # the first place has no state before it, which is -1
         low = at[t - 1] if t else 0
         high = at[t] if t else 1
@@ -141,32 +128,26 @@ def forward(model, choices, rows, lmw, sums, room):
                 if e == len(turn) or (sums and used == len(target)):
                     return False
                 # where the step leads to is made as if it were new
-                s, p, long = np.int64(-1), first[c], 1
-                if t:
-                    s = turn[j]
-                    log10p, long = extended(model, choices, c, s, e, nodes)
-                    p = f32((lmw * f64(log10p) if lmw != 0.0 else 0.0) + later[c])
-                else:
-                    nodes[e, 0] = node[c]
-                    for k in range(1, n):
-                        nodes[e, k] = -1
+                s = turn[j] if t else np.int64(-1)
+                log10p, long = extended(model, choices, c, s, e, nodes)
+                p = f32((lmw * f64(log10p) if lmw != 0.0 else 0.0) + later[c]) if t else first[c]
                 length[e], last[e], number[e] = long, hidden[c], 0
                 for k in range(long):
                     words[e, k] = words[s, k - 1] if k else hidden[c]
                     number[e] = (number[e] + (number[e] << 12) + words[e, k]) & BITS
                 key[e] = np.int64(long) << 32 | (np.int64(nodes[e, long - 1]) if long > 1 else np.int64(hidden[c]))
-                d = find_or_put(slots, spare, size, number, key, e)
+                d = find_or_put(table, number, key, e)
                 if d == e:
                     to[d] = -np.inf
                     for i in range(N):
-                        score[d, i], prev[d, i], which[d, i] = -np.inf, -1, 0
+                        score[d, i], before[d, i] = -np.inf, -1
                     e += 1
                 if sums:
                     to[d] = f32(sum_of(f64(to[d]), f64(to[s] + p if t else p)))
                     target[used], step[used] = d, p
                     used += 1
                 for i in range(N if t else 1):
-                    keep(words, length, score, prev, which, d, s, i, score[s, i] + p if t else p)
+                    keep(words, length, score, before, d, s, i, score[s, i] + p if t else p)
         at[t + 1] = at[t] if t else 0
         for i in range(slots_of(size)):
             if slots[i] >= 0:
@@ -176,17 +157,17 @@ def forward(model, choices, rows, lmw, sums, room):
 
 
 @inlined
-def keep(words, length, score, prev, which, d, s, i, p):
+def keep(words, length, score, before, d, s, i, p):
     """Puts a path, the i-th to state s and then on to d, among the best to d: these stand by their p, then by the words
     of the states before.
     """
     N, rank = score.shape[1], 0
-    while rank < N and (score[d, rank] > p or (score[d, rank] == p and above(words, length, prev[d, rank], s))):
+    while rank < N and (score[d, rank] > p or (score[d, rank] == p and above(words, length, before[d, rank] // N, s))):
         rank += 1
     for r in range(N - 1, rank, -1):
-        score[d, r], prev[d, r], which[d, r] = score[d, r - 1], prev[d, r - 1], which[d, r - 1]
+        score[d, r], before[d, r] = score[d, r - 1], before[d, r - 1]
     if rank < N:
-        score[d, rank], prev[d, rank], which[d, rank] = p, s, i
+        score[d, rank], before[d, rank] = p, s * N + i if s >= 0 else -1
 
 
 @inlined
@@ -203,7 +184,7 @@ def above(words, length, a, b):
 @inlined
 def backward(choices, rows, kind, room):
     """back (S,) <- log10 of the sums over the paths from each state, or, for BEST, of the best of them."""
-    at, turn, back, target, step = room[0], room[1], room[7], room[11], room[12]
+    (at, turn, _, _, _, _, _, _), (_, back, _, target, step), _, _ = room
     start, T = choices[0], len(rows)
     used = np.int64(0)
     for t in range(T):
@@ -224,22 +205,22 @@ def backward(choices, rows, kind, room):
 @inlined
 def read_paths(low, high, sentence, room, out):
     """path (N, R), scores (S, N), found (S,) <- those of a sentence, whose words are those from low up to high."""
-    at, turn, words, length, last, _, _, _, score, prev, which = room[:11]
+    (at, turn, words, length, last, _, _, _), _, (score, before), _ = room
     path, scores, found, _, _ = out
     T, N = high - low, score.shape[1]
     end = at[T]
     for i in range(N):
-        score[end, i], prev[end, i], which[end, i] = -np.inf, -1, 0
+        score[end, i], before[end, i] = -np.inf, -1
     for j in range(at[T - 1], at[T]):
         for i in range(N):
-            keep(words, length, score, prev, which, end, turn[j], i, score[turn[j], i])
+            keep(words, length, score, before, end, turn[j], i, score[turn[j], i])
     found[sentence] = 0
     for rank in range(N):
-        s, i, t = np.int64(prev[end, rank]), np.int64(which[end, rank]), high
-        while s >= 0:
+        link, t = before[end, rank], high
+        while link >= 0:
             t -= 1
-            path[rank, t] = last[s]
-            s, i = np.int64(prev[s, i]), np.int64(which[s, i])
+            path[rank, t] = last[link // N]
+            link = before[link // N, link % N]
         if t > low:
             break
         scores[sentence, rank] = score[end, rank]
@@ -251,11 +232,11 @@ def read_shares(low, high, sentence, m, kind, room, out):
     """path (1, R), scores (S, 1), hidden (M,), share (M,) <- those of a sentence; its shares stand from m on. Returns
     where they end.
     """
-    at, turn, last, to, back, score = room[0], room[1], room[4], room[6], room[7], room[8]
-    total, slots, spare, size = room[13], room[14], room[15], room[16]
+    (at, turn, _, _, last, _, _, _), (to, back, total, _, _), (score, _), table = room
+    slots, _, size = table
     path, scores, found, hidden, share = out
     for t in range(low, high):
-        clear(slots, size)
+        clear(table)
         for j in range(at[t - low], at[t - low + 1]):
             s = turn[j]
             p = f64(to[s])
@@ -263,7 +244,7 @@ def read_shares(low, high, sentence, m, kind, room, out):
                 p = f64(to[s] + back[s])
             elif kind == BEST:
                 p = f64(score[s, 0]) + f64(back[s])
-            d = find_or_put(slots, spare, size, last, last, s)
+            d = find_or_put(table, last, last, s)
             total[d] = p if d == s else sum_of(total[d], p)
         whole, best, begin = -np.inf, np.int64(-1), m
         for i in range(slots_of(size)):

@@ -45,6 +45,7 @@ OPTIONS = {
     "-debug": (NUMBER, "taken without an effect"),
 }
 TOGETHER = 1 << 14  # words of a text map that are decoded at once, or more
+TEXTS, INPUTS = ("-text", "-text-map"), ("-map", "-classes", "-lm")
 UNK, SOS, EOS = range(3)  # numbers of <unk>, <s>, </s> among words of both kinds
 
 
@@ -69,21 +70,22 @@ def disambig(words):
 
 def check(given):
     """Raises UsageError where a command line makes no sense, OSError where a file is missing."""
-    from lmtk.files.streams import check_out
-
-    read = [given[name] for name in ("-map", "-classes", "-lm", "-text", "-text-map") if name in given]
-    written = [name for name in given if name.startswith("-write-")]
+    texts, inputs = ([given.get(name) for name in names] for names in (TEXTS, INPUTS))
+    read = [path for path in texts + inputs if path]
+    written = [path for name, path in given.items() if name.startswith("-write-")]
     if not {"-map", "-classes", "-text-map"} & {*given}:
         raise UsageError("no map; -map, -classes or -text-map says what the words of a text may stand for")
-    if not {"-text", "-text-map", *written[:1]} & {*given}:
+    if not any(texts) and not written:
         raise UsageError("no text; disambig -text FILE -map FILE [-lm FILE] [OPTION ...]")
     if read.count("-") > 1:
         raise UsageError("only one file can be standard input")
     for path in read:
         if path != "-":
             os.stat(path)
-    for name in written:
-        check_out(given[name])
+    if written:
+        from lmtk.commands.options import check_outputs  # with typer, which takes a while
+
+        check_outputs(*written, texts=texts, inputs=inputs)
 
 
 class Names(defaultdict):
@@ -289,10 +291,9 @@ class Job:
             for block in blocks_of(stream, path, eager=True):
                 texts = passages(rows_of([block]), self.escape) if self.escape else [(block, b"")]
                 for text, escaped in texts:
-                    text = text if text.endswith(b"\n") else text + b"\n"
                     words = TOKEN.findall(text)
                     folded = TOKEN.findall(self.words.folded(text)) if self.words.lower else words
-                    ids = np.array([index.get(word, UNK) for word in folded], np.int32)
+                    ids = np.array([*(index.get(word, UNK) for word in folded), -1], np.int32)
                     if "-continuous" in self.given:
                         whole.append(ids[ids >= 0])
                     else:
@@ -398,7 +399,7 @@ class Job:
             for i in (part.ends - 1).tolist():
                 fields[i] = fields[i][:-1] + blank + b"\n"
             columns.append([b"".join(fields[low:high]) for low, high in zip(part.begins.tolist(), part.ends.tolist())])
-        if "-nbest" not in self.given or int(self.given["-nbest"]) == 1:
+        if int(self.given.get("-nbest", 1)) == 1:
             return columns[0]
         return [
             b"".join(
