@@ -227,7 +227,7 @@ def renormalized(model, own=False):
 
 
 @jit
-def context_p(memory, logs, where, far, k, first, last, sos, V, before, found):
+def context_p(memory, logs, where, far, k, first, last, V, before, found):
     """found (N_k,) <- log10 p of the n-grams of order k as sequences of words, from `before`, that of their contexts. A
     word from V on without a probability is left out.
     """
@@ -254,7 +254,7 @@ def context_probabilities(arrays, vocab):
     out = [first]
     for k in range(2, len(where)):
         out.append(zeros(where[k - 1, N], np.float32))
-        given = k, vocab.sos_id, vocab.V, *out[-2:]
+        given = k, vocab.V, *out[-2:]
         in_parts(lambda a, b, given=given: context_p(*arrays, given[0], a, b, *given[1:]), where[k - 2, N])
     return out
 
