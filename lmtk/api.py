@@ -88,7 +88,7 @@ class State:
 
 
 class FullScoreReturn:
-    """log_prob; ngram_length, that of the n-gram used; oov."""
+    """log_prob: log10 p. ngram_length: of the n-gram used. oov: whether the word is unknown to the model."""
 
     __slots__ = ("log_prob", "ngram_length", "oov")
 
@@ -111,9 +111,10 @@ class Model:
     """
 
     def __init__(self, path, config=None):
-        """path: a file (str, bytes or os.PathLike), or a model in memory, as the estimating functions give it.
+        """path: a file (str, bytes or os.PathLike), or a model in memory, as the estimating functions return it. config
+        is ignored.
 
-        Raises OSError where there is no file that is a model, TypeError for what is neither.
+        Raises OSError where the file is missing or no model, TypeError where `path` is neither.
         """
         self.lm, self.path = path, None
         if isinstance(path, (str, bytes, os.PathLike)):
@@ -213,7 +214,7 @@ class Model:
         return base_score(in_state, word, out_state)
 
     def BaseFullScore(self, in_state, word, out_state):
-        """The same as a FullScoreReturn."""
+        """BaseScore with the length of the n-gram used and whether the word is an OOV: a FullScoreReturn."""
         word = self._ids[word]
         try:
             p, length, out_state.nodes = self._step(self._full_handle, word, in_state.nodes or self._null)
@@ -231,7 +232,7 @@ class Model:
         name = f" from {os.path.basename(os.fsdecode(self.path))}" if self.path else ""
         return f"<{kind} model of order {self.order}{name}>"
 
-    # What a back-off model's scores are made of, and what others do in its place
+    # Internals: the walk of a back-off model, and the scores of other models in its place
 
     @cached_property
     def _index(self):
@@ -298,7 +299,7 @@ class Model:
         )
 
     def _sum(self, sentence, bos, eos):
-        """The sum of log10 p, and over how many words."""
+        """(the sum of log10 p of a sentence, the number of words in it)."""
         self._scored += 1
         if self._plain and (self._scored < FEW or not isinstance(self.lm, Backoff)):
             scored = [(p, oov) for p, _, oov in self.full_scores(sentence, bos, eos)]
@@ -314,15 +315,15 @@ class Model:
 
     @cached_property
     def _scoring(self):
-        """What `score_text` takes: the addresses of the model and of the table of words, the ids of <unk> and of the
-        marks.
+        """Arguments of `walking.score_text`: the addresses of the model and of the table of words, the ids of <unk>,
+        <s> and </s>.
         """
         index = self._index
         return self._handle, address(self._table_handle), index.unk, index[SOS], index[EOS]
 
     @cached_property
     def _plain(self):
-        """Whether kernels are not worth it for a few sentences."""
+        """Whether a few sentences are scored without kernels: the model is small, or no back-off model."""
         return not isinstance(self.lm, Backoff) or not pays("ngrams", len(self.lm.nodes.memory))
 
     def _sums(self, ids, sos, eos):
@@ -332,7 +333,7 @@ class Model:
         return sums
 
     def _parts_of_texts(self, sentences):
-        """Functions that give some sentences' ids, with NEWLINE between them."""
+        """Yields functions, each of which gives the ids of some sentences, with NEWLINE between them."""
         while some := list(islice(sentences, TOGETHER)):
             if not all(type(x) is str for x in some):
                 some = [as_bytes(x).decode("utf-8", "surrogateescape") for x in some]
@@ -373,7 +374,7 @@ LanguageModel = Model
 
 
 class Ids(dict):
-    """str or bytes -> id; the ids of words that were asked for are kept."""
+    """str or bytes -> id; it keeps the ids of known words that were asked for."""
 
     def __init__(self, index):
         self.index = index

@@ -61,7 +61,7 @@ Options have one dash or two; "-" is stdin or stdout; numbers in reports are log
 
 
 def run(name, words, stray=False):
-    """Run one command. stray: words behind no option are passed over with a warning."""
+    """Runs one command. stray: whether words that follow no option are passed over with a warning, not an error."""
     import importlib
 
     if name in EARLY and importlib.import_module(EARLY[name]).early(words):
@@ -87,7 +87,7 @@ def run(name, words, stray=False):
 
 
 def say(program, message):
-    """One line on stderr, whatever bytes the message holds."""
+    """Prints "PROGRAM: MESSAGE" as one line on stderr, whatever bytes it holds; a closed stderr is no error."""
     try:
         text = " ".join(str(message).split())
         # control characters from a file must not reach the terminal
@@ -100,19 +100,19 @@ def say(program, message):
 
 
 def explain(e):
-    """An OSError as "file: what the system says"."""
+    """An OSError as "FILE: MESSAGE", with the system's message."""
     name = os.fsdecode(e.filename) if e.filename is not None else "stdout"
     return f"{name}: {e.strerror or e}"
 
 
 def overview():
-    """The commands and what they do, a line each."""
+    """The text of `lmtk -help`: a line for each command."""
     width = max(map(len, COMMANDS))
     return HELP.format(commands="\n".join(f"  {name:{width}}  {what}" for name, what in COMMANDS.items()))
 
 
 def top(words):
-    """What to do when the first word is no command; the exit status."""
+    """Does what the first word asks for if it is no command. Returns the exit status."""
     if words and words[0] in ("-help", "--help", "-h", "help"):
         if words[1:]:
             if words[1] not in COMMANDS:
@@ -148,7 +148,7 @@ def no_command(word):
 
 
 def programs_folder():
-    """The folder with the names of PROGRAMS: that of the installation, else that of the checkout."""
+    """The folder with the names of PROGRAMS, of the installation or else of the checkout. Raises LmtkError."""
     from importlib.metadata import PackageNotFoundError, files
     from pathlib import Path
 
@@ -164,7 +164,7 @@ def programs_folder():
 
 
 def as_program(name, words):
-    """What a program of SRILM's or KenLM's does: the steps that are commands of lmtk's, [(command, words)]."""
+    """Does the job of a program of SRILM's or KenLM's, or returns lmtk's commands that do it, [(command, words)]."""
     import importlib
 
     if words and words[0] in ("-version", "--version"):
@@ -184,7 +184,7 @@ def main():
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")
-    if isinstance(sys.stdout.buffer, io.RawIOBase):  # PYTHONUNBUFFERED: a write may take a part of what it is given
+    if isinstance(sys.stdout.buffer, io.RawIOBase):  # PYTHONUNBUFFERED: a raw write may write only a part
         sys.stdout = open(sys.stdout.fileno(), "w", closefd=False)
     # names of files and words may be any bytes
     sys.stdout.reconfigure(errors="surrogateescape")
@@ -240,7 +240,7 @@ def main():
     except ValueError as e:
         if not str(e).startswith(("Maximum allowed dimension", "array is too big")):
             raise
-        say(program, f"out of memory: {e}")  # more than numpy could count the bytes of
+        say(program, f"out of memory: {e}")  # an array with more bytes than numpy can count
         status = 1
     except OSError as e:
         say(program, "out of memory" if e.errno == errno.ENOMEM else explain(e))
@@ -257,13 +257,13 @@ def main():
 
 
 def speaks(words):
-    """Whether this process says what all ranks of an mpiexec with this command line would say."""
+    """Whether this process prints the messages that all ranks of an mpiexec with this command line have."""
     rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
     return rank == "0" or not {"-mpi", "--mpi"}.intersection(words)
 
 
 def close_stdout():
-    """Stop Python from trying, and failing, to write what is left when it ends."""
+    """Writes the rest of stdout. If it cannot, stops Python from trying again, and failing, when it ends."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -30,7 +30,7 @@ class Scores:
 
 
 def scores_of(kind, logp):
-    """The Scores of a model without n-grams."""
+    """The Scores of a model without n-grams, of one kind: lengths are NONE."""
     return Scores(logp, np.full((len(logp), 1), NONE, np.int8), (kind,))
 
 

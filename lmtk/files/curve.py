@@ -72,8 +72,8 @@ def epochs(table):
 
 def worse_than_frequencies(curve, unigram):
     """A message if the last epoch's perplexity is clearly above the unigram's, else None. unigram: its mean ln p of a
-    word of the training text, and of the held-out text or None. The training figure of the first epoch does not count:
-    it is from before anything was learned.
+    word of the training text, and of the held-out text or None. A training figure does not count in the first epoch,
+    when part of it is from before anything was learned, nor where it is an estimate.
     """
     e, (training, heldout) = curve[-1], unigram
     name, found, base = ("held-out", e.heldout, heldout) if heldout is not None else ("training", e.training, training)
@@ -146,7 +146,8 @@ def log_line(e, bleu):
 def plot(path, curve, unigram=(None, None)):
     """The curve as a picture, SVG or PNG by the name's suffix: perplexities, and BLEU below them where there is one.
 
-    unigram: ln p a word under the unigram, of the training and of the held-out text; what a run must stay below.
+    unigram: mean ln p of a word under the unigram, of the training and of the held-out text, or None: a line that a run
+    should stay below.
     """
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 

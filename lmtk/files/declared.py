@@ -164,7 +164,7 @@ def shown(value):
 
 
 def check_array(a, declared, name, path):
-    """Raises FormatError where an array is not as it is declared."""
+    """Raises FormatError where an array differs from its declaration. a: None if it is missing."""
     if a is None and not declared.needed:
         return
     wanted = f"{' or '.join(NAMES[t] for t in declared.types.split())} {shape_of(declared.shape)}"

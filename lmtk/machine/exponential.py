@@ -85,7 +85,7 @@ def join_sums(top, part, s):
 
 @jit(fastmath=FAST)
 def tanh_sums(UH, q, a):
-    """a (K, T, n) <- tanh(UH + q), UH (K, T, n), q (K, n); tanh v = 1 - 2 / (e^2v + 1), error under 2e-7."""
+    """a (K, T, n) <- tanh(UH + q), UH (K, T, n), q (K, n). tanh v = 1 - 2 / (e^2v + 1), error under 2e-7."""
     K, T, n = a.shape
     for k in range(K):
         add = q[k]
@@ -114,7 +114,7 @@ def tanh(v):
 
 @jit(fastmath=FAST)
 def tanh_products(UH, q, v, at, lengths, e):
-    """e_rj <- v . tanh(UH_kj + q_r) for the first lengths_k of j, k = at_r: UH (K, T, n), q (R, n), e (R, T)."""
+    """e_rj <- v . tanh(UH_kj + q_r), k = at_r, for j below lengths_k. UH (K, T, n), q (R, n), e (R, T)."""
     for r in range(len(at)):
         k, add = at[r], q[r]
         for j in range(lengths[k]):

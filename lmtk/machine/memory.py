@@ -70,7 +70,7 @@ def keep_all():
 
 
 def trim():
-    """Gives memory that was freed back to the system, where malloc can; it keeps arrays of up to 32 MB."""
+    """Gives freed memory back to the system, as far as malloc can; by itself it keeps freed arrays of up to 32 MB."""
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):
@@ -113,7 +113,7 @@ def temporary_file(**how):
     """A file without a name in the folder of temporary files. Raises LmtkError where TMPDIR names no such folder, for
     which Python would silently take another.
     """
-    import tempfile  # as long to import as most of what a small job does
+    import tempfile  # its import takes as long as most of a small job
 
     return tempfile.TemporaryFile(prefix="lmtk-", dir=temporary_folder(), **how)
 

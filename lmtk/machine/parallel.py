@@ -286,7 +286,7 @@ def block(V, comm):
 
 
 def started():
-    """How many ranks mpiexec says that it started, 1 without it."""
+    """How many ranks mpiexec has started, by its variables; 1 without it."""
     return max(int(os.environ.get(name) or 1) for name in SIZES)
 
 

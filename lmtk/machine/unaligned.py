@@ -16,7 +16,7 @@ def pointer(context, builder, kind, array, at):
 
 @intrinsic
 def load8(typing, array, at):
-    """array[at : at + 8] as a number, the lowest byte first."""
+    """array[at : at + 8] as a uint64, the lowest byte first. array: uint8; `at` need not be aligned."""
 
     def build(context, builder, signature, arguments):
         found = builder.load(pointer(context, builder, signature.args[0], *arguments))
@@ -28,7 +28,7 @@ def load8(typing, array, at):
 
 @intrinsic
 def store8(typing, array, at, value):
-    """array[at : at + 8] = value, the lowest byte first."""
+    """array[at : at + 8] <- value, a uint64, the lowest byte first."""
 
     def build(context, builder, signature, arguments):
         builder.store(arguments[2], pointer(context, builder, signature.args[0], *arguments[:2])).align = 1
@@ -81,7 +81,7 @@ def local(typing, size, kind):
 
 @intrinsic
 def array_at(typing, address, shape, kind):
-    """The array of a shape, a number or a tuple, that stands at an address."""
+    """The array at an address; shape: a number or a tuple; kind: the type of its numbers, as np.int32."""
     sizes = shape.types if isinstance(shape, types.BaseTuple) else [shape]
     found = types.Array(kind.dtype, len(sizes), "C")
 

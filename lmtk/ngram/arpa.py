@@ -135,7 +135,7 @@ def numbered(stream, path, unigrams):
 
 
 def parse(line, k):
-    """A line of order k -> (log10 p, words, log10 back-off weight), or what is wrong with it."""
+    """A line of order k -> (log10 p, words, log10 back-off weight, 0 if it has none), or a message of its fault."""
     fields = TOKEN.findall(line)
     if len(fields) not in (k + 1, k + 2):
         return f"expected {k} words after the probability, got {len(fields) - 1}; is this a {k}-gram section?"

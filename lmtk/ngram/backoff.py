@@ -126,7 +126,7 @@ class Walk:
         arrays = nodes.memory, nodes.logs, nodes.where, nodes.far, nodes.slots, nodes.spans, self.node, self.log10p
 
         def some(first):
-            # a block's first words are those that ended the one before, as contexts
+            # a block begins with the last words of the one before, as contexts
             begin, end = max(first - nodes.order + 1, 0), min(first + TOGETHER, N)
             p, length = np.empty(end - begin, np.float32), np.empty(end - begin, np.int8)
             begun = fresh[begin:end].copy()
@@ -181,7 +181,7 @@ class Backoff:
 
     @cached_property
     def nodes(self):
-        """The n-grams as they are stored."""
+        """The Nodes of the n-grams, made of the levels unless these are Packed."""
         first = self.levels[0]
         if isinstance(first, Packed) and all(isinstance(x, Packed) and x.nodes is first.nodes for x in self.levels):
             return first.nodes.lower(self.order)
@@ -211,7 +211,7 @@ class Backoff:
         return [int(np.count_nonzero(~np.isnan(log10p))) for log10p in columns]
 
     def lower(self, order):
-        """The same model without its longer n-grams."""
+        """The model without n-grams above `order`."""
         return Backoff(self.vocab, order, self.levels[:order])
 
     def describe(self):

@@ -231,8 +231,8 @@ def raw_blocks(texts, known, tolower, comm):
 
 
 def weighted_parts(path, known, order, floats, marks, sos, eos):
-    """Yields the n-grams of each block of a text each of whose lines begins with its weight, as `counts.parse_rows` has
-    those of a count file. A line with only a weight is blank. Raises FormatError.
+    """Yields (rows, weights), as `counts.parse_rows` has them, of the n-grams of each block of a text whose lines begin
+    with their weights. A line with only a weight is blank. Raises FormatError.
     """
     reader, lines = Reader(known, marks.tolower), 0
     for block in blocks_of(path):

@@ -20,7 +20,9 @@ SPARSE = 8  # positions of the text for each n-gram, below which a table of posi
 
 @dataclass(frozen=True)
 class Level:
-    """The n-grams of one order: keys (N,) int64, sorted; count (N,); first (N,), where each was seen first."""
+    """The n-grams of one order: keys (N,) int64, sorted; count (N,); first (N,), the position where each was seen
+    first.
+    """
 
     keys: np.ndarray
     count: np.ndarray
@@ -363,7 +365,7 @@ def write_counts(out, counts, by_bytes=False, only=None):
 
 
 def print_counts(out, counts, by_bytes, only):
-    """`format_counts` of many n-grams of whole counts."""
+    """`format_counts` by kernels, of many n-grams with whole counts."""
     W = len(counts.words)
     ends = np.concatenate(([0], np.cumsum([len(word) for word in counts.words])))
     letters = np.frombuffer(b"".join((*counts.words, bytes(16))), np.uint8)

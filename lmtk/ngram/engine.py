@@ -125,8 +125,8 @@ class Estimator:
         return k < self.suffixes.order and self.methods[k - 1].continued
 
     def tallied(self, end):
-        """n_1 .. n_r of each order from 2 on, a list, with r as large as the methods may ask, at the places below
-        `end`, which are those of predicted last words.
+        """The counts of counts n_1 .. n_r of each order from 2 on, a list, with r as large as the methods may ask.
+        `end`: the place behind the last predicted word's.
         """
         x, V = self.suffixes, self.vocab.V
         if x.raw:
@@ -246,8 +246,8 @@ class Estimator:
             return below.node[parents] if below else parents
 
     def need_ends(self, k, suffixes, ends):
-        """Marks the suffixes of needed n-grams of order k. With `ends` they have to be in the model too, as in SRILM;
-        else only the weights of those that are in it have to be written.
+        """Marks the suffixes of needed n-grams of order k. With `ends` the suffixes have to be in the model too, as in
+        SRILM; else only their weights have to be written, if they are in it.
         """
         self.marks[k - 1][suffixes] |= THERE | NEEDED if ends and k > 2 else NEEDED
 

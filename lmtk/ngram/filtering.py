@@ -41,7 +41,7 @@ def lines_of(text, rows, k, criterion):
 @jit
 def choose(rows, k, many, first, sentences, kept):
     """kept (N,) <- whether the words rows[:, :k], all of them known, have a sentence in common. Returns for how many
-    rows they do. It goes through the sentences of the rarest word, and looks each up in those of the others.
+    rows they do. Each sentence of a row's rarest word is looked up among the sentences of its other words.
     """
     number = 0
     for i in range(len(rows)):

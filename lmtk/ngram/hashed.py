@@ -66,7 +66,7 @@ class Hashed:
         return log10p, used
 
     def lower(self, order):
-        """The same model without its longer n-grams."""
+        """The model without n-grams above `order`."""
         return replace(self, order=order)
 
     def describe(self):

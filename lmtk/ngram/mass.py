@@ -34,7 +34,7 @@ def of_contexts(model, chosen):
 
 
 def in_rows(model, masses, rows):
-    """M of each context, ids (N, k), the oldest word first, -1 for none: that of its longest suffix in the model."""
+    """M of each context, ids (N, k), the oldest word first, -1 for none: M of its longest suffix in the model."""
     total, k = np.full(len(rows), masses[0][0]), rows.shape[1]
     orders = [level.keys for level in model.levels]
     for length in range(1, k + 1):

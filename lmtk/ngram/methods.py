@@ -283,8 +283,7 @@ class Recipe:
     are given (-kn, -gt files). exact: all methods interpolate, and the weights of the lower orders are the back-off
     weights, as in KenLM; else back-off weights follow from the probabilities in single precision, as in SRILM. listed:
     with `exact`, the words whose n-grams alone are kept. size: with `exact`, the least number of words, unknown ones
-    included. heldout: a heldout.HeldOut, on which those of Kneser-Ney's discounts that are not known are tuned, or
-    None.
+    included. heldout: a heldout.HeldOut, on which Kneser-Ney's discounts are tuned unless they are known, or None.
     """
 
     methods: list

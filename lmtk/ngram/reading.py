@@ -31,8 +31,8 @@ class Trie:
         self.memory, self.where, _ = room(sizes, home)
 
     def add(self, rows):
-        """Adds the rows of the next order. Returns whether it could: not where their number is not that of `sizes`, or
-        an n-gram is repeated or lacks its prefix.
+        """Adds the rows of the next order. Returns whether it could: it cannot where `sizes` says another number, or an
+        n-gram is repeated or lacks its prefix.
         """
         k = self.order + 1
         if k > len(self.sizes) or len(rows) != self.sizes[k - 1]:

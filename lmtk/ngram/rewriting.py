@@ -123,8 +123,8 @@ def fetch_suffix(memory, where, k, node):
 @inlined
 def mass(given, lower):
     """One context's `pruning.masses`: (numerator and denominator of its weight, the log10 of the factor for its
-    n-grams, whether they sum to more than one). given: the sum of their probabilities; lower: that of the lower
-    order's.
+    n-grams, whether they sum to more than one). given: the sum of their probabilities; lower: the sum by the lower
+    order.
     """
     numerator, denominator = 1 - given, 1 - lower
     numerator = 0.0 if abs(numerator) < EPSILON else numerator

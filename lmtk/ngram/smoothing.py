@@ -53,8 +53,8 @@ class Level:
 
 
 def levels_of(counts, vocab, order):
-    """Counts -> Levels with the vocabulary's ids. Every word is a node of order 1; so are prefixes and suffixes of
-    n-grams nodes of their orders.
+    """Counts -> Levels with the vocabulary's ids. Every word is a node of order 1, and every prefix and suffix of an
+    n-gram is a node of its own order.
     """
     levels = []
     for k, (keys, count, counted) in enumerate(nodes_of_rows(counts, vocab, order), 1):
@@ -171,7 +171,7 @@ def estimate(counts, vocab, recipe):
     for level in levels:
         for logs in (level.log10p, level.log10bow):
             logs[np.isneginf(logs)] = ZERO
-        there = ~np.isnan(level.log10p) if done else np.ones(len(level.keys), bool)  # every word, and what has a p
+        there = ~np.isnan(level.log10p) if done else np.ones(len(level.keys), bool)  # words stay without a p too
         keys = place[level.parent[there]] * len(vocab.words) + level.word[there]
         done.append(Stored(keys, level.log10p[there], level.log10bow[there]))
         place = np.cumsum(there) - 1

@@ -576,7 +576,7 @@ def cut_places(begins, every, most, cuts):
 
 @jit
 def tally(begins, k, begin, end, oldest, node, V, continuation, counts, n):
-    """n (R,) += of the n-grams of order k that begin in begin .. end: at r how many have the count r = 1 .. R - 1, at 0
+    """n (R,) += of the n-grams of order k that begin in begin .. end, at r how many have the count r = 1 .. R - 1, at 0
     how many a higher one. The count is that of the n-grams of order k + 1 that end in an n-gram, with `continuation`
     and an oldest word below V; else how often it was seen. node: the first node; counts (2, N + 1) int32: scratch.
     """

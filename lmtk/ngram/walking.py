@@ -258,8 +258,8 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
 
 
 def handle(nodes, unigram, first):
-    """(., ) int64: the addresses and lengths of a Walk's arrays, and room for the weights of `step`. Kernels that are
-    called often take it in place of the arrays, since a call costs 0.1 us an array. The arrays must outlive it.
+    """An int64 array: the addresses and lengths of a Walk's arrays, and room for the weights of `step`. Kernels that
+    are called often take it in place of the arrays, since a call costs 0.1 us an array. The arrays must outlive it.
     """
     arrays = nodes.memory, nodes.where, unigram, first, nodes.far, nodes.slots, nodes.spans
     sizes = nodes.memory.size, nodes.order, len(unigram), len(nodes.far), nodes.slots.size, len(nodes.spans)
@@ -341,7 +341,7 @@ def seek(memory, where, slots, spans, k, node, w):
 
 
 def table_handle(slots, letters, ends, value):
-    """int64: the addresses and lengths of the arrays of a text.corpus.Table."""
+    """An int64 array: the addresses and lengths of the arrays of a text.corpus.Table."""
     arrays = slots, letters, ends, value
     return np.array([*map(address, arrays), *map(len, arrays)], np.int64)
 

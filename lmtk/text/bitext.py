@@ -16,7 +16,9 @@ UNKNOWN = b"[UNK]"  # the paper's name of a word outside the shortlist
 
 @dataclass(frozen=True)
 class Bitext:
-    """Pairs of sentences, each an array of ids, (T,) int32, that ends with </s>; left_out: pairs that were not kept."""
+    """Pairs of sentences, each an array of ids, (T,) int32, that ends with </s>. left_out: how many pairs were left
+    out.
+    """
 
     source: list
     target: list
@@ -24,7 +26,7 @@ class Bitext:
 
 
 def paired(source, target):
-    """The lines of two texts in pairs. Raises FormatError, at the end, where they have not equally many lines."""
+    """Yields the lines of two texts in pairs. Raises FormatError, at the end, where one text has more lines."""
     a = b = (0, b"")
     for x, y in zip_longest(rows_of(blocks(source)), rows_of(blocks(target))):
         a, b = x or a, y or b
@@ -37,7 +39,7 @@ def paired(source, target):
 
 
 def read_pairs(source, target, tolower=False):
-    """Pairs of token lists of two texts. Raises LmtkError where they are no pairs, or have no words at all."""
+    """The lines of two texts as pairs of token lists. Raises FormatError where one has more lines, or no word."""
     rows = [[TOKEN.findall(lower(line) if tolower else line) for line in pair] for pair in paired(source, target)]
     for i, path in enumerate((source, target)):
         if not any(row[i] for row in rows):
@@ -46,7 +48,7 @@ def read_pairs(source, target, tolower=False):
 
 
 def read_dictionary(path):
-    """Word -> translation, of a text with both on a line, of which the first of a word counts. Raises FormatError."""
+    """{word: translation} of a text of "WORD TRANSLATION" lines; a word's first line counts. Raises FormatError."""
     out = {}
     for number, line in lines(path):
         found = line.strip(BLANKS).split(None, 1)
@@ -60,7 +62,9 @@ def read_dictionary(path):
 
 
 def make_shortlist(rows, size, source):
-    """A vocabulary of the `size` most frequent words (None: all) of lists of words, by count, then bytes; [UNK] too."""
+    """The Vocab of the `size` most frequent words (None: all) of lists of words, by count, then bytes, with [UNK].
+    source: where they are from, for the error. Raises LmtkError where there is no word.
+    """
     counts = {}
     for row in rows:
         for word in row:
@@ -70,20 +74,20 @@ def make_shortlist(rows, size, source):
 
 
 def word_index(vocab):
-    """Word -> id of what a sentence may hold: marks that stand in a text are unknown words."""
+    """A Closed index of the words that a sentence may hold; <s> and </s> in a text are unknown words."""
     marks = {SOS, EOS}
     return Closed({w: i for w, i in vocab.index.items() if w not in marks}, vocab.unk_id)
 
 
 def ids_of(words, index, eos):
-    """Words to ids by an index, with the id of </s> behind them."""
+    """The ids (n + 1,) int32 of words by an index, and of </s> behind them."""
     ids = np.fromiter(map(index.__getitem__, words), np.int32, len(words))
     return np.append(ids, np.int32(eos))
 
 
 def bitext(pairs, source, target, longest=None):
-    """Pairs of token lists as a Bitext over two vocabularies, without those that have an empty side or one longer than
-    `longest`. Raises LmtkError where none is left.
+    """The Bitext of pairs of token lists over two vocabularies. Pairs with an empty side, or one of more than `longest`
+    tokens, are left out. Raises LmtkError where none is left.
     """
     kept = [p for p in pairs if p[0] and p[1] and (longest is None or max(map(len, p)) <= longest)]
     if not kept:

@@ -24,7 +24,7 @@ NEWLINE = -1
 
 
 class Growing(dict):
-    """Word -> id, those of `first` from 0 on; a new word gets the next id."""
+    """Word -> id, the words of `first` from 0 on; a new word gets the next id."""
 
     def __init__(self, first=(SOS, EOS)):
         super().__init__({b"\n": NEWLINE})
@@ -45,10 +45,10 @@ class Corpus:
 
     ids: (N,) int32, with the ids of <s> and </s> where the sentences have them.
     starts: (S + 1,) int64, where each sentence starts; the last is N.
-    scored: (N,) bool, False where a token is only context: <s>, and what -stream carries over from the block before.
-    lines: the sentences as they were read (where asked for), else None.
+    scored: (N,) bool, False where a token is only context: <s>, and tokens that -stream repeats from the block before.
+    lines: the sentences as they were read, if asked for, else None.
     blank: the number of blank lines passed over.
-    stream: whether this is a piece of one running text, and no sentences.
+    stream: whether this is a piece of one running text, without sentences.
     """
 
     ids: np.ndarray
@@ -60,7 +60,7 @@ class Corpus:
 
     @cached_property
     def fresh(self):
-        """(N,) bool: before which tokens nothing stands."""
+        """(N,) bool: which tokens begin a sentence, and so have no context."""
         fresh = np.zeros(len(self.ids) + 1, bool)
         fresh[self.starts] = True
         return fresh[:-1]
@@ -68,8 +68,8 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Marks:
-    """How lines become sentences: with <s> or not, with </s> or not, or all lines one stream without either; blank:
-    whether counting takes a blank line for a sentence without words, as KenLM does; tolower: in lower case.
+    """How lines become sentences. sos, eos: with <s>, with </s>. stream: all lines are one running text without marks.
+    blank: counting takes a blank line for a sentence without words, as KenLM does. tolower: in lower case.
     """
 
     sos: bool = True
@@ -84,7 +84,7 @@ class Marks:
 
 
 def tokens(block, tolower=False):
-    """The tokens of a block of whole lines, with b"\\n" after each line."""
+    """The tokens of a block of whole lines, a list of bytes, with b"\\n" after each line."""
     if tolower:
         block = lower(block)
     found = TOKEN.findall(block)
@@ -106,16 +106,16 @@ class Closed(dict):
 
 
 class Reader:
-    """The ids of a text's blocks by an index of words, Growing or Closed: in Python, or with the kernel from the first
-    large block on. `finish` must follow the last block, and may follow others: only then a Growing index knows all
-    the words so far.
+    """Reads the ids of a text's blocks by an index of words, Growing or Closed: in Python, and from the first large
+    block on by the kernel. `finish` gives the new words to a Growing index; it must follow the last block, and may
+    follow others.
     """
 
     def __init__(self, index, tolower=False):
         self.index, self.tolower, self.table = index, tolower, None
 
     def ids(self, block):
-        """(n,) int32: what the index has for `tokens(block)`."""
+        """(n,) int32: the ids of `tokens(block)`."""
         if self.table is None:
             if not pays("text", len(block)):
                 words = tokens(block, self.tolower)
@@ -130,8 +130,9 @@ class Reader:
 
 
 def ids_of(blocks, index, tolower=False):
-    """Of each block of whole lines (n,) int32, as Reader has it. Many large blocks are read in threads, each of which
-    knows words of its own; those that are new to it get the index's numbers in the order of the blocks.
+    """Yields the ids (n,) int32 of each block of whole lines, as `Reader.ids`. Large blocks are read in threads, each
+    with a table of its own. Words that are new to a table get their ids from the index in the order of the blocks, so
+    that the ids do not depend on the threads.
     """
     blocks = iter(blocks)
     first = next(blocks, b"")
@@ -170,7 +171,7 @@ def ids_of(blocks, index, tolower=False):
 
 
 class Table:
-    """The words of an index as `kernels.look_up` wants them, and the new ones that it meets."""
+    """The words of an index in the arrays of `kernels.look_up`, to which the new words of texts are added."""
 
     def __init__(self, index):
         self.closed = isinstance(index, Closed)
@@ -182,7 +183,7 @@ class Table:
             del words[line]
             values = np.delete(values, line)
         text = b"\n".join(words) + b"\n"
-        # a token neither is empty nor has blanks in it, and the id of a word that never comes does not matter
+        # words of the index that no text can have, empty or with blanks in them, are left out
         if text.count(b"\n") != len(words) or any(odd in b"\n" + text for odd in (b"\n\n", b" ", b"\t", b"\r")):
             tokens = [(w, i) for w, i in index.items() if TOKEN.fullmatch(w) and w != b"\n"]
             words, values = [w for w, _ in tokens], np.array([i for _, i in tokens], np.int32)
@@ -193,7 +194,7 @@ class Table:
         self.given, self.next_id = self.known, -1 if self.closed else len(index) - 1
 
     def room(self, words, letters):
-        """An empty table for so many words, at least."""
+        """Makes an empty table for so many words and bytes of words, at least."""
         half = 1 << max(12, (words - 1).bit_length())
         self.slots = np.zeros((2 * half, 2), np.uint64)
         self.letters = np.empty(max(letters, 1 << 16), np.uint8)
@@ -208,7 +209,7 @@ class Table:
         return self.slots, self.letters, self.ends, self.value
 
     def add(self, text):
-        """The words of a text, none of which is known and for which there is room, under the numbers from 0 on."""
+        """Adds the words of a text, with the ids from 0 on. None of them may be in the table, which must have room."""
         self.look_up(np.frombuffer(text, np.uint8), 0, 0, np.empty(len(text), np.int32))
 
     def grow(self):
@@ -221,13 +222,13 @@ class Table:
         return self.letters[self.ends[first] : self.ends[self.known]].tobytes().split(b"\n")[:-1]
 
     def read_lines(self, text, at, k, rows):
-        """`kernels.read_lines` with this table, a closed one; may run in several threads."""
+        """`kernels.read_lines` with this table, of a Closed index. It may run in several threads."""
         return read_lines(text, at, k, *self.arrays(), self.unk, rows, rows.view(np.float32))
 
     def ids(self, block):
         text, parts, start = np.frombuffer(block, np.uint8), [], 0
         while start < len(text):
-            # one buffer for all blocks: memory touched for the first time costs more than the look-ups
+            # one buffer for all blocks: to touch fresh memory costs more than the look-ups
             if len(self.buffer) < len(text):
                 self.buffer = np.empty(len(text), np.int32)
             before = self.known
@@ -242,7 +243,7 @@ class Table:
 
 
 def count_words(paths, tolower=False):
-    """Word -> number of times it stands in the texts."""
+    """A Counter: word -> how often it stands in the texts; words as they were first seen."""
     index, counts = Growing(()), np.zeros(0, np.int64)
     for path in paths:
         for ids in ids_of(blocks(path), index, tolower):
@@ -253,9 +254,9 @@ def count_words(paths, tolower=False):
 
 
 def with_marks(ids, marks, sos, eos):
-    """Lines of ids, each followed by NEWLINE -> (ids with <s> and </s>, starts, number of blank lines).
+    """Lines of ids, each followed by NEWLINE -> (ids with <s> and </s>, starts (S + 1,), the number of blank lines).
 
-    Marks that a line has already are not doubled.
+    Marks that a line has already are not doubled. sos, eos: the ids of the marks.
     """
     ends = np.flatnonzero(ids == NEWLINE)
     begins = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
@@ -279,8 +280,8 @@ def with_marks(ids, marks, sos, eos):
 
 
 def read_ids(path, index, marks):
-    """A whole text as (ids, starts, blank): `index` maps a word to its id (a Growing one takes new words); the ids of
-    <s> and </s> are the index's; -1 must not be among its values.
+    """A whole text as (ids, starts, blank), as `with_marks` has them. index: Growing or Closed, with <s> and </s>; it
+    must not have the id -1.
     """
     parts, starts, blank, N = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0, 0
     for block in ids_of(blocks(path), index, marks.tolower):
@@ -293,22 +294,23 @@ def read_ids(path, index, marks):
 
 
 def but_openings(ids, starts, sos):
-    """(N,) bool: every token but the <s> that opens a sentence."""
+    """(N,) bool: all tokens but an <s> that opens a sentence."""
     scored = np.ones(len(ids), bool)
     scored[starts[:-1][ids[starts[:-1]] == sos]] = False
     return scored
 
 
 def read_corpus(path, *how, **more):
-    """The text of `path` as `corpora` has it, with the same arguments."""
+    """`corpora` of the text in `path`, with the same arguments."""
     return corpora(blocks(path), *how, **more)
 
 
 def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):
-    """A text in blocks of whole lines as a series of Corpus blocks of whole sentences.
+    """Yields a Corpus of whole sentences for each block of whole lines of a text.
 
-    With marks.stream each block starts with the `order` - 1 last tokens of the block before, not scored again.
-    index: a Growing one, which knows the words of a block when that is yielded; else other words are <unk>.
+    With marks.stream each Corpus starts with the `order` - 1 last tokens of the block before, not scored again. index:
+    a Growing index, which knows the words of a block when its Corpus is yielded; without it words outside the
+    vocabulary are <unk>.
     """
     index = Closed(vocab.index, vocab.unk_id) if index is None else index
     sos, eos = index[SOS], index[EOS]
@@ -332,7 +334,7 @@ def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):
 
 
 def whole_corpus(path, vocab, marks):
-    """The whole text of `path` as one Corpus. Raises LmtkError where it holds no words."""
+    """The whole text of `path` as one Corpus. Raises LmtkError where it has no words."""
     ids, starts, blank = read_ids(path, Closed(vocab.index, vocab.unk_id), marks)
     if not len(ids):
         raise LmtkError(f"{name_of(path)}: no words in it; is it the right file?")
@@ -341,7 +343,9 @@ def whole_corpus(path, vocab, marks):
 
 
 def contexts(corpus, n):
-    """(N, n - 1) int32: row t holds w_(t-1), w_(t-2) .. w_(t-n+1), as x does in equation 1; -1 before the sentence."""
+    """(N, n - 1) int32: row t is w_(t-1), w_(t-2) .. w_(t-n+1), in the order of x in equation 1 of Bengio et al. 2003;
+    -1 before the sentence.
+    """
     ids, starts = corpus.ids, corpus.starts
     out = np.full((len(ids), n - 1), -1, np.int32)
     distance = np.arange(len(ids)) - np.repeat(starts[:-1], np.diff(starts))
@@ -352,7 +356,7 @@ def contexts(corpus, n):
 
 
 def sentences(rows):
-    """A Corpus of K sentences of L ids, of which only the last is scored: rows (K, L)."""
+    """The Corpus of K sentences of L ids, rows (K, L); only the last token of each is scored."""
     K, L = rows.shape
     scored = np.zeros((K, L), bool)
     scored[:, -1] = True

@@ -1,9 +1,9 @@
-"""Bytes -> ids, for texts that are worth compiling for.
+"""Bytes -> ids, and the lines of ARPA files, for texts that are worth compiling for.
 
 symbol   shape      meaning
 text     (n,)       bytes, uint8
-slots    (2^s, 2)   an open-addressing table, uint64: a word's key (0: a free slot) and its number
-letters  (L,)       the words met so far, each with a line's end after it, uint8: it is itself a text
+slots    (2^s, 2)   an open-addressing table, uint64: a word's key (0: a free slot) and its number j
+letters  (L,)       the words in the table, each with a line's end behind it, uint8: a text itself
 ends     (2^(s-1)+1,)  word j is letters[ends[j] : ends[j + 1] - 1], int64
 value    (2^(s-1),) the id of word j, int32
 """
@@ -16,11 +16,11 @@ u64 = np.uint64
 NEWLINE = -1  # the id of a line's end, as in corpus
 LOW7 = u64(0x7F7F7F7F7F7F7F7F)
 HIGH = ~LOW7
-BLANKS = u64(0x2121212121212121)  # in each byte one more than a blank
+BLANKS = u64(0x2121212121212121)  # in each byte the code of a blank plus one
 MIX = u64(0x9E3779B97F4A7C15)
 POWER = np.array([10**e for e in range(9)])
 SOME = 512  # words looked up together
-SAME = -3  # the id of a word that stands in the line before too
+SAME = -3  # in place of the id of a word that stood in the same place in the line before
 load8, local = of_numba("lmtk.machine.unaligned", "load8"), of_numba("lmtk.machine.unaligned", "local")
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 trailing_zeros = of_numba("numba.cpython.unsafe.numbers", "trailing_zeros")
@@ -29,7 +29,7 @@ TEN = np.array([float(f"1e{e}") for e in range(23)])  # the powers of ten that d
 
 @inlined
 def eight(text, at):
-    """Eight bytes from text[at] on, the lowest first; behind the text stand line ends."""
+    """Eight bytes from text[at] on as a uint64, the lowest first; line ends (10) behind the end of the text."""
     if at + 8 <= len(text):
         return load8(text, at)
     found = u64(0)
@@ -40,11 +40,11 @@ def eight(text, at):
 
 @inlined
 def span(text, at):
-    """How many bytes from text[at] on are none of the four that end a word."""
+    """How many bytes from text[at] on belong to a word: up to a space, tab, CR or LF."""
     n = 0
     while True:
         bytes_ = eight(text, at + n)
-        low = (bytes_ - BLANKS) & ~bytes_ & HIGH  # the lowest bit is that of the first byte up to a blank
+        low = (bytes_ - BLANKS) & ~bytes_ & HIGH  # the lowest bit set is in the first byte whose code is 32 or less
         if low == u64(0):
             n += 8
             continue
@@ -59,8 +59,8 @@ def span(text, at):
 def key_of(text, first, length):
     """The key of the word text[first : first + length].
 
-    It is the word and its length where that is below 8 bytes, so that equal keys are equal words; else a hash, with
-    255 for the length, and the letters have to be compared too.
+    Of a word of up to 7 bytes the key is the word and its length, so that equal keys mean equal words. Of a longer one
+    it is a hash, with 255 for the length, and the letters have to be compared too.
     """
     if length < 8:
         return eight(text, first) & ((u64(1) << u64(8 * length)) - u64(1)) | u64(length) << u64(56)
@@ -74,14 +74,14 @@ def key_of(text, first, length):
 
 @inlined
 def slot_of(key, slots):
-    """Where the search for a key begins."""
+    """The slot where the search for a key begins."""
     h = (key ^ (key >> u64(32))) * MIX
     return (h ^ (h >> u64(32))) & u64(len(slots) - 1)
 
 
 @inlined
 def find_word(text, first, length, key, slots, letters, ends):
-    """The word text[first : first + length]: its number, or -1, and the slot where it stands or would stand."""
+    """(the number of the word text[first : first + length], or -1; the slot where it stands or would stand)."""
     slot, mask = slot_of(key, slots), u64(len(slots) - 1)
     while slots[slot, 0] != u64(0):
         if slots[slot, 0] == key:
@@ -103,12 +103,12 @@ def find_word(text, first, length, key, slots, letters, ends):
 
 @sealed
 def look_up(text, start, slots, letters, ends, value, known, new_id, unk, ids):
-    """The ids of the tokens of text[start:] into `ids`, one byte after another; a line's end is NEWLINE.
+    """ids <- the ids of the tokens of text[start:]; a line's end is NEWLINE.
 
-    `known` words are in the table. Others become known, with the ids from `new_id` on, or, where that is negative, stay
-    out with the id `unk`. Returns where it stopped (the text's end, or the word for which the table or `letters` has no
-    room), the number of ids, and of known words. Words are looked up SOME at a time, so that their
-    random reads overlap.
+    The table has `known` words. Other words are added, with the ids from `new_id` on; or, where that is negative, they
+    have the id `unk`. Returns where it stopped (the text's end, or a word for which the table or `letters` has no
+    room), the number of ids, and of known words. Words are looked up SOME at a time, so that their random reads
+    overlap.
     """
     size = len(text)
     found, at = 0, start
@@ -160,30 +160,30 @@ def look_up(text, start, slots, letters, ends, value, known, new_id, unk, ids):
 
 @jit
 def renumber(ids, new_id, out):
-    """out (N,) <- new_id (W,) of ids (N,), -1 being the last; `ids` may be `out`."""
+    """out (N,) <- new_id[ids], ids (N,), in which -1 is the last of new_id (W,). `out` may be `ids`."""
     for i in range(len(ids)):
         out[i] = new_id[ids[i]]
 
 
 @jit
 def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers):
-    """The n-grams of the lines of text[at:], each of k words after a number, with another number behind them or none.
+    """rows (N, k + 2) <- the n-grams of the lines of text[at:]: log10 p, k words and, or not, a log10 weight.
 
-    rows (N, k + 2): ids, then log10 p and the weight as `numbers`, the same memory, has them. The four arrays are a
-    table of words as above, outside which an id is `unknown`. A word that stands where it stood in the line
-    before, as most do in sorted files, is not looked up again.
+    A row has the ids, then log10 p and the weight as float32, which `numbers`, the same memory, holds. The id of a word
+    that the table lacks is `unknown`. A word that stood in the same place in the line before, as most do in sorted
+    files, is not looked up again.
 
-    A number of up to 15 digits and a power of ten up to 22 is one division or product of exact doubles, so it is
-    rounded as Python rounds it; then to float32. Minus zero becomes zero. Stops at a line that is anything else, that
-    has a number above 1e30, or for which `rows` has no room. Returns where it stopped, the number of n-grams read, of
-    lines passed (blank ones too), of positive log p, and the largest of these. Bound by instructions: some two a byte;
-    words are looked up as in `look_up`.
+    A number of up to 15 digits and a power of ten up to 22 is one division or product of exact doubles, so that it is
+    rounded as Python rounds it, then to float32. Minus zero becomes zero. Stops at any other line, at a number above
+    1e30, and where `rows` has no room. Returns where it stopped; how many n-grams it read; how many lines it passed,
+    with blank ones; how many log p are positive, and the largest of these; the place, row * k + column, of the first
+    word that the table lacks, or -1. Bound by instructions, about two a byte.
     """
     size = len(text)
     found, lines, positive, worst, outside = 0, 0, 0, 0.0, -1
     begin, width, keys = np.empty(SOME + k, np.int64), np.empty(SOME + k, np.int64), np.empty(SOME + k, np.uint64)
-    some, settled = 0, 0  # how many words wait to be looked up; the rows that wait for none
-    last = np.zeros(k, np.uint64)  # the keys of the words of the line before, of up to 7 bytes: else 0
+    some, settled = 0, 0  # how many words wait to be looked up; how many rows have all their ids
+    last = np.zeros(k, np.uint64)  # the keys of the words of the line before; 0 for a word of 8 bytes or more
     while at < size and found < len(rows):
         i, fields, good = at, 0, True
         x, y = 0.0, 0.0
@@ -201,7 +201,7 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
                     c = text[i]
                 mantissa, digits, first, point, e = 0, 0, i, -1, 0
                 if i + 10 < size and text[i + 1] == 46 and 48 <= c <= 57:
-                    # d.dddd: up to eight digits behind the point at once
+                    # d.dddd: up to eight digits behind the point are read at once, in one uint64
                     x8 = load8(text, i + 2) ^ u64(0x3030303030303030)
                     odd = ((x8 & LOW7) + u64(0x7676767676767676) | x8) & ~LOW7
                     d = np.int64(trailing_zeros(odd)) >> 3 if odd else 8
@@ -290,8 +290,8 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
 
 @inlined
 def settle(text, k, begin, width, keys, slots, letters, ends, value, rows, settled, found, outside):
-    """The ids of the rows from `settled` up to `found`, in place; those that are not SAME wait in the order of begin,
-    width and keys. Returns `outside`, or, where that is -1, the place of the first word that is not known.
+    """Sets the ids of the rows from `settled` up to `found`. Words that are not SAME stand in order in begin, width and
+    keys. Returns `outside` or, where it is -1, the place of the first word that the table lacks.
     """
     i = 0
     for row in range(settled, found):

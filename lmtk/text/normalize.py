@@ -1,5 +1,5 @@
-"""Text to text, as Bengio et al. 2003 (section 4) did it for AP News: lower case, symbols for numbers and proper nouns;
-and punctuation apart from words.
+"""Normalizes a text as Bengio et al. 2003 (section 4) did AP News: lower case, symbols for numbers and proper nouns. It
+also splits punctuation off words.
 
 Only words change: blanks, line ends and bytes that are not UTF-8 stay as they are.
 """
@@ -13,7 +13,7 @@ from lmtk.text.vocab import lower
 
 OPENING = rb"[(\[{\"'`<]*"
 CLOSING = rb"[)\]}\"'`>.,;:!?]*"
-# sign or currency, digits in groups joined by . , : / or -, then an ordinal, plural, percent or unit-less ending
+# sign, currency, digits in groups joined by . , : / or -, then the ending of an ordinal or a plural, a % or nothing
 NUMBER = rb"[-+]?(?:[$]|\xc2\xa3|\xe2\x82\xac)?(?:[0-9]+(?:[.,:/-][0-9]+)*|\.[0-9]+)(?:st|nd|rd|th|'?s|%)?"
 NUMERIC = re.compile(rb"(?<![^ \t\r\n])(%s)%s(?=%s(?![^ \t\r\n]))" % (OPENING, NUMBER, CLOSING), re.IGNORECASE)
 WORD = re.compile(r"[^ \t\r\n]+")
@@ -23,19 +23,20 @@ CORE = re.compile(r"(\W*)(.*?)((?:['’]s?)?\W*)$", re.DOTALL)
 # marks that stay inside a word: between letters or digits, or between digits alone
 INSIDE, INSIDE_NUMBERS = frozenset("'’-‐‑_@.·׳״"), frozenset(",:/٫٬")
 SYMBOL = re.compile(r"(</?\w+>)")
-# points behind one letter or two each, one of them behind one: U.S. Ph.D. e.g.
+# two or more points, each behind one or two letters, and at least one behind a single letter: U.S. Ph.D. e.g.
 ABBREVIATION = re.compile(r"(?=(?:[^\W\d_]{2}\.)*[^\W\d_]\.)(?:[^\W\d_]{1,2}\.){2,}")
 
 
 def numbers(text):
-    """Numeric forms (1,234.5 -45 3rd 1960s 12:30 50%) to <num>; the punctuation around them stays."""
+    """Text with <num> for numeric forms (1,234.5 -45 3rd 1960s 12:30 50%); the punctuation around them stays."""
     return NUMERIC.sub(rb"\1<num>", text)
 
 
 def proper_nouns(text, names=None):
-    """A capitalised word inside a sentence to <name>, or any word of `names` (a set of bytes) wherever it stands.
+    """Text with <name> for capitalised words inside a sentence, or, if `names` are given (a set of bytes), for these
+    words wherever they stand.
 
-    A sentence starts with a line and after . ! or ?; the pronoun I is none.
+    A sentence starts with a line and after . ! or ?. The pronoun I does not count.
     """
     out = []
     for line in text.decode("utf-8", "surrogateescape").split("\n"):
@@ -64,9 +65,9 @@ def proper_nouns(text, names=None):
 def tokens(text):
     """Text with a blank between words and the punctuation and symbols (Unicode's categories P and S) that touch them.
 
-    A mark stays inside a word: one of ' - _ @ . or Hebrew's geresh and gershayim between letters or digits, one of
-    , : / or Arabic's separators between digits, the points of an abbreviation (U.S.). A mark that is repeated (...) is
-    one token; <num> and the like stay whole.
+    These marks stay inside a word: ' - _ @ . and Hebrew's geresh and gershayim between letters or digits; , : / and
+    Arabic's separators between digits; the points of an abbreviation (U.S.). A repeated mark (...) is one token; <num>
+    and the like stay whole.
     """
     words = text.decode("utf-8", "surrogateescape")
     return WORD.sub(lambda match: apart(match[0]), words).encode("utf-8", "surrogateescape")
@@ -83,7 +84,7 @@ def apart(word):
 def pieces(part):
     """The tokens of a word that has no symbol such as <num> in it."""
     whole = len(ABBREVIATION.match(part)[0]) if ABBREVIATION.match(part) else 0
-    # of each character: itself where it is a token's own mark, "" where it belongs to the word
+    # of each character: itself where it is a mark to split off, "" where it belongs to the word
     marks = [
         "" if i < whole or not is_mark(c) or stays(c, part[i - 1 : i], part[i + 1 : i + 2]) else c
         for i, c in enumerate(part)
@@ -107,8 +108,8 @@ def stays(mark, before, after):
 
 
 def normalize(text, tolower=False, to_num=False, proper=False, names=None, tokenize=False):
-    """Whole lines of text, normalized: proper nouns first, since they are known by their capital letter, and numbers
-    before their signs are split off.
+    """Whole lines of text, normalized. Proper nouns come first, since lower case would hide them, and numbers before
+    `tokens` splits their signs off. names: a set of bytes, or None.
     """
     if proper:
         text = proper_nouns(text)

@@ -1,4 +1,4 @@
-"""Words in pieces: byte pair encoding, by sentencepiece. The first piece of each word begins with a mark.
+"""Words in pieces: byte pair encoding, by sentencepiece. The first piece of each word begins with MARK.
 
 Sennrich, Haddow, Birch (2016), "Neural machine translation of rare words with subword units", section 3.2.
 """
@@ -10,7 +10,7 @@ from lmtk.errors import FormatError, LmtkError, UsageError
 from lmtk.text.bitext import UNKNOWN
 
 MARK = "\u2581".encode()
-LONGEST = 200  # bytes of a word that is split: a translation takes time in the square of the pieces of a line
+LONGEST = 200  # bytes up to which a word is split: the time of a translation grows with the square of a line's pieces
 
 
 def library():
@@ -22,10 +22,12 @@ def library():
 
 
 def learn(rows, size):
-    """A model of sentencepiece, as bytes: `size` pieces learned from lists of words. Raises LmtkError."""
+    """A model of sentencepiece, as bytes, with `size` pieces learned from lists of words. Raises LmtkError where the
+    words do not have as many.
+    """
     lines, out = (b" ".join(row).decode("utf-8", "replace") for row in rows), io.BytesIO()
     how = {"model_type": "bpe", "vocab_size": size, "num_threads": 1, "minloglevel": 9}
-    # words are taken as they are, with all their characters; sentence marks are ours
+    # no normalization, and all characters are kept; sentence marks are lmtk's own
     how |= {"normalization_rule_name": "identity", "character_coverage": 1.0, "bos_id": -1, "eos_id": -1}
     try:
         library().SentencePieceTrainer.train(sentence_iterator=lines, model_writer=out, **how)
@@ -37,11 +39,10 @@ def learn(rows, size):
 
 
 def splitter(model, path):
-    """A function of a list of words that gives their pieces; words themselves where `model` is empty.
+    """The function that gives the pieces of a list of words; the words themselves where `model` is empty.
 
-    A word that sentencepiece would not give back as it was, not being UTF-8 or holding the mark, is one piece, and so
-    is one of more than LONGEST bytes.
-    Raises FormatError.
+    A word that sentencepiece would not give back unchanged, since it is no UTF-8 or has MARK in it, is one piece; so is
+    a word of more than LONGEST bytes. Raises FormatError.
     """
     if not model:
         return lambda words: words
@@ -63,17 +64,17 @@ def splitter(model, path):
 
 
 def begins(piece):
-    """Whether a word begins with a piece; [UNK] is one."""
+    """Whether a piece begins a word. [UNK] does, which stands for a whole word."""
     return piece.startswith(MARK) or piece == UNKNOWN
 
 
 def joined(pieces):
-    """The text whose pieces these are."""
+    """The text that these pieces make."""
     return b"".join(b" " + p.removeprefix(MARK) if begins(p) else p for p in pieces).removeprefix(b" ")
 
 
 def word_numbers(pieces):
-    """The word to which each piece belongs, from 0."""
+    """The number, from 0, of the word to which each piece belongs, a list."""
     out, number = [], -1
     for piece in pieces:
         number += begins(piece) or number < 0

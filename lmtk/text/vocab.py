@@ -6,16 +6,16 @@ from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.streams import lines
 
 UNK, SOS, EOS = b"<unk>", b"<s>", b"</s>"
-PAUSE = b"-pau-"  # in SRILM a word of contexts only
+PAUSE = b"-pau-"  # as in SRILM, it stands only in contexts and is never predicted
 
 
 @dataclass(frozen=True)
 class Vocab:
-    """The words of a model. Ids below V are predicted; the others only stand in contexts.
+    """The words of a model. Words with ids below V are predicted; the others stand only in contexts.
 
-    words: every word, the predicted ones first; each of <unk>, <s>, </s> stands in it once.
-    V: the number of words predicted, |V| in the papers.
-    unk: the word that stands for those not in the list (-map-unk).
+    words: all words, bytes, the predicted ones first; <unk>, <s> and </s> are among them, each once.
+    V: the number of predicted words, |V| in the papers.
+    unk: the word that stands for unknown ones, <unk> or that of -map-unk.
     """
 
     words: list
@@ -43,12 +43,12 @@ class Vocab:
 
 
 def vocab_settings(vocab):
-    """What a binary file's settings say of a vocabulary, beside the words."""
+    """The settings of a binary file about a vocabulary; the words are an array of their own."""
     return {"V": vocab.V, "unk": vocab.unk.decode("latin-1")}
 
 
 def vocab_of(settings, words, path):
-    """The vocabulary that a file of a model describes. Raises FormatError where it cannot be one."""
+    """The Vocab of a model's file. Raises FormatError where the settings do not fit the words, or these are wrong."""
     V, unk = settings["V"], settings["unk"].encode("latin-1")
     if not 0 < V <= len(words):
         raise FormatError(path, f"it predicts {V} words of a vocabulary of {len(words)}")
@@ -62,10 +62,10 @@ def vocab_of(settings, words, path):
 
 
 def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"):
-    """A Vocab that predicts `words` (each once, in their order, special ones and -pau- aside), </s> if `eos`, <unk> if
+    """A Vocab that predicts `words` (each once, in their order, without marks and -pau-), </s> if `eos`, <unk> if
     `unk`.
 
-    Raises LmtkError where no word would be predicted; `source` is where the words are from.
+    Raises LmtkError where there is no other word than these; source: where the words are from, for the message.
     """
     plain = dict.fromkeys(words)
     special = [(EOS, eos), (unk_word, unk), *[(PAUSE, False)] * (PAUSE in plain), (SOS, False)]
@@ -78,7 +78,7 @@ def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"
 
 
 def lower(text):
-    """Lower case as Unicode has it; bytes that are not UTF-8 stay as they are."""
+    """A text, bytes, in Unicode's lower case; bytes that are not UTF-8 stay as they are."""
     return text.decode("utf-8", "surrogateescape").lower().encode("utf-8", "surrogateescape")
 
 
@@ -89,6 +89,6 @@ def read_vocab(path, tolower=False):
 
 
 def differences(a, b):
-    """The words that one of two vocabularies has and the other has not, special ones aside, in byte order."""
+    """The words that only one of two vocabularies has, <unk> and the marks aside, in byte order."""
     special = {UNK, SOS, EOS, a.unk, b.unk}
     return sorted((set(a.words) ^ set(b.words)) - special)

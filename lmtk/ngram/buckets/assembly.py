@@ -103,7 +103,7 @@ def place_children(job, k, size, above):
 
 
 def sizes_of(place, size, N):
-    """How many of the places are in each range, (R,); N: how many records the order has."""
+    """How many of the places are in each range, (R,). N: how many records the order has."""
     there = place[place >= 0]
     return np.bincount(there // size, minlength=-(-N // size))
 

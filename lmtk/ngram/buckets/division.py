@@ -14,7 +14,7 @@ from lmtk.ngram import engine
 from lmtk.ngram.suffix import kind_of_begins
 from lmtk.text.vocab import Vocab
 
-BYTES = 230  # of memory for each position of a bucket while it is estimated, up to order 7
+BYTES = 230  # bytes of memory for each position of a bucket while it is estimated, up to order 7
 WORD = 500  # bytes of memory for each word
 THREAD = 128 << 20  # bytes of -memory for each thread
 LEAST = 64 << 20  # bytes for buckets, whatever -memory says
@@ -107,7 +107,7 @@ class Buckets:
 
     def each(self, work, what):
         """[work(b) for b in mine], in threads as far as there is memory for several. Buckets of rare words are done
-        first: they take the most memory, which then serves the others.
+        first: they take the most memory, which serves the other buckets afterwards.
         """
         done, found = [], {}
 

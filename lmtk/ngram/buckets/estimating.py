@@ -92,7 +92,7 @@ def estimate(job):
 
 
 def loaded(job, b):
-    """A bucket as an engine.Estimator."""
+    """The engine.Estimator of a bucket, from the arrays on its shelf."""
     W, get, vocab = len(job.seen), job.shelf.get, job.vocab
     (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
     N, ended = len(e), ends_of(job, b, "events")
