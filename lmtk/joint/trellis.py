@@ -146,7 +146,7 @@ def forward(model, choices, rows, lmw, sums, room):
                     to[d] = f32(sum_of(f64(to[d]), f64(to[s] + p if t else p)))
                     target[used], step[used] = d, p
                     used += 1
-                rank = 0
+                rank = np.int64(0)
                 for i in range(N if t else 1):
                     rank = keep(words, length, score, before, d, s, i, score[s, i] + p if t else p, rank)
                     if rank == N:
@@ -217,7 +217,7 @@ def read_paths(low, high, sentence, room, out):
     for i in range(N):
         score[end, i], before[end, i] = -np.inf, -1
     for j in range(at[T - 1], at[T]):
-        rank = 0
+        rank = np.int64(0)
         for i in range(N):
             rank = keep(words, length, score, before, end, turn[j], i, score[turn[j], i], rank)
             if rank == N:
