@@ -146,8 +146,11 @@ def forward(model, choices, rows, lmw, sums, room):
                     to[d] = f32(sum_of(f64(to[d]), f64(to[s] + p if t else p)))
                     target[used], step[used] = d, p
                     used += 1
+                rank = np.int64(0)
                 for i in range(N if t else 1):
-                    keep(words, length, score, before, d, s, i, score[s, i] + p if t else p)
+                    rank = keep(words, length, score, before, d, s, i, score[s, i] + p if t else p, rank)
+                    if rank == N:
+                        break
         at[t + 1] = at[t] if t else 0
         for i in range(slots_of(size)):
             if slots[i] >= 0:
@@ -157,17 +160,19 @@ def forward(model, choices, rows, lmw, sums, room):
 
 
 @inlined
-def keep(words, length, score, before, d, s, i, p):
+def keep(words, length, score, before, d, s, i, p, rank):
     """Puts a path, the i-th to state s and then on to d, among the best to d: these stand by their p, then by the words
-    of the states before.
+    of the states before. rank: that of the path before the i-th. Returns this one's, N if it is not among them: then
+    none behind it is.
     """
-    N, rank = score.shape[1], 0
+    N = score.shape[1]
     while rank < N and (score[d, rank] > p or (score[d, rank] == p and above(words, length, before[d, rank] // N, s))):
         rank += 1
     for r in range(N - 1, rank, -1):
         score[d, r], before[d, r] = score[d, r - 1], before[d, r - 1]
     if rank < N:
         score[d, rank], before[d, rank] = p, s * N + i if s >= 0 else -1
+    return rank
 
 
 @inlined
@@ -212,8 +217,11 @@ def read_paths(low, high, sentence, room, out):
     for i in range(N):
         score[end, i], before[end, i] = -np.inf, -1
     for j in range(at[T - 1], at[T]):
+        rank = np.int64(0)
         for i in range(N):
-            keep(words, length, score, before, end, turn[j], i, score[turn[j], i])
+            rank = keep(words, length, score, before, end, turn[j], i, score[turn[j], i], rank)
+            if rank == N:
+                break
     found[sentence] = 0
     for rank in range(N):
         link, t = before[end, rank], high

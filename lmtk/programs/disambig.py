@@ -293,7 +293,7 @@ class Job:
                 for text, escaped in texts:
                     words = TOKEN.findall(text)
                     folded = TOKEN.findall(self.words.folded(text)) if self.words.lower else words
-                    ids = np.array([*(index.get(word, UNK) for word in folded), -1], np.int32)
+                    ids = np.array([index.get(word, UNK) for word in folded] + [-1], np.int32)
                     if "-continuous" in self.given:
                         whole.append(ids[ids >= 0])
                     else:
