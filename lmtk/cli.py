@@ -200,8 +200,10 @@ def main():
     # on a terminal, notes explain why a job seems to stand still
     on = sys.stderr.isatty() and not {"-quiet", "--quiet"}.intersection(words)
     notes[:] = [lambda line: speaks(words) and say(program, line)] if on else []
-    # a job that is ended removes its temporary files as one that fails does
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # a job that is ended removes its temporary files as one that fails does; nohup lets it outlive its terminal
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     status = 0
     try:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # by `lmtk.__main__`

@@ -172,7 +172,10 @@ def interruptible():
             raise KeyboardInterrupt
         cut.append(number)
 
-    old = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
+    asking = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # by nohup
+        asking.append(signal.SIGHUP)
+    old = {s: signal.signal(s, note) for s in asking}
     try:
         yield cut
     finally:

@@ -183,7 +183,7 @@ def collect(
         for path in weighted if comm.rank == 0 else ():
             for part in weighted_parts(path, known, order, floats, marks, index[SOS], index[EOS]):
                 lines.add(*part)
-        blocks = raw if apart or (raw and comm.size == 1) else raw_blocks(texts, known, marks.tolower, comm)
+        blocks = raw if apart or (raw is not None and comm.size == 1) else raw_blocks(texts, known, marks.tolower, comm)
         return lines, *read_texts(blocks, index, marks, memory, given)
 
     lines, ids, starts, blocks = comm.each(read)

@@ -214,7 +214,12 @@ def change_lm_vocab(words):
 
     found, rest = options_of(words, vocab=1, lm=1, write_lm=1, subset=0, tolower=0)
     path, vocab = found.get("lm", ["-"])[-1], found.get("vocab", [os.devnull])[-1]
-    listed = {*read_vocab(vocab, "tolower" in found), b"<s>", b"</s>"}
+    listed = read_vocab(vocab, "tolower" in found)
+    if not os.path.isfile(vocab):  # a pipe is read once
+        vocab = temporary()
+        with open(vocab, "wb") as out:
+            out.writelines(word + b"\n" for word in listed)
+    listed = {*listed, b"<s>", b"</s>"}
     mapped = lower if "tolower" in found else bytes
     name = temporary()
     filtered_arpa(path, [name], lambda word: () if mapped(word) in listed else None)

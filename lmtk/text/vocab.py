@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from lmtk.errors import FormatError, LmtkError, shown
+from lmtk.errors import FormatError, LmtkError, name_of, shown
 from lmtk.files.streams import lines
 
 UNK, SOS, EOS = b"<unk>", b"<s>", b"</s>"
@@ -72,7 +72,7 @@ def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"
     for word, _ in special:
         plain.pop(word, None)
     if not plain:
-        raise LmtkError(f"{source}: no words in it, and a vocabulary needs one")
+        raise LmtkError(f"{name_of(source)}: no words in it, and a vocabulary needs one")
     events = [w for w, predicted in special if predicted] + list(plain)
     return Vocab(events + [w for w, predicted in special if not predicted], len(events), unk_word)
 
