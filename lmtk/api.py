@@ -5,24 +5,20 @@ import os
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
-from tempfile import NamedTemporaryFile
 
 import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files.registry import load
-from lmtk.files.streams import open_out
 from lmtk.lm import reach
 from lmtk.machine.large import pays
-from lmtk.machine.memory import temporary_folder
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import walking
-from lmtk.ngram.arpa import write_text
-from lmtk.ngram.backoff import Backoff, write_binary
+from lmtk.ngram.backoff import Backoff
 from lmtk.ngram.nodes import address
 from lmtk.reports import kenlm
 from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
-from lmtk.text.vocab import EOS, SOS, make_vocab
+from lmtk.text.vocab import EOS, SOS
 
 FEW = 100  # sentences that are scored without kernels, by a small model; words for which numba is not imported
 TOGETHER = 512  # sentences of score_many that a thread takes at once
@@ -180,10 +176,13 @@ class Model:
 
         Raises OSError, and TypeError where the model is of another kind.
         """
+        from lmtk.files.streams import open_out
+        from lmtk.ngram import arpa, backoff
+
         if not isinstance(self.lm, Backoff):
             raise TypeError(f"expected a back-off model to write, not a {type(self.lm).__name__}")
         with open_out(os.fsdecode(path)) as out:
-            write_binary(out, self.lm) if binary else write_text(out, self.lm)
+            backoff.write_binary(out, self.lm) if binary else arpa.write_text(out, self.lm)
 
     def perplexity(self, sentence):
         """10^(-log10 p / (words + 1)) of a sentence with <s> and </s>, OOVs included."""
@@ -388,8 +387,10 @@ class Ids(dict):
 
 def estimated(text, order, smoothing, interpolate, vocab, unk, minimum, fallback):
     """The back-off model that `lmtk.estimate` is asked for."""
-    from lmtk.ngram import engine, estimation, methods  # who loads a model need not wait for them
+    # who loads a model need not wait for these, nor for those that write one
+    from lmtk.ngram import engine, estimation, methods
     from lmtk.ngram.collection import SENTENCES, collect
+    from lmtk.text.vocab import make_vocab
 
     name, *parameters = [smoothing] if isinstance(smoothing, str) else smoothing
     least = [minimum] if isinstance(minimum, (int, float)) else [*minimum]
@@ -415,6 +416,10 @@ def estimated(text, order, smoothing, interpolate, vocab, unk, minimum, fallback
 @contextmanager
 def in_file(text):
     """The name of a file with a text's sentences, a line each: that of `text` itself where it is a name."""
+    from tempfile import NamedTemporaryFile
+
+    from lmtk.machine.memory import temporary_folder
+
     if isinstance(text, (str, bytes, os.PathLike)):
         yield os.fsdecode(text)
         return
