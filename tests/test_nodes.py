@@ -206,6 +206,8 @@ def test_kenlms_probing_tables_are_scored_by(tmp_path):
     found = lmtk.load(path)
     for line in (FILES / "te.txt").read_text().splitlines():
         assert list(found.full_scores(line)) == list(model.full_scores(line))
+    given = [kenlm.numbers(m.lm, str(where)) for m, where in ((model, FILES / "wb.arpa"), (found, path))]
+    assert dict(zip(model.vocab.words, given[0])) == dict(zip(found.vocab.words, given[1]))
     corpus = next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks()))
     own = next(read_corpus(str(FILES / "te.txt"), found.vocab, Marks()))
     for order in (1, 2, 3):
