@@ -25,8 +25,9 @@ ENVIRONMENT = {
 }
 
 
-# a shell's background jobs ignore interrupts, and so would the commands that are tested
+# a shell's background jobs ignore interrupts, those of nohup a terminal that goes, and so would the commands tested
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser):
