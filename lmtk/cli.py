@@ -13,7 +13,7 @@ from lmtk import __version__
 from lmtk.commands import COMMANDS, click_command
 from lmtk.commands.spelling import INPUT, nearest, spelled, table
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, notes
-from lmtk.machine import memory
+from lmtk.machine import memory, mpiexec
 from lmtk.machine.threads import import_numpy
 
 # modules with a function `early`, for work beside imports: it gets the command line before its parser and numpy are
@@ -260,8 +260,7 @@ def main():
 
 def speaks(words):
     """Whether this process prints the messages that all ranks of an mpiexec with this command line have."""
-    rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
-    return rank == "0" or not {"-mpi", "--mpi"}.intersection(words)
+    return mpiexec.first() or not {"-mpi", "--mpi"}.intersection(words)
 
 
 def close_stdout():

@@ -14,7 +14,7 @@ from test_nplm import life, prepared, run, settings
 
 from lmtk.errors import LmtkError
 from lmtk.files.registry import load
-from lmtk.machine import parallel
+from lmtk.machine import mpiexec, parallel
 from lmtk.run import write_checkpoint
 
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
@@ -269,7 +269,7 @@ main()
 
 @needs_mpi
 def test_an_mpiexec_that_the_library_does_not_know(tmp_path):
-    for name in parallel.SIZES:
+    for name in mpiexec.SIZES:
         environment = ENVIRONMENT | {name: "2"}
         words = ["nplm-train", "-mpi", *DATA, *TINY, "-lm", tmp_path / "m"]
         done = subprocess.run([*LMTK, *words], env=environment, capture_output=True, text=True)

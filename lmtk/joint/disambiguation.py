@@ -37,7 +37,8 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.joint.hashing import Hashed, in_order, number_of
-from lmtk.joint.trellis import ALL, BEST, IMPOSSIBLE, LN10, PATHS, decode
+from lmtk.joint.trellis import ALL, BEST, IMPOSSIBLE, PATHS, decode
+from lmtk.lm import LN10
 from lmtk.machine.jit import record
 from lmtk.machine.large import pays
 from lmtk.ngram.nodes import mark_ends, unigrams

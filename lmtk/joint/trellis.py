@@ -29,12 +29,12 @@ import math
 import numpy as np
 
 from lmtk.joint.hashing import BITS, clear, find_or_put, slots_of
+from lmtk.lm import LN10
 from lmtk.machine.jit import inlined, sealed
 from lmtk.ngram.nodes import AT, BOW, WIDE, WIDTH, P, children_of
 from lmtk.ngram.searching import search
 
 PATHS, ALL, FORWARD, BEST = range(4)  # what is wanted: best paths; else shares, as `disambiguation.shares` says
-LN10 = 2.30258509299404568402
 IMPOSSIBLE = np.float32(-100)  # log10 p of a word that the model does not know, so that other words still count
 f32, f64 = np.float32, np.float64
 

@@ -17,10 +17,8 @@ import warnings
 import numpy as np
 
 from lmtk.errors import LmtkError, LmtkWarning, UsageError
-from lmtk.machine import threads
+from lmtk.machine import mpiexec, threads
 
-# variables by which mpiexec tells a process its place: of MPICH and Intel MPI, of Open MPI
-SIZES, RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
 PIECE = 1 << 23  # bytes that `send` sends together
 IDLE = 0.01  # seconds between two looks of a rank that has nothing to do
 
@@ -285,15 +283,10 @@ def block(V, comm):
     return first, min(first + size, V)
 
 
-def started():
-    """How many ranks mpiexec has started, by its variables; 1 without it."""
-    return max(int(os.environ.get(name) or 1) for name in SIZES)
-
-
 def tell_alone():
     """Warns, on the first rank, where mpiexec started several processes of a job that does not share its work."""
-    if started() > 1 and all((os.environ.get(name) or "0") == "0" for name in RANKS):
-        told = f"mpiexec started {started()} processes, each of which does the whole job; -mpi shares it among them"
+    if (size := mpiexec.started()) > 1 and mpiexec.first():
+        told = f"mpiexec started {size} processes, each of which does the whole job; -mpi shares it among them"
         warnings.warn(told, LmtkWarning, stacklevel=2)
 
 
@@ -313,9 +306,9 @@ def ranks(timed=False):
     except RuntimeError as e:
         raise UsageError(f"-mpi finds no MPI library ({e}); pip install 'lmtk[mpi]'") from None
     comm = Many(MPI, timed)
-    if started() != comm.size:
+    if mpiexec.started() != comm.size:
         raise UsageError(
-            f"mpiexec started {started()} ranks, the MPI library that mpi4py found sees {comm.size}; "
+            f"mpiexec started {mpiexec.started()} ranks, the MPI library that mpi4py found sees {comm.size}; "
             "use the mpiexec of that library"
         )
     try:

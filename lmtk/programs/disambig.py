@@ -412,7 +412,7 @@ class Job:
         """The lines of each sentence: what each word may stand for, and its share."""
         import numpy as np
 
-        from lmtk.joint.disambiguation import LN10
+        from lmtk.lm import LN10
 
         hidden, words = self.hidden.words, self.words.words
         share = found.share if "-logmap" in self.given else np.exp(found.share * LN10)
