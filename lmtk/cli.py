@@ -13,7 +13,7 @@ from lmtk import __version__
 from lmtk.commands import COMMANDS, click_command
 from lmtk.commands.spelling import INPUT, nearest, spelled, table
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, notes
-from lmtk.machine import memory, mpiexec
+from lmtk.machine import large, mpiexec
 from lmtk.machine.threads import import_numpy
 
 # modules with a function `early`, for work beside imports: it gets the command line before its parser and numpy are
@@ -75,7 +75,6 @@ def run(name, words, stray=False):
         sys.stdout.write(page(name, command))
         return
     words = spelled(words, table(command), INPUT.get(name), stray)
-    memory.need(memory.NUMPY, "numpy")
     import_numpy()
     try:
         # not command.main, which would turn an interrupt and a closed pipe into statuses of its own
@@ -218,6 +217,7 @@ def main():
         for name, rest in steps:
             run(name, rest, stray)
         sys.stdout.flush()
+        large.learn()
     except BrokenPipeError:
         close_stdout()
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)

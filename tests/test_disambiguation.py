@@ -14,7 +14,7 @@ from test_ngram import random_model
 from lmtk.joint import disambiguation
 from lmtk.joint.disambiguation import Decoder, choices_of, scorer_of, sentences
 from lmtk.joint.hashing import Hashed
-from lmtk.joint.trellis import ALL, BEST, FORWARD, PATHS, decode
+from lmtk.joint.trellis import ALL, BEST, FORWARD, PATHS
 from lmtk.ngram import arpa
 from lmtk.text.vocab import EOS, SOS
 
@@ -173,10 +173,3 @@ def test_small_and_large_jobs_print_the_same(tmp_path):
     assert len(small) == 302
     assert (tmp_path / "large.out").read_text().splitlines()[:302] == small
     assert small[-2:] == ["<s> new <unk> w1 </s>", "<s> w2 </s>"]
-
-
-def test_kernels_are_kept(monkeypatch):
-    kept = []
-    monkeypatch.setattr(disambiguation, "record", kept.append)
-    decoded(a_job(0), True)
-    assert kept == [(decode,)]

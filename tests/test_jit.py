@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import ENVIRONMENT
 
-from lmtk.machine import images, jit, objects
+from lmtk.machine import images, jit, large, objects
 from lmtk.machine.large import LARGE, pays
 
 KERNEL = """
@@ -132,13 +132,27 @@ def test_a_kernel_takes_bytes_arrays_of_no_dimension_and_tuples_in_tuples():
 
 def test_a_smaller_job_is_large_where_the_cache_has_its_kernels(tmp_path, monkeypatch):
     monkeypatch.setattr(jit, "cache_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(jit, "used", {})
+    monkeypatch.setattr(large, "done", set())
     kernel, size = jit.jit(takes.__wrapped__), LARGE["arpa"]
-    jit.record([kernel])  # which has not run
-    assert [pays("arpa", n, [kernel]) for n in (size, size - 1)] == [True, False]
+
+    def known(job="read", n=size - 1):
+        jit.recorded.cache_clear()
+        return pays("arpa", n, job)
+
+    assert not known()
+    assert pays("arpa", size, "read")
+    large.learn()  # no kernel has run
+    assert not known()
     kernel(3)
-    jit.record([kernel])
-    assert pays("arpa", size >> 4, [kernel])
-    assert not any((pays("arpa", size >> 4), pays("arpa", size >> 5, [kernel]), pays("arpa", size >> 4, [everything])))
+    large.learn()
+    assert known() and known(n=size >> 4)
+    assert not any((known("write"), known(""), known(n=size >> 5)))
+    monkeypatch.setattr(jit, "stamps", lambda paths: {path: [0, 0] for path in paths})  # the sources have changed
+    assert not known()
+    monkeypatch.undo()
+    monkeypatch.setattr(jit, "cache_folder", lambda: str(tmp_path))
+    assert known()
     (found,) = (path for path in tmp_path.iterdir() if "takes" in path.name)
     found.unlink()
-    assert not pays("arpa", size - 1, [kernel])
+    assert not known()

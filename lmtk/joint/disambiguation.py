@@ -39,7 +39,6 @@ import numpy as np
 from lmtk.joint.hashing import Hashed, in_order, number_of
 from lmtk.joint.trellis import ALL, BEST, IMPOSSIBLE, PATHS, decode
 from lmtk.lm import LN10
-from lmtk.machine.jit import record
 from lmtk.machine.large import pays
 from lmtk.ngram.nodes import mark_ends, unigrams
 from lmtk.ngram.searching import children
@@ -364,7 +363,7 @@ class Decoder:
         """Whether the kernel pays, by the steps so far and those for these rows."""
         size = choices.size[rows]
         self.work += len(rows) * WORD + int((size[1:] * size[:-1]).sum())
-        return self.known or pays("ngrams", self.work, (decode,))
+        return self.known or pays("ngrams", self.work, "disambiguate")
 
     def small(self, choices, rows, ends, found):
         m = 0
@@ -391,9 +390,7 @@ class Decoder:
                 self.make_room(longest, states)
             done = decode(model, choices.arrays(), rows, ends, done, self.lmw, self.kind, self.room, found.arrays())
             states = 2 * len(self.room[0][1])
-        if not self.known:
-            self.known = True
-            record((decode,))
+        self.known = True
 
     def make_room(self, T, S):
         """Arrays for `decode`, sentences of T words and S states."""

@@ -5,7 +5,7 @@ import os
 import sys
 from importlib import import_module
 
-from lmtk.machine.images import cache_folder, digest, images_of, load, machine, native, save
+from lmtk.machine.images import cache_folder, digest, images_of, load, machine, native, save, stamps
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
@@ -14,14 +14,12 @@ def at_hand(module, sizes, sources):
     """{name: function} of `sealed` kernels of a module, which take only whole numbers; sizes: {name: how many}.
 
     Where the cache knows their images, neither the module nor numpy is imported. sources: the files whose code is in
-    the images; they count as unchanged by their sizes and times, as in Python's own cache. None where the system has no
-    images.
+    the images, unchanged as `stamps` has it. None where the system has no images.
     """
     folder = cache_folder()
     if not folder or sys.platform != "linux" or "NUMBA_BOUNDSCHECK" in os.environ:
         return None
-    found = [os.stat(os.path.join(PACKAGE, source)) for source in sources]
-    told = repr((machine(), sizes, [(source.st_size, source.st_mtime_ns) for source in found]))
+    told = repr((machine(), sizes, stamps(os.path.join(PACKAGE, source) for source in sources)))
     place = os.path.join(folder, f"{module}-{digest(told.encode()).hex()}")
     images = images_of(place, folder)
     if images is None:

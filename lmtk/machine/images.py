@@ -115,6 +115,15 @@ def images_of(place, folder):
     return images if all(images.values()) else None
 
 
+def stamps(paths):
+    """{path: [size, time]} of files, by which they count as unchanged, as in Python's own cache; None where one is
+    missing.
+    """
+    with suppress(OSError):
+        return {path: [(found := os.stat(path)).st_size, found.st_mtime_ns] for path in sorted(paths)}
+    return None
+
+
 def package_file(package, *names):
     """The path of a file of a package, which is not imported."""
     return os.path.join(os.path.dirname(find_spec(package).origin), *names)

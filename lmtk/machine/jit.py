@@ -21,11 +21,12 @@ import numpy as np
 
 from lmtk.errors import notes
 from lmtk.machine import memory
-from lmtk.machine.images import cache_folder, digest, images_of, load, machine, native, save, saved
+from lmtk.machine.images import cache_folder, digest, load, machine, native, save, saved, stamps
 from lmtk.machine.objects import by_objects, link
 
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
 lock = RLock()
+used = {}  # the keys are this process's kernels with the kinds of their arguments, in the order of their first calls
 
 
 def jit(function=None, **settings):
@@ -47,6 +48,7 @@ def jit(function=None, **settings):
         if code is None:
             with lock:
                 code = codes[kinds] = codes.get(kinds) or code_for(call, kinds)
+                used[call, kinds] = None
         return code(*values)
 
     call.kernel_settings, call.codes = settings, codes
@@ -106,23 +108,32 @@ def file_of(kernel, kinds):
     return f"{kernel.__module__}.{kernel.__name__}-{digest_of(kernel, kinds)}"
 
 
-def record(kernels):
-    """Notes in the cache which files these kernels had in this job, for `recorded`."""
-    path = record_of(kernels)
-    if path and not os.path.exists(path) and all(kernel.codes for kernel in kernels):
-        files = [file_of(kernel, kinds) for kernel in kernels for kinds in kernel.codes]
-        save(path, dict(zip(files, files)), "", b"")
+def record(job):
+    """Notes in the cache which kernels this process has used, as those of a job, a name, for `recorded`."""
+    path = record_of(job)
+    if path and used and not recorded(job):
+        known = {}
+        for kernel, _ in used:
+            meaning(kernel, known)
+        sources = {sys.modules[function.__module__].__file__ for function in known}
+        save(path, [[file_of(*both) for both in used], stamps(sources)], "", b"")
 
 
-def recorded(kernels):
-    """Whether the cache has these kernels for the arguments that an earlier job has called them with."""
-    path = record_of(kernels)
-    return bool(path and images_of(path, os.path.dirname(path)))
+@cache
+def recorded(job):
+    """Whether the cache has the kernels that an earlier process has used for a job, and their sources are the same."""
+    path = record_of(job)
+    (files, sources), *_ = (path and saved(path)) or [([], None)]
+    there = bool(files) and stamps(sources) == sources
+    return there and all(os.path.exists(os.path.join(os.path.dirname(path), file)) for file in files)
 
 
-def record_of(kernels):
+def record_of(job):
+    """The path of a job's record: of this installation, since others may have other kernels of the same names."""
     folder = cache_folder() if by_objects() else None
-    return folder and os.path.join(folder, f"job-{digest(''.join(digest_of(k, ()) for k in kernels).encode()).hex()}")
+    return folder and os.path.join(
+        folder, f"job-{job}-{digest(repr((machine(), os.path.realpath(__file__))).encode()).hex()}"
+    )
 
 
 def code_for(kernel, kinds):

@@ -1,7 +1,8 @@
 """The one switch between small jobs and large ones.
 
 A large job runs kernels, which take seconds to compile, once, and 0.04 s to load. A small job runs the plain twin of
-each kernel, in Python or numpy. A job in between runs kernels if it says which, and the cache has them.
+each kernel, in Python or numpy. A job in between runs kernels if it has a name, and the cache has the kernels of an
+earlier job of this name.
 """
 
 # kind -> the least size that is large
@@ -13,12 +14,28 @@ LARGE = {
     "units": 1 << 12,  # hidden units with gates at one time step
     "states": 1 << 14,  # of such units, at all time steps of a minibatch
 }
+done = set()  # the names of this process's large jobs
 
 
-def pays(kind, n, kernels=()):
-    """Whether kernels pay for a job of size n. Where the cache has its `kernels`, a sixteenth of the size is enough."""
-    if n >= LARGE[kind] or n < LARGE[kind] >> 4 or not kernels:
-        return n >= LARGE[kind]
+def pays(kind, n, job=""):
+    """Whether kernels pay for a job of size n. Where the cache has those of an earlier job of this name, a sixteenth of
+    the size is enough.
+    """
+    if n >= LARGE[kind]:
+        done.add(job)
+        return True
+    if not job or n < LARGE[kind] >> 4:
+        return False
     from lmtk.machine.jit import recorded
 
-    return recorded(kernels)
+    return recorded(job)
+
+
+def learn():
+    """Notes in the cache which kernels the large jobs of this process have used; to be called once they have ended
+    well.
+    """
+    for job in done - {""}:
+        from lmtk.machine.jit import record
+
+        record(job)

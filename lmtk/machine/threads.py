@@ -29,8 +29,11 @@ def use(number=None, products=1):
 
 def import_numpy():
     """Imports numpy without threads of OpenBLAS. By default it starts one for each processor, which spins for 0.1 s;
-    `use` starts those that are wanted.
+    `use` starts those that are wanted. Raises MemoryError where memory is too short for numpy.
     """
+    from lmtk.machine import memory
+
+    memory.need(memory.NUMPY, "numpy")
     said = os.environ.get("OPENBLAS_NUM_THREADS")
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     import_module("numpy")

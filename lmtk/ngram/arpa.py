@@ -11,7 +11,6 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkWarning, name_of, shown
 from lmtk.files.streams import WORD, blocks_of, rows_of
 from lmtk.machine import memory
-from lmtk.machine.jit import record
 from lmtk.machine.large import LARGE, pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import reading
@@ -19,7 +18,6 @@ from lmtk.ngram.backoff import Backoff, Packed, Probabilities, decimal, natural
 from lmtk.ngram.building import finished
 from lmtk.ngram.counts import ranks, trie
 from lmtk.ngram.nodes import mark_ends, without_tables
-from lmtk.text import kernels
 from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
@@ -28,7 +26,6 @@ BLOCK = 1 << 20  # bytes read together: their ids and numbers stay in a cache
 MOST = 1 << 25  # n-grams of an order for which memory is allocated on the word of \data\ alone
 SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
 SECOND = re.compile(rb"^[ \t\r]*[^ \t\r\n]+[ \t\r]+([^ \t\r\n]+)", re.M)  # field of each line: a 1-gram's word
-KERNELS = kernels.look_up, kernels.read_lines, reading.deal_rows, reading.put_rows  # that read a large file
 ENDED = -1  # the order after \end\, or after the head of a section that cannot stand there
 UNKNOWN = -2  # the id of a word that has no 1-gram
 
@@ -108,10 +105,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     tell_sizes(path, stated, sizes | growing.sizes)
     many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
     levels = partial(levels_of_many, growing=growing, linked=linked) if many else levels_of
-    model = model_of(sections, path, levels, growing.unigrams.vocab)
-    if many:
-        record(KERNELS)
-    return model
+    return model_of(sections, path, levels, growing.unigrams.vocab)
 
 
 def tell_sizes(path, stated, sizes):
@@ -127,7 +121,7 @@ def numbered(stream, path, unigrams):
     """Yields (number, line) for the lines of a file; of a large file, Rows in place of the lines of n-grams."""
     blocks = blocks_of(stream, path, BLOCK)
     first = [*islice(blocks, LARGE["arpa"] // BLOCK + 1)]
-    large = pays("arpa", sum(map(len, first)), KERNELS)
+    large = pays("arpa", sum(map(len, first)), "read")
     if large:  # the memory of one block serves the next
         memory.keep()
     blocks = chain(first, blocks)
@@ -490,11 +484,11 @@ def write_text(out, model, sort=True, own=False):
     words. Without `sort` they stand by their words' ids, compared from the last word back. own: as in
     `printing.write_sorted`.
     """
-    sizes = model.sizes
+    sizes, plain = model.sizes, sort and not memory.bound
     out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
-    if not (pays("ngrams", sum(sizes)) and sum(sizes) < 1 << 31):
+    if not (pays("ngrams", sum(sizes), "write" if plain else "") and sum(sizes) < 1 << 31):
         format_sections(out, model, ranks(model.vocab.words) if sort else None)
-    elif sort and not memory.bound:
+    elif plain:
         from lmtk.ngram.printing import write_sorted
 
         write_sorted(out, model, ranks(model.vocab.words), own)

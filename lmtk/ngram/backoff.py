@@ -120,7 +120,7 @@ class Walk:
         """
         N, fresh = len(ids), fresh.copy()
         fresh[:1] = True
-        if not pays("ngrams", N):
+        if not pays("ngrams", N, "score"):
             return walk_plain(self.nodes, self.node, self.log10p, self.V, self.single, ids, fresh)
         log10p, used, nodes = np.empty(N, np.float32), np.empty(N, np.int8), self.nodes
         arrays = nodes.memory, nodes.logs, nodes.where, nodes.far, nodes.slots, nodes.spans, self.node, self.log10p
@@ -185,7 +185,7 @@ class Backoff:
         first = self.levels[0]
         if isinstance(first, Packed) and all(isinstance(x, Packed) and x.nodes is first.nodes for x in self.levels):
             return first.nodes.lower(self.order)
-        return pack(self.levels, len(self.vocab.words), pays("ngrams", sum(len(x.keys) for x in self.levels)))
+        return pack(self.levels, len(self.vocab.words), pays("ngrams", sum(len(x.keys) for x in self.levels), "link"))
 
     @cached_property
     def bare(self):

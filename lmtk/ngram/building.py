@@ -46,7 +46,7 @@ def finished(memory, where, W, path="", linked=False, home=None):
     order, sizes = len(where), where[:, N].tolist()
     nodes = without_tables(memory, where, ROOT, path)
     one = unigrams(nodes, W)
-    if not pays("ngrams", sum(sizes)):
+    if not pays("ngrams", sum(sizes), "link"):
         return replace(nodes, far=frozen(link_suffixes_plain(Nodes(memory, where, ROOT, *NO_TABLES).levels, one)))
     nodes, far = with_tables(nodes, home), ROOT
     for k in range(2, order + 1) if not linked else ():

@@ -83,7 +83,7 @@ class Counts:
 
 def count_ids(ids, starts, order, W):
     """Counts every n-gram up to `order` inside of sentences: ids (N,) and starts (S + 1,) of sentences -> Levels."""
-    if pays("ngrams", len(ids)) and len(ids) < 1 << 31 and W < 1 << 30:
+    if pays("ngrams", len(ids), "count") and len(ids) < 1 << 31 and W < 1 << 30:
         return sort_positions(ids, starts, order, W)
     return sort_keys(ids, starts, order, W)
 
@@ -167,7 +167,7 @@ def from_rows(rows, weights, W):
     """
     for weight in weights:
         check_sum(weight.sum(dtype=np.float64), weight.dtype.kind != "f")
-    if pays("ngrams", size := sum(map(len, rows))) and size < 1 << 31 and W < 1 << 30:
+    if pays("ngrams", size := sum(map(len, rows)), "sort") and size < 1 << 31 and W < 1 << 30:
         return sort_rows(rows, weights, W)
     levels = []
     for (keys, first, node), weight in zip(trie(rows, W), weights, strict=True):
@@ -290,7 +290,7 @@ def row_parts(path, index, order=None, floats=False, tolower=False, text=None):
     """Yields (rows, weights) of each block of a count file, as `parse_rows` has them. Raises FormatError."""
     before, reader = 0, Reader(index, tolower)
     for block in blocks(path) if text is None else text:
-        large = not floats and (reader.table or pays("text", len(block)))
+        large = not floats and (reader.table or pays("text", len(block), "parse"))
         try:
             found = parse_many(block, reader, order) if large else parse_rows(block, index, order, floats, tolower)
         except BadLine as e:
@@ -360,7 +360,7 @@ def write_counts(out, counts, by_bytes=False, only=None):
     for part in counts.parts(by_bytes):
         nodes = sum(len(level.keys) for level in part.levels)
         whole = all(level.count.dtype == np.int64 for level in part.levels)
-        write = print_counts if whole and pays("ngrams", nodes) and nodes < 1 << 31 else format_counts
+        write = print_counts if whole and pays("ngrams", nodes, "print") and nodes < 1 << 31 else format_counts
         write(out, part, by_bytes, only)
 
 

@@ -65,7 +65,7 @@ def aligned(models, vocab):
 
 def renumbered(models, vocab):
     """The first of `aligned`. Where a model is large, n-grams with words that `vocab` lacks are left out."""
-    if any(map(large, models)):
+    if any(large(model, "renumber") for model in models):
         return rewriting.renumbered(models, vocab, [numbers(m, vocab).astype(np.int32) for m in models])
     return aligned(models, vocab)[0]
 
@@ -75,7 +75,7 @@ def merged(models, weights, own=False):
     in `pruning.renormalized`.
     """
     vocab = united([model.vocab for model in models])
-    if any(map(large, models)):
+    if any(large(model, "merge") for model in models):
         ids = [numbers(m, vocab).astype(np.int32) for m in models]
         return told(*rewriting.merged(models, weights, vocab, ids, own))
     both = aligned(models, vocab)
@@ -113,7 +113,8 @@ def limited(model, words):
     stays = np.array([w in allowed for w in old.words])
     left = [w for w, stay in zip(old.words, stays) if stay]
     vocab = Vocab(left, int(stays[: old.V].sum()), old.unk)
-    if large(model) and sum(model.sizes) == sum(model.nodes.where[:, N]):  # else bare prefixes may have to go too
+    whole = sum(model.sizes) == sum(model.nodes.where[:, N])  # else bare prefixes may have to go too
+    if whole and large(model, "renumber"):
         return renumbered([model], vocab)
     kept = []
     for k, level in enumerate(model.levels):

@@ -108,7 +108,7 @@ def renormalized(model, own=False):
 
     own: the model is not used any more, so that its memory may serve the new one.
     """
-    if large(model):
+    if large(model, "renormalize"):
         return told(*rewriting.renormalized(model, own))
     every = list(links(model.levels, len(model.vocab.words)))
     log10p = [single(level.logp) for level in model.levels]
@@ -123,9 +123,9 @@ def renormalized(model, own=False):
     return told(with_logs(model, log10p, log10bow), over)
 
 
-def large(model):
-    """Whether a model is so large that the kernels of `rewriting` pay."""
-    return pays("ngrams", sum(model.nodes.where[:, N]))
+def large(model, job):
+    """Whether a model is so large that the kernels of `rewriting` pay; job: as `large.pays` has it."""
+    return pays("ngrams", sum(model.nodes.where[:, N]), job)
 
 
 def told(model, over):
@@ -210,7 +210,7 @@ def pruned(model, threshold, minorder=2, history=None, own=False):
     model itself, or from the model `history`: a Kneser-Ney model has poor p(h) (Chelba et al. 2010). own: as in
     `renormalized`.
     """
-    if large(model):
+    if large(model, "prune"):
         given = history and (lambda model: history_probabilities(history, model))
         return told(*rewriting.pruned(model, threshold, minorder, given, own))
     W, order = len(model.vocab.words), model.order
@@ -260,7 +260,7 @@ def without_low(model, minorder=2):
     """The model without the n-grams of `minorder` words or more whose probability is below the backed-off one, as
     SRILM's -prune-lowprobs. Weights are made anew, and n-grams judged again, until all stay.
     """
-    if large(model):
+    if large(model, "prune-low"):
         return told(*rewriting.without_low(model, minorder))
     every = list(links(model.levels, len(model.vocab.words)))
     log10p, log10bow = ([single(getattr(level, field)) for level in model.levels] for field in ("logp", "bow"))

@@ -10,7 +10,6 @@ from itertools import count
 from lmtk.commands.spelling import Option, spelled
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError, name_of, shown
 from lmtk.files.streams import WORD
-from lmtk.machine import memory
 from lmtk.machine.threads import import_numpy
 
 # option -> what may stand behind it, and what -help says of it
@@ -63,7 +62,6 @@ def disambig(words):
         sys.stdout.write(f"usage: disambig -text FILE -map FILE [-lm FILE] [OPTION ...]\n\n{''.join(rows)}")
         return
     check(given)
-    memory.need(memory.NUMPY, "numpy")
     import_numpy()
     Job(given).run()
 

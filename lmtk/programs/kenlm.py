@@ -7,6 +7,7 @@ import sys
 import warnings
 
 from lmtk.errors import LmtkWarning, UsageError
+from lmtk.machine.threads import import_numpy
 from lmtk.programs.lines import filtered_arpa, temporary
 
 SAID = {"false": "0", "no": "0", "off": "0", "true": "1", "yes": "1", "on": "1"}
@@ -113,6 +114,7 @@ def build_binary(words):
 
 def query(words):
     """[-b] [-n] [-v summary|sentence|word ...] [-l METHOD] MODEL: scores of the text on stdin."""
+    import_numpy()
     from lmtk.files.registry import load
     from lmtk.reports.kenlm import LEVELS, report
     from lmtk.text.corpus import Marks

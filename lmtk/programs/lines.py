@@ -13,6 +13,7 @@ from collections import Counter
 from lmtk.errors import FormatError, UsageError
 from lmtk.files.streams import WORD, blocks_of, lines, open_in, open_out
 from lmtk.machine.memory import temporary_folder
+from lmtk.machine.threads import import_numpy
 
 SECTION = re.compile(rb"\\(\d+)-grams:$")
 SIZE = re.compile(rb"ngram +(\d+) *= *(\d+)")
@@ -452,6 +453,7 @@ def compute_best_mix(words):
     """[lambda="L1 L2 ..."] [precision=P] FILE ...: the weights of models that make a text most likely, from the reports
     of ngram -debug 2 -ppl or -counts, by EM.
     """
+    import_numpy()
     import numpy as np
 
     from lmtk.em import em

@@ -6,6 +6,7 @@ import sys
 
 from lmtk.errors import FormatError, UsageError
 from lmtk.files.streams import WORD, lines
+from lmtk.machine.threads import import_numpy
 from lmtk.programs.lines import sections
 
 OPTIONS = {"-quiet": "quiet", "-q": "quiet", "-scale": "scale"}
@@ -17,6 +18,7 @@ def select_vocab(words):
     scale, under the mixture of their unigram models that makes the held-out file most likely (Venkataraman and Wang
     2003).
     """
+    import_numpy()
     import numpy as np
 
     from lmtk.em import em

@@ -252,7 +252,7 @@ def report(model, lm, text, marks, shown, write, eager=False):
         if each or ends:
             block = lower(block) if marks.tolower and each else block
             given = block, first if each else last, last, kept * marks.eos, number, corpus.ids, length, log10p
-            if pays("ngrams", len(corpus.ids)):
+            if pays("ngrams", len(corpus.ids), "answer"):
                 from lmtk.reports.lines import answers as write_lines
             else:
                 write_lines = answers

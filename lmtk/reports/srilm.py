@@ -145,7 +145,7 @@ def tally(model, corpora, debug, write, unk=True):
             whole.log10p = float(np.add.accumulate(np.concatenate(([whole.log10p], logs)))[-1])
             whole.add(Tally(*(int(column.sum()) for column in numbers)))
             continue
-        large = debug == 2 and pays("ngrams", len(corpus.ids)) and all(level > 2 for *_, level in scores.more)
+        large = debug == 2 and all(level > 2 for *_, level in scores.more) and pays("ngrams", len(corpus.ids), "report")
         if large:
             from lmtk.ngram.printing import word_cells
             from lmtk.reports.lines import predictions

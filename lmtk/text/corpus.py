@@ -117,7 +117,7 @@ class Reader:
     def ids(self, block):
         """(n,) int32: the ids of `tokens(block)`."""
         if self.table is None:
-            if not pays("text", len(block)):
+            if not pays("text", len(block), "look-up"):
                 words = tokens(block, self.tolower)
                 return np.fromiter(map(self.index.__getitem__, words), np.int32, len(words))
             self.table = Table(self.index)
@@ -138,7 +138,7 @@ def ids_of(blocks, index, tolower=False):
     first = next(blocks, b"")
     if not first:
         return
-    if count() == 1 or not pays("text", len(first)):
+    if count() == 1 or not pays("text", len(first), "look-up"):
         reader = Reader(index, tolower)
         yield from map(reader.ids, chain([first], blocks))
         reader.finish()
