@@ -8,7 +8,7 @@ from itertools import chain, groupby, islice, pairwise
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkWarning, name_of, shown
+from lmtk.errors import FormatError, LmtkWarning, counted, name_of, shown
 from lmtk.files.streams import WORD, blocks_of, rows_of
 from lmtk.machine import memory
 from lmtk.machine.jit import record
@@ -138,7 +138,9 @@ def parse(line, k):
     """A line of order k -> (log10 p, words, log10 back-off weight, 0 if it has none), or a message of its fault."""
     fields = TOKEN.findall(line)
     if len(fields) not in (k + 1, k + 2):
-        return f"expected {k} words after the probability, got {len(fields) - 1}; is this a {k}-gram section?"
+        return (
+            f"expected {counted(k, 'word')} after the probability, got {len(fields) - 1}; is this a {k}-gram section?"
+        )
     numbers = [fields[0], *fields[k + 1 :], b"0"]
     if not all(map(NUMBER.match, numbers[:2])):
         return "a probability or back-off weight is not a number"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lmtk.errors import LmtkWarning
+from lmtk.errors import LmtkWarning, counted
 from lmtk.lm import LN10
 from lmtk.machine.large import pays
 from lmtk.ngram import mass, rewriting
@@ -107,7 +107,7 @@ def large(model):
 
 def told(model, over):
     if over:
-        text = f"the probabilities after {over} contexts add up to more than one, and stay so"
+        text = f"the probabilities after {counted(over, 'context')} add up to more than one, and stay so"
         warnings.warn(text, LmtkWarning, stacklevel=2)
     return model
 
