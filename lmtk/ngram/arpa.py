@@ -100,9 +100,8 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     if not sections.get(1):
         raise FormatError(path, "the model has no 1-grams")
     if positive:
-        warnings.warn(
-            f"{name_of(path)}: {positive} positive log probabilities, up to {worst:.7g}", LmtkWarning, stacklevel=2
-        )
+        told = counted(positive, "positive log probability", "positive log probabilities")
+        warnings.warn(f"{name_of(path)}: {told}, up to {worst:.7g}", LmtkWarning, stacklevel=2)
     sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in rows) for k, rows in sections.items()}
     growing.add(sections, stated)
     tell_sizes(path, stated, sizes | growing.sizes)
@@ -364,7 +363,7 @@ def model_of(sections, path, levels_of, vocab=None):
     except KeyError as e:
         raise FormatError(path, f"the word {shown(e.args[0])} has no 1-gram") from None
     if repeated:
-        told = f"{name_of(path)}: {repeated} repeated n-grams; the first of each is kept"
+        told = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; the first of each is kept"
         warnings.warn(told, LmtkWarning, stacklevel=2)
     return Backoff(vocab, len(levels), levels)
 
