@@ -12,7 +12,7 @@ import warnings
 from lmtk import __version__
 from lmtk.commands import COMMANDS, click_command
 from lmtk.commands.spelling import INPUT, nearest, spelled, table
-from lmtk.errors import LmtkError, LmtkWarning, UsageError, notes
+from lmtk.errors import LmtkError, LmtkWarning, UsageError, notes, typed
 from lmtk.machine import large, mpiexec
 from lmtk.machine.threads import import_numpy
 
@@ -89,6 +89,7 @@ def say(program, message):
     """Prints "PROGRAM: MESSAGE" as one line on stderr, whatever bytes it holds; a closed stderr is no error."""
     try:
         text = " ".join(str(message).split())
+        text = re.sub(r"(?<![\w-])-[a-z][a-z-]*", lambda option: typed.get(option[0], option[0]), text)
         # control characters from a file must not reach the terminal
         text = re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda c: f"\\x{ord(c[0]):02x}", text)
         text = text if len(text) < LONGEST else f"{text[: LONGEST - 100]} ... {text[-80:]}"

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkWarning, name_of
+from lmtk.errors import FormatError, LmtkWarning, counted, name_of
 
 
 def em(logp, bins, weights, iterations, tolerance, tell=None, times=None):
@@ -59,8 +59,5 @@ def check_weights(weights, path):
     off = np.abs(weights.sum(axis=1) - 1)
     if (off > 1e-4).any():
         worst = weights.sum(axis=1)[off.argmax()]
-        warnings.warn(
-            f"{name_of(path)}: {(off > 1e-4).sum()} sets of weights do not sum to one; one sums to {worst:.7g}",
-            LmtkWarning,
-            stacklevel=2,
-        )
+        sets = counted((off > 1e-4).sum(), "set of weights does", "sets of weights do")
+        warnings.warn(f"{name_of(path)}: {sets} not sum to one; one sums to {worst:.7g}", LmtkWarning, stacklevel=2)

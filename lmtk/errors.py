@@ -25,6 +25,8 @@ class LmtkWarning(UserWarning):
     """Something odd that was tolerated; printed as one line on stderr."""
 
 
+# names that the user typed for options of ours, where lmtk stands in for another program: {ours: theirs}
+typed = {}
 # functions that tell a line to a user at a terminal; `cli.main` puts them here
 notes = []
 
@@ -32,6 +34,11 @@ notes = []
 def name_of(path):
     """The name of a file in messages."""
     return "stdin" if path == "-" else path
+
+
+def counted(n, one, many=None):
+    """A number with a noun or a clause, for messages: `many` (default: `one` and an s) where n is not 1."""
+    return f"{n} {one if n == 1 else many or one + 's'}"
 
 
 def shown(word):

@@ -35,13 +35,17 @@ def test_a_parallelogram_is_an_analogy():
 
 def test_principal_dimensions_hold_the_most_variance():
     C = vectors() * np.array([1, 5, 0.1, 2], np.float32)
-    points = features.two_dimensions(C)
+    points, names = features.two_dimensions(C)
     centred = C - C.mean(axis=0)
     singular = np.linalg.svd(centred, compute_uv=False)[:2]
     assert np.linalg.norm(points, axis=0) == pytest.approx(singular, rel=1e-5)
     assert abs(points[:, 0] @ points[:, 1]) < 1e-3
-    assert (points == features.two_dimensions(C.copy())).all()
-    assert (features.two_dimensions(C[:, :2]) == C[:, :2]).all()
+    shares = 100 * singular**2 / (centred**2).sum()
+    assert names == [f"principal component {k} ({share:.1f} % of the variance)" for k, share in enumerate(shares, 1)]
+    assert (points == features.two_dimensions(C.copy())[0]).all()
+    assert (features.two_dimensions(C[:, :2])[0] == C[:, :2]).all()
+    points, names = features.two_dimensions(C, [4, 1])
+    assert (points == C[:, [3, 0]]).all() and names == ["feature 4", "feature 1"]
 
 
 def test_word2vec_text_loses_nothing(tmp_path):
@@ -71,7 +75,7 @@ def test_labels_cover_none_and_stand_beside_their_dots():
 def test_odd_words_are_drawn():
     pytest.importorskip("matplotlib", reason="matplotlib is not installed; it draws")
     out = io.BytesIO()
-    features.plot(out, "svg", [b"$x$", b"\xff", b"<unk>", "é".encode()], vectors(4, 2))
+    features.plot(out, "svg", [b"$x$", b"\xff", b"<unk>", "é".encode()], vectors(4, 2), ["x", "y"])
     text = out.getvalue().decode()
     assert all(word in text for word in (">$x$<", r">\xff<", ">&lt;unk&gt;<", ">é<"))
 

@@ -21,7 +21,7 @@ def command(
     ] = None,
     dimensions: Annotated[
         list[int] | None,
-        option("dimensions", "Draw these features (default: the principal dimensions).", "I J", group="Show"),
+        option("dimensions", "Draw these features (default: the principal components).", "I J", group="Show"),
     ] = None,
     words: Annotated[str | None, option("words", "Only the words of this list.", "FILE", group="Data")] = None,
     top: Annotated[
@@ -105,6 +105,6 @@ def command(
         raise LmtkError(f"{lm}: expected two features or more to draw, got one; train with -features 2 or more")
     if not all(1 <= i <= m for i in dimensions or []):
         raise UsageError(f"-dimensions takes numbers from 1 to {m}, the features of {lm}")
-    points = C[ids][:, [i - 1 for i in dimensions]] if dimensions else features.two_dimensions(C[ids])
+    points, names = features.two_dimensions(C[ids], dimensions)
     with open_out(plot) as out:
-        features.plot(out, kind, shown, points)
+        features.plot(out, kind, shown, points, names)

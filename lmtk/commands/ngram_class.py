@@ -20,7 +20,7 @@ from lmtk.commands.options import (
     option,
     unknown_word,
 )
-from lmtk.errors import LmtkError, UsageError, name_of
+from lmtk.errors import LmtkError, UsageError, counted, name_of
 
 
 def command(
@@ -165,11 +165,11 @@ def to_sort(o, start):
     merging = o.incremental or o.full
     G = len(start.names) if start and not (merging and o.numclasses) else min(o.numclasses, max(len(words), 2))
     if start and not merging and o.numclasses not in (None, G):
-        raise UsageError(f"-numclasses is {o.numclasses}, and -init has {G} classes")
+        raise UsageError(f"-numclasses is {o.numclasses}, and -init has {counted(G, 'class', 'classes')}")
     if G < 2:
         raise LmtkError(f"{o.init}: all words are in one class; two or more classes were wanted")
     if len(words) < G:
-        raise LmtkError(f"{len(words)} words can't make {G} classes; is it the right text?")
+        raise LmtkError(f"{counted(len(words), 'word')} can't make {G} classes; is it the right text?")
     return SimpleNamespace(data=data, words=words, unseen=unseen, G=G, unk=unk)
 
 
@@ -199,9 +199,9 @@ def sort(o, job, start):
         number = 1
         iterations = o.iterations or 0 if merging else o.iterations
         for share, moved in induction.passes(state, iterations, o.threads):
-            bar(share, f"pass {number}: {moved} words moved")
+            bar(share, f"pass {number}: {counted(moved, 'word')} moved")
             if share == 1:
-                tell(f"pass {number}: {moved} words moved")
+                tell(f"pass {number}: {counted(moved, 'word')} moved")
                 number += 1
     return state
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lmtk.commands.spelling import Option, checked
-from lmtk.errors import UsageError
+from lmtk.errors import UsageError, counted
 
 MAX_ORDER = 99
 MANY = 1024  # threads
@@ -229,7 +229,8 @@ def given_weights(given, parts):
     if not given:
         return [1 / parts] * parts
     if len(given) not in (parts - 1, parts):
-        raise UsageError(f"{parts} models need {parts - 1} or {parts} weights (-lambda), not {len(given)}")
+        models = counted(parts, "model needs", "models need")
+        raise UsageError(f"{models} {parts - 1} or {counted(parts, 'weight')} (-lambda), not {len(given)}")
     weights = [*given, 1 - sum(given)] if len(given) < parts else given
     weights = [0.0 if -1e-9 < w < 0 else w for w in weights]  # what rounding leaves of 1 - 0.9 - 0.1
     if not all(0 <= w <= 1 for w in weights) or abs(sum(weights) - 1) > 1e-4:

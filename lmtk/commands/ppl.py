@@ -20,7 +20,7 @@ from lmtk.commands.options import (
     one_stdin,
     option,
 )
-from lmtk.errors import LmtkWarning, UsageError, name_of
+from lmtk.errors import LmtkWarning, UsageError, counted, name_of
 
 
 def command(
@@ -132,7 +132,7 @@ def command(
                 unknown = report_text(opened(model) if oov_features else model, path, marks, debug, tell)
                 if debug and unknown and not oov_features:
                     name = os.fsdecode(model.vocab.words[model.vocab.unk_id])
-                    sys.stderr.write(f"{name_of(path)}: {unknown} words are {name} or unknown\n")
+                    sys.stderr.write(f"{name_of(path)}: {counted(unknown, 'word is', 'words are')} {name} or unknown\n")
         for path in counts:
             report_count_file(model, path, count_order, float_counts, debug, tell, tolower)
 
@@ -164,9 +164,10 @@ def report_text(model, path, marks, debug, write, escape=b"", unk=True):
         found = ahead(found)
     _, blank, unknown = report(model, path, found, debug, write, unk)
     if debug and blank:
-        sys.stderr.write(f"{name_of(path)}: {blank} blank lines skipped\n")
+        sys.stderr.write(f"{name_of(path)}: {counted(blank, 'blank line')} skipped\n")
     if debug and index is not None:
-        sys.stderr.write(f"{name_of(path)}: {len(model.vocab.words) - known} words joined the vocabulary\n")
+        joined = counted(len(model.vocab.words) - known, "word")
+        sys.stderr.write(f"{name_of(path)}: {joined} joined the vocabulary\n")
     return unknown
 
 

@@ -16,7 +16,7 @@ from lmtk.commands.options import (
     one_stdin,
     option,
 )
-from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError, counted
 
 
 def command(
@@ -155,7 +155,8 @@ def check(o):
     if o.write_weights and not (o.weights or o.tune):
         raise UsageError("-write-weights needs -tune or -weights")
     if o.name and len(o.name) != models:
-        raise UsageError(f"{models} models need {models} names (-name), not {len(o.name)}")
+        wanted = f"{counted(models, 'model needs', 'models need')} {counted(models, 'name')}"
+        raise UsageError(f"{wanted} (-name), not {len(o.name)}")
     if len(set(o.name)) < len(o.name):
         raise UsageError("-name: two models have the same one")
     if o.write_nbest_dir and len({os.path.basename(path) for path in o.nbest}) < len(o.nbest):
@@ -176,12 +177,9 @@ def check_form(o, lists):
     models, lmw = len(o.lm) + len(o.model), o.lmw
     wanted = 1 if lists.form == SRILM else models
     if lmw and len(lmw) != wanted:
-        scores = (
-            "the score of SRILM's lists needs 1 weight"
-            if lists.form == SRILM
-            else f"{models} models need {wanted} weights"
-        )
-        raise UsageError(f"{scores} (-lmw), not {len(lmw)}")
+        srilm = "the score of SRILM's lists needs"
+        scores = srilm if lists.form == SRILM else counted(models, "model needs", "models need")
+        raise UsageError(f"{scores} {counted(wanted, 'weight')} (-lmw), not {len(lmw)}")
     if lists.form == SRILM:
         if o.model:
             raise UsageError("-model is for lists of Moses's, whose keys are the numbers of the source's lines")
@@ -298,7 +296,7 @@ def tuned(lists, weights, references, seed, restarts, debug):
         if debug:
             say("no weights of the features come to the lists' own order: their score is a feature too, score=")
     if debug:
-        size = f"{len(lists.starts) - 1} lists, {len(lists.words)} hypotheses"
+        size = f"{counted(len(lists.starts) - 1, 'list')}, {counted(len(lists.words), 'hypothesis', 'hypotheses')}"
         say(f"{size}: BLEU = {100 * before:.2f}, tuned {100 * after:.2f}")
     if after < before:
         what = f"BLEU = {100 * after:.2f}, and {100 * before:.2f} as they came"
@@ -317,7 +315,9 @@ def read_references(path, L):
         except UnicodeDecodeError:
             raise FormatError(path, "not UTF-8; convert it with iconv", number) from None
     if len(rows) != L:
-        raise FormatError(path, f"{len(rows)} references for {L} lists; a line is wanted for each")
+        raise FormatError(
+            path, f"{counted(len(rows), 'reference')} for {counted(L, 'list')}; a line is wanted for each"
+        )
     return [line for _, line in rows]
 
 

@@ -11,7 +11,7 @@ import zlib
 from contextlib import contextmanager, suppress
 from functools import cache
 
-from lmtk.errors import FormatError, LmtkWarning, UsageError, name_of
+from lmtk.errors import FormatError, LmtkWarning, UsageError, counted, name_of
 
 BOM = b"\xef\xbb\xbf"
 watch = None  # a function that is called with the number of bytes of each read, or None
@@ -159,12 +159,10 @@ def with_warnings(blocks, path):
             returns += block.count(b"\r") - block.count(b"\r\n")
         yield block
     if odd:
-        line = (
-            f"{name}: {odd} line{'s are' if odd > 1 else ' is'} no UTF-8; for {FORMS[form]}: iconv -f {form} -t utf-8"
-        )
-        warnings.warn(line, LmtkWarning, stacklevel=2)
+        line = f"{name}: {counted(odd, 'line is', 'lines are')} no UTF-8"
+        warnings.warn(f"{line}; for {FORMS[form]}: iconv -f {form} -t utf-8", LmtkWarning, stacklevel=2)
     if returns:
-        line = f"{name}: {returns} carriage return{'s' * (returns > 1)} inside lines, taken as blanks; tr '\\r' '\\n'"
+        line = f"{name}: {counted(returns, 'carriage return')} inside lines, taken as blanks; tr '\\r' '\\n'"
         warnings.warn(f"{line} makes them ends of lines", LmtkWarning, stacklevel=2)
 
 

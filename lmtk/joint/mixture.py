@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lmtk.em import check_weights
-from lmtk.errors import FormatError, LmtkError, first_of
+from lmtk.errors import FormatError, LmtkError, counted, first_of
 from lmtk.files import registry
 from lmtk.files.streams import lines_of
 from lmtk.lm import UNKNOWN, Scores, reach
@@ -102,7 +102,8 @@ def check_vocabularies(parts, names):
         words = differences(parts[0].vocab, part.vocab)
         if words:
             raise LmtkError(
-                f"the vocabularies of {names[0]} and {name} differ in {len(words)} words ({first_of(words)}); "
+                f"the vocabularies of {names[0]} and {name} differ in {counted(len(words), 'word')} "
+                f"({first_of(words)}); "
                 "train both with one (lmtk vocab -text A B, then -vocab and -unk), or give back-off models all words "
                 "(lmtk vocab -lm A B -write V, then lmtk ngram -lm A -vocab V -renorm -write-lm A2), or merge them "
                 "(lmtk ngram -mix-lm)"

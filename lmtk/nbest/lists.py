@@ -10,7 +10,7 @@ from itertools import islice
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError, shown
+from lmtk.errors import FormatError, LmtkError, counted, shown
 from lmtk.files.streams import lines
 from lmtk.lm import LN10
 from lmtk.reports.srilm import outcome
@@ -330,8 +330,8 @@ def weights_of(rows, names, path):
         if name in found:
             raise FormatError(path, f"a second line for {shown(name)}", i)
         if len(values) != names.count(name):
-            wanted = names.count(name)
-            raise FormatError(path, f"wanted {wanted} weights of {shown(name)}, found {len(values)}", i)
+            wanted = counted(names.count(name), "weight")
+            raise FormatError(path, f"wanted {wanted} of {shown(name)}, found {len(values)}", i)
         try:
             found[name] = list(map(number, values))
         except ValueError as e:

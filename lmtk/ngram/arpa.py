@@ -8,7 +8,7 @@ from itertools import chain, groupby, islice, pairwise
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkWarning, name_of, shown
+from lmtk.errors import FormatError, LmtkWarning, counted, name_of, shown
 from lmtk.files.streams import WORD, blocks_of, rows_of
 from lmtk.machine import memory
 from lmtk.machine.large import LARGE, pays
@@ -97,9 +97,8 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     if not sections.get(1):
         raise FormatError(path, "the model has no 1-grams")
     if positive:
-        warnings.warn(
-            f"{name_of(path)}: {positive} positive log probabilities, up to {worst:.7g}", LmtkWarning, stacklevel=2
-        )
+        told = counted(positive, "positive log probability", "positive log probabilities")
+        warnings.warn(f"{name_of(path)}: {told}, up to {worst:.7g}", LmtkWarning, stacklevel=2)
     sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in rows) for k, rows in sections.items()}
     growing.add(sections, stated)
     tell_sizes(path, stated, sizes | growing.sizes)
@@ -132,7 +131,9 @@ def parse(line, k):
     """A line of order k -> (log10 p, words, log10 back-off weight, 0 if it has none), or a message of its fault."""
     fields = TOKEN.findall(line)
     if len(fields) not in (k + 1, k + 2):
-        return f"expected {k} words after the probability, got {len(fields) - 1}; is this a {k}-gram section?"
+        return (
+            f"expected {counted(k, 'word')} after the probability, got {len(fields) - 1}; is this a {k}-gram section?"
+        )
     numbers = [fields[0], *fields[k + 1 :], b"0"]
     if not all(map(NUMBER.match, numbers[:2])):
         return "a probability or back-off weight is not a number"
@@ -356,7 +357,7 @@ def model_of(sections, path, levels_of, vocab=None):
     except KeyError as e:
         raise FormatError(path, f"the word {shown(e.args[0])} has no 1-gram") from None
     if repeated:
-        told = f"{name_of(path)}: {repeated} repeated n-grams; the first of each is kept"
+        told = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; the first of each is kept"
         warnings.warn(told, LmtkWarning, stacklevel=2)
     return Backoff(vocab, len(levels), levels)
 

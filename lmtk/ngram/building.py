@@ -13,7 +13,6 @@ from lmtk.machine.threads import all_at_once, part_of
 from lmtk.ngram.nodes import (
     AT,
     CHILD,
-    NO_TABLES,
     NODE,
     PLACE,
     ROOT,
@@ -27,6 +26,7 @@ from lmtk.ngram.nodes import (
     ends_of,
     frozen,
     number,
+    records_of,
     room,
     suffix_of,
     unigrams,
@@ -47,7 +47,7 @@ def finished(memory, where, W, path="", linked=False, home=None):
     nodes = without_tables(memory, where, ROOT, path)
     one = unigrams(nodes, W)
     if not pays("ngrams", sum(sizes), "link"):
-        return replace(nodes, far=frozen(link_suffixes_plain(Nodes(memory, where, ROOT, *NO_TABLES).levels, one)))
+        return replace(nodes, far=frozen(link_suffixes_plain(records_of(memory, where), one)))
     nodes, far = with_tables(nodes, home), ROOT
     for k in range(2, order + 1) if not linked else ():
         far = with_suffixes(memory, where, nodes.slots, nodes.spans, k, one, far)
@@ -219,7 +219,7 @@ def of_arrays(arrays, order, W, path):
         memory, where, records = room(sizes)
         for a, level in zip(levels, records):
             columns(level)[:, :-1] = a
-        Nodes(memory, where, ROOT, *NO_TABLES, path).checked(W)
+        without_tables(memory, where, ROOT, path).checked(W)
         return finished(memory, where, W)
     memory = whole = together(levels)
     if whole is None:

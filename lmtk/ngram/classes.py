@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError, LmtkWarning, name_of, shown
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted, name_of, shown
 from lmtk.files.streams import SUFFIX, WORD, lines
 from lmtk.ngram import class_kernels as kernels
 from lmtk.ngram.counts import Counts, from_rows
@@ -72,7 +72,8 @@ def read_classes(path, scaled=True, rows=None):
     sums[~uniform & (not scaled)] = 1
     if off.any():
         worst = sums[np.where(off, np.abs(sums - 1), 0).argmax()]
-        what = f"the probabilities of {off.sum()} classes do not sum to one; one sums to {worst:.7g}"
+        many = counted(off.sum(), "class", "classes")
+        what = f"the probabilities of {many} do not sum to one; one sums to {worst:.7g}"
         warnings.warn(f"{name_of(path)}: {what}; they are scaled", LmtkWarning, stacklevel=2)
     return Classes(list(names), {word: (c, p / sums[c]) for word, (c, p) in members.items()})
 

@@ -17,7 +17,7 @@ from lmtk.machine.large import pays
 from lmtk.ngram import backoff
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.building import finished
-from lmtk.ngram.nodes import NO_TABLES, ROOT, Nodes, room
+from lmtk.ngram.nodes import ROOT, room, without_tables
 from lmtk.text.vocab import vocab_of, vocab_settings
 
 KIND = "backoff-compact"
@@ -153,7 +153,7 @@ def from_arrays(about, arrays, path):
                 raise FormatError(path, f"its {k}-grams do not fit together with its {k + 1}-grams")
             children[many] = more
             level["child"][1:] = np.cumsum(children)
-    Nodes(memory, where, ROOT, *NO_TABLES, path).checked(W)
+    without_tables(memory, where, ROOT, path).checked(W)
     nodes = finished(memory, where, W)
     return Backoff(vocab, order, [Packed(nodes, k, W) for k in range(1, order + 1)])
 

@@ -16,7 +16,7 @@ from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import trim
 from lmtk.machine.threads import Scratch, all_at_once
-from lmtk.ngram import suffix
+from lmtk.ngram import mass, suffix
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.building import finished
 from lmtk.ngram.methods import EPSILON, Totals
@@ -27,7 +27,6 @@ from lmtk.ngram.smoothing import (
     Level,
     counts_of_counts,
     estimate_order,
-    masses_left,
     probability,
     smooth,
     words_kept,
@@ -305,8 +304,8 @@ def smoothed(given, method, V, exact, log10p, p, room):
         if exact:
             return np.where(seen, np.log10(weight), 0).astype(f32)
     sum_both(context, p, lower, sums)
-    bow, scaled = masses_left(sums[:, 0], sums[:, 1])
-    odd |= scaled
+    left = mass.left(sums[:, 0], sums[:, 1])
+    bow, odd = left.weights(), odd | (left.scale > 0)
     if odd.any():
         some, contexts = np.flatnonzero(odd[context]), np.flatnonzero(odd)
         number = np.cumsum(odd) - 1
@@ -391,14 +390,15 @@ def seen_words(counts, vocab, marks):
     seen = np.append(counts, counts[0] if marks.sos else 0)
     if not marks.eos:
         seen[0] = 0
-    return some_seen(np.where(seen > 0, seen, -1), vocab)
+    seen = np.where(seen > 0, seen, -1)
+    need_seen(seen, vocab)
+    return seen
 
 
-def some_seen(seen, vocab):
-    """seen (W,) as it is. Raises LmtkError where no predicted word is seen."""
+def need_seen(seen, vocab):
+    """Raises LmtkError where no predicted word is seen; seen: (W,)."""
     if not (seen[: vocab.V] > 0).any():
         raise LmtkError("no word of the vocabulary is counted")
-    return seen
 
 
 def ends_in_words(x, vocab):
@@ -479,7 +479,7 @@ def estimate(suffixes, vocab, recipe, marks, types=False):
     start, raw, methods, exact = suffixes.start, suffixes.raw, recipe.methods, recipe.exact
     seen = raw[1] if raw else seen_words(np.diff(start), vocab, marks)
     if raw and (exact or not ends_in_words(suffixes, vocab)):
-        some_seen(seen, vocab)
+        need_seen(seen, vocab)
     first = unigrams(vocab, methods, seen, lambda: suffixes.fresh[1][:-1] if raw else np.diff(suffixes.nodes(2, start)))
     first.inside, size = words_kept(recipe, vocab)
     work = Estimator(suffixes, vocab, methods, np.diff(start), types, first.inside)
@@ -511,7 +511,7 @@ def backoff_of(model, home=None):
     records[0]["log10p"][:-1] = np.where(model.marks[0] & THERE, model.log10p[0], f32(np.nan))
     records[0]["child"][:-1] = model.types[0]
     for k, (above, here) in enumerate(pairwise(records), 2):
-        suffix.sum_up(above["child"])
+        suffix.sum_up(above["child"], 0)
         new = np.full(len(model.log10bow[k - 1]), -1, np.int32)
         work = partial(place_segment, model, k, place, above["child"], new, columns(here), scratch)
         lacking += sum(all_at_once(work, segments))

@@ -1,9 +1,75 @@
-"""The probability of a set of words in each context of a back-off model, without a look-up of each word."""
+"""Masses of probability in the contexts of back-off models: what is left for unseen words, what a set of words gets."""
+
+import math
+from typing import NamedTuple
 
 import numpy as np
 
+from lmtk.machine.jit import inlined
 from lmtk.ngram.counts import find_rows
+from lmtk.ngram.methods import EPSILON
 from lmtk.text.corpus import contexts, sentences
+
+f32 = np.float32
+
+
+class Left(NamedTuple):
+    """The mass that C contexts leave for their unseen words, (C,) each. numerator, denominator: the mass, and what the
+    lower order gives these words; their quotient is the back-off weight. scale: the log10 of the factor that the
+    probabilities of the seen words have to take, mostly 0; over: whether these probabilities sum to more than one.
+    """
+
+    numerator: np.ndarray
+    denominator: np.ndarray
+    scale: np.ndarray
+    over: np.ndarray
+
+    def weights(self):
+        """log10 back-off weights, (C,): 0 where nothing is left on either side, -inf where p sums to more than one, for
+        which SRILM writes -99 too.
+        """
+        none = (self.numerator == 0) & (self.denominator == 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bow = np.log10(self.numerator) - np.log10(self.denominator)
+        return np.where(self.over, -np.inf, np.where(none, 0, bow)).astype(f32)
+
+
+def left(sums, lower_sums):
+    """The Left of C contexts, from the sums over their seen words of p, and of p by the lower order, (C,) each."""
+    numerator, denominator = 1 - sums, 1 - lower_sums
+    numerator[np.abs(numerator) < EPSILON] = 0
+    denominator[np.abs(denominator) < EPSILON] = 0
+    over, scale = numerator < 0, np.zeros(len(sums), f32)
+    # mass is left, but there are no unseen words to take it: the seen words get it
+    wasted = (numerator > 0) & (denominator <= 0)
+    with np.errstate(divide="ignore"):
+        scale[wasted] = -np.log10(sums[wasted])
+    numerator[wasted] = 0
+    denominator[wasted | (denominator < 0)] = 0
+    return Left(numerator, denominator, scale, over)
+
+
+@inlined
+def left_of_one(total, lower_total):
+    """`left` of one context, for kernels."""
+    numerator, denominator = 1 - total, 1 - lower_total
+    numerator = 0.0 if abs(numerator) < EPSILON else numerator
+    denominator = 0.0 if abs(denominator) < EPSILON else denominator
+    over, scale = numerator < 0, f32(0)
+    if numerator > 0 and denominator <= 0:
+        scale = f32(-math.log10(total))
+        numerator = denominator = 0.0
+    return numerator, max(denominator, 0.0), scale, over
+
+
+@inlined
+def weight_of_one(numerator, denominator, over):
+    """`Left.weights` of one context, for kernels."""
+    if over:
+        return f32(-np.inf)
+    if numerator == 0 and denominator == 0:
+        return f32(0)
+    return f32(math.log10(numerator) - math.log10(denominator))
 
 
 def of_contexts(model, chosen):

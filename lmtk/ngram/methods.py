@@ -186,11 +186,11 @@ def kneser_ney_discounts(method, k, n, fallback, tell, kenlm):
         if fallback is None:
             found = ", ".join(f"n{r} = {n_r}" for r, n_r in enumerate(n, 1))
             raise NoDiscount(
-                f"no Kneser-Ney discounts for order {k}: {found}; {why}; -wbdiscount{k} smooths such counts, "
-                "-discount-fallback takes discounts as given"
+                f"no Kneser-Ney discounts for order {k}: {found}; {why}; give fallback discounts (-discount-fallback), "
+                f"or use Witten-Bell smoothing (ngram-count -wbdiscount{k})"
             )
         D = tuple(fallback[: len(names)])
-        sys.stderr.write(f"discounts of order {k} as given by -discount-fallback: {' '.join(map(str, D))}\n")
+        sys.stderr.write(f"fallback discounts for order {k}: {' '.join(map(str, D))}\n")
     for name, value in zip(names, D):
         tell(f"D{name} = {value:.6g}" if len(names) > 1 else f"D = {value:.6g}")
     return replace(method, parameters=D)

@@ -48,9 +48,6 @@ def frozen(array):
     return array
 
 
-NO_TABLES = frozen(np.empty(0, np.int32)), frozen(np.zeros((100, 2), np.int64))
-
-
 @dataclass(frozen=True)
 class Nodes:
     """The arrays above. They cannot be written, as mapped files cannot: so kernels are compiled for one kind of array.
@@ -79,13 +76,8 @@ class Nodes:
 
     @cached_property
     def levels(self):
-        """The records of each order, from order 0, the root, on; each order with the record that ends it."""
-        root = np.zeros(2, NODE)
-        root["child"][1] = self.size(1)
-        found = [root]
-        for at, size, width, _ in self.where.tolist():
-            found.append(self.memory[at : at + (size + 1) * width].view(NODE if width == WIDE else LAST))
-        return found
+        """`records_of` these nodes."""
+        return records_of(self.memory, self.where)
 
     def lower(self, order):
         """The Nodes of the orders up to `order`."""
@@ -110,6 +102,16 @@ class Nodes:
         return parent * W + level["word"][:-1]
 
 
+def records_of(memory, where):
+    """The records of each order, from order 0, the root, on; each order with the record that ends it."""
+    root = np.zeros(2, NODE)
+    root["child"][1] = where[0, N]
+    found = [root]
+    for at, size, width, _ in where.tolist():
+        found.append(memory[at : at + (size + 1) * width].view(NODE if width == WIDE else LAST))
+    return found
+
+
 def ends_of(sizes):
     """(how many numbers a record of each order has; where each order begins in a memory, and the end of the last)."""
     widths = [WIDE] * (len(sizes) - 1) + [NARROW]
@@ -125,7 +127,7 @@ def room(sizes, home=None):
     if memory is None:
         memory = zeros(ends[-1], np.int32)
     where = np.array([[at, size, width, PLACE[width]] for at, size, width in zip(ends, sizes, widths)], np.int64)
-    return memory, where, Nodes(memory, where, ROOT, memory, where).levels[1:]
+    return memory, where, records_of(memory, where)[1:]
 
 
 def without_tables(memory, where, far, path=""):

@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lmtk.errors import LmtkWarning
+from lmtk.errors import LmtkWarning, counted
 from lmtk.lm import LN10
 from lmtk.machine.large import pays
-from lmtk.ngram import rewriting
+from lmtk.ngram import mass, rewriting
 from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.counts import find, to_rows, values
-from lmtk.ngram.methods import EPSILON
 from lmtk.ngram.nodes import N
 from lmtk.ngram.rewriting import chance, whole_unigrams
 from lmtk.text.corpus import Corpus
@@ -67,34 +66,12 @@ def backed_off(log10p, log10bow, nodes, contexts):
     return out + weight
 
 
-class Masses(NamedTuple):
-    """The mass that the n-grams of each context leave, (C,) each: numerator and denominator of the back-off weight;
-    scale, the log10 of the factor that its n-grams' probabilities have to take; over, whether they sum to more than
-    one.
-    """
-
-    numerator: np.ndarray
-    denominator: np.ndarray
-    scale: np.ndarray
-    over: np.ndarray
-
-
-def masses(log10p, lower, parent, C):
-    """The Masses of C contexts. Of their n-grams, (N,): log10p, nan for bare prefixes; lower, log10 p of the lower
-    order; parent, the context.
+def left_over(log10p, lower, parent, C):
+    """`mass.left` of C contexts, from their n-grams, (N,) each: log10p, nan for bare prefixes; lower, log10 p of the
+    lower order; parent, the context.
     """
     given = ~np.isnan(log10p)
-    numerator = 1 - np.bincount(parent[given], chance(log10p[given]), C)
-    denominator = 1 - np.bincount(parent[given], chance(lower[given]), C)
-    numerator[abs(numerator) < EPSILON] = 0
-    denominator[abs(denominator) < EPSILON] = 0
-    over = numerator < 0
-    # mass is left, but there are no unseen words to take it: the n-grams get it
-    wasted = (numerator > 0) & (denominator <= 0)
-    scale = np.where(wasted, -np.log10(1 - numerator), 0).astype(np.float32)
-    numerator[wasted] = 0
-    denominator[wasted | (denominator < 0)] = 0
-    return Masses(numerator, denominator, scale, over)
+    return mass.left(*(np.bincount(parent[given], chance(p[given]), C) for p in (log10p, lower)))
 
 
 def renormalized(model, own=False):
@@ -130,7 +107,7 @@ def large(model, job):
 
 def told(model, over):
     if over:
-        text = f"the probabilities after {over} contexts add up to more than one, and stay so"
+        text = f"the probabilities after {counted(over, 'context')} add up to more than one, and stay so"
         warnings.warn(text, LmtkWarning, stacklevel=2)
     return model
 
@@ -145,12 +122,10 @@ def new_weights(model, log10p, every):
         log10p[0], over = whole_unigrams(log10p[0], model.levels[0].keys < model.vocab.V)
         for k, (nodes, contexts) in enumerate(every[1:], 2):
             lower = backed_off(log10p, log10bow, nodes[:-1], contexts[:-1])
-            left = masses(log10p[k - 1], lower, contexts[-1], len(log10p[k - 2]))
+            left = left_over(log10p[k - 1], lower, contexts[-1], len(log10p[k - 2]))
             over += int(left.over.sum())
             log10p[k - 1] += left.scale[contexts[-1]]
-            none = (left.numerator == 0) & (left.denominator == 0)
-            bow = np.log10(left.numerator) - np.log10(left.denominator)
-            log10bow[k - 2] = np.where(left.over, -np.inf, np.where(none, 0, bow)).astype(np.float32)
+            log10bow[k - 2] = left.weights()
     return log10bow, over
 
 
@@ -231,7 +206,7 @@ def pruned(model, threshold, minorder=2, history=None, own=False):
             parent = contexts[-1]
             if k >= minorder and threshold > 0:
                 lower = backed_off(log10p, log10bow, nodes[:-1], contexts[:-1])
-                left = masses(log10p[k - 1], lower, parent, len(log10p[k - 2]))
+                left = left_over(log10p[k - 1], lower, parent, len(log10p[k - 2]))
                 own = log10p[k - 1] = log10p[k - 1] + left.scale[parent]
                 numerator = left.numerator[parent]
                 new = np.log10(numerator + chance(own)) - np.log10(left.denominator[parent] + chance(lower))

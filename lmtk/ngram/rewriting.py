@@ -21,6 +21,7 @@ from lmtk.machine.threads import all_at_once, in_parts
 from lmtk.ngram import union
 from lmtk.ngram.backoff import Backoff, Packed
 from lmtk.ngram.building import finished
+from lmtk.ngram.mass import left_of_one, weight_of_one
 from lmtk.ngram.methods import EPSILON
 from lmtk.ngram.nodes import (
     AT,
@@ -120,33 +121,6 @@ def fetch_suffix(memory, where, k, node):
         prefetch(memory, where[k - 2, AT] + where[k - 2, WIDTH] * max(end, 0) + where[k - 2, P])
 
 
-@inlined
-def mass(given, lower):
-    """One context's `pruning.masses`: (numerator and denominator of its weight, the log10 of the factor for its
-    n-grams, whether they sum to more than one). given: the sum of their probabilities; lower: the sum by the lower
-    order.
-    """
-    numerator, denominator = 1 - given, 1 - lower
-    numerator = 0.0 if abs(numerator) < EPSILON else numerator
-    denominator = 0.0 if abs(denominator) < EPSILON else denominator
-    over, scale = numerator < 0, f32(0)
-    if numerator > 0 and denominator <= 0:
-        # mass is left, but there are no unseen words to take it: the n-grams get it
-        scale = f32(-math.log10(1 - numerator))
-        numerator = denominator = 0.0
-    return numerator, max(denominator, 0.0), scale, over
-
-
-@inlined
-def weight_of(numerator, denominator, over):
-    """A context's weight, log10, from the results of `mass`."""
-    if over:
-        return f32(-np.inf)
-    if numerator == 0 and denominator == 0:
-        return f32(0)
-    return f32(math.log10(numerator) - math.log10(denominator))
-
-
 @jit
 def weigh(memory, logs, where, far, k, first, last, shown):
     """Sets the weights of contexts from the n-grams of order k, and scales n-grams as `pruning.renormalized` does. With
@@ -176,12 +150,12 @@ def weigh(memory, logs, where, far, k, first, last, shown):
         for child in range(begin - start, end - start):
             given += own[child]
             less += lower[child]
-        numerator, denominator, scale, over = mass(given, less)
+        numerator, denominator, scale, over = left_of_one(given, less)
         if scale:
             for child in range(begin, end):
                 logs[p + width * child] += scale
         found += over
-        bow, old = weight_of(numerator, denominator, over), logs[at + BOW]
+        bow, old = weight_of_one(numerator, denominator, over), logs[at + BOW]
         logs[at + BOW] = f32(-0.0) if shown and bow == 0 and (old != 0 or math.copysign(1, old) < 0) else bow
     return found
 
@@ -287,7 +261,7 @@ def judge(memory, logs, where, far, k, first, last, context, threshold, kept, ne
                     given += math.exp(np.float64(own) * LN10)
                     less += math.exp(np.float64(q) * LN10)
         if threshold > 0 and begin < end:
-            numerator, denominator, scale, over = mass(given, less)
+            numerator, denominator, scale, over = left_of_one(given, less)
             history, old = math.exp(np.float64(context[i]) * LN10), np.float64(logs[at + BOW])
             for child in range(begin, end):
                 logs[p + width * child] += scale

@@ -19,6 +19,7 @@ from functools import partial
 import numpy as np
 
 from lmtk.errors import LmtkError
+from lmtk.ngram import mass
 from lmtk.ngram.backoff import ZERO, Backoff, Stored
 from lmtk.ngram.counts import find, to_rows, trie
 from lmtk.ngram.methods import EPSILON, Totals
@@ -389,28 +390,10 @@ def backoff_weights(log10p, of, lower, H):
     there = ~np.isnan(log10p)
     if not there.all():
         of, lower = of[there], lower[there]
-    sums = np.bincount(of, probability(log10p[there]), H)
-    bow, scaled = masses_left(sums, np.bincount(of, lower, H))
-    if scaled.any():
-        with np.errstate(divide="ignore"):
-            scale = np.where(scaled, -np.log10(sums), 0).astype(f32)
-        log10p[there] += scale[of]
-    return bow
-
-
-def masses_left(sums, lower_sums):
-    """(log10 back-off weights of contexts, from the sums of p of their seen words, and of p in the lower order; which
-    contexts have mass to give, though the lower order leaves none to take it).
-    """
-    numerator, denominator = 1 - sums, 1 - lower_sums
-    numerator[np.abs(numerator) < EPSILON] = 0
-    denominator[np.abs(denominator) < EPSILON] = 0
-    scaled = (denominator < EPSILON) & (numerator > EPSILON)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        bow = (np.log10(numerator) - np.log10(denominator)).astype(f32)
-    bow[scaled | (denominator <= 0) | ((numerator < EPSILON) & (denominator < EPSILON))] = 0
-    bow[numerator < 0] = -np.inf  # less than nothing is left: SRILM writes -99 too
-    return bow, scaled
+    left = mass.left(np.bincount(of, probability(log10p[there]), H), np.bincount(of, lower, H))
+    if left.scale.any():
+        log10p[there] += left.scale[of]
+    return left.weights()
 
 
 def fix_contexts(levels, exact):

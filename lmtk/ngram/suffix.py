@@ -541,13 +541,13 @@ def put_rows(many, at, of, suffix, word, below, log10p, log10bow, types, rows, l
 
 
 @jit
-def sum_up(types):
-    """types (N + 1,), in place: how many children each has becomes where they begin."""
-    total = 0
+def sum_up(types, total):
+    """types (N,), in place: how many children each has becomes where they begin, from `total` on. Returns the end."""
     for i in range(len(types)):
         here = types[i]
         types[i] = total
         total += here
+    return total
 
 
 @jit

@@ -39,18 +39,22 @@ def analogy(C, a, b, c):
     return b - a + c
 
 
-def two_dimensions(vectors):
-    """(N, m) -> (N, 2): the two principal dimensions of the vectors; with m = 2 the features as they are.
+def two_dimensions(vectors, dimensions=None):
+    """Vectors (N, m) -> (points (N, 2), the names of their two axes): two of the features, `dimensions`, numbered from
+    1, or the first two principal components; with m = 2 the features as they are.
 
-    A dimension's sign is that which makes its largest weight positive.
+    A component's sign is the one that makes its largest weight positive.
     """
-    if vectors.shape[1] == 2:
-        return vectors
+    if dimensions or vectors.shape[1] == 2:
+        dimensions = dimensions or (1, 2)
+        return vectors[:, [i - 1 for i in dimensions]], [f"feature {i}" for i in dimensions]
     centred = vectors - vectors.mean(axis=0, dtype=np.float64)
-    _, axes = np.linalg.eigh(centred.T @ centred)
+    variances, axes = np.linalg.eigh(centred.T @ centred)
     axes = axes[:, :-3:-1]
     axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), [0, 1]])
-    return centred @ axes
+    shares = variances[:-3:-1] / (variances.sum() or 1)
+    names = [f"principal component {k} ({100 * share:.1f} % of the variance)" for k, share in enumerate(shares, 1)]
+    return centred @ axes, names
 
 
 def write_word2vec(out, words, vectors):
@@ -60,14 +64,15 @@ def write_word2vec(out, words, vectors):
         out.write(word + b" " + " ".join(f"{x:.9g}" for x in vector.tolist()).encode() + b"\n")
 
 
-def plot(out, kind, words, points):
-    """A picture, "svg" or "png", with a dot for each word: points (N, 2). Same words and points, same bytes.
+def plot(out, kind, words, points, names):
+    """A picture, "svg" or "png", with a dot for each word: points (N, 2); names: of the axes. Same words and points,
+    same bytes.
 
     A word stands beside its dot where it covers no other. The first words are placed first; a word without a place is
     left out.
     """
     with figure(out, kind, (12, 12)) as drawn:
-        axes = drawn.add_subplot()
+        axes = drawn.add_subplot(xlabel=names[0], ylabel=names[1])
         axes.plot(*points.T, ".", markersize=3, color="0.6")
         labels = [axes.text(*xy, shown(word), size=8, parse_math=False) for word, xy in zip(words, points.tolist())]
         drawn.draw_without_rendering()  # sets the scales

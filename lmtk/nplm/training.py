@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from lmtk.errors import Diverged, FormatError, LmtkError
+from lmtk.errors import Diverged, FormatError, LmtkError, counted
 from lmtk.files import curve
 from lmtk.files.streams import WORD, lines
 from lmtk.machine import memory
@@ -352,14 +352,18 @@ def read_features(path, vocab, m=None):
         try:
             vector = np.array(fields[1:], dtype="S").astype(f32)
         except ValueError:
-            raise FormatError(path, f"expected a word and {m} numbers", number) from None
+            raise FormatError(path, f"expected a word and {counted(m, 'number')}", number) from None
         if len(vector) != m or not np.isfinite(vector).all():
-            raise FormatError(path, f"expected a word and {m} finite numbers{wanted}, got {len(vector)}", number)
+            raise FormatError(
+                path, f"expected a word and {counted(m, 'finite number')}{wanted}, got {len(vector)}", number
+            )
         vectors += 1
         if fields[0] in vocab.index:
             found[vocab.index[fields[0]]] = vector
     if stated not in (None, vectors):
-        raise FormatError(path, f"the first line says {stated} words, there are {vectors}; is it cut short?")
+        raise FormatError(
+            path, f"the first line says {counted(stated, 'word')}, the file has {vectors}; is it cut short?"
+        )
     if not found:
         raise FormatError(path, "no word of the vocabulary has features in it")
     return found

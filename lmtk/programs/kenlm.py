@@ -6,12 +6,18 @@ import os
 import sys
 import warnings
 
-from lmtk.errors import LmtkWarning, UsageError
+from lmtk.errors import LmtkWarning, UsageError, typed
 from lmtk.machine.threads import import_numpy
 from lmtk.programs.lines import filtered_arpa, temporary
 
 SAID = {"false": "0", "no": "0", "off": "0", "true": "1", "yes": "1", "on": "1"}
 MODES = "copy", "single", "union", "multiple"
+# options of ngram-count, and lmplz's names of them
+LMPLZ = {"-order": "--order", "-text": "--text", "-lm": "--arpa", "-prune-by-count": "--prune", "-memory": "--memory"}
+LMPLZ |= {
+    f"-{name}": "--" + name.replace("-", "_")
+    for name in ("limit-vocab-file", "discount-fallback", "interpolate-unigrams", "vocab-pad", "verbose-header")
+}
 
 
 def short_options(words, letters, usage):
@@ -58,6 +64,7 @@ def lmplz(words):
         raise UsageError("--intermediate and --collapse_values write what only KenLM reads; --arpa writes the model")
     if o.temp_prefix:
         os.environ["TMPDIR"] = o.temp_prefix if os.path.isdir(o.temp_prefix) else os.path.dirname(o.temp_prefix) or "."
+    typed.update(LMPLZ)
     text = without_symbols(o.text) if o.skip_symbols else o.text
     out = ["-kenlm", "-kenlm-layout", "-order", str(o.order), "-text", text, "-lm", o.arpa]
     out += ["-prune-by-count", *o.prune] if o.prune else []

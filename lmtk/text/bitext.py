@@ -5,7 +5,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import FormatError, LmtkError, counted
 from lmtk.files.streams import blocks, lines, rows_of
 from lmtk.text.corpus import TOKEN, Closed
 from lmtk.text.vocab import EOS, SOS, lower, make_vocab
@@ -35,7 +35,7 @@ def paired(source, target):
     if a[0] != b[0]:
         shorter = source if a[0] < b[0] else target
         fewer, more = sorted((a[0], b[0]))
-        raise FormatError(shorter, f"{fewer} lines, where the other side has {more}; they must be pairs")
+        raise FormatError(shorter, f"{counted(fewer, 'line')}, where the other side has {more}; they must be pairs")
 
 
 def read_pairs(source, target, tolower=False):

@@ -26,7 +26,7 @@ from lmtk.ngram.buckets.division import ends_of, stored
 from lmtk.ngram.buckets.passing import fetched
 from lmtk.ngram.building import finished
 from lmtk.ngram.nodes import BOW, CHILD, NODE, WIDE, columns, room
-from lmtk.ngram.suffix import number, orders_at
+from lmtk.ngram.suffix import number, orders_at, sum_up
 
 LEAST = 1 << 16  # places of a range
 f32 = np.float32
@@ -222,16 +222,6 @@ def put_contexts(rows, records):
         records[rows[i, 0], CHILD], records[rows[i, 0], BOW] = rows[i, 1], rows[i, 2]
         if rows[i, 2] & 0x7FFFFFFF > 0x7F800000:  # nan: no n-gram extends it
             records[rows[i, 0], BOW] = 0
-
-
-@jit
-def sum_up(types, total):
-    """types (N,), in place: how many children each has becomes where they begin, from `total` on. Returns the end."""
-    for i in range(len(types)):
-        here = types[i]
-        types[i] = total
-        total += here
-    return total
 
 
 @jit

@@ -56,7 +56,9 @@ def deal_out(job, counts, exact):
                 deal(job, ("event", k), np.hstack((rows, count.view(np.int32).reshape(-1, 2))), of[rows[:, -2]])
             here.append(rows)
         above = here.array().reshape(-1, k)
-    return once if found and not exact else engine.some_seen(once, job.vocab)
+    if exact or not found:
+        engine.need_seen(once, job.vocab)
+    return once
 
 
 def deal(job, name, rows, mine):
