@@ -14,8 +14,8 @@ def at_hand(module, sizes, sources):
     """{name: function} for `sealed` kernels of a module, which take only whole numbers; sizes: {name: how many}. None
     if the system has no images.
 
-    Where the cache knows their images, neither the module nor numpy is imported. sources: the files whose code is in
-    the images, unchanged as `stamps` has it. None where the system has no images.
+    If their images are in the cache, neither the module nor numpy is imported. sources: the files whose code is in the
+    images; `stamps` tells whether they are unchanged.
     """
     folder = cache_folder()
     if not folder or sys.platform != "linux" or "NUMBA_BOUNDSCHECK" in os.environ:

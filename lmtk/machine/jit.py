@@ -109,7 +109,7 @@ def file_of(kernel, kinds):
 
 
 def record(job):
-    """Notes in the cache which kernels this process has used, as those of a job, a name, for `recorded`."""
+    """Notes in the cache, for `recorded`, the kernels that this process has used as those of a job, a name."""
     path = record_of(job)
     if path and used and not recorded(job):
         known = {}
@@ -121,7 +121,7 @@ def record(job):
 
 @cache
 def recorded(job):
-    """Whether the cache has the kernels that an earlier process has used for a job, and their sources are the same."""
+    """Whether the cache has the kernels that an earlier process used for a job, and their sources are unchanged."""
     path = record_of(job)
     (files, sources), *_ = (path and saved(path)) or [([], None)]
     there = bool(files) and stamps(sources) == sources
@@ -129,7 +129,7 @@ def recorded(job):
 
 
 def record_of(job):
-    """The path of a job's record: of this installation, since others may have other kernels of the same names."""
+    """The path of a job's record. Each installation has its own, since its kernels may differ from those of others."""
     folder = cache_folder() if by_objects() else None
     return folder and os.path.join(
         folder, f"job-{job}-{digest(repr((machine(), os.path.realpath(__file__))).encode()).hex()}"

@@ -28,8 +28,8 @@ def use(number=None, products=1):
 
 
 def import_numpy():
-    """Imports numpy without threads of OpenBLAS. By default it starts one for each processor, which spins for 0.1 s;
-    `use` starts those that are wanted. Raises MemoryError where memory is too short for numpy.
+    """Imports numpy without OpenBLAS's threads. By default it starts one for each processor, which spins for 0.1 s;
+    `use` starts those that are wanted. Raises MemoryError if there is too little memory for numpy.
     """
     from lmtk.machine import memory
 
