@@ -188,9 +188,9 @@ def command(
     """One back-off model to another: ARPA to binary and back, merged, cut to a vocabulary, renormalised, pruned; or
     its perplexity, or random sentences from it. A class model to a file of its own, or to a model of words.
 
-    Steps are taken in this order: -order, -limit-vocab, -expand-classes, -mix-lm, -renorm, -prune, -prune-lowprobs,
-    -bayes or -loglinear-mix, -cache, -ppl, -counts, -gen, then writing. What -mix-lm makes without -bayes is a back-off
-    model near the mixture of the models, not the exact one: that is lmtk mix.
+    Steps are taken in this order: -order, -limit-vocab, -mix-lm, -renorm, -classes, -expand-classes, -prune,
+    -prune-lowprobs, -bayes or -loglinear-mix, -cache, -ppl, -counts, -gen, then writing. What -mix-lm makes without
+    -bayes is a back-off model near the mixture of the models, not the exact one: that is lmtk mix.
 
     Example: lmtk ngram -lm big.arpa.gz -prune 1e-8 -write-bin small.bin
     """
@@ -321,45 +321,84 @@ def listed_models(path):
     return [(name, order, weight / total) for name, order, weight in found]
 
 
-def read(o, path, order, classes=None, linked=True):
-    """The model in a file with -map-unk, -order, -limit-vocab and -expand-classes; linked: as `registry.load` has it.
-    Raises LmtkError where it is no back-off model, though one is wanted.
+def read(o, path, order, linked=True):
+    """The model in a file with -map-unk, -order, -limit-vocab and, where the file holds a class model, -expand-classes;
+    linked: as `registry.load` has it. Raises LmtkError where a back-off model is wanted and it is another.
     """
     from lmtk.commands.bar import reading
     from lmtk.files.registry import load, load_strictly
-    from lmtk.joint import expansions
-    from lmtk.joint.classes import ClassModel, class_model, expanded
-    from lmtk.joint.expansions import Expanding
-    from lmtk.joint.mixture import Mixture, lowered
+    from lmtk.joint.classes import ClassModel
+    from lmtk.joint.mixture import lowered
     from lmtk.ngram import merge
     from lmtk.ngram.backoff import Backoff
 
     with reading([path], f"reading {os.path.basename(path)}"):
         how = {"home": o.home, "linked": linked}
         model = load_strictly(path, **how) if o.strict else load(path, **how)
-    model = class_model(model, path, classes, simple=o.simple_classes) if classes else model
     others = o.write_lm, o.write_vocab, o.gen is not None, o.gen_prefixes, o.unknown
     changed = o.changed or any(others)
-    if isinstance(model, ClassModel):
-        model = lowered(model, min(order or model.order, o.expand_classes or model.order))
-        if o.expand_classes is not None:
-            return told(o, path, expanded(model, o.expand_most, path))
-    if o.expand_classes is not None and isinstance(model, Expanding):
-        model = lowered(model, order or model.order)
-        return told(o, path, expansions.expanded(model, o.expand_classes, o.expand_exact, o.expand_most, path))
+    if isinstance(model, ClassModel) and o.expand_classes is not None:
+        return expanded(o, path, lowered(model, order or model.order))
     if changed or o.write_bin:
         model = merged_parts(model)
     if not isinstance(model, Backoff):
         if changed or (o.write_bin and not isinstance(model, ClassModel)):
-            kind = next(value for name, value in model.describe() if name == "kind")
-            remedies = {ClassModel: ", which -expand-classes makes of it", Mixture: "; its parts are of other kinds"}
-            raise LmtkError(f"{name_of(path)}: {kind}; a back-off n-gram was wanted{remedies.get(type(model), '')}")
+            check_kind(path, model)
         return lowered(model, order) if order and hasattr(model, "lower") else model
-    if o.expand_classes is not None and not o.mix_lm and not o.read_mix_lms:
+    if o.expand_classes is not None and not (o.classes or o.mix_lm or o.read_mix_lms):
         raise LmtkError(f"{name_of(path)}: no class model, so that there is nothing to expand; -classes makes it one")
-    model = told(o, path, model.lower(min(order or model.order, model.order)))
+    model = model.lower(min(order or model.order, model.order))
+    model = model if o.classes else told(o, path, model)
     model = merge.with_unknown(model, o.unknown) if o.unknown else model
-    return told(o, "-limit-vocab", merge.limited(model, o.words)) if o.limit_vocab else model
+    return told(o, "-limit-vocab", merge.limited(model, o.kept)) if o.limit_vocab else model
+
+
+def check_kind(path, model):
+    """Raises LmtkError where a model, read from `path`, is no back-off n-gram."""
+    from lmtk.joint.classes import ClassModel
+    from lmtk.joint.expansions import Expanding
+    from lmtk.joint.mixture import Mixture
+    from lmtk.ngram.backoff import Backoff
+
+    if not isinstance(model, Backoff):
+        kind, expand = next(value for name, value in model.describe() if name == "kind"), "which -expand-classes makes"
+        remedies = {Mixture: "; its parts are of other kinds"}
+        remedies |= dict.fromkeys((ClassModel, Expanding), f", {expand} of it")
+        raise LmtkError(f"{name_of(path)}: {kind}; a back-off n-gram was wanted{remedies.get(type(model), '')}")
+
+
+def expanded(o, path, model):
+    """-expand-classes of a class model, read from `path`."""
+    from lmtk.joint import classes, expansions
+    from lmtk.joint.classes import ClassModel
+    from lmtk.joint.mixture import lowered
+
+    if isinstance(model, ClassModel):
+        model = lowered(model, min(model.order, o.expand_classes or model.order))
+        return told(o, path, classes.expanded(model, o.expand_most, path))
+    return told(o, path, expansions.expanded(model, o.expand_classes, o.expand_exact, o.expand_most, path))
+
+
+def classed(o, paths, models):
+    """The models with -classes and -expand-classes, all over the same words. Where several are kept apart, those that
+    predict no class are models of words, and stay so. paths: the models' files, for messages.
+    """
+    from lmtk.joint.classes import class_model
+    from lmtk.ngram import merge
+
+    known = [any(map(model.vocab.predicts, o.names)) for model in models]
+    every = merge.united([model.vocab for model in models])
+    words = [w for w in [*every.words[: every.V], *o.members] if w not in o.names]
+    for i, path in enumerate(paths):
+        if len(models) > 1:
+            own = [w for w in words if not known[i] or w not in o.members]
+            models[i] = merge.with_words(models[i], own, every.predicts(every.unk))
+        if known[i] or not any(known):
+            models[i] = class_model(models[i], path, o.classes, simple=o.simple_classes, rows=o.rows)
+            models[i] = models[i] if o.expand_classes is None else expanded(o, path, models[i])
+    if any((o.prune, o.prune_lowprobs, o.write_lm, o.write_vocab, o.gen is not None, o.gen_prefixes)):
+        check_kind(paths[0], models[0])
+    return models
 
 
 def merged_parts(model):
@@ -386,7 +425,9 @@ def told(o, what, model):
 
 def mixed(o):
     """The model that all steps before scoring and writing make."""
+    from lmtk.files.streams import lines
     from lmtk.joint import dynamic
+    from lmtk.joint.expansions import named
     from lmtk.joint.multiwords import Multiwords
     from lmtk.ngram import merge, pruning
     from lmtk.ngram.backoff import Backoff
@@ -396,15 +437,19 @@ def mixed(o):
     if o.multiwords:  # their parts are words too
         letter = os.fsencode(o.multi_char)
         o.words = list(dict.fromkeys([*o.words, *(part for w in o.words for part in w.split(letter) if part)]))
+    o.rows = [*lines(o.classes)] if o.classes else []
+    o.names, o.members = named(o.rows)
+    o.kept = [*o.words, *o.names]
     if o.read_mix_lms:
         files, orders, o.weights = zip(*listed_models(o.lm))
     else:
         files = o.lm, *o.mix_lm
         orders = [o.order] * len(files)
     merging = len(files) > 1 and not o.by_word
-    models = [read(o, path, order, o.classes, not merging or o.classes) for path, order in zip(files, orders)]
+    models = [read(o, path, order, not merging) for path, order in zip(files, orders)]
     if o.vocab or o.unk:
-        models = [merge.with_words(m, o.words, o.unk) if isinstance(m, Backoff) else m for m in models]
+        words = [w for w in o.words if w not in o.members]
+        models = [merge.with_words(m, words, o.unk) if isinstance(m, Backoff) else m for m in models]
     # as in SRILM, <unk> is no word of a model that was cut, unless -unk says so
     closed = o.limit_vocab and not (o.unk or o.by_word) and any(m.vocab.predicts(m.vocab.unk) for m in models)
     if closed:
@@ -413,9 +458,9 @@ def mixed(o):
         mix = merge.merged if o.read_mix_lms else merge.mixture
         whole = mix(models, o.weights, own=True)
         models = [told(o, "-mix-lm", whole)]
-    model, *others = models
     if o.renorm:
-        model = pruning.renormalized(model, own=True)
+        models[0] = pruning.renormalized(models[0], own=True)
+    model, *others = classed(o, files[: len(models)], models) if o.classes else models
     if o.prune:
         history = read(o, o.prune_history_lm, model.order - 1) if o.prune_history_lm else None
         model = told(o, f"-prune {o.prune:g}", pruning.pruned(model, o.prune, o.minprune, history, own=True))

@@ -11,8 +11,8 @@ from lmtk.machine import memory
 
 
 class Column:
-    """An array that grows at its end: in memory or, with `spill`, in a file without a name, which vanishes with the
-    process however that ends.
+    """An array that grows at its end, in memory or, with `spill`, in a file without a name. Such a file vanishes with
+    the process, however the process ends.
     """
 
     def __init__(self, kind, spill):
@@ -21,7 +21,7 @@ class Column:
             self.file = memory.temporary_file()
 
     def append(self, array):
-        """Adds an array at the end. Raises OSError, naming the folder of temporary files, where the disk is full."""
+        """Adds an array at the end. Raises OSError, naming the folder of temporary files, if the disk is full."""
         self.size += array.size
         array = np.ascontiguousarray(array, self.kind)
         if self.file is None:
@@ -35,7 +35,7 @@ class Column:
             raise
 
     def array(self):
-        """(N,), all that was appended so far. Of a file it is a mapping, read page by page where it is used."""
+        """(N,), all that was appended so far. An array in a file is mapped, and read page by page when it is used."""
         if self.file is None:
             self.parts = [np.concatenate(self.parts or [np.zeros(0, self.kind)])]
             return self.parts[0]

@@ -4,7 +4,7 @@ The metadata has one entry, "lmtk": eight hexadecimal digits of CRC-32, a blank,
 version, the settings and, for each array, its type, shape and CRC-32. The array "vocabulary" holds the words as
 bytes, one a line.
 
-The arrays of a large file begin at a multiple of PAGE, up to which blanks fill the header. So arrays may be written to
+The arrays of a large file begin at a multiple of PAGE; blanks fill the header up to it. So arrays can be written to
 their places before their CRCs, and with them the length of the header, are known.
 """
 
@@ -38,8 +38,8 @@ def looks_binary(head):
 
 
 def write(out, kind, settings, arrays, words=None):
-    """Writes arrays (name -> ndarray) with their description. Same content, same bytes. Arrays that are `mapped` in the
-    file at their own places are not written again.
+    """Writes arrays (name -> ndarray) with their description. Equal contents give equal bytes. Arrays that are already
+    `mapped` in the file at their places are not written again.
     """
     arrays = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
     if words is not None:
@@ -51,7 +51,7 @@ def write(out, kind, settings, arrays, words=None):
     header, places = header_of(kind, settings, described)
     for name, a in arrays.items():
         if place_in(out, a) not in (None, places[name]):
-            arrays[name] = a.copy()  # it stands in the file elsewhere, where another will be written
+            arrays[name] = a.copy()  # it is mapped at another place, where another array will be written
     out.write(header)
     for name, begin in places.items():
         if place_in(out, arrays[name]) == begin:
@@ -67,7 +67,7 @@ def header_of(kind, settings, described):
     about = {"kind": kind, "format": VERSION, "lmtk": __version__, "settings": settings, "arrays": described}
     text = json.dumps(about, sort_keys=True, separators=(",", ":"))
     table = {"__metadata__": {"lmtk": f"{zlib.crc32(text.encode()):08x} {text}"}}
-    # the safetensors library too puts arrays of wide numbers first, so that all stand at multiples of their width
+    # like the safetensors library, arrays of wide numbers come first, so that all begin at multiples of their width
     ranks = list(DTYPES)
     order = sorted(described, key=lambda name: (ranks.index(described[name][0]), name))
     end = 0
@@ -83,8 +83,8 @@ def header_of(kind, settings, described):
 
 
 def mapped(out, begin, size):
-    """(size,) uint8, zeros: a mapping of the file `out`, which is being written, from `begin` on. None where `out` is
-    no regular, uncompressed file. Raises OSError where the disk is full.
+    """(size,) uint8, zeros: a mapping of the file `out`, which is being written, from `begin` on. None if `out` is not
+    a regular, uncompressed file. Raises OSError if the disk is full.
     """
     if not isinstance(getattr(out, "raw", None), Output):
         return None
@@ -93,7 +93,7 @@ def mapped(out, begin, size):
         pages = mmap.mmap(out.fileno(), begin + size)
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            e.filename = out.raw.name  # else open_in would name the file that is being read
+            e.filename = out.raw.name  # otherwise open_in would name the file that is being read
             raise
         return None
     with suppress(OSError, ValueError):
@@ -121,11 +121,11 @@ def place_in(out, array):
     return None
 
 
-unfinished = []  # checks of CRCs that `finish` has to do
+unfinished = []  # checks of CRCs that are left to `finish`
 
 
 def finish():
-    """Does the checks that `read` has put off with sums="beside". Raises FormatError where a CRC is wrong."""
+    """Does the checks that `read` has put off with sums="beside". Raises FormatError if a CRC is wrong."""
     while unfinished:
         unfinished.pop()()
 
@@ -134,11 +134,11 @@ def read(stream, path, sums="now"):
     """(about, arrays) of a file of ours. about: the description, {"kind": .., "settings": ..} and so on; arrays: {name:
     ndarray}.
 
-    A plain file is memory-mapped; a pipe is read whole. Every size is checked against the file, every array and the
-    description against its CRC. Raises FormatError.
+    A plain file is memory-mapped; a pipe is read whole. Every size is checked against the file, and the description and
+    every array against their CRCs. Raises FormatError.
 
-    sums: when the CRCs of a large mapped file's arrays are checked: "now"; "beside", at the latest by `finish`, and by
-    another thread if it has begun in `files.sums`; or "never".
+    sums: when the CRCs of a large mapped file's arrays are checked: "now"; "beside", which is at the latest in
+    `finish`, and by another thread if it has begun in `files.sums`; or "never".
     """
     size = int.from_bytes(stream.read(8), "little")
     if size > MAX_HEADER:
@@ -177,8 +177,8 @@ def read(stream, path, sums="now"):
 
 
 def bytes_behind(stream, path, offset, total, pages=None):
-    """(total,) uint8, all bytes behind a header of `offset` bytes; None where there are fewer or more. pages: a mapping
-    of the file, if there is one already.
+    """(total,) uint8, all bytes after a header of `offset` bytes; None if there are fewer or more. pages: a mapping of
+    the file, if there is one already.
     """
     try:
         plain = stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and path != "-"
@@ -190,7 +190,7 @@ def bytes_behind(stream, path, offset, total, pages=None):
             return np.frombuffer(memoryview(pages).toreadonly(), np.uint8, total, offset)
         with open(stream.fileno(), "rb", closefd=False) as file:
             return np.memmap(file, np.uint8, "r", offset, (total,)) if total else np.zeros(0, np.uint8)
-    # in parts: a damaged header may ask for more bytes than the file has, or than memory
+    # in parts: a damaged header may ask for more bytes than the file or the memory has
     parts, left = [], total + 1
     while left and (part := stream.read(min(left, 1 << 24))):
         parts.append(part)
@@ -199,7 +199,7 @@ def bytes_behind(stream, path, offset, total, pages=None):
 
 
 def shown(settings):
-    """Yields settings as (name, value) pairs for people: named as options, nested ones in line, None left out."""
+    """Yields settings as (name, value) pairs for people: named like options, nested ones in line, without None."""
     from lmtk.files import curve
 
     for name, value in settings.items():

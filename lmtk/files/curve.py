@@ -7,17 +7,17 @@ from itertools import pairwise
 from lmtk.files.figure import figure
 from lmtk.files.streams import open_out
 
-CLEARLY = 0.02  # nats a word, that is 2 % of a perplexity: a smaller difference may be chance
+CLEARLY = 0.02  # nats a word, or 2 % of a perplexity: a smaller difference may be chance
 TIMES = "seconds", "speed"  # fields that differ between two runs of the same command, so that no model holds them
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """The figures of an epoch. training, heldout: mean ln p of a word of each text, None where there is none.
+    """The figures of an epoch. training, heldout: mean ln p of a word of each text, or None.
 
-    training: by the parameters at the time when each word was seen in the epoch; an estimate where `estimated`. rate:
-    the learning rate at its start. bleu: in percent. best: whether it was the best epoch so far. seconds: of training
-    up to its end; speed: words a second.
+    training: by the parameters at the time when each word was seen in the epoch; an estimate if `estimated`. rate: the
+    learning rate at the start of the epoch. bleu: in percent. best: whether it was the best epoch so far. seconds: the
+    time of training up to its end; speed: words a second.
     """
 
     number: int
@@ -45,13 +45,13 @@ def perplexity(logp):
 
 
 def rows(curve, without=()):
-    """Epochs as a file's settings hold them: a list of the names of the fields, but `without` some, then a row each."""
+    """Epochs as a file's settings hold them: a list of the names of the fields, `without` some, then a row an epoch."""
     names = [f.name for f in fields(Epoch) if f.name not in without]
     return [names, *([getattr(e, name) for name in names] for e in curve)]
 
 
 def fits(table):
-    """Whether a value from any file is a table that `epochs` can take."""
+    """Whether a value, which may come from any file, is a table that `epochs` can take."""
     number = lambda x: x is None or type(x) is bool or (type(x) in (int, float) and math.isfinite(x))
     return (
         isinstance(table, list)
@@ -71,9 +71,9 @@ def epochs(table):
 
 
 def worse_than_frequencies(curve, unigram):
-    """A message if the last epoch's perplexity is clearly above the unigram's, else None. unigram: its mean ln p of a
-    word of the training text, and of the held-out text or None. A training figure does not count in the first epoch,
-    when part of it is from before anything was learned, nor where it is an estimate.
+    """A message if the last epoch's perplexity is clearly above the unigram's, else None. unigram: mean ln p of a word
+    of the training text under the unigram model, and that of the held-out text, or None. A training figure does not
+    count if it is an estimate, nor in the first epoch, when part of it is from before anything was learned.
     """
     e, (training, heldout) = curve[-1], unigram
     name, found, base = ("held-out", e.heldout, heldout) if heldout is not None else ("training", e.training, training)
@@ -83,8 +83,8 @@ def worse_than_frequencies(curve, unigram):
 
 
 def learned_by_heart(curve):
-    """A message if the held-out perplexity has risen twice in a row, at last clearly above the best, while that of
-    training fell; else None.
+    """A message if the held-out perplexity has risen twice in a row, in the end clearly above the best, while the
+    training perplexity fell; else None.
     """
     last = curve[-3:]
     if len(last) < 3 or any(e.best for e in last[1:]) or None in [x for e in last for x in (e.training, e.heldout)]:
@@ -97,7 +97,7 @@ def learned_by_heart(curve):
 
 
 def columns(curve):
-    """(name, function that gives an epoch's value, format) of each figure that some epoch has."""
+    """(name, function that returns an epoch's value, format) for each figure that some epoch has."""
     about = "~" if any(e.estimated for e in curve) else ""
     every = [
         (f"training ppl{about}", lambda e: e.ppl, ".7g"),
@@ -137,7 +137,7 @@ def log_head(estimated, bleu):
 
 
 def log_line(e, bleu):
-    """An epoch as a line of -log: perplexities; nan where there is no figure."""
+    """An epoch as a line of -log: perplexities, nan for missing figures."""
     figures = [(e.ppl, ".7g"), (e.heldout_ppl, ".7g"), *[(e.bleu, ".2f")] * bleu, (e.rate, ".4g"), (e.speed, ".0f")]
     shown = ("nan" if x is None else format(x, form) for x, form in figures)
     return "\t".join([f"{e.number}", f"{e.seconds:.1f}", *shown]) + "\n"
@@ -146,8 +146,8 @@ def log_line(e, bleu):
 def plot(path, curve, unigram=(None, None)):
     """The curve as a picture, SVG or PNG by the name's suffix: perplexities, and BLEU below them where there is one.
 
-    unigram: mean ln p of a word under the unigram, of the training and of the held-out text, or None: a line that a run
-    should stay below.
+    unigram: mean ln p of a word of the training text, and of the held-out text, under the unigram model, or None. Its
+    perplexity is drawn as a line that a run should stay below.
     """
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 

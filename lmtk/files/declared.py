@@ -1,7 +1,7 @@
-"""What a kind of binary file must hold: its reader declares it, and the file is checked here before it is used.
+"""The contents of binary files: each reader declares what its kind must hold, and files are checked before use.
 
 A reader declares its settings as a dict, name -> Setting or another dict, and its arrays as a function of the sizes,
-which gives name -> Array. A file that passes has all settings, and arrays of the right types, shapes and ranges.
+which returns name -> Array. A file that passes has all settings, and arrays of the right types, shapes and ranges.
 """
 
 import json
@@ -23,7 +23,7 @@ KINDS = {"<f8": "F64", "<f4": "F32", "<i8": "I64", "<i4": "I32", "|u1": "U8"}
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting whose values make fits(value) true. wanted: these values in words; needed: whether it must be there."""
+    """A setting whose values satisfy fits(value). wanted: these values in words; needed: whether it must be present."""
 
     wanted: str
     fits: Callable
@@ -39,7 +39,7 @@ def one_of(*values):
 
 
 def optional(declared):
-    """A Setting or Array as `declared`, but which may be missing."""
+    """The `declared` Setting or Array, which may also be missing."""
     return replace(declared, needed=False)
 
 
@@ -65,8 +65,8 @@ OPTIONS = Setting(
 )
 VOCABULARY = {"V": whole(1), "unk": WORD}
 MODEL = {"kind", "settings"}
-# the settings of every checkpoint: the run's options, its inputs and their digests, the best model so far (whose arrays
-# it holds), and how far the run is
+# the settings of every checkpoint: the run's options, its inputs and their digests, the best model so far (with its
+# arrays in the file), and how far the run is
 CHECKPOINT = {
     "run": OPTIONS, "inputs": OPTIONS,
     "model": Setting("kind and settings, or null", lambda x: x is None or (type(x) is dict and set(x) == MODEL)),
@@ -81,7 +81,7 @@ CHECKPOINT = {
 class Array:
     """An array of one of some types ("F32 F64") with finite numbers from low to high; with low None, any numbers.
 
-    ascending: each number is greater than the one before. needed: whether it must be there.
+    ascending: each number is greater than the one before. needed: whether the array must be present.
     """
 
     types: str
@@ -113,8 +113,8 @@ def like(arrays):
 def held(about, arrays, path, settings, wanted):
     """Checks a binary file, (about, arrays) as `container.read` gives it. Returns (words, sizes). Raises FormatError.
 
-    wanted(sizes, size) gives name -> Array. sizes has the settings as attributes, and W, the number of words;
-    size(name, axis) is the length of an array along an axis, for sizes that the settings do not tell.
+    wanted(sizes, size) returns name -> Array. sizes has the settings as attributes, and W, the number of words;
+    size(name, axis) is the length of an array along an axis, for sizes that the settings do not state.
     """
     check_settings(about["settings"], settings, path)
     found = vocabulary(arrays, path)
@@ -134,7 +134,7 @@ def held(about, arrays, path, settings, wanted):
 
 
 def vocabulary(arrays, path):
-    """The words of a file. Raises FormatError where one is empty or has a blank in it."""
+    """The words of a file. Raises FormatError if one is empty or has a blank in it."""
     check_array(
         arrays.get("vocabulary"), Array("U8", (arrays.get("vocabulary", np.empty(0)).size,)), "vocabulary", path
     )
@@ -145,7 +145,7 @@ def vocabulary(arrays, path):
 
 
 def check_settings(found, wanted, path, above=""):
-    """Raises FormatError where a setting is missing or does not fit. above: the name of the settings around these."""
+    """Raises FormatError if a setting is missing or does not fit. above: the name of the settings around these."""
     for name, declared in wanted.items():
         full, value = above + name, found.get(name)
         if isinstance(declared, dict):
@@ -164,7 +164,7 @@ def shown(value):
 
 
 def check_array(a, declared, name, path):
-    """Raises FormatError where an array differs from its declaration. a: None if it is missing."""
+    """Raises FormatError if an array differs from its declaration. a: the array, or None if it is missing."""
     if a is None and not declared.needed:
         return
     wanted = f"{' or '.join(NAMES[t] for t in declared.types.split())} {shape_of(declared.shape)}"

@@ -6,12 +6,12 @@ from lmtk.errors import LmtkError, UsageError
 
 
 def need(option):
-    """Raises UsageError where an option needs matplotlib and there is none, LmtkError where it cannot be loaded."""
+    """Raises UsageError if matplotlib, which an option needs, is missing, and LmtkError if it cannot be loaded."""
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
         raise UsageError(f"-{option} needs the package matplotlib; pip install 'lmtk[plot]'") from None
-    except ImportError:  # too little memory, among others
+    except ImportError:  # for instance, too little memory
         raise LmtkError(f"-{option}: matplotlib cannot be loaded; python -c 'import matplotlib' says why") from None
 
 

@@ -17,8 +17,8 @@ def cut(path):
 
 
 def parsed(header, size, path):
-    """(about, spans) of a header, whose length the file states as `size`. about: the description, as `container.read`
-    has it; spans: {name: (begin, end)} of each array, counted from the end of the header. Raises FormatError.
+    """(about, spans) of a header, whose length the file states as `size`. about: the description, as from
+    `container.read`; spans: {name: (begin, end)} of each array, counted from the end of the header. Raises FormatError.
     """
     try:
         table = json.loads(header)
@@ -56,8 +56,8 @@ def contiguous(spans):
 
 
 def fits(entry, span, dtype, *shape):
-    """Whether an array is of this type and shape, None being any number, and its span has as many bytes. entry: [type,
-    shape, CRC] of the description.
+    """Whether an array has this type and shape, and its span the right number of bytes. shape: None stands for any
+    number. entry: [type, shape, CRC] of the description.
     """
     kind, sizes, _ = entry
     alike = len(sizes) == len(shape) and all(type(a) is int and b in (None, a) for a, b in zip(sizes, shape))

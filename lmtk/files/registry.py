@@ -25,17 +25,17 @@ BINARY = {
     "class-ngram": "lmtk.joint.classes:from_arrays",
 }
 TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
-DEEPEST = 8  # levels of models in models: where each level names a part twice, each doubles the work
+DEEPEST = 8  # levels of models in models: each level doubles the work if it names a part twice
 
 
 def function(name):
-    """The function that "module:name" names, whose module is imported now."""
+    """The function that "module:name" names. Its module is imported now."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def load_strictly(path, **how):
-    """`load` that raises LmtkError in place of a warning."""
+    """`load`, but warnings become LmtkErrors."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", LmtkWarning)
         try:
@@ -47,9 +47,9 @@ def load_strictly(path, **how):
 def load(path, seen=(), sums="now", home=None, linked=True):
     """The language model in a file ("-": stdin), of whatever kind its content is. Raises FormatError.
 
-    seen: the mixtures on whose behalf it is read, to find one that names itself. sums: as in `container.read`. home:
-    memory for the nodes of an ARPA file, a function like `building.in_file` without `out`. linked: whether these nodes
-    get suffixes, for which `merge.merged` has no use.
+    seen: the mixtures for which it is read, to detect one that names itself. sums: as in `container.read`. home: a
+    function like `building.in_file` without `out`, which gives memory for the nodes of an ARPA file. linked: whether
+    these nodes get suffixes; `merge.merged` does not need them.
     """
     if len(seen) > DEEPEST:
         raise FormatError(path, f"a model of models of models, more than {DEEPEST} deep")
@@ -87,7 +87,7 @@ def load_translation(path):
 
 
 def load_ensemble(paths):
-    """The translation models in files, a list. Raises FormatError where they differ in words or subwords."""
+    """The translation models in files, a list. Raises FormatError if they differ in words or subwords."""
     models = [load_translation(path) for path in paths]
     for path, model in zip(paths, models):
         for side, a, b in (("source", models[0].source, model.source), ("target", models[0].vocab, model.vocab)):
@@ -100,7 +100,7 @@ def load_ensemble(paths):
 
 
 def made(about, arrays, path):
-    """The model, of any kind, of a binary file as `container.read` gives it. Raises FormatError."""
+    """The model, of any kind, in a binary file that `container.read` has read. Raises FormatError."""
     kinds = BINARY | TRANSLATION
     if about["kind"] not in kinds:
         raise FormatError(path, f"a file of kind {about['kind']}, not a model")
@@ -108,9 +108,9 @@ def made(about, arrays, path):
 
 
 def describe(path, shown=10):
-    """What a file of any kind is, for `lmtk info`: ([(name, value)], its words by id). Raises FormatError.
+    """A description of a file of any kind, for `lmtk info`: ([(name, value)], its words by id). Raises FormatError.
 
-    shown: how many words of each class in a file of classes.
+    shown: how many words of each class to show for a class file.
     """
     with open_in(path) as stream:
         head = stream.peek(1 << 16)

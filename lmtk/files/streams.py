@@ -15,15 +15,15 @@ from lmtk.errors import FormatError, LmtkWarning, UsageError, counted, name_of
 
 BOM = b"\xef\xbb\xbf"
 watch = None  # a function that is called with the number of bytes of each read, or None
-read = set()  # stdin, and pipes without a name, that were opened: nothing is left in them
+read = set()  # stdin and unnamed pipes that have been opened: nothing is left in them
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its byte order marks
 MODEL = b'{"__metadata__":'  # from the ninth byte on, in a file of arrays
 FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
 ARPA = re.compile(rb"\s*\\data\\[ \t\r]*\n[ \t]*ngram[ \t]")
 NO_UTF8 = re.compile("[\udc80-\udcff].*")  # the rest of a line, in a text decoded with surrogateescape
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-WORD = re.compile(rb"[^ \t\r\n]+")  # other characters that Python takes for blanks are letters, as in SRILM and KenLM
-STDOUT = "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"  # it may be a file to which others write, too
+WORD = re.compile(rb"[^ \t\r\n]+")  # as in SRILM and KenLM, no other character separates words
+STDOUT = "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"  # it may be a file to which others write too
 EARLY = 16 << 20  # bytes of a file after which the disk gets them
 SYNC_FILE_RANGE_WRITE = 2  # of fcntl.h
 SUFFIX = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
@@ -52,9 +52,9 @@ def decompressed(raw, kind):
 
 
 class Output(io.FileIO):
-    """A file to write, of which parts may be mapped (`container.mapped`). early: the disk gets the bytes while the file
-    is written. Otherwise a rename over another file would wait until all of it has its room on the disk, half a second
-    a GB.
+    """A file to write, parts of which may be mapped (`container.mapped`). early: bytes go to the disk while the file is
+    written. Otherwise a rename over another file would wait until the whole file has its room on the disk, half a
+    second a GB.
     """
 
     def __init__(self, *how, early=False):
@@ -72,7 +72,7 @@ class Output(io.FileIO):
 
 
 def begin_writing(number):
-    """Asks the system to begin to write an open file's pages to the disk, without waiting, where it can be asked."""
+    """Asks the system, if possible, to begin to write an open file's pages to the disk. Does not wait."""
     import ctypes
 
     with suppress(OSError, AttributeError):
@@ -96,8 +96,8 @@ def opened(path):
 
 
 def once(raw, path):
-    """Raises UsageError where stdin, or a pipe without a name, was opened before: nothing is left in it, and it would
-    be taken for an empty text.
+    """Raises UsageError if stdin, or an unnamed pipe, has been opened before: nothing is left in it, and it would be
+    taken for an empty text.
     """
     found = os.fstat(raw.fileno())
     nameless = stat.S_ISFIFO(found.st_mode) and path.startswith(("/dev/", "/proc/"))
@@ -109,7 +109,7 @@ def once(raw, path):
 
 @contextmanager
 def open_in(path):
-    """Opens `path` ("-": stdin) for reading bytes, forward only, whatever its compression.
+    """Opens `path` ("-": stdin) for reading bytes, forward only, and decompresses it if need be.
 
     Raises OSError (missing, a directory, not readable), FormatError (a compressed file cut short or damaged),
     UsageError (stdin, or a process substitution, a second time).
@@ -139,16 +139,16 @@ def open_in(path):
 def blocks(path, size=1 << 22, eager=False):
     """Yields the text of `path` in blocks of about `size` bytes that end at a line's end (the last may not).
 
-    eager: the lines that a pipe has come at once, so that a filter answers line by line. A byte order mark at the start
-    is skipped; NUL bytes, lines that are no UTF-8 and carriage returns inside lines stay. There is one warning for each
-    of these. UTF-16 with its mark becomes UTF-8. Raises FormatError for a binary model, and as `open_in`.
+    eager: lines in a pipe are yielded at once, so that a filter answers line by line. A byte order mark at the start is
+    skipped. NUL bytes, lines that are not UTF-8 and carriage returns inside lines stay, with one warning for each of
+    these. UTF-16 with its mark becomes UTF-8. Raises FormatError for a binary model, and as `open_in`.
     """
     with open_in(path) as stream:
         yield from with_warnings(blocks_of(stream, path, size, eager), path)
 
 
 def with_warnings(blocks, path):
-    """Yields the blocks of a text; warns at the end of lines that are no UTF-8 and of carriage returns inside lines."""
+    """Yields the blocks of a text; at the end, warns of lines that are not UTF-8 and carriage returns inside lines."""
     odd = returns = 0
     name, form = name_of(path), "latin1"
     for block in but_no_model(blocks, path):
@@ -167,7 +167,7 @@ def with_warnings(blocks, path):
 
 
 def but_no_model(blocks, path):
-    """Yields the blocks of a text; warns where it is an ARPA file."""
+    """Yields the blocks of a text; warns if it is an ARPA file."""
     for i, block in enumerate(blocks):
         if i == 0 and ARPA.match(block):
             told = f"{name_of(path)}: a model by its first lines, taken as a text"
@@ -176,7 +176,7 @@ def but_no_model(blocks, path):
 
 
 def odd_lines(block):
-    """How many lines of a block are no UTF-8."""
+    """How many lines of a block are not UTF-8."""
     with suppress(UnicodeDecodeError):
         block.decode()
         return 0
@@ -199,7 +199,7 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
         block = read(size)
     elif block.startswith(BOM):
         warnings.warn(f"{name_of(path)}: byte order mark skipped", LmtkWarning, stacklevel=2)
-        # a full block again: a shorter one would count as the last
+        # a full block again, since a shorter one would count as the last
         block = block[len(BOM) :] + read(len(BOM))
     parts, nul = [], False
     while block:
@@ -229,8 +229,8 @@ def utf8(text, path):
 
 
 def lines(path, words=False):
-    """Yields (number, line without its end) of a text file. words: it may hold any words, so that an ARPA file in its
-    place is warned of.
+    """Yields (number, line without its end) of a text file. words: the file may hold any words, so that there is a
+    warning if it is an ARPA file.
     """
     with open_in(path) as stream:
         blocks = blocks_of(stream, path)
@@ -255,8 +255,8 @@ def rows_of(blocks):
 
 
 def passages(rows, escape):
-    """Yields (the text between two lines that begin with `escape`, the second of these lines, b"" at the end); rows:
-    as `lines` has them.
+    """Yields (the text between two lines that begin with `escape`, the second of these lines, or b"" at the end). rows:
+    as from `lines`.
     """
     text = []
     for _, row in rows:
@@ -302,13 +302,13 @@ def written_in_place(path):
 
 
 def temporary_name(path):
-    """The name for the content of `path` until it is whole: beside it, or beside the file that it links to."""
+    """The name under which `path` is written until it is whole: beside it, or beside the file that it links to."""
     return f"{os.path.realpath(path)}{temporary_suffix()}{os.getpid()}"
 
 
 def temporary_suffix():
-    """The part of a temporary name between the file's name and the process's number. It names the host, since processes
-    of other hosts on a shared disk are not known here.
+    """The part of a temporary name between the file's name and the process's number. It names the host: on a shared
+    disk, this host does not know the processes of others.
     """
     return f".tmp.{os.uname().nodename[:32]}."
 
@@ -322,7 +322,7 @@ def temporaries(folder):
 
 
 def clear_away(temporary):
-    """Removes temporary files or folders of the same output that killed processes have left: those without a lock."""
+    """Removes the unlocked temporary files and folders of the same output, which killed processes have left."""
     folder, name = os.path.split(temporary.removesuffix(str(os.getpid())))
     for other in temporaries(folder):
         if other.startswith(name) and other[len(name) :].isdigit():
@@ -337,20 +337,20 @@ def clear_away(temporary):
 
 
 def remove_folder(path):
-    import shutil  # as long to import as a small file to read
+    import shutil  # its import takes as long as reading a small file
 
     shutil.rmtree(path, ignore_errors=True)
 
 
 def lock(number):
-    """Takes the lock on an open file or folder, which ends with this process. Raises OSError where another has it."""
+    """Locks an open file or folder until this process ends. Raises OSError if another process has the lock."""
     import fcntl
 
     fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def created(temporary, early=False):
-    """A new Output in a buffer, with a lock, so that no other process clears it away."""
+    """A new Output in a buffer, locked so that no other process clears it away."""
     clear_away(temporary)
     while True:
         raw = io.BufferedWriter(Output(temporary, "wb+", early=early))
@@ -359,7 +359,7 @@ def created(temporary, early=False):
         except BlockingIOError:
             time.sleep(0.01)  # another process is about to clear it away
         except OSError:
-            return raw  # a file system without locks: nothing is cleared away
+            return raw  # on a file system without locks, nothing is cleared away
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(raw.fileno()), os.stat(temporary)):
                 return raw
@@ -367,13 +367,13 @@ def created(temporary, early=False):
 
 
 def check_out(path):
-    """Raises OSError now where `open_out(path)` would later, so that no long work is done in vain."""
+    """Raises OSError now if `open_out(path)` would later, so that no long work is done in vain."""
     if written_in_place(path):
         return
     temporary = temporary_name(path)
     try:
         with created(temporary):
-            os.unlink(temporary)  # under its lock: another process may look at the same output
+            os.unlink(temporary)  # while locked, since another process may check the same output
     except OSError as e:
         e.filename = path
         raise
@@ -382,7 +382,7 @@ def check_out(path):
 @contextmanager
 def open_out(path, lasting=False):
     """Opens `path` for writing bytes ("-": stdout). A regular file appears, whole, when the block ends without an
-    error. lasting: it is on the disk before it appears, and so whole even if the power fails.
+    error. lasting: the file is on the disk before it appears, and so is whole even if the power fails.
 
     A device or a FIFO is written in place. The suffix chooses the compression. Raises OSError with the name `path`.
     """
@@ -418,8 +418,8 @@ def open_out(path, lasting=False):
 
 @contextmanager
 def open_folder(path):
-    """Yields a hidden folder, whose files move to the folder `path` when the block ends without an error: all of them,
-    or none. `path` is made if need be.
+    """Yields a hidden folder. If the block ends without an error, all its files move to the folder `path`, which is
+    made if need be; otherwise none does.
     """
     made = not os.path.isdir(path)
     os.makedirs(path, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The CRCs of the arrays of a large binary file, made in a thread that needs no numpy, so that it may begin before
+"""The CRCs of the arrays of a large binary file, computed in a thread. It needs no numpy, so that it can begin before
 numpy is imported.
 """
 
@@ -16,11 +16,11 @@ begun = {}  # path -> a Begun
 
 
 class Begun:
-    """A mapped file, `which` identifies it, the thread that makes its arrays' CRCs, and those made so far."""
+    """A mapped file, its identity (`which`), the thread that computes its arrays' CRCs, and the CRCs so far."""
 
     def __init__(self, file):
         self.which, self.sums = which(file), {}
-        # copy on write, though nothing is written: ctypes gives addresses only of writable memory
+        # copy on write, although nothing is written: ctypes gives addresses only of writable memory
         self.pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self.thread = Thread(target=self.add, daemon=True)
         self.thread.start()
@@ -36,14 +36,14 @@ class Begun:
                     self.sums[name] = zlib.crc32(pages[first:last])
 
     def done(self):
-        """{name of an array: its CRC}; waits until all are made. A damaged file's may be lacking."""
+        """{name of an array: its CRC}; waits until all are computed. Those of a damaged file may be missing."""
         self.thread.join()
         return self.sums
 
 
 def begin(path):
-    """Begins to make the CRCs of a file's arrays, if it is a large one of ours. It says nothing of faults in the file,
-    which the reader will find.
+    """Begins to compute the CRCs of a file's arrays, if it is a large file of ours. Faults in the file are left to its
+    reader.
     """
     if path and os.path.isfile(path) and pays("binary", os.path.getsize(path)) and memory.room() is None:
         with suppress(OSError, ValueError), open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""The kind of a text whose format does not name itself, by all of its lines."""
+"""Finds the kind of a text whose format does not name itself, from all of its lines."""
 
 import os
 import re
@@ -11,13 +11,13 @@ NUMBER = re.compile(rb"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?$", re.
 PROBABILITY = re.compile(rb"(?:0?\.[0-9]+(?:e-[0-9]+)?|[1-9](?:\.[0-9]+)?e-[0-9]+|1(?:\.0*)?)$")
 PATH = re.compile(rb"[01]+$")
 LINK = re.compile(rb"[0-9]+-[0-9]+$")
-BITS = 4  # of the paths in a tree of words: words are shown in groups that have these in common
+BITS = 4  # words in a tree are shown in groups whose paths have these first bits in common
 BAR = b"|||"
 
 
 def describe(lines, shown=10):
-    """([(name, value)], the words if it is a list of them) of `lines`, (number, line). shown: how many words of each
-    class. The functions below, one for each kind, return this too, or None where the rows are of another kind.
+    """([(name, value)], the words if it is a word list) for `lines`, (number, line). shown: how many words of each
+    class to show. The functions below, one for each kind, return the same, or None if the rows are of another kind.
     """
     rows = [row for _, line in lines if (row := WORD.findall(line))]
     if not rows:

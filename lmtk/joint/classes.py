@@ -67,8 +67,9 @@ class ClassModel:
         yield "predicted words |V|", self.vocab.V
 
 
-def class_model(lm, name, path, classes=None, simple=False):
-    """The ClassModel of a model of classes, read from `name`, and of the classes in the file `path`, or those given.
+def class_model(lm, name, path, classes=None, simple=False, rows=None):
+    """The ClassModel of a model of classes, read from `name`, and of the classes in the file `path`, or those given,
+    or in `rows`, its `streams.lines`.
 
     Where a text can have several readings, it is an `expansions.Expanding`: a word is in several classes, or in one and
     in the model, or an expansion has several words. With `simple` a word in a class never stands for itself, and p is
@@ -76,7 +77,7 @@ def class_model(lm, name, path, classes=None, simple=False):
     """
     known = lm.vocab
     if classes is None:
-        rows = [*lines(path)]
+        rows = [*lines(path)] if rows is None else rows
         if not simple and several_readings(rows, known):
             return expanding_model(lm, name, rows, path)
         classes = read_classes(path, not simple, rows)

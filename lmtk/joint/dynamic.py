@@ -93,11 +93,11 @@ class Bayes:
 
 @dataclass(frozen=True)
 class LogLinear:
-    """p in proportion to the product of p_j^weights[j], over the vocabulary; parts are back-off models of the same
-    words. Logarithms are in single precision, as in SRILM.
+    """p in proportion to the product of p_j^weights[j], over the vocabulary; parts have the same words. Logarithms are
+    in single precision, as in SRILM.
 
     unk: whether <unk> is one of the words that the product is summed over. whole: log10 of that sum after each context
-    so far, cut to the words that one of the parts uses.
+    so far, cut to the words that one of the parts uses. A class model uses all words of the sentence, as in SRILM.
     """
 
     parts: list
@@ -118,13 +118,19 @@ class LogLinear:
         """The ids of the words in each part."""
         return [ids_in(part, self.vocab) for part in self.parts]
 
+    @cached_property
+    def cut(self):
+        """Whether all parts say which words of a context they use."""
+        return all(hasattr(part, "used") for part in self.parts)
+
     def score(self, corpus):
         logp, _, length, *about = part_scores(self.parts, corpus, None)
         # as in SRILM, after a part that gives a word no probability the others are not asked
         asked = np.cumsum(np.isneginf(logp[:, :-1]), axis=1) == 0
         length[:, 1:] = np.where(asked, length[:, 1:], ABSENT)
         log10p, at = self.product(logp / LN10), np.flatnonzero(corpus.scored)
-        rows, which = unique_rows(contexts(corpus, self.order)[at])
+        longest = self.order if self.cut else int(np.diff(corpus.starts).max(initial=1))
+        rows, which = unique_rows(contexts(corpus, longest)[at])
         every = [row[row >= 0][::-1] for row in rows]
         used = [self.used(context) for context in every]
         denom, cached = np.full((2, len(corpus.ids)), np.nan)
@@ -150,7 +156,8 @@ class LogLinear:
 
     def used(self, context):
         """The end of a context that the parts use, the longest of theirs, a tuple."""
-        length = max(part.used(own[context]) for part, own in zip(self.parts, self.ids))
+        uses = (part.used(own[context]) for part, own in zip(self.parts, self.ids))
+        length = max(uses) if self.cut else len(context)
         return tuple(context[len(context) - length :].tolist())
 
     def sum_after(self, context, used):

@@ -47,6 +47,13 @@ def expansions_of(rows, path):
     return [(name, 1 / size[name] if p is None else p, words) for name, p, words in found]
 
 
+def named(rows):
+    """({classes}, {words}) of a file of classes, given as its `streams.lines`."""
+    fields = [found for _, line in rows if (found := WORD.findall(line))]
+    words = {w for _, *rest in fields for w in rest[len(rest) > 1 and NUMBER.match(rest[0]) is not None :]}
+    return {first for first, *_ in fields}, words
+
+
 def several_readings(rows, known):
     """Whether a class of a file, given as its `streams.lines`, has an expansion of several words, or a word has several
     classes, or has one and also stands for itself in a model that has classes; known: the vocabulary of the model.
@@ -101,7 +108,7 @@ class Expanding:
             weight *= weights.get(context[start:], 1.0)
         return 0.0
 
-    def used(self, context):
+    def seen(self, context):
         """The part of a context that lm looks at."""
         context, weights = context[max(len(context) - self.order + 1, 0) :], self.ngrams[1]
         while context and context not in weights:
@@ -121,19 +128,19 @@ class Expanding:
         states = {((), ()): 1.0}
         for t in range(start, end):
             if not scored[t]:
-                states = {(self.used((int(self.own[ids[t]]),)), ()): 1.0}
+                states = {(self.seen((int(self.own[ids[t]]),)), ()): 1.0}
                 continue
             new = {}
             for (context, rest), p in states.items():
                 for w, q, left in self.steps(context, rest, ids[t]):
-                    at = (context if w is None else self.used((*context, w)), left)
+                    at = (context if w is None else self.seen((*context, w)), left)
                     new[at] = new.get(at, 0.0) + p * q
             total = sum(new.values())
             logp[t] = np.log(total) if total > 0 else -np.inf
             if total > 0:
                 states = {at: p / total for at, p in new.items() if p > 0}
             else:
-                states = {(self.used(tuple(self.own[ids[start : t + 1]].tolist())), ()): 1.0}
+                states = {(self.seen(tuple(self.own[ids[start : t + 1]].tolist())), ()): 1.0}
 
     def steps(self, context, rest, word):
         """How a reading goes on with a word: (what lm reads, or None inside an expansion; p; what is left of one)."""

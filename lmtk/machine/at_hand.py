@@ -1,4 +1,4 @@
-"""Kernels whose images are known to be in the cache: they can run before numpy is imported."""
+"""Kernels whose images are known to be in the cache, so that they can run before numpy is imported."""
 
 import ctypes
 import os
@@ -11,10 +11,11 @@ PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
 
 def at_hand(module, sizes, sources):
-    """{name: function} of `sealed` kernels of a module, which take only whole numbers; sizes: {name: how many}.
+    """{name: function} for `sealed` kernels of a module, which take only whole numbers; sizes: {name: how many}. None
+    if the system has no images.
 
-    Where the cache knows their images, neither the module nor numpy is imported. sources: the files whose code is in
-    the images, unchanged as `stamps` has it. None where the system has no images.
+    If their images are in the cache, neither the module nor numpy is imported. sources: the files whose code is in the
+    images; `stamps` tells whether they are unchanged.
     """
     folder = cache_folder()
     if not folder or sys.platform != "linux" or "NUMBA_BOUNDSCHECK" in os.environ:

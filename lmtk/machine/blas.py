@@ -10,10 +10,10 @@ import numpy as np
 
 from lmtk.machine import memory
 
-SHARE = 6_000_000  # multiplications of a product for which one thread more pays
-SMALL = 10**6  # multiplications up to which OpenBLAS does not copy operands first, on processors with kernels for that
+SHARE = 6_000_000  # multiplications of a product that pay for one more thread
+SMALL = 10**6  # multiplications; up to so many, OpenBLAS does not copy operands, on processors with kernels for that
 TILE = range(32, 65)  # columns of such a small product
-GAP = 16  # numbers between the rows of a factor, so that their distance is no power of two
+GAP = 16  # numbers between the rows of a factor, so that their distance is not a power of two
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
 
 
@@ -48,18 +48,18 @@ def sgemm():
 
 
 def shares(team, multiplications):
-    """Into how many shares a product of so many multiplications goes for a `threads.Team`; None: this thread alone."""
+    """The number of shares of a product of so many multiplications for a `threads.Team`; None: this thread alone."""
     return 1 if team is None else max(1, min(team.size, multiplications // SHARE))
 
 
 def product(team, A, B, out=None):
-    """A B, into `out` if given; in shares for a team where that pays."""
+    """A B, written to `out` if given; in shares for a team if that pays."""
     return products(team, (A, B, out))[0]
 
 
 def products(team, *wanted):
-    """[A B for A, B, out in wanted], each written to its `out` unless that is None. Where it pays, a team does shares
-    of all of them at once: rows of A, or columns of B where there are more of these.
+    """[A B for A, B, out in wanted], each written to its `out` unless that is None. If it pays, a team does shares of
+    all of them at once: rows of A, or columns of B if there are more of these.
     """
     found, jobs, parts = [], [], 1
     for A, B, out in wanted:
@@ -77,8 +77,8 @@ def products(team, *wanted):
 
 @dataclass(frozen=True)
 class Tiles:
-    """A factor (K, N) in tiles (N / columns, K, columns); most: with how many rows of X they make small products. A
-    call gives X times the factor.
+    """A factor (K, N) in tiles (N / columns, K, columns). A call returns X times the factor. most: the most rows of X
+    with which a tile makes a small product.
     """
 
     tiles: np.ndarray
@@ -95,11 +95,11 @@ class Tiles:
 
 
 def factor(*matrices):
-    """The function times(X, out=None): X [A | B ..] for matrices A (K, .), B (K, .) and X (k, K) of few rows, to be
-    called often.
+    """A function times(X, out=None), to be called often: X [A | B ..] for matrices A (K, .), B (K, .) and X (k, K) with
+    few rows.
 
-    OpenBLAS would copy the factor each time, which takes as long as to multiply few rows by it. So it is kept in tiles
-    that make small products, with as many rows of X at once as they allow; a small factor is one tile.
+    OpenBLAS would copy the factor in each call, which takes as long as multiplying few rows by it. So the factor is
+    kept in tiles that make small products, with as many rows of X at once as they allow; a small factor is one tile.
     """
     K, N = len(matrices[0]), sum(a.shape[1] for a in matrices)
     small = 0 < 32 * K * N <= SMALL
@@ -124,17 +124,18 @@ def address():
 
 
 def spread(matrices, K, N):
-    """Matrices side by side, copied, with a gap behind each row: BLAS takes longer over rows whose distance is a power
-    of two, and over transposed ones.
+    """A copy of matrices side by side, with a gap after each row: BLAS is slower if the distance of rows is a power of
+    two, and for transposed matrices.
     """
     out = np.empty((K, N + GAP), matrices[0].dtype)[:, :N]
     return np.concatenate(matrices, axis=1, out=out)
 
 
 def add_product(alpha, A, B, beta, M):
-    """M <- beta M + alpha A'B in place: A (K, D), B (K, V), M (D, V), float32, rows contiguous, or columns of M.
+    """M <- beta M + alpha A'B in place: A (K, D), B (K, V), M (D, V), float32, with contiguous rows; M may have
+    contiguous columns instead.
 
-    One pass over M, where numpy would need a product of M's size and two more passes.
+    It takes one pass over M; numpy would need a product of M's size and two more passes.
     """
     if M.flags.f_contiguous:
         A, B, M = B, A, M.T
@@ -150,20 +151,20 @@ def add_product(alpha, A, B, beta, M):
 
 
 def set_threads(threads):
-    """Lets matrix products run on so many threads; without OpenBLAS nothing changes."""
+    """Makes matrix products run on so many threads; without OpenBLAS nothing changes."""
     if call := named("openblas_set_num_threads64_"):
         call(ctypes.c_int(threads))
 
 
 def threads():
-    """On how many threads matrix products run; None without OpenBLAS."""
+    """The number of threads of matrix products; None without OpenBLAS."""
     call = named("openblas_get_num_threads64_")
     return call and call()
 
 
 @contextlib.contextmanager
 def one_thread():
-    """Lets each matrix product in a block of code run on one thread."""
+    """Makes each matrix product in a block of code run on one thread."""
     before = threads()
     if before in (None, 1):
         yield
@@ -176,8 +177,8 @@ def one_thread():
 
 
 def reserve(threads):
-    """Where memory is limited, has OpenBLAS allocate the buffers of so many threads now: if it fails to later, it ends
-    the process. Raises MemoryError.
+    """If memory is limited, makes OpenBLAS allocate the buffers of so many threads now: if it could not do so later, it
+    would end the process. Raises MemoryError.
     """
     if memory.room() is None:
         return
@@ -185,5 +186,5 @@ def reserve(threads):
     with contextlib.suppress(AttributeError):
         take, give = library().blas_memory_alloc, library().blas_memory_free
         take.restype, give.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-        for buffer in [take(0) for _ in range(min(threads, 64))]:  # so many it keeps in any case
+        for buffer in [take(0) for _ in range(min(threads, 64))]:  # it keeps at least so many
             give(buffer)

@@ -1,5 +1,5 @@
-"""BLAS for kernels, at an address that they are given. numba is imported with this module, so kernels name its function
-by `jit.of_numba`.
+"""BLAS for kernels, at an address that they are given. Importing this module imports numba, so that kernels name its
+function by `jit.of_numba`.
 """
 
 from llvmlite import ir

@@ -1,4 +1,4 @@
-"""Compiles a kernel to machine code by numba, which is imported with this module. `jit` loads and calls that code."""
+"""Compiles kernels to machine code by numba, which this module imports. `jit` loads and calls that code."""
 
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -18,12 +18,12 @@ from numba.np.arrayobj import make_array, populate_array
 from lmtk.machine.images import address_of
 
 ENTRY, WORD = "entry", ir.IntType(64)
-# numba's settings of functions that only kernels call, which need no entries for Python and C
+# numba's settings for functions that only kernels call: they need no entries for Python and C
 ALONE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def dispatcher_of(function, settings):
-    """numba's dispatcher of a function, for kernels to call; in its scope the kernels that it calls are dispatchers
+    """numba's dispatcher of a function, for kernels to call. In its scope, the kernels that it calls are dispatchers
     too.
     """
     scope = dict(function.__globals__)
@@ -35,7 +35,7 @@ def dispatcher_of(function, settings):
 
 
 def cached_dispatcher_of(function, settings, folder):
-    """The dispatcher of a function for Python to call, with numba's own cache in a folder, or with none. That cache
+    """The dispatcher of a function, for Python to call, with numba's own cache in a folder, or without one. That cache
     does not see changes in other modules.
     """
     if folder:
@@ -44,7 +44,7 @@ def cached_dispatcher_of(function, settings, folder):
 
 
 class Library(codegen.CPUCodeLibrary):
-    """numba's library of a function, to be linked into its callers: it gets no machine code of its own."""
+    """numba's library of a function, to be linked into its callers. It gets no machine code of its own."""
 
     def _finalize_specific(self):
         pass
@@ -55,8 +55,8 @@ class Library(codegen.CPUCodeLibrary):
 
 
 class Libraries(codegen.JITCPUCodegen):
-    """numba's code generator for Library. It leaves out that each function is made executable by itself, which took a
-    third of the time.
+    """numba's code generator for Library. It does not make each function executable by itself, which took a third of
+    the time.
     """
 
     _library_class = Library
@@ -73,7 +73,7 @@ class Libraries(codegen.JITCPUCodegen):
 
 @contextmanager
 def apart():
-    """In this block numba makes Library objects in place of executable code. It has no setting for that, so that its
+    """In this block, numba makes Library objects in place of executable code. numba has no setting for that, so its
     target's code generator is replaced.
     """
     with global_compiler_lock:
@@ -94,8 +94,8 @@ def libraries():
 def compiled(kernel, kinds):
     """(image, results, machine code) of a kernel for arguments of these kinds.
 
-    The code is a function around the kernel: it takes the values of `jit.kinds_of` and the address of the results, and
-    returns 1 if all went well. image: as `image_of` has it, or the name of its symbol if the code is an object file.
+    The code is a function around the kernel. It takes the values of `jit.kinds_of` and the address of the results, and
+    returns 1 if all went well. image: as from `image_of`, or the name of the symbol if the code is an object file.
     results: the format by which Python's struct reads them; for a tuple, a list of one format.
     """
     dispatcher, given = kernel.in_numba(), tuple(map(type_of, kinds))
@@ -111,7 +111,7 @@ def compiled(kernel, kinds):
 
 
 def type_of(kind):
-    """numba's type of an argument of this kind, as `jit.kinds_of` has it."""
+    """numba's type of an argument of this kind; kinds are those of `jit.kinds_of`."""
     if kind is NoneType:
         return types.none
     if kind is bytes:
@@ -199,8 +199,8 @@ def word_at(builder, address, i):
 
 
 def array(context, builder, kind, data, shape, steps=()):
-    """numba's array of the data at an address. The strides of a contiguous array are made from its shape, since numpy's
-    may be anything along an axis of one item.
+    """numba's array of the data at an address. The strides of a contiguous array are computed from its shape, since
+    those of numpy can be anything along an axis of one item.
     """
     item = context.get_data_type(kind.dtype)
     size = WORD(context.get_abi_sizeof(item))
@@ -217,7 +217,7 @@ def array(context, builder, kind, data, shape, steps=()):
 
 @intrinsic
 def pointer_to(typing, address, kind):
-    """pointer_to(address, np.int32), of which numba's carray makes an array."""
+    """pointer_to(address, np.int32): a pointer of which numba's carray makes an array."""
 
     def build(context, builder, signature, arguments):
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
@@ -238,12 +238,12 @@ PAGE, WIDEST = 4096, 64  # bytes: the unit of memory protection; the largest ali
 
 
 def image_of(code, symbol):
-    """(image, bytes) of an object file in the format ELF; None for another processor than x86-64, for relocations other
+    """(image, bytes) of an object file in the format ELF; None for a processor other than x86-64, for relocations other
     than addresses, and for names that this process does not have.
 
-    image: a dict. size: of the code in memory. fixed: how much of it is never written. entry: where the symbol is.
-    local: how many places hold addresses in the code itself, to which its begin is to be added; they are listed behind
-    the code, int64. outside: {name: places to which the address of that name is to be added}.
+    image: a dict. size: that of the code in memory. fixed: how much of it is never written. entry: the place of the
+    symbol. local: how many places hold addresses within the code, to which its own address has to be added; they are
+    listed after the code, int64. outside: {name: places to which the address of that name has to be added}.
     """
     if int.from_bytes(code[18:20], "little") != X86_64:
         return None

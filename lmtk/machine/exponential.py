@@ -1,4 +1,4 @@
-"""Exponentials and hyperbolic tangents of many numbers, faster than numba's own functions and libm."""
+"""Exponentials and hyperbolic tangents of many numbers, faster than those of numba and libm."""
 
 import numpy as np
 
@@ -10,8 +10,8 @@ FAST = {"reassoc", "contract", "nsz"}
 
 @jit(fastmath=FAST)
 def exp(v):
-    """e^v of one number between -87 and 87, relative error under 4e-7: 2^k times a polynomial in the rest, which the
-    compiler vectorises where it stands in a loop.
+    """e^v of one number between -87 and 87, with a relative error below 4e-7: 2^k times a polynomial in the rest. In a
+    loop, the compiler vectorises it.
     """
     n = np.floor(v * f32(1.44269504) + f32(0.5))
     r = v - n * f32(0.693359375) + n * f32(2.12194440e-4)
@@ -22,13 +22,13 @@ def exp(v):
     p = p * r + f32(1.6666665459e-1)
     p = p * r + f32(5.0000001201e-1)
     p = p * r * r + r + f32(1.0)
-    # 2^n, made of its bits; numba widens i32 sums to 64 bits unless told otherwise, which halves the speed
+    # 2^n, from its bits; numba widens i32 sums to 64 bits unless told otherwise, which halves the speed
     return p * i32(i32(i32(n) + i32(127)) * i32(8388608)).view(f32)
 
 
 @jit(fastmath=FAST)
 def ordered(bits):
-    """The bits of a float as an integer, in the order of the floats; applied to such an integer, the bits again.
+    """The bits of a float as an integer, such that integers are ordered as the floats are; it is its own inverse.
 
     The compiler vectorises the search for the largest of many integers, but not of floats.
     """
@@ -54,9 +54,9 @@ def exp_rows(y, q, s):
 
 @jit(fastmath=FAST)
 def span_sums(y, i, span, top, s):
-    """Of the i-th span of `span` numbers of each row k: top_ki <- the maximum, s_ki <- the sum of e^(y - top_ki).
+    """For the i-th span of `span` numbers of each row k: top_ki <- the maximum, s_ki <- the sum of e^(y - top_ki).
 
-    y (K, V), V being a multiple of span; top, s (K, V / span). Terms are at least e^-87.
+    y (K, V), where V is a multiple of span; top, s (K, V / span). Terms are at least e^-87.
     """
     bits = y.view(i32)
     for k in range(len(y)):
@@ -74,7 +74,7 @@ def span_sums(y, i, span, top, s):
 
 @jit(fastmath=FAST)
 def join_sums(top, part, s):
-    """s_k <- ln sum_i part_ki e^(top_ki), float64: of a row whose spans have top and part, as from `span_sums`."""
+    """s_k <- ln sum_i part_ki e^(top_ki), float64: ln of the sum of a row's spans, with top and part by `span_sums`."""
     for k in range(len(s)):
         most, total = top[k].max(), f32(0)
         for i in range(top.shape[1]):
@@ -178,8 +178,8 @@ def lstm_sums(zr, t, s, new, seen, G):
 
 @jit(fastmath={"contract"})
 def powers(x, n):
-    """x[:n] <- 10^x in double precision, in place, relative error under 4e-16. x (N,) float64, below 300; the result is
-    0 about below x = -300. It is 2^k times the series of e^r, |r| <= ln 2 / 2, which the compiler vectorises.
+    """x[:n] <- 10^x in double precision, in place, with a relative error below 4e-16. x (N,) float64, below 300; below
+    about x = -300 the result is 0. It is 2^k times the series of e^r, |r| <= ln 2 / 2, which the compiler vectorises.
     """
     for i in range(n):
         v = x[i] * 2.302585092994046

@@ -1,5 +1,5 @@
-"""Machine code of kernels as images: the cache of them, and their way into memory. Nothing here needs numpy, so that a
-kernel whose image is known to be in the cache may run before numpy is imported.
+"""Images of kernels' machine code: the cache of images, and how they are loaded into memory. Nothing here needs numpy,
+so that a kernel whose image is known to be in the cache can run before numpy is imported.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ def digest(data):
 def cache_folder():
     """A folder for compiled kernels: NUMBA_CACHE_DIR, else one in the user's cache, else a temporary one, else None.
 
-    It is not beside the source, where pip would not remove what it had not installed.
+    It is not beside the source, since pip removes only the files that it has installed.
     """
     named = os.environ.get("NUMBA_CACHE_DIR")
     home = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lmtk")
@@ -47,8 +47,8 @@ def cache_folder():
 
 
 def usable(folder, named=None):
-    """Whether files can be made in a folder, which is made if need be. Unless the user has `named` it, it has to be the
-    user's own, since its content will be run.
+    """Whether files can be made in a folder, which is created if need be. Unless the user has `named` it, the folder
+    has to be the user's own, since its content will be run.
     """
     with suppress(OSError):
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -84,8 +84,8 @@ def processor():
 
 
 def saved(path):
-    """(image, results, machine code), as `compiling.compiled` gives them, from a file of the cache; None where it is
-    missing or damaged.
+    """(image, results, machine code), as from `compiling.compiled`, from a file of the cache; None if it is missing or
+    damaged.
     """
     with suppress(OSError, ValueError):
         data = content(path)
@@ -96,7 +96,7 @@ def saved(path):
 
 
 def save(path, about, results, code):
-    import tempfile  # as long to import as a kernel to load
+    import tempfile  # its import takes as long as loading a kernel
 
     data = json.dumps([about, results]).encode() + b"\n" + code
     with suppress(OSError), tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as folder:
@@ -107,7 +107,7 @@ def save(path, about, results, code):
 
 
 def images_of(place, folder):
-    """{name: what `saved` has} of the files in a folder that the file `place` lists, {name: file}; None where one is
+    """{name: the result of `saved`} for the files in a folder that the file `place` lists, {name: file}; None if one is
     missing.
     """
     files, *_ = saved(place) or [{"": ""}]
@@ -125,14 +125,14 @@ def stamps(paths):
 
 
 def package_file(package, *names):
-    """The path of a file of a package, which is not imported."""
+    """The path of a file of a package. The package is not imported."""
     return os.path.join(os.path.dirname(find_spec(package).origin), *names)
 
 
 @cache
 def runtime():
-    """{name: address} of the functions of numba that compiled code calls: memory for arrays, and errors. They stand in
-    two modules in C, which load without the rest of numba.
+    """{name: address} of the functions of numba that compiled code calls: memory for arrays, and errors. They are in
+    two C modules, which load without the rest of numba.
     """
     found = {}
     for prefix, *names in (("NRT_", "core", "runtime", "_nrt_python"), ("numba_", "_helperlib")):
@@ -145,7 +145,7 @@ def runtime():
 
 
 def load(image, code):
-    """Loads an image into memory. Returns the address of its entry. image, code: as `compiling.image_of` gives them."""
+    """Loads an image into memory. Returns the address of its entry. image, code: as from `compiling.image_of`."""
     memory, rest = mmap.mmap(-1, image["size"]), len(code) - 8 * image["local"]
     memory[:rest] = code[:rest]
     begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -166,8 +166,8 @@ def add_to(memory, place, number):
 
 
 def native(name, address, parameters, results, nogil=True):
-    """A Python function that calls the machine code at `address`. parameters: types of ctypes; results: as `compiled`
-    gives them; nogil: whether it lets go of Python's lock.
+    """A Python function that calls the machine code at `address`. parameters: types of ctypes; results: as from
+    `compiling.compiled`; nogil: whether it releases Python's lock.
     """
     kind = ctypes.CFUNCTYPE if nogil else ctypes.PYFUNCTYPE
     take = kind(ctypes.c_int64, *parameters, ctypes.c_void_p)(address)
@@ -202,7 +202,7 @@ def address_of(name):
 
 
 def here(name):
-    """The address of a function or variable of the process, None where it has none."""
+    """The address of a function or variable of the process, or None."""
     with suppress(ValueError):
         return ctypes.addressof(ctypes.c_char.in_dll(process(), name))
     return None

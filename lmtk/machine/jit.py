@@ -1,12 +1,12 @@
 """Kernels: functions over arrays that numba compiles.
 
-The machine code of a kernel stands in a cache, in a file for each combination of argument types. It is an image, which
-takes a copy and some additions to load; on processors for which `compiling` makes no images it is an object file, which
-llvmlite loads. numba, whose import alone takes longer than a small job, is imported only to compile what the cache
-lacks.
+The machine code of a kernel is kept in a cache, in a file for each combination of argument types. It is an image, which
+loads by a copy and some additions; on processors for which `compiling` makes no images, it is an object file, which
+llvmlite loads. numba is imported only to compile kernels that the cache lacks: its import alone takes longer than a
+small job.
 
 A kernel takes arrays, bytes (as an array of uint8), numbers, None and tuples of these, all by position. It returns
-nothing, a number or a tuple of numbers, and raises nothing.
+nothing, a number or a tuple of numbers, and raises no exceptions.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ used = {}  # the keys are this process's kernels with the kinds of their argumen
 
 
 def jit(function=None, **settings):
-    """The kernel of a function. settings: of `numba.njit`; by default it lets go of Python's lock, and has numpy's
+    """The kernel of a function. settings: those of `numba.njit`. By default it releases Python's lock, and has numpy's
     error model, in which a division by zero gives inf.
     """
     if function is None:
@@ -59,12 +59,12 @@ def jit(function=None, **settings):
 
 # for functions that kernels call for each item: a plain call would unpack their arrays and count references each time
 inlined = partial(jit, _nrt=False, forceinline=True)
-# for kernels that make no arrays: their code needs nothing of numba's runtime, which would have to be loaded
+# for kernels that make no arrays: their code does not need numba's runtime, which would have to be loaded
 sealed = partial(jit, _nrt=False)
 
 
 def of_numba(module, name):
-    """A function of numba, or of a module that imports numba, for kernels to call; imported when they are compiled."""
+    """A function of numba, or of a module that imports it, for kernels to call; imported when they are compiled."""
     return SimpleNamespace(__qualname__=f"{module}.{name}", in_numba=lambda: getattr(import_module(module), name))
 
 
@@ -72,7 +72,7 @@ carray, pointer_to = of_numba("numba", "carray"), of_numba("lmtk.machine.compili
 
 
 def compiler():
-    """The module `compiling`, with which numba is imported. Raises MemoryError where memory is too short for numba."""
+    """The module `compiling`, which imports numba. Raises MemoryError if there is too little memory for numba."""
     first = "lmtk.machine.compiling" not in sys.modules
     memory.need(memory.KERNEL if "numba" in sys.modules else memory.NUMBA, "a kernel's compilation")
     for tell in notes if first else ():
@@ -81,9 +81,9 @@ def compiler():
 
 
 def kinds_of(arguments, values):
-    """The kinds of a call's arguments, a tuple to use as a key: of an array (dtype, dimensions, whether contiguous), of
-    a number its type, of a tuple its kinds. Appends to `values` what the machine code gets: an array's address as an
-    object, the address and length of bytes, a number as it is.
+    """The kinds of a call's arguments, a tuple to use as a key. The kind of an array is (dtype, dimensions, whether it
+    is contiguous), that of a number its type, that of a tuple its kinds. Appends to `values` what the machine code
+    gets: an array's address as an object, the address and length of bytes, a number as it is.
     """
     kinds = []
     for argument in arguments:
@@ -109,7 +109,7 @@ def file_of(kernel, kinds):
 
 
 def record(job):
-    """Notes in the cache which kernels this process has used, as those of a job, a name, for `recorded`."""
+    """Notes in the cache, for `recorded`, the kernels that this process has used as those of a job, a name."""
     path = record_of(job)
     if path and used and not recorded(job):
         known = {}
@@ -121,7 +121,7 @@ def record(job):
 
 @cache
 def recorded(job):
-    """Whether the cache has the kernels that an earlier process has used for a job, and their sources are the same."""
+    """Whether the cache has the kernels that an earlier process used for a job, and their sources are unchanged."""
     path = record_of(job)
     (files, sources), *_ = (path and saved(path)) or [([], None)]
     there = bool(files) and stamps(sources) == sources
@@ -129,7 +129,7 @@ def recorded(job):
 
 
 def record_of(job):
-    """The path of a job's record: of this installation, since others may have other kernels of the same names."""
+    """The path of a job's record. Each installation has its own, since its kernels may differ from those of others."""
     folder = cache_folder() if by_objects() else None
     return folder and os.path.join(
         folder, f"job-{job}-{digest(repr((machine(), os.path.realpath(__file__))).encode()).hex()}"
@@ -173,13 +173,13 @@ def c_types(kinds):
 
 
 def digest_of(kernel, kinds):
-    """A digest, in hexadecimal, of all that the machine code of a kernel depends on."""
+    """A digest, in hexadecimal, of everything on which the machine code of a kernel depends."""
     return digest(repr((machine(), kinds, meaning(kernel, {}))).encode()).hex()
 
 
 def meaning(kernel, known):
     """A list of texts: the code of a kernel and of the kernels that it calls, their settings, and the values of their
-    global names. known: {function: its part}, of those done.
+    global names. known: {function: its part} for the functions done so far.
     """
     function = kernel.__wrapped__
     if function not in known:

@@ -18,8 +18,8 @@ done = set()  # the names of this process's large jobs
 
 
 def pays(kind, n, job=""):
-    """Whether kernels pay for a job of size n. Where the cache has those of an earlier job of this name, a sixteenth of
-    the size is enough.
+    """Whether kernels pay for a job of size n. If the cache has the kernels of an earlier job of this name, a sixteenth
+    of the size is enough.
     """
     if n >= LARGE[kind]:
         done.add(job)
@@ -32,8 +32,8 @@ def pays(kind, n, job=""):
 
 
 def learn():
-    """Notes in the cache which kernels the large jobs of this process have used; to be called once they have ended
-    well.
+    """Notes in the cache which kernels the large jobs of this process have used. To be called once these have ended
+    without an error.
     """
     for job in done - {""}:
         from lmtk.machine.jit import record

@@ -1,7 +1,7 @@
 """The memory that is left under a limit of the address space (ulimit -v), malloc's settings, and arrays in files.
 
-A library that meets the limit ends the process, or prints an error of its own; so its need is checked before it is
-loaded. Arrays stand in files for jobs with bounded memory (-memory).
+A library that reaches the limit ends the process, or prints an error of its own; so its need is checked before it is
+loaded. Jobs with bounded memory (-memory) keep arrays in files.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ from lmtk.errors import LmtkError
 MB = 1 << 20
 # what each adds to the address space: to import numpy, llvmlite, numba; to compile a kernel
 NUMPY, LLVM, NUMBA, KERNEL = 90 * MB, 160 * MB, 240 * MB, 64 * MB
-BUFFER = 48 * MB  # of OpenBLAS for a thread, and the thread's stack
+BUFFER = 48 * MB  # OpenBLAS's buffer for a thread, and the thread's stack
 
 
 def room():
-    """The bytes that are left under the limit, None without one."""
+    """The bytes that are left under the limit, or None without a limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return None
@@ -34,7 +34,7 @@ def room():
 
 
 def need(size, what):
-    """Raises MemoryError where fewer than `size` bytes are left; what: names the need in the message."""
+    """Raises MemoryError if fewer than `size` bytes are left. what: the name of the need, for the message."""
     left = room()
     if left is not None and left < size:
         raise MemoryError(f"{what} wants {size // MB} MB, and ulimit -v leaves {max(left, 0) // MB}")
@@ -45,7 +45,7 @@ HUGEPAGE = 14  # of mman.h
 
 
 def set_malloc(options):
-    """Sets malloc's options {M_..: value}, where the C library has mallopt."""
+    """Sets malloc's options {M_..: value}, if the C library has mallopt."""
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):
@@ -56,21 +56,21 @@ def set_malloc(options):
 
 def keep():
     """Lets the process keep freed arrays of up to 32 MB for later ones: the first touch of fresh memory costs as much
-    as a matrix product, or as reading what comes into it.
+    as a matrix product, or as reading its content.
     """
     set_malloc({MMAP_THRESHOLD: 32 * MB, TRIM_THRESHOLD: 1024 * MB})
 
 
 def keep_all():
-    """Lets the process keep all freed memory for later arrays, except under a limit. It is for commands, which end when
-    they are done. The first touch of memory takes 1 or 2 s a GB.
+    """Lets the process keep all freed memory for later arrays, unless there is a limit. This is for commands, which end
+    when they are done. The first touch of memory takes 1 or 2 s a GB.
     """
     if room() is None:
         set_malloc({MMAP_MAX: 0, ARENA_MAX: 1, TRIM_THRESHOLD: -1, TOP_PAD: 64 * MB})
 
 
 def trim():
-    """Gives freed memory back to the system, as far as malloc can; by itself it keeps freed arrays of up to 32 MB."""
+    """Gives freed memory back to the system, as far as malloc can; by itself, it keeps freed arrays of up to 32 MB."""
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):
@@ -78,7 +78,7 @@ def trim():
 
 
 def give_back(array):
-    """Gives the whole pages of an array back to the system, where it can; the array's numbers are undefined then."""
+    """Gives the whole pages of an array back to the system, if possible. Its numbers are undefined afterwards."""
     import ctypes
 
     page, begin = os.sysconf("SC_PAGE_SIZE"), array.__array_interface__["data"][0]
@@ -89,15 +89,15 @@ def give_back(array):
 
 
 bound, mapped, watch = None, [], None  # the bytes of `at_most`; weak references to mapped files; the thread of `let_go`
-SMALL = 1 << 20  # bytes up to which an array is in memory all the same
-MOMENT = 0.005  # seconds between two looks of `let_go`
-BESIDES = 90 << 20  # bytes of the program itself, which come on top of the bound
+SMALL = 1 << 20  # bytes; an array up to this size is in memory all the same
+MOMENT = 0.005  # seconds between two checks of `let_go`
+BESIDES = 90 << 20  # bytes of the program itself, in addition to the bound
 STATM = "/proc/self/statm"
 
 
 def at_most(size):
-    """From here on `zeros` makes large arrays in files, and the process keeps so few of their pages that its memory is
-    about `size` bytes and BESIDES. Nothing happens where this is not Linux.
+    """From now on, `zeros` makes large arrays in files, and the process keeps so few of their pages that its memory is
+    about `size` bytes plus BESIDES. Does nothing on systems other than Linux.
     """
     global bound, watch
     if not os.path.exists(STATM):
@@ -110,8 +110,8 @@ def at_most(size):
 
 
 def temporary_file(**how):
-    """A file without a name in the folder of temporary files. Raises LmtkError where TMPDIR names no such folder, for
-    which Python would silently take another.
+    """A file without a name in the folder of temporary files. Raises LmtkError if TMPDIR does not name a folder: Python
+    would silently take another.
     """
     import tempfile  # its import takes as long as most of a small job
 
@@ -128,8 +128,8 @@ def temporary_folder():
 
 
 def zeros(size, kind):
-    """(size,) zeros; where memory is bounded, a large array is in a file without a name. Raises OSError, naming the
-    folder of temporary files, where the disk is full.
+    """(size,) zeros; if memory is bounded, a large array is in a file without a name. Raises OSError, naming the folder
+    of temporary files, if the disk is full.
     """
     import numpy as np
 
@@ -156,7 +156,7 @@ def array_of(file, kind, access=mmap.ACCESS_WRITE):
 
 def let_go():
     """Takes all pages of mapped files from this process whenever it has too many. They stay in the system's cache as
-    long as there is room, and come back when they are used. It never returns.
+    long as there is room, and come back when they are used. This function never returns.
     """
     page = os.sysconf("SC_PAGE_SIZE")
     with open(STATM, "rb", buffering=0) as statm:

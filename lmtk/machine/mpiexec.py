@@ -1,4 +1,4 @@
-"""What mpiexec tells a process of its place, by variables: those of MPICH and Intel MPI, and of Open MPI."""
+"""What mpiexec tells a process about its place, in variables: those of MPICH, Intel MPI and Open MPI."""
 
 import os
 

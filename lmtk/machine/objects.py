@@ -1,4 +1,4 @@
-"""Loads object files into memory by llvmlite, where there are no images."""
+"""Loads object files into memory by llvmlite, on systems without images."""
 
 import os
 import sys
@@ -21,8 +21,8 @@ def llvmlite():
 
 @cache
 def by_objects():
-    """Whether kernels can be loaded by this package; else numba itself runs them. It takes Linux, numba's runtime, and
-    x86-64 or a llvmlite that loads object files.
+    """Whether this package can load kernels; otherwise numba itself runs them. Loading needs Linux, numba's runtime,
+    and x86-64 or a llvmlite that loads object files.
     """
     if sys.platform != "linux" or "NUMBA_BOUNDSCHECK" in os.environ:
         return False

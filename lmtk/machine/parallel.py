@@ -20,7 +20,7 @@ from lmtk.errors import LmtkError, LmtkWarning, UsageError
 from lmtk.machine import mpiexec, threads
 
 PIECE = 1 << 23  # bytes that `send` sends together
-IDLE = 0.01  # seconds between two looks of a rank that has nothing to do
+IDLE = 0.01  # seconds between two checks of a rank that has nothing to do
 
 
 class Alone:
@@ -110,7 +110,7 @@ class Common(Alone):
 class Many:
     """The communicator of a rank of MPI.
 
-    timed: whether waiting and communication are timed apart, by a barrier before each exchange.
+    timed: whether waiting and communication are timed separately, by a barrier before each exchange.
     """
 
     def __init__(self, MPI, timed=False, world=None):
@@ -147,7 +147,7 @@ class Many:
         return int(self.max(np.array([number]))[0])
 
     def join(self, rows, total, out=None):
-        """The ranks' rows (V_i, D) under one another, (total, D), on every rank; in `out`, if that is given."""
+        """The ranks' rows (V_i, D) one below the other, (total, D), on every rank; written to `out`, if given."""
         out = np.empty((total, rows.shape[1]), rows.dtype) if out is None else out
         self.sent += rows.nbytes * (self.size - 1)
         sizes = [n * rows.shape[1] for n in self.world.allgather(len(rows))]
@@ -164,16 +164,16 @@ class Many:
         return made
 
     def swap(self, parts):
-        """Sends parts[i], (N_i, ...) of one type, to rank i. Returns the list of what each rank has sent to this one,
-        in the order of ranks.
+        """Sends parts[i], (N_i, ...) of one type, to rank i. Returns the list of the parts that the ranks have sent to
+        this one, in the order of ranks.
         """
         shape = parts[0].shape[1:]
         out, ends = self.alltoall([[part.ravel()] for part in parts])
         return [part.reshape(-1, *shape) for part in np.split(out, ends[:-1])]
 
     def swap_all(self, parts):
-        """Sends parts[i], a list of arrays (N,), to rank i. Returns what all ranks have sent to this one, in their
-        order, as one array.
+        """Sends parts[i], a list of arrays (N,), to rank i. Returns the arrays that all ranks have sent to this one, in
+        the order of ranks, as one array.
         """
         return self.alltoall(parts)[0]
 
@@ -207,7 +207,7 @@ class Many:
             self.world.Send(get(begin, min(begin + PIECE, size)), 0)
 
     def receive(self, rank, write):
-        """On rank 0: receives what a rank sends by `send`; write(piece) is called with each piece."""
+        """On rank 0, receives the bytes that a rank sends by `send`; write(piece) is called with each piece."""
         size = self.world.recv(source=rank)
         buffer = np.empty(min(size, PIECE), np.uint8)
         for begin in range(0, size, PIECE):
@@ -216,7 +216,7 @@ class Many:
             write(some.data)
 
     def gather(self, thing):
-        """The list of what each rank has, in their order, on every rank."""
+        """The list of each rank's `thing`, in the order of ranks, on every rank."""
         return self.world.allgather(thing)
 
     def total(self, number):
@@ -224,8 +224,8 @@ class Many:
         return int(self.sum(np.array([number]))[0])
 
     def each(self, make):
-        """make() on each rank. Where it raises LmtkError or OSError, the first such rank raises it, and the others wait
-        to be ended.
+        """make() on each rank. If it raises LmtkError or OSError, the first such rank raises it, and the others wait to
+        be ended.
         """
         made, error = None, None
         try:
@@ -247,7 +247,7 @@ class Many:
         return a
 
     def times(self):
-        """Seconds of compute, communication and waiting, (3,), the mean over the ranks; None if not timed."""
+        """Seconds of computation, communication and waiting, (3,), the mean over the ranks; None if not timed."""
         if not self.timed:
             return None
         whole = time.perf_counter() - self.begun
@@ -256,8 +256,8 @@ class Many:
 
 
 def wait(request, pause=5e-5):
-    """Waits until an operation is done: a moment by looking all the time, since most are short, then with pauses, so
-    that others have the processor.
+    """Waits until an operation is done. It polls without pauses at first, since most operations are short, and then
+    with pauses, so that others get the processor.
     """
     moment = time.perf_counter() + 2e-4
     while not request.Test():
@@ -275,7 +275,7 @@ def nodes(comm):
 
 
 def block(V, comm):
-    """(first, last + 1) of this rank's output units. Raises LmtkError where a rank would have none."""
+    """(first, last + 1) of this rank's output units. Raises LmtkError if a rank would have none."""
     size = -(-V // comm.size)
     first = comm.rank * size
     if (comm.size - 1) * size >= V:
@@ -284,7 +284,7 @@ def block(V, comm):
 
 
 def tell_alone():
-    """Warns, on the first rank, where mpiexec started several processes of a job that does not share its work."""
+    """Warns, on the first rank, if mpiexec started several processes of a job that does not share its work."""
     if (size := mpiexec.started()) > 1 and mpiexec.first():
         told = f"mpiexec started {size} processes, each of which does the whole job; -mpi shares it among them"
         warnings.warn(told, LmtkWarning, stacklevel=2)
@@ -292,9 +292,10 @@ def tell_alone():
 
 @contextlib.contextmanager
 def ranks(timed=False):
-    """Yields a `Many` for a block of code that all ranks run. If it fails on one, all are ended once its error is told.
+    """Yields a `Many` for a block of code that all ranks run. If it fails on one rank, all are ended once the error has
+    been printed.
 
-    Raises UsageError without mpi4py, or where mpiexec and the MPI library do not belong together.
+    Raises UsageError without mpi4py, or if mpiexec and the MPI library do not belong together.
     """
     try:
         import mpi4py
@@ -313,9 +314,9 @@ def ranks(timed=False):
         )
     try:
         yield comm
-        MPI.Finalize()  # now, so that ranks that are done do not slow down one that has more to do
+        MPI.Finalize()  # now, so that ranks that are done do not slow down one that is not
     except BaseException as e:
-        # at exit, since the error's line is printed further up
+        # at exit, since a caller prints the error's line
         statuses = {SystemExit: getattr(e, "code", 1), KeyboardInterrupt: 130, UsageError: 2}
         atexit.register(end_all, comm, statuses.get(type(e), 1))
         raise
@@ -324,9 +325,10 @@ def ranks(timed=False):
 @contextlib.contextmanager
 def pooled():
     """Yields the communicator of the first ranks of the nodes; None on the others, which wait. A first rank works in as
-    many threads as all ranks of its node have, and on their processors: threads share memory and need not send.
+    many threads as all ranks of its node have, and on their processors: threads share memory, so that they need not
+    send.
 
-    On a single node it is ALONE, and MPI has ended. Raises as `ranks`.
+    On a single node the communicator is ALONE, and MPI has ended. Raises as `ranks`.
     """
     with contextlib.ExitStack() as stack:
         world = stack.enter_context(ranks())
@@ -347,7 +349,7 @@ def pooled():
 def end_all(comm, status):
     """Ends every rank at once, without a line from the MPI library after that of the error."""
     sys.stderr.flush()
-    # mpiexec drops output that it has not passed on by the time it is told to end all
+    # when mpiexec is told to end all ranks, it drops output that it has not passed on
     time.sleep(0.5)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     comm.world.Abort(status)

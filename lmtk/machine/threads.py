@@ -1,8 +1,8 @@
 """Threads: their number, set in one place for the whole process, and ways to give them items of work. The work has to
-let go of Python's lock.
+release Python's lock.
 
-Matrix products run on one thread each, in threads of ours. OpenBLAS's own threads wait by spinning, and so are slower
-for products of our sizes, the more where a processor is busy.
+Each matrix product runs on one of our threads. OpenBLAS's own threads wait by spinning, and so are slower for products
+of our sizes, most of all on a busy processor.
 """
 
 import os
@@ -12,12 +12,12 @@ from functools import partial
 from importlib import import_module
 from itertools import chain, islice
 
-wanted = None  # the number that `use` was given
+wanted = None  # the number given to `use`
 
 
 def use(number=None, products=1):
-    """Sets the number of threads, None for what `count` finds; and the number of BLAS's own threads for each matrix
-    product that is not a Team's, `products`.
+    """Sets the number of threads; None leaves it to `count`. products: the number of BLAS's own threads for each matrix
+    product that is not a Team's.
     """
     from lmtk.machine import blas
 
@@ -28,8 +28,8 @@ def use(number=None, products=1):
 
 
 def import_numpy():
-    """Imports numpy without threads of OpenBLAS. By default it starts one for each processor, which spins for 0.1 s;
-    `use` starts those that are wanted. Raises MemoryError where memory is too short for numpy.
+    """Imports numpy without OpenBLAS's threads. By default it starts one for each processor, which spins for 0.1 s;
+    `use` starts those that are wanted. Raises MemoryError if there is too little memory for numpy.
     """
     from lmtk.machine import memory
 
@@ -44,13 +44,13 @@ def import_numpy():
 
 
 def at_most(number):
-    """Sets an upper bound to the number of threads, for jobs in which each needs memory of its own."""
+    """Sets an upper bound on the number of threads, for jobs in which each thread needs memory of its own."""
     global wanted
     wanted = min(count(), number)
 
 
 def count():
-    """How many threads to use: the number given to `use`, else the environment's, else one for each processor."""
+    """The number of threads to use: the one given to `use`, else the environment's, else one for each processor."""
     return wanted or stated() or len(os.sched_getaffinity(0))
 
 
@@ -61,13 +61,13 @@ def stated():
 
 
 def in_threads(work, items):
-    """Yields work(item) for the items in turn; threads work a few items ahead. A single item is done without them."""
+    """Yields work(item) for the items in turn; threads work a few items ahead. A single item needs no thread."""
     items, threads = iter(items), count()
     first = list(islice(items, 2))
     if len(first) < 2:
         yield from map(work, first)
         return
-    from concurrent.futures import ThreadPoolExecutor  # as long to import as a small job takes otherwise
+    from concurrent.futures import ThreadPoolExecutor  # its import takes as long as a small job
 
     with ThreadPoolExecutor(threads) as pool:
         ahead = deque()
@@ -97,13 +97,13 @@ def in_parts(work, size):
 
 
 def part_of(size):
-    """The size of a part of `size` items: so small that threads end together, so large that it is worth a call."""
+    """The size of a part of `size` items: small enough that threads end together, large enough to be worth a call."""
     return max(size // (16 * count()), 1 << 12)
 
 
 def in_turn(work, items):
-    """Calls work(item, turn) for the items, on `count` threads. Each call has one block `with turn:`; these blocks run
-    in the order of the items.
+    """Calls work(item, turn) for the items, on `count` threads. Each call has one block `with turn:`, and these blocks
+    run in the order of the items.
     """
     from threading import Condition
 
@@ -148,15 +148,15 @@ def ahead(items):
 
 
 class Scratch:
-    """Memory that is lent to one piece of work after another: to touch fresh memory costs more than most work on it."""
+    """Memory that is lent to one piece of work after another: touching fresh memory costs more than most work on it."""
 
     def __init__(self):
         self.free = []
 
     @contextmanager
     def lent(self):
-        """Yields a function room(name, shape, kind) that gives an array, not initialised, the same memory for the same
-        name.
+        """Yields a function room(name, shape, kind) that returns an array, not initialised; calls with the same name
+        get the same memory.
         """
         room = self.free.pop() if self.free else {}
         try:
@@ -178,7 +178,7 @@ def array_in(room, name, shape, kind):
 class Team:
     """Threads that do the same work on different items, each matrix product on one thread.
 
-    A thread that is done with an item takes the next one, so that a thread that another process slows down does fewer.
+    A thread that is done with an item takes the next one, so that a thread slowed down by another process does fewer.
     """
 
     def __init__(self, size):

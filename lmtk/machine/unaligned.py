@@ -1,5 +1,5 @@
 """Intrinsics for kernels: eight bytes at any place of a uint8 array, prefetching, and arrays at an address or on the
-stack. numba is imported with this module, so kernels name its functions by `jit.of_numba`.
+stack. Importing this module imports numba, so that kernels name its functions by `jit.of_numba`.
 """
 
 from llvmlite import ir
@@ -39,7 +39,7 @@ def store8(typing, array, at, value):
 
 @intrinsic
 def prefetch(typing, array, at):
-    """Prefetches the cache line of array[at], of any type. Nothing waits for it, and the place may be out of range."""
+    """Prefetches the cache line of array[at], of any type. It does not wait, and the place may be out of range."""
 
     def build(context, builder, signature, arguments):
         data = make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -54,7 +54,7 @@ def prefetch(typing, array, at):
 
 
 def contiguous(context, builder, kind, data, shape):
-    """An array of numba's type `kind` at the pointer `data`, which owns nothing."""
+    """An array of numba's type `kind` at the pointer `data`. It does not own its memory."""
     found, size, steps = make_array(kind)(context, builder), context.get_abi_sizeof(data.type.pointee), []
     step = context.get_constant(types.intp, size)
     for n in reversed(shape):
@@ -81,7 +81,7 @@ def local(typing, size, kind):
 
 @intrinsic
 def array_at(typing, address, shape, kind):
-    """The array at an address; shape: a number or a tuple; kind: the type of its numbers, as np.int32."""
+    """The array at an address; shape: a number or a tuple; kind: the type of its numbers, such as np.int32."""
     sizes = shape.types if isinstance(shape, types.BaseTuple) else [shape]
     found = types.Array(kind.dtype, len(sizes), "C")
 

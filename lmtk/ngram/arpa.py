@@ -35,8 +35,8 @@ class Rows:
     """N n-grams of order k from consecutive lines.
 
     rows (N, k + 2) int32: as `kernels.read_lines` makes them. words: of 1-grams, whose rows have no ids yet. positive,
-    worst: how many log p are positive, and the largest. unknown: the first word without a 1-gram, or None. free: the
-    list to which their memory is given back. text: the lines, (bytes,) uint8.
+    worst: the number of positive log p, and the largest of them. unknown: the first word without a 1-gram, or None.
+    free: the list to which the rows' memory is returned. text: the lines, (bytes,) uint8.
     """
 
     rows: np.ndarray
@@ -52,7 +52,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     """Reads the Backoff model of an ARPA file, forward only. home, linked: as `registry.load` has them.
 
     Text before \\data\\, tabs or blanks, CRLF, exponents and missing back-off weights are accepted. Wrong numbers of
-    n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> are one warning each. Raises
+    n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> give one warning each. Raises
     FormatError.
     """
     sections, stated, order, ended = {}, {}, None, False
@@ -121,14 +121,14 @@ def numbered(stream, path, unigrams):
     blocks = blocks_of(stream, path, BLOCK)
     first = [*islice(blocks, LARGE["arpa"] // BLOCK + 1)]
     large = pays("arpa", sum(map(len, first)), "read")
-    if large:  # the memory of one block serves the next
+    if large:  # the memory of one block is reused for the next
         memory.keep()
     blocks = chain(first, blocks)
     yield from pieces(blocks, unigrams) if large else rows_of(blocks)
 
 
 def parse(line, k):
-    """A line of order k -> (log10 p, words, log10 back-off weight, 0 if it has none), or a message of its fault."""
+    """A line of order k -> (log10 p, words, log10 back-off weight, 0 if missing), or an error message."""
     fields = TOKEN.findall(line)
     if len(fields) not in (k + 1, k + 2):
         return (
@@ -146,8 +146,8 @@ def parse(line, k):
 def pieces(blocks, unigrams):
     """Yields (number, line) as `rows_of` does, but Rows in place of the lines that `kernels.read_lines` reads.
 
-    From the 2-grams on, threads read the blocks. Each block is read on the guess that it begins in the order in which
-    `last_order` sees the block before end; after a wrong guess it is read again.
+    From the 2-grams on, threads read the blocks. A block is first read with a guess of the order in which it begins:
+    the one in which the block before it ends, by `last_order`. After a wrong guess it is read again.
     """
     line, order, free, unigrams.table = 0, None, [], table_of({})  # 1-grams are not looked up
     for block in blocks:
@@ -178,8 +178,8 @@ def pieces(blocks, unigrams):
 
 
 def last_order(block, order):
-    """The order at the end of a block that begins inside of `order`: a guess from the block's last backslash that
-    begins a line.
+    """A guess of the order at the end of a block that begins inside `order`, from the last line of the block that
+    begins with a backslash.
     """
     at = block.rfind(b"\\")
     while at > 0 and block[at - 1 : at] != b"\n":
@@ -191,8 +191,8 @@ def last_order(block, order):
 
 
 class Unigrams:
-    """The words of a large file's 1-grams. Once all are read, vocab is the model's, and table their ids, for look-ups
-    by several threads.
+    """The words of a large file's 1-grams. Once all of them are read, vocab is the model's vocabulary, and table has
+    the words' ids for look-ups by several threads.
     """
 
     def __init__(self):
@@ -206,9 +206,9 @@ class Unigrams:
 class Growing:
     """The reading.Trie of a large file, which grows while the file is read.
 
-    A section that is whole becomes records, and its memory serves the next section. This ends at the first section
-    that does not hold as many n-grams as \\data\\ says, has lines that only `parse` could read, or lacks a prefix.
-    spare: memory for a section. sizes: {k: N} of the orders that are records. home: as `building.in_file` has it.
+    A complete section becomes records, and its memory is reused for the next section. This stops at the first section
+    that does not have as many n-grams as \\data\\ says, has lines that only `parse` could read, or lacks a prefix.
+    spare: memory for a section. sizes: {k: N} of the orders that are records. home: as for `building.in_file`.
     """
 
     def __init__(self, unigrams=None, home=None):
@@ -242,8 +242,8 @@ class Growing:
 
 
 def extend(pieces, rows, stated, spare):
-    """Appends Rows to a section. From the 2-grams on they are joined, in memory for as many n-grams as are `stated`,
-    taken from `spare` if there is some.
+    """Appends Rows to a section. From the 2-grams on, the rows are joined in memory for as many n-grams as are
+    `stated`, taken from `spare` if there is some.
     """
     last, (size, width) = pieces[-1] if pieces else None, rows.rows.shape
     if not isinstance(last, Rows) or last.words or rows.words:
@@ -265,7 +265,7 @@ def extend(pieces, rows, stated, spare):
 
 
 def next_order(order, line):
-    """The order after a line that stands inside of `order`: None before the model, 0 in its head, ENDED behind it."""
+    """The order after a line inside `order`: None before the model, 0 in its head, ENDED after it."""
     line = line.strip(b" \t\r")
     if order is None:
         return 0 if line == b"\\data\\" else None
@@ -280,11 +280,11 @@ def table_of(index):
 
 
 def read_block(block, order, unigrams, free):
-    """Reads a block of whole lines that begins inside of `order`: ([(number in the block, line or Rows)], how many
+    """Reads a block of whole lines that begins inside `order`: ([(number in the block, line or Rows)], the number of
     lines, the order at its end).
 
     The words of 1-grams are added to `unigrams`, which is closed where the 2-grams begin. free: a list of memory for
-    rows, to which `extend` gives it back.
+    rows, to which `extend` returns it.
     """
     block = block if block.endswith(b"\n") else block + b"\n"
     text, at, line, found = np.frombuffer(block, np.uint8), 0, 0, []
@@ -316,8 +316,8 @@ def read_block(block, order, unigrams, free):
 
 
 def lent(free, size, width):
-    """Memory (size, width), int32, from a list of free memory. To touch new memory for the first time costs more than
-    to read the n-grams into it.
+    """Memory (size, width), int32, from a list of free memory. Touching new memory for the first time costs more than
+    reading the n-grams into it.
     """
     try:
         whole = free.pop()
@@ -329,7 +329,7 @@ def lent(free, size, width):
 
 
 def vocabulary(words):
-    """The Vocab of a model with these 1-grams. Of <s>, </s> and <unk>, it predicts the last two where the model has
+    """The Vocab of a model with these 1-grams. It never predicts <s>; it predicts </s> and <unk> where the model has
     them.
     """
     predicted = dict.fromkeys(words)
@@ -344,8 +344,8 @@ def words_of(section):
 
 
 def model_of(sections, path, levels_of, vocab=None):
-    """The Backoff model of parsed sections, {k: [(log10 p, words, log10 bow) or Rows]}. vocab: its own, if it is known.
-    Warns of a missing <s> or </s> and of repeated n-grams. Raises FormatError.
+    """The Backoff model of parsed sections, {k: [(log10 p, words, log10 bow) or Rows]}. vocab: the model's, if already
+    known. Warns of a missing <s> or </s> and of repeated n-grams. Raises FormatError.
     """
     words = words_of(sections[1])
     vocab = vocab or vocabulary(words)
@@ -363,7 +363,7 @@ def model_of(sections, path, levels_of, vocab=None):
 
 
 def levels_of(sections, vocab):
-    """(the levels of a model, how many n-grams are repeated). Raises KeyError with a word that is not in `vocab`."""
+    """(the levels of a model, the number of repeated n-grams). Raises KeyError with a word that is not in `vocab`."""
     W, rows, levels, repeated = len(vocab.words), [], [], 0
     for k, entries in sections.items():
         ids = [[vocab.index[w] for w in words] for _, words, _ in entries]
@@ -379,7 +379,7 @@ def levels_of(sections, vocab):
 
 
 def levels_of_many(sections, vocab, growing=None, linked=True):
-    """`levels_of` for sections with Rows, or whose Rows are in a Growing trie already. It empties the sections."""
+    """`levels_of` for sections with Rows, or with Rows that are in a Growing trie already. Empties the sections."""
     W, n, growing = len(vocab.words), len(sections), growing or Growing()
     for piece in chain.from_iterable(sections.values()):
         if not isinstance(piece, Rows):
@@ -410,7 +410,7 @@ def levels_of_many(sections, vocab, growing=None, linked=True):
 
 
 def trie_of(rows, W, home):
-    """The reading.Trie of the rows of each order; None where an n-gram is repeated or lacks its prefix."""
+    """The reading.Trie of the rows of each order, or None if an n-gram is repeated or lacks its prefix."""
     trie = reading.Trie([len(x) for x in rows], W, home)
     return trie if all(map(trie.add, rows)) else None
 
@@ -432,8 +432,8 @@ def sorted_rows(rows, W):
 
 
 def mend(rows, W):
-    """Mends the rows of each order for `trie_of`, in place: of equal n-grams the first stays, and missing prefixes are
-    added, bare. Returns how many n-grams were repeated.
+    """Mends the rows of each order for `trie_of`, in place: the first of equal n-grams stays, and missing prefixes are
+    added as bare ones. Returns the number of repeated n-grams.
     """
     places = [sorted_rows(x, W) for x in rows]
     fresh = [changes(x[place, :-2]) for x, place in zip(rows, places)]
@@ -481,8 +481,8 @@ def rows_of_pieces(k, pieces, index):
 def write_text(out, model, sort=True, own=False):
     """Writes a Backoff model as SRILM does: seven digits, and a weight where an n-gram is a context.
 
-    N-grams stand in the byte order of their contexts, which are compared from the last word back, then of their last
-    words. Without `sort` they stand by their words' ids, compared from the last word back. own: as in
+    N-grams are sorted by their contexts, which are compared from the last word back, and then by their last words, all
+    in byte order. Without `sort` they are sorted by their words' ids, compared from the last word back. own: as in
     `printing.write_sorted`.
     """
     sizes, plain = model.sizes, sort and not memory.bound
@@ -517,8 +517,8 @@ def format_sections(out, model, rank):
 
 
 def written_weights(model):
-    """Whether an ARPA file states the weight of each n-gram, an array (N,) an order: the n-gram is a context, or a
-    suffix of one, or its weight is not 0. A weight of -0.0 is a 0 that is to be stated.
+    """Whether an ARPA file states the weight of each n-gram, an array (N,) for each order. It does if the n-gram is a
+    context or a suffix of one, or if the weight is not 0. A weight of -0.0 is a 0 that has to be stated.
     """
     W, found = len(model.vocab.words), []
     for level, above in pairwise(model.levels):

@@ -22,8 +22,8 @@ TOGETHER = 1 << 16  # tokens that a thread scores at once
 
 
 def natural(log10):
-    """Natural logarithms from log10, -99 being log 0. The log10 is rounded to single precision first, as in SRILM, on
-    which the last digits of its reports depend.
+    """Natural logarithms from log10, where -99 stands for log 0. The log10 is first rounded to single precision, as in
+    SRILM: the last digits of its reports depend on it.
     """
     logs = np.asarray(log10, np.float32).astype(np.float64)
     zero = logs == ZERO
@@ -104,8 +104,8 @@ class Packed(Decimal):
 
 @dataclass(frozen=True)
 class Walk:
-    """What scoring needs of a model: its nodes; node (W,) int32, each word's 1-gram, -1 for none, and log10p (W,)
-    float32, its log10 p; V and `single` as in `walking.walk`.
+    """What scoring needs of a model: its nodes; node (W,) int32, the 1-gram of each word, -1 for none; log10p (W,)
+    float32, log10 p of each word; V and `single` as in `walking.walk`.
     """
 
     nodes: Nodes
@@ -115,8 +115,8 @@ class Walk:
     single: bool = False
 
     def __call__(self, ids, fresh):
-        """(log10p (N,) float32, used (N,) int8) of tokens, as `walking.walk` has them; fresh (N,): a token has no
-        context.
+        """(log10p (N,) float32, used (N,) int8) of the tokens `ids` (N,), as in `walking.walk`. fresh (N,): whether a
+        token has no context.
         """
         N, fresh = len(ids), fresh.copy()
         fresh[:1] = True
@@ -126,7 +126,7 @@ class Walk:
         arrays = nodes.memory, nodes.logs, nodes.where, nodes.far, nodes.slots, nodes.spans, self.node, self.log10p
 
         def some(first):
-            # a block begins with the last words of the one before, as contexts
+            # a block begins with the last words of the block before it, as contexts
             begin, end = max(first - nodes.order + 1, 0), min(first + TOGETHER, N)
             p, length = np.empty(end - begin, np.float32), np.empty(end - begin, np.int8)
             begun = fresh[begin:end].copy()
@@ -140,7 +140,7 @@ class Walk:
 
     @cached_property
     def handle(self):
-        """`walking.handle` of this walk, which has to outlive it."""
+        """`walking.handle` of this walk. It holds addresses: the walk has to outlive it."""
         return handle(self.nodes, self.node, self.log10p)
 
 
@@ -170,7 +170,7 @@ class Backoff:
         return spread(self.nodes, self.walk.node, self.walk.log10p[: self.vocab.V], context).astype(np.float64) * LN10
 
     def used(self, context):
-        """How many of the last words of a context the probabilities after it can depend on."""
+        """On how many of the last words of a context, ids, the probabilities after it can depend."""
         length = 0
         for k, node in enumerate(context_nodes(self.nodes, self.walk.node, context), 1):
             if node >= 0:
@@ -181,7 +181,7 @@ class Backoff:
 
     @cached_property
     def nodes(self):
-        """The Nodes of the n-grams, made of the levels unless these are Packed."""
+        """The Nodes of the n-grams. They are made from the levels, unless these are Packed in common Nodes."""
         first = self.levels[0]
         if isinstance(first, Packed) and all(isinstance(x, Packed) and x.nodes is first.nodes for x in self.levels):
             return first.nodes.lower(self.order)
@@ -248,13 +248,13 @@ def from_arrays(about, arrays, path):
 
 
 def holds(sizes, size):
-    """The arrays of the binary form. The children of nodes are not checked, which would take a pass over the model."""
+    """The arrays of the binary form. The children of nodes are not checked: that would take a pass over the model."""
     arrays, n, less = {}, sizes.order, 0
     if size("nodes1", 1) in (WIDE, NARROW):
         arrays["far"] = Array("I32", (max(size("far", 0), 1), 2))
         arrays["slots"], arrays["spans"] = Array("I32", (size("slots", 0),)), Array("I64", (n + 1, 2))
     else:
-        less = 1  # as files were before 0.2: without suffixes
+        less = 1  # files from before version 0.2 have no suffixes
     for k in range(1, n + 1):
         arrays[f"nodes{k}"] = Array("I32", (max(size(f"nodes{k}", 0), 1), (WIDE if k < n else NARROW) - less))
     return arrays

@@ -1,4 +1,4 @@
-"""Nodes are completed, with suffixes and tables, from n-grams with known words and children, or read from a file."""
+"""Builds Nodes: adds suffixes and tables to n-grams whose words and children are known, or takes all from a file."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -40,8 +40,9 @@ prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 
 def finished(memory, where, W, path="", linked=False, home=None):
-    """The Nodes of records that lack only their suffixes or, with `linked`, nothing. home: as `in_file` has it. Raises
-    FormatError where a 1-gram's word is out of range.
+    """The Nodes of records that lack only their suffixes or, with `linked`, nothing. home: None, or a function
+    home(sizes, places=None) -> memory, as a partial of `in_file`. Raises FormatError if a 1-gram's word is out of
+    range.
     """
     order, sizes = len(where), where[:, N].tolist()
     nodes = without_tables(memory, where, ROOT, path)
@@ -55,8 +56,8 @@ def finished(memory, where, W, path="", linked=False, home=None):
 
 
 def with_suffixes(memory, where, slots, spans, k, one, far):
-    """Sets the suffixes of the k-grams, once those of shorter n-grams are known. Returns `far`, with the far suffixes
-    of k-grams behind. slots, spans: the tables of order k - 1, if there are any.
+    """Sets the suffixes of the k-grams, once those of shorter n-grams are known. Returns `far`, extended by the far
+    suffixes of the k-grams. slots, spans: the tables of order k - 1, if there are any.
     """
     size = int(where[k - 2, N])
     some = part_of(size)
@@ -67,9 +68,9 @@ def with_suffixes(memory, where, slots, spans, k, one, far):
 
 @jit
 def link_suffixes(memory, where, slots, spans, k, first, last, one):
-    """Sets the suffixes of the k-grams, k > 1, that extend the contexts from `first` up to `last`, once the suffixes of
-    shorter n-grams are known: -1 where the order below lacks it. Returns how many it lacks. one (W,): the 1-gram of
-    each word. Bound by two or three random reads an n-gram; SOME n-grams make theirs together.
+    """Sets the suffixes of the k-grams, k > 1, that extend the contexts from `first` up to `last`; -1 where the order
+    below lacks the suffix. The suffixes of shorter n-grams have to be known. Returns how many suffixes are lacking.
+    one (W,): the 1-gram of each word. Bound by two or three random reads an n-gram, which overlap for SOME n-grams.
     """
     begin, width, missing = where[k - 1, AT], where[k - 1, WIDTH], 0
     above, size = where[k - 2, AT], where[k - 2, WIDTH]
@@ -103,8 +104,8 @@ def link_suffixes(memory, where, slots, spans, k, first, last, one):
 
 @inlined
 def link_some(memory, slots, span, above, size, width, ats, words, lows, highs, found, many):
-    """Sets the suffixes of the first `many` records at `ats`, as `find_some` finds them, -1 for none. Returns how many
-    have none.
+    """Sets the suffixes of the first `many` records at `ats`, found by `find_some`, -1 for none. Returns how many have
+    none.
     """
     missing = 0
     for j in range(many):
@@ -117,7 +118,7 @@ def link_some(memory, slots, span, above, size, width, ats, words, lows, highs, 
 
 
 def with_far(memory, where, k, one, far, parts, missing):
-    """Sets the suffixes that the order below lacks. Returns `far` with these behind. missing: how many there are in
+    """Sets the suffixes that the order below lacks. Returns `far`, extended by them. missing: how many there are in
     each of the `parts`, (first, last), of the contexts.
     """
     if not any(missing):
@@ -130,7 +131,7 @@ def with_far(memory, where, k, one, far, parts, missing):
 @jit
 def link_far(memory, where, k, first, last, one, far, more, j):
     """Sets the suffixes that `link_suffixes` has not found: the longest shorter ones, or the root. They are written to
-    more (., 2), from j on, which comes behind `far`.
+    more (., 2), from j on; the caller appends `more` to `far`.
     """
     begin, width = where[k - 1, AT], where[k - 1, WIDTH]
     above, size = where[k - 2, AT], where[k - 2, WIDTH]
@@ -173,7 +174,7 @@ def link_suffixes_plain(levels, one):
 
 
 def pack(levels, W, large):
-    """The Nodes of n-grams in sorted order: levels of keys, log10p, log10bow, as `backoff.Stored` has them."""
+    """The Nodes of levels of sorted n-grams, which have keys, log10p and log10bow as in `backoff.Stored`."""
     memory, where, records = room([len(level.keys) for level in levels])
     above = np.zeros(2, NODE)
     for level, found in zip(levels, records):
@@ -244,11 +245,11 @@ def arrays_of(nodes):
 
 
 def in_file(out, sizes, places=None):
-    """Memory, int32, mapped in the binary file `out` where `arrays_of` will stand: for nodes of `sizes`, or with
-    `places` for so many slots. None where `out` is no regular file, or a small one.
+    """Memory, int32, mapped in the binary file `out` where the arrays of `arrays_of` will be: for nodes of `sizes`, or
+    with `places` for so many slots. None if `out` is not a regular file, or will be small.
 
-    Where the nodes will stand is foretold: with far suffixes, or a longer header, they stand elsewhere, and are copied
-    when the file is written.
+    The place is a forecast. With far suffixes or a longer header the nodes will be elsewhere, and are then copied when
+    the file is written.
     """
     begin, size = container.PAGE + (len(sizes) + 1) * 16 + ROOT.nbytes, 4 * ends_of(sizes)[1][-1]
     if len(sizes) > 9 or not pays("binary", size):  # nodes10 stands before nodes2
@@ -260,7 +261,7 @@ def in_file(out, sizes, places=None):
 
 
 def together(arrays):
-    """The stretch of memory, int32, that holds all these arrays of one mapped file; None where they lie apart."""
+    """The stretch of memory, int32, that holds all these arrays of one mapped file; None if they are not in one."""
     base = arrays[0]
     while isinstance(base.base, np.ndarray):
         base = base.base

@@ -1,4 +1,4 @@
-"""Kneser and Ney's exchange, in which words move to the class that makes the text most likely, and Brown's merging.
+"""Kneser and Ney's exchange, which moves words to the class that makes the text most likely, and Brown's merging.
 
 symbol  shape      meaning
 W C G   -          words; classes; those of them, the first G, that words may move to
@@ -28,13 +28,13 @@ def best_class(w, g, G, start, word, count, own, N, M, n, f, r, near, size, tota
     """The class, of the first G, in which word w makes the text most likely. It changes no count.
 
     The log likelihood, up to terms that no move changes, is sum_cd f(N[c, d]) - sum_c f(n[0, c]) - sum_c f(n[1, c])
-    (Martin, Liermann, Ney 1998, section 3). w is taken out of its class a; gain[b], what it adds in class b, is a sum
-    over the classes d of its neighbours, so that a word takes G steps for each of these. Among equals a wins, then the
-    first. Counts without an entry in f take a logarithm. Bound by look-ups of f, most of them of small counts, in the
-    first cache.
+    (Martin, Liermann, Ney 1998, section 3). w is taken out of its class a. gain[b], what w adds in class b, is a sum
+    over the classes d of its neighbours, so that a word takes G steps for each of them. Ties go to a, then to the first
+    class. Counts without an entry in f take a logarithm. Bound by look-ups of f; most are of small counts, which stay
+    in the first cache.
 
     Written: r (2, C), 0 before: r[0, d] bigrams of w and class d after it, r[1, d] before it; near[i], the size[i]
-    classes d whose r[i, d] is not 0; total (2,): bigrams of w as history, as predicted. The caller uses these and puts
+    classes d whose r[i, d] is not 0; total (2,): bigrams of w as history, as predicted. The caller uses these and sets
     r back to 0. rows (2, C), gain (G,): scratch.
     """
     F = len(f)
@@ -145,7 +145,7 @@ def wishes(words, g, G, start, word, count, own, N, M, n, f, best):
 
 @jit
 def costs(k, R, K, N, n, S, L, f):
-    """S[k], and L of the pairs of class k, as `agglomerate` has them, summed up anew; in place."""
+    """Computes S[k], and L of the pairs of class k, afresh and in place; S and L as in `agglomerate`."""
     A = np.zeros(K)
     S[k] = 0
     for i in range(K):
@@ -170,7 +170,7 @@ def costs(k, R, K, N, n, S, L, f):
 
 @jit
 def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, n, S, L, f, merged, m):
-    """Gives each of `words` in turn a class of its own; while there are more than C, merges the two that cost least.
+    """Gives each of `words` in turn a class of its own; while there are more than C classes, merges the cheapest pair.
 
     Everything changes in place. Class 0 holds the words still to come; it and the other classes below R are not merged;
     K classes are in use. parent (W,) int32: the word whose class a word was merged into, or itself; slot (W,) int32:
@@ -179,8 +179,8 @@ def agglomerate(words, C, R, K, parent, slot, root, start, word, count, own, N, 
 
     L[i, j], i < j, is the change of the text's log likelihood by the merger of i and j (Brown et al. 1992, section 3),
     at most 0; the pair with the largest is merged. With A[i, j] = sum_d f(N[i, d] + N[j, d]) + f(N[d, i] + N[d, j]) and
-    S[i] = sum_d f(N[i, d]) + f(N[d, i]) it is A[i, j] - S[i] - S[j], corrected for the cells of i and j among
-    themselves and for the sums n. A word and a merger change A by a few terms for each pair, so that each takes K^2
+    S[i] = sum_d f(N[i, d]) + f(N[d, i]), it is A[i, j] - S[i] - S[j], corrected for the cells of i and j among
+    themselves and for the sums n. A new word, as a merger, changes A by a few terms for each pair, so that it takes K^2
     steps. f has an entry for every possible count.
     """
     row, col = np.empty((3, len(N)), np.int64), np.empty((3, len(N)), np.int64)

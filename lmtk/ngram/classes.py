@@ -24,17 +24,17 @@ STEPS = 1 << 26  # pairs of classes that a call of `agglomerate` goes over, for 
 
 @dataclass(frozen=True)
 class Classes:
-    """names: of the classes, as bytes; members: word -> (the place of its class in names, p(word | class))."""
+    """names: those of the classes, as bytes; members: word -> (the place of its class in names, p(word | class))."""
 
     names: list
     members: dict
 
 
 def read_classes(path, scaled=True, rows=None):
-    """Reads SRILM's file of classes, "CLASS P WORD" lines; without P the words of a class are equally likely.
+    """Reads a class file of SRILM's, "CLASS P WORD" lines. Without P the words of a class are equally likely.
 
-    Probabilities that do not sum to one are scaled, with one warning, or with scaled=False stay as they are. rows: the
-    file's `streams.lines`, if they were read before. Raises FormatError, as where a word is in two classes.
+    Probabilities that do not sum to one are scaled, with one warning; with scaled=False they stay as they are. rows:
+    the file's `streams.lines`, if they were read before. Raises FormatError, for instance if a word is in two classes.
     """
     names, members, line_of, stated = {}, {}, {}, {}
     for number, line in lines(path) if rows is None else rows:
@@ -88,7 +88,7 @@ def probability(text):
 
 
 def write_classes(out, classes):
-    """Writes SRILM's file of classes, class after class, the words of each by falling probability, then bytes."""
+    """Writes a class file of SRILM's, class after class; the words of each by falling probability, then bytes."""
     for word, (c, p) in sorted(classes.members.items(), key=lambda item: (item[1][0], -item[1][1], item[0])):
         out.write(b"%s %.10g %s\n" % (classes.names[c], p, word))
 
@@ -96,8 +96,8 @@ def write_classes(out, classes):
 def replaced(words, classes):
     """Words with classes in their place: (the new words, the new id of each old word (W,)).
 
-    The new words are the first three, <s>, </s> and <unk>, even if <unk> is in a class, then all classes, then the
-    words in none. Raises LmtkError where a class has the name of a word that is in none.
+    The new words are the first three, <s>, </s> and <unk>, even if <unk> is in a class; then all classes; then the
+    words without a class. Raises LmtkError if a class has the name of a word without a class.
     """
     rest = [w for w in words[3:] if w not in classes.members]
     new = [*words[:3], *classes.names, *rest]
@@ -144,8 +144,9 @@ def by_use(data, words):
 
 
 def frequency_classes(data, words, G, seed=None):
-    """The classes with which the exchange starts, (W,), of `words` by falling frequency: the first G - 1 have a class
-    each, the others share the last, or with a seed are spread over all classes at random. Words not in `words`: -1.
+    """The classes with which the exchange starts, (W,), for `words` by falling frequency. The first G - 1 get a class
+    each; the others share the last class or, with a seed, are spread over all classes at random. Words not in `words`
+    have -1.
     """
     g = np.full(len(data.words), -1, np.int32)
     g[words] = np.minimum(np.arange(len(words)), G - 1)
@@ -155,8 +156,8 @@ def frequency_classes(data, words, G, seed=None):
 
 
 def given_classes(data, words, classes, path):
-    """The classes with which the exchange starts, (W,), from a file of classes; words not in `words`: -1. Raises
-    LmtkError where one of `words` has no class.
+    """The classes with which the exchange starts, (W,), from a class file; -1 for words not in `words`. Raises
+    LmtkError if one of `words` has no class.
     """
     g = np.full(len(data.words), -1, np.int32)
     for w in words:
@@ -206,7 +207,7 @@ def neighbours(data):
 
 
 def numbered(data, g, G):
-    """(g, C): words of the bigrams without a class, -1, get one each, from G on. C: how many classes there are then."""
+    """(g, C): g with a new class, from G on, for each word of the bigrams that had none, -1; the number of classes."""
     g = g.copy()
     alone = np.union1d(data.v[g[data.v] < 0], data.w[g[data.w] < 0])
     g[alone] = np.arange(G, G + len(alone))
@@ -214,8 +215,8 @@ def numbered(data, g, G):
 
 
 def exchange_of(data, g, G, order):
-    """The Exchange that begins with classes g (W,). A word of the bigrams without one, -1, gets its own, behind the G
-    others.
+    """The Exchange that begins with the classes g (W,). A word of the bigrams without a class, -1, gets its own, after
+    the G others.
     """
     g, C = numbered(data, g, G)
     start, word, count, own = neighbours(data)
@@ -232,11 +233,11 @@ def xlogx(x):
 
 
 def passes(state, iterations=None, threads=1):
-    """Exchanges until no word moves, or for so many passes. Yields after each TOGETHER words, and so at the end of each
-    pass, the share of the pass that is done and the number of words that moved in it so far.
+    """Exchanges until no word moves, or for `iterations` passes. After every TOGETHER words, and at the end of each
+    pass, yields the share of the pass that is done and the number of words that moved in it so far.
 
-    After the first pass several threads find which of TOGETHER words are not in their best class before any of them
-    moves; only these have their turns. The exchange ends all the same where no word would move by itself.
+    After the first pass, several threads first find those of TOGETHER words that are not in their best class; only
+    these get a turn. The exchange still ends only when no single word would move.
     """
     arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
     done = 0
@@ -269,14 +270,14 @@ class Merging:
     m: int = 0
 
     def add(self, words, C):
-        """Words (ids) become classes in turn; classes are merged while there are more than C."""
+        """Gives words (ids) classes of their own in turn, and merges classes while there are more than C."""
         words = np.asarray(words, np.int64)
         self.K, self.m = kernels.agglomerate(words, C, self.R, self.K, self.parent, *self.arrays, self.merged, self.m)
 
 
 def merging_of(data, order, window):
-    """The Merging before the first class, with room for window + 1. Words (ids) not in `order` have classes of their
-    own, which are not merged.
+    """The Merging before the first class, with room for window + 1 classes. Words (ids) not in `order` have classes of
+    their own, which are not merged.
     """
     fixed = np.setdiff1d(np.union1d(data.v, data.w), order)
     room = min(window, len(order)) + 1
@@ -296,16 +297,16 @@ def merging_of(data, order, window):
 
 
 def roots(parent):
-    """The word that each word was merged into at last, (W,)."""
+    """The word that each word was finally merged into, (W,)."""
     while (parent != parent[parent]).any():
         parent = parent[parent]
     return parent
 
 
 def mergers(state, order, window, G, every=0):
-    """Merges classes as Brown et al. 1992 do: the words `order` come in turn, of each window + 1 classes two are
-    merged, and at the end all down to G. A window of all words tries all pairs. Yields the share of the work that is
-    done, after each call of the kernel; with `every`, also after so many mergers.
+    """Merges classes as in Brown et al. 1992: the words `order` come in turn, two of each window + 1 classes are
+    merged, and at the end classes are merged until G are left. A window of all words tries all pairs. Yields the share
+    of the work that is done, after each call of the kernel; with `every`, also after so many mergers.
     """
     tallest = min(window, len(order))
     sizes = np.concatenate((np.minimum(np.arange(len(order)), window), np.arange(tallest, G, -1)))
@@ -326,8 +327,8 @@ def mergers(state, order, window, G, every=0):
 
 
 def classes_as_words(data, g):
-    """(the Bigrams of classes g (W,) in place of words, how many classes). Words without a class, -1, are classes of
-    their own.
+    """(the Bigrams of the classes g (W,) in place of words, the number of classes). Words without a class, -1, are
+    classes of their own.
     """
     g, C = numbered(data, g, int(g.max()) + 1)
     key, inverse = np.unique(g[data.v].astype(np.int64) * C + g[data.w], return_inverse=True)
@@ -347,8 +348,8 @@ def merged_classes(state, order):
 
 
 def words_of_merged(state, order, of, words):
-    """The class (W,) of each of `words` after the mergers of `order`, of[w] being the id that stood for word w there;
-    other words: -1.
+    """The class (W,) of each of `words` after the mergers of `order`, -1 for other words. of[w] is the id that stood
+    for word w in the mergers.
     """
     merged = merged_classes(state, order)
     g = np.full(len(of), -1, np.int32)
@@ -363,7 +364,7 @@ def numbered_name(path, number):
 
 
 def paths(data, classes):
-    """For each class the string of 0 and 1 that leads to it in the tree of mergers, which go on down to one class."""
+    """For each class, the string of 0 and 1 that leads to it in the tree of mergers, which go on down to one class."""
     G = len(classes.names)
     g = np.array([classes.members[w][0] if w in classes.members else -1 for w in data.words], np.int32)
     g, C = numbered(data, g, G)
@@ -391,16 +392,16 @@ def write_paths(out, data, classes):
 
 
 def log_likelihood(state):
-    """ln p of the text by the class model: of the second word of each bigram, given the first."""
+    """ln p of the text by the class model: the sum over bigrams of ln p of the second word given the first."""
     return float(xlogx(state.N[state.N > 0].astype(np.float64)).sum() - xlogx(state.n).sum()) + state.fixed
 
 
 def made(data, state, unseen=(), unk=UNK):
-    """The Classes with which the exchange ended, by falling use; a class without a seen word is left out.
+    """The Classes with which the exchange ended, by falling use. A class without a seen word is left out.
 
-    `unseen` words get the class of rare words: the class of `unk`, else the one with most words of the lowest count. In
-    a text of N words, T of them different, their share is T / (N + T), in equal parts (Witten and Bell, method C). It
-    is taken from the other words of the class, but never more than half of the class.
+    `unseen` words get the class of rare words: the class of `unk`, or else the one with most words of the lowest count.
+    In a text of N words, T of them different, their share is T / (N + T), in equal parts (Witten and Bell, method C).
+    It is taken from the other words of the class, and is never more than half of the class.
     """
     g = state.g
     seen = np.flatnonzero((g >= 0) & (g < state.G))

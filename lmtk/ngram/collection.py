@@ -1,4 +1,4 @@
-"""Texts and count files -> their counts, added up."""
+"""Texts and count files -> the sum of their counts."""
 
 import re
 import warnings
@@ -22,7 +22,7 @@ from lmtk.text.kernels import renumber
 from lmtk.text.vocab import EOS, SOS, UNK
 
 SENTENCES = Marks()
-TOLD = 64 << 20  # bytes; a job that takes less is not told of
+TOLD = 64 << 20  # bytes; there is no warning about a job that takes less
 NODE = 100  # bytes of memory that a counted n-gram takes when a model is estimated
 OUTSIDE = -2  # the id of a word whose n-grams are dropped
 FIRST = re.compile(rb"[ \t\r]*([^ \t\r]*)[ \t\r]*(.*?)[ \t\r]*$", re.S)  # the first word of a line, and the others
@@ -30,8 +30,8 @@ FIRST = re.compile(rb"[ \t\r]*([^ \t\r]*)[ \t\r]*(.*?)[ \t\r]*$", re.S)  # the f
 
 @dataclass(frozen=True)
 class Positions:
-    """A large text whose n-grams are found by one sort, in `suffix`: words, as in Counts; ids (N,), with a border, -1,
-    behind each sentence in place of its marks.
+    """A large text whose n-grams `suffix` finds by one sort. words: as in Counts; ids (N,), with a border, -1, after
+    each sentence in place of its marks.
     """
 
     words: list
@@ -45,7 +45,7 @@ class Positions:
         return word in self.words and bool((self.ids == self.words.index(word)).any())
 
     def replaced(self, words, of):
-        """With other words in place of its own; of (W,): the new id of each old word."""
+        """The Positions with other words in place of its own; of (W,): the new id of each old word."""
         return Positions(words, np.append(of, np.int32(NEWLINE))[self.ids])
 
     def of(self, vocab):
@@ -57,7 +57,7 @@ class Positions:
 
 class Blocks:
     """The raw blocks of this rank's part of the texts, on disk, for several passes. heads: (path, number, size, words
-    known after it) of each block, behind a first one for the words known before the texts.
+    known after it) of each block, after a first entry for the words known before the texts.
     """
 
     def __init__(self, raw, known):
@@ -78,8 +78,8 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Text:
-    """A large text whose n-grams are found bucket by bucket. words: as in Counts. Of this rank's part: mine, the words
-    of its ids; blocks; counts (1 + the number of words,), how often the border and each word stand in it.
+    """A large text whose n-grams are found bucket by bucket. words: as in Counts. For this rank's part of the text:
+    mine, the words of its ids; blocks; counts (1 + the number of words,), how often the border and each word occur.
     """
 
     words: list
@@ -104,8 +104,8 @@ class Text:
         return np.array([vocab.index[word] for word in self.mine] + [0], np.int32)
 
     def seen(self, vocab):
-        """How often each id of a model's vocabulary stands in this part, (W - 1,): the last, <s>, is left out; 0 is the
-        border.
+        """How often each id of a model's vocabulary occurs in this part, (W - 1,). Id 0 is the border; the last id,
+        <s>, is left out.
         """
         found = np.bincount(np.roll(self.new_id(vocab), 1), self.counts, len(vocab.words))
         return found[:-1].astype(np.int64)
@@ -118,7 +118,7 @@ class Text:
 
 
 class MarksInside(Exception):
-    """Sentence marks stand inside of a sentence."""
+    """Sentence marks occur inside a sentence."""
 
 
 def collect(
@@ -137,18 +137,18 @@ def collect(
     parts=False,
     weighted=(),
 ):
-    """The Counts of texts, count files and texts with weights, added up, as SRILM's ngram-count does it.
+    """The Counts of texts, count files and texts with weights, added up, as in SRILM's ngram-count.
 
-    words: a closed vocabulary, outside which a word is `unk` (or, with `limit`, its n-gram in a count file is dropped);
-    None takes every word. The words of the result are <s>, </s>, `unk`, those given, and others as first seen.
-    memory: about how many bytes counting texts takes besides the result; the rest goes to disk. comm: the ranks that
-    count together; rank 0 has the result. replace: words -> (new words, the new id of each old word), if other words
-    are to be counted in place of those read. weighted: paths of texts each of whose lines begins with its weight.
+    words: a closed vocabulary. A word outside it counts as `unk`; with `limit`, its n-grams in count files are dropped.
+    None: every word is taken. The words of the result are <s>, </s>, `unk`, those given, and others as first seen.
+    memory: about how many bytes counting may take besides the result; the rest goes to disk. comm: the ranks that count
+    together; rank 0 has the result. replace: words -> (new words, the new id of each old word), to count other words in
+    place of those read. weighted: paths of texts whose lines begin with their weights.
 
-    The result is not Counts in two cases. With `positions`, a large text without sentence marks inside of sentences is
-    Positions, which rank 0 makes alone; with `parts` too, where it does not fit into `memory` or there are several
-    ranks, it is a Text of each rank's part. And counts that do not fit into `memory` are runs.Spilled, where one rank
-    makes them and they are whole numbers.
+    The result is not Counts in two cases. With `positions`, a large text without sentence marks inside sentences
+    becomes Positions, which rank 0 makes alone. If `parts` is given too, and the text does not fit into `memory` or
+    there are several ranks, it becomes a Text on each rank instead. And whole counts that do not fit into `memory`
+    become runs.Spilled, if a single rank makes them.
     """
     index = Growing()
     unk_id = index[unk]
@@ -222,7 +222,7 @@ def collect(
 
 def raw_blocks(texts, known, tolower, comm):
     """Yields the blocks of this rank's part of the texts: (the number of the text, the number of the block in it, the
-    ids, with NEWLINE behind each line).
+    ids, with NEWLINE after each line).
     """
     for path, name in enumerate(texts):
         mine = islice(blocks_of(name), comm.rank, None, comm.size)
@@ -231,8 +231,8 @@ def raw_blocks(texts, known, tolower, comm):
 
 
 def weighted_parts(path, known, order, floats, marks, sos, eos):
-    """Yields (rows, weights), as `counts.parse_rows` has them, of the n-grams of each block of a text whose lines begin
-    with their weights. A line with only a weight is blank. Raises FormatError.
+    """Yields (rows, weights), as `counts.parse_rows` returns them, of the n-grams of each block of a text whose lines
+    begin with their weights. A line with only a weight is blank. Raises FormatError.
     """
     reader, lines = Reader(known, marks.tolower), 0
     for block in blocks_of(path):
@@ -257,14 +257,14 @@ def weighted_parts(path, known, order, floats, marks, sos, eos):
 
 
 def tell_beyond(memory, size, what):
-    """Warns where a job takes more than -memory says."""
+    """Warns if a job takes more memory than -memory allows."""
     if memory and size > max(memory, TOLD):
         told = f"{what}, which takes about {size >> 20} MB, more than -memory"
         warnings.warn(told, LmtkWarning, stacklevel=1)
 
 
 def in_memory(counts, memory):
-    """The Counts in memory, of Counts or of runs.Spilled. Warns where a model of them takes more than -memory."""
+    """Counts or runs.Spilled as Counts in memory. Warns if a model of them takes more than -memory allows."""
     if isinstance(counts, Spilled):
         counts = Counts(counts.words, counts.levels())
     nodes = sum(len(level.keys) for level in counts.levels)
@@ -273,12 +273,12 @@ def in_memory(counts, memory):
 
 
 def whole_size(tokens, words, order):
-    """About how many bytes it takes to estimate a text's model with everything in memory."""
+    """About how many bytes the estimation of a text's model takes with everything in memory."""
     return max(100, 9 * order) * tokens + 500 * words
 
 
 def whole_text(raw, index, marks, comm):
-    """The Positions of raw blocks, on rank 0. None where marks stand inside of sentences, or where there is no word."""
+    """The Positions of raw blocks, on rank 0. None if marks occur inside sentences, or if there is no word."""
     try:
         parts = list(bordered(raw, index[SOS], index[EOS], marks))
     except MarksInside:
@@ -288,7 +288,7 @@ def whole_text(raw, index, marks, comm):
 
 
 def large_text(raw, index, marks, comm):
-    """The Text of Blocks. None where sentence marks stand inside of sentences, or no rank has a word."""
+    """The Text of Blocks. None if sentence marks occur inside sentences, or if no rank has a word."""
     counts, mine, found = np.zeros(len(index), np.int64), index.words(), None
     try:
         for part in bordered(raw, index[SOS], index[EOS], marks):
@@ -301,8 +301,8 @@ def large_text(raw, index, marks, comm):
 
 
 def read_texts(raw, index, marks, memory, known):
-    """Raw blocks as ids (N,), starts (S + 1,) of the sentences, and the list of blocks for `common_words`, behind a
-    first one for the words `known` before the texts.
+    """Raw blocks as ids (N,), starts (S + 1,) of the sentences, and the list of blocks for `common_words`, after a
+    first entry for the words `known` before the texts.
     """
     ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, known)]
     starts.append(np.zeros(1, np.int64))
@@ -356,7 +356,7 @@ def bordered(raw, sos, eos, marks):
 
 
 def inside(rows, weights):
-    """Only the n-grams without a word that is OUTSIDE."""
+    """The (rows, weights) of only those n-grams that have no word OUTSIDE."""
     kept = {k: (row >= 0).all(axis=1) for k, row in rows.items()}
     return {k: rows[k][kept[k]] for k in rows}, {k: weights[k][kept[k]] for k in rows}
 

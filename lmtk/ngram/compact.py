@@ -1,10 +1,10 @@
 """The compact binary form of back-off models: columns of bits, unpacked when the file is read.
 
-Of each order a file has the last words of its n-grams, in as many bits as the largest id takes; how many children each
-n-gram has, in four bits, of which 15 sends to a list of larger numbers; and log10 p and log10 weights, in single
-precision or, quantized, as places in a table of as many numbers as the bits of a place allow. Each entry of the table
-is the mean of the numbers in an interval. The density of intervals follows the cube root of the numbers' density, which
-makes the mean square error least (Panter and Dite 1951). 0, -inf and nan have entries of their own.
+For each order a file has three kinds of columns. The last words of the n-grams take as many bits as the largest id. The
+number of children of each n-gram takes four bits; 15 refers to a list of larger numbers. log10 p and log10 weights are
+in single precision or, if quantized, places in a table of as many numbers as the bits of a place allow. Each entry of
+the table is the mean of the numbers in an interval. The density of the intervals follows the cube root of the numbers'
+density, which minimises the mean square error (Panter and Dite 1951). 0, -inf and nan have entries of their own.
 """
 
 import numpy as np
@@ -90,7 +90,7 @@ def width_of(words):
 
 
 def write(out, model, bits=0):
-    """Writes a Backoff model. bits: of each log10, from 3 to 16; 0 for single precision."""
+    """Writes a Backoff model. bits: the bits of each log10, 3 to 16; 0 for single precision."""
     width, arrays = width_of(len(model.vocab.words)), {}
     for k, level in enumerate(model.nodes.levels[1:], 1):
         arrays[f"words{k}"] = packed(level["word"][:-1], width)
@@ -111,7 +111,7 @@ def write(out, model, bits=0):
 
 
 def write_binary(out, model, compact=False, bits=0):
-    """Writes a Backoff model, in the compact form if `compact` or `bits` ask for it, else in the form of `backoff`."""
+    """Writes a Backoff model: in the compact form if `compact` or `bits` is given, else in the form of `backoff`."""
     if compact or bits:
         write(out, model, bits)
     else:
@@ -159,7 +159,7 @@ def from_arrays(about, arrays, path):
 
 
 def holds(sizes, width, bits, arrays):
-    """The arrays of the compact form, by name. width: bits of a word; `arrays` tell the lengths of lists and tables."""
+    """The arrays of the compact form, by name. width: bits of a word; arrays: give the lengths of lists and tables."""
     found = {}
     for k, N in enumerate(sizes, 1):
         found[f"words{k}"] = Array("U8", ((N * width + 7) // 8,))

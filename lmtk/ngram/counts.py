@@ -1,7 +1,7 @@
 """N-gram counts: text or count files -> a sorted trie of counts -> count files.
 
-An n-gram w_1 .. w_k is a node of level k: its key is (node of w_1 .. w_(k-1)) * W + w_k, W being the number of words,
-and its number is the place of that key in the level's sorted keys. The key of a single word is its id.
+An n-gram w_1 .. w_k is a node of level k. Its key is (node of w_1 .. w_(k-1)) * W + w_k, where W is the number of
+words. Its number is the place of that key among the level's sorted keys. The key of a single word is its id.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from lmtk.ngram import kernels, reading
 from lmtk.text.corpus import NEWLINE, Reader, tokens
 from lmtk.text.vocab import EOS, SOS
 
-SPARSE = 8  # positions of the text for each n-gram, below which a table of positions is faster than a sort
+SPARSE = 8  # positions of the text per n-gram; below it a table of positions is faster than a sort
 
 
 @dataclass(frozen=True)
 class Level:
-    """The n-grams of one order: keys (N,) int64, sorted; count (N,); first (N,), the position where each was seen
-    first.
+    """The n-grams of one order: keys (N,) int64, sorted; count (N,); first (N,), the position where each was first
+    seen.
     """
 
     keys: np.ndarray
@@ -31,8 +31,8 @@ class Level:
 
 @dataclass(frozen=True)
 class Counts:
-    """words: id -> word; levels[k - 1]: the n-grams of order k. Every n-gram's prefix is a node too, with a count of 0
-    where it was not counted.
+    """words: id -> word; levels[k - 1]: the n-grams of order k. The prefix of every n-gram is a node too, with a count
+    of 0 if it was not counted.
     """
 
     words: list
@@ -47,15 +47,15 @@ class Counts:
         yield self
 
     def has(self, word):
-        """Whether a word stands in an n-gram."""
+        """Whether a word occurs in an n-gram."""
         if word not in self.words:
             return False
         W, w = len(self.words), self.words.index(word)
         return any((level.keys % W == w).any() for level in self.levels)
 
     def frequent(self, least, listed):
-        """The Counts without n-grams of order k counted less than least[k - 1], and without words of which no n-gram is
-        left, unless they are `listed`.
+        """The Counts without the n-grams of order k counted less than least[k - 1], and without the words that occur in
+        no n-gram any more, unless they are `listed`.
         """
         rows, weights = to_rows(self.levels, len(self.words)), []
         for k, (level, low) in enumerate(zip(self.levels, least)):
@@ -82,7 +82,7 @@ class Counts:
 
 
 def count_ids(ids, starts, order, W):
-    """Counts every n-gram up to `order` inside of sentences: ids (N,) and starts (S + 1,) of sentences -> Levels."""
+    """Counts every n-gram up to `order` inside sentences: ids (N,) and starts (S + 1,) of sentences -> Levels."""
     if pays("ngrams", len(ids), "count") and len(ids) < 1 << 31 and W < 1 << 30:
         return sort_positions(ids, starts, order, W)
     return sort_keys(ids, starts, order, W)
@@ -93,7 +93,7 @@ def sort_positions(ids, starts, order, W):
     N = len(ids)
     v = np.append(ids, np.resize(ids, order)) * np.int32(2)
     v[starts[1:] - 1] += 1
-    # each row has room for as many n-grams as there are positions; what is never touched takes no memory
+    # each row has room for as many n-grams as there are positions; pages that are never touched take no memory
     keys, count, first = (np.empty((order, N), kind) for kind in (np.int64, np.int64, np.int32))
     room = np.empty((2, N), np.int32)
     place = room[kernels.suffix_order(ids, W, order, *room)]
@@ -119,7 +119,9 @@ def sort_keys(ids, starts, order, W):
 
 
 def find(keys, parent, word, W):
-    """Nodes of parent's children `word` in a level's sorted keys, -1 where there is none (or parent or word is -1)."""
+    """Nodes (N,) of the children `word` of `parent` (N,) among a level's sorted keys; -1 if there is none, or if parent
+    or word is -1.
+    """
     if not len(keys):
         return np.full(len(word), -1)
     key = parent * W + word
@@ -128,9 +130,7 @@ def find(keys, parent, word, W):
 
 
 def find_rows(orders, rows, W):
-    """The nodes of n-grams given as rows of ids (N, k), -1 where there is none. orders: the keys of orders 1 .. k, or
-    of more.
-    """
+    """The nodes of n-grams, rows of ids (N, k), -1 for none. orders: the keys of the orders 1 .. k, or of more."""
     node = np.zeros(len(rows), np.int64)
     for keys, word in zip(orders, rows.T):
         node = find(keys, node, word, W)
@@ -146,7 +146,7 @@ def trie(rows, W):
     """The nodes of n-grams given as rows of ids, rows[k - 1] (N_k, k), and of all their prefixes.
 
     Yields for each order: keys, sorted; first, the index of each node's first row; node, the node of each row. The rows
-    of an order are its own, then the prefixes of the next order's rows.
+    of an order are those given, followed by the prefixes of the next order's rows.
     """
     rows = list(rows)
     for k in range(len(rows) - 1, 0, -1):
@@ -162,8 +162,8 @@ def trie(rows, W):
 def from_rows(rows, weights, W):
     """Levels from n-grams given as rows of ids, repeats summed: rows[k - 1] (N, k), weights[k - 1] (N,).
 
-    Prefixes that are not among the rows become nodes of count 0. Where they are many, rows and weights are emptied.
-    Raises LmtkError where the sum of counts leaves 64 bits.
+    Prefixes that are not among the rows become nodes of count 0. Large lists of rows and weights are emptied. Raises
+    LmtkError if the counts add up to 2^63 or more, or, if they are floats, to infinity.
     """
     for weight in weights:
         check_sum(weight.sum(dtype=np.float64), weight.dtype.kind != "f")
@@ -178,7 +178,7 @@ def from_rows(rows, weights, W):
 
 
 def check_sum(total, whole=True):
-    """Raises LmtkError where the sum of counts, total, does not fit: 63 bits if they are whole, else a double."""
+    """Raises LmtkError if the sum of counts, total, does not fit into 63 bits or, for float counts, into a double."""
     if total >= (2.0**63 if whole else np.inf):
         raise LmtkError(f"the counts add up to more than {'2^63' if whole else 'a number can be'}")
 
@@ -186,7 +186,7 @@ def check_sum(total, whole=True):
 def sort_rows(rows, weights, W):
     """`from_rows` of many, by counting sorts from the last word to the first."""
     n, base = len(rows), np.cumsum([0, *map(len, rows)])
-    words = np.empty((n, base[-1]), np.int32)  # short n-grams leave parts unwritten, which take no memory
+    words = np.empty((n, base[-1]), np.int32)  # parts that short n-grams leave unwritten take no memory
     for d in range(n):
         for k in range(d, n):
             words[d, base[k] : base[k + 1]] = rows[k][:, d]
@@ -218,7 +218,7 @@ class BadLine(Exception):
 
 
 def parse_rows(block, index, order=None, floats=False, tolower=False):
-    """Count lines -> ({k: ids (N, k)}, {k: counts (N,)}) for each order k, without orders above `order`.
+    """Count lines -> ({k: ids (N, k)}, {k: counts (N,)}) for each order k up to `order`.
 
     `index` maps a word to its id. Raises BadLine.
     """
@@ -276,8 +276,8 @@ def parse_many(block, reader, order=None):
 
 
 def read_rows(path, index, order=None, floats=False, tolower=False, text=None):
-    """A count file as (rows, weights), lists with an item for each order up to the highest in it, or to `order`. text:
-    the blocks to read, None for the whole file. Raises FormatError.
+    """A count file as (rows, weights), lists with an item for each order up to the highest in the file, or to `order`.
+    text: the blocks to read, None for the whole file. Raises FormatError.
     """
     parts = [*row_parts(path, index, order, floats, tolower, text)]
     longest = max((k for rows, _ in parts for k in rows), default=1)
@@ -287,7 +287,7 @@ def read_rows(path, index, order=None, floats=False, tolower=False, text=None):
 
 
 def row_parts(path, index, order=None, floats=False, tolower=False, text=None):
-    """Yields (rows, weights) of each block of a count file, as `parse_rows` has them. Raises FormatError."""
+    """Yields (rows, weights) of each block of a count file, as `parse_rows` returns them. Raises FormatError."""
     before, reader = 0, Reader(index, tolower)
     for block in blocks(path) if text is None else text:
         large = not floats and (reader.table or pays("text", len(block), "parse"))
@@ -302,7 +302,7 @@ def row_parts(path, index, order=None, floats=False, tolower=False, text=None):
 
 
 def parse_counts(texts, floats):
-    """(N,) int64, or float64 with `floats`, from counts as bytes; None where one is no such number, or negative."""
+    """Counts as bytes -> (N,) int64, or float64 with `floats`; None if one is not such a number, or negative."""
     if not floats:
         if not all(map(bytes.isdigit, texts)):
             return None
@@ -319,7 +319,7 @@ def parse_counts(texts, floats):
 
 
 def bad_line(found, floats):
-    """(the number of the first line of tokens that is not words and a count, the beginning of its text)."""
+    """(the number of the first line that is not words and a count, the beginning of its text). found: tokens."""
     number, words = 1, []
     for word in found:
         if word == b"\n":
@@ -334,7 +334,7 @@ def bad_line(found, floats):
 def walk(counts, by_bytes):
     """Every n-gram as (depth, word, count), a prefix before its extensions: (N,) each.
 
-    Siblings stand in the byte order of their words, or in the order in which they were first seen.
+    Siblings are in the byte order of their words, or in the order in which they were first seen.
     """
     W = len(counts.words)
     rank = ranks(counts.words) + 1
@@ -371,7 +371,7 @@ def print_counts(out, counts, by_bytes, only):
     letters = np.frombuffer(b"".join((*counts.words, bytes(16))), np.uint8)
     rank = ranks(counts.words) if by_bytes else None
     parents, words, numbers = [], [], []
-    place_of = np.zeros(1, np.int32)  # of each node of the level above, where its line stands in that level
+    place_of = np.zeros(1, np.int32)  # of each node of the level above: the place of its line in that level
     for k, level in enumerate(counts.levels, 1):
         parent, word = np.divmod(level.keys, W) if k > 1 else (np.zeros(len(level.keys), np.int64), level.keys)
         above = place_of[parent]
@@ -393,7 +393,7 @@ def print_counts(out, counts, by_bytes, only):
 
 
 def by_first(first, nodes):
-    """nodes (N,) by the positions where they were seen first, which all differ."""
+    """nodes (N,) sorted by the positions where they were first seen, which all differ."""
     if first.max(initial=0) >= SPARSE * len(first):
         return nodes[np.argsort(first)]
     order = np.full(first.max() + 1, -1, np.int32)

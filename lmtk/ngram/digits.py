@@ -1,7 +1,7 @@
-"""The digits of numbers: the shortest that give a number back, and powers of ten with seven digits.
+"""Prints numbers: with the fewest digits that give a number back, and powers of ten with seven digits.
 
-A cell is an array of 16 bytes or more: text, and in the last byte its length. An empty cell, of length 0, is left to
-Python.
+A cell is an array of 16 bytes or more: text, and in the last byte its length. An empty cell, of length 0, is left for
+Python to fill.
 """
 
 import math
@@ -12,12 +12,12 @@ from lmtk.machine.jit import inlined, jit
 
 LEAST = -45.0  # log10 of the least power that kernels print
 POWERS = 10.0 ** np.arange(60)
-NEAR = 1e-6  # in units of the last digit: where another rounding is so near, Python decides between the two
+NEAR = 1e-6  # in units of the last digit: if another rounding is so near, Python decides between the two
 
 
 def shortest(x):
-    """The shortest digits that give back x in its precision, as text: plain from 1e-6 to below 1e21, else with e, as
-    KenLM prints numbers.
+    """x with the fewest digits that give it back in its precision, as KenLM prints numbers: plain from 1e-6 to below
+    1e21, else with an exponent.
     """
     if not np.isfinite(x):
         return "NaN" if np.isnan(x) else "inf" if x > 0 else "-inf"
@@ -29,11 +29,11 @@ def shortest(x):
 
 @jit
 def print_shortest(x, end, cells):
-    """x (N,) float32 by the shortest digits that give it back, and the byte `end`, into cells (N, 16 or more) of zeros,
-    uint8. A cell stays empty where the text does not fit, or |x| is neither 0 nor from 1e-6 to below 1e6.
+    """Writes x (N,) float32 with the fewest digits that give it back, and the byte `end`, into cells (N, 16 or more) of
+    zeros, uint8. A cell stays empty if the text does not fit, or if |x| is neither 0 nor from 1e-6 to below 1e6.
 
     x times a power of ten up to 10^12 is a double without rounding, and so are its bounds, halfway to its neighbours.
-    With higher powers, a cell stays empty where another rounding is NEAR.
+    With higher powers, a cell stays empty if another rounding is NEAR.
     """
     for i in range(len(x)):
         a, cell, sign = abs(np.float64(x[i])), cells[i], np.int64(np.copysign(np.float32(1), x[i]) < 0)
@@ -67,8 +67,8 @@ def print_shortest(x, end, cells):
 
 @inlined
 def put_digits(text, at, r, digits, e):
-    """Puts the number r into text from `at` on: r has so many digits, the first of which stands for 10^e. Returns where
-    it ends.
+    """Puts the number r into text from `at` on. r has so many digits; the first of them stands for 10^e. Returns the
+    place after the last byte.
     """
     zeros, before = max(-e, 0), max(e + 1, 1)
     n = max(zeros + digits, before)
@@ -83,8 +83,8 @@ def put_digits(text, at, r, digits, e):
 
 @jit
 def print_powers(x, end, cells):
-    """10^x as "%.7g" and the byte `end`, x (N,) float64, into cells (N, 16) of zeros, uint8. A cell stays empty where x
-    is above 0 or not above LEAST, or where another rounding is NEAR.
+    """Writes 10^x as "%.7g" and the byte `end`, x (N,) float64, into cells (N, 16) of zeros, uint8. A cell stays empty
+    if x is above 0 or not above LEAST, or if another rounding is NEAR.
     """
     for i in range(len(x)):
         if not LEAST < x[i] <= 0:

@@ -1,9 +1,9 @@
-"""A large text's model from its n-grams in suffix order: `smoothing` without a look-up.
+"""Estimates a large text's model from its n-grams in suffix order: `smoothing` without look-ups.
 
-Threads take segments of the context's last words (`suffix`), and a segment order by order. The n-grams whose context
-ends in the segment are gathered with their contexts, counts and lower orders, which end in it too, and `smoothed` by
-kernels; `smoothing.smooth` does the few contexts that leave nothing for unseen words. Each segment writes to places of
-its own, so that the result does not depend on the threads.
+Threads take segments, ranges of the last words of contexts (`suffix`), and go through a segment order by order. The
+n-grams whose contexts end in the segment are gathered with their contexts, counts and suffixes, all of which are found
+in it too. Kernels smooth them (`smoothed`); `smoothing.smooth` does the few contexts that leave nothing for unseen
+words. Each segment writes to places of its own, so that the result does not depend on the threads.
 """
 
 from dataclasses import dataclass, replace
@@ -35,14 +35,14 @@ from lmtk.text.vocab import PAUSE, Vocab
 
 f32 = np.float32
 PIECE = 1 << 16  # places counted together
-THERE, NEEDED = 1, 2  # marks: the n-gram is in the model; a longer one needs it, or its weight, in the ARPA file
+THERE, NEEDED = 1, 2  # marks: an n-gram is in the model; the ARPA file needs it, or its weight, for a longer one
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A model in suffix order. Each list has, for each order, an array over its n-grams, (N,): log10p, backed off where
-    the n-gram has no probability of its own; log10bow, nan where nothing extends the n-gram; marks, THERE and NEEDED;
-    types, how many n-grams extend it, if asked for. Order 1 has all words of the vocabulary.
+    """A model in suffix order. Each list has an array (N,) over the n-grams of each order: log10p, backed off if the
+    n-gram has no probability of its own; log10bow, nan if nothing extends the n-gram; marks, THERE and NEEDED; types,
+    the number of n-grams that extend it, if asked for. Order 1 has all words of the vocabulary.
     """
 
     vocab: Vocab
@@ -55,8 +55,8 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Gathered:
-    """The n-grams of an order whose contexts are in a segment, as `suffix.gather` has them; first: the node of the
-    first context; H: how many contexts there are.
+    """The n-grams of an order whose contexts are in a segment, as `suffix.gather` finds them; first: the node of the
+    first context; H: the number of contexts.
     """
 
     node: np.ndarray
@@ -108,7 +108,7 @@ class Estimator:
     def __init__(self, suffixes, vocab, methods, seen, types=False, inside=None):
         self.suffixes, self.vocab, self.methods, self.scratch = suffixes, vocab, methods, Scratch()
         unk, n = vocab.unk_id, suffixes.order
-        odd = unk >= vocab.V and seen[unk] > 0  # <unk> is no word, but n-grams have it
+        odd = unk >= vocab.V and seen[unk] > 0  # <unk> is not predicted, but occurs in n-grams
         self.unknown = with_words(suffixes, np.arange(len(vocab.words)) == unk) if odd else None
         self.outside = with_words(suffixes, ~inside) if inside is not None else None
         # whether there are n-grams that are not predicted, or not counted
@@ -120,12 +120,12 @@ class Estimator:
         self.types = [*(np.zeros(size if types else 0, np.int32) for size in sizes[:n]), np.empty(0, np.int32)]
 
     def continued(self, k):
-        """Whether order k has Kneser-Ney's counts: how many n-grams of the next order end in an n-gram."""
+        """Whether order k has Kneser-Ney's counts: the number of n-grams of the next order that end in an n-gram."""
         return k < self.suffixes.order and self.methods[k - 1].continued
 
     def tallied(self, end):
-        """The counts of counts n_1 .. n_r of each order from 2 on, a list, with r as large as the methods may ask.
-        `end`: the place behind the last predicted word's.
+        """The counts of counts n_1 .. n_r of each order from 2 on, a list, with r as large as the methods may ask for.
+        end: the place after those of the last predicted word.
         """
         x, V = self.suffixes, self.vocab.V
         if x.raw:
@@ -149,7 +149,7 @@ class Estimator:
         return of_counts
 
     def tallied_counts(self, k, end):
-        """`tallied` of order k, of the n-grams before `end`, where Suffixes are of counts."""
+        """`tallied` for order k and the n-grams before `end`, if the Suffixes are of counts."""
         x, method = self.suffixes, self.methods[k - 1]
         if not method.smoothing.discounts:
             return np.zeros(0, np.int64)
@@ -164,15 +164,15 @@ class Estimator:
         self.log10p[1], self.log10bow[1], self.marks[1] = log10p, log10bow, marks
 
     def estimate_all(self, methods, exact):
-        """Estimates the orders from 2 on, and the weights of their contexts. Returns how many n-grams have no
-        probability; those with <unk>, where it is no word, do not count.
+        """Estimates the orders from 2 on, and the weights of their contexts. Returns the number of n-grams without a
+        probability; those with an <unk> that is not predicted do not count.
         """
         p = probability(self.log10p[1])
         lacking = sum(all_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
         return lacking + (PAUSE in self.vocab.index)
 
     def estimate(self, methods, exact, lower_p, segment):
-        """`estimate_all` of a segment. lower_p: 10^log10p of order 1."""
+        """`estimate_all` for a segment. lower_p: 10^log10p of order 1."""
         lacking, below = 0, slice(None)
         with self.scratch.lent() as room:
             for method, (k, found, count, events, odd) in zip(methods[1:], self.orders(segment, room)):
@@ -196,7 +196,7 @@ class Estimator:
 
     def orders(self, segment, room):
         """Yields for each order k from 2 on: k; the Gathered of a segment; their counts as the order's method wants
-        them; which n-grams are predicted; how many have <unk> where it is no word.
+        them; which n-grams are predicted; how many have an <unk> that is not predicted.
         """
         word = None
         for k, found in enumerate(gathered(self.suffixes, segment, room), 2):
@@ -210,8 +210,8 @@ class Estimator:
             yield k, found, count, events, odd
 
     def events(self, k, found, word):
-        """(which n-grams are predicted, how many have <unk> where it is no word). Predicted are counted n-grams that
-        end in a word of the vocabulary, without <unk> where it is no word. word (N,): the last word of each.
+        """(which n-grams are predicted, how many have an <unk> that is not predicted). An n-gram is predicted if it is
+        counted, ends in a predicted word, and has no such <unk>. word (N,): the last word of each.
         """
         there, odd = (word < self.vocab.V) & (found.raw >= 0), 0
         if self.unknown:
@@ -220,7 +220,7 @@ class Estimator:
         return np.flatnonzero(there), odd
 
     def back_off(self, k, found, events, below, log10p, p, bow):
-        """Backs off for the n-grams without a probability of their own. Returns p of all, (N,)."""
+        """Backs off for the n-grams without a probability of their own. Returns p of all n-grams, (N,)."""
         lacking, all_p = np.ones(len(found.node), bool), np.empty(len(found.node))
         lacking[events], all_p[events] = np.isnan(log10p), p
         node = found.node[lacking]
@@ -245,8 +245,8 @@ class Estimator:
             return below.node[parents] if below else parents
 
     def need_ends(self, k, suffixes, ends):
-        """Marks the suffixes of needed n-grams of order k. With `ends` the suffixes have to be in the model too, as in
-        SRILM; else only their weights have to be written, if they are in it.
+        """Marks the suffixes of needed n-grams of order k. With `ends`, the suffixes have to be in the model too, as in
+        SRILM; otherwise only the weights of those in the model have to be written.
         """
         self.marks[k - 1][suffixes] |= THERE | NEEDED if ends and k > 2 else NEEDED
 
@@ -279,7 +279,7 @@ def smoothed(given, method, V, exact, log10p, p, room):
     lower order; p of all of these; H.
     """
     context, count, raw, parent, below, lower_p, H = given
-    kind = np.int32 if raw.dtype == np.int32 else np.float64  # counts that were read may be large, or no whole numbers
+    kind = np.int32 if raw.dtype == np.int32 else np.float64  # counts that were read may be large, or fractions
     h, lost = room("totals", (H, 4), kind), room("lost", H, kind)
     cutoff = method.cutoff or -1  # -1: n-grams that are only prefixes of others, seen 0 times, are types too
     sum_counts(context, count, raw, cutoff, h, lost)
@@ -335,8 +335,8 @@ def sum_counts(context, count, raw, cutoff, h, lost):
 
 @jit
 def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, exact, share, p, lower, sums):
-    """p (N,) <- f(c) / q + weight p of the lower order, nan where an n-gram is left out; lower (N,) <- p of the lower
-    order; sums[:, 0] (H,) <- the sum of p. share (H, 2): q and weight; f, less: as Smoothing.kept has them.
+    """p (N,) <- f(c) / q + weight p of the lower order, nan for an n-gram that is left out; lower (N,) <- p of the
+    lower order; sums[:, 0] (H,) <- the sum of p. share (H, 2): q and weight; f, less: as Smoothing.kept returns them.
     """
     sums[:] = 0
     for i in range(len(context)):
@@ -364,7 +364,7 @@ def sum_both(context, p, lower, sums):
 
 @jit
 def put(place, log10p, context, all_log10p, marks, types):
-    """all_log10p and marks, at place (N,) <- log10p (N,), and THERE where it is not nan. types (H,) <- for how many of
+    """all_log10p and marks, at place (N,) <- log10p (N,), and THERE unless it is nan. types (H,) <- for how many of
     each context's n-grams it is not nan. Returns for how many in all.
     """
     many = 0
@@ -384,8 +384,8 @@ def asked(method):
 
 
 def seen_words(counts, vocab, marks):
-    """How often each word of the model is seen, (W,), -1 where it is not, from how often each id stands in the text,
-    (W - 1,), <s> as often as the border. Raises LmtkError where no word is seen.
+    """How often each word of the model is seen, (W,), -1 if it is not. counts (W - 1,): how often each id occurs in the
+    text; <s> is seen as often as the border. Raises LmtkError if no word is seen.
     """
     seen = np.append(counts, counts[0] if marks.sos else 0)
     if not marks.eos:
@@ -396,7 +396,7 @@ def seen_words(counts, vocab, marks):
 
 
 def need_seen(seen, vocab):
-    """Raises LmtkError where no predicted word is seen; seen: (W,)."""
+    """Raises LmtkError if no predicted word is seen. seen (W,): how often each word was."""
     if not (seen[: vocab.V] > 0).any():
         raise LmtkError("no word of the vocabulary is counted")
 
@@ -408,8 +408,8 @@ def ends_in_words(x, vocab):
 
 
 def unigrams(vocab, methods, seen, bigrams):
-    """Order 1 as a smoothing.Level. seen (W,): how often each word is seen, -1 where it is not counted. bigrams: a
-    function that gives how many bigrams end in each id of the text, (W - 1,).
+    """Order 1 as a smoothing.Level. seen (W,): how often each word is seen, -1 if it is not counted. bigrams: a
+    function that gives the number of bigrams that end in each id of the text, (W - 1,).
     """
     counted, seen = seen >= 0, np.maximum(seen, 0)
     words, count = np.arange(len(vocab.words), dtype=np.int32), seen
@@ -420,8 +420,8 @@ def unigrams(vocab, methods, seen, bigrams):
 
 
 def smoothed_unigrams(vocab, recipe, size, first, counted):
-    """(the methods with their discounts, log10 p of the words, their marks) from `first`, order 1 as a smoothing.Level,
-    and `counted`, the counts of counts of each order from 2 on. size: as `smoothing.words_kept` has it.
+    """(the methods with their discounts, log10 p of the words, their marks). first: order 1 as a smoothing.Level;
+    counted: the counts of counts of each order from 2 on; size: as `smoothing.words_kept` returns it.
     """
     count = first.raw if recipe.methods[0].counts == "after" else first.count
     if recipe.exact:
@@ -437,8 +437,8 @@ def smoothed_unigrams(vocab, recipe, size, first, counted):
 
 
 def last_word(seen, vocab):
-    """The word that comes last in lmplz's order: words stand as they were first seen, the marks before all others.
-    seen (W,): how often each was seen.
+    """The word that comes last in lmplz's order: the marks come first, then words as they were first seen. seen (W,):
+    how often each was seen.
     """
     words = np.flatnonzero(seen > 0)
     others = words[(words != vocab.eos_id) & (words != vocab.unk_id) & (words != vocab.sos_id)]
@@ -446,9 +446,9 @@ def last_word(seen, vocab):
 
 
 def count_last(counted, x, a, b, vocab):
-    """`smoothing.last_nodes` of the orders 2 .. n - 1: in the counts of counts `counted`, in place, the n-gram that
-    lmplz has last moves from its continuation count to its raw count. a, b: the places of the last word in Suffixes x.
-    Returns whether there is such an n-gram.
+    """`smoothing.last_nodes` for the orders 2 .. n - 1: moves the n-gram that is last in lmplz's order from its
+    continuation count to its raw count, in the counts of counts `counted`, in place. a, b: the places of the last word
+    in Suffixes x. Returns whether there is such an n-gram.
     """
     for k, n in enumerate(counted[:-1], 2):
         f, m = suffix.orders_in(x.begins[a:b])
@@ -474,7 +474,7 @@ def count_last(counted, x, a, b, vocab):
 
 def estimate(suffixes, vocab, recipe, marks, types=False):
     """Suffixes -> (Estimate, the methods with their discounts), equal to the model of `smoothing.estimate`. types:
-    whether the Estimate has types, which `backoff_of` wants. Raises NoDiscount, LmtkError where nothing is counted.
+    whether the Estimate gets types, which `backoff_of` needs. Raises NoDiscount, and LmtkError if nothing is counted.
     """
     start, raw, methods, exact = suffixes.start, suffixes.raw, recipe.methods, recipe.exact
     seen = raw[1] if raw else seen_words(np.diff(start), vocab, marks)
@@ -497,8 +497,8 @@ def estimate(suffixes, vocab, recipe, marks, types=False):
 
 
 def backoff_of(model, home=None):
-    """The Backoff model of an Estimate with types: its n-grams are put in the order of their prefixes. The estimate's
-    columns are emptied. home: as `building.in_file` has it.
+    """The Backoff model of an Estimate with types: puts its n-grams in the order of their prefixes. The estimate's
+    columns are emptied. home: as for `building.finished`.
     """
     W, segments, scratch = len(model.vocab.words), model.suffixes.segments, Scratch()
     sizes = [W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])]
@@ -524,8 +524,8 @@ def backoff_of(model, home=None):
 
 
 def place_segment(model, k, place, child, new, rows, scratch, segment):
-    """Puts the n-grams of order k whose context is in a segment into rows, records as `columns` has them, each
-    context's from its first child on. Returns how many lack a suffix.
+    """Puts the n-grams of order k whose contexts are in a segment into rows, the records as `columns` returns them;
+    those of each context from its first child on. Returns how many lack a suffix.
     """
     x = model.suffixes
     with scratch.lent() as room:

@@ -1,8 +1,8 @@
 """Counts or a text's positions -> a back-off model: by the `engine`, in suffix order, or by `smoothing`.
 
-`smoothing` goes from counts to a model in numpy. It is the reference against which the engine is tested; it spares
-small jobs the kernels, which take longer to load than such a job; and it does what is not worth a kernel: order 1, and
-n-grams with sentence marks in the middle.
+`smoothing` goes from counts to a model in numpy. It has three uses. It is the reference for the tests of the engine. It
+spares small jobs the kernels, which take longer to load than such a job. And it does what is not worth a kernel: order
+1, and n-grams with sentence marks in the middle.
 """
 
 from lmtk.machine.large import pays
@@ -11,9 +11,9 @@ from lmtk.ngram.collection import Positions
 
 
 def estimate(counted, vocab, recipe, marks, types=True):
-    """(an engine.Estimate or a Backoff, the methods with their discounts), from the one Counts or collection.Positions
-    in the list `counted`, which is emptied so that its memory serves the engine. recipe: a methods.Recipe. types: as
-    in `engine.estimate`. Raises NoDiscount, LmtkError where nothing is counted.
+    """(an engine.Estimate or a Backoff, the methods with their discounts) from the one Counts or collection.Positions
+    in the list `counted`. The list is emptied, so that its memory is free for the engine. recipe: a methods.Recipe.
+    types: as in `engine.estimate`. Raises NoDiscount, and LmtkError if nothing is counted.
     """
     ngrams, suffixes, order = counted.pop(), None, len(recipe.methods)
     if isinstance(ngrams, Positions):

@@ -1,7 +1,8 @@
 """The lines of an ARPA file whose n-grams stay, as KenLM's filter and SRILM's change-lm-vocab choose them.
 
-A criterion is where(word): None if no n-gram with the word stays, else a sorted list of the numbers of the sentences
-that the word is in; an empty list stands for all sentences. An n-gram stays if its words have a sentence in common.
+A criterion is a function where(word). It returns None if no n-gram with the word stays, else a sorted list of the
+numbers of the sentences that contain the word; an empty list stands for all sentences. An n-gram stays if its words
+have a sentence in common.
 """
 
 import numpy as np
@@ -10,7 +11,9 @@ from lmtk.machine.jit import jit
 
 
 def files_of(ngram, where, files):
-    """In which of so many files an n-gram stays, a list of numbers. Each file has one sentence, or one file has all."""
+    """The numbers of the files in which an n-gram stays, a list. files: how many there are, each with the n-grams of
+    one sentence, or a single one with those of all.
+    """
     found = [where(word) for word in ngram]
     if None in found:
         return ()
@@ -20,8 +23,8 @@ def files_of(ngram, where, files):
 
 
 def sentences_of(words, where):
-    """A criterion as arrays for `choose`: many (W,), in how many sentences each word is, -1 where none of its n-grams
-    stays, 0 for all sentences; first (W,), where its sentences begin in the third array; their numbers.
+    """A criterion as arrays for `choose`: many (W,), the number of sentences of each word, -1 if none of its n-grams
+    stays, 0 for all sentences; first (W,), where its sentences begin in the third array; the sentences' numbers.
     """
     found = [where(word) for word in words]
     many = np.array([-1 if some is None else len(some) for some in found], np.int64)
@@ -30,8 +33,8 @@ def sentences_of(words, where):
 
 
 def lines_of(text, rows, k, criterion):
-    """(the lines of a text that stay, uint8; how many). rows (N, k or more): the ids of the words of each line that is
-    not blank; the first k count. criterion: as `sentences_of` has it.
+    """(the lines of a text that stay, uint8; their number). rows (N, k or more): the ids of the words of each line that
+    is not blank, of which the first k count. criterion: as `sentences_of` returns it.
     """
     kept, out = np.empty(len(rows), np.uint8), np.empty(len(text), np.uint8)
     number = choose(rows, k, *criterion, kept)
@@ -40,8 +43,8 @@ def lines_of(text, rows, k, criterion):
 
 @jit
 def choose(rows, k, many, first, sentences, kept):
-    """kept (N,) <- whether the words rows[:, :k], all of them known, have a sentence in common. Returns for how many
-    rows they do. Each sentence of a row's rarest word is looked up among the sentences of its other words.
+    """kept (N,) <- whether the words rows[:, :k], all of them known, have a sentence in common. Returns the number of
+    rows whose words do. Each sentence of a row's rarest word is looked up among the sentences of its other words.
     """
     number = 0
     for i in range(len(rows)):
@@ -77,8 +80,8 @@ def choose(rows, k, many, first, sentences, kept):
 
 @jit
 def copy_lines(text, kept, out):
-    """out <- the lines of a text that stay, without the carriage returns at their end. kept: whether each line that is
-    not blank stays. Returns their size in bytes.
+    """out <- the lines of a text that stay, without carriage returns at their ends. kept: whether each line that is not
+    blank stays. Returns the size of the lines in bytes.
     """
     size, row, begin, blank = 0, 0, 0, True
     for i in range(len(text)):

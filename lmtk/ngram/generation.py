@@ -7,16 +7,16 @@ import numpy as np
 from lmtk.errors import LmtkError
 from lmtk.ngram.counts import find, find_rows
 
-LONGEST = 50_000  # words, after which SRILM ends a sentence without </s>
+LONGEST = 50_000  # words; after so many, SRILM ends a sentence without </s>
 CACHED = 1 << 23  # probabilities that the cache of contexts holds
 
 
 def sentences(model, prefixes, seed=1, unk=False):
-    """Yields for each prefix, a list of ids, a random continuation up to </s>, which is left out: a list of ids.
+    """Yields, for each prefix, a random continuation up to </s>, which is left out; both are lists of ids.
 
     A word is drawn from p(. | context) over the predicted words; without `unk` the unknown word is never drawn. All
-    sentences share one sequence of random numbers. Raises LmtkError where the model predicts no </s>, or gives every
-    word the probability 0 after some context.
+    sentences share one sequence of random numbers. Raises LmtkError if the model predicts no </s>, or gives every word
+    the probability 0 after some context.
     """
     vocab, random = model.vocab, np.random.default_rng(seed)
     if vocab.eos_id >= vocab.V:
@@ -41,7 +41,7 @@ def sentences(model, prefixes, seed=1, unk=False):
 
 
 def follow(model, nodes, word):
-    """The context with a word added, a tuple: the nodes of its last 1, 2 .. order - 1 words, -1 where there is none."""
+    """The context with a word added, a tuple: the nodes of its last 1, 2 .. order - 1 words, -1 for none."""
     W, word = len(model.vocab.words), np.array([word])
     above = (0, *nodes[:-1])
     return tuple(int(find(level.keys, np.array([n]), word, W)[0]) for level, n in zip(model.levels[:-1], above))
@@ -52,7 +52,7 @@ def after(model, unk=True):
     it. Without `unk` the probability of the unknown word is 0.
     """
     V, W, unk_id = model.vocab.V, len(model.vocab.words), model.vocab.unk_id
-    # each exponential is taken once, not those of the whole vocabulary for every word drawn
+    # each exponential is taken once, instead of those of the whole vocabulary for every word drawn
     p = [np.exp(level.logp) for level in model.levels]
     bow = [np.exp(level.bow) for level in model.levels]
     keys, predicted = model.levels[0].keys, model.levels[0].keys < V
@@ -79,7 +79,7 @@ def after(model, unk=True):
 def mean_chances(model, vocab):
     """The function that gives, for contexts (K, N) of ids of `vocab`, the last word first, the mean p(. | context).
 
-    The mean (V,) is over the words that `vocab` predicts: 0 for words that the model does not predict, the others
+    The mean (V,) has the words that `vocab` predicts. Words that the model does not predict have 0; the others are
     scaled to sum to one.
     """
     known, W = model.vocab, len(model.vocab.words)

@@ -1,7 +1,7 @@
 """Back-off models that keep only hashes of their n-grams, as KenLM's probing tables do. Such models score texts; their
 n-grams cannot be listed.
 
-The key of an n-gram w_1 .. w_k, of KenLM's numbers of words, goes from the last word back: key(w_k) = w_k, and
+The key of an n-gram w_1 .. w_k, where w are KenLM's numbers of words, goes from the last word back: key(w_k) = w_k, and
 key(w_i .. w_k) = A key(w_(i+1) .. w_k) xor B (1 + w_i), modulo 2^64. Every suffix of an n-gram is in the tables too.
 """
 
@@ -20,11 +20,11 @@ LONGEST = np.dtype([("key", "<u8"), ("log10p", "<f4")])
 
 @dataclass(frozen=True)
 class Hashed:
-    """number (W,): KenLM's number of each word. first (W',): a ONE for each number. tables: of each longer order, a
-    hash table of MIDDLE or LONGEST by key (linear probing; an entry with the key 0 is free). sizes: the numbers of
-    n-grams.
+    """number (W,): KenLM's number of each word. first (W',): a ONE for each number. tables: for each longer order a
+    hash table by key, of MIDDLE or LONGEST (linear probing; an entry with the key 0 is free). sizes: the number of
+    n-grams of each order.
 
-    The sign bit of a log10 p is no sign: KenLM clears it where a longer n-gram ends in this one.
+    The sign bit of a log10 p is not a sign: KenLM clears it if a longer n-gram ends in this one.
     """
 
     vocab: Vocab
@@ -44,7 +44,7 @@ class Hashed:
         return Scores(log10p.astype(np.float64) * LN10, used[:, None])
 
     def log10p(self, corpus):
-        """(KenLM's log10 p of every scored token, (N,) float32; the length of the n-gram used, (N,)); for others 0."""
+        """(KenLM's log10 p of scored tokens, (N,) float32; the length of the n-gram used, (N,)); 0 for other tokens."""
         ids, N = corpus.ids, len(corpus.ids)
         number = self.number[ids]
         before = np.arange(N) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts))

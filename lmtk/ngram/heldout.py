@@ -1,16 +1,16 @@
 """Kneser-Ney's discounts tuned on held-out text (Hsu and Glass 2008), for small texts, whose counts of counts say
 little.
 
-An interpolated p is a_k + g_k p_(k-1) at each order k, and a_k = (c - D(c)) / T and g_k = D n / T are linear in the
-discounts D of that order. So ln p of a text is concave in the discounts of one order, the others fixed. Newton's steps
-find its maximum, an order after the other, again and again.
+An interpolated p is a_k + g_k p_(k-1) at each order k; a_k = (c - D(c)) / T and g_k = D n / T are linear in the
+discounts D of that order. So ln p of a text is concave in the discounts of one order while the others are fixed.
+Newton's method finds its maximum for one order after the other, in several sweeps.
 
 symbol   shape   meaning
 N R      -       predicted words of the held-out text; how many discounts an order has
-a        (N,)    c / T of each word behind its context
+a        (N,)    c / T of each word after its context
 slope    (N, R)  the derivatives of (c - D(c)) / T by the discounts: -1 / T at the discount of c, else 0
 n        (N, R)  the derivatives of the lower order's weight: n_r / T, n_r being the context's n-grams with discount r
-features -       (a, slope, n) of an order, all 0 in a context that was not seen
+features -       (a, slope, n) of an order; all are 0 in a context that was not seen
 """
 
 from dataclasses import dataclass, replace
@@ -33,8 +33,8 @@ ENOUGH = 1e-7  # gain of ln p a word at which the sweeps end
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A held-out text for a vocabulary and a Method for each order. words (N, n) int32: each predicted word, then the
-    words before it, the nearest first, -1 before the sentence.
+    """A held-out text, with a vocabulary and a Method for each order. words (N, n) int32: each predicted word, then the
+    words before it, the nearest first; -1 before the sentence.
     """
 
     words: np.ndarray
@@ -46,8 +46,8 @@ class HeldOut:
         return len(self.methods[k - 1].smoothing.names)
 
     def known(self, first, features):
-        """{k: Method} with the discounts that give the text most probability. first: order 1 as a smoothing.Level;
-        features: of the orders from 2 on.
+        """{k: Method} with the discounts under which the text is most likely. first: order 1 as a smoothing.Level;
+        features: those of the orders from 2 on.
         """
         one = np.zeros(len(self.words), np.int64)
         event = first.counted & (first.word < self.vocab.V)
@@ -74,14 +74,14 @@ class HeldOut:
         return [(np.zeros(N), np.zeros((N, R)), np.zeros((N, R))) for N, R in shapes]
 
     def of_estimator(self, work, features):
-        """`of_levels` from an engine.Estimator: fills `features`, of `unseen`, for words whose last context word is in
-        one of its segments. Returns them.
+        """`of_levels` from an engine.Estimator: fills `features`, made by `unseen`, for the words whose last context
+        word is in one of its segments. Returns them.
         """
         all_at_once(partial(self.of_segment, work, features), work.suffixes.segments)
         return features
 
     def of_segment(self, work, features, segment):
-        """`of_estimator` of a segment. N-grams are looked up from the last word to the oldest: an n-gram is found by
+        """`of_estimator` for a segment. N-grams are looked up from the last word to the oldest: an n-gram is found by
         its suffix and its oldest word.
         """
         x, W, (first, last, *_) = work.suffixes, len(self.vocab.words), segment
@@ -108,8 +108,8 @@ class HeldOut:
                     whole[some] = part
 
     def of_words(self, k, parent, count, event, H, context, node):
-        """The features of order k. Of each held-out word, (N,): its context and its n-gram's node, -1 where there is
-        none. Of the n-grams: parent, which of the H contexts each extends; count; event, whether it is predicted.
+        """The features of order k. context, node (N,): the context of each held-out word, and its n-gram, -1 for none.
+        For the n-grams: parent, which of the H contexts each extends; count; event, whether it is predicted.
         """
         R, event = self.discounts(k), event & (count > 0)
         kind = np.minimum(count, R).astype(np.int64)
@@ -125,8 +125,8 @@ class HeldOut:
 
 
 def held_out(corpus, vocab, methods):
-    """The HeldOut of a Corpus, for methods of interpolated Kneser-Ney. Raises LmtkError where the corpus has no
-    predicted word.
+    """The HeldOut of a Corpus, for methods of interpolated Kneser-Ney. Raises LmtkError if the corpus has no predicted
+    word.
     """
     at = np.flatnonzero(corpus.scored & (corpus.ids < vocab.V))
     if not len(at):
@@ -135,8 +135,8 @@ def held_out(corpus, vocab, methods):
 
 
 def tuned(features, methods, V):
-    """{k: Method} with the discounts that give the words of these features most probability, which holds n-grams that a
-    minimum will leave out.
+    """{k: Method} with the discounts under which the words of these features are most likely. The likelihood includes
+    n-grams that a minimum will leave out.
     """
     D = [np.array([0.5, 1.0, 1.5])[: n.shape[1]] for _, _, n in features]
     before = -np.inf
@@ -151,7 +151,9 @@ def tuned(features, methods, V):
 
 
 def probability(features, D, V):
-    """(p of each word with all orders (N,); a list for each order of p with the orders below it, from 1 / V on)."""
+    """(p of each word with all orders, (N,); a list that has, for each order, p with the orders below it, from 1 / V
+    on).
+    """
     p, below = np.full(len(features[0][0]), 1 / V), []
     for (a, slope, n), d in zip(features, D, strict=True):
         below.append(p)
@@ -160,7 +162,7 @@ def probability(features, D, V):
 
 
 def best(features, D, k, V):
-    """The discounts of order k + 1 that give the words most probability, the other orders having those in D."""
+    """The discounts of order k + 1 under which the words are most likely, while the other orders have those in D."""
     p, below = probability(features, D, V)
     weight = np.ones(len(p))
     for (_, _, n), d in zip(features[k + 1 :], D[k + 1 :], strict=True):

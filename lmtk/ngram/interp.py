@@ -5,9 +5,9 @@ For the trigram, with q_t = l(freq(w_(t-1), w_(t-2))):
     p(w_t | w_(t-1), w_(t-2)) = alpha_0(q_t) p_0 + alpha_1(q_t) p_1(w_t) + alpha_2(q_t) p_2(w_t | w_(t-1))
                                 + alpha_3(q_t) p_3(w_t | w_(t-1), w_(t-2))
 
-p_0 = 1/|V|; p_k is the relative frequency in the training counts; l(x) = ceil(-ln((1 + x)/T)), T the size of the
-training text. Where the context of p_k was never seen, p_k is p_(k-1), so that the sum over the vocabulary stays one.
-Near the beginning of a sentence, where there are fewer than n - 1 words, freq is the frequency of those.
+p_0 = 1/|V|; p_k is the relative frequency in the training counts; l(x) = ceil(-ln((1 + x)/T)), where T is the size of
+the training text. If the context of p_k was never seen, p_k is p_(k-1), so that the sum over the vocabulary stays one.
+Near the beginning of a sentence, where the context has fewer than n - 1 words, freq is the frequency of these words.
 """
 
 import math
@@ -70,8 +70,8 @@ class Interpolated:
         return self.totals[0][0]
 
     def lower(self, order):
-        """The model on contexts of order - 1 words: the weights of longer p_k go to p_order. Bins are made anew from
-        these contexts.
+        """The model with contexts of order - 1 words: the weights of longer p_k go to p_order. The bins are those of
+        these shorter contexts.
         """
         alpha = self.alpha[:, : order + 1].copy()
         alpha[:, order] += self.alpha[:, order + 1 :].sum(axis=1)
@@ -93,7 +93,7 @@ def bin_of(x, T):
 
 
 def bin_count(T):
-    """How many bins there can be: the bin of x = 0 is the last."""
+    """The largest possible number of bins: the bin of x = 0 is the last."""
     return int(bin_of(np.zeros(1), T)[0]) + 1
 
 
@@ -124,9 +124,9 @@ def predictors(model, rows, w):
 def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=None):
     """Counts and a held-out Corpus (ids of `vocab`) -> (Interpolated, how many held-out tokens each bin has).
 
-    The weights are learned by EM from equal ones. tell(iteration, ppl) is called with the held-out perplexity before
-    each iteration, and at the end with None for the iteration. Raises LmtkError where the counts or the held-out text
-    have no predicted word, or the counts end below `order`.
+    The weights are learned by EM and start equal. tell(iteration, ppl) is called with the held-out perplexity before
+    each iteration, and at the end with None for the iteration. Raises LmtkError if the counts or the held-out text have
+    no predicted word, or if the counts end below `order`.
     """
     if counts.order < order:
         raise LmtkError(f"the counts end at order {counts.order}; order {order} was asked for")
@@ -218,7 +218,7 @@ class UnknownWord(Exception):
 
 
 class Known(dict):
-    """The ids of a vocabulary; another word raises UnknownWord."""
+    """The ids of a vocabulary; any other word raises UnknownWord."""
 
     def __init__(self, index):
         super().__init__(index)
@@ -229,7 +229,7 @@ class Known(dict):
 
 
 def checked(model, path):
-    """The model as it is. Warns of weights that do not sum to one; raises FormatError where there are too few bins."""
+    """The model, unchanged. Warns of weights that do not sum to one; raises FormatError if there are too few bins."""
     check_weights(model.alpha, path)
     if model.T <= 0 or len(model.alpha) < bin_count(model.T):
         raise FormatError(path, "the weights' bins and the counts do not fit together")

@@ -1,11 +1,11 @@
-"""KenLM's binary files, as its build_binary writes them: probing tables and the four kinds of trie, if they hold their
-words.
+"""KenLM's binary files, as its build_binary writes them: probing tables and the four kinds of trie. Only files that
+contain their words can be read.
 
-A file is a header, a vocabulary of hashes, the n-grams, and the words in the order of their ids, each with a 0 behind.
-The n-grams are a trie from the last word to the first. Its records are packed bits: the word; log10 p and the back-off
-weight (31 and 32 bits of a float, or places in tables of numbers); a pointer to where the record's children begin. With
-array-compressed pointers the upper bits of a pointer stand in a table, which has the first record of each value.
-Probing tables are those of `hashed`; before them stands a table of 1-grams. Everything is little-endian.
+A file has a header, a vocabulary of hashes, the n-grams, and the words in the order of their ids, each followed by a 0
+byte. In a trie file, the n-grams are a trie from the last word to the first. Its records are packed bits: the word;
+log10 p and the back-off weight (31 and 32 bits of a float, or places in tables of numbers); a pointer to the record's
+first child. With array-compressed pointers, the upper bits of a pointer are in a table that has the first record of
+each value. Probing tables are those of `hashed`; a table of 1-grams comes before them. Everything is little-endian.
 """
 
 import os
@@ -67,7 +67,7 @@ def read(stream, path):
 
 
 def bytes_of(stream, path):
-    """The bytes of a file: mapped if it is regular and not compressed, else read from `stream`."""
+    """The bytes of a file: mapped if the file is regular and not compressed, else read from `stream`."""
     if path != "-" and os.path.isfile(path):
         with open(path, "rb") as raw:
             if raw.read(len(MAGIC)) == MAGIC:
@@ -106,12 +106,12 @@ def hashed_model(data, counts, multiplier, path):
 
 
 def first_byte(counts):
-    """Where the vocabulary begins, behind the header."""
+    """Where the vocabulary begins, after the header."""
     return -(-(FIXED + 20 + 8 * len(counts)) // 8) * 8
 
 
 def vocabulary(words, unknown):
-    """The Vocab of KenLM's words, of which <unk> is the first. It is predicted unless its log10 p, `unknown`, is
+    """The Vocab of KenLM's words, the first of which is <unk>. <unk> is predicted unless its log10 p, `unknown`, is
     MISSING.
     """
     there = [w for i, w in enumerate(words) if w != SOS and (i or unknown != MISSING)]
@@ -120,11 +120,11 @@ def vocabulary(words, unknown):
 
 
 def model_of(data, counts, quantized, split, path):
-    """The Backoff model of a trie's bytes. quantized: log10 p and weights stand in tables; split: the upper bits of
-    pointers do. Raises IndexError where the file is too short.
+    """The Backoff model of a trie's bytes. quantized: whether log10 p and weights are in tables; split: whether the
+    upper bits of pointers are. Raises IndexError if the file is too short.
     """
     order, V = len(counts), counts[0]
-    at = first_byte(counts) + 8 + 8 * V  # behind the vocabulary's hashes
+    at = first_byte(counts) + 8 + 8 * V  # after the vocabulary's hashes
     if quantized:
         version, p_bits, bow_bits = data[at : at + 3].tolist()
         if version != 2 or not 0 < p_bits <= 25 or not 0 < bow_bits <= 25:
@@ -159,7 +159,7 @@ def model_of(data, counts, quantized, split, path):
         parent = parents(child, N)
         rows = np.column_stack((field(0, word_bits).astype(np.int32), levels[-1][0][parent]))
         if quantized:
-            # the weight's place stands before that of p
+            # the place of the weight comes before that of p
             p = tables[2 * k - 4][field(word_bits + (0 if last else bow_bits), p_bits)]
             bow = None if last else tables[2 * k - 3][field(word_bits, bow_bits)]
         else:
@@ -208,8 +208,8 @@ def upper_bits(data, at, size, largest, most):
 
 
 def parents(child, N):
-    """The parent (N,) of each of N records; child (P + 1,): the first child of each parent. Raises IndexError where
-    they do not fit.
+    """The parent (N,) of each of N records; child (P + 1,): the first child of each parent. Raises IndexError if they
+    do not fit together.
     """
     if child[0] != 0 or child[-1] != N or (np.diff(child) < 0).any():
         raise IndexError

@@ -1,5 +1,5 @@
-"""ARPA files as KenLM's lmplz writes them: the fewest digits that single precision needs, a back-off weight for each
-n-gram below the highest order, lines by the numbers of their words, compared from the last word back.
+"""ARPA files as KenLM's lmplz writes them: with the fewest digits that single precision needs, a back-off weight for
+each n-gram below the highest order, and lines sorted by the numbers of their words, compared from the last word back.
 """
 
 from functools import partial
@@ -18,7 +18,7 @@ from lmtk.text.vocab import EOS, SOS
 
 
 def numbers(vocab):
-    """(the words as lmplz numbers them, <unk>, <s> and </s> first, the others as they stand; the number (W,) of each
+    """(the words as lmplz numbers them: <unk>, <s> and </s>, then the others in their order; the number (W,) of each
     id).
     """
     first = (vocab.unk, SOS, EOS)
@@ -28,8 +28,8 @@ def numbers(vocab):
 
 
 def layout(vocab, order):
-    """The printing.Layout of lmplz, for an engine.Estimate of a text without <unk>. Of n-grams that differ only in
-    their oldest word, the one with <s> stands last in the estimate, and first in lmplz's files.
+    """lmplz's printing.Layout, for an engine.Estimate of a text without <unk>. Among n-grams that differ only in their
+    oldest word, the one with <s> is the last in the estimate, but the first in lmplz's files.
     """
     words, rank = numbers(vocab)
     print_lines = lines_of(words, order)
@@ -49,7 +49,7 @@ def layout(vocab, order):
 
 
 def lines_of(words, order):
-    """`lines` of a printing.Layout for n-grams that stand in order and are all printed; rows have places in `words`."""
+    """`lines` of a printing.Layout for n-grams that are in order and all printed; rows have places in `words`."""
     cells, sos = word_cells(words), words.index(SOS)
 
     def lines(rows, log10p, weights, flags, k, room):
@@ -64,7 +64,7 @@ def lines_of(words, order):
 
 
 def write_text(out, model):
-    """Writes a Backoff model as an ARPA file of lmplz's."""
+    """Writes a Backoff model as an ARPA file in lmplz's form."""
     old = model.vocab
     words, rank = numbers(old)
     sizes = model.sizes

@@ -3,9 +3,9 @@
 symbol  shape      meaning
 N W n   -          tokens, words, the highest order
 w       (N,)       the tokens' ids, int32
-order   (N,)       the positions, sorted by the n words from each on, int32: equal n-grams, of any length up to n, stand
-                   together in it
-v       (N + n,)   2 w_p, and 1 more where p ends its sentence, int32; the first n follow the last
+order   (N,)       the positions, sorted by the n words from each on, int32, so that equal n-grams of any length up to n
+                   are next to each other
+v       (N + n,)   2 w_p, and 1 more if p ends its sentence, int32; the first n follow the last
 node    -          an n-gram's number among those of its length
 """
 
@@ -21,7 +21,7 @@ def suffix_order(w, W, n, order, other):
     """Sorts the positions by the n words from each on, by n counting sorts, from the last word to the first; the text
     counts as a circle. order, other (N,) int32: memory to sort in. Returns which of the two has the result, 0 or 1.
 
-    A pass shifts every position by one and puts it behind those with the same word: bound by two random accesses.
+    A pass shifts every position by one and appends it to those with the same word: bound by two random accesses.
     """
     N = len(w)
     start = np.zeros(W + 1, np.int32)
@@ -47,13 +47,13 @@ def suffix_order(w, W, n, order, other):
 
 @jit
 def count_nodes(v, W, order, keys, count, first, sizes):
-    """keys, count, first (n, N) <- every node's key and count, int64, and the position where it was seen first, int32;
+    """keys, count, first (n, N) <- every node's key and count, int64, and the position where it was first seen, int32;
     row k - 1 has the k-grams. sizes (n,) int64 <- the number of nodes of each length.
 
-    Between two equal k-grams may stand one that crosses a sentence's end and so does not count. So a k-gram is new
-    where any two neighbours since the last k-gram that counted have fewer than k words in common. Bound by one random
-    access a position; those of SOME positions are made together, so that they overlap. (Plain loops compile in a
-    fraction of the time of numpy's expressions.)
+    A k-gram that crosses the end of a sentence does not count, but it may come between two equal k-grams that do. So a
+    k-gram is new if any two neighbours since the last k-gram that counted have fewer than k words in common. Bound by
+    one random access a position; those of SOME positions are made together, so that they overlap. (Plain loops compile
+    in a fraction of the time of numpy's expressions.)
     """
     n, N = keys.shape
     node, words = np.empty(n, np.int64), np.empty((SOME + 1, n), np.int32)
@@ -95,7 +95,7 @@ def count_nodes(v, W, order, keys, count, first, sizes):
 
 @jit
 def sort_by(order, key, size, out):
-    """out (N,) int32 <- `order`, sorted by key[order], which is below `size`: a stable counting sort. Bound by two
+    """out (N,) int32 <- `order`, sorted by key[order], which is below `size`, by a stable counting sort. Bound by two
     random accesses an item.
     """
     start = np.zeros(size + 1, np.int32)
@@ -126,10 +126,10 @@ def sort_rows(order, words, begin, W, out):
 
 @jit
 def count_rows(order, words, base, weight, W, keys, count, first, sizes):
-    """`count_nodes` of n-grams with weights (M,), of which those of length k stand from base[k - 1] on.
+    """`count_nodes` of n-grams with weights (M,); those of length k begin at base[k - 1].
 
     order (M,): sorts them by their words (n, M), a prefix before its extensions. A node that is only a prefix has the
-    weight 0; its `first` comes behind those of the n-grams of its length, in the order of the longer n-grams.
+    weight 0; its `first` is above those of all n-grams of its length, in the order of the longer n-grams.
     """
     n, last, long, node = len(base) - 1, np.full(len(base), -1), 0, np.full(len(base), -1)
     some, length = np.empty((SOME, n), np.int32), np.empty(SOME, np.int64)
@@ -170,10 +170,10 @@ def print_counts(cursor, depth, base, parent, word, count, only, letters, ends, 
     are written. Returns the depth reached, how far `text` is filled, and the room that the next line needs, 0 at the
     end.
 
-    Levels lie end to end, that of order k from base[k - 1] on, each in the order of its lines. Of each n-gram there are
-    parent, as a place in its level, word (int32) and count. cursor (n,), in place: how many of each level are done;
-    depth: the length of the last n-gram. A word is letters[ends[w] : ends[w + 1]]; letters end in 16 bytes more. only:
-    the one order to write, or 0. Bound by copying.
+    Levels lie end to end, that of order k from base[k - 1] on, each in the order of its lines. Each n-gram has its
+    parent, as a place in the parent's level, word (int32) and count. cursor (n,), in place: how many of each level are
+    done; depth: the length of the last n-gram. A word is letters[ends[w] : ends[w + 1]]; letters have 16 bytes more at
+    their end. only: the one order to write, or 0. Bound by copying.
     """
     n = len(cursor)
     at, path = 0, np.zeros(n, np.int32)

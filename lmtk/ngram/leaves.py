@@ -8,11 +8,11 @@ order   (N_k,)   the place in Counts of each node; int32 as all below
 context (N_k,)   the node of order k - 1 without the last word
 suffix  (N_k,)   the node of order k - 1 without the oldest word; it does not fall from one node to the next
 start   (W + 2,) the first node of each last word
-leaf    -        an n-gram that is no suffix of another. Leaves are the places of `suffix.Suffixes`: a text has a place
-                 for each time that the n-gram is seen; counts have one, and how often it is seen stands beside it
+leaf    -        an n-gram that is no suffix of another. Leaves are the places of `suffix.Suffixes`. A text has a place
+                 for each time that an n-gram is seen; counts have one place, and the count is stored beside it
 
-In Counts an n-gram stands under its context. So an order is put in suffix order by one counting sort by the last word,
-once the order below is done.
+In Counts, n-grams are grouped by their contexts. So once the order below is done, one counting sort by the last word
+puts an order in suffix order.
 """
 
 from dataclasses import dataclass, replace
@@ -39,9 +39,9 @@ class Turned:
 
 
 def suffixes_of(counts, vocab):
-    """Counts of order 2 or more -> Suffixes; None where an n-gram has <s> elsewhere than first or </s> elsewhere than
-    last. Words, and suffixes of n-grams, that Counts lack are added, seen -1 times. Raises LmtkError above 2^31
-    n-grams.
+    """Counts of order 2 or more -> Suffixes; None if an n-gram has <s> in another place than the first, or </s> in
+    another than the last. Words and suffixes of n-grams that the Counts lack are added with a count of -1. Raises
+    LmtkError if there are 2^31 n-grams or more.
     """
     W, levels, k = len(vocab.words) - 1, with_all_words(counts), 2
     id_of = np.array([vocab.index[word] for word in counts.words], np.int32)
@@ -64,7 +64,7 @@ def suffixes_of(counts, vocab):
 
 
 def with_all_words(counts):
-    """The levels of Counts, with every word in the first: words that it lacked are counted -1 times."""
+    """The levels of Counts, with every word in the first: words that were lacking get a count of -1."""
     W, levels = len(counts.words), list(counts.levels)
     words, second = levels[0].keys, levels[1].keys
     count = np.full(W, -1, levels[0].count.dtype)
@@ -76,8 +76,8 @@ def with_all_words(counts):
 
 
 def turned(level, below, id_of, W):
-    """The Turned of a Level; its suffixes are right for order 2, for others `join` sets them. None where <s> or </s>
-    stands in the middle.
+    """The Turned of a Level. Its suffixes are right for order 2; for others `join` sets them. None if <s> or </s> is
+    in the middle of an n-gram.
     """
     N, contexts = len(level.keys), int(below.order.max(initial=-1)) + 1
     child, word, start = np.zeros(contexts + 1, np.int32), np.empty(N, np.int32), np.zeros(W + 2, np.int32)
@@ -104,8 +104,8 @@ def with_suffixes(below, level, found, k, id_of):
 
 
 def placed(found, raw, W):
-    """The Suffixes of Turned orders `found`, which is emptied. raw: how often each node was seen, by order. Raises
-    LmtkError where there are too many.
+    """The Suffixes of the Turned orders `found`, which is emptied. raw: how often each node was seen, by order. Raises
+    LmtkError if there are too many n-grams.
     """
     n, sizes = len(raw) - 1, [len(column) for column in raw[1:]]
     if sum(sizes) >= 1 << 31:
@@ -151,9 +151,9 @@ def split(keys, W, id_of, child, word, start):
 
 @jit
 def turn(child, word, contexts, ended, head, order, context):
-    """order, context (N,) <- as in the table, of an order's n-grams; those of each last word from head (W + 1,), in
-    place, on. contexts: `order` of the order below, of which the first `ended` end in </s>. Returns how many n-grams
-    have a context that ends in </s>.
+    """order, context (N,) <- as in the table, for an order's n-grams; those of each last word begin at head (W + 1,),
+    which advances in place. contexts: `order` of the order below, the first `ended` of which end in </s>. Returns how
+    many n-grams have a context that ends in </s>.
     """
     inside = 0
     for c in range(len(contexts)):
@@ -171,7 +171,7 @@ def turn(child, word, contexts, ended, head, order, context):
 
 @jit
 def join(order_1, context_1, suffix_1, start_1, order, context, suffix, start):
-    """suffix <- the suffixes of an order, from its other arrays and those of the order below (_1); -1 where the order
+    """suffix <- the suffixes of an order, from its other arrays and those of the order below (_1); -1 if the order
     below lacks one. Returns how many it lacks.
     """
     lacking = 0
@@ -189,8 +189,8 @@ def join(order_1, context_1, suffix_1, start_1, order, context, suffix, start):
 
 @jit
 def find_places(W, base, suffix, begins, leaf, first):
-    """begins (L,) <- as Suffixes has it, of the leaves; leaf (L,) <- the n-gram of each; first <- the first leaf of
-    each n-gram of the orders below n. N-grams of order k are numbered from base[k] on.
+    """begins (L,) <- as in Suffixes, for the leaves; leaf (L,) <- the n-gram of each; first <- the first leaf of each
+    n-gram of the orders below n. N-grams of order k are numbered from base[k] on.
     """
     n, j = len(base) - 2, 0
     now, at = base.copy(), np.zeros(n + 2, np.int64)
@@ -227,7 +227,7 @@ def find_contexts(base, context, first, begins, come):
 
 @jit
 def find_ranks(begins, rank):
-    """rank <- from begins, as Suffixes has them."""
+    """rank <- as in Suffixes, from begins."""
     N = len(begins)
     for k in range(1, len(rank) + 1):
         found = 0
@@ -244,7 +244,7 @@ def find_ranks(begins, rank):
 
 @jit
 def find_oldest(base, context, words):
-    """words <- the oldest word of every n-gram, which is that of its context; order 1 is filled in before."""
+    """words <- the oldest word of every n-gram, which is that of its context; order 1 has been filled in before."""
     for k in range(2, len(base) - 1):
         for i in range(base[k], base[k + 1]):
             words[i] = words[base[k - 1] + context[i]]

@@ -14,9 +14,9 @@ f32 = np.float32
 
 
 class Left(NamedTuple):
-    """The mass that C contexts leave for their unseen words, (C,) each. numerator, denominator: the mass, and what the
-    lower order gives these words; their quotient is the back-off weight. scale: the log10 of the factor that the
-    probabilities of the seen words have to take, mostly 0; over: whether these probabilities sum to more than one.
+    """The mass that C contexts leave for their unseen words, (C,) each. numerator, denominator: the mass, and the mass
+    that the lower order gives these words; their quotient is the back-off weight. scale: log10 of the factor by which
+    the probabilities of the seen words have to be multiplied, usually 0; over: whether these sum to more than one.
     """
 
     numerator: np.ndarray
@@ -25,8 +25,8 @@ class Left(NamedTuple):
     over: np.ndarray
 
     def weights(self):
-        """log10 back-off weights, (C,): 0 where nothing is left on either side, -inf where p sums to more than one, for
-        which SRILM writes -99 too.
+        """log10 back-off weights, (C,) float32: 0 if nothing is left on either side; -inf if p sums to more than one,
+        for which SRILM writes -99 too.
         """
         none = (self.numerator == 0) & (self.denominator == 0)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -40,7 +40,7 @@ def left(sums, lower_sums):
     numerator[np.abs(numerator) < EPSILON] = 0
     denominator[np.abs(denominator) < EPSILON] = 0
     over, scale = numerator < 0, np.zeros(len(sums), f32)
-    # mass is left, but there are no unseen words to take it: the seen words get it
+    # mass is left, but there are no unseen words to take it, so that the seen words get it
     wasted = (numerator > 0) & (denominator <= 0)
     with np.errstate(divide="ignore"):
         scale[wasted] = -np.log10(sums[wasted])
@@ -100,7 +100,9 @@ def of_contexts(model, chosen):
 
 
 def in_rows(model, masses, rows):
-    """M of each context, ids (N, k), the oldest word first, -1 for none: M of its longest suffix in the model."""
+    """M of each context, rows of ids (N, k), the oldest word first, -1 for none. It is M of the context's longest
+    suffix in the model.
+    """
     total, k = np.full(len(rows), masses[0][0]), rows.shape[1]
     orders = [level.keys for level in model.levels]
     for length in range(1, k + 1):

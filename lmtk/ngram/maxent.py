@@ -1,16 +1,16 @@
-"""Maximum-entropy n-gram models (Rosenfeld 1996): counts -> a back-off model, as SRILM's ngram-count -maxent has it.
+"""Maximum-entropy n-gram models (Rosenfeld 1996): counts -> a back-off model, as in SRILM's ngram-count -maxent.
 
 Each word and each counted n-gram has a weight lambda:
 
-    p(w | h) = exp(S(h, w)) / Z(h),    S(h, w) = sum of lambda(g, w) over the suffixes g of h that w was seen behind
+    p(w | h) = exp(S(h, w)) / Z(h),    S(h, w) = sum of lambda(g, w) over the suffixes g of h after which w was seen
 
 The weights minimise
 
     - ln p(text) + sum lambda^2 / (2 sigma2) + alpha sum |lambda|
 
-With h' for h without its oldest word, exp(S(h, w)) differs from exp(S(h', w)) only for the words seen behind h. So Z(h)
-is Z(h') and a sum over these words alone (Wu and Khudanpur 2000). For other words p(w | h) is Z(h') / Z(h) p(w | h'):
-this factor is the back-off weight, and the model fits an ARPA file (Wu 2002, section 7.1).
+With h' for h without its oldest word, exp(S(h, w)) differs from exp(S(h', w)) only for the words seen after h. So Z(h)
+is Z(h') plus a sum over these words alone (Wu and Khudanpur 2000). For other words, p(w | h) is Z(h') / Z(h) p(w | h').
+This factor is the back-off weight, so that the model fits into an ARPA file (Wu 2002, section 7.1).
 """
 
 from dataclasses import dataclass, replace
@@ -25,17 +25,17 @@ from lmtk.ngram.counts import to_rows
 from lmtk.ngram.smoothing import levels_of
 
 KEPT = 6  # pairs of differences that L-BFGS remembers
-ROUNDS, TRIALS = 1000, 40  # of the optimiser at most, and steps tried in each
-PAST, LITTLE, FLAT = 5, 1e-4, 1e-7  # it ends where PAST rounds gain less than a share LITTLE, or the slope is FLAT
+ROUNDS, TRIALS = 1000, 40  # rounds of the optimiser, at most, and steps tried in each
+PAST, LITTLE, FLAT = 5, 1e-4, 1e-7  # it ends when PAST rounds gain less than a share LITTLE, or the slope is FLAT
 
 
 @dataclass(frozen=True)
 class Features:
-    """The n-grams of all orders in one array of n nodes, behind a node 0 for the empty n-gram.
+    """The n-grams of all orders in one array of n nodes, after a node 0 for the empty n-gram.
 
     orders: the slice of each order. parent, suffix (n,): the nodes of an n-gram's context, and of the n-gram without
-    its oldest word. event (n,): whether it has a weight. seen (n,): how often it stands in the text. M (n,): how often
-    it stands there as the longest context of a word.
+    its oldest word. event (n,): whether it has a weight. seen (n,): how often it occurs in the text. M (n,): how often
+    it occurs there as the longest context of a word.
     """
 
     orders: list
@@ -58,7 +58,7 @@ class Features:
         return x
 
     def sums(self, weights):
-        """(S, exp S, exp S less exp S of the suffix, Z), (n,) each; Z is that of the node as a context."""
+        """(S, exp S, exp S minus exp S of the suffix, Z), (n,) each; Z is that of the node as a context."""
         S = self.handed_up(weights.copy())
         exp = np.where(self.event, np.exp(S), 0)
         beyond = exp - exp[self.suffix]
@@ -86,16 +86,14 @@ def features(levels, V):
     event = np.concatenate([[False], *(level.word < V for level in levels)])
     count = np.concatenate([[0.0], *(level.count for level in levels)])
     longer = np.bincount(suffix[orders[0].stop :], count[orders[0].stop :], len(count))
-    first = np.where(event, np.maximum(count - longer, 0), 0)  # uses in which the n-gram ends no longer one
+    first = np.where(event, np.maximum(count - longer, 0), 0)  # uses that are not part of a longer n-gram's
     found = Features(orders, parent, suffix, event, first.copy(), np.bincount(parent, first, len(first)))
     found.handed_down(found.seen)
     return found
 
 
 def estimate(counts, vocab, order, alpha, sigma2, tell=lambda line: None):
-    """Counts -> Backoff, by weights with the penalties alpha and sigma2 above. Raises LmtkError where nothing is
-    counted.
-    """
+    """Counts -> Backoff, with the penalties alpha and sigma2 above. Raises LmtkError if nothing is counted."""
     levels = levels_of(predicted(counts, vocab), vocab, order)
     f = features(levels, vocab.V)
     if not f.M.sum():
@@ -111,7 +109,7 @@ def estimate(counts, vocab, order, alpha, sigma2, tell=lambda line: None):
 
 
 def predicted(counts, vocab):
-    """Counts with 0 for n-grams that have a word that is not predicted, other than <s> as the first."""
+    """Counts with 0 for the n-grams that have a word that is not predicted, other than <s> as the first word."""
     ids = np.array([vocab.index.get(word, vocab.unk_id) for word in counts.words])
     levels = []
     for level, row in zip(counts.levels, to_rows(counts.levels, len(ids))):
@@ -124,8 +122,8 @@ def predicted(counts, vocab):
 def least(loss, n, c, tell):
     """x (n,) that minimises loss(x) + c sum |x|, from x = 0 on. loss(x) -> (its value, its gradient (n,)).
 
-    OWL-QN (Andrew and Gao 2007): L-BFGS in which numbers that would change their sign become 0. As SRILM's, it ends a
-    little before the minimum.
+    OWL-QN (Andrew and Gao 2007): L-BFGS in which numbers that would change their sign become 0. Like SRILM's, it stops
+    a little before the minimum.
     """
     x = np.zeros(n)
     value, g = loss(x)

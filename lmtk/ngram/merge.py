@@ -1,8 +1,9 @@
-"""Back-off models over other words: the static mixture of models, and a model cut or extended to a vocabulary.
+"""Back-off models with other vocabularies: the static mixture of models, and a model limited or extended to a
+vocabulary.
 
-The static mixture is a back-off model again. Its n-grams are those of all models, each with exactly the mixture's
-probability. An n-gram that none of them has is estimated by back-off, which is not the mixture of the estimates of the
-models. `lmtk.joint.mixture` is exact for every word.
+The static mixture is again a back-off model. Its n-grams are those of all models, each with exactly the mixture's
+probability. The probability of any other n-gram comes from back-off, which differs from the mixture of the models'
+probabilities. `lmtk.joint.mixture` is exact for every word.
 """
 
 from dataclasses import replace
@@ -17,7 +18,7 @@ from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab
 
 
 def united(vocabs):
-    """A Vocab that predicts the words of several. The first says which word stands for unknown ones."""
+    """A Vocab that predicts the words of several. The first one's word for unknown words is taken."""
     first = vocabs[0]
     if all(v == first for v in vocabs):
         return first
@@ -40,8 +41,8 @@ def numbers(model, vocab):
 
 
 def aligned(models, vocab):
-    """The models with the ids of `vocab` and the same keys, those of all models: an n-gram that a model lacks has no
-    probability in it, as a bare prefix. `vocab` has every word that stands in an n-gram.
+    """The models with the ids of `vocab` and the same keys, those of all models. An n-gram that a model lacks has no
+    probability in it, like a bare prefix. `vocab` must have every word that occurs in an n-gram.
     """
     W, order = len(vocab.words), max(model.order for model in models)
     ids = [numbers(model, vocab) for model in models]
@@ -64,15 +65,15 @@ def aligned(models, vocab):
 
 
 def renumbered(models, vocab):
-    """The first of `aligned`. Where a model is large, n-grams with words that `vocab` lacks are left out."""
+    """The first of the models `aligned`. If one is large, n-grams with words that `vocab` lacks are left out."""
     if any(large(model, "renumber") for model in models):
         return rewriting.renumbered(models, vocab, [numbers(m, vocab).astype(np.int32) for m in models])
     return aligned(models, vocab)[0]
 
 
 def merged(models, weights, own=False):
-    """The static mixture sum_j weights[j] p_j of back-off models, all at once, with back-off weights made anew. own: as
-    in `pruning.renormalized`.
+    """The static mixture sum_j weights[j] p_j of back-off models, all at once, with new back-off weights. own: as in
+    `pruning.renormalized`.
     """
     vocab = united([model.vocab for model in models])
     if any(large(model, "merge") for model in models):
@@ -125,8 +126,8 @@ def limited(model, words):
 
 
 def with_words(model, words, unk=False):
-    """The model with more words, of probability 0: those of `words` that it does not predict, and with `unk` the
-    unknown word. The mass that 1-grams leave goes to them when weights are made anew.
+    """The model with more words, which have probability 0: those of `words` that it does not predict and, with `unk`,
+    the unknown word. When the model is renormalized, the mass that 1-grams leave goes to them.
     """
     old = model.vocab
     new = dict.fromkeys(w for w in words if w not in (SOS, EOS, PAUSE, old.unk) and not old.predicts(w))
@@ -142,7 +143,7 @@ def with_words(model, words, unk=False):
 
 
 def with_unknown(model, word):
-    """The model with `word` for unknown words. The word that stood for them before becomes an ordinary word if it is
+    """The model with `word` for unknown words. The word that stood for them before becomes an ordinary word if it was
     predicted.
     """
     old = model.vocab
@@ -152,8 +153,8 @@ def with_unknown(model, word):
 
 
 def predicting(model, unknown):
-    """The model with its unknown word predicted, or without `unknown` only in contexts, where it gets nothing of the
-    mass that 1-grams leave. Its probability stays.
+    """The model with its unknown word predicted; without `unknown`, as a word of contexts only, which gets nothing of
+    the mass that 1-grams leave. The word's probability stays.
     """
     old = model.vocab
     if old.predicts(old.unk) == unknown:

@@ -28,8 +28,8 @@ class NoDiscount(LmtkError):
 
 @dataclass(frozen=True)
 class Totals:
-    """The totals of each context, (H,): T, the sum of its extensions' counts; types, how many extensions it has;
-    types2, types3, how many of a count of 2 or more, of 3 or more. V: the size of the vocabulary.
+    """The totals of each context, (H,): T, the sum of its extensions' counts; types, the number of its extensions;
+    types2, types3, the number of those with a count of 2 or more, and of 3 or more. V: the size of the vocabulary.
     """
 
     T: np.ndarray
@@ -40,11 +40,11 @@ class Totals:
 
     @property
     def whole(self):
-        """T rounded up: SRILM does so with totals of float counts in the lower order's weight."""
+        """T rounded up, as SRILM rounds totals of float counts in the lower order's weight."""
         return np.ceil(self.T)
 
 
-# The discounted counts of a method: f(0) .. f(C - 1), and how much is taken off higher counts.
+# The discounted counts of a method: f(0) .. f(C - 1), and how much is subtracted from higher counts.
 
 
 def as_they_are(parameters):
@@ -93,8 +93,8 @@ def absolute(parameters, h):
 
 
 def natural(parameters, h):
-    """T (T (T + 1) + 2 k) / (T (T + 1) + k (1 - k)), k being the types; T where k = V: Ristad's natural law of
-    succession (1995).
+    """T (T (T + 1) + 2 k) / (T (T + 1) + k (1 - k)), where k is the number of types; T if k = V: Ristad's natural law
+    of succession (1995).
     """
     T, q = h.T, h.types
     return T / np.where(q == h.V, 1, (T * (T + 1) + q * (1 - q)) / (T * (T + 1) + 2 * q)), np.zeros(len(T))
@@ -152,14 +152,14 @@ def katz_coefficients(method, k, n, fallback, tell, kenlm):
 
 
 def one_discount(n, kenlm):
-    """((D,) of the original Kneser-Ney, None), or ((), why it cannot be had)."""
+    """((D,) of the original Kneser-Ney method, None), or ((), why there is none)."""
     if min(n[:2]) == 0:
         return (), "D = n1 / (n1 + 2 n2) needs n1 and n2"
     return (n[0] / (n[0] + 2 * n[1]),), None
 
 
 def three_discounts(n, kenlm):
-    """((D1, D2, D3+) of the modified Kneser-Ney, None), or with why they cannot be had in place of None."""
+    """((D1, D2, D3+) of the modified Kneser-Ney method, None); where they are invalid, the second is the reason."""
     if min(n[: 3 if kenlm else 4]) == 0:
         r = min(n.index(0) + 1, 3)
         return (), f"D{r}{'+' * (r == 3)} = {r} - {r + 1} Y n{r + 1}/n{r} with Y = n1/(n1 + 2 n2) needs n1 .. n4"
@@ -173,7 +173,7 @@ def three_discounts(n, kenlm):
 
 
 def kneser_ney_discounts(method, k, n, fallback, tell, kenlm):
-    """The method with Kneser-Ney's discounts by the closed form, or else those of `fallback`. Raises NoDiscount where
+    """The method with Kneser-Ney's discounts by the closed form, or else those of `fallback`. Raises NoDiscount if
     there are neither.
     """
     names = METHODS[method.name].names
@@ -199,9 +199,10 @@ def kneser_ney_discounts(method, k, n, fallback, tell, kenlm):
 @dataclass(frozen=True)
 class Smoothing:
     """The functions of a method. kept: its parameters -> f(c), as above. shares: its parameters and Totals -> q(h) and
-    the lower order's weight. discounts: a Method and counts of counts -> the Method with its discounts; None where the
-    user gives them. continuation: whether orders below the highest count the words before an n-gram. names: of the
-    discounts in a file of them; None for the counts 1, 2 .. idle: whether parameters leave the counts as they are.
+    the lower order's weight. discounts: a Method and counts of counts -> the Method with its discounts; None if the
+    user gives them. continuation: whether orders below the highest count the different words before an n-gram. names:
+    those of the discounts in a discount file; None for the counts 1, 2 .. idle: whether the parameters leave the counts
+    unchanged.
     """
 
     kept: Callable
@@ -228,10 +229,11 @@ class Method:
     """How one order is smoothed.
 
     name: in METHODS. parameters: the number of -cdiscount, -addsmooth or -gtNmax, the D's of Kneser-Ney, or the
-    coefficients of Good-Turing. interpolate: whether the lower order is added in. minimum: n-grams counted less are
-    left out. cutoff: n-grams seen so often or less are left out once the discounts are known, and their counts go to
-    the lower order, as in KenLM's lmplz --prune. counts: when Kneser-Ney's counts of the words before an n-gram replace
-    its own: "before" the discounts are estimated, "after", or "never", where the counts given are these already.
+    coefficients of Good-Turing. interpolate: whether the lower order is added in. minimum: n-grams with lower counts
+    are left out. cutoff: once the discounts are known, n-grams seen so often or less are left out, and their counts go
+    to the lower order, as in KenLM's lmplz --prune. counts: when Kneser-Ney's counts of the words before an n-gram
+    replace its own: "before" the discounts are estimated, "after" it, or "never", if the given counts are these
+    already.
     """
 
     name: str
@@ -251,12 +253,12 @@ class Method:
 
     @property
     def continued(self):
-        """Whether orders below the highest take Kneser-Ney's counts in place of an n-gram's own."""
+        """Whether orders below the highest use Kneser-Ney's counts in place of an n-gram's own."""
         return self.smoothing.continuation and self.counts != "never"
 
     @property
     def idle(self):
-        """Whether the counts stay as they are, so that no mass is left for unseen words."""
+        """Whether the counts stay unchanged, so that no mass is left for unseen words."""
         return self.minimum <= 1 and self.smoothing.idle(self.parameters)
 
     def left_of(self, c):
@@ -268,8 +270,9 @@ class Method:
     def discounted(self, k, n, fallback=None, tell=lambda line: None, kenlm=False):
         """The method with its discounts of order k, estimated from counts of counts: n(r) gives n_1 .. n_r.
 
-        fallback: D1, D2, D3+ to take where Kneser-Ney has none, or None. tell: is called with SRILM's lines about the
-        discounts. kenlm: lmplz's conditions, under which n4 may be 0 and D(c) may not be above c. Raises NoDiscount.
+        fallback: D1, D2, D3+ to use if Kneser-Ney's formula gives none, or None. tell: is called with SRILM's lines
+        about the discounts. kenlm: whether lmplz's conditions hold, under which n4 may be 0 and D(c) may not be above
+        c. Raises NoDiscount.
         """
         estimate = self.smoothing.discounts
         return estimate(self, k, n, fallback, tell, kenlm) if estimate else self
@@ -279,11 +282,12 @@ class Method:
 class Recipe:
     """How counts become a model.
 
-    methods: a Method for each order. fallback, tell: as in Method.discounted. known: {order: Method} whose discounts
-    are given (-kn, -gt files). exact: all methods interpolate, and the weights of the lower orders are the back-off
-    weights, as in KenLM; else back-off weights follow from the probabilities in single precision, as in SRILM. listed:
-    with `exact`, the words whose n-grams alone are kept. size: with `exact`, the least number of words, unknown ones
-    included. heldout: a heldout.HeldOut, on which Kneser-Ney's discounts are tuned unless they are known, or None.
+    methods: a Method for each order. fallback, tell: as in Method.discounted. known: {order: Method} with discounts
+    that are given (-kn, -gt files). exact: all methods interpolate, and the weights of the lower orders are the
+    back-off weights, as in KenLM; otherwise back-off weights follow from the probabilities in single precision, as in
+    SRILM. listed: with `exact`, only n-grams of these words are kept. size: with `exact`, the least number of words,
+    including unknown ones. heldout: a heldout.HeldOut, on which Kneser-Ney's discounts are tuned unless they are known,
+    or None.
     """
 
     methods: list
@@ -309,8 +313,8 @@ class Recipe:
 def srilm(k, name, parameters=None, interpolate=False, minimum=None, above=None, upto=None, cutoff=0, counts="before"):
     """The Method of order k by the rules of SRILM's ngram-count.
 
-    By default n-grams seen once are left out at the orders 3 to 9; above 9 the minimum is `above`, or 1. Good-Turing
-    discounts counts up to 1 at order 1, up to 7 at the orders 2 to 9, then up to 5.
+    By default, n-grams seen once are left out at the orders 3 to 9; above 9 the minimum is `above`, or 1. Good-Turing
+    discounts counts up to 1 at order 1, up to 7 at the orders 2 to 9, and up to 5 above.
     """
     if (upto or 0) > MOST:
         raise UsageError(f"-gt{k}max goes to {MOST}, not {upto}")
@@ -322,8 +326,8 @@ def srilm(k, name, parameters=None, interpolate=False, minimum=None, above=None,
 
 
 def lmplz(k, name="kn", cutoff=0, uniform=True):
-    """The Method of order k by the rules of KenLM's lmplz, which leaves n-grams out only by `cutoff`. uniform: whether
-    order 1 is interpolated with the uniform distribution; else <unk> has all the mass that words leave. Raises
+    """The Method of order k by the rules of KenLM's lmplz, which leaves out n-grams only by `cutoff`. uniform: whether
+    order 1 is interpolated with the uniform distribution; otherwise <unk> gets all the mass that words leave. Raises
     UsageError for a method other than "kn".
     """
     if name != "kn":

@@ -1,7 +1,7 @@
 """The n-grams of a back-off model as they are stored and scored: a trie of records in one memory.
 
-A node of order k is an n-gram w_1 .. w_k. The nodes of an order stand by their prefixes, and those with the same prefix
-by their last words. Behind the last node of each order stands one record more, which ends the children of the last.
+A node of order k is an n-gram w_1 .. w_k. The nodes of an order are sorted by their prefixes, and those with the same
+prefix by their last words. One more record follows the last node of each order; it ends the children of that node.
 
 symbol  shape   meaning
 memory  (M,)    all records, int32; logs: the same memory as float32
@@ -12,11 +12,11 @@ NODE    -       the record of an order below the highest: word, the last one; ch
                 suffix of it: a place in the order below, or, where that order lacks it, -1 - j for far[j]
 LAST    -       the record of the highest order: word, log10p, suffix
 far     (F, 2)  order and place of suffixes that are more than a word shorter; far[0] is the root, (0, 0); int32
-slots   (S,)    where children of contexts with more than FEW of them stand: an open-addressing table an order, int32
+slots   (S,)    the places of children of contexts with more than FEW of them: an open-addressing table an order, int32
 spans   (n + 1, 2)  where the table of an order begins in slots, and its size, a power of two or 0; int64
 
-A log10 of -inf stands for the logarithm of 0. A log10p of nan marks a bare prefix, which has no probability of its own.
-The words, children, suffixes and slots of a file may be wrong: every look-up keeps them within their orders.
+A log10 of -inf is the logarithm of 0. A log10p of nan marks a bare prefix, which has no probability of its own. The
+words, children, suffixes and slots of a file may be wrong: every look-up keeps them within their orders.
 """
 
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ CHILD, BOW = 1, 3  # places in a NODE; the word is at 0 in both kinds
 PLACE = {WIDE: 2, NARROW: 1}  # of log10 p
 ROOT = np.zeros((1, 2), np.int32)  # `far` of a model without far suffixes
 ZERO = -99.0  # the logarithm of 0 in an ARPA file
-PART = 1 << 18  # n-grams that `mark_ends` takes together
+PART = 1 << 18  # n-grams that `mark_ends` handles together
 u64 = np.uint64
 
 
@@ -50,9 +50,9 @@ def frozen(array):
 
 @dataclass(frozen=True)
 class Nodes:
-    """The arrays above. They cannot be written, as mapped files cannot: so kernels are compiled for one kind of array.
+    """The arrays above. They are read-only, as mapped files are, so that kernels are compiled for one kind of array.
 
-    path: of the file they are from, or "".
+    path: that of the file they are from, or "".
     """
 
     memory: np.ndarray
@@ -84,8 +84,8 @@ class Nodes:
         return replace(self, where=frozen(self.where[:order]))
 
     def checked(self, W):
-        """The levels. If they are from a file, their children have to be in order and their words below W; else raises
-        FormatError.
+        """The levels, checked if they are from a file: raises FormatError unless children are in order and words below
+        W.
         """
         for k, (above, level) in enumerate(pairwise(self.levels if self.path else ()), 1):
             child, word = above["child"], level["word"][:-1]
@@ -103,7 +103,7 @@ class Nodes:
 
 
 def records_of(memory, where):
-    """The records of each order, from order 0, the root, on; each order with the record that ends it."""
+    """The records of each order, from the root, order 0, on; each order with the record that ends it."""
     root = np.zeros(2, NODE)
     root["child"][1] = where[0, N]
     found = [root]
@@ -113,14 +113,14 @@ def records_of(memory, where):
 
 
 def ends_of(sizes):
-    """(how many numbers a record of each order has; where each order begins in a memory, and the end of the last)."""
+    """(how many numbers a record of each order has; where each order begins in the memory, and the end of the last)."""
     widths = [WIDE] * (len(sizes) - 1) + [NARROW]
     return widths, np.cumsum([0, *((size + 1) * width for size, width in zip(sizes, widths))]).tolist()
 
 
 def room(sizes, home=None):
-    """(memory, where, the records of the orders from 1 on) for so many n-grams of each order, all 0, to be filled for
-    `building.finished`. home: as `building.in_file` has it.
+    """(memory, where, the records of the orders from 1 on) for `sizes` n-grams of each order, all 0, to be filled for
+    `building.finished`. home: as for `building.finished`.
     """
     widths, ends = ends_of(sizes)
     memory = home and home(sizes)
@@ -137,7 +137,7 @@ def without_tables(memory, where, far, path=""):
 
 
 def unigrams(nodes, W):
-    """(W,) int32: the 1-gram of each word, -1 for none. Raises FormatError where a 1-gram's word is out of range."""
+    """(W,) int32: the 1-gram of each word, -1 for none. Raises FormatError if a 1-gram's word is out of range."""
     words = nodes.levels[1]["word"][:-1]
     if words.min(initial=0) < 0 or words.max(initial=0) >= W:
         raise FormatError(nodes.path, "damaged: 1-grams of words that it does not have")
@@ -148,7 +148,7 @@ def unigrams(nodes, W):
 
 @inlined
 def number(memory, at):
-    """memory[at] as int64. The place is made unsigned, as numba tests signed ones for being below 0."""
+    """memory[at] as int64. The place is made unsigned: numba tests whether signed ones are negative."""
     return np.int64(memory[u64(at)])
 
 
@@ -176,8 +176,8 @@ def suffix_of(memory, where, far, k, node):
 
 
 def mark_ends(nodes, k, marked):
-    """Marks the longest suffix of each marked k-gram; marked: (N,) for each order, in place. Called from the highest
-    order down, this marks all suffixes. Suffixes out of their order are passed over.
+    """Marks the longest suffix of each marked k-gram; marked: (N,) for each order, in place. Calls from the highest
+    order down mark all suffixes. Suffixes beyond the end of their order are passed over.
     """
     suffixes = nodes.levels[k]["suffix"][:-1]
     for begin in range(0, len(suffixes), PART):
@@ -190,7 +190,7 @@ def mark_ends(nodes, k, marked):
 
 
 def writable(nodes):
-    """The memory of nodes as an array that can be written; None where it is a mapped file."""
+    """The memory of nodes as a writable array; None if it is a mapped file."""
     base = nodes.memory.base
     if not isinstance(base, np.ndarray) or not base.flags.writeable:
         return None
@@ -199,7 +199,7 @@ def writable(nodes):
 
 
 def forget(nodes, k):
-    """Gives the memory of an order's records back to the system, where it is no mapped file."""
+    """Gives the memory of an order's records back to the system, unless it is a mapped file."""
     memory = writable(nodes)
     if memory is not None and k <= nodes.order:
         at, size, width, _ = nodes.where[k - 1].tolist()

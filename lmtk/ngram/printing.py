@@ -1,7 +1,7 @@
 """ARPA lines of n-grams, in suffix order or in SRILM's.
 
 A cell is text of up to 15 bytes in 16, or of up to 23 in 24, with its length in the last byte. It is copied by two or
-three stores of 8 bytes, whatever its length: a loop over a few bytes would cost more.
+three stores of 8 bytes, whatever its length, since a loop over a few bytes would cost more.
 """
 
 import math
@@ -30,9 +30,9 @@ prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 @dataclass(frozen=True)
 class Layout:
-    """How the lines of an ARPA file look. begin: its first bytes. lines: (rows (k, N), log10p, weights, flags as
-    `print_rows` has them, k, room) -> bytes. siblings: whether n-grams that differ only in their oldest word have to
-    come in one call of `lines`.
+    """The form of the lines of an ARPA file. begin: the file's first bytes. lines: (rows (k, N), log10p, weights, flags
+    as for `print_rows`, k, room) -> bytes. siblings: whether n-grams that differ only in their oldest word must be
+    passed to the same call of `lines`.
     """
 
     begin: bytes
@@ -48,8 +48,8 @@ def plain(words):
 
 
 def write_estimate(out, model, layout=None, own=False):
-    """Writes an engine.Estimate as ARPA, lines by the ids of their words, compared from the last word back. own: as in
-    `write_sorted`.
+    """Writes an engine.Estimate as ARPA, with lines sorted by the ids of their words, compared from the last word back.
+    own: as in `write_sorted`.
     """
     layout, scratch = layout or plain(model.vocab.words), Scratch()
     if own:
@@ -113,7 +113,7 @@ def mark_lines(marks, bow, flags, weights):
 
 def write_sorted(out, model, rank, own=False):
     """Writes the sections of a Backoff model in SRILM's order. rank (W,): each word's place in byte order. own: the
-    model is not used any more, so that its memory can go back to the system, for the pages of the file.
+    model is not used any more, so that its memory can go back to the system and hold pages of the file.
     """
     if own:
         trim()
@@ -170,8 +170,9 @@ def write_sorted(out, model, rank, own=False):
 
 @jit
 def look_at_children(child, word, log10p, rank, context):
-    """context (P,) uint8 <- whether any child of each node has a probability. word, log10p: of the next order. Returns
-    whether all children stand in the order of `rank` (W,), and how many nodes have children. One pass over memory.
+    """context (P,) uint8 <- whether any child of each node has a probability. word, log10p: those of the next order.
+    Returns whether all children are in the order of `rank` (W,), and how many nodes have children. One pass over
+    memory.
     """
     straight, many = True, 0
     for i in range(len(context)):
@@ -189,8 +190,8 @@ def order_contexts(contexts, k, memory, where, rank, out):
     """out (P', k + 2) <- the contexts of the (k + 1)-grams, in the order of their lines, from contexts (P, k + 1) of
     the k-grams. Each row has a context's words, and the first and the end of its children.
 
-    The contexts are the k-grams that have children. They stand by the `rank` of their words, the last one first, by a
-    counting sort. Bound by a random read a context and a write a node.
+    The contexts are the k-grams that have children. A counting sort puts them in the order of the `rank` of their
+    words, the last word first. Bound by a random read a context and a write a node.
     """
     below = where[k - 1, AT]
     head = np.zeros(len(rank) + 1, np.int32)
@@ -236,8 +237,9 @@ def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, fl
     """rows (k, N), p, bow and flags (N,) <- the n-grams that extend some contexts, as `print_rows` wants them; p and
     bow are log10.
 
-    rank (W,): of words, or (0,) where children stand by it already. weighted: whether the weight of a node is written
-    even if it is 0; (0,) at the highest order. A weight of -0.0 is always written. Bound by a random read a context.
+    rank (W,): that of words, or (0,) if children are in its order already. weighted: whether the weight of a node is
+    written even if it is 0; (0,) at the highest order. A weight of -0.0 is always written. Bound by a random read a
+    context.
     """
     k, line = len(rows), 0
     below, width, at_p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
@@ -281,8 +283,8 @@ def printed(rows, p, bow, flags, letters, ends, cells, room, longest):
 
 @jit
 def print_rows(rows, p, bow, flags, cells, letters, ends, text, end):
-    """text <- the lines of n-grams, rows (k, N), that have the flag 1, with weights where they have the flag 2. Returns
-    how far text is filled, -1 where a line would begin behind `end`. Bound by copying, 16 bytes at once.
+    """text <- the lines of the n-grams, rows (k, N), with the flag 1; with the flag 2 they have weights. Returns how
+    far text is filled, or -1 if a line would begin after `end`. Bound by copying, 16 bytes at once.
     """
     at = 0
     for i in range(len(flags)):
@@ -302,7 +304,7 @@ def print_rows(rows, p, bow, flags, cells, letters, ends, text, end):
 
 def word_cells(words):
     """(letters, ends, cells): the letters (L,) of words end to end, and 16 bytes more; where each begins, and the end,
-    (W + 1,); the cell of each word and a blank, (W, 2) uint64, of length 0 where a word does not fit.
+    (W + 1,); the cell of each word and a blank, (W, 2) uint64, of length 0 if the word does not fit.
     """
     ends = np.concatenate(([0], np.cumsum([len(word) for word in words])))
     letters = np.frombuffer(b"".join((*words, bytes(16))), np.uint8)
@@ -327,8 +329,8 @@ def cell(text, words=2):
 
 
 def cells_of(x, kernel, form, end, cells):
-    """cells, filled by a kernel with the numbers x (N,) and the byte `end` behind. Cells that the kernel leaves empty
-    get form(x), a str.
+    """cells, filled by a kernel with the numbers x (N,), each followed by the byte `end`. Cells that the kernel leaves
+    empty get form(x), a str.
     """
     kernel(x, end, cells)
     for i in np.flatnonzero(cells[:, -1] == 0):
@@ -354,12 +356,13 @@ def in_bytes(kernel):
 
 @jit
 def print_numbers(x, end, cells):
-    """cells (N, 2) <- x (N,) float32 as "%.7g" and the byte `end`; -inf is -99, -0 is 0. Of other numbers, those with
-    |x| below 1e-4 or from 9.9999995 on have empty cells, which are left to Python.
+    """cells (N, 2) <- x (N,) float32 as "%.7g" and the byte `end`; -inf is printed as -99, -0 as 0. Other numbers with
+    |x| below 1e-4 or from 9.9999995 on get empty cells, which are left to Python.
 
-    Exact: x has 24 bits and the 5^10 in 10^10 another 24, so that their product is a double without rounding; "%" too
-    rounds it half to even. The eight digits are parted in a 64-bit word, in halves, quarters and eighths; a point and a
-    sign are put among them by shifts. Loops without branches over SOME numbers become vector instructions.
+    The digits are exact: x has 24 bits and the 5^10 in 10^10 another 24, so that their product is a double without
+    rounding; like "%", the kernel rounds it half to even. The eight digits are separated in a 64-bit word, in halves,
+    quarters and eighths, and shifts insert a point and a sign. Loops without branches over SOME numbers become vector
+    instructions.
     """
     zeros, used, letters = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(SOME, u64)
     one, plain, last = u64(1), u64(0x3030303030303030), u64(end)

@@ -1,10 +1,10 @@
-"""Back-off weights made anew, and relative-entropy pruning (Stolcke 1998), for back-off models.
+"""New back-off weights, and relative-entropy pruning (Stolcke 1998), for back-off models.
 
     p(w | h) = p of the n-gram h w where the model has it, else bow(h) p(w | h')        h' is h without its oldest word
     bow(h) = (1 - sum p(w | h)) / (1 - sum p(w | h')),  sums over the words w of the n-grams h w
 
-Sums of probabilities are in double precision. A single probability or weight is a log10 in single precision, as in
-SRILM: whether an n-gram is pruned, and the last digits of the file, depend on it.
+Sums of probabilities are in double precision. Single probabilities and weights are log10 in single precision, as in
+SRILM: whether an n-gram is pruned depends on it, and so do the last digits of the file.
 """
 
 import warnings
@@ -25,10 +25,10 @@ from lmtk.text.corpus import Corpus
 
 
 class Links(NamedTuple):
-    """Where the N n-grams of order k, and the suffixes of them and of their contexts, stand in the model.
+    """The nodes of the N n-grams of order k, of their suffixes, and of the suffixes of their contexts.
 
-    nodes[j - 1] (N,): the node of the last j words of each n-gram, j = 1 .. k; contexts[j - 1] (N,): of the last j
-    words of its context, j = 1 .. k - 1. nodes[-1] are the n-grams themselves, contexts[-1] their parents; -1 where the
+    nodes[j - 1] (N,): the node of the last j words of each n-gram, j = 1 .. k; contexts[j - 1] (N,): that of the last j
+    words of its context, j = 1 .. k - 1. nodes[-1] are the n-grams themselves, contexts[-1] their parents; -1 if the
     model has no such node.
     """
 
@@ -54,7 +54,7 @@ def single(logs):
 
 def backed_off(log10p, log10bow, nodes, contexts):
     """log10 p, (N,) in single precision, of words after contexts. log10p and log10bow: an array for each order; nodes,
-    contexts: as in Links, of the n-grams that may be used, from the 1-grams on.
+    contexts: as in Links, for the n-grams that may be used, from the 1-grams on.
     """
     out, weight = np.full(len(nodes[0]), -np.inf, np.float32), np.zeros(len(nodes[0]), np.float32)
     for j, node in enumerate(nodes):
@@ -77,13 +77,13 @@ def left_over(log10p, lower, parent, C):
 def renormalized(model, own=False):
     """The model with the back-off weights that make every context's probabilities sum to one.
 
-    The mass that 1-grams leave goes to the words of probability 0 in equal parts, or, where there are none, to all
-    words. Where no unseen words are left to back off to, a context's n-grams are scaled to sum to one. Where they sum
-    to more than one, they stay as they are and unseen words get the probability 0, with a warning. A bare prefix
-    becomes an n-gram, with its backed-off probability. A weight (log10) that becomes 0, or was -0.0, is -0.0: a 0 that
+    The mass that 1-grams leave goes to the words of probability 0 in equal parts or, if there are none, to all words.
+    If a context has no unseen words to back off to, its n-grams are scaled to sum to one. If its n-grams sum to more
+    than one, they stay as they are and unseen words get the probability 0, with a warning. A bare prefix becomes an
+    n-gram with its backed-off probability. A weight (log10) that becomes 0, or was -0.0, is stored as -0.0: a 0 that
     ARPA files state.
 
-    own: the model is not used any more, so that its memory may serve the new one.
+    own: the model is not used any more, so that its memory may be used for the new one.
     """
     if large(model, "renormalize"):
         return told(*rewriting.renormalized(model, own))
@@ -113,9 +113,9 @@ def told(model, over):
 
 
 def new_weights(model, log10p, every):
-    """(the back-off weights, log10, an array for each order; how many contexts have probabilities that sum to more than
-    one), from log10p, an array for each order. log10p changes in place where 1-grams leave mass, or a context has no
-    unseen words to back off to.
+    """(the back-off weights, log10, an array for each order; the number of contexts whose probabilities sum to more
+    than one), from log10p, an array for each order. log10p changes in place if 1-grams leave mass, or if a context has
+    no unseen words to back off to.
     """
     log10bow = [np.zeros(len(p), np.float32) for p in log10p]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -139,7 +139,7 @@ def with_logs(model, log10p, log10bow):
 
 def context_probabilities(model, log10p, log10bow, every):
     """log10 p of each node as a sequence of words, an array for each order. <s> at the beginning counts as </s>, since
-    there are as many of both; elsewhere a word that is not predicted is left out.
+    a text has as many of both; in other places, words that are not predicted are left out.
     """
     vocab, W, out = model.vocab, len(model.vocab.words), []
     for k, (level, (nodes, contexts)) in enumerate(zip(model.levels, every, strict=True), 1):
@@ -156,8 +156,8 @@ def context_probabilities(model, log10p, log10bow, every):
 
 
 def history_probabilities(history, model):
-    """`context_probabilities` of the n-grams below the highest order, by another model, `history`: 0 for n-grams with
-    words that it lacks.
+    """`context_probabilities` of the n-grams below the highest order, by another model, `history`; p is 0 for n-grams
+    with words that it lacks.
     """
     index, vocab = history.vocab.index, model.vocab
     ids = np.array([index.get(w, history.vocab.unk_id) for w in vocab.words], np.int32)
@@ -177,13 +177,13 @@ def history_probabilities(history, model):
 
 def pruned(model, threshold, minorder=2, history=None, own=False):
     """The model without the n-grams of `minorder` words or more whose removal raises the model's own perplexity by a
-    smaller share than `threshold` (Stolcke 1998); weights are made anew.
+    smaller share than `threshold` (Stolcke 1998), with new weights.
 
     Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by
         -p(h) {p(w|h) [log p(w|h') + log bow'(h) - log p(w|h)] + (1 - sum p(v|h)) [log bow'(h) - log bow(h)]}.
-    Each n-gram is judged as if it went alone. The context of an n-gram that stays, stays too. p(h) is taken from the
-    model itself, or from the model `history`: a Kneser-Ney model has poor p(h) (Chelba et al. 2010). own: as in
-    `renormalized`.
+    Each n-gram is judged as if it alone were removed. The context of an n-gram that stays, stays too. p(h) is taken
+    from the model itself or from the model `history`: a Kneser-Ney model gives poor p(h) (Chelba et al. 2010). own: as
+    in `renormalized`.
     """
     if large(model, "prune"):
         given = history and (lambda model: history_probabilities(history, model))
@@ -232,8 +232,8 @@ def need(needed, kept, every, k):
 
 
 def without_low(model, minorder=2):
-    """The model without the n-grams of `minorder` words or more whose probability is below the backed-off one, as
-    SRILM's -prune-lowprobs. Weights are made anew, and n-grams judged again, until all stay.
+    """The model without the n-grams of `minorder` words or more whose probability is below the backed-off one, as by
+    SRILM's -prune-lowprobs. Weights are recomputed and n-grams judged again until all stay.
     """
     if large(model, "prune-low"):
         return told(*rewriting.without_low(model, minorder))
@@ -274,8 +274,8 @@ def forget_contexts(log10p, log10bow, every, k):
 
 
 def without(model, kept):
-    """The model with the n-grams for which `kept`, (N,) bool for each order, is true. An n-gram that goes, but is the
-    prefix of one that stays, becomes a bare prefix.
+    """The model with the n-grams for which `kept`, (N,) bool for each order, is true. A removed n-gram that is the
+    prefix of one that stays becomes a bare prefix.
     """
     W, staying, levels = len(model.vocab.words), [k.copy() for k in kept], []
     for k in range(model.order - 1, 0, -1):

@@ -2,7 +2,7 @@
 
 symbol   shape       meaning
 rows     (N, k + 2)  n-grams as k ids, log10 p and log10 back-off weight, int32; the last two are the bits of float32
-place    (N,)        the rows, int32, dealt to ranges of their first ids: those of a range together, in their order
+place    (N,)        the rows, int32, dealt to ranges of their first ids: those of a range are together, in their order
 deals    (D + 1, 2)  where the rows of each range begin in `place`, and its least id; int64
 """
 
@@ -22,8 +22,8 @@ prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 
 class Trie:
-    """Records of n-grams over W words, for `building.finished`, which grow by an order at a time: memory, where; order,
-    how many orders there are. sizes: of all orders to come; home: as `building.in_file` has it.
+    """Records of n-grams over W words, for `building.finished`; they grow by one order at a time. memory, where: as in
+    `nodes`; order: the number of orders so far. sizes: those of all orders to come; home: as for `building.finished`.
     """
 
     def __init__(self, sizes, W, home=None):
@@ -31,8 +31,8 @@ class Trie:
         self.memory, self.where, _ = room(sizes, home)
 
     def add(self, rows):
-        """Adds the rows of the next order. Returns whether it could: it cannot where `sizes` says another number, or an
-        n-gram is repeated or lacks its prefix.
+        """Adds the rows of the next order. Returns whether that was possible: it is not if `sizes` states another
+        number, or if an n-gram is repeated or lacks its prefix.
         """
         k = self.order + 1
         if k > len(self.sizes) or len(rows) != self.sizes[k - 1]:
@@ -54,8 +54,8 @@ class Trie:
 
 @jit
 def deal_rows(rows, W, some, place, deals):
-    """place, deals <- of rows, in ranges of at least `some` rows but for the last. Returns the length of deals. Two
-    passes over the rows.
+    """place, deals <- as in the table above, for ranges of at least `some` rows, except the last. Returns the length of
+    deals. Two passes over the rows.
     """
     many, target = np.zeros(W, np.int32), np.empty(W, np.int32)
     for i in range(len(rows)):
@@ -80,8 +80,8 @@ def deal_rows(rows, W, some, place, deals):
 @jit
 def put_rows(rows, k, W, place, first, last, low, high, memory, where):
     """memory <- the records of the n-grams of order k in a range, and the children of the range's contexts. The range
-    has the first ids from `low` up to `high`, in `place` from `first` up to `last`. Memory and `where` as in `nodes`;
-    suffixes are not set. Returns 0, or WRONG.
+    has the first ids from `low` up to `high`; its rows are `place` from `first` up to `last`. memory, where: as in
+    `nodes`; suffixes are not set. Returns 0, or WRONG.
     """
     n = last - first
     mine, order, other = np.empty((n, k + 2), np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
@@ -94,7 +94,7 @@ def put_rows(rows, k, W, place, first, last, low, high, memory, where):
             mine[i, j] = rows[row, j]
         for j in range(k if i else 0):
             falling[j] |= mine[i, j] < mine[i - 1, j]
-    # in a file that is sorted by contexts the last words are in order: then a sort by the contexts suffices
+    # if the file is sorted by contexts, the last words are in order and a sort by the contexts suffices
     found = FALLING
     for ids in range(k - 1, k + 1):
         if found == FALLING:
@@ -107,9 +107,10 @@ def put_rows(rows, k, W, place, first, last, low, high, memory, where):
 
 @jit
 def sort_rows(rows, ids, low, high, W, falling, start, place, other):
-    """place or other (N,) <- the rows sorted by their first `ids` numbers, stably: by a counting sort for each, from
-    the last one on; the last ones are skipped as long as they do not fall from row to row, by `falling`. First ids are
-    from low up to high, others below W; start (W + 1,): scratch. Returns whether the result is in `other`.
+    """place or other (N,) <- the rows, stably sorted by their first `ids` numbers, with a counting sort for each
+    number, from the last one back. The last numbers are skipped as long as `falling` says that they do not fall from
+    row to row. First ids are from low up to high, others below W; start (W + 1,): scratch. Returns whether the result
+    is in `other`.
     """
     size, straight, turned = len(rows), True, False
     for i in range(size):
@@ -141,7 +142,7 @@ def link_rows(rows, place, k, begin, low, high, memory, where):
     numbers, logs, size = rows.view(np.float32), memory.view(np.float32), len(rows)
     here, width, p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
     up = where[max(k - 2, 0), AT]
-    # of the prefixes of the current context: their last words, their nodes, and where the children of these end
+    # for the prefixes of the current context: their last words, their nodes, and where the nodes' children end
     word, at, end, stop = np.empty(k, np.int64), np.empty(k, np.int64), np.empty(k, np.int64), np.int64(0)
     if k > 1:
         at[1], stop = first_child(memory, where, low), first_child(memory, where, high)
@@ -206,10 +207,10 @@ def first_child(memory, where, w):
 
 @jit
 def read_count_lines(text, at, size, count, found):
-    """size, count (N,) <- of the lines of text[at:], from the `found`-th line on: how many words each has, and the
-    count behind them; 0 for blank lines. In the text the counts become blanks, so that words alone remain.
+    """size, count (N,) <- for the lines of text[at:], from the `found`-th line on: the number of words of each, and the
+    count after them; 0 for blank lines. In the text the counts become blanks, so that only words remain.
 
-    Stops at a line without words, at a count that is no whole number below 10^18, and where there is no room. Returns
+    Stops at a line without words, at a count that is not a whole number below 10^18, and if there is no room. Returns
     where it stopped and the number of lines.
     """
     while at < len(text) and found < len(size):

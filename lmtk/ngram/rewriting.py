@@ -4,8 +4,8 @@ memory, logs  the records of the model that is changed, int32, and the same memo
 where, far    as in `nodes`
 order k       the order of the n-grams that a kernel works at; `first` .. `last` are contexts, nodes of order k - 1
 
-All loops go over contexts and their n-grams as they stand. They are bound by one random read an n-gram, of its suffix,
-and by the exponentials.
+All loops go over contexts and their n-grams in storage order. They are bound by one random read an n-gram, that of its
+suffix, and by the exponentials.
 """
 
 import math
@@ -50,8 +50,9 @@ def chance(log10p):
 
 
 def whole_unigrams(log10p, predicted):
-    """(log10 p of the 1-grams (N,), with the mass that was left, so that they sum to one; 1 where they summed to more,
-    else 0). The mass goes to the predicted words of probability 0, or to all. Each predicted word has a number then.
+    """(log10 p of the 1-grams (N,), completed by the mass that was left, so that they sum to one; 1 if they summed to
+    more, else 0). The mass goes to the predicted words of probability 0, or to all. Afterwards no predicted word is
+    nan.
     """
     p = chance(log10p)
     left = 1 - np.nansum(p)
@@ -64,8 +65,8 @@ def whole_unigrams(log10p, predicted):
 
 
 def opened(model, own=False):
-    """(memory, logs, where, far) of a copy of a model's nodes; with `own`, where the model is not used any more, of the
-    nodes themselves, unless they are in a file. Raises FormatError where a file's nodes are damaged.
+    """(memory, logs, where, far) of a copy of a model's nodes. With `own`, when the model is not used any more, they
+    are those of the nodes themselves, unless these are in a file. Raises FormatError if a file's nodes are damaged.
     """
     model.nodes.checked(len(model.vocab.words))
     nodes, memory = model.nodes, writable(model.nodes) if own else None
@@ -102,8 +103,8 @@ def estimate(memory, logs, where, far, k, node, above, context, weights):
 
 @inlined
 def lower_p(memory, logs, where, far, k, node, after_order, after, weights):
-    """log10 p of the last word of an n-gram by the lower order: after its context without the oldest word, whose
-    longest suffix is `after`, of order after_order.
+    """log10 p of the last word of an n-gram by the lower order, that is after its context without the oldest word. The
+    longest suffix of that context is the node `after`, of order after_order.
     """
     order, end = suffix_of(memory, where, far, k, node)
     if order == k - 1:
@@ -124,7 +125,7 @@ def fetch_suffix(memory, where, k, node):
 @jit
 def weigh(memory, logs, where, far, k, first, last, shown):
     """Sets the weights of contexts from the n-grams of order k, and scales n-grams as `pruning.renormalized` does. With
-    `shown` a weight that becomes 0, or was -0.0, is -0.0. Returns how many contexts sum to more than one.
+    `shown`, a weight that becomes 0, or was -0.0, is stored as -0.0. Returns how many contexts sum to more than one.
     """
     weights, found = np.empty(len(where) + 1, np.float32), 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
@@ -162,7 +163,7 @@ def weigh(memory, logs, where, far, k, first, last, shown):
 
 @jit
 def fill_bare(memory, logs, where, far, k, first, last):
-    """Sets the probabilities of bare prefixes of order k, by backing off, once shorter ones have theirs."""
+    """Sets the probabilities of bare prefixes of order k by backing off. Those of shorter ones have to be set."""
     weights = np.empty(len(where) + 1, np.float32)
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
     for i in range(first, last):
@@ -202,8 +203,8 @@ def renormalized(model, own=False):
 
 @jit
 def context_p(memory, logs, where, far, k, first, last, V, before, found):
-    """found (N_k,) <- log10 p of the n-grams of order k as sequences of words, from `before`, that of their contexts. A
-    word from V on without a probability is left out.
+    """found (N_k,) <- log10 p of the n-grams of order k as sequences of words, from `before`, that of their contexts.
+    Words with ids from V on that have no probability are left out.
     """
     weights = np.empty(len(where) + 1, np.float32)
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
@@ -235,9 +236,9 @@ def context_probabilities(arrays, vocab):
 
 @jit
 def judge(memory, logs, where, far, k, first, last, context, threshold, kept, needed, shorter):
-    """Stolcke's rule for the n-grams of order k, as in `pruning.pruned`: kept (N_k,) uint8 <- whether each stays;
-    shorter (N_(k-1),), `needed` of the contexts, is marked. context: log10 p of the contexts. With a threshold of 0 all
-    stay.
+    """Stolcke's rule for the n-grams of order k, as in `pruning.pruned`: kept (N_k,) uint8 <- whether each stays. Marks
+    in shorter (N_(k-1),) the contexts that are needed. context: log10 p of the contexts. With a threshold of 0 all
+    n-grams stay.
     """
     weights, most = np.empty(len(where) + 1, np.float32), 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
@@ -279,8 +280,8 @@ def judge(memory, logs, where, far, k, first, last, context, threshold, kept, ne
 
 @jit
 def mark_contexts(memory, where, k, stays, marked, base):
-    """Marks the contexts of n-grams of order k that stay or are marked. The nodes of order k stand from base[k - 1] on
-    in both arrays.
+    """Marks the contexts of n-grams of order k that stay or are marked. The nodes of order k begin at base[k - 1] in
+    both arrays.
     """
     above, wide = where[k - 2, AT], where[k - 2, WIDTH]
     for i in range(where[k - 2, N]):
@@ -292,7 +293,7 @@ def mark_contexts(memory, where, k, stays, marked, base):
 
 @jit
 def copy_staying(memory, where, k, kept, stays, base, new, new_where):
-    """new <- the records of the n-grams of order k that stay, and the children of their contexts. Those that stay but
+    """new <- the records of the n-grams of order k that stay, and the children of their contexts. N-grams that stay but
     are not kept become bare prefixes.
     """
     below, width, to, wide = where[k - 1, AT], where[k - 1, WIDTH], new_where[k - 1, AT], new_where[k - 1, WIDTH]
@@ -357,9 +358,9 @@ def pruned(model, threshold, minorder, history, own=False):
 
 @jit
 def drop_low(memory, logs, where, far, k, first, last, extended):
-    """Makes the n-grams of order k bare for which backing off gives more, and sets the weight (log10) of contexts to 0
-    where nothing extends them any more; in place. Returns how many n-grams went. extended (N_(k-1),) uint8: whether a
-    context of order k ends in one.
+    """In place, makes those n-grams of order k bare for which backing off gives more, and sets the weights (log10) of
+    contexts to 0 that nothing extends any more. Returns the number of n-grams that became bare. extended (N_(k-1),)
+    uint8: whether a context of order k ends in an n-gram.
     """
     weights, gone = np.empty(len(where) + 1, np.float32), 0
     above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]

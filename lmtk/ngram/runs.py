@@ -1,8 +1,8 @@
 """Counting beyond memory: sorted runs of n-grams on disk, merged into one.
 
-A run is a file of nodes, (N, 3) int64: key, count, where it was seen first; an order after the other. Keys are sorted,
-as in `counts`: a key has the place of the n-gram's prefix and the last word. So runs are merged in one pass over each,
-an order at a time, with the prefixes' places translated to those of the merged order below.
+A run is a file of nodes, (N, 3) int64: key, count, position where first seen; one order after the other. Keys are as in
+`counts`, made of the place of the n-gram's prefix and the last word, and are sorted. So runs are merged in one pass
+over each, an order at a time, while the prefixes' places are translated to those in the merged order below.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from lmtk.text.vocab import EOS, SOS
 FAN = 32  # runs merged at once
 NODE = 150  # bytes of memory that merging takes for each node
 LINE = 250  # bytes of memory that writing takes for each node
-BEHIND = 1 << 40  # added to `first` of nodes that are only prefixes: it puts them behind all lines
+BEHIND = 1 << 40  # added to `first` of nodes that are only prefixes: it puts them after all lines
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Spilled:
             yield a, np.array(level[a : a + self.some])
 
     def nodes(self, k):
-        """Yields the n-grams of order k in pieces: (the node of the first context; of each n-gram, (M,): how far behind
-        that its context stands, its last word, its count).
+        """Yields the n-grams of order k in pieces: (the node of the first context; and for each n-gram, (M,): its
+        context's distance from the first, its last word, its count).
         """
         W = len(self.words)
         for _, rows in self.pieces(k):
@@ -77,12 +77,12 @@ class Spilled:
             yield int(parent[0]), parent - parent[0], word, np.ascontiguousarray(rows[:, 1])
 
     def contexts_words(self, k, first, parent):
-        """(M,): the last words of the contexts of a piece of n-grams of order k. first, parent: as `nodes` has them."""
+        """(M,): the last words of the contexts of a piece of n-grams of order k. first, parent: from `nodes`."""
         level = self.run.level(k - 1)
         return (np.array(level[first : first + int(parent[-1]) + 1, 0]) % len(self.words))[parent]
 
     def in_sentences(self):
-        """Whether <s> stands only first in n-grams, and </s> only last."""
+        """Whether <s> occurs only as the first word of n-grams, and </s> only as the last."""
         sos, eos = (self.words.index(mark) if mark in self.words else None for mark in (SOS, EOS))
         return not any(
             (word == sos).any() or (self.contexts_words(k, first, parent) == eos).any()
@@ -99,7 +99,7 @@ class Spilled:
         """As Counts.frequent."""
         W, sizes = len(self.words), np.diff(self.run.ends).tolist()
         there = np.array([word in listed for word in self.words])
-        # stays: 2 with its count, 1 as a prefix alone, whose `first` comes behind all others of its order
+        # stays: 2 with its count, 1 only as a prefix, whose `first` comes after all others of its order
         stays, firsts = ([zeros(size, kind) for size in sizes] for kind in (np.uint8, np.int64))
         for k in range(self.order, 0, -1):
             for a, rows in self.pieces(k):
@@ -111,15 +111,15 @@ class Spilled:
                 if k > 1 and len(keys):
                     begin = np.flatnonzero(np.diff(keys // W, prepend=-1))
                     parent, behind = keys[begin] // W, BEHIND + np.minimum.reduceat(first, begin)
-                    known = stays[k - 2][parent] > 0  # by another piece
+                    known = stays[k - 2][parent] > 0  # from another piece
                     firsts[k - 2][parent] = np.where(known, np.minimum(firsts[k - 2][parent], behind), behind)
                     stays[k - 2][parent] = 1
         words = [word for word, stays in zip(self.words, there) if stays]
         return Spilled(words, self.remaining(stays, firsts, there), self.some)
 
     def remaining(self, stays, firsts, there):
-        """The Run of the nodes that stay. stays, firsts: (N,) for each order, as in `frequent`; there (W,): which words
-        stay.
+        """The Run of the nodes that stay. stays, firsts: (N,) for each order, as in `frequent`; there (W,): whether
+        each word stays.
         """
         new, column, ends, number = np.cumsum(there) - 1, Column(np.int64, True), [0], np.zeros(1, np.int64)
         for k, (stay, first) in enumerate(zip(stays, firsts, strict=True), 1):
@@ -136,12 +136,12 @@ class Spilled:
         return Run(column, ends)
 
     def parts(self, by_bytes):
-        """Yields Counts of the n-grams of some first words, so that the lines of `counts.write_counts`, part after
-        part, are those of all n-grams. by_bytes: as there.
+        """Yields Counts of the n-grams with some first words, so that `counts.write_counts` of one part after the other
+        gives the lines of all n-grams. by_bytes: as there.
         """
         first, W = np.array(self.run.level(1)), len(self.words)
         place = np.argsort(ranks(self.words)[first[:, 0]] if by_bytes else first[:, 2])
-        ends = [np.arange(len(first) + 1)]  # of each order, where the n-grams of each first word begin
+        ends = [np.arange(len(first) + 1)]  # for each order, where the n-grams of each first word begin
         for k in range(2, len(self.run.ends)):
             ends.append(self.below(k, ends[-1] * W))
         sizes = sum(map(np.diff, ends))[place]
@@ -150,12 +150,12 @@ class Spilled:
             yield Counts(self.words, [*self.levels_of(np.sort(nodes), ends)])
 
     def below(self, k, keys):
-        """(N,): how many keys of order k are below each of these."""
+        """(N,): the number of keys of order k below each of these keys."""
         parts = (np.searchsorted(rows[:, 0], keys) for _, rows in self.pieces(k))
         return sum(parts, np.zeros(len(keys), np.int64))
 
     def levels_of(self, nodes, ends):
-        """Yields the Level of each order of the n-grams that begin with some nodes of order 1. ends: as in `parts`."""
+        """Yields each order's Level of the n-grams that begin with some nodes of order 1. ends: as in `parts`."""
         above, W = None, len(self.words)
         for k, end in enumerate(ends, 1):
             begin, sizes, level = end[nodes], end[nodes + 1] - end[nodes], self.run.level(k)
@@ -175,7 +175,7 @@ class Lines:
         self.kind, self.spill, self.columns, self.parts = np.float64 if floats else np.int64, spill, [], []
 
     def add(self, rows, weights):
-        """Adds {k: ids (N, k)} and {k: counts (N,)}, as `counts.parse_rows` has them."""
+        """Adds {k: ids (N, k)} and {k: counts (N,)}, as `counts.parse_rows` returns them."""
         while len(self.columns) < max(rows, default=0):
             self.columns.append((Column(np.int32, self.spill), Column(self.kind, self.spill)))
         for k in rows:
@@ -216,8 +216,8 @@ def count_spilling(ids, new_id, starts, order, W, memory):
 
 
 def add_spilling(lines, of, W, text, memory):
-    """The Run of Lines, as `counts.from_rows` of them, with the nodes of a text's Run (or None) added behind, made in
-    about `memory` bytes. of (W',): maps the ids of the Lines. Raises LmtkError as from_rows.
+    """The Run of Lines, as `counts.from_rows` would count them, followed by the nodes of a text's Run (or None), made
+    in about `memory` bytes. of (W',): the new ids of the Lines' ids. Raises LmtkError as from_rows.
     """
     some, n = max(memory // NODE, 1), max(len(lines.columns), len(text.ends) - 1 if text else 0)
     passed, totals = np.zeros(n, np.int64), np.zeros(n)
@@ -239,9 +239,9 @@ def add_spilling(lines, of, W, text, memory):
 
 
 def places_among(levels, sizes, passed, W):
-    """Levels of a part of the lines, with `first` among the lines of all parts: behind those `passed` of their order. A
-    node that is only a prefix comes behind all lines, by the first n-gram that it begins. sizes, passed (n,): how many
-    lines of each order the part has, and were before it.
+    """Levels of a part of the lines, with `first` counted among the lines of all parts, after those `passed` of their
+    order. A node that is only a prefix comes after all lines, by the first n-gram that it begins. sizes, passed (n,):
+    the number of lines of each order in the part, and before it.
     """
     found = []
     for k in range(len(levels), 0, -1):
@@ -257,8 +257,8 @@ def places_among(levels, sizes, passed, W):
 
 
 def behind(run, passed, some):
-    """A Run with new `first`: the nodes of an order count as seen one after the other, behind `passed` (n,) before. It
-    has n orders.
+    """A Run with new `first`, and n orders: the nodes of an order count as seen one after the other, after `passed`
+    (n,) others.
     """
     column, ends = Column(np.int64, True), run.ends + [run.ends[-1]] * (len(passed) + 1 - len(run.ends))
     for k in range(1, len(run.ends)):
@@ -285,7 +285,7 @@ def merged(runs, order, W, some):
 
 def piece(ids, new_id, starts, begin, end, order, W):
     """The levels of the n-grams that start from `begin` up to `end`; `first` is counted from `begin`. N-grams that
-    start behind `end`, inside of the last ones, are there too, with a count of 0.
+    start after `end`, inside the last ones, are included with a count of 0.
     """
     a, b = np.searchsorted(starts, (begin + 1, end))
     stop = min(end + order - 1, int(starts[b]))
@@ -309,8 +309,8 @@ def spilled(levels, begin):
 
 
 def merge(runs, order, W, some, spill=True):
-    """One Run of several, with about `some` nodes in memory at once, if the runs are on disk. spill: whether the result
-    is.
+    """One Run of several, with about `some` nodes in memory at once if the runs are on disk. spill: whether the result
+    is on disk.
     """
     if len(runs) == 1:
         return runs[0]
@@ -323,7 +323,7 @@ def merge(runs, order, W, some, spill=True):
             if k > 1:
                 for r, row in zip(left, rows, strict=True):
                     row[:, 0] = node[r][row[:, 0] // W] * W + row[:, 0] % W
-            # beyond the least of the last keys other runs may have keys that were not read yet
+            # above the least of the last keys, other runs may have keys that have not been read yet
             last = [row[-1, 0] for r, row in zip(left, rows, strict=True) if at[r] + len(row) < len(levels[r])]
             if last:
                 rows = [row[: np.searchsorted(row[:, 0], min(last), "right")] for row in rows]

@@ -1,6 +1,4 @@
-"""Finds the child of a node that has a word: by binary search among its children, or by a hash table where they are
-many.
-"""
+"""Finds a node's child with a given word: by binary search or, among many children, by a hash table."""
 
 from dataclasses import replace
 
@@ -11,8 +9,8 @@ from lmtk.machine.memory import zeros
 from lmtk.machine.threads import all_at_once
 from lmtk.ngram.nodes import AT, CHILD, WIDTH, N, frozen, number
 
-FEW = 8  # children, up to which a search is as fast as a table
-MANY = 1 << 18  # n-grams of a model for which tables pay
+FEW = 8  # children; a search among so many is as fast as a table
+MANY = 1 << 18  # n-grams of a model; from so many on, tables pay
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
 
 
@@ -26,7 +24,7 @@ def slot_of(low, word, size):
 @inlined
 def search(memory, begin, width, low, high, w):
     """The node from low up to high, of the order at `begin`, that has the word w; -1 for none. Among FEW nodes it takes
-    three steps whatever it finds: a processor could not predict a branch that ends the search.
+    three steps whatever it finds, since a processor could not predict a branch that ends the search.
     """
     if low >= high:
         return np.int64(-1)
@@ -44,7 +42,7 @@ def search(memory, begin, width, low, high, w):
 
 @inlined
 def probe(memory, slots, table, places, slot, begin, width, low, high, w):
-    """`search` by a table, which has so many `places` from `table` on in slots; slot: the first to look at."""
+    """`search` by a table that takes up `places` slots from `table` on; slot: the first to look at."""
     for _ in range(places):
         found = number(slots, slot)
         if found < 0 or (low <= found < high and number(memory, begin + width * found) == w):
@@ -56,7 +54,7 @@ def probe(memory, slots, table, places, slot, begin, width, low, high, w):
 @inlined
 def find_some(memory, slots, span, begin, width, words, lows, highs, found, many):
     """found (many,) <- the nodes from lows up to highs, of the order at `begin`, that have these words, -1 for none.
-    span: of the order's table. The random reads of all overlap.
+    span: that of the order's table. The random reads of all searches overlap.
     """
     table, places = span[0], span[1]
     for j in range(many):
@@ -78,7 +76,7 @@ def find_some(memory, slots, span, begin, width, words, lows, highs, found, many
 
 
 def children(above, level, node, word):
-    """The children with these words (N,) of nodes (N,), in numpy; -1 where there is none, or node or word is -1. above,
+    """The children with these words (N,) of nodes (N,), in numpy; -1 if there is none, or if node or word is -1. above,
     level: the records of the nodes' order and of the next.
     """
     end = len(level) - 1
@@ -94,7 +92,7 @@ def children(above, level, node, word):
 
 
 def tables(nodes, home=None):
-    """(slots, spans) of nodes that have none; home: as `building.in_file` has it."""
+    """(slots, spans) for nodes that have none; home: as for `building.finished`."""
     orders = range(2, nodes.order + 1)
     many = all_at_once(lambda k: count_many(nodes.memory, nodes.where, k), orders)
     sizes = [0, 0, *map(places_for, many)]
@@ -156,7 +154,7 @@ def fill(memory, where, k, table):
 
 
 def with_tables(nodes, home=None):
-    """The Nodes with tables, if they lack them and are so many that tables pay. home: as `tables` has it."""
+    """The Nodes, with new tables if they have none and are so many that tables pay. home: as for `tables`."""
     if len(nodes.slots) or sum(nodes.where[:, N]) < MANY:
         return nodes
     slots, spans = tables(nodes, home)

@@ -1,5 +1,5 @@
 """Counting by the ranks of mpiexec. A text's blocks are dealt to the ranks; then each rank's n-grams are dealt to ranks
-by their first words. An n-gram and its prefixes have the same first word, so that each rank gets sorted runs again,
+by their first words. An n-gram and its prefixes have the same first word, so that each rank again gets sorted runs,
 which it merges.
 """
 
@@ -25,7 +25,9 @@ def common_words(blocks, words, comm):
 
 
 def shifts(blocks, comm):
-    """(where each of this rank's blocks begins among its own tokens, (B,); how much further among all ranks', (B,))."""
+    """(where each of this rank's blocks begins among its own tokens, (B,); how much later among all ranks' tokens,
+    (B,)).
+    """
     sizes = sorted((path, number, tokens) for part in comm.gather(blocks) for path, number, tokens, _ in part)
     start, place = {}, 0
     for path, number, tokens in sizes:
@@ -36,7 +38,7 @@ def shifts(blocks, comm):
 
 
 def gather_levels(levels, blocks, W, comm):
-    """The levels of all ranks added up, on rank 0; other ranks get levels of no use. blocks: as in `common_words`."""
+    """The sum of all ranks' levels, on rank 0; other ranks get levels of no use. blocks: as in `common_words`."""
     own, shift = shifts(blocks, comm)
     levels = [Level(x.keys, x.count, x.first + shift[np.searchsorted(own, x.first, "right") - 1]) for x in levels]
     seen = np.zeros(W, np.int64)

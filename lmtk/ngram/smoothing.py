@@ -1,15 +1,15 @@
 """Smoothing: counts -> a back-off model (Katz 1987; Chen and Goodman 1998), as SRILM's ngram-count estimates it.
 
-For each order a method says what p is made of (`methods`):
+For each order, a method gives the terms of p (`methods`):
 
-    p(w | h) = f(c) / q(h)  [ + weight(h) p(w | h without its oldest word)   where it is interpolated ]
+    p(w | h) = f(c) / q(h)  [ + weight(h) p(w | h without its oldest word)   if it is interpolated ]
 
 The mass that the seen words leave goes to the unseen ones, by the back-off weight
 
     bow(h) = (1 - sum p(w | h)) / (1 - sum p(w | h without its oldest word)),  both sums over the seen w,
 
-and at order 1 to the words of the vocabulary without a count. Logarithms are log10 in single precision here, as SRILM
-keeps them: the last digits of its models depend on it.
+and at order 1 to the words of the vocabulary without a count. Logarithms are log10 in single precision, as in SRILM:
+the last digits of its models depend on it.
 """
 
 import itertools
@@ -24,18 +24,18 @@ from lmtk.ngram.backoff import ZERO, Backoff, Stored
 from lmtk.ngram.counts import find, to_rows, trie
 from lmtk.ngram.methods import EPSILON, Totals
 
-ROUNDS = 1000  # in which a total grows by one, as in SRILM; then it grows faster
+ROUNDS = 1000  # rounds in which a total grows by one, as in SRILM; then it grows faster
 PIECE = 1 << 17  # n-grams estimated together
 f32 = np.float32
 
 
 @dataclass
 class Level:
-    """One order while it is estimated. Of each n-gram, (N,) each: keys; parent, the node of its context; word, the
-    last; suffix, the node without its oldest word; count, as the method wants it; raw, how often it was seen; inside,
+    """One order while it is estimated. For each n-gram, (N,): keys; parent, the node of its context; word, its last
+    word; suffix, the node without its oldest word; count, as the method wants it; raw, how often it was seen; inside,
     whether all its words are kept, or None; counted, whether it was among the counts; first_word; unknown, whether
-    <unk> is in it; in single precision log10p, nan where it is left out, log10bow, and backed_off, log10 p with those
-    left out.
+    <unk> is in it. In single precision: log10p, nan if the n-gram is left out; log10bow; backed_off, log10 p of all
+    n-grams, including those left out.
     """
 
     keys: np.ndarray
@@ -64,7 +64,7 @@ def levels_of(counts, vocab, order):
             suffix, first_word, unknown = parent, word, word == vocab.unk_id
         else:
             below = levels[-1]
-            kind = np.int32 if len(below.keys) < 1 << 31 else np.int64  # half the memory
+            kind = np.int32 if len(below.keys) < 1 << 31 else np.int64  # int32 takes half the memory
             parent, word = (x.astype(kind) for x in np.divmod(keys, len(vocab.words)))
             suffix = word if k == 2 else find(below.keys, below.suffix[parent].astype(np.int64), word, len(vocab.words))
             first_word, unknown = below.first_word[parent], below.unknown[parent] | (word == vocab.unk_id)
@@ -98,8 +98,8 @@ def distinct(rows):
 
 
 def counted_levels(counts, vocab, order, methods, exact=False):
-    """`levels_of` with the counts that each order's Method wants. Raises LmtkError where nothing is counted: with
-    `exact` no word of the vocabulary, else no n-gram of any order that ends in one.
+    """`levels_of` with the counts that each order's Method wants. Raises LmtkError if nothing is counted: with `exact`,
+    no word of the vocabulary; else no n-gram of any order that ends in one.
     """
     levels = levels_of(counts, vocab, order)
     for level in levels:
@@ -113,9 +113,9 @@ def counted_levels(counts, vocab, order, methods, exact=False):
 
 
 def continuation_counts(levels, k, V):
-    """The counts of order k that Kneser-Ney smoothing wants below the highest order (Kneser and Ney 1995): behind how
-    many different words an n-gram stands. An n-gram that starts with a word that is not predicted, as <s>, keeps its
-    own count: nothing stands before it.
+    """The counts of order k that Kneser-Ney smoothing wants below the highest order (Kneser and Ney 1995): the number
+    of different words that precede an n-gram. An n-gram that starts with a word that is not predicted, such as <s>,
+    keeps its own count, since nothing precedes it.
     """
     level, above = levels[k - 1], levels[k]
     fresh = np.bincount(above.suffix[above.count > 0], minlength=len(level.keys)).astype(level.count.dtype)
@@ -123,16 +123,16 @@ def continuation_counts(levels, k, V):
 
 
 def counts_of_counts(level, count, V, upto):
-    """n_1 .. n_upto: how many counted n-grams that end in a predicted word have the count 1 .. upto."""
+    """n_1 .. n_upto: how many of the counted n-grams that end in a predicted word have the count 1 .. upto."""
     mine = count[level.counted & (level.word < V) & (count <= upto)]
     return [int((mine == r).sum()) for r in range(1, upto + 1)]
 
 
 def last_nodes(levels, ids, vocab):
-    """The last n-gram of each order in lmplz's order, up to the first that begins with <s>: a list of nodes. lmplz has
-    their raw counts in its counts of counts, and nowhere else.
+    """The last n-gram of each order in lmplz's order, up to the first that begins with <s>: a list of nodes. In its
+    counts of counts, and only there, lmplz has the raw counts of these n-grams.
 
-    Its order is by the last words, then by those before. Words stand as in `ids`, the marks before all others.
+    N-grams are sorted by their last words, then by the words before. The marks come first, then words as in `ids`.
     """
     rank = np.full(len(vocab.words), -1)
     rank[ids] = np.arange(len(ids))
@@ -147,8 +147,8 @@ def last_nodes(levels, ids, vocab):
 
 
 def estimate(counts, vocab, recipe):
-    """Counts -> (Backoff, the methods with their discounts). recipe: a methods.Recipe. Raises NoDiscount, or LmtkError
-    where nothing is counted.
+    """Counts -> (Backoff, the methods with their discounts). recipe: a methods.Recipe. Raises NoDiscount, and LmtkError
+    if nothing is counted.
     """
     methods, exact, used = recipe.methods, recipe.exact, []
     levels = counted_levels(counts, vocab, len(methods), methods, exact)
@@ -181,8 +181,8 @@ def estimate(counts, vocab, recipe):
 
 
 def words_kept(recipe, vocab):
-    """(inside (W,), the words whose n-grams are kept: those that the recipe lists, and the marks; None for all words.
-    size: with `exact`, the number of words over which the uniform distribution spreads, else False).
+    """(inside, size). inside (W,): the words whose n-grams are kept, which are those that the recipe lists, and the
+    marks; None for all words. size: with `exact`, the number of words of the uniform distribution, else False.
     """
     if recipe.listed is None:
         return None, recipe.exact and max(vocab.V, recipe.size)
@@ -192,7 +192,7 @@ def words_kept(recipe, vocab):
 
 
 def pieces(parent):
-    """Yields pairs of slices: about PIECE n-grams, `parent` (N,) being sorted, and the contexts that only they extend.
+    """Yields pairs of slices: about PIECE n-grams, and the contexts that only they extend. parent (N,): sorted.
 
     The arrays of a piece stay in a cache from one pass to the next, and in memory that was touched before.
     """
@@ -208,8 +208,8 @@ def pieces(parent):
 
 
 def estimate_order(levels, k, method, vocab, tell, exact):
-    """Estimates the probabilities of order k and the back-off weights of its contexts, in `levels`. exact: the size
-    that `words_kept` gives, or False.
+    """Estimates, in `levels`, the probabilities of order k and the back-off weights of its contexts. exact: the size
+    from `words_kept`, or False.
     """
     level, V = levels[k - 1], vocab.V
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
@@ -230,7 +230,7 @@ def estimate_order(levels, k, method, vocab, tell, exact):
             levels[k - 2].log10bow[contexts] = bow
         else:
             left = 1 - np.nansum(probability(level.log10p))
-            if exact:  # the mass of the unseen words may be so small that 1 - sum would lose it
+            if exact:  # the unseen words' mass may be so small that 1 - sum would lose it
                 seen = np.count_nonzero(~np.isnan(level.log10p))
                 left = bow[0] * (1 - seen / exact if method.interpolate else 1)
             elif left < EPSILON:
@@ -239,8 +239,8 @@ def estimate_order(levels, k, method, vocab, tell, exact):
 
 
 def odd_contexts(below, contexts, vocab):
-    """Which of a slice of contexts, nodes of `below`, are never extended: those that end in </s>, and those with <unk>
-    where it is no word.
+    """Which of a slice of contexts, nodes of `below`, are never extended: those that end in </s>, and those with an
+    <unk> that is not predicted.
     """
     odd = below.word[contexts] == vocab.eos_id
     return odd if vocab.unk_id < vocab.V else odd | below.unknown[contexts]
@@ -248,9 +248,9 @@ def odd_contexts(below, contexts, vocab):
 
 @dataclass(frozen=True)
 class Events:
-    """The n-grams of an order that are counted, end in a predicted word and extend one of H contexts that can be
-    extended, (N,) each: context, its number; count; lower, log10 p of its suffix, None at order 1; cut, whether it is
-    left out and its count goes to the lower order, or None.
+    """The n-grams of an order that are counted, end in a predicted word, and extend one of H contexts that can be
+    extended. (N,) each: context, the number of the context; count; lower, log10 p of the suffix, None at order 1; cut,
+    whether the n-gram is left out and its count goes to the lower order, or None.
     """
 
     context: np.ndarray
@@ -261,8 +261,8 @@ class Events:
 
 
 def smooth(events, k, method, V, exact):
-    """(log10 p (N,) of Events, nan where they are left out; log10 of the back-off weights (H,) of their contexts), in
-    single precision. At order 1 the second is the weight of the uniform distribution, no logarithm. exact: as in
+    """(log10 p (N,) of Events, nan if left out; log10 of the back-off weights (H,) of their contexts), in single
+    precision. At order 1 the second is the weight of the uniform distribution, not its logarithm. exact: as in
     `estimate_order`.
     """
     of, c, H = events.context, events.count, events.H
@@ -301,19 +301,19 @@ def totals(of, c, H, V):
 
 
 def uniform(exact, V):
-    """p of the uniform distribution: with `exact` 1 / exact, else 1 / V with SRILM's rounding of log10 to single
-    precision.
+    """p of the uniform distribution: 1 / exact, or without `exact` 1 / V, with its log10 rounded to single precision as
+    in SRILM.
     """
     return 1 / exact if exact else 10.0 ** float(f32(-np.log10(V)))
 
 
 def smoothed(method, of, c, h, lost, lower, exact):
-    """(p of n-grams, the lower order's weight in each context, which n-grams are left out), from their counts c and
-    contexts `of`, (N,) each, and h, the Totals. lower: p of the lower order, or None; lost: the sum of the counts that
-    are cut in each context, or None.
+    """(p of n-grams, the lower order's weight in each context, which n-grams are left out), from the n-grams' counts c
+    and contexts `of`, (N,) each, and h, the Totals. lower: p of the lower order, or None; lost: the sum of the counts
+    that are cut in each context, or None.
 
-    Where nothing is left for a context's unseen words, interpolation is given up in it; then its total grows by one
-    until something is left (Doug Paul's remedy, as in SRILM), after ROUNDS by a share of it.
+    If nothing is left for a context's unseen words, the context is no longer interpolated; then its total grows by one
+    until something is left (Doug Paul's remedy, as in SRILM), and after ROUNDS rounds by a share of itself.
     """
     T, interpolated = h.T.astype(np.float64), np.full(len(h.T), lower is not None)
     f, p = method.left_of(c.astype(np.float64)), np.empty(len(c))
@@ -348,12 +348,12 @@ def probability(log10):
 
 
 def give_to_unseen(level, vocab, left, tell, size=0):
-    """Order 1: the mass that seen words leave goes to the words without a probability, or to all where there are none.
-    size: how many words share the mass at least, with words outside the vocabulary; 0 for SRILM's rules.
+    """Order 1: gives the mass that seen words leave to the words without a probability or, if there are none, to all.
+    size: the least number of words that share the mass, including words outside the vocabulary; 0 for SRILM's rules.
     """
     level.log10p[level.word == vocab.sos_id] = -np.inf
     words = level.word < vocab.V
-    # in KenLM a word that was seen may have the probability 0
+    # in KenLM, a word that was seen may have the probability 0
     unseen = words & (np.isnan(level.log10p) if size else ~(level.log10p > -np.inf))
     known = words if level.inside is None else words & level.inside
     unseen &= known
@@ -368,7 +368,7 @@ def give_to_unseen(level, vocab, left, tell, size=0):
 
 
 def backed_off(levels, k):
-    """log10 p of every node of order k, by back-off where it has no probability of its own. The order below has its
+    """log10 p of every node of order k, by back-off if it has no probability of its own. The order below must have its
     `backed_off`.
     """
     level = levels[k - 1]
@@ -382,10 +382,10 @@ def backed_off(levels, k):
 
 
 def backoff_weights(log10p, of, lower, H):
-    """log10 back-off weights of H contexts; 0 for a context without n-grams. log10p (N,): of the n-grams of the
-    contexts `of` (N,), nan where they are left out; lower (N,): p of their suffixes.
+    """log10 back-off weights of H contexts; 0 for a context without n-grams. log10p (N,): that of the n-grams of the
+    contexts `of` (N,), nan if left out; lower (N,): p of their suffixes.
 
-    Where the lower order leaves nothing, log10p is scaled to sum to one, in place.
+    If the lower order leaves nothing, log10p is scaled in place, so that p sums to one.
     """
     there = ~np.isnan(log10p)
     if not there.all():
@@ -398,7 +398,7 @@ def backoff_weights(log10p, of, lower, H):
 
 def fix_contexts(levels, exact):
     """Puts back prefixes that were left out, with backed-off probabilities: an ARPA file needs every prefix of its
-    n-grams. SRILM needs the suffixes of these prefixes too, and their prefixes; with `exact` they are not put back.
+    n-grams. SRILM also needs the suffixes of these prefixes, and their prefixes; with `exact` they are not put back.
     """
     needed = np.zeros(len(levels[-1].keys), bool)
     for k in range(len(levels), 0, -1):

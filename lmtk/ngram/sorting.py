@@ -1,12 +1,12 @@
 """ARPA lines of a model's nodes in any order of their words, in little memory.
 
-The nodes of an order stand by their first words. For lines by other words, the nodes become rows, which are dealt to
-ranges of the leading word, the one that decides first; each range is sorted by itself.
+The nodes of an order are sorted by their first words. For lines in another order, the nodes become rows. These are
+dealt to ranges of the leading word, which is compared first; then each range is sorted by itself.
 
 symbol  shape        meaning
 row     (k + 3,)     int32: the numbers of an n-gram's words, log10 p and log10 of its weight (the bits of float32), and
                      flags as printing.print_rows has them
-weighted (sum N_k,)  uint8: whether the file states the weight of a node, of orders 1 to n - 1 from base[k - 1] on
+weighted (sum N_k,)  uint8: whether the file states the weight of a node; order k < n begins at base[k - 1]
 """
 
 import math
@@ -26,9 +26,9 @@ f32 = np.float32
 
 
 def write_sections(out, model, rank, lines, context_first=False):
-    """Writes the sections of an ARPA file. rank (W,): the numbers of the words, by which n-grams stand: compared from
-    the last word back, or, with `context_first`, so in the context, then by the last word. lines: of a printing.Layout,
-    for rows of these numbers.
+    """Writes the sections of an ARPA file. rank (W,): the numbers of the words by which n-grams are sorted, compared
+    from the last word back or, with `context_first`, so in the context and then by the last word. lines: that of a
+    printing.Layout, for rows of these numbers.
     """
     nodes, scratch = model.nodes, Scratch()
     nodes.checked(len(model.vocab.words))
@@ -67,8 +67,8 @@ def weights_written(nodes):
 
 
 def ranges(nodes, k, lead, rank, weighted, most):
-    """Yields the rows (M, k + 3) of the n-grams of order k, range by range of the numbers of the leading word, the word
-    at `lead`. A range has up to `most` rows, or those of a single word.
+    """Yields the rows (M, k + 3) of the n-grams of order k, for one range after the other of the numbers of the leading
+    word, the word at `lead`. A range has up to `most` rows, or those of a single word.
     """
     many, order = np.zeros(len(rank), np.int64), lead + 1
     count_words(nodes.memory, nodes.where, k, order, rank, many)
@@ -99,7 +99,7 @@ def rows_of(nodes, k, first, rank, weighted):
 
 @jit
 def fill_rows(memory, logs, where, first, rank, weighted, rows):
-    """rows (N, k + 3) <- of the N nodes of order k from `first` on, those with a probability. Returns how many."""
+    """rows (N, k + 3) <- those of the N nodes of order k from `first` on that have a probability. Returns how many."""
     k, found = rows.shape[1] - 3, 0
     bow, p, words = k < len(where), where[k - 1, P], np.empty(k + 1, np.int32)
     at = np.full(k + 1, first)  # the node of the prefix of each length
@@ -139,7 +139,7 @@ def parent(memory, where, k, node):
 
 @jit
 def count_words(memory, where, k, d, rank, many):
-    """many (W,) += how many n-grams of order k, bare or not, have each number for their d-th word; d is k or k - 1."""
+    """many (W,) += the number of n-grams of order k, bare or not, by the number of their d-th word; d is k or k - 1."""
     begin, width = where[d - 1, AT], where[d - 1, WIDTH]
     for i in range(where[d - 1, N]):
         at = begin + width * i
@@ -148,8 +148,8 @@ def count_words(memory, where, k, d, rank, many):
 
 @jit
 def look(memory, logs, where, k, first, last, weighted):
-    """weighted (N_k,), from `first` up to `last`, <- whether a child of the node has a probability, or its weight is
-    not 0; -0.0 counts as not 0.
+    """weighted (N_k,), from `first` up to `last`, <- whether a child of the node has a probability, or the node's
+    weight is not 0. A weight of -0.0 counts as not 0.
     """
     begin, below, width, p = where[k - 1, AT], where[k, AT], where[k, WIDTH], where[k, P]
     for i in range(first, last):

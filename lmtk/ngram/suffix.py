@@ -2,27 +2,27 @@
 
 symbol  shape        meaning
 N n W   -            positions, the highest order, words
-x       (N,)         the text, int32: ids of words, and 0, the border, behind each sentence. As the last word of an
-                     n-gram the border is </s>, as another <s>. The text ends in a border, and counts as a circle
-order   (N,)         positions p sorted by x[p], then x[p - 1] .., int32. Equal n-grams stand together where they end,
-                     whatever their length; n-grams of order k + 1 stand under the n-gram of order k that they end in
+x       (N,)         the text, int32: ids of words, and 0, the border, after each sentence. As the last word of an
+                     n-gram the border is </s>, elsewhere <s>. The text ends in a border, and counts as a circle
+order   (N,)         positions p sorted by x[p], then x[p - 1] .., int32. So the ends of equal n-grams, of any length,
+                     are next to each other; n-grams of order k + 1 are within the n-gram of order k that they end in
 i, j    -            places in this order by n - 1 words and by n; n-grams of orders below n begin at the same i and j
 come    (N,)         for each place j, the place i of the position before: the place of the context. It rises among the
                      places of one last word
-begins  (N,)         f and m: of the n-grams that end at j, those of orders f .. m are new, none of the places before
-                     has them. Each takes half the bits of a uint8 or, where orders need more, of a uint16
+begins  (N,)         f and m: among the n-grams that end at j, those of the orders f .. m are new: no place before j has
+                     them. Each takes half the bits of a uint8 or, if the orders need more, of a uint16
 rank    (n, B, 2)    uint64, for each block of 64 places: a bit for each place that begins an n-gram of the order, and
                      how many began before the block
 node    -            an n-gram's number among those of its order, by where they begin; at order 1 the word
 words   (M,)         int32: the oldest word of each n-gram, those of order k from base[k] on; <s> is the word W
-blocks  (3, M_2)     of each bigram v w the first place j, the place behind its last, and w; int32. They are sorted by
+blocks  (3, M_2)     for each bigram v w: its first place j, the place after its last, and w; int32. They are sorted by
                      v, where the border is W, then by w
 by      (W + 2,)     where the blocks of each v begin
 segment -            a range of words v; the border has one of its own. The n-grams whose context ends in a word of a
                      segment depend on no other segment
 
-Where n-grams are compared by words before the last, the border comes last, as <s> is the last id of a model; as last
-word, </s>, it comes first.
+The border comes last where n-grams are compared by words before the last, since <s> is the last id of a model. As the
+last word, </s>, it comes first.
 """
 
 import mmap
@@ -41,7 +41,7 @@ SOME = 512  # positions whose random reads are made together, so that they overl
 RANGE = 1 << 16  # positions compared together, a multiple of 64
 LOW = 14  # the highest order for which f and m fit 4 bits each
 SHARES = 8  # of the words, for each thread that sorts
-PIECE = 1 << 16  # positions of a segment, about, up to order LOW: so the arrays of a segment stay in a cache
+PIECE = 1 << 16  # about so many positions has a segment, up to order LOW: its arrays stay in a cache
 u64 = np.uint64
 load8 = of_numba("lmtk.machine.unaligned", "load8")
 prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
@@ -52,8 +52,8 @@ class Suffixes:
     """The arrays of the table above, and: start and ended (W + 1,), the places i and j where those of each word begin;
     sizes (n,), the number of n-grams of each order.
 
-    Of counts (`leaves`), where places do not tell how often an n-gram was seen, lists with order k at k: raw (N_k,),
-    how often each n-gram was seen; fresh (N_k,), of how many counted n-grams it is the suffix.
+    With counts (`leaves`), places do not tell how often an n-gram was seen. Then there are two lists with order k at k:
+    raw (N_k,), how often each n-gram was seen; fresh (N_k,), of how many counted n-grams it is the suffix.
     """
 
     come: np.ndarray
@@ -123,7 +123,7 @@ def suffix_order(x, n, W, marks):
     begins, rank = np.empty(N, kind_of_begins(n)), np.zeros((n, N // 64 + 2, 2), u64)
     ranges = [(a, min(a + RANGE, N)) for a in range(0, N, RANGE)]
     sizes = np.zeros((len(ranges) + 1, n), np.int64)
-    # each order has room for N n-grams; what is not touched takes no memory
+    # each order has room for N n-grams; pages that are not touched take no memory
     base = np.array([0, 0, *range(W + 1, W + 1 + N * (n - 1), N)])
     words, ends, scratch = untouched(W + 1 + N * (n - 1), np.int32), base.copy(), Scratch()
     words[: W + 1] = np.arange(W + 1)
@@ -180,15 +180,15 @@ def blocks_of(begins, ended, oldest):
 
 
 def cut_words(start, some):
-    """The bounds of about `some` ranges of words with about as many places each. start: where each word's begin."""
+    """The bounds of about `some` ranges of words with about as many places each. start: each word's first place."""
     N, borders, W = start[-1], start[1], len(start) - 1
     bounds = np.searchsorted(start, borders + (N - borders) * np.arange(1, some) // some)
     return np.unique(np.concatenate(([1], np.clip(bounds, 1, W), [W])))
 
 
 def heads_of(x, parts, bounds, start, W):
-    """heads (S + 1, W) int32: heads[s, w] is where the places of the word w behind a word of share s begin. A share has
-    the words from one of the bounds to the next; the border is the last. The parts of the text are counted in threads.
+    """heads (S + 1, W) int32: heads[s, w] is where the places of the word w after a word of share s begin. A share has
+    the words from one of the bounds to the next; the border is the last share. Threads count the parts of the text.
     """
     S = len(bounds)
     segment = np.full(W, S - 1, np.int32)
@@ -206,15 +206,15 @@ def heads_of(x, parts, bounds, start, W):
 
 @jit
 def count_ids(x, begin, end, counts):
-    """counts (W,) += how often each id stands in x[begin:end]."""
+    """counts (W,) += how often each id occurs in x[begin:end]."""
     for p in range(begin, end):
         counts[x[p]] += 1
 
 
 @jit
 def sort_first(x, begin, end, head, order):
-    """order <- the positions begin .. end, sorted by their words, stably. head (W,): where the next position of each
-    word goes, in place.
+    """order <- the positions begin .. end, stably sorted by their words. head (W,): where the next position of each
+    word goes; updated in place.
     """
     for p in range(begin, end):
         w = x[p]
@@ -231,7 +231,7 @@ def count_pairs(x, begin, end, segment, counts):
 
 @jit
 def sort_next(x, order, begin, end, head, out):
-    """out <- the positions that follow order[begin:end], sorted by their words, stably; head as in `sort_first`. Bound
+    """out <- the positions that follow order[begin:end], stably sorted by their words; head as in `sort_first`. Bound
     by a random read and a random write a position.
     """
     N = len(order)
@@ -251,7 +251,7 @@ def sort_next(x, order, begin, end, head, out):
 
 @jit
 def sort_last(x, order, begin, end, head, come):
-    """`sort_next` that writes, in place of a position, the place in `order` of the position before it: come <- it."""
+    """come <- as by `sort_next`, but in place of each position, the place in `order` of the position before it."""
     N = len(order)
     words = np.empty(SOME, np.int32)
     for start in range(begin, end, SOME):
@@ -276,10 +276,10 @@ def bits_of(flags, begin):
 
 @jit
 def compare(x, n, order, come, begin, end, W, sos, eos, begins, rank, sizes, oldest):
-    """begins, rank <- at the places begin .. end, `begin` being a multiple of 64, by comparing each place with the one
-    before. sizes (n,) <- how many n-grams of each order begin there; oldest (n, RANGE + 1) <- their oldest words, W for
-    the border. x: the last n - 1 positions of the text, the text, and its first position. sos, eos: whether <s> and
-    </s> count.
+    """begins, rank <- at the places begin .. end, by comparing each place with the one before; `begin` is a multiple of
+    64. sizes (n,) <- how many n-grams of each order begin there; oldest (n, RANGE + 1) <- their oldest words, W for the
+    border. x: the last n - 1 positions of the text, the text, and its first position. sos, eos: whether <s> and </s>
+    count.
 
     Bound by two random reads a place.
     """
@@ -336,8 +336,8 @@ def compare(x, n, order, come, begin, end, W, sos, eos, begins, rank, sizes, old
 
 @jit
 def shift_ranks(rank, sizes, N):
-    """Makes the counts in rank, which begin at 0 in each range, go on from range to range. sizes (R + 1, n), in place:
-    how many n-grams each range has become how many were before it.
+    """Makes the counts in rank, which begin at 0 in each range, continue from range to range. sizes (R + 1, n), the
+    number of n-grams in each range, becomes the number before it, in place.
     """
     for k in range(rank.shape[0]):
         total = 0
@@ -388,8 +388,8 @@ def contexts_at(begins, start, first, last, k, local):
 
 @jit
 def find_blocks(begins, ended, oldest, head, blocks):
-    """blocks <- as in the table above, those of each v from head (W + 1,), in place, on. oldest (M_2,): each bigram's
-    v.
+    """blocks <- as in the table above; those of each v begin at head (W + 1,), which advances in place. oldest (M_2,):
+    the v of each bigram.
     """
     g, last = 0, -1
     for w in range(len(ended) - 1):
@@ -412,7 +412,7 @@ def find_blocks(begins, ended, oldest, head, blocks):
 @inlined
 def first_reads(begins, come, rank, k, blocks, start, size, nodes):
     """nodes (SOME,) <- for each of some blocks, the first n-gram of order k that begins at its first place or later.
-    Returns a number that depends on all reads, so that the compiler does not leave out those made ahead.
+    Returns a number that depends on all reads, so that the compiler keeps those that are only made ahead.
     """
     ahead = 0
     for r in range(size):
@@ -439,8 +439,8 @@ def gather(begins, come, rank, blocks, a, z, first, local, sizes, rows):
     suffix, the last word at order 2, else a number among the gathered n-grams of the order below; how many n-grams of
     order k + 1 end in it; how often it was seen. Returns a number as `first_reads` does.
 
-    A block has few places, and is bound by the first reads of them; those of SOME blocks are made together. The last
-    two numbers are found as differences of running sums.
+    A block has few places and is bound by their first reads, which are made together for SOME blocks. The last two
+    numbers are differences of running sums.
     """
     n, walked, ahead = len(sizes) - 1, 0, 0
     base = np.zeros(n + 2, np.int64)
@@ -483,12 +483,12 @@ def gather(begins, come, rank, blocks, a, z, first, local, sizes, rows):
 def place(
     begins, come, rank, k, blocks, a, z, first, local, head, below, marks, log10p, log10bow, types, rows, logs, new
 ):
-    """rows <- the records of the n-grams of order k in the blocks a .. z that the model has, those of each context from
-    head (H,), in place, on; new <- the row of each n-gram. local, first: as in `gather`.
+    """rows <- the records of the n-grams of order k in the blocks a .. z that the model has; those of each context
+    begin at head (H,), which advances in place. new <- the row of each n-gram. local, first: as in `gather`.
 
-    below: the rows of the n-grams of the order below, -1 for none. types: how many n-grams extend each, which stands in
-    place of its first child until `sum_up`. logs: rows as float32. Returns how many lack their suffix, and a number as
-    `first_reads` does. Bound by a random write a row; SOME are fetched together.
+    below: the rows of the n-grams of the order below, -1 for none. types: how many n-grams extend each; it takes the
+    place of the first child until `sum_up`. logs: rows as float32. Returns how many n-grams lack their suffix, and a
+    number as `first_reads` does. Bound by a random write a row; SOME are fetched together.
     """
     lacking, many, ahead, wide = 0, 0, 0, rows.shape[1]
     nodes, parents, at, of, suffix, word = np.empty((6, SOME), np.int32)
@@ -542,7 +542,9 @@ def put_rows(many, at, of, suffix, word, below, log10p, log10bow, types, rows, l
 
 @jit
 def sum_up(types, total):
-    """types (N,), in place: how many children each has becomes where they begin, from `total` on. Returns the end."""
+    """Turns types (N,), the number of children of each, into where they begin, from `total` on, in place. Returns the
+    end of the last.
+    """
     for i in range(len(types)):
         here = types[i]
         types[i] = total
@@ -552,7 +554,7 @@ def sum_up(types, total):
 
 @jit
 def own_counts(node, oldest, raw, V, count):
-    """count (N,) <- raw, for n-grams whose oldest word is not predicted, as <s>: nothing stands before them."""
+    """count (N,) <- raw, for n-grams whose oldest word is not predicted, such as <s>: nothing precedes them."""
     for i in range(len(node)):
         if oldest[node[i]] >= V:
             count[i] = raw[i]
@@ -560,8 +562,8 @@ def own_counts(node, oldest, raw, V, count):
 
 @jit
 def cut_places(begins, every, most, cuts):
-    """cuts <- places about `every` apart where an n-gram of an order up to `most` begins, from 0 to the end. Returns
-    how many.
+    """cuts <- places about `every` apart at which an n-gram of an order up to `most` begins, from 0 to the end. Returns
+    their number.
     """
     found, j = 1, 0
     cuts[0] = 0
@@ -576,9 +578,10 @@ def cut_places(begins, every, most, cuts):
 
 @jit
 def tally(begins, k, begin, end, oldest, node, V, continuation, counts, n):
-    """n (R,) += of the n-grams of order k that begin in begin .. end, at r how many have the count r = 1 .. R - 1, at 0
-    how many a higher one. The count is that of the n-grams of order k + 1 that end in an n-gram, with `continuation`
-    and an oldest word below V; else how often it was seen. node: the first node; counts (2, N + 1) int32: scratch.
+    """Counts of counts of the n-grams of order k that begin in begin .. end: n[r], r = 1 .. R - 1, += the number of
+    those with count r; n[0] += the number of those with a higher count. With `continuation` and an oldest word below V,
+    the count is the number of n-grams of order k + 1 that end in the n-gram; else how often it was seen. node: the
+    first node; counts (2, N + 1) int32: scratch.
     """
     found, seen, fresh = 0, 0, 0
     children, raw = counts

@@ -1,11 +1,11 @@
-"""Sums of a large text's probabilities. The kernels take addresses and make no arrays, as `reports.early` calls them
+"""Sums of a large text's probabilities. The kernels take addresses and make no arrays, since `reports.early` calls them
 before numpy is imported.
 
-address  what stands there
-handle   a model, as `walking.handle` has it
-table    its words, as `walking.table_handle` has them
-given    int64: V; the ids of <unk>, <s> and </s>; whether lines get <s>, and </s>, where they lack it
-room     `early.ROOM` bytes for each byte of a text and two more; results stand at its beginning
+address  what is there
+handle   a model, made by `walking.handle`
+table    its words, made by `walking.table_handle`
+given    int64: V; the ids of <unk>, <s> and </s>; whether lines that lack <s>, or </s>, get it
+room     `early.ROOM` bytes for each byte of a text and two more; results are put at its beginning
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ array_at = of_numba("lmtk.machine.unaligned", "array_at")
 def words(table, text, size, first, room):
     """room <- the ids, int32, of the words of a text, -1 for each line's end. With `first` = 0 the table is empty, and
     words are added to it with the numbers from 0 on; with -1 it is complete, and words that it lacks have the id -1.
-    Returns how many words the table has then.
+    Returns how many words the table has afterwards.
     """
     slots, letters, ends, value = table_at(table)
     ids = array_at(room, size, np.int32)
@@ -32,7 +32,7 @@ def words(table, text, size, first, room):
 
 @sealed
 def begin(handle, V):
-    """unigram and first of a handle <- from its nodes. Returns whether the words of all 1-grams are in range."""
+    """Fills unigram and first of a handle from its nodes. Returns whether the words of all 1-grams are in range."""
     memory, logs, where, _, _, _, unigram, first = arrays_at(handle)
     W = len(unigram)
     for w in range(W):
@@ -50,15 +50,15 @@ def begin(handle, V):
 
 @sealed
 def sum_text(handle, table, given, text, size, room):
-    """room <- sums (S,) float64: of each line of a text that is not blank, the sum of its words' log10 p in double
-    precision, one after the other, without words of probability 0. Marks that a line has already are not doubled.
+    """room <- sums (S,) float64: for each line of a text that is not blank, the sum of its words' log10 p, added in
+    double precision one after the other, without words of probability 0. Marks that a line already has are not doubled.
 
-    Returns the numbers of a reports.tally.Tally: of sums; of sentences; of words; of `unk` with p = 0; of other words
-    with p = 0; of `unk` with p > 0; of blank lines.
+    Returns the numbers of a reports.tally.Tally: those of sums; of sentences; of words; of `unk` with p = 0; of other
+    words with p = 0; of `unk` with p > 0; of blank lines.
     """
     told, most = array_at(given, 6, np.int64), size + 2
     V, unk, sos, eos, add_sos, add_eos = told[0], told[1], told[2], told[3], told[4] > 0, told[5] > 0
-    # the parts of `room`, those of the widest numbers first, so that all are aligned
+    # the parts of `room`, with the widest numbers first, so that all are aligned
     sums, ends = array_at(room, most, np.float64), array_at(room + 8 * most, most, np.int64)
     ids = array_at(room + 16 * most, most, np.int32)
     tokens = array_at(room + 20 * most, 2 * most, np.int32)

@@ -2,14 +2,14 @@
 probabilities, mixed or copied.
 
 symbol  shape      meaning
-tries   (T, 2)     of each trie, the address of its memory and its size, int64; the memory is as in `nodes`
-where   (T, n, 4)  as in `nodes`; of orders that a trie lacks, all 0
+tries   (T, 2)     the address and the size of each trie's memory, int64; the memory is as in `nodes`
+where   (T, n, 4)  as in `nodes`; all 0 for orders that a trie lacks
 ids     (T, W)     the new id of each word, -1 for words that are left out, int32
-place   (N, T)     where the n-grams of an order stand in each trie, -1 where it lacks them, int32
+place   (N, T)     the place of an order's n-grams in each trie, -1 for none, int32
 first, last        contexts, nodes of the order below, from `first` up to `last`
 
-The children of a context in all tries are sorted lists, which are merged; a list is sorted first where new ids change
-its order. Bound by the random reads of tries whose words change their order and, for mixtures, by the exponentials.
+The children of a context in all tries are sorted lists, which are merged; a list is sorted first if new ids change its
+order. Bound by the random reads of tries whose words change their order and, for mixtures, by the exponentials.
 """
 
 import math
@@ -65,7 +65,7 @@ def children_at(memory, where, m, k, node):
 
 @jit
 def count_children(tries, where, k, above):
-    """(how many children contexts have in all tries, the most that one context has). above (C, T): their places."""
+    """(the number of children of contexts in all tries, the most that one context has). above (C, T): their places."""
     total, most = 0, 0
     for q in range(len(above)):
         here = 0
@@ -157,14 +157,14 @@ def put_nodes(k, first, last, node0, child, word, memory, where):
 
 @jit
 def mix_numbers(tries, old, weights, k, first, last, node0, place, memory, logs, where, far, base, rows):
-    """memory <- log10 p of the n-grams of order k after the contexts first .. last, log10 sum_m weights[m] p_m, nan
-    where no model has the n-gram; and the first model's back-off weights. node0, place: as in `put_nodes`.
+    """memory <- log10 p of the n-grams of order k after the contexts first .. last, log10 sum_m weights[m] p_m, nan if
+    no model has the n-gram; and the first model's back-off weights. node0, place: as in `put_nodes`.
 
-    rows (., T, 3), from base[k] on, of the n-grams of each order k below the highest, in trie m: log10 p of its longest
-    suffix with a probability; the sum of back-off weights that go with it; its own back-off weight. The rows of order k
-    are written.
+    rows (., T, 3), from base[k] on: for the n-grams of each order k below the highest, in each trie, log10 p of the
+    longest suffix with a probability; the sum of the back-off weights that go with it; the n-gram's own back-off
+    weight. The rows of order k are written.
 
-        p(w | c) = p of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word)
+        p(w | c) = p of the n-gram c w if there is one, else bow(c) p(w | c without its oldest word)
 
     Back-off weights are added in single precision, those of short contexts first, as in `walking.backed_off`.
     """
@@ -242,10 +242,10 @@ def united(models, ids, W, weights=None, own=False):
     """(memory, where, far), as in `nodes`, of the n-grams of all models, over W words. ids[m]: the new ids of the words
     of model m, -1 for words that are left out.
 
-    Back-off weights are those of the first model. Probabilities are the mixture with `weights`, or without them those
-    of the first model, and the n-grams that it lacks are bare. own: the models are not used any more; their memory is
-    given back, an order at a time. Memory is made for as many n-grams as all models have; what is not written of it
-    costs nothing.
+    Back-off weights are those of the first model. Probabilities are the mixture with `weights`; without weights they
+    are those of the first model, and the n-grams that it lacks are bare. own: the models are not used any more; their
+    memory is given back, an order at a time. Memory is allocated for as many n-grams as all models have; parts that are
+    not written cost nothing.
     """
     if own:
         trim()

@@ -87,8 +87,8 @@ def as_single(log10p):
 
 @inlined
 def weight_after(bow, goes_on, single):
-    """A context's weight, log10, as it is added. In KenLM (`single`) a weight of 0 has a sign, -0 where no n-gram goes
-    on from the context; and log 0 is -99.
+    """A context's weight, log10, in the form in which it is added. In KenLM (`single`) a weight of 0 has a sign, -0 if
+    no n-gram extends the context; and log 0 is -99.
     """
     if single and bow == 0:
         return np.float32(0.0) if goes_on else np.float32(-0.0)
@@ -127,15 +127,15 @@ def fetch(memory, where, k, node):
 def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids, fresh, log10p, used):
     """The back-off recursion (Katz 1987) for the tokens ids (N,):
 
-        p(w | c) = p of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word).
+        p(w | c) = p of the n-gram c w if there is one, else bow(c) p(w | c without its oldest word).
 
     log10p (N,) float32 <- log10 p; used (N,) int8 <- the length of the n-gram that gave it. unigram (W,) int32: the
-    1-gram of each word, -1 for none; first (W,) float32, its log10 p. fresh (N,): a token has no context. Words from V
-    on have no probability. single: KenLM's rounding and zeros, as in `weight_after` and `backed_off`.
+    1-gram of each word, -1 for none; first (W,) float32, its log10 p. fresh (N,): whether a token has no context. Words
+    from V on have no probability. single: KenLM's rounding and zeros, as in `weight_after` and `backed_off`.
 
     The search goes from the longest context to shorter ones, by suffix links. The first node found is the next token's
-    context, or at the highest order its suffix is; so a token whose n-gram is there takes one search. A log10p of +inf
-    counts only for `used`: it marks n-grams that KenLM adds to a model.
+    context; at the highest order, its suffix is. So a token whose n-gram is in the model takes one search. A log10p of
+    +inf counts only for `used`: it marks n-grams that KenLM adds to a model.
 
     The text is scored in LANES parts, each of which begins with the tokens of its first context. A round makes one
     search in each part, so that their random reads, two or three a search, overlap. A round goes in passes, from lists
@@ -145,7 +145,7 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
     n, size = len(where), len(ids)
     lanes = max(min(LANES, size // (PART + n), WEIGHTS // (n + 1)), 1) if size else 0
     t, begin, stop = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
-    # the context to look in, of order 0 where only the 1-gram is left; the next token's context, -1 if not known yet
+    # the context to search, of order 0 if only the 1-gram is left; the next token's context, -1 if not known yet
     word, order, node = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
     next_order, next_node, length = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
     low, high, slot = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
@@ -279,11 +279,11 @@ def arrays_at(handle):
 
 @jit(nogil=False)
 def step(handle, w, state):
-    """`walk` of one word w as KenLM does it: (log10 p, length used, state after w). It holds Python's lock, since all
-    calls use the same room in the handle.
+    """`walk` of one word w, as KenLM scores it: (log10 p, length used, state after w). It holds Python's lock, since
+    all calls use the same room in the handle.
 
-    state: the longest context, order << 32 | place; NULL or UNKNOWN where there is none. As in KenLM, a context from
-    which no n-gram goes on, and whose weight is 0, is shortened.
+    state: the longest context, order << 32 | place; NULL or UNKNOWN if there is none. As in KenLM, a context that no
+    n-gram extends, and whose weight is 0, is shortened.
     """
     memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
     n, k, node = len(where), state >> 32, state & 0xFFFFFFFF
@@ -412,7 +412,7 @@ def score_text(handle, table, unk, text, sos, eos):
 
 @jit
 def score_lines(handle, ids, sos, eos, sums):
-    """sums (S,) float64 <- KenLM's log10 p of each line of `ids`, in which -1 stands between lines: its words' summed
+    """sums (S,) float64 <- KenLM's log10 p of each line of `ids`, in which -1 separates lines: the sum over its words
     in single precision, one after the other. sos, eos: the ids of marks to put before and after each line, or -1 for
     none. Returns the number of words, </s> included.
     """

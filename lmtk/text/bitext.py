@@ -11,13 +11,13 @@ from lmtk.text.corpus import TOKEN, Closed
 from lmtk.text.vocab import EOS, SOS, lower, make_vocab
 
 BLANKS = b" \t\r"
-UNKNOWN = b"[UNK]"  # the paper's name of a word outside the shortlist
+UNKNOWN = b"[UNK]"  # the paper's name for a word outside the shortlist
 
 
 @dataclass(frozen=True)
 class Bitext:
-    """Pairs of sentences, each an array of ids, (T,) int32, that ends with </s>. left_out: how many pairs were left
-    out.
+    """Pairs of sentences, each an array of ids, (T,) int32, that ends with </s>. left_out: the number of pairs that
+    were left out.
     """
 
     source: list
@@ -26,7 +26,7 @@ class Bitext:
 
 
 def paired(source, target):
-    """Yields the lines of two texts in pairs. Raises FormatError, at the end, where one text has more lines."""
+    """Yields the lines of two texts in pairs. Raises FormatError, at the end, if one text has more lines."""
     a = b = (0, b"")
     for x, y in zip_longest(rows_of(blocks(source)), rows_of(blocks(target))):
         a, b = x or a, y or b
@@ -39,7 +39,7 @@ def paired(source, target):
 
 
 def read_pairs(source, target, tolower=False):
-    """The lines of two texts as pairs of token lists. Raises FormatError where one has more lines, or no word."""
+    """The lines of two texts as pairs of token lists. Raises FormatError if one has more lines, or no word."""
     rows = [[TOKEN.findall(lower(line) if tolower else line) for line in pair] for pair in paired(source, target)]
     for i, path in enumerate((source, target)):
         if not any(row[i] for row in rows):
@@ -48,7 +48,7 @@ def read_pairs(source, target, tolower=False):
 
 
 def read_dictionary(path):
-    """{word: translation} of a text of "WORD TRANSLATION" lines; a word's first line counts. Raises FormatError."""
+    """{word: translation} from a text of "WORD TRANSLATION" lines; a word's first line counts. Raises FormatError."""
     out = {}
     for number, line in lines(path):
         found = line.strip(BLANKS).split(None, 1)
@@ -62,8 +62,8 @@ def read_dictionary(path):
 
 
 def make_shortlist(rows, size, source):
-    """The Vocab of the `size` most frequent words (None: all) of lists of words, by count, then bytes, with [UNK].
-    source: where they are from, for the error. Raises LmtkError where there is no word.
+    """The Vocab of the `size` most frequent words (None: all) in lists of words, by count, then bytes, with [UNK].
+    source: where the words are from, for the error. Raises LmtkError if there is no word.
     """
     counts = {}
     for row in rows:
@@ -80,14 +80,14 @@ def word_index(vocab):
 
 
 def ids_of(words, index, eos):
-    """The ids (n + 1,) int32 of words by an index, and of </s> behind them."""
+    """The ids (n + 1,) int32 of words by an index, followed by that of </s>."""
     ids = np.fromiter(map(index.__getitem__, words), np.int32, len(words))
     return np.append(ids, np.int32(eos))
 
 
 def bitext(pairs, source, target, longest=None):
-    """The Bitext of pairs of token lists over two vocabularies. Pairs with an empty side, or one of more than `longest`
-    tokens, are left out. Raises LmtkError where none is left.
+    """The Bitext of pairs of token lists over two vocabularies. Pairs with an empty side, or a side of more than
+    `longest` tokens, are left out. Raises LmtkError if no pair is left.
     """
     kept = [p for p in pairs if p[0] and p[1] and (longest is None or max(map(len, p)) <= longest)]
     if not kept:

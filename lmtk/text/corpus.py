@@ -24,7 +24,7 @@ NEWLINE = -1
 
 
 class Growing(dict):
-    """Word -> id, the words of `first` from 0 on; a new word gets the next id."""
+    """Word -> id; the words of `first` have the ids from 0 on, and a new word gets the next id."""
 
     def __init__(self, first=(SOS, EOS)):
         super().__init__({b"\n": NEWLINE})
@@ -43,7 +43,7 @@ class Growing(dict):
 class Corpus:
     """Sentences of ids, end to end.
 
-    ids: (N,) int32, with the ids of <s> and </s> where the sentences have them.
+    ids: (N,) int32, including the ids of <s> and </s> if the sentences have them.
     starts: (S + 1,) int64, where each sentence starts; the last is N.
     scored: (N,) bool, False where a token is only context: <s>, and tokens that -stream repeats from the block before.
     lines: the sentences as they were read, if asked for, else None.
@@ -69,7 +69,7 @@ class Corpus:
 @dataclass(frozen=True)
 class Marks:
     """How lines become sentences. sos, eos: with <s>, with </s>. stream: all lines are one running text without marks.
-    blank: counting takes a blank line for a sentence without words, as KenLM does. tolower: in lower case.
+    blank: blank lines are counted as sentences without words, as in KenLM. tolower: words are put in lower case.
     """
 
     sos: bool = True
@@ -84,7 +84,7 @@ class Marks:
 
 
 def tokens(block, tolower=False):
-    """The tokens of a block of whole lines, a list of bytes, with b"\\n" after each line."""
+    """The tokens of a block of whole lines: a list of bytes, with b"\\n" after each line."""
     if tolower:
         block = lower(block)
     found = TOKEN.findall(block)
@@ -94,7 +94,7 @@ def tokens(block, tolower=False):
 
 
 class Closed(dict):
-    """Word -> id of a fixed vocabulary; a word that is not in it has the id `unk`."""
+    """Word -> id in a fixed vocabulary; words that are not in it have the id `unk`."""
 
     def __init__(self, index, unk):
         super().__init__(index)
@@ -107,8 +107,8 @@ class Closed(dict):
 
 class Reader:
     """Reads the ids of a text's blocks by an index of words, Growing or Closed: in Python, and from the first large
-    block on by the kernel. `finish` gives the new words to a Growing index; it must follow the last block, and may
-    follow others.
+    block on by the kernel. `finish` gives the new words to a Growing index. It must be called after the last block, and
+    may be called after others.
     """
 
     def __init__(self, index, tolower=False):
@@ -130,7 +130,7 @@ class Reader:
 
 
 def ids_of(blocks, index, tolower=False):
-    """Yields the ids (n,) int32 of each block of whole lines, as `Reader.ids`. Large blocks are read in threads, each
+    """Yields the ids (n,) int32 of each block of whole lines, as `Reader.ids` does. Threads read large blocks, each
     with a table of its own. Words that are new to a table get their ids from the index in the order of the blocks, so
     that the ids do not depend on the threads.
     """
@@ -178,7 +178,7 @@ class Table:
         self.unk = index.unk if self.closed else 0
         self.buffer = np.empty(0, np.int32)
         words, values = list(index), np.fromiter(index.values(), np.int32, len(index))
-        if b"\n" in index:  # a line's end is no word
+        if b"\n" in index:  # the end of a line is not a word
             line = words.index(b"\n")
             del words[line]
             values = np.delete(values, line)
@@ -209,7 +209,7 @@ class Table:
         return self.slots, self.letters, self.ends, self.value
 
     def add(self, text):
-        """Adds the words of a text, with the ids from 0 on. None of them may be in the table, which must have room."""
+        """Adds the words of a text, with the ids from 0 on. None may be in the table, and the table must have room."""
         self.look_up(np.frombuffer(text, np.uint8), 0, 0, np.empty(len(text), np.int32))
 
     def grow(self):
@@ -228,7 +228,7 @@ class Table:
     def ids(self, block):
         text, parts, start = np.frombuffer(block, np.uint8), [], 0
         while start < len(text):
-            # one buffer for all blocks: to touch fresh memory costs more than the look-ups
+            # one buffer for all blocks: touching fresh memory costs more than the look-ups
             if len(self.buffer) < len(text):
                 self.buffer = np.empty(len(text), np.int32)
             before = self.known
@@ -243,7 +243,7 @@ class Table:
 
 
 def count_words(paths, tolower=False):
-    """A Counter: word -> how often it stands in the texts; words as they were first seen."""
+    """A Counter: word -> how often it occurs in the texts. Words are in the order in which they were first seen."""
     index, counts = Growing(()), np.zeros(0, np.int64)
     for path in paths:
         for ids in ids_of(blocks(path), index, tolower):
@@ -256,7 +256,7 @@ def count_words(paths, tolower=False):
 def with_marks(ids, marks, sos, eos):
     """Lines of ids, each followed by NEWLINE -> (ids with <s> and </s>, starts (S + 1,), the number of blank lines).
 
-    Marks that a line has already are not doubled. sos, eos: the ids of the marks.
+    Marks that a line already has are not doubled. sos, eos: the ids of the marks.
     """
     ends = np.flatnonzero(ids == NEWLINE)
     begins = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
@@ -280,8 +280,8 @@ def with_marks(ids, marks, sos, eos):
 
 
 def read_ids(path, index, marks):
-    """A whole text as (ids, starts, blank), as `with_marks` has them. index: Growing or Closed, with <s> and </s>; it
-    must not have the id -1.
+    """A whole text as (ids, starts, blank), as from `with_marks`. index: Growing or Closed, with <s> and </s>; it must
+    not have the id -1.
     """
     parts, starts, blank, N = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0, 0
     for block in ids_of(blocks(path), index, marks.tolower):
@@ -294,7 +294,7 @@ def read_ids(path, index, marks):
 
 
 def but_openings(ids, starts, sos):
-    """(N,) bool: all tokens but an <s> that opens a sentence."""
+    """(N,) bool: True for all tokens except an <s> that opens a sentence."""
     scored = np.ones(len(ids), bool)
     scored[starts[:-1][ids[starts[:-1]] == sos]] = False
     return scored
@@ -308,9 +308,9 @@ def read_corpus(path, *how, **more):
 def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):
     """Yields a Corpus of whole sentences for each block of whole lines of a text.
 
-    With marks.stream each Corpus starts with the `order` - 1 last tokens of the block before, not scored again. index:
-    a Growing index, which knows the words of a block when its Corpus is yielded; without it words outside the
-    vocabulary are <unk>.
+    With marks.stream, each Corpus starts with the last `order` - 1 tokens of the block before, which are not scored
+    again. index: a Growing index, which knows the words of a block when its Corpus is yielded; without it, words
+    outside the vocabulary are <unk>.
     """
     index = Closed(vocab.index, vocab.unk_id) if index is None else index
     sos, eos = index[SOS], index[EOS]
@@ -334,7 +334,7 @@ def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):
 
 
 def whole_corpus(path, vocab, marks):
-    """The whole text of `path` as one Corpus. Raises LmtkError where it has no words."""
+    """The whole text of `path` as one Corpus. Raises LmtkError if it has no words."""
     ids, starts, blank = read_ids(path, Closed(vocab.index, vocab.unk_id), marks)
     if not len(ids):
         raise LmtkError(f"{name_of(path)}: no words in it; is it the right file?")

@@ -3,7 +3,7 @@
 symbol   shape      meaning
 text     (n,)       bytes, uint8
 slots    (2^s, 2)   an open-addressing table, uint64: a word's key (0: a free slot) and its number j
-letters  (L,)       the words in the table, each with a line's end behind it, uint8: a text itself
+letters  (L,)       the words in the table, each followed by a line's end, uint8; this is a text itself
 ends     (2^(s-1)+1,)  word j is letters[ends[j] : ends[j + 1] - 1], int64
 value    (2^(s-1),) the id of word j, int32
 """
@@ -16,7 +16,7 @@ u64 = np.uint64
 NEWLINE = -1  # the id of a line's end, as in corpus
 LOW7 = u64(0x7F7F7F7F7F7F7F7F)
 HIGH = ~LOW7
-BLANKS = u64(0x2121212121212121)  # in each byte the code of a blank plus one
+BLANKS = u64(0x2121212121212121)  # in each byte, the code of a blank plus one
 MIX = u64(0x9E3779B97F4A7C15)
 POWER = np.array([10**e for e in range(9)])
 SOME = 512  # words looked up together
@@ -29,7 +29,7 @@ TEN = np.array([float(f"1e{e}") for e in range(23)])  # the powers of ten that d
 
 @inlined
 def eight(text, at):
-    """Eight bytes from text[at] on as a uint64, the lowest first; line ends (10) behind the end of the text."""
+    """Eight bytes from text[at] on as a uint64, the lowest first; after the end of the text, line ends (10)."""
     if at + 8 <= len(text):
         return load8(text, at)
     found = u64(0)
@@ -59,8 +59,8 @@ def span(text, at):
 def key_of(text, first, length):
     """The key of the word text[first : first + length].
 
-    Of a word of up to 7 bytes the key is the word and its length, so that equal keys mean equal words. Of a longer one
-    it is a hash, with 255 for the length, and the letters have to be compared too.
+    The key of a word of up to 7 bytes is the word and its length, so that equal keys mean equal words. The key of a
+    longer word is a hash, with 255 for the length, so that the letters have to be compared too.
     """
     if length < 8:
         return eight(text, first) & ((u64(1) << u64(8 * length)) - u64(1)) | u64(length) << u64(56)
@@ -81,7 +81,7 @@ def slot_of(key, slots):
 
 @inlined
 def find_word(text, first, length, key, slots, letters, ends):
-    """(the number of the word text[first : first + length], or -1; the slot where it stands or would stand)."""
+    """(the number of the word text[first : first + length], or -1; the slot where it is or would be)."""
     slot, mask = slot_of(key, slots), u64(len(slots) - 1)
     while slots[slot, 0] != u64(0):
         if slots[slot, 0] == key:
@@ -105,9 +105,9 @@ def find_word(text, first, length, key, slots, letters, ends):
 def look_up(text, start, slots, letters, ends, value, known, new_id, unk, ids):
     """ids <- the ids of the tokens of text[start:]; a line's end is NEWLINE.
 
-    The table has `known` words. Other words are added, with the ids from `new_id` on; or, where that is negative, they
-    have the id `unk`. Returns where it stopped (the text's end, or a word for which the table or `letters` has no
-    room), the number of ids, and of known words. Words are looked up SOME at a time, so that their random reads
+    The table has `known` words. Other words are added, with the ids from `new_id` on; if `new_id` is negative, they
+    have the id `unk` instead. Returns where it stopped (the text's end, or a word for which the table or `letters` has
+    no room), the number of ids, and that of known words. Words are looked up SOME at a time, so that their random reads
     overlap.
     """
     size = len(text)
@@ -160,24 +160,24 @@ def look_up(text, start, slots, letters, ends, value, known, new_id, unk, ids):
 
 @jit
 def renumber(ids, new_id, out):
-    """out (N,) <- new_id[ids], ids (N,), in which -1 is the last of new_id (W,). `out` may be `ids`."""
+    """out (N,) <- new_id[ids], for ids (N,); the id -1 stands for the last of new_id (W,). `out` may be `ids`."""
     for i in range(len(ids)):
         out[i] = new_id[ids[i]]
 
 
 @jit
 def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers):
-    """rows (N, k + 2) <- the n-grams of the lines of text[at:]: log10 p, k words and, or not, a log10 weight.
+    """rows (N, k + 2) <- the n-grams of the lines of text[at:]: log10 p, k words and an optional log10 weight.
 
-    A row has the ids, then log10 p and the weight as float32, which `numbers`, the same memory, holds. The id of a word
-    that the table lacks is `unknown`. A word that stood in the same place in the line before, as most do in sorted
-    files, is not looked up again.
+    A row has the ids, then log10 p and the weight as float32; `numbers` is the same memory. The id of a word that the
+    table lacks is `unknown`. A word that was in the same place in the line before, as most are in sorted files, is not
+    looked up again.
 
     A number of up to 15 digits and a power of ten up to 22 is one division or product of exact doubles, so that it is
     rounded as Python rounds it, then to float32. Minus zero becomes zero. Stops at any other line, at a number above
-    1e30, and where `rows` has no room. Returns where it stopped; how many n-grams it read; how many lines it passed,
-    with blank ones; how many log p are positive, and the largest of these; the place, row * k + column, of the first
-    word that the table lacks, or -1. Bound by instructions, about two a byte.
+    1e30, and if `rows` has no room. Returns where it stopped; how many n-grams it read; how many lines it passed,
+    including blank ones; how many log p are positive, and the largest of these; the place, row * k + column, of the
+    first word that the table lacks, or -1. Bound by instructions, about two a byte.
     """
     size = len(text)
     found, lines, positive, worst, outside = 0, 0, 0, 0.0, -1
@@ -201,7 +201,7 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
                     c = text[i]
                 mantissa, digits, first, point, e = 0, 0, i, -1, 0
                 if i + 10 < size and text[i + 1] == 46 and 48 <= c <= 57:
-                    # d.dddd: up to eight digits behind the point are read at once, in one uint64
+                    # d.dddd: up to eight digits after the point are read at once, in one uint64
                     x8 = load8(text, i + 2) ^ u64(0x3030303030303030)
                     odd = ((x8 & LOW7) + u64(0x7676767676767676) | x8) & ~LOW7
                     d = np.int64(trailing_zeros(odd)) >> 3 if odd else 8
@@ -290,8 +290,8 @@ def read_lines(text, at, k, slots, letters, ends, value, unknown, rows, numbers)
 
 @inlined
 def settle(text, k, begin, width, keys, slots, letters, ends, value, rows, settled, found, outside):
-    """Sets the ids of the rows from `settled` up to `found`. Words that are not SAME stand in order in begin, width and
-    keys. Returns `outside` or, where it is -1, the place of the first word that the table lacks.
+    """Sets the ids of the rows from `settled` up to `found`. Words that are not SAME are in order in begin, width and
+    keys. Returns `outside` or, if that is -1, the place of the first word that the table lacks.
     """
     i = 0
     for row in range(settled, found):

@@ -23,7 +23,7 @@ CORE = re.compile(r"(\W*)(.*?)((?:['’]s?)?\W*)$", re.DOTALL)
 # marks that stay inside a word: between letters or digits, or between digits alone
 INSIDE, INSIDE_NUMBERS = frozenset("'’-‐‑_@.·׳״"), frozenset(",:/٫٬")
 SYMBOL = re.compile(r"(</?\w+>)")
-# two or more points, each behind one or two letters, and at least one behind a single letter: U.S. Ph.D. e.g.
+# two or more points, each after one or two letters, and at least one after a single letter: U.S. Ph.D. e.g.
 ABBREVIATION = re.compile(r"(?=(?:[^\W\d_]{2}\.)*[^\W\d_]\.)(?:[^\W\d_]{1,2}\.){2,}")
 
 
@@ -33,8 +33,8 @@ def numbers(text):
 
 
 def proper_nouns(text, names=None):
-    """Text with <name> for capitalised words inside a sentence, or, if `names` are given (a set of bytes), for these
-    words wherever they stand.
+    """Text with <name> for capitalised words inside a sentence or, if `names` (a set of bytes) are given, for these
+    words wherever they occur.
 
     A sentence starts with a line and after . ! or ?. The pronoun I does not count.
     """
@@ -47,7 +47,7 @@ def proper_nouns(text, names=None):
             word = match[0]
             before, core, after = CORE.match(word).groups()
             if word[0] + word[-1] == "<>":
-                name = False  # a symbol already
+                name = False  # it is a symbol already
             elif names is not None:
                 name = core.encode("utf-8", "surrogateescape") in names
             else:
@@ -84,7 +84,7 @@ def apart(word):
 def pieces(part):
     """The tokens of a word that has no symbol such as <num> in it."""
     whole = len(ABBREVIATION.match(part)[0]) if ABBREVIATION.match(part) else 0
-    # of each character: itself where it is a mark to split off, "" where it belongs to the word
+    # for each character: itself if it is a mark to split off, "" if it belongs to the word
     marks = [
         "" if i < whole or not is_mark(c) or stays(c, part[i - 1 : i], part[i + 1 : i + 2]) else c
         for i, c in enumerate(part)

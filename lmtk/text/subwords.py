@@ -1,4 +1,4 @@
-"""Words in pieces: byte pair encoding, by sentencepiece. The first piece of each word begins with MARK.
+"""Splits words into pieces by byte pair encoding (sentencepiece). The first piece of each word begins with MARK.
 
 Sennrich, Haddow, Birch (2016), "Neural machine translation of rare words with subword units", section 3.2.
 """
@@ -10,7 +10,7 @@ from lmtk.errors import FormatError, LmtkError, UsageError
 from lmtk.text.bitext import UNKNOWN
 
 MARK = "\u2581".encode()
-LONGEST = 200  # bytes up to which a word is split: the time of a translation grows with the square of a line's pieces
+LONGEST = 200  # bytes; no longer word is split: the time of a translation grows with the square of a line's pieces
 
 
 def library():
@@ -22,8 +22,8 @@ def library():
 
 
 def learn(rows, size):
-    """A model of sentencepiece, as bytes, with `size` pieces learned from lists of words. Raises LmtkError where the
-    words do not have as many.
+    """A sentencepiece model, as bytes, with `size` pieces learned from lists of words. Raises LmtkError if the words do
+    not have so many pieces.
     """
     lines, out = (b" ".join(row).decode("utf-8", "replace") for row in rows), io.BytesIO()
     how = {"model_type": "bpe", "vocab_size": size, "num_threads": 1, "minloglevel": 9}
@@ -39,10 +39,10 @@ def learn(rows, size):
 
 
 def splitter(model, path):
-    """The function that gives the pieces of a list of words; the words themselves where `model` is empty.
+    """The function that splits a list of words into pieces; if `model` is empty, the pieces are the words themselves.
 
-    A word that sentencepiece would not give back unchanged, since it is no UTF-8 or has MARK in it, is one piece; so is
-    a word of more than LONGEST bytes. Raises FormatError.
+    A word that sentencepiece would not give back unchanged, since it is not UTF-8 or has MARK in it, is one piece; so
+    is a word of more than LONGEST bytes. Raises FormatError.
     """
     if not model:
         return lambda words: words

@@ -6,12 +6,12 @@ from lmtk.errors import FormatError, LmtkError, name_of, shown
 from lmtk.files.streams import lines
 
 UNK, SOS, EOS = b"<unk>", b"<s>", b"</s>"
-PAUSE = b"-pau-"  # as in SRILM, it stands only in contexts and is never predicted
+PAUSE = b"-pau-"  # as in SRILM, it occurs only in contexts and is never predicted
 
 
 @dataclass(frozen=True)
 class Vocab:
-    """The words of a model. Words with ids below V are predicted; the others stand only in contexts.
+    """The words of a model. Words with ids below V are predicted; the others occur only in contexts.
 
     words: all words, bytes, the predicted ones first; <unk>, <s> and </s> are among them, each once.
     V: the number of predicted words, |V| in the papers.
@@ -48,7 +48,7 @@ def vocab_settings(vocab):
 
 
 def vocab_of(settings, words, path):
-    """The Vocab of a model's file. Raises FormatError where the settings do not fit the words, or these are wrong."""
+    """The Vocab of a model's file. Raises FormatError if the settings do not fit the words, or the words are wrong."""
     V, unk = settings["V"], settings["unk"].encode("latin-1")
     if not 0 < V <= len(words):
         raise FormatError(path, f"it predicts {V} words of a vocabulary of {len(words)}")
@@ -62,10 +62,10 @@ def vocab_of(settings, words, path):
 
 
 def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"):
-    """A Vocab that predicts `words` (each once, in their order, without marks and -pau-), </s> if `eos`, <unk> if
-    `unk`.
+    """A Vocab that predicts `words` (each once, in their order, without marks and -pau-), </s> if `eos`, and `unk_word`
+    if `unk`.
 
-    Raises LmtkError where there is no other word than these; source: where the words are from, for the message.
+    Raises LmtkError if there is no other word than these. source: where the words are from, for the message.
     """
     plain = dict.fromkeys(words)
     special = [(EOS, eos), (unk_word, unk), *[(PAUSE, False)] * (PAUSE in plain), (SOS, False)]
@@ -83,7 +83,7 @@ def lower(text):
 
 
 def read_vocab(path, tolower=False):
-    """The words of a word list, each once: the first field of each line, so that a count file serves too."""
+    """The words of a word list, each once: the first field of each line, so that a count file can be used too."""
     words = (line.replace(b"\t", b" ").strip(b" ").split(b" ", 1)[0] for _, line in lines(path, True))
     return list(dict.fromkeys(lower(w) if tolower else w for w in words if w))
 

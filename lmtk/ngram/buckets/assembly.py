@@ -1,15 +1,15 @@
-"""A model in buckets -> its nodes, which stand by their prefixes: in memory, or in a file where memory is bounded.
+"""A model in buckets -> its nodes, sorted by their prefixes: in memory, or in a file if memory is bounded.
 
 symbol  shape    meaning
-place   (N_k,)   where each of a bucket's n-grams of order k stands among all nodes of the order, int32; -1 where the
-                 model lacks it
+place   (N_k,)   the place of each of a bucket's n-grams of order k among all nodes of the order, int32; -1 if the model
+                 lacks it
 of      (N_k,)   the context of each event, one of the bucket's n-grams of order k - 1; at order 2 a word
 range   -        `size` places, whose records fit into memory together
 
 A record is made of two rows of int32, which are dealt to ranges of places. One comes from the bucket in which the
 n-gram is an event: its word, its probability and its suffix. The other comes from the bucket in which it is a context:
-its weight, and how many n-grams extend it. Once the second rows of an order are there, it is known where the children
-of each node begin. This goes back to the buckets, and gives the places of the next order's events.
+its weight, and the number of n-grams that extend it. The second rows of an order tell where the children of each node
+begin. This goes back to the buckets, and gives the places of the next order's events.
 """
 
 from functools import partial
@@ -56,15 +56,15 @@ def backoff_of(job, memory=None, home=None):
 
 
 def put_words(job, records):
-    """Fills the records of order 1, but for their children."""
+    """Fills the records of order 1, except for their children."""
     records["word"][:-1] = np.arange(len(job.log10p))
     records["log10p"][:-1] = np.where(job.marks & engine.THERE, job.log10p, f32(np.nan))
     records["log10bow"][:-1] = np.where(np.isnan(job.log10bow), f32(0), job.log10bow)
 
 
 def place_children(job, k, size, above):
-    """Puts into the records of order k - 1 where their children begin, and their weights. Returns a function, bucket ->
-    where the children of its n-grams of that order begin, (H,), numbered as in `of`.
+    """Sets the weights and the first children of the records of order k - 1. Returns a function, bucket -> where the
+    children of its n-grams of that order begin, (H,), numbered as in `of`.
     """
     child = above["child"]
     dealt, lengths = Shelf(), {}
@@ -165,7 +165,9 @@ def find_contexts(begins, come, rank, k, of):
 
 @jit
 def number_children(of, there, base, place):
-    """place (N_k,) <- the places of events, each context's from base (H,), in place, on; -1 where not `there`."""
+    """place (N_k,) <- the places of events, -1 if not `there`; those of each context begin at base (H,), which advances
+    in place.
+    """
     for i in range(len(of)):
         place[i] = -1
         if there[i]:
@@ -176,7 +178,8 @@ def number_children(of, there, base, place):
 @jit
 def deal_rows(begins, ended, k, place, below, p, size, head, rows):
     """rows (M, 4) <- place, word, log10 p and suffix of the events of order k that have a place; those of each range
-    from head (R,), in place, on. below: the places of the events of order k - 1. Returns how many lack their suffix.
+    begin at head (R,), which advances in place. below: the places of the events of order k - 1. Returns how many lack
+    their suffix.
     """
     word, node, suffix, lacking = 0, 0, -1, 0
     for j in range(len(begins)):
@@ -226,7 +229,7 @@ def put_contexts(rows, records):
 
 @jit
 def arrive(place, size, head, came, out):
-    """out (N,) <- the values of `came` for places, those of each range from head (R,), in place, on."""
+    """out (N,) <- the values of `came` for places; those of each range begin at head (R,), which advances in place."""
     for i in range(len(place)):
         if place[i] >= 0:
             out[i] = came[head[place[i] // size]]

@@ -1,4 +1,4 @@
-"""A text's positions are dealt to buckets: as records, or as places of the text, which every rank has then."""
+"""Deals a text's positions to buckets: as records, or as places in the text, which every rank then has."""
 
 import numpy as np
 
@@ -25,8 +25,8 @@ def share_text(job, parts):
 
 @jit
 def find(x, of, head, places):
-    """places <- the positions in x (N,) of the words of each bucket, from head[b, 0], in place, on. head[b, 1] is 1, or
-    0 for buckets of other ranks, which all write to one unused place: a branch would cost more.
+    """places <- the positions in x (N,) of the words of each bucket, beginning at head[b, 0], which advances in place
+    by head[b, 1]: 1, or 0 for buckets of other ranks. These all write to one unused place: a branch would cost more.
     """
     for p in range(len(x)):
         b = of[x[p]]
@@ -74,7 +74,7 @@ def overlapping(parts, n):
 
 @jit
 def deal(x, n, of, head, rows):
-    """rows (M, n + 1) <- the records of x (M + n,), those of each bucket from head (B,), in place, on."""
+    """rows (M, n + 1) <- the records of x (M + n,); each bucket's begin at head (B,), which advances in place."""
     for i in range(len(rows)):
         b = of[x[i + n - 1]]
         for d in range(n + 1):
@@ -83,7 +83,7 @@ def deal(x, n, of, head, rows):
 
 
 def records(job, b, flat):
-    """flat <- n - 1 times 0 and the records of a bucket, which the job gives up. Returns the records, (N, n + 1)."""
+    """flat <- n - 1 zeros and the records of a bucket, which the job drops. Returns the records, (N, n + 1)."""
     n = job.order
     flat[: n - 1] = 0
     rows = flat[n - 1 :].reshape(-1, n + 1)

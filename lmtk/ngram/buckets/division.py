@@ -23,22 +23,22 @@ PART = 1 << 18  # positions of a bucket where memory is not bounded, at most
 
 @dataclass
 class Buckets:
-    """A model in buckets, as many on each rank.
+    """A model in buckets, of which each rank has equally many.
 
-    seen (W,): how often each word stands in the text or, of counts, how many n-grams are around it. bounds (B + 1,):
-    the first word of each bucket. alone, together: so many buckets of up to `alone` positions are worked on at once,
-    larger ones by themselves. ample: whether memory is not bounded. counts: whether the buckets are of counted n-grams,
-    not of a text's positions. inside (W + 1,): the words whose n-grams alone are kept, or None. of (W,): the bucket of
+    seen (W,): how often each word occurs in the text or, for counts, how many n-grams are around it. bounds (B + 1,):
+    the first word of each bucket. alone, together: `together` buckets of up to `alone` positions are worked on at once,
+    larger ones one by one. ample: whether memory is unbounded. counts: whether the buckets are of counted n-grams, not
+    of a text's positions. inside (W + 1,): if not None, only n-grams of these words are kept. of (W,): the bucket of
     each word.
 
     cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words. came:
     {bucket: (n + 1, B)}, how many of its contexts of each order are events of each bucket. log10p, log10bow, marks:
-    order 1, on every rank. sizes: how many n-grams the model has of each order. needed: whether an n-gram was left out,
-    so that prefixes may be needed.
+    those of order 1, on every rank. sizes: the number of n-grams of each order in the model. needed: whether an n-gram
+    was left out, so that prefixes may be needed.
 
     Until the buckets are sorted: records, a Shelf with those of each bucket; or text (N + n,), a circle, and places,
-    where the words of each bucket stand in it. methods, exact: as in methods.Recipe; at the end the methods have their
-    discounts. show(share, what): is told how much of a step is done.
+    the places of each bucket's words in it. methods, exact: as in methods.Recipe; at the end the methods have their
+    discounts. show(share, what): is called with the share of a step that is done.
     """
 
     vocab: Vocab
@@ -101,13 +101,13 @@ class Buckets:
         return start
 
     def forget(self):
-        """Gives memory of a step back that the next step would not use."""
+        """Gives back a step's memory that the next step would not use."""
         self.scratch = threads.Scratch()
         trim()
 
     def each(self, work, what):
-        """[work(b) for b in mine], in threads as far as there is memory for several. Buckets of rare words are done
-        first: they take the most memory, which serves the other buckets afterwards.
+        """[work(b) for b in mine], in threads if there is memory for several. Buckets of rare words come first: they
+        take the most memory, which the other buckets use afterwards.
         """
         done, found = [], {}
 
@@ -128,7 +128,7 @@ class Buckets:
 
 def divided(seen, what, vocab, order, memory, comm):
     """Empty Buckets for the positions of a text, or for counted n-grams. seen: as in Buckets; what: "words" or
-    "n-grams"; memory: bytes, or None. Raises LmtkError where memory is too small for a bucket, or the text too large.
+    "n-grams"; memory: bytes, or None. Raises LmtkError if memory is too small for a bucket, or the text too large.
     """
     if memory:
         threads.at_most(max(1, memory // THREAD))
@@ -152,8 +152,9 @@ def divided(seen, what, vocab, order, memory, comm):
 
 
 def ranges(seen, ranks, most, even):
-    """The first word of each bucket, and the end, (B + 1,), with as many buckets for each rank. A bucket has up to
-    `most` positions, or those of a single word; with `even`, all have about as many. seen (W,): each word's positions.
+    """The first word of each bucket, and the end, (B + 1,), with equally many buckets for each rank. A bucket has up to
+    `most` positions, or those of a single word; with `even`, all have about as many. seen (W,): the number of each
+    word's positions.
     """
     ends, W = np.cumsum(seen), len(seen)
     if even:

@@ -20,11 +20,11 @@ f32 = np.float32
 
 
 def count(text, vocab, recipe, marks, memory, comm, show=lambda share, what: None):
-    """A collection.Text, or runs.Spilled, -> Buckets with counted n-grams, discounts and order 1, for `estimate`.
-    Together the two give the numbers of `engine.estimate`.
+    """A collection.Text, or runs.Spilled, -> Buckets with counted n-grams, discounts and order 1, for `estimate`. The
+    two functions together give the numbers of `engine.estimate`.
 
-    text: on every rank of `comm`, its part. recipe: a methods.Recipe. memory: bytes, or None. show: as in Buckets.
-    Raises NoDiscount, LmtkError as `divided` and as engine.estimate.
+    text: the part of each rank of `comm`. recipe: a methods.Recipe. memory: bytes, or None. show: as in Buckets. Raises
+    NoDiscount, and LmtkError as `divided` and engine.estimate do.
     """
     methods, exact, n = recipe.methods, recipe.exact, len(recipe.methods)
     inside, size = words_kept(recipe, vocab)
@@ -74,7 +74,7 @@ def count_all(job, sort):
     found = job.each(count, "sorting")
     counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*(counted for counted, _ in found))]
     odd = [odd for part in job.comm.gather([odd for _, odd in found if odd]) for odd in part]
-    if odd:  # several buckets may have lmplz's last n-gram: the last one does
+    if odd:  # several buckets may claim lmplz's last n-gram: it is in the last of them
         counted = [n + more for n, more in zip(counted, odd[-1])]
     return job.comm.sum(bigrams), counted
 
@@ -126,8 +126,8 @@ def features_of(job, heldout):
 
 
 def estimate_one(job, b):
-    """Puts the probabilities of a bucket's events, and the weights of its contexts, on the shelf. Returns how many
-    events are left out.
+    """Puts the probabilities of a bucket's events, and the weights of its contexts, on the shelf. Returns the number of
+    events that are left out.
     """
     work, shelf = loaded(job, b), job.shelf
     work.begin(job.log10p, job.log10bow, job.marks)
@@ -183,7 +183,7 @@ def need_all(job, ends):
 
 
 def need_one(job, k, ends, b):
-    """`engine.need_all` of a bucket and an order, without what comes from other buckets."""
+    """`engine.need_all` for a bucket and an order, without the marks that come from other buckets."""
     work, shelf = loaded(job, b), job.shelf
     work.begin(job.log10p, job.log10bow, job.marks)
     for d in range(max(k - 1, 2), k + 1):

@@ -2,13 +2,13 @@
 
 symbol  shape    meaning
 event   (k + 2,) int32: an n-gram of order k, ids as in the model's vocabulary, and its count as two int32. It goes to
-                 the bucket of its last word but one, <s> to that of the border
+                 the bucket of its last word but one; <s> goes to the border's
 context (k,)     int32: the n-gram's words alone, which go to the bucket of its last word
 node    -        an n-gram's number among those of its order in suffix order: its node in `counts` if its words are
                  reversed, where its suffixes are prefixes
 
-Every prefix of an n-gram is counted, if 0 times, and so is in the bucket of its own last word. A suffix that was not
-counted is made in both buckets of its n-gram, alike: it ends in the same two words.
+Every prefix of an n-gram is counted, if only 0 times, and so is in the bucket of its own last word. A suffix that was
+not counted is made in both buckets of its n-gram, in the same way, since it ends in the same two words.
 """
 
 import numpy as np
@@ -25,8 +25,8 @@ def ids_of(counts, vocab):
 
 
 def seen(counts, vocab, order):
-    """How many n-grams, from order 2 on, have each word for their last or their last but one, (W,): of <s>, the last
-    id, they are added to the border's.
+    """(W,): how many n-grams, from order 2 on, have each word as their last or their last but one. Those of <s>, the
+    last id, are added to the border's.
     """
     id_of, found = ids_of(counts, vocab), np.zeros(len(vocab.words), np.int64)
     for k in range(2, min(order, counts.order) + 1):
@@ -38,8 +38,8 @@ def seen(counts, vocab, order):
 
 
 def deal_out(job, counts, exact):
-    """Deals the n-grams of the orders from 2 on to their buckets. Returns how often each word was seen, (W + 1,), -1
-    where it was not counted. Raises LmtkError as engine.estimate.
+    """Deals the n-grams of the orders from 2 on to their buckets. Returns how often each word was seen, (W + 1,), -1 if
+    it was not counted. Raises LmtkError as engine.estimate does.
     """
     id_of, of = ids_of(counts, job.vocab), np.append(job.of, job.of[0])
     once, above, found = np.full(len(job.seen) + 1, -1), None, False
@@ -113,8 +113,8 @@ def taken(job, name):
 
 
 def in_suffix_order(rows, weights, W):
-    """N-grams of each order, rows (N, k) of ids from the last word back, with weights (N,), and their suffixes, in
-    suffix order: (keys and weights of each order, as `counts` has them; begins, rank, sizes and words of Suffixes, by
+    """Puts n-grams and their suffixes in suffix order. rows (N, k): those of each order, ids from the last word back;
+    weights (N,). Returns (keys and weights of each order, as in `counts`; begins, rank, sizes and words of Suffixes, by
     name; where the places of each last word begin, (W + 1,); leaf, base and first of leaves.find_places).
     """
     n = len(rows)

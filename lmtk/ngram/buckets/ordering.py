@@ -12,9 +12,9 @@ SIZE = suffix.SOME
 
 
 def sort_bucket(job, b, last, marks):
-    """Puts a bucket's events and contexts on the shelf. Returns how many bigrams end in each word; the counts of counts
-    n_1 .. of the orders from 2 on; and how lmplz's last n-gram changes them (engine.count_last, of the word `last`), or
-    None where it cannot be in this bucket.
+    """Puts a bucket's events and contexts on the shelf. Returns the number of bigrams that end in each word; the counts
+    of counts n_1 .. of the orders from 2 on; and how lmplz's last n-gram changes them (engine.count_last, of the word
+    `last`), or None if it cannot be in this bucket.
     """
     n, W, N = job.order, len(job.seen), job.positions(b)
     with job.scratch.lent() as room:
@@ -41,7 +41,7 @@ def sort_bucket(job, b, last, marks):
 
 def put_bucket(job, b, last, events, contexts, come, ended, start, raw=None, fresh=None):
     """Puts a bucket's events and contexts on the shelf. Returns the last two results of `sort_bucket`. ended, start
-    (W + 1,): where the events and the contexts of each last word begin. raw, fresh: of counts, as in Suffixes.
+    (W + 1,): where the events and the contexts of each last word begin. raw, fresh: as in Suffixes, for counts.
     """
     n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
     begins, rank, sizes, words = (events[what] for what in ("begins", "rank", "sizes", "words"))
@@ -66,7 +66,7 @@ def put_bucket(job, b, last, events, contexts, come, ended, start, raw=None, fre
 
 @jit
 def sort_rows(rows, n, W, column, start, order, other):
-    """order (N,) <- the rows (N, n + 1), sorted by their words n - 1, n - 2 .. 0, stably. start (W + 1,) <- how many
+    """order (N,) <- the rows (N, n + 1), stably sorted by their words n - 1, n - 2 .. 0. start (W + 1,) <- how many
     rows have a lower word n than each. column, other (N,): scratch. Bound by two random reads for each word of a row.
     """
     N = len(order)
@@ -77,7 +77,7 @@ def sort_rows(rows, n, W, column, start, order, other):
         start[:] = 0
         for i in range(N):
             word = rows[i, d]
-            column[i] = word if word or d >= n - 1 else W  # as <s> the border comes last
+            column[i] = word if word or d >= n - 1 else W  # as <s>, the border comes last
         for i in range(N):
             start[column[i]] += 1
         total = 0
@@ -95,8 +95,8 @@ def sort_rows(rows, n, W, column, start, order, other):
 
 @jit
 def follow(rows, order, contexts, sos, eos, heads, come, begins):
-    """come, begins (N,) <- of the events of sorted rows, as in `suffix`. contexts (N,): the `begins` of their contexts.
-    heads (W, 2): where the events of each word begin, and -1; in place.
+    """come, begins (N,) <- as in `suffix`, for the events of sorted rows. contexts (N,): the `begins` of their
+    contexts. heads (W, 2): where the events of each word begin, and -1; in place.
 
     Let i and i' > i be the contexts of two neighbouring events of a word. They have their last k words in common if no
     context of order k begins after i and up to i'. The last place where a context of each order began tells this.
@@ -126,7 +126,7 @@ def follow(rows, order, contexts, sos, eos, heads, come, begins):
 
 @jit
 def index(rows, order, come, begins, W, rank, sizes, words):
-    """rank, sizes (n,), words (n - 1, N) <- as in Suffixes, of the events of sorted rows; words from order 2 on."""
+    """rank, sizes (n,), words (n - 1, N) <- as in Suffixes, for the events of sorted rows; words from order 2 on."""
     N, n = len(order), len(sizes)
     place, bits = np.empty(SIZE, np.int64), np.empty(n, np.uint64)
     sizes[:] = 0

@@ -13,8 +13,9 @@ f32 = np.float32
 
 @jit
 def arrive(begins, of, oldest, k, head, came, there, out):
-    """out (N,) <- came, for the contexts of order k in suffix order: those that are events of bucket b stand in `came`
-    from head[b], in place, on. Without `there` the other way: came <- out. begins, of, oldest: as in `contexts_from`.
+    """out (N,) <- came, for the contexts of order k in suffix order. Those that are events of bucket b begin in `came`
+    at head[b], which advances in place. Without `there`, the other way: came <- out. begins, of, oldest: as from
+    `contexts_from`.
     """
     bigram, found = -1, 0
     for i in range(len(begins)):
@@ -31,17 +32,17 @@ def arrive(begins, of, oldest, k, head, came, there, out):
 
 
 def fetch(job, k):
-    """Yields for each of a rank's buckets, of the contexts of order k: (log10 p, nan where the model lacks them; their
-    marks, or 0 where none is NEEDED).
+    """Yields for each of a rank's buckets, for the contexts of order k: (log10 p, nan if the model lacks them; their
+    marks, or 0 if none is NEEDED).
     """
     for found in fetched(job, k, (own_p, own_marks) if job.needed else (own_p,)):
         yield found if job.needed else (*found, np.uint8(0))
 
 
 def fetched(job, k, parts):
-    """Yields for each of a rank's buckets a list with an array over its contexts of order k for each of the `parts`:
-    part(job, b, k, to) -> the numbers (N,) of those events of bucket b that are contexts of the bucket `to`. All ranks
-    swap them for TOGETHER buckets at once, where memory is bounded for one.
+    """Yields for each of a rank's buckets a list that has, for each of the `parts`, an array over the bucket's contexts
+    of order k. part(job, b, k, to) -> the numbers (N,) of those events of bucket b that are contexts of the bucket
+    `to`. All ranks swap them for TOGETHER buckets at once or, if memory is bounded, for one.
     """
     P, T, together = job.comm.size, job.rounds, TOGETHER if job.ample else 1
     for first in range(0, T, together):
@@ -72,9 +73,7 @@ def heads(job, many, begin):
 
 
 def own_p(job, b, k, to):
-    """log10 p of the events of order k in bucket b that end in a word of the bucket `to`, nan where the model lacks
-    them.
-    """
+    """log10 p of the events of order k in bucket b that end in a word of bucket `to`, nan if the model lacks them."""
     begin, end = job.cuts[b][k, to : to + 2].tolist()
     p = job.shelf.get(("p", b, k), f32, begin, end)
     return np.where(own_marks(job, b, k, to) & engine.THERE, p, f32(np.nan))

@@ -43,7 +43,7 @@ def write_alone(out):
 
 
 class Kept:
-    """Bytes that are written, in memory that is used again."""
+    """Keeps the bytes that are written, in memory that is used again."""
 
     def __init__(self):
         self.room, self.size = np.empty(0, np.uint8), 0
@@ -60,11 +60,11 @@ class Kept:
 
 @contextlib.contextmanager
 def write_together(out, comm, path):
-    """Yields (a Kept to which a rank writes, a function that all ranks must call equally often). The function puts what
-    the ranks have written since the last call, in the order of ranks, into rank 0's `out`.
+    """Yields (a Kept to which a rank writes, a function that all ranks must call equally often). The function puts the
+    bytes that the ranks have written since the last call, in the order of ranks, into rank 0's `out`.
 
-    If `out` is a plain file that all ranks can open, each writes to its own place in it, one call later, so that none
-    waits for the others' sizes; else rank 0 receives all.
+    If `out` is a plain file that all ranks can open, each rank writes to its own place in it, one call later, so that
+    none waits for the others' sizes; otherwise rank 0 receives all.
     """
     kept, end, ahead, spare = Kept(), 0, deque(), []
     name, file = opened(out, comm)
@@ -145,6 +145,6 @@ def models_of(job, k):
             None, begins, rank, words, base, None, None, ends_of(job, b, "contexts"), None, sizes.tolist()
         )
         marks = (marks & np.uint8(engine.NEEDED)) | ~np.isnan(p)
-        p[np.isnan(p)] = 0  # these are not printed; kernels would leave a nan to Python
+        p[np.isnan(p)] = 0  # not printed; kernels would leave a nan to Python
         found = p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8)
         yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in found), None)
