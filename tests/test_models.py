@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmtk.em import em, neighbours_for_unvisited
-from lmtk.errors import FormatError, LmtkError, LmtkWarning
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.files import container, sums
 from lmtk.files.registry import load
 from lmtk.files.streams import open_in, open_out
@@ -409,6 +409,9 @@ def test_text_models_survive_any_damage(tmp_path_factory, data):
         try:
             model = load(str(folder / "m"))
         except FormatError:
+            return
+        except UsageError as error:  # the damage is zstd's mark, and its package is not installed
+            assert "zstd" in str(error)
             return
         for corpus in read_corpus(str(folder / "held"), model.vocab, Marks()):
             model.score(corpus)
