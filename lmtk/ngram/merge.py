@@ -7,6 +7,7 @@ probabilities. `lmtk.joint.mixture` is exact for every word.
 """
 
 from dataclasses import replace
+from itertools import repeat
 
 import numpy as np
 
@@ -20,9 +21,10 @@ from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab
 def united(vocabs):
     """A Vocab that predicts the words of several. The first one's word for unknown words is taken."""
     first = vocabs[0]
-    if all(v == first for v in vocabs):
-        return first
     words = [renamed(v, first) for v in vocabs]
+    known, old = set(first.words[: first.V]), set(first.words)
+    if all(known.issuperset(mine[: v.V]) and old.issuperset(mine[v.V :]) for v, mine in zip(vocabs, words)):
+        return first
     predicted = dict.fromkeys(w for v, mine in zip(vocabs, words) for w in mine[: v.V])
     others = dict.fromkeys(w for v, mine in zip(vocabs, words) for w in mine[v.V :])
     return Vocab([*predicted, *(w for w in others if w not in predicted)], len(predicted), first.unk)
@@ -37,7 +39,8 @@ def numbers(model, vocab):
     """The ids of a model's words in `vocab`, (W,), -1 for those that it lacks."""
     if model.vocab == vocab:
         return np.arange(len(vocab.words))
-    return np.array([vocab.index.get(w, -1) for w in renamed(model.vocab, vocab)], np.int64)
+    words = renamed(model.vocab, vocab)
+    return np.fromiter(map(vocab.index.get, words, repeat(-1)), np.int64, len(words))
 
 
 def aligned(models, vocab):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.memory import give_back, trim
@@ -306,13 +307,14 @@ def word_cells(words):
     """(letters, ends, cells): the letters (L,) of words end to end, and 16 bytes more; where each begins, and the end,
     (W + 1,); the cell of each word and a blank, (W, 2) uint64, of length 0 if the word does not fit.
     """
-    ends = np.concatenate(([0], np.cumsum([len(word) for word in words])))
+    length = np.fromiter(map(len, words), np.int64, len(words))
+    ends = np.concatenate(([0], np.cumsum(length)))
     letters = np.frombuffer(b"".join((*words, bytes(16))), np.uint8)
     cells = np.zeros((len(words), 16), np.uint8)
-    short = np.flatnonzero(np.diff(ends) <= 14)
-    length = np.diff(ends)[short]
-    mine = letters[np.minimum(ends[short, None] + np.arange(16), len(letters) - 1)]
-    mine[np.arange(16) >= length[:, None]] = 0
+    short = np.flatnonzero(length <= 14)
+    length = length[short]
+    mine = sliding_window_view(letters, 16)[ends[short]]
+    mine *= np.arange(16) < length[:, None]
     mine[np.arange(len(short)), length] = ord(" ")
     mine[:, 15] = length + 1
     cells[short] = mine
