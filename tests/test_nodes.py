@@ -17,7 +17,7 @@ from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.registry import describe, load
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, compact, nodes, pruning
+from lmtk.ngram import arpa, backoff, compact, kenlm_binary, nodes, pruning
 from lmtk.reports import kenlm
 from lmtk.text.corpus import Marks, read_corpus
 
@@ -179,6 +179,12 @@ def test_kenlms_tries_are_read(kind, tmp_path):
     corpus = next(read_corpus(str(FILES / "te.txt"), model.vocab, Marks()))
     size = path.stat().st_size
     spoilt(tmp_path, path.read_bytes(), range(size - 1, 0, -(size // 60)), corpus)
+
+
+def test_words_keep_kenlms_numbers():
+    words = [b"<unk>", b"b", b"<s>", b"a", b"</s>"]
+    vocab = kenlm_binary.vocabulary(words, np.float32(-1))
+    assert [words[i] for i in kenlm_binary.numbers(vocab, words)] == vocab.words
 
 
 def spoilt(tmp_path, data, places, corpus):

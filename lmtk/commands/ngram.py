@@ -1,4 +1,5 @@
 import contextlib
+import math
 import os
 import sys
 from functools import partial
@@ -157,6 +158,16 @@ def command(
         option("count-order", "Score counts of n-grams up to N only.", "N", min=1, max=MAX_ORDER, group="Scoring"),
     ] = None,
     float_counts: Annotated[bool, option("float-counts", "Counts may be fractions.", group="Scoring")] = False,
+    counts_entropy: Annotated[
+        bool,
+        option("counts-entropy", "Weight counts by the n-grams' probabilities: an entropy.", group="Scoring"),
+    ] = False,
+    text_has_weights: Annotated[
+        bool, option("text-has-weights", "Each line of -ppl begins with its weight.", group="Scoring")
+    ] = False,
+    reverse: Annotated[
+        bool, option("reverse", "Score lines from the last word to the first.", group="Scoring")
+    ] = False,
     escape: Annotated[
         str,
         option("escape", "Print lines that begin with TEXT as they are, among the scores.", "TEXT", group="Scoring"),
@@ -165,6 +176,17 @@ def command(
         bool, option("multiwords", "Score words such as in_front_of as the words that they join.", group="Scoring")
     ] = False,
     multi_char: Annotated[str, option("multi-char", "The letter that joins them.", "C", group="Scoring")] = "_",
+    skipoovs: Annotated[
+        bool,
+        option("skipoovs", "Unknown words, and words soon after them, have the probability 0.", group="Scoring"),
+    ] = False,
+    zeroprob_word: Annotated[
+        str | None,
+        option("zeroprob-word", "Words of probability 0 have that of WORD.", "WORD", group="Scoring"),
+    ] = None,
+    unk_prob: Annotated[
+        float | None, option("unk-prob", "log10 p of unknown words (-99: none).", "X", group="Scoring")
+    ] = None,
     no_sos: NoSos = False,
     no_eos: NoEos = False,
     tolower: Tolower = False,
@@ -204,12 +226,13 @@ def command(
         compare(o)
         return
     with output(o):
-        model = mixed(o)
+        model, others = changed(o)
+        scored = mixed(o, model, others)
         if o.ppl or o.counts:
-            score(o, model)
+            score(o, scored)
         if gen is not None or gen_prefixes:
             generate(o, model)
-        write(o, model)
+        write(o, model, scored.vocab)
     if memuse:
         tell_memory()
 
@@ -240,6 +263,18 @@ def check(o):
         raise UsageError("-bayes, -loglinear-mix and -cache make no back-off model: give -ppl or -counts alone")
     if o.multiwords and (o.by_word or o.cache or o.write_lm or o.write_bin or generating or len(o.prune or []) > 1):
         raise UsageError("-multiwords is for -ppl and -counts, of one model")
+    zeros = o.skipoovs, o.zeroprob_word, o.unk_prob is not None
+    if any(zeros) and (not (o.ppl or o.counts) or generating or len(o.prune or []) > 1):
+        raise UsageError("-skipoovs, -zeroprob-word and -unk-prob are for -ppl and -counts")
+    texts = o.reverse, o.text_has_weights
+    if (any(texts) and not o.ppl) or (o.text_has_weights and len(o.prune or []) > 1):
+        raise UsageError("-reverse and -text-has-weights are for -ppl")
+    if o.counts_entropy and (not o.counts or o.cache):
+        raise UsageError("-counts-entropy is for -counts, without -cache")
+    if o.skipoovs and (o.loglinear_mix or o.multiwords or o.classes):
+        raise UsageError("-skipoovs does not go with -loglinear-mix, -multiwords and -classes")
+    if o.zeroprob_word and o.cache:
+        raise UsageError("-zeroprob-word does not go with -cache")
     o.thresholds, o.prune = o.prune or [], (o.prune or [None])[0]
     o.changed = any((o.mix_lm, o.read_mix_lms, o.limit_vocab, o.vocab, o.renorm, any(o.thresholds), o.prune_lowprobs))
     if len(o.thresholds) > 1 and (not o.ppl or o.write_lm or o.write_bin or o.write_vocab or generating or o.counts):
@@ -425,12 +460,10 @@ def told(o, what, model):
     return model
 
 
-def mixed(o):
-    """The model that all steps before scoring and writing make."""
+def changed(o):
+    """The model that all steps before scoring and writing make, and those that are to be mixed with it word by word."""
     from lmtk.files.streams import lines
-    from lmtk.joint import dynamic
     from lmtk.joint.expansions import named
-    from lmtk.joint.multiwords import Multiwords
     from lmtk.ngram import merge, pruning
     from lmtk.ngram.backoff import Backoff
     from lmtk.text.vocab import read_vocab
@@ -468,16 +501,53 @@ def mixed(o):
         model = told(o, f"-prune {o.prune:g}", pruning.pruned(model, o.prune, o.minprune, history, own=True))
     if o.prune_lowprobs:
         model = told(o, "-prune-lowprobs", pruning.without_low(model, o.minprune))
-    model = merge.predicting(model, True) if closed else model
-    if o.multiwords:
-        if not isinstance(model, Backoff):
-            raise LmtkError(f"{o.lm}: {next(model.describe())[1]}; -multiwords wants a back-off n-gram")
-        model = Multiwords(model, os.fsencode(o.multi_char))
+    return merge.predicting(model, True) if closed else model, others
+
+
+def mixed(o, model, others):
+    """The model that is scored, of those that `changed` makes."""
+    from lmtk.joint import dynamic, zeros
+    from lmtk.joint.multiwords import Multiwords
+    from lmtk.ngram import merge
+    from lmtk.ngram.backoff import Backoff
+
+    if (o.multiwords or o.skipoovs) and not isinstance(model, Backoff):
+        what = "-multiwords" if o.multiwords else "-skipoovs"
+        raise LmtkError(f"{o.lm}: {next(model.describe())[1]}; {what} wants a back-off n-gram")
+    instead = [zeroprob_word(o)] if o.zeroprob_word else []
+    parts = [merge.with_words(m, instead) if isinstance(m, Backoff) else m for m in (model, *others)]
+    parts = dynamic.of_one_vocabulary(parts) if others else parts
+    if o.skipoovs:
+        parts = [zeros.Skipping(part, min((o.order or model.order) - 1, 2)) for part in parts]
+    model = Multiwords(parts[0], os.fsencode(o.multi_char)) if o.multiwords else parts[0]
     if others:
         mix = dynamic.LogLinear if o.loglinear_mix else dynamic.Bayes
         extra = (o.unk,) if o.loglinear_mix else (o.bayes, o.bayes_scale, o.unk)
-        model = mix(dynamic.of_one_vocabulary([model, *others]), o.weights, *extra)
-    return dynamic.Cached(model, o.cache, o.cache_lambda, o.unk) if o.cache else model
+        model = mix(parts, o.weights, *extra)
+    model = dynamic.Cached(model, o.cache, o.cache_lambda, o.unk) if o.cache else model
+    return nonzero(o, model, *instead)
+
+
+def zeroprob_word(o):
+    from lmtk.text.vocab import lower
+
+    word = os.fsencode(o.zeroprob_word)
+    return lower(word) if o.tolower else word
+
+
+def nonzero(o, model, instead=None):
+    """The model with -zeroprob-word, the word `instead`, and -unk-prob."""
+    from lmtk.joint.zeros import Nonzero
+    from lmtk.lm import LN10
+    from lmtk.ngram.nodes import ZERO
+
+    if instead is None and o.unk_prob is None:
+        return model
+    index = getattr(model, "index", model.vocab.index)
+    if instead is not None and instead not in index and index is model.vocab.index:
+        raise UsageError(f"-zeroprob-word {o.zeroprob_word}: no word of the model")
+    unknown = None if o.unk_prob is None else -math.inf if o.unk_prob == ZERO else o.unk_prob * LN10
+    return Nonzero(model, None if instead is None else index[instead], unknown)
 
 
 def compare(o):
@@ -487,10 +557,10 @@ def compare(o):
 
     thresholds = o.thresholds
     for i, o.prune in enumerate(thresholds):
-        model, whole = mixed(o), Tally()
+        (model, _), whole = changed(o), Tally()
         if i == 0:
             print("prune", "n-grams", *(f"{k}-grams" for k in range(1, model.order + 1)), "ppl", sep="\t")
-            how = model.vocab, Marks.of(o.no_sos, o.no_eos, tolower=o.tolower), model.order
+            how = model.vocab, Marks.of(o.no_sos, o.no_eos, tolower=o.tolower, reverse=o.reverse), model.order
             texts = [(path, [*read_corpus(path, *how)]) for path in o.ppl]  # all models have the same words
         for path, corpora in texts:
             whole.add(report(model, path, corpora, 0, lambda line: None)[0])
@@ -502,9 +572,10 @@ def score(o, model):
     from lmtk.commands.ppl import report_count_file, report_text
     from lmtk.text.corpus import Marks
 
+    write, escape = sys.stdout.buffer.write, os.fsencode(o.escape)
     for path in o.ppl or []:
-        marks = Marks.of(o.no_sos, o.no_eos, tolower=o.tolower)
-        report_text(model, path, marks, o.debug, sys.stdout.buffer.write, os.fsencode(o.escape), o.unk)
+        marks = Marks.of(o.no_sos, o.no_eos, tolower=o.tolower, reverse=o.reverse)
+        report_text(model, path, marks, o.debug, write, escape, o.unk, o.text_has_weights)
     for path in o.counts or []:
         report_count_file(
             model,
@@ -512,10 +583,11 @@ def score(o, model):
             o.count_order or o.order or model.order,
             o.float_counts,
             o.debug,
-            sys.stdout.buffer.write,
+            write,
             o.tolower,
-            os.fsencode(o.escape),
+            escape,
             o.unk,
+            o.counts_entropy,
         )
 
 
@@ -533,8 +605,8 @@ def generate(o, model):
         sys.stdout.buffer.write(b" ".join(model.vocab.words[w] for w in found) + b"\n")
 
 
-def write(o, model):
-    """-write-lm, -write-bin, -write-vocab."""
+def write(o, model, vocab):
+    """-write-lm, -write-bin, -write-vocab. vocab: that of the model as it is scored."""
     from lmtk.files.streams import open_out
     from lmtk.joint import classes
     from lmtk.ngram import arpa, compact
@@ -552,4 +624,4 @@ def write(o, model):
                 compact.write_binary(out, model, o.compact, o.quantize or 0)
     if o.write_vocab:
         with open_out(o.write_vocab) as out:
-            out.write(b"".join(w + b"\n" for w in sorted(model.vocab.words)))
+            out.write(b"".join(w + b"\n" for w in sorted(vocab.words)))

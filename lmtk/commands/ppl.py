@@ -1,6 +1,8 @@
 import os
 import sys
 import warnings
+from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 from lmtk.commands.options import (
@@ -137,9 +139,10 @@ def command(
             report_count_file(model, path, count_order, float_counts, debug, tell, tolower)
 
 
-def report_text(model, path, marks, debug, write, escape=b"", unk=True):
+def report_text(model, path, marks, debug, write, escape=b"", unk=True, weighted=False):
     """SRILM's report of a text; the number of words that are <unk> or unknown, where that has a probability. Lines that
-    begin with `escape` are written as they are; unk: whether sums over the vocabulary have <unk>.
+    begin with `escape` are written as they are; unk: whether sums over the vocabulary have <unk>. weighted: whether the
+    other lines begin with how often they count.
     """
     from lmtk.files.streams import blocks, lines, passages
     from lmtk.machine.large import pays
@@ -152,14 +155,16 @@ def report_text(model, path, marks, debug, write, escape=b"", unk=True):
     index = getattr(model, "index", None)
     known = len(model.vocab.words)
     how = model.vocab, marks, model.order, debug >= 1, index
+    read = partial(weighted_corpora, path) if weighted else corpora
     if escape:
-        texts = ((corpora([text], *how), line) for text, line in passages(lines(path), escape))
+        texts = ((read([text], *how), line) for text, line in passages(lines(path), escape))
         report_passages(model, path, texts, debug, write, unk)
         return 0
     large = os.path.isfile(path) and pays("text", os.path.getsize(path))
-    if large and debug == 0 and isinstance(model, Backoff) and not marks.stream:
+    plain = not (marks.stream or marks.reverse or weighted)
+    if large and debug == 0 and isinstance(model, Backoff) and plain:
         return report_sums(model, path, blocks(path, TOGETHER), marks, write)[2]
-    found = corpora(blocks(path), *how)
+    found = read(blocks(path), *how)
     if index is None and large:  # no read of a file can wait
         found = ahead(found)
     _, blank, unknown = report(model, path, found, debug, write, unk)
@@ -171,9 +176,26 @@ def report_text(model, path, marks, debug, write, escape=b"", unk=True):
     return unknown
 
 
-def report_count_file(model, path, order, floats, debug, write, tolower, escape=b"", unk=True):
+def weighted_corpora(path, blocks, *how):
+    """The `corpora` of a text whose lines begin with how often they count."""
+    from lmtk.ngram.collection import weighted_lines
+    from lmtk.text.corpus import corpora
+    from lmtk.text.vocab import EOS
+
+    for sentences, times in weighted_lines(path, blocks, True):
+        # a line without words is a sentence that ends at once
+        text = b"".join((sentence or EOS) + b"\n" for sentence in sentences)
+        for corpus in corpora([text], *how):
+            lines = corpus.lines
+            if lines is not None:
+                words = (line if sentence else b"" for line, sentence in zip(lines, sentences))
+                lines = [b"%g* %s" % (n, line) for n, line in zip(times, words)]
+            yield replace(corpus, lines=lines, times=times)
+
+
+def report_count_file(model, path, order, floats, debug, write, tolower, escape=b"", unk=True, entropy=False):
     """SRILM's report of the n-grams up to `order` of a count file, and of each passage before a line that begins with
-    `escape`, which is written as it is.
+    `escape`, which is written as it is. entropy: as `reports.srilm.report_counts` has it.
     """
     from lmtk.files.streams import lines, passages
     from lmtk.ngram.counts import read_rows
@@ -184,7 +206,7 @@ def report_count_file(model, path, order, floats, debug, write, tolower, escape=
     texts = passages(lines(path), escape) if escape else [(None, b"")]
     how = index, order, floats, tolower
     found = ((zip(*read_rows(path, *how, text if text is None else [text])), line) for text, line in texts)
-    report_counts(model, path, found, debug, write, unk)
+    report_counts(model, path, found, debug, write, unk, entropy)
 
 
 def opened(model):

@@ -29,6 +29,21 @@ def rounded(logp):
     return single(logp / LN10) * LN10
 
 
+def joint(scored, vocab, rows, unk):
+    """log10 p of each row of ids (N, L), with no words before it, (N, J), as in SRILM: an opening <s> has p of </s>,
+    and words not predicted, as <unk> without `unk`, are passed over. scored: a Corpus -> ln p (., J).
+    """
+    N, L = rows.shape
+    logp = scored(Corpus(rows.ravel(), np.arange(N + 1) * L, np.ones(N * L, bool))).reshape(N, L, -1)
+    logp[rows[:, 0] == vocab.sos_id, 0] = scored(sentences(np.array([[vocab.eos_id]])))[0]
+    none = (rows >= vocab.V) | ((rows == vocab.unk_id) & (not unk))
+    logp[np.isneginf(logp) & none[:, :, None]] = 0
+    total = np.zeros((N, logp.shape[2]))
+    for log10p in single(logp / LN10).swapaxes(0, 1):  # from the oldest word on, as SRILM adds them
+        total = single(total + log10p)
+    return total
+
+
 @dataclass(frozen=True)
 class Bayes:
     """p = sum_j w_j p_j, w_j in proportion to weights[j] p_j(the `length` words before)^scale; parts have the same
@@ -66,28 +81,16 @@ class Bayes:
         return Scores(np.where(corpus.scored, mixed, 0), length, kinds, tuple(more))
 
     def before(self, corpus):
-        """ln p by each part, (N, J), of the `length` words before each token, with no words before these; an opening
-        <s> has that of </s>.
-        """
-        vocab, total = self.vocab, np.zeros((len(corpus.ids), len(self.parts)))
+        """ln p by each part, (N, J), of the `length` words before each token, as `joint` has it."""
+        total = np.zeros((len(corpus.ids), len(self.parts)))
         rows = contexts(corpus, self.length + 1)[:, ::-1]
         for first in range(self.length):  # where the context begins
             here = (rows[:, first] >= 0) & (rows[:, :first] < 0).all(axis=1)
             if not here.any():
                 continue
             own, which = unique_rows(rows[here, first:])
-            N, L = own.shape
-            starts, scored = np.arange(N + 1) * L, np.ones(N * L, bool)
-            logp = part_scores(self.parts, Corpus(own.ravel(), starts, scored), None)[0].reshape(N, L, -1)
-            opening = own[:, 0] == vocab.sos_id
-            closing = sentences(np.array([[vocab.eos_id]]))
-            logp[opening, 0] = part_scores(self.parts, closing, None)[0]
-            none = (own >= vocab.V) | ((own == vocab.unk_id) & (not self.unk))
-            logp[np.isneginf(logp) & none[:, :, None]] = 0
-            joint = np.zeros((N, len(self.parts)))
-            for log10p in single(logp / LN10).swapaxes(0, 1):  # from the oldest word on, as SRILM adds them
-                joint = single(joint + log10p)
-            total[here] = joint[which] * LN10
+            scored = lambda corpus: part_scores(self.parts, corpus, None)[0]
+            total[here] = joint(scored, self.vocab, own, self.unk)[which] * LN10
         return total
 
 

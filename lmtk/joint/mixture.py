@@ -13,7 +13,7 @@ from lmtk.em import check_weights
 from lmtk.errors import FormatError, LmtkError, counted, first_of
 from lmtk.files import registry
 from lmtk.files.streams import lines_of
-from lmtk.lm import UNKNOWN, Scores, reach
+from lmtk.lm import ABSENT, UNKNOWN, Scores, reach
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import differences
 
@@ -91,7 +91,10 @@ def part_scores(parts, corpus, binned):
     if binned is None:
         bins = np.zeros(len(corpus.ids), np.int64)
     lengths = np.column_stack(
-        [np.where((s.logp[:, None] > -np.inf) | (s.length > 0), s.length, UNKNOWN) for s in scores]
+        [
+            np.where((s.logp[:, None] > -np.inf) | (s.length > 0) | (s.length == ABSENT), s.length, UNKNOWN)
+            for s in scores
+        ]
     )
     return np.column_stack([s.logp for s in scores]), bins, lengths, sum((s.kinds for s in scores), ())
 

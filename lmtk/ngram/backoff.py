@@ -148,12 +148,14 @@ class Walk:
 class Backoff:
     """p(w | c) is the probability of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word).
 
-    levels: of each order, a Probabilities, Stored or Packed.
+    levels: of each order, a Probabilities, Stored or Packed. number (W,): KenLM's number of each word, if the model is
+    from a binary file of KenLM's.
     """
 
     vocab: Vocab
     order: int
     levels: list
+    number: np.ndarray | None = None
 
     def score(self, corpus):
         """Scores: ln p of every scored token, from log10 p in single precision, and the length of the n-gram used,

@@ -234,26 +234,36 @@ def weighted_parts(path, known, order, floats, marks, sos, eos):
     """Yields (rows, weights), as `counts.parse_rows` returns them, of the n-grams of each block of a text whose lines
     begin with their weights. A line with only a weight is blank. Raises FormatError.
     """
-    reader, lines = Reader(known, marks.tolower), 0
-    for block in blocks_of(path):
+    reader = Reader(known, marks.tolower)
+    for sentences, times in weighted_lines(path, blocks_of(path), floats):
+        times = times[[bool(sentence) for sentence in sentences]]
+        if not len(times):
+            continue
+        ids, starts, _ = with_marks(reader.ids(b"\n".join([*sentences, b""])), marks, sos, eos)
+        length = np.diff(starts)
+        left = np.repeat(starts[1:], length) - np.arange(len(ids))
+        times = np.repeat(times, length)
+        at = {k: np.flatnonzero(left >= k) for k in range(1, order + 1)}
+        yield {k: ids[at[k][:, None] + np.arange(k)] for k in at}, {k: times[at[k]] for k in at}
+    reader.finish()
+
+
+def weighted_lines(path, blocks, floats):
+    """Yields (the sentences, a list; how often each counts) of the blocks of a text whose lines begin with their
+    weights. Blank lines are left out. Raises FormatError.
+    """
+    lines = 0
+    for block in blocks:
         rows = [FIRST.match(line).groups() for line in block.removesuffix(b"\n").split(b"\n")]
-        times = parse_counts([weight or b"0" for weight, _ in rows], floats)
+        given = [weight for weight, _ in rows if weight]
+        times = parse_counts(given, floats)
         if times is None:
             number = next(n for n, (weight, _) in enumerate(rows) if weight and parse_counts([weight], floats) is None)
             what = "a number" if floats else "a whole number (-float-counts takes others)"
             found = f"expected how often the line counts, {what}, found '{shown(rows[number][0])}'"
             raise FormatError(path, found, lines + number + 1)
         lines += len(rows)
-        sentences = [sentence for _, sentence in rows if sentence]
-        if not sentences:
-            continue
-        ids, starts, _ = with_marks(reader.ids(b"\n".join([*sentences, b""])), marks, sos, eos)
-        length = np.diff(starts)
-        left = np.repeat(starts[1:], length) - np.arange(len(ids))
-        times = np.repeat(times[[bool(sentence) for _, sentence in rows]], length)
-        at = {k: np.flatnonzero(left >= k) for k in range(1, order + 1)}
-        yield {k: ids[at[k][:, None] + np.arange(k)] for k in at}, {k: times[at[k]] for k in at}
-    reader.finish()
+        yield [sentence for weight, sentence in rows if weight], times
 
 
 def tell_beyond(memory, size, what):

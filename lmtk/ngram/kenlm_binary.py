@@ -100,9 +100,7 @@ def hashed_model(data, counts, multiplier, path):
         raise IndexError
     words = words_behind(data, at, V, path)
     vocab = vocabulary(words, first["log10p"][0])
-    index = {w: i for i, w in enumerate(words)}
-    number = np.array([index.get(w, 0) for w in vocab.words], np.int64)
-    return Hashed(vocab, len(counts), number, first, tables, counts)
+    return Hashed(vocab, len(counts), numbers(vocab, words), first, tables, counts)
 
 
 def first_byte(counts):
@@ -117,6 +115,12 @@ def vocabulary(words, unknown):
     there = [w for i, w in enumerate(words) if w != SOS and (i or unknown != MISSING)]
     others = [w for w in (SOS, EOS, UNK) if w not in set(there)]
     return Vocab([*there, *others], len(there))
+
+
+def numbers(vocab, words):
+    """The place (W,) in KenLM's list of each word of `vocab`, 0 for words that are not in it."""
+    index = {w: i for i, w in enumerate(words)}
+    return np.array([index.get(w, 0) for w in vocab.words], np.int64)
 
 
 def model_of(data, counts, quantized, split, path):
@@ -236,4 +240,4 @@ def backoff_model(levels, words, path):
         named = [w for w, stays in zip(words, kept) if stays] if k == 1 else []
         sections[k] = [arpa.Rows(joined[kept] if k == 1 else joined, named, 0, 0.0, None)]
     found, _ = arpa.levels_of_many(sections, vocab)
-    return Backoff(vocab, len(found), found)
+    return Backoff(vocab, len(found), found, numbers(vocab, words))

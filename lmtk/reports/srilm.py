@@ -3,6 +3,7 @@
 import numpy as np
 
 from lmtk.errors import FormatError
+from lmtk.joint.dynamic import joint
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, unique_rows, vocabulary_sums
 from lmtk.machine.large import pays
 from lmtk.ngram import summing, walking
@@ -26,11 +27,14 @@ def outcome(vocab, corpus, scores):
 
 
 def sentence_sums(corpus, eos, oov, zero, log10p):
-    """What a Tally holds for each sentence of the corpus, five arrays (S,); `eos` marks its </s>."""
+    """What a Tally holds for each sentence of the corpus, five arrays (S,); `eos` marks </s>. A sentence counts
+    as often as the corpus says.
+    """
     first = corpus.starts[:-1]
     if not len(corpus.ids):
         return np.zeros((5, 0))
-    return [np.add.reduceat(x, first) for x in (eos & corpus.scored, corpus.scored & ~eos, oov, zero, log10p)]
+    sums = [np.add.reduceat(x, first) for x in (eos & corpus.scored, corpus.scored & ~eos, oov, zero, log10p)]
+    return sums if corpus.times is None else [x * corpus.times for x in sums]
 
 
 def token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end):
@@ -139,7 +143,7 @@ def tally(model, corpora, debug, write, unk=True):
             last = corpus.starts[1:] - 1
             eos[last] = corpus.ids[last] == model.vocab.eos_id
         sums_of = sentence_sums(corpus, eos, oov, zero, log10p)
-        if debug == 0:
+        if debug == 0 and corpus.times is None:
             *numbers, logs = sums_of
             # one after another, as below
             whole.log10p = float(np.add.accumulate(np.concatenate(([whole.log10p], logs)))[-1])
@@ -154,7 +158,7 @@ def tally(model, corpora, debug, write, unk=True):
             text, stops = predictions(cells, *tags_of(scores, oov), corpus, oov | zero, log10p, model.vocab.sos_id)
             stops = np.append(0, stops)
         for i, (*numbers, log) in enumerate(zip(*sums_of, strict=True)):
-            own = Tally(*map(int, numbers), float(log))
+            own = Tally(*(x.item() for x in numbers), float(log))
             if corpus.lines is not None:
                 write(corpus.lines[i] + b"\n")
             if large:
@@ -184,8 +188,9 @@ def report_sums(model, name, texts, marks, write):
     return found
 
 
-def report_counts(model, name, passages, debug, write, unk=True):
-    """SRILM's report of n-gram counts: each n-gram is a prediction of its last word, which counts so many times.
+def report_counts(model, name, passages, debug, write, unk=True, entropy=False):
+    """SRILM's report of n-gram counts: each n-gram is a prediction of its last word, which counts so many times; with
+    `entropy`, as often as that times p of the whole n-gram, and all are one word.
 
     passages: for each passage, and for each order in it, rows (N, k) of ids and their counts (N,), added up where
     they repeat; and a line that is written behind it. An n-gram that ends in </s> is a sentence, else a word.
@@ -195,7 +200,9 @@ def report_counts(model, name, passages, debug, write, unk=True):
         words = model.vocab.words
         if len(by_bytes) < len(words):
             by_bytes = sorted(range(len(words)), key=words.__getitem__)
-        own, any_ = counts_tally(model, counts, by_bytes, debug, write, unk)
+        own, any_ = counts_tally(model, counts, by_bytes, debug, write, unk, entropy)
+        if any_ and entropy:
+            own.sentences, own.words = 0, 1
         if debug >= 1 and any_:
             write(own.lines() + b"\n")
         write(line)
@@ -203,8 +210,10 @@ def report_counts(model, name, passages, debug, write, unk=True):
     write(whole.lines(f"file {name}: "))
 
 
-def counts_tally(model, counts, by_bytes, debug, write, unk):
-    """The Tally of counts, the lines of -debug 2 written, and whether there were any; by_bytes: the ids by words."""
+def counts_tally(model, counts, by_bytes, debug, write, unk, entropy):
+    """The Tally of counts, the lines of -debug 2 written, and whether there were any; by_bytes: the ids by words. unk,
+    entropy: as in `report_counts`.
+    """
     whole, vocab, any_ = Tally(), model.vocab, False
     words, rank = vocab.words, np.empty(len(vocab.words), np.int64)
     rank[by_bytes] = np.arange(len(words))
@@ -220,6 +229,9 @@ def counts_tally(model, counts, by_bytes, debug, write, unk):
         oov, zero, log10p = (x[corpus.scored] for x in outcome(vocab, corpus, scores))
         eos = corpus.ids[corpus.scored] == vocab.eos_id
         ends, inside, oovs, zeros = (weight[x].sum() for x in (eos, ~eos, oov, zero))
+        if entropy:
+            scored = lambda corpus: model.score(corpus).logp
+            weight = weight * 10 ** joint(scored, vocab, corpus.ids.reshape(len(weight), -1), unk)[:, 0]
         whole.add(Tally(ends, inside, oovs, zeros, weight @ log10p))
         if debug >= 2:
             sums = vocabulary_sums(model, corpus, corpus.scored, unk) if debug >= 3 else [None] * len(weight)

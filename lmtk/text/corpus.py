@@ -49,6 +49,7 @@ class Corpus:
     lines: the sentences as they were read, if asked for, else None.
     blank: the number of blank lines passed over.
     stream: whether this is a piece of one running text, without sentences.
+    times: (S,) how often each sentence counts in a report, else None.
     """
 
     ids: np.ndarray
@@ -57,6 +58,7 @@ class Corpus:
     lines: list | None = None
     blank: int = 0
     stream: bool = False
+    times: np.ndarray | None = None
 
     @cached_property
     def fresh(self):
@@ -70,6 +72,7 @@ class Corpus:
 class Marks:
     """How lines become sentences. sos, eos: with <s>, with </s>. stream: all lines are one running text without marks.
     blank: blank lines are counted as sentences without words, as in KenLM. tolower: words are put in lower case.
+    reverse: a line is read from its last word to its first.
     """
 
     sos: bool = True
@@ -77,10 +80,11 @@ class Marks:
     stream: bool = False
     blank: bool = False
     tolower: bool = False
+    reverse: bool = False
 
     @classmethod
-    def of(cls, no_sos, no_eos, stream=False, tolower=False):
-        return cls(not (no_sos or stream), not (no_eos or stream), stream, tolower=tolower)
+    def of(cls, no_sos, no_eos, stream=False, tolower=False, reverse=False):
+        return cls(not (no_sos or stream), not (no_eos or stream), stream, tolower=tolower, reverse=reverse)
 
 
 def tokens(block, tolower=False):
@@ -269,6 +273,8 @@ def with_marks(ids, marks, sos, eos):
     if marks.stream:
         return ids, np.array([0, len(ids)]), blank
     first, last = old[:-1], old[1:] - 1
+    if marks.reverse:
+        ids = ids[np.repeat(first + last, length) - np.arange(len(ids))]
     add_sos = (ids[first] != sos) & marks.sos
     add_eos = (ids[last] != eos) & marks.eos
     starts = np.concatenate(([0], np.cumsum(length + add_sos + add_eos)))
