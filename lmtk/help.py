@@ -39,7 +39,9 @@ def entry(p, width):
     """The lines of one option: its name and value, what it does, its default."""
     left = " ".join(filter(None, ["  " + p.opts[0], p.metavar if not p.is_flag else ""]))
     default = p.default if type(p.default) in (int, float, str) else None
-    told = p.help if default in (None, "-") or "(default:" in p.help else f"{p.help.rstrip('.')} (default: {default})."
+    told = (
+        p.help if default in (None, "", "-") or "(default:" in p.help else f"{p.help.rstrip('.')} (default: {default})."
+    )
     told = re.sub(r"\.( \(default: .*\)\.)$", r"\1", told)
     text = textwrap.wrap(told, width - MOST - 2, break_long_words=False, break_on_hyphens=False)
     if len(left) > MOST:

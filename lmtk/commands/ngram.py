@@ -16,7 +16,6 @@ from lmtk.commands.options import (
     NoEos,
     NoSos,
     Quantize,
-    Seed,
     Strict,
     Tolower,
     VocabFile,
@@ -27,6 +26,7 @@ from lmtk.commands.options import (
     only_with,
     option,
     per_order,
+    seed_in,
     tell_memory,
     unknown_word,
 )
@@ -38,7 +38,8 @@ def command(
         str | None, option("lm", "A back-off or class model, as text or binary (-: stdin).", "FILE", group="Model")
     ] = None,
     read_mix_lms: Annotated[
-        bool, option("read-mix-lms", "-lm is a list of models: FILE, then -weight X and -order N.", group="Model")
+        bool,
+        option("read-mix-lms", "-lm is a list of models to merge: FILE, then -weight X and -order N.", group="Model"),
     ] = False,
     classes: ClassFile = None,
     simple_classes: Annotated[
@@ -50,26 +51,26 @@ def command(
         option("expand-classes", "Write classes out as words, in n-grams up to N (0: all).", "N", min=0, group="Model"),
     ] = None,
     expand_most: Annotated[
-        int, option("expand-most", "Fail where these would be more than N n-grams.", "N", min=1, group="Model")
+        int, option("expand-most", "Fail if these are more than N n-grams.", "N", min=1, group="Model")
     ] = 10_000_000,
     expand_exact: Annotated[
         int,
         option(
             "expand-exact",
-            "Make n-grams of N words or more exact, where expansions have several words.",
+            "Give n-grams of N words or more their exact probability where classes expand to several words (0: none).",
             "N",
             min=0,
             group="Model",
         ),
     ] = 0,
     write_lm: Annotated[
-        str | None, option("write-lm", "Write the model as ARPA file (-: stdout).", "FILE", group="Output")
+        str | None, option("write-lm", "Write the model as an ARPA file (-: stdout).", "FILE", group="Output")
     ] = None,
     write_bin: Annotated[
         str | None, option("write-bin", "Write the model in binary form.", "FILE", group="Output")
     ] = None,
     write_bin_lm: Annotated[
-        str | None, option("write-bin-lm", "The same as -write-bin, as SRILM has it.", "FILE", group="Output")
+        str | None, option("write-bin-lm", "SRILM's name of -write-bin.", "FILE", group="Output")
     ] = None,
     compact: Compact = False,
     quantize: Quantize = None,
@@ -97,41 +98,41 @@ def command(
     ] = None,
     mix_lm_n: Annotated[
         list[str] | None,
-        option("mix-lmN", "As SRILM has it: -mix-lm2 FILE is the second to merge, up to 9.", "FILE", group="Mixture"),
+        option("mix-lmN", "SRILM's spelling: -mix-lm2 FILE is the second to merge, up to 9.", "FILE", group="Mixture"),
     ] = None,
     mix_lambda_n: Annotated[
-        list[str] | None, option("mix-lambdaN", "Their weights; -mix-lm takes the rest.", "X", group="Mixture")
+        list[str] | None, option("mix-lambdaN", "The weight of -mix-lmN; -mix-lm has the rest.", "X", group="Mixture")
     ] = None,
     bayes: Annotated[
         int | None,
         option(
             "bayes",
-            "Mix the models word by word, by how well they predicted the N words before.",
+            "Mix the models word by word, weighted by how well they predicted the N words before.",
             "N",
             min=0,
             group="Mixture",
         ),
     ] = None,
     bayes_scale: Annotated[
-        float, option("bayes-scale", "That likelihood to the power X.", "X", min=0, group="Mixture")
+        float, option("bayes-scale", "Raise that probability to the power X.", "X", min=0, group="Mixture")
     ] = 1.0,
     loglinear_mix: Annotated[
-        bool, option("loglinear-mix", "Mix the models' logarithms, word by word.", group="Mixture")
+        bool, option("loglinear-mix", "Mix the models' log probabilities word by word.", group="Mixture")
     ] = False,
     cache: Annotated[
-        int, option("cache", "Mix in how often a word was among the last N.", "N", min=0, group="Mixture")
+        int, option("cache", "Mix in the frequency of a word among the last N.", "N", min=0, group="Mixture")
     ] = 0,
     cache_lambda: Annotated[
         float, option("cache-lambda", "The weight of -cache.", "X", min=0, max=1, group="Mixture")
     ] = 0.05,
     renorm: Annotated[
-        bool, option("renorm", "Make the back-off weights anew, so that all sums are one.", group="Change")
+        bool, option("renorm", "Compute the back-off weights anew, so that all sums are one.", group="Change")
     ] = False,
     prune: Annotated[
         list[float] | None,
         option(
             "prune",
-            "Drop n-grams whose loss raises perplexity by less than the share X (several: a table).",
+            "Drop n-grams whose removal raises perplexity by less than the share X (several: a table).",
             "X",
             min=0,
             group="Change",
@@ -159,16 +160,17 @@ def command(
     float_counts: Annotated[bool, option("float-counts", "Counts may be fractions.", group="Scoring")] = False,
     counts_entropy: Annotated[
         bool,
-        option("counts-entropy", "Weigh counts by the n-grams' probabilities: an entropy.", group="Scoring"),
+        option("counts-entropy", "Weight counts by the n-grams' probabilities: an entropy.", group="Scoring"),
     ] = False,
     text_has_weights: Annotated[
-        bool, option("text-has-weights", "A line of -ppl begins with how often it counts.", group="Scoring")
+        bool, option("text-has-weights", "Each line of -ppl begins with its weight.", group="Scoring")
     ] = False,
     reverse: Annotated[
         bool, option("reverse", "Score lines from the last word to the first.", group="Scoring")
     ] = False,
     escape: Annotated[
-        str, option("escape", "Print lines that begin so as they are, among the scores.", "TEXT", group="Scoring")
+        str,
+        option("escape", "Print lines that begin with TEXT as they are, among the scores.", "TEXT", group="Scoring"),
     ] = "",
     multiwords: Annotated[
         bool, option("multiwords", "Score words such as in_front_of as the words that they join.", group="Scoring")
@@ -176,11 +178,11 @@ def command(
     multi_char: Annotated[str, option("multi-char", "The letter that joins them.", "C", group="Scoring")] = "_",
     skipoovs: Annotated[
         bool,
-        option("skipoovs", "Unknown words, and words just behind them, have no probability.", group="Scoring"),
+        option("skipoovs", "Unknown words, and words soon after them, have the probability 0.", group="Scoring"),
     ] = False,
     zeroprob_word: Annotated[
         str | None,
-        option("zeroprob-word", "Words without a probability have that of WORD.", "WORD", group="Scoring"),
+        option("zeroprob-word", "Words of probability 0 have that of WORD.", "WORD", group="Scoring"),
     ] = None,
     unk_prob: Annotated[
         float | None, option("unk-prob", "log10 p of unknown words (-99: none).", "X", group="Scoring")
@@ -193,26 +195,26 @@ def command(
         str | None,
         option("gen-prefixes", "Print a random continuation of each line (-: stdin).", "FILE", group="Sentences"),
     ] = None,
-    seed: Seed = 1,
+    seed: seed_in("Sentences") = 1,
     unk: Annotated[
         bool,
         option(
             "unk",
-            "<unk> is a word: it is generated, and -renorm gives it a part of what dropped words had.",
+            "<unk> is a word: it is generated, and -renorm gives it a part of what is left over.",
             group="Change",
         ),
     ] = False,
     map_unk: MapUnk = None,
     strict: Strict = False,
-    memuse: Annotated[bool, option("memuse", "Say how much memory was used.", group="Parallel")] = False,
+    memuse: Annotated[bool, option("memuse", "Print the most memory that was used.", group="Output")] = False,
     debug: Debug = 0,
 ):
-    """One back-off model to another: ARPA to binary and back, merged, cut to a vocabulary, renormalised, pruned; or
-    its perplexity, or random sentences from it. A class model to a file of its own, or to a model of words.
+    """Prune, merge, cut, renormalise or convert a back-off model, ARPA or binary; score texts with it, or draw
+    sentences from it. Write a class model as one file, or as a model of words.
 
-    Steps are taken in this order: -order, -limit-vocab, -mix-lm, -renorm, -classes, -expand-classes, -prune,
-    -prune-lowprobs, -bayes or -loglinear-mix, -cache, -ppl, -counts, -gen, then writing. What -mix-lm makes without
-    -bayes is a back-off model near the mixture of the models, not the exact one: that is lmtk mix.
+    Steps are taken in this order: -order, -map-unk, -limit-vocab, -vocab, -mix-lm, -renorm, -classes, -expand-classes,
+    -prune, -prune-lowprobs, -bayes or -loglinear-mix, -cache, -ppl, -counts, -gen, -gen-prefixes, then writing. -mix-lm
+    makes a back-off model that approximates the mixture; lmtk mix makes the exact one.
 
     Example: lmtk ngram -lm big.arpa.gz -prune 1e-8 -write-bin small.bin
     """
@@ -609,6 +611,8 @@ def write(o, model, vocab):
     from lmtk.joint import classes
     from lmtk.ngram import arpa, compact
 
+    if isinstance(model, classes.ClassModel) and (o.compact or o.quantize):
+        raise LmtkError(f"{name_of(o.lm)}: class n-gram; -compact and -quantize are for back-off n-grams")
     if o.write_lm:
         with open_out(o.write_lm) as out:
             arpa.write_text(out, model, own=not o.write_bin)

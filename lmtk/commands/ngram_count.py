@@ -240,7 +240,7 @@ def command(
         bool, option("kenlm-layout", "-kenlm: write -lm with lmplz's lines and digits.", group="KenLM")
     ] = False,
     memory: Memory = None,
-    memuse: Annotated[bool, option("memuse", "Say how much memory was used.", group="Parallel")] = False,
+    memuse: Annotated[bool, option("memuse", "Print the most memory that was used.", group="Parallel")] = False,
     mpi: Annotated[bool, option("mpi", "Share the work among the ranks of mpiexec.", group="Parallel")] = False,
     debug: Debug = 0,
 ):

@@ -13,13 +13,13 @@ from lmtk.commands.options import (
     Quiet,
     Resume,
     SaveEvery,
-    Seed,
     Threads,
     Tolower,
     check_trained,
     needed,
     one_stdin,
     option,
+    seed_in,
 )
 from lmtk.errors import UsageError
 
@@ -78,7 +78,7 @@ def command(
         str,
         option(
             "keep",
-            "bleu, likelihood: what the epoch whose model is kept is best in, on held-out text.",
+            "The epoch that is kept has the best BLEU, or likelihood, of the held-out text.",
             "bleu|likelihood",
             group="Training",
         ),
@@ -90,7 +90,7 @@ def command(
         float | None,
         option(
             "rate",
-            "Adam's rate at the start; falls to a twentieth (default: 0.001, for few updates up to 0.004).",
+            "Adam's rate at the start; it falls to a twentieth (default: 0.001; up to 0.004 for few updates).",
             "X",
             min=0,
             group="Training",
@@ -100,7 +100,7 @@ def command(
         float | None,
         option(
             "dropout",
-            "Units dropped in training (default: 0.3, with -paper 0).",
+            "The share of units dropped in training (default: 0.3, with -paper 0).",
             "X",
             min=0,
             max=0.99,
@@ -111,7 +111,7 @@ def command(
         float | None,
         option(
             "smoothing",
-            "Label smoothing: the share of all words (default: 0.1, with -paper 0).",
+            "Label smoothing: the share that all words have (default: 0.1, with -paper 0).",
             "X",
             min=0,
             max=0.99,
@@ -122,7 +122,7 @@ def command(
         float | None,
         option(
             "average",
-            "The model's weights are a mean over this share of the updates so far, the last ones (default: none).",
+            "The model is a mean of the weights over about the last X of all updates so far (default: none).",
             "X",
             min=0,
             max=1,
@@ -132,11 +132,13 @@ def command(
     paper: Annotated[
         bool,
         option(
-            "paper", "The paper's recipe: Adadelta, its first values, minibatches of 80, no dropout.", group="Training"
+            "paper",
+            "The paper's recipe: Adadelta, its first values, minibatches of 80, no dropout, no smoothing.",
+            group="Training",
         ),
     ] = False,
     tolower: Tolower = False,
-    seed: Seed = 1,
+    seed: seed_in("Training") = 1,
     threads: Threads = None,
     save_every: SaveEvery = None,
     resume: Resume = False,

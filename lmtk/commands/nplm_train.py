@@ -18,7 +18,6 @@ from lmtk.commands.options import (
     Quiet,
     Resume,
     SaveEvery,
-    Seed,
     Stream,
     Threads,
     Tolower,
@@ -28,6 +27,7 @@ from lmtk.commands.options import (
     needed,
     one_stdin,
     option,
+    seed_in,
     unknown_word,
 )
 from lmtk.errors import LmtkError, UsageError
@@ -44,7 +44,7 @@ def command(
         str,
         option(
             "model",
-            "nplm; rnn, gru or lstm, recurrent; or energy: that of section 5.1 of the paper.",
+            "nplm: a window of words; rnn, gru, lstm: recurrent; energy: section 5.1 of the paper.",
             "nplm|rnn|gru|lstm|energy",
             group="Model",
         ),
@@ -71,7 +71,7 @@ def command(
         int | None,
         option(
             "senses",
-            "Feature vectors a word, among which the words around it choose.",
+            "K feature vectors a word, among which its context chooses.",
             "K",
             min=2,
             max=100,
@@ -87,7 +87,9 @@ def command(
     paper: Annotated[
         bool,
         option(
-            "paper", "The paper's recipe: its rate, decay and weight decay, an example an update.", group="Training"
+            "paper",
+            "The paper's recipe: its rate, decay and weight decay, all words, an example an update.",
+            group="Training",
         ),
     ] = False,
     epochs: Annotated[
@@ -130,27 +132,34 @@ def command(
         float | None,
         option(
             "feature-rate",
-            "C learns X times faster (default: 4; gru, lstm 1; with -paper 1).",
+            "C learns with X times the rate (default: 4; gru, lstm 1; with -paper 1).",
             "X",
             min=0,
             group="Training",
         ),
     ] = None,
     dropout: Annotated[
-        float, option("dropout", "Share of x and a left out of an update.", "X", min=0, max=0.99, group="Training")
+        float,
+        option("dropout", "The share of x and a that an update leaves out.", "X", min=0, max=0.99, group="Training"),
     ] = 0,
     objective: Annotated[
         str | None,
         option(
             "objective",
-            "What an update sees (default: a sample of the words; with -paper or few words, all of them).",
+            "What an update sees (default: sampled; full with -paper or at most 2000 words).",
             "full|shortlist|sampled|nce|class|tree",
             group="Objective",
         ),
     ] = None,
     shortlist: Annotated[
         int | None,
-        option("shortlist", "N, words of the network with -objective shortlist (2000).", "N", min=1, group="Objective"),
+        option(
+            "shortlist",
+            "N, words of the network with -objective shortlist (default: 2000).",
+            "N",
+            min=1,
+            group="Objective",
+        ),
     ] = None,
     lm_rest: Annotated[
         str | None,
@@ -175,7 +184,7 @@ def command(
         int | None,
         option(
             "samples",
-            "S, words drawn for a minibatch with -objective sampled or nce (250).",
+            "S, words drawn for a minibatch with -objective sampled or nce (default: 250).",
             "S",
             min=1,
             max=1_000_000,
@@ -216,7 +225,7 @@ def command(
         int | None,
         option(
             "patience",
-            "Stop after N epochs without a better held-out perplexity (default: 3 with -decay).",
+            "Stop after N epochs without a better held-out perplexity (default: 3 with -decay, else never).",
             "N",
             min=1,
             group="Training",
@@ -225,14 +234,14 @@ def command(
     init_features: Annotated[
         str | None, option("init-features", "C of words known beforehand (word2vec text).", "FILE", group="Model")
     ] = None,
-    seed: Seed = 1,
+    seed: seed_in("Training") = 1,
     threads: Threads = None,
     mpi: Annotated[bool, option("mpi", "Train with the ranks of mpiexec.", group="Parallel")] = False,
     parallel: Annotated[
         str | None,
         option(
             "parallel",
-            "With -mpi: the ranks share the output units (default), or the text.",
+            "With -mpi: the ranks share the output units, or the text (default: outputs).",
             "outputs|data",
             group="Parallel",
         ),

@@ -21,6 +21,11 @@ def option(name, help, metavar=None, *also, group=None, **settings):
     return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=group, **settings)
 
 
+def seed_in(group):
+    """-seed, for what the other options under a heading do."""
+    return Annotated[int, option("seed", "Seed of the random numbers.", "N", min=0, max=2**64 - 1, group=group)]
+
+
 Texts = Annotated[
     list[str], option("text", "Text to read, a sentence a line (several; -: stdin).", "FILE", group="Data")
 ]
@@ -102,7 +107,6 @@ SaveEvery = Annotated[
         group="Training",
     ),
 ]
-Seed = Annotated[int, option("seed", "Seed of the random numbers.", "N", min=0, max=2**64 - 1)]
 Iterations = Annotated[int, option("iterations", "At most N iterations of EM.", "N", min=0, group="Training")]
 Tolerance = Annotated[
     float, option("tolerance", "Stop EM when no weight moves by more than X.", "X", min=0, group="Training")

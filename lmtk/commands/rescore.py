@@ -6,7 +6,6 @@ from typing import Annotated
 
 from lmtk.commands.options import (
     Debug,
-    Seed,
     Threads,
     Tolower,
     UnkAsIs,
@@ -15,6 +14,7 @@ from lmtk.commands.options import (
     needed,
     one_stdin,
     option,
+    seed_in,
 )
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError, counted
 
@@ -60,7 +60,7 @@ def command(
         ),
     ] = False,
     restarts: Annotated[int, option("restarts", "Random starts of -tune.", "N", min=0, group="Weights")] = 20,
-    seed: Seed = 1,
+    seed: seed_in("Weights") = 1,
     best: Annotated[
         bool, option("best", "Write the words of the best hypothesis of each list alone.", group="Output")
     ] = False,

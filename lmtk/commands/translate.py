@@ -32,7 +32,9 @@ def command(
         str | None, option("target", "Translations to score, line by line (-: stdin).", "FILE", group="Data")
     ] = None,
     write: Write = "-",
-    beam: Annotated[int, option("beam", "Hypotheses kept a sentence; 1 is greedy.", "N", min=1, group="Search")] = 12,
+    beam: Annotated[
+        int, option("beam", "Hypotheses kept a sentence; 1 is greedy.", "N", min=1, max=10_000, group="Search")
+    ] = 12,
     length_power: Annotated[
         float,
         option(

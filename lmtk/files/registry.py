@@ -5,7 +5,7 @@ import warnings
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container, declared, texts
-from lmtk.files.streams import BOM, blocks_of, open_in, rows_of, with_warnings
+from lmtk.files.streams import BOM, KENLM, blocks_of, open_in, rows_of, with_warnings
 
 TEXT = {
     b"\\interp\\": "lmtk.ngram.interp:read_text",
@@ -13,7 +13,7 @@ TEXT = {
     b"\\class-ngram\\": "lmtk.joint.classes:read_text",
 }
 ARPA = "lmtk.ngram.arpa:read_text"
-KENLM, KENLM_READER = b"mmap lm http://kheafield.com/code ", "lmtk.ngram.kenlm_binary:read"
+KENLM_READER = "lmtk.ngram.kenlm_binary:read"
 LAYERS, OUTPUTS = ("", "-rnn", "-gru", "-lstm"), ("", "-tied", "-class", "-tree")
 BINARY = {
     **{f"nplm{layer}{output}": "lmtk.nplm.network:from_arrays" for layer in LAYERS for output in OUTPUTS},

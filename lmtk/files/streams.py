@@ -18,6 +18,7 @@ watch = None  # a function that is called with the number of bytes of each read,
 read = set()  # stdin and unnamed pipes that have been opened: nothing is left in them
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its byte order marks
 MODEL = b'{"__metadata__":'  # from the ninth byte on, in a file of arrays
+KENLM = b"mmap lm http://kheafield.com/code "
 FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
 ARPA = re.compile(rb"\s*\\data\\[ \t\r]*\n[ \t]*ngram[ \t]")
 NO_UTF8 = re.compile("[\udc80-\udcff].*")  # the rest of a line, in a text decoded with surrogateescape
@@ -189,7 +190,7 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
     block = read(size)
     while block and len(block) < len(BOM) and (more := read(size)):
         block += more
-    if block[8:].startswith(MODEL):
+    if block[8:].startswith(MODEL) or block.startswith(KENLM):
         raise FormatError(path, "a binary file, as of models; a text was wanted")
     if block.startswith(b"SRILM_BINARY"):
         raise FormatError(path, "SRILM's binary form, which lmtk does not read; its -write and -write-lm give text")

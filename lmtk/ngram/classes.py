@@ -6,7 +6,6 @@ relative frequencies.
 """
 
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -239,6 +238,8 @@ def passes(state, iterations=None, threads=1):
     After the first pass, several threads first find those of TOGETHER words that are not in their best class; only
     these get a turn. The exchange still ends only when no single word would move.
     """
+    from concurrent.futures import ThreadPoolExecutor  # its import takes as long as a small job
+
     arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
     done = 0
     with ThreadPoolExecutor(threads) as pool:

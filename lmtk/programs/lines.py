@@ -5,9 +5,7 @@ import contextlib
 import math
 import os
 import re
-import shutil
 import sys
-import tempfile
 from collections import Counter
 
 from lmtk.errors import FormatError, UsageError
@@ -24,6 +22,8 @@ ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 
 def temporary():
     """The name of a file that goes when the program ends."""
+    import tempfile  # its import takes as long as a small job
+
     handle, name = tempfile.mkstemp(prefix="lmtk.", dir=temporary_folder())
     os.close(handle)
     atexit.register(forget, name)
@@ -175,7 +175,8 @@ def filtered_arpa(path, outs, where, context=False, pad=False):
     Of several files each has those of its sentence. `context`: the last word is not looked at; `pad`: with blank lines
     that make the head as long as it was, as KenLM's filter leaves it.
     """
-    from dataclasses import replace  # its import takes as long as a small file
+    import tempfile  # these imports take as long as a small file
+    from dataclasses import replace
 
     from lmtk.ngram import arpa, filtering
 
@@ -213,6 +214,8 @@ def filtered_arpa(path, outs, where, context=False, pad=False):
 
 def write_head(path, stated, sizes, pad, rest):
     """The head of an ARPA file with these sizes, and the rest of it."""
+    from shutil import copyfileobj  # its import takes as long as a small file
+
     heads = [
         b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % item for item in sorted(numbers.items())) + b"\n"
         for numbers in (stated, sizes)
@@ -221,7 +224,7 @@ def write_head(path, stated, sizes, pad, rest):
     rest.seek(0)
     with open_out(path) as out:
         out.write(heads[1] + b"\n" * (pad * (len(heads[0]) - len(heads[1]))))
-        shutil.copyfileobj(rest, out)
+        copyfileobj(rest, out)
 
 
 def get_unigram_probs(words):

@@ -2,7 +2,6 @@
 
 import glob
 import os
-import subprocess
 import sys
 
 from lmtk.errors import LmtkError, UsageError
@@ -109,6 +108,8 @@ def make_batch_counts(words):
 
 def filtered(command, files):
     """What a shell command prints with files behind it, in a file that goes when the program ends."""
+    import subprocess  # its import takes as long as a small job
+
     name = temporary()
     with open(name, "wb") as out:
         done = subprocess.run(["sh", "-c", f'{command} "$@"', "sh", *files], stdout=out)
