@@ -41,6 +41,9 @@ def command(
         bool,
         option("text-has-weights", "A line of -text begins with how often its n-grams count.", group="Data"),
     ] = False,
+    text_has_weights_last: Annotated[
+        bool, option("text-has-weights-last", "A line of -text ends with that number.", group="Data")
+    ] = False,
     read: Annotated[
         list[str] | None, option("read", "Counts to read and add (several).", "FILE", group="Counts")
     ] = None,
@@ -53,11 +56,19 @@ def command(
     write_order: Annotated[
         int, option("write-order", "Write the n-grams of order N alone by -write (0: all).", "N", min=0, group="Counts")
     ] = 0,
+    recompute: Annotated[
+        bool,
+        option("recompute", "Count n-grams as often as those that go on from them.", group="Counts"),
+    ] = False,
     sort: Annotated[bool, option("sort", "Write n-grams in byte order, else as first seen.", group="Counts")] = False,
     vocab: VocabFile = None,
     limit_vocab: Annotated[
         bool, option("limit-vocab", "Drop read n-grams with words that are not in -vocab.", group="Data")
     ] = False,
+    nonevents: Annotated[
+        str | None,
+        option("nonevents", "Words that occur in contexts only and are never predicted.", "FILE", group="Data"),
+    ] = None,
     write_vocab: Annotated[
         str | None, option("write-vocab", "Write the words, in byte order.", "FILE", group="Output")
     ] = None,
@@ -193,6 +204,10 @@ def command(
         float,
         option("maxent-sigma2", "-maxent: variance of the weights' Gaussian prior.", "S", min=0, group="Smoothing"),
     ] = 6.0,
+    trust_totals: Annotated[
+        bool,
+        option("trust-totals", "A context is seen as often as its own count says.", group="Smoothing"),
+    ] = False,
     prune_by_count: Annotated[
         list[int] | None,
         option("prune-by-count", "Leave out n-grams seen K times or less; a K an order.", "K", min=0, group="KenLM"),
@@ -238,6 +253,7 @@ def command(
     Example: lmtk ngram-count -text train.txt -order 3 -kndiscount -interpolate -lm train.lm
     """
     o = SimpleNamespace(**locals())
+    o.text_has_weights |= text_has_weights_last
     check(o)
     settle(o)
     o.methods = smoothing.methods_of(o) if o.model_wanted and not o.maxent else []
@@ -289,6 +305,10 @@ def check(o):
         "-heldout is for a model; give -lm or -write-bin": o.heldout and not model_wanted,
         "-kenlm has <s>, </s> and <unk> as they are": o.kenlm
         and (o.no_sos or o.no_eos or o.stream or o.map_unk not in (None, "<unk>")),
+        "-nonevents does not go with -kenlm and -maxent": o.nonevents and (o.kenlm or o.maxent),
+        "-trust-totals and -recompute do not go with -kenlm, -memory and -mpi": (o.trust_totals or o.recompute)
+        and (o.kenlm or o.memory or o.mpi),
+        "-trust-totals does not go with -maxent and -heldout": o.trust_totals and (o.maxent or o.heldout),
         "-maxent-sigma2 is above 0": not o.maxent_sigma2,
         "-maxent does not go with -kenlm, -heldout, -prune-by-count and files of discounts": o.maxent
         and (o.kenlm or o.heldout or o.prune_by_count or o.gt or o.kn or o.kn_all),
@@ -299,7 +319,7 @@ def check(o):
         if so:
             raise UsageError(why)
     only_with(o.write_bin or (o.write_binary_lm and o.lm), "write-bin", compact=o.compact, quantize=o.quantize)
-    one_stdin(*(o.text or []), *(o.read or []), o.vocab, o.classes, o.heldout)
+    one_stdin(*(o.text or []), *(o.read or []), o.vocab, o.nonevents, o.classes, o.heldout)
 
 
 def settle(o):
@@ -340,13 +360,15 @@ def together(o, comm):
     """What the ranks do together: counting, and the model where it is made in buckets."""
     from lmtk.ngram.collection import Text
     from lmtk.ngram.runs import Spilled
+    from lmtk.text.vocab import read_vocab
 
     if comm.size > 1 and (o.stream or "-" in (o.text or [])):
         raise UsageError("on several machines -mpi wants texts of sentences, in files that each of them can read")
     inputs = [path for path in o.read or [] if path != o.write]  # counts and word lists may be made in place
-    inputs += [o.classes, o.heldout, o.vocab if o.vocab != o.write_vocab else None]
+    inputs += [o.classes, o.heldout, o.nonevents, o.vocab if o.vocab != o.write_vocab else None]
     comm.each(partial(check_outputs, *o.outputs, texts=o.text or [], inputs=inputs))
     o.limited_to = comm.share(lambda: listed(o))
+    o.nonevents = comm.share(lambda: read_vocab(o.nonevents, o.tolower) if o.nonevents else [])
     o.counts = counted(o, comm)
     # whether -lm is not the model as it is estimated, and the whole is wanted, as a Backoff
     o.changed = bool(o.model_written) and bool(
@@ -369,22 +391,23 @@ def counted(o, comm):
     Text, where memory is bounded or ranks share the work.
     """
     from lmtk.ngram.classes import replaced
-    from lmtk.ngram.collection import Positions, Text, collect, in_memory
+    from lmtk.ngram.collection import FIRST, LAST, Positions, Text, collect, in_memory
     from lmtk.ngram.runs import Spilled
     from lmtk.text.vocab import read_vocab
 
     # where memory is bounded a text is read once for the model and once for its counts
     twice = o.memory and o.model_wanted and (o.write or o.write_n) and comm.size == 1
     twice = twice and not o.read and not o.text_has_weights and all(map(os.path.isfile, o.text))
-    counts_wanted = ((o.write or o.write_n) and not twice) or o.maxent
+    counts_wanted = ((o.write or o.write_n) and not twice) or o.maxent or o.trust_totals or o.recompute
     positions = o.model_wanted and not counts_wanted and o.order > 1
     parts = comm.size == 1 or shared(o)
-    words = comm.share(lambda: read_vocab(o.vocab, o.tolower) if o.vocab else None)
+    words = comm.share(lambda: [*read_vocab(o.vocab, o.tolower), *o.nonevents] if o.vocab else None)
     classed = partial(replaced, classes=o.own) if o.own else None
     kept = o.limit_vocab, o.float_counts, o.memory
     texts, weighted = ([], o.text) if o.text_has_weights else (o.text or [], [])
     given = o.read or [], o.order, words, o.marks, o.unk_word, *kept, comm, classed
-    collected = partial(collect, texts, *given, weighted=weighted)
+    weight_of = LAST if o.text_has_weights_last else FIRST
+    collected = partial(collect, texts, *given, weighted=weighted, weight_of=weight_of)
     counts = collected(positions, parts)
     if comm.size > 1 and isinstance(counts, Text) and o.kenlm_layout and comm.total(counts.has(o.unk_word)):
         counts = collected(positions)
@@ -395,6 +418,8 @@ def counted(o, comm):
         floor = per_order(o.gtmin_n, "gtNmin", float)
         least = [floor.get(n, (o.gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, o.order + 1)]
         counts = o.written = counts.frequent(least, words or ())
+    if o.recompute:
+        counts = o.written = counts.recomputed()
     if isinstance(counts, Spilled) and o.model_wanted:
         bucketed = not o.maxent and o.order > 1 and counts.in_sentences()
         return counts if bucketed else in_memory(counts, o.memory)
@@ -404,7 +429,8 @@ def counted(o, comm):
 def vocabulary_of(o):
     from lmtk.text.vocab import make_vocab
 
-    return make_vocab(o.counts.words, o.unk, True, o.unk_word, o.vocab or (o.text or o.read)[0])
+    source = o.vocab or (o.text or o.read)[0]
+    return make_vocab(o.counts.words, o.unk, True, o.unk_word, source, o.nonevents)
 
 
 def model_in_buckets(o, comm):
@@ -456,7 +482,7 @@ def write_what_was_counted(o):
             write_counts(out, o.written, o.sort, only=n)
     del o.written
     if o.write_vocab:
-        write_words(o.write_vocab, words)
+        write_words(o.write_vocab, {*words, *o.nonevents})
 
 
 def write_model(o):

@@ -84,7 +84,8 @@ def recipe_of(o, listed):
     read = [(n, path) for paths in o.files.values() for n, path in paths.items() if o.model_written and n <= o.order]
     rows = {path: [*lines(path)] for path in dict.fromkeys(path for _, path in read)}  # one for several orders, too
     known = {n: with_discounts(o.methods[n - 1], rows[path], path) for n, path in read}
-    return Recipe(o.methods, fallback_discounts(o.discount_fallback), tell, known, o.kenlm, listed, o.vocab_pad)
+    fallback = fallback_discounts(o.discount_fallback)
+    return Recipe(o.methods, fallback, tell, known, o.kenlm, listed, o.vocab_pad, trusting=o.trust_totals)
 
 
 def fallback_discounts(values):

@@ -25,7 +25,9 @@ SENTENCES = Marks()
 TOLD = 64 << 20  # bytes; there is no warning about a job that takes less
 NODE = 100  # bytes of memory that a counted n-gram takes when a model is estimated
 OUTSIDE = -2  # the id of a word whose n-grams are dropped
-FIRST = re.compile(rb"[ \t\r]*([^ \t\r]*)[ \t\r]*(.*?)[ \t\r]*$", re.S)  # the first word of a line, and the others
+# the first word of a line, and the others; and the last one
+FIRST = re.compile(rb"[ \t\r]*(?P<weight>[^ \t\r]*)[ \t\r]*(?P<words>.*?)[ \t\r]*$", re.S)
+LAST = re.compile(rb"[ \t\r]*(?P<words>.*?)[ \t\r]*(?P<weight>[^ \t\r]*)[ \t\r]*$", re.S)
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,7 @@ def collect(
     positions=False,
     parts=False,
     weighted=(),
+    weight_of=FIRST,
 ):
     """The Counts of texts, count files and texts with weights, added up, as in SRILM's ngram-count.
 
@@ -143,7 +146,7 @@ def collect(
     None: every word is taken. The words of the result are <s>, </s>, `unk`, those given, and others as first seen.
     memory: about how many bytes counting may take besides the result; the rest goes to disk. comm: the ranks that count
     together; rank 0 has the result. replace: words -> (new words, the new id of each old word), to count other words in
-    place of those read. weighted: paths of texts whose lines begin with their weights.
+    place of those read. weighted: paths of texts whose lines have weights, as weight_of, FIRST or LAST, finds them.
 
     The result is not Counts in two cases. With `positions`, a large text without sentence marks inside sentences
     becomes Positions, which rank 0 makes alone. If `parts` is given too, and the text does not fit into `memory` or
@@ -181,7 +184,7 @@ def collect(
             for part in row_parts(path, readable, order, floats, marks.tolower):
                 lines.add(*(inside(*part) if limit else part))
         for path in weighted if comm.rank == 0 else ():
-            for part in weighted_parts(path, known, order, floats, marks, index[SOS], index[EOS]):
+            for part in weighted_parts(path, weight_of, known, order, floats, marks, index[SOS], index[EOS]):
                 lines.add(*part)
         blocks = raw if apart or (raw is not None and comm.size == 1) else raw_blocks(texts, known, marks.tolower, comm)
         return lines, *read_texts(blocks, index, marks, memory, given)
@@ -230,12 +233,14 @@ def raw_blocks(texts, known, tolower, comm):
             yield path, number * comm.size + comm.rank, ids
 
 
-def weighted_parts(path, known, order, floats, marks, sos, eos):
+def weighted_parts(path, weight_of, known, order, floats, marks, sos, eos):
     """Yields (rows, weights), as `counts.parse_rows` returns them, of the n-grams of each block of a text whose lines
-    begin with their weights. A line with only a weight is blank. Raises FormatError.
+    have weights. Raises FormatError.
     """
-    reader = Reader(known, marks.tolower)
-    for sentences, times in weighted_lines(path, blocks_of(path), floats):
+    reader, nothing = Reader(known, marks.tolower), EOS if marks.eos else SOS if marks.sos else b""
+    for sentences, times in weighted_lines(path, blocks_of(path), floats, weight_of):
+        # a line without words is a sentence that ends at once
+        sentences = [sentence or nothing for sentence in sentences]
         times = times[[bool(sentence) for sentence in sentences]]
         if not len(times):
             continue
@@ -248,13 +253,13 @@ def weighted_parts(path, known, order, floats, marks, sos, eos):
     reader.finish()
 
 
-def weighted_lines(path, blocks, floats):
-    """Yields (the sentences, a list; how often each counts) of the blocks of a text whose lines begin with their
-    weights. Blank lines are left out. Raises FormatError.
+def weighted_lines(path, blocks, floats, weight_of=FIRST):
+    """Yields (the sentences, a list; how often each counts) of the blocks of a text whose lines have weights. Blank
+    lines are left out. Raises FormatError.
     """
     lines = 0
     for block in blocks:
-        rows = [FIRST.match(line).groups() for line in block.removesuffix(b"\n").split(b"\n")]
+        rows = [weight_of.match(line).group("weight", "words") for line in block.removesuffix(b"\n").split(b"\n")]
         given = [weight for weight, _ in rows if weight]
         times = parse_counts(given, floats)
         if times is None:

@@ -69,6 +69,17 @@ class Counts:
         new, words = np.cumsum(there, dtype=np.int32) - 1, [word for word, stays in zip(self.words, there) if stays]
         return Counts(words, from_rows([new[row] for row in rows], weights, len(words)))
 
+    def recomputed(self):
+        """The Counts in which an n-gram counts as often as the n-grams that go on from it, if there are any."""
+        levels, W = [self.levels[-1]], len(self.words)
+        for level in self.levels[-2::-1]:
+            parent, count = levels[0].keys // W, level.count.copy()
+            extended, sums = np.unique(parent), np.zeros(len(count), count.dtype)
+            np.add.at(sums, parent, levels[0].count)
+            count[extended] = sums[extended]
+            levels.insert(0, Level(level.keys, count, level.first))
+        return Counts(self.words, levels)
+
     def up_to(self, order):
         """The Counts with empty orders added up to `order`."""
         nothing = Level(np.zeros(0, np.int64), self.levels[0].count[:0], np.zeros(0, np.int64))

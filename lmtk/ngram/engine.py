@@ -31,7 +31,7 @@ from lmtk.ngram.smoothing import (
     smooth,
     words_kept,
 )
-from lmtk.text.vocab import PAUSE, Vocab
+from lmtk.text.vocab import Vocab
 
 f32 = np.float32
 PIECE = 1 << 16  # places counted together
@@ -169,7 +169,8 @@ class Estimator:
         """
         p = probability(self.log10p[1])
         lacking = sum(all_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
-        return lacking + (PAUSE in self.vocab.index)
+        vocab, there = self.vocab, self.marks[1] > 0
+        return lacking + np.count_nonzero(~there[vocab.V :]) - (vocab.unk_id >= vocab.V and not there[vocab.unk_id])
 
     def estimate(self, methods, exact, lower_p, segment):
         """`estimate_all` for a segment. lower_p: 10^log10p of order 1."""

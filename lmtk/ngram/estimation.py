@@ -2,7 +2,7 @@
 
 `smoothing` goes from counts to a model in numpy. It has three uses. It is the reference for the tests of the engine. It
 spares small jobs the kernels, which take longer to load than such a job. And it does what is not worth a kernel: order
-1, and n-grams with sentence marks in the middle.
+1, n-grams with sentence marks in the middle, and contexts with counts of their own.
 """
 
 from lmtk.machine.large import pays
@@ -22,7 +22,7 @@ def estimate(counted, vocab, recipe, marks, types=True):
         suffixes = suffix.suffix_order(ngrams.of(vocab), order, len(vocab.words) - 1, marks)
     else:
         ngrams = ngrams.up_to(order)
-        if order > 1 and pays("ngrams", sum(len(level.keys) for level in ngrams.levels)):
+        if order > 1 and not recipe.trusting and pays("ngrams", sum(len(level.keys) for level in ngrams.levels)):
             from lmtk.ngram import leaves
 
             suffixes = leaves.suffixes_of(ngrams, vocab)

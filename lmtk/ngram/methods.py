@@ -287,7 +287,7 @@ class Recipe:
     back-off weights, as in KenLM; otherwise back-off weights follow from the probabilities in single precision, as in
     SRILM. listed: with `exact`, only n-grams of these words are kept. size: with `exact`, the least number of words,
     including unknown ones. heldout: a heldout.HeldOut, on which Kneser-Ney's discounts are tuned unless they are known,
-    or None.
+    or None. trusting: a context is seen as often as it is counted itself, not as often as it is extended.
     """
 
     methods: list
@@ -298,6 +298,7 @@ class Recipe:
     listed: set = None
     size: int = 0
     heldout: object = None
+    trusting: bool = False
 
     def discounted(self, k, n):
         """The Method of order k with its discounts, given or from n(r), n_1 .. n_r. Raises NoDiscount."""

@@ -145,12 +145,13 @@ def context_probabilities(model, log10p, log10bow, every):
     for k, (level, (nodes, contexts)) in enumerate(zip(model.levels, every, strict=True), 1):
         word = level.keys % W
         own = backed_off(log10p, log10bow, nodes, contexts)
+        skipped = np.isneginf(own) & (word >= vocab.V)
         if k == 1:
             opening = word == vocab.sos_id
+            own[skipped] = 0
             own[opening] = own[word == vocab.eos_id] if (word == vocab.eos_id).any() else -np.inf
             out.append(own)
             continue
-        skipped = np.isneginf(own) & (word >= vocab.V)
         out.append(out[-1][contexts[-1]] + np.where(skipped, np.float32(0), own))
     return out
 

@@ -224,6 +224,7 @@ def context_probabilities(arrays, vocab):
     at, size, width, p = where[0].tolist()
     words, first = memory[at : at + size * width : width], logs[at + p : at + p + size * width : width].copy()
     first[np.isnan(first)] = -np.inf
+    first[np.isneginf(first) & (words >= vocab.V)] = 0
     closing = first[words == vocab.eos_id]
     first[words == vocab.sos_id] = closing[0] if len(closing) else -np.inf
     out = [first]

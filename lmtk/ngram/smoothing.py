@@ -166,7 +166,7 @@ def estimate(counts, vocab, recipe):
         for k, level in enumerate(levels, 1):
             level.inside = inside[level.word] if k == 1 else inside[level.word] & levels[k - 2].inside[level.parent]
     for k, method in enumerate(used, 1):
-        estimate_order(levels, k, method, vocab, recipe.tell, size)
+        estimate_order(levels, k, method, vocab, recipe.tell, size, recipe.trusting)
     fix_contexts(levels, exact)
     done, place = [], np.zeros(1, np.int64)
     for level in levels:
@@ -207,9 +207,9 @@ def pieces(parent):
         start = end
 
 
-def estimate_order(levels, k, method, vocab, tell, exact):
+def estimate_order(levels, k, method, vocab, tell, exact, trusting=False):
     """Estimates, in `levels`, the probabilities of order k and the back-off weights of its contexts. exact: the size
-    from `words_kept`, or False.
+    from `words_kept`, or False. trusting: as a Recipe has it.
     """
     level, V = levels[k - 1], vocab.V
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
@@ -224,7 +224,8 @@ def estimate_order(levels, k, method, vocab, tell, exact):
         cut = level.raw[nodes][n] <= method.cutoff if method.cutoff and k > 1 else None
         if level.inside is not None:
             cut = ~level.inside[nodes][n] if cut is None else cut | ~level.inside[nodes][n]
-        events = Events(context[n], level.count[nodes][n], lower, contexts.stop - contexts.start, cut)
+        T = levels[k - 2].count[contexts] if trusting and k > 1 else None
+        events = Events(context[n], level.count[nodes][n], lower, contexts.stop - contexts.start, cut, T)
         level.log10p[nodes][n], bow = smooth(events, k, method, V, exact)
         if k > 1:
             levels[k - 2].log10bow[contexts] = bow
@@ -250,7 +251,8 @@ def odd_contexts(below, contexts, vocab):
 class Events:
     """The n-grams of an order that are counted, end in a predicted word, and extend one of H contexts that can be
     extended. (N,) each: context, the number of the context; count; lower, log10 p of the suffix, None at order 1; cut,
-    whether the n-gram is left out and its count goes to the lower order, or None.
+    whether the n-gram is left out and its count goes to the lower order, or None. T (H,): how often each context was
+    seen, if it is not the sum of the counts.
     """
 
     context: np.ndarray
@@ -258,6 +260,7 @@ class Events:
     lower: np.ndarray
     H: int
     cut: np.ndarray | None = None
+    T: np.ndarray | None = None
 
 
 def smooth(events, k, method, V, exact):
@@ -273,6 +276,9 @@ def smooth(events, k, method, V, exact):
     else:
         h, lost = totals(of, c, H, V), None
         kept = (c > 0) & (h.T[of] > 0) if k > 1 else h.T[of] > 0
+    if events.T is not None:
+        h = replace(h, T=events.T)
+        kept &= h.T[of] > 0
     some = slice(None) if kept.all() else np.flatnonzero(kept)
     of, c = of[some], c[some]
     lower = np.full(len(c), uniform(exact, V)) if k == 1 else probability(events.lower[some])
@@ -349,10 +355,13 @@ def probability(log10):
 
 def give_to_unseen(level, vocab, left, tell, size=0):
     """Order 1: gives the mass that seen words leave to the words without a probability or, if there are none, to all.
-    size: the least number of words that share the mass, including words outside the vocabulary; 0 for SRILM's rules.
+    Words that are counted, but only in contexts, get p = 0. size: the least number of words that share the mass,
+    including words outside the vocabulary; 0 for SRILM's rules.
     """
-    level.log10p[level.word == vocab.sos_id] = -np.inf
     words = level.word < vocab.V
+    level.log10p[level.word == vocab.sos_id] = -np.inf
+    if not size:
+        level.log10p[level.counted & ~words & (level.word != vocab.unk_id)] = -np.inf
     # in KenLM, a word that was seen may have the probability 0
     unseen = words & (np.isnan(level.log10p) if size else ~(level.log10p > -np.inf))
     known = words if level.inside is None else words & level.inside

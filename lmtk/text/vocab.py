@@ -61,14 +61,15 @@ def vocab_of(settings, words, path):
     return vocab
 
 
-def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"):
+def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary", nonevents=()):
     """A Vocab that predicts `words` (each once, in their order, without marks and -pau-), </s> if `eos`, and `unk_word`
-    if `unk`.
+    if `unk`; but none of `nonevents`.
 
     Raises LmtkError if there is no other word than these. source: where the words are from, for the message.
     """
     plain = dict.fromkeys(words)
-    special = [(EOS, eos), (unk_word, unk), *[(PAUSE, False)] * (PAUSE in plain), (SOS, False)]
+    special = {EOS: eos, unk_word: unk} | {w: False for w in (PAUSE, *nonevents) if w in plain} | {SOS: False}
+    special = [*special.items()]
     for word, _ in special:
         plain.pop(word, None)
     if not plain:
