@@ -137,6 +137,7 @@ def test_all_steps_at_once_are_one_after_another(unit, n, team, begun, monkeypat
     one tile, and of several.
     """
     monkeypatch.setattr(blas, "SHARE", 1)
+    monkeypatch.setattr(blas, "small", lambda: blas.SMALL)
     monkeypatch.setitem(large.LARGE, "states", 1)
     random, sizes = np.random.default_rng(1), [40, 40, 33, 8]
     P, d = sum(sizes), unit.gates * n

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,8 +12,10 @@ import numpy as np
 from lmtk.machine import memory
 
 SHARE = 6_000_000  # multiplications of a product that pay for one more thread
-SMALL = 10**6  # multiplications; up to so many, OpenBLAS does not copy operands, on processors with kernels for that
+SMALL = 10**6  # multiplications; with kernels for small products, OpenBLAS does not copy operands of up to so many
+WITH_SMALL = b"SkylakeX", b"Cooperlake", b"SapphireRapids"  # processors with such kernels, by OpenBLAS's names
 TILE = range(32, 65)  # columns of such a small product
+MANY = 1 << 30  # rows
 GAP = 16  # numbers between the rows of a factor, so that their distance is not a power of two
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
 
@@ -45,6 +48,16 @@ def sgemm():
     function.argtypes = [ctypes.c_int] * 3 + shape + [real, pointer, size, pointer, size, real, pointer, size]
     function.restype = None
     return function
+
+
+@cache
+def small():
+    """SMALL, or 0 where OpenBLAS has no kernels for small products."""
+    call = named("openblas_get_corename64_")
+    if call is None:
+        return 0
+    call.restype = ctypes.c_char_p
+    return SMALL if call() in WITH_SMALL else 0
 
 
 def shares(team, multiplications):
@@ -99,13 +112,13 @@ def factor(*matrices):
     few rows.
 
     OpenBLAS would copy the factor in each call, which takes as long as multiplying few rows by it. So the factor is
-    kept in tiles that make small products, with as many rows of X at once as they allow; a small factor is one tile.
+    kept in tiles that make small products, with as many rows of X at once as they allow. A small factor is one tile,
+    and so is any where there are no kernels for small products: a copy of each tile would take longer than one of all.
     """
     K, N = len(matrices[0]), sum(a.shape[1] for a in matrices)
-    small = 0 < 32 * K * N <= SMALL
-    columns = N if small else max((n for n in TILE if N % n == 0), default=N)
-    most = SMALL // max(K * columns, 1)
-    if not small and (columns not in TILE or most < 8):
+    one = 0 < 32 * K * N <= (small() or math.inf)
+    columns = N if one else max((n for n in TILE if N % n == 0), default=N)
+    if not one and (columns not in TILE or 8 * K * columns > SMALL):
         whole = spread(matrices, K, N)
         return lambda X, out=None: np.matmul(X, whole, out=out)
     return tiled(np.concatenate(matrices, axis=1), columns)
@@ -115,7 +128,7 @@ def tiled(matrix, columns):
     """A matrix (K, N) as Tiles of so many columns, a divisor of N."""
     K = len(matrix)
     tiles = np.ascontiguousarray(matrix.reshape(K, -1, columns).swapaxes(0, 1))
-    return Tiles(tiles, max(SMALL // max(K * columns, 1), 1))
+    return Tiles(tiles, max(small() // max(K * columns, 1), 1) if small() else MANY)
 
 
 def address():
