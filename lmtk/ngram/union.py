@@ -19,7 +19,6 @@ import numpy as np
 
 from lmtk.machine.exponential import powers
 from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
-from lmtk.machine.memory import trim
 from lmtk.machine.threads import all_at_once, part_of
 from lmtk.ngram.building import with_suffixes
 from lmtk.ngram.nodes import (
@@ -247,8 +246,6 @@ def united(models, ids, W, weights=None, own=False):
     memory is given back, an order at a time. Memory is allocated for as many n-grams as all models have; parts that are
     not written cost nothing.
     """
-    if own:
-        trim()
     n = max(model.nodes.order for model in models)
     for model in models:
         model.nodes.checked(len(model.vocab.words))
