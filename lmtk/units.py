@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.machine.blas import Tiles, address, factor, shares
+from lmtk.machine.blas import COLUMNS, ROWS, Tiles, address, factor, shares
 from lmtk.machine.exponential import gate_sums, lstm_sums, state_sums
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.large import pays
 
-sgemm = of_numba("lmtk.machine.calling", "sgemm")
+sgemm, by_panel = (of_numba("lmtk.machine.calling", name) for name in ("sgemm", "by_panel"))
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def gated_run(G, at, b, zr, t, spans, state, fresh, gemm, S, U, before, after, k
     """`follow` for a share of the sequences: zr, t, before, after and kept, (P, .), are written.
 
     spans (T, 2): where the share's steps begin and end; state (k, n): before the first; fresh (P,) bool or None. S, U:
-    (tiles, most) of blas.Tiles.
+    as `multiply` takes factors.
     """
     n, begun = t.shape[1], -1
     Q, V = np.empty((len(state), 2 * n), t.dtype), np.empty((len(state), n), t.dtype)
@@ -272,20 +272,34 @@ def lstm_run_back(ga, spans, carried, fresh, gemm, RT, _, zr, t, before, kept, g
 
 @jit
 def multiply(gemm, X, factor, out):
-    """out <- X times a factor, (tiles, most), as `blas.Tiles` multiplies, for kernels: X (k, K), out (k, >= N),
-    float32, rows contiguous; gemm: `blas.address`.
+    """out <- X times a factor, as `blas.Tiles.for_kernels` gives it: X (k, K), out (k, >= N), float32, rows contiguous.
+    gemm: `blas.address`.
     """
-    tiles, most = factor
+    tiles, N, most = factor
     k, (parts, K, columns) = len(X), tiles.shape
     if k == 0:
         return
-    size = -(-k // -(-k // most))
     x, to, factors = np.int64(X.ctypes.data), np.int64(out.ctypes.data), np.int64(tiles.ctypes.data)
     lda, ldc = X.strides[0], out.strides[0]
-    for i in range(0, k, size):
-        for j in range(parts):
-            tile, into = factors + 4 * j * K * columns, to + i * ldc + 4 * j * columns
-            sgemm(gemm, min(size, k - i), columns, K, x + i * lda, lda // 4, tile, columns, into, ldc // 4)
+    if gemm:
+        size = -(-k // -(-k // most))
+        for i in range(0, k, size):
+            for j in range(parts):
+                tile, into = factors + 4 * j * K * columns, to + i * ldc + 4 * j * columns
+                sgemm(gemm, min(size, k - i), columns, K, x + i * lda, lda // 4, tile, columns, into, ldc // 4)
+        return
+    rest = np.empty((ROWS, COLUMNS), np.float32)
+    for j in range(parts):
+        panel = factors + 4 * j * K * COLUMNS
+        for i in range(0, k, ROWS):
+            rows = min(ROWS, k - i)
+            if (j + 1) * COLUMNS <= N:
+                by_panel(rows, K, x + i * lda, lda // 4, panel, to + i * ldc + 4 * j * COLUMNS, ldc // 4)
+            else:
+                by_panel(rows, K, x + i * lda, lda // 4, panel, np.int64(rest.ctypes.data), COLUMNS)
+                for r in range(rows):
+                    for c in range(N - j * COLUMNS):
+                        out[i + r, j * COLUMNS + c] = rest[r, c]
 
 
 GATED = Unit("gated unit", 2, 1, gated_step, gated_back, lambda states, kept, n: kept, False, gated_run, gated_run_back)
@@ -332,10 +346,10 @@ def spans(sizes, share):
 
 def in_one(unit, R, U, t):
     """(`blas.address`, R, U) for kernels of all steps at once, None where these do not pay; t (P, n), of all steps."""
-    factors = [x for x in (R, U) if x]
-    tiled = all(isinstance(x, Tiles) and x.tiles.dtype == t.dtype == np.float32 for x in factors)
-    there = unit.run and tiled and pays("states", t.size) and address()
-    return (there, *(x and (x.tiles, x.most) for x in (R, U))) if there else None
+    tiled = all(isinstance(x, Tiles) and x.tiles.dtype == t.dtype == np.float32 for x in (R, U) if x)
+    if not (unit.run and tiled and pays("states", t.size)):
+        return None
+    return address(), *(x and x.for_kernels() for x in (R, U))
 
 
 def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):

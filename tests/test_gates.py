@@ -130,14 +130,15 @@ def test_threads_share_sequences(unit, monkeypatch):
 
 @pytest.mark.parametrize("team", [None, Team(2)], ids=["alone", "team"])
 @pytest.mark.parametrize("begun", [False, True])
-@pytest.mark.parametrize("n", [24, 192])
+@pytest.mark.parametrize("small", [blas.SMALL, 0] if blas.sgemm() else [0])
+@pytest.mark.parametrize("n", [19, 24, 192])
 @pytest.mark.parametrize("unit", units.UNITS.values(), ids=units.UNITS)
-def test_all_steps_at_once_are_one_after_another(unit, n, team, begun, monkeypatch):
+def test_all_steps_at_once_are_one_after_another(unit, n, small, team, begun, monkeypatch):
     """The kernels over all steps, with products from inside of them, against steps that Python calls; factors are of
-    one tile, and of several.
+    one tile, of several, and of panels, the last of which is full or not.
     """
     monkeypatch.setattr(blas, "SHARE", 1)
-    monkeypatch.setattr(blas, "small", lambda: blas.SMALL)
+    monkeypatch.setattr(blas, "small", lambda: small)
     monkeypatch.setitem(large.LARGE, "states", 1)
     random, sizes = np.random.default_rng(1), [40, 40, 33, 8]
     P, d = sum(sizes), unit.gates * n

@@ -120,7 +120,9 @@ def test_every_operation_leaves_sums_of_one(a, b, data):
         cut(a, words, data.draw(st.booleans())),
         pruned(cut(merged([a, b], [weight, 1 - weight]), words), threshold),
     ):
-        assert sums(model) == pytest.approx(1, abs=1e-5)
+        # a weight multiplies what rounding to single precision leaves of the mass of unseen words
+        largest = max(math.exp(level.bow.max(initial=0)) for level in model.levels)
+        assert sums(model) == pytest.approx(1, abs=1e-5 + 2e-7 * largest)
         assert not any(np.isposinf(level.bow).any() for level in model.levels)
 
 

@@ -16,6 +16,7 @@ SMALL = 10**6  # multiplications; with kernels for small products, OpenBLAS does
 WITH_SMALL = b"SkylakeX", b"Cooperlake", b"SapphireRapids"  # processors with such kernels, by OpenBLAS's names
 TILE = range(32, 65)  # columns of such a small product
 MANY = 1 << 30  # rows
+ROWS, COLUMNS = 6, 16  # of a product that kernels make themselves, where there are no kernels for small products
 GAP = 16  # numbers between the rows of a factor, so that their distance is not a power of two
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
 
@@ -91,11 +92,18 @@ def products(team, *wanted):
 @dataclass(frozen=True)
 class Tiles:
     """A factor (K, N) in tiles (N / columns, K, columns). A call returns X times the factor. most: the most rows of X
-    with which a tile makes a small product.
+    with which a tile makes a small product; without kernels for these there is one tile.
     """
 
     tiles: np.ndarray
     most: int
+
+    def for_kernels(self):
+        """(tiles, N, most) for `units.multiply`. The one tile of a factor becomes panels (., K, COLUMNS), filled up
+        with zeros.
+        """
+        N = len(self.tiles) * self.tiles.shape[2]
+        return self.tiles if small() else panels(self.tiles[0]), N, self.most
 
     def __call__(self, X, out=None):
         parts, _, columns = self.tiles.shape
@@ -125,15 +133,24 @@ def factor(*matrices):
 
 
 def tiled(matrix, columns):
-    """A matrix (K, N) as Tiles of so many columns, a divisor of N."""
-    K = len(matrix)
+    """A matrix (K, N) as Tiles of so many columns, a divisor of N; as one tile without kernels for small products."""
+    K, N = matrix.shape
+    columns = columns if small() else N
     tiles = np.ascontiguousarray(matrix.reshape(K, -1, columns).swapaxes(0, 1))
-    return Tiles(tiles, max(small() // max(K * columns, 1), 1) if small() else MANY)
+    return Tiles(tiles, max(SMALL // max(K * columns, 1), 1) if small() else MANY)
+
+
+def panels(matrix):
+    """A matrix (K, N) in panels (N / COLUMNS, K, COLUMNS), the last one filled up with zeros."""
+    K, N = matrix.shape
+    whole = np.zeros((K, -(-N // COLUMNS) * COLUMNS), matrix.dtype)
+    whole[:, :N] = matrix
+    return np.ascontiguousarray(whole.reshape(K, -1, COLUMNS).swapaxes(0, 1))
 
 
 def address():
-    """The address of the library's sgemm, for kernels; None without it."""
-    return None if sgemm() is None else ctypes.cast(sgemm(), ctypes.c_void_p).value
+    """The address of the library's sgemm, for kernels; 0 where these multiply by panels."""
+    return ctypes.cast(sgemm(), ctypes.c_void_p).value if small() else 0
 
 
 def spread(matrices, K, N):

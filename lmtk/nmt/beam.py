@@ -86,7 +86,7 @@ class Decoder:
             alpha, c = kernels.attend_at(self.HC, self.UH, at, self.lengths, Q[:, :units], tables.p.va)
         else:
             c = self.HC[at, 0]
-        zr, proposed, t = (np.empty((R, N), Q.dtype) for N in (gates, n, tables.Wo.tiles.shape[1]))
+        zr, proposed, t = (np.empty((R, N), Q.dtype) for N in (gates, n, tables.Wo[0].shape[1]))
         kernels.step_inputs(Q, c, tables.G, parent, word, zr, proposed, t)
         before, kept = state[parent], np.empty_like(proposed)
         self.state = np.empty_like(before)

@@ -198,7 +198,7 @@ def output_tiles(Wo, bo):
     (l, V), N = Wo.shape, -(-len(bo) // SPAN) * SPAN
     whole = np.zeros((l + 1, N), Wo.dtype)
     whole[:l, :V], whole[l, :V], whole[l, V:] = Wo, bo, -np.inf
-    return tiled(whole, TILE)
+    return tiled(whole, TILE).for_kernels()
 
 
 def span_outputs(t, Wo):
@@ -206,12 +206,9 @@ def span_outputs(t, Wo):
 
     Returns y, the maxima of its spans, (P, N / SPAN), and ln of the sums of e^y, (P,) float64.
     """
-    number, _, columns = Wo.tiles.shape
-    y, sums = np.empty((len(t), number * columns), t.dtype), np.empty(len(t))
+    y, sums = np.empty((len(t), Wo[1]), t.dtype), np.empty(len(t))
     tops, parts = np.empty((2, len(t), y.shape[1] // SPAN), t.dtype)
-    if address() is None:
-        Wo(t, y)
-    fill_spans(address(), t, (Wo.tiles, Wo.most), y, tops, parts, sums)
+    fill_spans(address(), t, Wo, y, tops, parts, sums)
     return y, tops, sums
 
 
@@ -219,12 +216,12 @@ def span_outputs(t, Wo):
 def fill_spans(gemm, t, Wo, y, tops, parts, sums):
     """The same, span by span, so that the outputs of a span are still in the cache for their maximum and sum.
 
-    gemm: `blas.address`; None: y is already there. parts, of the shape of tops, is written: the sums of the spans.
+    gemm: `blas.address`. parts, of the shape of tops, is written: the sums of the spans.
     """
-    (tiles, most), each = Wo, SPAN // TILE
+    tiles, _, most = Wo
+    each = SPAN // tiles.shape[2]
     for i in range(tops.shape[1]):
-        if gemm is not None:
-            multiply(gemm, t, (tiles[i * each : (i + 1) * each], most), y[:, i * SPAN : (i + 1) * SPAN])
+        multiply(gemm, t, (tiles[i * each : (i + 1) * each], SPAN, most), y[:, i * SPAN : (i + 1) * SPAN])
         span_sums(y, i, SPAN, tops, parts)
     join_sums(tops, parts, sums)
 
