@@ -18,12 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.machine.blas import COLUMNS, ROWS, Tiles, address, factor, shares
+from lmtk.machine.blas import shares
 from lmtk.machine.exponential import gate_sums, lstm_sums, state_sums
-from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.factors import Tiles, Whole, address, factor, multiply
+from lmtk.machine.jit import inlined, jit
 from lmtk.machine.large import pays
-
-sgemm, by_panel = (of_numba("lmtk.machine.calling", name) for name in ("sgemm", "by_panel"))
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,8 @@ class Unit:
     """A kind of unit: how many gates it has; its width: a state is width n numbers, the first n its activations.
 
     step(zr, t, s, U, Q, new, kept): changes zr and t in place, and writes new (k, width n), the state after it, and
-    kept (k, n), what its backward step needs besides. U, and UT below: as `blas.factor` makes them. Q: what is still to
-    be added to zr, as s S, or None.
+    kept (k, n), what its backward step needs besides. U, and UT below: as `factor` makes them. Q: what is still to be
+    added to zr, as s S, or None.
     back(gs, zr, t, s, kept, UT, gG): gs (k, width n), on entry dL/d(new state), on return dL/ds but for the part
     through the gates. gG (k, (gates + 1) n) <- dL/d(inputs of the gates and of the proposed state).
     before_U(states, kept, n): the vectors that U multiplies, (P, n). alike: S multiplies the same ones, so that one
@@ -270,38 +269,6 @@ def lstm_run_back(ga, spans, carried, fresh, gemm, RT, _, zr, t, before, kept, g
         clear_begun(gs, fresh, start)
 
 
-@jit
-def multiply(gemm, X, factor, out):
-    """out <- X times a factor, as `blas.Tiles.for_kernels` gives it: X (k, K), out (k, >= N), float32, rows contiguous.
-    gemm: `blas.address`.
-    """
-    tiles, N, most = factor
-    k, (parts, K, columns) = len(X), tiles.shape
-    if k == 0:
-        return
-    x, to, factors = np.int64(X.ctypes.data), np.int64(out.ctypes.data), np.int64(tiles.ctypes.data)
-    lda, ldc = X.strides[0], out.strides[0]
-    if gemm:
-        size = -(-k // -(-k // most))
-        for i in range(0, k, size):
-            for j in range(parts):
-                tile, into = factors + 4 * j * K * columns, to + i * ldc + 4 * j * columns
-                sgemm(gemm, min(size, k - i), columns, K, x + i * lda, lda // 4, tile, columns, into, ldc // 4)
-        return
-    rest = np.empty((ROWS, COLUMNS), np.float32)
-    for j in range(parts):
-        panel = factors + 4 * j * K * COLUMNS
-        for i in range(0, k, ROWS):
-            rows = min(ROWS, k - i)
-            if (j + 1) * COLUMNS <= N:
-                by_panel(rows, K, x + i * lda, lda // 4, panel, to + i * ldc + 4 * j * COLUMNS, ldc // 4)
-            else:
-                by_panel(rows, K, x + i * lda, lda // 4, panel, np.int64(rest.ctypes.data), COLUMNS)
-                for r in range(rows):
-                    for c in range(N - j * COLUMNS):
-                        out[i + r, j * COLUMNS + c] = rest[r, c]
-
-
 GATED = Unit("gated unit", 2, 1, gated_step, gated_back, lambda states, kept, n: kept, False, gated_run, gated_run_back)
 LSTM = Unit("LSTM", 3, 2, lstm_step, lstm_back, lambda states, kept, n: states[:, :n], True, lstm_run, lstm_run_back, 1)
 UNITS = {"gated": GATED, "lstm": LSTM}  # by the name of -unit, which is its name in a file too
@@ -345,9 +312,9 @@ def spans(sizes, share):
 
 
 def in_one(unit, R, U, t):
-    """(`blas.address`, R, U) for kernels of all steps at once, None where these do not pay; t (P, n), of all steps."""
-    tiled = all(isinstance(x, Tiles) and x.tiles.dtype == t.dtype == np.float32 for x in (R, U) if x)
-    if not (unit.run and tiled and pays("states", t.size)):
+    """(`address`, R, U) for kernels of all steps at once, None where these do not pay; t (P, n), of all steps."""
+    there = all(isinstance(x, Tiles | Whole) for x in (R, U) if x)
+    if not (unit.run and there and t.dtype == np.float32 and pays("states", t.size)):
         return None
     return address(), *(x and x.for_kernels() for x in (R, U))
 

@@ -12,7 +12,7 @@ from test_models import TRAIN, neural, texts  # noqa: F401  a fixture
 from test_nplm import assert_step, by_checkpoint, prepared, run, settings
 
 from lmtk import units
-from lmtk.machine import blas, large
+from lmtk.machine import blas, factors, large
 from lmtk.machine.threads import Team
 from lmtk.nplm import kernels, running, training
 from lmtk.nplm import model as scoring
@@ -102,7 +102,7 @@ def test_compiled_and_plain_units_agree(unit, monkeypatch):
         monkeypatch.setitem(large.LARGE, "units", least)
         gates, proposed = zr.copy(), t.copy()
         new, kept = np.empty_like(s), np.empty_like(proposed)
-        unit.step(gates, proposed, s, blas.factor(U), None, new, kept)
+        unit.step(gates, proposed, s, factors.factor(U), None, new, kept)
         found.append([new, kept, gates, proposed])
     for a, b in zip(*found, strict=True):
         assert a == pytest.approx(b, abs=2e-6)
@@ -130,7 +130,7 @@ def test_threads_share_sequences(unit, monkeypatch):
 
 @pytest.mark.parametrize("team", [None, Team(2)], ids=["alone", "team"])
 @pytest.mark.parametrize("begun", [False, True])
-@pytest.mark.parametrize("small", [blas.SMALL, 0] if blas.sgemm() else [0])
+@pytest.mark.parametrize("small", [factors.SMALL, 0] if blas.sgemm() else [0])
 @pytest.mark.parametrize("n", [19, 24, 192])
 @pytest.mark.parametrize("unit", units.UNITS.values(), ids=units.UNITS)
 def test_all_steps_at_once_are_one_after_another(unit, n, small, team, begun, monkeypatch):
@@ -138,7 +138,7 @@ def test_all_steps_at_once_are_one_after_another(unit, n, small, team, begun, mo
     one tile, of several, and of panels, the last of which is full or not.
     """
     monkeypatch.setattr(blas, "SHARE", 1)
-    monkeypatch.setattr(blas, "small", lambda: small)
+    monkeypatch.setattr(factors, "small", lambda: small)
     monkeypatch.setitem(large.LARGE, "states", 1)
     random, sizes = np.random.default_rng(1), [40, 40, 33, 8]
     P, d = sum(sizes), unit.gates * n
@@ -150,8 +150,8 @@ def test_all_steps_at_once_are_one_after_another(unit, n, small, team, begun, mo
     fresh, found = random.random(P) < 0.1 if begun else None, []
     for go, back in ((unit.run, unit.run_back), (None, None)):
         mine, gS, gU = replace(unit, run=go, run_back=back), np.empty_like(S), np.empty_like(U)
-        factors = (blas.factor(S, U), None) if unit.alike else (blas.factor(S), blas.factor(U))
-        assert bool(units.in_one(mine, *factors, np.empty((P, n), np.float32))) == (go is not None)
+        both = (factors.factor(S, U), None) if unit.alike else (factors.factor(S), factors.factor(U))
+        assert bool(units.in_one(mine, *both, np.empty((P, n), np.float32))) == (go is not None)
         a, memory, last = units.follow(mine, G, at, b, sizes, S, U, state if begun else None, fresh, team)
         gG = units.follow_back(mine, ga, sizes, S, U, memory, team)
         blas.products(team, *units.of_weights(mine, memory, gG, gS, gU))

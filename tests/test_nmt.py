@@ -10,7 +10,7 @@ from lmtk import units
 from lmtk.errors import FormatError
 from lmtk.files.registry import load_translation
 from lmtk.files.streams import open_out
-from lmtk.machine import blas
+from lmtk.machine import blas, factors
 from lmtk.nmt import alignment, beam, kernels, network, scoring, training
 from lmtk.text.bitext import Bitext
 from lmtk.text.vocab import make_vocab
@@ -155,12 +155,12 @@ def test_fast_tanh():
     assert (np.abs(found) <= 1).all()
 
 
-@pytest.mark.parametrize("small", [blas.SMALL, 0] if blas.sgemm() else [0])
+@pytest.mark.parametrize("small", [factors.SMALL, 0] if blas.sgemm() else [0])
 @pytest.mark.parametrize("B", [1, 3])
 @pytest.mark.parametrize("V", [7, 600])
 def test_best_words(B, V, small, monkeypatch):
     """By BLAS, tile by tile, and by panels."""
-    monkeypatch.setattr(blas, "small", lambda: small)
+    monkeypatch.setattr(factors, "small", lambda: small)
     random = np.random.default_rng(1)
     Wo, bo = random.integers(-3, 3, (4, V)).astype(np.float32), random.integers(-1, 2, V).astype(np.float32)
     y = Wo + bo  # many are equal

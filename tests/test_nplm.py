@@ -15,8 +15,9 @@ from lmtk.commands.progress import Reporter
 from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import curve
 from lmtk.files.registry import load
-from lmtk.machine import blas
-from lmtk.machine.blas import add_product, factor
+from lmtk.machine import factors
+from lmtk.machine.blas import add_product
+from lmtk.machine.factors import factor
 from lmtk.nplm import kernels, pace, training
 from lmtk.nplm import model as scoring
 from lmtk.text import corpus as corpora
@@ -78,12 +79,12 @@ def test_add_product(beta):
         (1000, (40,), 0),
     ],
 )
-@pytest.mark.parametrize("small", [blas.SMALL, 0])
+@pytest.mark.parametrize("small", [factors.SMALL, 0])
 def test_factors(K, widths, rows, small, monkeypatch):
     """Small products one after another, of tiles and of rows, and those of what has none; with and without kernels for
     small products.
     """
-    monkeypatch.setattr(blas, "small", lambda: small)
+    monkeypatch.setattr(factors, "small", lambda: small)
     random = np.random.default_rng(1)
     X, matrices = random.normal(size=(rows, 2 * K))[:, :K], [random.normal(size=(K, n)) for n in widths]
     wanted, out = X @ np.hstack(matrices), np.zeros((rows, 2 * sum(widths)))

@@ -1,9 +1,7 @@
-"""numpy's own OpenBLAS, called directly: products added into their target, products in tiles, the number of threads."""
+"""numpy's own OpenBLAS, called directly: shared products, products added into their target, the number of threads."""
 
 import contextlib
 import ctypes
-import math
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -12,12 +10,6 @@ import numpy as np
 from lmtk.machine import memory
 
 SHARE = 6_000_000  # multiplications of a product that pay for one more thread
-SMALL = 10**6  # multiplications; with kernels for small products, OpenBLAS does not copy operands of up to so many
-WITH_SMALL = b"SkylakeX", b"Cooperlake", b"SapphireRapids"  # processors with such kernels, by OpenBLAS's names
-TILE = range(32, 65)  # columns of such a small product
-MANY = 1 << 30  # rows
-ROWS, COLUMNS = 6, 16  # of a product that kernels make themselves, where there are no kernels for small products
-GAP = 16  # numbers between the rows of a factor, so that their distance is not a power of two
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
 
 
@@ -51,16 +43,6 @@ def sgemm():
     return function
 
 
-@cache
-def small():
-    """SMALL, or 0 where OpenBLAS has no kernels for small products."""
-    call = named("openblas_get_corename64_")
-    if call is None:
-        return 0
-    call.restype = ctypes.c_char_p
-    return SMALL if call() in WITH_SMALL else 0
-
-
 def shares(team, multiplications):
     """The number of shares of a product of so many multiplications for a `threads.Team`; None: this thread alone."""
     return 1 if team is None else max(1, min(team.size, multiplications // SHARE))
@@ -87,78 +69,6 @@ def products(team, *wanted):
     run = map if parts == 1 else team
     list(run(lambda job: np.matmul(*job[:2], out=job[2]), jobs))
     return found
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """A factor (K, N) in tiles (N / columns, K, columns). A call returns X times the factor. most: the most rows of X
-    with which a tile makes a small product; without kernels for these there is one tile.
-    """
-
-    tiles: np.ndarray
-    most: int
-
-    def for_kernels(self):
-        """(tiles, N, most) for `units.multiply`. The one tile of a factor becomes panels (., K, COLUMNS), filled up
-        with zeros.
-        """
-        N = len(self.tiles) * self.tiles.shape[2]
-        return self.tiles if small() else panels(self.tiles[0]), N, self.most
-
-    def __call__(self, X, out=None):
-        parts, _, columns = self.tiles.shape
-        out = np.empty((len(X), parts * columns), X.dtype) if out is None else out
-        into, cuts = out.reshape(len(X), parts, columns).swapaxes(0, 1), -(-len(X) // self.most) or 1
-        size = -(-len(X) // cuts) or 1
-        for i in range(0, len(X), size):
-            np.matmul(X[i : i + size], self.tiles, out=into[:, i : i + size])
-        return out
-
-
-def factor(*matrices):
-    """A function times(X, out=None), to be called often: X [A | B ..] for matrices A (K, .), B (K, .) and X (k, K) with
-    few rows.
-
-    OpenBLAS would copy the factor in each call, which takes as long as multiplying few rows by it. So the factor is
-    kept in tiles that make small products, with as many rows of X at once as they allow. A small factor is one tile,
-    and so is any where there are no kernels for small products: a copy of each tile would take longer than one of all.
-    """
-    K, N = len(matrices[0]), sum(a.shape[1] for a in matrices)
-    one = 0 < 32 * K * N <= (small() or math.inf)
-    columns = N if one else max((n for n in TILE if N % n == 0), default=N)
-    if not one and (columns not in TILE or 8 * K * columns > SMALL):
-        whole = spread(matrices, K, N)
-        return lambda X, out=None: np.matmul(X, whole, out=out)
-    return tiled(np.concatenate(matrices, axis=1), columns)
-
-
-def tiled(matrix, columns):
-    """A matrix (K, N) as Tiles of so many columns, a divisor of N; as one tile without kernels for small products."""
-    K, N = matrix.shape
-    columns = columns if small() else N
-    tiles = np.ascontiguousarray(matrix.reshape(K, -1, columns).swapaxes(0, 1))
-    return Tiles(tiles, max(SMALL // max(K * columns, 1), 1) if small() else MANY)
-
-
-def panels(matrix):
-    """A matrix (K, N) in panels (N / COLUMNS, K, COLUMNS), the last one filled up with zeros."""
-    K, N = matrix.shape
-    whole = np.zeros((K, -(-N // COLUMNS) * COLUMNS), matrix.dtype)
-    whole[:, :N] = matrix
-    return np.ascontiguousarray(whole.reshape(K, -1, COLUMNS).swapaxes(0, 1))
-
-
-def address():
-    """The address of the library's sgemm, for kernels; 0 where these multiply by panels."""
-    return ctypes.cast(sgemm(), ctypes.c_void_p).value if small() else 0
-
-
-def spread(matrices, K, N):
-    """A copy of matrices side by side, with a gap after each row: BLAS is slower if the distance of rows is a power of
-    two, and for transposed matrices.
-    """
-    out = np.empty((K, N + GAP), matrices[0].dtype)[:, :N]
-    return np.concatenate(matrices, axis=1, out=out)
 
 
 def add_product(alpha, A, B, beta, M):

@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from lmtk.machine.blas import COLUMNS, ROWS
+from lmtk.machine.factors import COLUMNS, ROWS
 
 ROW_MAJOR, NO_TRANSPOSE = 101, 111
 LANES = 8  # numbers of a vector

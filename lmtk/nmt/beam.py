@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.machine import memory
-from lmtk.machine.blas import factor
+from lmtk.machine.factors import factor
 from lmtk.machine.threads import Team
 from lmtk.nmt import kernels, network
 from lmtk.units import from_activations

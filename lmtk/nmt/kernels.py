@@ -28,10 +28,9 @@ zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: t
 
 import numpy as np
 
-from lmtk.machine.blas import address, tiled
 from lmtk.machine.exponential import exp_rows, join_sums, span_sums, tanh_products, tanh_sums
+from lmtk.machine.factors import address, multiply, tiled
 from lmtk.machine.jit import jit
-from lmtk.units import multiply
 
 ROOM = 1 << 22  # outputs that are computed at once
 SPAN, TILE = 128, 64  # outputs of a span, which the search can skip; of a tile of W_o, a divisor of SPAN
@@ -216,7 +215,7 @@ def span_outputs(t, Wo):
 def fill_spans(gemm, t, Wo, y, tops, parts, sums):
     """The same, span by span, so that the outputs of a span are still in the cache for their maximum and sum.
 
-    gemm: `blas.address`. parts, of the shape of tops, is written: the sums of the spans.
+    gemm: `factors.address`. parts, of the shape of tops, is written: the sums of the spans.
     """
     tiles, _, most = Wo
     each = SPAN // tiles.shape[2]

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from lmtk.files import container, declared
-from lmtk.machine.blas import factor, products
+from lmtk.machine.blas import products
+from lmtk.machine.factors import factor
 from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 from lmtk.units import UNITS, Unit, follow, follow_back, from_activations, of_weights, summed
