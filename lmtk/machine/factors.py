@@ -65,8 +65,7 @@ class Whole:
     def for_kernels(self):
         """(panels (., K, COLUMNS), the last one filled up with zeros; N; 0), as `multiply` takes factors."""
         K, N = self.matrix.shape
-        whole = np.zeros((K, -(-N // COLUMNS) * COLUMNS), self.matrix.dtype)
-        whole[:, :N] = self.matrix
+        whole = np.pad(self.matrix, ((0, 0), (0, -N % COLUMNS))) if N % COLUMNS else self.matrix
         return np.ascontiguousarray(whole.reshape(K, -1, COLUMNS).swapaxes(0, 1)), N, 0
 
     def __call__(self, X, out=None):
