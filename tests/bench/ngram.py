@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 
 ORDER = 5
 # a command of ours -> what does the same job, or a part of it
@@ -198,10 +199,22 @@ sys.exit(status)
 """
 
 
+def output_of(line):
+    """The file that a command line writes, or None."""
+    if line[0] == "build_binary":
+        return line[-1]
+    options = "-write-bin", "-write-lm", "--arpa", *(["-lm"] if "ngram-count" in line else [])
+    return next((line[line.index(option) + 1] for option in options if option in line), None)
+
+
 def run(steps, text):
-    """Runs command lines: their wall and processor seconds, and the most memory that one of them took, in MB."""
+    """Runs command lines: their wall and processor seconds, and the most memory that one of them took, in MB. No output
+    is there before: to free its place on the disk takes some file systems longer than we take for 100 MB.
+    """
     found = []
     for line in steps:
+        with suppress(TypeError, FileNotFoundError):
+            os.remove(output_of(line))
         with open(text) as words:
             command = [sys.executable, "-Sc", STARTER, *line]
             done = subprocess.run(command, check=True, stdin=words, capture_output=True).stdout
