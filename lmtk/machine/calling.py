@@ -33,7 +33,7 @@ def sgemm(typing, address, rows, columns, depth, A, lda, B, ldb, C, ldc):
 
 @intrinsic
 def by_panel(typing, rows, depth, A, lda, B, C, ldc):
-    """C <- A B for a panel B (depth, COLUMNS) and 1 to ROWS rows of A (rows, depth); addresses as in `sgemm`.
+    """C <- A B for a panel B (depth, COLUMNS) and A (rows, depth), rows being one of ROWS; addresses as in `sgemm`.
 
     The sums stay in registers: two vectors a row, so that 6 rows make 12 sums, which wait for each other no longer than
     the processor's multiplications take. A step reads a row of B and a number of each row of A. Bound by flops.
@@ -52,7 +52,7 @@ def by_panel(typing, rows, depth, A, lda, B, C, ldc):
 
         end = builder.append_basic_block("multiplied")
         choice = builder.switch(rows, end)
-        for many in range(1, ROWS + 1):
+        for many in ROWS:
             before, loop, after = (builder.append_basic_block(f"{name}{many}") for name in ("rows", "step", "sums"))
             choice.add_case(i64(many), before)
             builder.position_at_end(before)

@@ -17,7 +17,7 @@ from lmtk.machine.jit import jit, of_numba
 SMALL = 10**6  # multiplications; with kernels for small products, OpenBLAS does not copy operands of up to so many
 WITH_SMALL = b"SkylakeX", b"Cooperlake", b"SapphireRapids"  # processors with such kernels, by OpenBLAS's names
 TILE = range(32, 65)  # columns of such a small product
-ROWS, COLUMNS = 6, 16  # of a product that kernels make themselves, where there are no kernels for small products
+ROWS, COLUMNS = (6, 4, 1), 16  # of a product that kernels make themselves, where BLAS has none for small products
 GAP = 16  # numbers between the rows of a factor, so that their distance is not a power of two
 by_blas, by_panel = (of_numba("lmtk.machine.calling", name) for name in ("sgemm", "by_panel"))
 
@@ -128,15 +128,17 @@ def multiply(gemm, X, factor, out):
                 tile, into = factors + 4 * j * K * columns, to + i * ldc + 4 * j * columns
                 by_blas(gemm, min(size, k - i), columns, K, x + i * lda, lda // 4, tile, columns, into, ldc // 4)
         return
-    rest = np.empty((ROWS, COLUMNS), np.float32)
+    rest = np.empty((ROWS[0], COLUMNS), np.float32)
     for j in range(parts):
-        panel = factors + 4 * j * K * COLUMNS
-        for i in range(0, k, ROWS):
-            rows = min(ROWS, k - i)
-            if (j + 1) * COLUMNS <= N:
-                by_panel(rows, K, x + i * lda, lda // 4, panel, to + i * ldc + 4 * j * COLUMNS, ldc // 4)
-            else:
-                by_panel(rows, K, x + i * lda, lda // 4, panel, np.int64(rest.ctypes.data), COLUMNS)
-                for r in range(rows):
-                    for c in range(N - j * COLUMNS):
-                        out[i + r, j * COLUMNS + c] = rest[r, c]
+        i, full = 0, (j + 1) * COLUMNS <= N
+        while i < k:
+            left = k - i  # 8 or 9 are cut so that one is left at most
+            rows = 6 if left >= 6 and left != 8 and left != 9 else 4 if left >= 4 else 1
+            into, step = to + i * ldc + 4 * j * COLUMNS, ldc // 4
+            if not full:
+                into, step = np.int64(rest.ctypes.data), COLUMNS
+            by_panel(rows, K, x + i * lda, lda // 4, factors + 4 * j * K * COLUMNS, into, step)
+            for r in range(0 if full else rows):
+                for c in range(N - j * COLUMNS):
+                    out[i + r, j * COLUMNS + c] = rest[r, c]
+            i += rows
