@@ -16,7 +16,7 @@ from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import curve
 from lmtk.files.registry import load
 from lmtk.machine import factors
-from lmtk.machine.blas import add_product
+from lmtk.machine.blas import add_product, sgemm
 from lmtk.machine.factors import factor
 from lmtk.nplm import kernels, pace, training
 from lmtk.nplm import model as scoring
@@ -91,6 +91,21 @@ def test_factors(K, widths, rows, small, monkeypatch):
     assert factor(*matrices)(X) == pytest.approx(wanted)
     factor(*matrices)(X, out[:, : sum(widths)])
     assert out == pytest.approx(np.hstack((wanted, 0 * wanted)))
+
+
+@pytest.mark.parametrize("small", [factors.SMALL, 0] if sgemm() else [0])
+@pytest.mark.parametrize("K, N", [(1, 1), (3, 16), (100, 400), (257, 33), (64, 47)])
+def test_factors_in_kernels(K, N, small, monkeypatch):
+    """`multiply`, for any number of rows; it writes nothing else."""
+    monkeypatch.setattr(factors, "small", lambda: small)
+    random = np.random.default_rng(1)
+    M = random.normal(size=(K, N)).astype(np.float32)
+    by = factors.tiled(M, max(n for n in range(1, 65) if N % n == 0)).for_kernels()
+    for rows in range(20):
+        X, out = (random.normal(size=(rows, n + 5)).astype(np.float32) for n in (K, N))
+        wanted = np.hstack((X[:, :K] @ M, out[:, N:]))
+        factors.multiply(factors.address(), X[:, :K], by, out)
+        assert out == pytest.approx(wanted, rel=1e-4, abs=1e-4)
 
 
 @pytest.mark.parametrize("direct", [False, True])
