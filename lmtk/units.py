@@ -313,8 +313,8 @@ def spans(sizes, share):
 
 def in_one(unit, R, U, t):
     """(`address`, R, U) for kernels of all steps at once, None where these do not pay; t (P, n), of all steps."""
-    there = all(isinstance(x, Tiles | Whole) for x in (R, U) if x)
-    if not (unit.run and there and t.dtype == np.float32 and pays("states", t.size)):
+    there = all(isinstance(x, Tiles | Whole) and x.dtype == t.dtype == np.float32 for x in (R, U) if x)
+    if not (unit.run and there and pays("states", t.size)):
         return None
     return address(), *(x and x.for_kernels() for x in (R, U))
 

@@ -41,6 +41,10 @@ class Tiles:
     tiles: np.ndarray
     most: int
 
+    @property
+    def dtype(self):
+        return self.tiles.dtype
+
     def for_kernels(self):
         """(tiles, N, most), as `multiply` takes factors."""
         number, _, columns = self.tiles.shape
@@ -61,6 +65,10 @@ class Whole:
     """A factor (K, N) in one piece. A call returns X times the factor."""
 
     matrix: np.ndarray
+
+    @property
+    def dtype(self):
+        return self.matrix.dtype
 
     def for_kernels(self):
         """(panels (., K, COLUMNS), the last one filled up with zeros; N; 0), as `multiply` takes factors."""

@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 
 ORDER = 5
 # a command of ours -> what does the same job, or a part of it
@@ -213,8 +212,9 @@ def run(steps, text):
     """
     found = []
     for line in steps:
-        with suppress(TypeError, FileNotFoundError):
-            os.remove(output_of(line))
+        output = output_of(line)
+        if output and os.path.exists(output):
+            os.remove(output)
         with open(text) as words:
             command = [sys.executable, "-Sc", STARTER, *line]
             done = subprocess.run(command, check=True, stdin=words, capture_output=True).stdout
