@@ -17,6 +17,7 @@ from lmtk.files import curve
 from lmtk.files.registry import load
 from lmtk.machine import factors
 from lmtk.machine.blas import add_product, sgemm
+from lmtk.machine.exponential import exp_outputs, exp_rows
 from lmtk.machine.factors import factor
 from lmtk.nplm import kernels, pace, training
 from lmtk.nplm import model as scoring
@@ -48,13 +49,40 @@ def minibatch(K, seed=2, V=11, n=4):
     return random.integers(0, V + 1, (K, n - 1)).astype(np.int32), random.integers(0, V, K)
 
 
-def test_exp_rows():
+@pytest.mark.parametrize("exp_rows", [exp_rows, scoring.exp_rows_plain])
+def test_exp_rows(exp_rows):
     y = np.random.default_rng(1).normal(0, 20, (7, 300)).astype(np.float32)
-    q, s, found = y.max(axis=1), np.empty(7, np.float32), y.copy()
-    kernels.exp_rows(found, q, s)
+    (q, s), found = np.empty((2, 7), np.float32), y.copy()
+    exp_rows(found, q, s)
+    assert (q == y.max(axis=1)).all()
     expected = np.exp((y - q[:, None]).astype(np.float64))
     assert found == pytest.approx(expected, rel=4e-7, abs=2e-38)
     assert s == pytest.approx(expected.sum(axis=1), rel=1e-5)
+
+
+@pytest.mark.parametrize("log_c", [None, np.linspace(-9, 0, 300).astype(np.float32)])
+def test_exp_outputs(log_c):
+    random = np.random.default_rng(1)
+    y, own = random.normal(0, 20, (7, 300)).astype(np.float32), np.array([0, 299, -1, 300, 5, 6, 7])
+    (q, s), t, found = np.empty((2, 7), np.float32), np.full(7, -np.inf, np.float32), y.copy()
+    exp_outputs(found, q, s, own, log_c, t)
+    inside, left = (own >= 0) & (own < 300), y.copy() if log_c is None else y - log_c
+    left[inside, own[inside]] = y[inside, own[inside]]
+    assert (t == np.where(inside, y[range(7), own % 300], -np.inf)).all()
+    assert q == pytest.approx(left.max(axis=1))
+    assert found == pytest.approx(np.exp((left - q[:, None]).astype(np.float64)), rel=4e-7, abs=2e-38)
+    assert s == pytest.approx(found.sum(axis=1), rel=1e-5)
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.nan, np.inf])
+def test_exp_outputs_hide_nothing(value):
+    y = np.zeros((3, 40), np.float32)
+    y[1, 7] = value
+    (q, s), t = np.empty((2, 3), np.float32), np.empty(3, np.float32)
+    exp_outputs(y, q, s, np.full(3, -1), None, t)
+    assert s[[0, 2]] == pytest.approx(40) and not np.isfinite(s[1])
+    exp_rows(np.empty((3, 0), np.float32), q, s)
+    assert (q == -np.inf).all() and (s == 0).all()
 
 
 @pytest.mark.parametrize("beta", [1.0, 0.5])
@@ -196,7 +224,7 @@ def test_outputs_far_apart_do_not_overflow():
 
 def test_a_last_block_may_be_smaller():
     mine = Small(parameters(), 3)
-    assert [(start, MT.shape[1]) for start, MT in mine.mine.blocks] == [(0, 4), (4, 4), (8, 3)]
+    assert [(block.start, block.size) for block in mine.mine.blocks] == [(0, 4), (4, 4), (8, 3)]
     for a, b in zip(mine.arrays(), parameters(), strict=True):
         assert (a == b).all()
 

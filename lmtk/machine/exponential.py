@@ -35,21 +35,41 @@ def ordered(bits):
     return i32(bits ^ i32(i32(bits >> 31) & i32(0x7FFFFFFF)))
 
 
-@jit(fastmath=FAST)
 def exp_rows(y, q, s):
-    """y (K, V) <- e^(y - q) in place; s (K,) <- the sum of each row. q (K,): the maximum of each row.
+    """y (K, V) <- e^(y - q) in place, as `exp_outputs` does."""
+    exp_outputs(y, q, s, None, None, None)
 
-    Results are at least e^-87, 2^-126 of the largest.
+
+@jit(fastmath=FAST)
+def exp_outputs(y, q, s, own, log_c, t):
+    """y (K, V) <- e^(y - ln c - q) in place, in one pass; q (K,) <- the maxima of the rows of y - ln c, -inf if V is 0;
+    s (K,) <- their sums, nan where a row has nan. Results are at least e^-87, 2^-126 of the largest.
+
+    log_c (V,): None: 0. own (K,): the output of a row from which no ln c is taken, and t (K,) <- it; None, or below 0,
+    or from V on: there is none, and t is as it was.
     """
     K, V = y.shape
     for k in range(K):
-        row, top, total = y[k], q[k], f32(0)
+        row, bits = y[k], y[k].view(i32)
+        there = own is not None and 0 <= own[k] < V
+        if there:
+            t[k] = row[own[k]]
+        if log_c is not None:
+            for j in range(V):
+                row[j] -= log_c[j]
+            if there:
+                row[own[k]] = t[k]
+        most, total = i32(-0x7F800001), f32(0)  # -inf
+        for j in range(V):
+            v = ordered(bits[j])
+            most = v if v > most else most
+        top = i32(ordered(most)).view(f32)
         for j in range(V):
             v = row[j] - top
-            e = exp(v if v > f32(-87.0) else f32(-87.0))
+            e = exp(f32(-87.0) if v < f32(-87.0) else v)  # nan stays nan
             row[j] = e
             total += e
-        s[k] = total
+        q[k], s[k] = top, total
 
 
 @jit(fastmath=FAST)

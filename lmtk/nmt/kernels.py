@@ -182,10 +182,11 @@ def maxout_backward(o, gt):
 
 def log_softmax(y):
     """y (P, V) <- e^(y - the maximum of its row), in place. Returns (maximum, sum of the exponentials), (P,) each."""
-    top, total = y.max(axis=1), np.empty(len(y), y.dtype)
+    top, total = np.empty((2, len(y)), y.dtype)
     if y.dtype == np.float32:
         exp_rows(y, top, total)
     else:
+        y.max(axis=1, out=top)
         y -= top[:, None]
         np.exp(y, out=y)
         y.sum(axis=1, out=total)

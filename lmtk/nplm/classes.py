@@ -49,7 +49,7 @@ def log_p(p, hidden, rows, w, W):
     """
     M, top, place, ends = tables(p)
     first = ends - np.bincount(p.classes)
-    exp_rows = kernels.exp_rows if len(rows) > model.MANY else model.exp_rows_plain
+    exp_rows = model.exponentials(len(rows) > model.MANY)
     order = np.argsort(p.classes[w], kind="stable")
     logp = np.empty(len(w))
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from lmtk.files.declared import reals
 from lmtk.machine.jit import jit
-from lmtk.nplm import kernels, model, outputs
+from lmtk.nplm import model, outputs
 from lmtk.nplm.pace import slowed, stiffest
 
 f32 = np.float32
@@ -83,7 +83,7 @@ def log_p(weights, p, hidden, rows, w, W):
     """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,); z is [o | 1]."""
     V, v = len(p.b), np.array(p.v)
     many = len(rows) * V > PAIRS
-    exp_rows = kernels.exp_rows if many else model.exp_rows_plain
+    exp_rows = model.exponentials(many)
     fill = minus_energies if many else minus_energies_plain
     B, c = word_part(p.C[:V], p.H), constant(v, p.b)
 

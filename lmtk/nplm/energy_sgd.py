@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from lmtk.machine.exponential import exp_rows
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels
 from lmtk.nplm.energy import constant, exp_twice, minus_energies, minus_energies_backward, word_part
@@ -49,9 +50,8 @@ def step(p, weights, slow, contexts, w, words, log_inclusion, epsilon, decay, fe
             y[at] += log_inclusion[w[mine]]
         t = np.full(K, -np.inf, f32)
         t[mine] = y[at]
-        q, s = y.max(axis=1), np.zeros(K, f32)
-        if np.isfinite(q).all():
-            kernels.exp_rows(y, q, s)
+        q, s = np.empty((2, K), f32)
+        exp_rows(y, q, s)
         return y, at, q, s, t
 
     found = team(forward, range(0, V, size))

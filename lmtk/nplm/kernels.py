@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from lmtk.machine.blas import add_product
-from lmtk.machine.exponential import exp_rows
+from lmtk.machine.exponential import exp_outputs
 from lmtk.machine.jit import jit
 
 f32 = np.float32
@@ -73,15 +73,9 @@ def block_forward(z, w, start, MT, y, log_c=None):
     Returns q (K,); s (K,), the sums of y; t (K,), the output of w where it is in the block, else -inf.
     """
     np.matmul(z, MT, out=y)
-    mine = np.flatnonzero((w >= start) & (w < start + MT.shape[1]))
+    q, s = np.empty((2, len(w)), f32)
     t = np.full(len(w), -np.inf, f32)
-    t[mine] = y[mine, w[mine] - start]
-    if log_c is not None:
-        y -= log_c[start : start + MT.shape[1]]
-        y[mine, w[mine] - start] = t[mine]
-    q, s = y.max(axis=1, initial=-np.inf), np.zeros(len(w), f32)
-    if np.isfinite(q).all():
-        exp_rows(y, q, s)
+    exp_outputs(y, q, s, w - start, None if log_c is None else log_c[start : start + MT.shape[1]], t)
     return q, s, t
 
 
@@ -92,8 +86,9 @@ def normalize(q, s, t, comm):
     Returns ln p of the target words, (K,) float64, nan where an output was not finite; and scale (blocks, K) float32:
     p_j is y_j times its block's scale.
     """
-    # inf for nan, which MPI's maximum may lose
-    Q, T = comm.max(np.nan_to_num(np.stack((q.max(axis=0), t.max(axis=0))), nan=np.inf, posinf=np.inf, neginf=-np.inf))
+    most = np.stack((q.max(axis=0), t.max(axis=0)))
+    most[np.isnan(most)] = np.inf  # MPI's maximum may lose nan
+    Q, T = comm.max(most)
     if not np.isfinite(Q).all():
         return np.full(len(Q), np.nan), None
     share = np.exp((q - Q).astype(np.float64))

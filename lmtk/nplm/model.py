@@ -6,6 +6,7 @@ from lmtk.files import container
 from lmtk.files.declared import OPTIONS, ORDER, VOCABULARY
 from lmtk.lm import scores_of
 from lmtk.machine import threads
+from lmtk.machine.exponential import exp_rows
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import vocab_settings
 
@@ -106,12 +107,11 @@ def log_sums(K, V, block, exp_rows):
 
     Each block of outputs has its own maximum.
     """
-    y, s = np.empty((K, COLUMNS), np.float32), np.empty(K, np.float32)
+    y, (q, s) = np.empty((K, COLUMNS), np.float32), np.empty((2, K), np.float32)
     Q, S = np.full(K, -np.inf), np.zeros(K)
     for j in range(0, V, COLUMNS):
         out = y if V - j >= COLUMNS else np.empty((K, V - j), np.float32)
         block(j, out)
-        q = out.max(axis=1)
         exp_rows(out, q, s)
         top = np.maximum(Q, q)
         S = S * np.exp(Q - top) + s * np.exp(q - top)
@@ -124,8 +124,13 @@ def log_sums_of_product(z, M, exp_rows):
     return log_sums(len(z), len(M), lambda j, y: np.matmul(z, M[j : j + y.shape[1]].T, out=y), exp_rows)
 
 
+def exponentials(many):
+    """`exp_rows`, or its twin for small jobs, which would wait longer for the compiler."""
+    return exp_rows if many else exp_rows_plain
+
+
 def exp_rows_plain(y, q, s):
-    """`kernels.exp_rows` for small jobs, which would wait longer for the compiler."""
+    y.max(axis=1, out=q)
     y -= q[:, None]
     np.exp(y, out=y)
     s[:] = y.sum(axis=1)

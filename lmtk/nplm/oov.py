@@ -25,7 +25,7 @@ import numpy as np
 from lmtk.lm import scores_of
 from lmtk.machine import threads
 from lmtk.nplm import kernels
-from lmtk.nplm.model import COLUMNS, MANY, ROWS, exp_rows_plain
+from lmtk.nplm.model import COLUMNS, MANY, ROWS, exponentials
 from lmtk.text.corpus import Growing, contexts
 from lmtk.text.vocab import Vocab
 
@@ -53,7 +53,7 @@ class Open:
         self.count = np.pad(self.count, (0, more))
         logp = np.zeros(len(corpus.ids))
         at = np.flatnonzero(corpus.scored)
-        exp_rows = kernels.exp_rows if len(at) > MANY else exp_rows_plain
+        exp_rows = exponentials(len(at) > MANY)
         rows = self.network.padded(contexts(corpus, self.order))
         team = threads.Team(threads.count())
         for top in range(0, len(at), ROWS):
@@ -152,11 +152,11 @@ def expectations(z, F, m, wanted, exp_rows):
     """
     K = len(z)
     Q, S, Y = np.full(K, -np.inf), np.zeros(K), np.zeros(K)
-    sums, s = np.zeros((wanted.sum(), F.shape[1])), np.empty(K, np.float32)
+    sums, (q, s) = np.zeros((wanted.sum(), F.shape[1])), np.empty((2, K), np.float32)
     for j in range(0, len(F), COLUMNS):
         block = F[j : j + COLUMNS]
         y = z @ block[:, m:].T
-        q, e = y.max(axis=1), y.copy()
+        e = y.copy()
         exp_rows(e, q, s)
         top = np.maximum(Q, q)
         old, new = np.exp(Q - top), np.exp(q - top)

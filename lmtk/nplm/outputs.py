@@ -59,7 +59,7 @@ def tied_softmax(p, hidden, rows, w, W):
 
 
 def of_outputs(M, hidden, rows, w, W):
-    exp_rows = kernels.exp_rows if len(rows) > model.MANY else model.exp_rows_plain
+    exp_rows = model.exponentials(len(rows) > model.MANY)
 
     def prepare(rows):
         z = hidden(rows)
@@ -72,9 +72,21 @@ FULL = Output(of_words, softmax)
 TIED = Output(lambda V, h, seen, size: {"C": reals(size("C", 0), h), "b": reals(V)}, tied_softmax)
 
 
+@dataclass(frozen=True)
+class Block:
+    """The output units from `start` on, `size` of them. take() -> their weights MT (D, size); put(MT): has them again
+    after an update, None: an update changes them in place.
+    """
+
+    start: int
+    size: int
+    take: Callable
+    put: Callable | None = None
+
+
 @dataclass
 class Blocks:
-    """The output units of a rank in blocks, which threads share: (start, MT_i) pairs, MT_i (D, V_i). V: of all ranks.
+    """The output units of a rank in blocks, which threads share. V: of all ranks.
 
     room: for the blocks' outputs y, kept between updates: fresh memory costs as much as a product.
     """
@@ -87,7 +99,7 @@ class Blocks:
     def outputs(self, K):
         """An array (K, V_i) for each block."""
         if not self.room or len(self.room[0]) < K:
-            self.room = [np.empty((K, MT.shape[1]), f32) for _, MT in self.blocks]
+            self.room = [np.empty((K, block.size), f32) for block in self.blocks]
         return [y[:K] for y in self.room]
 
 
@@ -107,12 +119,13 @@ def split(U, W, b, parts, comm=parallel.ALONE):
     rows = (slice(i, min(i + size, end)) for i in range(first, end, size))
     stacked = (U, b[:, None]) if W is None else (U, W, b[:, None])
     blocks = [(part.start, np.ascontiguousarray(np.hstack([a[part] for a in stacked]).T, f32)) for part in rows]
-    return Blocks([(start, comm.place(MT)) for start, MT in blocks], len(b), comm)
+    blocks = [(start, comm.place(MT)) for start, MT in blocks]
+    return Blocks([Block(start, MT.shape[1], lambda MT=MT: MT) for start, MT in blocks], len(b), comm)
 
 
 def join(mine, h, direct):
     """Blocks -> U, W and b by letter, whole and copied, on every rank; W is None without direct connections."""
-    MT = np.concatenate([MT for _, MT in mine.blocks], axis=1)
+    MT = np.concatenate([block.take() for block in mine.blocks], axis=1)
     return dict(zip("UWb", kernels.output_weights(mine.comm.join(MT.T, mine.V), h, direct)))
 
 
@@ -126,15 +139,27 @@ def see(mine, team, pace, decay, z, w, epsilon, curvature, log_c=None):
     Returns (L, dL/dz); where L is not finite nothing is updated.
     """
     K = len(w)
-    work = [(start, MT, y) for (start, MT), y in zip(mine.blocks, mine.outputs(K), strict=True)]
-    found = team(lambda b: kernels.block_forward(z, w, *b, log_c), work)
-    logp, scale = kernels.normalize(*(np.stack(part) for part in zip(*found, strict=True)), mine.comm)
+
+    def forward(work):
+        block, y = work
+        MT = block.take()
+        return block, MT, y, kernels.block_forward(z, w, block.start, MT, y, log_c)
+
+    found = team(forward, zip(mine.blocks, mine.outputs(K), strict=True))
+    logp, scale = kernels.normalize(*map(np.stack, zip(*(sums for *_, sums in found))), mine.comm)
     L = float(logp.sum())
     if not np.isfinite(L):
         return L, None
     keep, pace = 1 - K * epsilon * decay, slowed(pace, curvature)
-    work = [(*b, c, epsilon, keep, pace) for b, c in zip(work, scale, strict=True)]
-    return L, mine.comm.sum(sum(team(lambda b: kernels.block_backward(z, w, *b), work)))
+
+    def backward(work):
+        (block, MT, y, _), scale = work
+        gz = kernels.block_backward(z, w, block.start, MT, y, scale, epsilon, keep, pace)
+        if block.put:
+            block.put(MT)
+        return gz
+
+    return L, mine.comm.sum(sum(team(backward, zip(found, scale, strict=True))))
 
 
 @dataclass

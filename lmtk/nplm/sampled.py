@@ -14,6 +14,8 @@ The examples of a minibatch share a sample, the candidates: their own words and 
 distribution q. An example's own word w has e^(y_w), not r_w, since it is always in the sample.
 """
 
+from functools import partial
+
 import numpy as np
 
 from lmtk.nplm import kernels, outputs
@@ -75,13 +77,12 @@ def see(rows, team, parts, pace, words, log_c, z, w, epsilon, curvature):
 
     rows: an `outputs.Rows`; log_c (V,): ln c of all words; pace (V,), of all. L is an estimate.
     """
-    pieces = outputs.slices(words, rows.first, len(rows), parts)
-    blocks = outputs.Blocks([(piece.start, rows.take(words[piece])) for piece in pieces], len(words), rows.comm)
-    place = np.searchsorted(words, w)
-    found = outputs.see(blocks, team, pace[words], 0, z, place, epsilon, curvature, log_c[words])
-    for piece, (_, MT) in zip(pieces, blocks.blocks, strict=True):
-        rows.put(words[piece], MT)
-    return found
+    blocks = []
+    for piece in outputs.slices(words, rows.first, len(rows), parts):
+        own = words[piece]
+        blocks.append(outputs.Block(piece.start, len(own), partial(rows.take, own), partial(rows.put, own)))
+    mine, place = outputs.Blocks(blocks, len(words), rows.comm), np.searchsorted(words, w)
+    return outputs.see(mine, team, pace[words], 0, z, place, epsilon, curvature, log_c[words])
 
 
 def effective(rows, z, drawn, q):
