@@ -111,6 +111,11 @@ def begun(run, resume):
     return bool(resume and run.checkpoint and os.path.exists(run.checkpoint))
 
 
+def option_of(setting):
+    """What an option is called that decides a setting, a field of a Run's settings."""
+    return setting.metadata.get("option", setting.name.replace("_", "-"))
+
+
 def resumed(run, fresh, best, debug=0):
     """(what a Progress is made of, the arrays) from the checkpoint of the same run; -debug 1 says from where.
 
@@ -119,14 +124,17 @@ def resumed(run, fresh, best, debug=0):
     """
     about, arrays = read(run.program, run.checkpoint)
     # an earlier version's checkpoint lacks options that came later
+    now = vars(run.settings)
     before = {f.name: f.default for f in fields(run.settings) if f.default is not MISSING} | about["run"]
-    changed = [name.replace("_", "-") for name, value in vars(run.settings).items() if before.get(name) != value]
+    changed = [option_of(field) for field in fields(run.settings) if before.get(field.name) != now[field.name]]
     if vocabulary(arrays, run.checkpoint) != run.words[1]:
         changed.append(run.words[0])
     changed += [name for name, number in run.inputs.items() if about["inputs"].get(name) != number]
-    changed.sort(key=lambda name: name != "model")  # which has other defaults for the rest
+    if "model" in changed:  # which has other defaults for the rest
+        changed = ["model"]
     if changed:
-        why = f"a checkpoint of another run: -{changed[0]} differs"
+        names = ", ".join(f"-{name}" for name in changed)
+        why = f"a checkpoint of another run: {names} {'differs' if len(changed) == 1 else 'differ'}"
         raise FormatError(run.checkpoint, f"{why}; give the same, or end it with -finish, or remove it")
     state = about["state"]
     if state["diverged"]:

@@ -176,6 +176,14 @@ def test_ranks_that_do_not_wait_learn_what_one_process_learns(tmp_path, nodes, m
 
 
 @needs_mpi
+def test_a_rank_may_have_no_minibatch(tmp_path):
+    words = ["nplm-train", *DATA, *TINY, "-minibatch", "10000", "-dropout", "0"]
+    assert mpi(2, *words, "-mpi", "-parallel", "data", "-lm", tmp_path / "m") == (0, "", "")
+    assert mpi(1, *words, "-lm", tmp_path / "alone")[0] == 0
+    same(tmp_path / "m", tmp_path / "alone")
+
+
+@needs_mpi
 def test_ranks_that_do_not_wait_end_together(tmp_path):
     status, out, err = mpi(
         2, "nplm-train", "-mpi", "-parallel", "data", *DATA, *TINY, "-rate", "1e30", "-lm", tmp_path / "m"

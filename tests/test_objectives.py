@@ -69,6 +69,20 @@ def test_a_sample_of_all_words_is_the_full_softmax():
         assert a == pytest.approx(b, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    "model, objective", [(None, name) for name in objectives.OF_WORDS if name != "shortlist"] + [("energy", "full")]
+)
+def test_a_network_that_is_kept_learns_no_more(model, objective, texts):  # noqa: F811
+    made = settings(model=model, objective=objective, samples=5, rate=0.3)
+    data, fresh = prepared(texts, made)
+    learner = objectives.begun(fresh, data, made, 1, ALONE)
+    network = learner.network()
+    was = {name: a.copy() for name, a in network.named().items()}
+    learner.step(np.arange(len(data.w)), 0.3, 0, 0)
+    assert not same(network, learner.network())
+    assert all((a == was[name]).all() for name, a in network.named().items())
+
+
 def test_candidates_come_with_their_chances():
     """Minibatches drawn with replacement have a word as often as the inclusion says."""
     random = np.random.default_rng(1)

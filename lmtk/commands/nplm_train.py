@@ -304,6 +304,7 @@ def check(o):
     refused = {
         "-model energy has no direct connections; leave out -direct": energy and o.direct,
         "-model energy needs hidden units; -hidden 0 leaves only the biases": energy and o.hidden == 0,
+        "-model rnn needs an -order of 2 or more; with 1 it reads no word": o.model == "rnn" and o.order == 1,
         f"-model {o.model} needs hidden units; give -hidden": o.model in ("rnn", "gru", "lstm") and o.hidden == 0,
         f"-tied needs as many -hidden as -features, not {o.hidden} and {o.features}": o.tied and o.hidden != o.features,
         "-tied leaves no room for direct connections; leave out -direct": o.tied and o.direct,
@@ -374,7 +375,7 @@ def learn(o, comm):
     if noise:
         data = training.replace(data, proposal=mean_chances(noise, vocab))
     life = run.Run(
-        program="nplm-train", model=o.lm, settings=settings, inputs=inputs, words=("vocab", vocab.words),
+        program="nplm-train", model=o.lm, settings=settings, inputs=inputs, words=("vocab, -unk, -no-eos or -stream", vocab.words),
         steps=training.steps(data, settings), unigram=training.unigram(data, vocab), save_every=o.save_every,
         arrays=lambda progress, now: training.checkpointed(now, progress),
         parts=lambda progress: training.kept(progress, settings).parts(),

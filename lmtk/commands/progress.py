@@ -45,6 +45,7 @@ class Reporter:
             progress.curve[-1] = replace(progress.curve[-1], seconds=self.elapsed(), speed=speed)
             self.epoch(progress, now)
             self.words, self.epoch_begun = 0, time.monotonic()
+            self.begun += self.epoch_begun - now  # to tell of an epoch, as in a plot, is no training
         if self.bar.width and (over or now > self.shown + 0.1):
             self.bar(self.share(progress), self.state(progress, speed))
             self.shown = now

@@ -15,6 +15,7 @@ from lmtk.commands.options import (
 from lmtk.errors import FormatError, UsageError
 
 ALIGNMENTS = "align", "soft_align", "align_html", "align_plot"
+SEARCH = {"beam": 12, "length_power": 1, "max_length_factor": 2}  # where these options are not given
 
 
 def command(
@@ -33,25 +34,33 @@ def command(
     ] = None,
     write: Write = "-",
     beam: Annotated[
-        int, option("beam", "Hypotheses kept a sentence; 1 is greedy.", "N", min=1, max=10_000, group="Search")
-    ] = 12,
+        int | None,
+        option(
+            "beam", "Hypotheses kept a sentence; 1 is greedy (default: 12).", "N", min=1, max=10_000, group="Search"
+        ),
+    ] = None,
     length_power: Annotated[
-        float,
+        float | None,
         option(
             "length-power",
-            "Hypotheses are ranked by log p / length^X; 0: by log p.",
+            "Hypotheses are ranked by log p / length^X; 0: by log p (default: 1).",
             "X",
             min=0,
             max=10,
             group="Search",
         ),
-    ] = 1,
+    ] = None,
     max_length_factor: Annotated[
-        float,
+        float | None,
         option(
-            "max-length-factor", "At most X times the source's words, and 10.", "X", min=0, max=1000, group="Search"
+            "max-length-factor",
+            "At most X times the source's words, and 10 (default: 2).",
+            "X",
+            min=0,
+            max=1000,
+            group="Search",
         ),
-    ] = 2,
+    ] = None,
     no_unk: Annotated[bool, option("no-unk", "Never generate [UNK].", group="Search")] = False,
     replace_unk: Annotated[
         bool, option("replace-unk", "Put the source word it looks at in the place of [UNK].", group="Search")
@@ -87,8 +96,9 @@ def command(
         str | None, option("align-plot", "A picture of it for each sentence.", "DIR", group="Alignment")
     ] = None,
     plot_format: Annotated[
-        str, option("plot-format", "The format of the pictures: svg or png.", "svg|png", group="Alignment")
-    ] = "svg",
+        str | None,
+        option("plot-format", "The format of the pictures: svg or png (default: svg).", "svg|png", group="Alignment"),
+    ] = None,
     batch: Annotated[
         int | None, option("batch", "Sentences at once (default: 240/beam).", "N", min=1, group="Search")
     ] = None,
@@ -105,6 +115,7 @@ def command(
     """
     o = SimpleNamespace(**locals())
     check(o)
+    vars(o).update({name: default for name, default in SEARCH.items() if getattr(o, name) is None})
 
     from lmtk.files import figure
     from lmtk.files.registry import load_ensemble
@@ -120,7 +131,7 @@ def command(
     models = load_ensemble(model)
     check_attention(o, models)
     pieces = models[0].subwords
-    aligned = alignment.written(align, soft_align, align_html, align_plot, plot_format, bool(pieces))
+    aligned = alignment.written(align, soft_align, align_html, align_plot, plot_format or "svg", bool(pieces))
     split = subwords.splitter(pieces, model[0])
     if score:
         write_scores(models, split, text, target, write, aligned, tolower, debug)
@@ -135,18 +146,22 @@ def check(o):
     if o.score != bool(o.target):
         raise UsageError("-score and -target go together")
     if o.score:
-        for name in ("n_best", "mbr", "scores", "no_unk", "replace_unk", "batch"):
-            if getattr(o, name):
+        for name in ("n_best", "mbr", "scores", "no_unk", "replace_unk", "batch", *SEARCH):
+            given = getattr(o, name)
+            if given is not None and given is not False:
                 raise UsageError(f"-{name.replace('_', '-')} has no meaning with -score, which makes no translations")
         if o.debug > 2:
             raise UsageError("-debug goes to 2 here")
         if o.debug and any(getattr(o, name) for name in ALIGNMENTS):
             raise UsageError("alignments and the report of -debug do not go together")
-    if o.plot_format not in ("svg", "png"):
+    if o.plot_format and not o.align_plot:
+        raise UsageError("-plot-format is for -align-plot, which is missing")
+    if o.plot_format not in (None, "svg", "png"):
         raise UsageError(f"-plot-format is svg or png, not {o.plot_format}")
+    beam = o.beam or SEARCH["beam"]
     for name, number in (("n-best", o.n_best), ("mbr", o.mbr)):
-        if number and number > o.beam:
-            raise UsageError(f"-{name} {number} needs a -beam as wide, not {o.beam}")
+        if number and number > beam:
+            raise UsageError(f"-{name} {number} needs a -beam as wide, not {beam}")
     if o.n_best and o.mbr:
         raise UsageError("-mbr chooses one translation, -n-best writes several; give one of them")
     if o.mbr_scale is not None and not o.mbr:

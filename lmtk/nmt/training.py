@@ -29,7 +29,7 @@ class Settings:
 
     embedding: int
     hidden: int
-    alignment: int
+    alignment: int = field(metadata={"option": "attention or -alignment"})
     maxout: int
     minibatch: int
     epochs: int

@@ -40,7 +40,7 @@ def outputs(U, W, b):
 
 def output_weights(M, h, direct):
     """(U, W, b) of M (V, D), copied; W is None without direct connections."""
-    U, W, b = (np.ascontiguousarray(part) for part in (M[:, :h], M[:, h:-1], M[:, -1]))
+    U, W, b = (part.copy() for part in (M[:, :h], M[:, h:-1], M[:, -1]))
     return U, W if direct else None, b
 
 

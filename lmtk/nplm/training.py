@@ -237,7 +237,7 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
     learner = objectives.begun(progress.network, data, settings, threads, common or comm, progress.state)
     first, stride, rounds = (comm.rank, comm.size, ROUNDS) if common else (0, 1, 1)
 
-    norm = epsilon = math.nan
+    norm = next_norm = epsilon = math.nan
     while progress.epoch < settings.epochs:
         batch = batches(data, settings, progress.epoch)
         while progress.step < last:
