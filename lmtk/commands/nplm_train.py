@@ -375,8 +375,9 @@ def learn(o, comm):
     if noise:
         data = training.replace(data, proposal=mean_chances(noise, vocab))
     life = run.Run(
-        program="nplm-train", model=o.lm, settings=settings, inputs=inputs, words=("vocab, -unk, -no-eos or -stream", vocab.words),
-        steps=training.steps(data, settings), unigram=training.unigram(data, vocab), save_every=o.save_every,
+        program="nplm-train", model=o.lm, settings=settings, inputs=inputs,
+        words=("vocab, -unk, -no-eos or -stream", vocab.words), steps=training.steps(data, settings),
+        unigram=training.unigram(data, vocab), save_every=o.save_every,
         arrays=lambda progress, now: training.checkpointed(now, progress),
         parts=lambda progress: training.kept(progress, settings).parts(),
         line=line, remedies=REMEDIES,

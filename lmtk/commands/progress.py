@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lmtk.commands.bar import Bar
 from lmtk.files import curve
+from lmtk.files.streams import in_its_place
 from lmtk.run import ended
 
 
@@ -95,7 +96,7 @@ class Log:
 
     def __init__(self, path, epochs, tell):
         self.path, self.tell = path, tell
-        self.out = sys.stdout.buffer if path == "-" else open(path, "wb")
+        self.out = sys.stdout.buffer if path == "-" else in_its_place(path)
         self.kind = None
         for e in epochs:
             self(e)

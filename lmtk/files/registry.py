@@ -1,6 +1,7 @@
 """The readers of all files, chosen by a file's first bytes."""
 
 import importlib
+import re
 import warnings
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
@@ -13,6 +14,7 @@ TEXT = {
     b"\\class-ngram\\": "lmtk.joint.classes:read_text",
 }
 ARPA = "lmtk.ngram.arpa:read_text"
+DATA = re.compile(rb"(?m)^[ \t]*\\data\\[ \t\r]*$")
 KENLM_READER = "lmtk.ngram.kenlm_binary:read"
 LAYERS, OUTPUTS = ("", "-rnn", "-gru", "-lstm"), ("", "-tied", "-class", "-tree")
 BINARY = {
@@ -68,11 +70,17 @@ def load(path, seen=(), sums="now", home=None, linked=True):
             raise FormatError(path, "SRILM's binary form, which lmtk does not read; its ngram -write-lm gives ARPA")
         if head.startswith(KENLM):
             return function(KENLM_READER)(stream, path)[0]
-        if b"\0" in head:
+        if b"\0" in head and not names_a_model(head):
             raise FormatError(path, "no model: neither a binary file of lmtk's nor a text")
         head = head.removeprefix(BOM).lstrip()
         name = next((r for magic, r in TEXT.items() if head.startswith(magic)), ARPA)
         return function(name)(stream, path, seen, *([home, linked] if name == ARPA else []))
+
+
+def names_a_model(head):
+    """Whether a text that begins so is a model: it begins with a name in TEXT, or has ARPA's line \\data\\."""
+    start = head.removeprefix(BOM).lstrip()
+    return start.startswith(tuple(TEXT)) or DATA.search(start) is not None
 
 
 def load_translation(path):
@@ -132,7 +140,7 @@ def describe(path, shown=10):
             model, kind = function(KENLM_READER)(stream, path)
             return [*model.describe(), ("file", f"KenLM's, {kind}")], model.vocab.words
         start = head.removeprefix(BOM).lstrip()
-        if b"\\data\\" not in head and not any(start.startswith(magic) for magic in TEXT):
+        if not names_a_model(head):
             return texts.describe(rows_of(with_warnings(blocks_of(stream, path), path)), shown)
         name = next((r for magic, r in TEXT.items() if start.startswith(magic)), ARPA)
         model = function(name)(stream, path, ())

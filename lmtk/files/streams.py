@@ -25,6 +25,7 @@ NO_UTF8 = re.compile("[\udc80-\udcff].*")  # the rest of a line, in a text decod
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 WORD = re.compile(rb"[^ \t\r\n]+")  # as in SRILM and KenLM, no other character separates words
 STDOUT = "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"  # it may be a file to which others write too
+OPEN = re.compile(r"/dev/stderr|/(?:dev|proc/self)/fd/(\d{1,9})")  # names of other open files
 EARLY = 16 << 20  # bytes of a file after which the disk gets them
 SYNC_FILE_RANGE_WRITE = 2  # of fcntl.h
 SUFFIX = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
@@ -294,10 +295,18 @@ def digest(path):
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def descriptor(path):
+    """The number of the open file that a name such as /dev/stderr or /dev/fd/3 stands for, or None. It may be a regular
+    file to which others write too, which a rename must not replace.
+    """
+    found = OPEN.fullmatch(os.fspath(path))
+    return found and int(found[1] or 2)
+
+
 def written_in_place(path):
-    """Whether `path` is stdout, a device or a FIFO, which a rename must not replace."""
+    """Whether `path` is stdout, another open file, a device or a FIFO, which a rename must not replace."""
     try:
-        return path in STDOUT or not stat.S_ISREG(os.stat(path).st_mode)
+        return path in STDOUT or descriptor(path) is not None or not stat.S_ISREG(os.stat(path).st_mode)
     except FileNotFoundError:
         return False
 
@@ -367,9 +376,21 @@ def created(temporary, early=False):
         raw.close()
 
 
+def in_its_place(path):
+    """A stream that writes to a file, a device or a FIFO under its own name, or to an open file."""
+    number = descriptor(path)
+    return open(path if number is None else os.dup(number), "wb")
+
+
 def check_out(path):
     """Raises OSError now if `open_out(path)` would later, so that no long work is done in vain."""
     if written_in_place(path):
+        if descriptor(path) is not None and path not in STDOUT:
+            try:
+                os.fstat(descriptor(path))
+            except OSError as e:
+                e.filename = path
+                raise
         return
     temporary = temporary_name(path)
     try:
@@ -385,7 +406,8 @@ def open_out(path, lasting=False):
     """Opens `path` for writing bytes ("-": stdout). A regular file appears, whole, when the block ends without an
     error. lasting: the file is on the disk before it appears, and so is whole even if the power fails.
 
-    A device or a FIFO is written in place. The suffix chooses the compression. Raises OSError with the name `path`.
+    A device, a FIFO or a file that is already open (`descriptor`) is written in place. The suffix chooses the
+    compression. Raises OSError with the name `path`.
     """
     kind = SUFFIX.get(os.path.splitext(path)[1])
     if path in STDOUT:
@@ -395,7 +417,7 @@ def open_out(path, lasting=False):
     in_place = written_in_place(path)
     temporary = path if in_place else temporary_name(path)
     try:
-        with open(path, "wb") if in_place else created(temporary, os.path.exists(path)) as raw:
+        with in_its_place(path) if in_place else created(temporary, os.path.exists(path)) as raw:
             if kind:
                 with io.BufferedWriter(compressor(raw, kind), 1 << 16) as out:
                     yield out

@@ -279,7 +279,9 @@ def remove_lowprob_ngrams(words):
 def reverse_lm(words):
     """[FILE]: a bigram model of reversed text, p(v | w) = p(v) p(w | v) / p(w), from an ARPA file; weights anew."""
     swapped, p, name = {b"<s>": b"</s>", b"</s>": b"<s>"}, {}, temporary()
-    (path,) = assigned(words)[1]
+    path, *more = assigned(words)[1]
+    if more:
+        raise UsageError("one file is read")
     with open(name, "wb") as out:
         for k, line, fields in arpa_lines(path):
             if k == 1:
