@@ -18,6 +18,10 @@ def em(logp, bins, weights, iterations, tolerance, tell=None, times=None):
     B, J = weights.shape
     top = logp.max(axis=1)
     p = np.exp(logp - top[:, None])
+    possible = (p * weights[bins]).sum(axis=1) > 0  # weights of 0 can rule a token out; it then has no say
+    if not possible.all():
+        p, top, bins = p[possible], top[possible], bins[possible]
+        times = times if times is None else times[possible]
     each = 1 if times is None else times
     tokens = np.bincount(bins, times, B)
     visited = tokens > 0

@@ -13,8 +13,9 @@ from test_nplm import assert_step, by_checkpoint, prepared, run, settings
 
 from lmtk import units
 from lmtk.machine import blas, factors, large
+from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import Team
-from lmtk.nplm import kernels, running, training
+from lmtk.nplm import kernels, objectives, running, training
 from lmtk.nplm import model as scoring
 from lmtk.nplm.layers import LAYERS, Given
 from lmtk.text.corpus import Marks, whole_corpus
@@ -106,6 +107,32 @@ def test_compiled_and_plain_units_agree(unit, monkeypatch):
         found.append([new, kept, gates, proposed])
     for a, b in zip(*found, strict=True):
         assert a == pytest.approx(b, abs=2e-6)
+
+
+@pytest.mark.parametrize("model", ["gru", "lstm"])
+def test_a_minibatch_without_a_word_to_predict_is_read(model, texts):  # noqa: F811
+    made = settings(model=model, minibatch=1, order=1)
+    data, fresh = prepared(texts, made)
+    w = np.where(np.arange(len(data.w)) == 1, -1, data.w)
+    learner = objectives.begun(fresh, replace(data, w=w), made, 1, ALONE)
+    states = []
+    for i in range(3):
+        learner.step(running.places(len(w), made, i), 0.01, 0, i)
+        states.append(learner.state()["state"].copy())
+    assert not np.allclose(states[0], states[1]) and not np.allclose(states[1], states[2])
+
+
+@pytest.mark.parametrize("unit", [units.GATED, units.LSTM], ids=lambda unit: unit.name)
+@pytest.mark.parametrize("least", [1, 1 << 30])
+def test_no_unit_hides_nan(unit, least, monkeypatch):
+    monkeypatch.setitem(large.LARGE, "units", least)
+    monkeypatch.setitem(large.LARGE, "states", least)
+    n = 4
+    G, b = np.zeros((1, (unit.gates + 1) * n), np.float32), np.zeros((unit.gates + 1) * n, np.float32)
+    S, U = np.zeros((n, unit.gates * n), np.float32), np.zeros((n, n), np.float32)
+    G[0, 1] = np.nan
+    a, _, last = units.follow(unit, G, np.zeros(6, int), b, [2, 2, 2], S, U)
+    assert np.isnan(a[:, 1]).all() and np.isnan(last).any()
 
 
 @pytest.mark.parametrize("unit", [units.GATED, units.LSTM], ids=lambda unit: unit.name)

@@ -59,6 +59,18 @@ def takes(n):
     return np.zeros(n)[0]
 
 
+def test_a_kernel_with_a_function_in_it_is_found_again():
+    """No address is in what its file's name is made of; the code of the inner function is."""
+
+    source = "@jit.jit\ndef kernel(x):\n    def inner(y):\n        return y + {}\n    return inner(x)\n"
+    made = []
+    for number in (1, 1, 2):
+        scope = {"jit": jit}
+        exec(source.format(number), scope)
+        made.append(jit.digest_of(scope["kernel"], (float,)))
+    assert made[0] == made[1] != made[2]
+
+
 def test_a_kernel_without_room_is_a_memory_error():
     assert takes(10) == 0
     with pytest.raises(MemoryError, match="takes: no room"):

@@ -84,14 +84,16 @@ def of_classes(folder, marks=SENTENCES, unk=True):
     return class_model(model, "model", str(folder / "classes"))
 
 
-def short(folder, marks=SENTENCES, unk=True, N=4, order=3):
-    """A network for 4 words, and a back-off model, in the file "rest", for the others; its weights are random."""
+def short(folder, marks=SENTENCES, unk=True, N=4, order=3, w=(3, 3, 0, 5, 5, 7)):
+    """A network for the N most frequent of the words w, and a back-off model, in the file "rest", for the others; its
+    weights are random.
+    """
     vocab = make_vocab(sorted(set(TRAIN.encode().split())), unk, marks.eos)
     counts = collect([str(folder / "train")], [], order, vocab.words[: vocab.V], marks)
     rest, _ = smoothing.estimate(counts, vocab, witten_bell(order))
     with open(folder / "rest", "wb") as out:
         backoff.write_binary(out, rest)
-    network = shortlisted(neural(folder, marks, unk), np.array([3, 3, 0, 5, 5, 7]), N, rest, "rest", "rest")
+    network = shortlisted(neural(folder, marks, unk), np.array(w), N, rest, "rest", "rest")
     random = np.random.default_rng(1)
     return network.having({"U": random.normal(size=network.theta.U.shape).astype(np.float32)})
 
@@ -189,6 +191,13 @@ def test_a_rest_with_more_words_is_scaled(texts):
     assert rest.vocab.V == model.vocab.V + 2
     for corpus in read_corpus(str(texts / "held"), model.vocab, marks, model.order):
         assert vocabulary_sums(model, corpus, corpus.scored) == pytest.approx(1, abs=2e-6)
+
+
+def test_a_shortlist_leaves_alone_words_that_are_only_read(texts):
+    w = 3, 3, -1, 0, 0, 5
+    model = short(texts, N=2, w=w)
+    assert model.shortlist.tolist() == [0, 3]
+    assert model.places(np.array(w)).tolist() == [1, 1, -1, 0, 0, -1]
 
 
 def test_the_rest_of_a_shortlist_must_fit(texts):
@@ -301,6 +310,12 @@ def test_em_is_the_mean_share(data):
     assert weights == pytest.approx(np.array(expected), rel=1e-9)
     assert all(b >= a - 1e-9 for a, b in pairwise(heard))
     assert weights.sum(axis=1) == pytest.approx(1)
+
+
+def test_a_word_that_weights_of_zero_rule_out_has_no_say():
+    logp = np.log([[0.5, 0.25], [1e-300, 0.5]])
+    logp[1, 0] = -np.inf
+    assert em(logp, np.zeros(2, int), np.array([[1.0, 0.0]]), 5, 0).tolist() == [[1, 0]]
 
 
 def test_an_unvisited_bin_takes_its_nearest_neighbours_weights():

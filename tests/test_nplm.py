@@ -222,6 +222,19 @@ def test_outputs_far_apart_do_not_overflow():
     assert math.isfinite(L) and L < -1000
 
 
+def test_a_block_may_have_no_share_of_the_sum():
+    """The words of its outputs are less likely by more than float32 can say."""
+    theta = list(parameters())
+    theta[5] = np.where(np.arange(11) < 6, 0, -200).astype(np.float32)
+    contexts, w = minibatch(3)
+    w[:] = 0, 7, 10
+    one, two = Small(theta, 1), Small(theta, 2)
+    for mine in one, two:
+        mine.step(contexts, w, 0.1)
+    for a, b in zip(one.arrays(), two.arrays(), strict=True):
+        assert np.isfinite(b).all() and b == pytest.approx(a, abs=1e-5)
+
+
 def test_a_last_block_may_be_smaller():
     mine = Small(parameters(), 3)
     assert [(block.start, block.size) for block in mine.mine.blocks] == [(0, 4), (4, 4), (8, 3)]

@@ -201,14 +201,15 @@ def test_a_text_of_one_word():
     assert 0 in words and log_inclusion[0] == 0 and np.isfinite(log_inclusion).all()
 
 
-def test_shrinking_leaves_the_biases():
+@pytest.mark.parametrize("times", [1, 20])
+def test_shrinking_leaves_the_biases(times):
     theta = parameters()
     mine = Small(theta, output="sampled")
-    mine.mine.shrink(0.1)
-    sgd.shrink(mine.theta, 0.1, 2)
+    mine.mine.shrink(0.1, times)
+    sgd.shrink(mine.theta, 0.1, 2, times)
     for name, before, after in zip("CHdUWb", theta, mine.arrays(), strict=True):
         share = {"C": 0.8, "d": 1, "b": 1}.get(name, 0.9)
-        assert after == pytest.approx(share * before, rel=1e-5), name
+        assert after == pytest.approx(share**times * before, rel=1e-5), name
 
 
 @pytest.mark.parametrize("upto", [1, 5, 9, 10, 17])

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -54,6 +55,22 @@ def test_a_team_leaves_the_threads_of_others_alone():
         assert blas.threads() == given
     finally:
         blas.set_threads(before)
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_a_team_stops_at_the_first_error(where):
+    done, mine = [], threading.get_ident()
+
+    def work(item):
+        time.sleep(0.01)
+        if (threading.get_ident() == mine) == (where == "here"):
+            raise KeyboardInterrupt
+        done.append(item)
+
+    with pytest.raises(KeyboardInterrupt):
+        Team(2)(work, range(100))
+    time.sleep(0.05)
+    assert len(done) < 10
 
 
 @pytest.mark.parametrize("number", [1, 3])

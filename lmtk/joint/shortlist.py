@@ -68,7 +68,7 @@ class Shortlist(Network):
         return mass.of_contexts(self.rest, chosen)
 
     def places(self, w):
-        return self.place[w]
+        return np.where(w < 0, w, self.place[w])
 
     def score(self, corpus):
         """Exact ln p of every scored token; the length is that of the rest, NONE in the shortlist."""
@@ -114,7 +114,7 @@ def shortlisted(network, w, N, rest, path, name):
     if N >= V:
         raise LmtkError(f"a shortlist of {N} words leaves none of the {V} for {path}; give a smaller -shortlist")
     check_rest(network.vocab, network.order, rest, path)
-    counts = np.bincount(w, minlength=V)
+    counts = np.bincount(w[w >= 0], minlength=V)
     listed = np.sort(np.argsort(-counts, kind="stable")[:N]).astype(np.int32)
     outputs = {key: getattr(network.theta, key) for key in "UWb"}
     outputs = {key: a if a is None else a[listed] for key, a in outputs.items()} | {"shortlist": listed}

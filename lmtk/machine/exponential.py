@@ -113,16 +113,16 @@ def tanh_sums(UH, q, a):
             row, out = UH[k, j], a[k, j]
             for i in range(n):
                 v = f32(2) * (row[i] + add[i])
-                v = v if v > f32(-40.0) else f32(-40.0)
-                v = v if v < f32(40.0) else f32(40.0)
+                v = f32(-40.0) if v < f32(-40.0) else v
+                v = f32(40.0) if v > f32(40.0) else v
                 out[i] = f32(1) - f32(2) / (exp(v) + f32(1))
 
 
 @jit(fastmath=FAST)
 def sigma(v):
     """1 / (1 + e^-v) of one number, error under 2e-7."""
-    v = v if v > f32(-80.0) else f32(-80.0)
-    v = v if v < f32(80.0) else f32(80.0)
+    v = f32(-80.0) if v < f32(-80.0) else v  # nan stays nan
+    v = f32(80.0) if v > f32(80.0) else v
     return f32(1) / (f32(1) + exp(-v))
 
 

@@ -15,7 +15,7 @@ import sys
 from functools import cache, partial, wraps
 from importlib import import_module
 from threading import RLock
-from types import NoneType, SimpleNamespace
+from types import CodeType, NoneType, SimpleNamespace
 
 import numpy as np
 
@@ -183,12 +183,16 @@ def meaning(kernel, known):
     """
     function = kernel.__wrapped__
     if function not in known:
-        code = function.__code__
-        found = known[function] = [code.co_code, repr(code.co_consts), code.co_varnames, function.__defaults__]
+        found = known[function] = [function.__defaults__]
         found += [
             (name, sorted(value) if isinstance(value, set) else value) for name, value in kernel.kernel_settings.items()
         ]
-        for name in code.co_names:
+        codes = [function.__code__]
+        for code in codes:  # those of the functions in it are appended
+            inner = [value for value in code.co_consts if isinstance(value, CodeType)]
+            found.append((code.co_code, repr([v for v in code.co_consts if v not in inner]), code.co_varnames))
+            codes += inner
+        for name in (name for code in codes for name in code.co_names):
             value = function.__globals__.get(name)
             if hasattr(value, "kernel_settings"):
                 meaning(value, known)

@@ -195,13 +195,22 @@ class Team:
         found, places = [None] * len(items), iter(range(len(items)))
 
         def take():
-            for i in places:
-                found[i] = work(items[i])
+            try:
+                for i in places:
+                    found[i] = work(items[i])
+            except BaseException:
+                deque(places, 0)  # so that no thread takes another item
+                raise
 
         with self.alone():
             others = min(self.size, len(items)) - 1
             rest = [self.pool.submit(take) for _ in range(others)]
-            take()
-            for other in rest:
-                other.result()
+            try:
+                take()
+                for other in rest:
+                    other.result()
+            finally:
+                deque(places, 0)
+                for other in rest:
+                    other.exception()
         return found

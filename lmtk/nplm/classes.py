@@ -187,10 +187,10 @@ def join(mine, h, direct):
     return dict(words) | dict(zip(("Uc", "Wc", "bc"), kernels.output_weights(mine.MT.T, h, direct)))
 
 
-def shrink(mine, share):
-    """Weight decay, but of the biases."""
-    mine.MT[:-1] *= f32(1 - share)
-    mine.M[:, :-1] *= f32(1 - share)
+def shrink(mine, share, times=1):
+    """Weight decay of `times` updates, but of the biases."""
+    mine.MT[:-1] *= f32((1 - share) ** times)
+    mine.M[:, :-1] *= f32((1 - share) ** times)
 
 
 def see(mine, pace, z, w, epsilon, curvature):

@@ -23,6 +23,7 @@ from lmtk.machine.exponential import exp_outputs
 from lmtk.machine.jit import jit
 
 f32 = np.float32
+LEAST = f32(1e-30)  # of a block's scale: its probabilities are as good as 0, and 1 / scale stays finite
 
 
 def stack(a, x):
@@ -105,6 +106,7 @@ def block_backward(z, w, start, MT, y, scale, epsilon, keep, pace):
     saves a pass over y.
     """
     mine = np.flatnonzero((w >= start) & (w < start + MT.shape[1]))
+    scale = np.maximum(scale, LEAST)
     y[mine, w[mine] - start] -= 1 / scale[mine]
     gz = np.zeros_like(z)
     np.matmul(y, MT[:-1].T, out=gz[:, :-1])

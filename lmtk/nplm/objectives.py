@@ -28,7 +28,8 @@ class Sight:
 
     see(z, w, epsilon, curvature, at, epoch, number) -> (L, dL/dz): updates the weights from the examples `at`,
     minibatch `number` of `epoch`, both from 0. arrays() -> copies of the weights by letter; all ranks call it together.
-    shrink(share): weight decay of many updates at once; None: each update decays all weights.
+    shrink(share, times): weight decay of many updates at once, each of which takes a share; None: each update decays
+    all weights.
     """
 
     see: Callable
@@ -189,9 +190,12 @@ def begun(now, data, settings, threads, comm, state=None):
         else:
             at, given = at[w[at] >= 0], Given(team=team)
             contexts, words = data.contexts[at], w[at]
-        if not (words >= 0).any():
-            return 0.0, 0.0
         kept = keep(len(contexts), len(words), epoch, number)
+        if not (words >= 0).any():
+            if feed:  # these words are read
+                *_, theta.state = sgd.forward(theta, contexts, kept, given)
+            decay(epsilon, number)
+            return 0.0, 0.0
         see = lambda *z: sight.see(*z, at, epoch, number)
         found = sgd.step(theta, see, contexts, words, epsilon, each, settings.feature_rate, kept, given)
         decay(epsilon, number)
@@ -226,9 +230,9 @@ def sparse_decay(theta, sight, data, settings):
     def decay(epsilon, number):
         due = (number + 1) % sampled.DECAY_EVERY or sampled.DECAY_EVERY
         if sight.shrink and settings.weight_decay and (due == sampled.DECAY_EVERY or number + 1 == steps):
-            share = due * K * epsilon * settings.weight_decay
-            sight.shrink(share)
-            sgd.shrink(theta, share, settings.feature_rate)
+            share = K * epsilon * settings.weight_decay
+            sight.shrink(share, due)
+            sgd.shrink(theta, share, settings.feature_rate, due)
 
     return decay
 

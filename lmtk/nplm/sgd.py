@@ -106,11 +106,13 @@ def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
     kernels.add_features(p.C, contexts, gx, rates)
 
 
-def shrink(theta, share, feature_rate):
-    """Weight decay: every weight loses this share of itself, C feature_rate times that; biases stay."""
+def shrink(theta, share, feature_rate, times=1):
+    """Weight decay of `times` updates: in each, every weight loses this share of itself, C feature_rate times that;
+    biases stay.
+    """
     for name, a in vars(theta.p).items():
         if a.ndim > 1:
-            a *= f32(1 - share * (feature_rate if name == "C" else 1))
+            a *= f32((1 - share * (feature_rate if name == "C" else 1)) ** times)
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -272,7 +272,8 @@ def batches(data, settings, epoch):
     N, K = len(data.w), settings.minibatch
     if data.fresh is not None:
         return lambda number: running.places(N, settings, number)
-    order = np.random.default_rng([settings.seed, epoch]).permutation(np.arange(N, dtype=np.int32))
+    every = np.arange(N, dtype=np.int32 if N < 1 << 31 else np.int64)
+    order = np.random.default_rng([settings.seed, epoch]).permutation(every)
     return lambda number: order[number * K : (number + 1) * K]
 
 
@@ -330,7 +331,7 @@ def fingerprint(data):
     for rows in parts(data.contexts):
         crc = zlib.crc32(rows, crc)
     crc = zlib.crc32(data.w, crc)
-    return crc if data.heldout is None else zlib.crc32(data.heldout.ids, crc)
+    return crc if data.heldout is None else zlib.crc32(data.heldout.starts, zlib.crc32(data.heldout.ids, crc))
 
 
 def read_features(path, vocab, m=None):
