@@ -494,6 +494,9 @@ def changed(o):
         whole = mix(models, o.weights, own=True)
         models = [told(o, "-mix-lm", whole)]
     if o.renorm:
+        if not (o.unk or o.by_word) and pruning.leaves_mass(models[0]):
+            closed = closed or models[0].vocab.predicts(models[0].vocab.unk)
+            models[0] = merge.predicting(models[0], False)
         models[0] = pruning.renormalized(models[0], own=True)
     model, *others = classed(o, files[: len(models)], models) if o.classes else models
     if o.prune:

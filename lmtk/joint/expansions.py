@@ -124,10 +124,12 @@ class Expanding:
         return scores_of("class-ngram", logp)
 
     def score_sentence(self, ids, scored, start, end, logp):
-        """The same of one sentence, into logp. After a word of probability 0 the words themselves are the context."""
+        """The same of one sentence, into logp. Words that are not scored are read. After <s>, and after a word of
+        probability 0, the words themselves are the context.
+        """
         states = {((), ()): 1.0}
         for t in range(start, end):
-            if not scored[t]:
+            if ids[t] == self.vocab.sos_id and not scored[t]:
                 states = {(self.seen((int(self.own[ids[t]]),)), ()): 1.0}
                 continue
             new = {}
@@ -136,7 +138,8 @@ class Expanding:
                     at = (context if w is None else self.seen((*context, w)), left)
                     new[at] = new.get(at, 0.0) + p * q
             total = sum(new.values())
-            logp[t] = np.log(total) if total > 0 else -np.inf
+            if scored[t]:
+                logp[t] = np.log(total) if total > 0 else -np.inf
             if total > 0:
                 states = {at: p / total for at, p in new.items() if p > 0}
             else:

@@ -19,6 +19,7 @@ from lmtk.machine.large import pays
 from lmtk.ngram import mass, rewriting
 from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.counts import find, to_rows, values
+from lmtk.ngram.methods import EPSILON
 from lmtk.ngram.nodes import N
 from lmtk.ngram.rewriting import chance, whole_unigrams
 from lmtk.text.corpus import Corpus
@@ -98,6 +99,13 @@ def renormalized(model, own=False):
     for level, bow in zip(model.levels, log10bow):
         bow[(bow == 0) & ((level.bow != 0) | np.signbit(level.bow))] = -0.0
     return told(with_logs(model, log10p, log10bow), over)
+
+
+def leaves_mass(model):
+    """Whether the probabilities of the 1-grams sum to less than one."""
+    at, size, width, p = model.nodes.where[0].tolist()
+    log10p = model.nodes.memory.view(np.float32)[at + p : at + p + size * width : width]
+    return 1 - np.nansum(chance(log10p)) >= EPSILON
 
 
 def large(model, job):
