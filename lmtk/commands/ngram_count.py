@@ -360,7 +360,7 @@ def together(o, comm):
     """What the ranks do together: counting, and the model where it is made in buckets."""
     from lmtk.ngram.collection import Text
     from lmtk.ngram.runs import Spilled
-    from lmtk.text.vocab import read_vocab
+    from lmtk.text.vocab import EOS, SOS, read_vocab
 
     if comm.size > 1 and (o.stream or "-" in (o.text or [])):
         raise UsageError("on several machines -mpi wants texts of sentences, in files that each of them can read")
@@ -393,7 +393,7 @@ def counted(o, comm):
     from lmtk.ngram.classes import replaced
     from lmtk.ngram.collection import FIRST, LAST, Positions, Text, collect, in_memory
     from lmtk.ngram.runs import Spilled
-    from lmtk.text.vocab import read_vocab
+    from lmtk.text.vocab import EOS, SOS, read_vocab
 
     # where memory is bounded a text is read once for the model and once for its counts
     twice = o.memory and o.model_wanted and (o.write or o.write_n) and comm.size == 1
@@ -417,7 +417,7 @@ def counted(o, comm):
     if o.read_with_mincounts and comm.rank == 0:
         floor = per_order(o.gtmin_n, "gtNmin", float)
         least = [floor.get(n, (o.gtmin or 1) if n > 9 else 1 if n < 3 else 2) for n in range(1, o.order + 1)]
-        counts = o.written = counts.frequent(least, words or ())
+        counts = o.written = counts.frequent(least, {*(words or ()), SOS, EOS, o.unk_word})
     if o.recompute:
         counts = o.written = counts.recomputed()
     if isinstance(counts, Spilled) and o.model_wanted:

@@ -177,7 +177,8 @@ def make_big_lm(words):
         files, first = [words_before(files, int(order), smoothed)], [*first, "-kn-counts-modified"]
     every = ["-sort", "-read", *files, *first, *options, "-order", order]
     if names:
-        yield "ngram-count", [*every, *(word for item in names.items() for word in item)]
+        # those of all n-grams, with <unk> among them
+        yield "ngram-count", [*every, "-unk", *(word for item in names.items() for word in item)]
     every += [word for option, name in names.items() for word in (option, rounded(name))]
     every += ["-vocab", vocabulary["vocab"][-1]] if "vocab" in vocabulary else []
     yield "ngram-count", [*every, *(word for path in model.get("lm", [])[-1:] for word in ("-lm", path))]
