@@ -360,7 +360,7 @@ def together(o, comm):
     """What the ranks do together: counting, and the model where it is made in buckets."""
     from lmtk.ngram.collection import Text
     from lmtk.ngram.runs import Spilled
-    from lmtk.text.vocab import EOS, SOS, read_vocab
+    from lmtk.text.vocab import read_vocab
 
     if comm.size > 1 and (o.stream or "-" in (o.text or [])):
         raise UsageError("on several machines -mpi wants texts of sentences, in files that each of them can read")
