@@ -124,9 +124,8 @@ def resumed(run, fresh, best, debug=0):
     """
     about, arrays = read(run.program, run.checkpoint)
     # an earlier version's checkpoint lacks options that came later
-    now = vars(run.settings)
     before = {f.name: f.default for f in fields(run.settings) if f.default is not MISSING} | about["run"]
-    changed = [option_of(field) for field in fields(run.settings) if before.get(field.name) != now[field.name]]
+    changed = [option_of(f) for f in fields(run.settings) if before.get(f.name) != getattr(run.settings, f.name)]
     if vocabulary(arrays, run.checkpoint) != run.words[1]:
         changed.append(run.words[0])
     changed += [name for name, number in run.inputs.items() if about["inputs"].get(name) != number]

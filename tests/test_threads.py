@@ -59,12 +59,14 @@ def test_a_team_leaves_the_threads_of_others_alone():
 
 @pytest.mark.parametrize("where", ["here", "there"])
 def test_a_team_stops_at_the_first_error(where):
-    done, mine = [], threading.get_ident()
+    done, mine, begun = [], threading.get_ident(), threading.Event()
 
     def work(item):
-        time.sleep(0.01)
         if (threading.get_ident() == mine) == (where == "here"):
+            begun.set()
             raise KeyboardInterrupt
+        begun.wait()
+        time.sleep(0.01)
         done.append(item)
 
     with pytest.raises(KeyboardInterrupt):

@@ -416,6 +416,15 @@ def expanded(o, path, model):
     return told(o, path, expansions.expanded(model, o.expand_classes, o.expand_exact, o.expand_most, path))
 
 
+def renormalized(model, whole):
+    """The model renormalized. Unless `whole`, the unknown word gets nothing of the mass that 1-grams leave."""
+    from lmtk.ngram import merge, pruning
+
+    apart = not whole and model.vocab.predicts(model.vocab.unk) and pruning.leaves_mass(model)
+    found = pruning.renormalized(merge.predicting(model, False) if apart else model, own=True)
+    return merge.predicting(found, True) if apart else found
+
+
 def classed(o, paths, models):
     """The models with -classes and -expand-classes, all over the same words. Where several are kept apart, those that
     predict no class are models of words, and stay so. paths: the models' files, for messages.
@@ -494,10 +503,7 @@ def changed(o):
         whole = mix(models, o.weights, own=True)
         models = [told(o, "-mix-lm", whole)]
     if o.renorm:
-        if not (o.unk or o.by_word) and pruning.leaves_mass(models[0]):
-            closed = closed or models[0].vocab.predicts(models[0].vocab.unk)
-            models[0] = merge.predicting(models[0], False)
-        models[0] = pruning.renormalized(models[0], own=True)
+        models[0] = renormalized(models[0], closed or o.unk or o.by_word)
     model, *others = classed(o, files[: len(models)], models) if o.classes else models
     if o.prune:
         history = read(o, o.prune_history_lm, model.order - 1) if o.prune_history_lm else None

@@ -115,7 +115,6 @@ def command(
     """
     o = SimpleNamespace(**locals())
     check(o)
-    vars(o).update({name: default for name, default in SEARCH.items() if getattr(o, name) is None})
 
     from lmtk.files import figure
     from lmtk.files.registry import load_ensemble
@@ -140,7 +139,7 @@ def command(
 
 
 def check(o):
-    """Raise UsageError where options do not go together."""
+    """Raise UsageError where options do not go together. Options of SEARCH that are not given get their defaults."""
     needed(o.model, "model")
     one_stdin(*o.model, o.text, o.target, o.dictionary)
     if o.score != bool(o.target):
@@ -154,14 +153,14 @@ def check(o):
             raise UsageError("-debug goes to 2 here")
         if o.debug and any(getattr(o, name) for name in ALIGNMENTS):
             raise UsageError("alignments and the report of -debug do not go together")
+    vars(o).update({name: default for name, default in SEARCH.items() if getattr(o, name) is None})
     if o.plot_format and not o.align_plot:
         raise UsageError("-plot-format is for -align-plot, which is missing")
     if o.plot_format not in (None, "svg", "png"):
         raise UsageError(f"-plot-format is svg or png, not {o.plot_format}")
-    beam = o.beam or SEARCH["beam"]
     for name, number in (("n-best", o.n_best), ("mbr", o.mbr)):
-        if number and number > beam:
-            raise UsageError(f"-{name} {number} needs a -beam as wide, not {beam}")
+        if number and number > o.beam:
+            raise UsageError(f"-{name} {number} needs a -beam as wide, not {o.beam}")
     if o.n_best and o.mbr:
         raise UsageError("-mbr chooses one translation, -n-best writes several; give one of them")
     if o.mbr_scale is not None and not o.mbr:

@@ -70,17 +70,19 @@ def load(path, seen=(), sums="now", home=None, linked=True):
             raise FormatError(path, "SRILM's binary form, which lmtk does not read; its ngram -write-lm gives ARPA")
         if head.startswith(KENLM):
             return function(KENLM_READER)(stream, path)[0]
-        if b"\0" in head and not names_a_model(head):
+        name = reader_of(head)
+        if b"\0" in head and not name:
             raise FormatError(path, "no model: neither a binary file of lmtk's nor a text")
-        head = head.removeprefix(BOM).lstrip()
-        name = next((r for magic, r in TEXT.items() if head.startswith(magic)), ARPA)
+        name = name or ARPA  # whose reader says what is missing
         return function(name)(stream, path, seen, *([home, linked] if name == ARPA else []))
 
 
-def names_a_model(head):
-    """Whether a text that begins so is a model: it begins with a name in TEXT, or has ARPA's line \\data\\."""
+def reader_of(head):
+    """The reader of a model whose text begins so: it begins with a name in TEXT, or has ARPA's line \\data\\. None: it
+    is no model, as far as can be seen.
+    """
     start = head.removeprefix(BOM).lstrip()
-    return start.startswith(tuple(TEXT)) or DATA.search(start) is not None
+    return next((r for magic, r in TEXT.items() if start.startswith(magic)), ARPA if DATA.search(start) else None)
 
 
 def load_translation(path):
@@ -139,9 +141,8 @@ def describe(path, shown=10):
         if head.startswith(KENLM):
             model, kind = function(KENLM_READER)(stream, path)
             return [*model.describe(), ("file", f"KenLM's, {kind}")], model.vocab.words
-        start = head.removeprefix(BOM).lstrip()
-        if not names_a_model(head):
+        name = reader_of(head)
+        if not name:
             return texts.describe(rows_of(with_warnings(blocks_of(stream, path), path)), shown)
-        name = next((r for magic, r in TEXT.items() if start.startswith(magic)), ARPA)
         model = function(name)(stream, path, ())
     return list(model.describe()), model.vocab.words

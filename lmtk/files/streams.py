@@ -384,18 +384,14 @@ def in_its_place(path):
 
 def check_out(path):
     """Raises OSError now if `open_out(path)` would later, so that no long work is done in vain."""
-    if written_in_place(path):
-        if descriptor(path) is not None and path not in STDOUT:
-            try:
-                os.fstat(descriptor(path))
-            except OSError as e:
-                e.filename = path
-                raise
+    if path in STDOUT:
         return
-    temporary = temporary_name(path)
     try:
-        with created(temporary):
-            os.unlink(temporary)  # while locked, since another process may check the same output
+        if (number := descriptor(path)) is not None:
+            os.fstat(number)
+        elif not written_in_place(path):
+            with created(temporary := temporary_name(path)):
+                os.unlink(temporary)  # while locked, since another process may check the same output
     except OSError as e:
         e.filename = path
         raise

@@ -198,19 +198,17 @@ class Team:
             try:
                 for i in places:
                     found[i] = work(items[i])
-            except BaseException:
-                deque(places, 0)  # so that no thread takes another item
-                raise
+            finally:
+                deque(places, 0)  # after an error no thread takes another item
 
         with self.alone():
             others = min(self.size, len(items)) - 1
             rest = [self.pool.submit(take) for _ in range(others)]
             try:
                 take()
-                for other in rest:
-                    other.result()
             finally:
-                deque(places, 0)
                 for other in rest:
-                    other.exception()
+                    other.exception()  # waits
+            for other in rest:
+                other.result()
         return found

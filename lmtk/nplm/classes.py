@@ -187,7 +187,7 @@ def join(mine, h, direct):
     return dict(words) | dict(zip(("Uc", "Wc", "bc"), kernels.output_weights(mine.MT.T, h, direct)))
 
 
-def shrink(mine, share, times=1):
+def shrink(mine, share, times):
     """Weight decay of `times` updates, but of the biases."""
     mine.MT[:-1] *= f32((1 - share) ** times)
     mine.M[:, :-1] *= f32((1 - share) ** times)

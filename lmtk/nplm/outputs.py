@@ -191,7 +191,7 @@ class Rows:
         else:
             self.M[words - self.first] = MT.T
 
-    def shrink(self, share, times=1):
+    def shrink(self, share, times):
         """Weight decay of `times` updates, of U and W, not of b. Where U is C it decays with the layer's arrays."""
         if self.M is not None:
             self.M[:, :-1] *= f32((1 - share) ** times)
