@@ -88,7 +88,7 @@ def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
         spilled = runs.Spilled(counts.words, runs.spilled(counts.levels, 0), 1 + seed % 50)
         assert spilled.in_sentences()
         most = int(of_counts.seen(spilled, vocab, len(methods)).max()) * (1 + seed % 3) + 1
-        monkeypatch.setattr(division, "BYTES", ((1 << 30) - division.WORD * len(vocab.words)) // most)
+        monkeypatch.setattr(division, "BYTES", ((1 << 30) - division.WORD_BYTES * len(vocab.words)) // most)
         return estimating.estimate(estimating.count(spilled, *given(tell), 1 << 30, ALONE)), None
 
     model, _, told = outcome(whole)

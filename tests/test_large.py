@@ -88,7 +88,7 @@ def test_counts_that_are_read_are_the_same_in_any_memory(tmp_path, monkeypatch, 
     """
     monkeypatch.setitem(LARGE, "ngrams", seed % 2 * (1 << 40) + 1)
     monkeypatch.setattr(runs, "FAN", 3)
-    monkeypatch.setattr(streams.blocks, "__defaults__", (40 * (seed % 5 + 1), False))
+    monkeypatch.setattr(streams.blocks, "__defaults__", (40 * (seed % 5 + 1), False, False, False))
     random = np.random.default_rng(seed)
     for name in "ab":
         lines = [

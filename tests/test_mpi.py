@@ -196,7 +196,7 @@ import sys
 from lmtk.commands import options
 from lmtk.files import streams
 from lmtk.machine.large import LARGE
-streams.blocks.__defaults__ = (40, False)
+streams.blocks.__defaults__ = (40, False, False, False)
 LARGE["ngrams"] = int(sys.argv.pop(1))
 options.LEAST = 1
 sys.argv[0] = "lmtk"

@@ -94,15 +94,16 @@ def test_an_interrupted_count_leaves_nothing(tmp_path):
 
 
 def test_a_line_of_ten_megabytes(tmp_path):
-    """A sentence of 2.5 million words, and a word of ten million bytes."""
+    """A sentence of 2.5 million words is read; a word of more than 1 MB is an error that says where it is."""
     (tmp_path / "line").write_bytes(b"the cat saw the mat " * 500_000)
     done = lmtk("ppl", "-lm", FILES / "wb.arpa", "-text", tmp_path / "line")
     assert done.returncode == 0 and b": 1 sentences, 2500000 words, 0 OOVs" in done.stdout
     done = lmtk("ngram-count", "-text", tmp_path / "line", "-order", "1", "-sort")
     assert done.stdout == b"</s>\t1\n<s>\t1\ncat\t500000\nmat\t500000\nsaw\t500000\nthe\t1000000\n"
-    (tmp_path / "word").write_bytes(b"x" * 10_000_000 + b"\n")
-    done = lmtk("ppl", "-lm", FILES / "wb.arpa", "-text", tmp_path / "word")
-    assert done.returncode == 0 and b": 1 sentences, 1 words, 1 OOVs" in done.stdout
+    (tmp_path / "word").write_bytes(b"a\nb " + b"x" * ((1 << 20) + 1) + b"\n")
+    for command in (["ppl", "-lm", FILES / "wb.arpa"], ["ngram-count"], ["vocab"], ["normalize"]):
+        done = lmtk(*command, "-text", tmp_path / "word")
+        assert done.returncode == 1 and b"word:2: a word longer than 1 MB, from byte 4 on" in done.stderr
 
 
 @pytest.mark.parametrize("text", [b"caf\xe9 \xff a\0b\n", b"\xef\xbb\xbfthe cat\r\nsat\r\n"])

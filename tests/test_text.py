@@ -55,7 +55,7 @@ def test_only_four_bytes_are_blank():
 def read_with(monkeypatch, large, path, index, size, tolower=False):
     """read_ids with the kernel for blocks of `large` bytes or more, in blocks of `size`."""
     monkeypatch.setitem(LARGE, "text", large)
-    monkeypatch.setattr(corpus, "blocks", lambda path: blocks(path, size))
+    monkeypatch.setattr(corpus, "blocks", lambda path, pieces: blocks(path, size, pieces=pieces))
     return read_ids(path, index, Marks(tolower=tolower))
 
 
@@ -194,7 +194,7 @@ def test_a_stream_in_blocks_is_the_stream(tmp_path_factory, sentences, order):
     import lmtk.text.corpus as module
 
     original = module.blocks
-    module.blocks = lambda path: original(path, size=5)
+    module.blocks = lambda path, pieces: original(path, size=5, pieces=pieces)
     try:
         for corpus in read_corpus(path, vocab, Marks.of(False, False, True), order):
             rows = contexts(corpus, order)
@@ -267,8 +267,9 @@ def test_blocks_are_whole_lines_after_a_bom_too(tmp_path, size, eager):
     (tmp_path / "x").write_bytes(b"\xef\xbb\xbf" + data)
     with pytest.warns(LmtkWarning):
         found = list(blocks(str(tmp_path / "x"), size, eager))
-    assert b"".join(found) == data
-    assert all(block.endswith(b"\n") for block in found[:-1])
+        as_is = list(blocks(str(tmp_path / "x"), size, eager, as_is=True))
+    assert b"".join(found) == data + b"\n" and b"".join(as_is) == data
+    assert all(block.endswith(b"\n") for block in found + as_is[:-1])
 
 
 @pytest.mark.parametrize("empty", [b"", b"\n\n"])

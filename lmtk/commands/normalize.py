@@ -38,6 +38,6 @@ def command(
     names = set(read_vocab(proper_list)) if proper_list else None
     with open_out(write) as out:
         for path in text or ["-"]:
-            for block in blocks(path, eager=True):
+            for block in blocks(path, eager=True, as_is=True):
                 out.write(normalize(block, tolower, numbers, proper, names, tokenize))
                 out.flush()

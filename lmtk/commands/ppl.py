@@ -161,10 +161,11 @@ def report_text(model, path, marks, debug, write, escape=b"", unk=True, weighted
         report_passages(model, path, texts, debug, write, unk)
         return 0
     large = os.path.isfile(path) and pays("text", os.path.getsize(path))
-    plain = not (marks.stream or marks.reverse or weighted)
-    if large and debug == 0 and isinstance(model, Backoff) and plain:
-        return report_sums(model, path, blocks(path, TOGETHER), marks, write)[2]
-    found = read(blocks(path), *how)
+    pieces = debug == 0 and not (marks.reverse or weighted)  # otherwise sentences are printed, or read backwards
+    plain = pieces and not marks.stream
+    if large and isinstance(model, Backoff) and plain:
+        return report_sums(model, path, blocks(path, TOGETHER, pieces=True), marks, write)[2]
+    found = read(blocks(path, pieces=pieces), *how)
     if index is None and large:  # no read of a file can wait
         found = ahead(found)
     _, blank, unknown = report(model, path, found, debug, write, unk)

@@ -41,6 +41,23 @@ class Column:
             return self.parts[0]
         return memory.array_of(self.file, self.kind, mmap.ACCESS_READ) if self.size else np.zeros(0, self.kind)
 
+    def read(self, begin, end):
+        """A copy of the numbers from `begin` up to `end`. Unlike with `array`, no pages of the file stay in memory."""
+        out = np.empty(end - begin, self.kind)
+        if self.file is None:
+            out[:] = self.array()[begin:end]
+        else:
+            read_at(self.file, out, begin * out.itemsize)
+        return out
+
+
+def read_at(file, out, at):
+    """Fills an array with the content of a file from byte `at` on."""
+    data = out.view(np.uint8)
+    while len(data):
+        done = os.preadv(file.fileno(), [data], at)
+        data, at = data[done:], at + done
+
 
 class Shelf:
     """Arrays by name that grow at their ends, all in one file without a name. Several threads may use it."""
@@ -72,10 +89,7 @@ class Shelf:
         place = -begin
         for size, where in self.parts.get(name, ()):
             a, b = max(place, 0), min(place + size, len(out))
-            data, at = out[a : max(a, b)].view(np.uint8), where + (a - place) * out.itemsize
-            while len(data):
-                done = os.preadv(self.file.fileno(), [data], at)
-                data, at = data[done:], at + done
+            read_at(self.file, out[a : max(a, b)], where + (a - place) * out.itemsize)
             place += size
         return out
 

@@ -1,5 +1,6 @@
 """Files as streams: "-", compression (read by content, written by suffix), output that appears whole or not at all."""
 
+import codecs
 import io
 import os
 import re
@@ -13,6 +14,10 @@ from functools import cache
 
 from lmtk.errors import FormatError, LmtkWarning, UsageError, counted, name_of
 
+BLOCK = 4 << 20  # bytes of a text that are read together
+LONGEST_LINE = 16 << 20  # bytes, where lines are read whole
+LONGEST_WORD = 1 << 20  # bytes
+BLANK = re.compile(rb"[ \t\r\n]")
 BOM = b"\xef\xbb\xbf"
 watch = None  # a function that is called with the number of bytes of each read, or None
 read = set()  # stdin and unnamed pipes that have been opened: nothing is left in them
@@ -138,15 +143,12 @@ def open_in(path):
             raw.close()
 
 
-def blocks(path, size=1 << 22, eager=False):
-    """Yields the text of `path` in blocks of about `size` bytes that end at a line's end (the last may not).
-
-    eager: lines in a pipe are yielded at once, so that a filter answers line by line. A byte order mark at the start is
-    skipped. NUL bytes, lines that are not UTF-8 and carriage returns inside lines stay, with one warning for each of
-    these. UTF-16 with its mark becomes UTF-8. Raises FormatError for a binary model, and as `open_in`.
+def blocks(path, size=BLOCK, eager=False, pieces=False, as_is=False):
+    """Yields the text of `path` as `blocks_of` does, with one warning for lines that are not UTF-8 and one for carriage
+    returns inside lines. Raises as `blocks_of` and `open_in`.
     """
     with open_in(path) as stream:
-        yield from with_warnings(blocks_of(stream, path, size, eager), path)
+        yield from with_warnings(blocks_of(stream, path, size, eager, pieces, as_is), path)
 
 
 def with_warnings(blocks, path):
@@ -185,9 +187,19 @@ def odd_lines(block):
     return len(NO_UTF8.findall(block.decode("utf-8", "surrogateescape")))
 
 
-def blocks_of(stream, path, size=1 << 22, eager=False):
-    """`blocks` of an open stream; `path` is for messages."""
-    read = stream.read1 if eager else stream.read
+def blocks_of(stream, path, size=BLOCK, eager=False, pieces=False, as_is=False):
+    """Yields a text in blocks of whole lines, of about `size` bytes.
+
+    pieces: a line longer than BLOCK, and than `size`, is cut between words into several blocks, so that memory does not
+    grow with the length of a line. Otherwise a line longer than LONGEST_LINE is an error. as_is: a last line without a
+    newline stays without it.
+
+    eager: lines in a pipe are yielded at once, so that a filter answers line by line. A byte order mark is skipped,
+    UTF-16 with its mark becomes UTF-8, and NUL bytes stay; the first and the last of these give a warning. path: for
+    messages. Raises FormatError for a binary model, for a line that is too long, and for a word longer than
+    LONGEST_WORD.
+    """
+    read, offset, fills = stream.read1 if eager else stream.read, 0, not eager
     block = read(size)
     while block and len(block) < len(BOM) and (more := read(size)):
         block += more
@@ -196,38 +208,102 @@ def blocks_of(stream, path, size=1 << 22, eager=False):
     if block.startswith(b"SRILM_BINARY"):
         raise FormatError(path, "SRILM's binary form, which lmtk does not read; its -write and -write-lm give text")
     if block.startswith(UTF16):
-        stream = io.BytesIO(utf8(block + stream.read(), path))
-        read = stream.read
+        texts, fills = utf8(block, stream, size, path), False
+        read = lambda _: next(texts, b"")
         block = read(size)
     elif block.startswith(BOM):
         warnings.warn(f"{name_of(path)}: byte order mark skipped", LmtkWarning, stacklevel=2)
         # a full block again, since a shorter one would count as the last
-        block = block[len(BOM) :] + read(len(BOM))
-    parts, nul = [], False
+        block, offset = block[len(BOM) :] + read(len(BOM)), len(BOM)
+    limit, parts, last, has_nul = max(size, BLOCK) if pieces else LONGEST_LINE, [], b"", False
+    number, counts_lines = 1, not os.path.isfile(path)  # a file is read again if an error needs the line's number
+
+    def checked(text, whole):
+        """The text, of which `whole` tells if it ends with a line. Raises FormatError."""
+        begin = long_word(text)
+        if begin < 0 and (whole or pieces):
+            return text
+        place = (number if counts_lines else line_number(path, offset)) + text.count(b"\n", 0, max(begin, 0))
+        if begin < 0:
+            raise FormatError(path, f"the line is longer than {LONGEST_LINE >> 20} MB; break it into sentences", place)
+        what = f"a word longer than {LONGEST_WORD >> 20} MB, from byte {offset + begin} on; is this a text?"
+        raise FormatError(path, what, place)
+
     while block:
-        if not nul and b"\0" in block:
-            nul = True
+        if not has_nul and b"\0" in block:
+            has_nul = True
             warnings.warn(
                 f"{name_of(path)}: NUL bytes in the text, taken as part of their words", LmtkWarning, stacklevel=2
             )
-        at_end = not eager and len(block) < size
-        end = len(block) if at_end else block.rfind(b"\n") + 1
-        if end:
-            yield b"".join((*parts, memoryview(block)[:end])) if parts or end < len(block) else block
-            parts = []
-        if end < len(block):
-            parts.append(block[end:])
+        end = len(block) if fills and len(block) < size else block.rfind(b"\n") + 1
+        if not end and sum(map(len, parts)) + len(block) < limit:
+            parts.append(block)
+        else:
+            text, rest = memoryview(block)[: end or len(block)], block[end:] if end else b""
+            text = checked(b"".join((*parts, text)) if parts or rest else block, end > 0)
+            if not end:
+                end = last_blank(text) + 1
+                text, rest = text[:end], text[end:]
+            elif not (as_is or text.endswith(b"\n")):
+                text += b"\n"
+            if text:
+                last = text[-1:]
+                yield text
+            parts, offset = [rest] if rest else [], offset + len(text)
+            number += text.count(b"\n") if counts_lines else 0
         block = read(size)
-    if parts:
-        yield b"".join(parts)
+    last = parts[-1] if parts else last
+    newline = b"" if as_is or not last or last.endswith(b"\n") else b"\n"
+    if parts or newline:
+        yield checked(b"".join(parts), True) + newline
 
 
-def utf8(text, path):
-    """UTF-16 with its mark, as UTF-8. Raises FormatError."""
-    try:
-        return text.decode("utf-16").encode()
-    except UnicodeDecodeError as e:
-        raise FormatError(path, f"a byte order mark of UTF-16, but at byte {e.start} no UTF-16: {e.reason}") from None
+def long_word(text):
+    """The place of the first word of a text that is longer than LONGEST_WORD, or -1.
+
+    Such a word covers one of the steps of LONGEST_WORD / 2 bytes, so only the words at the steps' ends are measured.
+    """
+    step = LONGEST_WORD // 2
+    for at in range(step, len(text), step):
+        if not BLANK.search(text, at - step, at):
+            begin, end = last_blank(text, at) + 1, BLANK.search(text, at)
+            if (end.start() if end else len(text)) - begin > LONGEST_WORD:
+                return begin
+    return -1
+
+
+def last_blank(text, end=None):
+    """The place of the last blank or newline before text[end], or -1."""
+    return max(text.rfind(blank, 0, end) for blank in (b" ", b"\t", b"\r", b"\n"))
+
+
+def line_number(path, offset):
+    """The number of the line of a file at a place, in bytes, of its decompressed text."""
+    with open_in(path) as stream:
+        number = 1
+        while offset > 0 and (block := stream.read(min(offset, BLOCK))):
+            number, offset = number + block.count(b"\n"), offset - len(block)
+        return number
+
+
+def utf8(block, stream, size, path):
+    """Yields UTF-16 text with its mark as UTF-8, in blocks. block: what has been read of the stream. Raises
+    FormatError.
+    """
+    decoder, at = codecs.getincrementaldecoder("utf-16")(), 0
+    while True:
+        pending = len(decoder.getstate()[0])
+        try:
+            text = decoder.decode(block, not block)
+        except UnicodeDecodeError as e:
+            place = at - pending + e.start
+            raise FormatError(path, f"a byte order mark of UTF-16, but at byte {place} no UTF-16: {e.reason}") from None
+        at += len(block)
+        if text:
+            yield text.encode()
+        if not block:
+            return
+        block = stream.read(size)
 
 
 def lines(path, words=False):

@@ -191,7 +191,8 @@ def log10p(model, sentences, penalty, tolower=False):
         rows = distinct[first : first + BATCH]
         # a blank line would be skipped; </s> alone is the sentence without words
         ids = reader.ids(b"".join((row.strip(BLANKS) or EOS) + b"\n" for row in rows))
-        ids, starts, _ = with_marks(ids, Marks(), vocab.sos_id, vocab.eos_id)
+        ids, ends, _ = with_marks(ids, Marks(), vocab.sos_id, vocab.eos_id)
+        starts = np.append(0, ends)
         corpus = Corpus(ids, starts, but_openings(ids, starts, vocab.sos_id))
         oov, zero, logs = outcome(vocab, corpus, model.score(corpus))
         never = (oov | zero) & (ids != vocab.eos_id)

@@ -2,28 +2,33 @@
 
 import re
 import warnings
+from collections import deque
 from dataclasses import dataclass, replace
-from itertools import islice
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkWarning, shown
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, shown
 from lmtk.files.column import Column, Shelf
+from lmtk.files.streams import BLOCK
 from lmtk.files.streams import blocks as blocks_of
 from lmtk.machine.large import pays
 from lmtk.machine.memory import at_most
 from lmtk.machine.parallel import ALONE
-from lmtk.machine.threads import in_parts
+from lmtk.machine.threads import count, in_parts
 from lmtk.ngram.counts import Counts, count_ids, from_rows, parse_counts, row_parts, to_rows
 from lmtk.ngram.runs import LINE, Lines, Spilled, add_spilling, count_spilling, spilled, tokens_in
 from lmtk.ngram.sharing import common_words, gather_levels
-from lmtk.text.corpus import NEWLINE, Closed, Growing, Marks, Reader, ids_of, with_marks
+from lmtk.text.corpus import NEWLINE, TOKEN, WORD_BYTES, Closed, Growing, Marks, Reader, ids_of, with_marks
 from lmtk.text.kernels import renumber
 from lmtk.text.vocab import EOS, SOS, UNK
 
 SENTENCES = Marks()
 TOLD = 64 << 20  # bytes; there is no warning about a job that takes less
 NODE = 100  # bytes of memory that a counted n-gram takes when a model is estimated
+LEAST = 64 << 20  # bytes of -memory besides the words
+SMALL_BLOCK = 2 << 20  # bytes of a text that are read together if memory is bounded
 OUTSIDE = -2  # the id of a word whose n-grams are dropped
 # the first word of a line, and the others; and the last one
 FIRST = re.compile(rb"[ \t\r]*(?P<weight>[^ \t\r]*)[ \t\r]*(?P<words>.*?)[ \t\r]*$", re.S)
@@ -58,24 +63,24 @@ class Positions:
 
 
 class Blocks:
-    """The raw blocks of this rank's part of the texts, on disk, for several passes. heads: (path, number, size, words
+    """The raw blocks of this rank's part of the texts, on disk, for several passes. heads: (path, place, size, words
     known after it) of each block, after a first entry for the words known before the texts.
     """
 
     def __init__(self, raw, known):
         self.shelf, self.heads = Shelf(), [(-1, -1, 0, known)]
-        for path, number, ids in raw:
+        for path, place, ids in raw:
             known = max(known, int(ids.max(initial=-1)) + 1)
-            self.shelf.add((path, number), ids)
-            self.heads.append((path, number, len(ids), known))
+            self.shelf.add((path, place), ids)
+            self.heads.append((path, place, len(ids), known))
 
     @property
     def size(self):
         return sum(size for _, _, size, _ in self.heads)
 
     def __iter__(self):
-        for path, number, _, _ in self.heads[1:]:
-            yield path, number, self.shelf.get((path, number), np.int32)
+        for path, place, _, _ in self.heads[1:]:
+            yield path, place, self.shelf.get((path, place), np.int32)
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,7 @@ def collect(
     unk_id = index[unk]
     for word in words or []:
         index[word]
+    read_blocks = partial(blocks_within, index=index, memory=memory)
     known, readable = index, index
     if words is not None:
         known, readable = Closed(index, unk_id), Closed(index, OUTSIDE if limit else unk_id)
@@ -165,9 +171,10 @@ def collect(
     if positions and not files and not weighted:
         apart = parts and (memory or comm.size > 1)
         if apart:
-            raw = comm.each(lambda: Blocks(raw_blocks(texts, known, marks.tolower, comm), given))
+            raw = comm.each(lambda: Blocks(raw_blocks(texts, read_blocks, known, marks.tolower, comm), given))
         else:
-            raw = comm.each(lambda: [] if comm.rank else list(raw_blocks(texts, known, marks.tolower, ALONE)))
+            everything = partial(raw_blocks, texts, read_blocks, known, marks.tolower, ALONE)
+            raw = comm.each(lambda: [] if comm.rank else list(everything()))
         size = raw.size if apart else sum(len(block) for _, _, block in raw)
         if pays("ngrams", comm.total(size)):
             whole = not apart or (comm.size == 1 and memory >= whole_size(size, len(index), order))
@@ -181,12 +188,16 @@ def collect(
         """Reads the count files and the weighted texts, on rank 0, and this rank's part of the texts."""
         lines = Lines(floats, None if floats or comm.size > 1 else memory)
         for path in files if comm.rank == 0 else ():
-            for part in row_parts(path, readable, order, floats, marks.tolower):
+            for part in row_parts(path, readable, order, floats, marks.tolower, read_blocks(path)):
                 lines.add(*(inside(*part) if limit else part))
         for path in weighted if comm.rank == 0 else ():
-            for part in weighted_parts(path, weight_of, known, order, floats, marks, index[SOS], index[EOS]):
+            blocks = read_blocks(path)
+            for part in weighted_parts(path, blocks, weight_of, known, order, floats, marks, index[SOS], index[EOS]):
                 lines.add(*part)
-        blocks = raw if apart or (raw is not None and comm.size == 1) else raw_blocks(texts, known, marks.tolower, comm)
+        if apart or (raw is not None and comm.size == 1):
+            blocks = raw
+        else:
+            blocks = raw_blocks(texts, read_blocks, known, marks.tolower, comm)
         return lines, *read_texts(blocks, index, marks, memory, given)
 
     lines, ids, starts, blocks = comm.each(read)
@@ -223,30 +234,70 @@ def collect(
     return in_memory(Counts(words, levels), memory) if comm.rank == 0 else Counts(words, levels)
 
 
-def raw_blocks(texts, known, tolower, comm):
-    """Yields the blocks of this rank's part of the texts: (the number of the text, the number of the block in it, the
-    ids, with NEWLINE after each line).
+def blocks_within(path, index, memory, pieces=False):
+    """Yields the blocks of a text or a count file as long as the words of the index fit into `memory` bytes, if given.
+    Raises LmtkError, with the memory that is enough, when they do not.
+    """
+    blocks, recent = blocks_of(path, SMALL_BLOCK if memory else BLOCK, pieces=pieces), deque(maxlen=2 * count() + 2)
+    for block in blocks:
+        recent.append(block)  # the index may lack the words of these
+        if memory and len(index) * WORD_BYTES > memory:
+            words = len(index) + count_new(chain(recent, blocks), index, memory)
+            raise LmtkError(
+                f"-memory is too small: the vocabulary has {words} words; "
+                f"give {words * WORD_BYTES + LEAST >> 20}M or more, or limit it by -vocab"
+            )
+        yield block
+
+
+def count_new(blocks, index, memory):
+    """The number of different words in the blocks of a text that an index lacks, found with about `memory` bytes."""
+    hashes, most, new = Column(np.int64, True), max(memory // 32, 1), 0
+    for block in blocks:
+        words = {word for word in TOKEN.findall(block) if word not in index}
+        hashes.append(np.fromiter(map(hash, words), np.int64, len(words)))
+    parts = hashes.size // most + 1
+    for part in range(parts):
+        pieces = (hashes.read(a, min(a + most, hashes.size)) for a in range(0, hashes.size, most))
+        found = np.concatenate([np.zeros(0, np.int64), *(piece[piece % parts == part] for piece in pieces)])
+        found.sort()
+        new += np.count_nonzero(np.diff(found)) + 1 if len(found) else 0
+    return new
+
+
+def raw_blocks(texts, read_blocks, known, tolower, comm):
+    """Yields the blocks of this rank's part of the texts: (the number of the text, the place of the block in it, the
+    ids, with NEWLINE for each newline). A place is (number, piece); all pieces of a long line are of one rank.
     """
     for path, name in enumerate(texts):
-        mine = islice(blocks_of(name), comm.rank, None, comm.size)
-        for number, ids in enumerate(ids_of(mine, known, tolower)):
-            yield path, number * comm.size + comm.rank, ids
+        places = deque()  # of the blocks that have been read, and whose ids have not been yielded
+
+        def mine(name=name, places=places):
+            number, piece = 0, 0
+            for block in read_blocks(name, pieces=True):
+                if number % comm.size == comm.rank:
+                    places.append((number, piece))
+                    yield block
+                number, piece = (number + 1, 0) if block.endswith(b"\n") else (number, piece + 1)
+
+        for ids in ids_of(mine(), known, tolower):
+            yield path, places.popleft(), ids
 
 
-def weighted_parts(path, weight_of, known, order, floats, marks, sos, eos):
+def weighted_parts(path, blocks, weight_of, known, order, floats, marks, sos, eos):
     """Yields (rows, weights), as `counts.parse_rows` returns them, of the n-grams of each block of a text whose lines
     have weights. Raises FormatError.
     """
     reader, nothing = Reader(known, marks.tolower), EOS if marks.eos else SOS if marks.sos else b""
-    for sentences, times in weighted_lines(path, blocks_of(path), floats, weight_of):
+    for sentences, times in weighted_lines(path, blocks, floats, weight_of):
         # a line without words is a sentence that ends at once
         sentences = [sentence or nothing for sentence in sentences]
         times = times[[bool(sentence) for sentence in sentences]]
         if not len(times):
             continue
-        ids, starts, _ = with_marks(reader.ids(b"\n".join([*sentences, b""])), marks, sos, eos)
-        length = np.diff(starts)
-        left = np.repeat(starts[1:], length) - np.arange(len(ids))
+        ids, ends, _ = with_marks(reader.ids(b"\n".join([*sentences, b""])), marks, sos, eos)
+        length = np.diff(ends, prepend=0)
+        left = np.repeat(ends, length) - np.arange(len(ids))
         times = np.repeat(times, length)
         at = {k: np.flatnonzero(left >= k) for k in range(1, order + 1)}
         yield {k: ids[at[k][:, None] + np.arange(k)] for k in at}, {k: times[at[k]] for k in at}
@@ -289,7 +340,7 @@ def in_memory(counts, memory):
 
 def whole_size(tokens, words, order):
     """About how many bytes the estimation of a text's model takes with everything in memory."""
-    return max(100, 9 * order) * tokens + 500 * words
+    return max(100, 9 * order) * tokens + WORD_BYTES * words
 
 
 def whole_text(raw, index, marks, comm):
@@ -322,20 +373,22 @@ def read_texts(raw, index, marks, memory, known):
     ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, known)]
     starts.append(np.zeros(1, np.int64))
     path = top = None
-    for this, number, block in raw:
+    before, blank = NEWLINE, 0
+    for this, place, block in raw:
         if this != path:
             if marks.stream and path is not None:
                 starts.append(np.array([ids.size]))
             path, top = this, blocks[-1][3]
-        more, ends, blank = with_marks(block, marks, index[SOS], index[EOS])
-        if marks.blank:
+        more, ends, more_blank = with_marks(block, marks, index[SOS], index[EOS], before)
+        before, blank = block[-1] if len(block) else before, blank + more_blank
+        if marks.blank and before == NEWLINE:
             ends = np.concatenate((ends, len(more) + 2 * np.arange(1, blank + 1)))
             more = np.concatenate((more, np.tile(np.array([index[SOS], index[EOS]], np.int32), blank)))
-        if not marks.stream:
-            starts.append(ids.size + ends[1:])
+            blank = 0
+        starts.append(ids.size + ends)
         ids.append(more)
         top = max(top, int(more.max(initial=-1)) + 1)
-        blocks.append((path, number, len(more), top))
+        blocks.append((path, place, len(more), top))
     if marks.stream and path is not None:
         starts.append(np.array([ids.size]))
     return ids.array(), starts.array(), blocks
@@ -343,28 +396,32 @@ def read_texts(raw, index, marks, memory, known):
 
 def bordered(raw, sos, eos, marks):
     """Yields the ids of Positions for each raw block. Raises MarksInside."""
-    path, border = None, np.array([NEWLINE], np.int32)
+    path, border, before = None, np.array([NEWLINE], np.int32), NEWLINE
     for this, _, block in raw:
         if marks.stream and path not in (None, this):
             yield border
-        path = this
+        if not len(block):
+            continue
+        path, previous, before = this, before, block[-1]
         odd = (block == sos) | (block == eos)
         if odd.any():
             if not (marks.sos and marks.eos):
                 raise MarksInside
-            ids, starts, blank = with_marks(block, marks, sos, eos)
-            ids[starts[1:] - 1] = NEWLINE
-            ids = np.delete(ids, starts[:-1])
+            ids, ends, blank = with_marks(block, marks, sos, eos, previous)
+            ids[ends - 1] = NEWLINE
+            begins = np.append(0, ends)[int(previous != NEWLINE) :]
+            ids = np.delete(ids, begins[begins < len(ids)])
             if (ids == sos).any() or (ids == eos).any():
                 raise MarksInside
-            block = np.append(ids, np.repeat(border, blank if marks.blank else 0))
+            place = np.flatnonzero(ids == NEWLINE)[:1] + 1 if len(ends) else 0  # not inside a sentence that goes on
+            block = np.insert(ids, np.repeat(place, blank * marks.blank), NEWLINE)
         elif marks.stream:
             block = block[block != NEWLINE]
         elif not marks.blank:
             ends = block == NEWLINE
-            empty = ends[1:] & ends[:-1]
-            if empty.any() or ends[:1].any():
-                block = block[~(ends & np.append(True, ends[:-1]))]
+            after_end = np.append(previous == NEWLINE, ends[:-1])
+            if (ends & after_end).any():
+                block = block[~(ends & after_end)]
         yield block
     if marks.stream:
         yield border

@@ -257,13 +257,12 @@ def parse_rows(block, index, order=None, floats=False, tolower=False):
 
 def parse_many(block, reader, order=None):
     """`parse_rows` of a large block with whole counts, by a Reader. Raises BadLine."""
-    block = block if block.endswith(b"\n") else block + b"\n"
     text = np.frombuffer(block, np.uint8).copy()
     length, count = np.empty(block.count(b"\n"), np.int32), np.empty(block.count(b"\n"), np.int64)
     at, line = reading.read_count_lines(text, 0, length, count, 0)
     while at < len(text):
         end = block.index(b"\n", at)
-        words = tokens(block[at:end], reader.tolower)[:-1]
+        words = tokens(block[at:end], reader.tolower)
         found = parse_counts(words[-1:], False)
         if found is None or len(words) < 2:
             raise BadLine(*bad_line([*[b"\n"] * line, *words, b"\n"], False))

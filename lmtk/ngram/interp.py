@@ -199,7 +199,7 @@ def read_text(stream, path, seen=()):
         rows, counts = [], []
         for k in range(1, order + 1):
             body, line = named[b"%d-grams" % k]
-            row, count = parse_rows(body, index, floats=settings[b"counts"] == b"real")
+            row, count = parse_rows(body + b"\n", index, floats=settings[b"counts"] == b"real")
             if set(row) - {k}:
                 raise FormatError(path, f"an n-gram of another order among the {k}-grams", line)
             rows.append(row.get(k, np.zeros((0, k), np.int32)))

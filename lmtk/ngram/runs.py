@@ -15,7 +15,7 @@ from lmtk.ngram.counts import Counts, Level, check_sum, count_ids, from_rows, ra
 from lmtk.text.vocab import EOS, SOS
 
 FAN = 32  # runs merged at once
-NODE = 150  # bytes of memory that merging takes for each node
+NODE = 200  # bytes of memory that merging takes for each node
 LINE = 250  # bytes of memory that writing takes for each node
 BEHIND = 1 << 40  # added to `first` of nodes that are only prefixes: it puts them after all lines
 
@@ -29,6 +29,14 @@ class Run:
 
     def level(self, k):
         return self.column.array().reshape(-1, 3)[self.ends[k - 1] : self.ends[k]]
+
+    def size(self, k):
+        return self.ends[k] - self.ends[k - 1]
+
+    def rows(self, k, begin, end):
+        """A copy of the nodes of order k from `begin` up to `end`, at most."""
+        first, end = self.ends[k - 1], min(end, self.size(k))
+        return self.column.read(3 * (first + begin), 3 * (first + end)).reshape(-1, 3)
 
 
 def tokens_in(memory, order):
@@ -63,9 +71,8 @@ class Spilled:
 
     def pieces(self, k):
         """Yields the nodes of order k in pieces: (the place of the first, rows (M, 3))."""
-        level = self.run.level(k)
-        for a in range(0, len(level), self.some):
-            yield a, np.array(level[a : a + self.some])
+        for a in range(0, self.run.size(k), self.some):
+            yield a, self.run.rows(k, a, a + self.some)
 
     def nodes(self, k):
         """Yields the n-grams of order k in pieces: (the node of the first context; and for each n-gram, (M,): its
@@ -262,9 +269,8 @@ def behind(run, passed, some):
     """
     column, ends = Column(np.int64, True), run.ends + [run.ends[-1]] * (len(passed) + 1 - len(run.ends))
     for k in range(1, len(run.ends)):
-        level = run.level(k)
-        for a in range(0, len(level), some):
-            rows = np.array(level[a : a + some])
+        for a in range(0, run.size(k), some):
+            rows = run.rows(k, a, a + some)
             rows[:, 2] = passed[k - 1] + np.arange(a, a + len(rows))
             column.append(rows)
     return Run(column, ends)
@@ -316,15 +322,16 @@ def merge(runs, order, W, some, spill=True):
         return runs[0]
     column, ends, node = Column(np.int64, spill), [0], None
     for k in range(1, order + 1):
-        levels, at, size = [run.level(k) for run in runs], [0] * len(runs), 0
+        sizes, at, size = [run.size(k) for run in runs], [0] * len(runs), 0
         new_node = [Column(np.int64, spill) for _ in runs]
-        while left := [r for r, level in enumerate(levels) if at[r] < len(level)]:
-            rows = [np.array(levels[r][at[r] : at[r] + max(1, some // len(left))]) for r in left]
+        while left := [r for r in range(len(runs)) if at[r] < sizes[r]]:
+            rows = [runs[r].rows(k, at[r], at[r] + max(1, some // len(left))) for r in left]
             if k > 1:
                 for r, row in zip(left, rows, strict=True):
-                    row[:, 0] = node[r][row[:, 0] // W] * W + row[:, 0] % W
+                    parent, word = np.divmod(row[:, 0], W)
+                    row[:, 0] = node[r].read(parent[0], parent[-1] + 1)[parent - parent[0]] * W + word
             # above the least of the last keys, other runs may have keys that have not been read yet
-            last = [row[-1, 0] for r, row in zip(left, rows, strict=True) if at[r] + len(row) < len(levels[r])]
+            last = [row[-1, 0] for r, row in zip(left, rows, strict=True) if at[r] + len(row) < sizes[r]]
             if last:
                 rows = [row[: np.searchsorted(row[:, 0], min(last), "right")] for row in rows]
             keys, place = np.unique(np.concatenate([row[:, 0] for row in rows]), return_inverse=True)
@@ -338,6 +345,6 @@ def merge(runs, order, W, some, spill=True):
                 new_node[r].append(part + size)
                 at[r] += len(row)
             size += len(keys)
-        node = [column.array() for column in new_node]
+        node = new_node
         ends.append(ends[-1] + size)
     return Run(column, ends)

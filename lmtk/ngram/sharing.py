@@ -13,12 +13,12 @@ from lmtk.ngram.runs import Run, merge
 def common_words(blocks, words, comm):
     """The words of all ranks, each once, in the order in which one process would have seen them.
 
-    blocks: (path, number, tokens, words known after it) of each block that this rank has read; words: all that it
+    blocks: (path, place, tokens, words known after it) of each block that this rank has read; words: all that it
     knows.
     """
     mine, before = [], 0
-    for path, number, _, known in blocks:
-        mine.append((path, number, words[before:known]))
+    for path, place, _, known in blocks:
+        mine.append((path, place, words[before:known]))
         before = known
     everywhere = sorted((block for part in comm.gather(mine) for block in part), key=lambda block: block[:2])
     return list(dict.fromkeys(word for _, _, new in everywhere for word in new))
@@ -28,13 +28,13 @@ def shifts(blocks, comm):
     """(where each of this rank's blocks begins among its own tokens, (B,); how much later among all ranks' tokens,
     (B,)).
     """
-    sizes = sorted((path, number, tokens) for part in comm.gather(blocks) for path, number, tokens, _ in part)
-    start, place = {}, 0
-    for path, number, tokens in sizes:
-        start[path, number] = place
-        place += tokens
+    sizes = sorted((path, place, tokens) for part in comm.gather(blocks) for path, place, tokens, _ in part)
+    start, begin = {}, 0
+    for path, place, tokens in sizes:
+        start[path, place] = begin
+        begin += tokens
     own = np.cumsum([0, *(tokens for _, _, tokens, _ in blocks)])[:-1]
-    return own, np.array([start[path, number] for path, number, _, _ in blocks]) - own
+    return own, np.array([start[path, place] for path, place, _, _ in blocks]) - own
 
 
 def gather_levels(levels, blocks, W, comm):

@@ -85,7 +85,7 @@ def without_symbols(path):
 
     name, symbol = temporary(), re.compile(rb"(?<![^ \t\r\n])(<s>|</s>|<unk>)(?![^ \t\r\n])")
     with open(name, "wb") as out:
-        for block in blocks(path):
+        for block in blocks(path, as_is=True):
             out.write(symbol.sub(b" ", block))
     return name
 

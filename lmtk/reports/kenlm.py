@@ -156,12 +156,11 @@ def sentences(path, vocab, marks, eager=False):
     """The text of `path` in blocks of whole lines: (Corpus, the block, whether the last line is whole)."""
     sos, eos = marks.sos, marks.eos
     reader, known = Reader(closed(vocab), marks.tolower), vocab.index
-    for block in blocks(path, eager=eager):
+    for block in blocks(path, eager=eager, as_is=True):
         if b"\v" in block or b"\f" in block:
             block = block.replace(b"\v", b" ").replace(b"\f", b" ")
-        ids, whole = reader.ids(block), block.endswith(b"\n")
-        if not whole and np.count_nonzero(ids == NEWLINE) == block.count(b"\n"):  # a line of blanks
-            ids = np.append(ids, np.int32(NEWLINE))
+        whole = block.endswith(b"\n")
+        ids = reader.ids(block if whole else block + b"\n")
         ends = np.flatnonzero(ids == NEWLINE)
         before = ends - np.arange(len(ends))  # how many words there are up to each line's end
         starts = np.append(0, before + np.arange(1, len(ends) + 1) * (sos + eos))

@@ -1,5 +1,8 @@
 """SRILM's perplexity report, from scores."""
 
+from functools import partial
+from itertools import groupby
+
 import numpy as np
 
 from lmtk.errors import FormatError
@@ -10,7 +13,7 @@ from lmtk.ngram import summing, walking
 from lmtk.ngram.nodes import address
 from lmtk.reports.early import summed
 from lmtk.reports.tally import Tally
-from lmtk.text.corpus import Closed, Table, sentences
+from lmtk.text.corpus import Closed, Table, corpora, sentences
 from lmtk.text.vocab import SOS, lower
 
 
@@ -111,8 +114,8 @@ def report_passages(model, name, passages, debug, write, unk=True):
     them.
     """
     whole, any_, ahead = Tally(), False, False
-    for corpora, line in passages:
-        own = tally(model, corpora, debug, write, unk)[0]
+    for texts, line in passages:
+        own = tally(model, texts, debug, write, unk)[0]
         any_ |= own.words + own.sentences > 0
         # at -debug 0 each passage that ends in such a line has its sums, and so has the last one then
         if debug == 0 and (any_ if line else ahead):
@@ -139,9 +142,8 @@ def tally(model, corpora, debug, write, unk=True):
         oov, zero, log10p = outcome(model.vocab, corpus, scores)
         unknown += int((corpus.scored & ~oov & (corpus.ids == model.vocab.unk_id)).sum())
         eos = np.zeros(len(corpus.ids), bool)
-        if not corpus.stream and len(corpus.ids):
-            last = corpus.starts[1:] - 1
-            eos[last] = corpus.ids[last] == model.vocab.eos_id
+        last = corpus.starts[1 : len(corpus.starts) - corpus.goes_on] - 1
+        eos[last] = corpus.ids[last] == model.vocab.eos_id
         sums_of = sentence_sums(corpus, eos, oov, zero, log10p)
         if debug == 0 and corpus.times is None:
             *numbers, logs = sums_of
@@ -173,19 +175,38 @@ def tally(model, corpora, debug, write, unk=True):
 
 
 def report_sums(model, name, texts, marks, write):
-    """`report` at debug 0 of a large text, by a back-off model: blocks of lines, `texts`, each read and scored in one
-    thread. marks: not those of a stream.
+    """`report` at debug 0 of a large text, by a back-off model. texts: blocks of the text, each read and scored in one
+    thread; pieces of long lines are scored by `tally` in between. marks: not those of a stream.
     """
     vocab = model.vocab
     words = Table(Closed(vocab.index, vocab.unk_id))
     table = walking.table_handle(*words.arrays())
     given = np.array([vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos], np.int64)
-    if marks.tolower:
-        texts = map(lower, texts)
-    found = summed(vars(summing), address(model.walk.handle), address(table), address(given), texts)
+    of_pieces = []
+
+    def whole_lines():
+        for cut, blocks in groupby(texts, partial(is_piece, [b"\n"])):
+            if cut:
+                of_pieces.append(tally(model, corpora(blocks, vocab, marks, model.order), 0, write))
+            elif marks.tolower:
+                yield from map(lower, blocks)
+            else:
+                yield from blocks
+
+    found = summed(vars(summing), address(model.walk.handle), address(table), address(given), whole_lines())
+    for other, *_ in of_pieces:
+        found[0].add(other)
     check_sum(model, found[0])
     write(found[0].lines(f"file {name}: "))
-    return found
+    return found[0], *(sum(numbers) for numbers in zip(found[1:], *(more for _, *more in of_pieces)))
+
+
+def is_piece(ends, block):
+    """Whether a block of a text is a piece of a long line. ends: the last byte of each block so far; the block's is
+    added.
+    """
+    ends[:] = [*ends[-1:], block[-1:]]
+    return ends != [b"\n", b"\n"]
 
 
 def report_counts(model, name, passages, debug, write, unk=True, entropy=False):

@@ -21,6 +21,8 @@ from lmtk.text.vocab import EOS, SOS, lower
 
 TOKEN = re.compile(rb"[^ \t\r\n]+|\n")
 NEWLINE = -1
+TOGETHER = 1 << 18  # ids of lines that get their marks together
+WORD_BYTES = 300  # of memory that a word takes in an index and its tables
 
 
 class Growing(dict):
@@ -45,10 +47,10 @@ class Corpus:
 
     ids: (N,) int32, including the ids of <s> and </s> if the sentences have them.
     starts: (S + 1,) int64, where each sentence starts; the last is N.
-    scored: (N,) bool, False where a token is only context: <s>, and tokens that -stream repeats from the block before.
+    scored: (N,) bool, False where a token is only context: <s>, and tokens repeated from the Corpus before.
     lines: the sentences as they were read, if asked for, else None.
     blank: the number of blank lines passed over.
-    stream: whether this is a piece of one running text, without sentences.
+    goes_on: whether the last sentence goes on in the next Corpus.
     times: (S,) how often each sentence counts in a report, else None.
     """
 
@@ -57,7 +59,7 @@ class Corpus:
     scored: np.ndarray
     lines: list | None = None
     blank: int = 0
-    stream: bool = False
+    goes_on: bool = False
     times: np.ndarray | None = None
 
     @cached_property
@@ -88,13 +90,8 @@ class Marks:
 
 
 def tokens(block, tolower=False):
-    """The tokens of a block of whole lines: a list of bytes, with b"\\n" after each line."""
-    if tolower:
-        block = lower(block)
-    found = TOKEN.findall(block)
-    if found and found[-1] != b"\n":
-        found.append(b"\n")
-    return found
+    """The tokens of a block of text: a list of bytes, with b"\\n" for each newline."""
+    return TOKEN.findall(lower(block) if tolower else block)
 
 
 class Closed(dict):
@@ -134,7 +131,7 @@ class Reader:
 
 
 def ids_of(blocks, index, tolower=False):
-    """Yields the ids (n,) int32 of each block of whole lines, as `Reader.ids` does. Threads read large blocks, each
+    """Yields the ids (n,) int32 of each block of a text, as `Reader.ids` does. Threads read large blocks, each
     with a table of its own. Words that are new to a table get their ids from the index in the order of the blocks, so
     that the ids do not depend on the threads.
     """
@@ -241,8 +238,6 @@ class Table:
             self.next_id += (self.known - before) if not self.closed else 0
             if start < len(text):
                 self.grow()
-        if any(map(len, parts)) and next(p for p in reversed(parts) if len(p))[-1] != NEWLINE:
-            parts.append(np.array([NEWLINE], np.int32))
         return np.concatenate(parts or [np.zeros(0, np.int32)])
 
 
@@ -250,50 +245,68 @@ def count_words(paths, tolower=False):
     """A Counter: word -> how often it occurs in the texts. Words are in the order in which they were first seen."""
     index, counts = Growing(()), np.zeros(0, np.int64)
     for path in paths:
-        for ids in ids_of(blocks(path), index, tolower):
+        for ids in ids_of(blocks(path, pieces=True), index, tolower):
             more = np.bincount(ids[ids != NEWLINE], minlength=len(counts))
             more[: len(counts)] += counts
             counts = more
     return Counter(dict(zip(index.words(), counts.tolist())))
 
 
-def with_marks(ids, marks, sos, eos):
-    """Lines of ids, each followed by NEWLINE -> (ids with <s> and </s>, starts (S + 1,), the number of blank lines).
+def with_marks(ids, marks, sos, eos, before=NEWLINE):
+    """Ids of a text, with NEWLINE for each newline -> (ids with <s> and </s>, ends (S,), the number of blank lines).
 
-    Marks that a line already has are not doubled. sos, eos: the ids of the marks.
+    Sentence i is ids[ends[i - 1] : ends[i]]. The last sentence may go on in the next ids of the text, after ends[-1],
+    and the first may have begun in earlier ones: `before` is the last id of these. Marks that a line already has are
+    not doubled. sos, eos: the ids of the marks.
     """
+    if len(ids) > TOGETHER and not marks.reverse:  # in parts, so that memory does not grow with the number of lines
+        parts = sentences_of(np.split(ids, range(TOGETHER, len(ids), TOGETHER)), marks, sos, eos, before)
+        found, ends, blank = zip(*parts)
+        begins = np.cumsum([0, *map(len, found[:-1])])
+        return np.concatenate(found), np.concatenate([x + begin for x, begin in zip(ends, begins)]), sum(blank)
     ends = np.flatnonzero(ids == NEWLINE)
-    begins = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
+    begins = np.append(0, ends + 1)[: len(ends)]
+    continues, goes_on = before != NEWLINE, bool(len(ids)) and bool(ids[-1] != NEWLINE)
+    if goes_on:
+        begins, ends = np.append(begins, ends[-1] + 1 if len(ends) else 0), np.append(ends, len(ids))
     kept = ends > begins
-    blank = len(ends) - int(kept.sum())
-    begins, ends = begins[kept], ends[kept]
+    kept[:1] |= continues
+    blank, length = len(ends) - int(kept.sum()), (ends - begins)[kept]
     ids = ids[ids != NEWLINE]
-    length = ends - begins
-    old = np.concatenate(([0], np.cumsum(length)))
     if marks.stream:
-        return ids, np.array([0, len(ids)]), blank
-    first, last = old[:-1], old[1:] - 1
+        return ids, np.zeros(0, np.int64), blank
+    old = np.append(0, np.cumsum(length))
     if marks.reverse:
-        ids = ids[np.repeat(first + last, length) - np.arange(len(ids))]
-    add_sos = (ids[first] != sos) & marks.sos
-    add_eos = (ids[last] != eos) & marks.eos
-    starts = np.concatenate(([0], np.cumsum(length + add_sos + add_eos)))
+        ids = ids[np.repeat(old[:-1] + old[1:] - 1, length) - np.arange(len(ids))]
+    first, last = np.append(ids, before)[old[:-1]], np.append(before, ids)[old[1:]]
+    add_sos, add_eos = (first != sos) & marks.sos, (last != eos) & marks.eos
+    add_sos[:1] &= not continues
+    add_eos[len(add_eos) - goes_on :] = False
+    ends = np.cumsum(length + add_sos + add_eos)
+    starts = np.append(0, ends)
     out = np.empty(starts[-1], np.int32)
-    out[np.arange(len(ids)) + np.repeat(starts[:-1] + add_sos - first, length)] = ids
+    out[np.arange(len(ids)) + np.repeat(starts[:-1] + add_sos - old[:-1], length)] = ids
     out[starts[:-1][add_sos]] = sos
-    out[starts[1:][add_eos] - 1] = eos
-    return out, starts, blank
+    out[ends[add_eos] - 1] = eos
+    return out, ends[: len(ends) - goes_on], blank
+
+
+def sentences_of(parts, marks, sos, eos, before=NEWLINE):
+    """Yields `with_marks` of each part of the ids of a text, one after another."""
+    for ids in parts:
+        yield with_marks(ids, marks, sos, eos, before)
+        before = ids[-1] if len(ids) else before
 
 
 def read_ids(path, index, marks):
-    """A whole text as (ids, starts, blank), as from `with_marks`. index: Growing or Closed, with <s> and </s>; it must
-    not have the id -1.
+    """A whole text as (ids, starts (S + 1,), the number of blank lines), with marks as from `with_marks`. index:
+    Growing or Closed, with <s> and </s>; it must not have the id -1.
     """
     parts, starts, blank, N = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], 0, 0
-    for block in ids_of(blocks(path), index, marks.tolower):
-        ids, ends, empty = with_marks(block, marks, index[SOS], index[EOS])
+    found = ids_of(blocks(path, pieces=not marks.reverse), index, marks.tolower)
+    for ids, ends, empty in sentences_of(found, marks, index[SOS], index[EOS]):
         parts.append(ids)
-        starts.append(N + ends[1:])
+        starts.append(N + ends)
         N += len(ids)
         blank += empty
     return np.concatenate(parts), np.array([0, N]) if marks.stream else np.concatenate(starts), blank
@@ -301,42 +314,44 @@ def read_ids(path, index, marks):
 
 def but_openings(ids, starts, sos):
     """(N,) bool: True for all tokens except an <s> that opens a sentence."""
-    scored = np.ones(len(ids), bool)
-    scored[starts[:-1][ids[starts[:-1]] == sos]] = False
+    scored, first = np.ones(len(ids), bool), starts[:-1][np.diff(starts) > 0]
+    scored[first[ids[first] == sos]] = False
     return scored
 
 
-def read_corpus(path, *how, **more):
+def read_corpus(path, vocab, marks, order=1, keep_lines=False, index=None):
     """`corpora` of the text in `path`, with the same arguments."""
-    return corpora(blocks(path), *how, **more)
+    pieces = not (marks.reverse or keep_lines)
+    return corpora(blocks(path, pieces=pieces), vocab, marks, order, keep_lines, index)
 
 
 def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):
-    """Yields a Corpus of whole sentences for each block of whole lines of a text.
+    """Yields a Corpus for each block of a text: whole sentences, or a piece of a long one or of a running text.
 
-    With marks.stream, each Corpus starts with the last `order` - 1 tokens of the block before, which are not scored
-    again. index: a Growing index, which knows the words of a block when its Corpus is yielded; without it, words
-    outside the vocabulary are <unk>.
+    A Corpus that continues a sentence starts with the last `order` - 1 tokens of that sentence, which are not scored
+    again. keep_lines: the blocks must have whole lines. index: a Growing index, which knows the words of a block when
+    its Corpus is yielded; without it, words outside the vocabulary are <unk>.
     """
     index = Closed(vocab.index, vocab.unk_id) if index is None else index
     sos, eos = index[SOS], index[EOS]
-    carried = np.zeros(0, np.int32)
     reader = Reader(index, marks.tolower)
+    before, context = NEWLINE, np.zeros(0, np.int32)  # context: the last tokens of a sentence that goes on
     for block in blocks:
-        ids, starts, blank = with_marks(reader.ids(block), marks, sos, eos)
+        found = reader.ids(block)
+        ids, ends, blank = with_marks(found, marks, sos, eos, before)
         reader.finish()
+        before = found[-1] if len(found) else before
         lines = None
         if keep_lines and not marks.stream:
-            lines = [b" ".join(found) for row in block.split(b"\n") if (found := TOKEN.findall(row))]
-        if marks.stream:
-            ids = np.concatenate((carried, ids))
-            scored = np.arange(len(ids)) >= len(carried)
-            starts = np.array([0, len(ids)])
-            carried = ids[len(ids) - min(order - 1, len(ids)) :]
-        else:
-            scored = but_openings(ids, starts, sos)
+            lines = [b" ".join(words) for row in block.split(b"\n") if (words := TOKEN.findall(row))]
+        goes_on = marks.stream or bool(before != NEWLINE)
+        ids, ends = np.concatenate((context, ids)), ends + len(context)
+        starts = np.concatenate(([0], ends, [len(ids)] * goes_on)).astype(np.int64)
+        scored = np.ones(len(ids), bool) if marks.stream else but_openings(ids, starts, sos)
+        scored[: len(context)] = False
         if len(ids) or blank:
-            yield Corpus(ids, starts, scored, lines, blank, marks.stream)
+            yield Corpus(ids, starts, scored, lines, blank, goes_on)
+        context = ids[max(len(ids) - order + 1, starts[-2]) :] if goes_on else ids[:0]
 
 
 def whole_corpus(path, vocab, marks):

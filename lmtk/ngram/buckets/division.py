@@ -12,10 +12,10 @@ from lmtk.machine import threads
 from lmtk.machine.memory import trim
 from lmtk.ngram import engine
 from lmtk.ngram.suffix import kind_of_begins
+from lmtk.text.corpus import WORD_BYTES
 from lmtk.text.vocab import Vocab
 
 BYTES = 230  # bytes of memory for each position of a bucket while it is estimated, up to order 7
-WORD = 500  # bytes of memory for each word
 THREAD = 128 << 20  # bytes of -memory for each thread
 LEAST = 64 << 20  # bytes for buckets, whatever -memory says
 PART = 1 << 18  # positions of a bucket where memory is not bounded, at most
@@ -134,13 +134,13 @@ def divided(seen, what, vocab, order, memory, comm):
         threads.at_most(max(1, memory // THREAD))
     N, W, workers = int(seen.sum()), len(vocab.words), threads.count()
     each = max(BYTES, 35 * order - 40)
-    room = max(memory - WORD * W, LEAST) // each if memory else None
+    room = max(memory - WORD_BYTES * W, LEAST) // each if memory else None
     most = max(1, room // workers if memory else min(PART, -(-N // (2 * workers * comm.size))))
     bounds = ranges(seen, comm.size, most, not memory)
     largest = int(np.diff(np.append(0, np.cumsum(seen))[bounds]).max())
     word = shown(vocab.words[int(seen.argmax())])
     if memory and largest > room:
-        needed = (largest * each + WORD * W >> 20) + 1
+        needed = (largest * each + WORD_BYTES * W >> 20) + 1
         raise LmtkError(
             f"-memory is too small: the n-grams around '{word}', {largest} of {N} {what}, stay together in memory; "
             f"give {needed}M or more"
