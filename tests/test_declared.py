@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from conftest import ENVIRONMENT, FILES
-from fuzz import decoded, encoded
+from mutation import decoded, encoded
 
 
 @pytest.fixture(scope="module")
