@@ -162,7 +162,7 @@ def estimate(rng):
     files["vocab"] = [*rng.sample(words, rng.randint(1, len(words))), "never"]
     files["nonevents"] = words[1:2]
     options = (("-order", str(order)), *smoothing(rng, order))
-    options += some(rng, (0.5, "-unk"), (0.2, "-vocab", "vocab"), (0.1, "-map-unk", words[0]))
+    options += some(rng, (0.5, "-unk"), (0.2, "-vocab", "vocab"), (0.1, "-map-unk", words[-1]))
     options += some(rng, (0.1, "-nonevents", "nonevents"), (0.1, "-kn-modify-counts-at-end"), (0.1, "-trust-totals"))
     options += some(rng, (0.1, "-no-sos"), (0.1, "-no-eos"), (0.1, "-prune", "1e-3"))
     if not any("-ndiscount" in word for word in sum(options, ())):  # SRILM has no natural discounting of fractions
@@ -204,7 +204,8 @@ def perplexity(rng):
     # the tags of class models are not SRILM's, nor are those of log-linear mixtures with -debug 3
     debug = rng.choice([0, 1] if how < 0.15 else [0, 1, 2] if 0.25 <= how < 0.6 else [0, 1, 2, 3])
     options = some(rng, (0.8, "-debug", debug), (0.3, "-unk"), (0.8, "-order", rng.randint(1, order)))
-    options += some(rng, (0.1, "-no-sos"), (0.1, "-no-eos"))
+    if how >= 0.15:  # SRILM counts one word less for each sentence of a class model without </s>
+        options += some(rng, (0.1, "-no-sos"), (0.1, "-no-eos"))
     scored, weight = ("-ppl", "test"), rng.choice(["0.1", "0.3", "0.5", "0.9"])
     if how < 0.15:
         named = {line.split()[2]: line.split()[0] for line in files["classes"]}
