@@ -40,6 +40,7 @@ def prepare(folder):
 def start(folder, name, more=(), **how):
     words = [sys.executable, "-m", "lmtk", *JOBS[name].split(), *more]
     environment = ENVIRONMENT | {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": str(FILES.parents[1])}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # older Pythons keep a part of a file when they cannot write it
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(words, cwd=folder, env=environment, text=True, **(pipes | how))
 
