@@ -1,5 +1,6 @@
 # make demo   builds .venv and runs the quick start, from raw text to a table of perplexities
-# make test   builds .venv and runs the whole test suite
+# make test   builds .venv and runs the test suite
+# make test-all  the same, with all random cases of tests/attacks; against SRILM and KenLM too where they are on PATH
 # make smoke  wheel and sdist, installed and removed again, by the Pythons at hand
 # make docs   manual pages and READMEs as HTML in build/docs (needs mandoc)
 PYTHON ?= python3
@@ -10,10 +11,10 @@ EDITABLE = --config-settings editable_mode=compat -e
 demo: .venv/installed
 	$(MAKE) -C examples/1-quickstart LMTK=$(BIN)/lmtk PYTHON=$(BIN)/python
 
-test: .venv/installed-test
+test test-all: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -q -n auto
+	$(BIN)/python -m pytest -q -n auto $(if $(filter test-all,$@),--all)
 	$(MAKE) numpy1
 
 # timings, side by side with references where they are installed; stability*.py are no timings, and take hours
@@ -49,4 +50,4 @@ clean:
 	rm -rf .venv .venv-numpy1 build *.egg-info
 	$(MAKE) -C examples/1-quickstart clean
 
-.PHONY: demo test numpy1 bench smoke docs clean
+.PHONY: demo test test-all numpy1 bench smoke docs clean

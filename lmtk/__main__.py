@@ -21,6 +21,9 @@ def program():
         with contextlib.suppress(OSError, ValueError):
             close_stdout()
             sys.stderr.flush()
+        if status == 128 + signal.SIGPIPE:  # a closed pipe ends a process by this signal, once all else is done
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGPIPE)
         if "mpi4py.MPI" not in sys.modules:  # which ends MPI behind all of Python
             os._exit(status)
 

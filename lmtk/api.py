@@ -416,17 +416,15 @@ def estimated(text, order, smoothing, interpolate, vocab, unk, minimum, fallback
 @contextmanager
 def in_file(text):
     """The name of a file with a text's sentences, a line each: that of `text` itself where it is a name."""
-    from tempfile import NamedTemporaryFile
-
-    from lmtk.machine.memory import temporary_folder
+    from lmtk.machine.memory import named_file
 
     if isinstance(text, (str, bytes, os.PathLike)):
         yield os.fsdecode(text)
         return
-    with NamedTemporaryFile(prefix="lmtk-", dir=temporary_folder()) as file:
+    with named_file() as (file, name):
         file.writelines(as_bytes(sentence).translate(BLANKS) + b"\n" for sentence in text)
         file.flush()
-        yield file.name
+        yield name
 
 
 def no_states(*given):

@@ -193,6 +193,8 @@ def main():
     if words[:2] == ["-as", "lmtk"]:
         words = words[2:]
     program = f"lmtk {words[0]}" if words and words[0] in COMMANDS else "lmtk"
+    if {"-mpi", "--mpi"}.intersection(words):
+        mpiexec.supervise(program)
     # numpy's warnings are not shown: nan and inf are checked for where they matter
     warnings.simplefilter("ignore")
     warnings.simplefilter("once", LmtkWarning)
@@ -220,9 +222,7 @@ def main():
         sys.stdout.flush()
         large.learn()
     except BrokenPipeError:
-        close_stdout()
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGPIPE)
+        status = 128 + signal.SIGPIPE
     except UsageError as e:
         if speaks(words):
             say(program, e)
@@ -253,7 +253,7 @@ def main():
             raise
         say(program, "out of memory, or of processes: no new thread can be started; a lower -threads may help")
         status = 1
-    if status == 1:
+    if status in (1, 128 + signal.SIGPIPE):
         close_stdout()
     gc.freeze()  # the end of Python need not look through the objects either
     sys.exit(status)

@@ -34,6 +34,19 @@ def pytest_addoption(parser):
     parser.addoption(
         "--update", action="store_true", help="write what the golden cases print as what they should print"
     )
+    parser.addoption("--all", action="store_true", help="tests/attacks: all of their random cases, not a few")
+    parser.addoption("--seed", type=int, default=1, help="tests/attacks: the seed of their random cases")
+
+
+@pytest.fixture
+def amount(request):
+    """amount(few, many): the number of random cases, many of them with --all."""
+    return lambda few, many: many if request.config.getoption("--all") else few
+
+
+@pytest.fixture
+def seed(request):
+    return request.config.getoption("--seed")
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from conftest import ENVIRONMENT, FILES
-from fuzz import decoded, encoded
+from mutation import decoded, encoded
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +20,7 @@ def models(tmp_path_factory):
         f"{train} nplm",
         f"{train} tree -objective tree",
         f"{train} class -objective class",
+        f"{train} energy -model energy",
     ]:
         shutil.copy(FILES / "tr.txt", folder / "tr")
         subprocess.run(["lmtk", *command.split()], cwd=folder, env=ENVIRONMENT, check=True)
@@ -71,6 +72,7 @@ WRONG = [  # kind, what is changed, what is said
     ("nplm", array("d", lambda a: a.astype("f8")), "its array d is float64 (2), where float32 (2) is wanted"),
     ("nplm", element("b", 3, float("nan")), "its array b holds numbers that are not finite"),
     ("nplm", array("vocabulary", lambda a: a[:-4]), "its array C is float32 (12, 3), where float32 (11, 3) is wanted"),
+    ("energy", array("C", lambda a: a[:0]), "its array C is float32 (0, 3), where float32 (12, 3) is wanted"),
     ("tree", element("tree", (0, 0), 10**6), "its array tree has numbers from"),
     ("tree", element("tree", (0, 0), 0), "its tree does not lead from node 0 to each word once"),
     ("class", element("classes", slice(None), 0), "one of its classes has no word"),

@@ -256,12 +256,12 @@ def test_a_rank_that_fails_ends_all(tmp_path, error):
     """Rank 1 in the middle of its work, while the others wait for it."""
     code = f"""
 import sys
-from mpi4py import MPI
 from lmtk.cli import main
 from lmtk.errors import LmtkError
 from lmtk.nplm import sgd
 step = sgd.step
 def failing(*given, **more):
+    from mpi4py import MPI
     if MPI.COMM_WORLD.rank == 1:
         raise {error}('broken')
     return step(*given, **more)
@@ -273,6 +273,69 @@ main()
     status, out, err = mpi(3, *words, program=[sys.executable, "-c", code])
     assert (status, out) == (1, "") and "broken" in err
     assert err == "lmtk nplm-train: broken\n" or error == "KeyError"
+
+
+def segments():
+    return sorted(Path("/dev/shm").glob("mpich_*"))
+
+
+@needs_mpi
+@pytest.mark.parametrize("where", [{}, APART])
+def test_a_rank_that_is_killed_is_named_and_no_shared_memory_stays(tmp_path, where):
+    before = segments()
+    words = [
+        "nplm-train",
+        "-mpi",
+        *DATA,
+        *TINY,
+        "-epochs",
+        "100000",
+        "-rate",
+        "1e-6",
+        "-debug",
+        "1",
+        "-lm",
+        tmp_path / "m",
+    ]
+    code = """
+import os, signal, sys
+from lmtk.nplm import sgd
+from lmtk.cli import main
+step = sgd.step
+def killed(*given, **more):
+    if os.environ["PMI_RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(*given, **more)
+sgd.step = killed
+sys.argv[0] = "lmtk"
+main()
+"""
+    status, _, err = mpi(3, *words, program=[sys.executable, "-c", code], environment=where)
+    assert status and err.startswith("lmtk nplm-train: rank 1 of 3 (process ") and err.count("\n") == 1
+    assert "was killed by SIGKILL, perhaps because memory ran out" in err
+    assert segments() == before
+
+
+@needs_mpi
+def test_an_error_that_all_ranks_meet_is_printed_once(tmp_path):
+    """Each on a node of its own; and their shared memory goes."""
+    before = segments()
+    code = """
+import sys
+from lmtk.cli import main
+from lmtk.errors import LmtkError
+from lmtk.nplm import sgd
+def failing(*given, **more):
+    raise LmtkError('broken')
+sgd.step = failing
+sys.argv[0] = "lmtk"
+main()
+"""
+    words = ["nplm-train", "-mpi", *DATA, *TINY, "-lm", tmp_path / "m"]
+    for where in ({}, APART):
+        done = mpi(3, *words, program=[sys.executable, "-c", code], environment=where)
+        assert done == (1, "", "lmtk nplm-train: broken\n")
+    assert segments() == before
 
 
 @needs_mpi

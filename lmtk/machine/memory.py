@@ -118,6 +118,21 @@ def temporary_file(**how):
     return tempfile.TemporaryFile(prefix="lmtk-", dir=temporary_folder(), **how)
 
 
+@contextlib.contextmanager
+def named_file():
+    """Yields (an empty temporary file, a name by which this process can open it). Where the system has /proc, the file
+    is in no folder, so that it goes with the process even if the process is killed.
+    """
+    import tempfile
+
+    if os.path.isdir("/proc/self/fd"):
+        with temporary_file() as file:
+            yield file, f"/proc/self/fd/{file.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile(prefix="lmtk-", dir=temporary_folder()) as file:
+            yield file, file.name
+
+
 def temporary_folder():
     import tempfile
 

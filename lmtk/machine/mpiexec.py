@@ -1,8 +1,13 @@
-"""What mpiexec tells a process about its place, in variables: those of MPICH, Intel MPI and Open MPI."""
+"""What mpiexec tells a process about its place, in variables: those of MPICH, Intel MPI and Open MPI. And a parent for
+each rank, which says that the rank was killed.
+"""
 
 import os
+import signal
+import sys
 
 SIZES, RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
+INHERITED = "PMI_FD"  # of MPICH and Intel MPI: the open file through which a rank and its child can reach mpiexec
 
 
 def started():
@@ -13,3 +18,37 @@ def started():
 def first():
     """Whether this process is the first of these ranks."""
     return all((os.environ.get(name) or "0") == "0" for name in RANKS)
+
+
+def supervise(program):
+    """Goes on in a child process, while the parent becomes `wait_for_rank`. When a rank is killed, mpiexec kills all
+    processes of all ranks, and says on stdout only which process has died; but it waits until the parent has ended.
+
+    Does nothing without an mpiexec of MPICH or Intel MPI: others name a killed rank themselves.
+    """
+    if INHERITED not in os.environ:
+        return
+    child = os.fork()
+    if child:
+        # mpiexec sends these signals to the child too
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        place = f"rank {os.environ[RANKS[0]]} of {started()}"
+        os.execv(sys.executable, [sys.executable, "-I", "-S", __file__, str(child), program, place])
+
+
+def wait_for_rank(child, program, place):
+    """Ends with the status of a child process, and prints a line if a signal has ended it."""
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status):
+        os._exit(os.WEXITSTATUS(status))
+    number = os.WTERMSIG(status)
+    if number != signal.SIGPIPE:  # by which a program ends silently when nobody reads what it prints
+        name, hint = signal.Signals(number).name, ", perhaps because memory ran out" * (number == signal.SIGKILL)
+        message = f"{program}: {place} (process {child} on {os.uname().nodename}) was killed by {name}{hint}\n"
+        os.write(2, message.encode())
+    os._exit(128 + number)
+
+
+if __name__ == "__main__":
+    wait_for_rank(int(sys.argv[1]), *sys.argv[2:])

@@ -160,7 +160,9 @@ def declared(sizes, size, layer, output, V):
     h = size("d", 0) // known.shapes(sizes.order, m, 1)["d"][0]
     arrays = {name: reals(*shape) for name, shape in known.shapes(sizes.order, m, h).items()}
     arrays["C"] = reals(sizes.W, m * max(size("C", 1) // max(m, 1), 1))  # as many senses as there are
-    return arrays | OUTPUTS[output].declared(V, h, known.sees(sizes.order) * m, size)
+    arrays |= OUTPUTS[output].declared(V, h, known.sees(sizes.order) * m, size)
+    # an output that reads C says how many columns C has; the rows are words whatever the output
+    return arrays | {"C": replace(arrays["C"], shape=(sizes.W, arrays["C"].shape[1]))}
 
 
 def from_arrays(about, arrays, path):

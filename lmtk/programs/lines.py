@@ -10,7 +10,7 @@ from collections import Counter
 
 from lmtk.errors import FormatError, UsageError
 from lmtk.files.streams import WORD, blocks_of, lines, open_in, open_out
-from lmtk.machine.memory import temporary_folder
+from lmtk.machine.memory import named_file
 from lmtk.machine.threads import import_numpy
 
 SECTION = re.compile(rb"\\(\d+)-grams:$")
@@ -18,21 +18,13 @@ SIZE = re.compile(rb"ngram +(\d+) *= *(\d+)")
 SOME, MANY = 1 << 18, 1 << 12  # bytes that are read, lines that are written together
 SPOOLED = 1 << 24  # bytes of a filtered model that stay in memory
 ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
+temporaries = contextlib.ExitStack()  # of files that are open until the program ends
+atexit.register(temporaries.close)
 
 
 def temporary():
     """The name of a file that goes when the program ends."""
-    import tempfile  # its import takes as long as a small job
-
-    handle, name = tempfile.mkstemp(prefix="lmtk.", dir=temporary_folder())
-    os.close(handle)
-    atexit.register(forget, name)
-    return name
-
-
-def forget(name):
-    with contextlib.suppress(OSError):
-        os.unlink(name)
+    return temporaries.enter_context(named_file())[1]
 
 
 def assigned(words, **defaults):

@@ -5,7 +5,7 @@ readers are reached behind the checks of damage; texts are changed line by line 
 this process, each for a few seconds at most. A finding is a traceback, a second line of error, a status above 2, a line
 "out of memory", output of a library, or no end.
 
-    python tests/fuzz.py [-seed N] [-cases N] [-seconds N] [-kinds A B ..] [-small] [-only CASE] [-keep DIR]
+    python tests/attacks/mutation.py [-seed N] [-cases N] [-seconds N] [-kinds A B ..] [-small] [-only CASE] [-keep DIR]
 
 Case i of a seed is the same whatever ran before it: -only i runs it alone, -keep writes the mutated file. A signal, as
 of a kernel that reads out of bounds, ends the process: the parent says which case it was.
@@ -31,7 +31,7 @@ from pathlib import Path
 
 import numpy as np
 
-FILES = Path(__file__).parent / "files"
+FILES = Path(__file__).parent.parent / "files"
 LIMIT, LAST = 10, 120  # a case: CPU seconds until an exception, seconds until the process is ended
 SPARE = 3 << 30  # bytes that a case may have beyond what the process has
 

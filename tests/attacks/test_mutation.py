@@ -1,0 +1,28 @@
+"""Mutated files of every kind are read, or are one line of error: a share of what mutation.py tries."""
+
+import os
+
+import mutation
+import pytest
+from conftest import ENVIRONMENT
+
+
+def shown(findings):
+    return "\n".join(f"{f['case']} lmtk {f['command']}\n{f['what']}" for f in findings)
+
+
+@pytest.mark.parametrize("how", ["", "-small"])
+def test_mutated_files_are_read_or_are_a_line(how, amount, seed):
+    cases = amount(500, 3000)
+    findings, ran = mutation.fuzz(["-seed", str(seed), "-cases", str(cases), *how.split()])
+    assert not findings, f"seed {seed}\n{shown(findings)}"
+    assert ran == cases
+
+
+def test_kernels_stay_in_bounds(tmp_path, amount, seed):
+    environment = os.environ | ENVIRONMENT | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    cases = amount(150, 1000)
+    arguments = ["-seed", str(seed + 1), "-cases", str(cases), "-kinds", "backoff", "class-ngram"]
+    findings, ran = mutation.fuzz(arguments, environment)
+    assert not findings, f"seed {seed + 1}\n{shown(findings)}"
+    assert ran == cases

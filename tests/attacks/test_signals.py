@@ -1,0 +1,72 @@
+"""Signals at random moments: a job ends at once, leaves nothing behind but a checkpoint, and can be done again."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import jobs
+import pytest
+from conftest import ENVIRONMENT, FILES
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory):
+    """(seconds that a job takes, what it writes), by its name; found once for each job."""
+    known = {}
+
+    def outcome(name):
+        if name not in known:
+            folder = jobs.prepare(tmp_path_factory.mktemp("whole") / "job")
+            for _ in range(2):  # kernels are compiled by the first
+                begun = time.monotonic()
+                process = jobs.start(folder, name)
+                assert process.communicate() == ("", "") and process.returncode == 0
+            known[name] = time.monotonic() - begun, jobs.written(folder)
+        return known[name]
+
+    return outcome
+
+
+def test_a_job_that_is_ended_leaves_nothing_and_can_be_done_again(tmp_path, amount, seed, whole):
+    rng = random.Random(seed)
+    for case in range(amount(6, 120)):
+        name, number = rng.choice(list(jobs.JOBS)), rng.choice(SIGNALS)
+        seconds, expected = whole(name)
+        delay = rng.uniform(0, 1.1) * seconds
+        what = f"seed {seed}, case {case}: {name}, {number.name} after {delay:.3f} of {seconds:.3f} s"
+        folder = jobs.prepare(tmp_path / str(case))
+        process = jobs.start(folder, name)
+        time.sleep(delay)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+        found = jobs.written(folder)
+        # Python itself prints a traceback where it is interrupted before lmtk is there, or inside a callback
+        by_python = number == signal.SIGINT and "KeyboardInterrupt" in err and "/lmtk/cli.py" not in err
+        if not by_python:
+            assert process.returncode in (0, -number, 128 + number), f"{what}: status {process.returncode}\n{err}"
+            assert not err or (err.count("\n") == 1 and "interrupted" in err), f"{what}:\n{err}"
+        left = {file for file in found if file not in expected}
+        if number == signal.SIGKILL:
+            left = {file for file in left if ".tmp." not in file}  # the next run removes it
+        assert left <= {"out.ckpt"}, f"{what}: {left} stay"
+        assert all(found[file] == expected[file] for file in found if file in expected), f"{what}: part of a file"
+        process = jobs.start(folder, name, ["-resume"] * ("out.ckpt" in found))
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, f"{what}, again:\n{err}"
+        assert jobs.written(folder) == expected, f"{what}, again: {sorted(jobs.written(folder))}"
+
+
+@pytest.mark.parametrize(
+    "job", ["make-big-lm -read counts -order 2 -wbdiscount -lm -", "ngram-count -lm - -read counts"]
+)
+def test_no_temporary_files_stay_when_the_reader_has_gone(tmp_path, job):
+    folder = jobs.prepare(tmp_path / "job")
+    environment = ENVIRONMENT | {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": str(FILES.parents[1])}
+    command = f"{{ {sys.executable} -m lmtk -as {job}; echo $? >&2; }} | true"
+    done = subprocess.run(["sh", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] in ("141", "0") and "Traceback" not in done.stderr
+    assert not jobs.written(folder)
