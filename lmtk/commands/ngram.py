@@ -2,6 +2,7 @@ import contextlib
 import math
 import os
 import sys
+import warnings
 from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
@@ -30,7 +31,7 @@ from lmtk.commands.options import (
     tell_memory,
     unknown_word,
 )
-from lmtk.errors import LmtkError, UsageError, name_of
+from lmtk.errors import LmtkError, LmtkWarning, UsageError, name_of
 
 
 def command(
@@ -229,7 +230,7 @@ def command(
         model, others = changed(o)
         scored = mixed(o, model, others)
         if o.ppl or o.counts:
-            score(o, scored)
+            score(o, scored, [model, *others])
         if gen is not None or gen_prefixes:
             generate(o, model)
         write(o, model, scored.vocab)
@@ -576,14 +577,18 @@ def compare(o):
         print(f"{o.prune:g}", sum(model.sizes), *model.sizes, whole.ppl, sep="\t", flush=True)
 
 
-def score(o, model):
-    """-ppl and -counts."""
+def score(o, model, parts):
+    """-ppl and -counts; parts: the models that `model` was made of."""
     from lmtk.commands.ppl import report_count_file, report_text
+    from lmtk.lm import running_text
     from lmtk.text.corpus import Marks
 
     write, escape = sys.stdout.buffer.write, os.fsencode(o.escape)
+    marks = Marks.of(o.no_sos, o.no_eos, tolower=o.tolower, reverse=o.reverse)
+    if o.ppl and (clause := running_text(parts, marks)):
+        told = f"{clause}; if it was trained with -stream, score texts by lmtk ppl -stream"
+        warnings.warn(told, LmtkWarning, stacklevel=1)
     for path in o.ppl or []:
-        marks = Marks.of(o.no_sos, o.no_eos, tolower=o.tolower, reverse=o.reverse)
         report_text(model, path, marks, o.debug, write, escape, o.unk, o.text_has_weights)
     for path in o.counts or []:
         report_count_file(

@@ -16,7 +16,7 @@ from lmtk.files.declared import VOCABULARY, Array, check_array, held, ids, whole
 from lmtk.files.streams import lines, lines_of
 from lmtk.joint.expansions import expanding_model, several_readings
 from lmtk.joint.mixture import folder_of, lowered, missing, name_in, part_of
-from lmtk.lm import LanguageModel, Scores
+from lmtk.lm import LanguageModel, Scores, opens
 from lmtk.ngram import backoff
 from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.classes import read_classes
@@ -43,6 +43,10 @@ class ClassModel:
     @property
     def order(self):
         return self.lm.order
+
+    @property
+    def opens(self):
+        return opens(self.lm)
 
     @cached_property
     def logp_word(self):

@@ -84,6 +84,10 @@ class Expanding:
     def order(self):
         return self.lm.order
 
+    @property
+    def opens(self):
+        return self.lm.opens
+
     @cached_property
     def ngrams(self):
         """({ids: p} for each order, {ids: back-off weight}) of lm, as sequences of ids."""

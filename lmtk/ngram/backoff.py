@@ -189,6 +189,15 @@ class Backoff:
             return first.nodes.lower(self.order)
         return pack(self.levels, len(self.vocab.words), pays("ngrams", sum(len(x.keys) for x in self.levels), "link"))
 
+    @property
+    def opens(self):
+        """Whether an n-gram of two words or more begins with <s>. A model without such n-grams does not tell: True."""
+        if self.order < 2 or not self.nodes.size(2):
+            return True
+        node = self.walk.node[self.vocab.sos_id]
+        first, last = self.nodes.levels[1]["child"][node : node + 2] if node >= 0 else (0, 0)
+        return bool(first < last)
+
     @cached_property
     def bare(self):
         """The ids of predicted words, and of the unknown word, that have no 1-gram or only a bare one."""

@@ -63,7 +63,7 @@ def reported(model, text):
 
 
 def in_memory(kernels, pages, path):
-    """What `summing` calls handle, table and given, of a model that predicts </s>, in a file that is mapped; and the
+    """What `summing` calls handle, table and given, of a model of sentences, in a file that is mapped; and the
     checksums of its arrays. None where it is not in the form in which models are written.
     """
     size = int.from_bytes(pages[:8], "little")
@@ -94,6 +94,10 @@ def in_memory(kernels, pages, path):
     kernels["words"](address(table), at_bytes(special), len(special), -1, address(ids))
     unk, _, sos, _, eos = (ctypes.c_int32 * 5).from_buffer(ids)
     if not min(unk, sos, eos) >= 0 or not eos < V <= W or not kernels["begin"](address(handle), V):
+        return None
+    node = struct.unpack_from("<i", unigram, 4 * sos)[0]
+    first, last = (struct.unpack_from("<i", pages, at["nodes1"] + 4 * (WIDE * (node + i) + 1))[0] for i in (0, 1))
+    if n > 1 and (node < 0 or first >= last):  # a model of running text, of which the usual way warns
         return None
     return handle, table, numbers(V, unk, sos, eos, 1, 1), {name: crc for name, (*_, crc) in about["arrays"].items()}
 
