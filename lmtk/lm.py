@@ -100,8 +100,8 @@ def vocabulary_sums(model, corpus, positions, unk=True):
     """
     if hasattr(model, "sums"):
         return model.sums(corpus, positions, unk)
-    V = model.vocab.V
-    rows = contexts(corpus, model.order)[positions]
+    V, longest = model.vocab.V, int(np.diff(corpus.starts).max(initial=1))
+    rows = contexts(corpus, min(reach(model) + 1, longest))[positions]
     if not len(rows):
         return np.zeros(0)
     unique, which = unique_rows(rows)
