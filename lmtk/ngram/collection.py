@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from collections import deque
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -120,7 +121,7 @@ class Text:
 
 
 class MarksInside(Exception):
-    """Sentence marks occur inside a sentence."""
+    """Sentence marks occur inside a sentence, or the last sentence has no end."""
 
 
 def collect(
@@ -165,9 +166,9 @@ def collect(
     if positions and not files and not weighted:
         apart = parts and (memory or comm.size > 1)
         if apart:
-            raw = comm.each(lambda: Blocks(raw_blocks(texts, known, marks.tolower, comm), given))
+            raw = comm.each(lambda: Blocks(raw_blocks(texts, known, marks, unk_id, comm), given))
         else:
-            raw = comm.each(lambda: [] if comm.rank else list(raw_blocks(texts, known, marks.tolower, ALONE)))
+            raw = comm.each(lambda: [] if comm.rank else list(raw_blocks(texts, known, marks, unk_id, ALONE)))
         size = raw.size if apart else sum(len(block) for _, _, block in raw)
         if pays("ngrams", comm.total(size)):
             whole = not apart or (comm.size == 1 and memory >= whole_size(size, len(index), order))
@@ -186,7 +187,8 @@ def collect(
         for path in weighted if comm.rank == 0 else ():
             for part in weighted_parts(path, weight_of, known, order, floats, marks, index[SOS], index[EOS]):
                 lines.add(*part)
-        blocks = raw if apart or (raw is not None and comm.size == 1) else raw_blocks(texts, known, marks.tolower, comm)
+        again = raw is None or (comm.size > 1 and not apart)
+        blocks = raw_blocks(texts, known, marks, unk_id, comm) if again else raw
         return lines, *read_texts(blocks, index, marks, memory, given)
 
     lines, ids, starts, blocks = comm.each(read)
@@ -223,13 +225,22 @@ def collect(
     return in_memory(Counts(words, levels), memory) if comm.rank == 0 else Counts(words, levels)
 
 
-def raw_blocks(texts, known, tolower, comm):
+def raw_blocks(texts, known, marks, unk, comm):
     """Yields the blocks of this rank's part of the texts: (the number of the text, the number of the block in it, the
-    ids, with NEWLINE after each line).
+    ids, with NEWLINE after each line, but for a last line with marks.open_end). unk: the id of <unk>.
     """
     for path, name in enumerate(texts):
-        mine = islice(blocks_of(name), comm.rank, None, comm.size)
-        for number, ids in enumerate(ids_of(mine, known, tolower)):
+        open_ends = deque()  # whether the last line of each block that is being read has words and no line end
+
+        def read(name=name, open_ends=open_ends):
+            for block in islice(blocks_of(name), comm.rank, None, comm.size):
+                open_ends.append(marks.open_end and bool(block.rpartition(b"\n")[2].strip(b" \t\r")))
+                yield block
+
+        for number, ids in enumerate(ids_of(read(), known, marks.tolower)):
+            ids = ids[:-1] if open_ends.popleft() else ids
+            if marks.skip_symbols:
+                ids = ids[(ids != known[SOS]) & (ids != known[EOS]) & (ids != unk)]
             yield path, number * comm.size + comm.rank, ids
 
 
@@ -349,6 +360,8 @@ def bordered(raw, sos, eos, marks):
             yield border
         path = this
         odd = (block == sos) | (block == eos)
+        if marks.open_end and len(block) and block[-1] != NEWLINE:
+            raise MarksInside
         if odd.any():
             if not (marks.sos and marks.eos):
                 raise MarksInside

@@ -72,7 +72,8 @@ class Corpus:
 class Marks:
     """How lines become sentences. sos, eos: with <s>, with </s>. stream: all lines are one running text without marks.
     blank: blank lines are counted as sentences without words, as in KenLM. tolower: words are put in lower case.
-    reverse: a line is read from its last word to its first.
+    reverse: a line is read from its last word to its first. open_end: a last line without a line end has no </s>, and
+    skip_symbols: <s>, </s> and <unk> in a text are blanks, both for lmplz.
     """
 
     sos: bool = True
@@ -81,6 +82,8 @@ class Marks:
     blank: bool = False
     tolower: bool = False
     reverse: bool = False
+    open_end: bool = False
+    skip_symbols: bool = False
 
     @classmethod
     def of(cls, no_sos, no_eos, stream=False, tolower=False, reverse=False):
@@ -260,9 +263,13 @@ def count_words(paths, tolower=False):
 def with_marks(ids, marks, sos, eos):
     """Lines of ids, each followed by NEWLINE -> (ids with <s> and </s>, starts (S + 1,), the number of blank lines).
 
-    Marks that a line already has are not doubled. sos, eos: the ids of the marks.
+    Marks that a line already has are not doubled, and a last line without NEWLINE gets no </s>. sos, eos: the ids of
+    the marks.
     """
     ends = np.flatnonzero(ids == NEWLINE)
+    open_end = len(ids) > 0 and ids[-1] != NEWLINE
+    if open_end:
+        ends = np.append(ends, len(ids))
     begins = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
     kept = ends > begins
     blank = len(ends) - int(kept.sum())
@@ -277,6 +284,8 @@ def with_marks(ids, marks, sos, eos):
         ids = ids[np.repeat(first + last, length) - np.arange(len(ids))]
     add_sos = (ids[first] != sos) & marks.sos
     add_eos = (ids[last] != eos) & marks.eos
+    if open_end:
+        add_eos[-1] = False
     starts = np.concatenate(([0], np.cumsum(length + add_sos + add_eos)))
     out = np.empty(starts[-1], np.int32)
     out[np.arange(len(ids)) + np.repeat(starts[:-1] + add_sos - first, length)] = ids
