@@ -110,6 +110,7 @@ def build_binary(words):
     if not given.get("-q", "8").isdigit():
         raise UsageError(f"-q takes a number of bits, not '{given['-q']}'")
     form = ["-quantize", str(min(max(int(given["-q"]), 3), 16))] if "-q" in given else ["-compact"] * ("-a" in given)
+    form += ["-kenlm-numbers", rest[0] if len(rest) == 3 else "probing"]
     return [("ngram", ["-lm", rest[-2], *form, "-write-bin", rest[-1]])]
 
 

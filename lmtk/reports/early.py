@@ -104,13 +104,14 @@ def in_memory(kernels, pages, path):
 
 def rows_of(about, spans, size):
     """How many rows each array of a model has; None if these are not a model's arrays or do not fill `size` bytes."""
-    settings, arrays, n = about["settings"], about["arrays"], len(about["arrays"]) - 4
+    settings, arrays = about["settings"], about["arrays"]
+    n = len(arrays.keys() - {"word_numbers"}) - 4
     kinds = {name: type(value) for name, value in settings.items()}
     if about["kind"] != "backoff" or kinds != {"order": int, "V": int, "unk": str} or settings["order"] != n:
         return None
     shapes = {f"nodes{k}": ("I32", None, WIDE if k < n else NARROW) for k in range(1, n + 1)}
     shapes |= {"far": ("I32", None, 2), "slots": ("I32", None), "spans": ("I64", n + 1, 2), "vocabulary": ("U8", None)}
-    if set(arrays) != set(shapes) or max(end for _, end in spans.values()) != size:
+    if arrays.keys() - {"word_numbers"} != shapes.keys() or max(end for _, end in spans.values()) != size:
         return None
     whole = all(fits(arrays[name], spans[name], *shape) for name, shape in shapes.items())
     return {name: shape[0] for name, (_, shape, _) in arrays.items()} if whole else None
