@@ -89,8 +89,11 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
         if simple:
             rows, later = first_words(rows, path)
         classes = read_classes(path, not simple, rows)
-        if simple and isinstance(lm, Backoff):
-            lm = with_words(lm, [w for w in later if w not in classes.members])
+        if simple:  # a word whose class the model does not predict stands for itself
+            members = {w: m for w, m in classes.members.items() if lm.vocab.predicts(classes.names[m[0]])}
+            alone = [w for w in (*later, *classes.members) if w not in members]
+            classes = replace(classes, members=members)
+            lm = with_words(lm, alone) if isinstance(lm, Backoff) else lm
     known = lm.vocab
     both = next((w for w in classes.members if known.predicts(w)), None)
     any_ = any(map(known.predicts, classes.names))
