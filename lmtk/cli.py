@@ -48,6 +48,7 @@ PROGRAMS = {
 }
 
 LONGEST = 1000  # characters of a message; what is longer is cut in its middle
+MOST = 5  # warnings of a kind that are printed
 
 HELP = """usage: lmtk COMMAND [OPTION ...]
 
@@ -97,6 +98,30 @@ def say(program, message):
         sys.stderr.flush()
     except (OSError, ValueError):
         pass
+
+
+class Warnings:
+    """Prints the first MOST warnings of each kind, by `say`. A kind is all that one line of lmtk's code warns of."""
+
+    def __init__(self, say):
+        self.say, self.kinds = say, {}  # (file, line) of the code -> [number of warnings, the first one]
+
+    def show(self, message, *_):
+        """Takes the place of `warnings.showwarning`."""
+        frame = sys._getframe(1)
+        while frame.f_back and not frame.f_globals.get("__name__", "").startswith("lmtk"):
+            frame = frame.f_back
+        kind = self.kinds.setdefault((frame.f_code.co_filename, frame.f_lineno), [0, message])
+        kind[0] += 1
+        if kind[0] <= MOST:
+            self.say(f"warning: {message}")
+
+    def finish(self):
+        """Prints a line for each kind with more than MOST warnings: how many there were."""
+        for number, first in self.kinds.values():
+            if number > MOST:
+                self.say(f"warning: {number} warnings in all of this kind, {MOST} of them printed: {first}")
+        self.kinds.clear()
 
 
 def explain(e):
@@ -198,7 +223,8 @@ def main():
     # numpy's warnings are not shown: nan and inf are checked for where they matter
     warnings.simplefilter("ignore")
     warnings.simplefilter("once", LmtkWarning)
-    warnings.showwarning = lambda message, *_: speaks(words) and say(program, f"warning: {message}")
+    warned = Warnings(lambda line: speaks(words) and say(program, line))
+    warnings.showwarning = warned.show
     # on a terminal, notes explain why a job seems to stand still
     on = sys.stderr.isatty() and not {"-quiet", "--quiet"}.intersection(words)
     notes[:] = [lambda line: speaks(words) and say(program, line)] if on else []
@@ -253,6 +279,7 @@ def main():
             raise
         say(program, "out of memory, or of processes: no new thread can be started; a lower -threads may help")
         status = 1
+    warned.finish()
     if status in (1, 128 + signal.SIGPIPE):
         close_stdout()
     gc.freeze()  # the end of Python need not look through the objects either

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from lmtk.text.corpus import Corpus, contexts, sentences
-from lmtk.text.vocab import Vocab
+from lmtk.text.vocab import EOS, Vocab
 
 NONE, UNKNOWN, ABSENT = -1, -2, -3  # in place of an n-gram's length
 LN10 = math.log(10)  # natural logs inside, log10 in files and reports
@@ -50,6 +50,20 @@ def reach(model):
     return getattr(model, "reach", model.order - 1)
 
 
+def opens(model):
+    """Whether a model has n-grams that begin with <s>, as models of sentences do; True for kinds that do not tell."""
+    return getattr(model, "opens", True)
+
+
+def running_text(models, marks):
+    """What shows that one of some models was made of running text, though `marks` has <s> or </s>: a clause for a
+    warning, or None.
+    """
+    if marks.eos and not all(model.vocab.predicts(EOS) for model in models):
+        return "the model predicts no </s>"
+    return "no n-gram of the model begins with <s>" if marks.sos and not all(map(opens, models)) else None
+
+
 def after(model, context):
     """ln p of each predicted word, (V,), after a context, ids with the last word last. It is the model's own `after`,
     if it has one, else the scores of V sentences that differ in their last word.
@@ -86,8 +100,8 @@ def vocabulary_sums(model, corpus, positions, unk=True):
     """
     if hasattr(model, "sums"):
         return model.sums(corpus, positions, unk)
-    V = model.vocab.V
-    rows = contexts(corpus, model.order)[positions]
+    V, longest = model.vocab.V, int(np.diff(corpus.starts).max(initial=1))
+    rows = contexts(corpus, min(reach(model) + 1, longest))[positions]
     if not len(rows):
         return np.zeros(0)
     unique, which = unique_rows(rows)

@@ -5,6 +5,7 @@ import resource
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,7 @@ from lmtk.machine.large import LARGE
 from lmtk.ngram import arpa, backoff, kenlm_text, printing, runs, searching, smoothing, summing
 from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.collection import collect, in_memory
-from lmtk.ngram.counts import write_counts
+from lmtk.ngram.counts import to_rows, write_counts
 from lmtk.ngram.merge import limited, merged, predicting, with_unknown, with_words
 from lmtk.ngram.methods import Method, Recipe
 from lmtk.ngram.pruning import pruned, renormalized, single, without_low
@@ -79,6 +80,26 @@ def test_counts_are_the_same_in_any_memory(tmp_path, monkeypatch, memory, order,
     assert whole.words == found.words
     for a, b in zip(whole.levels, found.levels, strict=True):
         assert all(np.array_equal(getattr(a, x), getattr(b, x)) for x in ("keys", "count", "first"))
+
+
+@pytest.mark.parametrize("memory", [None, 10_000])
+@pytest.mark.parametrize("large", [1, 1 << 40])
+def test_a_last_line_without_an_end_has_no_eos(tmp_path, monkeypatch, memory, large):
+    """Symbols are skipped, and the blocks of the text are small. The text is not made Positions or a Text."""
+    monkeypatch.setitem(LARGE, "ngrams", large)
+    monkeypatch.setattr(streams.blocks, "__defaults__", (40, False))
+    lines = ["a b c", "", "c a", "b b a c a"] * 30
+    (tmp_path / "t").write_text("\n".join(lines).replace("c a", "c <s> a <unk>") + "\t ")
+    marks = Marks(blank=True, open_end=True, skip_symbols=True)
+    found = collect([str(tmp_path / "t")], [], 3, marks=marks, memory=memory, positions=True, parts=True)
+    expected = Counter()
+    for number, line in enumerate(lines, 1):
+        words = ["<s>", *line.split(), *["</s>"] * (number < len(lines))]
+        expected.update(tuple(words[i : i + k]) for k in (1, 2, 3) for i in range(len(words) - k + 1))
+    counts = in_memory(found, None)
+    rows = to_rows(counts.levels, len(counts.words))
+    ngrams = [tuple(counts.words[w].decode() for w in row) for level in rows for row in level.tolist()]
+    assert dict(zip(ngrams, np.concatenate([level.count for level in counts.levels]).tolist())) == expected
 
 
 @pytest.mark.parametrize("seed", range(24))

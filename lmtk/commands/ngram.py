@@ -2,6 +2,8 @@ import contextlib
 import math
 import os
 import sys
+import warnings
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
@@ -30,7 +32,7 @@ from lmtk.commands.options import (
     tell_memory,
     unknown_word,
 )
-from lmtk.errors import LmtkError, UsageError, name_of
+from lmtk.errors import LmtkError, LmtkWarning, UsageError, name_of
 
 
 def command(
@@ -74,6 +76,15 @@ def command(
     ] = None,
     compact: Compact = False,
     quantize: Quantize = None,
+    kenlm_numbers: Annotated[
+        str | None,
+        option(
+            "kenlm-numbers",
+            "-write-bin has the numbers that KenLM gives the words in its forms of this name.",
+            "probing|trie",
+            group="Output",
+        ),
+    ] = None,
     write_vocab: Annotated[
         str | None, option("write-vocab", "Write the words, in byte order.", "FILE", group="Output")
     ] = None,
@@ -229,7 +240,7 @@ def command(
         model, others = changed(o)
         scored = mixed(o, model, others)
         if o.ppl or o.counts:
-            score(o, scored)
+            score(o, scored, [model, *others])
         if gen is not None or gen_prefixes:
             generate(o, model)
         write(o, model, scored.vocab)
@@ -242,7 +253,9 @@ def check(o):
 
     needed(o.lm, "lm")
     o.write_bin = o.write_bin_lm or o.write_bin
-    only_with(o.write_bin, "write-bin", compact=o.compact, quantize=o.quantize)
+    only_with(o.write_bin, "write-bin", compact=o.compact, quantize=o.quantize, kenlm_numbers=o.kenlm_numbers)
+    if o.kenlm_numbers not in (None, "probing", "trie"):
+        raise UsageError(f"-kenlm-numbers is probing or trie, not {o.kenlm_numbers}")
     o.classes = None if o.classes == os.devnull else o.classes
     generating = o.gen is not None or o.gen_prefixes
     if not (o.write_lm or o.write_bin or o.write_vocab or o.ppl or o.counts or generating):
@@ -576,14 +589,18 @@ def compare(o):
         print(f"{o.prune:g}", sum(model.sizes), *model.sizes, whole.ppl, sep="\t", flush=True)
 
 
-def score(o, model):
-    """-ppl and -counts."""
+def score(o, model, parts):
+    """-ppl and -counts; parts: the models that `model` was made of."""
     from lmtk.commands.ppl import report_count_file, report_text
+    from lmtk.lm import running_text
     from lmtk.text.corpus import Marks
 
     write, escape = sys.stdout.buffer.write, os.fsencode(o.escape)
+    marks = Marks.of(o.no_sos, o.no_eos, tolower=o.tolower, reverse=o.reverse)
+    if o.ppl and (clause := running_text(parts, marks)):
+        told = f"{clause}; if it was trained with -stream, score texts by lmtk ppl -stream"
+        warnings.warn(told, LmtkWarning, stacklevel=1)
     for path in o.ppl or []:
-        marks = Marks.of(o.no_sos, o.no_eos, tolower=o.tolower, reverse=o.reverse)
         report_text(model, path, marks, o.debug, write, escape, o.unk, o.text_has_weights)
     for path in o.counts or []:
         report_count_file(
@@ -598,6 +615,17 @@ def score(o, model):
             o.unk,
             o.counts_entropy,
         )
+
+
+def numbered(model, path, kind):
+    """A Backoff model, from the file `path`, with KenLM's numbers of its words, those of `kind`: probing or trie."""
+    import numpy as np
+
+    from lmtk.ngram.kenlm_binary import trie_numbers
+    from lmtk.reports.kenlm import numbers
+
+    number = np.array(numbers(model, path), np.int32)
+    return replace(model, number=number if kind == "probing" else trie_numbers(model.vocab.words, number))
 
 
 def generate(o, model):
@@ -620,8 +648,11 @@ def write(o, model, vocab):
     from lmtk.joint import classes
     from lmtk.ngram import arpa, compact
 
-    if isinstance(model, classes.ClassModel) and (o.compact or o.quantize):
-        raise LmtkError(f"{name_of(o.lm)}: class n-gram; -compact and -quantize are for back-off n-grams")
+    if isinstance(model, classes.ClassModel) and (o.compact or o.quantize or o.kenlm_numbers):
+        told = "-compact, -quantize and -kenlm-numbers are for back-off n-grams"
+        raise LmtkError(f"{name_of(o.lm)}: class n-gram; {told}")
+    if o.kenlm_numbers:
+        model = numbered(model, o.lm, o.kenlm_numbers)
     if o.write_lm:
         with open_out(o.write_lm) as out:
             arpa.write_text(out, model, own=not o.write_bin)

@@ -239,6 +239,12 @@ def command(
     kenlm_layout: Annotated[
         bool, option("kenlm-layout", "-kenlm: write -lm with lmplz's lines and digits.", group="KenLM")
     ] = False,
+    open_end: Annotated[
+        bool, option("open-end", "-kenlm: a last line without a line end has no </s>.", group="KenLM")
+    ] = False,
+    skip_symbols: Annotated[
+        bool, option("skip-symbols", "-kenlm: <s>, </s> and <unk> in -text are not words.", group="KenLM")
+    ] = False,
     memory: Memory = None,
     memuse: Annotated[bool, option("memuse", "Print the most memory that was used.", group="Parallel")] = False,
     mpi: Annotated[bool, option("mpi", "Share the work among the ranks of mpiexec.", group="Parallel")] = False,
@@ -295,6 +301,8 @@ def check(o):
         "-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header are for -kenlm": for_kenlm
         and not o.kenlm,
         "-kenlm-layout is for -kenlm": o.kenlm_layout and not o.kenlm,
+        "-open-end and -skip-symbols are for -text and -kenlm, without -vocab": (o.open_end or o.skip_symbols)
+        and (not o.kenlm or not o.text or o.vocab),
         "-vocab-pad is for words that are interpolated (-interpolate-unigrams 1)": o.vocab_pad
         and not o.interpolate_unigrams,
         "-class-lm is of the classes that -classes gives": o.class_lm and not o.classes,
@@ -338,7 +346,8 @@ def settle(o):
         o.lm, o.write_bin = None, o.lm
     o.marks, o.unk_word = Marks.of(o.no_sos, o.no_eos, o.stream, o.tolower), unknown_word(o.map_unk)
     if o.kenlm:
-        o.unk, o.kndiscount, o.interpolate, o.marks = True, True, True, Marks(blank=True, tolower=o.tolower)
+        o.unk, o.kndiscount, o.interpolate = True, True, True
+        o.marks = Marks(blank=True, tolower=o.tolower, open_end=o.open_end, skip_symbols=o.skip_symbols)
     o.memory = bytes_of(o.memory) if o.memory else None
     o.model_written = o.lm or o.write_bin or o.class_lm
     o.model_wanted = bool(o.model_written or o.gt or o.kn or o.kn_all)
@@ -556,9 +565,13 @@ def held_out(o):
 
 def listed(o):
     """The words of -limit-vocab-file, which may be a pipe and so is read once; or None."""
-    from lmtk.text.vocab import read_vocab
+    from lmtk.files.streams import WORD, lines
+    from lmtk.text.vocab import lower
 
-    return {*read_vocab(o.limit_vocab_file, o.tolower)} if o.limit_vocab_file else None
+    if not o.limit_vocab_file:
+        return None
+    words = {word for _, line in lines(o.limit_vocab_file, True) for word in WORD.findall(line)}
+    return set(map(lower, words)) if o.tolower else words
 
 
 def changed_model(o, model):
@@ -584,7 +597,8 @@ def write_class_model(o, model):
 def header(o):
     """What lmplz's --verbose_header has on the first lines."""
     source = (o.text or o.read)[0]
-    source = os.path.realpath(source) if source != "-" else source
+    path = os.path.realpath(source if source != "-" else "/dev/stdin")
+    source = path if source != "-" or os.path.isfile(path) else "stdin"
     return f"# Input file: {source}\n# Token count: {o.counts.tokens}\n# Smoothing: Modified Kneser-Ney\n".encode()
 
 

@@ -83,6 +83,7 @@ def command(
     from lmtk.files import container
     from lmtk.files.registry import load, load_strictly
     from lmtk.files.streams import open_out
+    from lmtk.lm import running_text
     from lmtk.machine.threads import use
     from lmtk.text.corpus import Marks
 
@@ -113,10 +114,8 @@ def command(
 
         model = lowered(model, order)
     marks = Marks.of(no_sos, no_eos, stream, tolower)
-    if texts and marks.eos and not model.vocab.predicts(b"</s>"):
-        warnings.warn(
-            "the model predicts no </s>; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1
-        )
+    if texts and (clause := running_text([model], marks)):
+        warnings.warn(f"{clause}; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1)
     # lines of words leave no room for a bar
     with open_out(write) as out, reading([*texts, *counts], "scoring", quiet=debug > 0) as bar:
         say = bar.aside(out.write)

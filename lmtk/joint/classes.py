@@ -5,21 +5,23 @@ in none stands for itself.
 """
 
 import os
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError, shown
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted, name_of, shown
 from lmtk.files import container
 from lmtk.files.declared import VOCABULARY, Array, check_array, held, ids, whole
-from lmtk.files.streams import lines, lines_of
-from lmtk.joint.expansions import expanding_model, several_readings
+from lmtk.files.streams import WORD, lines, lines_of
+from lmtk.joint.expansions import NUMBER, expanding_model, several_readings
 from lmtk.joint.mixture import folder_of, lowered, missing, name_in, part_of
-from lmtk.lm import LanguageModel, Scores
+from lmtk.lm import LanguageModel, Scores, opens
 from lmtk.ngram import backoff
 from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.classes import read_classes
+from lmtk.ngram.merge import with_words
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import EOS, Vocab, make_vocab, vocab_of, vocab_settings
 
@@ -43,6 +45,10 @@ class ClassModel:
     @property
     def order(self):
         return self.lm.order
+
+    @property
+    def opens(self):
+        return opens(self.lm)
 
     @cached_property
     def logp_word(self):
@@ -72,15 +78,23 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
     or in `rows`, its `streams.lines`.
 
     Where a text can have several readings, it is an `expansions.Expanding`: a word is in several classes, or in one and
-    in the model, or an expansion has several words. With `simple` a word in a class never stands for itself, and p is
-    as the file has it. Raises LmtkError where the model predicts no class.
+    in the model, or an expansion has several words. With `simple` a word in a class never stands for itself, p is as
+    the file has it, and, with a warning, only the first word of an expansion stands for the class, as in SRILM. Raises
+    LmtkError where the model predicts no class.
     """
-    known = lm.vocab
     if classes is None:
         rows = [*lines(path)] if rows is None else rows
-        if not simple and several_readings(rows, known):
+        if not simple and several_readings(rows, lm.vocab):
             return expanding_model(lm, name, rows, path)
+        if simple:
+            rows, later = first_words(rows, path)
         classes = read_classes(path, not simple, rows)
+        if simple:  # a word whose class the model does not predict stands for itself
+            members = {w: m for w, m in classes.members.items() if lm.vocab.predicts(classes.names[m[0]])}
+            alone = [w for w in (*later, *classes.members) if w not in members]
+            classes = replace(classes, members=members)
+            lm = with_words(lm, alone) if isinstance(lm, Backoff) else lm
+    known = lm.vocab
     both = next((w for w in classes.members if known.predicts(w)), None)
     any_ = any(map(known.predicts, classes.names))
     if both is not None and not (any_ and simple):
@@ -100,6 +114,26 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
         if c is not None and not known.predicts(own):
             p[w] = 0
     return ClassModel(vocab, lm, g, p, len(names), (name, path))
+
+
+def first_words(rows, path):
+    """The `streams.lines` of a file of classes with the first word alone of each expansion, and the words that are
+    left out, {word: None}. Warns if there are any.
+    """
+    cut, later, several = [], {}, 0
+    for number, line in rows:
+        fields = WORD.findall(line)
+        first = 2 if len(fields) > 2 and NUMBER.match(fields[1]) else 1
+        if more := fields[first + 1 :]:
+            later |= dict.fromkeys(more)
+            several += 1
+            line = b" ".join(fields[: first + 1])
+        cut.append((number, line))
+    if several:
+        many = counted(several, "expansion has", "expansions have")
+        told = f"{many} several words; with -simple-classes only the first of them stands for the class"
+        warnings.warn(f"{name_of(path)}: {told}", LmtkWarning, stacklevel=2)
+    return cut, later
 
 
 def write_text(out, model, classes, path):

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from lmtk.joint.mixture import ids_in, part_scores
-from lmtk.lm import ABSENT, LN10, LanguageModel, Scores, after, unique_rows, vocabulary_sums
+from lmtk.lm import ABSENT, LN10, LanguageModel, Scores, after, reach, unique_rows, vocabulary_sums
 from lmtk.ngram.merge import united, with_words
 from lmtk.text.corpus import Corpus, contexts, sentences
 
@@ -64,6 +64,10 @@ class Bayes:
     def order(self):
         return max(part.order for part in self.parts)
 
+    @property
+    def reach(self):
+        return max(self.length, *map(reach, self.parts))
+
     def score(self, corpus):
         logp, _, length, kinds = part_scores(self.parts, corpus, None)
         logp = rounded(logp)
@@ -115,6 +119,10 @@ class LogLinear:
     @property
     def order(self):
         return max(part.order for part in self.parts)
+
+    @property
+    def reach(self):
+        return max(map(reach, self.parts))
 
     @cached_property
     def ids(self):

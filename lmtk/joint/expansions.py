@@ -6,6 +6,7 @@ algorithm: p(w_1 .. w_t) is summed over states, a state being a context of the m
 expansion that the reading is in; and p(w_t | w_1 .. w_(t-1)) is the ratio of two such sums.
 """
 
+import math
 import os
 import re
 from dataclasses import dataclass
@@ -79,10 +80,15 @@ class Expanding:
     own: np.ndarray
     starts: dict
     names: tuple = ()
+    reach = math.inf  # an expansion may be longer than the order
 
     @property
     def order(self):
         return self.lm.order
+
+    @property
+    def opens(self):
+        return self.lm.opens
 
     @cached_property
     def ngrams(self):
@@ -129,21 +135,40 @@ class Expanding:
         """
         states = {((), ()): 1.0}
         for t in range(start, end):
-            if ids[t] == self.vocab.sos_id and not scored[t]:
-                states = {(self.seen((int(self.own[ids[t]]),)), ()): 1.0}
-                continue
-            new = {}
-            for (context, rest), p in states.items():
-                for w, q, left in self.steps(context, rest, ids[t]):
-                    at = (context if w is None else self.seen((*context, w)), left)
-                    new[at] = new.get(at, 0.0) + p * q
-            total = sum(new.values())
+            states, p = self.read(states, ids[start : t + 1], bool(scored[t]))
             if scored[t]:
-                logp[t] = np.log(total) if total > 0 else -np.inf
-            if total > 0:
-                states = {at: p / total for at, p in new.items() if p > 0}
-            else:
-                states = {(self.seen(tuple(self.own[ids[start : t + 1]].tolist())), ()): 1.0}
+                logp[t] = np.log(p) if p > 0 else -np.inf
+
+    def read(self, states, ids, scored):
+        """The states, {(context, rest): p}, after the last of the `ids` of a sentence, and its p after those before."""
+        if ids[-1] == self.vocab.sos_id and not scored:
+            return {(self.seen((int(self.own[ids[-1]]),)), ()): 1.0}, 1.0
+        new = {}
+        for (context, rest), p in states.items():
+            for w, q, left in self.steps(context, rest, ids[-1]):
+                at = (context if w is None else self.seen((*context, w)), left)
+                new[at] = new.get(at, 0.0) + p * q
+        total = sum(new.values())
+        if total > 0:
+            return {at: p / total for at, p in new.items() if p > 0}, total
+        return {(self.seen(tuple(self.own[ids].tolist())), ()): 1.0}, 0.0
+
+    def after(self, context):
+        """ln p of each predicted word, (V,), after all words of a sentence so far."""
+        states, ids, V = {((), ()): 1.0}, np.asarray(context).tolist(), self.vocab.V
+        for t in range(len(ids)):
+            states, _ = self.read(states, ids[: t + 1], False)
+        p, own = np.zeros(V), np.minimum(self.own[:V], self.lm.vocab.V)
+        for (seen, rest), q in states.items():
+            if rest:
+                p[rest[0]] += q
+                continue
+            of = np.append(np.exp(self.lm.after(np.array(seen, np.int32))), 0)  # by ids of lm
+            p += q * of[own]
+            for word, expansions in self.starts.items():
+                p[word] += q * sum(x * of[c] for c, x, _ in expansions)
+        with np.errstate(divide="ignore"):
+            return np.log(p)
 
     def steps(self, context, rest, word):
         """How a reading goes on with a word: (what lm reads, or None inside an expansion; p; what is left of one)."""

@@ -13,7 +13,7 @@ from lmtk.em import check_weights
 from lmtk.errors import FormatError, LmtkError, counted, first_of
 from lmtk.files import registry
 from lmtk.files.streams import lines_of
-from lmtk.lm import ABSENT, UNKNOWN, Scores, reach
+from lmtk.lm import ABSENT, UNKNOWN, Scores, opens, reach
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import differences
 
@@ -41,6 +41,10 @@ class Mixture:
     @property
     def reach(self):
         return max(map(reach, self.parts))
+
+    @property
+    def opens(self):
+        return all(map(opens, self.parts))
 
     def score(self, corpus):
         """ln p of every scored token; the columns of `length` are those of the parts."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lmtk.lm import ABSENT, LanguageModel, Scores, after
+from lmtk.lm import ABSENT, LanguageModel, Scores, after, reach
 from lmtk.text.corpus import Corpus
 
 
@@ -22,6 +22,10 @@ class Skipping:
     @property
     def order(self):
         return max(self.model.order, self.near + 1)
+
+    @property
+    def reach(self):
+        return max(reach(self.model), self.near)
 
     def score(self, corpus):
         scores, skipped = self.model.score(corpus), corpus.ids == self.vocab.unk_id
@@ -70,6 +74,10 @@ class Nonzero:
     @property
     def order(self):
         return self.model.order
+
+    @property
+    def reach(self):
+        return reach(self.model)
 
     def score(self, corpus):
         scores, unknown = self.model.score(corpus), corpus.scored & (corpus.ids == self.vocab.unk_id)

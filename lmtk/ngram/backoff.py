@@ -19,6 +19,7 @@ from lmtk.ngram.walking import context_nodes, handle, spread, walk, walk_plain
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
 TOGETHER = 1 << 16  # tokens that a thread scores at once
+NUMBERS = "word_numbers"  # an array of a binary file
 
 
 def natural(log10):
@@ -149,7 +150,7 @@ class Backoff:
     """p(w | c) is the probability of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word).
 
     levels: of each order, a Probabilities, Stored or Packed. number (W,): KenLM's number of each word, if the model is
-    from a binary file of KenLM's.
+    from a binary file that has these numbers.
     """
 
     vocab: Vocab
@@ -189,6 +190,15 @@ class Backoff:
             return first.nodes.lower(self.order)
         return pack(self.levels, len(self.vocab.words), pays("ngrams", sum(len(x.keys) for x in self.levels), "link"))
 
+    @property
+    def opens(self):
+        """Whether an n-gram of two words or more begins with <s>. A model without such n-grams does not tell: True."""
+        if self.order < 2 or not self.nodes.size(2):
+            return True
+        node = self.walk.node[self.vocab.sos_id]
+        first, last = self.nodes.levels[1]["child"][node : node + 2] if node >= 0 else (0, 0)
+        return bool(first < last)
+
     @cached_property
     def bare(self):
         """The ids of predicted words, and of the unknown word, that have no 1-gram or only a bare one."""
@@ -214,7 +224,7 @@ class Backoff:
 
     def lower(self, order):
         """The model without n-grams above `order`."""
-        return Backoff(self.vocab, order, self.levels[:order])
+        return Backoff(self.vocab, order, self.levels[:order], self.number)
 
     def describe(self):
         yield "kind", "back-off n-gram"
@@ -234,7 +244,12 @@ def write_binary(out, model):
 
 def to_arrays(model):
     """(settings, arrays) of the binary form."""
-    return {"order": model.order, **vocab_settings(model.vocab)}, arrays_of(model.nodes)
+    return {"order": model.order, **vocab_settings(model.vocab)}, arrays_of(model.nodes) | numbers_of(model)
+
+
+def numbers_of(model):
+    """The array of KenLM's numbers of words, {name: (W,)}, which stands last in a file; {} if the model has none."""
+    return {} if model.number is None else {NUMBERS: np.asarray(model.number, np.int32)}
 
 
 def from_arrays(about, arrays, path):
@@ -246,12 +261,18 @@ def from_arrays(about, arrays, path):
         if (above["child"][0], above["child"][-1]) != (0, len(level) - 1):
             raise FormatError(path, f"its array nodes{k} does not end where nodes{k + 1} ends")
     unigrams(nodes, len(words))
-    return Backoff(vocab, sizes.order, [Packed(nodes, k, len(words)) for k in range(1, sizes.order + 1)])
+    levels = [Packed(nodes, k, len(words)) for k in range(1, sizes.order + 1)]
+    return Backoff(vocab, sizes.order, levels, arrays.get(NUMBERS))
+
+
+def numbers_array(W):
+    """The declaration of KenLM's numbers of W words."""
+    return Array("I32", (W,), 0, W, needed=False)
 
 
 def holds(sizes, size):
     """The arrays of the binary form. The children of nodes are not checked: that would take a pass over the model."""
-    arrays, n, less = {}, sizes.order, 0
+    arrays, n, less = {NUMBERS: numbers_array(sizes.W)}, sizes.order, 0
     if size("nodes1", 1) in (WIDE, NARROW):
         arrays["far"] = Array("I32", (max(size("far", 0), 1), 2))
         arrays["slots"], arrays["spans"] = Array("I32", (size("slots", 0),)), Array("I64", (n + 1, 2))

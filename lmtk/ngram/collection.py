@@ -125,7 +125,7 @@ class Text:
 
 
 class MarksInside(Exception):
-    """Sentence marks occur inside a sentence."""
+    """Sentence marks occur inside a sentence, or the last sentence has no end."""
 
 
 def collect(
@@ -171,9 +171,9 @@ def collect(
     if positions and not files and not weighted:
         apart = parts and (memory or comm.size > 1)
         if apart:
-            raw = comm.each(lambda: Blocks(raw_blocks(texts, read_blocks, known, marks.tolower, comm), given))
+            raw = comm.each(lambda: Blocks(raw_blocks(texts, read_blocks, known, marks, unk_id, comm), given))
         else:
-            everything = partial(raw_blocks, texts, read_blocks, known, marks.tolower, ALONE)
+            everything = partial(raw_blocks, texts, read_blocks, known, marks, unk_id, ALONE)
             raw = comm.each(lambda: [] if comm.rank else list(everything()))
         size = raw.size if apart else sum(len(block) for _, _, block in raw)
         if pays("ngrams", comm.total(size)):
@@ -194,10 +194,8 @@ def collect(
             blocks = read_blocks(path)
             for part in weighted_parts(path, blocks, weight_of, known, order, floats, marks, index[SOS], index[EOS]):
                 lines.add(*part)
-        if apart or (raw is not None and comm.size == 1):
-            blocks = raw
-        else:
-            blocks = raw_blocks(texts, read_blocks, known, marks.tolower, comm)
+        again = raw is None or (comm.size > 1 and not apart)
+        blocks = raw_blocks(texts, read_blocks, known, marks, unk_id, comm) if again else raw
         return lines, *read_texts(blocks, index, marks, memory, given)
 
     lines, ids, starts, blocks = comm.each(read)
@@ -234,11 +232,11 @@ def collect(
     return in_memory(Counts(words, levels), memory) if comm.rank == 0 else Counts(words, levels)
 
 
-def blocks_within(path, index, memory, pieces=False):
+def blocks_within(path, index, memory, **how):
     """Yields the blocks of a text or a count file as long as the words of the index fit into `memory` bytes, if given.
     Raises LmtkError, with the memory that is enough, when they do not.
     """
-    blocks, recent = blocks_of(path, SMALL_BLOCK if memory else BLOCK, pieces=pieces), deque(maxlen=2 * count() + 2)
+    blocks, recent = blocks_of(path, SMALL_BLOCK if memory else BLOCK, **how), deque(maxlen=2 * count() + 2)
     for block in blocks:
         recent.append(block)  # the index may lack the words of these
         if memory and len(index) * WORD_BYTES > memory:
@@ -265,22 +263,25 @@ def count_new(blocks, index, memory):
     return new
 
 
-def raw_blocks(texts, read_blocks, known, tolower, comm):
+def raw_blocks(texts, read_blocks, known, marks, unk, comm):
     """Yields the blocks of this rank's part of the texts: (the number of the text, the place of the block in it, the
-    ids, with NEWLINE for each newline). A place is (number, piece); all pieces of a long line are of one rank.
+    ids, with NEWLINE for each newline). A place is (number, piece); all pieces of a long line are of one rank. unk: the
+    id of <unk>.
     """
     for path, name in enumerate(texts):
         places = deque()  # of the blocks that have been read, and whose ids have not been yielded
 
         def mine(name=name, places=places):
             number, piece = 0, 0
-            for block in read_blocks(name, pieces=True):
+            for block in read_blocks(name, pieces=True, as_is=marks.open_end):
                 if number % comm.size == comm.rank:
                     places.append((number, piece))
                     yield block
                 number, piece = (number + 1, 0) if block.endswith(b"\n") else (number, piece + 1)
 
-        for ids in ids_of(mine(), known, tolower):
+        for ids in ids_of(mine(), known, marks.tolower):
+            if marks.skip_symbols:
+                ids = ids[(ids != known[SOS]) & (ids != known[EOS]) & (ids != unk)]
             yield path, places.popleft(), ids
 
 
@@ -376,9 +377,9 @@ def read_texts(raw, index, marks, memory, known):
     before, blank = NEWLINE, 0
     for this, place, block in raw:
         if this != path:
-            if marks.stream and path is not None:
+            if before != NEWLINE or (marks.stream and path is not None):
                 starts.append(np.array([ids.size]))
-            path, top = this, blocks[-1][3]
+            path, top, before = this, blocks[-1][3], NEWLINE
         more, ends, more_blank = with_marks(block, marks, index[SOS], index[EOS], before)
         before, blank = block[-1] if len(block) else before, blank + more_blank
         if marks.blank and before == NEWLINE:
@@ -389,17 +390,21 @@ def read_texts(raw, index, marks, memory, known):
         ids.append(more)
         top = max(top, int(more.max(initial=-1)) + 1)
         blocks.append((path, place, len(more), top))
-    if marks.stream and path is not None:
+    if before != NEWLINE or (marks.stream and path is not None):
         starts.append(np.array([ids.size]))
     return ids.array(), starts.array(), blocks
 
 
 def bordered(raw, sos, eos, marks):
-    """Yields the ids of Positions for each raw block. Raises MarksInside."""
+    """Yields the ids of Positions for each raw block. Raises MarksInside, also where the last line of a text lacks its
+    newline.
+    """
     path, border, before = None, np.array([NEWLINE], np.int32), NEWLINE
     for this, _, block in raw:
         if marks.stream and path not in (None, this):
             yield border
+        if path != this and before != NEWLINE:
+            raise MarksInside
         if not len(block):
             continue
         path, previous, before = this, before, block[-1]
@@ -423,6 +428,8 @@ def bordered(raw, sos, eos, marks):
             if (ends & after_end).any():
                 block = block[~(ends & after_end)]
         yield block
+    if before != NEWLINE:
+        raise MarksInside
     if marks.stream:
         yield border
 

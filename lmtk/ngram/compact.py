@@ -107,7 +107,7 @@ def write(out, model, bits=0):
             else:
                 arrays[f"{name}{k}"] = np.ascontiguousarray(x)
     settings = {"order": model.order, "quantize": bits, "sizes": sizes_of(model), **vocab_settings(model.vocab)}
-    container.write(out, KIND, settings, arrays, model.vocab.words)
+    container.write(out, KIND, settings, arrays | backoff.numbers_of(model), model.vocab.words)
 
 
 def write_binary(out, model, compact=False, bits=0):
@@ -125,7 +125,9 @@ def sizes_of(model):
 def from_arrays(about, arrays, path):
     """The Backoff model in a file's arrays. Raises FormatError."""
     settings = about["settings"]
-    words, found = held(about, arrays, path, SETTINGS, lambda sizes, size: {})
+    words, found = held(
+        about, arrays, path, SETTINGS, lambda sizes, size: {backoff.NUMBERS: backoff.numbers_array(sizes.W)}
+    )
     vocab, order, bits, W = vocab_of(settings, words, path), found.order, found.quantize, len(words)
     sizes = settings.get("sizes")
     most = 8 * sum(a.nbytes for a in arrays.values())
@@ -155,7 +157,7 @@ def from_arrays(about, arrays, path):
             level["child"][1:] = np.cumsum(children)
     without_tables(memory, where, ROOT, path).checked(W)
     nodes = finished(memory, where, W)
-    return Backoff(vocab, order, [Packed(nodes, k, W) for k in range(1, order + 1)])
+    return Backoff(vocab, order, [Packed(nodes, k, W) for k in range(1, order + 1)], arrays.get(backoff.NUMBERS))
 
 
 def holds(sizes, width, bits, arrays):

@@ -31,6 +31,7 @@ KINDS = [
     "trie with quantization and array-compressed pointers",
 ]
 FIXED = 88  # bytes of the magic and the test values
+MIX, SHIFT = np.uint64(0xC6A4A7935BD1E995), np.uint64(47)  # of the hashes of words
 MISSING = np.float32(-100)  # log10 p of <unk> where the ARPA file had none
 
 
@@ -121,6 +122,34 @@ def numbers(vocab, words):
     """The place (W,) in KenLM's list of each word of `vocab`, 0 for words that are not in it."""
     index = {w: i for i, w in enumerate(words)}
     return np.array([index.get(w, 0) for w in vocab.words], np.int64)
+
+
+def hashes(words):
+    """(N,) uint64: what KenLM has in the place of each word, a hash (MurmurHash64A)."""
+    found, length = np.empty(len(words), np.uint64), np.array([len(word) for word in words])
+    for n in np.unique(length).tolist():
+        at = np.flatnonzero(length == n)
+        text = b"".join(words[i].ljust(-(-n // 8) * 8, b"\0") for i in at.tolist())
+        columns = np.frombuffer(text, "<u8").reshape(len(at), -1).T
+        h = np.full(len(at), n * int(MIX) % (1 << 64), np.uint64)
+        for column in columns[: n // 8]:
+            k = column * MIX
+            h = (h ^ ((k ^ (k >> SHIFT)) * MIX)) * MIX
+        for column in columns[n // 8 :]:  # the last bytes, fewer than 8
+            h = (h ^ column) * MIX
+        h = (h ^ (h >> SHIFT)) * MIX
+        found[at] = h ^ (h >> SHIFT)
+    return found
+
+
+def trie_numbers(words, number):
+    """KenLM's number (W,) of each word in a trie, where words are in the order of their hashes; number (W,): that in
+    other forms, 0 for <unk> and words that the model lacks.
+    """
+    at = np.flatnonzero(number)
+    by_hash, found = np.argsort(hashes([words[i] for i in at.tolist()])), np.zeros(len(words), np.int32)
+    found[at[by_hash]] = np.arange(1, len(at) + 1)
+    return found
 
 
 def model_of(data, counts, quantized, split, path):

@@ -8,7 +8,7 @@ import warnings
 
 from lmtk.errors import LmtkWarning, UsageError, typed
 from lmtk.machine.threads import import_numpy
-from lmtk.programs.lines import filtered_arpa, temporary
+from lmtk.programs.lines import filtered_arpa
 
 SAID = {"false": "0", "no": "0", "off": "0", "true": "1", "yes": "1", "on": "1"}
 MODES = "copy", "single", "union", "multiple"
@@ -16,7 +16,14 @@ MODES = "copy", "single", "union", "multiple"
 LMPLZ = {"-order": "--order", "-text": "--text", "-lm": "--arpa", "-prune-by-count": "--prune", "-memory": "--memory"}
 LMPLZ |= {
     f"-{name}": "--" + name.replace("-", "_")
-    for name in ("limit-vocab-file", "discount-fallback", "interpolate-unigrams", "vocab-pad", "verbose-header")
+    for name in (
+        "limit-vocab-file",
+        "discount-fallback",
+        "interpolate-unigrams",
+        "vocab-pad",
+        "verbose-header",
+        "skip-symbols",
+    )
 }
 
 
@@ -65,8 +72,7 @@ def lmplz(words):
     if o.temp_prefix:
         os.environ["TMPDIR"] = o.temp_prefix if os.path.isdir(o.temp_prefix) else os.path.dirname(o.temp_prefix) or "."
     typed.update(LMPLZ)
-    text = without_symbols(o.text) if o.skip_symbols else o.text
-    out = ["-kenlm", "-kenlm-layout", "-order", str(o.order), "-text", text, "-lm", o.arpa]
+    out = ["-kenlm", "-kenlm-layout", "-open-end", "-order", str(o.order), "-text", o.text, "-lm", o.arpa]
     out += ["-prune-by-count", *o.prune] if o.prune else []
     out += ["-discount-fallback", *o.discount_fallback] if o.discount_fallback is not None else []
     out += ["-memory", memory(o.memory)] if o.memory else []
@@ -74,20 +80,8 @@ def lmplz(words):
     out += ["-interpolate-unigrams", SAID.get(o.interpolate_unigrams.lower(), o.interpolate_unigrams)]
     out += ["-vocab-pad", o.vocab_pad] if o.vocab_pad != "0" else []
     out += ["-verbose-header"] if o.verbose_header else []
+    out += ["-skip-symbols"] if o.skip_symbols else []
     return [("ngram-count", out)]
-
-
-def without_symbols(path):
-    """A text without the words <s>, </s> and <unk>, in a file that goes when the program ends."""
-    import re
-
-    from lmtk.files.streams import blocks
-
-    name, symbol = temporary(), re.compile(rb"(?<![^ \t\r\n])(<s>|</s>|<unk>)(?![^ \t\r\n])")
-    with open(name, "wb") as out:
-        for block in blocks(path, as_is=True):
-            out.write(symbol.sub(b" ", block))
-    return name
 
 
 def memory(size):
@@ -116,6 +110,7 @@ def build_binary(words):
     if not given.get("-q", "8").isdigit():
         raise UsageError(f"-q takes a number of bits, not '{given['-q']}'")
     form = ["-quantize", str(min(max(int(given["-q"]), 3), 16))] if "-q" in given else ["-compact"] * ("-a" in given)
+    form += ["-kenlm-numbers", rest[0] if len(rest) == 3 else "probing"]
     return [("ngram", ["-lm", rest[-2], *form, "-write-bin", rest[-1]])]
 
 

@@ -63,7 +63,7 @@ def reported(model, text):
 
 
 def in_memory(kernels, pages, path):
-    """What `summing` calls handle, table and given, of a model that predicts </s>, in a file that is mapped; and the
+    """What `summing` calls handle, table and given, of a model of sentences, in a file that is mapped; and the
     checksums of its arrays. None where it is not in the form in which models are written.
     """
     size = int.from_bytes(pages[:8], "little")
@@ -95,18 +95,23 @@ def in_memory(kernels, pages, path):
     unk, _, sos, _, eos = (ctypes.c_int32 * 5).from_buffer(ids)
     if not min(unk, sos, eos) >= 0 or not eos < V <= W or not kernels["begin"](address(handle), V):
         return None
+    node = struct.unpack_from("<i", unigram, 4 * sos)[0]
+    first, last = (struct.unpack_from("<i", pages, at["nodes1"] + 4 * (WIDE * (node + i) + 1))[0] for i in (0, 1))
+    if n > 1 and (node < 0 or first >= last):  # a model of running text, of which the usual way warns
+        return None
     return handle, table, numbers(V, unk, sos, eos, 1, 1), {name: crc for name, (*_, crc) in about["arrays"].items()}
 
 
 def rows_of(about, spans, size):
     """How many rows each array of a model has; None if these are not a model's arrays or do not fill `size` bytes."""
-    settings, arrays, n = about["settings"], about["arrays"], len(about["arrays"]) - 4
+    settings, arrays = about["settings"], about["arrays"]
+    n = len(arrays.keys() - {"word_numbers"}) - 4
     kinds = {name: type(value) for name, value in settings.items()}
     if about["kind"] != "backoff" or kinds != {"order": int, "V": int, "unk": str} or settings["order"] != n:
         return None
     shapes = {f"nodes{k}": ("I32", None, WIDE if k < n else NARROW) for k in range(1, n + 1)}
     shapes |= {"far": ("I32", None, 2), "slots": ("I32", None), "spans": ("I64", n + 1, 2), "vocabulary": ("U8", None)}
-    if set(arrays) != set(shapes) or max(end for _, end in spans.values()) != size:
+    if arrays.keys() - {"word_numbers"} != shapes.keys() or max(end for _, end in spans.values()) != size:
         return None
     whole = all(fits(arrays[name], spans[name], *shape) for name, shape in shapes.items())
     return {name: shape[0] for name, (_, shape, _) in arrays.items()} if whole else None

@@ -110,8 +110,8 @@ def score_any(model, corpus):
 
 
 def numbers(model, path):
-    """KenLM's number of each word, as a list by id: 0 for <unk>. A binary file of KenLM's states them; else they go
-    from 1 in the order of the ARPA file.
+    """KenLM's number of each word, as a list by id: 0 for <unk>. A binary file of KenLM's or build_binary's states
+    them; else they go from 1 in the order of the ARPA file.
 
     path: where the model is from. A regular file is read again for its order. Elsewhere (a pipe, another binary form)
     the order is that of the model's own list, which lacks the place of <s>: <s> is put where SRILM or lmplz would have

@@ -74,7 +74,8 @@ class Corpus:
 class Marks:
     """How lines become sentences. sos, eos: with <s>, with </s>. stream: all lines are one running text without marks.
     blank: blank lines are counted as sentences without words, as in KenLM. tolower: words are put in lower case.
-    reverse: a line is read from its last word to its first.
+    reverse: a line is read from its last word to its first. open_end: a last line without a line end has no </s>, and
+    skip_symbols: <s>, </s> and <unk> in a text are blanks, both for lmplz.
     """
 
     sos: bool = True
@@ -83,6 +84,8 @@ class Marks:
     blank: bool = False
     tolower: bool = False
     reverse: bool = False
+    open_end: bool = False
+    skip_symbols: bool = False
 
     @classmethod
     def of(cls, no_sos, no_eos, stream=False, tolower=False, reverse=False):
