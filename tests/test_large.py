@@ -87,7 +87,7 @@ def test_counts_are_the_same_in_any_memory(tmp_path, monkeypatch, memory, order,
 def test_a_last_line_without_an_end_has_no_eos(tmp_path, monkeypatch, memory, large):
     """Symbols are skipped, and the blocks of the text are small. The text is not made Positions or a Text."""
     monkeypatch.setitem(LARGE, "ngrams", large)
-    monkeypatch.setattr(streams.blocks, "__defaults__", (40, False))
+    monkeypatch.setattr(streams.blocks, "__defaults__", (40, False, False, False))
     lines = ["a b c", "", "c a", "b b a c a"] * 30
     (tmp_path / "t").write_text("\n".join(lines).replace("c a", "c <s> a <unk>") + "\t ")
     marks = Marks(blank=True, open_end=True, skip_symbols=True)

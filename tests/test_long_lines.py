@@ -20,6 +20,7 @@ from lmtk.ngram.counts import to_rows
 from lmtk.reports import srilm
 from lmtk.text import corpus
 from lmtk.text.corpus import NEWLINE, Growing, Marks, corpora, read_ids, with_marks
+from lmtk.text.vocab import UNK
 
 MB = 1 << 20
 MARKS = [Marks(), Marks(sos=False), Marks(eos=False), Marks(False, False), Marks.of(False, False, True)]
@@ -83,7 +84,7 @@ def test_counts_of_pieces_are_those_of_lines(text, marks, monkeypatch, request):
 
     def positions():
         index = Growing()
-        raw = Blocks(raw_blocks([text], blocks, index, False, ALONE), len(index) - 1)
+        raw = Blocks(raw_blocks([text], blocks, index, marks, index[UNK], ALONE), len(index) - 1)
         return np.concatenate([*bordered(raw, index[b"<s>"], index[b"</s>"], marks)])
 
     def sentence_sets(ids):

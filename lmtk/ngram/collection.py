@@ -239,7 +239,7 @@ def blocks_within(path, index, memory, **how):
     blocks, recent = blocks_of(path, SMALL_BLOCK if memory else BLOCK, **how), deque(maxlen=2 * count() + 2)
     for block in blocks:
         recent.append(block)  # the index may lack the words of these
-        if memory and len(index) * WORD_BYTES > memory:
+        if memory and len(index) * WORD_BYTES > max(memory, LEAST):
             words = len(index) + count_new(chain(recent, blocks), index, memory)
             raise LmtkError(
                 f"-memory is too small: the vocabulary has {words} words; "

@@ -12,7 +12,7 @@ from test_ngram import random_model
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import streams
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, counts, reading
+from lmtk.ngram import arpa, backoff, collection, reading
 from lmtk.ngram.collection import collect
 from lmtk.text.corpus import Marks
 from lmtk.text.vocab import UNK
@@ -217,7 +217,7 @@ def count_outcome(text, folder, monkeypatch, large, size, given):
     """What reading gives: words and levels, or the error."""
     monkeypatch.setitem(LARGE, "text", large)
     blocks = streams.blocks
-    monkeypatch.setattr(counts, "blocks", lambda path: blocks(path, size))
+    monkeypatch.setattr(collection, "blocks_of", lambda path, _: blocks(path, size))
     (folder / "m").write_bytes(text)
     monkeypatch.chdir(folder)
     try:
