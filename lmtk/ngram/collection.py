@@ -374,18 +374,18 @@ def read_texts(raw, index, marks, memory, known):
     ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, known)]
     starts.append(np.zeros(1, np.int64))
     path = top = None
-    before, blank = NEWLINE, 0
+    before = NEWLINE
     for this, place, block in raw:
         if this != path:
             if before != NEWLINE or (marks.stream and path is not None):
                 starts.append(np.array([ids.size]))
             path, top, before = this, blocks[-1][3], NEWLINE
-        more, ends, more_blank = with_marks(block, marks, index[SOS], index[EOS], before)
-        before, blank = block[-1] if len(block) else before, blank + more_blank
-        if marks.blank and before == NEWLINE:
-            ends = np.concatenate((ends, len(more) + 2 * np.arange(1, blank + 1)))
-            more = np.concatenate((more, np.tile(np.array([index[SOS], index[EOS]], np.int32), blank)))
-            blank = 0
+        more, ends, blank = with_marks(block, marks, index[SOS], index[EOS], before)
+        before = block[-1] if len(block) else before
+        if marks.blank:
+            last = ends[-1] if len(ends) else 0
+            ends = np.concatenate((ends, last + 2 * np.arange(1, blank + 1)))
+            more = np.insert(more, np.repeat(last, 2 * blank), np.tile([index[SOS], index[EOS]], blank))
         starts.append(ids.size + ends)
         ids.append(more)
         top = max(top, int(more.max(initial=-1)) + 1)
