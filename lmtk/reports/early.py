@@ -95,11 +95,15 @@ def in_memory(kernels, pages, path):
     unk, _, sos, _, eos = (ctypes.c_int32 * 5).from_buffer(ids)
     if not min(unk, sos, eos) >= 0 or not eos < V <= W or not kernels["begin"](address(handle), V):
         return None
-    node = struct.unpack_from("<i", unigram, 4 * sos)[0]
-    first, last = (struct.unpack_from("<i", pages, at["nodes1"] + 4 * (WIDE * (node + i) + 1))[0] for i in (0, 1))
-    if n > 1 and (node < 0 or first >= last):  # a model of running text, of which the usual way warns
-        return None
+    if n > 1 and not opens(pages, at["nodes1"], struct.unpack_from("<i", unigram, 4 * sos)[0]):
+        return None  # the usual way warns of a model of running text
     return handle, table, numbers(V, unk, sos, eos, 1, 1), {name: crc for name, (*_, crc) in about["arrays"].items()}
+
+
+def opens(pages, begin, node):
+    """Whether 2-grams begin with the 1-gram `node`, -1 for none; begin: where the 1-grams are."""
+    first, last = (struct.unpack_from("<i", pages, begin + 4 * (WIDE * (node + i) + 1))[0] for i in (0, 1))
+    return node >= 0 and first < last
 
 
 def rows_of(about, spans, size):
