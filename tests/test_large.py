@@ -322,7 +322,7 @@ def test_large_models_are_written_as_small_ones(tmp_path, monkeypatch, order, un
 def test_many_counts_are_written_as_few(tmp_path, monkeypatch, by_bytes, order):
     text = random_text(tmp_path, order)
     with open(text, "a") as f:
-        f.write(f"{'long' * 400_000} w1 w1 w2\n")
+        f.write(f"{'long' * 200_000} w1 w1 w2\n")
     found = collect([text], [], order)
     # counts of 0 and large ones
     for level in found.levels:
