@@ -45,7 +45,7 @@ class Column:
         """A copy of the numbers from `begin` up to `end`. Unlike with `array`, no pages of the file stay in memory."""
         out = np.empty(end - begin, self.kind)
         if self.file is None:
-            out[:] = self.array()[begin:end]
+            out[:] = self.array().reshape(-1)[begin:end]
         else:
             read_at(self.file, out, begin * out.itemsize)
         return out
