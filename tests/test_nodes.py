@@ -115,8 +115,8 @@ def test_kernels_stay_within_bounds():
     if os.environ.get("NUMBA_BOUNDSCHECK"):
         return
     cache = Path.home() / ".cache" / "lmtk" / "bounds"  # half a minute the first time
-    names = ("large", "hostile", "nodes")
-    files = [str(Path(__file__).parent / f"test_{name}.py") for name in names]
+    names = ("test_large", "test_nodes", "attacks/test_hostile")
+    files = [str(Path(__file__).parent / f"{name}.py") for name in names]
     environment = ENVIRONMENT | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
     chosen = "scored or written or forged or read_alike or linked or rewritten"
     run = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen, *files]
