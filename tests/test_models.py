@@ -15,6 +15,7 @@ import pytest
 from conftest import FILES
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference.edit import columns, model_of
 
 from lmtk.em import em, neighbours_for_unvisited
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
@@ -28,6 +29,7 @@ from lmtk.lm import vocabulary_sums
 from lmtk.machine.large import LARGE
 from lmtk.ngram import backoff, classes, interp, mass, methods, smoothing
 from lmtk.ngram.collection import collect
+from lmtk.ngram.nodes import N
 from lmtk.nplm import training
 from lmtk.nplm.model import Neural
 from lmtk.text.corpus import Corpus, Marks, contexts, read_corpus, sentences, whole_corpus
@@ -150,7 +152,7 @@ def test_a_class_model_written_out_is_the_same_model(texts, unk):
     scored = corpus.scored & (corpus.ids < model.vocab.V)
     corpus = Corpus(corpus.ids, corpus.starts, scored)
     assert words.score(corpus).logp == pytest.approx(model.score(corpus).logp, abs=2e-6)
-    size = sum(len(level.keys) for level in words.levels)
+    size = int(words.nodes.where[:, N].sum())
     with pytest.raises(LmtkError, match=r"model: .* n-grams of words and more"):
         expanded(model, size - 1, "model")
     assert expanded(model, size, "model").order == n
@@ -204,9 +206,13 @@ def test_the_rest_of_a_shortlist_must_fit(texts):
     model = short(texts)
     data = next(files_of(model))
     other = make_vocab(sorted(set(TRAIN.encode().split())), False)
+    longer = model_of(model.vocab, [*columns(model.rest), 3 * (np.zeros(0),)])
     for rest, message in (
         (interpolated(texts), "no back-off model, which ngram-count makes"),
-        (replace(model.rest, order=4), "its order, 4, is above that of the network, 3"),
+        (
+            model_of(model.vocab, [*columns(model.rest), 3 * (np.zeros(0),)]),
+            "its order, 4, is above that of the network, 3",
+        ),
         (replace(model.rest, vocab=other), r"does not predict all words of the network \(<unk>\)"),
     ):
         with pytest.raises(LmtkError, match=message):

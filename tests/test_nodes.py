@@ -17,7 +17,8 @@ from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.registry import describe, load
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, compact, kenlm_binary, nodes, pruning
+from lmtk.ngram import arpa, backoff, compact, kenlm_binary, nodes
+from lmtk.ngram.edit import prune
 from lmtk.reports import kenlm
 from lmtk.text.corpus import Marks, read_corpus
 
@@ -68,7 +69,7 @@ def test_a_forged_file_is_scored_within_bounds(tmp_path, monkeypatch, seed):
     for word in sentences[0].split():
         python.BaseScore(state, word, state)
     for whole in (
-        lambda: pruning.pruned(model, 1e-3),
+        lambda: prune.prune(model, 1e-3),
         lambda: arpa.write_text(io.BytesIO(), model),
         lambda: list(python.full_scores(sentences[0])),
     ):
@@ -122,6 +123,18 @@ def test_kernels_stay_within_bounds():
     run = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen, *files]
     done = subprocess.run(run, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.parametrize("name", ["wb.arpa", "binary"])
+def test_a_model_without_its_longest_ngrams_is_written_in_binary(tmp_path, name):
+    with open(tmp_path / "binary", "wb") as out:
+        backoff.write_binary(out, load(FILES / "wb.arpa"))
+    model = load(tmp_path / name if name == "binary" else FILES / name).lower(2)
+    with open(tmp_path / "lower", "wb") as out:
+        backoff.write_binary(out, model)
+    again = load(tmp_path / "lower")
+    for corpus in read_corpus(str(FILES / "te.txt"), model.vocab, Marks()):
+        assert (again.score(corpus).logp == model.score(corpus).logp).all()
 
 
 @pytest.mark.parametrize("bits", [0, 3, 8])

@@ -379,8 +379,8 @@ def read(o, path, order, linked=True):
     from lmtk.files.registry import load, load_strictly
     from lmtk.joint.classes import ClassModel
     from lmtk.joint.mixture import lowered
-    from lmtk.ngram import merge
     from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.edit import vocabulary
 
     with reading([path], f"reading {os.path.basename(path)}"):
         how = {"home": o.home, "linked": linked}
@@ -399,8 +399,8 @@ def read(o, path, order, linked=True):
         raise LmtkError(f"{name_of(path)}: no class model, so that there is nothing to expand; -classes makes it one")
     model = model.lower(min(order or model.order, model.order))
     model = model if o.classes else told(o, path, model)
-    model = merge.with_unknown(model, o.unknown) if o.unknown else model
-    return told(o, "-limit-vocab", merge.limited(model, o.kept)) if o.limit_vocab else model
+    model = vocabulary.rename_unknown(model, o.unknown) if o.unknown else model
+    return told(o, "-limit-vocab", vocabulary.limit(model, o.kept)) if o.limit_vocab else model
 
 
 def check_kind(path, model):
@@ -431,11 +431,11 @@ def expanded(o, path, model):
 
 def renormalized(model, whole):
     """The model renormalized. Unless `whole`, the unknown word gets nothing of the mass that 1-grams leave."""
-    from lmtk.ngram import merge, pruning
+    from lmtk.ngram.edit import renormalize, vocabulary
 
-    apart = not whole and model.vocab.predicts(model.vocab.unk) and pruning.leaves_mass(model)
-    found = pruning.renormalized(merge.predicting(model, False) if apart else model, own=True)
-    return merge.predicting(found, True) if apart else found
+    apart = not whole and model.vocab.predicts(model.vocab.unk) and renormalize.leaves_mass(model)
+    found = renormalize.renormalize(vocabulary.predict_unknown(model, False) if apart else model, own=True)
+    return vocabulary.predict_unknown(found, True) if apart else found
 
 
 def classed(o, paths, models):
@@ -443,15 +443,15 @@ def classed(o, paths, models):
     predict no class are models of words, and stay so. paths: the models' files, for messages.
     """
     from lmtk.joint.classes import class_model
-    from lmtk.ngram import merge
+    from lmtk.ngram.edit import vocabulary
 
     known = [any(map(model.vocab.predicts, o.names)) for model in models]
-    every = merge.united([model.vocab for model in models])
+    every = vocabulary.unite_vocabularies([model.vocab for model in models])
     words = [w for w in [*every.words[: every.V], *o.members] if w not in o.names]
     for i, path in enumerate(paths):
         if len(models) > 1:
             own = [w for w in words if not known[i] or w not in o.members]
-            models[i] = merge.with_words(models[i], own, every.predicts(every.unk))
+            models[i] = vocabulary.add_words(models[i], own, every.predicts(every.unk))
         if known[i] or not any(known):
             models[i] = class_model(models[i], path, o.classes, simple=o.simple_classes, rows=o.rows)
             models[i] = models[i] if o.expand_classes is None else expanded(o, path, models[i])
@@ -463,15 +463,15 @@ def classed(o, paths, models):
 def merged_parts(model):
     """A mixture of back-off models, with the same weights everywhere, as one back-off model; else the model."""
     from lmtk.joint.mixture import Mixture
-    from lmtk.ngram import merge
     from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.edit import vocabulary
 
     if not isinstance(model, Mixture) or model.binned is not None:
         return model
     parts = [merged_parts(part) for part in model.parts]
     if not all(isinstance(part, Backoff) for part in parts):
         return model
-    return merge.merged(parts, model.weights[0].tolist())
+    return vocabulary.merge(parts, model.weights[0].tolist())
 
 
 def told(o, what, model):
@@ -486,8 +486,8 @@ def changed(o):
     """The model that all steps before scoring and writing make, and those that are to be mixed with it word by word."""
     from lmtk.files.streams import lines
     from lmtk.joint.expansions import named
-    from lmtk.ngram import merge, pruning
     from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.edit import prune, vocabulary
     from lmtk.text.vocab import read_vocab
 
     o.words = read_vocab(o.vocab) if o.vocab else []
@@ -506,13 +506,13 @@ def changed(o):
     models = [read(o, path, order, not merging) for path, order in zip(files, orders)]
     if o.vocab or o.unk:
         words = [w for w in o.words if w not in o.members]
-        models = [merge.with_words(m, words, o.unk) if isinstance(m, Backoff) else m for m in models]
+        models = [vocabulary.add_words(m, words, o.unk) if isinstance(m, Backoff) else m for m in models]
     # as in SRILM, <unk> is no word of a model that was cut, unless -unk says so
     closed = o.limit_vocab and not (o.unk or o.by_word) and any(m.vocab.predicts(m.vocab.unk) for m in models)
     if closed:
-        models = [merge.predicting(m, False) for m in models]
+        models = [vocabulary.predict_unknown(m, False) for m in models]
     if len(models) > 1 and not o.by_word:
-        mix = merge.merged if o.read_mix_lms else merge.mixture
+        mix = vocabulary.merge if o.read_mix_lms else vocabulary.merge_in_turn
         whole = mix(models, o.weights, own=True)
         models = [told(o, "-mix-lm", whole)]
     if o.renorm:
@@ -520,24 +520,24 @@ def changed(o):
     model, *others = classed(o, files[: len(models)], models) if o.classes else models
     if o.prune:
         history = read(o, o.prune_history_lm, model.order - 1) if o.prune_history_lm else None
-        model = told(o, f"-prune {o.prune:g}", pruning.pruned(model, o.prune, o.minprune, history, own=True))
+        model = told(o, f"-prune {o.prune:g}", prune.prune(model, o.prune, o.minprune, history, own=True))
     if o.prune_lowprobs:
-        model = told(o, "-prune-lowprobs", pruning.without_low(model, o.minprune))
-    return merge.predicting(model, True) if closed else model, others
+        model = told(o, "-prune-lowprobs", prune.prune_low(model, o.minprune))
+    return vocabulary.predict_unknown(model, True) if closed else model, others
 
 
 def mixed(o, model, others):
     """The model that is scored, of those that `changed` makes."""
     from lmtk.joint import dynamic, zeros
     from lmtk.joint.multiwords import Multiwords
-    from lmtk.ngram import merge
     from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.edit import vocabulary
 
     if (o.multiwords or o.skipoovs) and not isinstance(model, Backoff):
         what = "-multiwords" if o.multiwords else "-skipoovs"
         raise LmtkError(f"{o.lm}: {next(model.describe())[1]}; {what} wants a back-off n-gram")
     instead = [zeroprob_word(o)] if o.zeroprob_word else []
-    parts = [merge.with_words(m, instead) if isinstance(m, Backoff) else m for m in (model, *others)]
+    parts = [vocabulary.add_words(m, instead) if isinstance(m, Backoff) else m for m in (model, *others)]
     parts = dynamic.of_one_vocabulary(parts) if others else parts
     if o.skipoovs:
         parts = [zeros.Skipping(part, min((o.order or model.order) - 1, 2)) for part in parts]

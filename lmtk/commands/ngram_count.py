@@ -576,11 +576,11 @@ def listed(o):
 
 def changed_model(o, model):
     """A Backoff model without the n-grams that are not wanted."""
-    from lmtk.ngram import merge, pruning
+    from lmtk.ngram.edit import prune, vocabulary
 
     if o.limit_vocab_file:
-        model = merge.limited(model, o.limited_to)
-    return pruning.pruned(model, o.prune, o.minprune, own=True) if o.prune else model
+        model = vocabulary.limit(model, o.limited_to)
+    return prune.prune(model, o.prune, o.minprune, own=True) if o.prune else model
 
 
 def write_class_model(o, model):
