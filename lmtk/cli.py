@@ -171,7 +171,7 @@ def programs_folder():
     from pathlib import Path
 
     try:
-        found = next((f for f in files("lmtk") or () if f.match("libexec/lmtk/ngram")), None)
+        found = next((f for f in files("lmtk-toolkit") or () if f.match("libexec/lmtk/ngram")), None)
     except PackageNotFoundError:
         found = None
     name = Path(found.locate()) if found else Path(__file__).parent.parent / "bin" / "ngram"
