@@ -17,13 +17,12 @@ from test_ngram import random_model
 
 from lmtk import cli
 from lmtk.commands import options
-from lmtk.files import container, registry, streams, sums
+from lmtk.files import registry, streams
 from lmtk.files.streams import open_out
 from lmtk.lm import LN10
-from lmtk.machine import jit
 from lmtk.machine.exponential import powers
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, kenlm_text, printing, runs, searching, smoothing, summing
+from lmtk.ngram import arpa, backoff, kenlm_text, printing, runs, searching, smoothing
 from lmtk.ngram.collection import collect, in_memory
 from lmtk.ngram.counts import to_rows, write_counts
 from lmtk.ngram.edit import vocabulary
@@ -34,7 +33,7 @@ from lmtk.ngram.methods import Method, Recipe
 from lmtk.ngram.smoothing import estimate
 from lmtk.programs.kenlm import passing
 from lmtk.programs.lines import filtered_arpa
-from lmtk.reports import early, kenlm, srilm
+from lmtk.reports import kenlm, srilm
 from lmtk.text.corpus import Marks, read_corpus
 from lmtk.text.vocab import make_vocab
 
@@ -204,7 +203,7 @@ def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, order, wor
 
 @pytest.mark.parametrize("order", [1, 2, 5])
 @pytest.mark.parametrize("unk", [True, False])
-def test_a_report_before_numpy_is_that_of_a_small_text(tmp_path, monkeypatch, order, unk):
+def test_the_sums_of_a_large_text_are_those_of_a_small_one(tmp_path, monkeypatch, order, unk):
     words = [b"w1", b"w2", b"w5", b"w7", b"a longish word".replace(b" ", b"-")] if unk else None
     path, text = str(tmp_path / "m"), random_text(tmp_path, 1)
     with open_out(path) as out:
@@ -215,52 +214,10 @@ def test_a_report_before_numpy_is_that_of_a_small_text(tmp_path, monkeypatch, or
     model = registry.load(path)
     srilm.report(model, text, read_corpus(text, model.vocab, Marks()), 0, expected.append)
     monkeypatch.setitem(LARGE, "text", 1)
-    monkeypatch.setitem(LARGE, "binary", 1)
-    for some in (1, 1000, 1 << 18):
-        monkeypatch.setattr(early, "TOGETHER", some)
-        sums.begin(path)
-        assert [early.reported(path, text)] == expected and unk != (b" 0 OOVs" not in expected[0])
+    for size in (1, 1000, 1 << 18):
         found = []
-        srilm.report_sums(model, text, streams.blocks(text, some), Marks(), found.append)
-        assert found == expected
-    whole = (tmp_path / "m").read_bytes()
-    for at in (0, 9, len(whole) // 3, len(whole) - 2):
-        (tmp_path / "m").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        sums.begin(path)
-        assert early.reported(path, text) is None
-    settings, arrays = backoff.to_arrays(model)
-    for wrong in ({"V": 2.5}, {"V": True}, {"unk": None}, {"order": float(order)}, {"more": 1}):
-        with open_out(path) as out:
-            container.write(out, "backoff", settings | wrong, arrays, model.vocab.words)
-        sums.begin(path)
-        assert early.reported(path, text) is None
-    sums.begun.clear()
-
-
-def test_kernels_at_hand_depend_on_all_files_that_their_code_is_of():
-    known = {}
-    for name in early.KERNELS:
-        jit.meaning(getattr(summing, name), known)
-    assert {function.__module__ for function in known} == {
-        f"lmtk.{name[:-3].replace('/', '.')}" for name in early.SOURCES
-    }
-
-
-def test_a_large_report_does_without_numpy(tmp_path):
-    text, path = random_text(tmp_path, 1), str(tmp_path / "m")
-    with open_out(path) as out:
-        backoff.write_binary(out, estimated(text, "kn", 3, Marks(), False, None, False)[1])
-    code = (
-        "import sys; from lmtk.machine.large import LARGE; LARGE.update(text=1, binary=1)\n"
-        f"sys.argv = ['lmtk', 'ppl', '-text', {text!r}, '-lm', {path!r}]\n"
-        "from lmtk.cli import main\n"
-        "try: main()\n"
-        "except SystemExit: print({'numpy', 'typer', 'numba'}.intersection(sys.modules))"
-    )
-    for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True)
-        assert not done.stderr and "300 sentences" in done.stdout
-    assert done.stdout.endswith("set()\n")
+        srilm.report_sums(model, text, streams.blocks(text, size), Marks(), found.append)
+        assert found == expected and unk != (b" 0 OOVs" not in expected[0])
 
 
 def test_a_small_job_does_without_numba(tmp_path):

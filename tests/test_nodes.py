@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT, FILES
+from conftest import ENVIRONMENT, FILES, TESTS
 
 import lmtk
 from lmtk.commands.ppl import report_text
@@ -95,7 +95,7 @@ def test_forged_weights_that_are_no_numbers_are_one_error(tmp_path, monkeypatch,
 
 
 def test_damage_in_a_large_file_is_seen_before_anything_is_said(tmp_path):
-    """Its sums are made beside the work; still ppl is silent, and says one line."""
+    """Its checksums are compared after scoring; ppl still prints nothing but one line of error."""
     path, large = tmp_path / "m", "from lmtk.machine.large import LARGE; LARGE['binary'] = 1\n"
     with open(path, "wb") as out:
         backoff.write_binary(out, load(FILES / "wb.arpa"))
@@ -116,10 +116,9 @@ def test_kernels_stay_within_bounds():
     if os.environ.get("NUMBA_BOUNDSCHECK"):
         return
     cache = Path.home() / ".cache" / "lmtk" / "bounds"  # half a minute the first time
-    names = ("test_large", "test_nodes", "attacks/test_hostile")
-    files = [str(Path(__file__).parent / f"{name}.py") for name in names]
+    files = [str(TESTS / f"{name}.py") for name in ("test_large", "attacks/test_hostile", "test_nodes")]
     environment = ENVIRONMENT | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
-    chosen = "scored or written or forged or read_alike or linked or rewritten"
+    chosen = "scored or written or forged or read_alike or linked or edited"
     run = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen, *files]
     done = subprocess.run(run, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -103,7 +103,7 @@ def command(
     check_outputs(write, texts=texts + counts, inputs=[lm, classes])
     use(threads)
     with reading([lm], "reading the model"):
-        model = load_strictly(lm) if strict else load(lm, sums="beside")
+        model = load_strictly(lm) if strict else load(lm, sums="later")
     if classes:
         from lmtk.joint.classes import class_model
 
@@ -147,8 +147,7 @@ def report_text(model, path, marks, debug, write, escape=b"", unk=True, weighted
     from lmtk.machine.large import pays
     from lmtk.machine.threads import ahead
     from lmtk.ngram.backoff import Backoff
-    from lmtk.reports.early import TOGETHER
-    from lmtk.reports.srilm import report, report_passages, report_sums
+    from lmtk.reports.srilm import BLOCK, report, report_passages, report_sums
     from lmtk.text.corpus import corpora
 
     index = getattr(model, "index", None)
@@ -163,7 +162,7 @@ def report_text(model, path, marks, debug, write, escape=b"", unk=True, weighted
     pieces = debug == 0 and not (marks.reverse or weighted)  # otherwise sentences are printed, or read backwards
     plain = pieces and not marks.stream
     if large and isinstance(model, Backoff) and plain:
-        return report_sums(model, path, blocks(path, TOGETHER, pieces=True), marks, write)[2]
+        return report_sums(model, path, blocks(path, BLOCK, pieces=True), marks, write)[2]
     found = read(blocks(path, pieces=pieces), *how)
     if index is None and large:  # no read of a file can wait
         found = ahead(found)

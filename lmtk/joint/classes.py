@@ -16,7 +16,7 @@ from lmtk.files import container
 from lmtk.files.declared import VOCABULARY, Array, check_array, held, ids, whole
 from lmtk.files.streams import WORD, lines, lines_of
 from lmtk.joint.expansions import NUMBER, expanding_model, several_readings
-from lmtk.joint.mixture import folder_of, lowered, missing, name_in, part_of
+from lmtk.joint.mixture import check_part, folder_of, lowered, name_in, part_of
 from lmtk.lm import LN10, LanguageModel, Scores, opens
 from lmtk.ngram import backoff
 from lmtk.ngram.backoff import Backoff
@@ -163,8 +163,7 @@ def read_text(stream, path, seen=()):
     if len(parts) < 2:
         raise FormatError(path, "a class model names its model and its classes; one is missing")
     lm = part_of(path, parts[b"model"], seen)
-    if not os.path.exists(parts[b"classes"]):
-        raise missing(path, parts[b"classes"])
+    check_part(path, parts[b"classes"])
     return class_model(lm, parts[b"model"], parts[b"classes"])
 
 
