@@ -375,8 +375,8 @@ def read(o, path, order, linked=True):
     """The model in a file with -map-unk, -order, -limit-vocab and, where the file holds a class model, -expand-classes;
     linked: as `registry.load` has it. Raises LmtkError where a back-off model is wanted and it is another.
     """
-    from lmtk.commands.bar import reading
     from lmtk.files.registry import load, load_strictly
+    from lmtk.jobs.bar import reading
     from lmtk.joint.classes import ClassModel
     from lmtk.joint.mixture import lowered
     from lmtk.ngram import merge

@@ -175,7 +175,7 @@ def to_sort(o, start):
 
 def sort(o, job, start):
     """The words in classes, as `classes.exchange_of` has them, merged and exchanged as the options o say."""
-    from lmtk.commands.bar import Bar
+    from lmtk.jobs.bar import Bar
     from lmtk.ngram import classes as induction
 
     data, words, G = job.data, job.words, job.G

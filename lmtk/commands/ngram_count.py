@@ -444,7 +444,7 @@ def vocabulary_of(o):
 
 def model_in_buckets(o, comm):
     """The model of a collection.Text, or of runs.Spilled, or its discounts, written by rank 0."""
-    from lmtk.commands.bar import Bar
+    from lmtk.jobs.bar import Bar
     from lmtk.machine.memory import at_most
     from lmtk.ngram.buckets import assembly, estimating, writing
 

@@ -364,7 +364,7 @@ def shares_outputs(o):
 def learn(o, comm):
     """Train, with the ranks of `comm`, as the options say."""
     from lmtk import run
-    from lmtk.commands.progress import Reporter
+    from lmtk.jobs.progress import Reporter
     from lmtk.machine.parallel import Common
     from lmtk.machine.threads import count
     from lmtk.ngram.generation import mean_chances

@@ -79,10 +79,10 @@ def command(
     \b
     Example: lmtk ppl -lm model.lm -unk -text test.txt
     """
-    from lmtk.commands.bar import reading
     from lmtk.files import container
     from lmtk.files.registry import load, load_strictly
     from lmtk.files.streams import open_out
+    from lmtk.jobs.bar import reading
     from lmtk.lm import running_text
     from lmtk.machine.threads import use
     from lmtk.text.corpus import Marks
