@@ -148,7 +148,7 @@ def declaration(name, kind, record, heading):
         typed, read = one if one is bool else one | None, lambda value: value
         bounds = {"min": record.low, "max": record.high}
     if record.parse:
-        typed, read = typed if get_origin(one) else str | None, record.parse
+        typed, read = (list[str] if get_origin(one) else str) | None, record.parse
     bounds = {bound: value for bound, value in bounds.items() if value is not None}
     names = [f"-{n}" for n in (name, *record.also)]
     told = typer.Option(*names, help=record.help, metavar=record.metavar, rich_help_panel=heading, **bounds)
