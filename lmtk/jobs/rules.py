@@ -156,6 +156,10 @@ def given_weights(weights, parts):
     return whole
 
 
+def show(number):
+    return f"{number:.7g}"
+
+
 def short(weights):
     return " ".join(f"{w:.6g}" for w in weights)
 
