@@ -12,7 +12,7 @@ from test_models import texts  # noqa: F401  a fixture
 from test_nplm import life, prepared, settings
 
 from lmtk import run
-from lmtk.commands.progress import Reporter
+from lmtk.jobs.progress import Reporter
 from lmtk.nplm import training
 
 TRAIN = ["-m", "lmtk", "nplm-train", "-text", FILES / "words.txt", "-heldout", FILES / "words.txt", "-hidden", "8"]

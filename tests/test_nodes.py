@@ -12,10 +12,10 @@ import pytest
 from conftest import ENVIRONMENT, FILES, TESTS
 
 import lmtk
-from lmtk.commands.ppl import report_text
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.registry import describe, load
+from lmtk.jobs.scoring import Scoring, report_text
 from lmtk.machine.large import LARGE
 from lmtk.ngram import arpa, backoff, compact, kenlm_binary, nodes
 from lmtk.ngram.edit import prune
@@ -90,7 +90,7 @@ def test_forged_weights_that_are_no_numbers_are_one_error(tmp_path, monkeypatch,
         container.write(out, "backoff", settings, arrays, model.vocab.words)
     said = []
     with pytest.raises(FormatError, match="damaged: weights that are no numbers"):
-        report_text(load(path), str(FILES / "te.txt"), Marks(), 0, said.append)
+        report_text(load(path), str(FILES / "te.txt"), Scoring(), said.append)
     assert not said
 
 

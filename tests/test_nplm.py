@@ -11,10 +11,10 @@ from steps import Small, same
 from test_models import TRAIN, neural, texts  # noqa: F401  a fixture
 
 from lmtk import run as lifecycle
-from lmtk.commands.progress import Reporter
 from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import curve
 from lmtk.files.registry import load
+from lmtk.jobs.progress import Reporter
 from lmtk.machine import factors
 from lmtk.machine.blas import add_product, sgemm
 from lmtk.machine.exponential import exp_outputs, exp_rows
