@@ -14,7 +14,7 @@ from conftest import ENVIRONMENT
 from test_ngram import random_model
 
 from lmtk import cli
-from lmtk.commands import records as options
+from lmtk.commands import options
 from lmtk.files import container, registry, streams, sums
 from lmtk.files.streams import open_out
 from lmtk.lm import LN10

@@ -81,7 +81,7 @@ def check(given):
         if path != "-":
             os.stat(path)
     if written:
-        from lmtk.commands.options import check_outputs  # with typer, which takes a while
+        from lmtk.jobs.rules import check_outputs
 
         check_outputs(*written, texts=texts, inputs=inputs)
 
