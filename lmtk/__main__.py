@@ -13,7 +13,7 @@ def program():
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from lmtk.cli import close_stdout, main
+    from lmtk.cli import close_stdout, ended, main
 
     status = 1  # where main raises anything else
 
@@ -25,8 +25,18 @@ def program():
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGPIPE)
         if "mpi4py.MPI" not in sys.modules:  # which ends MPI behind all of Python
-            os._exit(status)
+            os._exit(128 + ended[0] if ended else status)
 
+    def end_again(unraisable):
+        """Sends a signal again, soon, if its exception was raised in a callback, where Python prints and forgets it."""
+        if ended and isinstance(unraisable.exc_value, KeyboardInterrupt | SystemExit):
+            from threading import Timer
+
+            Timer(0.01, os.kill, (os.getpid(), ended[-1])).start()
+        else:
+            sys.__unraisablehook__(unraisable)
+
+    sys.unraisablehook = end_again
     atexit.register(end)  # registered first, it runs last
     try:
         main()

@@ -16,9 +16,6 @@ from lmtk.errors import LmtkError, LmtkWarning, UsageError, notes, typed
 from lmtk.machine import large, mpiexec
 from lmtk.machine.threads import import_numpy
 
-# modules with a function `early`, for work beside imports: it gets the command line before its parser and numpy are
-# imported, and returns whether all is done
-EARLY = {"ppl": "lmtk.reports.early"}
 # programs of SRILM and KenLM that lmtk stands in for, by the names in bin/. A function takes the words behind the name
 # and does the job, or says which commands do it: [(command, words)].
 PROGRAMS = {
@@ -49,6 +46,7 @@ PROGRAMS = {
 
 LONGEST = 1000  # characters of a message; what is longer is cut in its middle
 MOST = 5  # warnings of a kind that are printed
+ended = []  # the signals that end this process
 
 HELP = """usage: lmtk COMMAND [OPTION ...]
 
@@ -63,10 +61,6 @@ Options have one dash or two; "-" is stdin or stdout; numbers in reports are log
 
 def run(name, words, stray=False):
     """Runs one command. stray: whether words that follow no option are passed over with a warning, not an error."""
-    import importlib
-
-    if name in EARLY and importlib.import_module(EARLY[name]).early(words):
-        return
     import typer
 
     command = click_command(name)
@@ -178,7 +172,7 @@ def programs_folder():
     from pathlib import Path
 
     try:
-        found = next((f for f in files("lmtk") or () if f.match("libexec/lmtk/ngram")), None)
+        found = next((f for f in files("lmtk-toolkit") or () if f.match("libexec/lmtk/ngram")), None)
     except PackageNotFoundError:
         found = None
     name = Path(found.locate()) if found else Path(__file__).parent.parent / "bin" / "ngram"
@@ -214,10 +208,12 @@ def main():
     # names of files and words may be any bytes
     sys.stdout.reconfigure(errors="surrogateescape")
     sys.stderr.reconfigure(errors="backslashreplace")
-    words, steps, stray = sys.argv[1:], [], False
+    words = sys.argv[1:]
     if words[:2] == ["-as", "lmtk"]:
         words = words[2:]
     program = f"lmtk {words[0]}" if words and words[0] in COMMANDS else "lmtk"
+    if words[:1] == ["-as"] and words[1:2] and words[1] in PROGRAMS:
+        program = words[1]
     if {"-mpi", "--mpi"}.intersection(words):
         mpiexec.supervise(program)
     # numpy's warnings are not shown: nan and inf are checked for where they matter
@@ -231,59 +227,78 @@ def main():
     # a job that is ended removes its temporary files as one that fails does; nohup lets it outlive its terminal
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda number, _: sys.exit(128 + number))
-    status = 0
+            signal.signal(number, end_by)
+    ended.clear()
     try:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # by `lmtk.__main__`
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        if words and words[0] in COMMANDS:
-            steps = [(words[0], words[1:])]
-        elif words[:1] == ["-as"] and words[1:2] and words[1] in PROGRAMS:
-            program, stray = words[1], True  # as those programs do
-            steps = as_program(program, words[2:])
-        else:
-            status = top(words)
-        for name, rest in steps:
-            run(name, rest, stray)
-        sys.stdout.flush()
-        large.learn()
-    except BrokenPipeError:
-        status = 128 + signal.SIGPIPE
-    except UsageError as e:
-        if speaks(words):
-            say(program, e)
-        status = 2
-    except LmtkError as e:
-        say(program, e)
-        status = 1
-    except ModuleNotFoundError as e:
-        if not sys.modules.get("lmtk") or (e.name or "").startswith("lmtk"):
+            signal.signal(signal.SIGINT, end_by)
+        status = attempt(program, words)
+    except BaseException:
+        # Python and libraries may wrap what the handler of a signal raises, as Python 3.11 does in the body of a class
+        if not ended:
             raise
-        say(program, f"{sys.executable} lacks the package {e.name}; lmtk wants the Python that it is installed for")
-        status = 1
-    except KeyboardInterrupt:
-        status = 130
-    except MemoryError as e:
-        say(program, f"out of memory{': ' if str(e) else ''}{e}")
-        status = 1
-    except ValueError as e:
-        if not str(e).startswith(("Maximum allowed dimension", "array is too big")):
-            raise
-        say(program, f"out of memory: {e}")  # an array with more bytes than numpy can count
-        status = 1
-    except OSError as e:
-        say(program, "out of memory" if e.errno == errno.ENOMEM else explain(e))
-        status = 1
-    except RuntimeError as e:
-        if "new thread" not in str(e):
-            raise
-        say(program, "out of memory, or of processes: no new thread can be started; a lower -threads may help")
-        status = 1
+    if ended:
+        status = 128 + ended[0]
     warned.finish()
     if status in (1, 128 + signal.SIGPIPE):
         close_stdout()
     gc.freeze()  # the end of Python need not look through the objects either
     sys.exit(status)
+
+
+def end_by(number, _):
+    """The handler of signals that end the program: the exception that it raises lets the job clean up."""
+    ended.append(number)
+    raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+
+
+def attempt(program, words):
+    """Does what a command line asks for, and prints its errors under the name of a program. Returns the exit status."""
+    steps, stray = [], False
+    try:
+        if words and words[0] in COMMANDS:
+            steps = [(words[0], words[1:])]
+        elif program in PROGRAMS:
+            steps, stray = as_program(program, words[2:]), True  # as those programs do
+        elif status := top(words):
+            return status
+        for name, rest in steps:
+            run(name, rest, stray)
+        sys.stdout.flush()
+        large.learn()
+        return 0
+    except BrokenPipeError:
+        return 128 + signal.SIGPIPE
+    except UsageError as e:
+        if speaks(words):
+            say(program, e)
+        return 2
+    except LmtkError as e:
+        say(program, e)
+        return 1
+    except ModuleNotFoundError as e:
+        if not sys.modules.get("lmtk") or (e.name or "").startswith("lmtk"):
+            raise
+        say(program, f"{sys.executable} lacks the package {e.name}; lmtk wants the Python that it is installed for")
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except MemoryError as e:
+        say(program, f"out of memory{': ' if str(e) else ''}{e}")
+        return 1
+    except ValueError as e:
+        if not str(e).startswith(("Maximum allowed dimension", "array is too big")):
+            raise
+        say(program, f"out of memory: {e}")  # an array with more bytes than numpy can count
+        return 1
+    except OSError as e:
+        say(program, "out of memory" if e.errno == errno.ENOMEM else explain(e))
+        return 1
+    except RuntimeError as e:
+        if "new thread" not in str(e):
+            raise
+        say(program, "out of memory, or of processes: no new thread can be started; a lower -threads may help")
+        return 1
 
 
 def speaks(words):

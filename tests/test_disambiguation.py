@@ -1,9 +1,8 @@
-"""Hidden words against all sequences of them, and kernels against Python."""
+"""The trellis against all sequences of tags; tables against a definition of their order in Python."""
 
 import itertools
 import math
 import subprocess
-import sys
 
 import naive
 import numpy as np
@@ -11,11 +10,10 @@ import pytest
 from conftest import ENVIRONMENT
 from test_ngram import random_model
 
-from lmtk.joint import disambiguation
-from lmtk.joint.disambiguation import Decoder, choices_of, scorer_of, sentences
-from lmtk.joint.hashing import Hashed
-from lmtk.joint.trellis import ALL, BEST, FORWARD, PATHS
 from lmtk.ngram import arpa
+from lmtk.tagging.candidates import make_candidates, make_sentences, make_tag_model
+from lmtk.tagging.hashing import in_order
+from lmtk.tagging.trellis import MAX_MARGINAL, PATHS, POSTERIOR, Decoder
 from lmtk.text.vocab import EOS, SOS
 
 WORDS = [b"<unk>", SOS, EOS, b"-pau-", *(w.encode() for w in "abcdex")]  # hidden ones; x is in no model
@@ -34,16 +32,15 @@ def a_job(seed, most=4, T=5):
     return model, order, rows, sentence, *random.choice([0.5, 1.0, 2.0], 2).tolist()
 
 
-def decoded(job, large, N=1, kind=PATHS, scale=False):
-    """Decoded of the sentence twice."""
+def decoded(job, N=1, kind=PATHS, scale=False):
+    """Decoded of the sentence twice, with room that grows from one state on."""
     model, order, rows, sentence, lmw, mapw = job
-    scorer = scorer_of(model, order)
+    tag_model = make_tag_model(model, order)
     ids = [model.vocab.index.get(word, -1) for word in WORDS]
-    logarithm = {p: math.log10(p) for row in rows for p in row.values()}
-    decoder = Decoder(scorer, lmw, N, kind)
-    decoder.pays = lambda *_: large
-    choices = choices_of(scorer, rows, logarithm, ids, mapw, scale)
-    return decoder(choices, np.array(sentence * 2, np.int32), np.arange(1, 3) * len(sentence))
+    log10 = {p: math.log10(p) for row in rows for p in row.values()}
+    candidates = make_candidates(tag_model, rows, log10, ids, mapw, scale)
+    decoder = Decoder(tag_model, lmw, N, kind, states=1)
+    return decoder(candidates, np.array(sentence * 2, np.int32), np.arange(1, 3) * len(sentence))
 
 
 def every_path(job, scale):
@@ -67,24 +64,23 @@ def every_path(job, scale):
     return found
 
 
-@pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_all_sequences(seed, large):
+def test_all_sequences(seed):
     job, scale = a_job(seed), seed % 3 == 0
     paths, T = every_path(job, scale), len(job[3])
     best = sorted(paths.values(), reverse=True)[:4]
-    found = decoded(job, large, 4, PATHS, scale)
+    found = decoded(job, 4, PATHS, scale)
     for i in range(2):
         # as in SRILM, there may be more of probability 0
-        own = [k for k in range(found.found[i]) if found.score[i, k] > -math.inf]
+        own = [k for k in range(found.count[i]) if found.score[i, k] > -math.inf]
         assert found.score[i, own].tolist() == pytest.approx(best, rel=1e-5)
         kept = [paths[tuple(found.path[k, i * T :][:T].tolist())] for k in own]
         assert kept == pytest.approx(best, rel=1e-5)
     top = max(paths.values())
     sums = sum(10 ** (p - top) for p in paths.values())
-    found, through = decoded(job, large, 1, ALL, scale), decoded(job, large, 1, BEST, scale)
+    found, through = decoded(job, 1, POSTERIOR, scale), decoded(job, 1, MAX_MARGINAL, scale)
     assert found.score.tolist() == [[pytest.approx(top + math.log10(sums), rel=1e-5)]] * 2
-    share = zip(found.hidden.tolist(), found.share.tolist())
+    share = zip(found.tag.tolist(), found.share.tolist())
     for t in range(2 * T):
         here = {path[t % T] for path in paths}
         own = dict(itertools.islice(share, len(here)))
@@ -95,59 +91,78 @@ def test_all_sequences(seed, large):
         assert through.path[0, t] in {path[t % T] for path, p in paths.items() if p > top - 1e-3}
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_kernel_and_python_are_the_same(seed, monkeypatch):
-    monkeypatch.setattr(disambiguation, "SOME", 1)  # room grows
-    job = a_job(seed, 6, 9)
-    for N, kind in ((1, PATHS), (3, PATHS), (1, ALL), (1, FORWARD), (1, BEST)):
-        small, large = decoded(job, False, N, kind), decoded(job, True, N, kind)
-        for a, b in zip(small.arrays(), large.arrays()):
-            np.testing.assert_array_equal(a, b)
-
-
-def test_many_states(monkeypatch):
-    """A hash table that grows."""
+def test_many_states():
+    """A table that grows lists tags in another order than that of their numbers."""
     random = np.random.default_rng(1)
-    model = random_model(1, 3)
-    rows = [{h: float(p) for h, p in enumerate(random.uniform(0.1, 1, 60), 4)}]
-    job = model, 3, rows, [0] * 4, 1.0, 1.0
-    monkeypatch.setattr(sys.modules[__name__], "WORDS", [*WORDS, *(b"%d" % i for i in range(60))])
-    small, large = decoded(job, False, 1, ALL), decoded(job, True, 1, ALL)
-    assert small.hidden.tolist() == large.hidden.tolist()
-    assert small.hidden[:60].tolist() != sorted(small.hidden[:60].tolist())
-    assert small.share.tolist() == large.share.tolist()
+    tag_model = make_tag_model(random_model(1, 3), 3)
+    row = {tag: float(p) for tag, p in enumerate(random.uniform(0.1, 1, 60), 4)}
+    candidates = make_candidates(tag_model, [row], {p: math.log10(p) for p in row.values()}, [-1] * 64)
+    found = Decoder(tag_model, kind=POSTERIOR)(candidates, np.zeros(4, np.int32), np.array([4]))
+    assert found.tag.reshape(4, 60).tolist() == in_order(in_order([[*row]])) * 4
+    assert sorted(found.tag[:60].tolist()) == [*row] != found.tag[:60].tolist()
+    shares = [row[tag] / sum(row.values()) for tag in found.tag[:60].tolist()]
+    assert (10 ** found.share[:60]).tolist() == pytest.approx(shares, rel=1e-4)
 
 
-def test_hashed():
-    """The orders that SRILM prints for so many words; and words taken out again."""
-    table = Hashed()
-    for n in range(40):
-        table[n] = n
-        assert sorted(table.ordered()) == [*range(n + 1)]
-        if n < 4:
-            assert table.ordered() == [*range(n + 1)]
-    for n in range(0, 40, 3):
-        del table[n]
-        assert sorted(table.ordered()) == sorted(table)
-        assert all(table.slots[table.place(k)] == k for k in table)
+def slots(history):
+    """SRILM's table in Python: the numbers of a history in the order of their slots, ~n taking n out again."""
+    table, bits, count = [None] * 8, 2, 0
+
+    def place(n):
+        i = 0 if bits == 2 else (n * 1103515245 + 12345) >> (30 - bits)
+        while table[i % len(table)] not in (None, n):
+            i += 1
+        return i % len(table)
+
+    for n in history:
+        if n >= 0 and n not in table:
+            count += 1
+            needed = count if count < 8 else int(np.float32(count + 1) / np.float32(0.8))
+            if needed > 1 << bits:
+                bits, old = (needed - 1).bit_length(), table
+                table = [None] * (1 << bits)
+                for k in old:
+                    if k is not None:
+                        table[place(k)] = k
+            table[place(n)] = n
+        elif n < 0:
+            count, i = count - 1, table.index(~n)
+            table[i] = None
+            while (k := table[i := (i + 1) % len(table)]) is not None:
+                table[i] = None
+                table[place(k)] = k
+    return [n for n in table if n is not None]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_order_of_tables(seed):
+    random = np.random.default_rng(seed)
+    lists = []
+    for size in (0, 1, 4, 5, 8, 40, 300):
+        history, present = [], set()
+        for n in random.integers(0, 3 * size + 1, size).tolist():
+            history.append(~n if n in present and random.random() < 0.5 else n)
+            (present.discard if history[-1] < 0 else present.add)(n)
+        lists.append(history)
+    assert in_order(lists) == [slots(history) for history in lists]
+    assert in_order([[3, 1, 2, 0], [7, 5]]) == [[3, 1, 2, 0], [7, 5]]
 
 
 def test_sentences():
     ids = np.array([-1, 5, 6, -1, 1, 5, 2, -1, -1, 7, -1], np.int32)
-    found = sentences(ids, 1, 2)
+    found = make_sentences(ids, 1, 2)
     assert found.rows.tolist() == [1, 5, 6, 2, 1, 5, 2, 1, 7, 2]
     assert found.ends.tolist() == [4, 7, 10]
     assert found.source.tolist() == [-1, 1, 2, -1, 4, 5, 6, -1, 9, -1]
     assert found.line.tolist() == [2, 3, 5]
-    assert found.only(np.array([True, False, True])).rows.tolist() == [1, 5, 6, 2, 1, 7, 2]
-    assert sentences(ids, 1, 2, True).rows.tolist() == [1, 5, 6, 1, 5, 2, 1, 7]
-    assert len(sentences(np.array([-1, -1], np.int32), 1, 2).rows) == 0
+    assert found.select(np.array([True, False, True])).rows.tolist() == [1, 5, 6, 2, 1, 7, 2]
+    assert make_sentences(ids, 1, 2, False).rows.tolist() == [1, 5, 6, 1, 5, 2, 1, 7]
+    assert len(make_sentences(np.array([-1, -1], np.int32), 1, 2).rows) == 0
 
 
-def test_parts(monkeypatch):
-    monkeypatch.setattr(disambiguation, "MANY", 4)
-    found = sentences(np.array([5, -1, 5, 6, 7, 8, -1, 5, -1, 5, -1], np.int32), 1, 2)
-    parts = [*found.parts(np.ones(len(found.rows), int))]
+def test_parts():
+    found = make_sentences(np.array([5, -1, 5, 6, 7, 8, -1, 5, -1, 5, -1], np.int32), 1, 2)
+    parts = [*found.parts(np.ones(len(found.rows), int), size=4)]
     assert [part.line.tolist() for part in parts] == [[1, 2], [3], [4]]
     assert np.concatenate([part.rows for part in parts]).tolist() == found.rows.tolist()
 

@@ -16,6 +16,7 @@ LAYERS = [
     ["text"],
     ["em", "lm", "units"],
     ["ngram", "nplm", "nmt"],
+    ["tagging"],
     ["joint"],
     ["reports"],
     ["nbest", "run"],

@@ -102,7 +102,7 @@ def test_blocks_of_a_text_are_one_text(texts, monkeypatch):  # noqa: F811
     from lmtk.machine.large import LARGE
     from lmtk.text import corpus
 
-    monkeypatch.setattr(corpus, "blocks", lambda path: streams.blocks(path, size=30))
+    monkeypatch.setattr(corpus, "blocks", lambda path, pieces: streams.blocks(path, 30, pieces=pieces))
     monkeypatch.setitem(LARGE, "text", 1)
     _, again, found, _ = scored(model, texts / "open")
     assert (again == ids).all() and found == pytest.approx(logp, abs=1e-5)

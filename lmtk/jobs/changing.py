@@ -42,8 +42,8 @@ def changed(job, home=None, threshold=None):
     """(the model that all steps before scoring and writing make, the models that are mixed with it word by word, the
     weights of them all). home: as `building.in_file` has it. threshold: of -prune, None: that of the job.
     """
-    from lmtk.ngram import merge, pruning
     from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.edit import prune, vocabulary
 
     words = words_of(job)
     files, orders, weights = parts_of(job)
@@ -51,13 +51,13 @@ def changed(job, home=None, threshold=None):
     models = [read(job, words, path, order, home, not merging) for path, order in zip(files, orders)]
     if job.vocab or job.unk:
         added = [w for w in words.vocab if w not in words.members]
-        models = [merge.with_words(m, added, job.unk) if isinstance(m, Backoff) else m for m in models]
+        models = [vocabulary.add_words(m, added, job.unk) if isinstance(m, Backoff) else m for m in models]
     # as in SRILM, <unk> is not a word of a model that was limited, unless -unk says so
     closed = job.limit_vocab and not (job.unk or job.by_word) and any(m.vocab.predicts(m.vocab.unk) for m in models)
     if closed:
-        models = [merge.predicting(m, False) for m in models]
+        models = [vocabulary.predict_unknown(m, False) for m in models]
     if merging:
-        mix = merge.merged if job.read_mix_lms else merge.mixture
+        mix = vocabulary.merge if job.read_mix_lms else vocabulary.merge_in_turn
         models = [told(job, "-mix-lm", mix(models, weights, own=job.is_own))]
     if job.renorm:
         models[0] = renormalized(models[0], closed or job.unk or job.by_word, job.is_own)
@@ -66,10 +66,10 @@ def changed(job, home=None, threshold=None):
     if threshold:
         history = job.prune_history_lm and read(job, words, job.prune_history_lm, model.order - 1, home, True)
         own = job.is_own
-        model = told(job, f"-prune {threshold:g}", pruning.pruned(model, threshold, job.minprune, history, own=own))
+        model = told(job, f"-prune {threshold:g}", prune.prune(model, threshold, job.minprune, history, own=own))
     if job.prune_lowprobs:
-        model = told(job, "-prune-lowprobs", pruning.without_low(model, job.minprune))
-    return merge.predicting(model, True) if closed else model, others, weights
+        model = told(job, "-prune-lowprobs", prune.prune_low(model, job.minprune))
+    return vocabulary.predict_unknown(model, True) if closed else model, others, weights
 
 
 def parts_of(job):
@@ -108,8 +108,8 @@ def read(job, words, path, order, home, linked):
     """
     from lmtk.joint.classes import ClassModel
     from lmtk.joint.mixture import lowered
-    from lmtk.ngram import merge
     from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.edit import vocabulary
 
     model = loaded(path, job.strict, home, linked) if isinstance(path, str) else path
     name = path if isinstance(path, str) else job.name
@@ -126,8 +126,8 @@ def read(job, words, path, order, home, linked):
         raise LmtkError(f"{name}: no class model, so that there is nothing to expand; -classes makes it one")
     model = model.lower(min(order or model.order, model.order))
     model = model if job.classes else told(job, name, model)
-    model = merge.with_unknown(model, os.fsencode(job.map_unk)) if job.map_unk else model
-    return told(job, "-limit-vocab", merge.limited(model, words.kept)) if job.limit_vocab else model
+    model = vocabulary.rename_unknown(model, os.fsencode(job.map_unk)) if job.map_unk else model
+    return told(job, "-limit-vocab", vocabulary.limit(model, words.kept)) if job.limit_vocab else model
 
 
 def loaded(path, strict, home, linked):
@@ -157,24 +157,24 @@ def check_kind(name, model):
 def merged_parts(model):
     """A mixture of back-off models, with the same weights everywhere, as one back-off model; else the model."""
     from lmtk.joint.mixture import Mixture
-    from lmtk.ngram import merge
     from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.edit import vocabulary
 
     if not isinstance(model, Mixture) or model.binned is not None:
         return model
     parts = [merged_parts(part) for part in model.parts]
     if not all(isinstance(part, Backoff) for part in parts):
         return model
-    return merge.merged(parts, model.weights[0].tolist())
+    return vocabulary.merge(parts, model.weights[0].tolist())
 
 
 def renormalized(model, whole, own):
     """The model renormalized. Unless `whole`, the unknown word gets nothing of the mass that 1-grams leave."""
-    from lmtk.ngram import merge, pruning
+    from lmtk.ngram.edit import renormalize, vocabulary
 
-    apart = not whole and model.vocab.predicts(model.vocab.unk) and pruning.leaves_mass(model)
-    result = pruning.renormalized(merge.predicting(model, False) if apart else model, own=own)
-    return merge.predicting(result, True) if apart else result
+    apart = not whole and model.vocab.predicts(model.vocab.unk) and renormalize.leaves_mass(model)
+    result = renormalize.renormalize(vocabulary.predict_unknown(model, False) if apart else model, own=own)
+    return vocabulary.predict_unknown(result, True) if apart else result
 
 
 def classed(job, words, paths, models):
@@ -182,15 +182,15 @@ def classed(job, words, paths, models):
     predict no class are models of words, and stay so. paths: the models' files, for messages.
     """
     from lmtk.joint.classes import class_model
-    from lmtk.ngram import merge
+    from lmtk.ngram.edit import vocabulary
 
     classed = [any(map(model.vocab.predicts, words.names)) for model in models]
-    every = merge.united([model.vocab for model in models])
+    every = vocabulary.unite_vocabularies([model.vocab for model in models])
     known = [w for w in [*every.words[: every.V], *words.members] if w not in words.names]
     for i, path in enumerate(paths):
         if len(models) > 1:
             own = [w for w in known if not classed[i] or w not in words.members]
-            models[i] = merge.with_words(models[i], own, every.predicts(every.unk))
+            models[i] = vocabulary.add_words(models[i], own, every.predicts(every.unk))
         if classed[i] or not any(classed):
             models[i] = class_model(models[i], path, job.classes, simple=job.simple_classes, rows=words.rows)
             models[i] = models[i] if job.expand_classes is None else expanded(job, path, models[i])

@@ -374,12 +374,13 @@ def write_backoff(job, counted, model, lm):
     job keeps it.
     """
     from lmtk.files.streams import open_out
-    from lmtk.ngram import arpa, compact, kenlm_text, merge, pruning
+    from lmtk.ngram import arpa, compact, kenlm_text
+    from lmtk.ngram.edit import prune, vocabulary
 
     if job.limit_vocab_file:
-        model = merge.limited(model, counted.listed)
+        model = vocabulary.limit(model, counted.listed)
     if job.prune:
-        model = pruning.pruned(model, job.prune, job.minprune, own=True)
+        model = prune.prune(model, job.prune, job.minprune, own=True)
     if lm:
         with open_out(lm) as out:
             out.write(counted.header)

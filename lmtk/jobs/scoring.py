@@ -160,8 +160,7 @@ def report_text(model, path, what, write):
     from lmtk.machine.large import pays
     from lmtk.machine.threads import ahead
     from lmtk.ngram.backoff import Backoff
-    from lmtk.reports.early import TOGETHER
-    from lmtk.reports.srilm import report, report_passages, report_sums
+    from lmtk.reports.srilm import BLOCK, report, report_passages, report_sums
     from lmtk.text.corpus import corpora
 
     marks, debug, index = what.marks, what.debug, getattr(model, "index", None)
@@ -176,7 +175,7 @@ def report_text(model, path, what, write):
     # otherwise sentences are printed, or read backwards
     pieces = debug == 0 and not (what.reverse or what.text_has_weights)
     if large and isinstance(model, Backoff) and pieces and not what.stream:
-        tally, _, unknown = report_sums(model, path, blocks(path, TOGETHER, pieces=True), marks, write)
+        tally, _, unknown = report_sums(model, path, blocks(path, BLOCK, pieces=True), marks, write)
         return tally, unknown
     texts = read(blocks(path, pieces=pieces), *how)
     if index is None and large:  # no read of a file can wait

@@ -12,15 +12,15 @@ def mixed(job, models, weights):
     """The model that an EditJob scores with, made of one or more models, with their weights."""
     from lmtk.joint import dynamic, zeros
     from lmtk.joint.multiwords import Multiwords
-    from lmtk.ngram import merge
     from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.edit import vocabulary
 
     model = models[0]
     if (job.multiwords or job.skipoovs) and not isinstance(model, Backoff):
         what = "-multiwords" if job.multiwords else "-skipoovs"
         raise LmtkError(f"{job.name}: {next(model.describe())[1]}; {what} wants a back-off n-gram")
     instead = [zeroprob_word(job)] if job.zeroprob_word else []
-    parts = [merge.with_words(m, instead) if isinstance(m, Backoff) else m for m in models]
+    parts = [vocabulary.add_words(m, instead) if isinstance(m, Backoff) else m for m in models]
     parts = dynamic.of_one_vocabulary(parts) if len(models) > 1 else parts
     if job.skipoovs:
         parts = [zeros.Skipping(part, min((job.order or model.order) - 1, 2)) for part in parts]

@@ -60,6 +60,44 @@ def test_a_job_that_is_ended_leaves_nothing_and_can_be_done_again(tmp_path, amou
         assert jobs.written(folder) == expected, f"{what}, again: {sorted(jobs.written(folder))}"
 
 
+PLACES = """
+import ctypes, os, signal, sys
+import lmtk.__main__, lmtk.cli
+
+def send():
+    os.kill(os.getpid(), int(sys.argv[2]))
+
+class Sender:
+    def __set_name__(self, owner, name):
+        send()
+
+def in_class_body():
+    class Owner:
+        sender = Sender()
+
+def in_callback():
+    ctypes.CFUNCTYPE(None)(send)()
+
+def run(*_):
+    globals()[sys.argv[3]]()
+    for _ in range(1 << 30):
+        pass
+
+lmtk.cli.run = run
+sys.argv[1] = "info"
+lmtk.__main__.program()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("place", ["send", "in_class_body", "in_callback"])
+def test_an_exception_of_a_signal_that_is_wrapped_or_lost(place, number):
+    """Python 3.11 wraps what is raised in a class body, and prints and forgets what is raised in a callback."""
+    words = [sys.executable, "-c", PLACES, "info", str(int(number)), place]
+    done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout + done.stderr) == (128 + number, "")
+
+
 @pytest.mark.parametrize(
     "job", ["make-big-lm -read counts -order 2 -wbdiscount -lm -", "ngram-count -lm - -read counts"]
 )
