@@ -15,7 +15,7 @@ from test_large import random_text
 from test_mpi import APART, PAIRS, SMALL_BLOCKS, mpi, needs_mpi
 
 from lmtk import cli
-from lmtk.commands import records as options
+from lmtk.commands import options
 from lmtk.machine import memory, threads
 from lmtk.machine.large import LARGE
 from lmtk.machine.parallel import ALONE

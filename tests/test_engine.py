@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lmtk import cli
-from lmtk.commands import records as shared
+from lmtk.commands import options as shared
 from lmtk.errors import LmtkError
 from lmtk.machine import threads
 from lmtk.machine.large import LARGE

@@ -16,7 +16,7 @@ from reference import edit as reference
 from test_ngram import random_model
 
 from lmtk import cli
-from lmtk.commands import records as options
+from lmtk.commands import options
 from lmtk.files import registry, streams
 from lmtk.files.streams import open_out
 from lmtk.lm import LN10

@@ -193,7 +193,7 @@ def test_ranks_that_do_not_wait_end_together(tmp_path):
 
 SMALL_BLOCKS = """
 import sys
-from lmtk.commands import records as options
+from lmtk.commands import options
 from lmtk.files import streams
 from lmtk.machine.large import LARGE
 streams.blocks.__defaults__ = (40, False, False, False)
