@@ -390,7 +390,8 @@ def estimated(text, order, smoothing, interpolate, vocab, unk, minimum, fallback
     """The back-off model that `lmtk.estimate` is asked for."""
     # who loads a model need not wait for these, nor for those that write one
     from lmtk.ngram.counting.collection import SENTENCES, collect
-    from lmtk.ngram.estimate import engine, estimation, methods
+    from lmtk.ngram.estimate import estimation, methods
+    from lmtk.ngram.estimate.buckets import assembly
     from lmtk.text.vocab import make_vocab
 
     name, *parameters = [smoothing] if isinstance(smoothing, str) else smoothing
@@ -411,7 +412,7 @@ def estimated(text, order, smoothing, interpolate, vocab, unk, minimum, fallback
         counts = [collect([path], [], order, words, positions=order > 1)]
     made = make_vocab(counts[0].words, unk, source="the text")
     model, _ = estimation.estimate(counts, made, recipe, SENTENCES)
-    return model if isinstance(model, Backoff) else engine.backoff_of(model)
+    return model if isinstance(model, Backoff) else assembly.backoff_of(model)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import naive
 import numpy as np
 import pytest
 from conftest import ENVIRONMENT, TESTS
-from test_engine import TEXTS, by_suffixes, counts_job, held_out_job, job, lmtk, outcome, written
+from test_engine import TEXTS, by_suffixes, counts_job, held_out_job, job, lmtk, outcome, whole_of, written
 from test_large import random_text
 from test_mpi import APART, PAIRS, SMALL_BLOCKS, mpi, needs_mpi
 
@@ -22,7 +22,7 @@ from lmtk.machine.parallel import ALONE
 from lmtk.ngram.arpa import kenlm_layout, printing, sorting, writer
 from lmtk.ngram.counting import collection, runs
 from lmtk.ngram.counting.counts import Counts, ranks
-from lmtk.ngram.estimate import engine, leaves, suffix
+from lmtk.ngram.estimate import leaves, suffix
 from lmtk.ngram.estimate.buckets import assembly, dealing, division, estimating, of_counts, ordering, writing
 from lmtk.ngram.estimate.methods import Recipe
 from lmtk.text.corpus import Marks
@@ -59,7 +59,7 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     assert heard == told
     if model:
         for layout in (None, kenlm_layout.layout(given[2], len(given[3]))):
-            assert written(writing.write_arpa, other, None, layout) == written(printing.write_estimate, model, layout)
+            assert written(writing.write_arpa, other, None, layout) == written(writing.write_arpa, model, None, layout)
         the_same_nodes(seed, model, other, monkeypatch)
 
 
@@ -74,7 +74,7 @@ def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
 
     def whole(tell):
         suffixes = leaves.suffixes_of(counts.up_to(len(methods)), vocab)
-        return engine.estimate(suffixes, *given(tell), types=True)
+        return whole_of(suffixes, *given(tell))
 
     def by_buckets(tell):
         spilled = runs.Spilled(counts.words, runs.spilled(counts.levels, 0), 1 + seed % 50)
@@ -88,7 +88,7 @@ def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
     assert heard == told
     if model:
         for layout in (None, kenlm_layout.layout(vocab, len(methods))):
-            assert written(writing.write_arpa, other, None, layout) == written(printing.write_estimate, model, layout)
+            assert written(writing.write_arpa, other, None, layout) == written(writing.write_arpa, model, None, layout)
         the_same_nodes(seed, model, other, monkeypatch)
 
 
@@ -101,10 +101,10 @@ def test_discounts_are_tuned_as_in_memory(seed, monkeypatch):
     monkeypatch.setattr(division, "BYTES", (1 << 30) // 600)
     x = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)
     recipe = Recipe(methods, heldout=text)
-    model, _ = engine.estimate(x, vocab, recipe, marks)
+    model, _ = whole_of(x, vocab, recipe, marks)
     job = estimating.count(Parts(ids), vocab, recipe, marks, (seed % 4 < 2) << 30, ALONE)
     other = estimating.estimate(job)
-    assert written(writing.write_arpa, other) == written(printing.write_estimate, model, None)
+    assert written(writing.write_arpa, other) == written(writing.write_arpa, model)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -151,7 +151,7 @@ def the_same_nodes(seed, model, other, monkeypatch):
     monkeypatch.setattr(memory, "bound", 1)
     monkeypatch.setattr(memory, "SMALL", 1)
     found = assembly.backoff_of(other, 1)
-    whole = engine.backoff_of(model)
+    whole = assembly.backoff_of(model)
     for name in ("memory", "where", "far"):
         assert (getattr(whole.nodes, name) == getattr(found.nodes, name)).all()
     words = found.vocab.words

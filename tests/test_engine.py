@@ -15,6 +15,7 @@ from lmtk.machine.large import LARGE
 from lmtk.ngram.arpa import printing, writer
 from lmtk.ngram.counting.counts import Counts, count_ids, from_rows
 from lmtk.ngram.estimate import engine, estimation, leaves, smoothing, suffix
+from lmtk.ngram.estimate.buckets import assembly, division, estimating, writing
 from lmtk.ngram.estimate.heldout import held_out
 from lmtk.ngram.estimate.methods import Method, Recipe
 from lmtk.text.corpus import Corpus, Marks
@@ -61,9 +62,15 @@ def counts_of(ids, marks, vocab, order):
     return Counts(vocab.words, levels)
 
 
+def whole_of(suffixes, vocab, recipe, marks):
+    """(the Buckets of a model whose one bucket is in memory, the methods with their discounts)."""
+    job = estimating.estimate(estimating.count(suffixes, vocab, recipe, marks, types=True))
+    return job, job.methods
+
+
 def by_suffixes(ids, marks, vocab, methods, exact, tell):
     ngrams = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)
-    return engine.estimate(ngrams, vocab, Recipe(methods, (0.5, 1, 1.5), tell, exact=exact), marks, types=True)
+    return whole_of(ngrams, vocab, Recipe(methods, (0.5, 1, 1.5), tell, exact=exact), marks)
 
 
 def outcome(estimate, *given):
@@ -91,12 +98,12 @@ def test_random_jobs_are_estimated_as_by_counts(seed, monkeypatch):
     other, *rest = outcome(by_suffixes, *given)
     assert rest == [methods, told]
     if model:
-        text = written(printing.write_estimate, other)
+        text = written(writing.write_arpa, other)
         assert text == written(writer.write_text, model, False)
-        whole = engine.backoff_of(other)
+        whole = assembly.backoff_of(other)
         assert written(writer.write_text, whole) == written(writer.write_text, model)
         monkeypatch.setattr(printing, "give_back", lambda array: array.fill(85))
-        assert written(partial(printing.write_estimate, own=True), by_suffixes(*given, lambda _: None)[0]) == text
+        assert written(partial(writing.write_arpa, own=True), by_suffixes(*given, lambda _: None)[0]) == text
 
 
 def held_out_job(seed):
@@ -173,10 +180,10 @@ def test_counts_are_estimated_in_suffix_order_as_they_stand(seed, monkeypatch):
         monkeypatch.setitem(LARGE, "ngrams", 1 << 40)
         text = whole = None
         if model:
-            assert (large == 1) == isinstance(model, engine.Estimate)
-            write = printing.write_estimate if large == 1 else partial(writer.write_text, sort=False)
+            assert (large == 1) == isinstance(model, division.Buckets)
+            write = writing.write_arpa if large == 1 else partial(writer.write_text, sort=False)
             text = written(write, model)
-            whole = written(writer.write_text, engine.backoff_of(model) if large == 1 else model)
+            whole = written(writer.write_text, assembly.backoff_of(model) if large == 1 else model)
         found.append((used, told, text, whole))
     assert found[0] == found[1]
 
