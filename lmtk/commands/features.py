@@ -2,9 +2,9 @@ import os
 import sys
 from dataclasses import dataclass
 
-from lmtk.commands.options import made, option, shared, takes
+from lmtk.commands.options import option, shared, takes
 from lmtk.errors import LmtkError, UsageError
-from lmtk.jobs.rules import Rule, check, check_outputs, one_stdin, required, wrong
+from lmtk.jobs.rules import Rule, check, check_outputs, made, one_stdin, required, wrong
 
 OPTIONS = {
     "Data": {
