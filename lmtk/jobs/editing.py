@@ -145,13 +145,12 @@ def refused_in_table(job):
 RULES = (
     required("lm"),
     needs("compact", "write_bin", "-compact is for -write-bin, which is missing"),
-    needs("quantize", "write_bin", "-quantize is for -write-bin, which is missing"),
-    needs("kenlm_numbers", "write_bin", "-kenlm-numbers is for -write-bin, which is missing"),
+    needs("quantize kenlm_numbers", "write_bin"),
     one_of("kenlm_numbers", ("probing", "trie")),
     needs("limit_vocab", "vocab"),
     needs("weight", "mix_lm", "-lambda is for -mix-lm, which is missing"),
-    excludes("read_mix_lms", "mix_lm classes", "with -read-mix-lms all models stand in the list"),
-    needs("bayes loglinear_mix", "mix_lm read_mix_lms", "-bayes and -loglinear-mix are for -mix-lm, which is missing"),
+    excludes("read_mix_lms", "mix_lm classes"),
+    needs("bayes loglinear_mix", "mix_lm read_mix_lms"),
     wrong(
         lambda job: (job.by_word or job.cache) and makes_model(job),
         "-bayes, -loglinear-mix and -cache make no back-off model: give -ppl or -counts alone",
@@ -169,8 +168,8 @@ RULES = (
     ),
     needs("reverse text_has_weights", "text", "-reverse and -text-has-weights are for -ppl"),
     wrong(lambda job: job.scoring.text_has_weights and job.is_table, "-reverse and -text-has-weights are for -ppl"),
-    needs("counts_entropy", "counts", "-counts-entropy is for -counts, without -cache"),
-    excludes("counts_entropy", "cache", "-counts-entropy is for -counts, without -cache"),
+    needs("counts_entropy", "counts"),
+    excludes("counts_entropy", "cache"),
     excludes(
         "skipoovs",
         "loglinear_mix multiwords classes",

@@ -76,7 +76,7 @@ def default_of(about):
 def given(job, names):
     """The options, of those that `names` lists with blanks between them, that are given: as "-name"."""
     values = flat(job)
-    chosen = [values[name] for name in names.split() if name in values]
+    chosen = [values[name] for name in names.split()]
     return [f"-{option_of(about)}" for about, value in chosen if value != default_of(about)]
 
 
