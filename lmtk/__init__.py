@@ -1,6 +1,7 @@
 """lmtk: a command-line language-modelling toolkit.
 
-`lmtk.load(path)` reads any model that the commands write.
+`lmtk.load(path)` reads any model that the commands write. `lmtk.functions` has the jobs of the commands, and
+`lmtk.kenlm_module` the names of KenLM's module; all of these are names of `lmtk` too.
 """
 
 import os
@@ -8,12 +9,17 @@ import os
 __version__ = "0.1.0"
 
 
+FUNCTIONS = "estimate", "prune", "merge", "mix", "classes", "perplexity", "train", "translate"
+
+
 def __getattr__(name):
-    """The names of KenLM's module."""
+    """The functions of lmtk.functions, and the names of KenLM's module; neither is imported before it is used."""
     if name.startswith("__"):
         raise AttributeError(name)
     from importlib import import_module
 
+    if name in FUNCTIONS:
+        return getattr(import_module("lmtk.functions"), name)
     kenlm_module = import_module("lmtk.kenlm_module")
     if name not in kenlm_module.__all__:
         raise AttributeError(f"module 'lmtk' has no attribute '{name}'")
@@ -35,22 +41,3 @@ def load(path, check=False):
     model = Model(read(path, sums="now" if check else "never"))
     model.path = os.fsencode(path)
     return model
-
-
-def estimate(text, order=3, smoothing="kn", interpolate=True, vocab=None, unk=True, minimum=1, fallback=None):
-    """A back-off n-gram model of a text, as `lmtk ngram-count -lm` makes it: a `lmtk.api.Model`, whose `write` makes a
-    file of it.
-
-    text: the name of a file, a sentence a line; or sentences, an iterable of str or bytes.
-    smoothing: "kn" (modified Kneser-Ney), "ukn" (the original one), "gt" (Katz), "wb" (Witten-Bell), "n" (natural); or
-    a name and its parameter, ("cd", D) for absolute discounting, ("add", delta) for additive smoothing.
-    interpolate: whether lower orders are added in, where the method knows how.
-    vocab: the words, str or bytes, others being <unk>; None: those of the text. unk: whether <unk> is predicted.
-    minimum: n-grams counted less are left out; a number, or one for each order, the last of them for all above.
-    fallback: D1, D2, D3+ for an order whose counts give Kneser-Ney no discounts, as those of a small text.
-
-    Raises LmtkError where there is nothing to count or there are no discounts, OSError, ValueError.
-    """
-    from lmtk.api import Model, estimated
-
-    return Model(estimated(text, order, smoothing, interpolate, vocab, unk, minimum, fallback))

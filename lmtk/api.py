@@ -2,7 +2,6 @@
 
 import math
 import os
-from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 
@@ -384,49 +383,6 @@ class Ids(dict):
         if found != self.index.unk:
             self[word] = found
         return found
-
-
-def estimated(text, order, smoothing, interpolate, vocab, unk, minimum, fallback):
-    """The back-off model that `lmtk.estimate` is asked for."""
-    # who loads a model need not wait for these, nor for those that write one
-    from lmtk.ngram.counting.collection import SENTENCES, collect
-    from lmtk.ngram.estimate import estimation, methods
-    from lmtk.ngram.estimate.buckets import assembly
-    from lmtk.text.vocab import make_vocab
-
-    name, *parameters = [smoothing] if isinstance(smoothing, str) else smoothing
-    least = [minimum] if isinstance(minimum, (int, float)) else [*minimum]
-    for wrong, why in (
-        (order < 1, f"an order of 1 or more is wanted, not {order}"),
-        (not least, "minimum is a number, or one for each order"),
-        (len(parameters) != (name in ("cd", "add")), 'only "cd" and "add" have a parameter, and they want it'),
-        (fallback is not None and len(fallback) != 3, "fallback is D1, D2 and D3+"),
-        (isinstance(vocab, (str, bytes)), "vocab is a list of words, not a text"),
-    ):
-        if wrong:
-            raise ValueError(why)
-    of_order = lambda k: methods.srilm(k, name, tuple(parameters), interpolate, least[min(k, len(least)) - 1])
-    recipe = methods.Recipe([of_order(k) for k in range(1, order + 1)], fallback)
-    words = None if vocab is None else [*map(as_bytes, vocab)]
-    with in_file(text) as path:
-        counts = [collect([path], [], order, words, positions=order > 1)]
-    made = make_vocab(counts[0].words, unk, source="the text")
-    model, _ = estimation.estimate(counts, made, recipe, SENTENCES)
-    return model if isinstance(model, Backoff) else assembly.backoff_of(model)
-
-
-@contextmanager
-def in_file(text):
-    """The name of a file with a text's sentences, a line each: that of `text` itself where it is a name."""
-    from lmtk.machine.memory import named_file
-
-    if isinstance(text, (str, bytes, os.PathLike)):
-        yield os.fsdecode(text)
-        return
-    with named_file() as (file, name):
-        file.writelines(as_bytes(sentence).translate(BLANKS) + b"\n" for sentence in text)
-        file.flush()
-        yield name
 
 
 def no_states(*given):

@@ -17,7 +17,7 @@ from test_models import models
 
 import lmtk
 from lmtk.api import Model
-from lmtk.errors import FormatError, LmtkError
+from lmtk.errors import FormatError, LmtkError, UsageError
 from lmtk.machine.large import LARGE
 from lmtk.ngram.estimate.methods import Method
 from lmtk.reports import kenlm
@@ -283,3 +283,120 @@ def test_what_is_no_state_and_no_method_is_said():
                 call(states[0], "a", states[1])
     with pytest.raises(ValueError, match="no method 'kneser'; there are"):
         Method("kneser")
+
+
+def run_lmtk(folder, *words):
+    """Runs a command in a folder; its stdout, and the line on stderr if it fails."""
+    command = [sys.executable, "-m", "lmtk", *map(str, words)]
+    done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else done.stderr.partition(": ")[2].rstrip("\n")
+
+
+def assert_same_file(model, path, tmp_path):
+    """The file of a Model has the bytes of a command's file."""
+    model.write(tmp_path / "from-python")
+    assert (tmp_path / "from-python").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_prune_is_ngram_prune(tmp_path, in_memory):
+    run_lmtk(tmp_path, "ngram", "-lm", FILES / "wb.arpa", "-prune", "0.01", "-minprune", "3", "-write-lm", "pruned")
+    model = lmtk.load(FILES / "wb.arpa") if in_memory else FILES / "wb.arpa"
+    before = model.score("the cat") if in_memory else None
+    small = lmtk.prune(model, 0.01, minprune=3)
+    assert_same_file(small, tmp_path / "pruned", tmp_path)
+    assert not in_memory or model.score("the cat") == before
+    assert sum(small.lm.sizes) < sum(lmtk.load(FILES / "wb.arpa").lm.sizes)
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_merge_is_ngram_mix_lm(tmp_path, in_memory):
+    paths = FILES / "wb.arpa", FILES / "uni.arpa"
+    words = ["-lm", paths[0], "-mix-lm", paths[1], "-lambda", "0.3", "-renorm", "-write-lm", "merged"]
+    run_lmtk(tmp_path, "ngram", *words)
+    models = list(map(lmtk.load, paths)) if in_memory else paths
+    assert_same_file(lmtk.merge(models, [0.3], renorm=True), tmp_path / "merged", tmp_path)
+
+
+def test_mix_is_mix(tmp_path):
+    paths, held = (FILES / "wb.arpa", FILES / "uni.arpa"), FILES / "te.txt"
+    run_lmtk(tmp_path, "mix", "-lm", paths[0], "-lm", paths[1], "-heldout", held, "-write", tmp_path / "mixed")
+    mixed = lmtk.load(tmp_path / "mixed")
+    sentences = held.read_text().splitlines()
+    for parts, heldout in ((paths, held), (map(lmtk.load, paths), sentences)):
+        mine = lmtk.mix(parts, heldout=heldout)
+        assert mine.score("the cat saw") == mixed.score("the cat saw")
+    assert lmtk.mix(paths, [0.5]).lm.weights.tolist() == [[0.5, 0.5]]
+    assert lmtk.mix(paths, [0.1, 0.9], write=tmp_path / "given").lm.weights.tolist() == [[0.1, 0.9]]
+    assert lmtk.load(tmp_path / "given").score("the") == lmtk.mix(paths, [0.1, 0.9]).score("the")
+    with pytest.raises(LmtkError, match="write the models in memory first"):
+        lmtk.mix(map(lmtk.load, paths), write=tmp_path / "none")
+
+
+def test_classes_are_those_of_ngram_class(tmp_path):
+    run_lmtk(tmp_path, "ngram-class", "-text", FILES / "tr.txt", "-numclasses", "4", "-classes", "c")
+    rows = [line.split() for line in (tmp_path / "c").read_text().splitlines()]
+    wanted = {row[-1]: row[0] for row in rows}
+    sentences = (FILES / "tr.txt").read_text().splitlines()
+    assert lmtk.classes(FILES / "tr.txt", 4) == lmtk.classes(sentences, 4) == wanted
+
+
+def test_perplexity_is_that_of_ppl(tmp_path):
+    model, text = FILES / "wb.arpa", FILES / "te.txt"
+    report = run_lmtk(tmp_path, "ppl", "-lm", model, "-text", text)
+    for lm in (model, lmtk.load(model)):
+        for sentences in (text, text.read_text().splitlines()):
+            p = lmtk.perplexity(lm, sentences)
+            assert f"{p.sentences} sentences, {p.words} words, {p.oovs} OOVs" in report
+            assert f"{p.zeroprobs} zeroprobs, logprob= {p.log10p:.7g} ppl= {p.ppl:.7g} ppl1= {p.ppl1:.7g}" in report
+    assert math.isnan(lmtk.perplexity(model, []).ppl)
+    assert lmtk.perplexity(model, ["THE CAT"], tolower=True).oovs == 0
+    assert lmtk.Model(FILES / "wb.arpa").perplexity("the cat") == pytest.approx(lmtk.perplexity(model, ["the cat"]).ppl)
+
+
+def test_train_is_nplm_train(tmp_path):
+    text, held = FILES / "tr.txt", FILES / "te.txt"
+    words = ["-text", text, "-heldout", held, "-unk", "-hidden", 4, "-features", 3, "-epochs", 2]
+    run_lmtk(tmp_path, "nplm-train", *words, "-lm", "net")
+    how = {"unk": True, "hidden": 4, "features": 3, "epochs": 2}
+    model = lmtk.train(text, tmp_path / "mine", heldout=held, **how)
+    net = lmtk.load(tmp_path / "net")
+    assert (model.order, model.vocab.words) == (net.order, net.vocab.words)
+    assert model.score("the cat") == pytest.approx(net.score("the cat"), rel=1e-4)  # BLAS may add in another order
+
+
+def test_translate_is_translate(tmp_path):
+    sentences = ["a b", "", "c a"]
+    (tmp_path / "text").write_text("a b\n\nc a\n")
+    model = FILES / "old" / "nmt"
+    for more, options in (([], {}), (["-n-best", "2"], {"n_best": 2})):
+        wanted = run_lmtk(tmp_path, "translate", "-model", model, "-text", "text", "-beam", 3, *more).split("\n")[:-1]
+        assert lmtk.translate(model, sentences, beam=3, **options) == wanted
+        assert lmtk.translate([model], tmp_path / "text", beam=3, **options) == wanted
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda f: lmtk.prune(f / "wb.arpa", 0.1, limit_vocab=True), "ngram -lm wb.arpa -prune 0.1 -limit-vocab"),
+        (lambda f: lmtk.merge([f / "wb.arpa", f / "uni.arpa"], [2]), "ngram -lm wb.arpa -mix-lm uni.arpa -lambda 2"),
+        (lambda f: lmtk.mix([f / "wb.arpa"], [0.5, 0.5, 0]), "mix -lm wb.arpa -lambda 0.5 0.5 0"),
+        (lambda f: lmtk.classes(f / "te.txt", 2, save=3), "ngram-class -text te.txt -numclasses 2 -save 3"),
+        (lambda f: lmtk.perplexity(f / "wb.arpa", [], format="x"), "ppl -lm wb.arpa -text te.txt -format x"),
+        (lambda f: lmtk.train(f / "te.txt", "m", tied=True), "nplm-train -text te.txt -lm m -tied"),
+        (lambda f: lmtk.translate("m", [], mbr=3, n_best=2), "translate -model m -mbr 3 -n-best 2"),
+        (lambda f: lmtk.estimate(f / "te.txt", maxent=True, kenlm=True), "ngram-count -text te.txt -maxent -kenlm"),
+        (lambda f: lmtk.estimate(f / "te.txt", kenlm=True, stream=True), "ngram-count -text te.txt -kenlm -stream"),
+    ],
+)
+def test_errors_are_those_of_the_commands(call, words):
+    with pytest.raises(UsageError) as error:
+        call(FILES)
+    more = ["-lm", "/dev/null"] if "ngram-count" in words else []
+    assert run_lmtk(FILES, *words.split(), *more) == str(error.value)
+
+
+def test_unknown_options_are_errors():
+    for call in (lmtk.estimate, lambda text, **how: lmtk.prune(FILES / "wb.arpa", 0.1, **how)):
+        with pytest.raises(TypeError, match="has no field 'ordre'"):
+            call(FILES / "te.txt", ordre=3)

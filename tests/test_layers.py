@@ -21,7 +21,7 @@ LAYERS = [
     ["reports"],
     ["nbest", "run"],
     ["jobs"],
-    ["api", "kenlm_module"],
+    ["api", "functions", "kenlm_module"],
     ["commands"],
     ["programs", "help"],
     ["cli"],

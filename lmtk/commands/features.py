@@ -2,9 +2,9 @@ import os
 import sys
 from dataclasses import dataclass
 
-from lmtk.commands.options import made, option, shared, takes
+from lmtk.commands.options import option, shared, takes
 from lmtk.errors import LmtkError, UsageError
-from lmtk.jobs.rules import Rule, check, check_outputs, one_stdin, required, wrong
+from lmtk.jobs.rules import Rule, check, check_outputs, made, one_stdin, required, wrong
 
 OPTIONS = {
     "Data": {
@@ -43,9 +43,8 @@ class FeaturesJob:
     tolower: bool = False
 
     def __post_init__(self):
-        check(self, (required("lm"),))
-        one_stdin(self.lm, self.words)
         check(self, RULES)
+        one_stdin(self.lm, self.words)
 
     @property
     def picture(self):
@@ -59,6 +58,7 @@ def analogy_of_three(job):
 
 
 RULES = (
+    required("lm"),
     wrong(
         lambda job: sum(map(bool, (job.neighbours, job.analogy, job.write, job.plot))) != 1,
         "one of -neighbours, -analogy, -write and -plot is wanted",

@@ -2,8 +2,8 @@ import os
 import sys
 from dataclasses import dataclass
 
-from lmtk.commands.options import made, option, takes
-from lmtk.jobs.rules import check, one_stdin, required
+from lmtk.commands.options import option, takes
+from lmtk.jobs.rules import check, made, one_stdin, required
 
 OPTIONS = {
     "Data": {"lm": option("A file of any kind (several): models, checkpoints, counts, word lists.", "FILE")},

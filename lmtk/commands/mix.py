@@ -1,8 +1,8 @@
 import sys
 
-from lmtk.commands.options import MODELS, UNK_AS_IS, made, option, shared, takes
+from lmtk.commands.options import MODELS, UNK_AS_IS, option, shared, takes
 from lmtk.jobs.mixing import MixJob, mix
-from lmtk.jobs.rules import check, wrong
+from lmtk.jobs.rules import check, made, wrong
 
 OPTIONS = {
     "Data": {"lm": MODELS, **shared("heldout"), "unk": UNK_AS_IS, **shared("no_sos no_eos stream tolower")},
@@ -23,7 +23,7 @@ RULES = (
 
 
 @takes(MixJob, OPTIONS)
-def command(**options):
+def command(unk, **options):
     """Mix models of any kinds: weights given, or learned on held-out text by EM.
 
     Prints the weights as SRILM's compute-best-mix does; -debug 1 each iteration's. The file that -write makes names

@@ -1,9 +1,9 @@
 import os
 
-from lmtk.commands.options import MAX_ORDER, made, option, shared, takes, tell_memory
+from lmtk.commands.options import MAX_ORDER, option, shared, takes, tell_memory
 from lmtk.errors import UsageError
 from lmtk.jobs.editing import EditJob, edit
-from lmtk.jobs.rules import check, given_weights, wrong
+from lmtk.jobs.rules import check, given_weights, made, wrong
 
 OPTIONS = {
     "Model": {

@@ -1,6 +1,6 @@
-from lmtk.commands.options import MANY, made, option, shared, takes
+from lmtk.commands.options import MANY, option, shared, takes
 from lmtk.jobs.classing import ClassJob, sort_words
-from lmtk.jobs.rules import check, wrong
+from lmtk.jobs.rules import check, made, wrong
 
 OPTIONS = {
     "Data": {

@@ -1,5 +1,6 @@
-from lmtk.commands.options import bytes_of, made, option, shared, takes, tell_memory
+from lmtk.commands.options import bytes_of, option, shared, takes, tell_memory
 from lmtk.jobs.estimating import EstimateJob, estimate
+from lmtk.jobs.rules import made
 from lmtk.jobs.smoothing import fallback_discounts
 
 OPTIONS = {
@@ -90,7 +91,7 @@ OUTPUTS = "write", "write_n", "write_vocab", "lm", "write_bin", "class_lm", "gt"
 
 
 @takes(EstimateJob, OPTIONS)
-def command(memuse, **options):
+def command(memuse, write_binary_lm, **options):
     """Count the n-grams of texts; add, sort and limit counts; estimate a back-off model from them.
 
     Without a method Good-Turing smoothing (Katz) is used, as in SRILM; n-grams of order 3 and above that are counted
@@ -101,7 +102,7 @@ def command(memuse, **options):
     """
     if not any(options[name] for name in OUTPUTS):
         options["write"] = "-"
-    if options["write_binary_lm"] and options["lm"]:
+    if write_binary_lm and options["lm"]:
         options["lm"], options["write_bin"] = None, options["lm"]
     estimate(made(EstimateJob, options))
     if memuse:

@@ -1,6 +1,6 @@
-from lmtk.commands.options import made, option, shared, takes
+from lmtk.commands.options import option, shared, takes
 from lmtk.jobs.interpolating import InterpolateJob, interpolate
-from lmtk.jobs.rules import check, wrong
+from lmtk.jobs.rules import check, made, wrong
 
 OPTIONS = {
     "Data": {

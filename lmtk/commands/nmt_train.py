@@ -1,4 +1,5 @@
-from lmtk.commands.options import made, option, shared, takes
+from lmtk.commands.options import option, shared, takes
+from lmtk.jobs.rules import made
 from lmtk.jobs.translation_training import TrainTranslationJob, train
 
 OPTIONS = {

@@ -1,8 +1,8 @@
 import os
 from dataclasses import dataclass
 
-from lmtk.commands.options import made, option, shared, takes
-from lmtk.jobs.rules import check_outputs, one_stdin
+from lmtk.commands.options import option, shared, takes
+from lmtk.jobs.rules import check_outputs, made, one_stdin
 
 OPTIONS = {
     "Data": {"text": option("Text to read (several; default: stdin).", "FILE"), **shared("tolower")},

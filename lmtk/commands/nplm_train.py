@@ -1,4 +1,5 @@
-from lmtk.commands.options import MAX_ORDER, made, option, shared, takes
+from lmtk.commands.options import MAX_ORDER, option, shared, takes
+from lmtk.jobs.rules import made
 from lmtk.jobs.training import TrainJob, train
 
 OPTIONS = {

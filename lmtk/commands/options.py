@@ -7,7 +7,6 @@ the job that has these fields: the job gives each option its name, its type and 
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, NamedTuple, get_args, get_origin
 
@@ -15,7 +14,7 @@ import typer
 
 from lmtk.commands.spelling import Option, checked
 from lmtk.errors import UsageError
-from lmtk.jobs.rules import default_of, option_of
+from lmtk.jobs.rules import default_of, fields_of, option_of
 
 MAX_ORDER = 99
 MANY = 1024  # threads
@@ -88,7 +87,7 @@ def takes(job, options):
     """
 
     def made(function):
-        declared, readers, parameters = types_of(job), {}, []
+        declared, readers, parameters = fields_of(job), {}, []
         for heading, records in options.items():
             for name, record in records.items():
                 about = declared.get(name)
@@ -109,25 +108,6 @@ def takes(job, options):
         return command
 
     return made
-
-
-def types_of(job):
-    """{name: field} of a job and of the records inside it."""
-    found = {}
-    for about in fields(job):
-        found |= types_of(about.type) if is_dataclass(about.type) else {about.name: about}
-    return found
-
-
-def made(job, values):
-    """The job with the fields that `values` have, {name: value}; the rest keep their defaults."""
-    own = {}
-    for about in fields(job):
-        if is_dataclass(about.type):
-            own[about.name] = made(about.type, values)
-        elif about.name in values:
-            own[about.name] = values[about.name]
-    return job(**own)
 
 
 def declaration(name, kind, record, heading):

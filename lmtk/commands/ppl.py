@@ -1,4 +1,5 @@
-from lmtk.commands.options import A_MODEL, MAX_ORDER, UNK_AS_IS, made, option, shared, takes
+from lmtk.commands.options import A_MODEL, MAX_ORDER, UNK_AS_IS, option, shared, takes
+from lmtk.jobs.rules import made
 from lmtk.jobs.scoring import ScoreJob, score
 
 OPTIONS = {

@@ -1,7 +1,8 @@
 import os
 
-from lmtk.commands.options import MODELS, UNK_AS_IS, made, option, shared, takes
+from lmtk.commands.options import MODELS, UNK_AS_IS, option, shared, takes
 from lmtk.jobs.rescoring import RescoreJob, rescore
+from lmtk.jobs.rules import made
 
 OPTIONS = {
     "Data": {
@@ -39,7 +40,7 @@ OPTIONS = {
 
 
 @takes(RescoreJob, OPTIONS)
-def command(**options):
+def command(unk, **options):
     """Score the hypotheses of n-best lists by models; reorder them with weights given or learned on references.
 
     With -model and -source the hypotheses are translations, and the keys of the lists count the source's lines from 0.

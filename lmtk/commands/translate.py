@@ -1,4 +1,5 @@
-from lmtk.commands.options import MANY, made, option, shared, takes
+from lmtk.commands.options import MANY, option, shared, takes
+from lmtk.jobs.rules import made
 from lmtk.jobs.translating import TranslateJob, translate
 
 OPTIONS = {

@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 
-from lmtk.commands.options import made, option, shared, takes
-from lmtk.jobs.rules import Rule, check, check_outputs, from_stdin, needs, one_stdin
+from lmtk.commands.options import option, shared, takes
+from lmtk.jobs.rules import Rule, check, check_outputs, from_stdin, made, needs, one_stdin
 
 OPTIONS = {
     "Data": {

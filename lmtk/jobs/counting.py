@@ -102,13 +102,12 @@ RULES = (
         "stream kenlm",
         "-text-has-weights needs -text, and does not go with -stream or -kenlm",
     ),
-    wrong(
-        lambda job: (job.open_end or job.skip_symbols) and (not job.kenlm or not job.text or job.vocab),
-        "-open-end and -skip-symbols are for -text and -kenlm, without -vocab",
-    ),
+    needs("open_end skip_symbols", "kenlm"),
+    needs("open_end skip_symbols", "text"),
+    excludes("open_end skip_symbols", "vocab"),
     excludes("kenlm", "no_sos no_eos stream map_unk", "-kenlm has <s>, </s> and <unk> as they are"),
     excludes("nonevents", "kenlm", "-nonevents does not go with -kenlm and -maxent"),
-    excludes("recompute", "kenlm memory mpi", "-trust-totals and -recompute do not go with -kenlm, -memory and -mpi"),
+    excludes("recompute", "kenlm memory mpi"),
 )
 
 

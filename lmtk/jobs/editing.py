@@ -30,7 +30,8 @@ class EditJob:
     """Change a back-off model: cut, limit, merge, renormalize, expand and prune it; score texts with it; draw sentences
     from it; write it.
 
-    lm: the model's file, or a model in memory; with read_mix_lms, a file that lists models. order: the longest n-grams
+    lm: the model's file, or a model in memory; with read_mix_lms, a file that lists models. keep: return the model.
+    order: the longest n-grams
     that stay. vocab: words to add; limit_vocab: only these words stay. mix_lm: more models; weight: a weight for each
     model, the last may be left out. bayes: words before a word that weight the models, None: merge the models.
     cache: words before a word. prune: shares of the model's perplexity; several: a table of sizes and perplexities.
@@ -52,6 +53,7 @@ class EditJob:
     quantize: int | None = None
     kenlm_numbers: str | None = None
     write_vocab: str | None = None
+    keep: bool = False
     order: int | None = None
     vocab: str | None = None
     limit_vocab: bool = False
@@ -143,13 +145,12 @@ def refused_in_table(job):
 RULES = (
     required("lm"),
     needs("compact", "write_bin", "-compact is for -write-bin, which is missing"),
-    needs("quantize", "write_bin", "-quantize is for -write-bin, which is missing"),
-    needs("kenlm_numbers", "write_bin", "-kenlm-numbers is for -write-bin, which is missing"),
+    needs("quantize kenlm_numbers", "write_bin"),
     one_of("kenlm_numbers", ("probing", "trie")),
     needs("limit_vocab", "vocab"),
     needs("weight", "mix_lm", "-lambda is for -mix-lm, which is missing"),
-    excludes("read_mix_lms", "mix_lm classes", "with -read-mix-lms all models stand in the list"),
-    needs("bayes loglinear_mix", "mix_lm read_mix_lms", "-bayes and -loglinear-mix are for -mix-lm, which is missing"),
+    excludes("read_mix_lms", "mix_lm classes"),
+    needs("bayes loglinear_mix", "mix_lm read_mix_lms"),
     wrong(
         lambda job: (job.by_word or job.cache) and makes_model(job),
         "-bayes, -loglinear-mix and -cache make no back-off model: give -ppl or -counts alone",
@@ -167,8 +168,8 @@ RULES = (
     ),
     needs("reverse text_has_weights", "text", "-reverse and -text-has-weights are for -ppl"),
     wrong(lambda job: job.scoring.text_has_weights and job.is_table, "-reverse and -text-has-weights are for -ppl"),
-    needs("counts_entropy", "counts", "-counts-entropy is for -counts, without -cache"),
-    excludes("counts_entropy", "cache", "-counts-entropy is for -counts, without -cache"),
+    needs("counts_entropy", "counts"),
+    excludes("counts_entropy", "cache"),
     excludes(
         "skipoovs",
         "loglinear_mix multiwords classes",
@@ -185,8 +186,8 @@ RULES = (
 
 
 def edit(job):
-    """Runs an EditJob: scores, draws sentences and writes what the job names. Returns the model that all steps before
-    make, as it is written; of a table None.
+    """Runs an EditJob: scores, draws sentences and writes what the job names. Returns the model as it is written, if
+    the job keeps it, and else None.
     """
     from lmtk.jobs.changing import changed
     from lmtk.jobs.wordwise import mixed
@@ -202,7 +203,7 @@ def edit(job):
         if job.generates:
             generate(job, model)
         write(job, model, scored.vocab, out)
-    return model
+    return model if job.keep else None
 
 
 def get_ready(job):
@@ -226,7 +227,7 @@ def output(job):
     from lmtk.files.streams import open_out
     from lmtk.ngram.model.building import in_file
 
-    in_memory = not isinstance(job.lm, str) or job.write_bin in (None, job.lm)
+    in_memory = job.keep or not isinstance(job.lm, str) or job.write_bin in (None, job.lm)
     if job.is_changed or job.write_lm or job.classes or job.order or job.compact or job.quantize or in_memory:
         yield None, None
         return
@@ -298,7 +299,7 @@ def write(job, model, vocab, out):
         model = numbered(model, job.lm, job.kenlm_numbers)
     if job.write_lm:
         with open_out(job.write_lm) as text:
-            writer.write_text(text, model, own=job.is_own and not job.write_bin)
+            writer.write_text(text, model, own=job.is_own and not (job.write_bin or job.keep))
     if job.write_bin:
         with contextlib.nullcontext(out) if out else open_out(job.write_bin) as binary:
             if is_classed:

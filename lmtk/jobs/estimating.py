@@ -111,7 +111,7 @@ RULES = (
         "kenlm",
         "-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header are for -kenlm",
     ),
-    needs("kenlm_layout", "kenlm", "-kenlm-layout is for -kenlm"),
+    needs("kenlm_layout", "kenlm"),
     excludes(
         "vocab_pad",
         "interpolate_unigrams",
@@ -122,13 +122,10 @@ RULES = (
         lambda job: job.class_lm and (job.lm or job.write_bin) and "-" in (job.count.classes, job.lm or job.write_bin),
         "a class model names its parts' files; stdin and stdout (-) can't be named",
     ),
-    excludes("heldout", "classes", "-heldout is a text of words; it does not go with -classes"),
+    excludes("heldout", "classes"),
     wrong(lambda job: job.heldout and not job.model_wanted, "-heldout is for a model; give -lm or -write-bin"),
     excludes("nonevents", "maxent", "-nonevents does not go with -kenlm and -maxent"),
-    excludes(
-        "trust_totals", "kenlm memory mpi", "-trust-totals and -recompute do not go with -kenlm, -memory and -mpi"
-    ),
-    excludes("trust_totals", "maxent heldout", "-trust-totals does not go with -maxent and -heldout"),
+    excludes("trust_totals", "kenlm memory mpi maxent heldout"),
     wrong(lambda job: not job.maxent_sigma2, "-maxent-sigma2 is above 0"),
     excludes(
         "maxent",
@@ -136,7 +133,7 @@ RULES = (
         "-maxent does not go with -kenlm, -heldout, -prune-by-count and files of discounts",
     ),
     needs("compact", "write_bin", "-compact is for -write-bin, which is missing"),
-    needs("quantize", "write_bin", "-quantize is for -write-bin, which is missing"),
+    needs("quantize", "write_bin"),
 )
 
 
@@ -191,7 +188,7 @@ def count(job, comm):
     """The Counted of a job, with the ranks of `comm`."""
     what = job.count
     if comm.size > 1 and (what.stream or "-" in what.text):
-        raise UsageError("on several machines -mpi wants texts of sentences, in files that each of them can read")
+        raise UsageError("-mpi reads texts of sentences from files that every rank can read; leave out -stream and -")
     # counts and word lists may be made in place
     vocab = what.vocab if isinstance(what.vocab, str) and what.vocab != what.write_vocab else None
     inputs = [*(path for path in what.read if path != what.write), what.classes, job.heldout, what.nonevents, vocab]

@@ -43,6 +43,10 @@ RULES = (
     needs("bins", "heldout", "-bins learns its weights on -heldout"),
     wrong(lambda job: job.write and "-" in job.lm, "a mixture names its parts' files; stdin (-) can't be named"),
     wrong(
+        lambda job: job.write and not all(isinstance(path, str) for path in job.lm),
+        "a mixture names its parts' files; write the models in memory first",
+    ),
+    wrong(
         lambda job: job.write and any(os.path.realpath(path) == os.path.realpath(job.write) for path in job.lm),
         "a mixture names its parts' files; -write {write} would take the place of one",
     ),

@@ -36,12 +36,36 @@ def option_of(about):
     return about.metadata.get("option", about.name.replace("_", "-"))
 
 
+def fields_of(job):
+    """{name: field} of a job's class, those of the records inside the job among them."""
+    found = {}
+    for about in fields(job):
+        found |= fields_of(about.type) if is_dataclass(about.type) else {about.name: about}
+    return found
+
+
+def made(job, values):
+    """The job, a class, with the fields that `values` has, {name: value}; the others have their defaults. Raises
+    TypeError for a name that is not a field, UsageError where a rule is broken.
+    """
+    known = fields_of(job)
+    for name in values:
+        if name not in known:
+            raise TypeError(f"{job.__name__} has no field '{name}'")
+
+    def part(job):
+        inside = {about.name: part(about.type) for about in fields(job) if is_dataclass(about.type)}
+        return job(**inside | {about.name: values[about.name] for about in fields(job) if about.name in values})
+
+    return part(job)
+
+
 def flat(job):
     """{name: (its field, its value)} of a job's fields, those of the records inside the job among them."""
     found = {}
     for about in fields(job):
         value = getattr(job, about.name)
-        found |= flat(value) if is_dataclass(value) else {about.name: (about, value)}
+        found |= flat(value) if is_dataclass(about.type) else {about.name: (about, value)}
     return found
 
 
@@ -52,7 +76,7 @@ def default_of(about):
 def given(job, names):
     """The options, of those that `names` lists with blanks between them, that are given: as "-name"."""
     values = flat(job)
-    chosen = [values[name] for name in names.split() if name in values]
+    chosen = [values[name] for name in names.split()]
     return [f"-{option_of(about)}" for about, value in chosen if value != default_of(about)]
 
 

@@ -130,7 +130,8 @@ def model_of(job):
     if job.classes:
         from lmtk.joint.classes import class_model
 
-        model = class_model(model, job.lm, job.classes, simple=job.simple_classes)
+        name = job.lm if isinstance(job.lm, str) else "the model"
+        model = class_model(model, name, job.classes, simple=job.simple_classes)
     if job.scoring.order:
         from lmtk.joint.mixture import lowered
 

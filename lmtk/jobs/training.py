@@ -86,13 +86,9 @@ class TrainJob:
     quiet: bool = False
 
     def __post_init__(self):
-        check(self, (required("lm"),))
-        if self.finish:
-            return
-        check(self, (required("text"),))
+        check(self, RULES[:1] if self.finish else RULES)
         features = self.init_features, self.classes, self.tree_features, self.proposal
         one_stdin(self.text, self.heldout, self.vocab, *features)
-        check(self, RULES)
         unknown_word(self.map_unk)
 
     @property
@@ -133,10 +129,12 @@ def draws(job):
 
 def is_read_twice(job):
     """Whether a text that can be read only once would be read for its words and for the training."""
-    return not job.vocab and (job.text == "-" or Path(job.text).is_fifo())
+    return not job.vocab and job.text and (job.text == "-" or Path(job.text).is_fifo())
 
 
 RULES = (
+    required("lm"),
+    required("text"),
     Rule(no_such_model),
     wrong(lambda job: is_energy(job) and job.direct, "-model energy has no direct connections; leave out -direct"),
     wrong(
@@ -160,7 +158,7 @@ RULES = (
         lambda job: job.tied and not draws(job) and job.objective != "full",
         "-tied needs -objective full, sampled or nce",
     ),
-    wrong(lambda job: job.tied and is_energy(job), "-model energy has no outputs to be -tied"),
+    wrong(lambda job: job.tied and is_energy(job), "-tied cannot be combined with -model energy"),
     wrong(lambda job: is_energy(job) and job.dropout, "-model energy has no -dropout"),
     wrong(
         lambda job: job.senses and job.model in (*RUNNING, "energy"),

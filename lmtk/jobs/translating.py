@@ -52,9 +52,8 @@ class TranslateJob:
     debug: int = 0
 
     def __post_init__(self):
-        check(self, (required("model"),))
-        one_stdin(*self.model, self.text, self.target, self.dictionary)
         check(self, RULES)
+        one_stdin(*self.model, self.text, self.target, self.dictionary)
 
     @property
     def width(self):
@@ -89,6 +88,7 @@ def wider_than_beam(job):
 
 
 RULES = (
+    required("model"),
     wrong(lambda job: job.score != bool(job.target), "-score and -target go together"),
     Rule(searches_and_scores),
     wrong(lambda job: job.score and job.debug > 2, "-debug goes to 2 here"),

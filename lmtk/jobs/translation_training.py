@@ -58,11 +58,8 @@ class TrainTranslationJob:
     quiet: bool = False
 
     def __post_init__(self):
-        check(self, (required("model"),))
-        if not self.finish:
-            check(self, (required("source"), required("target")))
-            one_stdin(*self.texts)
-            check(self, RULES)
+        check(self, RULES[:1] if self.finish else RULES)
+        one_stdin(*self.texts)
 
     @property
     def texts(self):
@@ -70,6 +67,9 @@ class TrainTranslationJob:
 
 
 RULES = (
+    required("model"),
+    required("source"),
+    required("target"),
     wrong(
         lambda job: (job.heldout_source is None) != (job.heldout_target is None),
         "-heldout-source and -heldout-target go together",

@@ -18,7 +18,7 @@ def mixed(job, models, weights):
     model = models[0]
     if (job.multiwords or job.skipoovs) and not isinstance(model, Backoff):
         what = "-multiwords" if job.multiwords else "-skipoovs"
-        raise LmtkError(f"{job.name}: {next(model.describe())[1]}; {what} wants a back-off n-gram")
+        raise LmtkError(f"{job.name}: {next(model.describe())[1]}; {what} needs a back-off n-gram")
     instead = [zeroprob_word(job)] if job.zeroprob_word else []
     parts = [vocabulary.add_words(m, instead) if isinstance(m, Backoff) else m for m in models]
     parts = dynamic.of_one_vocabulary(parts) if len(models) > 1 else parts
@@ -50,6 +50,6 @@ def nonzero(job, model, instead=None):
         return model
     index = getattr(model, "index", model.vocab.index)
     if instead is not None and instead not in index and index is model.vocab.index:
-        raise UsageError(f"-zeroprob-word {job.zeroprob_word}: no word of the model")
+        raise UsageError(f"-zeroprob-word {job.zeroprob_word}: the model does not have this word")
     unknown = None if job.unk_prob is None else -math.inf if job.unk_prob == ZERO else job.unk_prob * LN10
     return Nonzero(model, None if instead is None else index[instead], unknown)

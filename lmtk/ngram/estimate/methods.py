@@ -5,7 +5,7 @@ A method is an entry of METHODS. It gives the terms of p for an n-gram h w of co
     p(w | h) = f(c) / q(h) + weight(h) p(w | h without its oldest word)
 
 where f(c) is the discounted count, and q and weight follow from the totals of the context. A new method is a new entry;
-its -NAMEdiscount option stands in commands/ngram_count.py.
+its -NAMEdiscount option is a field of Smoothing in jobs/smoothing.py.
 """
 
 import math
