@@ -1,29 +1,9 @@
-import os
 import signal
-import sys
-from pathlib import Path
 
 import pytest
+from helpers import HELD, TRAIN
 
 from lmtk.machine import memory
-
-TESTS = Path(__file__).parent
-FILES = TESTS / "files"
-# one kernel cache for the whole suite, the same environment for every command
-ENVIRONMENT = {
-    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    "HOME": os.environ.get("HOME", "/"),
-    "LC_ALL": "C.UTF-8",
-    "TZ": "UTC",
-    "COLUMNS": "80",
-    "NO_COLOR": "1",
-    "PYTHONHASHSEED": "0",
-    "OPENBLAS_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-    "FILES": str(FILES),
-    "BIN": str(TESTS.parent / "bin"),
-}
-
 
 # a shell's background jobs ignore interrupts, those of nohup a terminal that goes, and so would the commands tested
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,3 +33,10 @@ def seed(request):
 def unbounded(monkeypatch):
     """A command that runs in this process with -memory bounds the tests behind it too, but for this."""
     monkeypatch.setattr(memory, "bound", None)
+
+
+@pytest.fixture
+def texts(tmp_path):
+    (tmp_path / "train").write_text(TRAIN)
+    (tmp_path / "held").write_text(HELD)
+    return tmp_path

@@ -10,10 +10,10 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT, FILES, TESTS
+from helpers import ENVIRONMENT, FILES, TESTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_models import models
+from small_models import models
 
 import lmtk
 from lmtk.api import Model

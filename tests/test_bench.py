@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ENVIRONMENT, FILES, TESTS
+from helpers import ENVIRONMENT, FILES, TESTS
 
 SMALL = {
     "api": "-tokens 5000 -rounds 1",

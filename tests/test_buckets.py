@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 import naive
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT, TESTS
-from test_engine import TEXTS, by_suffixes, counts_job, held_out_job, job, lmtk, outcome, written
-from test_large import random_text
-from test_mpi import APART, PAIRS, SMALL_BLOCKS, mpi, needs_mpi
+from estimation import TEXTS, by_suffixes, counts_job, held_out_job, job, lmtk, outcome, written
+from helpers import APART, ENVIRONMENT, PAIRS, SMALL_BLOCKS, TESTS, mpi, needs_mpi, random_text
 
 from lmtk import cli
 from lmtk.commands import options

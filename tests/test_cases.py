@@ -13,7 +13,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import ENVIRONMENT, TESTS
+from helpers import ENVIRONMENT, TESTS
 
 CASES = sorted(cmd.parent for cmd in (TESTS / "cases").glob("*/*/cmd"))
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")

@@ -7,8 +7,7 @@ import subprocess
 import naive
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT
-from test_ngram import random_model
+from helpers import ENVIRONMENT, random_model
 
 from lmtk.ngram import arpa
 from lmtk.tagging.candidates import make_candidates, make_sentences, make_tag_model

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT
-from test_ngram import random_model
+from helpers import ENVIRONMENT, random_model, random_text
 
 from lmtk import cli
 from lmtk.commands import options
@@ -36,13 +35,6 @@ from lmtk.text.corpus import Marks, read_corpus
 from lmtk.text.vocab import make_vocab
 
 METHODS = {"gt": (7,), "wb": (), "kn": ()}
-
-
-def random_text(folder, seed):
-    random = np.random.default_rng(seed)
-    lines = [" ".join(f"w{int(i)}" for i in random.zipf(1.5, random.integers(1, 20)) % 97) for _ in range(300)]
-    (folder / "t").write_text("\n".join(lines) + "\n")
-    return str(folder / "t")
 
 
 def estimated(text, name, order, marks, unk, words, interpolate):

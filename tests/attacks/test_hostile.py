@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from test_ngram import random_model
+from helpers import random_model
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import streams

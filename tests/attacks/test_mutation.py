@@ -4,7 +4,7 @@ import os
 
 import mutation
 import pytest
-from conftest import ENVIRONMENT
+from helpers import ENVIRONMENT
 
 
 def shown(findings):
