@@ -228,7 +228,7 @@ def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, words)
     given = ["ngram-count", "-text", "t", "-order", "4", "-kenlm", "-discount-fallback", *words]
     monkeypatch.setitem(LARGE, "ngrams", 1)
     found = []
-    for more in ([], ["-memory", "1K"]):
+    for more in ([], ["-memory", "16K"]):
         lmtk(monkeypatch, *given, *more)
         assert bool(memory.bound) == bool(more)
         found.append({p.name: p.read_bytes() for p in tmp_path.iterdir() if p.name not in "tucvr"})
@@ -249,7 +249,7 @@ def test_counts_that_are_cut_off_are_the_same_in_little_memory(tmp_path, monkeyp
         "in_memory",
         lambda counts, memory, old=collection.in_memory: wholes.append(1) or old(counts, memory),
     )
-    for more in ([], ["-memory", "1K"]):
+    for more in ([], ["-memory", "16K"]):
         lmtk(monkeypatch, *given, "-lm", "lm", "-write", "some", *more)
         assert bool(memory.bound) == bool(more)
         found.append([(tmp_path / name).read_bytes() for name in ("lm", "some")])
