@@ -16,9 +16,6 @@ from lmtk.errors import LmtkError, LmtkWarning, UsageError, notes, typed
 from lmtk.machine import large, mpiexec
 from lmtk.machine.threads import import_numpy
 
-# modules with a function `early`, for work beside imports: it gets the command line before its parser and numpy are
-# imported, and returns whether all is done
-EARLY = {"ppl": "lmtk.reports.early"}
 # programs of SRILM and KenLM that lmtk stands in for, by the names in bin/. A function takes the words behind the name
 # and does the job, or says which commands do it: [(command, words)].
 PROGRAMS = {
@@ -64,10 +61,6 @@ Options have one dash or two; "-" is stdin or stdout; numbers in reports are log
 
 def run(name, words, stray=False):
     """Runs one command. stray: whether words that follow no option are passed over with a warning, not an error."""
-    import importlib
-
-    if name in EARLY and importlib.import_module(EARLY[name]).early(words):
-        return
     import typer
 
     command = click_command(name)
@@ -179,7 +172,7 @@ def programs_folder():
     from pathlib import Path
 
     try:
-        found = next((f for f in files("lmtk") or () if f.match("libexec/lmtk/ngram")), None)
+        found = next((f for f in files("lmtk-toolkit") or () if f.match("libexec/lmtk/ngram")), None)
     except PackageNotFoundError:
         found = None
     name = Path(found.locate()) if found else Path(__file__).parent.parent / "bin" / "ngram"

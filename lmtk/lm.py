@@ -13,6 +13,11 @@ NONE, UNKNOWN, ABSENT = -1, -2, -3  # in place of an n-gram's length
 LN10 = math.log(10)  # natural logs inside, log10 in files and reports
 
 
+def probability(log10p):
+    """10 to the power of log10p, in double precision."""
+    return np.exp(np.asarray(log10p, np.float64) * LN10)
+
+
 @dataclass(frozen=True)
 class Scores:
     """logp: (N,) float64, ln p of each token given the words before it; -inf for p = 0, and 0 where it is not scored.

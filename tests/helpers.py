@@ -8,16 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference.edit import model_of
 
-from lmtk.ngram.backoff import Backoff, Probabilities
 from lmtk.ngram.counts import trie
-from lmtk.ngram.pruning import renormalized
+from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 TESTS = Path(__file__).parent
 FILES = TESTS / "files"
-TRAIN = "the cat sat\na dog sat on the cat\nthe dog saw a cat on the mat\n\na cat saw the dog\n"
-HELD = "the dog sat on a mat\na cat sat\nthe zebra saw\n"
 # one kernel cache for the whole suite, the same environment for every command
 ENVIRONMENT = {
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -32,6 +30,10 @@ ENVIRONMENT = {
     "FILES": str(FILES),
     "BIN": str(TESTS.parent / "bin"),
 }
+
+
+TRAIN = "the cat sat\na dog sat on the cat\nthe dog saw a cat on the mat\n\na cat saw the dog\n"
+HELD = "the dog sat on a mat\na cat sat\nthe zebra saw\n"
 
 
 def random_model(seed, order=3, words="abcde", unk=False, holes=True):
@@ -62,9 +64,9 @@ def random_model(seed, order=3, words="abcde", unk=False, holes=True):
             total = np.bincount(parent, p * own, parent.max(initial=0) + 1)[parent]
             p *= random.uniform(0.3, 0.95) / np.where(own, total, 1)
         with np.errstate(divide="ignore"):
-            logp = np.where(own, np.log(p), np.nan)
-        levels.append(Probabilities(keys, logp, np.zeros(len(keys))))
-    return renormalized(Backoff(vocab, order, levels))
+            log10p = np.where(own, np.log10(p), np.nan)
+        levels.append((keys, log10p, np.zeros(len(keys))))
+    return renormalize(model_of(vocab, levels))
 
 
 def random_text(folder, seed):
@@ -105,7 +107,7 @@ def mpi(ranks, *words, text=None, **more):
 
 SMALL_BLOCKS = """
 import sys
-from lmtk.commands import options
+from lmtk.commands import records as options
 from lmtk.files import streams
 from lmtk.machine.large import LARGE
 streams.blocks.__defaults__ = (40, False, False, False)

@@ -23,7 +23,7 @@ check() {
     "$1/bin/python" -c 'import lmtk; assert abs(lmtk.load("model.arpa").score("a b") + 1.60206) < 1e-6'
     test -f "$1/share/man/man1/lmtk-ppl.1"
     "$("$1/bin/lmtk" -bin)/ngram" -lm model.arpa -ppl text.txt | grep -q 'ppl= 3.166447 '
-    "$1/bin/pip" uninstall -q -y lmtk
+    "$1/bin/pip" uninstall -q -y lmtk-toolkit
     if (cd / && "$1/bin/python" -c 'import lmtk') 2> /dev/null; then
         echo "lmtk can still be imported after pip uninstall" >&2
         exit 1

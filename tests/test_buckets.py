@@ -13,7 +13,7 @@ from estimation import TEXTS, by_suffixes, counts_job, held_out_job, job, lmtk, 
 from helpers import APART, ENVIRONMENT, PAIRS, SMALL_BLOCKS, TESTS, mpi, needs_mpi, random_text
 
 from lmtk import cli
-from lmtk.commands import options
+from lmtk.commands import records as options
 from lmtk.machine import memory, threads
 from lmtk.machine.large import LARGE
 from lmtk.machine.parallel import ALONE

@@ -20,7 +20,7 @@ from estimation import (
 )
 
 from lmtk import cli
-from lmtk.commands import options as shared
+from lmtk.commands import records as shared
 from lmtk.machine import threads
 from lmtk.machine.large import LARGE
 from lmtk.ngram import arpa, engine, estimation, leaves, printing, smoothing, suffix

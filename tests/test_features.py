@@ -89,5 +89,5 @@ def test_without_matplotlib(tmp_path):
     environment = ENVIRONMENT | {"PYTHONPATH": str(TESTS.parent)}
     done = subprocess.run([sys.executable, "-c", code, *words], env=environment, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == "lmtk features: -plot needs the package matplotlib; pip install 'lmtk[plot]'\n"
+    assert done.stderr == "lmtk features: -plot needs the package matplotlib; pip install matplotlib\n"
     assert not (tmp_path / "p.svg").exists()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import ENVIRONMENT
 
-from lmtk.machine import images, jit, large, objects
+from lmtk.machine import images, jit, kernel_cache, large, objects
 from lmtk.machine.large import LARGE, pays
 
 KERNEL = """
@@ -143,7 +143,7 @@ def test_a_kernel_takes_bytes_arrays_of_no_dimension_and_tuples_in_tuples():
 
 
 def test_a_smaller_job_is_large_where_the_cache_has_its_kernels(tmp_path, monkeypatch):
-    monkeypatch.setattr(jit, "cache_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(kernel_cache, "folder", lambda: kernel_cache.opened(str(tmp_path)))
     monkeypatch.setattr(jit, "used", {})
     monkeypatch.setattr(large, "done", set())
     kernel, size = jit.jit(takes.__wrapped__), LARGE["arpa"]
@@ -163,7 +163,7 @@ def test_a_smaller_job_is_large_where_the_cache_has_its_kernels(tmp_path, monkey
     monkeypatch.setattr(jit, "stamps", lambda paths: {path: [0, 0] for path in paths})  # the sources have changed
     assert not known()
     monkeypatch.undo()
-    monkeypatch.setattr(jit, "cache_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(kernel_cache, "folder", lambda: kernel_cache.opened(str(tmp_path)))
     assert known()
     (found,) = (path for path in tmp_path.iterdir() if "takes" in path.name)
     found.unlink()

@@ -7,30 +7,32 @@ import sys
 import warnings
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers import ENVIRONMENT, random_model, random_text
+from reference import edit as reference
 
 from lmtk import cli
-from lmtk.commands import options
-from lmtk.files import container, registry, streams, sums
+from lmtk.commands import records as options
+from lmtk.files import registry, streams
 from lmtk.files.streams import open_out
 from lmtk.lm import LN10
-from lmtk.machine import jit
 from lmtk.machine.exponential import powers
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, kenlm_text, printing, runs, searching, smoothing, summing
-from lmtk.ngram.backoff import Backoff, Probabilities
+from lmtk.ngram import arpa, backoff, kenlm_text, printing, runs, searching, smoothing
 from lmtk.ngram.collection import collect, in_memory
 from lmtk.ngram.counts import to_rows, write_counts
-from lmtk.ngram.merge import limited, merged, predicting, with_unknown, with_words
+from lmtk.ngram.edit import vocabulary
+from lmtk.ngram.edit.prune import prune, prune_low
+from lmtk.ngram.edit.renormalize import renormalize
+from lmtk.ngram.edit.vocabulary import add_words, limit, merge, predict_unknown, rename_unknown
 from lmtk.ngram.methods import Method, Recipe
-from lmtk.ngram.pruning import pruned, renormalized, single, without_low
 from lmtk.ngram.smoothing import estimate
 from lmtk.programs.kenlm import passing
 from lmtk.programs.lines import filtered_arpa
-from lmtk.reports import early, kenlm, srilm
+from lmtk.reports import kenlm, srilm
 from lmtk.text.corpus import Marks, read_corpus
 from lmtk.text.vocab import make_vocab
 
@@ -46,14 +48,21 @@ def estimated(text, name, order, marks, unk, words, interpolate):
     return out.getvalue(), model
 
 
+def make_bare(level, k):
+    """Takes the probability from every fifth n-gram above order 1."""
+    if k > 1:
+        level.log10p[::5] = np.nan
+
+
 @pytest.mark.parametrize("name", ["wb", "kn"])
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_a_model_estimated_in_pieces_is_the_same(tmp_path, monkeypatch, name, size):
     text = random_text(tmp_path, size)
     whole = estimated(text, name, 4, Marks(), False, None, True)[1]
     monkeypatch.setattr(smoothing, "PIECE", size)
-    for a, b in zip(whole.levels, estimated(text, name, 4, Marks(), False, None, True)[1].levels):
-        assert np.array_equal(a.logp, b.logp, equal_nan=True) and np.array_equal(a.bow, b.bow)
+    pieces = estimated(text, name, 4, Marks(), False, None, True)[1]
+    for a, b in zip(reference.columns(whole), reference.columns(pieces)):
+        assert np.array_equal(a.log10p, b.log10p, equal_nan=True) and np.array_equal(a.log10bow, b.log10bow)
 
 
 @pytest.mark.parametrize("memory", [1, 10_000, 50_000])
@@ -169,8 +178,7 @@ def test_a_full_temporary_disk_is_one_line_and_leaves_nothing(tmp_path):
 @pytest.mark.parametrize("marks", [Marks(), Marks(False, False, True)])
 def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, order, words, marks):
     model = estimated(random_text(tmp_path, 1), "kn", order, marks, words is not None, words, False)[1]
-    for level in model.levels[1:]:
-        level.log10p[::5] = np.nan  # bare prefixes, and n-grams without their suffixes
+    model = reference.changed(model, make_bare)  # bare prefixes, and n-grams without their suffixes
     for corpus in read_corpus(random_text(tmp_path, 2), model.vocab, marks, order):
         found = []
         for large, some in ((1 << 40, 0), (1, 1), (1, 100), (1, 1 << 14)):
@@ -187,7 +195,7 @@ def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, order, wor
 
 @pytest.mark.parametrize("order", [1, 2, 5])
 @pytest.mark.parametrize("unk", [True, False])
-def test_a_report_before_numpy_is_that_of_a_small_text(tmp_path, monkeypatch, order, unk):
+def test_the_sums_of_a_large_text_are_those_of_a_small_one(tmp_path, monkeypatch, order, unk):
     words = [b"w1", b"w2", b"w5", b"w7", b"a longish word".replace(b" ", b"-")] if unk else None
     path, text = str(tmp_path / "m"), random_text(tmp_path, 1)
     with open_out(path) as out:
@@ -198,52 +206,10 @@ def test_a_report_before_numpy_is_that_of_a_small_text(tmp_path, monkeypatch, or
     model = registry.load(path)
     srilm.report(model, text, read_corpus(text, model.vocab, Marks()), 0, expected.append)
     monkeypatch.setitem(LARGE, "text", 1)
-    monkeypatch.setitem(LARGE, "binary", 1)
-    for some in (1, 1000, 1 << 18):
-        monkeypatch.setattr(early, "TOGETHER", some)
-        sums.begin(path)
-        assert [early.reported(path, text)] == expected and unk != (b" 0 OOVs" not in expected[0])
+    for size in (1, 1000, 1 << 18):
         found = []
-        srilm.report_sums(model, text, streams.blocks(text, some), Marks(), found.append)
-        assert found == expected
-    whole = (tmp_path / "m").read_bytes()
-    for at in (0, 9, len(whole) // 3, len(whole) - 2):
-        (tmp_path / "m").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        sums.begin(path)
-        assert early.reported(path, text) is None
-    settings, arrays = backoff.to_arrays(model)
-    for wrong in ({"V": 2.5}, {"V": True}, {"unk": None}, {"order": float(order)}, {"more": 1}):
-        with open_out(path) as out:
-            container.write(out, "backoff", settings | wrong, arrays, model.vocab.words)
-        sums.begin(path)
-        assert early.reported(path, text) is None
-    sums.begun.clear()
-
-
-def test_kernels_at_hand_depend_on_all_files_that_their_code_is_of():
-    known = {}
-    for name in early.KERNELS:
-        jit.meaning(getattr(summing, name), known)
-    assert {function.__module__ for function in known} == {
-        f"lmtk.{name[:-3].replace('/', '.')}" for name in early.SOURCES
-    }
-
-
-def test_a_large_report_does_without_numpy(tmp_path):
-    text, path = random_text(tmp_path, 1), str(tmp_path / "m")
-    with open_out(path) as out:
-        backoff.write_binary(out, estimated(text, "kn", 3, Marks(), False, None, False)[1])
-    code = (
-        "import sys; from lmtk.machine.large import LARGE; LARGE.update(text=1, binary=1)\n"
-        f"sys.argv = ['lmtk', 'ppl', '-text', {text!r}, '-lm', {path!r}]\n"
-        "from lmtk.cli import main\n"
-        "try: main()\n"
-        "except SystemExit: print({'numpy', 'typer', 'numba'}.intersection(sys.modules))"
-    )
-    for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True)
-        assert not done.stderr and "300 sentences" in done.stdout
-    assert done.stdout.endswith("set()\n")
+        srilm.report_sums(model, text, streams.blocks(text, size), Marks(), found.append)
+        assert found == expected and unk != (b" 0 OOVs" not in expected[0])
 
 
 def test_a_small_job_does_without_numba(tmp_path):
@@ -298,8 +264,7 @@ def test_large_models_are_written_as_small_ones(tmp_path, monkeypatch, order, un
     words = [b"w1", b"w2", b"w5", b"never"] if unk else None
     _, model = estimated(text, "wb", order, Marks(eos=not unk), unk, words, True)
     # prefixes that have no probability are not written
-    for level in model.levels[1:]:
-        level.log10p[::5] = np.nan
+    model = reference.changed(model, make_bare)
     found = []
     for large in (1 << 40, 1):
         monkeypatch.setitem(LARGE, "ngrams", large)
@@ -352,9 +317,11 @@ def test_kenlm_layout_of_many_lines_is_that_of_few():
 def test_the_lines_of_many_words_are_those_of_few(tmp_path, monkeypatch, name, marks):
     """Long and unknown words, marks in the text, blanks of all kinds, no line end at the end, p near 1 and 0."""
     model = estimated(random_text(tmp_path, 3), "kn", 3, Marks(), name == "kenlm", None, True)[1]
-    for level in model.levels:
-        level.logp[::7], level.logp[1::11], level.logp[2::13] = -np.inf, -1e-5, -1e-8
-        level.log10p[::7], level.log10p[1::11], level.log10p[2::13] = -99, -4e-6, -1e-8
+
+    def change(level, k):
+        level.log10p[::7], level.log10p[1::11], level.log10p[2::13] = -np.inf, -4e-6, -1e-8
+
+    model = reference.changed(model, change)
     text = (tmp_path / "t").read_text() + "\n \n\n<s> w1\tw2  </s>\n W3 long" + "er" * 40 + "\x0b w1\x0c\r\nw1 w2 <unk>"
     (tmp_path / "t").write_text(text)
     found = []
@@ -372,52 +339,68 @@ def test_the_lines_of_many_words_are_those_of_few(tmp_path, monkeypatch, name, m
     assert found[0] == found[1] and found[0].count(b"\n") > 300
 
 
+EDITS = [
+    lambda by, m: by.renormalize(scaled(m, 0.9)),
+    lambda by, m: by.renormalize(scaled(m, 1.3)),
+    lambda by, m: by.prune(m, 0.01),
+    lambda by, m: by.prune(m, 0.1, 3),
+    lambda by, m: by.prune(m, 0.02, history=m.lower(2)),
+    lambda by, m: by.prune_low(scaled(m, 1.2)),
+    lambda by, m: by.prune_low(m, 3),
+    lambda by, m: by.merge([m, random_model(20, order=2, words="zafcx", unk=True)], [0.25, 0.75]),
+    lambda by, m: by.merge([m, random_model(30, order=4, words="abcdef")], [0.5, 0.5]),
+    lambda by, m: by.merge(
+        [m, random_model(40, order=2, words="zafcx"), random_model(50, order=4, words="cdq")], [0.5, 0.2, 0.3]
+    ),
+    lambda by, m: by.limit(m, [b"a", b"d", b"c", b"none"]),
+    lambda by, m: by.limit(m, m.vocab.words[1:]),
+    lambda by, m: add_words(m, [b"new", b"a", b"other"], True),
+    lambda by, m: rename_unknown(m, b"a"),
+    lambda by, m: predict_unknown(predict_unknown(m, False), True),
+]
+
+
 @pytest.mark.parametrize("seed", range(6))
-def test_large_models_are_rewritten_as_small_ones(monkeypatch, seed):
+def test_models_are_edited_as_by_numpy(monkeypatch, seed):
     model = random_model(seed, order=3 + seed % 2, words="abcdefghijk"[: 4 + seed], unk=seed % 3 == 0)
-    mixed = merged([model, random_model(seed + 10, order=4, words="cdefgh")], [0.4, 0.6])
-    works = [
-        lambda m: renormalized(scaled(m, 0.9)),
-        lambda m: renormalized(scaled(m, 1.3)),
-        lambda m: pruned(m, 0.01),
-        lambda m: pruned(m, 0.1, 3),
-        lambda m: pruned(m, 0.02, history=m.lower(2)),
-        lambda m: without_low(scaled(m, 1.2)),
-        lambda m: without_low(m, 3),
-        lambda m: merged([m, random_model(seed + 20, order=2 + seed % 3, words="zafcx", unk=True)], [0.25, 0.75]),
-        lambda m: merged([m, random_model(seed + 30, order=4, words="abcdef")], [0.5, 0.5]),
-        lambda m: merged([scaled(m, 1), random_model(seed + 30, order=4, words="abcdef")], [0.5, 0.5], own=True),
-        lambda m: pruned(renormalized(scaled(m, 0.9), own=True), 0.01, own=True),
-        lambda m: merged(
-            [m, random_model(seed + 40, order=2, words="zafcx"), random_model(seed + 50, order=4, words="cdq")],
-            [0.5, 0.2, 0.3],
-        ),
-        lambda m: limited(m, [b"a", b"d", b"c", b"none"]),
-        lambda m: limited(replace(m), m.vocab.words[1:]),
-        lambda m: with_words(m, [b"new", b"a", b"other"], True),
-        lambda m: with_unknown(m, b"a"),
-        lambda m: predicting(predicting(m, False), True),
-    ]
+    mixed = merge([model, random_model(seed + 10, order=4, words="cdefgh")], [0.4, 0.6])
+    kernels = SimpleNamespace(renormalize=renormalize, prune=prune, prune_low=prune_low, merge=merge, limit=limit)
     for m in (model, mixed):
-        for work in works:
-            monkeypatch.setitem(LARGE, "ngrams", 1 << 40)
-            with warnings.catch_warnings(record=True) as small_warnings:
-                small = work(m)
-            monkeypatch.setitem(LARGE, "ngrams", 1)
-            with warnings.catch_warnings(record=True) as large_warnings:
-                many = work(m)
-            assert [str(w.message) for w in small_warnings] == [str(w.message) for w in large_warnings]
-            for a, b in zip(small.levels, many.levels, strict=True):
-                assert a.keys.tolist() == b.keys.tolist()
-                assert single(a.logp) == pytest.approx(single(b.logp), abs=1e-6, nan_ok=True)
-                assert single(a.bow) == pytest.approx(single(b.bow), abs=1e-6)
-                assert np.signbit(a.bow).tolist() == np.signbit(b.bow).tolist()
+        for work in EDITS:
+            with warnings.catch_warnings(record=True) as kernel_warnings:
+                edited = work(kernels, m)
+            with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as plain_warnings:
+                patch.setattr(vocabulary, "renumbered", reference.renumbered)
+                plain = work(reference, m)
+            assert [str(w.message) for w in plain_warnings] == [str(w.message) for w in kernel_warnings]
+            assert_close(plain, edited)
+
+
+def test_an_edit_may_use_the_memory_of_its_model():
+    model, other = random_model(1, order=4), random_model(30, order=4, words="abcdef")
+    whole = merge([scaled(model, 1), other], [0.5, 0.5])
+    assert_close(merge([scaled(model, 1), scaled(other, 1)], [0.5, 0.5], own=True), whole)
+    assert_close(
+        prune(renormalize(scaled(model, 0.9), own=True), 0.01, own=True), prune(renormalize(scaled(model, 0.9)), 0.01)
+    )
+
+
+def assert_close(a, b):
+    """The same n-grams, with the same log10p and log10bow up to a few units in the last place."""
+    for x, y in zip(reference.columns(a), reference.columns(b), strict=True):
+        assert x.keys.tolist() == y.keys.tolist()
+        assert x.log10p == pytest.approx(y.log10p, abs=1e-6, nan_ok=True)
+        assert x.log10bow == pytest.approx(y.log10bow, abs=1e-6)
+        assert np.signbit(x.log10bow).tolist() == np.signbit(y.log10bow).tolist()
 
 
 def scaled(model, factor):
     """The model with probabilities that do not sum to one."""
-    levels = [Probabilities(x.keys, x.logp + np.log(factor) * (x.logp < -0.3), x.bow) for x in model.levels]
-    return Backoff(model.vocab, model.order, levels)
+
+    def change(level, k):
+        level.log10p[level.log10p * LN10 < -0.3] += np.float32(np.log10(factor))
+
+    return reference.changed(model, change)
 
 
 def test_powers_of_ten():

@@ -11,7 +11,7 @@ from helpers import ENVIRONMENT, FILES
 from small_models import life, prepared, settings
 
 from lmtk import run
-from lmtk.commands.progress import Reporter
+from lmtk.jobs.progress import Reporter
 from lmtk.nplm import training
 
 TRAIN = ["-m", "lmtk", "nplm-train", "-text", FILES / "words.txt", "-heldout", FILES / "words.txt", "-hidden", "8"]

@@ -1,8 +1,8 @@
 """Lines of any length, long words and compression bombs: the same figures in pieces, and memory that does not grow."""
 
 import gzip
-import os
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -134,13 +134,19 @@ def test_a_long_word_is_named(tmp_path):
         list(blocks(str(tmp_path / "t")))
 
 
+# run by a small Python: a process starts with the peak of the one that forked it, and this one may be large
+MEASURE = """import resource, subprocess, sys
+status = subprocess.run(["sh", "-c", sys.argv[1]]).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, status)
+"""
+
+
 def peak(command, cwd):
     """(the most resident memory of a command in MB, its exit status, its stderr)."""
-    process = subprocess.Popen(["sh", "-c", command], cwd=cwd, env=ENVIRONMENT, stderr=subprocess.PIPE)
-    message = process.stderr.read().decode()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return usage.ru_maxrss / 1024, process.returncode, message
+    run = [sys.executable, "-S", "-c", MEASURE, f"{command} >&2"]
+    done = subprocess.run(run, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True)
+    used, status = done.stdout.split()
+    return int(used) / 1024, int(status), done.stderr
 
 
 COUNT = "exec lmtk ngram-count -memory 20M -text"

@@ -14,13 +14,14 @@ import pytest
 from helpers import FILES, HELD, TRAIN
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference.edit import columns, model_of
 from small_models import SENTENCES, interpolated, models, neural, of_classes, short, witten_bell
 
 from lmtk.em import em, neighbours_for_unvisited
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
-from lmtk.files import container, sums
+from lmtk.files import container
 from lmtk.files.registry import load
-from lmtk.files.streams import open_in, open_out
+from lmtk.files.streams import open_out
 from lmtk.joint.classes import ClassModel, expanded, write_binary
 from lmtk.joint.mixture import Mixture, check_vocabularies, write_text
 from lmtk.joint.shortlist import check_rest
@@ -28,6 +29,7 @@ from lmtk.lm import vocabulary_sums
 from lmtk.machine.large import LARGE
 from lmtk.ngram import interp, mass, smoothing
 from lmtk.ngram.collection import collect
+from lmtk.ngram.nodes import N
 from lmtk.nplm.model import Neural
 from lmtk.text.corpus import Corpus, Marks, contexts, read_corpus, sentences, whole_corpus
 from lmtk.text.vocab import make_vocab
@@ -64,7 +66,7 @@ def test_a_class_model_written_out_is_the_same_model(texts, unk):
     scored = corpus.scored & (corpus.ids < model.vocab.V)
     corpus = Corpus(corpus.ids, corpus.starts, scored)
     assert words.score(corpus).logp == pytest.approx(model.score(corpus).logp, abs=2e-6)
-    size = sum(len(level.keys) for level in words.levels)
+    size = int(words.nodes.where[:, N].sum())
     with pytest.raises(LmtkError, match=r"model: .* n-grams of words and more"):
         expanded(model, size - 1, "model")
     assert expanded(model, size, "model").order == n
@@ -118,9 +120,10 @@ def test_the_rest_of_a_shortlist_must_fit(texts):
     model = short(texts)
     data = next(files_of(model))
     other = make_vocab(sorted(set(TRAIN.encode().split())), False)
+    longer = model_of(model.vocab, [*columns(model.rest), 3 * (np.zeros(0),)])
     for rest, message in (
         (interpolated(texts), "no back-off model, which ngram-count makes"),
-        (replace(model.rest, order=4), "its order, 4, is above that of the network, 3"),
+        (longer, "its order, 4, is above that of the network, 3"),
         (replace(model.rest, vocab=other), r"does not predict all words of the network \(<unk>\)"),
     ):
         with pytest.raises(LmtkError, match=message):
@@ -403,33 +406,3 @@ def test_a_later_format_is_named(texts, monkeypatch):
     (texts / "m").write_bytes(data)
     with pytest.raises(FormatError, match=r"written by lmtk .*, format 9; this lmtk reads 1"):
         load(str(texts / "m"))
-
-
-def test_sums_that_were_begun_before_a_file_is_read_are_those_of_that_file(tmp_path, monkeypatch):
-    monkeypatch.setitem(LARGE, "binary", 0)
-    path = str(tmp_path / "m")
-    files = []
-    for change in (0, 1):
-        out = io.BytesIO()
-        container.write(out, "test", {}, {"a": np.arange(9000)}, [b"w"])
-        data = bytearray(out.getvalue())
-        data[-5000] ^= change
-        files.append(bytes(data))
-    whole, damaged = files
-
-    def read(first, second):
-        (tmp_path / "m").write_bytes(first)
-        sums.begin(path)
-        if second:
-            (tmp_path / "n").write_bytes(second)
-            (tmp_path / "n").replace(path)
-        with open_in(path) as stream:
-            _, arrays = container.read(stream, path, "beside")
-        container.finish()
-        return arrays["a"]
-
-    assert (read(whole, None) == np.arange(9000)).all() and (read(damaged, whole) == np.arange(9000)).all()
-    for first, second in ((damaged, None), (whole, damaged)):
-        with pytest.raises(FormatError, match="damaged"):
-            read(first, second)
-    assert not sums.begun and not container.unfinished

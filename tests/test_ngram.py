@@ -9,17 +9,18 @@ import pytest
 from helpers import FILES, random_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference.edit import model_of
 
 from lmtk.errors import LmtkError, LmtkWarning
 from lmtk.files import registry
 from lmtk.joint.mixture import Mixture
-from lmtk.lm import vocabulary_sums
+from lmtk.lm import probability, vocabulary_sums
 from lmtk.ngram.arpa import write_text
-from lmtk.ngram.backoff import Backoff, Probabilities, natural, write_binary
-from lmtk.ngram.counts import to_rows
+from lmtk.ngram.backoff import write_binary
+from lmtk.ngram.edit.prune import prune
+from lmtk.ngram.edit.renormalize import renormalize
+from lmtk.ngram.edit.vocabulary import add_words, limit, merge, merge_in_turn
 from lmtk.ngram.generation import after, follow, sentences
-from lmtk.ngram.merge import limited, merged, mixture, with_words
-from lmtk.ngram.pruning import pruned, renormalized
 from lmtk.text.corpus import Corpus
 from lmtk.text.corpus import sentences as corpus_of_rows
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
@@ -30,7 +31,7 @@ LN10 = math.log(10)
 def sums(model, tries=40):
     """The sums over the vocabulary after every context of the model, and after random ones."""
     W = len(model.vocab.words)
-    rows = [r for level in to_rows(model.levels, W)[:-1] for r in level.tolist()]
+    rows = [row for k in range(1, model.order) for row in model.ngrams(k).rows.tolist()]
     random = np.random.default_rng(0)
     rows += [*random.integers(0, W, (tries, model.order)).tolist(), []]
     ids = [i for row in rows for i in [*row, 0]]
@@ -42,10 +43,10 @@ def sums(model, tries=40):
 def entries(model):
     """{words: (log10 p, log10 bow)} of the n-grams that have a probability."""
     out = {}
-    for row, level in zip(to_rows(model.levels, len(model.vocab.words)), model.levels):
-        for ids, logp, bow in zip(row.tolist(), level.logp / LN10, level.bow / LN10):
-            if not math.isnan(logp):
-                out[tuple(model.vocab.words[i] for i in ids)] = (float(logp), float(bow))
+    for k in range(1, model.order + 1):
+        for ids, log10p, log10bow in zip(*(column.tolist() for column in model.ngrams(k))):
+            if not math.isnan(log10p):
+                out[tuple(model.vocab.words[i] for i in ids)] = (log10p, log10bow)
     return out
 
 
@@ -56,7 +57,7 @@ whole_models = st.builds(random_model, st.integers(0, 9999), st.integers(2, 4), 
 
 
 def cut(model, words, unk=False):
-    return renormalized(with_words(limited(model, words), words, unk))
+    return renormalize(add_words(limit(model, words), words, unk))
 
 
 @settings(max_examples=60, deadline=None)
@@ -73,24 +74,25 @@ def test_all_words_after_a_context_have_the_scores_of_sentences(model, data):
 @settings(max_examples=40, deadline=None)
 @given(models, models, st.data())
 def test_every_operation_leaves_sums_of_one(a, b, data):
-    assert sums(a) == pytest.approx(1, abs=1e-5)
     order = data.draw(st.integers(1, a.order))
     threshold = data.draw(st.sampled_from([0, 1e-6, 1e-3, 1e-2, 0.1, 10]))
     weight = data.draw(st.sampled_from([0, 0.1, 0.5, 1]))
     words = data.draw(st.lists(st.sampled_from([b"a", b"b", b"x", b"new"]), min_size=1, unique=True))
     for model in (
+        a,
         a.lower(order),
-        renormalized(a),
-        pruned(a, threshold, data.draw(st.integers(2, 3))),
-        merged([a, b], [weight, 1 - weight]),
-        mixture([a, b, a], [weight, 1 - weight, 0]),
+        renormalize(a),
+        prune(a, threshold, data.draw(st.integers(2, 3))),
+        merge([a, b], [weight, 1 - weight]),
+        merge_in_turn([a, b, a], [weight, 1 - weight, 0]),
         cut(a, words, data.draw(st.booleans())),
-        pruned(cut(merged([a, b], [weight, 1 - weight]), words), threshold),
+        prune(cut(merge([a, b], [weight, 1 - weight]), words), threshold),
     ):
         # a weight multiplies what rounding to single precision leaves of the mass of unseen words
-        largest = max(math.exp(level.bow.max(initial=0)) for level in model.levels)
+        weights = [model.ngrams(k).log10bow for k in range(1, model.order + 1)]
+        largest = float(max(10 ** bow.max(initial=0) for bow in weights))
         assert sums(model) == pytest.approx(1, abs=1e-5 + 2e-7 * largest)
-        assert not any(np.isposinf(level.bow).any() for level in model.levels)
+        assert not any(np.isposinf(bow).any() for bow in weights)
 
 
 @settings(max_examples=100, deadline=None)
@@ -112,23 +114,23 @@ def test_pruning_drops_what_costs_less_than_the_threshold(model, data):
         context = any(other[:-1][-len(n) :] == n for other in kept if len(other) > len(n))
         if rise[n] < threshold and not context:
             kept.discard(n)
-    assert set(entries(pruned(model, threshold))) == kept
+    assert set(entries(prune(model, threshold))) == kept
 
 
 def test_pruning_nothing_changes_nothing():
     model = registry.load(str(FILES / "wb.arpa"))
-    again = entries(pruned(model, 0))
+    again = entries(prune(model, 0))
     assert again.keys() == entries(model).keys()
     assert all(again[n] == pytest.approx(e, abs=1e-5) for n, e in entries(model).items())
-    assert entries(pruned(model, 1e9)).keys() == entries(model.lower(1)).keys()
-    assert len(entries(pruned(model, 1e9, 3))) == len(entries(model.lower(2)))
+    assert entries(prune(model, 1e9)).keys() == entries(model.lower(1)).keys()
+    assert len(entries(prune(model, 1e9, 3))) == len(entries(model.lower(2)))
 
 
 @settings(max_examples=40, deadline=None)
 @given(models, models, st.floats(0.01, 0.99))
 def test_a_merged_model_has_the_mixtures_probability_of_every_ngram(a, b, weight):
     """That of the exact mixture, where the words of both are the same; back-off estimates are left out."""
-    both = merged([a, b], [weight, 1 - weight])
+    both = merge([a, b], [weight, 1 - weight])
     named = {*entries(a), *entries(b)}
     assert named == entries(both).keys()
     if set(a.vocab.words) != set(b.vocab.words) or a.vocab.V != b.vocab.V:
@@ -140,10 +142,10 @@ def test_a_merged_model_has_the_mixtures_probability_of_every_ngram(a, b, weight
         assert entries(both)[ngram][0] * LN10 == pytest.approx(exact.score(corpus).logp[-1], abs=2e-6)
 
 
-def test_merging_is_no_exact_mixture():
+def test_merging_is_no_exact_merge_in_turn():
     """What the manual warns of: the figure of `lmtk mix` for p(cat | <s> the) is 0.09333333."""
     a, b = (registry.load(str(FILES / name)) for name in ("wb.arpa", "uni.arpa"))
-    both = entries(merged([a, b], [0.7, 0.3]))
+    both = entries(merge([a, b], [0.7, 0.3]))
     assert 10 ** naive.backoff(both, [b"<s>", b"the"], b"cat") == pytest.approx(0.09377386, rel=1e-6)
 
 
@@ -159,31 +161,28 @@ def test_a_limited_model_has_only_the_listed_words(model, unk):
     for ngram, (log10p, _) in entries(small).items():
         if len(ngram) > 1:
             assert log10p > old[ngram][0] - 1e-5  # more where it had to take what nothing else could
-    assert entries(cut(model, model.vocab.words)) == entries(renormalized(model))
+    assert entries(cut(model, model.vocab.words)) == entries(renormalize(model))
 
 
 def test_more_than_one_stays_with_a_warning():
     """As SRILM has it: no weight can make such a context's probabilities sum to one."""
     vocab = Vocab([EOS, b"a", b"b", SOS, UNK], 3)
-    keys, more = np.array([0, 1, 2, 3]), natural(np.log10([0.7, 0.5, 0.3, 1]))
-    more[3] = -np.inf
-    two = Probabilities(np.array([5, 6]), natural(np.log10([0.9, 0.8])), np.zeros(2))
-    model = Backoff(vocab, 2, [Probabilities(keys, more, np.zeros(4)), two])
+    one = np.array([0, 1, 2, 3]), [*np.log10([0.7, 0.5, 0.3]), -np.inf], np.zeros(4)
+    model = model_of(vocab, [one, (np.array([5, 6]), np.log10([0.9, 0.8]), np.zeros(2))])
     with pytest.warns(LmtkWarning, match="after 2 contexts add up to more than one, and stay so"):
-        again = renormalized(model)
-    assert np.exp(again.levels[0].logp) == pytest.approx([0.7, 0.5, 0.3, 0], rel=1e-6)
-    assert again.levels[0].bow[1] == -np.inf
+        again = renormalize(model)
+    assert probability(again.ngrams(1).log10p) == pytest.approx([0.7, 0.5, 0.3, 0], rel=1e-6)
+    assert again.ngrams(1).log10bow[1] == -np.inf
     with pytest.warns(LmtkWarning, match="after 2 contexts"):
-        assert len(pruned(model, 10).levels[1].keys) == 2
+        assert prune(model, 10).nodes.size(2) == 2
 
 
 def test_what_nothing_can_take_goes_to_the_context_itself():
     """All words stand after a context: its probabilities are scaled to sum to one."""
     vocab = Vocab([EOS, b"a", SOS, UNK], 2)
-    one = Probabilities(np.array([0, 1, 2]), natural(np.log10([0.5, 0.5, 1e-99])), np.zeros(3))
-    two = Probabilities(np.array([4, 5]), natural(np.log10([0.3, 0.3])), np.zeros(2))
-    whole = renormalized(Backoff(vocab, 2, [one, two]))
-    assert np.exp(whole.levels[1].logp) == pytest.approx(0.5, abs=1e-6)
+    one = np.array([0, 1, 2]), [*np.log10([0.5, 0.5]), -np.inf], np.zeros(3)
+    whole = renormalize(model_of(vocab, [one, (np.array([4, 5]), np.log10([0.3, 0.3]), np.zeros(2))]))
+    assert probability(whole.ngrams(2).log10p) == pytest.approx(0.5, abs=1e-6)
 
 
 @settings(max_examples=30, deadline=None)
@@ -223,19 +222,18 @@ def test_unknown_words_are_generated_where_asked_for():
 
 
 def test_sentences_need_an_end():
-    one = Probabilities(np.array([0]), np.zeros(1), np.zeros(1))
     with pytest.raises(LmtkError, match="predicts no </s>"):
-        list(sentences(Backoff(Vocab([b"a", EOS, SOS, UNK], 1), 1, [one]), [[2]]))
+        list(sentences(model_of(Vocab([b"a", EOS, SOS, UNK], 1), [(np.array([0]), [0], [0])]), [[2]]))
     with pytest.raises(LmtkError, match="the probability 0"):
-        zero = Probabilities(np.array([0, 1]), np.array([-np.inf, -np.inf]), np.zeros(2))
-        list(sentences(Backoff(Vocab([b"a", EOS, SOS, UNK], 2), 1, [zero]), [[2]]))
+        zero = np.array([0, 1]), [-np.inf, -np.inf], np.zeros(2)
+        list(sentences(model_of(Vocab([b"a", EOS, SOS, UNK], 2), [zero]), [[2]]))
 
 
 @settings(max_examples=30, deadline=None)
 @given(models, models)
 def test_both_forms_give_back_the_model(tmp_path_factory, a, b):
     """The weights of what were bare prefixes too."""
-    model = pruned(merged([a, b], [0.4, 0.6]), 1e-3)
+    model = prune(merge([a, b], [0.4, 0.6]), 1e-3)
     path = tmp_path_factory.mktemp("m") / "m"
     for write in (write_text, write_binary):
         with open(path, "wb") as out:
@@ -250,4 +248,4 @@ def test_operations_bring_no_warnings_of_numpy():
     a, b = random_model(1), random_model(2, words="xyz", unk=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        pruned(cut(merged([a, b], [0.3, 0.7]), [b"a", b"q"], True), 1e-3)
+        prune(cut(merge([a, b], [0.3, 0.7]), [b"a", b"q"], True), 1e-3)

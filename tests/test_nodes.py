@@ -9,15 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import ENVIRONMENT, FILES
+from helpers import ENVIRONMENT, FILES, TESTS
 
 import lmtk
-from lmtk.commands.ppl import report_text
 from lmtk.errors import FormatError, LmtkError
 from lmtk.files import container
 from lmtk.files.registry import describe, load
+from lmtk.jobs.scoring import Scoring, report_text
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, compact, kenlm_binary, nodes, pruning
+from lmtk.ngram import arpa, backoff, compact, kenlm_binary, nodes
+from lmtk.ngram.edit import prune
 from lmtk.reports import kenlm
 from lmtk.text.corpus import Marks, read_corpus
 
@@ -68,7 +69,7 @@ def test_a_forged_file_is_scored_within_bounds(tmp_path, monkeypatch, seed):
     for word in sentences[0].split():
         python.BaseScore(state, word, state)
     for whole in (
-        lambda: pruning.pruned(model, 1e-3),
+        lambda: prune.prune(model, 1e-3),
         lambda: arpa.write_text(io.BytesIO(), model),
         lambda: list(python.full_scores(sentences[0])),
     ):
@@ -89,12 +90,12 @@ def test_forged_weights_that_are_no_numbers_are_one_error(tmp_path, monkeypatch,
         container.write(out, "backoff", settings, arrays, model.vocab.words)
     said = []
     with pytest.raises(FormatError, match="damaged: weights that are no numbers"):
-        report_text(load(path), str(FILES / "te.txt"), Marks(), 0, said.append)
+        report_text(load(path), str(FILES / "te.txt"), Scoring(), said.append)
     assert not said
 
 
 def test_damage_in_a_large_file_is_seen_before_anything_is_said(tmp_path):
-    """Its sums are made beside the work; still ppl is silent, and says one line."""
+    """Its checksums are compared after scoring; ppl still prints nothing but one line of error."""
     path, large = tmp_path / "m", "from lmtk.machine.large import LARGE; LARGE['binary'] = 1\n"
     with open(path, "wb") as out:
         backoff.write_binary(out, load(FILES / "wb.arpa"))
@@ -115,13 +116,24 @@ def test_kernels_stay_within_bounds():
     if os.environ.get("NUMBA_BOUNDSCHECK"):
         return
     cache = Path.home() / ".cache" / "lmtk" / "bounds"  # half a minute the first time
-    names = ("large", "hostile", "nodes")
-    files = [str(Path(__file__).parent / f"test_{name}.py") for name in names]
+    files = [str(TESTS / f"{name}.py") for name in ("test_large", "attacks/test_hostile", "test_nodes")]
     environment = ENVIRONMENT | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
-    chosen = "scored or written or forged or read_alike or linked or rewritten"
+    chosen = "scored or written or forged or read_alike or linked or edited"
     run = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen, *files]
     done = subprocess.run(run, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.parametrize("name", ["wb.arpa", "binary"])
+def test_a_model_without_its_longest_ngrams_is_written_in_binary(tmp_path, name):
+    with open(tmp_path / "binary", "wb") as out:
+        backoff.write_binary(out, load(FILES / "wb.arpa"))
+    model = load(tmp_path / name if name == "binary" else FILES / name).lower(2)
+    with open(tmp_path / "lower", "wb") as out:
+        backoff.write_binary(out, model)
+    again = load(tmp_path / "lower")
+    for corpus in read_corpus(str(FILES / "te.txt"), model.vocab, Marks()):
+        assert (again.score(corpus).logp == model.score(corpus).logp).all()
 
 
 @pytest.mark.parametrize("bits", [0, 3, 8])

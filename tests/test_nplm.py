@@ -12,10 +12,10 @@ from small_models import by_checkpoint, life, neural, prepared, run, settings
 from steps import Small, assert_step, minibatch, parameters, same
 
 from lmtk import run as lifecycle
-from lmtk.commands.progress import Reporter
 from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import curve
 from lmtk.files.registry import load
+from lmtk.jobs.progress import Reporter
 from lmtk.machine import factors
 from lmtk.machine.blas import add_product, sgemm
 from lmtk.machine.exponential import exp_outputs, exp_rows

@@ -129,7 +129,7 @@ def test_both_forms_give_back_the_model(name, tmp_path):
 @pytest.mark.parametrize("name", ["gt", "wb", "kn"])
 def test_what_is_cut_off_is_not_stored(name):
     model = smoothed(name, 4, interpolate=name != "gt", minimum=2)
-    assert sum(len(level.keys) for level in model.levels[1:]) == sum(model.sizes[1:])
+    assert sum(model.nodes.size(k) for k in range(2, model.order + 1)) == sum(model.sizes[1:])
     assert sum(model.sizes[2:]) < sum(smoothed(name, 4, interpolate=name != "gt").sizes[2:])
 
 

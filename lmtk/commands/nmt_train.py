@@ -190,7 +190,7 @@ def check(o):
 def learn(o):
     """Train as the options say."""
     from lmtk import run
-    from lmtk.commands.progress import Reporter
+    from lmtk.jobs.progress import Reporter
     from lmtk.machine import threads as machine
     from lmtk.nmt import network, recipes, training
 

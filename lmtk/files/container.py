@@ -22,13 +22,15 @@ from weakref import ref
 import numpy as np
 
 from lmtk import __version__
-from lmtk.files import sums as sums_begun
-from lmtk.files.header import DTYPES, MAX_HEADER, VERSION, cut, parsed
+from lmtk.errors import FormatError
 from lmtk.files.streams import Output
 from lmtk.machine import memory
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 
+VERSION = 1
+DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # in the order of a file's arrays
+MAX_HEADER = 100_000_000  # bytes, as in the safetensors library
 PAGE = 4096  # bytes
 
 
@@ -125,7 +127,7 @@ unfinished = []  # checks of CRCs that are left to `finish`
 
 
 def finish():
-    """Does the checks that `read` has put off with sums="beside". Raises FormatError if a CRC is wrong."""
+    """Does the checks that `read` has put off with sums="later". Raises FormatError if a CRC is wrong."""
     while unfinished:
         unfinished.pop()()
 
@@ -137,8 +139,7 @@ def read(stream, path, sums="now"):
     A plain file is memory-mapped; a pipe is read whole. Every size is checked against the file, and the description and
     every array against their CRCs. Raises FormatError.
 
-    sums: when the CRCs of a large mapped file's arrays are checked: "now"; "beside", which is at the latest in
-    `finish`, and by another thread if it has begun in `files.sums`; or "never".
+    sums: when the CRCs of a large mapped file's arrays are checked: "now"; "later", in `finish`; or "never".
     """
     size = int.from_bytes(stream.read(8), "little")
     if size > MAX_HEADER:
@@ -146,8 +147,7 @@ def read(stream, path, sums="now"):
     about, spans = parsed(stream.read(size), size, path)
     total = max((end for _, end in spans.values()), default=0)
     try:
-        begun = sums_begun.of(stream, path) if sums == "beside" else None
-        data = bytes_behind(stream, path, 8 + size, total, begun and begun.pages)
+        data = bytes_behind(stream, path, 8 + size, total)
         if data is None:
             raise cut(path)
         arrays, expected = {}, []
@@ -164,30 +164,64 @@ def read(stream, path, sums="now"):
             if not same:
                 raise cut(path)
 
-    def compare():
-        found = begun.done()
-        if any(found.get(name) != crc for name, (*_, crc) in about["arrays"].items()):
-            raise cut(path)
-
-    if not (large and (begun or isinstance(data, np.memmap))) or sums == "now":
+    if not (large and isinstance(data, np.memmap)) or sums == "now":
         check()
-    elif sums == "beside":
-        unfinished.append(compare if begun else check)
+    elif sums == "later":
+        unfinished.append(check)
     return about, arrays
 
 
-def bytes_behind(stream, path, offset, total, pages=None):
-    """(total,) uint8, all bytes after a header of `offset` bytes; None if there are fewer or more. pages: a mapping of
-    the file, if there is one already.
+def cut(path):
+    return FormatError(path, "the file is cut short or damaged; was it written whole?")
+
+
+def parsed(header, size, path):
+    """(about, spans) of a header, whose length the file states as `size`. about: the description, as from
+    `container.read`; spans: {name: (begin, end)} of each array, counted from the end of the header. Raises FormatError.
     """
+    try:
+        table = json.loads(header)
+        digits, _, text = table.pop("__metadata__")["lmtk"].partition(" ")
+        about = json.loads(text)
+        if (
+            digits != f"{zlib.crc32(text.encode()):08x}"
+            or len(header) != size
+            or not header.rstrip(b" ").endswith(b"}")
+        ):
+            raise cut(path)
+        if about["format"] > VERSION:
+            raise FormatError(
+                path, f"written by lmtk {about['lmtk']}, format {about['format']}; this lmtk reads {VERSION}"
+            )
+        spans = {name: tuple(map(operator.index, entry["data_offsets"])) for name, entry in table.items()}
+        here = {name: [entry["dtype"], entry["shape"]] for name, entry in table.items()}
+        if here != {name: entry[:2] for name, entry in about["arrays"].items()} or not contiguous(spans.values()):
+            raise cut(path)
+        if not isinstance(about["kind"], str) or not isinstance(about["settings"], dict):
+            raise cut(path)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        raise cut(path) from None
+    return about, spans
+
+
+def contiguous(spans):
+    """Whether (begin, end) pairs cover a range from 0 without holes or overlaps."""
+    end = 0
+    for first, last in sorted(spans):
+        if first != end or last < first:
+            return False
+        end = last
+    return True
+
+
+def bytes_behind(stream, path, offset, total):
+    """(total,) uint8, all bytes after a header of `offset` bytes; None if there are fewer or more."""
     try:
         plain = stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and path != "-"
     except (OSError, AttributeError, ValueError):
         plain = False
     # asks the open file, not its name, which another file may have by now
     if plain and stream.tell() == offset and os.fstat(stream.fileno()).st_size == offset + total:
-        if pages:
-            return np.frombuffer(memoryview(pages).toreadonly(), np.uint8, total, offset)
         with open(stream.fileno(), "rb", closefd=False) as file:
             return np.memmap(file, np.uint8, "r", offset, (total,)) if total else np.zeros(0, np.uint8)
     # in parts: a damaged header may ask for more bytes than the file or the memory has

@@ -10,7 +10,7 @@ def need(option):
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
-        raise UsageError(f"-{option} needs the package matplotlib; pip install 'lmtk[plot]'") from None
+        raise UsageError(f"-{option} needs the package matplotlib; pip install matplotlib") from None
     except ImportError:  # for instance, too little memory
         raise LmtkError(f"-{option}: matplotlib cannot be loaded; python -c 'import matplotlib' says why") from None
 

@@ -51,7 +51,7 @@ def load(path, seen=(), sums="now", home=None, linked=True):
 
     seen: the mixtures for which it is read, to detect one that names itself. sums: as in `container.read`. home: a
     function like `building.in_file` without `out`, which gives memory for the nodes of an ARPA file. linked: whether
-    these nodes get suffixes; `merge.merged` does not need them.
+    these nodes get suffixes; `edit.vocabulary.merge` does not need them.
     """
     if len(seen) > DEEPEST:
         raise FormatError(path, f"a model of models of models, more than {DEEPEST} deep")

@@ -43,7 +43,7 @@ def zstd_module():
         try:
             from backports import zstd
         except ImportError:
-            raise UsageError("zstd files need the package backports.zstd; pip install 'lmtk[zstd]'") from None
+            raise UsageError("zstd files need the package backports.zstd; pip install backports.zstd") from None
     return zstd
 
 

@@ -16,12 +16,13 @@ from lmtk.files import container
 from lmtk.files.declared import VOCABULARY, Array, check_array, held, ids, whole
 from lmtk.files.streams import WORD, lines, lines_of
 from lmtk.joint.expansions import NUMBER, expanding_model, several_readings
-from lmtk.joint.mixture import folder_of, lowered, missing, name_in, part_of
-from lmtk.lm import LanguageModel, Scores, opens
+from lmtk.joint.mixture import check_part, folder_of, lowered, name_in, part_of
+from lmtk.lm import LN10, LanguageModel, Scores, opens
 from lmtk.ngram import backoff
-from lmtk.ngram.backoff import Backoff, Probabilities
+from lmtk.ngram.backoff import Backoff
+from lmtk.ngram.building import nodes_of
 from lmtk.ngram.classes import read_classes
-from lmtk.ngram.merge import with_words
+from lmtk.ngram.edit.vocabulary import add_words
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import EOS, Vocab, make_vocab, vocab_of, vocab_settings
 
@@ -93,7 +94,7 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
             members = {w: m for w, m in classes.members.items() if lm.vocab.predicts(classes.names[m[0]])}
             alone = [w for w in (*later, *classes.members) if w not in members]
             classes = replace(classes, members=members)
-            lm = with_words(lm, alone) if isinstance(lm, Backoff) else lm
+            lm = add_words(lm, alone) if isinstance(lm, Backoff) else lm
     known = lm.vocab
     both = next((w for w in classes.members if known.predicts(w)), None)
     any_ = any(map(known.predicts, classes.names))
@@ -162,8 +163,7 @@ def read_text(stream, path, seen=()):
     if len(parts) < 2:
         raise FormatError(path, "a class model names its model and its classes; one is missing")
     lm = part_of(path, parts[b"model"], seen)
-    if not os.path.exists(parts[b"classes"]):
-        raise missing(path, parts[b"classes"])
+    check_part(path, parts[b"classes"])
     return class_model(lm, parts[b"model"], parts[b"classes"])
 
 
@@ -204,9 +204,10 @@ def expanded(model, most, path):
     lm, C, W = backoff_of(model, path), len(model.lm.vocab.words), len(model.vocab.words)
     members, many = np.argsort(model.g, kind="stable"), np.bincount(model.g, minlength=C)
     node, nodes = np.zeros(1, np.int64), 1  # the node of classes that each n-gram of words is from; how many these are
-    levels, total = [], 0
-    for level in lm.levels:
-        parent, c = level.keys // C, level.keys % C
+    orders, total = [], 0
+    for k in range(1, lm.order + 1):
+        rows, log10p, log10bow = lm.ngrams(k)
+        parent, c = lm.nodes.parents(k), rows[:, -1]
         rows = np.bincount(parent, many[c], nodes).astype(np.int64)
         total += int(rows[node].sum())
         if total > most:
@@ -222,9 +223,10 @@ def expanded(model, most, path):
         u, place = spread(np.arange(len(node)), rows[node])
         row = (np.cumsum(rows) - rows)[node[u]] + place
         v, w = v[row], w[row]
-        levels.append(Probabilities(u * W + w, level.logp[v] + model.logp_word[w], level.bow[v]))
+        log10p = (log10p[v].astype(np.float64) * LN10 + model.logp_word[w]) / LN10
+        orders.append((u * W + w, log10p.astype(np.float32), log10bow[v]))
         node, nodes = v, len(c)
-    return Backoff(model.vocab, lm.order, levels)
+    return Backoff(model.vocab, nodes_of(orders, W))
 
 
 def spread(items, times):

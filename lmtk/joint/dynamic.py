@@ -9,14 +9,14 @@ import numpy as np
 
 from lmtk.joint.mixture import ids_in, part_scores
 from lmtk.lm import ABSENT, LN10, LanguageModel, Scores, after, reach, unique_rows, vocabulary_sums
-from lmtk.ngram.merge import united, with_words
+from lmtk.ngram.edit.vocabulary import add_words, unite_vocabularies
 from lmtk.text.corpus import Corpus, contexts, sentences
 
 
 def of_one_vocabulary(models):
     """Back-off models as models of the words of all: what one lacks has the probability 0 in it."""
-    vocab = united([model.vocab for model in models])
-    return [with_words(model, vocab.words[: vocab.V], vocab.predicts(vocab.unk)) for model in models]
+    vocab = unite_vocabularies([model.vocab for model in models])
+    return [add_words(model, vocab.words[: vocab.V], vocab.predicts(vocab.unk)) for model in models]
 
 
 def single(log10p):

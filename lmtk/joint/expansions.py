@@ -18,11 +18,10 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.streams import WORD
-from lmtk.lm import scores_of
-from lmtk.ngram.arpa import levels_of
+from lmtk.lm import probability, scores_of
+from lmtk.ngram.arpa import nodes_of_lines
 from lmtk.ngram.backoff import Backoff
-from lmtk.ngram.counts import to_rows
-from lmtk.ngram.pruning import renormalized
+from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import EOS, SOS, Vocab, make_vocab
 
@@ -93,12 +92,12 @@ class Expanding:
     @cached_property
     def ngrams(self):
         """({ids: p} for each order, {ids: back-off weight}) of lm, as sequences of ids."""
-        W, p, weights = len(self.lm.vocab.words), {}, {}
-        for rows, level in zip(to_rows(self.lm.levels, W), self.lm.levels):
+        p, weights = {}, {}
+        for k in range(1, self.order + 1):
+            rows, log10p, log10bow = self.lm.ngrams(k)
             keys = list(map(tuple, rows.tolist()))
-            known = ~np.isnan(level.logp)
-            p |= {k: x for k, x, there in zip(keys, np.exp(level.logp).tolist(), known.tolist()) if there}
-            weights |= dict(zip(keys, np.exp(level.bow).tolist()))
+            p |= {ids: x for ids, x in zip(keys, probability(log10p).tolist()) if not math.isnan(x)}
+            weights |= dict(zip(keys, probability(log10bow).tolist()))
         return p, weights
 
     def chance(self, context, w):
@@ -252,7 +251,7 @@ def expanded(model, order, exact, most, path):
             log10p = np.log10(p).tolist()
         named = [vocab.words[w] for w in context]
         sections[len(context) + 1] += [(x, (*named, vocab.words[w]), 0.0) for x, w in zip(log10p, after)]
-    return renormalized(Backoff(vocab, N, levels_of(sections, vocab)[0]))
+    return renormalize(Backoff(vocab, nodes_of_lines(sections, vocab)[0]))
 
 
 def joint_probabilities(model, most, path):

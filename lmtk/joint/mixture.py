@@ -133,23 +133,28 @@ def folder_of(path):
 
 
 def part_of(path, name, seen=()):
-    """The model in a part of `path`, a file that names it. Raises LmtkError where it is not there."""
-    try:
-        return registry.load(name, (*seen, os.path.realpath(path)))
-    except FileNotFoundError:
-        raise missing(path, name) from None
+    """The model in the file `name`, which the file `path` names as its part. Raises LmtkError."""
+    check_part(path, name)
+    return registry.load(name, (*seen, os.path.realpath(path)))
 
 
-def missing(path, name):
-    """The error of a part that is not there."""
-    name = os.path.relpath(name, folder_of(path))
-    return LmtkError(f"{path}: its part {name} is not there; a model that names its parts moves together with them")
+def check_part(path, name):
+    """Raises LmtkError if the file `name`, which the file `path` names as its part, is missing or is not a regular
+    file. A FIFO or a device could make lmtk wait for ever.
+    """
+    part = os.path.relpath(name, folder_of(path))
+    if not os.path.exists(name):
+        raise LmtkError(f"{path}: its part {part} is not there; a model that names its parts moves together with them")
+    if not os.path.isfile(name):
+        raise LmtkError(f"{path}: its part {part} is not a regular file; name a copy in a regular file")
 
 
 def name_in(path, name):
-    """The name of a part as the file `path` has it. Raises LmtkError where the part is no file."""
-    if "\n" in name or not os.path.isfile(name):
-        raise LmtkError(f"a model of parts names their files; {name} is no file that others can read")
+    """The name of a part as the file `path` has it. Raises LmtkError if the file of the part cannot be named there."""
+    if "\n" in name:
+        raise LmtkError(f"the file name {name!r} has a line end in it, so a model cannot refer to it; rename the file")
+    if not os.path.isfile(name):
+        raise LmtkError(f"{name} is not a regular file, so a model cannot refer to it as its part")
     return os.path.relpath(name, folder_of(path))
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lmtk.lm import ABSENT, LN10, Scores
-from lmtk.ngram.merge import with_words
+from lmtk.ngram.edit.vocabulary import add_words
 from lmtk.text.corpus import Corpus, Growing
 from lmtk.text.vocab import Vocab
 
@@ -17,7 +17,7 @@ class Multiwords:
 
     def __init__(self, model, letter):
         self.letter, self.nothing = letter, letter  # no part is empty, and none is the letter
-        self.model, self.order = with_words(model, [self.nothing]), model.order
+        self.model, self.order = add_words(model, [self.nothing]), model.order
         self.index, self.parts = Growing(self.model.vocab.words), []
         self.known = self.model.vocab
 

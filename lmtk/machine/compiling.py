@@ -16,6 +16,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from lmtk.machine.images import address_of
+from lmtk.machine.kernel_cache import folder_for_numba
 
 ENTRY, WORD = "entry", ir.IntType(64)
 # numba's settings for functions that only kernels call: they need no entries for Python and C
@@ -34,12 +35,12 @@ def dispatcher_of(function, settings):
     return numba.njit(**ALONE | settings)(own)
 
 
-def cached_dispatcher_of(function, settings, folder):
-    """The dispatcher of a function, for Python to call, with numba's own cache in a folder, or without one. That cache
+def cached_dispatcher_of(function, settings):
+    """The dispatcher of a function, for Python to call, with numba's own cache, if there is a folder for it. That cache
     does not see changes in other modules.
     """
-    if folder:
-        numba.config.CACHE_DIR = str(folder)
+    if folder := folder_for_numba():
+        numba.config.CACHE_DIR = folder
     return dispatcher_of(function, settings | {"cache": folder is not None, "no_cpython_wrapper": False})
 
 

@@ -1,6 +1,4 @@
-"""Images of kernels' machine code: the cache of images, and how they are loaded into memory. Nothing here needs numpy,
-so that a kernel whose image is known to be in the cache can run before numpy is imported.
-"""
+"""Images of kernels' machine code: how they are kept in the cache and loaded into memory."""
 
 import ctypes
 import json
@@ -14,46 +12,13 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from struct import Struct
 
-try:
-    from _blake2 import blake2b  # hashlib imports OpenSSL first
-except ImportError:
-    from hashlib import blake2b
+from lmtk.machine import kernel_cache
+from lmtk.machine.kernel_cache import digest
 
-DIGEST = 16  # bytes
 # modules of this package on which the code of all kernels depends
 PARTS = "jit", "images", "objects", "compiling", "unaligned", "calling"
 NUMBER = Struct("<Q")
 LOADED = []  # memory and libraries with loaded code, which must not be freed
-
-
-def digest(data):
-    return blake2b(data, digest_size=DIGEST).digest()
-
-
-@cache
-def cache_folder():
-    """A folder for compiled kernels: NUMBA_CACHE_DIR, else one in the user's cache, else a temporary one, else None.
-
-    It is not beside the source, since pip removes only the files that it has installed.
-    """
-    named = os.environ.get("NUMBA_CACHE_DIR")
-    home = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lmtk")
-    if usable(named or home, named):
-        return named or home
-    import tempfile
-
-    folder = os.path.join(tempfile.gettempdir(), f"lmtk-{os.getuid()}")
-    return folder if not named and usable(folder) else None
-
-
-def usable(folder, named=None):
-    """Whether files can be made in a folder, which is created if need be. Unless the user has `named` it, the folder
-    has to be the user's own, since its content will be run.
-    """
-    with suppress(OSError):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        return bool(named or os.stat(folder).st_uid == os.getuid()) and os.access(folder, os.W_OK | os.X_OK)
-    return False
 
 
 @cache
@@ -83,36 +48,19 @@ def processor():
     return re.findall(rb"(?m)^(?:%s)[ \t]*:.*" % names, first)
 
 
-def saved(path):
-    """(image, results, machine code), as from `compiling.compiled`, from a file of the cache; None if it is missing or
-    damaged.
+def saved(name):
+    """(image, results, machine code), as from `compiling.compiled`, from a file of the cache; None if it cannot be
+    used.
     """
-    with suppress(OSError, ValueError):
-        data = content(path)
-        if digest(data[DIGEST:]) == data[:DIGEST]:
-            line, _, code = data[DIGEST:].partition(b"\n")
-            return *json.loads(line), code
-    return None
+    data = kernel_cache.read(name)
+    if data is None:
+        return None
+    line, _, code = data.partition(b"\n")
+    return *json.loads(line), code
 
 
-def save(path, about, results, code):
-    import tempfile  # its import takes as long as loading a kernel
-
-    data = json.dumps([about, results]).encode() + b"\n" + code
-    with suppress(OSError), tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as folder:
-        part = os.path.join(folder, os.path.basename(path))
-        with open(part, "wb") as file:
-            file.write(digest(data) + data)
-        os.replace(part, path)
-
-
-def images_of(place, folder):
-    """{name: the result of `saved`} for the files in a folder that the file `place` lists, {name: file}; None if one is
-    missing.
-    """
-    files, *_ = saved(place) or [{"": ""}]
-    images = {name: saved(os.path.join(folder, file)) for name, file in files.items()}
-    return images if all(images.values()) else None
+def save(name, about, results, code):
+    kernel_cache.write(name, json.dumps([about, results]).encode() + b"\n" + code)
 
 
 def stamps(paths):

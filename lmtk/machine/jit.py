@@ -20,8 +20,9 @@ from types import CodeType, NoneType, SimpleNamespace
 import numpy as np
 
 from lmtk.errors import notes
-from lmtk.machine import memory
-from lmtk.machine.images import cache_folder, digest, load, machine, native, save, saved, stamps
+from lmtk.machine import kernel_cache, memory
+from lmtk.machine.images import load, machine, native, save, saved, stamps
+from lmtk.machine.kernel_cache import digest
 from lmtk.machine.objects import by_objects, link
 
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
@@ -53,7 +54,7 @@ def jit(function=None, **settings):
 
     call.kernel_settings, call.codes = settings, codes
     call.in_numba = cache(lambda: compiler().dispatcher_of(function, settings))
-    call.dispatcher = cache(lambda: compiler().cached_dispatcher_of(function, settings, cache_folder()))
+    call.dispatcher = cache(lambda: compiler().cached_dispatcher_of(function, settings))
     return call
 
 
@@ -76,7 +77,7 @@ def compiler():
     first = "lmtk.machine.compiling" not in sys.modules
     memory.need(memory.KERNEL if "numba" in sys.modules else memory.NUMBA, "a kernel's compilation")
     for tell in notes if first else ():
-        tell(f"compiling kernels, for some seconds; {cache_folder() or 'no folder'} keeps them")
+        tell(f"compiling kernels, for some seconds; {kernel_cache.folder()[1] or 'no folder'} keeps them")
     return import_module("lmtk.machine.compiling")
 
 
@@ -110,41 +111,33 @@ def file_of(kernel, kinds):
 
 def record(job):
     """Notes in the cache, for `recorded`, the kernels that this process has used as those of a job, a name."""
-    path = record_of(job)
-    if path and used and not recorded(job):
+    if used and by_objects() and not recorded(job):
         known = {}
         for kernel, _ in used:
             meaning(kernel, known)
         sources = {sys.modules[function.__module__].__file__ for function in known}
-        save(path, [[file_of(*both) for both in used], stamps(sources)], "", b"")
+        save(record_of(job), [[file_of(*both) for both in used], stamps(sources)], "", b"")
 
 
 @cache
 def recorded(job):
     """Whether the cache has the kernels that an earlier process used for a job, and their sources are unchanged."""
-    path = record_of(job)
-    (files, sources), *_ = (path and saved(path)) or [([], None)]
-    there = bool(files) and stamps(sources) == sources
-    return there and all(os.path.exists(os.path.join(os.path.dirname(path), file)) for file in files)
+    (names, sources), *_ = (by_objects() and saved(record_of(job))) or [([], None)]
+    return bool(names) and stamps(sources) == sources and all(map(kernel_cache.has, names))
 
 
 def record_of(job):
-    """The path of a job's record. Each installation has its own, since its kernels may differ from those of others."""
-    folder = cache_folder() if by_objects() else None
-    return folder and os.path.join(
-        folder, f"job-{job}-{digest(repr((machine(), os.path.realpath(__file__))).encode()).hex()}"
-    )
+    """The name of a job's record. Each installation has its own, since its kernels may differ from those of others."""
+    return f"job-{job}-{digest(repr((machine(), os.path.realpath(__file__))).encode()).hex()}"
 
 
 def code_for(kernel, kinds):
     """A function that calls the kernel's machine code for arguments of these kinds with the values of `kinds_of`."""
     name = file_of(kernel, kinds)
-    folder = cache_folder()
-    found = folder and saved(os.path.join(folder, name))
+    found = saved(name)
     if not found:
         found = compiler().compiled(kernel, kinds)
-        if folder:
-            save(os.path.join(folder, name), *found)
+        save(name, *found)
     about, results, code = found
     address = load(about, code) if isinstance(about, dict) else link(name, about, code)
     return native(kernel.__name__, address, c_types(kinds), results, kernel.kernel_settings["nogil"])

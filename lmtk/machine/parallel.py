@@ -309,9 +309,9 @@ def ranks(timed=False):
         mpi4py.rc.thread_level = "funneled"
         from mpi4py import MPI
     except ImportError:
-        raise UsageError("-mpi needs the package mpi4py; pip install 'lmtk[mpi]'") from None
+        raise UsageError("-mpi needs the package mpi4py; pip install mpi4py mpich") from None
     except RuntimeError as e:
-        raise UsageError(f"-mpi finds no MPI library ({e}); pip install 'lmtk[mpi]'") from None
+        raise UsageError(f"-mpi finds no MPI library ({e}); pip install mpich") from None
     comm = Many(MPI, timed)
     if mpiexec.started() != comm.size:
         raise UsageError(

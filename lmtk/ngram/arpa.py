@@ -1,10 +1,9 @@
-"""ARPA files: the text form of back-off models. Probabilities are log10 in the file, natural inside."""
+"""ARPA files: the text form of back-off models. A log10 of -99 stands for log 0, which is -inf inside."""
 
 import re
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain, groupby, islice, pairwise
+from itertools import chain, groupby, islice
 
 import numpy as np
 
@@ -14,10 +13,10 @@ from lmtk.machine import memory
 from lmtk.machine.large import LARGE, pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import reading
-from lmtk.ngram.backoff import Backoff, Packed, Probabilities, decimal, natural
-from lmtk.ngram.building import finished
+from lmtk.ngram.backoff import Backoff
+from lmtk.ngram.building import finished, nodes_of
 from lmtk.ngram.counts import ranks, trie
-from lmtk.ngram.nodes import mark_ends, without_tables
+from lmtk.ngram.nodes import ZERO, mark_ends, without_tables
 from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
@@ -103,8 +102,19 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     growing.add(sections, stated)
     tell_sizes(path, stated, sizes | growing.sizes)
     many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
-    levels = partial(levels_of_many, growing=growing, linked=linked) if many else levels_of
-    return model_of(sections, path, levels, growing.unigrams.vocab)
+    words = words_of(sections[1])
+    vocab = growing.unigrams.vocab or vocabulary(words)
+    for mark in (SOS, EOS):
+        if mark not in words:
+            warnings.warn(f"{name_of(path)}: the model has no {mark.decode()}", LmtkWarning, stacklevel=2)
+    try:
+        nodes, repeated = nodes_of_rows(sections, vocab, growing, linked) if many else nodes_of_lines(sections, vocab)
+    except KeyError as e:
+        raise FormatError(path, f"the word {shown(e.args[0])} has no 1-gram") from None
+    if repeated:
+        told = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; the first of each is kept"
+        warnings.warn(told, LmtkWarning, stacklevel=2)
+    return Backoff(vocab, nodes)
 
 
 def tell_sizes(path, stated, sizes):
@@ -343,43 +353,32 @@ def words_of(section):
     return [w for x in section for w in (x.words if isinstance(x, Rows) else x[1])]
 
 
-def model_of(sections, path, levels_of, vocab=None):
-    """The Backoff model of parsed sections, {k: [(log10 p, words, log10 bow) or Rows]}. vocab: the model's, if already
-    known. Warns of a missing <s> or </s> and of repeated n-grams. Raises FormatError.
+def nodes_of_lines(sections, vocab):
+    """(the Nodes of parsed sections, {k: [(log10 p, words, log10 bow)]}; the number of repeated n-grams). Raises
+    KeyError with a word that is not in `vocab`.
     """
-    words = words_of(sections[1])
-    vocab = vocab or vocabulary(words)
-    for mark in (SOS, EOS):
-        if mark not in words:
-            warnings.warn(f"{name_of(path)}: the model has no {mark.decode()}", LmtkWarning, stacklevel=2)
-    try:
-        levels, repeated = levels_of(sections, vocab)
-    except KeyError as e:
-        raise FormatError(path, f"the word {shown(e.args[0])} has no 1-gram") from None
-    if repeated:
-        told = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; the first of each is kept"
-        warnings.warn(told, LmtkWarning, stacklevel=2)
-    return Backoff(vocab, len(levels), levels)
-
-
-def levels_of(sections, vocab):
-    """(the levels of a model, the number of repeated n-grams). Raises KeyError with a word that is not in `vocab`."""
-    W, rows, levels, repeated = len(vocab.words), [], [], 0
+    W, rows, orders, repeated = len(vocab.words), [], [], 0
     for k, entries in sections.items():
         ids = [[vocab.index[w] for w in words] for _, words, _ in entries]
         rows.append(np.array(ids, np.int32).reshape(-1, k))
     for entries, (keys, first, _) in zip(sections.values(), trie(rows, W), strict=True):
         own = first < len(entries)  # the others are prefixes that the file lacks
         repeated += len(entries) - int(own.sum())
-        logp, bow = np.full(len(keys), np.nan), np.zeros(len(keys))
-        for array, column in ((logp, 0), (bow, 2)):
-            array[own] = natural([entries[i][column] for i in first[own]]) + 0  # no -0
-        levels.append(Probabilities(keys, logp, bow))
-    return levels, repeated
+        log10p, log10bow = np.full(len(keys), np.nan, np.float32), np.zeros(len(keys), np.float32)
+        for array, column in ((log10p, 0), (log10bow, 2)):
+            array[own] = single([entries[i][column] for i in first[own]])
+        orders.append((keys, log10p, log10bow))
+    return nodes_of(orders, W), repeated
 
 
-def levels_of_many(sections, vocab, growing=None, linked=True):
-    """`levels_of` for sections with Rows, or with Rows that are in a Growing trie already. Empties the sections."""
+def single(log10):
+    """log10 of an ARPA file, float32: -inf in place of -99, 0 in place of -0."""
+    logs = np.asarray(log10, np.float32) + np.float32(0)
+    return np.where(logs == ZERO, np.float32(-np.inf), logs)
+
+
+def nodes_of_rows(sections, vocab, growing=None, linked=True):
+    """`nodes_of_lines` of sections with Rows, or of Rows that are in a Growing trie already. Empties the sections."""
     W, n, growing = len(vocab.words), len(sections), growing or Growing()
     for piece in chain.from_iterable(sections.values()):
         if not isinstance(piece, Rows):
@@ -406,7 +405,7 @@ def levels_of_many(sections, vocab, growing=None, linked=True):
         nodes = finished(trie.memory, trie.where, W, home=growing.home)
     else:
         nodes = without_tables(trie.memory, trie.where, None)
-    return [Packed(nodes, k, W) for k in range(1, n + 1)], repeated
+    return nodes, repeated
 
 
 def trie_of(rows, W, home):
@@ -474,7 +473,7 @@ def rows_of_pieces(k, pieces, index):
         else:
             p, words, bow = zip(*run)
             ids = np.array([[index[w] for w in row] for row in words], np.int32)
-            found.append(joined(ids, decimal(natural(p)), decimal(natural(bow))))
+            found.append(joined(ids, single(p), single(bow)))
     return found[0] if len(found) == 1 else np.concatenate([np.empty((0, k + 2), np.int32), *found])
 
 
@@ -505,36 +504,36 @@ def write_text(out, model, sort=True, own=False):
 def format_sections(out, model, rank):
     """Writes the sections of `write_text`. rank (W,): the place of each word in byte order, None without `sort`."""
     words = np.array(model.vocab.words, object)
-    for k, (rows, logp, bow, weighted) in enumerate(ngrams(model), 1):
+    for k, (rows, log10p, log10bow, weighted) in enumerate(printed_ngrams(model), 1):
         out.write(b"\n\\%d-grams:\n" % k)
         place = np.lexsort(rows.T if rank is None else (rank[rows[:, -1]], *rank[rows[:, :-1]].T))
         columns = [words[rows[place, j]] for j in range(k)]
         line = b"%s\t" + b" ".join([b"%s"] * k) + b"%s\n"
-        p = [b"%.7g" % x for x in decimal(logp[place]).tolist()]
-        own = (decimal(bow[place]) + 0).tolist()  # no -0
-        weights = [b"\t%.7g" % x if there else b"" for x, there in zip(own, weighted[place])]
+        p = [b"%.7g" % x for x in log10p[place].tolist()]
+        weights = [b"\t%.7g" % x if there else b"" for x, there in zip(log10bow[place].tolist(), weighted[place])]
         out.writelines(map(line.__mod__, zip(p, *columns, weights)))
 
 
-def written_weights(model):
+def weights_stated(nodes):
     """Whether an ARPA file states the weight of each n-gram, an array (N,) for each order. It does if the n-gram is a
     context or a suffix of one, or if the weight is not 0. A weight of -0.0 is a 0 that has to be stated.
     """
-    W, found = len(model.vocab.words), []
-    for level, above in pairwise(model.levels):
-        found.append((level.bow != 0) | np.signbit(level.bow))
-        found[-1][(above.keys // W)[~np.isnan(above.logp)]] = True
-    for k in range(len(found), 1, -1):  # SRILM states the weights of suffixes of contexts too
-        mark_ends(model.nodes, k, found)
-    return [*found, np.zeros(len(model.levels[-1].keys), bool)]
+    stated = []
+    for k in range(1, nodes.order):
+        log10bow, longer = nodes.levels[k]["log10bow"][:-1], nodes.levels[k + 1]["log10p"][:-1]
+        stated.append((log10bow != 0) | np.signbit(log10bow))
+        stated[-1][nodes.parents(k + 1)[~np.isnan(longer)]] = True
+    for k in range(len(stated), 1, -1):  # SRILM states the weights of suffixes of contexts too
+        mark_ends(nodes, k, stated)
+    return [*stated, np.zeros(nodes.size(nodes.order), bool)]
 
 
-def ngrams(model):
-    """Yields for each order: rows (N, k) of ids, logp, bow (N,), and `written_weights` (N,); no bare prefixes."""
-    W = len(model.vocab.words)
-    rows = np.zeros((1, 0), np.int64)
-    for k, (level, weighted) in enumerate(zip(model.levels, written_weights(model)), 1):
-        parent = level.keys // W if k > 1 else np.zeros(len(level.keys), np.int64)
-        rows = np.column_stack((rows[parent], level.keys % W))
-        kept = ~np.isnan(level.logp)
-        yield rows[kept], level.logp[kept], level.bow[kept], weighted[kept]
+def printed_ngrams(model):
+    """Yields for each order: rows (N, k) of ids, log10p, log10bow (N,), with -99 for log 0, and `weights_stated` (N,);
+    no bare prefixes.
+    """
+    for k, stated in enumerate(weights_stated(model.nodes), 1):
+        rows, *logs = model.ngrams(k)
+        kept = ~np.isnan(logs[0])
+        log10p, log10bow = (np.where(np.isneginf(x), np.float32(ZERO), x + np.float32(0))[kept] for x in logs)
+        yield rows[kept], log10p, log10bow, stated[kept]

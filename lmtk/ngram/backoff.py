@@ -1,8 +1,9 @@
 """Back-off n-gram models (Katz 1987): their arrays, their scores, their binary form."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +13,8 @@ from lmtk.files.declared import ORDER, VOCABULARY, Array, held
 from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
-from lmtk.ngram.building import arrays_of, of_arrays, pack
-from lmtk.ngram.nodes import NARROW, WIDE, ZERO, Nodes, unigrams
+from lmtk.ngram.building import arrays_of, of_arrays
+from lmtk.ngram.nodes import NARROW, WIDE, Nodes, unigrams
 from lmtk.ngram.searching import with_tables
 from lmtk.ngram.walking import context_nodes, handle, spread, walk, walk_plain
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
@@ -22,85 +23,14 @@ TOGETHER = 1 << 16  # tokens that a thread scores at once
 NUMBERS = "word_numbers"  # an array of a binary file
 
 
-def natural(log10):
-    """Natural logarithms from log10, where -99 stands for log 0. The log10 is first rounded to single precision, as in
-    SRILM: the last digits of its reports depend on it.
+class NGrams(NamedTuple):
+    """The N n-grams of one order, sorted by their word ids. rows (N, k) int32: the ids; log10p and log10bow (N,)
+    float32: -inf is the logarithm of 0, and log10p is nan for a bare prefix, which has no probability of its own.
     """
-    logs = np.asarray(log10, np.float32).astype(np.float64)
-    zero = logs == ZERO
-    logs *= LN10
-    return np.where(zero, -np.inf, logs) if zero.any() else logs
 
-
-def decimal(logs):
-    """log10, in single precision, from natural logarithms; -99 for log 0, as in an ARPA file."""
-    return np.where(np.isneginf(logs), ZERO, logs / LN10).astype(np.float32) + np.float32(0)
-
-
-@dataclass(frozen=True)
-class Probabilities:
-    """The n-grams of one order: keys (N,) as in `counts`; logp and bow (N,), natural; logp is nan in a bare prefix."""
-
-    keys: np.ndarray
-    logp: np.ndarray
-    bow: np.ndarray
-
-    @property
-    def log10p(self):
-        return decimal(self.logp)
-
-    @property
-    def log10bow(self):
-        """A weight of -0.0 keeps its sign: it is a 0 that an ARPA file states."""
-        return np.copysign(decimal(self.bow), self.bow).astype(np.float32)
-
-
-class Decimal:
-    """Adds logp and bow, natural, to a class that has log10p and log10bow, in single precision."""
-
-    @cached_property
-    def logp(self):
-        return natural(self.log10p)
-
-    @cached_property
-    def bow(self):
-        return natural(self.log10bow)
-
-
-@dataclass(frozen=True)
-class Stored(Decimal):
-    """Probabilities as a text file holds them: log10 in single precision."""
-
-    keys: np.ndarray
+    rows: np.ndarray
     log10p: np.ndarray
     log10bow: np.ndarray
-
-
-@dataclass(frozen=True)
-class Packed(Decimal):
-    """Probabilities as order k of `nodes` holds them. W: the number of words."""
-
-    nodes: Nodes
-    k: int
-    W: int
-
-    def logs(self, column):
-        logs = self.nodes.levels[self.k][column][:-1]
-        return np.where(np.isneginf(logs), np.float32(ZERO), logs)
-
-    @cached_property
-    def keys(self):
-        return self.nodes.keys(self.k, self.W)
-
-    @cached_property
-    def log10p(self):
-        return self.logs("log10p")
-
-    @cached_property
-    def log10bow(self):
-        if self.k == self.nodes.order:
-            return np.zeros(self.nodes.size(self.k), np.float32)
-        return self.logs("log10bow")
 
 
 @dataclass(frozen=True)
@@ -149,14 +79,22 @@ class Walk:
 class Backoff:
     """p(w | c) is the probability of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word).
 
-    levels: of each order, a Probabilities, Stored or Packed. number (W,): KenLM's number of each word, if the model is
-    from a binary file that has these numbers.
+    number (W,): KenLM's number of each word, if the model is from a binary file that has these numbers.
     """
 
     vocab: Vocab
-    order: int
-    levels: list
+    nodes: Nodes
     number: np.ndarray | None = None
+
+    @property
+    def order(self):
+        return self.nodes.order
+
+    def ngrams(self, k):
+        """The NGrams of order k. Raises FormatError if the nodes of a file are damaged."""
+        level = self.nodes.checked(len(self.vocab.words))[k][:-1]
+        none = np.zeros(len(level), np.float32)
+        return NGrams(self.nodes.rows(k), level["log10p"], level["log10bow"] if k < self.order else none)
 
     def score(self, corpus):
         """Scores: ln p of every scored token, from log10 p in single precision, and the length of the n-gram used,
@@ -181,14 +119,6 @@ class Backoff:
                 shown = first["log10bow"] != 0 or np.signbit(first["log10bow"])
                 length = k if shown or first["child"] < last["child"] else length
         return length
-
-    @cached_property
-    def nodes(self):
-        """The Nodes of the n-grams. They are made from the levels, unless these are Packed in common Nodes."""
-        first = self.levels[0]
-        if isinstance(first, Packed) and all(isinstance(x, Packed) and x.nodes is first.nodes for x in self.levels):
-            return first.nodes.lower(self.order)
-        return pack(self.levels, len(self.vocab.words), pays("ngrams", sum(len(x.keys) for x in self.levels), "link"))
 
     @property
     def opens(self):
@@ -219,12 +149,11 @@ class Backoff:
     @property
     def sizes(self):
         """How many n-grams there are of each order, a list; bare prefixes do not count."""
-        columns = (x.nodes.levels[x.k]["log10p"][:-1] if isinstance(x, Packed) else x.log10p for x in self.levels)
-        return [int(np.count_nonzero(~np.isnan(log10p))) for log10p in columns]
+        return [int(np.count_nonzero(~np.isnan(level["log10p"][:-1]))) for level in self.nodes.levels[1:]]
 
     def lower(self, order):
         """The model without n-grams above `order`."""
-        return Backoff(self.vocab, order, self.levels[:order], self.number)
+        return replace(self, nodes=self.nodes.lower(order))
 
     def describe(self):
         yield "kind", "back-off n-gram"
@@ -261,8 +190,7 @@ def from_arrays(about, arrays, path):
         if (above["child"][0], above["child"][-1]) != (0, len(level) - 1):
             raise FormatError(path, f"its array nodes{k} does not end where nodes{k + 1} ends")
     unigrams(nodes, len(words))
-    levels = [Packed(nodes, k, len(words)) for k in range(1, sizes.order + 1)]
-    return Backoff(vocab, sizes.order, levels, arrays.get(NUMBERS))
+    return Backoff(vocab, nodes, arrays.get(NUMBERS))
 
 
 def numbers_array(W):

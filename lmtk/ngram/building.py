@@ -13,11 +13,11 @@ from lmtk.machine.threads import all_at_once, part_of
 from lmtk.ngram.nodes import (
     AT,
     CHILD,
+    LAST,
     NODE,
     PLACE,
     ROOT,
     WIDTH,
-    ZERO,
     N,
     Nodes,
     address,
@@ -173,40 +173,19 @@ def link_suffixes_plain(levels, one):
     return far
 
 
-def pack(levels, W, large):
-    """The Nodes of levels of sorted n-grams, which have keys, log10p and log10bow as in `backoff.Stored`."""
-    memory, where, records = room([len(level.keys) for level in levels])
-    above = np.zeros(2, NODE)
-    for level, found in zip(levels, records):
-        link(level.keys, W, above["child"], found["word"]) if large else link_plain(level.keys, W, above, found)
-        for name in set(found.dtype.names) & {"log10p", "log10bow"}:
-            log10 = getattr(level, name)
-            found[name][:-1] = np.where(log10 == ZERO, np.float32(-np.inf), log10)
-        above = found
-    return finished(memory, where, W)
-
-
-def link_plain(keys, W, above, found):
-    """`link` in numpy."""
-    above["child"][:] = np.searchsorted(keys, np.arange(len(above)) * W)
-    found["word"][:-1] = keys % W
-
-
-@jit
-def link(keys, W, child, word):
-    """word (N + 1,) <- each n-gram's last word; child (P + 1,) <- the first child of each node above; from sorted keys
-    (N,).
+def nodes_of(orders, W):
+    """The Nodes of sorted n-grams over W words. orders: for each order, keys (N,) int64, the place of the context times
+    W plus the last word; log10p and log10bow (N,), -inf for a probability of 0, nan for a bare prefix.
     """
-    parent = 0
-    child[0] = 0
-    for i in range(len(keys)):
-        while keys[i] >= (parent + 1) * W:
-            parent += 1
-            child[parent] = i
-        word[i] = keys[i] - parent * W
-    while parent < len(child) - 1:
-        parent += 1
-        child[parent] = len(keys)
+    memory, where, records = room([len(keys) for keys, *_ in orders])
+    above = np.zeros(2, NODE)
+    for (keys, log10p, log10bow), level in zip(orders, records):
+        above["child"][:] = np.searchsorted(keys, np.arange(len(above)) * W)
+        level["word"][:-1], level["log10p"][:-1] = keys % W, log10p
+        if "log10bow" in level.dtype.names:
+            level["log10bow"][:-1] = log10bow
+        above = level
+    return finished(memory, where, W)
 
 
 def of_arrays(arrays, order, W, path):
@@ -241,6 +220,9 @@ def arrays_of(nodes):
     """The arrays of a file, by name: nodes1 and so on, far, slots, spans."""
     nodes = with_tables(nodes)
     levels = {f"nodes{k}": columns(level) for k, level in enumerate(nodes.levels[1:], 1)}
+    last = nodes.levels[-1]
+    if last.dtype == NODE:  # the highest order of a model without its longer n-grams
+        levels[f"nodes{nodes.order}"] = columns(last[list(LAST.names)].astype(LAST))
     return levels | {"far": nodes.far, "slots": nodes.slots, "spans": nodes.spans}
 
 

@@ -15,7 +15,7 @@ from lmtk.files.declared import ORDER, VOCABULARY, Array, check_array, held, who
 from lmtk.machine.jit import jit
 from lmtk.machine.large import pays
 from lmtk.ngram import backoff
-from lmtk.ngram.backoff import Backoff, Packed
+from lmtk.ngram.backoff import Backoff
 from lmtk.ngram.building import finished
 from lmtk.ngram.nodes import ROOT, room, without_tables
 from lmtk.text.vocab import vocab_of, vocab_settings
@@ -156,8 +156,7 @@ def from_arrays(about, arrays, path):
             children[many] = more
             level["child"][1:] = np.cumsum(children)
     without_tables(memory, where, ROOT, path).checked(W)
-    nodes = finished(memory, where, W)
-    return Backoff(vocab, order, [Packed(nodes, k, W) for k in range(1, order + 1)], arrays.get(backoff.NUMBERS))
+    return Backoff(vocab, finished(memory, where, W), arrays.get(backoff.NUMBERS))
 
 
 def holds(sizes, width, bits, arrays):

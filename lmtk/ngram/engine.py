@@ -17,7 +17,7 @@ from lmtk.machine.jit import jit
 from lmtk.machine.memory import trim
 from lmtk.machine.threads import Scratch, all_at_once
 from lmtk.ngram import mass, suffix
-from lmtk.ngram.backoff import Backoff, Packed
+from lmtk.ngram.backoff import Backoff
 from lmtk.ngram.building import finished
 from lmtk.ngram.methods import EPSILON, Totals
 from lmtk.ngram.nodes import columns
@@ -521,7 +521,7 @@ def backoff_of(model, home=None):
             column[k - 1] = None
         trim()  # freed memory goes back to the system, for the pages of the file
     nodes = finished(memory, where, W, linked=not lacking, home=home)
-    return Backoff(model.vocab, len(records), [Packed(nodes, k, W) for k in range(1, len(records) + 1)])
+    return Backoff(model.vocab, nodes)
 
 
 def place_segment(model, k, place, child, new, rows, scratch, segment):

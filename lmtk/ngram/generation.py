@@ -5,7 +5,8 @@ from functools import lru_cache
 import numpy as np
 
 from lmtk.errors import LmtkError
-from lmtk.ngram.counts import find, find_rows
+from lmtk.lm import probability
+from lmtk.ngram.searching import children, find_rows
 
 LONGEST = 50_000  # words; after so many, SRILM ends a sentence without </s>
 CACHED = 1 << 23  # probabilities that the cache of contexts holds
@@ -42,22 +43,23 @@ def sentences(model, prefixes, seed=1, unk=False):
 
 def follow(model, nodes, word):
     """The context with a word added, a tuple: the nodes of its last 1, 2 .. order - 1 words, -1 for none."""
-    W, word = len(model.vocab.words), np.array([word])
+    levels, word = model.nodes.levels, np.array([word])
     above = (0, *nodes[:-1])
-    return tuple(int(find(level.keys, np.array([n]), word, W)[0]) for level, n in zip(model.levels[:-1], above))
+    return tuple(int(children(*levels[k : k + 2], np.array([node]), word)[0]) for k, node in enumerate(above))
 
 
 def after(model, unk=True):
     """The function that gives the probabilities (V,) of the predicted words after a context, a tuple as `follow` makes
     it. Without `unk` the probability of the unknown word is 0.
     """
-    V, W, unk_id = model.vocab.V, len(model.vocab.words), model.vocab.unk_id
+    V, unk_id = model.vocab.V, model.vocab.unk_id
+    levels = model.nodes.checked(len(model.vocab.words))[1:]
     # each exponential is taken once, instead of those of the whole vocabulary for every word drawn
-    p = [np.exp(level.logp) for level in model.levels]
-    bow = [np.exp(level.bow) for level in model.levels]
-    keys, predicted = model.levels[0].keys, model.levels[0].keys < V
-    shortest = np.zeros(V)
-    shortest[keys[predicted]] = np.nan_to_num(p[0][predicted])
+    p = [probability(level["log10p"][:-1]) for level in levels]
+    bow = [probability(level["log10bow"][:-1]) for level in levels[:-1]]
+    words = levels[0]["word"][:-1]
+    predicted, shortest = words < V, np.zeros(V)
+    shortest[words[predicted]] = np.nan_to_num(p[0][predicted])
 
     def chances(nodes):
         out = shortest.copy()
@@ -65,10 +67,10 @@ def after(model, unk=True):
             if node < 0:
                 continue
             out *= bow[k - 1][node]
-            first, last = np.searchsorted(model.levels[k].keys, [node * W, node * W + V])
-            own = p[k][first:last]
-            known = ~np.isnan(own)
-            out[model.levels[k].keys[first:last][known] % W] = own[known]
+            first, last = levels[k - 1]["child"][node : node + 2]
+            word, own = levels[k]["word"][first:last], p[k][first:last]
+            stated = (word < V) & ~np.isnan(own)
+            out[word[stated]] = own[stated]
         if not unk and unk_id < V:
             out[unk_id] = 0
         return out
@@ -82,16 +84,16 @@ def mean_chances(model, vocab):
     The mean (V,) has the words that `vocab` predicts. Words that the model does not predict have 0; the others are
     scaled to sum to one.
     """
-    known, W = model.vocab, len(model.vocab.words)
+    known = model.vocab
     ids = np.array([known.index.get(word, known.unk_id) for word in vocab.words])
     predicted = np.array([known.predicts(word) for word in vocab.words[: vocab.V]])
     own = np.where(predicted, ids[: vocab.V], 0)
-    chances, orders = after(model), [level.keys for level in model.levels]
+    chances = after(model)
 
     def mean(contexts):
         rows, nodes = ids[contexts[:, : model.order - 1]], []
         for k in range(1, rows.shape[1] + 1):
-            nodes.append(find_rows(orders, rows[:, :k][:, ::-1], W).tolist())
+            nodes.append(find_rows(model.nodes, rows[:, :k][:, ::-1]).tolist())
         total = sum(map(chances, zip(*nodes))) if nodes else chances(())
         q = np.where(predicted, total[own], 0)
         return q / q.sum()

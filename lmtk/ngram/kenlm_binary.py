@@ -268,5 +268,5 @@ def backoff_model(levels, words, path):
         joined = arpa.joined(own[rows], p + np.float32(0), bow + np.float32(0))
         named = [w for w, stays in zip(words, kept) if stays] if k == 1 else []
         sections[k] = [arpa.Rows(joined[kept] if k == 1 else joined, named, 0, 0.0, None)]
-    found, _ = arpa.levels_of_many(sections, vocab)
-    return Backoff(vocab, len(found), found, numbers(vocab, words))
+    nodes, _ = arpa.nodes_of_rows(sections, vocab)
+    return Backoff(vocab, nodes, numbers(vocab, words))

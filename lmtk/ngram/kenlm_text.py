@@ -10,7 +10,7 @@ from lmtk.machine import memory
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram import sorting
-from lmtk.ngram.arpa import decimal, ngrams
+from lmtk.ngram.arpa import printed_ngrams
 from lmtk.ngram.digits import shortest
 from lmtk.ngram.nodes import ZERO
 from lmtk.ngram.printing import PIECE, Layout, print_rows, print_short, word_cells
@@ -74,13 +74,13 @@ def write_text(out, model):
         sorting.write_sections(out, model, rank, lines_of(words, model.order))
         out.write(b"\n\\end\\\n")
         return
-    for k, (rows, logp, bow, _) in enumerate(ngrams(model), 1):
+    for k, (rows, log10p, log10bow, _) in enumerate(printed_ngrams(model), 1):
         out.write(b"\n\\%d-grams:\n" % k)
         rows = rank[rows]
         place = np.lexsort(rows.T)
         if k == 1 and rank[old.sos_id] < len(place):
-            logp = np.where(rows[:, 0] == rank[old.sos_id], 0, logp)
-        rows, p, weight = rows[place], (decimal(logp) + 0)[place], (decimal(bow) + 0)[place]
+            log10p = np.where(rows[:, 0] == rank[old.sos_id], np.float32(0), log10p)
+        rows, p, weight = rows[place], log10p[place], log10bow[place]
         weight = weight if k < model.order else None
         lines = partial(printed, cells=letters) if many else partial(formatted, words=words)
         spans = [slice(a, a + PIECE) for a in range(0, len(rows), PIECE)]

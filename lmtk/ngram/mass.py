@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lmtk.lm import probability
 from lmtk.machine.jit import inlined
-from lmtk.ngram.counts import find_rows
 from lmtk.ngram.methods import EPSILON
+from lmtk.ngram.searching import find_rows
 from lmtk.text.corpus import contexts, sentences
 
 f32 = np.float32
@@ -81,22 +82,23 @@ def of_contexts(model, chosen):
 
     M(c) = sum_w p(w | c) + bow(c) (M(c') - sum_w p(w | c')).
     """
-    W = len(model.vocab.words)
-    chosen = np.concatenate((chosen, np.zeros(W - len(chosen), bool)))
-    first = model.levels[0]
-    found = [np.array([np.nansum(np.exp(first.logp[chosen[first.keys]]))])]
-    rows = first.keys[:, None]
-    for k, level in enumerate(model.levels[1:], 1):
-        parent, word = np.divmod(level.keys, W)
-        longer = np.column_stack((rows[parent], word))
-        own = chosen[word] & ~np.isnan(level.logp)
-        shorter = sentences(longer[own, 1:])
-        p = np.exp(level.logp[own]) if own.any() else np.zeros(0)
-        q = np.exp(model.lower(k).score(shorter).logp[k - 1 :: k]) if own.any() else np.zeros(0)
-        explicit, lower = (np.bincount(parent[own], weights, len(rows)) for weights in (p, q))
-        found.append(explicit + np.exp(model.levels[k - 1].bow) * (in_rows(model, found, rows[:, 1:]) - lower))
-        rows = longer
-    return found
+    nodes = model.nodes
+    chosen = np.concatenate((chosen, np.zeros(len(model.vocab.words) - len(chosen), bool)))
+    words, log10p, log10bow = model.ngrams(1)
+    masses = [np.array([np.nansum(probability(log10p[chosen[words[:, 0]]]))])]
+    for k in range(2, model.order + 1):
+        rows, log10p, longer_bow = model.ngrams(k)
+        selected = chosen[rows[:, -1]] & ~np.isnan(log10p)
+        shorter = sentences(rows[selected, 1:])
+        p, q = probability(log10p[selected]), np.zeros(0)
+        if selected.any():
+            q = np.exp(model.lower(k - 1).score(shorter).logp[k - 2 :: k - 1])
+        parent, size = nodes.parents(k)[selected], nodes.size(k - 1)
+        explicit, lower = (np.bincount(parent, weights, size) for weights in (p, q))
+        backed_off = in_rows(model, masses, nodes.rows(k - 1)[:, 1:])
+        masses.append(explicit + probability(log10bow) * (backed_off - lower))
+        log10bow = longer_bow
+    return masses
 
 
 def in_rows(model, masses, rows):
@@ -104,11 +106,9 @@ def in_rows(model, masses, rows):
     suffix in the model.
     """
     total, k = np.full(len(rows), masses[0][0]), rows.shape[1]
-    orders = [level.keys for level in model.levels]
     for length in range(1, k + 1):
-        node = find_rows(orders, rows[:, k - length :], len(model.vocab.words))
-        known = node >= 0
-        total[known] = masses[length][node[known]]
+        node = find_rows(model.nodes, rows[:, k - length :])
+        total[node >= 0] = masses[length][node[node >= 0]]
     return total
 
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.lm import LN10
-from lmtk.ngram.backoff import ZERO, Backoff, Stored
+from lmtk.ngram.backoff import Backoff
+from lmtk.ngram.building import nodes_of
 from lmtk.ngram.counts import to_rows
 from lmtk.ngram.smoothing import levels_of
 
@@ -102,10 +103,10 @@ def estimate(counts, vocab, order, alpha, sigma2, tell=lambda line: None):
     S, _, _, Z = f.sums(weights)
     logZ = np.log(Z)
     log10p = np.where(f.event, (S - logZ[f.parent]) / LN10, np.nan).astype(np.float32)
-    log10p[f.orders[0].start + vocab.sos_id] = ZERO
+    log10p[f.orders[0].start + vocab.sos_id] = -np.inf
     log10bow = ((logZ[f.suffix] - logZ) / LN10).astype(np.float32)
-    done = [Stored(level.keys, log10p[nodes], log10bow[nodes]) for level, nodes in zip(levels, f.orders)]
-    return Backoff(vocab, len(done), done)
+    orders = [(level.keys, log10p[nodes], log10bow[nodes]) for level, nodes in zip(levels, f.orders)]
+    return Backoff(vocab, nodes_of(orders, len(vocab.words)))
 
 
 def predicted(counts, vocab):

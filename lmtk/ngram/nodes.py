@@ -81,7 +81,7 @@ class Nodes:
 
     def lower(self, order):
         """The Nodes of the orders up to `order`."""
-        return replace(self, where=frozen(self.where[:order]))
+        return replace(self, where=frozen(self.where[:order]), spans=self.spans[: order + 1])
 
     def checked(self, W):
         """The levels, checked if they are from a file: raises FormatError unless children are in order and words below
@@ -95,11 +95,17 @@ class Nodes:
                 raise FormatError(self.path, f"damaged: {k}-grams of words that it does not have")
         return self.levels
 
-    def keys(self, k, W):
-        """(N_k,) int64, keys as in `counts`: the parent's place times W, plus the word. Raises FormatError."""
-        above, level = self.checked(W)[k - 1 : k + 1]
-        parent = np.repeat(np.arange(len(above) - 1), np.diff(above["child"]))
-        return parent * W + level["word"][:-1]
+    def parents(self, k):
+        """(N_k,): the place of each n-gram's context in the order below."""
+        children = np.diff(self.levels[k - 1]["child"])
+        return np.repeat(np.arange(len(children)), children)
+
+    def rows(self, k):
+        """(N_k, k) int32: the n-grams of order k as word ids."""
+        rows = np.empty((1, 0), np.int32)
+        for j in range(1, k + 1):
+            rows = np.column_stack((rows[self.parents(j)], self.levels[j]["word"][:-1]))
+        return rows
 
 
 def records_of(memory, where):

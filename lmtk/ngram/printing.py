@@ -17,8 +17,8 @@ from lmtk.machine.memory import give_back, trim
 from lmtk.machine.threads import Scratch, ahead, in_threads, in_turn
 from lmtk.ngram import engine, suffix
 from lmtk.ngram.digits import print_shortest, shortest
+from lmtk.ngram.edit.union import sort
 from lmtk.ngram.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, forget, mark_ends
-from lmtk.ngram.union import sort
 
 PIECE = 1 << 15  # n-grams, or places, printed together
 AHEAD = 8

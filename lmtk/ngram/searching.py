@@ -91,6 +91,14 @@ def children(above, level, node, word):
     return np.where((low < last) & (words[low] == word) & (word >= 0) & (node >= 0), low, -1)
 
 
+def find_rows(nodes, rows):
+    """The nodes (N,) of n-grams, rows of ids (N, k); -1 for n-grams that are absent, and for rows with an id of -1."""
+    node = np.zeros(len(rows), np.int64)
+    for above, level, word in zip(nodes.levels, nodes.levels[1:], rows.T):
+        node = children(above, level, node, word)
+    return node
+
+
 def tables(nodes, home=None):
     """(slots, spans) for nodes that have none; home: as for `building.finished`."""
     orders = range(2, nodes.order + 1)

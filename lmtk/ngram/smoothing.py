@@ -20,7 +20,8 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.ngram import mass
-from lmtk.ngram.backoff import ZERO, Backoff, Stored
+from lmtk.ngram.backoff import Backoff
+from lmtk.ngram.building import nodes_of
 from lmtk.ngram.counts import find, to_rows, trie
 from lmtk.ngram.methods import EPSILON, Totals
 
@@ -170,14 +171,12 @@ def estimate(counts, vocab, recipe):
     fix_contexts(levels, exact)
     done, place = [], np.zeros(1, np.int64)
     for level in levels:
-        for logs in (level.log10p, level.log10bow):
-            logs[np.isneginf(logs)] = ZERO
         there = ~np.isnan(level.log10p) if done else np.ones(len(level.keys), bool)  # words stay without a p too
         keys = place[level.parent[there]] * len(vocab.words) + level.word[there]
-        done.append(Stored(keys, level.log10p[there], level.log10bow[there]))
+        done.append((keys, level.log10p[there], level.log10bow[there]))
         place = np.cumsum(there) - 1
         vars(level).clear()  # large models leave little memory
-    return Backoff(vocab, len(done), done), used
+    return Backoff(vocab, nodes_of(done, len(vocab.words))), used
 
 
 def words_kept(recipe, vocab):

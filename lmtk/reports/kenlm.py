@@ -18,9 +18,9 @@ from lmtk.files.streams import blocks, lines_of, open_in
 from lmtk.lm import LN10
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
-from lmtk.ngram.backoff import Backoff, Stored, Walk, decimal
-from lmtk.ngram.building import pack
-from lmtk.ngram.counts import to_rows, trie
+from lmtk.ngram.backoff import Backoff, Walk
+from lmtk.ngram.building import nodes_of
+from lmtk.ngram.counts import trie
 from lmtk.ngram.digits import shortest
 from lmtk.ngram.hashed import Hashed
 from lmtk.ngram.nodes import ends_in_itself, unigrams
@@ -53,7 +53,7 @@ def walk(model, lengths=True):
     """
     W, nodes = len(model.vocab.words), model.nodes
     if lengths and not ends_in_itself(nodes):
-        nodes = pack(with_ends(model), W, False)
+        nodes = with_ends(model)
     first, log10p = nodes.levels[1][:-1], np.full(W, MISSING, np.float32)
     given = ~np.isnan(first["log10p"])
     log10p[first["word"][given]] = as_single(first["log10p"][given])
@@ -61,22 +61,24 @@ def walk(model, lengths=True):
 
 
 def with_ends(model):
-    """The levels of a Backoff model with the n-grams that KenLM adds: every suffix of an n-gram that the model lacks,
-    so that longer ones are found from their end. These have no p of their own, for which +inf stands, but their length
-    is the one reported.
+    """The Nodes of a Backoff model with the n-grams that KenLM adds: every suffix of an n-gram that the model lacks, so
+    that longer ones are found from their end. These have no p of their own, for which +inf stands, but their length is
+    the one reported.
     """
-    W, out = len(model.vocab.words), []
-    own = [~np.isnan(level.logp) for level in model.levels]
-    rows = [row[there] for row, there in zip(to_rows(model.levels, W), own)]
+    W, orders, ngrams = len(model.vocab.words), [], []
+    for k in range(1, model.order + 1):
+        columns = model.ngrams(k)
+        ngrams.append([x[~np.isnan(columns.log10p)] for x in columns])
+    rows = [rows for rows, *_ in ngrams]
     for k in range(len(rows) - 1, 1, -1):
         rows[k - 1] = np.concatenate((rows[k - 1], rows[k][:, 1:]))
-    for row, there, level, (keys, first, _) in zip(rows, own, model.levels, trie(rows, W)):
-        log10p, bow = np.full(len(keys), np.nan, np.float32), np.zeros(len(keys), np.float32)
-        real = first < there.sum()
+    for row, (_, own_p, own_bow), (keys, first, _) in zip(rows, ngrams, trie(rows, W)):
+        log10p, log10bow = np.full(len(keys), np.nan, np.float32), np.zeros(len(keys), np.float32)
+        is_own = first < len(own_p)
         log10p[first < len(row)] = np.inf
-        log10p[real], bow[real] = (decimal(x[there])[first[real]] for x in (level.logp, level.bow))
-        out.append(Stored(keys, log10p, bow))
-    return out
+        log10p[is_own], log10bow[is_own] = own_p[first[is_own]], own_bow[first[is_own]]
+        orders.append((keys, log10p, log10bow))
+    return nodes_of(orders, W)
 
 
 def scorer(model, lengths=True):

@@ -9,12 +9,14 @@ from lmtk.errors import FormatError
 from lmtk.joint.dynamic import joint
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, unique_rows, vocabulary_sums
 from lmtk.machine.large import pays
+from lmtk.machine.threads import Scratch, in_threads
 from lmtk.ngram import summing, walking
 from lmtk.ngram.nodes import address
-from lmtk.reports.early import summed
 from lmtk.reports.tally import Tally
 from lmtk.text.corpus import Closed, Table, corpora, sentences
 from lmtk.text.vocab import SOS, lower
+
+BLOCK = 1 << 18  # bytes of a large text that a thread reads and scores at once
 
 
 def outcome(vocab, corpus, scores):
@@ -147,8 +149,7 @@ def tally(model, corpora, debug, write, unk=True):
         sums_of = sentence_sums(corpus, eos, oov, zero, log10p)
         if debug == 0 and corpus.times is None:
             *numbers, logs = sums_of
-            # one after another, as below
-            whole.log10p = float(np.add.accumulate(np.concatenate(([whole.log10p], logs)))[-1])
+            whole.log10p = added(whole.log10p, logs)
             whole.add(Tally(*(int(column.sum()) for column in numbers)))
             continue
         large = debug == 2 and all(level > 2 for *_, level in scores.more) and pays("ngrams", len(corpus.ids), "report")
@@ -181,8 +182,9 @@ def report_sums(model, name, texts, marks, write):
     vocab = model.vocab
     words = Table(Closed(vocab.index, vocab.unk_id))
     table = walking.table_handle(*words.arrays())
-    given = np.array([vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos], np.int64)
-    of_pieces = []
+    handles = address(model.walk.handle), address(table)
+    given = vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos
+    whole, blank, unknown, of_pieces, scratch = Tally(), 0, 0, [], Scratch()
 
     def whole_lines():
         for cut, blocks in groupby(texts, partial(is_piece, [b"\n"])):
@@ -193,12 +195,27 @@ def report_sums(model, name, texts, marks, write):
             else:
                 yield from blocks
 
-    found = summed(vars(summing), address(model.walk.handle), address(table), address(given), whole_lines())
-    for other, *_ in of_pieces:
-        found[0].add(other)
-    check_sum(model, found[0])
-    write(found[0].lines(f"file {name}: "))
-    return found[0], *(sum(numbers) for numbers in zip(found[1:], *(more for _, *more in of_pieces)))
+    def summed(text):
+        with scratch.lent() as room:
+            arrays = tuple(room(name, n * (len(text) + 2), kind) for name, (kind, n) in summing.ROOM.items())
+            lines, *numbers = summing.sum_text(*handles, given, text, arrays)
+            return arrays[0][:lines].copy(), numbers
+
+    for sums, (*numbers, unknown_here, blank_here) in in_threads(summed, whole_lines()):
+        whole.log10p = added(whole.log10p, sums)
+        whole.add(Tally(*numbers))
+        blank, unknown = blank + blank_here, unknown + unknown_here
+    for other, *more in of_pieces:
+        whole.add(other)
+        blank, unknown = blank + more[0], unknown + more[1]
+    check_sum(model, whole)
+    write(whole.lines(f"file {name}: "))
+    return whole, blank, unknown
+
+
+def added(total, numbers):
+    """The total and the numbers (N,), added one after another, so that the sum does not depend on how they are cut."""
+    return float(np.add.accumulate(np.concatenate(([total], numbers)))[-1])
 
 
 def is_piece(ends, block):

@@ -17,7 +17,7 @@ def library():
     try:
         import sentencepiece
     except ImportError:
-        raise UsageError("subwords need the package sentencepiece; pip install 'lmtk[bpe]'") from None
+        raise UsageError("subwords need the package sentencepiece; pip install sentencepiece") from None
     return sentencepiece
 
 

@@ -21,7 +21,7 @@ from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import trim
 from lmtk.ngram import engine
-from lmtk.ngram.backoff import Backoff, Packed
+from lmtk.ngram.backoff import Backoff
 from lmtk.ngram.buckets.division import ends_of, stored
 from lmtk.ngram.buckets.passing import fetched
 from lmtk.ngram.building import finished
@@ -52,7 +52,7 @@ def backoff_of(job, memory=None, home=None):
                 job.shelf.add(("place of contexts", b), place)
     trim()
     made = finished(nodes, where, W, linked=not lacking, home=home)
-    return Backoff(job.vocab, n, [Packed(made, k, W) for k in range(1, n + 1)])
+    return Backoff(job.vocab, made)
 
 
 def put_words(job, records):

@@ -237,7 +237,7 @@ def copy_numbers(tries, old, k, node0, place, logs, where):
         here += where[k - 1, WIDTH]
 
 
-def united(models, ids, W, weights=None, own=False):
+def unite(models, ids, W, weights=None, own=False):
     """(memory, where, far), as in `nodes`, of the n-grams of all models, over W words. ids[m]: the new ids of the words
     of model m, -1 for words that are left out.
 

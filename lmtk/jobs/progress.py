@@ -5,9 +5,9 @@ import sys
 import time
 from dataclasses import replace
 
-from lmtk.commands.bar import Bar
 from lmtk.files import curve
 from lmtk.files.streams import in_its_place
+from lmtk.jobs.bar import Bar
 from lmtk.run import ended
 
 

@@ -1,0 +1,198 @@
+"""The options of commands: one record each, by heading, for parser, -help, completion and manual pages alike.
+
+A command is a function of its options' values. `takes` makes it from a table, {heading: {field: option(...)}}, and from
+the job that has these fields: the job gives each option its name, its type and its default.
+"""
+
+import inspect
+import os
+import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Annotated, NamedTuple, get_args, get_origin
+
+import typer
+
+from lmtk.commands.spelling import Option, checked
+from lmtk.errors import UsageError
+from lmtk.jobs.rules import default_of, option_of
+
+MAX_ORDER = 99
+MANY = 1024  # threads
+LEAST = 64 << 20  # bytes of -memory
+
+
+class Record(NamedTuple):
+    """An option. metavar: its value in -help. also: other names. low, high: bounds of a number. parse: from the value
+    as typed, or from all values, to what the job has. name, type, default: only for options that no job has.
+    """
+
+    help: str
+    metavar: str | None = None
+    also: tuple = ()
+    low: float | None = None
+    high: float | None = None
+    parse: Callable | None = None
+    name: str | None = None
+    type: object = None
+    default: object = None
+
+
+def option(help, metavar=None, *also, **settings):
+    return Record(help, metavar, also, **settings)
+
+
+SHARED = {
+    "text": option("Text to read, a sentence a line (several; -: stdin).", "FILE"),
+    "vocab": option("Word list: the first field of each line.", "FILE"),
+    "classes": option("Word classes, as ngram-class writes them.", "FILE"),
+    "order": option("The longest n-grams.", "N", low=1, high=MAX_ORDER),
+    "unk": option("Treat unknown words as the word <unk>, which is predicted like others."),
+    "map_unk": option("The word that stands for unknown ones, in place of <unk>.", "WORD"),
+    "no_sos": option("No <s> before a sentence."),
+    "no_eos": option("No </s> after a sentence."),
+    "stream": option("The text is one running text: no <s>, no </s>, contexts cross line ends."),
+    "tolower": option("Lower case, as Unicode has it."),
+    "heldout": option("Held-out text.", "FILE"),
+    "write": option("Where to write (-: stdout).", "FILE"),
+    "debug": option("How much to tell: 0 nothing, 1 and more.", "N", low=0),
+    "threads": option("Threads that the neural model works on (default: all cores).", "N", low=1, high=MANY),
+    "compact": option("Write -write-bin in fewer bytes; it takes longer to load."),
+    "quantize": option("The same, log10 p and weights rounded to N bits.", "N", low=3, high=16),
+    "strict": option("What is odd in a model file is an error, not a warning."),
+    "quiet": option("No progress bar."),
+    "resume": option("Go on from MODEL.ckpt if it is there."),
+    "finish": option("Make a model of the best so far in MODEL.ckpt, and train no more."),
+    "log": option("Write the figures of each epoch as a line (tab-separated).", "FILE"),
+    "plot": option("Draw the curve after each epoch, as SVG or PNG (needs matplotlib).", "FILE"),
+    "save_every": option("A checkpoint (MODEL.ckpt) every N minibatches and epoch (0: only when cut off).", "N", low=0),
+    "iterations": option("At most N iterations of EM.", "N", low=0),
+    "tolerance": option("Stop EM when no weight moves by more than X.", "X", low=0),
+    "seed": option("Seed of the random numbers.", "N", low=0, high=2**64 - 1),
+    "memuse": option("Print the most memory that was used.", type=bool, default=False),
+}
+UNK_AS_IS = option("Accepted as SRILM has it; unknown words are <unk> with it and without.", type=bool, default=False)
+A_MODEL = option("A model of any kind.", "FILE")
+MODELS = option("A model of any kind (several).", "FILE")
+
+
+def shared(names):
+    """The SHARED options of these names, which stand with blanks between them."""
+    return {name: SHARED[name] for name in names.split()}
+
+
+def takes(job, options):
+    """Makes a function of the options' values a command: parsed by typer, with the types and defaults of a job.
+
+    job: the class, a frozen dataclass; records inside it count too. options: {heading: {field: Record}}.
+    """
+
+    def made(function):
+        declared, readers, parameters = types_of(job), {}, []
+        for heading, records in options.items():
+            for name, record in records.items():
+                about = declared.get(name)
+                spelled = record.name or (option_of(about) if about else name.replace("_", "-"))
+                kind = record.type or about.type
+                default = default_of(about) if about and not record.type else record.default
+                told, readers[name] = declaration(spelled, kind, record, heading)
+                shown = None if default in ((), {}) else default
+                parameters.append(
+                    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=told)
+                )
+
+        def command(**values):
+            return function(**{name: readers[name](value) for name, value in values.items()})
+
+        command.__doc__, command.__name__ = function.__doc__, "command"
+        command.__signature__ = inspect.Signature(parameters)
+        return command
+
+    return made
+
+
+def types_of(job):
+    """{name: field} of a job and of the records inside it."""
+    found = {}
+    for about in fields(job):
+        found |= types_of(about.type) if is_dataclass(about.type) else {about.name: about}
+    return found
+
+
+def made(job, values):
+    """The job with the fields that `values` have, {name: value}; the rest keep their defaults."""
+    own = {}
+    for about in fields(job):
+        if is_dataclass(about.type):
+            own[about.name] = made(about.type, values)
+        elif about.name in values:
+            own[about.name] = values[about.name]
+    return job(**own)
+
+
+def declaration(name, kind, record, heading):
+    """(the annotation from which typer makes an option, a function from what typer gives to what the job has)."""
+    bounds = {}
+    one = next((t for t in get_args(kind) if t is not NoneType), kind) if isinstance(kind, UnionType) else kind
+    if get_origin(one) is dict:  # a family, as -gtNmin
+        number = get_args(one)[1]
+        typed, read = list[str] | None, lambda values: per_order(values, name, number, record.low, record.high)
+    elif get_origin(one) is tuple:
+        typed, read = list[get_args(one)[0]] | None, lambda values: tuple(values or ())
+        if "N" in name:
+            read = lambda values: tuple(orders(values))
+        else:
+            bounds = {"min": record.low, "max": record.high}
+    else:
+        typed, read = one if one is bool else one | None, lambda value: value
+        bounds = {"min": record.low, "max": record.high}
+    if record.parse:
+        typed, read = (list[str] if get_origin(one) else str) | None, record.parse
+    bounds = {bound: value for bound, value in bounds.items() if value is not None}
+    names = [f"-{n}" for n in (name, *record.also)]
+    told = typer.Option(*names, help=record.help, metavar=record.metavar, rich_help_panel=heading, **bounds)
+    return Annotated[typed, told], read
+
+
+def bytes_of(size):
+    """The bytes of "4G" or "1.5G", K where no unit is given; b, K, M, G, T. At least LEAST. None stays None."""
+    if size is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([bKMGT]?)", size)
+    many = float(found[1]) * 1024.0 ** "bKMGT".index(found[2] or "K") if found else 0
+    if many < 1:
+        raise UsageError(f"-memory {size}: a size is a number above 0 and b, K, M, G or T")
+    return int(min(max(many, LEAST), 2.0**60))
+
+
+def per_order(values, family, number=str, low=0, high=None):
+    """The folded values of a family of options as -gtNmin: ["2=x", "3=y"] -> {2: x, 3: y}, the last wins. number: int
+    or float, from `low` to `high`, or str.
+    """
+    declared = Option("one", number=None if number is str else number, low=low or 0, high=high)
+    typed = [value.partition("=") for value in values or []]
+    orders([int(order) for order, *_ in typed])
+    return {int(order): number(checked("-" + family.replace("N", order), text, declared)) for order, _, text in typed}
+
+
+def orders(values):
+    """The orders of a family of flags, as -kndiscount2."""
+    for order in values or []:
+        if not 1 <= order <= MAX_ORDER:
+            raise UsageError(f"there is no order {order}")
+    return values or []
+
+
+def tell_memory():
+    """-memuse: what the process has had at most, on stderr."""
+    import resource
+    import sys
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    sys.stderr.write(f"memory used at most: {peak / 1024:.0f} MB\n")
+
+
+def words_of(values):
+    """Words as bytes, of the values of an option that takes several."""
+    return tuple(os.fsencode(value) for value in values or ())

@@ -1,0 +1,220 @@
+"""The steps of an EditJob that make a model: reading, cutting, limiting, merging, renormalizing, expanding, pruning."""
+
+import os
+import sys
+from dataclasses import dataclass
+
+from lmtk.errors import FormatError, LmtkError
+from lmtk.jobs.rules import given_weights
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words and classes that an EditJob names. vocab: those of -vocab. rows: the lines of -classes. names, members:
+    its classes, and the words in them. kept: the words that -limit-vocab keeps.
+    """
+
+    vocab: list
+    rows: list
+    names: dict
+    members: dict
+
+    @property
+    def kept(self):
+        return [*self.vocab, *self.names]
+
+
+def words_of(job):
+    """The Words of a job."""
+    from lmtk.files.streams import lines
+    from lmtk.joint.expansions import named
+    from lmtk.text.vocab import read_vocab
+
+    vocab = read_vocab(job.vocab) if job.vocab else []
+    if job.multiwords:  # their parts are words too
+        letter = os.fsencode(job.multi_char)
+        vocab = list(dict.fromkeys([*vocab, *(part for w in vocab for part in w.split(letter) if part)]))
+    rows = [*lines(job.classes)] if job.classes else []
+    return Words(vocab, rows, *named(rows))
+
+
+def changed(job, home=None, threshold=None):
+    """(the model that all steps before scoring and writing make, the models that are mixed with it word by word, the
+    weights of them all). home: as `building.in_file` has it. threshold: of -prune, None: that of the job.
+    """
+    from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.edit import prune, vocabulary
+
+    words = words_of(job)
+    files, orders, weights = parts_of(job)
+    merging = len(files) > 1 and not job.by_word
+    models = [read(job, words, path, order, home, not merging) for path, order in zip(files, orders)]
+    if job.vocab or job.unk:
+        added = [w for w in words.vocab if w not in words.members]
+        models = [vocabulary.add_words(m, added, job.unk) if isinstance(m, Backoff) else m for m in models]
+    # as in SRILM, <unk> is not a word of a model that was limited, unless -unk says so
+    closed = job.limit_vocab and not (job.unk or job.by_word) and any(m.vocab.predicts(m.vocab.unk) for m in models)
+    if closed:
+        models = [vocabulary.predict_unknown(m, False) for m in models]
+    if merging:
+        mix = vocabulary.merge if job.read_mix_lms else vocabulary.merge_in_turn
+        models = [told(job, "-mix-lm", mix(models, weights, own=job.is_own))]
+    if job.renorm:
+        models[0] = renormalized(models[0], closed or job.unk or job.by_word, job.is_own)
+    model, *others = classed(job, words, files[: len(models)], models) if job.classes else models
+    threshold = threshold if job.is_table else job.prune[0] if job.prune else None
+    if threshold:
+        history = job.prune_history_lm and read(job, words, job.prune_history_lm, model.order - 1, home, True)
+        own = job.is_own
+        model = told(job, f"-prune {threshold:g}", prune.prune(model, threshold, job.minprune, history, own=own))
+    if job.prune_lowprobs:
+        model = told(job, "-prune-lowprobs", prune.prune_low(model, job.minprune))
+    return vocabulary.predict_unknown(model, True) if closed else model, others, weights
+
+
+def parts_of(job):
+    """(the models' files, the order of each, their weights)."""
+    if job.read_mix_lms:
+        return zip(*listed_models(job.lm))
+    files = job.lm, *job.mix_lm
+    return files, [job.order] * len(files), given_weights(job.weight, len(files))
+
+
+def listed_models(path):
+    """What -read-mix-lms reads: for each model its file, order and weight; the weights are made to sum to one."""
+    from lmtk.files.streams import lines
+
+    models = []
+    for number, line in lines(path):
+        name, *words = os.fsdecode(line).split() or [""]
+        options = dict(zip(words[::2], words[1::2]))
+        try:
+            if name:
+                models.append((name, int(options.pop("-order", 3)), float(options.pop("-weight", 1))))
+            if options or len(words) % 2 or (name and not models[-1][2] >= 0):
+                raise ValueError
+        except ValueError:
+            raise FormatError(path, "expected a model's file, -weight X and -order N", number) from None
+    total = sum(weight for _, _, weight in models)
+    if not total:
+        raise FormatError(path, "no models with weights in it")
+    return [(name, order, weight / total) for name, order, weight in models]
+
+
+def read(job, words, path, order, home, linked):
+    """The model of a file, or in memory, with -map-unk, -order, -limit-vocab and, if it is a class model,
+    -expand-classes. linked: as `registry.load` has it. Raises LmtkError where a back-off model is wanted and it is
+    another.
+    """
+    from lmtk.joint.classes import ClassModel
+    from lmtk.joint.mixture import lowered
+    from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.edit import vocabulary
+
+    model = loaded(path, job.strict, home, linked) if isinstance(path, str) else path
+    name = path if isinstance(path, str) else job.name
+    changed = job.is_changed or job.write_lm or job.write_vocab or job.generates or job.map_unk
+    if isinstance(model, ClassModel) and job.expand_classes is not None:
+        return expanded(job, name, lowered(model, order or model.order))
+    if changed or job.write_bin:
+        model = merged_parts(model)
+    if not isinstance(model, Backoff):
+        if changed or (job.write_bin and not isinstance(model, ClassModel)):
+            check_kind(name, model)
+        return lowered(model, order) if order and hasattr(model, "lower") else model
+    if job.expand_classes is not None and not (job.classes or job.mix_lm or job.read_mix_lms):
+        raise LmtkError(f"{name}: no class model, so that there is nothing to expand; -classes makes it one")
+    model = model.lower(min(order or model.order, model.order))
+    model = model if job.classes else told(job, name, model)
+    model = vocabulary.rename_unknown(model, os.fsencode(job.map_unk)) if job.map_unk else model
+    return told(job, "-limit-vocab", vocabulary.limit(model, words.kept)) if job.limit_vocab else model
+
+
+def loaded(path, strict, home, linked):
+    """The model in a file."""
+    from lmtk.files.registry import load, load_strictly
+    from lmtk.jobs.bar import reading
+
+    with reading([path], f"reading {os.path.basename(path)}"):
+        return (load_strictly if strict else load)(path, home=home, linked=linked)
+
+
+def check_kind(name, model):
+    """Raises LmtkError where a model is not a back-off n-gram. name: of its file."""
+    from lmtk.errors import name_of
+    from lmtk.joint.classes import ClassModel
+    from lmtk.joint.expansions import Expanding
+    from lmtk.joint.mixture import Mixture
+    from lmtk.ngram.backoff import Backoff
+
+    if not isinstance(model, Backoff):
+        kind, expand = next(value for name, value in model.describe() if name == "kind"), "which -expand-classes makes"
+        remedies = {Mixture: "; its parts are of other kinds"}
+        remedies |= dict.fromkeys((ClassModel, Expanding), f", {expand} of it")
+        raise LmtkError(f"{name_of(name)}: {kind}; a back-off n-gram was wanted{remedies.get(type(model), '')}")
+
+
+def merged_parts(model):
+    """A mixture of back-off models, with the same weights everywhere, as one back-off model; else the model."""
+    from lmtk.joint.mixture import Mixture
+    from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.edit import vocabulary
+
+    if not isinstance(model, Mixture) or model.binned is not None:
+        return model
+    parts = [merged_parts(part) for part in model.parts]
+    if not all(isinstance(part, Backoff) for part in parts):
+        return model
+    return vocabulary.merge(parts, model.weights[0].tolist())
+
+
+def renormalized(model, whole, own):
+    """The model renormalized. Unless `whole`, the unknown word gets nothing of the mass that 1-grams leave."""
+    from lmtk.ngram.edit import renormalize, vocabulary
+
+    apart = not whole and model.vocab.predicts(model.vocab.unk) and renormalize.leaves_mass(model)
+    result = renormalize.renormalize(vocabulary.predict_unknown(model, False) if apart else model, own=own)
+    return vocabulary.predict_unknown(result, True) if apart else result
+
+
+def classed(job, words, paths, models):
+    """The models with -classes and -expand-classes, all over the same words. Where several are kept apart, those that
+    predict no class are models of words, and stay so. paths: the models' files, for messages.
+    """
+    from lmtk.joint.classes import class_model
+    from lmtk.ngram.edit import vocabulary
+
+    classed = [any(map(model.vocab.predicts, words.names)) for model in models]
+    every = vocabulary.unite_vocabularies([model.vocab for model in models])
+    known = [w for w in [*every.words[: every.V], *words.members] if w not in words.names]
+    for i, path in enumerate(paths):
+        if len(models) > 1:
+            own = [w for w in known if not classed[i] or w not in words.members]
+            models[i] = vocabulary.add_words(models[i], own, every.predicts(every.unk))
+        if classed[i] or not any(classed):
+            models[i] = class_model(models[i], path, job.classes, simple=job.simple_classes, rows=words.rows)
+            models[i] = models[i] if job.expand_classes is None else expanded(job, path, models[i])
+    if any((any(job.prune), job.prune_lowprobs, job.write_lm, job.write_vocab, job.generates)):
+        check_kind(paths[0], models[0])
+    return models
+
+
+def expanded(job, path, model):
+    """-expand-classes of a class model. path: its file, for messages."""
+    from lmtk.joint import classes, expansions
+    from lmtk.joint.classes import ClassModel
+    from lmtk.joint.mixture import lowered
+
+    if isinstance(model, ClassModel):
+        model = lowered(model, min(model.order, job.expand_classes or model.order))
+        return told(job, path, classes.expanded(model, job.expand_most, path))
+    longest, exact = job.expand_classes, job.expand_exact
+    return told(job, path, expansions.expanded(model, longest, exact, job.expand_most, path))
+
+
+def told(job, what, model):
+    """The model; -debug prints its numbers of n-grams."""
+    if job.debug and not job.scores:
+        sizes = ", ".join(f"{size} {k}-grams" for k, size in enumerate(model.sizes, 1))
+        sys.stderr.write(f"{what}: {sizes}\n")
+    return model

@@ -1,0 +1,198 @@
+"""Sorting words into classes, by the exchange algorithm or by merging."""
+
+import math
+import os
+from dataclasses import dataclass
+
+from lmtk.errors import LmtkError, UsageError, counted, name_of
+from lmtk.jobs.rules import Rule, check, check_outputs, from_stdin, needs, one_stdin, unknown_word, wrong
+
+
+@dataclass(frozen=True)
+class ClassJob:
+    """Sort the words of texts into classes, and write the classes.
+
+    text: files; counts: files of n-grams, whose 2-grams count. vocab: a word list. numclasses: how many classes. init:
+    classes to start from. noclass_vocab: words without a class. incremental, full: merge classes. iterations: the most
+    passes over the words; None: until no word moves, 0 after merging. save: write the classes after so many mergers.
+    seed: start from classes drawn at random. classes, class_counts, write_paths: files for the classes, their counts,
+    and the words' paths in the tree of classes.
+    """
+
+    text: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()
+    vocab: str | None = None
+    map_unk: str = "<unk>"
+    tolower: bool = False
+    no_sos: bool = False
+    no_eos: bool = False
+    stream: bool = False
+    numclasses: int | None = None
+    init: str | None = None
+    noclass_vocab: str | None = None
+    incremental: bool = False
+    full: bool = False
+    iterations: int | None = None
+    save: int | None = None
+    seed: int | None = None
+    threads: int = 1
+    classes: str | None = None
+    class_counts: str | None = None
+    write_paths: str | None = None
+    quiet: bool = False
+    debug: int = 0
+
+    def __post_init__(self):
+        check(self, RULES)
+        one_stdin(*self.text, *self.counts, self.vocab, self.init, self.noclass_vocab)
+        unknown_word(self.map_unk)
+
+    @property
+    def merges(self):
+        return self.incremental or self.full
+
+
+SEEDED = "-seed is a way to start, and so are -init and merging (-incremental, -full)"
+SAVED = "-save writes -classes while they are merged (-incremental, -full)"
+RULES = (
+    Rule(lambda job: None if job.text or job.counts else f"nothing to learn from: give -text or -counts{from_stdin()}"),
+    wrong(lambda job: not job.init and job.numclasses is None, "-numclasses is missing"),
+    wrong(lambda job: job.seed is not None and (job.init is not None or job.merges), SEEDED),
+    needs("save", "classes", SAVED),
+    needs("save", "incremental full", SAVED),
+)
+
+
+@dataclass(frozen=True)
+class Bigrams:
+    """What there is to sort. data: a classes.Bigrams. words: the ids to sort, by use. unseen: ids without a count. G:
+    the number of classes. unk: the word for unknown words.
+    """
+
+    data: object
+    words: object
+    unseen: list
+    G: int
+    unk: bytes
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """The class of each word, (W,), -1 for none, and the number of classes."""
+
+    g: object
+    G: int
+
+
+def sort_words(job):
+    """Runs a ClassJob. Returns the ngram.classes.Classes."""
+    from lmtk.files.streams import open_out
+    from lmtk.ngram import classes as induction
+    from lmtk.ngram.counts import write_counts
+
+    inputs = [*job.counts, job.vocab, job.noclass_vocab]
+    check_outputs(job.classes, job.class_counts, job.write_paths, texts=job.text, inputs=inputs)
+    start = induction.read_classes(job.init) if job.init else None
+    bigrams = bigrams_of(job, start)
+    state = sorted_words(job, bigrams, start)
+    result = induction.made(bigrams.data, state, bigrams.unseen, bigrams.unk)
+    if job.classes:
+        with open_out(job.classes) as out:
+            induction.write_classes(out, result)
+    if job.class_counts:
+        with open_out(job.class_counts) as out:
+            write_counts(out, induction.class_counts(bigrams.data, result), by_bytes=True)
+    if job.write_paths:
+        with open_out(job.write_paths) as out:
+            induction.write_paths(out, bigrams.data, result)
+    return result
+
+
+def bigrams_of(job, start):
+    """The Bigrams that a job sorts. start: the classes of -init, or None."""
+    from lmtk.ngram import classes as induction
+    from lmtk.ngram.collection import collect
+    from lmtk.text.corpus import Marks
+    from lmtk.text.vocab import EOS, SOS, read_vocab
+
+    marks, unk = Marks.of(job.no_sos, job.no_eos, job.stream, job.tolower), os.fsencode(job.map_unk)
+    listed = read_vocab(job.vocab, job.tolower) if job.vocab else None
+    apart = {SOS, EOS, *(read_vocab(job.noclass_vocab, job.tolower) if job.noclass_vocab else ())}
+    counts = collect(job.text, job.counts, 2, listed, marks, unk)
+    if counts.order < 2 or not counts.levels[1].count.sum():
+        raise LmtkError(f"{name_of((*job.text, *job.counts)[0])}: no 2-grams in it to learn from")
+    data = induction.bigrams(counts)
+    free = [w for w, word in enumerate(data.words) if word not in apart]
+    words = induction.by_use(data, [w for w in free if data.uses[w]])
+    unseen = [w for w in free if not data.uses[w] and data.words[w] != unk]
+    return Bigrams(data, words, unseen, number_of_classes(job, start, len(words)), unk)
+
+
+def number_of_classes(job, start, words):
+    """The number of classes for so many words. start: the classes of -init, or None. Raises LmtkError, UsageError."""
+    G = len(start.names) if start and not (job.merges and job.numclasses) else min(job.numclasses, max(words, 2))
+    if start and not job.merges and job.numclasses not in (None, G):
+        raise UsageError(f"-numclasses is {job.numclasses}, and -init has {counted(G, 'class', 'classes')}")
+    if G < 2:
+        raise LmtkError(f"{job.init}: all words are in one class; two or more classes were wanted")
+    if words < G:
+        raise LmtkError(f"{counted(words, 'word')} can't make {G} classes; is it the right text?")
+    return G
+
+
+def sorted_words(job, bigrams, start):
+    """The words in classes, as `classes.exchange_of` has them, merged and exchanged. start: as in bigrams_of."""
+    from lmtk.jobs.bar import Bar
+    from lmtk.ngram import classes as induction
+
+    data, words, G = bigrams.data, bigrams.words, bigrams.G
+    with Bar(job.quiet) as bar:
+
+        def tell(what):
+            if job.debug:
+                L = induction.log_likelihood(state)
+                ppl = math.exp(-L / data.count.sum())
+                bar.tell(f"{what}, logprob= {L / math.log(10):.7g} ppl= {ppl:.7g}")
+
+        g = induction.given_classes(data, words, start, job.init) if start else None
+        if job.merges:
+            g = merged(job, bigrams, g, bar)
+        elif not start:
+            g = induction.frequency_classes(data, words, G, job.seed)
+        state = induction.exchange_of(data, g, G, words)
+        tell(f"{len(words)} words in {G} classes")
+        number = 1
+        iterations = job.iterations or 0 if job.merges else job.iterations
+        for share, moved in induction.passes(state, iterations, job.threads):
+            bar(share, f"pass {number}: {counted(moved, 'word')} moved")
+            if share == 1:
+                tell(f"pass {number}: {counted(moved, 'word')} moved")
+                number += 1
+    return state
+
+
+def merged(job, bigrams, g, bar):
+    """The class of each word after merging, (W,). g: the classes to start from, which are merged as words are, or
+    None.
+    """
+    import numpy as np
+
+    from lmtk.files.streams import open_out
+    from lmtk.ngram import classes as induction
+
+    data, words, save = bigrams.data, bigrams.words, job.save or 0
+    units, order, of = data, words, np.arange(len(data.words))
+    if g is not None:
+        of = g
+        units, _ = induction.classes_as_words(data, g)
+        order = induction.by_use(units, np.unique(g[words]))
+    window = len(order) if job.full else bigrams.G
+    merging = induction.merging_of(units, order, window)
+    for share in induction.mergers(merging, order, window, bigrams.G, save):
+        bar(share, "merging")
+        if save and merging.m and merging.m % save == 0:
+            g = induction.words_of_merged(merging, order, of, words)
+            grouping = Grouping(g, int(g.max()) + 1)
+            with open_out(induction.numbered_name(job.classes, merging.m)) as out:
+                induction.write_classes(out, induction.made(data, grouping, bigrams.unseen, bigrams.unk))
+    return induction.words_of_merged(merging, order, of, words)

@@ -1,0 +1,203 @@
+"""Counting n-grams: what is counted, and which counts and words are written."""
+
+import os
+import warnings
+from dataclasses import dataclass
+from functools import partial
+
+from lmtk.errors import LmtkWarning
+from lmtk.jobs.rules import Rule, called, check, excludes, from_stdin, needs, unknown_word, wrong
+
+
+@dataclass(frozen=True)
+class CountJob:
+    """Count the n-grams of texts, add count files to them, and write counts and words.
+
+    text, read: texts and count files. vocab: a word list, as a file or as words (bytes). nonevents: a file of words
+    that occur in contexts only. classes: a file of classes that take the place of their words. write_n: {order: file}.
+    write_order: the only order that `write` has; 0: all. gtmin, gtmin_n: the counts below which read_with_mincounts
+    drops n-grams, for orders above 9 and for single orders. memory: bytes. mpi: share the work among the ranks of
+    mpiexec. kenlm: lines become sentences as in KenLM's lmplz. source: what messages call the text.
+    """
+
+    text: tuple[str, ...] = ()
+    text_has_weights: bool = False
+    text_has_weights_last: bool = False
+    read: tuple[str, ...] = ()
+    order: int = 3
+    write: str | None = None
+    write_n: dict[int, str] = called("writeN", {})
+    write_order: int = 0
+    recompute: bool = False
+    sort: bool = False
+    vocab: str | None = None
+    limit_vocab: bool = False
+    nonevents: str | None = None
+    write_vocab: str | None = None
+    classes: str | None = None
+    map_unk: str = "<unk>"
+    tolower: bool = False
+    no_sos: bool = False
+    no_eos: bool = False
+    stream: bool = False
+    float_counts: bool = False
+    read_with_mincounts: bool = False
+    gtmin: float | None = None
+    gtmin_n: dict[int, float] = called("gtNmin", {})
+    kenlm: bool = False
+    open_end: bool = False
+    skip_symbols: bool = False
+    memory: int | None = None
+    mpi: bool = False
+    source: str | None = None
+
+    def __post_init__(self):
+        check(self, RULES)
+        unknown_word(self.map_unk)
+
+    @property
+    def marks(self):
+        from lmtk.text.corpus import Marks
+
+        if self.kenlm:
+            how = {"open_end": self.open_end, "skip_symbols": self.skip_symbols}
+            return Marks(blank=True, tolower=self.tolower, **how)
+        return Marks.of(self.no_sos, self.no_eos, self.stream, self.tolower)
+
+    @property
+    def unk(self):
+        """The word that stands for unknown words."""
+        return os.fsencode(self.map_unk)
+
+    @property
+    def weighted(self):
+        return self.text_has_weights or self.text_has_weights_last
+
+    @property
+    def writes_counts(self):
+        return bool(self.write or self.write_n)
+
+
+def written_above(job):
+    """The message about a -writeN for an order that is not counted, or None."""
+    above = [n for n in job.write_n if n > job.order]
+    return f"-write{above[0]}: the order is {job.order}" if above else None
+
+
+RULES = (
+    Rule(lambda job: None if job.text or job.read else f"nothing to count: give -text or -read{from_stdin()}"),
+    Rule(written_above),
+    wrong(
+        lambda job: job.limit_vocab and not job.vocab and job.read, "-limit-vocab needs -vocab where counts are read"
+    ),
+    wrong(lambda job: job.write_order > job.order, "-write-order {write_order}: the order is {order}"),
+    excludes("read_with_mincounts", "text", "-read-with-mincounts is for -read alone"),
+    needs(
+        "text_has_weights text_has_weights_last",
+        "text",
+        "-text-has-weights needs -text, and does not go with -stream or -kenlm",
+    ),
+    excludes(
+        "text_has_weights text_has_weights_last",
+        "stream kenlm",
+        "-text-has-weights needs -text, and does not go with -stream or -kenlm",
+    ),
+    wrong(
+        lambda job: (job.open_end or job.skip_symbols) and (not job.kenlm or not job.text or job.vocab),
+        "-open-end and -skip-symbols are for -text and -kenlm, without -vocab",
+    ),
+    excludes("kenlm", "no_sos no_eos stream map_unk", "-kenlm has <s>, </s> and <unk> as they are"),
+    excludes("nonevents", "kenlm", "-nonevents does not go with -kenlm and -maxent"),
+    excludes("recompute", "kenlm memory mpi", "-trust-totals and -recompute do not go with -kenlm, -memory and -mpi"),
+)
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The word lists of a CountJob, read once. words: those of -vocab and -nonevents, None without -vocab. nonevents:
+    a list. classes: a classes.Classes, or None.
+    """
+
+    words: list | None
+    nonevents: list
+    classes: object
+
+
+def read_lists(job):
+    """The Lists that a CountJob names."""
+    from lmtk.text.vocab import read_vocab
+
+    classes = None
+    if job.classes:
+        from lmtk.ngram.classes import read_classes
+
+        classes = read_classes(job.classes)
+    nonevents = read_vocab(job.nonevents, job.tolower) if job.nonevents else []
+    words = read_vocab(job.vocab, job.tolower) if isinstance(job.vocab, str) else job.vocab
+    return Lists(None if words is None else [*words, *nonevents], nonevents, classes)
+
+
+def collected(job, lists, comm, positions=False, parts=False):
+    """What `collection.collect` makes of the texts and count files. positions, parts: as in `collect`."""
+    from lmtk.ngram.classes import replaced
+    from lmtk.ngram.collection import FIRST, LAST, collect
+
+    texts, weighted = ([], job.text) if job.weighted else (job.text, [])
+    limit = job.limit_vocab and bool(job.vocab)
+    return collect(
+        texts,
+        job.read,
+        job.order,
+        lists.words,
+        job.marks,
+        job.unk,
+        limit,
+        job.float_counts,
+        job.memory,
+        comm,
+        partial(replaced, classes=lists.classes) if lists.classes else None,
+        positions,
+        parts,
+        weighted=weighted,
+        weight_of=LAST if job.text_has_weights_last else FIRST,
+    )
+
+
+def frequent(job, lists, counts):
+    """The counts without the n-grams that -read-with-mincounts drops."""
+    from lmtk.text.vocab import EOS, SOS
+
+    default = lambda n: (job.gtmin or 1) if n > 9 else 1 if n < 3 else 2
+    least = [job.gtmin_n.get(n, default(n)) for n in range(1, job.order + 1)]
+    return counts.frequent(least, {*(lists.words or ()), SOS, EOS, job.unk})
+
+
+def vocabulary_of(job, lists, counts, unk):
+    """The vocabulary of a model of the counts. unk: whether the model predicts unknown words."""
+    from lmtk.text.vocab import make_vocab
+
+    if lists.classes and job.unk in lists.classes.members:
+        unk = False  # the class of <unk> is predicted in its place
+    source = job.source or job.vocab or (job.text or job.read)[0]
+    return make_vocab(counts.words, unk, True, job.unk, source, lists.nonevents)
+
+
+def write_counted(job, lists, words, written):
+    """Writes the counts and words that the job names. written: a list with the counts, which is emptied."""
+    from lmtk.files.streams import open_out
+    from lmtk.ngram.counts import write_counts
+    from lmtk.text.vocab import EOS, SOS
+
+    counts = written.pop()
+    if lists.classes and not job.vocab and (left := len({*words} - {*lists.classes.names, SOS, EOS, job.unk})):
+        told = f"words without a class, which stay words of the model: {left}; -vocab says which it may have"
+        warnings.warn(told, LmtkWarning, stacklevel=1)
+    if job.write:
+        with open_out(job.write) as out:
+            write_counts(out, counts, job.sort, only=job.write_order or None)
+    for n, path in job.write_n.items():
+        with open_out(path) as out:
+            write_counts(out, counts, job.sort, only=n)
+    if job.write_vocab:
+        with open_out(job.write_vocab) as out:
+            out.write(b"".join(w + b"\n" for w in sorted({*words, *lists.nonevents})))

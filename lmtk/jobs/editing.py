@@ -1,0 +1,320 @@
+"""Changing a back-off model: the job of lmtk ngram, from models in files to one model, its scores and its files."""
+
+import contextlib
+import os
+import sys
+import warnings
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+
+from lmtk.errors import LmtkError, LmtkWarning, name_of
+from lmtk.jobs.rules import (
+    called,
+    check,
+    check_outputs,
+    excludes,
+    given_weights,
+    needs,
+    one_of,
+    one_stdin,
+    required,
+    unknown_word,
+    wrong,
+)
+from lmtk.jobs.scoring import Scoring, report_count_file, report_text
+
+
+@dataclass(frozen=True)
+class EditJob:
+    """Change a back-off model: cut, limit, merge, renormalize, expand and prune it; score texts with it; draw sentences
+    from it; write it.
+
+    lm: the model's file, or a model in memory; with read_mix_lms, a file that lists models. order: the longest n-grams
+    that stay. vocab: words to add; limit_vocab: only these words stay. mix_lm: more models; weight: a weight for each
+    model, the last may be left out. bayes: words before a word that weight the models, None: merge the models.
+    cache: words before a word. prune: shares of the model's perplexity; several: a table of sizes and perplexities.
+    minprune: prune n-grams of so many words or more. expand_classes: the longest n-grams of words, 0: all;
+    expand_most: the most n-grams; expand_exact: n-grams of so many words or more get their exact probability. unk_prob:
+    log10 p of unknown words, -99: none. gen: the number of sentences. scoring: texts and counts to score.
+    """
+
+    lm: str | None = None
+    read_mix_lms: bool = False
+    classes: str | None = None
+    simple_classes: bool = False
+    expand_classes: int | None = None
+    expand_most: int = 10_000_000
+    expand_exact: int = 0
+    write_lm: str | None = None
+    write_bin: str | None = None
+    compact: bool = False
+    quantize: int | None = None
+    kenlm_numbers: str | None = None
+    write_vocab: str | None = None
+    order: int | None = None
+    vocab: str | None = None
+    limit_vocab: bool = False
+    mix_lm: tuple[str, ...] = ()
+    weight: tuple[float, ...] = called("lambda", ())
+    bayes: int | None = None
+    bayes_scale: float = 1.0
+    loglinear_mix: bool = False
+    cache: int = 0
+    cache_lambda: float = 0.05
+    renorm: bool = False
+    prune: tuple[float, ...] = ()
+    minprune: int = 2
+    prune_history_lm: str | None = None
+    prune_lowprobs: bool = False
+    scoring: Scoring = field(default_factory=Scoring)
+    multiwords: bool = False
+    multi_char: str = "_"
+    skipoovs: bool = False
+    zeroprob_word: str | None = None
+    unk_prob: float | None = None
+    gen: int | None = None
+    gen_prefixes: str | None = None
+    seed: int = 1
+    unk: bool = False
+    map_unk: str | None = None
+    strict: bool = False
+    debug: int = 0
+
+    def __post_init__(self):
+        check(self, RULES)
+        texts = *self.scoring.text, *self.scoring.counts
+        inputs = self.lm, self.classes, *self.mix_lm, self.vocab, self.gen_prefixes, self.prune_history_lm, *texts
+        one_stdin(*(path for path in inputs if isinstance(path, str)))
+        if not self.read_mix_lms:
+            given_weights(self.weight, 1 + len(self.mix_lm))
+        if self.map_unk:
+            unknown_word(self.map_unk)
+
+    @property
+    def by_word(self):
+        """Whether several models are mixed word by word, instead of being merged into one."""
+        return self.bayes is not None or self.loglinear_mix
+
+    @property
+    def is_table(self):
+        """Whether -prune asks for a table."""
+        return len(self.prune) > 1
+
+    @property
+    def generates(self):
+        return self.gen is not None or self.gen_prefixes is not None
+
+    @property
+    def scores(self):
+        return bool(self.scoring.text or self.scoring.counts)
+
+    @property
+    def is_changed(self):
+        """Whether the model is another than that in the file."""
+        changes = self.mix_lm, self.read_mix_lms, self.limit_vocab, self.vocab, self.renorm, self.prune_lowprobs
+        return any(changes) or any(self.prune)
+
+    @property
+    def is_own(self):
+        """Whether all models come from files, so that they may be changed in place."""
+        return all(isinstance(path, str) for path in (self.lm, *self.mix_lm))
+
+    @property
+    def name(self):
+        """What messages call the model."""
+        return name_of(self.lm) if isinstance(self.lm, str) else "the model"
+
+
+def makes_model(job):
+    """Whether something is asked for that only a back-off model can do."""
+    return job.write_lm or job.write_bin or job.generates or job.is_table
+
+
+def writes_several_to_stdout(job):
+    return [job.write_lm, job.write_bin, job.write_vocab, "-" if job.generates or job.scores else None].count("-") > 1
+
+
+def refused_in_table(job):
+    others = job.write_lm, job.write_bin, job.write_vocab, job.generates, job.scoring.counts
+    return job.is_table and any(others)
+
+
+RULES = (
+    required("lm"),
+    needs("compact", "write_bin", "-compact is for -write-bin, which is missing"),
+    needs("quantize", "write_bin", "-quantize is for -write-bin, which is missing"),
+    needs("kenlm_numbers", "write_bin", "-kenlm-numbers is for -write-bin, which is missing"),
+    one_of("kenlm_numbers", ("probing", "trie")),
+    needs("limit_vocab", "vocab"),
+    needs("weight", "mix_lm", "-lambda is for -mix-lm, which is missing"),
+    excludes("read_mix_lms", "mix_lm classes", "with -read-mix-lms all models stand in the list"),
+    needs("bayes loglinear_mix", "mix_lm read_mix_lms", "-bayes and -loglinear-mix are for -mix-lm, which is missing"),
+    wrong(
+        lambda job: (job.by_word or job.cache) and makes_model(job),
+        "-bayes, -loglinear-mix and -cache make no back-off model: give -ppl or -counts alone",
+    ),
+    wrong(
+        lambda job: job.multiwords and (job.by_word or job.cache or makes_model(job)),
+        "-multiwords is for -ppl and -counts, of one model",
+    ),
+    wrong(
+        lambda job: (
+            (job.skipoovs or job.zeroprob_word or job.unk_prob is not None)
+            and (not job.scores or job.generates or job.is_table)
+        ),
+        "-skipoovs, -zeroprob-word and -unk-prob are for -ppl and -counts",
+    ),
+    needs("reverse text_has_weights", "text", "-reverse and -text-has-weights are for -ppl"),
+    wrong(lambda job: job.scoring.text_has_weights and job.is_table, "-reverse and -text-has-weights are for -ppl"),
+    needs("counts_entropy", "counts", "-counts-entropy is for -counts, without -cache"),
+    excludes("counts_entropy", "cache", "-counts-entropy is for -counts, without -cache"),
+    excludes(
+        "skipoovs",
+        "loglinear_mix multiwords classes",
+        "-skipoovs does not go with -loglinear-mix, -multiwords and -classes",
+    ),
+    excludes("zeroprob_word", "cache", "-zeroprob-word does not go with -cache"),
+    wrong(
+        refused_in_table,
+        "-prune with several values prints a table of sizes and perplexities for -ppl; give one to write",
+    ),
+    wrong(writes_several_to_stdout, "only one of the outputs can be stdout"),
+    wrong(lambda job: job.scoring.debug > 3 and job.scores, "-debug goes to 3 here"),
+)
+
+
+def edit(job):
+    """Runs an EditJob: scores, draws sentences and writes what the job names. Returns the model that all steps before
+    make, as it is written; of a table None.
+    """
+    from lmtk.jobs.changing import changed
+    from lmtk.jobs.wordwise import mixed
+
+    get_ready(job)
+    if job.is_table:
+        return print_table(job)
+    with output(job) as (out, home):
+        model, others, weights = changed(job, home)
+        scored = mixed(job, [model, *others], weights)
+        if job.scores:
+            score(job, scored, [model, *others])
+        if job.generates:
+            generate(job, model)
+        write(job, model, scored.vocab, out)
+    return model
+
+
+def get_ready(job):
+    """Checks the outputs. Keeps the memory that a large model takes while it is read, to change and write it in."""
+    from lmtk.machine import memory
+    from lmtk.machine.large import pays
+
+    texts = [*job.scoring.text, *job.scoring.counts]
+    inputs = job.classes, job.gen_prefixes, job.vocab if job.vocab != job.write_vocab else None
+    check_outputs(job.write_lm, job.write_bin, job.write_vocab, texts=texts, inputs=inputs)
+    files = [path for path in (job.lm, *job.mix_lm) if isinstance(path, str) and os.path.isfile(path)]
+    if any(pays("arpa", os.path.getsize(path)) for path in files):
+        memory.keep_all()
+
+
+@contextlib.contextmanager
+def output(job):
+    """(the open file of -write-bin, the home of the nodes that are made there, as `building.in_file` has it), where
+    that file takes one model as it is; else (None, None).
+    """
+    from lmtk.files.streams import open_out
+    from lmtk.ngram.building import in_file
+
+    in_memory = not isinstance(job.lm, str) or job.write_bin in (None, job.lm)
+    if job.is_changed or job.write_lm or job.classes or job.order or job.compact or job.quantize or in_memory:
+        yield None, None
+        return
+    with open_out(job.write_bin) as out:
+        yield out, partial(in_file, out)
+
+
+def print_table(job):
+    """-prune with several values: a line for each, with the numbers of n-grams that stay and the perplexity."""
+    from lmtk.jobs.changing import changed
+    from lmtk.reports.srilm import Tally, report
+    from lmtk.text.corpus import read_corpus
+
+    texts = None
+    for threshold in job.prune:
+        model, whole = changed(job, None, threshold)[0], Tally()
+        if texts is None:
+            print("prune", "n-grams", *(f"{k}-grams" for k in range(1, model.order + 1)), "ppl", sep="\t")
+            how = model.vocab, job.scoring.marks, model.order
+            texts = [(path, [*read_corpus(path, *how)]) for path in job.scoring.text]  # all models have the same words
+        for path, corpora in texts:
+            whole.add(report(model, path, corpora, 0, lambda line: None)[0])
+        print(f"{threshold:g}", sum(model.sizes), *model.sizes, whole.ppl, sep="\t", flush=True)
+
+
+def score(job, model, parts):
+    """-ppl and -counts. parts: the models that `model` was made of."""
+    from lmtk.lm import running_text
+
+    what, write = job.scoring, sys.stdout.buffer.write
+    if what.text and (clause := running_text(parts, what.marks)):
+        told = f"{clause}; if it was trained with -stream, score texts by lmtk ppl -stream"
+        warnings.warn(told, LmtkWarning, stacklevel=1)
+    for path in what.text:
+        report_text(model, path, what, write)
+    for path in what.counts:
+        report_count_file(model, path, what, write)
+
+
+def generate(job, model):
+    """-gen and -gen-prefixes."""
+    from lmtk.ngram import generation
+    from lmtk.text.corpus import Closed, Marks, read_ids
+    from lmtk.text.vocab import SOS
+
+    prefixes = [[model.vocab.index[SOS]]] * (job.gen or 0)
+    if job.gen_prefixes:
+        closed = Closed(model.vocab.index, model.vocab.unk_id)
+        ids, starts, _ = read_ids(job.gen_prefixes, closed, Marks(False, False))
+        prefixes += [ids[first:last].tolist() for first, last in pairwise(starts)]
+    for sentence in generation.sentences(model, prefixes, job.seed, job.unk):
+        sys.stdout.buffer.write(b" ".join(model.vocab.words[w] for w in sentence) + b"\n")
+
+
+def write(job, model, vocab, out):
+    """-write-lm, -write-bin, -write-vocab. vocab: of the model as it is scored. out: the open file of -write-bin, or
+    None.
+    """
+    from lmtk.files.streams import open_out
+    from lmtk.joint import classes
+    from lmtk.ngram import arpa, compact
+
+    is_classed = isinstance(model, classes.ClassModel)
+    if is_classed and (job.compact or job.quantize or job.kenlm_numbers):
+        told = "-compact, -quantize and -kenlm-numbers are for back-off n-grams"
+        raise LmtkError(f"{job.name}: class n-gram; {told}")
+    if job.kenlm_numbers:
+        model = numbered(model, job.lm, job.kenlm_numbers)
+    if job.write_lm:
+        with open_out(job.write_lm) as text:
+            arpa.write_text(text, model, own=job.is_own and not job.write_bin)
+    if job.write_bin:
+        with contextlib.nullcontext(out) if out else open_out(job.write_bin) as binary:
+            if is_classed:
+                classes.write_binary(binary, model, job.lm)
+            else:
+                compact.write_binary(binary, model, job.compact, job.quantize or 0)
+    if job.write_vocab:
+        with open_out(job.write_vocab) as words:
+            words.write(b"".join(w + b"\n" for w in sorted(vocab.words)))
+
+
+def numbered(model, path, kind):
+    """A Backoff with KenLM's numbers of its words, those of its probing or trie form; path: the model's file."""
+    import numpy as np
+
+    from lmtk.ngram.kenlm_binary import trie_numbers
+    from lmtk.reports.kenlm import numbers
+
+    number = np.array(numbers(model, path), np.int32)
+    return replace(model, number=number if kind == "probing" else trie_numbers(model.vocab.words, number))

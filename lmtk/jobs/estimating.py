@@ -1,0 +1,439 @@
+"""Counts -> a back-off model, and the files that an EstimateJob names.
+
+A CountJob says what is counted. The model is made in memory, or in buckets if memory is bounded or ranks share the
+work. What was counted is written first, so that its memory is free for the model.
+"""
+
+import contextlib
+import os
+import sys
+import warnings
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from lmtk.errors import LmtkWarning, UsageError
+from lmtk.jobs import counting
+from lmtk.jobs.counting import CountJob
+from lmtk.jobs.rules import check, check_outputs, excludes, needs, one_stdin, wrong
+from lmtk.jobs.smoothing import Smoothing, methods_of
+
+
+@dataclass(frozen=True)
+class EstimateJob:
+    """Estimate a back-off model from counts, and write it.
+
+    count: the CountJob. smoothing: the Smoothing of each order. lm, write_bin, class_lm: files for the model, as ARPA,
+    in binary form, as a class model. keep: return the model. unk: predict unknown words. prune: the share of perplexity
+    below which an n-gram is dropped, from order `minprune` on. heldout: a text to tune discounts on. limit_vocab_file:
+    n-grams of other words are left out. vocab_pad: the least number of words, unknown ones among them. maxent_alpha,
+    maxent_sigma2: the penalty on the sum of |weight| and the variance of the weights' prior.
+    """
+
+    count: CountJob = field(default_factory=CountJob)
+    smoothing: Smoothing = field(default_factory=Smoothing)
+    lm: str | None = None
+    write_bin: str | None = None
+    class_lm: str | None = None
+    keep: bool = False
+    unk: bool = False
+    compact: bool = False
+    quantize: int | None = None
+    prune: float | None = None
+    minprune: int = 2
+    heldout: str | None = None
+    maxent: bool = False
+    maxent_alpha: float = 0.5
+    maxent_sigma2: float = 6.0
+    trust_totals: bool = False
+    limit_vocab_file: str | None = None
+    vocab_pad: int = 0
+    verbose_header: bool = False
+    kenlm_layout: bool = False
+    debug: int = 0
+
+    def __post_init__(self):
+        check(self, RULES)
+        count = self.count
+        vocab = count.vocab if isinstance(count.vocab, str) else None
+        one_stdin(*count.text, *count.read, vocab, count.nonevents, count.classes, self.heldout)
+        for n, method in enumerate(self.methods, 1):
+            check_method(self, n, method)
+
+    @property
+    def model_written(self):
+        return bool(self.lm or self.write_bin or self.class_lm)
+
+    @property
+    def model_wanted(self):
+        return self.model_written or self.keep or self.smoothing.reads_or_writes_discounts
+
+    @property
+    def methods(self):
+        """A methods.Method for each order; none if no model by counts is wanted."""
+        if not self.model_wanted or self.maxent:
+            return []
+        return methods_of(self.smoothing, self.count.order, self.count.kenlm)
+
+    @property
+    def files(self):
+        """[(order, its file of discounts)], which are read if a model is made, else written."""
+        paths = [row for by_order in self.smoothing.files(self.count.order).values() for row in by_order.items()]
+        return sorted((n, path) for n, path in paths if n <= self.count.order)
+
+    @property
+    def reads_discounts(self):
+        return self.model_written or self.keep
+
+    @property
+    def is_changed(self):
+        """Whether the model is changed once it is estimated."""
+        return bool(self.reads_discounts and (self.count.sort or self.prune or self.limit_vocab_file))
+
+    @property
+    def is_shared(self):
+        """Whether machines share the job to its end: a model of texts, written with -lm alone, as it is estimated."""
+        count = self.count
+        more = count.read or count.writes_counts or self.write_bin or self.class_lm or self.verbose_header or self.keep
+        return bool(self.lm and not (self.is_changed or self.maxent) and not more)
+
+
+def check_method(job, n, method):
+    """Raises UsageError where the smoothing method of order n does not suit the other options."""
+    if job.count.float_counts and method.smoothing.discounts:
+        raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; see -wbdiscount{n}")
+    if job.heldout and not (method.smoothing.continuation and method.interpolate):
+        raise UsageError(f"order {n}: -heldout tunes interpolated Kneser-Ney smoothing (-kndiscount -interpolate)")
+
+
+RULES = (
+    needs(
+        "limit_vocab_file interpolate_unigrams vocab_pad verbose_header",
+        "kenlm",
+        "-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header are for -kenlm",
+    ),
+    needs("kenlm_layout", "kenlm", "-kenlm-layout is for -kenlm"),
+    excludes(
+        "vocab_pad",
+        "interpolate_unigrams",
+        "-vocab-pad is for words that are interpolated (-interpolate-unigrams 1)",
+    ),
+    needs("class_lm", "classes", "-class-lm is of the classes that -classes gives"),
+    wrong(
+        lambda job: job.class_lm and (job.lm or job.write_bin) and "-" in (job.count.classes, job.lm or job.write_bin),
+        "a class model names its parts' files; stdin and stdout (-) can't be named",
+    ),
+    excludes("heldout", "classes", "-heldout is a text of words; it does not go with -classes"),
+    wrong(lambda job: job.heldout and not job.model_wanted, "-heldout is for a model; give -lm or -write-bin"),
+    excludes("nonevents", "maxent", "-nonevents does not go with -kenlm and -maxent"),
+    excludes(
+        "trust_totals", "kenlm memory mpi", "-trust-totals and -recompute do not go with -kenlm, -memory and -mpi"
+    ),
+    excludes("trust_totals", "maxent heldout", "-trust-totals does not go with -maxent and -heldout"),
+    wrong(lambda job: not job.maxent_sigma2, "-maxent-sigma2 is above 0"),
+    excludes(
+        "maxent",
+        "kenlm heldout prune_by_count gt kn kn_all",
+        "-maxent does not go with -kenlm, -heldout, -prune-by-count and files of discounts",
+    ),
+    needs("compact", "write_bin", "-compact is for -write-bin, which is missing"),
+    needs("quantize", "write_bin", "-quantize is for -write-bin, which is missing"),
+)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was counted. counts, written: lists with the counts for the model and those to write, which are emptied by
+    those who use them up. words: of the counts. listed: the words of -limit-vocab-file, or None. is_changed: whether
+    the model is changed once it is estimated. header: the first lines of -lm.
+    """
+
+    counts: list
+    written: list
+    words: list
+    lists: counting.Lists
+    listed: set | None
+    is_changed: bool
+    header: bytes
+
+
+def estimate(job):
+    """Runs an EstimateJob. Returns the model, a Backoff, if the job keeps it, and else None."""
+    from lmtk.machine.parallel import ALONE, pooled, tell_alone
+
+    tell_ignored(job)
+    if not job.count.mpi:
+        tell_alone()
+    with pooled() if job.count.mpi else contextlib.nullcontext(ALONE) as comm:
+        if comm and comm.size > 1 and job.count.memory and not job.is_shared:  # one process alone counts on disk
+            comm = None if comm.rank else ALONE
+        if not comm:
+            return None
+        counted = count(job, comm)
+        if is_in_buckets(job, counted):
+            return estimate_in_buckets(job, counted, comm)
+        if comm.rank:
+            return None
+    vocabulary = vocabulary_of(job, counted) if job.model_wanted else None
+    counting.write_counted(job.count, counted.lists, counted.words, counted.written)
+    return estimate_in_memory(job, counted, vocabulary) if job.model_wanted else None
+
+
+def tell_ignored(job):
+    """Warns of smoothing that has no effect."""
+    smoothing, asked = job.smoothing, job.smoothing.is_chosen or job.count.kenlm
+    if not job.model_wanted and (job.maxent or smoothing.interpolate or asked):
+        warnings.warn("smoothing is for a model; give -lm or -write-bin", LmtkWarning, stacklevel=1)
+    if job.maxent and (smoothing.interpolate or smoothing.interpolate_n or asked):
+        warnings.warn("-maxent is a method by itself; other smoothing is left alone", LmtkWarning, stacklevel=1)
+
+
+def count(job, comm):
+    """The Counted of a job, with the ranks of `comm`."""
+    what = job.count
+    if comm.size > 1 and (what.stream or "-" in what.text):
+        raise UsageError("on several machines -mpi wants texts of sentences, in files that each of them can read")
+    # counts and word lists may be made in place
+    vocab = what.vocab if isinstance(what.vocab, str) and what.vocab != what.write_vocab else None
+    inputs = [*(path for path in what.read if path != what.write), what.classes, job.heldout, what.nonevents, vocab]
+    comm.each(partial(check_outputs, *outputs_of(job), texts=what.text, inputs=inputs))
+    listed = comm.share(lambda: read_listed(job))
+    lists = comm.share(lambda: counting.read_lists(what))
+    counts, written = count_ngrams(job, lists, comm)
+    moved = job.reads_discounts and job.kenlm_layout and counts.has(what.unk)
+    header = header_of(what, counts.tokens) if job.verbose_header and comm.rank == 0 else b""
+    return Counted([counts], [written], counts.words, lists, listed, bool(job.is_changed or moved), header)
+
+
+def outputs_of(job):
+    """The files that the job writes."""
+    what, smoothing = job.count, job.smoothing
+    # if several orders have one file of discounts, the last of them stays in it
+    discounts = [] if job.reads_discounts else [*smoothing.gt.values(), *smoothing.kn.values(), smoothing.kn_all]
+    return what.write, *what.write_n.values(), what.write_vocab, job.lm, job.write_bin, job.class_lm, *discounts
+
+
+def count_ngrams(job, lists, comm):
+    """(the counts for the model, the counts to write): collection.Counts. The first are Positions if the model of a
+    large text alone is wanted, or a Text or runs.Spilled if the model is made in buckets.
+    """
+    from lmtk.ngram.collection import Positions, Text, in_memory
+    from lmtk.ngram.runs import Spilled
+
+    what = job.count
+    # where memory is bounded a text is read once for the model and once for its counts
+    twice = what.memory and job.model_wanted and what.writes_counts and comm.size == 1
+    twice = twice and not what.read and not what.weighted and all(map(os.path.isfile, what.text))
+    counts_wanted = (what.writes_counts and not twice) or job.maxent or job.trust_totals or what.recompute
+    positions = job.model_wanted and not counts_wanted and what.order > 1
+    counts = counting.collected(what, lists, comm, positions, comm.size == 1 or job.is_shared)
+    if comm.size > 1 and isinstance(counts, Text) and job.kenlm_layout and comm.total(counts.has(what.unk)):
+        counts = counting.collected(what, lists, comm, positions)
+    written = counts
+    if twice and isinstance(counts, Text | Positions):
+        written = counting.collected(what, lists, comm)
+    if what.read_with_mincounts and comm.rank == 0:
+        counts = written = counting.frequent(what, lists, counts)
+    if what.recompute:
+        counts = written = counts.recomputed()
+    if isinstance(counts, Spilled) and job.model_wanted:
+        bucketed = not job.maxent and what.order > 1 and counts.in_sentences()
+        counts = counts if bucketed else in_memory(counts, what.memory)
+    return counts, written
+
+
+def vocabulary_of(job, counted):
+    """The model's vocabulary."""
+    return counting.vocabulary_of(job.count, counted.lists, counted, job.unk or job.count.kenlm)
+
+
+def is_in_buckets(job, counted):
+    """Whether the model is made bucket by bucket."""
+    from lmtk.ngram.collection import Text
+    from lmtk.ngram.runs import Spilled
+
+    return job.model_wanted and isinstance(counted.counts[0], Text | Spilled)
+
+
+def recipe_of(job, counted):
+    """The methods.Recipe of the model, without -heldout."""
+    from lmtk.files.streams import lines
+    from lmtk.ngram.methods import Recipe, with_discounts
+
+    def tell(line):
+        if job.debug:
+            sys.stderr.write(line + "\n")
+
+    methods, smoothing = job.methods, job.smoothing
+    files = job.files if job.reads_discounts else []
+    rows = {path: [*lines(path)] for path in dict.fromkeys(path for _, path in files)}  # a pipe is read once
+    known = {n: with_discounts(methods[n - 1], rows[path], path) for n, path in files}
+    kenlm, fallback = job.count.kenlm, smoothing.discount_fallback
+    return Recipe(methods, fallback, tell, known, kenlm, counted.listed, job.vocab_pad, trusting=job.trust_totals)
+
+
+def held_out(job, vocabulary):
+    """The heldout.HeldOut of -heldout, or None."""
+    if not job.heldout:
+        return None
+    from lmtk.ngram.heldout import held_out
+    from lmtk.text.corpus import whole_corpus
+
+    return held_out(whole_corpus(job.heldout, vocabulary, job.count.marks), vocabulary, job.methods)
+
+
+def estimate_in_buckets(job, counted, comm):
+    """Makes the model of a collection.Text, or of runs.Spilled, with the ranks of `comm`; rank 0 writes it. Returns
+    what `estimate` does.
+    """
+    from lmtk.jobs.bar import Bar
+    from lmtk.machine.memory import at_most
+    from lmtk.ngram.buckets import assembly, estimating, writing
+
+    what, model = job.count, None
+    vocabulary, recipe = comm.each(lambda: (vocabulary_of(job, counted), recipe_of(job, counted)))
+    if comm.rank == 0:
+        counting.write_counted(what, counted.lists, counted.words, counted.written)
+    if what.memory:
+        at_most(what.memory)
+    layout = layout_of(job, counted, vocabulary)
+    with Bar(job.debug > 0 or comm.rank > 0) as bar:
+        recipe = replace(recipe, heldout=comm.share(lambda: held_out(job, vocabulary)))
+        buckets = estimating.count(counted.counts.pop(), vocabulary, recipe, what.marks, what.memory, comm, bar)
+        write_discounts(job, buckets.methods)
+        if not job.reads_discounts:
+            return None
+        estimating.estimate(buckets)
+        write = lambda out: writing.write_arpa(out, buckets, job.lm, layout)
+        if comm.rank:
+            write(None)
+        else:
+            model = write_estimate(job, counted, write, partial(assembly.backoff_of, buckets, what.memory))
+    sent = comm.total(comm.sent)
+    if sent and comm.rank == 0:
+        recipe.tell(f"the ranks sent one another {sent} bytes")
+    return model
+
+
+def estimate_in_memory(job, counted, vocabulary):
+    """Writes the model of what was counted, and the discounts that are wanted. Returns what `estimate` does."""
+    from lmtk.ngram import backoff, engine, estimation, maxent, printing
+
+    layout, recipe, used = layout_of(job, counted, vocabulary), recipe_of(job, counted), None
+    if job.maxent:
+        counts, order = counted.counts.pop(), job.count.order
+        model = maxent.estimate(counts, vocabulary, order, job.maxent_alpha, job.maxent_sigma2, recipe.tell)
+    else:
+        recipe = replace(recipe, heldout=held_out(job, vocabulary))
+        as_nodes = is_as_nodes(job, counted)
+        model, used = estimation.estimate(counted.counts, vocabulary, recipe, job.count.marks, as_nodes)
+    write_discounts(job, used)
+    if isinstance(model, backoff.Backoff):
+        return write_backoff(job, counted, model, job.lm)
+    own = not is_as_nodes(job, counted)
+    write = partial(printing.write_estimate, model=model, layout=layout, own=own)
+    return write_estimate(job, counted, write, partial(engine.backoff_of, model))
+
+
+def is_as_nodes(job, counted):
+    """Whether the whole model is wanted as a Backoff."""
+    return bool(counted.is_changed or job.write_bin or job.class_lm or job.keep)
+
+
+def write_discounts(job, methods):
+    """Writes the discounts of the methods to the files of discounts, if no model is made that would read them."""
+    from lmtk.files.streams import open_out
+    from lmtk.ngram.methods import write_discounts
+
+    for n, path in [] if job.reads_discounts else job.files:
+        with open_out(path) as out:
+            write_discounts(out, methods[n - 1])
+
+
+def write_estimate(job, counted, write, backoff_of):
+    """Writes a model as it is estimated: as ARPA by write(out), if it is not changed; all else from backoff_of(home),
+    home being as `building.in_file` has it. Returns what `estimate` does.
+    """
+    from lmtk.files.streams import open_out
+    from lmtk.ngram import backoff, building
+
+    changed = counted.is_changed
+    if job.lm and not changed:
+        with open_out(job.lm) as out:
+            write(out)
+    if job.write_bin and not (changed or job.compact or job.quantize or job.class_lm or job.keep):
+        with open_out(job.write_bin) as out:
+            backoff.write_binary(out, backoff_of(partial(building.in_file, out)))
+        return None
+    if is_as_nodes(job, counted):
+        return write_backoff(job, counted, backoff_of(None), job.lm if changed else None)
+    return None
+
+
+def write_backoff(job, counted, model, lm):
+    """Writes a Backoff, once it is changed, to the files that the job names, as ARPA to `lm`. Returns the model if the
+    job keeps it.
+    """
+    from lmtk.files.streams import open_out
+    from lmtk.ngram import arpa, compact, kenlm_text
+    from lmtk.ngram.edit import prune, vocabulary
+
+    if job.limit_vocab_file:
+        model = vocabulary.limit(model, counted.listed)
+    if job.prune:
+        model = prune.prune(model, job.prune, job.minprune, own=True)
+    if lm:
+        with open_out(lm) as out:
+            out.write(counted.header)
+            if job.kenlm_layout:
+                kenlm_text.write_text(out, model)
+            else:
+                arpa.write_text(out, model, job.count.sort, own=not (job.write_bin or job.class_lm or job.keep))
+    if job.write_bin:
+        with open_out(job.write_bin) as out:
+            compact.write_binary(out, model, job.compact, job.quantize or 0)
+    if job.class_lm:
+        write_class_model(job, counted, model)
+    return model if job.keep else None
+
+
+def write_class_model(job, counted, model):
+    from lmtk.files.streams import open_out
+    from lmtk.joint import classes
+
+    path = job.count.classes
+    with open_out(job.class_lm) as out:
+        if job.lm or job.write_bin:
+            classes.write_text(out, job.lm or job.write_bin, path, job.class_lm)
+        else:
+            whole = classes.class_model(model, job.class_lm, path, counted.lists.classes)
+            classes.write_binary(out, whole, job.class_lm)
+
+
+def read_listed(job):
+    """The words of -limit-vocab-file, which may be a pipe and so is read once; or None."""
+    from lmtk.files.streams import WORD, lines
+    from lmtk.text.vocab import lower
+
+    if not job.limit_vocab_file:
+        return None
+    words = {word for _, line in lines(job.limit_vocab_file, True) for word in WORD.findall(line)}
+    return set(map(lower, words)) if job.count.tolower else words
+
+
+def header_of(count, tokens):
+    """What lmplz's --verbose_header has on the first lines."""
+    source = (count.text or count.read)[0]
+    path = os.path.realpath(source if source != "-" else "/dev/stdin")
+    source = path if source != "-" or os.path.isfile(path) else "stdin"
+    return f"# Input file: {source}\n# Token count: {tokens}\n# Smoothing: Modified Kneser-Ney\n".encode()
+
+
+def layout_of(job, counted, vocabulary):
+    """How -lm is laid out where it is no Backoff; None: as usual."""
+    from lmtk.ngram import kenlm_text, printing
+
+    if not (job.kenlm_layout or counted.header):
+        return None
+    plain = not job.kenlm_layout
+    layout = printing.plain(vocabulary.words) if plain else kenlm_text.layout(vocabulary, job.count.order)
+    return replace(layout, begin=counted.header + layout.begin)

@@ -1,0 +1,110 @@
+"""The deleted-interpolation model: relative frequencies of counts, weights by EM on held-out text."""
+
+import os
+import sys
+import warnings
+from dataclasses import dataclass
+
+from lmtk.errors import LmtkWarning
+from lmtk.jobs.rules import (
+    Rule,
+    check,
+    check_outputs,
+    from_stdin,
+    one_stdin,
+    required,
+    show,
+    unknown_word,
+)
+
+
+@dataclass(frozen=True)
+class InterpolateJob:
+    """Estimate a deleted-interpolation model, and write it.
+
+    read, text: count files and texts to learn the frequencies from. heldout: a text to learn the weights on. vocab: a
+    word list; None: the words of the counts. lm, write_bin: files for the model, as text and in binary form.
+    iterations: the most iterations of EM. tolerance: EM stops when no weight moves by more.
+    """
+
+    read: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    heldout: str | None = None
+    lm: str | None = None
+    write_bin: str | None = None
+    order: int = 3
+    vocab: str | None = None
+    unk: bool = False
+    map_unk: str = "<unk>"
+    iterations: int = 5
+    tolerance: float = 0.001
+    no_sos: bool = False
+    no_eos: bool = False
+    stream: bool = False
+    tolower: bool = False
+    float_counts: bool = False
+    debug: int = 0
+
+    def __post_init__(self):
+        check(self, RULES)
+        one_stdin(*self.read, *self.text, self.heldout, self.vocab)
+        unknown_word(self.map_unk)
+
+
+RULES = (
+    required("heldout"),
+    Rule(lambda job: None if job.read or job.text else f"nothing to learn from: give -read or -text{from_stdin()}"),
+)
+
+
+def interpolate(job):
+    """Runs an InterpolateJob. Returns the ngram.interp.Interpolated."""
+    from lmtk.files.streams import open_out
+    from lmtk.ngram import interp
+    from lmtk.text.corpus import Marks, whole_corpus
+
+    texts = [*job.text, job.heldout]
+    check_outputs(job.lm, job.write_bin, texts=texts, inputs=[*job.read, job.vocab])
+    marks = Marks.of(job.no_sos, job.no_eos, job.stream, job.tolower)
+    counts, vocab = counted(job, marks)
+
+    def tell(iteration, ppl):
+        when = f"iteration {iteration}" if iteration else "at the end"
+        sys.stderr.write(f"{when}: held-out ppl= {show(ppl)}\n")
+
+    held = whole_corpus(job.heldout, vocab, marks)
+    how = job.iterations, job.tolerance, tell if job.debug else None
+    model, mass = interp.estimate(counts, vocab, job.order, held, *how)
+    if job.debug:
+        tell_bins(model, mass)
+    if job.lm:
+        with open_out(job.lm) as out:
+            interp.write_text(out, model)
+    if job.write_bin:
+        with open_out(job.write_bin) as out:
+            interp.write_binary(out, model)
+    return model
+
+
+def counted(job, marks):
+    """(the counts of an InterpolateJob, the vocabulary of its model)."""
+    from lmtk.ngram.collection import collect
+    from lmtk.text.vocab import EOS, make_vocab, read_vocab
+
+    unk = os.fsencode(job.map_unk)
+    words = read_vocab(job.vocab, job.tolower) if job.vocab else None
+    counts = collect(job.text, job.read, job.order, words, marks, unk, floats=job.float_counts)
+    source = job.vocab or (job.read or job.text)[0]
+    vocab = make_vocab(words if job.vocab else sorted(counts.words), job.unk, marks.eos, unk, source)
+    if marks.eos and not counts.levels[0].count[counts.levels[0].keys == counts.words.index(EOS)].sum():
+        warnings.warn(
+            "the counts have no </s>; if they were made with -stream, give it here too", LmtkWarning, stacklevel=1
+        )
+    return counts, vocab
+
+
+def tell_bins(model, mass):
+    """-debug 1: the weights of each bin, and how many held-out words are in it."""
+    for i, (alpha, tokens) in enumerate(zip(model.alpha, mass, strict=True)):
+        weights = " ".join(map(show, alpha))
+        sys.stderr.write(f"bin {i}: {tokens} held-out words ({show(tokens / mass.sum())}), alpha = ({weights})\n")

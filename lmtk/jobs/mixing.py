@@ -1,0 +1,128 @@
+"""Mixing models of any kind, with weights that are given or learned on held-out text."""
+
+import math
+import os
+import sys
+from dataclasses import dataclass
+
+from lmtk.errors import LmtkError
+from lmtk.jobs.rules import called, check, check_outputs, given_weights, needs, one_stdin, required, short, wrong
+
+
+@dataclass(frozen=True)
+class MixJob:
+    """Mix models with given weights, or learn the weights on held-out text by EM.
+
+    lm: the models' files, or models in memory. weight: a weight for each model; the last may be left out. heldout: a
+    text. bins: learn weights for each bin of context frequencies. write: the mixture's file. iterations: the most
+    iterations of EM. tolerance: EM stops when no weight moves by more. threads: of neural models.
+    """
+
+    lm: tuple[str, ...] = ()
+    weight: tuple[float, ...] = called("lambda", ())
+    heldout: str | None = None
+    bins: bool = False
+    write: str | None = None
+    iterations: int = 1000
+    tolerance: float = 0.001
+    no_sos: bool = False
+    no_eos: bool = False
+    stream: bool = False
+    tolower: bool = False
+    threads: int | None = None
+    debug: int = 0
+
+    def __post_init__(self):
+        check(self, RULES)
+        one_stdin(*self.lm, self.heldout)
+        given_weights(self.weight, len(self.lm))
+
+
+RULES = (
+    required("lm"),
+    needs("bins", "heldout", "-bins learns its weights on -heldout"),
+    wrong(lambda job: job.write and "-" in job.lm, "a mixture names its parts' files; stdin (-) can't be named"),
+    wrong(
+        lambda job: job.write and any(os.path.realpath(path) == os.path.realpath(job.write) for path in job.lm),
+        "a mixture names its parts' files; -write {write} would take the place of one",
+    ),
+)
+
+
+def mix(job, tell=lambda line: None):
+    """The joint.mixture.Mixture of a MixJob, which is written if the job names a file for it.
+
+    tell: is called with the lines of SRILM's compute-best-mix about the learned weights.
+    """
+    import numpy as np
+
+    from lmtk.files.registry import load
+    from lmtk.files.streams import open_out
+    from lmtk.joint import mixture
+    from lmtk.machine.threads import use
+
+    check_outputs(job.write, texts=[job.heldout] if job.heldout else [])
+    use(job.threads)
+    parts = [load(path) if isinstance(path, str) else path for path in job.lm]
+    names = [path if isinstance(path, str) else f"model {i}" for i, path in enumerate(job.lm, 1)]
+    mixture.check_vocabularies(parts, names)
+    binned = mixture.binned_part(parts) if job.bins else None
+    start = given_weights(job.weight, len(parts))
+    weights = np.array([start] * (len(parts[binned].alpha) if job.bins else 1))
+    if job.heldout:
+        weights = learned(job, parts, binned, weights, tell)
+    mixed = mixture.Mixture(parts, weights, binned, names)
+    if job.write:
+        with open_out(job.write) as out:
+            mixture.write_text(out, mixed, job.write)
+    return mixed
+
+
+def learned(job, parts, binned, weights, tell):
+    """The weights, (bins, parts), under which the held-out text is most likely. weights: those to start from."""
+    from lmtk.em import em, neighbours_for_unvisited
+
+    logp, bin_of = heldout_scores(job, parts, binned)
+
+    def tell_iteration(iteration, weights, L):
+        lambdas = f"lambda = ({short(weights[0])}), " if not job.bins else ""
+        sys.stderr.write(f"iteration {iteration}, {lambdas}ppl = {math.exp(-L / len(logp)):.6g}\n")
+
+    weights = em(logp, bin_of, weights, job.iterations, job.tolerance, tell_iteration if job.debug else None)
+    if job.bins:
+        weights = neighbours_for_unvisited(weights, bin_of)
+    tell_best(weights, bin_of, job.bins, tell)
+    return weights
+
+
+def heldout_scores(job, parts, binned):
+    """ln p of each held-out token under each part, (N, parts), and the bin of the token's context, (N,). Tokens to
+    which all parts give probability 0 are left out.
+    """
+    import numpy as np
+
+    from lmtk.joint import mixture
+    from lmtk.text.corpus import Marks, read_corpus
+
+    marks = Marks.of(job.no_sos, job.no_eos, job.stream, job.tolower)
+    logps, bins = [], []
+    for corpus in read_corpus(job.heldout, parts[0].vocab, marks, max(part.order for part in parts)):
+        logp, bin_of, *_ = mixture.part_scores(parts, corpus, binned)
+        known = corpus.scored & (logp > -np.inf).any(axis=1)
+        logps.append(logp[known])
+        bins.append(bin_of[known])
+    if not sum(map(len, logps)):
+        raise LmtkError(f"{job.heldout}: no word in it that the models predict")
+    return np.concatenate(logps), np.concatenate(bins)
+
+
+def tell_best(weights, bin_of, bins, tell):
+    """The lines of SRILM's compute-best-mix; with bins a line for each."""
+    if bins:
+        for i, row in enumerate(weights):
+            tell(f"bin {i}: {(bin_of == i).sum()} non-oov words, best lambda ({short(row)})\n")
+        return
+    best = weights[0]
+    cumulative = [w / sum(best[: i + 1]) if sum(best[: i + 1]) else 0 for i, w in enumerate(best)]
+    tell(f"{len(bin_of)} non-oov words, best lambda ({short(best)})\n")
+    tell(f"pairwise cumulative lambda ({short([1, *cumulative[1:]])})\n")

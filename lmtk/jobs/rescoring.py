@@ -1,0 +1,364 @@
+"""Scoring the hypotheses of n-best lists by models, and ordering them with weights that are given or tuned."""
+
+import os
+import sys
+import warnings
+from dataclasses import dataclass
+
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError, counted
+from lmtk.jobs.rules import Rule, check, check_outputs, excludes, needs, one_stdin, required, wrong
+
+
+@dataclass(frozen=True)
+class RescoreJob:
+    """Score n-best lists by models, order the hypotheses, and write the lists.
+
+    lm, model: files of language models and of translation models. nbest: files of lists. source: the text that the
+    lists translate. name: the features of the models, bytes. weights: a file of weights; lmw: a weight for each model;
+    wtw: the weight of a word. tune: files of references to learn weights on, from `restarts` random starts. best: write
+    the best hypothesis of each list alone. unk_penalty: log10 p of a word without probability.
+    """
+
+    lm: tuple[str, ...] = ()
+    nbest: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
+    source: str | None = None
+    name: tuple[bytes, ...] = ()
+    weights: str | None = None
+    lmw: tuple[float, ...] = ()
+    wtw: float | None = None
+    tune: tuple[str, ...] = ()
+    write_weights: str | None = None
+    words: bool = False
+    restarts: int = 20
+    seed: int = 1
+    best: bool = False
+    write: str = "-"
+    write_nbest_dir: str | None = None
+    unk_penalty: float | None = None
+    tolower: bool = False
+    threads: int | None = None
+    debug: int = 0
+
+    def __post_init__(self):
+        check(self, RULES)
+        weights = [self.weights] if self.weights else []
+        one_stdin(*self.lm, *self.model, self.source, *self.nbest, *self.tune, *weights)
+
+    @property
+    def models(self):
+        """The number of models."""
+        return len(self.lm) + len(self.model)
+
+    @property
+    def makes_score(self):
+        """Whether weights of all features make the score, instead of adding to that of the list."""
+        return bool(self.weights or self.tune)
+
+    @property
+    def is_weighted(self):
+        return bool(self.makes_score or self.lmw or self.wtw is not None)
+
+
+def added_and_made(job):
+    """The message about two ways to make the score, or None."""
+    if job.makes_score and (job.lmw or job.wtw is not None):
+        adding, making = "lmw" if job.lmw else "wtw", "tune" if job.tune else "weights"
+        return f"-{adding} adds to the list's score, and -{making} makes it anew; give one of them"
+    return None
+
+
+def names_for_models(job):
+    """The message about a number of names that is not the number of models, or None."""
+    if not job.name or len(job.name) == job.models:
+        return None
+    wanted = f"{counted(job.models, 'model needs', 'models need')} {counted(job.models, 'name')}"
+    return f"{wanted} (-name), not {len(job.name)}"
+
+
+def overwrites_lists(job):
+    folders = {os.path.dirname(os.path.realpath(path)) for path in job.nbest}
+    return job.write_nbest_dir and os.path.realpath(job.write_nbest_dir) in folders
+
+
+RULES = (
+    required("nbest"),
+    wrong(lambda job: not (job.models or job.is_weighted or job.words), "-lm is missing"),
+    wrong(lambda job: bool(job.model) != bool(job.source), "-model and -source go together"),
+    Rule(added_and_made),
+    needs("best", "weights tune lmw wtw", "-best needs weights: -weights, -lmw or -tune"),
+    needs("write_weights", "weights tune", "-write-weights needs -tune or -weights"),
+    Rule(names_for_models),
+    wrong(lambda job: len(set(job.name)) < len(job.name), "-name: two models have the same one"),
+    wrong(
+        lambda job: job.write_nbest_dir and len({os.path.basename(path) for path in job.nbest}) < len(job.nbest),
+        "-write-nbest-dir: two of the lists have the same name",
+    ),
+    wrong(overwrites_lists, "-write-nbest-dir {write_nbest_dir}: the lists that are read are there"),
+    excludes("write_nbest_dir", "write", "-write and -write-nbest-dir: give one of them"),
+)
+
+
+def rescore(job):
+    """Runs a RescoreJob. Returns the nbest.lists.Lists with the models' scores as features."""
+    from lmtk.files.streams import open_out
+    from lmtk.machine.threads import stated, use
+    from lmtk.nbest import lists as forms
+
+    written = None if job.write_nbest_dir else job.write
+    texts = [*job.nbest, job.source, *job.tune]
+    check_outputs(written, job.write_weights, texts=texts, inputs=[*job.lm, *job.model])
+    use(job.threads, products=job.threads or stated() or 1)
+    lists = forms.read(job.nbest)
+    check_form(job, lists)
+    references = [read_references(path, len(lists.starts) - 1) for path in job.tune]
+    own, added = lists.names, list(job.name) or default_names(lists, len(job.lm), len(job.model))
+    rows = forms.weights_in(job.weights) if job.weights else []
+    lists = forms.rescored(lists, columns_of(job, lists), added)
+    if lists.form == forms.MOSES:
+        lists = forms.making(lists, [row[1] for row in rows] + [b"words"] * job.words)
+    lists, totals, learned = weighted(job, lists, rows, references, added)
+    added = [*added, *(name for name in lists.names if name in forms.MADE and name not in own)]
+    if job.write_weights:
+        with open_out(job.write_weights) as out:
+            forms.write_weights(out, lists.names, learned)
+    write_all(job, lists, totals, added)
+    return lists
+
+
+def columns_of(job, lists):
+    """log10 p of all hypotheses under each model, (N,) each."""
+    return lm_columns(job, lists) + (translation_columns(job, lists) if job.model else [])
+
+
+def weighted(job, lists, rows, references, added):
+    """(the lists, the new score of each hypothesis (N,), the weights of all features); the last two are None where they
+    are not wanted. rows: of the file of weights. added: the names of the models' features.
+    """
+    import numpy as np
+
+    from lmtk.nbest import lists as forms
+
+    totals = learned = None
+    if job.makes_score:
+        learned = forms.weights_of(rows, lists.names, job.weights) if job.weights else first_weights(lists)
+        if job.tune:
+            lists, learned = tuned(job, lists, learned, references)
+        totals = forms.totals(lists.features, learned)
+    elif job.is_weighted:
+        totals = sums(job, lists, added)
+    if totals is not None and not np.isfinite(totals[np.isfinite(lists.features).all(axis=1)]).all():
+        raise LmtkError("with these weights scores are beyond what a number can be")
+    return lists, totals, learned
+
+
+def check_form(job, lists):
+    """Raises UsageError where an option does not suit the form of the lists."""
+    from lmtk.nbest.lists import SRILM
+
+    srilm = lists.form == SRILM
+    wanted = 1 if srilm else job.models
+    if job.lmw and len(job.lmw) != wanted:
+        scores = "the score of SRILM's lists needs" if srilm else counted(job.models, "model needs", "models need")
+        raise UsageError(f"{scores} {counted(wanted, 'weight')} (-lmw), not {len(job.lmw)}")
+    if srilm:
+        check(job, OF_SRILM)
+    elif job.models and job.wtw is not None and not job.lmw:
+        raise UsageError("-lmw is missing, a weight for each model")
+    else:
+        for name in job.name if job.lmw else ():
+            if name in lists.names:
+                shown = os.fsdecode(name)
+                why = "the list's score has this feature in it; give -weights instead of -lmw"
+                raise UsageError(f"-name {shown}: {why}")
+
+
+OF_SRILM = (
+    wrong(lambda job: job.model, "-model is for lists of Moses's, whose keys are the numbers of the source's lines"),
+    wrong(
+        lambda job: len(job.nbest) > 1 and not (job.best or job.write_nbest_dir),
+        "several lists of SRILM's can't stand in one file; give -write-nbest-dir or -best",
+    ),
+    Rule(
+        lambda job: (
+            f"a list of SRILM's has room for one model's score, not {job.models}; mix them first (lmtk mix)"
+            if job.models > 1
+            else None
+        )
+    ),
+    wrong(lambda job: job.name, "-name is for lists of Moses's; the scores in SRILM's have no names"),
+    wrong(lambda job: job.words, "-words is for lists of Moses's; SRILM's have the number of words"),
+)
+
+
+def default_names(lists, lms, translation):
+    """The names of the models' features if -name does not say them. lms, translation: the numbers of models."""
+    from lmtk.nbest import lists as nbest
+
+    if lists.form == nbest.SRILM:
+        return nbest.SRILM_NAMES[1:2] * lms
+    return nbest.free_names(lists, b"LM", lms) + nbest.free_names(lists, b"NMT", translation)
+
+
+def lm_columns(job, lists):
+    """log10 p of all hypotheses under each language model, (N,) each."""
+    from lmtk.files.registry import load
+    from lmtk.nbest import lists as nbest
+
+    penalty = job.unk_penalty
+    if penalty is None:
+        penalty = 0 if lists.form == nbest.SRILM else -100
+    return [nbest.log10ps(lists, load(path), penalty, job.tolower) for path in job.lm]
+
+
+def translation_columns(job, lists):
+    """log10 p of all hypotheses under each translation model, (N,) each."""
+    from lmtk.files.registry import load_translation
+    from lmtk.files.streams import lines
+    from lmtk.nbest.lists import source_lines
+    from lmtk.nmt.scoring import log10p
+    from lmtk.text.subwords import splitter
+
+    rows = [row for _, row in lines(job.source)]
+    numbers = source_lines(lists, job.nbest, len(rows))
+    pairs = [(rows[i], words) for i, words in zip(numbers, lists.words, strict=True)]
+    columns = []
+    for path in job.model:
+        model = load_translation(path)
+        columns.append(log10p(model, splitter(model.subwords, path), pairs, job.tolower))
+    return columns
+
+
+def sums(job, lists, added):
+    """The new score of each hypothesis, (N,): the list's own and the weighted ones of -lmw and -wtw. added: the names
+    of the models' features.
+    """
+    import numpy as np
+
+    from lmtk.nbest import lists as forms
+
+    if lists.form == forms.SRILM:
+        weights = [1, job.lmw[0] if job.lmw else forms.LMW, forms.WTW if job.wtw is None else job.wtw]
+        return forms.totals(lists.features, np.array(weights))
+    columns = [lists.columns(name)[0] for name in added]
+    totals = lists.totals + forms.totals(lists.features[:, columns], np.array(job.lmw))
+    return totals if job.wtw is None else totals + job.wtw * forms.word_counts(lists)
+
+
+def first_weights(lists):
+    """The weights that -tune begins from where none are given."""
+    import numpy as np
+
+    from lmtk.nbest import lists as forms
+
+    return np.array([1, forms.LMW, forms.WTW]) if lists.form == forms.SRILM else np.ones(len(lists.names))
+
+
+def tuned(job, lists, weights, references):
+    """(the lists, the weights that -tune learns); -debug 1 tells the BLEU before and after, 2 that of each start.
+
+    Where no weights of Moses's lists come to the BLEU that they came with, the score that they came with is made a
+    feature, `score`.
+    """
+    import numpy as np
+
+    from lmtk.nbest import lists as forms
+    from lmtk.nbest import tuning
+
+    stats = statistics(lists, references)
+    say = lambda text: sys.stderr.write(text + "\n")
+    tell = (lambda start, score: say(f"start {start}: BLEU = {100 * score:.2f}")) if job.debug >= 2 else None
+    srilm = lists.form == forms.SRILM
+    bleu = lambda totals: tuning.bleu_of(totals, lists.starts, stats)
+    before = bleu(lists.totals)
+
+    def best_of(lists, starts):
+        fixed = 0 if srilm else None
+        best = tuning.tune(lists.features, lists.starts, stats, starts, fixed, job.seed, job.restarts, tell)
+        best = forms.as_written(best)
+        return bleu(forms.totals(lists.features, best)), best
+
+    after, learned = best_of(lists, [weights] if srilm else [weights, forms.own_weights(lists)])
+    if after < before and not srilm and b"score" not in lists.names:
+        lists = forms.making(lists, [b"score"])
+        alone = np.append(np.zeros(len(weights)), 1.0)
+        after, learned = max(best_of(lists, [alone]), (before, alone), key=lambda scored: scored[0])
+        if job.debug:
+            say("no weights of the features come to the lists' own order: their score is a feature too, score=")
+    if job.debug:
+        size = f"{counted(len(lists.starts) - 1, 'list')}, {counted(len(lists.words), 'hypothesis', 'hypotheses')}"
+        say(f"{size}: BLEU = {100 * before:.2f}, tuned {100 * after:.2f}")
+    if after < before:
+        what = f"BLEU = {100 * after:.2f}, and {100 * before:.2f} as they came"
+        warnings.warn(f"no weights come to the lists' own order: {what}", LmtkWarning, stacklevel=2)
+    return lists, learned
+
+
+def statistics(lists, references):
+    """The statistics of BLEU of each hypothesis. references: for each file its lines, a line a list."""
+    import numpy as np
+
+    from lmtk.nbest import tuning
+
+    spans = zip(lists.starts[:-1], lists.starts[1:])
+    rows = zip(*references, strict=True)
+    return np.concatenate([tuning.statistics(lists.words[i:j], row) for (i, j), row in zip(spans, rows)])
+
+
+def read_references(path, L):
+    """The lines of a file, one for each of L lists."""
+    from lmtk.files.streams import lines
+
+    rows = list(lines(path))
+    for number, line in rows:
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            raise FormatError(path, "not UTF-8; convert it with iconv", number) from None
+    if len(rows) != L:
+        raise FormatError(
+            path, f"{counted(len(rows), 'reference')} for {counted(L, 'list')}; a line is wanted for each"
+        )
+    return [line for _, line in rows]
+
+
+def write_all(job, lists, totals, added):
+    """Writes the lists, or their best hypotheses, into one file or a folder. totals, added: as in `weighted`."""
+    import numpy as np
+
+    from lmtk.files.streams import open_folder
+    from lmtk.nbest import lists as forms
+
+    order = np.arange(len(lists.words)) if totals is None else forms.ordered(totals, lists.starts)
+
+    def write(path, file=None):
+        """Writes the lists of one of the input files, or of all, to `path`."""
+        mine = np.flatnonzero((lists.files == file) | (file is None))
+        if job.best:
+            write_best(path, lists, order[lists.starts[mine]])
+        else:
+            write_lists(path, lists, order[lists.starts[mine[0]] : lists.starts[mine[-1] + 1]], totals, added)
+
+    if not job.write_nbest_dir:
+        write(job.write)
+        return
+    with open_folder(job.write_nbest_dir) as folder:
+        for i, path in enumerate(job.nbest):
+            write(os.path.join(folder, "stdin" if path == "-" else os.path.basename(path)), i)
+
+
+def write_best(path, lists, best):
+    """Writes the words of the hypotheses `best`, a line each."""
+    from lmtk.files.streams import open_out
+
+    with open_out(path) as out:
+        out.writelines(lists.words[i] + b"\n" for i in best)
+
+
+def write_lists(path, lists, order, totals, added):
+    """Writes the hypotheses `order` in the lists' own form. totals, added: as in `weighted`."""
+    from lmtk.files.streams import open_out
+    from lmtk.nbest import lists as forms
+
+    with open_out(path) as out:
+        forms.write(out, lists, order, totals, added)

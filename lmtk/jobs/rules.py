@@ -1,0 +1,188 @@
+"""Which options go together: tables of rules beside the fields of a job, and the one function that reads them.
+
+    RULES = (
+        required("lm"),
+        needs("limit_vocab", "vocab"),                       # -limit-vocab needs -vocab
+        excludes("skipoovs", "multiwords classes"),          # -skipoovs cannot be combined with -classes
+        wrong(lambda job: job.debug > 3, "-debug goes to 3 here"),
+    )
+
+A field that does not have its default value counts as given. A message may name fields in braces.
+"""
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import MISSING, field, fields, is_dataclass
+from typing import NamedTuple
+
+from lmtk.errors import UsageError, counted
+
+
+class Rule(NamedTuple):
+    """broken: job -> the message that says why the job cannot run, or None."""
+
+    broken: Callable
+
+
+def called(name, default=None):
+    """A field of a job whose option has another name."""
+    about = {"option": name}
+    return field(default_factory=dict, metadata=about) if default == {} else field(default=default, metadata=about)
+
+
+def option_of(about):
+    """The name of a field's option, without the dash."""
+    return about.metadata.get("option", about.name.replace("_", "-"))
+
+
+def flat(job):
+    """{name: (its field, its value)} of a job's fields, those of the records inside the job among them."""
+    found = {}
+    for about in fields(job):
+        value = getattr(job, about.name)
+        found |= flat(value) if is_dataclass(value) else {about.name: (about, value)}
+    return found
+
+
+def default_of(about):
+    return about.default if about.default_factory is MISSING else about.default_factory()
+
+
+def given(job, names):
+    """The options, of those that `names` lists with blanks between them, that are given: as "-name"."""
+    values = flat(job)
+    chosen = [values[name] for name in names.split() if name in values]
+    return [f"-{option_of(about)}" for about, value in chosen if value != default_of(about)]
+
+
+def required(name):
+    """The option cannot be left out."""
+    more = from_stdin if name == "text" else str
+
+    def broken(job):
+        about, value = flat(job)[name]
+        return None if value not in (None, "", ()) else f"-{option_of(about)} is missing{more()}"
+
+    return Rule(broken)
+
+
+def needs(names, others, message=None):
+    """Each of the options `names` needs one of the options `others`."""
+
+    def broken(job):
+        first = given(job, names)
+        if not first or given(job, others):
+            return None
+        wanted = [f"-{option_of(flat(job)[name][0])}" for name in others.split()]
+        return filled(message, job) or f"{first[0]} needs {either(wanted)}"
+
+    return Rule(broken)
+
+
+def excludes(names, others, message=None):
+    """None of the options `names` can be combined with any of the options `others`."""
+
+    def broken(job):
+        first, second = given(job, names), given(job, others)
+        if not (first and second):
+            return None
+        return filled(message, job) or f"{first[0]} cannot be combined with {second[0]}"
+
+    return Rule(broken)
+
+
+def one_of(name, values):
+    """The option takes one of these words."""
+    return wrong(lambda job: flat(job)[name][1] not in (None, *values), f"-{name} is {either(values)}, not {{{name}}}")
+
+
+def wrong(when, message):
+    """`when(job)` must not be true."""
+    return Rule(lambda job: filled(message, job) if when(job) else None)
+
+
+def filled(message, job):
+    return message and message.format_map({name: value for name, (_, value) in flat(job).items()})
+
+
+def check(job, rules):
+    """Raises UsageError for the first rule that a job breaks."""
+    for rule in rules:
+        if message := rule.broken(job):
+            raise UsageError(message)
+
+
+def either(names):
+    """ "a, b or c"."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def from_stdin():
+    """A hint for the message that a text is missing, when something is piped into the command."""
+    try:
+        kind = stat.S_IFMT(os.fstat(0).st_mode)
+    except OSError:
+        return ""
+    return "; -text - reads stdin" if kind in (stat.S_IFIFO, stat.S_IFREG) else ""
+
+
+def one_stdin(*paths):
+    """Raises UsageError if more than one of the inputs is stdin."""
+    if sum(path == "-" for path in paths) > 1:
+        raise UsageError("only one input can be stdin (-)")
+
+
+def unknown_word(text):
+    """The value of -map-unk as bytes. Raises UsageError if it is not one word."""
+    word = os.fsencode(text)
+    if word in (b"<s>", b"</s>") or len(word.split()) != 1 or word.strip() != word:
+        raise UsageError(f"-map-unk takes a word that is no sentence mark, not '{text}'")
+    return word
+
+
+def given_weights(weights, parts):
+    """The weights of `parts` models, which sum to one: equal weights if none are given; the last may be left out."""
+    if not weights:
+        return [1 / parts] * parts
+    if len(weights) not in (parts - 1, parts):
+        models = counted(parts, "model needs", "models need")
+        raise UsageError(f"{models} {parts - 1} or {counted(parts, 'weight')} (-lambda), not {len(weights)}")
+    whole = [*weights, 1 - sum(weights)] if len(weights) < parts else weights
+    whole = [0.0 if -1e-9 < w < 0 else w for w in whole]  # what rounding leaves of 1 - 0.9 - 0.1
+    if not all(0 <= w <= 1 for w in whole) or abs(sum(whole) - 1) > 1e-4:
+        raise UsageError(f"the weights ({short(whole)}) must lie between 0 and 1 and sum to one")
+    return whole
+
+
+def show(number):
+    return f"{number:.7g}"
+
+
+def short(weights):
+    return " ".join(f"{w:.6g}" for w in weights)
+
+
+def check_outputs(*paths, texts=(), inputs=()):
+    """Checks, before any work, that each output (None: not wanted) can be written, that no two outputs are the same
+    file, and that no output would replace one of the texts and other inputs.
+
+    Raises UsageError, OSError.
+    """
+    from lmtk.files.streams import STDOUT, check_out, written_in_place
+
+    paths = [path for path in paths if path]
+    if sum(path in STDOUT for path in paths) > 1:
+        raise UsageError("only one output can be stdout (-)")
+    files = [path for path in paths if not written_in_place(path)]
+    kept = {os.path.realpath(path): "a file" for path in inputs if path}
+    kept |= {os.path.realpath(path): "a text" for path in texts if path}
+    taken = [os.path.realpath(path) for path in files]
+    for path, file in zip(files, taken):
+        if taken.count(file) > 1:
+            raise UsageError(f"two outputs would be written to {path}; give them names of their own")
+        if file in kept:
+            raise UsageError(f"the output {path} would take the place of {kept[file]} that is read")
+    for path in paths:
+        check_out(path)

@@ -1,0 +1,230 @@
+"""Scoring texts and counts by a model: SRILM's report, or KenLM's."""
+
+import contextlib
+import os
+import sys
+import warnings
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from lmtk.errors import LmtkWarning, UsageError, counted, name_of
+from lmtk.jobs.rules import Rule, check, check_outputs, excludes, from_stdin, one_of, one_stdin, required, wrong
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What is scored, and what the report says.
+
+    text, counts: files. count_order: the longest n-grams of `counts` that are scored; None: `order`, or the model's.
+    counts_entropy: weight counts by their n-grams' probabilities. text_has_weights: a line of a text begins with how
+    often it counts. escape: lines that begin with these letters are copied into the report. unk: whether sums over the
+    vocabulary include <unk>. debug: 0 the report, 1 sentences too, 2 words too, 3 sums of the probabilities too.
+    """
+
+    text: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()
+    count_order: int | None = None
+    order: int | None = None
+    float_counts: bool = False
+    counts_entropy: bool = False
+    text_has_weights: bool = False
+    reverse: bool = False
+    escape: str = ""
+    unk: bool = True
+    no_sos: bool = False
+    no_eos: bool = False
+    stream: bool = False
+    tolower: bool = False
+    debug: int = 0
+
+    @property
+    def marks(self):
+        from lmtk.text.corpus import Marks
+
+        return Marks.of(self.no_sos, self.no_eos, self.stream, self.tolower, self.reverse)
+
+
+@dataclass(frozen=True)
+class ScoreJob:
+    """Score texts and counts by a model.
+
+    lm: the model's file, or a model in memory. classes: a file of classes that the model predicts. format: srilm or
+    kenlm. oov_features: unknown words get features and probabilities from where they stand. write: the report's file,
+    None: no report. threads: of a neural model.
+    """
+
+    scoring: Scoring = field(default_factory=Scoring)
+    lm: str | None = None
+    classes: str | None = None
+    simple_classes: bool = False
+    format: str = "srilm"
+    oov_features: bool = False
+    strict: bool = False
+    threads: int | None = None
+    write: str | None = "-"
+
+    def __post_init__(self):
+        check(self, RULES)
+        lm = self.lm if isinstance(self.lm, str) else None
+        one_stdin(lm, *self.scoring.text, *self.scoring.counts, self.classes)
+
+
+def most_debug(job):
+    # with -oov-features a sum at the beginning of a text cannot know the words that join later
+    return 3 if job.format == "srilm" and not job.oov_features else 2
+
+
+RULES = (
+    required("lm"),
+    Rule(lambda job: None if job.scoring.text or job.scoring.counts else f"-text is missing{from_stdin()}"),
+    one_of("format", ("srilm", "kenlm")),
+    wrong(lambda job: job.format == "kenlm" and job.scoring.counts, "-counts has no report in KenLM's format"),
+    wrong(lambda job: job.format == "kenlm" and job.scoring.stream, "-stream has no report in KenLM's format"),
+    wrong(lambda job: job.scoring.debug > most_debug(job) == 3, "-debug goes to 3 here"),
+    wrong(lambda job: job.scoring.debug > most_debug(job) == 2, "-debug goes to 2 here"),
+    excludes("oov_features", "counts", "-oov-features is for -text in SRILM's report, not for -counts"),
+    excludes("oov_features", "format", "-oov-features is for -text in SRILM's report, not for kenlm"),
+)
+
+
+def score(job):
+    """Runs a ScoreJob. Returns the reports.tally.Tally of each text in SRILM's report."""
+    from lmtk.files import container
+    from lmtk.files.streams import open_out
+    from lmtk.jobs.bar import reading
+    from lmtk.lm import running_text
+    from lmtk.machine.threads import use
+
+    what, tallies = job.scoring, []
+    inputs = [job.lm if isinstance(job.lm, str) else None, job.classes]
+    check_outputs(job.write, texts=[*what.text, *what.counts], inputs=inputs)
+    use(job.threads)
+    model = model_of(job)
+    if what.text and (clause := running_text([model], what.marks)):
+        warnings.warn(f"{clause}; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1)
+    out = open_out(job.write) if job.write else contextlib.nullcontext()
+    # lines of words leave no room for a bar
+    with out as out, reading([*what.text, *what.counts], "scoring", quiet=what.debug > 0) as bar:
+        say = bar.aside(out.write) if out else lambda found: None
+
+        def tell(found):
+            container.finish()  # a damaged file must not be reported on
+            say(found)
+
+        for path in what.text:
+            tallies.append(score_text(job, model, path, tell))
+        for path in what.counts:
+            report_count_file(model, path, what, tell)
+    return tallies
+
+
+def model_of(job):
+    """The model that a ScoreJob scores with."""
+    from lmtk.files.registry import load, load_strictly
+    from lmtk.jobs.bar import reading
+
+    model = job.lm
+    if isinstance(model, str):
+        with reading([job.lm], "reading the model"):
+            model = load_strictly(job.lm) if job.strict else load(job.lm, sums="beside")
+    if job.classes:
+        from lmtk.joint.classes import class_model
+
+        model = class_model(model, job.lm, job.classes, simple=job.simple_classes)
+    if job.scoring.order:
+        from lmtk.joint.mixture import lowered
+
+        model = lowered(model, job.scoring.order)
+    return model
+
+
+def score_text(job, model, path, tell):
+    """Writes the report of a text by `tell`. Returns its Tally, None in KenLM's format."""
+    what = job.scoring
+    if job.format == "kenlm":
+        from lmtk.reports.kenlm import LEVELS, report
+
+        return report(model, job.lm, path, what.marks, LEVELS[: what.debug + 1], tell)
+    tally, unknown = report_text(opened(model) if job.oov_features else model, path, what, tell)
+    if what.debug and unknown and not job.oov_features:
+        name = os.fsdecode(model.vocab.words[model.vocab.unk_id])
+        sys.stderr.write(f"{name_of(path)}: {counted(unknown, 'word is', 'words are')} {name} or unknown\n")
+    return tally
+
+
+def report_text(model, path, what, write):
+    """SRILM's report of a text, as the Scoring `what` says. Returns (the Tally, None if lines are copied; the number of
+    words that are <unk> or unknown, where <unk> has a probability).
+    """
+    from lmtk.files.streams import blocks, lines, passages
+    from lmtk.machine.large import pays
+    from lmtk.machine.threads import ahead
+    from lmtk.ngram.backoff import Backoff
+    from lmtk.reports.srilm import BLOCK, report, report_passages, report_sums
+    from lmtk.text.corpus import corpora
+
+    marks, debug, index = what.marks, what.debug, getattr(model, "index", None)
+    words_before = len(model.vocab.words)
+    how = model.vocab, marks, model.order, debug >= 1, index
+    read = partial(weighted_corpora, path) if what.text_has_weights else corpora
+    if what.escape:
+        texts = ((read([text], *how), line) for text, line in passages(lines(path), os.fsencode(what.escape)))
+        report_passages(model, path, texts, debug, write, what.unk)
+        return None, 0
+    large = os.path.isfile(path) and pays("text", os.path.getsize(path))
+    # otherwise sentences are printed, or read backwards
+    pieces = debug == 0 and not (what.reverse or what.text_has_weights)
+    if large and isinstance(model, Backoff) and pieces and not what.stream:
+        tally, _, unknown = report_sums(model, path, blocks(path, BLOCK, pieces=True), marks, write)
+        return tally, unknown
+    texts = read(blocks(path, pieces=pieces), *how)
+    if index is None and large:  # no read of a file can wait
+        texts = ahead(texts)
+    tally, blank, unknown = report(model, path, texts, debug, write, what.unk)
+    if debug and blank:
+        sys.stderr.write(f"{name_of(path)}: {counted(blank, 'blank line')} skipped\n")
+    if debug and index is not None:
+        joined = counted(len(model.vocab.words) - words_before, "word")
+        sys.stderr.write(f"{name_of(path)}: {joined} joined the vocabulary\n")
+    return tally, unknown
+
+
+def weighted_corpora(path, blocks, *how):
+    """The `corpora` of a text whose lines begin with how often they count."""
+    from lmtk.ngram.collection import weighted_lines
+    from lmtk.text.corpus import corpora
+    from lmtk.text.vocab import EOS
+
+    for sentences, times in weighted_lines(path, blocks, True):
+        # a line without words is a sentence that ends at once
+        text = b"".join((sentence or EOS) + b"\n" for sentence in sentences)
+        for corpus in corpora([text], *how):
+            lines = corpus.lines
+            if lines is not None:
+                words = (line if sentence else b"" for line, sentence in zip(lines, sentences))
+                lines = [b"%g* %s" % (n, line) for n, line in zip(times, words)]
+            yield replace(corpus, lines=lines, times=times)
+
+
+def report_count_file(model, path, what, write):
+    """SRILM's report of a count file, and of each passage before a line that is copied, as the Scoring `what` says."""
+    from lmtk.files.streams import lines, passages
+    from lmtk.ngram.counts import read_rows
+    from lmtk.reports.srilm import report_counts
+    from lmtk.text.corpus import Closed
+
+    index = getattr(model, "index", None) or Closed(model.vocab.index, model.vocab.unk_id)
+    texts = passages(lines(path), os.fsencode(what.escape)) if what.escape else [(None, b"")]
+    how = index, what.count_order or what.order or model.order, what.float_counts, what.tolower
+    rows = ((zip(*read_rows(path, *how, text if text is None else [text])), line) for text, line in texts)
+    report_counts(model, path, rows, what.debug, write, what.unk, what.counts_entropy)
+
+
+def opened(model):
+    """The model with a vocabulary that grows, anew for each text. Raises UsageError for other kinds than nplm."""
+    from lmtk.nplm.network import Network
+    from lmtk.nplm.oov import Open
+
+    if not isinstance(model, Network) or model.kind != "nplm":
+        raise UsageError(f"-oov-features needs a model of the kind nplm, not {next(model.describe())[1]}")
+    return Open(model)

@@ -1,0 +1,150 @@
+"""How the counts of each order are smoothed: the options of ngram-count, and the methods that they choose."""
+
+from dataclasses import dataclass
+
+from lmtk.errors import UsageError
+from lmtk.jobs.rules import called, check, wrong
+
+SINGLE = "ndiscount_n", "wbdiscount_n", "ukndiscount_n", "kndiscount_n"
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """The smoothing of each order. Fields that end in _n are for single orders: {order: value}, or the orders.
+
+    gtmin, gtmin_n: the counts below which n-grams are left out. gtmax, gtmax_n: the highest counts that Good-Turing
+    discounts. gt, kn, kn_all: files of discounts, which are read if a model is written, else written. ndiscount,
+    wbdiscount, cdiscount, addsmooth, ukndiscount, kndiscount: the methods; none: Good-Turing. interpolate: add lower
+    orders in. discount_fallback: D1 D2 D3+ for counts that give no discounts. prune_by_count: for each order the
+    highest count that is left out, the last of them for all higher orders. interpolate_unigrams: 0 gives <unk> all the
+    left-over unigram mass (with kenlm).
+    """
+
+    gtmin: float | None = None
+    gtmin_n: dict[int, float] = called("gtNmin", {})
+    gtmax: int | None = None
+    gtmax_n: dict[int, int] = called("gtNmax", {})
+    gt: dict[int, str] = called("gtN", {})
+    kn_all: str | None = called("kn")
+    kn_counts_modified: bool = False
+    kn_modify_counts_at_end: bool = False
+    kn: dict[int, str] = called("knN", {})
+    ndiscount: bool = False
+    ndiscount_n: tuple[int, ...] = called("ndiscountN", ())
+    wbdiscount: bool = False
+    wbdiscount_n: tuple[int, ...] = called("wbdiscountN", ())
+    cdiscount: float | None = None
+    cdiscount_n: dict[int, float] = called("cdiscountN", {})
+    addsmooth: float | None = None
+    addsmooth_n: dict[int, float] = called("addsmoothN", {})
+    ukndiscount: bool = False
+    ukndiscount_n: tuple[int, ...] = called("ukndiscountN", ())
+    kndiscount: bool = False
+    kndiscount_n: tuple[int, ...] = called("kndiscountN", ())
+    interpolate: bool = False
+    interpolate_n: tuple[int, ...] = called("interpolateN", ())
+    discount_fallback: tuple[float, ...] | None = None
+    prune_by_count: tuple[int, ...] = ()
+    interpolate_unigrams: int = 1
+
+    def __post_init__(self):
+        check(self, RULES)
+
+    @property
+    def reads_or_writes_discounts(self):
+        return bool(self.gt or self.kn or self.kn_all)
+
+    @property
+    def is_chosen(self):
+        """Whether a method is chosen."""
+        return any(everywhere or single for everywhere, single in self.chosen().values())
+
+    def chosen(self, kenlm=False):
+        """{method: (its parameters, or whether it is for all orders; {order: parameters})}."""
+        alone = lambda values: {order: (value,) for order, value in values.items()}
+        return {
+            "n": (self.ndiscount, dict.fromkeys(self.ndiscount_n, ())),
+            "wb": (self.wbdiscount, dict.fromkeys(self.wbdiscount_n, ())),
+            "cd": (self.cdiscount is not None and (self.cdiscount,), alone(self.cdiscount_n)),
+            "add": (self.addsmooth is not None and (self.addsmooth,), alone(self.addsmooth_n)),
+            "ukn": (self.ukndiscount, dict.fromkeys(self.ukndiscount_n, ())),
+            "kn": (self.kndiscount or kenlm, dict.fromkeys(self.kndiscount_n, ())),
+        }
+
+    def files(self, order):
+        """{method: {order: file of discounts}}, up to `order` for the file of all orders."""
+        files, chosen = {"gt": self.gt, "kn": dict(self.kn)}, self.chosen()
+        for n in range(1, order + 1) if self.kn_all else ():
+            if not any(n in single for single in (*files.values(), *(single for _, single in chosen.values()))):
+                files["kn"][n] = self.kn_all
+        return files
+
+
+def rising(cutoffs):
+    return not cutoffs[0] and list(cutoffs) == sorted(cutoffs)
+
+
+RULES = (
+    wrong(
+        lambda job: job.prune_by_count and not rising(job.prune_by_count),
+        "-prune-by-count takes 0 for words (lmtk vocab -mincount leaves words out), then rising numbers",
+    ),
+)
+
+
+def methods_of(smoothing, order, kenlm=False):
+    """A methods.Method for each order. Raises UsageError where several methods are chosen for an order."""
+    from lmtk.ngram import methods
+
+    chosen, files, at = smoothing.chosen(kenlm), smoothing.files(order), smoothing
+    several = [name for name, (everywhere, _) in chosen.items() if everywhere or (name == "kn" and at.kn_all)]
+    if len(several) > 1:
+        raise UsageError(f"several smoothing methods for all orders: {', '.join(several)}")
+    when = "never" if at.kn_counts_modified else "after" if at.kn_modify_counts_at_end else "before"
+    cutoffs, found = at.prune_by_count or [0], []
+    for n in range(1, order + 1):
+        name, parameters = method_of(n, chosen, files)
+        cutoff = cutoffs[min(n, len(cutoffs)) - 1]
+        if kenlm:
+            found.append(methods.lmplz(n, name, cutoff, bool(at.interpolate_unigrams)))
+        else:
+            lower = at.interpolate or n in at.interpolate_n
+            upto = at.gtmax_n.get(n, at.gtmax if n > 9 else None)
+            found.append(methods.srilm(n, name, parameters, lower, at.gtmin_n.get(n), at.gtmin, upto, cutoff, when))
+    return found
+
+
+def method_of(n, chosen, files):
+    """(the method of order n, its parameters): of its own option, or of the one for all orders, or Good-Turing."""
+    own = [(name, single[n]) for name, (_, single) in chosen.items() if n in single]
+    own += [(name, ()) for name, paths in files.items() if n in paths and not (name == "kn" and n in chosen["ukn"][1])]
+    if len({name for name, _ in own}) > 1:
+        raise UsageError(f"several smoothing methods for order {n}: {', '.join(sorted({name for name, _ in own}))}")
+    if own:
+        return own[0]
+    for name, (everywhere, _) in chosen.items():
+        if everywhere:
+            return name, everywhere if everywhere is not True else ()
+    return "gt", ()
+
+
+def fallback_discounts(values):
+    """D1, D2, D3+ of -discount-fallback; None if it is not given. Raises UsageError."""
+    if not values:
+        return None
+    if list(values) == ["default"]:
+        return 0.5, 1.0, 1.5
+    try:
+        D = [positive(v) for v in values]
+    except ValueError:
+        raise UsageError("-discount-fallback takes numbers: D1 D2 D3+") from None
+    if len(D) > 3 or any(d > r for r, d in enumerate(D, 1)):
+        raise UsageError("-discount-fallback takes up to three discounts, D1 up to 1, D2 up to 2, D3+ up to 3")
+    return *D, *[D[-1]] * (3 - len(D))
+
+
+def positive(text):
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError
+    return value

@@ -1,0 +1,399 @@
+"""Training a neural language model: texts -> a network, epoch by epoch."""
+
+import contextlib
+import os
+import sys
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from lmtk.errors import LmtkError, UsageError
+from lmtk.jobs.rules import (
+    Rule,
+    check,
+    check_outputs,
+    either,
+    needs,
+    one_of,
+    one_stdin,
+    required,
+    unknown_word,
+    wrong,
+)
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """Train a neural language model. Fields that are None get their values from the recipe.
+
+    text, heldout: files. lm: the model to write. vocab: a word list; None: the words of the text. model: nplm, rnn,
+    gru, lstm or energy. order: words of a window, the predicted one included. hidden: units. features: numbers a word.
+    senses: feature vectors a word. paper: the paper's recipe. epochs: passes over the text. rate: of one example.
+    decay: r of rate / (1 + r t) after t examples. minibatch: examples an update. patience: epochs without a better one.
+    dropout: the share of units that an update leaves out. objective: full, shortlist, sampled, nce, class or tree.
+    shortlist: words of the network; lm_rest: the model of the others. samples: words drawn for a minibatch.
+    effective_samples: draw until the sample is worth so many words. proposal: uniform, or a back-off model's file.
+    parallel: what the ranks of mpi share, outputs or data. save_every: minibatches between checkpoints. resume: go on
+    from the checkpoint. finish: make a model of the checkpoint.
+    """
+
+    text: str | None = None
+    heldout: str | None = None
+    lm: str | None = None
+    vocab: str | None = None
+    unk: bool = False
+    map_unk: str = "<unk>"
+    model: str = "nplm"
+    target_weights: bool = False
+    order: int | None = None
+    hidden: int = 100
+    features: int = 60
+    senses: int | None = None
+    direct: bool = False
+    tied: bool = False
+    paper: bool = False
+    epochs: int | None = None
+    rate: float | None = None
+    decay: float | None = None
+    weight_decay: float | None = None
+    feature_rate: float | None = None
+    dropout: float = 0
+    objective: str | None = None
+    shortlist: int | None = None
+    lm_rest: str | None = None
+    classes: str | None = None
+    tree_features: str | None = None
+    samples: int | None = None
+    effective_samples: float | None = None
+    proposal: str | None = None
+    minibatch: int | None = None
+    patience: int | None = None
+    init_features: str | None = None
+    seed: int = 1
+    threads: int | None = None
+    mpi: bool = False
+    parallel: str | None = None
+    no_sos: bool = False
+    no_eos: bool = False
+    stream: bool = False
+    tolower: bool = False
+    save_every: int | None = None
+    resume: bool = False
+    finish: bool = False
+    log: str | None = None
+    plot: str | None = None
+    debug: int = 0
+    quiet: bool = False
+
+    def __post_init__(self):
+        check(self, (required("lm"),))
+        if self.finish:
+            return
+        check(self, (required("text"),))
+        features = self.init_features, self.classes, self.tree_features, self.proposal
+        one_stdin(self.text, self.heldout, self.vocab, *features)
+        check(self, RULES)
+        unknown_word(self.map_unk)
+
+    @property
+    def marks(self):
+        from lmtk.text.corpus import Marks
+
+        return Marks.of(self.no_sos, self.no_eos, self.stream, self.tolower)
+
+    @property
+    def shares_outputs(self):
+        """Whether the ranks share the output units."""
+        return self.mpi and self.parallel != "data"
+
+
+DRAWN = "sampled", "nce"
+RUNNING = "gru", "lstm"  # models that carry their state
+
+
+def no_such_model(job):
+    """The message about a model, or an objective of it, that does not exist; or None."""
+    from lmtk.nplm.objectives import MODELS
+
+    if job.model not in MODELS:
+        return f"-model is {either(MODELS)}, not {job.model}"
+    if job.objective and job.objective not in MODELS[job.model]:
+        which = f" with -model {job.model}" if job.model == "energy" else ""
+        return f"-objective{which} is {either(MODELS[job.model])}, not {job.objective}"
+    return None
+
+
+def is_energy(job):
+    return job.model == "energy"
+
+
+def draws(job):
+    return job.objective in (None, *DRAWN)
+
+
+def is_read_twice(job):
+    """Whether a text that can be read only once would be read for its words and for the training."""
+    return not job.vocab and (job.text == "-" or Path(job.text).is_fifo())
+
+
+RULES = (
+    Rule(no_such_model),
+    wrong(lambda job: is_energy(job) and job.direct, "-model energy has no direct connections; leave out -direct"),
+    wrong(
+        lambda job: is_energy(job) and job.hidden == 0,
+        "-model energy needs hidden units; -hidden 0 leaves only the biases",
+    ),
+    wrong(
+        lambda job: job.model == "rnn" and job.order == 1,
+        "-model rnn needs an -order of 2 or more; with 1 it reads no word",
+    ),
+    wrong(
+        lambda job: job.model in ("rnn", *RUNNING) and job.hidden == 0,
+        "-model {model} needs hidden units; give -hidden",
+    ),
+    wrong(
+        lambda job: job.tied and job.hidden != job.features,
+        "-tied needs as many -hidden as -features, not {hidden} and {features}",
+    ),
+    wrong(lambda job: job.tied and job.direct, "-tied leaves no room for direct connections; leave out -direct"),
+    wrong(
+        lambda job: job.tied and not draws(job) and job.objective != "full",
+        "-tied needs -objective full, sampled or nce",
+    ),
+    wrong(lambda job: job.tied and is_energy(job), "-model energy has no outputs to be -tied"),
+    wrong(lambda job: is_energy(job) and job.dropout, "-model energy has no -dropout"),
+    wrong(
+        lambda job: job.senses and job.model in (*RUNNING, "energy"),
+        "-senses are chosen by the words of a window, and -model {model} has none",
+    ),
+    wrong(lambda job: job.senses and job.tied, "-senses and -tied do not go together: U has one vector a word"),
+    wrong(
+        lambda job: job.senses and job.init_features,
+        "-senses begin with features of their own; leave out -init-features",
+    ),
+    wrong(
+        lambda job: job.hidden == 0 and not job.direct,
+        "-hidden 0 leaves no way from the features to the outputs; add -direct",
+    ),
+    wrong(lambda job: job.target_weights and not is_energy(job), "-target-weights needs -model energy"),
+    wrong(
+        lambda job: job.objective == "shortlist" and not job.lm_rest,
+        "-objective shortlist needs -lm-rest, the model of the other words",
+    ),
+    wrong(lambda job: job.lm_rest and job.objective != "shortlist", "-lm-rest needs -objective shortlist"),
+    wrong(lambda job: job.shortlist and job.objective != "shortlist", "-shortlist needs -objective shortlist"),
+    wrong(lambda job: job.lm_rest == "-", "-lm-rest names a file that stays, not stdin"),
+    wrong(lambda job: job.samples and not draws(job), "-samples needs -objective sampled or nce"),
+    wrong(lambda job: job.proposal and not draws(job), "-proposal needs -objective sampled or nce"),
+    wrong(
+        lambda job: job.effective_samples and job.objective not in (None, "sampled"),
+        "-effective-samples needs -objective sampled",
+    ),
+    wrong(
+        lambda job: job.effective_samples and is_energy(job),
+        "-effective-samples looks at outputs that -model energy has not",
+    ),
+    wrong(
+        lambda job: job.classes and job.objective not in ("class", "tree"), "-classes needs -objective class or tree"
+    ),
+    wrong(lambda job: job.tree_features and job.objective != "tree", "-tree-features needs -objective tree"),
+    wrong(lambda job: job.classes and job.tree_features, "-classes and -tree-features are two trees; give one"),
+    needs("parallel", "mpi"),
+    one_of("parallel", ("outputs", "data")),
+    wrong(
+        lambda job: job.shares_outputs and is_energy(job),
+        "-mpi cannot share the outputs of -model energy; add -parallel data",
+    ),
+    wrong(lambda job: job.mpi and job.tied, "-mpi cannot share outputs that are -tied"),
+    wrong(
+        lambda job: job.mpi and job.parallel == "data" and job.model in RUNNING,
+        "-parallel data deals out examples, and -model {model} reads a running text; leave it out",
+    ),
+    wrong(
+        lambda job: job.shares_outputs and job.objective in ("class", "tree"),
+        "-mpi cannot share the outputs of -objective {objective}; add -parallel data",
+    ),
+    wrong(is_read_twice, "-text {text} is read twice without -vocab; give -vocab or a file"),
+)
+# what to do about an epoch that is worse than the unigram, and about one that learns the text by heart
+REMEDIES = (
+    "a lower -rate may help, if both texts are alike",
+    "fewer -epochs, -dropout, more -weight-decay or fewer -hidden units may help",
+)
+# options without a default of their own, which the recipe fills in
+CHOSEN = (
+    "epochs", "rate", "decay", "weight_decay", "feature_rate", "minibatch", "patience", "objective", "samples",
+    "effective_samples", "shortlist",
+)  # fmt: skip
+
+
+def train(job):
+    """Runs a TrainJob: trains, and writes the model with the best held-out perplexity."""
+    from lmtk import run
+    from lmtk.machine.parallel import ALONE, ranks, tell_alone
+    from lmtk.machine.threads import use
+
+    if not job.mpi:
+        tell_alone()
+    use(job.threads or (1 if job.mpi else None))
+    with ranks(job.debug > 0) if job.mpi else contextlib.nullcontext(ALONE) as comm:
+        if job.finish:
+            comm.share(lambda: run.finish("nplm-train", job.lm))
+            return
+        learn(job, comm)
+        times = comm.times()
+        if comm.rank == 0 and times is not None:
+            shown = ", ".join(f"{name} {t:.3f} s" for name, t in zip(("compute", "communication", "waiting"), times))
+            sys.stderr.write(f"{comm.size} ranks, mean: {shown}\n")
+
+
+def learn(job, comm):
+    """Trains with the ranks of `comm`."""
+    from lmtk import run
+    from lmtk.jobs.progress import Reporter
+    from lmtk.machine.parallel import Common
+    from lmtk.machine.threads import count
+    from lmtk.ngram.generation import mean_chances
+    from lmtk.nplm import training
+
+    settings, data, network, noise, inputs = comm.share(lambda: prepare(job, comm))
+    vocab = network.vocab
+    if noise:
+        data = training.replace(data, proposal=mean_chances(noise, vocab))
+    life = run.Run(
+        program="nplm-train", model=job.lm, settings=settings, inputs=inputs,
+        words=("vocab, -unk, -no-eos or -stream", vocab.words), steps=training.steps(data, settings),
+        unigram=training.unigram(data, vocab), save_every=job.save_every,
+        arrays=lambda progress, now: training.checkpointed(now, progress),
+        parts=lambda progress: training.kept(progress, settings).parts(),
+        line=line, remedies=REMEDIES,
+    )  # fmt: skip
+    fresh = training.before(network, settings)
+    like = training.checkpointed(network, fresh), network.named()
+    going_on = lambda: training.restored(*run.resumed(life, *like, job.debug), network)
+    progress = comm.share(going_on if run.begun(life, job.resume) else lambda: fresh)
+    tell = Reporter(life, progress, job.debug, job.quiet, job.log, job.plot, silent=comm.rank > 0)
+    common = Common(comm) if job.parallel == "data" else None
+    run.live(life, progress, training.train(progress, data, settings, count(), comm, common), tell, comm)
+
+
+def prepare(job, comm):
+    """(training.Settings, training.Data, the network before training, the model of -proposal, what the inputs are)."""
+    from lmtk import run
+    from lmtk.files.streams import digest
+    from lmtk.machine.parallel import block
+    from lmtk.nplm import training
+    from lmtk.text.corpus import whole_corpus
+
+    inputs = job.vocab, job.classes, job.proposal, job.init_features, job.tree_features, job.lm_rest
+    check_trained((job.text, job.heldout), job.lm, job.log, job.plot, inputs)
+    run.check_beside(job.lm, job.resume)
+    noise = backoff(job.proposal) if job.proposal not in (None, "uniform") else None
+    vocab = vocabulary_of(job)
+    if job.shares_outputs:
+        block(vocab.V, comm)  # fails here, on one rank, if it would on all
+    settings = settings_of(job, vocab, noise)
+    corpus = whole_corpus(job.text, vocab, job.marks)
+    held = whole_corpus(job.heldout, vocab, job.marks) if job.heldout else None
+    data = training.examples(corpus, vocab, settings.order, held, settings.layer)
+    if held is not None and not len(training.heldout_tokens(held, vocab)):
+        raise LmtkError(f"{job.heldout}: no word of the vocabulary in it")
+    network = before_training(job, vocab, settings, data.w)
+    inputs = {
+        "text or -heldout": training.fingerprint(data),
+        "classes": crc(network.named().get("classes")),
+        "classes or -tree-features": crc(network.named().get("tree")),
+        "proposal": digest(job.proposal) if noise else None,
+        "lm-rest": digest(job.lm_rest),
+        "init-features": digest(job.init_features),
+    }
+    return settings, data, network, noise, inputs
+
+
+def vocabulary_of(job):
+    """The words of -vocab, or those of the text, the most frequent first."""
+    from lmtk.text.corpus import count_words
+    from lmtk.text.vocab import make_vocab, read_vocab
+
+    if job.vocab:
+        words = read_vocab(job.vocab, job.tolower)
+    else:
+        counts = count_words([job.text], job.tolower)
+        words = sorted(counts, key=lambda w: (-counts[w], w))
+    return make_vocab(words, job.unk, job.marks.eos, os.fsencode(job.map_unk), job.vocab or job.text)
+
+
+def settings_of(job, vocab, noise):
+    """The training.Settings: those of the job, and the recipe's. noise: the model of -proposal, or None."""
+    from lmtk.nplm import recipes
+
+    names = "order", "hidden", "features", "direct", "seed", "senses", *CHOSEN
+    given = {name: getattr(job, name) for name in names}
+    given |= {"model": None if job.model == "nplm" else job.model, "dropout": job.dropout or None}
+    given |= {"tied": job.tied or None, "proposal": "back-off" if noise else job.proposal}
+    given |= {"target_weights": job.target_weights if is_energy(job) else None}
+    return recipes.settings(given, job.paper, vocab.V)
+
+
+def before_training(job, vocab, settings, w):
+    """The network that training starts from; w: the words of the text."""
+    from lmtk.files.registry import load
+    from lmtk.joint.mixture import name_in
+    from lmtk.joint.shortlist import shortlisted
+    from lmtk.nplm import training
+    from lmtk.nplm.classes import read as read_classes
+
+    features = training.read_features(job.init_features, vocab, settings.features) if job.init_features else None
+    grouped = read_classes(job.classes, vocab) if job.classes and settings.objective == "class" else None
+    network = training.initial(vocab, settings, w, features, grouped, words_tree(job, vocab))
+    if settings.objective != "shortlist":
+        return network
+    rest = job.lm_rest
+    return shortlisted(network, w, settings.shortlist, load(rest), rest, name_in(job.lm, rest))
+
+
+def words_tree(job, vocab):
+    """The function that makes the tree of -objective tree from the words' counts; None: Huffman's."""
+    from lmtk.nplm import training, tree
+
+    if job.objective != "tree" or not (job.classes or job.tree_features):
+        return None
+    if job.classes:
+        strings = tree.read_strings(job.classes, vocab)
+        return lambda counts: tree.from_strings(strings, counts)
+    vectors = training.read_features(job.tree_features, vocab)
+    return lambda counts: tree.from_strings(tree.bisected(vectors, counts), counts)
+
+
+def backoff(path):
+    """The back-off model in a file. Raises UsageError for other kinds."""
+    from lmtk.files.registry import load
+    from lmtk.ngram.backoff import Backoff
+
+    model = load(path)
+    if not isinstance(model, Backoff):
+        raise UsageError(f"-proposal is uniform or a back-off model, not {next(model.describe())[1]}")
+    return model
+
+
+def crc(array):
+    return None if array is None else zlib.crc32(array)
+
+
+def line(epoch, to_go):
+    """An epoch, at -debug 1."""
+    told = f"epoch {epoch.number}: "
+    told += "" if epoch.ppl is None else f"training ppl{'~' if epoch.estimated else '='} {epoch.ppl:.7g} "
+    told += "" if epoch.heldout is None else f"held-out ppl= {epoch.heldout_ppl:.7g} "
+    return f"{told}{epoch.speed:.0f} words/s" + " best" * (epoch.best and epoch.heldout is not None)
+
+
+def check_trained(texts, model, log, plot, inputs=()):
+    """Checks, before training, that the model and the files of -log and -plot can be written."""
+    from lmtk.files import figure
+
+    if plot:
+        if os.path.splitext(plot)[1] not in (".svg", ".png"):
+            raise UsageError(f"-plot {plot}: the picture is .svg or .png")
+        figure.need("plot")
+    check_outputs(model, log, plot, texts=texts, inputs=inputs)

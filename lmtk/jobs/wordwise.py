@@ -1,0 +1,55 @@
+"""The steps of an EditJob that change a model for scoring alone: several models mixed word by word, a cache, words that
+are joined, and words of probability 0.
+"""
+
+import math
+import os
+
+from lmtk.errors import LmtkError, UsageError
+
+
+def mixed(job, models, weights):
+    """The model that an EditJob scores with, made of one or more models, with their weights."""
+    from lmtk.joint import dynamic, zeros
+    from lmtk.joint.multiwords import Multiwords
+    from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.edit import vocabulary
+
+    model = models[0]
+    if (job.multiwords or job.skipoovs) and not isinstance(model, Backoff):
+        what = "-multiwords" if job.multiwords else "-skipoovs"
+        raise LmtkError(f"{job.name}: {next(model.describe())[1]}; {what} wants a back-off n-gram")
+    instead = [zeroprob_word(job)] if job.zeroprob_word else []
+    parts = [vocabulary.add_words(m, instead) if isinstance(m, Backoff) else m for m in models]
+    parts = dynamic.of_one_vocabulary(parts) if len(models) > 1 else parts
+    if job.skipoovs:
+        parts = [zeros.Skipping(part, min((job.order or model.order) - 1, 2)) for part in parts]
+    model = Multiwords(parts[0], os.fsencode(job.multi_char)) if job.multiwords else parts[0]
+    if len(models) > 1:
+        mix = dynamic.LogLinear if job.loglinear_mix else dynamic.Bayes
+        more = (job.unk,) if job.loglinear_mix else (job.bayes, job.bayes_scale, job.unk)
+        model = mix(parts, weights, *more)
+    model = dynamic.Cached(model, job.cache, job.cache_lambda, job.unk) if job.cache else model
+    return nonzero(job, model, *instead)
+
+
+def zeroprob_word(job):
+    from lmtk.text.vocab import lower
+
+    word = os.fsencode(job.zeroprob_word)
+    return lower(word) if job.scoring.tolower else word
+
+
+def nonzero(job, model, instead=None):
+    """The model with -zeroprob-word, the word `instead`, and -unk-prob."""
+    from lmtk.joint.zeros import Nonzero
+    from lmtk.lm import LN10
+    from lmtk.ngram.nodes import ZERO
+
+    if instead is None and job.unk_prob is None:
+        return model
+    index = getattr(model, "index", model.vocab.index)
+    if instead is not None and instead not in index and index is model.vocab.index:
+        raise UsageError(f"-zeroprob-word {job.zeroprob_word}: no word of the model")
+    unknown = None if job.unk_prob is None else -math.inf if job.unk_prob == ZERO else job.unk_prob * LN10
+    return Nonzero(model, None if instead is None else index[instead], unknown)

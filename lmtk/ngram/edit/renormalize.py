@@ -1,0 +1,206 @@
+"""Back-off weights that make every context's probabilities sum to one.
+
+    p(w | h) = p of the n-gram h w where the model has it, else bow(h) p(w | h')        h' is h without its oldest word
+    bow(h) = (1 - sum p(w | h)) / (1 - sum p(w | h')),  sums over the words w of the n-grams h w
+
+The kernels change the records of `nodes` in place. Sums of probabilities are in double precision. Single probabilities
+and weights are log10 in single precision, as in SRILM: whether an n-gram is pruned depends on it, and so do the last
+digits of the file.
+
+memory, logs  the records of the model that is changed, int32, and the same memory as float32
+where, far    as in `nodes`
+order k       the order of the n-grams that a kernel works at; `first` .. `last` are contexts, nodes of order k - 1
+
+All loops go over contexts and their n-grams in storage order. They are bound by one random read an n-gram, that of its
+suffix, and by the exponentials.
+"""
+
+import math
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+from lmtk.errors import LmtkWarning, counted
+from lmtk.lm import probability
+from lmtk.machine.exponential import powers
+from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.memory import zeros
+from lmtk.machine.threads import in_parts
+from lmtk.ngram.mass import left_of_one, weight_of_one
+from lmtk.ngram.methods import EPSILON
+from lmtk.ngram.nodes import AT, BOW, CHILD, WIDTH, N, P, frozen, suffix_of, writable
+from lmtk.ngram.walking import backed_off
+
+AHEAD = 8
+f32 = np.float32
+prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+
+
+def renormalize(model, own=False):
+    """The model with the back-off weights that make every context's probabilities sum to one.
+
+    The left-over mass of the 1-grams goes to the words of probability 0 in equal parts or, if there are none, to all
+    words. If a context has no unseen words to back off to, its n-grams are scaled to sum to one. If its n-grams sum to
+    more than one, they stay as they are and unseen words get the probability 0, with a warning. A bare prefix becomes
+    an n-gram with its backed-off probability. A weight (log10) that becomes 0, or was -0.0, is stored as -0.0: a 0 that
+    ARPA files state.
+
+    own: the model is not used any more, so that its memory may be used for the new one.
+    """
+    arrays = copied(model, own)
+    warn_of_sums(update_model(arrays, model.vocab))
+    return replace(model, nodes=replace(model.nodes, memory=frozen(arrays[0]), path=""))
+
+
+def warn_of_sums(contexts):
+    """Warns of the number of contexts whose probabilities sum to more than one, if there are any."""
+    if contexts:
+        text = f"the probabilities after {counted(contexts, 'context')} add up to more than one, and stay so"
+        warnings.warn(text, LmtkWarning, stacklevel=3)
+
+
+def leaves_mass(model):
+    """Whether the probabilities of the 1-grams sum to less than one."""
+    return 1 - np.nansum(probability(model.nodes.levels[1]["log10p"][:-1])) >= EPSILON
+
+
+def update_all_weights(arrays, vocab, shown=False):
+    """Completes the 1-grams and sets all back-off weights, in place. shown: as for `update_weights`. Returns how many
+    contexts sum to more than one.
+    """
+    memory, logs, where, _ = arrays
+    at, size, width, p = where[0].tolist()
+    words, first = memory[at : at + size * width : width], logs[at + p : at + p + size * width : width]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        first[:], over = complete_unigrams(first.copy(), words < vocab.V)
+    for k in range(2, len(where) + 1):
+        over += sum(in_parts(lambda *part, k=k: update_weights(*arrays, k, *part, shown), where[k - 2, N]))
+    return over
+
+
+def update_model(arrays, vocab):
+    """`renormalize`, in place. Returns how many contexts sum to more than one."""
+    over = update_all_weights(arrays, vocab, shown=True)
+    for k in range(2, len(arrays[2]) + 1):
+        in_parts(lambda *part, k=k: fill_bare(*arrays, k, *part), arrays[2][k - 2, N])
+    return over
+
+
+def complete_unigrams(log10p, predicted):
+    """(log10 p of the 1-grams (N,), completed by the mass that was left, so that they sum to one; 1 if they summed to
+    more, else 0). The mass goes to the predicted words of probability 0, or to all. Afterwards no predicted word is
+    nan.
+    """
+    p = probability(log10p)
+    left = 1 - np.nansum(p)
+    zero = predicted & ~(p > 0)
+    if left < EPSILON:
+        return np.where(zero, f32(-np.inf), log10p), int(-left >= EPSILON)
+    takers = zero if zero.any() else predicted
+    p[takers] = np.where(p[takers] > 0, p[takers], 0) + left / takers.sum()
+    return np.where(takers, np.log10(p).astype(f32), log10p), 0
+
+
+def copied(model, own=False):
+    """(memory, logs, where, far) of a copy of a model's nodes. With `own`, when the model is not used any more, they
+    are those of the nodes themselves, unless these are in a file. Raises FormatError if a file's nodes are damaged.
+    """
+    model.nodes.checked(len(model.vocab.words))
+    nodes, memory = model.nodes, writable(model.nodes) if own else None
+    if memory is None:
+        memory = zeros(nodes.memory.size, np.int32)
+        memory[:] = nodes.memory
+    return memory, memory.view(f32), nodes.where, nodes.far
+
+
+@inlined
+def estimate(memory, logs, where, far, k, node, above, context, weights):
+    """log10 p of a word after the node `context`, of order `above`, by backing off. node, of order k: the longest
+    n-gram that may be used. weights (n,): scratch.
+    """
+    p, many = f32(-np.inf), 0
+    while k:
+        value = logs[where[k - 1, AT] + where[k - 1, WIDTH] * node + where[k - 1, P]]
+        if value == value:
+            p = value
+            break
+        k, node = suffix_of(memory, where, far, k, node)
+    while above and above >= k:
+        weights[many] = logs[where[above - 1, AT] + where[above - 1, WIDTH] * context + BOW]
+        many += 1
+        above, context = suffix_of(memory, where, far, above, context)
+    return backed_off(p, weights, 0, many, False)
+
+
+@inlined
+def lower_p(memory, logs, where, far, k, node, after_order, after, weights):
+    """log10 p of the last word of an n-gram by the lower order, that is after its context without the oldest word. The
+    longest suffix of that context is the node `after`, of order after_order.
+    """
+    order, end = suffix_of(memory, where, far, k, node)
+    if order == k - 1:
+        p = logs[where[k - 2, AT] + where[k - 2, WIDTH] * end + where[k - 2, P]]
+        if p == p:
+            return p
+    return estimate(memory, logs, where, far, order, end, after_order, after, weights)
+
+
+@inlined
+def fetch_suffix(memory, where, k, node):
+    """Prefetches the number that `lower_p` of a node will read."""
+    if node < where[k - 1, N]:
+        end = np.int64(memory[where[k - 1, AT] + where[k - 1, WIDTH] * (node + 1) - 1])
+        prefetch(memory, where[k - 2, AT] + where[k - 2, WIDTH] * max(end, 0) + where[k - 2, P])
+
+
+@jit
+def update_weights(memory, logs, where, far, k, first, last, shown):
+    """Sets the weights of contexts from the n-grams of order k, and scales n-grams as `renormalize` does. With
+    `shown`, a weight that becomes 0, or was -0.0, is stored as -0.0. Returns how many contexts sum to more than one.
+    """
+    weights, found = np.empty(len(where) + 1, np.float32), 0
+    above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
+    p, start = below + where[k - 1, P], np.int64(memory[above + wide * first + CHILD])
+    own = np.empty(np.int64(memory[above + wide * last + CHILD]) - start)
+    lower = np.empty(len(own))
+    for i in range(first, last):
+        at = above + wide * i
+        after_order, after = suffix_of(memory, where, far, k - 1, i)
+        for child in range(np.int64(memory[at + CHILD]), np.int64(memory[at + wide + CHILD])):
+            fetch_suffix(memory, where, k, child + AHEAD)
+            value = logs[p + width * child]
+            own[child - start] = lower[child - start] = -np.inf
+            if value == value:
+                own[child - start] = value
+                lower[child - start] = lower_p(memory, logs, where, far, k, child, after_order, after, weights)
+    powers(own, len(own))
+    powers(lower, len(lower))
+    for i in range(first, last):
+        at = above + wide * i
+        begin, end = np.int64(memory[at + CHILD]), np.int64(memory[at + wide + CHILD])
+        given = less = 0.0
+        for child in range(begin - start, end - start):
+            given += own[child]
+            less += lower[child]
+        numerator, denominator, scale, over = left_of_one(given, less)
+        if scale:
+            for child in range(begin, end):
+                logs[p + width * child] += scale
+        found += over
+        bow, old = weight_of_one(numerator, denominator, over), logs[at + BOW]
+        logs[at + BOW] = f32(-0.0) if shown and bow == 0 and (old != 0 or math.copysign(1, old) < 0) else bow
+    return found
+
+
+@jit
+def fill_bare(memory, logs, where, far, k, first, last):
+    """Sets the probabilities of bare prefixes of order k by backing off. Those of shorter ones have to be set."""
+    weights = np.empty(len(where) + 1, np.float32)
+    above, wide, below, width = where[k - 2, AT], where[k - 2, WIDTH], where[k - 1, AT], where[k - 1, WIDTH]
+    for i in range(first, last):
+        for child in range(memory[above + wide * i + CHILD], memory[above + wide * (i + 1) + CHILD]):
+            at = below + width * child + where[k - 1, P]
+            if logs[at] != logs[at]:
+                order, end = suffix_of(memory, where, far, k, child)
+                logs[at] = estimate(memory, logs, where, far, order, end, k - 1, i, weights)

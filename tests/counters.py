@@ -1,0 +1,119 @@
+"""Counts what makes lmtk hard to take over: `python tests/counters.py` prints each count and the most that is allowed.
+
+tests/test_counters.py keeps the counts at or below these limits.
+"""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+LMTK = Path(__file__).parent.parent / "lmtk"
+FILES = Path(__file__).parent / "files"
+
+# a profile of one small job: the modules of lmtk.ngram that it enters, and how often a call goes from one to another
+PROFILE = """
+import sys
+from lmtk import cli
+modules, switches = set(), 0
+
+def follow(frame, event, argument):
+    global switches
+    if event == "call" and frame.f_globals.get("__name__", "").startswith("lmtk.ngram"):
+        name = frame.f_globals["__name__"]
+        modules.add(name)
+        caller = frame.f_back.f_globals.get("__name__", "")
+        switches += caller.startswith("lmtk.ngram") and caller != name
+
+sys.argv[1:] = ["ngram-count", "-text", sys.argv[1], "-order", "3", "-lm", "/dev/null"]
+sys.setprofile(follow)
+try:
+    cli.main()
+except SystemExit:
+    pass
+sys.setprofile(None)
+print(len(modules), switches)
+"""
+
+
+def sources(folder=""):
+    return sorted((LMTK / folder).rglob("*.py"))
+
+
+def functions(path):
+    """The functions of a file, commands' options aside: those whose decorators name a command."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            yield node
+
+
+def parameters(function):
+    arguments = function.args
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return len([name for name in names if name not in ("self", "cls")])
+
+
+def is_command(path, function):
+    return path.parent.name == "commands" and function.name == "command"
+
+
+def many_parameters():
+    """Functions with more than seven parameters, the options of commands aside."""
+    every = ((p, f) for p in sources() for f in functions(p))
+    return [f"{p.stem}.{f.name}" for p, f in every if parameters(f) > 7 and not is_command(p, f)]
+
+
+def long_functions(lines):
+    """Functions with more than so many lines."""
+    every = ((p, f) for p in sources() for f in functions(p))
+    return [f"{p.stem}.{f.name}" for p, f in every if f.end_lineno - f.lineno + 1 > lines]
+
+
+def records():
+    """Record classes of lmtk.ngram: dataclasses and named tuples."""
+    found = []
+    for path in sources("ngram"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                marks = [ast.unparse(x) for x in (*node.decorator_list, *node.bases)]
+                if any("dataclass" in x or "NamedTuple" in x for x in marks):
+                    found.append(f"{path.stem}.{node.name}")
+    return found
+
+
+def asking_pays():
+    """Lines that ask whether kernels pay for a job of some size."""
+    lines = (line for p in sources() for line in p.read_text().splitlines())
+    return [line for line in lines if "pays(" in line and not line.lstrip().startswith("def ")]
+
+
+def lines_of(folder):
+    return sum(len(p.read_text().splitlines()) for p in sources(folder))
+
+
+def small_job():
+    """(modules of lmtk.ngram entered, calls from one to another) by ngram-count of a small text to an ARPA file."""
+    run = [sys.executable, "-c", PROFILE, str(FILES / "tr.txt")]
+    modules, switches = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()
+    return int(modules), int(switches)
+
+
+def counters():
+    """[(what is counted, how many, the limit)]."""
+    modules, switches = small_job()
+    return [
+        ("record classes of lmtk.ngram", len(records()), 14),
+        ("lines that ask `pays`", len(asking_pays()), 12),
+        ("functions with more than 7 parameters", len(many_parameters()), 40),
+        ("functions of more than 60 lines", len(long_functions(60)), 6),
+        ("functions of more than 100 lines", len(long_functions(100)), 0),
+        ("modules that a small ngram-count enters", modules, 20),
+        ("calls between modules of a small ngram-count", switches, 100),
+        ("lines of lmtk/ngram", lines_of("ngram"), 9000),
+        ("lines of lmtk/machine", lines_of("machine"), 1400),
+    ]
+
+
+if __name__ == "__main__":
+    for what, count, limit in counters():
+        print(f"{what:50}{count:8}{limit:8}{'' if count <= limit else '  above'}")
