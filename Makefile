@@ -14,7 +14,7 @@ demo: .venv/installed
 test test-all: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -q -n auto $(if $(filter test-all,$@),--all)
+	$(BIN)/python -m pytest -q -n auto --dist worksteal $(if $(filter test-all,$@),--all)
 	$(MAKE) numpy1
 
 # timings, side by side with references where they are installed; stability*.py are no timings, and take hours

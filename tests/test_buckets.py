@@ -52,7 +52,7 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     """In memory and on disk; buckets of single words and of many, records dealt out in pieces of any size."""
     given = job(seed)
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
-    monkeypatch.setattr(division, "PART", 1 + 7 * (seed % 30))
+    monkeypatch.setattr(division, "PART", 4 + 7 * (seed % 30))
     monkeypatch.setattr(dealing, "SOME", 1 + 13 * (seed % 7))
     monkeypatch.setattr(division, "BYTES", (1 << 30) // 600)
 
