@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from helpers import ENVIRONMENT, random_model
 
-from lmtk.ngram import arpa
 from lmtk.tagging.candidates import make_candidates, make_sentences, make_tag_model
 from lmtk.tagging.hashing import in_order
 from lmtk.tagging.trellis import MAX_MARGINAL, PATHS, POSTERIOR, Decoder
 from lmtk.text.vocab import EOS, SOS
 
 WORDS = [b"<unk>", SOS, EOS, b"-pau-", *(w.encode() for w in "abcdex")]  # hidden ones; x is in no model
-LOG10 = math.log(10)
 
 
 def a_job(seed, most=4, T=5):
@@ -46,9 +44,9 @@ def every_path(job, scale):
     """log10 p of each sequence of hidden words, {sequence: log10 p}."""
     model, order, rows, sentence, lmw, mapw = job
     known, weights, found = model.vocab.words, {}, {}
-    for ngrams, logp, bow, _ in arpa.ngrams(model.lower(min(order, model.order))):
-        for ngram, p, weight in zip(ngrams, logp, bow):
-            weights[tuple(known[i] for i in ngram)] = p / LOG10, weight / LOG10
+    for k in range(1, min(order, model.order) + 1):
+        for ngram, p, weight in zip(*(column.tolist() for column in model.ngrams(k))):
+            weights[tuple(known[i] for i in ngram)] = p, weight
 
     def log10p(context, h):
         return naive.backoff(weights, tuple(WORDS[g] for g in context), WORDS[h])
