@@ -14,7 +14,11 @@ def pytest_addoption(parser):
     parser.addoption(
         "--update", action="store_true", help="write what the golden cases print as what they should print"
     )
-    parser.addoption("--all", action="store_true", help="tests/attacks: all of their random cases, not a few")
+    parser.addoption(
+        "--all",
+        action="store_true",
+        help="all random cases of tests/attacks, not a few, and the tests that take half a minute",
+    )
     parser.addoption("--seed", type=int, default=1, help="tests/attacks: the seed of their random cases")
 
 
