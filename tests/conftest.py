@@ -22,6 +22,26 @@ def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=1, help="tests/attacks: the seed of their random cases")
 
 
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "sample(size): without --all, only so many of a test's parameters, evenly spread"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--all"):
+        return
+    groups = {}
+    for item in items:
+        if mark := item.get_closest_marker("sample"):
+            groups.setdefault(item.nodeid.split("[")[0], (mark.args[0], []))[1].append(item)
+    left_out = set()
+    for size, group in groups.values():
+        left_out.update({*group} - {group[i * len(group) // size] for i in range(size)})
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
+
+
 @pytest.fixture
 def amount(request):
     """amount(few, many): the number of random cases, many of them with --all."""

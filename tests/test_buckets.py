@@ -34,6 +34,7 @@ from lmtk.ngram.methods import Recipe
 from lmtk.text.corpus import Marks
 
 
+@pytest.mark.sample(20)
 @dataclass
 class Parts:
     """What buckets want of a collection.Text."""
@@ -69,6 +70,7 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
         the_same_nodes(seed, model, other, monkeypatch)
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
     """Of a few n-grams read together, in buckets of single words and of many."""
@@ -257,6 +259,7 @@ def test_counts_that_are_cut_off_are_the_same_in_little_memory(tmp_path, monkeyp
     assert found[0] == found[1] and len(wholes) == 1
 
 
+@pytest.mark.sample(17)
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "".join(options))
 def test_the_command_writes_the_same_in_little_memory(tmp_path, monkeypatch, text, options):

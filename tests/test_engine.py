@@ -27,6 +27,7 @@ from lmtk.ngram import arpa, engine, estimation, leaves, printing, smoothing, su
 from lmtk.ngram.methods import Recipe
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_jobs_are_estimated_as_by_counts(seed, monkeypatch):
     given = job(seed)
@@ -59,6 +60,7 @@ def test_discounts_are_tuned_in_suffix_order_as_by_counts(seed, monkeypatch):
                 assert column.tolist() == same.tolist()
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("seed", range(60))
 def test_counts_are_estimated_in_suffix_order_as_they_stand(seed, monkeypatch):
     counts, vocab, methods, exact, own = counts_job(seed)
@@ -107,6 +109,7 @@ def test_a_large_text_of_empty_lines_is_one_of_no_words(tmp_path, monkeypatch, m
     assert (done.value.code, capsys.readouterr().err) == (1, "lmtk ngram-count: no word of the vocabulary is counted\n")
 
 
+@pytest.mark.sample(27)
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "".join(options))
 def test_the_command_writes_the_same_for_large_and_small(tmp_path, monkeypatch, text, options):

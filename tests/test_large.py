@@ -65,6 +65,7 @@ def test_a_model_estimated_in_pieces_is_the_same(tmp_path, monkeypatch, name, si
         assert np.array_equal(a.log10p, b.log10p, equal_nan=True) and np.array_equal(a.log10bow, b.log10bow)
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("memory", [1, 10_000, 50_000])
 @pytest.mark.parametrize("order", [1, 2, 4])
 @pytest.mark.parametrize("marks", [Marks(), Marks(False, True), Marks(False, False, True), Marks(blank=True)])

@@ -238,6 +238,7 @@ GIVEN = [
 ]
 
 
+@pytest.mark.sample(46)
 @pytest.mark.parametrize("name", COUNT_CASES)
 @pytest.mark.parametrize("given", GIVEN)
 def test_small_and_large_count_files_are_read_alike(tmp_path, monkeypatch, name, given):
