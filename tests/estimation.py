@@ -8,10 +8,10 @@ import pytest
 
 from lmtk import cli
 from lmtk.errors import LmtkError
-from lmtk.ngram import engine, smoothing, suffix
-from lmtk.ngram.counts import Counts, count_ids, from_rows
-from lmtk.ngram.heldout import held_out
-from lmtk.ngram.methods import Method, Recipe
+from lmtk.ngram.counting.counts import Counts, count_ids, from_rows
+from lmtk.ngram.estimate import engine, smoothing, suffix
+from lmtk.ngram.estimate.heldout import held_out
+from lmtk.ngram.estimate.methods import Method, Recipe
 from lmtk.text.corpus import Corpus, Marks
 from lmtk.text.vocab import make_vocab
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from reference.edit import model_of
 
-from lmtk.ngram.counts import trie
+from lmtk.ngram.counting.counts import trie
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
@@ -107,7 +107,7 @@ def mpi(ranks, *words, text=None, **more):
 
 SMALL_BLOCKS = """
 import sys
-from lmtk.commands import records as options
+from lmtk.commands import options
 from lmtk.files import streams
 from lmtk.machine.large import LARGE
 streams.blocks.__defaults__ = (40, False, False, False)

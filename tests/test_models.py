@@ -27,9 +27,10 @@ from lmtk.joint.mixture import Mixture, check_vocabularies, write_text
 from lmtk.joint.shortlist import check_rest
 from lmtk.lm import vocabulary_sums
 from lmtk.machine.large import LARGE
-from lmtk.ngram import interp, mass, smoothing
-from lmtk.ngram.collection import collect
-from lmtk.ngram.nodes import N
+from lmtk.ngram import mass
+from lmtk.ngram.counting.collection import collect
+from lmtk.ngram.estimate import interp, smoothing
+from lmtk.ngram.model.nodes import N
 from lmtk.nplm.model import Neural
 from lmtk.text.corpus import Corpus, Marks, contexts, read_corpus, sentences, whole_corpus
 from lmtk.text.vocab import make_vocab

@@ -1,35 +1,81 @@
 import os
 import sys
-from typing import Annotated
+from dataclasses import dataclass
 
-from lmtk.commands.options import Tolower, Write, check_outputs, needed, one_stdin, option
+from lmtk.commands.options import made, option, shared, takes
 from lmtk.errors import LmtkError, UsageError
+from lmtk.jobs.rules import Rule, check, check_outputs, one_stdin, required, wrong
+
+OPTIONS = {
+    "Data": {
+        "lm": option("A neural model.", "FILE"),
+        "words": option("Only the words of this list.", "FILE"),
+        **shared("tolower"),
+    },
+    "Job": {
+        "neighbours": option("Print the words most like this one.", "WORD", "neighbors", "word"),
+        "analogy": option("Print the words that are to C as B is to A.", "A B C"),
+        "plot": option("Draw the words in two dimensions (.svg or .png).", "FILE"),
+    },
+    "Output": shared("write"),
+    "Show": {
+        "dimensions": option("Draw these features (default: the principal components).", "I J"),
+        "top": option("So many neighbours (default: 10) or words (plot: 200, write: all).", "N", low=1),
+    },
+}
 
 
-def command(
-    lm: Annotated[str | None, option("lm", "A neural model.", "FILE", group="Data")] = None,
-    neighbours: Annotated[
-        str | None,
-        option("neighbours", "Print the words most like this one.", "WORD", "neighbors", "word", group="Job"),
-    ] = None,
-    analogy: Annotated[
-        list[str] | None, option("analogy", "Print the words that are to C as B is to A.", "A B C", group="Job")
-    ] = None,
-    write: Write = None,
-    plot: Annotated[
-        str | None, option("plot", "Draw the words in two dimensions (.svg or .png).", "FILE", group="Job")
-    ] = None,
-    dimensions: Annotated[
-        list[int] | None,
-        option("dimensions", "Draw these features (default: the principal components).", "I J", group="Show"),
-    ] = None,
-    words: Annotated[str | None, option("words", "Only the words of this list.", "FILE", group="Data")] = None,
-    top: Annotated[
-        int | None,
-        option("top", "So many neighbours (default: 10) or words (plot: 200, write: all).", "N", min=1, group="Show"),
-    ] = None,
-    tolower: Tolower = False,
-):
+@dataclass(frozen=True)
+class FeaturesJob:
+    """Show the features of words in a neural model: the neighbours of a word, an analogy of three words, a table in
+    `write`, or a picture in `plot`. dimensions: the two features that are drawn; none: the principal components. top:
+    the number of words.
+    """
+
+    lm: str | None = None
+    neighbours: str | None = None
+    analogy: tuple[str, ...] = ()
+    write: str | None = None
+    plot: str | None = None
+    dimensions: tuple[int, ...] = ()
+    words: str | None = None
+    top: int | None = None
+    tolower: bool = False
+
+    def __post_init__(self):
+        check(self, (required("lm"),))
+        one_stdin(self.lm, self.words)
+        check(self, RULES)
+
+    @property
+    def picture(self):
+        """The kind of picture, or None."""
+        return os.path.splitext(self.plot)[1][1:] if self.plot else None
+
+
+def analogy_of_three(job):
+    wrong_number = job.analogy and len(job.analogy) != 3
+    return f"-analogy takes three words, not {len(job.analogy)}" if wrong_number else None
+
+
+RULES = (
+    wrong(
+        lambda job: sum(map(bool, (job.neighbours, job.analogy, job.write, job.plot))) != 1,
+        "one of -neighbours, -analogy, -write and -plot is wanted",
+    ),
+    Rule(analogy_of_three),
+    wrong(
+        lambda job: job.picture not in (None, "svg", "png"), "-plot takes the name of a .svg or .png file, not {plot}"
+    ),
+    wrong(
+        lambda job: job.dimensions and (not job.plot or len(job.dimensions) != 2),
+        "-dimensions takes two numbers, and -plot",
+    ),
+)
+
+
+@takes(FeaturesJob, OPTIONS)
+def command(**options):
     """Show the features of words that a neural model has learned: neighbours by cosine, a table, a picture.
 
     A model trained with -senses has several vectors a word, word/1, word/2 and so on, and neighbours for each.
@@ -37,74 +83,87 @@ def command(
     \b
     Example: lmtk features -lm nplm.bin -neighbours three
     """
-    jobs = {"neighbours": neighbours, "analogy": analogy, "write": write, "plot": plot}
-    needed(lm, "lm")
-    one_stdin(lm, words)
-    if sum(map(bool, jobs.values())) != 1:
-        raise UsageError("one of -neighbours, -analogy, -write and -plot is wanted")
-    if analogy and len(analogy) != 3:
-        raise UsageError(f"-analogy takes three words, not {len(analogy)}")
-    kind = os.path.splitext(plot)[1][1:] if plot else None
-    if kind not in (None, "svg", "png"):
-        raise UsageError(f"-plot takes the name of a .svg or .png file, not {plot}")
-    if dimensions and (not plot or len(dimensions) != 2):
-        raise UsageError("-dimensions takes two numbers, and -plot")
-
-    import numpy as np
-
     from lmtk.files import figure
     from lmtk.files.registry import load
-    from lmtk.files.streams import open_out
     from lmtk.nplm import features
     from lmtk.nplm.model import Neural
-    from lmtk.text.vocab import EOS, lower, read_vocab
 
-    if plot:
+    job = made(FeaturesJob, options)
+    if job.plot:
         figure.need("plot")
-    check_outputs(write, plot, inputs=[lm, words])
-    model = load(lm)
+    check_outputs(job.write, job.plot, inputs=[job.lm, job.words])
+    model = load(job.lm)
     if not isinstance(model, Neural):
-        raise LmtkError(f"{lm}: expected a neural model, which has features, got another kind; see lmtk nplm-train")
+        raise LmtkError(f"{job.lm}: expected a neural model, which has features, got another kind; see lmtk nplm-train")
     senses = getattr(model, "senses", 1)
     C, vocab = features.senses_of(model) if senses > 1 else (model.C, model.vocab)
-    if senses > 1 and (whole := [word for word in analogy or [] if os.fsencode(word) in model.vocab.index]):
-        raise LmtkError(f"{lm}: {whole[0]} has {senses} senses; give one of them, as {whole[0]}/1")
+    if senses > 1 and (whole := [word for word in job.analogy if os.fsencode(word) in model.vocab.index]):
+        raise LmtkError(f"{job.lm}: {whole[0]} has {senses} senses; give one of them, as {whole[0]}/1")
+    ids = ids_of(job, model, senses)
+    if job.neighbours or job.analogy:
+        print_nearest(job, C, vocab, ids, targets_of(job, model, vocab, senses), senses)
+    else:
+        write(job, C, vocab, ids[: job.top or (200 if job.plot else None)])
 
-    def asked(typed):
-        word = os.fsencode(typed)
-        return lower(word) if tolower else word
 
-    if words:
-        ids = features.ids_of(read_vocab(words, tolower), model.vocab, lm)
+def ids_of(job, model, senses):
+    """The ids of the vectors that are shown."""
+    import numpy as np
+
+    from lmtk.nplm import features
+    from lmtk.text.vocab import EOS, read_vocab
+
+    if job.words:
+        ids = features.ids_of(read_vocab(job.words, job.tolower), model.vocab, job.lm)
         if not len(ids):
-            raise LmtkError(f"{words}: no words in it")
+            raise LmtkError(f"{job.words}: no words in it")
     else:
         # </s> never stands in a context, so that it has no features to speak of
-        ids = np.array([i for i, word in enumerate(model.vocab.words) if write or word != EOS])
-    ids = (ids[:, None] * senses + np.arange(senses)).ravel()
-    if neighbours or analogy:
-        if neighbours and senses > 1:
-            (word,) = features.ids_of([asked(neighbours)], model.vocab, lm)
-            targets = [[word * senses + k] for k in range(senses)]
-        else:
-            targets = [features.ids_of([asked(word) for word in analogy or [neighbours]], vocab, lm)]
-        for given in targets:
-            target = features.analogy(C, *given) if analogy else C[given[0]]
-            own = os.fsdecode(vocab.words[given[0]]) + "\t" if neighbours and senses > 1 else ""
-            for i, cosine in list(zip(*features.nearest(C, target, ids[~np.isin(ids, given)])))[: top or 10]:
-                sys.stdout.write(f"{own}{os.fsdecode(vocab.words[i])}\t{cosine:.7g}\n")
+        ids = np.array([i for i, word in enumerate(model.vocab.words) if job.write or word != EOS])
+    return (ids[:, None] * senses + np.arange(senses)).ravel()
+
+
+def targets_of(job, model, vocab, senses):
+    """The ids of the words whose neighbours are wanted, or of the three words of an analogy; a list for each table."""
+    from lmtk.nplm import features
+    from lmtk.text.vocab import lower
+
+    words = [os.fsencode(word) for word in job.analogy or [job.neighbours]]
+    words = list(map(lower, words)) if job.tolower else words
+    if job.neighbours and senses > 1:
+        (word,) = features.ids_of(words, model.vocab, job.lm)
+        return [[word * senses + k] for k in range(senses)]
+    return [features.ids_of(words, vocab, job.lm)]
+
+
+def print_nearest(job, C, vocab, ids, targets, senses):
+    """Prints the words whose vectors are nearest. C (W, m): the vectors. targets: as `targets_of` has them."""
+    import numpy as np
+
+    from lmtk.nplm import features
+
+    for words in targets:
+        target = features.analogy(C, *words) if job.analogy else C[words[0]]
+        own = os.fsdecode(vocab.words[words[0]]) + "\t" if job.neighbours and senses > 1 else ""
+        nearest = zip(*features.nearest(C, target, ids[~np.isin(ids, words)]))
+        for i, cosine in list(nearest)[: job.top or 10]:
+            sys.stdout.write(f"{own}{os.fsdecode(vocab.words[i])}\t{cosine:.7g}\n")
+
+
+def write(job, C, vocab, ids):
+    """-write and -plot of the vectors `ids`, rows of C."""
+    from lmtk.files.streams import open_out
+    from lmtk.nplm import features
+
+    words, m = [vocab.words[i] for i in ids], C.shape[1]
+    if job.write:
+        with open_out(job.write) as out:
+            features.write_word2vec(out, words, C[ids])
         return
-    ids = ids[: top or (200 if plot else None)]
-    shown = [vocab.words[i] for i in ids]
-    if write:
-        with open_out(write) as out:
-            features.write_word2vec(out, shown, C[ids])
-        return
-    m = C.shape[1]
     if m < 2:
-        raise LmtkError(f"{lm}: expected two features or more to draw, got one; train with -features 2 or more")
-    if not all(1 <= i <= m for i in dimensions or []):
-        raise UsageError(f"-dimensions takes numbers from 1 to {m}, the features of {lm}")
-    points, names = features.two_dimensions(C[ids], dimensions)
-    with open_out(plot) as out:
-        features.plot(out, kind, shown, points, names)
+        raise LmtkError(f"{job.lm}: expected two features or more to draw, got one; train with -features 2 or more")
+    if not all(1 <= i <= m for i in job.dimensions):
+        raise UsageError(f"-dimensions takes numbers from 1 to {m}, the features of {job.lm}")
+    points, names = features.two_dimensions(C[ids], list(job.dimensions) or None)
+    with open_out(job.plot) as out:
+        features.plot(out, job.picture, words, points, names)

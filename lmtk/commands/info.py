@@ -1,49 +1,68 @@
 import os
 import sys
-from typing import Annotated
+from dataclasses import dataclass
 
-from lmtk.commands.options import needed, one_stdin, option
+from lmtk.commands.options import made, option, takes
+from lmtk.jobs.rules import check, one_stdin, required
+
+OPTIONS = {
+    "Data": {"lm": option("A file of any kind (several): models, checkpoints, counts, word lists.", "FILE")},
+    "Output": {"words": option("Show the first N words.", "N", low=0)},
+}
 
 
-def command(
-    lm: Annotated[
-        list[str] | None,
-        option("lm", "A file of any kind (several): models, checkpoints, counts, word lists.", "FILE", group="Data"),
-    ] = None,
-    words: Annotated[int, option("words", "Show the first N words.", "N", min=0, group="Output")] = 10,
-):
+@dataclass(frozen=True)
+class DescribeJob:
+    """Describe the files `lm`, with the first `words` words of each."""
+
+    lm: tuple[str, ...] = ()
+    words: int = 10
+
+    def __post_init__(self):
+        check(self, (required("lm"),))
+        one_stdin(*self.lm)
+
+
+@takes(DescribeJob, OPTIONS)
+def command(**options):
     """Describe files: kind, sizes, settings, vocabulary.
 
     \b
     Example: lmtk info model.lm
     """
     from lmtk.errors import LmtkError, name_of
-    from lmtk.files.registry import describe
 
-    one_stdin(*needed(lm, "lm"))
-    told, failures = 0, []
-    for path in lm:
+    job, failures = made(DescribeJob, options), []
+    described = 0
+    for path in job.lm:
         try:
-            lines, vocabulary = describe(path, words)
+            rows = rows_of(path, job.words)
         except OSError as e:
             failures.append(f"{name_of(path)}: {e.strerror or e}")
             continue
         except LmtkError as e:
             failures.append(str(e))
             continue
-        if os.path.isfile(path):
-            lines.insert(1, ("size on disk", rounded(os.path.getsize(path))))
-        shown = vocabulary[:words]
-        if shown:
-            lines = [*lines, ("first words", b" ".join(shown).decode("utf-8", "surrogateescape"))]
-        sys.stdout.write("\n" * (told > 0) + f"file {path}\n")
-        told += 1
+        sys.stdout.write("\n" * (described > 0) + f"file {path}\n")
+        described += 1
         # a table begins on a line of its own
-        sys.stdout.writelines(f"{name}: {value}\n".replace(": \n", ":\n", 1) for name, value in lines)
+        sys.stdout.writelines(f"{name}: {value}\n".replace(": \n", ":\n", 1) for name, value in rows)
     for failure in failures[:-1]:
         sys.stderr.write(f"lmtk info: {failure}\n")
     if failures:
         raise LmtkError(failures[-1])
+
+
+def rows_of(path, words):
+    """The description of a file, [(name, value)], with its first `words` words."""
+    from lmtk.files.registry import describe
+
+    rows, vocabulary = describe(path, words)
+    if os.path.isfile(path):
+        rows.insert(1, ("size on disk", rounded(os.path.getsize(path))))
+    if shown := vocabulary[:words]:
+        rows = [*rows, ("first words", b" ".join(shown).decode("utf-8", "surrogateescape"))]
+    return rows
 
 
 def rounded(size):

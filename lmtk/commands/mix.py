@@ -1,6 +1,6 @@
 import sys
 
-from lmtk.commands.records import MODELS, UNK_AS_IS, made, option, shared, takes
+from lmtk.commands.options import MODELS, UNK_AS_IS, made, option, shared, takes
 from lmtk.jobs.mixing import MixJob, mix
 from lmtk.jobs.rules import check, wrong
 

@@ -1,6 +1,6 @@
 import os
 
-from lmtk.commands.records import MAX_ORDER, made, option, shared, takes, tell_memory
+from lmtk.commands.options import MAX_ORDER, made, option, shared, takes, tell_memory
 from lmtk.errors import UsageError
 from lmtk.jobs.editing import EditJob, edit
 from lmtk.jobs.rules import check, given_weights, wrong

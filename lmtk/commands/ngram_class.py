@@ -1,4 +1,4 @@
-from lmtk.commands.records import MANY, made, option, shared, takes
+from lmtk.commands.options import MANY, made, option, shared, takes
 from lmtk.jobs.classing import ClassJob, sort_words
 from lmtk.jobs.rules import check, wrong
 

@@ -1,4 +1,4 @@
-from lmtk.commands.records import bytes_of, made, option, shared, takes, tell_memory
+from lmtk.commands.options import bytes_of, made, option, shared, takes, tell_memory
 from lmtk.jobs.estimating import EstimateJob, estimate
 from lmtk.jobs.smoothing import fallback_discounts
 

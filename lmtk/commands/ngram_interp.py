@@ -1,4 +1,4 @@
-from lmtk.commands.records import made, option, shared, takes
+from lmtk.commands.options import made, option, shared, takes
 from lmtk.jobs.interpolating import InterpolateJob, interpolate
 from lmtk.jobs.rules import check, wrong
 

@@ -1,26 +1,39 @@
 import os
-from typing import Annotated
+from dataclasses import dataclass
 
-from lmtk.commands.options import Tolower, Write, check_outputs, one_stdin, option
+from lmtk.commands.options import made, option, shared, takes
+from lmtk.jobs.rules import check_outputs, one_stdin
+
+OPTIONS = {
+    "Data": {"text": option("Text to read (several; default: stdin).", "FILE"), **shared("tolower")},
+    "Words": {
+        "tokenize": option("A blank between words and punctuation: it's (3.5) -> it's ( 3.5 )."),
+        "numbers": option("Numeric forms to <num>: 1,234.5 -45 3rd 1960s 12:30 50%."),
+        "proper": option("Capitalised words inside a sentence to <name>."),
+        "proper_list": option("The words of this list to <name>.", "FILE"),
+    },
+    "Output": shared("write"),
+}
 
 
-def command(
-    text: Annotated[
-        list[str] | None, option("text", "Text to read (several; default: stdin).", "FILE", group="Data")
-    ] = None,
-    tokenize: Annotated[
-        bool, option("tokenize", "A blank between words and punctuation: it's (3.5) -> it's ( 3.5 ).", group="Words")
-    ] = False,
-    tolower: Tolower = False,
-    numbers: Annotated[
-        bool, option("numbers", "Numeric forms to <num>: 1,234.5 -45 3rd 1960s 12:30 50%.", group="Words")
-    ] = False,
-    proper: Annotated[bool, option("proper", "Capitalised words inside a sentence to <name>.", group="Words")] = False,
-    proper_list: Annotated[
-        str | None, option("proper-list", "The words of this list to <name>.", "FILE", group="Words")
-    ] = None,
-    write: Write = "-",
-):
+@dataclass(frozen=True)
+class NormalizeJob:
+    """Normalize texts. proper_list: a file of words that become <name>."""
+
+    text: tuple[str, ...] = ()
+    tokenize: bool = False
+    tolower: bool = False
+    numbers: bool = False
+    proper: bool = False
+    proper_list: str | None = None
+    write: str = "-"
+
+    def __post_init__(self):
+        one_stdin(*(self.text or ["-"]), self.proper_list)
+
+
+@takes(NormalizeJob, OPTIONS)
+def command(**options):
     """Normalize text: punctuation apart from words, lower case, numbers and proper nouns to one symbol each.
 
     \b
@@ -30,14 +43,14 @@ def command(
     from lmtk.text.normalize import normalize
     from lmtk.text.vocab import read_vocab
 
-    one_stdin(*(text or ["-"]), proper_list)
-    for path in text or []:
+    job = made(NormalizeJob, options)
+    for path in job.text:
         if path != "-":
             os.stat(path)  # all or none: what is missing is told before anything is written
-    check_outputs(write, inputs=[proper_list])
-    names = set(read_vocab(proper_list)) if proper_list else None
-    with open_out(write) as out:
-        for path in text or ["-"]:
+    check_outputs(job.write, inputs=[job.proper_list])
+    names = set(read_vocab(job.proper_list)) if job.proper_list else None
+    with open_out(job.write) as out:
+        for path in job.text or ["-"]:
             for block in blocks(path, eager=True, as_is=True):
-                out.write(normalize(block, tolower, numbers, proper, names, tokenize))
+                out.write(normalize(block, job.tolower, job.numbers, job.proper, names, job.tokenize))
                 out.flush()

@@ -1,4 +1,4 @@
-from lmtk.commands.records import MAX_ORDER, made, option, shared, takes
+from lmtk.commands.options import MAX_ORDER, made, option, shared, takes
 from lmtk.jobs.training import TrainJob, train
 
 OPTIONS = {

@@ -1,4 +1,4 @@
-from lmtk.commands.records import A_MODEL, MAX_ORDER, UNK_AS_IS, made, option, shared, takes
+from lmtk.commands.options import A_MODEL, MAX_ORDER, UNK_AS_IS, made, option, shared, takes
 from lmtk.jobs.scoring import ScoreJob, score
 
 OPTIONS = {

@@ -1,6 +1,6 @@
 import os
 
-from lmtk.commands.records import MODELS, UNK_AS_IS, made, option, shared, takes
+from lmtk.commands.options import MODELS, UNK_AS_IS, made, option, shared, takes
 from lmtk.jobs.rescoring import RescoreJob, rescore
 
 OPTIONS = {

@@ -1,25 +1,53 @@
-from typing import Annotated
+from dataclasses import dataclass
 
-from lmtk.commands.options import Texts, Tolower, VocabFile, Write, check_outputs, from_stdin, one_stdin, option
-from lmtk.errors import UsageError
+from lmtk.commands.options import made, option, shared, takes
+from lmtk.jobs.rules import Rule, check, check_outputs, from_stdin, needs, one_stdin
+
+OPTIONS = {
+    "Data": {
+        **shared("text"),
+        "lm": option("A model whose words to take, of any kind (several).", "FILE"),
+        **shared("vocab tolower"),
+    },
+    "Words": {
+        "mincount": option("Only words seen N times or more in the texts.", "N", low=0),
+        "top": option("Only the N most frequent words.", "N", low=1),
+        "limit_vocab": option("Only words that stand in the -vocab list too."),
+    },
+    "Output": shared("write"),
+}
 
 
-def command(
-    text: Texts = None,
-    lm: Annotated[
-        list[str] | None, option("lm", "A model whose words to take, of any kind (several).", "FILE", group="Data")
-    ] = None,
-    mincount: Annotated[
-        int, option("mincount", "Only words seen N times or more in the texts.", "N", min=0, group="Words")
-    ] = 1,
-    top: Annotated[int | None, option("top", "Only the N most frequent words.", "N", min=1, group="Words")] = None,
-    vocab: VocabFile = None,
-    limit_vocab: Annotated[
-        bool, option("limit-vocab", "Only words that stand in the -vocab list too.", group="Words")
-    ] = False,
-    tolower: Tolower = False,
-    write: Write = "-",
-):
+@dataclass(frozen=True)
+class VocabularyJob:
+    """Write the words of texts, models and a word list. mincount: how often a word of the texts occurs at least. top:
+    the number of words. limit_vocab: only words of the word list.
+    """
+
+    text: tuple[str, ...] = ()
+    lm: tuple[str, ...] = ()
+    mincount: int = 1
+    top: int | None = None
+    vocab: str | None = None
+    limit_vocab: bool = False
+    tolower: bool = False
+    write: str = "-"
+
+    def __post_init__(self):
+        check(self, RULES)
+        one_stdin(*self.text, *self.lm, self.vocab)
+
+
+def nothing_to_read(job):
+    empty = not (job.text or job.lm or job.vocab)
+    return f"nothing to read: give -text, -lm or -vocab{from_stdin()}" if empty else None
+
+
+RULES = Rule(nothing_to_read), needs("limit_vocab", "vocab")
+
+
+@takes(VocabularyJob, OPTIONS)
+def command(**options):
     """Write the words of texts and models, the most frequent first, then in byte order.
 
     The counts of several texts add up; the words of models and (without -limit-vocab) of the -vocab list join them
@@ -28,28 +56,30 @@ def command(
     \b
     Example: lmtk vocab -text train.txt -mincount 4 -write vocab.txt
     """
-    from lmtk.files.registry import load
     from lmtk.files.streams import open_out
+
+    job = made(VocabularyJob, options)
+    check_outputs(job.write, texts=job.text, inputs=job.lm)
+    words = words_of(job)
+    with open_out(job.write) as out:
+        out.write(b"".join(w + b"\n" for w in words))
+
+
+def words_of(job):
+    """The words that a VocabularyJob asks for, in order."""
+    from lmtk.files.registry import load
     from lmtk.jobs.bar import reading
     from lmtk.text.corpus import count_words
     from lmtk.text.vocab import EOS, SOS, read_vocab
 
-    if not (text or lm or vocab):
-        raise UsageError(f"nothing to read: give -text, -lm or -vocab{from_stdin()}")
-    if limit_vocab and not vocab:
-        raise UsageError("-limit-vocab needs -vocab")
-    one_stdin(*(text or []), *(lm or []), vocab)
-    check_outputs(write, texts=text or [], inputs=lm or [])
-    with reading(text or [], "counting words"):
-        counts = count_words(text or [], tolower)
-    kept = {w for w, n in counts.items() if n >= mincount and w not in (SOS, EOS)}
-    listed = read_vocab(vocab, tolower) if vocab else []
-    if limit_vocab:
+    with reading(job.text, "counting words"):
+        counts = count_words(job.text, job.tolower)
+    kept = {w for w, n in counts.items() if n >= job.mincount and w not in (SOS, EOS)}
+    listed = read_vocab(job.vocab, job.tolower) if job.vocab else []
+    if job.limit_vocab:
         kept.intersection_update(listed)
     else:
         kept.update(listed)
-    for path in lm or []:
+    for path in job.lm:
         kept.update(load(path).vocab.words)
-    words = sorted(kept, key=lambda w: (-counts.get(w, 0), w))
-    with open_out(write) as out:
-        out.write(b"".join(w + b"\n" for w in words[:top]))
+    return sorted(kept, key=lambda w: (-counts.get(w, 0), w))[: job.top]

@@ -79,6 +79,6 @@ def check(values):
         if path != "-":
             os.stat(path)
     if written:
-        from lmtk.commands.options import check_outputs  # with typer, which takes a while
+        from lmtk.jobs.rules import check_outputs
 
         check_outputs(*written, texts=texts, inputs=inputs)

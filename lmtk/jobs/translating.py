@@ -1,0 +1,270 @@
+"""Translating a text by beam search, or scoring translations that are given."""
+
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from lmtk.errors import FormatError
+from lmtk.jobs.rules import Rule, check, check_outputs, given, needs, one_stdin, required, show, wrong
+
+ALIGNMENTS = "align soft_align align_html align_plot"
+BEAM, LENGTH_POWER, MAX_LENGTH_FACTOR = 12, 1, 2  # where these options are not given
+
+
+@dataclass(frozen=True)
+class TranslateJob:
+    """Translate a text, or score its translations.
+
+    model: files of an ensemble. text: a file of sentences, a line each. score: write log10 p of the lines of `target`.
+    beam: hypotheses kept for a sentence. length_power: hypotheses are ranked by log p / length^length_power.
+    max_length_factor: a translation has at most so many times the words of its sentence, and 10. mbr: choose among so
+    many translations by minimum Bayes risk; mbr_scale: one counts by p^mbr_scale. n_best: write so many translations.
+    dictionary: a file of words and translations for replace_unk. align, soft_align, align_html: files of alignments;
+    align_plot: a folder of pictures. batch: sentences translated at once. write: a file, None: nowhere.
+    """
+
+    model: tuple[str, ...] = ()
+    text: str = "-"
+    score: bool = False
+    target: str | None = None
+    write: str | None = "-"
+    beam: int | None = None
+    length_power: float | None = None
+    max_length_factor: float | None = None
+    no_unk: bool = False
+    replace_unk: bool = False
+    dictionary: str | None = None
+    mbr: int | None = None
+    mbr_scale: float | None = None
+    n_best: int | None = None
+    scores: bool = False
+    align: str | None = None
+    soft_align: str | None = None
+    align_html: str | None = None
+    align_plot: str | None = None
+    plot_format: str | None = None
+    batch: int | None = None
+    threads: int | None = None
+    tolower: bool = False
+    debug: int = 0
+
+    def __post_init__(self):
+        check(self, (required("model"),))
+        one_stdin(*self.model, self.text, self.target, self.dictionary)
+        check(self, RULES)
+
+    @property
+    def width(self):
+        """Hypotheses kept for a sentence."""
+        return self.beam or BEAM
+
+    @property
+    def power(self):
+        return LENGTH_POWER if self.length_power is None else self.length_power
+
+    @property
+    def product_threads(self):
+        from lmtk.machine.threads import stated
+
+        return self.threads or stated() or 1
+
+
+def searches_and_scores(job):
+    """The message about an option of the search that is given with -score, or None."""
+    options = given(job, "n_best mbr scores no_unk replace_unk batch beam length_power max_length_factor")
+    if job.score and options:
+        return f"{options[0]} has no meaning with -score, which makes no translations"
+    return None
+
+
+def wider_than_beam(job):
+    """The message about a number of translations that the beam does not hold, or None."""
+    for name, number in (("n-best", job.n_best), ("mbr", job.mbr)):
+        if number and number > job.width:
+            return f"-{name} {number} needs a -beam as wide, not {job.width}"
+    return None
+
+
+RULES = (
+    wrong(lambda job: job.score != bool(job.target), "-score and -target go together"),
+    Rule(searches_and_scores),
+    wrong(lambda job: job.score and job.debug > 2, "-debug goes to 2 here"),
+    wrong(
+        lambda job: job.score and job.debug and given(job, ALIGNMENTS),
+        "alignments and the report of -debug do not go together",
+    ),
+    needs("plot_format", "align_plot", "-plot-format is for -align-plot, which is missing"),
+    wrong(lambda job: job.plot_format not in (None, "svg", "png"), "-plot-format is svg or png, not {plot_format}"),
+    Rule(wider_than_beam),
+    wrong(lambda job: job.n_best and job.mbr, "-mbr chooses one translation, -n-best writes several; give one of them"),
+    needs("mbr_scale", "mbr", "-mbr-scale is for -mbr, which is missing"),
+    wrong(lambda job: job.n_best and job.scores, "-scores has no meaning with -n-best, which has scores already"),
+    wrong(lambda job: job.no_unk and job.replace_unk, "-replace-unk has nothing to do with -no-unk; give one of them"),
+    needs("dictionary", "replace_unk", "-dictionary is for -replace-unk, which is missing"),
+)
+
+
+@dataclass(frozen=True)
+class Models:
+    """An ensemble. split: words of a text -> words of the models. joined: words of the models -> a line."""
+
+    models: list
+    split: Callable
+    joined: Callable
+
+
+def translate(job, out=None):
+    """Runs a TranslateJob. out: a binary stream for the output; None: that of the job's file."""
+    from lmtk.files import figure
+    from lmtk.files.registry import load_ensemble
+    from lmtk.files.streams import open_out
+    from lmtk.machine.threads import use
+    from lmtk.nmt import alignment
+    from lmtk.text import subwords
+
+    files = job.write, job.align, job.soft_align, job.align_html
+    check_outputs(*files, texts=[job.text, job.target], inputs=[*job.model, job.dictionary])
+    if job.align_plot:
+        figure.need("align-plot")
+    use(job.threads, products=job.product_threads)
+    ensemble = load_ensemble(job.model)
+    check_attention(job, ensemble)
+    pieces = ensemble[0].subwords
+    split = subwords.splitter(pieces, job.model[0])
+    models = Models(ensemble, split, subwords.joined if pieces else b" ".join)
+    pictures = job.align_plot, job.plot_format or "svg"
+    aligned = alignment.written(job.align, job.soft_align, job.align_html, *pictures, bool(pieces))
+    with contextlib.nullcontext(out) if out else open_out(job.write) as out, aligned as write_alignment:
+        (write_scores if job.score else write_translations)(job, models, out, write_alignment)
+
+
+def check_attention(job, models):
+    """Raises FormatError where what is asked for needs attention and no model has it."""
+    asked = given(job, f"{ALIGNMENTS} replace_unk")
+    if asked and not any(m.sizes["alignment"] for m in models):
+        wanted = f"no {asked[0]} with it"
+        raise FormatError(job.model[0], f"a model without attention (RNNencdec) looks at no word: {wanted}")
+
+
+def write_translations(job, models, out, write_alignment):
+    """Writes the translations of a text to `out`. write_alignment: of `alignment.written`."""
+    from lmtk.files.streams import blocks
+    from lmtk.lm import LN10
+    from lmtk.text.bitext import read_dictionary
+    from lmtk.text.corpus import TOKEN
+    from lmtk.text.vocab import lower
+
+    dictionary = read_dictionary(job.dictionary) if job.dictionary else {}
+    shown = partial(translated_words, job, models.models[0].vocab, dictionary)
+    search = searching(job, models)
+    number, tally = 0, Counter()
+    for block in blocks(job.text, eager=True):
+        lines = block.removesuffix(b"\n").split(b"\n")
+        rows = [models.split(TOKEN.findall(lower(line) if job.tolower else line)) for line in lines]
+        for row, hypotheses in search(rows, shown):
+            for rank, h in enumerate(hypotheses, 1):
+                target = shown(row, h)
+                out.write(line_of(job, number, models.joined(target), h))
+                name = f"{number}-{rank}" if job.n_best else f"{number}"
+                write_alignment(number, name, row, target, h.logp / LN10, h.links, h.alpha)
+            number += 1
+            best, blank = hypotheses[0], not row
+            words = len(TOKEN.findall(models.joined(shown(row, best))))
+            unknown = best.words.count(models.models[0].vocab.unk_id)
+            tally.update(sentences=int(not blank), blank=int(blank), words=words, unknown=unknown)
+        out.flush()
+    if job.debug:
+        told = "{sentences} sentences, {blank} blank lines, {words} words, {unknown} of them [UNK]\n"
+        sys.stderr.write(told.format_map(tally))
+
+
+def searching(job, models):
+    """A function: rows of words, and the `shown` of write_translations -> an iterator over pairs of a row and its
+    hypotheses, the best first. A row without words has one empty hypothesis.
+    """
+    from lmtk.nmt.beam import Beam, Hypothesis, Translator
+    from lmtk.nmt.scoring import scored_alone
+    from lmtk.text.bitext import ids_of, word_index
+    from lmtk.text.corpus import TOKEN
+
+    first, factor = models.models[0], job.max_length_factor
+    translator = Translator(*models.models, threads=job.product_threads)
+    index, eos = word_index(first.source), first.source.eos_id
+    factor = MAX_LENGTH_FACTOR if factor is None else factor
+    banned, wanted = first.vocab.unk_id if job.no_unk else None, job.n_best or job.mbr or 1
+    how = Beam(job.width, job.power, factor, banned=banned, wanted=wanted)
+    together = job.batch or max(1, 240 // job.width)
+    empty = Hypothesis([], True, 0.0, 0.0, [])
+    weighed = job.n_best or job.scores or job.soft_align or job.align_html or job.align_plot
+
+    def search(rows, shown):
+        sentences = [ids_of(row, index, eos) for row in rows if row]
+        searched = iter(zip(sentences, translator(sentences, how, together), strict=True))
+        for row in rows:
+            sentence, hypotheses = next(searched) if row else (None, [empty])
+            if row and job.mbr:
+                lines = [TOKEN.findall(models.joined(shown(row, h))) for h in hypotheses]
+                hypotheses = [safest(job, hypotheses, lines)]
+            if row and weighed:
+                hypotheses = scored_alone(models.models, sentence, hypotheses, how)
+            yield row, hypotheses
+
+    return search
+
+
+def translated_words(job, vocab, dictionary, row, hypothesis):
+    """The words of a translation, with -replace-unk. row: the words of its sentence. dictionary: word -> word."""
+    pairs = zip(hypothesis.words, hypothesis.links or [0] * len(hypothesis.words), strict=True)
+    replaced = lambda w: job.replace_unk and w == vocab.unk_id
+    return [dictionary.get(row[j], row[j]) if replaced(w) else vocab.words[w] for w, j in pairs]
+
+
+def line_of(job, number, line, hypothesis):
+    """The line of the output for a translation; number: of its sentence, for n-best lists."""
+    from lmtk.lm import LN10
+    from lmtk.text.corpus import TOKEN
+
+    logp = show(hypothesis.logp / LN10).encode()
+    if job.n_best:
+        rank, words = show(hypothesis.rank / LN10).encode(), len(TOKEN.findall(line))
+        return b"%d ||| %s ||| logprob= %s words= %d ||| %s\n" % (number, line, logp, words, rank)
+    return logp + b"\t" + line + b"\n" if job.scores else line + b"\n"
+
+
+def safest(job, hypotheses, targets):
+    """The hypothesis of the least risk, of a sentence's hypotheses, best first; targets: the words of each, as
+    written.
+    """
+    from lmtk.nbest import risk
+
+    mean = sum(len(h.words) + h.ended for h in hypotheses) / len(hypotheses)
+    ranks = [h.rank * mean**job.power for h in hypotheses]
+    return hypotheses[risk.least(targets, ranks, risk.SCALE if job.mbr_scale is None else job.mbr_scale)]
+
+
+def write_scores(job, models, out, write_alignment):
+    """Writes log10 p of each line of -target given that of -text; from -debug 1 on SRILM's report of the target.
+    write_alignment: as in write_translations.
+    """
+    from lmtk.lm import LN10
+    from lmtk.nmt.alignment import strongest
+    from lmtk.nmt.scoring import GivenSource, blocks, score_pairs
+    from lmtk.reports.srilm import report
+    from lmtk.text.bitext import paired
+
+    corpora = blocks(models.models[0], models.split, paired(job.text, job.target), job.tolower)
+    if job.debug:
+        report(GivenSource(models.models), job.target, corpora, job.debug, out.write)
+        return
+    number = 0
+    for targets in corpora:
+        scored = score_pairs(models.models, targets.sources, targets.sentences())
+        for (x, y), (logp, alpha) in zip(targets.words, scored, strict=True):
+            log10p = logp.sum() / LN10
+            out.write(f"{show(log10p)}\n".encode())
+            looks = [] if alpha is None else strongest(alpha)
+            write_alignment(number, f"{number}", x, y, log10p, looks, alpha if x and y else None)
+            number += 1

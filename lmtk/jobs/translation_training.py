@@ -1,0 +1,235 @@
+"""Training a translation model: two sides of a bitext -> a network, epoch by epoch."""
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from lmtk.jobs.rules import check, excludes, one_of, one_stdin, required, wrong
+from lmtk.jobs.training import check_trained
+
+
+@dataclass(frozen=True)
+class TrainTranslationJob:
+    """Train a translation model. Fields that are None get their values from the recipe.
+
+    source, target, heldout_source, heldout_target: texts, line by line. model: the model to write. attention: additive
+    or none. unit: gated or lstm. hidden, maxout, alignment: numbers of units. embedding: the size of a word's vector.
+    shortlist: the most frequent words of each side. bpe: the number of subwords. max_length: words of a sentence.
+    minibatch: sentences an update. epochs: passes over the text. keep: bleu or likelihood, by which the best epoch is
+    chosen. patience: epochs without a better one, 0: without end. rate: of Adam. dropout, smoothing: shares. average:
+    the share of all updates over which weights are averaged. save_every, resume, finish: as in TrainJob.
+    """
+
+    source: str | None = None
+    target: str | None = None
+    heldout_source: str | None = None
+    heldout_target: str | None = None
+    model: str | None = None
+    attention: str = "additive"
+    unit: str = "gated"
+    hidden: int = 256
+    embedding: int = 256
+    maxout: int | None = None
+    tied: bool = False
+    alignment: int | None = None
+    shortlist: int = 30000
+    bpe: int | None = None
+    max_length: int = 50
+    minibatch: int | None = None
+    epochs: int = 16
+    keep: str = "bleu"
+    patience: int = 5
+    rate: float | None = None
+    dropout: float | None = None
+    smoothing: float | None = None
+    average: float | None = None
+    paper: bool = False
+    tolower: bool = False
+    seed: int = 1
+    threads: int | None = None
+    save_every: int | None = None
+    resume: bool = False
+    finish: bool = False
+    log: str | None = None
+    plot: str | None = None
+    debug: int = 0
+    quiet: bool = False
+
+    def __post_init__(self):
+        check(self, (required("model"),))
+        if not self.finish:
+            check(self, (required("source"), required("target")))
+            one_stdin(*self.texts)
+            check(self, RULES)
+
+    @property
+    def texts(self):
+        return self.source, self.target, self.heldout_source, self.heldout_target
+
+
+RULES = (
+    wrong(
+        lambda job: (job.heldout_source is None) != (job.heldout_target is None),
+        "-heldout-source and -heldout-target go together",
+    ),
+    one_of("attention", ("additive", "none")),
+    one_of("unit", ("gated", "lstm")),
+    one_of("keep", ("bleu", "likelihood")),
+    wrong(lambda job: job.attention == "none" and job.alignment, "-alignment has no meaning with -attention none"),
+    wrong(
+        lambda job: job.tied and job.maxout not in (None, job.embedding),
+        "-tied needs as many -maxout units as the -embedding is long, {embedding}",
+    ),
+    excludes("rate", "paper", "-rate has no meaning with -paper: Adadelta finds its own"),
+)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The texts of a run. x, y: the vocabularies of both sides. text, held: the training and the held-out Bitext (None:
+    without). pieces: the subwords, b"" for whole words. joined: words of the model -> a line. references: the held-out
+    translations, lines.
+    """
+
+    x: object
+    y: object
+    text: object
+    held: object
+    pieces: bytes
+    joined: Callable
+    references: list
+
+
+def train(job):
+    """Runs a TrainTranslationJob: trains, and writes the model of the best epoch."""
+    from lmtk import run
+    from lmtk.machine import threads as machine
+    from lmtk.nmt import recipes
+
+    if job.finish:
+        run.finish("nmt-train", job.model)
+        return
+    machine.use(job.threads)
+    check_trained(job.texts, job.model, job.log, job.plot)
+    run.check_beside(job.model, job.resume)
+    settings = recipes.settings(chosen(job), job.paper)
+    learn(job, settings, read(job))
+
+
+def learn(job, settings, texts):
+    """Trains on Texts. settings: training.Settings, without a rate if that depends on the texts."""
+    from lmtk import run
+    from lmtk.jobs.progress import Reporter
+    from lmtk.machine import threads as machine
+    from lmtk.nmt import network, recipes, training
+
+    x, y, text, held = texts.x, texts.y, texts.text, texts.held
+    threads = job.threads or max(1, min(machine.count(), settings.minibatch // recipes.SHARE))
+    if not job.paper and job.rate is None:
+        settings = replace(settings, rate=recipes.rate(settings.epochs * training.steps(text, settings)))
+    if job.debug:
+        tell_sizes(texts)
+    life = run_of(job, settings, texts)
+    progress = training.begin(training.initial(x, y, settings, text.target), settings)
+    if run.begun(life, job.resume):
+        best = network.letters(progress.theta, network.layout(x, y, **settings.sizes))
+        progress = training.restored(*run.resumed(life, progress.arrays, best, job.debug), list(best), progress)
+
+    def bleu(theta):
+        return greedy_bleu(training.model(theta, x, y, settings), held.source, texts.references, texts.joined)
+
+    tell = Reporter(life, progress, job.debug, job.quiet, job.log, job.plot)
+    how = bleu if held else None, threads, machine.Team(threads)
+    run.live(life, progress, training.train(progress, text, held, x, y, settings, *how), tell)
+
+
+def run_of(job, settings, texts):
+    """The run.Run of a job."""
+    from lmtk import run
+    from lmtk.nmt import network, training
+
+    x, y, text, held = texts.x, texts.y, texts.text, texts.held
+    slow = "Adadelta begins slowly, more -epochs may help"
+    return run.Run(
+        program="nmt-train", model=job.model, settings=settings,
+        inputs={"source, -target or held-out texts": training.fingerprint(text, held)},
+        words=("shortlist or texts", [*x.words, *y.words]), steps=training.steps(text, settings),
+        unigram=training.unigram(text, held, y), save_every=job.save_every,
+        arrays=lambda progress, arrays: arrays,
+        parts=lambda progress: network.parts_of(training.kept(progress, x, y, settings, texts.pieces)),
+        line=line, remedies=(
+            slow if job.paper else "a lower -rate or more -epochs may help",
+            "more -dropout, fewer -hidden units or fewer -epochs may help",
+        ),
+    )  # fmt: skip
+
+
+def chosen(job):
+    """The options that training.Settings holds; None where the recipe fills one in."""
+    from lmtk.nmt.recipes import ALIGNMENT, MAXOUT
+
+    names = "embedding", "hidden", "tied", "minibatch", "epochs", "rate", "dropout", "smoothing", "bpe", "seed"
+    return {name: getattr(job, name) for name in names} | {
+        "maxout": job.maxout or (job.embedding if job.tied else MAXOUT),
+        "alignment": 0 if job.attention == "none" else job.alignment or ALIGNMENT,
+        "unit": job.unit,
+        "average": job.average or None,
+        "keep": "BLEU" if job.keep == "bleu" else job.keep,
+        "patience": job.patience if job.heldout_source else 0,
+    }
+
+
+def read(job):
+    """The Texts of a job."""
+    from lmtk.text import subwords
+    from lmtk.text.bitext import bitext, make_shortlist, read_pairs
+
+    pairs = read_pairs(job.source, job.target, job.tolower)
+    pieces = subwords.learn((words for pair in pairs for words in pair), job.bpe) if job.bpe else b""
+    split = subwords.splitter(pieces, job.source)
+    pairs = [(split(a), split(b)) for a, b in pairs]
+    x = make_shortlist([a for a, _ in pairs], job.shortlist, job.source)
+    y = make_shortlist([b for _, b in pairs], job.shortlist, job.target)
+    text, held, references = bitext(pairs, x, y, job.max_length), None, []
+    if job.heldout_source:
+        heldout = [pair for pair in read_pairs(job.heldout_source, job.heldout_target, job.tolower) if all(pair)]
+        held = bitext([(split(a), split(b)) for a, b in heldout], x, y)
+        references = [b" ".join(b) for _, b in heldout]
+    return Texts(x, y, text, held, pieces, subwords.joined if job.bpe else b" ".join, references)
+
+
+def tell_sizes(texts):
+    from lmtk.nbest.tuning import SIGNATURE
+
+    text = texts.text
+    out = f"{len(text.source)} pairs" + (f" ({text.left_out} left out: empty or too long)" if text.left_out else "")
+    sys.stderr.write(f"{out}, {len(texts.x.words)} source and {texts.y.V} target words\n")
+    if texts.held:
+        sys.stderr.write(f"greedy BLEU, as sacrebleu's {SIGNATURE}\n")
+
+
+def greedy_bleu(model, sentences, references, joined):
+    """BLEU, in percent, of a model's greedy translations of sentences of ids; joined: words of the model to text."""
+    from lmtk.nbest import tuning
+    from lmtk.nmt import beam, training
+
+    translations = beam.Translator(model)(sentences, beam.Beam(1), training.BATCH)
+    lines = (joined([model.vocab.words[w] for w in hypotheses[0].words]) for hypotheses in translations)
+    stats = [tuning.statistics([line], [reference])[0] for line, reference in zip(lines, references, strict=True)]
+    return 100 * float(tuning.bleu(sum(stats)))
+
+
+def line(epoch, to_go):
+    """An epoch, at -debug 1; to_go: seconds, None where it was the last."""
+    told = f"epoch {epoch.number}: training {shown(epoch.training)}"
+    if epoch.heldout is not None:
+        told += f" held-out {shown(epoch.heldout)} BLEU= {epoch.bleu:.2f}"
+    told += f" {epoch.speed:.0f} words/s"
+    told += "" if to_go is None else f", {timedelta(seconds=round(to_go))} to go"
+    return told + " best" * (epoch.best and epoch.heldout is not None)
+
+
+def shown(logp):
+    return f"logprob/word= {logp / math.log(10):.7g} ppl= {math.exp(min(-logp, 700)):.7g}"
