@@ -1,6 +1,6 @@
 # make demo   builds .venv and runs the quick start, from raw text to a table of perplexities
 # make test   builds .venv and runs the test suite
-# make test-all  the same, with all random cases of tests/attacks; against SRILM and KenLM too where they are on PATH
+# make test-all  the same, with all random cases and parameters; against SRILM and KenLM too where they are on PATH
 # make smoke  wheel and sdist, installed and removed again, by the Pythons at hand
 # make docs   manual pages and READMEs as HTML in build/docs (needs mandoc)
 PYTHON ?= python3
