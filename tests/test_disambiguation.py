@@ -69,7 +69,7 @@ def test_all_sequences(seed):
     found = decoded(job, 4, PATHS, scale)
     for i in range(2):
         # as in SRILM, there may be more of probability 0
-        own = [k for k in range(found.count[i]) if found.score[i, k] > -math.inf]
+        own = [k for k in range(found.paths[i]) if found.score[i, k] > -math.inf]
         assert found.score[i, own].tolist() == pytest.approx(best, rel=1e-5)
         kept = [paths[tuple(found.path[k, i * T :][:T].tolist())] for k in own]
         assert kept == pytest.approx(best, rel=1e-5)
