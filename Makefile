@@ -1,6 +1,6 @@
 # make demo   builds .venv and runs the quick start, from raw text to a table of perplexities
 # make test   builds .venv and runs the test suite
-# make test-all  the same, with all random cases of tests/attacks; against SRILM and KenLM too where they are on PATH
+# make test-all  the same, with all random cases and parameters; against SRILM and KenLM too where they are on PATH
 # make smoke  wheel and sdist, installed and removed again, by the Pythons at hand
 # make docs   manual pages and READMEs as HTML in build/docs (needs mandoc)
 PYTHON ?= python3
@@ -14,7 +14,7 @@ demo: .venv/installed
 test test-all: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -q -n auto $(if $(filter test-all,$@),--all)
+	$(BIN)/python -m pytest -q -n auto --dist worksteal $(if $(filter test-all,$@),--all)
 	$(MAKE) numpy1
 
 # timings, side by side with references where they are installed; stability*.py are no timings, and take hours

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT
+from helpers import ENVIRONMENT
 
 from lmtk.machine import images, jit, kernel_cache, large, objects
 from lmtk.machine.large import LARGE, pays

@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from conftest import ENVIRONMENT, FILES
+from helpers import ENVIRONMENT, FILES
 
 COMMANDS = {
     "ppl": f"ppl -lm {FILES}/wb.arpa -text {FILES}/te.txt",
