@@ -33,9 +33,9 @@ def import_numpy():
     """
     from lmtk.machine import memory
 
-    memory.need(memory.NUMPY, "numpy")
     said = os.environ.get("OPENBLAS_NUM_THREADS")
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    memory.try_out(lambda: import_module("numpy"), "numpy")
     import_module("numpy")
     if said is None:
         del os.environ["OPENBLAS_NUM_THREADS"]

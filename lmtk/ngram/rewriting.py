@@ -41,7 +41,7 @@ from lmtk.ngram.walking import backed_off
 
 AHEAD = 8
 f32 = np.float32
-prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
 def chance(log10p):
