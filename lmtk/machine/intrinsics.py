@@ -1,6 +1,7 @@
 """Intrinsics for kernels: eight bytes at any place of a uint8 array, prefetching, arrays at an address or on the stack,
-and bits. They are made of public parts of numba and llvmlite alone, so that `fallback` works with them. Importing this
-module imports numba, so kernels name its functions by `jit.of_numba`.
+bits, and BLAS. They are made of public parts of numba and llvmlite alone, so that `fallback` works with them.
+
+Importing this module imports numba, so kernels name its functions by `jit.of_numba`.
 """
 
 from llvmlite import ir
@@ -8,6 +9,7 @@ from numba import types
 from numba.extending import intrinsic
 
 BIT, INT, BYTE, WORD = (ir.IntType(bits) for bits in (1, 32, 8, 64))
+ROW_MAJOR, NO_TRANSPOSE = 101, 111  # of cblas.h
 
 
 def pointer(context, builder, kind, array, at):
@@ -120,3 +122,20 @@ def zeros_of(name):
 
 
 trailing_zeros, leading_zeros = zeros_of("cttz"), zeros_of("ctlz")
+
+
+@intrinsic
+def sgemm(typing, address, rows, columns, depth, A, lda, B, ldb, C, ldc):
+    """C <- A B by the cblas_sgemm with 64-bit sizes at `address`. A (rows, depth), B (depth, columns) and C are
+    addresses of float32; lda, ldb, ldc: numbers from one row to the next.
+    """
+
+    def build(context, builder, signature, arguments):
+        real = ir.FloatType()
+        kinds = [INT] * 3 + [WORD] * 3 + [real] + [WORD] * 4 + [real] + [WORD] * 2
+        function = builder.inttoptr(arguments[0], ir.FunctionType(ir.VoidType(), kinds).as_pointer())
+        how = INT(ROW_MAJOR), INT(NO_TRANSPOSE), INT(NO_TRANSPOSE)
+        builder.call(function, [*how, *arguments[1:4], real(1), *arguments[4:8], real(0), *arguments[8:]])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 10), build

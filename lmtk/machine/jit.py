@@ -26,7 +26,7 @@ from lmtk.machine import kernel_cache, memory, objects
 from lmtk.machine.kernel_cache import digest
 
 # modules of this package on which the code of all kernels depends
-PARTS = "jit", "objects", "compiling", "intrinsics", "calling"
+PARTS = "jit", "objects", "compiling", "intrinsics"
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
 lock = RLock()
 used = {}  # the keys are this process's kernels with the kinds of their arguments, in the order of their first calls
