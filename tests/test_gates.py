@@ -162,7 +162,7 @@ def test_threads_share_sequences(unit, monkeypatch):
 @pytest.mark.parametrize("unit", units.UNITS.values(), ids=units.UNITS)
 def test_all_steps_at_once_are_one_after_another(unit, n, small, team, begun, monkeypatch):
     """The kernels over all steps, with products from inside of them, against steps that Python calls; factors are of
-    one tile, of several, and of panels, the last of which is full or not.
+    one tile or of several.
     """
     monkeypatch.setattr(blas, "SHARE", 1)
     monkeypatch.setattr(factors, "small", lambda: small)

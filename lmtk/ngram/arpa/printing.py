@@ -24,9 +24,9 @@ PIECE = 1 << 15  # n-grams, or places, printed together
 AHEAD = 8
 SOME = 512  # numbers whose digits are made together
 u64 = np.uint64
-leading_zeros = of_numba("numba.cpython.unsafe.numbers", "leading_zeros")
-store8 = of_numba("lmtk.machine.unaligned", "store8")
-prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+leading_zeros = of_numba("lmtk.machine.intrinsics", "leading_zeros")
+store8 = of_numba("lmtk.machine.intrinsics", "store8")
+prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
 @dataclass(frozen=True)
