@@ -12,9 +12,9 @@ from lmtk.files.registry import load
 from lmtk.lm import reach
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
-from lmtk.ngram import walking
-from lmtk.ngram.backoff import Backoff
-from lmtk.ngram.nodes import address
+from lmtk.ngram.model import walking
+from lmtk.ngram.model.backoff import Backoff
+from lmtk.ngram.model.nodes import address
 from lmtk.reports import kenlm
 from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
 from lmtk.text.vocab import EOS, SOS
@@ -176,12 +176,13 @@ class Model:
         Raises OSError, and TypeError where the model is of another kind.
         """
         from lmtk.files.streams import open_out
-        from lmtk.ngram import arpa, backoff
+        from lmtk.ngram.arpa import writer
+        from lmtk.ngram.model import backoff
 
         if not isinstance(self.lm, Backoff):
             raise TypeError(f"expected a back-off model to write, not a {type(self.lm).__name__}")
         with open_out(os.fsdecode(path)) as out:
-            backoff.write_binary(out, self.lm) if binary else arpa.write_text(out, self.lm)
+            backoff.write_binary(out, self.lm) if binary else writer.write_text(out, self.lm)
 
     def perplexity(self, sentence):
         """10^(-log10 p / (words + 1)) of a sentence with <s> and </s>, OOVs included."""

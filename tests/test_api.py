@@ -19,7 +19,7 @@ import lmtk
 from lmtk.api import Model
 from lmtk.errors import FormatError, LmtkError, UsageError
 from lmtk.machine.large import LARGE
-from lmtk.ngram.methods import Method
+from lmtk.ngram.estimate.methods import Method
 from lmtk.reports import kenlm
 
 KENLM = (TESTS / "cases/ppl/kenlm-words/out").read_text().splitlines()

@@ -19,20 +19,12 @@ from lmtk.commands import options
 from lmtk.machine import memory, threads
 from lmtk.machine.large import LARGE
 from lmtk.machine.parallel import ALONE
-from lmtk.ngram import (
-    arpa,
-    collection,
-    engine,
-    kenlm_text,
-    leaves,
-    printing,
-    runs,
-    sorting,
-    suffix,
-)
-from lmtk.ngram.buckets import assembly, dealing, division, estimating, of_counts, ordering, writing
-from lmtk.ngram.counts import Counts, ranks
-from lmtk.ngram.methods import Recipe
+from lmtk.ngram.arpa import kenlm_layout, printing, sorting, writer
+from lmtk.ngram.counting import collection, runs
+from lmtk.ngram.counting.counts import Counts, ranks
+from lmtk.ngram.estimate import engine, leaves, suffix
+from lmtk.ngram.estimate.buckets import assembly, dealing, division, estimating, of_counts, ordering, writing
+from lmtk.ngram.estimate.methods import Recipe
 from lmtk.text.corpus import Marks
 
 
@@ -66,7 +58,7 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     other, _, heard = outcome(by_buckets, *given)
     assert heard == told
     if model:
-        for layout in (None, kenlm_text.layout(given[2], len(given[3]))):
+        for layout in (None, kenlm_layout.layout(given[2], len(given[3]))):
             assert written(writing.write_arpa, other, None, layout) == written(printing.write_estimate, model, layout)
         the_same_nodes(seed, model, other, monkeypatch)
 
@@ -95,7 +87,7 @@ def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
     other, _, heard = outcome(by_buckets)
     assert heard == told
     if model:
-        for layout in (None, kenlm_text.layout(vocab, len(methods))):
+        for layout in (None, kenlm_layout.layout(vocab, len(methods))):
             assert written(writing.write_arpa, other, None, layout) == written(printing.write_estimate, model, layout)
         the_same_nodes(seed, model, other, monkeypatch)
 
@@ -166,7 +158,7 @@ def the_same_nodes(seed, model, other, monkeypatch):
     for sort, rank in ((False, np.arange(len(words), dtype=np.int32)), (True, ranks(words))):
         lines = printing.plain(sorted(words) if sort else words).lines
         sections = written(sorting.write_sections, found, rank, lines, sort)
-        assert written(arpa.write_text, whole, sort).endswith(sections + b"\n\\end\\\n")
+        assert written(writer.write_text, whole, sort).endswith(sections + b"\n\\end\\\n")
 
 
 def in_buckets(monkeypatch, room):
@@ -371,7 +363,7 @@ def test_ranks_write_the_model_of_one_process(tmp_path, ranks, where, more):
 
 FULL = """
 import errno, os
-from lmtk.ngram.buckets import writing
+from lmtk.ngram.estimate.buckets import writing
 if "1" in (os.environ.get("PMI_RANK"), os.environ.get("OMPI_COMM_WORLD_RANK")):
     def full(file, data, at):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmtk.ngram import classes
-from lmtk.ngram.collection import collect
+from lmtk.ngram.classes import files, induction
+from lmtk.ngram.counting.collection import collect
 from lmtk.text.corpus import Marks
 
 
 def data_of(folder, text, marks):
     (folder / "t").write_text(text)
-    return classes.bigrams(collect([str(folder / "t")], [], 2, marks=marks))
+    return induction.bigrams(collect([str(folder / "t")], [], 2, marks=marks))
 
 
 def state_of(data, G, seed=None):
-    words = classes.by_use(data, [w for w, uses in enumerate(data.uses) if uses and w > 1])
-    return classes.exchange_of(data, classes.frequency_classes(data, words, G, seed), G, words)
+    words = induction.by_use(data, [w for w, uses in enumerate(data.uses) if uses and w > 1])
+    return induction.exchange_of(data, induction.frequency_classes(data, words, G, seed), G, words)
 
 
 @pytest.mark.parametrize("table", [2, 9, 1 << 22])
@@ -31,17 +31,17 @@ def test_the_exchange_tries_every_class(tmp_path_factory, table, data):
     lines = data.draw(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=12), min_size=3, max_size=9))
     marks = data.draw(st.sampled_from([Marks(), Marks(False, False, True)]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(classes, "TABLE", table)
+        patch.setattr(induction, "TABLE", table)
         text = "\n".join(map(" ".join, lines))
         bigrams = data_of(tmp_path_factory.mktemp("t"), text + "\na b c d\n", marks)
         state = state_of(bigrams, data.draw(st.integers(2, 4)), data.draw(st.sampled_from([None, 1])))
     g = dict(enumerate(state.g.tolist()))
     counted = Counter(dict(zip(zip(bigrams.v.tolist(), bigrams.w.tolist()), bigrams.count.tolist())))
-    for over, moved in classes.passes(state, 4):
+    for over, moved in induction.passes(state, 4):
         assert over == 1
         before = naive.class_bigram_likelihood(counted, g)
         assert moved == naive.exchange_pass(counted, state.order.tolist(), g, range(state.G))
-        now = classes.log_likelihood(state)
+        now = induction.log_likelihood(state)
         assert now == pytest.approx(naive.class_bigram_likelihood(counted, g), abs=1e-9) and now >= before - 1e-9
         assert state.g.tolist() == list(g.values())
         assert (state.N == state.M.T).all() and (state.n == [state.N.sum(1), state.N.sum(0)]).all()
@@ -53,7 +53,7 @@ def test_the_exchange_tries_every_class(tmp_path_factory, table, data):
 def test_threads_look_and_leave_things_as_they_are(tmp_path_factory, table, data):
     lines = data.draw(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=12), min_size=3, max_size=9))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(classes, "TABLE", table)
+        patch.setattr(induction, "TABLE", table)
         bigrams = data_of(tmp_path_factory.mktemp("t"), "\n".join(map(" ".join, lines)) + "\na b c d\n", Marks())
         starts = [state_of(bigrams, 3, 1) for _ in range(2)]
     counted = Counter(dict(zip(zip(bigrams.v.tolist(), bigrams.w.tolist()), bigrams.count.tolist())))
@@ -61,14 +61,14 @@ def test_threads_look_and_leave_things_as_they_are(tmp_path_factory, table, data
         arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
         before = [np.copy(a) for a in arrays]
         found = np.empty_like(state.order)
-        classes.kernels.wishes(state.order, *arrays, found)
+        induction.kernels.wishes(state.order, *arrays, found)
         assert all((a == b).all() for a, b in zip(before, arrays))
         for w, best in zip(state.order.tolist(), found.tolist()):
             g = dict(enumerate(state.g.tolist()))
             naive.exchange_pass(counted, [w], g, range(state.G))
             assert g[w] == best
-        moved = [m for share, m in classes.passes(state, threads=threads)]
-        assert moved[-1] == 0 and list(classes.passes(state)) == [(1, 0)]
+        moved = [m for share, m in induction.passes(state, threads=threads)]
+        assert moved[-1] == 0 and list(induction.passes(state)) == [(1, 0)]
     assert starts[0].g.tolist() == starts[1].g.tolist()
 
 
@@ -76,17 +76,17 @@ def test_members_sum_to_one_with_unseen_words(tmp_path):
     data = data_of(tmp_path, "a b c d\na c c d e\n", Marks())
     unseen = [len(data.words), len(data.words) + 1]
     data.words.extend([b"x", b"y"])
-    found = classes.made(data, state_of(data, 2), unseen)
+    found = induction.made(data, state_of(data, 2), unseen)
     sums = np.bincount([c for c, _ in found.members.values()], [p for _, p in found.members.values()])
     assert sums == pytest.approx(1) and found.members[b"x"] == found.members[b"y"]
     assert set(found.members) == set(b"a b c d e x y".split())
 
 
 def test_files_give_back_the_classes(tmp_path):
-    found = classes.made((data := data_of(tmp_path, "a b c d\na c c d e\n", Marks())), state_of(data, 3))
+    found = induction.made((data := data_of(tmp_path, "a b c d\na c c d e\n", Marks())), state_of(data, 3))
     with open(tmp_path / "c", "wb") as out:
-        classes.write_classes(out, found)
-    again = classes.read_classes(str(tmp_path / "c"))
+        files.write_classes(out, found)
+    again = files.read_classes(str(tmp_path / "c"))
     assert again.names == found.names and again.members.keys() == found.members.keys()
     for word, (c, p) in found.members.items():
         assert again.members[word] == (c, pytest.approx(p, rel=1e-9))
@@ -101,10 +101,10 @@ def test_the_two_classes_that_cost_least_are_merged(tmp_path_factory, data):
     text = "\n".join(map(" ".join, lines)) + "\na b c d\n"
     bigrams = data_of(tmp_path_factory.mktemp("t"), text, marks)
     counted = Counter(dict(zip(zip(bigrams.v.tolist(), bigrams.w.tolist()), bigrams.count.tolist())))
-    order = classes.by_use(bigrams, [w for w, uses in enumerate(bigrams.uses) if uses and w > 1])
+    order = induction.by_use(bigrams, [w for w, uses in enumerate(bigrams.uses) if uses and w > 1])
     apart = np.setdiff1d(np.union1d(bigrams.v, bigrams.w), order)
     window = data.draw(st.integers(1, 4))
-    state = classes.merging_of(bigrams, order, window)
+    state = induction.merging_of(bigrams, order, window)
     g = dict.fromkeys(order.tolist(), -1) | {w: -2 - i for i, w in enumerate(apart.tolist())}
     steps = [*((order[i : i + 1], window) for i in range(len(order))), *(([], C) for C in range(window - 1, 0, -1))]
     for words, C in steps:
@@ -120,7 +120,7 @@ def test_the_two_classes_that_cost_least_are_merged(tmp_path_factory, data):
         a, b = state.merged[m].tolist()
         assert state.m == m + 1 and found[min(a, b), max(a, b)] == pytest.approx(max(found.values()), abs=1e-7)
         g = joined(g, a, b)
-        assert classes.roots(state.parent)[order].tolist() == [g[w] if g[w] >= 0 else w for w in order]
+        assert induction.roots(state.parent)[order].tolist() == [g[w] if g[w] >= 0 else w for w in order]
 
 
 def joined(g, a, b):
@@ -129,19 +129,19 @@ def joined(g, a, b):
 
 def test_paths_are_a_prefix_code(tmp_path):
     data = data_of(tmp_path, "a b c d\na c c d e\n", Marks())
-    found = classes.paths(data, classes.made(data, state_of(data, 4)))
+    found = induction.paths(data, induction.made(data, state_of(data, 4)))
     assert sum(2.0 ** -len(path) for path in found) == 1 and len(set(found)) == 4
 
 
 @pytest.mark.parametrize("window", [3, 5, 9])
 def test_the_size_of_steps_changes_no_merger(tmp_path, monkeypatch, window):
     data = data_of(tmp_path, "a b c d e f\na c c d e g\nh b a d f i\n", Marks())
-    order = classes.by_use(data, [w for w, uses in enumerate(data.uses) if uses and w > 1])
+    order = induction.by_use(data, [w for w, uses in enumerate(data.uses) if uses and w > 1])
     found = []
     for steps in (1, 20, 1 << 26):
-        monkeypatch.setattr(classes, "STEPS", steps)
-        state = classes.merging_of(data, order, window)
-        shares = list(classes.mergers(state, order, window, 3))
+        monkeypatch.setattr(induction, "STEPS", steps)
+        state = induction.merging_of(data, order, window)
+        shares = list(induction.mergers(state, order, window, 3))
         assert shares[-1] == 1 and shares == sorted(shares)
-        found.append(classes.merged_classes(state, order).tolist())
+        found.append(induction.merged_classes(state, order).tolist())
     assert found[0] == found[1] == found[2] and set(found[0]) == {-1, 0, 1, 2}

@@ -10,7 +10,7 @@ import pytest
 from conftest import ENVIRONMENT
 from test_ngram import random_model
 
-from lmtk.ngram import arpa
+from lmtk.ngram.arpa import reader
 from lmtk.tagging.candidates import make_candidates, make_sentences, make_tag_model
 from lmtk.tagging.hashing import in_order
 from lmtk.tagging.trellis import MAX_MARGINAL, PATHS, POSTERIOR, Decoder
@@ -47,7 +47,7 @@ def every_path(job, scale):
     """log10 p of each sequence of hidden words, {sequence: log10 p}."""
     model, order, rows, sentence, lmw, mapw = job
     known, weights, found = model.vocab.words, {}, {}
-    for ngrams, logp, bow, _ in arpa.ngrams(model.lower(min(order, model.order))):
+    for ngrams, logp, bow, _ in reader.ngrams(model.lower(min(order, model.order))):
         for ngram, p, weight in zip(ngrams, logp, bow):
             weights[tuple(known[i] for i in ngram)] = p / LOG10, weight / LOG10
 

@@ -12,10 +12,11 @@ from lmtk.commands import options as shared
 from lmtk.errors import LmtkError
 from lmtk.machine import threads
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, engine, estimation, leaves, printing, smoothing, suffix
-from lmtk.ngram.counts import Counts, count_ids, from_rows
-from lmtk.ngram.heldout import held_out
-from lmtk.ngram.methods import Method, Recipe
+from lmtk.ngram.arpa import printing, writer
+from lmtk.ngram.counting.counts import Counts, count_ids, from_rows
+from lmtk.ngram.estimate import engine, estimation, leaves, smoothing, suffix
+from lmtk.ngram.estimate.heldout import held_out
+from lmtk.ngram.estimate.methods import Method, Recipe
 from lmtk.text.corpus import Corpus, Marks
 from lmtk.text.vocab import make_vocab
 
@@ -91,9 +92,9 @@ def test_random_jobs_are_estimated_as_by_counts(seed, monkeypatch):
     assert rest == [methods, told]
     if model:
         text = written(printing.write_estimate, other)
-        assert text == written(arpa.write_text, model, False)
+        assert text == written(writer.write_text, model, False)
         whole = engine.backoff_of(other)
-        assert written(arpa.write_text, whole) == written(arpa.write_text, model)
+        assert written(writer.write_text, whole) == written(writer.write_text, model)
         monkeypatch.setattr(printing, "give_back", lambda array: array.fill(85))
         assert written(partial(printing.write_estimate, own=True), by_suffixes(*given, lambda _: None)[0]) == text
 
@@ -173,9 +174,9 @@ def test_counts_are_estimated_in_suffix_order_as_they_stand(seed, monkeypatch):
         text = whole = None
         if model:
             assert (large == 1) == isinstance(model, engine.Estimate)
-            write = printing.write_estimate if large == 1 else partial(arpa.write_text, sort=False)
+            write = printing.write_estimate if large == 1 else partial(writer.write_text, sort=False)
             text = written(write, model)
-            whole = written(arpa.write_text, engine.backoff_of(model) if large == 1 else model)
+            whole = written(writer.write_text, engine.backoff_of(model) if large == 1 else model)
         found.append((used, told, text, whole))
     assert found[0] == found[1]
 

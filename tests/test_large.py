@@ -22,15 +22,18 @@ from lmtk.files.streams import open_out
 from lmtk.lm import LN10
 from lmtk.machine.exponential import powers
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, kenlm_text, printing, runs, searching, smoothing
-from lmtk.ngram.collection import collect, in_memory
-from lmtk.ngram.counts import to_rows, write_counts
+from lmtk.ngram.arpa import kenlm_layout, printing, writer
+from lmtk.ngram.counting import runs
+from lmtk.ngram.counting.collection import collect, in_memory
+from lmtk.ngram.counting.counts import to_rows, write_counts
 from lmtk.ngram.edit import vocabulary
 from lmtk.ngram.edit.prune import prune, prune_low
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.vocabulary import add_words, limit, merge, predict_unknown, rename_unknown
-from lmtk.ngram.methods import Method, Recipe
-from lmtk.ngram.smoothing import estimate
+from lmtk.ngram.estimate import smoothing
+from lmtk.ngram.estimate.methods import Method, Recipe
+from lmtk.ngram.estimate.smoothing import estimate
+from lmtk.ngram.model import backoff, searching
 from lmtk.programs.kenlm import passing
 from lmtk.programs.lines import filtered_arpa
 from lmtk.reports import kenlm, srilm
@@ -235,7 +238,7 @@ def test_a_small_job_does_without_numba(tmp_path):
         model,
     ]
     loaded = subprocess.run(run, env=ENVIRONMENT, capture_output=True, text=True, check=True).stderr
-    assert "lmtk.ngram.smoothing" in loaded and "numba" not in loaded
+    assert "lmtk.ngram.estimate.smoothing" in loaded and "numba" not in loaded
 
 
 def check_numbers(x):
@@ -277,7 +280,7 @@ def test_large_models_are_written_as_small_ones(tmp_path, monkeypatch, order, un
     for large in (1 << 40, 1):
         monkeypatch.setitem(LARGE, "ngrams", large)
         out = io.BytesIO()
-        arpa.write_text(out, model, sort)
+        writer.write_text(out, model, sort)
         found.append(out.getvalue())
     assert found[0] == found[1]
 
@@ -313,10 +316,10 @@ def test_kenlm_layout_of_many_lines_is_that_of_few():
     x = np.concatenate([random.random(3000) * 7, random.random(300) * 1e-3, powers]).astype(np.float32)
     p, weight = 0 - x, random.permutation(np.concatenate([x[::2], -x[1::2]])) + np.float32(0)
     words = [b"a", b"<s>", "z\u00e9".encode(), b"long" * 9]
-    rows, cells = random.integers(0, 4, (len(p), 3)), kenlm_text.word_cells(words)
+    rows, cells = random.integers(0, 4, (len(p), 3)), kenlm_layout.word_cells(words)
     for weights in (weight[: len(p)], None):
-        expected = kenlm_text.formatted(rows, p, weights, words)
-        assert kenlm_text.printed(rows, p, weights, cells) == expected
+        expected = kenlm_layout.formatted(rows, p, weights, words)
+        assert kenlm_layout.printed(rows, p, weights, cells) == expected
     assert [kenlm.shortest(np.float32(v)) for v in (0, -1e-7, 1.5, 0.30103)] == ["0", "-1e-7", "1.5", "0.30103"]
 
 
@@ -424,7 +427,7 @@ def test_a_large_model_is_filtered_as_a_small_one(tmp_path, monkeypatch, mode):
     """Blank lines, CRLF, numbers that the kernel leaves alone, a word without a 1-gram, one in pointed brackets."""
     model = estimated(random_text(tmp_path, 4), "wb", 3, Marks(), True, None, True)[1]
     with open_out(str(tmp_path / "m")) as out:
-        arpa.write_text(out, model)
+        writer.write_text(out, model)
     text = (tmp_path / "m").read_text().replace("\\3-grams:\n", "-1e-300\tw1 <new>\n\n \t\r\n-1\tw2 w1\r\n\\3-grams:\n")
     (tmp_path / "m").write_text(text)
     where = passing(mode, [b"w1 w2 w3", b"w2 w5 <new> w1", b"", b"w7 w1 w0"])

@@ -15,8 +15,8 @@ from lmtk.files import registry, streams
 from lmtk.files.streams import blocks
 from lmtk.machine.large import LARGE
 from lmtk.machine.parallel import ALONE
-from lmtk.ngram.collection import Blocks, bordered, collect, raw_blocks
-from lmtk.ngram.counts import to_rows
+from lmtk.ngram.counting.collection import Blocks, bordered, collect, raw_blocks
+from lmtk.ngram.counting.counts import to_rows
 from lmtk.reports import srilm
 from lmtk.text import corpus
 from lmtk.text.corpus import NEWLINE, Growing, Marks, corpora, read_ids, with_marks

@@ -9,9 +9,9 @@ from conftest import FILES
 
 from lmtk.errors import LmtkError
 from lmtk.lm import vocabulary_sums
-from lmtk.ngram import maxent
-from lmtk.ngram.collection import collect
-from lmtk.ngram.smoothing import levels_of
+from lmtk.ngram.counting.collection import collect
+from lmtk.ngram.estimate import maxent
+from lmtk.ngram.estimate.smoothing import levels_of
 from lmtk.text.corpus import Marks, read_corpus
 from lmtk.text.vocab import make_vocab
 

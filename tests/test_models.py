@@ -27,9 +27,12 @@ from lmtk.joint.mixture import Mixture, check_vocabularies, write_text
 from lmtk.joint.shortlist import check_rest, shortlisted
 from lmtk.lm import vocabulary_sums
 from lmtk.machine.large import LARGE
-from lmtk.ngram import backoff, classes, interp, mass, methods, smoothing
-from lmtk.ngram.collection import collect
-from lmtk.ngram.nodes import N
+from lmtk.ngram import mass
+from lmtk.ngram.classes import files
+from lmtk.ngram.counting.collection import collect
+from lmtk.ngram.estimate import interp, methods, smoothing
+from lmtk.ngram.model import backoff
+from lmtk.ngram.model.nodes import N
 from lmtk.nplm import training
 from lmtk.nplm.model import Neural
 from lmtk.text.corpus import Corpus, Marks, contexts, read_corpus, sentences, whole_corpus
@@ -79,7 +82,7 @@ def of_classes(folder, marks=SENTENCES, unk=True):
     """Classes of words of the text, of one that the text has not, and of <unk>; "cat", "the" and "mat" stay words."""
     lines = ["D 0.75 dog", "D 0.25 newt", "V 0.5 sat", "V 0.5 saw", "A a", *["U on", "U <unk>"] * unk]
     (folder / "classes").write_text("\n".join(lines))
-    replace = partial(classes.replaced, classes=classes.read_classes(str(folder / "classes")))
+    replace = partial(files.replaced, classes=files.read_classes(str(folder / "classes")))
     counts = collect([str(folder / "train")], [], 3, marks=marks, replace=replace)
     vocab = make_vocab(sorted(counts.words), False, marks.eos)
     model, _ = smoothing.estimate(counts, vocab, witten_bell(3))

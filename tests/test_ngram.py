@@ -15,13 +15,13 @@ from lmtk.errors import LmtkError, LmtkWarning
 from lmtk.files import registry
 from lmtk.joint.mixture import Mixture
 from lmtk.lm import probability, vocabulary_sums
-from lmtk.ngram.arpa import write_text
-from lmtk.ngram.backoff import write_binary
-from lmtk.ngram.counts import trie
+from lmtk.ngram.arpa.writer import write_text
+from lmtk.ngram.counting.counts import trie
 from lmtk.ngram.edit.prune import prune
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.vocabulary import add_words, limit, merge, merge_in_turn
 from lmtk.ngram.generation import after, follow, sentences
+from lmtk.ngram.model.backoff import write_binary
 from lmtk.text.corpus import Corpus
 from lmtk.text.corpus import sentences as corpus_of_rows
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab

@@ -17,8 +17,9 @@ from lmtk.files import container
 from lmtk.files.registry import describe, load
 from lmtk.jobs.scoring import Scoring, report_text
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, compact, kenlm_binary, nodes
+from lmtk.ngram.arpa import writer
 from lmtk.ngram.edit import prune
+from lmtk.ngram.model import backoff, compact, kenlm_binary, nodes
 from lmtk.reports import kenlm
 from lmtk.text.corpus import Marks, read_corpus
 
@@ -70,7 +71,7 @@ def test_a_forged_file_is_scored_within_bounds(tmp_path, monkeypatch, seed):
         python.BaseScore(state, word, state)
     for whole in (
         lambda: prune.prune(model, 1e-3),
-        lambda: arpa.write_text(io.BytesIO(), model),
+        lambda: writer.write_text(io.BytesIO(), model),
         lambda: list(python.full_scores(sentences[0])),
     ):
         try:
@@ -184,7 +185,7 @@ def test_kenlms_tries_are_read(kind, tmp_path):
         assert list(found.full_scores(line)) == list(model.full_scores(line))
     out = [io.BytesIO(), io.BytesIO()]
     for a, x in zip(out, (found, model)):
-        arpa.write_text(a, x.lm)
+        writer.write_text(a, x.lm)
     assert out[0].getvalue() == out[1].getvalue()
     lines, words = describe(str(path))
     assert dict(lines)["file"].startswith("KenLM's, trie") and b"cat" in words

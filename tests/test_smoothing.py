@@ -13,11 +13,12 @@ from conftest import FILES
 from lmtk.errors import LmtkError
 from lmtk.files.registry import load
 from lmtk.lm import vocabulary_sums
-from lmtk.ngram import arpa, backoff
-from lmtk.ngram.collection import collect
-from lmtk.ngram.heldout import held_out
-from lmtk.ngram.methods import Method, NoDiscount, Recipe
-from lmtk.ngram.smoothing import counted_levels, estimate
+from lmtk.ngram.arpa import writer
+from lmtk.ngram.counting.collection import collect
+from lmtk.ngram.estimate.heldout import held_out
+from lmtk.ngram.estimate.methods import Method, NoDiscount, Recipe
+from lmtk.ngram.estimate.smoothing import counted_levels, estimate
+from lmtk.ngram.model import backoff
 from lmtk.text.corpus import Marks, contexts, read_corpus
 from lmtk.text.vocab import make_vocab
 
@@ -116,13 +117,13 @@ def test_modified_kneser_ney_is_its_equations(order):
 def test_both_forms_give_back_the_model(name, tmp_path):
     model = smoothed(name, 3, minimum=2)
     first = io.BytesIO()
-    arpa.write_text(first, model)
+    writer.write_text(first, model)
     second = io.BytesIO()
     backoff.write_binary(second, model)
     for i, data in enumerate((first, second)):
         (tmp_path / str(i)).write_bytes(data.getvalue())
         again = io.BytesIO()
-        arpa.write_text(again, load(str(tmp_path / str(i))))
+        writer.write_text(again, load(str(tmp_path / str(i))))
         assert again.getvalue() == first.getvalue()
 
 

@@ -14,8 +14,8 @@ from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.files.streams import blocks, lines, open_in, open_out
 from lmtk.machine import threads as threads_module
 from lmtk.machine.large import LARGE
-from lmtk.ngram.collection import collect
-from lmtk.ngram.counts import (
+from lmtk.ngram.counting.collection import collect
+from lmtk.ngram.counting.counts import (
     count_ids,
     from_rows,
     read_rows,

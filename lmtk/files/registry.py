@@ -9,21 +9,21 @@ from lmtk.files import container, declared, texts
 from lmtk.files.streams import BOM, KENLM, blocks_of, open_in, rows_of, with_warnings
 
 TEXT = {
-    b"\\interp\\": "lmtk.ngram.interp:read_text",
+    b"\\interp\\": "lmtk.ngram.estimate.interp:read_text",
     b"\\mixture\\": "lmtk.joint.mixture:read_text",
     b"\\class-ngram\\": "lmtk.joint.classes:read_text",
 }
-ARPA = "lmtk.ngram.arpa:read_text"
+ARPA = "lmtk.ngram.arpa.reader:read_text"
 DATA = re.compile(rb"(?m)^[ \t]*\\data\\[ \t\r]*$")
-KENLM_READER = "lmtk.ngram.kenlm_binary:read"
+KENLM_READER = "lmtk.ngram.model.kenlm_binary:read"
 LAYERS, OUTPUTS = ("", "-rnn", "-gru", "-lstm"), ("", "-tied", "-class", "-tree")
 BINARY = {
     **{f"nplm{layer}{output}": "lmtk.nplm.network:from_arrays" for layer in LAYERS for output in OUTPUTS},
     **{f"nplm{layer}-shortlist": "lmtk.joint.shortlist:from_arrays" for layer in LAYERS},
     "nplm-energy": "lmtk.nplm.network:from_arrays",
-    "interp": "lmtk.ngram.interp:from_arrays",
-    "backoff": "lmtk.ngram.backoff:from_arrays",
-    "backoff-compact": "lmtk.ngram.compact:from_arrays",
+    "interp": "lmtk.ngram.estimate.interp:from_arrays",
+    "backoff": "lmtk.ngram.model.backoff:from_arrays",
+    "backoff-compact": "lmtk.ngram.model.compact:from_arrays",
     "class-ngram": "lmtk.joint.classes:from_arrays",
 }
 TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}

@@ -42,8 +42,8 @@ def changed(job, home=None, threshold=None):
     """(the model that all steps before scoring and writing make, the models that are mixed with it word by word, the
     weights of them all). home: as `building.in_file` has it. threshold: of -prune, None: that of the job.
     """
-    from lmtk.ngram.backoff import Backoff
     from lmtk.ngram.edit import prune, vocabulary
+    from lmtk.ngram.model.backoff import Backoff
 
     words = words_of(job)
     files, orders, weights = parts_of(job)
@@ -108,8 +108,8 @@ def read(job, words, path, order, home, linked):
     """
     from lmtk.joint.classes import ClassModel
     from lmtk.joint.mixture import lowered
-    from lmtk.ngram.backoff import Backoff
     from lmtk.ngram.edit import vocabulary
+    from lmtk.ngram.model.backoff import Backoff
 
     model = loaded(path, job.strict, home, linked) if isinstance(path, str) else path
     name = path if isinstance(path, str) else job.name
@@ -145,7 +145,7 @@ def check_kind(name, model):
     from lmtk.joint.classes import ClassModel
     from lmtk.joint.expansions import Expanding
     from lmtk.joint.mixture import Mixture
-    from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.model.backoff import Backoff
 
     if not isinstance(model, Backoff):
         kind, expand = next(value for name, value in model.describe() if name == "kind"), "which -expand-classes makes"
@@ -157,8 +157,8 @@ def check_kind(name, model):
 def merged_parts(model):
     """A mixture of back-off models, with the same weights everywhere, as one back-off model; else the model."""
     from lmtk.joint.mixture import Mixture
-    from lmtk.ngram.backoff import Backoff
     from lmtk.ngram.edit import vocabulary
+    from lmtk.ngram.model.backoff import Backoff
 
     if not isinstance(model, Mixture) or model.binned is not None:
         return model

@@ -87,18 +87,18 @@ class Grouping:
 def sort_words(job):
     """Runs a ClassJob. Returns the ngram.classes.Classes."""
     from lmtk.files.streams import open_out
-    from lmtk.ngram import classes as induction
-    from lmtk.ngram.counts import write_counts
+    from lmtk.ngram.classes import files, induction
+    from lmtk.ngram.counting.counts import write_counts
 
     inputs = [*job.counts, job.vocab, job.noclass_vocab]
     check_outputs(job.classes, job.class_counts, job.write_paths, texts=job.text, inputs=inputs)
-    start = induction.read_classes(job.init) if job.init else None
+    start = files.read_classes(job.init) if job.init else None
     bigrams = bigrams_of(job, start)
     state = sorted_words(job, bigrams, start)
     result = induction.made(bigrams.data, state, bigrams.unseen, bigrams.unk)
     if job.classes:
         with open_out(job.classes) as out:
-            induction.write_classes(out, result)
+            files.write_classes(out, result)
     if job.class_counts:
         with open_out(job.class_counts) as out:
             write_counts(out, induction.class_counts(bigrams.data, result), by_bytes=True)
@@ -110,8 +110,8 @@ def sort_words(job):
 
 def bigrams_of(job, start):
     """The Bigrams that a job sorts. start: the classes of -init, or None."""
-    from lmtk.ngram import classes as induction
-    from lmtk.ngram.collection import collect
+    from lmtk.ngram.classes import induction
+    from lmtk.ngram.counting.collection import collect
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import EOS, SOS, read_vocab
 
@@ -143,7 +143,7 @@ def number_of_classes(job, start, words):
 def sorted_words(job, bigrams, start):
     """The words in classes, as `classes.exchange_of` has them, merged and exchanged. start: as in bigrams_of."""
     from lmtk.jobs.bar import Bar
-    from lmtk.ngram import classes as induction
+    from lmtk.ngram.classes import induction
 
     data, words, G = bigrams.data, bigrams.words, bigrams.G
     with Bar(job.quiet) as bar:
@@ -178,7 +178,7 @@ def merged(job, bigrams, g, bar):
     import numpy as np
 
     from lmtk.files.streams import open_out
-    from lmtk.ngram import classes as induction
+    from lmtk.ngram.classes import files, induction
 
     data, words, save = bigrams.data, bigrams.words, job.save or 0
     units, order, of = data, words, np.arange(len(data.words))
@@ -194,5 +194,5 @@ def merged(job, bigrams, g, bar):
             g = induction.words_of_merged(merging, order, of, words)
             grouping = Grouping(g, int(g.max()) + 1)
             with open_out(induction.numbered_name(job.classes, merging.m)) as out:
-                induction.write_classes(out, induction.made(data, grouping, bigrams.unseen, bigrams.unk))
+                files.write_classes(out, induction.made(data, grouping, bigrams.unseen, bigrams.unk))
     return induction.words_of_merged(merging, order, of, words)

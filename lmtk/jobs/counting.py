@@ -128,7 +128,7 @@ def read_lists(job):
 
     classes = None
     if job.classes:
-        from lmtk.ngram.classes import read_classes
+        from lmtk.ngram.classes.files import read_classes
 
         classes = read_classes(job.classes)
     nonevents = read_vocab(job.nonevents, job.tolower) if job.nonevents else []
@@ -138,8 +138,8 @@ def read_lists(job):
 
 def collected(job, lists, comm, positions=False, parts=False):
     """What `collection.collect` makes of the texts and count files. positions, parts: as in `collect`."""
-    from lmtk.ngram.classes import replaced
-    from lmtk.ngram.collection import FIRST, LAST, collect
+    from lmtk.ngram.classes.files import replaced
+    from lmtk.ngram.counting.collection import FIRST, LAST, collect
 
     texts, weighted = ([], job.text) if job.weighted else (job.text, [])
     limit = job.limit_vocab and bool(job.vocab)
@@ -184,7 +184,7 @@ def vocabulary_of(job, lists, counts, unk):
 def write_counted(job, lists, words, written):
     """Writes the counts and words that the job names. written: a list with the counts, which is emptied."""
     from lmtk.files.streams import open_out
-    from lmtk.ngram.counts import write_counts
+    from lmtk.ngram.counting.counts import write_counts
     from lmtk.text.vocab import EOS, SOS
 
     counts = written.pop()

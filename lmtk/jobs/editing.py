@@ -225,7 +225,7 @@ def output(job):
     that file takes one model as it is; else (None, None).
     """
     from lmtk.files.streams import open_out
-    from lmtk.ngram.building import in_file
+    from lmtk.ngram.model.building import in_file
 
     in_memory = job.keep or not isinstance(job.lm, str) or job.write_bin in (None, job.lm)
     if job.is_changed or job.write_lm or job.classes or job.order or job.compact or job.quantize or in_memory:
@@ -288,7 +288,8 @@ def write(job, model, vocab, out):
     """
     from lmtk.files.streams import open_out
     from lmtk.joint import classes
-    from lmtk.ngram import arpa, compact
+    from lmtk.ngram.arpa import writer
+    from lmtk.ngram.model import compact
 
     is_classed = isinstance(model, classes.ClassModel)
     if is_classed and (job.compact or job.quantize or job.kenlm_numbers):
@@ -298,7 +299,7 @@ def write(job, model, vocab, out):
         model = numbered(model, job.lm, job.kenlm_numbers)
     if job.write_lm:
         with open_out(job.write_lm) as text:
-            arpa.write_text(text, model, own=job.is_own and not (job.write_bin or job.keep))
+            writer.write_text(text, model, own=job.is_own and not (job.write_bin or job.keep))
     if job.write_bin:
         with contextlib.nullcontext(out) if out else open_out(job.write_bin) as binary:
             if is_classed:
@@ -314,7 +315,7 @@ def numbered(model, path, kind):
     """A Backoff with KenLM's numbers of its words, those of its probing or trie form; path: the model's file."""
     import numpy as np
 
-    from lmtk.ngram.kenlm_binary import trie_numbers
+    from lmtk.ngram.model.kenlm_binary import trie_numbers
     from lmtk.reports.kenlm import numbers
 
     number = np.array(numbers(model, path), np.int32)

@@ -213,8 +213,8 @@ def count_ngrams(job, lists, comm):
     """(the counts for the model, the counts to write): collection.Counts. The first are Positions if the model of a
     large text alone is wanted, or a Text or runs.Spilled if the model is made in buckets.
     """
-    from lmtk.ngram.collection import Positions, Text, in_memory
-    from lmtk.ngram.runs import Spilled
+    from lmtk.ngram.counting.collection import Positions, Text, in_memory
+    from lmtk.ngram.counting.runs import Spilled
 
     what = job.count
     # where memory is bounded a text is read once for the model and once for its counts
@@ -245,8 +245,8 @@ def vocabulary_of(job, counted):
 
 def is_in_buckets(job, counted):
     """Whether the model is made bucket by bucket."""
-    from lmtk.ngram.collection import Text
-    from lmtk.ngram.runs import Spilled
+    from lmtk.ngram.counting.collection import Text
+    from lmtk.ngram.counting.runs import Spilled
 
     return job.model_wanted and isinstance(counted.counts[0], Text | Spilled)
 
@@ -254,7 +254,7 @@ def is_in_buckets(job, counted):
 def recipe_of(job, counted):
     """The methods.Recipe of the model, without -heldout."""
     from lmtk.files.streams import lines
-    from lmtk.ngram.methods import Recipe, with_discounts
+    from lmtk.ngram.estimate.methods import Recipe, with_discounts
 
     def tell(line):
         if job.debug:
@@ -272,7 +272,7 @@ def held_out(job, vocabulary):
     """The heldout.HeldOut of -heldout, or None."""
     if not job.heldout:
         return None
-    from lmtk.ngram.heldout import held_out
+    from lmtk.ngram.estimate.heldout import held_out
     from lmtk.text.corpus import whole_corpus
 
     return held_out(whole_corpus(job.heldout, vocabulary, job.count.marks), vocabulary, job.methods)
@@ -284,7 +284,7 @@ def estimate_in_buckets(job, counted, comm):
     """
     from lmtk.jobs.bar import Bar
     from lmtk.machine.memory import at_most
-    from lmtk.ngram.buckets import assembly, estimating, writing
+    from lmtk.ngram.estimate.buckets import assembly, estimating, writing
 
     what, model = job.count, None
     vocabulary, recipe = comm.each(lambda: (vocabulary_of(job, counted), recipe_of(job, counted)))
@@ -313,7 +313,9 @@ def estimate_in_buckets(job, counted, comm):
 
 def estimate_in_memory(job, counted, vocabulary):
     """Writes the model of what was counted, and the discounts that are wanted. Returns what `estimate` does."""
-    from lmtk.ngram import backoff, engine, estimation, maxent, printing
+    from lmtk.ngram.arpa import printing
+    from lmtk.ngram.estimate import engine, estimation, maxent
+    from lmtk.ngram.model import backoff
 
     layout, recipe, used = layout_of(job, counted, vocabulary), recipe_of(job, counted), None
     if job.maxent:
@@ -339,7 +341,7 @@ def is_as_nodes(job, counted):
 def write_discounts(job, methods):
     """Writes the discounts of the methods to the files of discounts, if no model is made that would read them."""
     from lmtk.files.streams import open_out
-    from lmtk.ngram.methods import write_discounts
+    from lmtk.ngram.estimate.methods import write_discounts
 
     for n, path in [] if job.reads_discounts else job.files:
         with open_out(path) as out:
@@ -351,7 +353,7 @@ def write_estimate(job, counted, write, backoff_of):
     home being as `building.in_file` has it. Returns what `estimate` does.
     """
     from lmtk.files.streams import open_out
-    from lmtk.ngram import backoff, building
+    from lmtk.ngram.model import backoff, building
 
     changed = counted.is_changed
     if job.lm and not changed:
@@ -371,8 +373,9 @@ def write_backoff(job, counted, model, lm):
     job keeps it.
     """
     from lmtk.files.streams import open_out
-    from lmtk.ngram import arpa, compact, kenlm_text
+    from lmtk.ngram.arpa import kenlm_layout, writer
     from lmtk.ngram.edit import prune, vocabulary
+    from lmtk.ngram.model import compact
 
     if job.limit_vocab_file:
         model = vocabulary.limit(model, counted.listed)
@@ -382,9 +385,9 @@ def write_backoff(job, counted, model, lm):
         with open_out(lm) as out:
             out.write(counted.header)
             if job.kenlm_layout:
-                kenlm_text.write_text(out, model)
+                kenlm_layout.write_text(out, model)
             else:
-                arpa.write_text(out, model, job.count.sort, own=not (job.write_bin or job.class_lm or job.keep))
+                writer.write_text(out, model, job.count.sort, own=not (job.write_bin or job.class_lm or job.keep))
     if job.write_bin:
         with open_out(job.write_bin) as out:
             compact.write_binary(out, model, job.compact, job.quantize or 0)
@@ -427,10 +430,10 @@ def header_of(count, tokens):
 
 def layout_of(job, counted, vocabulary):
     """How -lm is laid out where it is no Backoff; None: as usual."""
-    from lmtk.ngram import kenlm_text, printing
+    from lmtk.ngram.arpa import kenlm_layout, printing
 
     if not (job.kenlm_layout or counted.header):
         return None
     plain = not job.kenlm_layout
-    layout = printing.plain(vocabulary.words) if plain else kenlm_text.layout(vocabulary, job.count.order)
+    layout = printing.plain(vocabulary.words) if plain else kenlm_layout.layout(vocabulary, job.count.order)
     return replace(layout, begin=counted.header + layout.begin)

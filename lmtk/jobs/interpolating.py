@@ -60,7 +60,7 @@ RULES = (
 def interpolate(job):
     """Runs an InterpolateJob. Returns the ngram.interp.Interpolated."""
     from lmtk.files.streams import open_out
-    from lmtk.ngram import interp
+    from lmtk.ngram.estimate import interp
     from lmtk.text.corpus import Marks, whole_corpus
 
     texts = [*job.text, job.heldout]
@@ -88,7 +88,7 @@ def interpolate(job):
 
 def counted(job, marks):
     """(the counts of an InterpolateJob, the vocabulary of its model)."""
-    from lmtk.ngram.collection import collect
+    from lmtk.ngram.counting.collection import collect
     from lmtk.text.vocab import EOS, make_vocab, read_vocab
 
     unk = os.fsencode(job.map_unk)

@@ -160,7 +160,7 @@ def report_text(model, path, what, write):
     from lmtk.files.streams import blocks, lines, passages
     from lmtk.machine.large import pays
     from lmtk.machine.threads import ahead
-    from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.model.backoff import Backoff
     from lmtk.reports.srilm import BLOCK, report, report_passages, report_sums
     from lmtk.text.corpus import corpora
 
@@ -192,7 +192,7 @@ def report_text(model, path, what, write):
 
 def weighted_corpora(path, blocks, *how):
     """The `corpora` of a text whose lines begin with how often they count."""
-    from lmtk.ngram.collection import weighted_lines
+    from lmtk.ngram.counting.collection import weighted_lines
     from lmtk.text.corpus import corpora
     from lmtk.text.vocab import EOS
 
@@ -210,7 +210,7 @@ def weighted_corpora(path, blocks, *how):
 def report_count_file(model, path, what, write):
     """SRILM's report of a count file, and of each passage before a line that is copied, as the Scoring `what` says."""
     from lmtk.files.streams import lines, passages
-    from lmtk.ngram.counts import read_rows
+    from lmtk.ngram.counting.counts import read_rows
     from lmtk.reports.srilm import report_counts
     from lmtk.text.corpus import Closed
 

@@ -94,7 +94,7 @@ RULES = (
 
 def methods_of(smoothing, order, kenlm=False):
     """A methods.Method for each order. Raises UsageError where several methods are chosen for an order."""
-    from lmtk.ngram import methods
+    from lmtk.ngram.estimate import methods
 
     chosen, files, at = smoothing.chosen(kenlm), smoothing.files(order), smoothing
     several = [name for name, (everywhere, _) in chosen.items() if everywhere or (name == "kn" and at.kn_all)]

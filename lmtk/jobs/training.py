@@ -366,7 +366,7 @@ def words_tree(job, vocab):
 def backoff(path):
     """The back-off model in a file. Raises UsageError for other kinds."""
     from lmtk.files.registry import load
-    from lmtk.ngram.backoff import Backoff
+    from lmtk.ngram.model.backoff import Backoff
 
     model = load(path)
     if not isinstance(model, Backoff):

@@ -12,8 +12,8 @@ def mixed(job, models, weights):
     """The model that an EditJob scores with, made of one or more models, with their weights."""
     from lmtk.joint import dynamic, zeros
     from lmtk.joint.multiwords import Multiwords
-    from lmtk.ngram.backoff import Backoff
     from lmtk.ngram.edit import vocabulary
+    from lmtk.ngram.model.backoff import Backoff
 
     model = models[0]
     if (job.multiwords or job.skipoovs) and not isinstance(model, Backoff):
@@ -44,7 +44,7 @@ def nonzero(job, model, instead=None):
     """The model with -zeroprob-word, the word `instead`, and -unk-prob."""
     from lmtk.joint.zeros import Nonzero
     from lmtk.lm import LN10
-    from lmtk.ngram.nodes import ZERO
+    from lmtk.ngram.model.nodes import ZERO
 
     if instead is None and job.unk_prob is None:
         return model

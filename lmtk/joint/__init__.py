@@ -1,0 +1,7 @@
+"""Models made of other models, of any kind.
+
+`mixture` mixes models with fixed weights, and `dynamic` with weights that depend on the words before. `classes` scores
+words by a model of classes and the probabilities of words in their classes; `expansions` does so for classes that stand
+for several words. `shortlist` asks a network for the frequent words and a back-off model for the others. `multiwords`
+takes words apart at a letter, and `zeros` replaces probabilities of zero.
+"""

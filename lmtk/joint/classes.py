@@ -18,11 +18,11 @@ from lmtk.files.streams import WORD, lines, lines_of
 from lmtk.joint.expansions import NUMBER, expanding_model, several_readings
 from lmtk.joint.mixture import check_part, folder_of, lowered, name_in, part_of
 from lmtk.lm import LN10, LanguageModel, Scores, opens
-from lmtk.ngram import backoff
-from lmtk.ngram.backoff import Backoff
-from lmtk.ngram.building import nodes_of
-from lmtk.ngram.classes import read_classes
+from lmtk.ngram.classes.files import read_classes
 from lmtk.ngram.edit.vocabulary import add_words
+from lmtk.ngram.model import backoff
+from lmtk.ngram.model.backoff import Backoff
+from lmtk.ngram.model.building import nodes_of
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import EOS, Vocab, make_vocab, vocab_of, vocab_settings
 

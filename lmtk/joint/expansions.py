@@ -19,9 +19,9 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.streams import WORD
 from lmtk.lm import probability, scores_of
-from lmtk.ngram.arpa import nodes_of_lines
-from lmtk.ngram.backoff import Backoff
+from lmtk.ngram.arpa.reader import nodes_of_lines
 from lmtk.ngram.edit.renormalize import renormalize
+from lmtk.ngram.model.backoff import Backoff
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import EOS, SOS, Vocab, make_vocab
 

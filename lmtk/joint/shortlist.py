@@ -20,7 +20,7 @@ from lmtk.files.declared import NAME, held, ids
 from lmtk.joint.mixture import folder_of, part_of
 from lmtk.lm import NONE, Scores
 from lmtk.ngram import mass
-from lmtk.ngram.backoff import Backoff
+from lmtk.ngram.model.backoff import Backoff
 from lmtk.nplm.network import KINDS, Network, declared, taken
 from lmtk.text.corpus import Corpus
 

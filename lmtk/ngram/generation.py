@@ -6,7 +6,7 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.lm import probability
-from lmtk.ngram.searching import children, find_rows
+from lmtk.ngram.model.searching import children, find_rows
 
 LONGEST = 50_000  # words; after so many, SRILM ends a sentence without </s>
 CACHED = 1 << 23  # probabilities that the cache of contexts holds

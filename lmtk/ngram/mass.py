@@ -7,8 +7,8 @@ import numpy as np
 
 from lmtk.lm import probability
 from lmtk.machine.jit import inlined
-from lmtk.ngram.methods import EPSILON
-from lmtk.ngram.searching import find_rows
+from lmtk.ngram.estimate.methods import EPSILON
+from lmtk.ngram.model.searching import find_rows
 from lmtk.text.corpus import contexts, sentences
 
 f32 = np.float32

@@ -173,7 +173,7 @@ def filter(words):
 def filtered_counts(path, outs, where, context):
     """The n-grams of a count file that stay, written to `outs`; the arguments are those of filtered_arpa."""
     from lmtk.files.streams import lines, open_out
-    from lmtk.ngram.filtering import files_of
+    from lmtk.ngram.arpa.filtering import files_of
 
     with contextlib.ExitStack() as files:
         outs = [files.enter_context(open_out(out)) for out in outs]

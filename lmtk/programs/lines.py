@@ -69,27 +69,27 @@ class Marks:
             raise FormatError(self.path, what)
         stated, sizes = ({k: size for k, size in x.items() if k <= most} for x in (self.stated, self.sizes))
         if stated != sizes:
-            from lmtk.ngram import arpa
+            from lmtk.ngram.arpa import reader
 
-            arpa.tell_sizes(self.path, stated, sizes)
+            reader.tell_sizes(self.path, stated, sizes)
 
 
 def arpa_pieces(path, stated=None):
-    """(order, line) of each line of an ARPA file up to \\end\\, order 0 where it is no n-gram; or arpa.Rows in place of
+    """(order, line) of each line of an ARPA file up to \\end\\, order 0 where it is no n-gram; or Rows instead of
     lines of n-grams that follow each other. stated: takes what the head says of the numbers of n-grams. Raises
     FormatError where a line is none, and at the end of what is no whole ARPA file.
     """
-    from lmtk.ngram import arpa
+    from lmtk.ngram.arpa import reader
 
     marks = Marks(path, stated)
     with open_in(path) as stream:
-        for number, piece in arpa.numbered(stream, path, arpa.Unigrams()):
-            if isinstance(piece, arpa.Rows):
+        for number, piece in reader.numbered(stream, path, reader.Unigrams()):
+            if isinstance(piece, reader.Rows):
                 marks.sizes[marks.order] += len(piece.rows)
                 yield marks.order, piece
                 piece.free.append(piece.rows.base)
             elif order_of(piece, marks.order)[1]:
-                if isinstance(wrong := arpa.parse(piece, marks.order), str):
+                if isinstance(wrong := reader.parse(piece, marks.order), str):
                     raise FormatError(path, wrong, number)
                 marks.sizes[marks.order] += 1
                 yield marks.order, piece
@@ -139,9 +139,9 @@ def check(fields, line, order, path, number):
             return
     except ValueError:
         pass
-    from lmtk.ngram import arpa
+    from lmtk.ngram.arpa import reader
 
-    if isinstance(wrong := arpa.parse(line, order), str):
+    if isinstance(wrong := reader.parse(line, order), str):
         raise FormatError(path, wrong, number)
 
 
@@ -170,7 +170,7 @@ def filtered_arpa(path, outs, where, context=False, pad=False):
     import tempfile  # these imports take as long as a small file
     from dataclasses import replace
 
-    from lmtk.ngram import arpa, filtering
+    from lmtk.ngram.arpa import filtering, reader
 
     stated, sizes, words, criterion, last = {}, {}, [], None, 0
     with contextlib.ExitStack() as files:
@@ -183,9 +183,9 @@ def filtered_arpa(path, outs, where, context=False, pad=False):
                     last = int(found[1])
                     sizes[last] = [0] * len(outs)
                 continue
-            if isinstance(piece, arpa.Rows):
+            if isinstance(piece, reader.Rows):
                 if k > 1 and piece.unknown is None:
-                    criterion = criterion or filtering.sentences_of(arpa.vocabulary(words).words, where)
+                    criterion = criterion or filtering.sentences_of(reader.vocabulary(words).words, where)
                     kept, number = filtering.lines_of(piece.text, piece.rows, k - context, criterion)
                     if len(outs) == 1:
                         rests[0].write(kept)

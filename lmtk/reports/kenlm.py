@@ -18,13 +18,13 @@ from lmtk.files.streams import blocks, lines_of, open_in
 from lmtk.lm import LN10
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
-from lmtk.ngram.backoff import Backoff, Walk
-from lmtk.ngram.building import nodes_of
-from lmtk.ngram.counts import trie
-from lmtk.ngram.digits import shortest
-from lmtk.ngram.hashed import Hashed
-from lmtk.ngram.nodes import ends_in_itself, unigrams
-from lmtk.ngram.walking import as_single
+from lmtk.ngram.arpa.digits import shortest
+from lmtk.ngram.counting.counts import trie
+from lmtk.ngram.model.backoff import Backoff, Walk
+from lmtk.ngram.model.building import nodes_of
+from lmtk.ngram.model.hashed import Hashed
+from lmtk.ngram.model.nodes import ends_in_itself, unigrams
+from lmtk.ngram.model.walking import as_single
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
 from lmtk.text.vocab import EOS, SOS, UNK, lower
 

@@ -6,8 +6,18 @@ Numbers and words come as cells, which `ngram.printing` describes. Bound by copy
 import numpy as np
 
 from lmtk.machine.jit import inlined, jit
-from lmtk.ngram.digits import print_powers, put_digits
-from lmtk.ngram.printing import cell, cells_of, in_bytes, print_short, print_some, put, put_word, store8, word_cells
+from lmtk.ngram.arpa.digits import print_powers, put_digits
+from lmtk.ngram.arpa.printing import (
+    cell,
+    cells_of,
+    in_bytes,
+    print_short,
+    print_some,
+    put,
+    put_word,
+    store8,
+    word_cells,
+)
 
 u64 = np.uint64
 BLANK, TAB, LINE = 32, 9, 10

@@ -10,8 +10,8 @@ from lmtk.joint.dynamic import joint
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, unique_rows, vocabulary_sums
 from lmtk.machine.large import pays
 from lmtk.machine.threads import Scratch, in_threads
-from lmtk.ngram import summing, walking
-from lmtk.ngram.nodes import address
+from lmtk.ngram.model import summing, walking
+from lmtk.ngram.model.nodes import address
 from lmtk.reports.tally import Tally
 from lmtk.text.corpus import Closed, Table, corpora, sentences
 from lmtk.text.vocab import SOS, lower
@@ -154,7 +154,7 @@ def tally(model, corpora, debug, write, unk=True):
             continue
         large = debug == 2 and all(level > 2 for *_, level in scores.more) and pays("ngrams", len(corpus.ids), "report")
         if large:
-            from lmtk.ngram.printing import word_cells
+            from lmtk.ngram.arpa.printing import word_cells
             from lmtk.reports.lines import predictions
 
             cells = cells if cells and len(cells[2]) == len(words) else word_cells(words)

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lmtk.ngram.nodes import mark_ends, unigrams
+from lmtk.ngram.model.nodes import mark_ends, unigrams
 from lmtk.tagging.hashing import in_order
 
 f32 = np.float32

@@ -16,7 +16,7 @@ from lmtk.errors import LmtkError, LmtkWarning, name_of, shown
 from lmtk.files.registry import load
 from lmtk.files.streams import WORD, blocks_of, lines, open_in, open_out, passages, rows_of
 from lmtk.lm import LN10
-from lmtk.ngram.backoff import Backoff
+from lmtk.ngram.model.backoff import Backoff
 from lmtk.tagging.candidates import Sentences, TagModel, make_candidates, make_sentences, make_tag_model
 from lmtk.tagging.hashing import in_order
 from lmtk.tagging.mapping import EOS, SOS, UNK, Map, Numbering

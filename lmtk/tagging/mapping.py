@@ -9,7 +9,7 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning, name_of, shown
 from lmtk.files.streams import WORD, lines, open_out
-from lmtk.ngram.arpa import NUMBER
+from lmtk.ngram.arpa.reader import NUMBER
 from lmtk.tagging.hashing import in_order
 from lmtk.text.vocab import lower
 

@@ -44,8 +44,8 @@ import numpy as np
 
 from lmtk.lm import LN10
 from lmtk.machine.jit import inlined, sealed
-from lmtk.ngram.nodes import AT, BOW, WIDE, WIDTH, P, children_of
-from lmtk.ngram.searching import search
+from lmtk.ngram.model.nodes import AT, BOW, WIDE, WIDTH, P, children_of
+from lmtk.ngram.model.searching import search
 from lmtk.tagging.hashing import clear, make_table, put, slots_of
 
 # what is read: the best paths, or the probability of each candidate given the whole sentence (POSTERIOR), given the

@@ -12,8 +12,10 @@ from test_ngram import random_model
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import streams
 from lmtk.machine.large import LARGE
-from lmtk.ngram import arpa, backoff, collection, reading
-from lmtk.ngram.collection import collect
+from lmtk.ngram.arpa import reader, rows, writer
+from lmtk.ngram.counting import collection
+from lmtk.ngram.counting.collection import collect
+from lmtk.ngram.model import backoff
 from lmtk.text.corpus import Marks
 from lmtk.text.vocab import UNK
 
@@ -118,12 +120,12 @@ CASES = {
 def outcome(text, monkeypatch, large, size):
     """What reading gives: the binary file or the error, and the warnings."""
     monkeypatch.setitem(LARGE, "arpa", large)
-    monkeypatch.setattr(arpa, "BLOCK", size)
+    monkeypatch.setattr(reader, "BLOCK", size)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
             out = io.BytesIO()
-            backoff.write_binary(out, arpa.read_text(io.BytesIO(text), "m"))
+            backoff.write_binary(out, reader.read_text(io.BytesIO(text), "m"))
             found = out.getvalue()
         except FormatError as e:
             found = str(e)
@@ -166,9 +168,9 @@ def test_a_large_file_in_any_order_is_read_as_a_small_one(monkeypatch, seed):
     """Sorted by contexts, as SRILM does, from the last word back, or not at all; some prefixes are missing, and what
     \\data\\ says is right once these are written.
     """
-    monkeypatch.setattr(reading, "DEAL", 1)
+    monkeypatch.setattr(rows, "DEAL", 1)
     model, out = random_model(seed, order=2 + seed % 4, words="abcdefghijklmnop", holes=seed % 2 > 0), io.BytesIO()
-    arpa.write_text(out, model, seed % 3 > 0)
+    writer.write_text(out, model, seed % 3 > 0)
     text = out.getvalue()
     if seed % 3 == 2:
         head, *sections = text.split(b"\n\n")
@@ -253,7 +255,7 @@ def test_small_and_large_count_files_are_read_alike(tmp_path, monkeypatch, name,
 
 def test_numbers_are_read_as_python_reads_them():
     """In a large file: of one to eight digits behind the point at once, of others one after the other."""
-    random, table = np.random.default_rng(1), arpa.table_of({b"a": 0})
+    random, table = np.random.default_rng(1), reader.table_of({b"a": 0})
     texts = [f"{x:.{d}f}" for d in range(12) for x in -(10 ** random.uniform(-9, 1.2, 200))]
     texts += [f"{x:.7g}" for x in -(10 ** random.uniform(-9, 2, 2000))] + [
         "-0.00000000",
@@ -274,7 +276,7 @@ def test_sizes_that_are_only_claimed_want_no_memory(monkeypatch):
     """Where there is none for as many n-grams as \\data\\ says."""
     text = lengthened(MODEL).replace(b"ngram 2=", b"ngram 2=3000000", 1)
     expected = outcome(text, monkeypatch, 1 << 40, 1 << 22)
-    trie, lent = reading.Trie, arpa.lent
+    trie, lent = reader.Trie, reader.lent
 
     def little(give, size):
         def given(*how):
@@ -284,12 +286,12 @@ def test_sizes_that_are_only_claimed_want_no_memory(monkeypatch):
 
         return given
 
-    monkeypatch.setattr(reading, "Trie", little(trie, lambda sizes, *_: sum(sizes)))
-    monkeypatch.setattr(arpa, "lent", little(lent, lambda free, size, width: size * width))
+    monkeypatch.setattr(reader, "Trie", little(trie, lambda sizes, *_: sum(sizes)))
+    monkeypatch.setattr(reader, "lent", little(lent, lambda free, size, width: size * width))
     monkeypatch.setitem(LARGE, "arpa", 0)
-    monkeypatch.setattr(arpa, "BLOCK", 500)
+    monkeypatch.setattr(reader, "BLOCK", 500)
     with pytest.warns(LmtkWarning) as told:
-        model = arpa.read_text(io.BytesIO(text), "m")
+        model = reader.read_text(io.BytesIO(text), "m")
     out = io.BytesIO()
     backoff.write_binary(out, model)
     assert (out.getvalue(), [str(w.message) for w in told]) == expected

@@ -52,21 +52,21 @@ def row(text, G, given, options):
     """The columns for one text and number of classes."""
     import numpy as np
 
-    from lmtk.ngram import classes
-    from lmtk.ngram.collection import collect
+    from lmtk.ngram.classes import induction
+    from lmtk.ngram.counting.collection import collect
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import EOS, SOS, read_vocab
 
     marks = Marks.of(False, False, given.stream)
-    data = classes.bigrams(collect([text], [], 2, read_vocab(given.vocab) if given.vocab else None, marks))
-    words = classes.by_use(data, [w for w, word in enumerate(data.words) if data.uses[w] and word not in (SOS, EOS)])
+    data = induction.bigrams(collect([text], [], 2, read_vocab(given.vocab) if given.vocab else None, marks))
+    words = induction.by_use(data, [w for w, word in enumerate(data.words) if data.uses[w] and word not in (SOS, EOS)])
     small = np.random.default_rng(1).integers(0, 100, 1 << 12)
     out = np.empty(len(small))
     inside, numpys, commands = [], [], []
     for i in range(given.rounds + 1):
-        state = classes.exchange_of(data, classes.frequency_classes(data, words, G), G, words)
+        state = induction.exchange_of(data, induction.frequency_classes(data, words, G), G, words)
         moved = []
-        seconds = measured(partial(moved.extend, (m for share, m in classes.passes(state) if share == 1)))[1]
+        seconds = measured(partial(moved.extend, (m for share, m in induction.passes(state) if share == 1)))[1]
         taken = measured(partial(look_up, state.f, small, out))[1]
         command = measured(lambda: run("lmtk", text, G, options) and None)[0]
         if i:  # the first round compiles
@@ -79,7 +79,7 @@ def row(text, G, given, options):
     before = {*zip(data.w[free[data.w]].tolist(), state.g[data.v[free[data.w]]].tolist())}
     look_ups = 2 * G * (len(after) + len(before)) * len(moved)
     s, numpy, command = map(statistics.median, (inside, numpys, commands))
-    L = classes.log_likelihood(state) / math.log(10)
+    L = induction.log_likelihood(state) / math.log(10)
     return f"{len(moved):8}{s:8.2f}{s / look_ups * 1e9:14.2f}{numpy:7.2f}{command:11.2f}{L:12.0f}"
 
 

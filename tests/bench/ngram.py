@@ -90,9 +90,11 @@ def stages(text, folder):
 
     from lmtk.files.registry import load
     from lmtk.machine import large
-    from lmtk.ngram import backoff, engine, printing, suffix
-    from lmtk.ngram.collection import collect
-    from lmtk.ngram.methods import Recipe, lmplz
+    from lmtk.ngram.arpa import printing
+    from lmtk.ngram.counting.collection import collect
+    from lmtk.ngram.estimate import engine, suffix
+    from lmtk.ngram.estimate.methods import Recipe, lmplz
+    from lmtk.ngram.model import backoff
     from lmtk.text.corpus import Marks
     from lmtk.text.vocab import make_vocab
 

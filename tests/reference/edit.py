@@ -10,12 +10,12 @@ import numpy as np
 
 from lmtk.lm import LN10, probability
 from lmtk.ngram import mass
-from lmtk.ngram.backoff import Backoff
-from lmtk.ngram.building import nodes_of
-from lmtk.ngram.counts import find, values
+from lmtk.ngram.counting.counts import find, values
 from lmtk.ngram.edit.prune import history_probabilities
 from lmtk.ngram.edit.renormalize import complete_unigrams, warn_of_sums
 from lmtk.ngram.edit.vocabulary import ids_in, unite_vocabularies
+from lmtk.ngram.model.backoff import Backoff
+from lmtk.ngram.model.building import nodes_of
 from lmtk.text.vocab import EOS, SOS, Vocab
 
 SOME = np.float32(0)

@@ -14,7 +14,6 @@ from lmtk.lm import LN10
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import zeros
 from lmtk.machine.threads import all_at_once, in_parts
-from lmtk.ngram.building import finished
 from lmtk.ngram.edit.renormalize import (
     AHEAD,
     copied,
@@ -26,7 +25,8 @@ from lmtk.ngram.edit.renormalize import (
     warn_of_sums,
 )
 from lmtk.ngram.mass import left_of_one
-from lmtk.ngram.nodes import AT, BOW, CHILD, WIDTH, N, P, mark_ends, room, suffix_of
+from lmtk.ngram.model.building import finished
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, mark_ends, room, suffix_of
 from lmtk.text.corpus import Corpus
 
 f32 = np.float32

@@ -27,10 +27,10 @@ from lmtk.machine.exponential import powers
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.memory import zeros
 from lmtk.machine.threads import in_parts
+from lmtk.ngram.estimate.methods import EPSILON
 from lmtk.ngram.mass import left_of_one, weight_of_one
-from lmtk.ngram.methods import EPSILON
-from lmtk.ngram.nodes import AT, BOW, CHILD, WIDTH, N, P, frozen, suffix_of, writable
-from lmtk.ngram.walking import backed_off
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, frozen, suffix_of, writable
+from lmtk.ngram.model.walking import backed_off
 
 AHEAD = 8
 f32 = np.float32

@@ -20,8 +20,8 @@ import numpy as np
 from lmtk.machine.exponential import powers
 from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
 from lmtk.machine.threads import all_at_once, part_of
-from lmtk.ngram.building import with_suffixes
-from lmtk.ngram.nodes import (
+from lmtk.ngram.model.building import with_suffixes
+from lmtk.ngram.model.nodes import (
     AT,
     BOW,
     CHILD,
@@ -36,7 +36,7 @@ from lmtk.ngram.nodes import (
     forget,
     suffix_of,
 )
-from lmtk.ngram.searching import table_of
+from lmtk.ngram.model.searching import table_of
 
 AHEAD = 8
 SOME = 256  # n-grams whose random reads are made together

@@ -10,12 +10,12 @@ from itertools import repeat
 
 import numpy as np
 
-from lmtk.ngram.backoff import Backoff
-from lmtk.ngram.building import nodes_of
 from lmtk.ngram.edit.prune import drop_empty
 from lmtk.ngram.edit.renormalize import update_model, warn_of_sums
 from lmtk.ngram.edit.union import unite
-from lmtk.ngram.nodes import N, without_tables
+from lmtk.ngram.model.backoff import Backoff
+from lmtk.ngram.model.building import nodes_of
+from lmtk.ngram.model.nodes import N, without_tables
 from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab
 
 

@@ -1,0 +1,442 @@
+"""ARPA lines of n-grams, in suffix order or in SRILM's.
+
+A cell is text of up to 15 bytes in 16, or of up to 23 in 24, with its length in the last byte. It is copied by two or
+three stores of 8 bytes, whatever its length, since a loop over a few bytes would cost more.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.memory import give_back, trim
+from lmtk.machine.threads import Scratch, ahead, in_threads, in_turn
+from lmtk.ngram.arpa.digits import print_shortest, shortest
+from lmtk.ngram.edit.union import sort
+from lmtk.ngram.estimate import engine, suffix
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, forget, mark_ends
+
+PIECE = 1 << 15  # n-grams, or places, printed together
+AHEAD = 8
+SOME = 512  # numbers whose digits are made together
+u64 = np.uint64
+leading_zeros = of_numba("numba.cpython.unsafe.numbers", "leading_zeros")
+store8 = of_numba("lmtk.machine.unaligned", "store8")
+prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The form of the lines of an ARPA file. begin: the file's first bytes. lines: (rows (k, N), log10p, weights, flags
+    as for `print_rows`, k, room) -> bytes. siblings: whether n-grams that differ only in their oldest word must be
+    passed to the same call of `lines`.
+    """
+
+    begin: bytes
+    lines: Callable
+    siblings: bool = False
+
+
+def plain(words):
+    """SRILM's Layout."""
+    cells = word_cells(words)
+    longest = longest_word(cells)
+    return Layout(b"\n", lambda rows, p, bow, flags, k, room: printed(rows, p, bow, flags, *cells, room, longest))
+
+
+def write_estimate(out, model, layout=None, own=False):
+    """Writes an engine.Estimate as ARPA, with lines sorted by the ids of their words, compared from the last word back.
+    own: as in `write_sorted`.
+    """
+    layout, scratch = layout or plain(model.vocab.words), Scratch()
+    if own:
+        give_back(model.suffixes.come)
+    write_header(out, [int(np.count_nonzero(marks & engine.THERE)) for marks in model.marks], layout)
+    for k in range(1, model.suffixes.order + 1):
+        out.write(b"\n\\%d-grams:\n" % k)
+        write_order(out, model, k, layout, scratch)
+        for columns in (model.log10p, model.log10bow, model.marks) if own else ():
+            give_back(columns[k - 1])
+    out.write(b"\n\\end\\\n")
+
+
+def write_header(out, sizes, layout):
+    sizes = b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1))
+    out.write(layout.begin + b"\\data\\\n" + sizes)
+
+
+def write_order(out, model, k, layout, scratch):
+    """Writes the lines of order k of an engine.Estimate."""
+    x = model.suffixes
+    columns = model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]
+    if k == 1:
+        cuts = np.append(np.arange(0, len(columns[0]), len(columns[0]) if layout.siblings else PIECE), len(columns[0]))
+        nodes = cuts[None]
+    else:
+        cuts = np.empty(len(x.begins) // PIECE + 3, np.int64)
+        most = 1 if layout.siblings and k == 2 else 2
+        cuts = cuts[: suffix.cut_places(x.begins, PIECE, most, cuts)]
+        nodes = np.array([x.nodes(d, cuts) for d in range(1, k + 1)])
+
+    def lines_of(q, turn):
+        with scratch.lent() as room:
+            first, last = nodes[-1, q : q + 2]
+            mine = [column[first:last] for column in columns]
+            rows = room("rows", (k, last - first + 1), np.int32)
+            if k == 1:
+                rows[0, :-1] = np.arange(first, last)
+            else:
+                word = int(np.searchsorted(x.start, cuts[q], "right")) - 1
+                suffix.words_of(x.begins, k, cuts[q], cuts[q + 1], nodes[:, q], word, x.start, x.words, x.base, rows)
+            flags, weights = room("flags", last - first, np.uint8), room("weights", len(mine[1]), np.float32)
+            mark_lines(mine[2], mine[1], flags, weights)
+            text = layout.lines(rows, mine[0], weights, flags, k, room)
+            with turn:
+                out.write(text)
+
+    in_turn(lines_of, range(len(cuts) - 1))
+
+
+@jit
+def mark_lines(marks, bow, flags, weights):
+    """flags and weights (N,) <- from the marks and log10bow of n-grams, as `print_rows` wants them."""
+    for i in range(len(marks)):
+        flags[i] = marks[i] & 1
+    for i in range(len(bow)):
+        extended = bow[i] == bow[i]
+        weights[i] = bow[i] if extended else np.float32(0)
+        flags[i] |= 2 if extended else marks[i] & 2
+
+
+def write_sorted(out, model, rank, own=False):
+    """Writes the sections of a Backoff model in SRILM's order. rank (W,): each word's place in byte order. own: the
+    model is not used any more, so that its memory can go back to the system and hold pages of the file.
+    """
+    if own:
+        trim()
+    nodes, cells, scratch = model.nodes, word_cells(model.vocab.words), Scratch()
+    levels, memory, where = nodes.checked(len(model.vocab.words)), nodes.memory, nodes.where
+    longest = longest_word(cells)
+    weighted = [np.empty(len(above) - 1, np.uint8) for above in levels[:-1]]
+
+    def look(k):
+        return look_at_children(levels[k]["child"], levels[k + 1]["word"], levels[k + 1]["log10p"], rank, weighted[k])
+
+    straight, many = zip(*in_threads(look, range(nodes.order)))
+    turned = [np.empty(0, np.int32) if is_so else rank for is_so in straight]
+    weighted = [*weighted[1:], np.empty(0, np.uint8)]
+    for k in range(nodes.order - 1, 1, -1):  # as in SRILM, the weights of suffixes of contexts are written too
+        mark_ends(nodes, k, weighted)
+
+    def contexts_of_orders():
+        contexts = np.array([[0, len(levels[1]) - 1]], np.int32)
+        yield contexts
+        for k in range(1, nodes.order):
+            ordered = np.empty((many[k], k + 2), np.int32)
+            order_contexts(contexts, k, memory, where, rank, ordered)
+            contexts = ordered
+            yield contexts
+
+    done = None  # the contexts of the order before
+    for k, contexts in enumerate(ahead(contexts_of_orders()), 1):
+        if own and done is not None:
+            forget(nodes, k - 1)
+            give_back(done)
+        out.write(b"\n\\%d-grams:\n" % k)
+        cuts = np.empty((nodes.size(k) // PIECE + 2, 2), np.int64)
+        cuts = cuts[: cut_lines(contexts, PIECE, cuts)].tolist()
+
+        def lines_of(cut, turn, k=k, contexts=contexts):
+            (begin, before), (end, after) = cut
+            with scratch.lent() as room:
+                rows, flags = room("rows", (k, after - before), np.int32), room("flags", after - before, np.uint8)
+                p = room("log10p", after - before, np.float32)
+                bow = room("weights", after - before if k < nodes.order else 0, np.float32)
+                gather_lines(
+                    contexts[begin:end], memory, nodes.logs, where, turned[k - 1], weighted[k - 1], rows, p, bow, flags
+                )
+                if own and k == nodes.order:  # of lower orders the next contexts are still being made
+                    give_back(contexts[begin:end])
+                text = printed(rows, p, bow, flags, *cells, room, longest)
+                with turn:
+                    out.write(text)
+
+        in_turn(lines_of, pairwise(cuts))
+        done = contexts
+
+
+@jit
+def look_at_children(child, word, log10p, rank, context):
+    """context (P,) uint8 <- whether any child of each node has a probability. word, log10p: those of the next order.
+    Returns whether all children are in the order of `rank` (W,), and how many nodes have children. One pass over
+    memory.
+    """
+    straight, many = True, 0
+    for i in range(len(context)):
+        context[i], many = 0, many + (child[i] < child[i + 1])
+        for j in range(child[i], child[i + 1]):
+            if j > child[i] and rank[word[j]] < rank[word[j - 1]]:
+                straight = False
+            if log10p[j] == log10p[j]:
+                context[i] = 1
+    return straight, many
+
+
+@jit
+def order_contexts(contexts, k, memory, where, rank, out):
+    """out (P', k + 2) <- the contexts of the (k + 1)-grams, in the order of their lines, from contexts (P, k + 1) of
+    the k-grams. Each row has a context's words, and the first and the end of its children.
+
+    The contexts are the k-grams that have children. A counting sort puts them in the order of the `rank` of their
+    words, the last word first. Bound by a random read a context and a write a node.
+    """
+    below = where[k - 1, AT]
+    head = np.zeros(len(rank) + 1, np.int32)
+    for i in range(where[k - 1, N]):
+        at = below + WIDE * i
+        head[rank[memory[at]] + 1] += memory[at + CHILD] < memory[at + WIDE + CHILD]
+    for i in range(len(rank)):
+        head[i + 1] += head[i]
+    for i in range(len(contexts)):
+        if i + AHEAD < len(contexts):
+            prefetch(memory, below + WIDE * np.int64(contexts[i + AHEAD, k - 1]))
+        for child in range(contexts[i, k - 1], contexts[i, k]):
+            at = below + WIDE * np.int64(child)
+            first, last = memory[at + CHILD], memory[at + WIDE + CHILD]
+            if first < last:
+                w = memory[at]
+                place = head[rank[w]]
+                head[rank[w]] += 1
+                for j in range(k - 1):
+                    out[place, j] = contexts[i, j]
+                out[place, k - 1], out[place, k], out[place, k + 1] = w, first, last
+
+
+@jit
+def cut_lines(contexts, some, cuts):
+    """Cuts contexts (P, k + 1) into pieces with `some` children or a few more: cuts (., 2) <- (a place among contexts,
+    how many children stand before it), from (0, 0) to (P, N). Returns how many cuts there are.
+    """
+    k = contexts.shape[1] - 1
+    lines, last, found = 0, 0, 1
+    cuts[0, 0] = cuts[0, 1] = 0
+    for i in range(len(contexts)):
+        lines += contexts[i, k] - contexts[i, k - 1]
+        if lines - last >= some or (i == len(contexts) - 1 and lines > last):
+            cuts[found, 0] = i + 1
+            cuts[found, 1] = last = lines
+            found += 1
+    return found
+
+
+@jit
+def gather_lines(contexts, memory, logs, where, rank, weighted, rows, p, bow, flags):
+    """rows (k, N), p, bow and flags (N,) <- the n-grams that extend some contexts, as `print_rows` wants them; p and
+    bow are log10.
+
+    rank (W,): that of words, or (0,) if children are in its order already. weighted: whether the weight of a node is
+    written even if it is 0; (0,) at the highest order. A weight of -0.0 is always written. Bound by a random read a
+    context.
+    """
+    k, line = len(rows), 0
+    below, width, at_p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
+    items = np.empty(len(flags) if len(rank) else 0, u64)
+    for i in range(len(contexts)):
+        if i + AHEAD < len(contexts):
+            begin, end = np.int64(contexts[i + AHEAD, k - 1]), np.int64(contexts[i + AHEAD, k])
+            prefetch(memory, below + width * begin)
+            prefetch(memory, below + width * end - 1)
+            if len(weighted):
+                prefetch(weighted, begin)
+        first, last = np.int64(contexts[i, k - 1]), np.int64(contexts[i, k])
+        if len(rank):
+            for child in range(first, last):
+                items[child - first] = u64(rank[memory[below + width * child]]) << u64(32) | u64(child)
+            sort(items, 0, last - first)
+        for child in range(first, last):
+            node = np.int64(items[child - first] & u64(0xFFFFFFFF)) if len(rank) else child
+            at = below + width * node
+            value = logs[at + at_p]
+            there = value == value
+            p[line], flags[line] = value if there else np.float32(0), there
+            if there and len(weighted):
+                bow[line] = weight = logs[at + BOW]
+                flags[line] |= 2 if weighted[node] or weight != 0 or math.copysign(1, weight) < 0 else 0
+            for j in range(k - 1):
+                rows[j, line] = contexts[i, j]
+            rows[k - 1, line] = memory[at]
+            line += 1
+
+
+def printed(rows, p, bow, flags, letters, ends, cells, room, longest):
+    """The lines of some n-grams, as `print_rows` has them. longest: how many letters the longest word has."""
+    numbers = [print_some(x, end, room(name, (len(x), 2), u64)) for x, end, name in ((p, 9, "p"), (bow, 10, "bow"))]
+    text = room("text", len(p) * (32 + 8 * len(rows)) + (1 << 16), np.uint8)
+    most = len(rows) * (longest + 1) + 64
+    while (filled := print_rows(rows, *numbers, flags, cells, letters, ends, text, len(text) - most)) < 0:
+        text = room("text", 2 * len(text) + most, np.uint8)
+    return text[:filled].data
+
+
+@jit
+def print_rows(rows, p, bow, flags, cells, letters, ends, text, end):
+    """text <- the lines of the n-grams, rows (k, N), with the flag 1; with the flag 2 they have weights. Returns how
+    far text is filled, or -1 if a line would begin after `end`. Bound by copying, 16 bytes at once.
+    """
+    at = 0
+    for i in range(len(flags)):
+        if not flags[i] & 1:
+            continue
+        if at > end:
+            return -1
+        at = put(text, at, p, i)
+        for j in range(len(rows)):
+            at = put_word(text, at, rows[j, i], letters, ends, cells)
+        text[at - 1] = 10
+        if flags[i] & 2:
+            text[at - 1] = 9
+            at = put(text, at, bow, i)
+    return at
+
+
+def word_cells(words):
+    """(letters, ends, cells): the letters (L,) of words end to end, and 16 bytes more; where each begins, and the end,
+    (W + 1,); the cell of each word and a blank, (W, 2) uint64, of length 0 if the word does not fit.
+    """
+    length = np.fromiter(map(len, words), np.int64, len(words))
+    ends = np.concatenate(([0], np.cumsum(length)))
+    letters = np.frombuffer(b"".join((*words, bytes(16))), np.uint8)
+    cells = np.zeros((len(words), 16), np.uint8)
+    short = np.flatnonzero(length <= 14)
+    length = length[short]
+    mine = sliding_window_view(letters, 16)[ends[short]]
+    mine *= np.arange(16) < length[:, None]
+    mine[np.arange(len(short)), length] = ord(" ")
+    mine[:, 15] = length + 1
+    cells[short] = mine
+    return letters, ends, cells.view(u64)
+
+
+def longest_word(cells):
+    return int(np.diff(cells[1]).max(initial=0))
+
+
+def cell(text, words=2):
+    """Text as a cell, (words,) uint64."""
+    return np.frombuffer(text.ljust(8 * words - 1, b"\0") + bytes([len(text)]), u64)
+
+
+def cells_of(x, kernel, form, end, cells):
+    """cells, filled by a kernel with the numbers x (N,), each followed by the byte `end`. Cells that the kernel leaves
+    empty get form(x), a str.
+    """
+    kernel(x, end, cells)
+    for i in np.flatnonzero(cells[:, -1] == 0):
+        cells[i] = cell(form(x[i]).encode() + bytes([end]), cells.shape[1])
+    return cells
+
+
+def print_some(x, end, cells=None):
+    """The cells (N, 2) of float32 numbers as "%.7g" and the byte `end`."""
+    cells = np.empty((len(x), 2), u64) if cells is None else cells
+    return cells_of(x, print_numbers, lambda x: f"{x:.7g}", end, cells)
+
+
+def print_short(x, end):
+    """The cells (N, 3) of float32 numbers with KenLM's digits and the byte `end`."""
+    return cells_of(x, in_bytes(print_shortest), shortest, end, np.zeros((len(x), 3), u64))
+
+
+def in_bytes(kernel):
+    """A kernel for cells of uint64, from one for cells of bytes."""
+    return lambda x, end, cells: kernel(x, end, cells.view(np.uint8))
+
+
+@jit
+def print_numbers(x, end, cells):
+    """cells (N, 2) <- x (N,) float32 as "%.7g" and the byte `end`; -inf is printed as -99, -0 as 0. Other numbers with
+    |x| below 1e-4 or from 9.9999995 on get empty cells, which are left to Python.
+
+    The digits are exact: x has 24 bits and the 5^10 in 10^10 another 24, so that their product is a double without
+    rounding; like "%", the kernel rounds it half to even. The eight digits are separated in a 64-bit word, in halves,
+    quarters and eighths, and shifts insert a point and a sign. Loops without branches over SOME numbers become vector
+    instructions.
+    """
+    zeros, used, letters = np.empty(SOME, np.int64), np.empty(SOME, np.int64), np.empty(SOME, u64)
+    one, plain, last = u64(1), u64(0x3030303030303030), u64(end)
+    for start in range(0, len(x), SOME):
+        size = min(SOME, len(x) - start)
+        for i in range(size):
+            a = abs(np.float64(x[start + i]))
+            b, c, d, e = a < 1, a < 0.1, a < 0.01, a < 0.001
+            scale = (10.0 if b else 1.0) * (10.0 if c else 1.0) * (10.0 if d else 1.0) * (10.0 if e else 1.0)
+            zeros[i] = np.int64(b) + np.int64(c) + np.int64(d) + np.int64(e)
+            good = (a >= 1e-4) & (a < 9.9999995)
+            r = np.int64(np.rint((a if good else 0.0) * (scale * 1e6)))
+            used[i] = r if r < 10000000 else 0
+        for i in range(size):
+            r = u64(used[i]) * u64(10)
+            q = (r * u64(109951163)) >> u64(40)  # r / 10000
+            y = q | (r - q * u64(10000)) << u64(32)
+            z = (y * u64(10486)) >> u64(20) & u64(0x7F0000007F)  # / 100
+            y = z | (y - z * u64(100)) << u64(16)
+            z = (y * u64(103)) >> u64(10) & u64(0x000F000F000F000F)  # / 10
+            y = z | (y - z * u64(10)) << u64(8)  # eight digits, the first lowest, the last 0
+            used[i] = 8 - (leading_zeros(y) >> u64(3))
+            letters[i] = y | plain
+        for i in range(size):
+            y, z, negative = letters[i], zeros[i], x[start + i] < 0
+            whole = u64(0) - u64(z == 0)
+            shift = u64(8 * (z + 2))
+            low0, high0 = u64(0x2E002D) | (y & u64(255)) << u64(8) | (y >> u64(8)) << u64(24), y >> u64(48)  # -d.ddd
+            low1, high1 = u64(0x3030302E302D) & ((one << shift) - one) | y << shift, y >> (u64(64) - shift)  # -0.0ddd
+            low, high = low0 & whole | low1 & ~whole, high0 & whole | high1 & ~whole
+            sign = u64(0) - u64(negative)
+            low = low & sign | (low >> u64(8) | high << u64(56)) & ~sign
+            high = high & sign | (high >> u64(8)) & ~sign
+            n = used[i] + 1 + z + np.int64(negative) - np.int64((z == 0) & (used[i] == 1))
+            long = u64(0) - u64(n >= 8)
+            t = u64(8 * (n & 7))
+            tail, kept = last << t, (one << t) - one
+            low = low & (kept | long) | tail & ~long
+            high = (high & kept | tail) & long | u64(n + 1) << u64(56)
+            there = u64(0) - u64(used[i] > 0)
+            cells[start + i, 0], cells[start + i, 1] = low & there, high & there
+        for i in range(size):
+            v = x[start + i]
+            if v == 0:
+                cells[start + i, 0], cells[start + i, 1] = u64(48) | last << u64(8), u64(2) << u64(56)
+            elif v == -99 or v == -np.inf:
+                cells[start + i, 0], cells[start + i, 1] = u64(0x39392D) | last << u64(24), u64(4) << u64(56)
+
+
+@inlined
+def put(text, at, cells, i):
+    """Puts a cell of two or three uint64 into text. Returns where it ends."""
+    last = cells.shape[1] - 1
+    store8(text, at, cells[i, 0])
+    store8(text, at + 8, cells[i, 1])
+    if last > 1:
+        store8(text, at + 16, cells[i, 2])
+    return at + np.int64(cells[i, last] >> u64(56))
+
+
+@inlined
+def put_word(text, at, w, letters, ends, cells):
+    """Puts a word and a blank into text, from `word_cells`. Returns where they end."""
+    after = put(text, at, cells, w)
+    return after if after > at else put_letters(text, at, w, letters, ends)
+
+
+@inlined
+def put_letters(text, at, w, letters, ends):
+    """Puts a word and a blank into text. Returns where they end."""
+    for i in range(ends[w], ends[w + 1]):
+        text[at] = letters[i]
+        at += 1
+    text[at] = 32
+    return at + 1

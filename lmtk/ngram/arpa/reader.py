@@ -1,0 +1,477 @@
+"""ARPA files: the text form of back-off models. A log10 of -99 stands for log 0, which is -inf inside."""
+
+import re
+import warnings
+from dataclasses import dataclass, replace
+from itertools import chain, groupby, islice
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkWarning, counted, name_of, shown
+from lmtk.files.streams import WORD, blocks_of, rows_of
+from lmtk.machine import memory
+from lmtk.machine.large import LARGE, pays
+from lmtk.machine.threads import in_threads
+from lmtk.ngram.arpa.rows import Trie, sort_rows
+from lmtk.ngram.counting.counts import trie
+from lmtk.ngram.model.backoff import Backoff
+from lmtk.ngram.model.building import finished, nodes_of
+from lmtk.ngram.model.nodes import ZERO, without_tables
+from lmtk.text.corpus import TOKEN, Closed, Table
+from lmtk.text.vocab import EOS, SOS, UNK, Vocab
+
+NUMBER = re.compile(rb"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|-[Ii]nf(inity)?)$")
+BLOCK = 1 << 20  # bytes read together: their ids and numbers stay in a cache
+MOST = 1 << 25  # n-grams of an order for which memory is allocated on the word of \data\ alone
+SECTION = re.compile(rb"\\(\d{1,9})-grams:$")
+SECOND = re.compile(rb"^[ \t\r]*[^ \t\r\n]+[ \t\r]+([^ \t\r\n]+)", re.M)  # field of each line: a 1-gram's word
+ENDED = -1  # the order after \end\, or after the head of a section that cannot stand there
+UNKNOWN = -2  # the id of a word that has no 1-gram
+
+
+@dataclass(frozen=True)
+class Rows:
+    """N n-grams of order k from consecutive lines.
+
+    rows (N, k + 2) int32: as `kernels.read_lines` makes them. words: of 1-grams, whose rows have no ids yet. positive,
+    worst: the number of positive log p, and the largest of them. unknown: the first word without a 1-gram, or None.
+    free: the list to which the rows' memory is returned. text: the lines, (bytes,) uint8.
+    """
+
+    rows: np.ndarray
+    words: list
+    positive: int
+    worst: float
+    unknown: bytes | None
+    free: list | None = None
+    text: np.ndarray | None = None
+
+
+def read_text(stream, path, seen=(), home=None, linked=True):
+    """Reads the Backoff model of an ARPA file, forward only. home, linked: as `registry.load` has them.
+
+    Text before \\data\\, tabs or blanks, CRLF, exponents and missing back-off weights are accepted. Wrong numbers of
+    n-grams, positive log probabilities, repeated n-grams and a missing <s> or </s> give one warning each. Raises
+    FormatError.
+    """
+    sections, stated, order, ended = {}, {}, None, False
+    positive, worst, growing = 0, 0.0, Growing(Unigrams(), home)
+    for number, line in numbered(stream, path, growing.unigrams):
+        if isinstance(line, Rows):
+            positive, worst = positive + line.positive, max(worst, line.worst)
+            extend(sections[order], line, stated.get(order, 0), growing.spare)
+            continue
+        line = line.strip(b" \t\r")
+        if order is None:
+            if line == b"\\data\\":
+                order = 0
+        elif not line:
+            continue
+        elif line == b"\\end\\":
+            ended = True
+            break
+        elif found := SECTION.match(line):
+            order = int(found[1])
+            if order != len(sections) + 1:
+                raise FormatError(path, f"the {order}-grams follow the {len(sections)}-grams", number)
+            growing.add(sections, stated)
+            sections[order] = []
+        elif order == 0:
+            if not (found := re.fullmatch(rb"ngram\s+(\d{1,9})\s*=\s*(\d{1,18})", line)):
+                raise FormatError(path, "expected 'ngram N=count'", number)
+            stated[int(found[1])] = int(found[2])
+        else:
+            entry = parse(line, order)
+            if isinstance(entry, str):
+                raise FormatError(path, entry, number)
+            if entry[0] > 0:
+                positive, worst = positive + 1, max(worst, entry[0])
+            sections[order].append(entry)
+    if order is None:
+        raise FormatError(
+            path, "no model: neither a binary file of lmtk's, nor \\interp\\, \\mixture\\ or ARPA's \\data\\"
+        )
+    if not ended:
+        raise FormatError(path, "no \\end\\; the file is cut short")
+    if not sections.get(1):
+        raise FormatError(path, "the model has no 1-grams")
+    if positive:
+        told = counted(positive, "positive log probability", "positive log probabilities")
+        warnings.warn(f"{name_of(path)}: {told}, up to {worst:.7g}", LmtkWarning, stacklevel=2)
+    sizes = {k: sum(len(x.rows) if isinstance(x, Rows) else 1 for x in rows) for k, rows in sections.items()}
+    growing.add(sections, stated)
+    tell_sizes(path, stated, sizes | growing.sizes)
+    many = any(isinstance(x, Rows) for rows in sections.values() for x in rows)
+    words = words_of(sections[1])
+    vocab = growing.unigrams.vocab or vocabulary(words)
+    for mark in (SOS, EOS):
+        if mark not in words:
+            warnings.warn(f"{name_of(path)}: the model has no {mark.decode()}", LmtkWarning, stacklevel=2)
+    try:
+        nodes, repeated = nodes_of_rows(sections, vocab, growing, linked) if many else nodes_of_lines(sections, vocab)
+    except KeyError as e:
+        raise FormatError(path, f"the word {shown(e.args[0])} has no 1-gram") from None
+    if repeated:
+        told = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; the first of each is kept"
+        warnings.warn(told, LmtkWarning, stacklevel=2)
+    return Backoff(vocab, nodes)
+
+
+def tell_sizes(path, stated, sizes):
+    """Warns of each order whose number of n-grams differs from the one in \\data\\."""
+    for k in sorted({*stated, *sizes}):
+        size = sizes.get(k, 0)
+        if stated.get(k) != size:
+            text = f"{name_of(path)}: \\data\\ says {stated.get(k, 'nothing of')} {k}-grams; there are {size}"
+            warnings.warn(text, LmtkWarning, stacklevel=3)
+
+
+def numbered(stream, path, unigrams):
+    """Yields (number, line) for the lines of a file; of a large file, Rows in place of the lines of n-grams."""
+    blocks = blocks_of(stream, path, BLOCK)
+    first = [*islice(blocks, LARGE["arpa"] // BLOCK + 1)]
+    large = pays("arpa", sum(map(len, first)), "read")
+    if large:  # the memory of one block is reused for the next
+        memory.keep()
+    blocks = chain(first, blocks)
+    yield from pieces(blocks, unigrams) if large else rows_of(blocks)
+
+
+def parse(line, k):
+    """A line of order k -> (log10 p, words, log10 back-off weight, 0 if missing), or an error message."""
+    fields = TOKEN.findall(line)
+    if len(fields) not in (k + 1, k + 2):
+        return (
+            f"expected {counted(k, 'word')} after the probability, got {len(fields) - 1}; is this a {k}-gram section?"
+        )
+    numbers = [fields[0], *fields[k + 1 :], b"0"]
+    if not all(map(NUMBER.match, numbers[:2])):
+        return "a probability or back-off weight is not a number"
+    p, bow = float(numbers[0]), float(numbers[1])
+    if max(p, bow) > 1e30:
+        return "a probability or back-off weight is too large"
+    return p, fields[1 : k + 1], bow
+
+
+def pieces(blocks, unigrams):
+    """Yields (number, line) as `rows_of` does, but Rows in place of the lines that `kernels.read_lines` reads.
+
+    From the 2-grams on, threads read the blocks. A block is first read with a guess of the order in which it begins:
+    the one in which the block before it ends, by `last_order`. After a wrong guess it is read again.
+    """
+    line, order, free, unigrams.table = 0, None, [], table_of({})  # 1-grams are not looked up
+    for block in blocks:
+        found, lines, order = read_block(block, order, unigrams, free)
+        yield from ((line + number, piece) for number, piece in found)
+        line += lines
+        if order == ENDED:
+            return
+        if order is not None and order > 1:
+            break
+
+    def guessed():
+        guess = order
+        for block in blocks:
+            yield block, guess
+            guess = last_order(block, guess)
+            if guess == ENDED:
+                break
+
+    def read(item):
+        return item, read_block(*item, unigrams, free)
+
+    for (block, guess), (found, lines, after) in in_threads(read, guessed()):
+        if guess != order:
+            found, lines, after = read_block(block, order, unigrams, free)
+        yield from ((line + number, piece) for number, piece in found)
+        line, order = line + lines, after
+
+
+def last_order(block, order):
+    """A guess of the order at the end of a block that begins inside `order`, from the last line of the block that
+    begins with a backslash.
+    """
+    at = block.rfind(b"\\")
+    while at > 0 and block[at - 1 : at] != b"\n":
+        at = block.rfind(b"\\", 0, at)
+    mark = block[at : at + 99].partition(b"\n")[0].strip(b" \t\r") if at >= 0 else b""
+    if mark == b"\\end\\":
+        return ENDED
+    return int(found[1]) if (found := SECTION.match(mark)) else order
+
+
+class Unigrams:
+    """The words of a large file's 1-grams. Once all of them are read, vocab is the model's vocabulary, and table has
+    the words' ids for look-ups by several threads.
+    """
+
+    def __init__(self):
+        self.words, self.vocab, self.table = [], None, None
+
+    def end(self):
+        self.vocab = vocabulary(self.words)
+        self.table = table_of(self.vocab.index)
+
+
+class Growing:
+    """The Trie of a large file, which grows while the file is read.
+
+    A complete section becomes records, and its memory is reused for the next section. This stops at the first section
+    that does not have as many n-grams as \\data\\ says, has lines that only `parse` could read, or lacks a prefix.
+    spare: memory for a section. sizes: {k: N} of the orders that are records. home: as for `building.in_file`.
+    """
+
+    def __init__(self, unigrams=None, home=None):
+        self.unigrams, self.home, self.trie, self.spare, self.sizes = unigrams, home, None, [], {}
+
+    def add(self, sections, stated):
+        """Makes records of the last section, if the sections before it are records and its words have 1-grams."""
+        k = len(sections)
+        if len(self.sizes) != k - 1 or not all(isinstance(x, Rows) and not x.unknown for x in sections[k]):
+            return
+        if k == 1:
+            regular = sorted(stated) == [*range(1, len(stated) + 1)] and max(stated.values()) <= MOST
+            if not sections[1] or not regular or memory.bound:
+                return
+            if self.unigrams.vocab is None:  # no 2-grams follow
+                self.unigrams.end()
+            sizes = [stated[j] for j in range(1, len(stated) + 1)]
+            try:
+                trie = Trie(sizes, len(self.unigrams.vocab.words), self.home)
+                spare = np.empty(max(size * (j + 2) for j, size in enumerate(sizes, 1)), np.int32)
+            except MemoryError:  # \data\ may promise more than there are
+                return
+            self.trie = trie
+            self.spare.append(spare)
+        rows = rows_of_pieces(k, sections[k], self.unigrams.vocab.index)
+        if self.trie.add(rows):
+            self.sizes[k] = len(rows)
+            if k > 1 and sections[k]:
+                self.spare.append(rows.base)
+                sections[k].clear()
+
+
+def extend(pieces, rows, stated, spare):
+    """Appends Rows to a section. From the 2-grams on, the rows are joined in memory for as many n-grams as are
+    `stated`, taken from `spare` if there is some.
+    """
+    last, (size, width) = pieces[-1] if pieces else None, rows.rows.shape
+    if not isinstance(last, Rows) or last.words or rows.words:
+        begin, most = 0, size if rows.words else max(min(stated, MOST), size)
+        try:
+            whole = lent([] if rows.words else spare, most, width)
+        except MemoryError:  # \data\ may promise more than there are
+            whole = lent([], size, width)
+        pieces.append(rows)
+    else:
+        begin, whole = len(last.rows), last.rows.base
+        whole = whole[: whole.size // width * width].reshape(-1, width)
+    if len(whole) < begin + size:
+        whole = lent([], 2 * (begin + size), width)
+        whole[:begin] = last.rows
+    whole[begin : begin + size] = rows.rows
+    rows.free.append(rows.rows.base)
+    pieces[-1] = replace(pieces[-1], rows=whole[: begin + size], unknown=pieces[-1].unknown or rows.unknown, text=None)
+
+
+def next_order(order, line):
+    """The order after a line inside `order`: None before the model, 0 in its head, ENDED after it."""
+    line = line.strip(b" \t\r")
+    if order is None:
+        return 0 if line == b"\\data\\" else None
+    if found := SECTION.match(line):
+        return order + 1 if int(found[1]) == order + 1 else ENDED
+    return ENDED if line == b"\\end\\" else order
+
+
+def table_of(index):
+    """The ids of a model's words, for look-ups by several threads; UNKNOWN for others."""
+    return Table(Closed(index, UNKNOWN))
+
+
+def read_block(block, order, unigrams, free):
+    """Reads a block of whole lines that begins inside `order`: ([(number in the block, line or Rows)], the number of
+    lines, the order at its end).
+
+    The words of 1-grams are added to `unigrams`, which is closed where the 2-grams begin. free: a list of memory for
+    rows, to which `extend` returns it.
+    """
+    block = block if block.endswith(b"\n") else block + b"\n"
+    text, at, line, found = np.frombuffer(block, np.uint8), 0, 0, []
+    while at < len(text) and order != ENDED:
+        if order:
+            rows = lent(free, (len(text) - at) // (2 * order + 2) + 1, order + 2)
+            start = at
+            at, size, lines, positive, worst, outside = unigrams.table.read_lines(text, at, order, rows)
+            line += lines
+            if size:
+                mine, unknown = [], None
+                if order == 1:
+                    unigrams.words += (mine := SECOND.findall(block, start, at))
+                elif outside >= 0:
+                    lists = [fields for row in block[start:at].split(b"\n") if (fields := WORD.findall(row))]
+                    unknown = lists[outside // order][1 + outside % order]
+                found.append((line, Rows(rows[:size], mine, positive, worst, unknown, free, text[start:at])))
+            if at == len(text):
+                break
+        end = block.index(b"\n", at)
+        piece, at, line = block[at:end], end + 1, line + 1
+        found.append((line, piece))
+        before, order = order, next_order(order, piece)
+        if before == 1 and order == 2:
+            unigrams.end()
+        if before == order == 1 and not isinstance(entry := parse(piece, 1), str):
+            unigrams.words += entry[1]
+    return found, line, order
+
+
+def lent(free, size, width):
+    """Memory (size, width), int32, from a list of free memory. Touching new memory for the first time costs more than
+    reading the n-grams into it.
+    """
+    try:
+        whole = free.pop()
+    except IndexError:
+        whole = np.empty(0, np.int32)
+    if len(whole) < size * width:
+        whole = np.empty(size * width, np.int32)
+    return whole[: size * width].reshape(size, width)
+
+
+def vocabulary(words):
+    """The Vocab of a model with these 1-grams. It never predicts <s>; it predicts </s> and <unk> where the model has
+    them.
+    """
+    predicted = dict.fromkeys(words)
+    predicted.pop(SOS, None)
+    missing = [w for w in (SOS, EOS, UNK) if w not in predicted]
+    return Vocab([*predicted, *missing], len(predicted))
+
+
+def words_of(section):
+    """The words of parsed 1-grams."""
+    return [w for x in section for w in (x.words if isinstance(x, Rows) else x[1])]
+
+
+def nodes_of_lines(sections, vocab):
+    """(the Nodes of parsed sections, {k: [(log10 p, words, log10 bow)]}; the number of repeated n-grams). Raises
+    KeyError with a word that is not in `vocab`.
+    """
+    W, rows, orders, repeated = len(vocab.words), [], [], 0
+    for k, entries in sections.items():
+        ids = [[vocab.index[w] for w in words] for _, words, _ in entries]
+        rows.append(np.array(ids, np.int32).reshape(-1, k))
+    for entries, (keys, first, _) in zip(sections.values(), trie(rows, W), strict=True):
+        own = first < len(entries)  # the others are prefixes that the file lacks
+        repeated += len(entries) - int(own.sum())
+        log10p, log10bow = np.full(len(keys), np.nan, np.float32), np.zeros(len(keys), np.float32)
+        for array, column in ((log10p, 0), (log10bow, 2)):
+            array[own] = single([entries[i][column] for i in first[own]])
+        orders.append((keys, log10p, log10bow))
+    return nodes_of(orders, W), repeated
+
+
+def single(log10):
+    """log10 of an ARPA file, float32: -inf in place of -99, 0 in place of -0."""
+    logs = np.asarray(log10, np.float32) + np.float32(0)
+    return np.where(logs == ZERO, np.float32(-np.inf), logs)
+
+
+def nodes_of_rows(sections, vocab, growing=None, linked=True):
+    """`nodes_of_lines` of sections with Rows, or of Rows that are in a Growing trie already. Empties the sections."""
+    W, n, growing = len(vocab.words), len(sections), growing or Growing()
+    for piece in chain.from_iterable(sections.values()):
+        if not isinstance(piece, Rows):
+            _, words, _ = piece
+            [vocab.index[w] for w in words]
+        elif piece.unknown is not None:
+            raise KeyError(piece.unknown)
+    repeated, trie = 0, growing.trie
+    growing.spare.clear()
+    if not trie or not trie.order == len(trie.sizes) == n:
+        rows = [
+            rows_of_trie(trie, k) if k in growing.sizes else rows_of_pieces(k, sections[k], vocab.index)
+            for k in range(1, n + 1)
+        ]
+        for section in sections.values():
+            section.clear()
+        trie = trie_of(rows, W, growing.home)
+        if not trie:
+            repeated = mend(rows, W)
+            trie = trie_of(rows, W, growing.home)
+    if growing.home:
+        memory.trim()  # freed memory goes back to the system, for the pages of the file
+    if linked:
+        nodes = finished(trie.memory, trie.where, W, home=growing.home)
+    else:
+        nodes = without_tables(trie.memory, trie.where, None)
+    return nodes, repeated
+
+
+def trie_of(rows, W, home):
+    """The Trie of the rows of each order, or None if an n-gram is repeated or lacks its prefix."""
+    trie = Trie([len(x) for x in rows], W, home)
+    return trie if all(map(trie.add, rows)) else None
+
+
+def rows_of_trie(trie, k):
+    """The rows (N, k + 2) of an order that is records already."""
+    from lmtk.ngram.arpa.sorting import fill_rows
+
+    found, size = np.empty((trie.sizes[k - 1], k + 3), np.int32), trie.sizes[k - 1]
+    numbers = np.arange(trie.W, dtype=np.int32)
+    fill_rows(trie.memory, trie.memory.view(np.float32), trie.where, 0, numbers, np.zeros(size, np.uint8), found)
+    return found[:, :-1].copy()
+
+
+def sorted_rows(rows, W):
+    """The permutation (N,) that sorts rows (N, k + 2) by their ids; equal rows keep their order."""
+    places, k = (np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)), rows.shape[1] - 2
+    return places[sort_rows(rows, k, 0, W, W, np.ones(k, bool), np.empty(W + 1, np.int32), *places)]
+
+
+def mend(rows, W):
+    """Mends the rows of each order for `trie_of`, in place: the first of equal n-grams stays, and missing prefixes are
+    added as bare ones. Returns the number of repeated n-grams.
+    """
+    places = [sorted_rows(x, W) for x in rows]
+    fresh = [changes(x[place, :-2]) for x, place in zip(rows, places)]
+    for k in range(len(rows), 0, -1):
+        rows[k - 1] = rows[k - 1][places[k - 1][fresh[k - 1]]]
+        if k < len(rows):
+            longer = rows[k][:, :-3]
+            every = np.concatenate((rows[k - 1], joined(longer[changes(longer)], np.nan, 0)))
+            every = every[sorted_rows(every, W)]
+            rows[k - 1] = every[changes(every[:, :-2])]
+    return sum(int((~new).sum()) for new in fresh)
+
+
+def changes(ids):
+    """(N,) bool: whether a row of ids (N, k) differs from the row before."""
+    new = np.ones(len(ids), bool)
+    new[1:] = (ids[1:] != ids[:-1]).any(axis=1)
+    return new
+
+
+def joined(ids, p, bow):
+    """The rows (N, k + 2), as Rows has them, of ids (N, k), log10 p and log10 bow."""
+    rows = np.empty((len(ids), ids.shape[1] + 2), np.int32)
+    rows[:, :-2] = ids
+    rows.view(np.float32)[:, -2], rows.view(np.float32)[:, -1] = p, bow
+    return rows
+
+
+def rows_of_pieces(k, pieces, index):
+    """The rows (N, k + 2) of a section of parsed lines and Rows. index: word -> id."""
+    found = []
+    for kind, run in groupby(pieces, type):
+        if kind is Rows:
+            for x in run:
+                if k == 1:
+                    x.rows[:, 0] = [index[w] for w in x.words]
+                found.append(x.rows)
+        else:
+            p, words, bow = zip(*run)
+            ids = np.array([[index[w] for w in row] for row in words], np.int32)
+            found.append(joined(ids, single(p), single(bow)))
+    return found[0] if len(found) == 1 else np.concatenate([np.empty((0, k + 2), np.int32), *found])

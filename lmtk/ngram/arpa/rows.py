@@ -1,0 +1,205 @@
+"""The n-grams of a large ARPA file -> a sorted trie, by kernels.
+
+symbol   shape       meaning
+rows     (N, k + 2)  n-grams as k ids, log10 p and log10 back-off weight, int32; the last two are the bits of float32
+place    (N,)        the rows, int32, dealt to ranges of their first ids: those of a range are together, in their order
+deals    (D + 1, 2)  where the rows of each range begin in `place`, and its least id; int64
+"""
+
+from itertools import pairwise
+
+import numpy as np
+
+from lmtk.machine.jit import inlined, jit, of_numba
+from lmtk.machine.threads import all_at_once
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, N, P, room
+
+AHEAD = 12
+DEAL = 1 << 15  # rows sorted together: they stay in a cache
+WRONG, FALLING = 1, 2  # an n-gram is repeated or lacks its prefix; the last words of a context are not in order
+u64 = np.uint64
+prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+
+
+class Trie:
+    """Records of n-grams over W words, for `building.finished`; they grow by one order at a time. memory, where: as in
+    `nodes`; order: the number of orders so far. sizes: those of all orders to come; home: as for `building.finished`.
+    """
+
+    def __init__(self, sizes, W, home=None):
+        self.sizes, self.W, self.order = sizes, W, 0
+        self.memory, self.where, _ = room(sizes, home)
+
+    def add(self, rows):
+        """Adds the rows of the next order. Returns whether that was possible: it is not if `sizes` states another
+        number, or if an n-gram is repeated or lacks its prefix.
+        """
+        k = self.order + 1
+        if k > len(self.sizes) or len(rows) != self.sizes[k - 1]:
+            return False
+        place, deals = np.empty(len(rows), np.int32), np.empty((len(rows) // DEAL + 2, 2), np.int64)
+        deals = deals[: deal_rows(rows, self.W, max(DEAL, self.W), place, deals)].tolist()
+
+        def put(part):
+            (first, low), (last, high) = part
+            return put_rows(rows, k, self.W, place, first, last, low, high, self.memory, self.where)
+
+        if any(all_at_once(put, pairwise(deals))):
+            return False
+        if k > 1:
+            self.memory[self.where[k - 2, AT] + WIDE * self.sizes[k - 2] + CHILD] = len(rows)
+        self.order = k
+        return True
+
+
+@jit
+def deal_rows(rows, W, some, place, deals):
+    """place, deals <- as in the table above, for ranges of at least `some` rows, except the last. Returns the length of
+    deals. Two passes over the rows.
+    """
+    many, target = np.zeros(W, np.int32), np.empty(W, np.int32)
+    for i in range(len(rows)):
+        many[rows[u64(i), 0]] += 1
+    at, found = 0, 1
+    deals[0, 0] = deals[0, 1] = 0
+    for w in range(W):
+        target[w] = found - 1
+        at += many[w]
+        if at - deals[found - 1, 0] >= some or (w == W - 1 and (at > deals[found - 1, 0] or found == 1)):
+            deals[found, 0], deals[found, 1] = at, w + 1
+            found += 1
+    deals[found - 1, 1] = W
+    head = deals[:found, 0].copy()
+    for i in range(len(rows)):
+        deal = target[rows[u64(i), 0]]
+        place[head[deal]] = i
+        head[deal] += 1
+    return found
+
+
+@jit
+def put_rows(rows, k, W, place, first, last, low, high, memory, where):
+    """memory <- the records of the n-grams of order k in a range, and the children of the range's contexts. The range
+    has the first ids from `low` up to `high`; its rows are `place` from `first` up to `last`. memory, where: as in
+    `nodes`; suffixes are not set. Returns 0, or WRONG.
+    """
+    n = last - first
+    mine, order, other = np.empty((n, k + 2), np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    falling, start = np.zeros(k, np.bool_), np.empty(W + 1, np.int32)
+    for i in range(n):
+        if i + AHEAD < n:
+            prefetch(rows, np.int64(place[first + i + AHEAD]) * (k + 2))
+        row = u64(place[first + i])
+        for j in range(k + 2):
+            mine[i, j] = rows[row, j]
+        for j in range(k if i else 0):
+            falling[j] |= mine[i, j] < mine[i - 1, j]
+    # if the file is sorted by contexts, the last words are in order and a sort by the contexts suffices
+    found = FALLING
+    for ids in range(k - 1, k + 1):
+        if found == FALLING:
+            if sort_rows(mine, ids, low, high, W, falling, start, order, other):
+                found = link_rows(mine, other, k, first, low, high, memory, where)
+            else:
+                found = link_rows(mine, order, k, first, low, high, memory, where)
+    return found
+
+
+@jit
+def sort_rows(rows, ids, low, high, W, falling, start, place, other):
+    """place or other (N,) <- the rows, stably sorted by their first `ids` numbers, with a counting sort for each
+    number, from the last one back. The last numbers are skipped as long as `falling` says that they do not fall from
+    row to row. First ids are from low up to high, others below W; start (W + 1,): scratch. Returns whether the result
+    is in `other`.
+    """
+    size, straight, turned = len(rows), True, False
+    for i in range(size):
+        place[i] = i
+    for j in range(ids - 1, -1, -1):
+        if straight and not falling[j]:
+            continue
+        straight, turned = False, not turned
+        base, most = (low, high - low) if j == 0 else (np.int64(0), np.int64(W))
+        for w in range(most + 1):
+            start[w] = 0
+        for i in range(size):
+            start[u64(rows[u64(i), j] - base + 1)] += 1
+        for w in range(most):
+            start[w + 1] += start[w]
+        for i in range(size):
+            w = u64(rows[u64(place[i]), j] - base)
+            other[u64(start[w])] = place[i]
+            start[w] += 1
+        place, other = other, place
+    return turned
+
+
+@jit
+def link_rows(rows, place, k, begin, low, high, memory, where):
+    """memory <- the records of rows in the order `place`, from node `begin` on, and the children of the contexts whose
+    first ids are from low up to high. Returns 0, WRONG or FALLING.
+    """
+    numbers, logs, size = rows.view(np.float32), memory.view(np.float32), len(rows)
+    here, width, p = where[k - 1, AT], where[k - 1, WIDTH], where[k - 1, P]
+    up = where[max(k - 2, 0), AT]
+    # for the prefixes of the current context: their last words, their nodes, and where the nodes' children end
+    word, at, end, stop = np.empty(k, np.int64), np.empty(k, np.int64), np.empty(k, np.int64), np.int64(0)
+    if k > 1:
+        at[1], stop = first_child(memory, where, low), first_child(memory, where, high)
+        for j in range(1, k - 1):
+            above = where[j - 1, AT]
+            at[j + 1], stop = memory[above + WIDE * at[j] + CHILD], np.int64(memory[above + WIDE * stop + CHILD])
+            word[j], end[j] = memory[above + WIDE * at[j]], memory[above + WIDE * (at[j] + 1) + CHILD]
+        at[k - 1] -= 1
+    previous, same, first = np.int64(-1), k == 1, True
+    for i in range(size):
+        row = u64(place[i])
+        j = 1
+        while same and j < k and rows[row, j - 1] == word[j]:
+            j += 1
+        if j < k:
+            same, previous = False, np.int64(-1)
+        while not same:
+            at[k - 1] += 1
+            if at[k - 1] >= stop:
+                return WRONG
+            memory[u64(up + WIDE * at[k - 1] + CHILD)] = begin + i
+            word[k - 1], j = memory[u64(up + WIDE * at[k - 1])], k - 1
+            while j > 1 and (first or end[j - 1] <= at[j]):
+                above = where[j - 2, AT]
+                while end[j - 1] <= at[j]:
+                    at[j - 1] += 1
+                    end[j - 1] = memory[u64(above + WIDE * (at[j - 1] + 1) + CHILD)]
+                word[j - 1], j = memory[u64(above + WIDE * at[j - 1])], j - 1
+            j, first = 1, False
+            while j < k and rows[row, j - 1] == word[j]:
+                j += 1
+            same = j == k
+            if not same and rows[row, j - 1] < word[j]:
+                return WRONG
+        w = np.int64(rows[row, k - 1])
+        if w <= previous:
+            return WRONG if w == previous else FALLING
+        previous = w
+        to, value = u64(here + width * (begin + i)), numbers[row, k]
+        memory[to] = w
+        logs[to + u64(p)] = -np.inf if value == ZERO else value
+        if width == WIDE:
+            value = numbers[row, k + 1]
+            logs[to + u64(BOW)] = -np.inf if value == ZERO else value
+    for context in range(at[k - 1] + 1 if k > 1 else 0, stop):
+        memory[u64(up + WIDE * context + CHILD)] = begin + size
+    return 0
+
+
+@inlined
+def first_child(memory, where, w):
+    """The first 1-gram whose word is w or above."""
+    low, high = np.int64(0), where[0, N]
+    while low < high:
+        middle = (low + high) >> 1
+        if memory[where[0, AT] + where[0, WIDTH] * middle] < w:
+            low = middle + 1
+        else:
+            high = middle
+    return low

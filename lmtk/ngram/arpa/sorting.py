@@ -1,0 +1,162 @@
+"""ARPA lines of a model's nodes in any order of their words, in little memory.
+
+The nodes of an order are sorted by their first words. For lines in another order, the nodes become rows. These are
+dealt to ranges of the leading word, which is compared first; then each range is sorted by itself.
+
+symbol  shape        meaning
+row     (k + 3,)     int32: the numbers of an n-gram's words, log10 p and log10 of its weight (the bits of float32), and
+                     flags as printing.print_rows has them
+weighted (sum N_k,)  uint8: whether the file states the weight of a node; order k < n begins at base[k - 1]
+"""
+
+import math
+
+import numpy as np
+
+from lmtk.files.column import Shelf
+from lmtk.machine import memory
+from lmtk.machine.jit import inlined, jit
+from lmtk.machine.threads import Scratch, ahead, in_parts, in_turn
+from lmtk.ngram.arpa.printing import PIECE
+from lmtk.ngram.counting.counts import sorted_by
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_ends
+
+BYTES, LEAST = 512, 1 << 16  # bounded memory for each row of a range, which takes a tenth of it; rows of a range
+f32 = np.float32
+
+
+def write_sections(out, model, rank, lines, context_first=False):
+    """Writes the sections of an ARPA file. rank (W,): the numbers of the words by which n-grams are sorted, compared
+    from the last word back or, with `context_first`, so in the context and then by the last word. lines: that of a
+    printing.Layout, for rows of these numbers.
+    """
+    nodes, scratch = model.nodes, Scratch()
+    nodes.checked(len(model.vocab.words))
+    weighted, base = weights_written(nodes)
+    most = max(memory.bound // BYTES, LEAST) if memory.bound else 1 << 40
+    for k in range(1, nodes.order + 1):
+        out.write(b"\n\\%d-grams:\n" % k)
+        lead = k - 2 if context_first and k > 1 else k - 1
+        columns = [*([k - 1] if lead < k - 1 else []), *range(lead + 1)]  # the last decides first
+        for rows in ranges(nodes, k, lead, rank, weighted[base[k - 1] :], most):
+            place = np.arange(len(rows), dtype=np.int32)
+            for column in columns:
+                place = sorted_by(place, np.ascontiguousarray(rows[:, column]), len(rank))
+
+            def lines_of(begin, turn, k=k, rows=rows, place=place):
+                with scratch.lent() as room:
+                    some = rows[place[begin : begin + PIECE]].T.copy()
+                    text = lines(some[:k], *some[k : k + 2].view(f32), some[k + 2].astype(np.uint8), k, room)
+                    with turn:
+                        out.write(text)
+
+            in_turn(lines_of, range(0, len(rows), PIECE))
+
+
+def weights_written(nodes):
+    """(weighted, base), as in the table above."""
+    where, sizes = nodes.where, nodes.where[:, N]
+    base = np.concatenate(([0], np.cumsum(sizes)))
+    weighted = memory.zeros(base[-2], np.uint8)
+    for k in range(1, nodes.order):
+        mine = weighted[base[k - 1] :]
+        in_parts(lambda a, b, k=k, mine=mine: look(nodes.memory, nodes.logs, where, k, a, b, mine), sizes[k - 1])
+    for k in range(nodes.order - 1, 1, -1):
+        mark_ends(nodes, k, np.split(weighted, base[1:-2]))
+    return weighted, base
+
+
+def ranges(nodes, k, lead, rank, weighted, most):
+    """Yields the rows (M, k + 3) of the n-grams of order k, for one range after the other of the numbers of the leading
+    word, the word at `lead`. A range has up to `most` rows, or those of a single word.
+    """
+    many, order = np.zeros(len(rank), np.int64), lead + 1
+    count_words(nodes.memory, nodes.where, k, order, rank, many)
+    ends, cuts = np.cumsum(many), [0]
+    while cuts[-1] < len(rank):
+        before = ends[cuts[-1] - 1] if cuts[-1] else 0
+        cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, before + most, "right"))))
+    pieces = (rows_of(nodes, k, a, rank, weighted) for a in range(0, nodes.size(k), PIECE))
+    if len(cuts) == 2:
+        yield np.concatenate([*pieces, np.zeros((0, k + 3), np.int32)])
+        return
+    of, shelf = np.repeat(np.arange(len(cuts) - 1, dtype=np.uint16), np.diff(cuts)), Shelf()
+    for rows in ahead(pieces):
+        mine = of[rows[:, lead]]
+        place, sizes = np.argsort(mine, kind="stable"), np.bincount(mine, minlength=len(cuts) - 1)
+        for r, some in enumerate(np.split(rows[place], np.cumsum(sizes)[:-1])):
+            if len(some):
+                shelf.add(r, some)
+    for r in range(len(cuts) - 1):
+        yield shelf.get(r, np.int32).reshape(-1, k + 3)
+
+
+def rows_of(nodes, k, first, rank, weighted):
+    """The rows of PIECE nodes of order k from `first` on, without bare prefixes."""
+    rows = np.empty((min(PIECE, nodes.size(k) - first), k + 3), np.int32)
+    return rows[: fill_rows(nodes.memory, nodes.logs, nodes.where, first, rank, weighted, rows)]
+
+
+@jit
+def fill_rows(memory, logs, where, first, rank, weighted, rows):
+    """rows (N, k + 3) <- those of the N nodes of order k from `first` on that have a probability. Returns how many."""
+    k, found = rows.shape[1] - 3, 0
+    bow, p, words = k < len(where), where[k - 1, P], np.empty(k + 1, np.int32)
+    at = np.full(k + 1, first)  # the node of the prefix of each length
+    words[:] = -1
+    for j in range(k - 1, 0, -1):
+        at[j] = parent(memory, where, j, at[j + 1])
+    for node in range(first, first + len(rows)):
+        at[k], j, here = node, k, where[k - 1, AT] + where[k - 1, WIDTH] * node
+        while j > 1 and (words[j - 1] < 0 or memory[where[j - 2, AT] + WIDE * (at[j - 1] + 1) + CHILD] <= at[j]):
+            while memory[where[j - 2, AT] + WIDE * (at[j - 1] + 1) + CHILD] <= at[j]:
+                at[j - 1] += 1
+            j -= 1
+            words[j] = rank[memory[where[j - 1, AT] + WIDE * at[j]]]
+        if logs[here + p] != logs[here + p]:
+            continue
+        words[k] = rank[memory[here]]
+        for d in range(k):
+            rows[found, d] = words[d + 1]
+        rows[found, k], rows[found, k + 1] = memory[here + p], memory[here + BOW] if bow else 0
+        rows[found, k + 2] = 3 if bow and weighted[node] else 1
+        found += 1
+    return found
+
+
+@inlined
+def parent(memory, where, k, node):
+    """The node of order k that a node of order k + 1 extends."""
+    low, high = np.int64(0), where[k - 1, N]
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if memory[where[k - 1, AT] + WIDE * middle + CHILD] <= node:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@jit
+def count_words(memory, where, k, d, rank, many):
+    """many (W,) += the number of n-grams of order k, bare or not, by the number of their d-th word; d is k or k - 1."""
+    begin, width = where[d - 1, AT], where[d - 1, WIDTH]
+    for i in range(where[d - 1, N]):
+        at = begin + width * i
+        many[rank[memory[at]]] += memory[at + WIDE + CHILD] - memory[at + CHILD] if d < k else 1
+
+
+@jit
+def look(memory, logs, where, k, first, last, weighted):
+    """weighted (N_k,), from `first` up to `last`, <- whether a child of the node has a probability, or the node's
+    weight is not 0. A weight of -0.0 counts as not 0.
+    """
+    begin, below, width, p = where[k - 1, AT], where[k, AT], where[k, WIDTH], where[k, P]
+    for i in range(first, last):
+        at = begin + WIDE * i
+        bow = logs[at + BOW]
+        there = bow != 0 or math.copysign(1, bow) < 0
+        for child in range(memory[at + CHILD], memory[at + WIDE + CHILD]):
+            value = logs[below + width * child + p]
+            there |= value == value
+        weighted[i] = there

@@ -1,0 +1,74 @@
+"""ARPA files as SRILM writes them: seven digits, and a back-off weight where an n-gram is a context.
+
+A small model is formatted here; a large one is printed by kernels (`printing`), and with -memory its lines are sorted
+on disk (`sorting`). A log10 of -inf is written as -99.
+"""
+
+import numpy as np
+
+from lmtk.machine import memory
+from lmtk.machine.large import pays
+from lmtk.ngram.counting.counts import ranks
+from lmtk.ngram.model.nodes import ZERO, mark_ends
+
+
+def write_text(out, model, sort=True, own=False):
+    """Writes a Backoff model as SRILM does: seven digits, and a weight where an n-gram is a context.
+
+    N-grams are sorted by their contexts, which are compared from the last word back, and then by their last words, all
+    in byte order. Without `sort` they are sorted by their words' ids, compared from the last word back. own: as in
+    `printing.write_sorted`.
+    """
+    sizes, plain = model.sizes, sort and not memory.bound
+    out.write(b"\n\\data\\\n" + b"".join(b"ngram %d=%d\n" % (k, size) for k, size in enumerate(sizes, 1)))
+    if not (pays("ngrams", sum(sizes), "write" if plain else "") and sum(sizes) < 1 << 31):
+        format_sections(out, model, ranks(model.vocab.words) if sort else None)
+    elif plain:
+        from lmtk.ngram.arpa.printing import write_sorted
+
+        write_sorted(out, model, ranks(model.vocab.words), own)
+    else:
+        from lmtk.ngram.arpa import printing, sorting
+
+        words = model.vocab.words
+        rank = ranks(words) if sort else np.arange(len(words), dtype=np.int32)
+        sorting.write_sections(out, model, rank, printing.plain(sorted(words) if sort else words).lines, sort)
+    out.write(b"\n\\end\\\n")
+
+
+def format_sections(out, model, rank):
+    """Writes the sections of `write_text`. rank (W,): the place of each word in byte order, None without `sort`."""
+    words = np.array(model.vocab.words, object)
+    for k, (rows, log10p, log10bow, weighted) in enumerate(printed_ngrams(model), 1):
+        out.write(b"\n\\%d-grams:\n" % k)
+        place = np.lexsort(rows.T if rank is None else (rank[rows[:, -1]], *rank[rows[:, :-1]].T))
+        columns = [words[rows[place, j]] for j in range(k)]
+        line = b"%s\t" + b" ".join([b"%s"] * k) + b"%s\n"
+        p = [b"%.7g" % x for x in log10p[place].tolist()]
+        weights = [b"\t%.7g" % x if there else b"" for x, there in zip(log10bow[place].tolist(), weighted[place])]
+        out.writelines(map(line.__mod__, zip(p, *columns, weights)))
+
+
+def weights_stated(nodes):
+    """Whether an ARPA file states the weight of each n-gram, an array (N,) for each order. It does if the n-gram is a
+    context or a suffix of one, or if the weight is not 0. A weight of -0.0 is a 0 that has to be stated.
+    """
+    stated = []
+    for k in range(1, nodes.order):
+        log10bow, longer = nodes.levels[k]["log10bow"][:-1], nodes.levels[k + 1]["log10p"][:-1]
+        stated.append((log10bow != 0) | np.signbit(log10bow))
+        stated[-1][nodes.parents(k + 1)[~np.isnan(longer)]] = True
+    for k in range(len(stated), 1, -1):  # SRILM states the weights of suffixes of contexts too
+        mark_ends(nodes, k, stated)
+    return [*stated, np.zeros(nodes.size(nodes.order), bool)]
+
+
+def printed_ngrams(model):
+    """Yields for each order: rows (N, k) of ids, log10p, log10bow (N,), with -99 for log 0, and `weights_stated` (N,);
+    no bare prefixes.
+    """
+    for k, stated in enumerate(weights_stated(model.nodes), 1):
+        rows, *logs = model.ngrams(k)
+        kept = ~np.isnan(logs[0])
+        log10p, log10bow = (np.where(np.isneginf(x), np.float32(ZERO), x + np.float32(0))[kept] for x in logs)
+        yield rows[kept], log10p, log10bow, stated[kept]

@@ -1,0 +1,97 @@
+"""Files of word classes, as SRILM writes and reads them."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted, name_of, shown
+from lmtk.files.streams import WORD, lines
+from lmtk.text.vocab import EOS, SOS, UNK
+
+
+@dataclass(frozen=True)
+class Classes:
+    """names: those of the classes, as bytes; members: word -> (the place of its class in names, p(word | class))."""
+
+    names: list
+    members: dict
+
+
+def read_classes(path, scaled=True, rows=None):
+    """Reads a class file of SRILM's, "CLASS P WORD" lines. Without P the words of a class are equally likely.
+
+    Probabilities that do not sum to one are scaled, with one warning; with scaled=False they stay as they are. rows:
+    the file's `streams.lines`, if they were read before. Raises FormatError, for instance if a word is in two classes.
+    """
+    names, members, line_of, stated = {}, {}, {}, {}
+    for number, line in lines(path) if rows is None else rows:
+        fields = WORD.findall(line)
+        if not fields:
+            continue
+        p = probability(fields[1]) if len(fields) == 3 else 1.0 if len(fields) == 2 else None
+        if p is None:
+            raise FormatError(path, f"expected a class, a probability and one word, found '{shown(line)[:60]}'", number)
+        name, word = fields[0], fields[-1]
+        if word in members:
+            raise FormatError(
+                path, f"{shown(word)} has a class in line {line_of[word]} already; a word is in one", number
+            )
+        if {name, word} & {SOS, EOS} or name == UNK:
+            raise FormatError(path, "<s> and </s> are in no class, and neither they nor <unk> name one", number)
+        if stated.setdefault(name, len(fields)) != len(fields):
+            raise FormatError(path, "a class states the probabilities of all its words or of none", number)
+        members[word] = names.setdefault(name, len(names)), p
+        line_of[word] = number
+    if not members:
+        raise FormatError(path, "no classes in it")
+    uniform = np.array([fields == 2 for fields in stated.values()])
+    wordless = (w for w, (c, _) in members.items() if uniform[c] and probability(w) is not None)
+    if not uniform.all() and (first := next(wordless, None)):
+        raise FormatError(path, "a class and a probability, but no word", line_of[first])
+    both = next((name for name in names if name in members), None)
+    if both:
+        raise FormatError(path, f"{shown(both)} is a class and a word", line_of[both])
+    sums = np.bincount([c for c, _ in members.values()], [p for _, p in members.values()])
+    empty = np.flatnonzero(sums == 0)
+    if len(empty):
+        raise FormatError(path, f"the words of {shown(list(names)[empty[0]])} have no probability")
+    off = (np.abs(sums - 1) > 1e-4) & ~uniform & scaled
+    sums[~uniform & (not scaled)] = 1
+    if off.any():
+        worst = sums[np.where(off, np.abs(sums - 1), 0).argmax()]
+        many = counted(off.sum(), "class", "classes")
+        what = f"the probabilities of {many} do not sum to one; one sums to {worst:.7g}"
+        warnings.warn(f"{name_of(path)}: {what}; they are scaled", LmtkWarning, stacklevel=2)
+    return Classes(list(names), {word: (c, p / sums[c]) for word, (c, p) in members.items()})
+
+
+def probability(text):
+    """The number in `text` if it is from 0 to 1, else None."""
+    try:
+        p = float(text)
+    except ValueError:
+        return None
+    return p if 0 <= p <= 1 + 1e-9 and b"_" not in text else None
+
+
+def write_classes(out, classes):
+    """Writes a class file of SRILM's, class after class; the words of each by falling probability, then bytes."""
+    for word, (c, p) in sorted(classes.members.items(), key=lambda item: (item[1][0], -item[1][1], item[0])):
+        out.write(b"%s %.10g %s\n" % (classes.names[c], p, word))
+
+
+def replaced(words, classes):
+    """Words with classes in their place: (the new words, the new id of each old word (W,)).
+
+    The new words are the first three, <s>, </s> and <unk>, even if <unk> is in a class; then all classes; then the
+    words without a class. Raises LmtkError if a class has the name of a word without a class.
+    """
+    rest = [w for w in words[3:] if w not in classes.members]
+    new = [*words[:3], *classes.names, *rest]
+    index = {w: i for i, w in enumerate(new)}
+    if len(index) < len(new):
+        both = next(w for w in classes.names if w in rest)
+        raise LmtkError(f"the word {shown(both)} is the name of a class, too")
+    of = [3 + classes.members[w][0] if w in classes.members else index[w] for w in words]
+    return new, np.array(of, np.int32)

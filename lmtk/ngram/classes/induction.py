@@ -1,0 +1,347 @@
+"""Word classes: induction by exchange and by merging, SRILM's file of them, and texts with classes for words.
+
+Kneser and Ney 1993; Martin, Liermann, Ney 1998, "Algorithms for bigram and trigram word clustering", section 3. The
+likelihood of a text is that of the bigram model p(w | v) = p(g_w | g_v) p(w | g_w), g_w being the class of w, and the p
+relative frequencies.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.errors import LmtkError, shown
+from lmtk.files.streams import SUFFIX
+from lmtk.ngram.classes import kernels
+from lmtk.ngram.classes.files import Classes, replaced
+from lmtk.ngram.counting.counts import Counts, from_rows
+from lmtk.text.vocab import EOS, SOS, UNK
+
+TABLE = 1 << 22  # x ln x is looked up for counts x below
+TOGETHER = 1 << 10  # words that a call of `exchange` takes: an interrupt waits for the end of the call
+STEPS = 1 << 26  # pairs of classes that a call of `agglomerate` goes over, for the same reason
+
+
+@dataclass(frozen=True)
+class Bigrams:
+    """v, w, count (B,): bigrams of words (ids) and their counts; uses (W,): how often each word was seen."""
+
+    words: list
+    v: np.ndarray
+    w: np.ndarray
+    count: np.ndarray
+    uses: np.ndarray
+
+
+def bigrams(counts):
+    """The Bigrams of Counts of order 2. Where 1-grams have no counts, uses come from the bigrams. Raises LmtkError
+    above 2^31 bigrams.
+    """
+    W = len(counts.words)
+    key, count = counts.levels[1].keys, counts.levels[1].count
+    kept = count > 0
+    v = (counts.levels[0].keys[key // W] % W)[kept]
+    w, count = (key % W)[kept], count[kept]
+    uses = np.zeros(W, np.int64)
+    uses[counts.levels[0].keys] = counts.levels[0].count
+    if not uses.any():
+        uses = np.maximum(np.bincount(v, count, W), np.bincount(w, count, W)).astype(np.int64)
+    if count.sum() >= 1 << 31:
+        raise LmtkError("more than 2^31 bigrams; leave out a part of the text")
+    return Bigrams(counts.words, v, w, count, uses)
+
+
+def by_use(data, words):
+    """Words (ids) by falling count, then bytes."""
+    return np.array(sorted(words, key=lambda w: (-data.uses[w], data.words[w])), np.int64)
+
+
+def frequency_classes(data, words, G, seed=None):
+    """The classes with which the exchange starts, (W,), for `words` by falling frequency. The first G - 1 get a class
+    each; the others share the last class or, with a seed, are spread over all classes at random. Words not in `words`
+    have -1.
+    """
+    g = np.full(len(data.words), -1, np.int32)
+    g[words] = np.minimum(np.arange(len(words)), G - 1)
+    if seed is not None:
+        g[words[G:]] = np.random.default_rng(seed).integers(0, G, len(words[G:]))
+    return g
+
+
+def given_classes(data, words, classes, path):
+    """The classes with which the exchange starts, (W,), from a class file; -1 for words not in `words`. Raises
+    LmtkError if one of `words` has no class.
+    """
+    g = np.full(len(data.words), -1, np.int32)
+    for w in words:
+        member = classes.members.get(data.words[w])
+        if member is None:
+            raise LmtkError(
+                f"{path}: no class for the word {shown(data.words[w])}; -noclass-vocab names words without one"
+            )
+        g[w] = member[0]
+    return g
+
+
+@dataclass
+class Exchange:
+    """The state of the exchange: arrays as `class_kernels` has them. order: the words that may move, in turn. fixed:
+    the term of the log likelihood that no move changes.
+    """
+
+    order: np.ndarray
+    G: int
+    g: np.ndarray
+    start: np.ndarray
+    word: np.ndarray
+    count: np.ndarray
+    own: np.ndarray
+    N: np.ndarray
+    M: np.ndarray
+    n: np.ndarray
+    f: np.ndarray
+    fixed: float
+
+
+def neighbours(data):
+    """start, word, count, own as in `class_kernels`."""
+    W = len(data.words)
+    self = data.v == data.w
+    own = np.zeros(W, np.int32)
+    own[data.v[self]] = data.count[self]
+    v, w, count = data.v[~self], data.w[~self], data.count[~self].astype(np.int32)
+    start, word, many = np.zeros((2, W + 1), np.int64), [], []
+    for i, (from_, to) in enumerate(((v, w), (w, v))):
+        np.cumsum(np.bincount(from_, minlength=W), out=start[i, 1:])
+        sorted_ = np.argsort(from_, kind="stable")
+        word.append(to[sorted_].astype(np.int32))
+        many.append(count[sorted_])
+    return start, np.array(word), np.array(many), own
+
+
+def numbered(data, g, G):
+    """(g, C): g with a new class, from G on, for each word of the bigrams that had none, -1; the number of classes."""
+    g = g.copy()
+    alone = np.union1d(data.v[g[data.v] < 0], data.w[g[data.w] < 0])
+    g[alone] = np.arange(G, G + len(alone))
+    return g, G + len(alone)
+
+
+def exchange_of(data, g, G, order):
+    """The Exchange that begins with the classes g (W,). A word of the bigrams without a class, -1, gets its own, after
+    the G others.
+    """
+    g, C = numbered(data, g, G)
+    start, word, count, own = neighbours(data)
+    N = np.bincount(g[data.v].astype(np.int64) * C + g[data.w], data.count, C * C).astype(np.int32).reshape(C, C)
+    n = np.stack((N.sum(axis=1), N.sum(axis=0)))
+    f = xlogx(np.arange(min(TABLE, int(data.count.sum()) + 1), dtype=np.float64))
+    predicted = np.bincount(data.w, data.count)
+    fixed = float(xlogx(predicted).sum())
+    return Exchange(order, G, g, start, word, count, own, N, N.T.copy(), n, f, fixed)
+
+
+def xlogx(x):
+    return x * np.log(np.maximum(x, 1))
+
+
+def passes(state, iterations=None, threads=1):
+    """Exchanges until no word moves, or for `iterations` passes. After every TOGETHER words, and at the end of each
+    pass, yields the share of the pass that is done and the number of words that moved in it so far.
+
+    After the first pass, several threads first find those of TOGETHER words that are not in their best class; only
+    these get a turn. The exchange still ends only when no single word would move.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # its import takes as long as a small job
+
+    arrays = state.g, state.G, state.start, state.word, state.count, state.own, state.N, state.M, state.n, state.f
+    done = 0
+    with ThreadPoolExecutor(threads) as pool:
+        while iterations is None or done < iterations:
+            moved = 0
+            for at in range(0, len(state.order), TOGETHER):
+                words = state.order[at : at + TOGETHER]
+                if threads > 1 and done:
+                    best = np.empty_like(words)
+                    parts = zip(np.array_split(words, threads), np.array_split(best, threads))
+                    list(pool.map(lambda part: kernels.wishes(part[0], *arrays, part[1]), parts))
+                    words = words[best != state.g[words]]
+                moved += kernels.exchange(words, *arrays)
+                yield min((at + TOGETHER) / len(state.order), 1), moved
+            done += 1
+            if not moved:
+                break
+
+
+@dataclass
+class Merging:
+    """The state of the merging of classes; arrays, K and m as `class_kernels.agglomerate` has them."""
+
+    R: int
+    K: int
+    parent: np.ndarray
+    arrays: tuple
+    merged: np.ndarray
+    m: int = 0
+
+    def add(self, words, C):
+        """Gives words (ids) classes of their own in turn, and merges classes while there are more than C."""
+        words = np.asarray(words, np.int64)
+        self.K, self.m = kernels.agglomerate(words, C, self.R, self.K, self.parent, *self.arrays, self.merged, self.m)
+
+
+def merging_of(data, order, window):
+    """The Merging before the first class, with room for window + 1 classes. Words (ids) not in `order` have classes of
+    their own, which are not merged.
+    """
+    fixed = np.setdiff1d(np.union1d(data.v, data.w), order)
+    room = min(window, len(order)) + 1
+    W, C = len(data.words), len(fixed) + 1 + room
+    g = np.zeros(W, np.int32)
+    g[fixed] = np.arange(1, len(fixed) + 1)
+    start, word, count, own = neighbours(data)
+    N = np.zeros((C, C), np.int32)
+    np.add.at(N, (g[data.v], g[data.w]), data.count.astype(np.int32))
+    root = np.zeros(C, np.int64)
+    f = xlogx(np.arange(int(data.count.sum()) + 1, dtype=np.float64))
+    S = (f[N].sum(axis=0) + f[N].sum(axis=1)).astype(np.float64)
+    n, L = np.zeros((2, C), np.int64), np.zeros((C, C))
+    arrays = g, root, start, word, count, own, N, n, S, L, f
+    R = len(fixed) + 1
+    return Merging(R, R, np.arange(W, dtype=np.int32), arrays, np.zeros((W, 2), np.int64))
+
+
+def roots(parent):
+    """The word that each word was finally merged into, (W,)."""
+    while (parent != parent[parent]).any():
+        parent = parent[parent]
+    return parent
+
+
+def mergers(state, order, window, G, every=0):
+    """Merges classes as in Brown et al. 1992: the words `order` come in turn, two of each window + 1 classes are
+    merged, and at the end classes are merged until G are left. A window of all words tries all pairs. Yields the share
+    of the work that is done, after each call of the kernel; with `every`, also after so many mergers.
+    """
+    tallest = min(window, len(order))
+    sizes = np.concatenate((np.minimum(np.arange(len(order)), window), np.arange(tallest, G, -1)))
+    pairs = np.concatenate(([0], np.cumsum(sizes.astype(np.float64) ** 2)))  # of classes, gone over before each step
+    done = 0
+    while done < len(sizes):
+        end = max(np.searchsorted(pairs, pairs[done] + STEPS), done + 1)
+        if every:
+            end = min(end, tallest + (max(done - tallest, 0) // every + 1) * every)
+        if done < len(order):
+            end = min(end, len(order))
+            state.add(order[done:end], window)
+        else:
+            end = min(end, len(sizes))
+            state.add([], G + len(sizes) - end)
+        done = end
+        yield pairs[done] / pairs[-1]
+
+
+def classes_as_words(data, g):
+    """(the Bigrams of the classes g (W,) in place of words, the number of classes). Words without a class, -1, are
+    classes of their own.
+    """
+    g, C = numbered(data, g, int(g.max()) + 1)
+    key, inverse = np.unique(g[data.v].astype(np.int64) * C + g[data.w], return_inverse=True)
+    count = np.bincount(inverse, data.count).astype(np.int64)
+    uses = np.bincount(g[g >= 0], data.uses[g >= 0], C).astype(np.int64)
+    return Bigrams([b"%08d" % c for c in range(C)], key // C, key % C, count, uses), C
+
+
+def merged_classes(state, order):
+    """The class (W,) of each of the words `order` after the mergers, numbered by their first words in `order`; other
+    words: -1.
+    """
+    g = np.full(len(state.parent), -1, np.int32)
+    _, first, own = np.unique(roots(state.parent)[order], return_index=True, return_inverse=True)
+    g[order] = np.argsort(np.argsort(first))[own]
+    return g
+
+
+def words_of_merged(state, order, of, words):
+    """The class (W,) of each of `words` after the mergers of `order`, -1 for other words. of[w] is the id that stood
+    for word w in the mergers.
+    """
+    merged = merged_classes(state, order)
+    g = np.full(len(of), -1, np.int32)
+    g[words] = merged[of[words]]
+    return g
+
+
+def numbered_name(path, number):
+    """The name of a file that -save writes: SRILM's, CLASSES.000100 or CLASSES.000100.gz."""
+    suffix = next((s for s in SUFFIX if path.endswith(s)), "")
+    return f"{path}.{number:06d}{suffix}"
+
+
+def paths(data, classes):
+    """For each class, the string of 0 and 1 that leads to it in the tree of mergers, which go on down to one class."""
+    G = len(classes.names)
+    g = np.array([classes.members[w][0] if w in classes.members else -1 for w in data.words], np.int32)
+    g, C = numbered(data, g, G)
+    key, inverse = np.unique(g[data.v].astype(np.int64) * C + g[data.w], return_inverse=True)
+    count = np.bincount(inverse, data.count).astype(np.int64)
+    order = np.arange(G)
+    state = merging_of(Bigrams([b""] * C, key // C, key % C, count, None), order, G)
+    for _ in mergers(state, order, G, 1):
+        pass
+    found = [b""] * G
+    for a, b in state.merged[: state.m][::-1].tolist():
+        found[b] = found[a] + b"1"
+        found[a] += b"0"
+    return found
+
+
+def write_paths(out, data, classes):
+    """Writes a line for each word, "PATH WORD COUNT" with tabs: the path of its class, the word, how often it was seen;
+    by paths, then falling counts, then bytes.
+    """
+    path = paths(data, classes)
+    uses = dict(zip(data.words, data.uses.tolist()))
+    rows = sorted((path[c], -uses[word], word) for word, (c, _) in classes.members.items())
+    out.writelines(b"%s\t%s\t%d\n" % (bits, word, -count) for bits, count, word in rows)
+
+
+def log_likelihood(state):
+    """ln p of the text by the class model: the sum over bigrams of ln p of the second word given the first."""
+    return float(xlogx(state.N[state.N > 0].astype(np.float64)).sum() - xlogx(state.n).sum()) + state.fixed
+
+
+def made(data, state, unseen=(), unk=UNK):
+    """The Classes with which the exchange ended, by falling use. A class without a seen word is left out.
+
+    `unseen` words get the class of rare words: the class of `unk`, or else the one with most words of the lowest count.
+    In a text of N words, T of them different, their share is T / (N + T), in equal parts (Witten and Bell, method C).
+    It is taken from the other words of the class, and is never more than half of the class.
+    """
+    g = state.g
+    seen = np.flatnonzero((g >= 0) & (g < state.G))
+    used = data.uses[seen]
+    uses = np.bincount(g[seen], used, state.G)
+    share = np.zeros(state.G)
+    if len(unseen):
+        rare = next((g[w] for w in seen if data.words[w] == unk), None)
+        if rare is None:
+            rare = np.bincount(g[seen[used == used.min()]], minlength=state.G).argmax()
+        N, T = used.sum(), len(seen)
+        share[rare] = min(T / (N + T) * N / uses[rare], 0.5)
+    kept = np.flatnonzero(uses)
+    place = np.full(state.G, -1)
+    place[kept[np.argsort(-uses[kept], kind="stable")]] = np.arange(len(kept))
+    members = {data.words[w]: (int(place[g[w]]), data.uses[w] / uses[g[w]] * (1 - share[g[w]])) for w in seen.tolist()}
+    members |= {data.words[w]: (int(place[rare]), share[rare] / len(unseen)) for w in unseen}
+    names = [b"CLASS-%05d" % c for c in range(1, len(kept) + 1)]
+    return Classes(names, members)
+
+
+def class_counts(data, classes):
+    """The Counts of 1-grams and 2-grams of classes, and of the words that have none."""
+    words = list(dict.fromkeys((SOS, EOS, UNK, *data.words)))
+    index = {w: i for i, w in enumerate(words)}
+    names, of = replaced(words, classes)
+    of = of[[index[w] for w in data.words]]
+    rows = [of[:, None], np.column_stack((of[data.v], of[data.w]))]
+    return Counts(names, from_rows(rows, [data.uses, data.count], len(names)))

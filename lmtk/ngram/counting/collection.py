@@ -1,0 +1,451 @@
+"""Texts and count files -> the sum of their counts."""
+
+import re
+import warnings
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError, LmtkWarning, shown
+from lmtk.files.column import Column, Shelf
+from lmtk.files.streams import BLOCK
+from lmtk.files.streams import blocks as blocks_of
+from lmtk.machine.large import pays
+from lmtk.machine.memory import at_most
+from lmtk.machine.parallel import ALONE
+from lmtk.machine.threads import count, in_parts
+from lmtk.ngram.counting.counts import Counts, count_ids, from_rows, parse_counts, row_parts, to_rows
+from lmtk.ngram.counting.runs import LINE, Lines, Spilled, add_spilling, count_spilling, spilled, tokens_in
+from lmtk.ngram.counting.sharing import common_words, gather_levels
+from lmtk.text.corpus import NEWLINE, TOKEN, WORD_BYTES, Closed, Growing, Marks, Reader, ids_of, with_marks
+from lmtk.text.kernels import renumber
+from lmtk.text.vocab import EOS, SOS, UNK
+
+SENTENCES = Marks()
+TOLD = 64 << 20  # bytes; there is no warning about a job that takes less
+NODE = 100  # bytes of memory that a counted n-gram takes when a model is estimated
+LEAST = 64 << 20  # bytes of -memory besides the words
+SMALL_BLOCK = 2 << 20  # bytes of a text that are read together if memory is bounded
+OUTSIDE = -2  # the id of a word whose n-grams are dropped
+# the first word of a line, and the others; and the last one
+FIRST = re.compile(rb"[ \t\r]*(?P<weight>[^ \t\r]*)[ \t\r]*(?P<words>.*?)[ \t\r]*$", re.S)
+LAST = re.compile(rb"[ \t\r]*(?P<words>.*?)[ \t\r]*(?P<weight>[^ \t\r]*)[ \t\r]*$", re.S)
+
+
+@dataclass(frozen=True)
+class Positions:
+    """A large text whose n-grams `suffix` finds by one sort. words: as in Counts; ids (N,), with a border, -1, after
+    each sentence in place of its marks.
+    """
+
+    words: list
+    ids: np.ndarray
+
+    @property
+    def tokens(self):
+        return np.count_nonzero(self.ids != NEWLINE)
+
+    def has(self, word):
+        return word in self.words and bool((self.ids == self.words.index(word)).any())
+
+    def replaced(self, words, of):
+        """The Positions with other words in place of its own; of (W,): the new id of each old word."""
+        return Positions(words, np.append(of, np.int32(NEWLINE))[self.ids])
+
+    def of(self, vocab):
+        """The ids (N,) int32 that a model's vocabulary gives the words; 0 is the border."""
+        new_id, ids = np.array([vocab.index[word] for word in self.words] + [0], np.int32), np.empty_like(self.ids)
+        in_parts(lambda a, b: renumber(self.ids[a:b], new_id, ids[a:b]), len(ids))
+        return ids
+
+
+class Blocks:
+    """The raw blocks of this rank's part of the texts, on disk, for several passes. heads: (path, place, size, words
+    known after it) of each block, after a first entry for the words known before the texts.
+    """
+
+    def __init__(self, raw, known):
+        self.shelf, self.heads = Shelf(), [(-1, -1, 0, known)]
+        for path, place, ids in raw:
+            known = max(known, int(ids.max(initial=-1)) + 1)
+            self.shelf.add((path, place), ids)
+            self.heads.append((path, place, len(ids), known))
+
+    @property
+    def size(self):
+        return sum(size for _, _, size, _ in self.heads)
+
+    def __iter__(self):
+        for path, place, _, _ in self.heads[1:]:
+            yield path, place, self.shelf.get((path, place), np.int32)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A large text whose n-grams are found bucket by bucket. words: as in Counts. For this rank's part of the text:
+    mine, the words of its ids; blocks; counts (1 + the number of words,), how often the border and each word occur.
+    """
+
+    words: list
+    mine: list
+    blocks: Blocks
+    marks: Marks
+    counts: np.ndarray
+
+    @property
+    def tokens(self):
+        return int(self.counts[1:].sum())
+
+    def has(self, word):
+        return any(n and w == word for w, n in zip(self.mine, self.counts[1:].tolist()))
+
+    def replaced(self, words, of):
+        """As Positions.replaced."""
+        new = dict(zip(self.words, of.tolist()))
+        return replace(self, words=words, mine=[words[new[word]] for word in self.mine])
+
+    def new_id(self, vocab):
+        return np.array([vocab.index[word] for word in self.mine] + [0], np.int32)
+
+    def seen(self, vocab):
+        """How often each id of a model's vocabulary occurs in this part, (W - 1,). Id 0 is the border; the last id,
+        <s>, is left out.
+        """
+        found = np.bincount(np.roll(self.new_id(vocab), 1), self.counts, len(vocab.words))
+        return found[:-1].astype(np.int64)
+
+    def parts(self, vocab):
+        """Yields the ids, int32, that a model's vocabulary gives the words, block by block; 0 is the border."""
+        new_id = self.new_id(vocab)
+        for part in bordered(self.blocks, self.mine.index(SOS), self.mine.index(EOS), self.marks):
+            yield new_id[part]
+
+
+class MarksInside(Exception):
+    """Sentence marks occur inside a sentence, or the last sentence has no end."""
+
+
+def collect(
+    texts,
+    files,
+    order,
+    words=None,
+    marks=SENTENCES,
+    unk=UNK,
+    limit=False,
+    floats=False,
+    memory=None,
+    comm=ALONE,
+    replace=None,
+    positions=False,
+    parts=False,
+    weighted=(),
+    weight_of=FIRST,
+):
+    """The Counts of texts, count files and texts with weights, added up, as in SRILM's ngram-count.
+
+    words: a closed vocabulary. A word outside it counts as `unk`; with `limit`, its n-grams in count files are dropped.
+    None: every word is taken. The words of the result are <s>, </s>, `unk`, those given, and others as first seen.
+    memory: about how many bytes counting may take besides the result; the rest goes to disk. comm: the ranks that count
+    together; rank 0 has the result. replace: words -> (new words, the new id of each old word), to count other words in
+    place of those read. weighted: paths of texts whose lines have weights, as weight_of, FIRST or LAST, finds them.
+
+    The result is not Counts in two cases. With `positions`, a large text without sentence marks inside sentences
+    becomes Positions, which rank 0 makes alone. If `parts` is given too, and the text does not fit into `memory` or
+    there are several ranks, it becomes a Text on each rank instead. And whole counts that do not fit into `memory`
+    become runs.Spilled, if a single rank makes them.
+    """
+    index = Growing()
+    unk_id = index[unk]
+    for word in words or []:
+        index[word]
+    read_blocks = partial(blocks_within, index=index, memory=memory)
+    known, readable = index, index
+    if words is not None:
+        known, readable = Closed(index, unk_id), Closed(index, OUTSIDE if limit else unk_id)
+
+    given, raw, apart = len(index) - 1, None, False
+    if positions and not files and not weighted:
+        apart = parts and (memory or comm.size > 1)
+        if apart:
+            raw = comm.each(lambda: Blocks(raw_blocks(texts, read_blocks, known, marks, unk_id, comm), given))
+        else:
+            everything = partial(raw_blocks, texts, read_blocks, known, marks, unk_id, ALONE)
+            raw = comm.each(lambda: [] if comm.rank else list(everything()))
+        size = raw.size if apart else sum(len(block) for _, _, block in raw)
+        if pays("ngrams", comm.total(size)):
+            whole = not apart or (comm.size == 1 and memory >= whole_size(size, len(index), order))
+            if not apart and comm.rank == 0:
+                tell_beyond(memory, whole_size(size, len(index), order), "such a model is made in memory")
+            found = (whole_text if whole else large_text)(raw, index, marks, comm)
+            if comm.total(int(found is None)) == 0:
+                return found if not replace else found.replaced(*replace(found.words))
+
+    def read():
+        """Reads the count files and the weighted texts, on rank 0, and this rank's part of the texts."""
+        lines = Lines(floats, None if floats or comm.size > 1 else memory)
+        for path in files if comm.rank == 0 else ():
+            for part in row_parts(path, readable, order, floats, marks.tolower, read_blocks(path)):
+                lines.add(*(inside(*part) if limit else part))
+        for path in weighted if comm.rank == 0 else ():
+            blocks = read_blocks(path)
+            for part in weighted_parts(path, blocks, weight_of, known, order, floats, marks, index[SOS], index[EOS]):
+                lines.add(*part)
+        again = raw is None or (comm.size > 1 and not apart)
+        blocks = raw_blocks(texts, read_blocks, known, marks, unk_id, comm) if again else raw
+        return lines, *read_texts(blocks, index, marks, memory, given)
+
+    lines, ids, starts, blocks = comm.each(read)
+    words = common_words(blocks, index.words(), comm) if comm.size > 1 else index.words()
+    at = {word: i for i, word in enumerate(words)}
+    new_id = np.array([at[word] for word in index.words()], np.int32)
+    if replace:
+        words, of = replace(words)
+        new_id = of[new_id]
+    W = len(words)
+    tokens, run, levels = comm.total(len(ids)), None, None
+    if memory and len(ids) > tokens_in(memory, order):
+        at_most(memory)
+        run = count_spilling(ids, new_id, starts, order, W, memory)
+    else:
+        levels = count_ids(new_id[ids], starts, order, W)
+    if lines.spill and lines.size > memory // LINE:
+        at_most(memory)
+        run = add_spilling(lines, new_id, W, (run or spilled(levels, 0)) if tokens else None, memory)
+        lines = Lines()
+    if run:
+        counts = Spilled(words, run, max(memory // LINE, 1))
+        if comm.size == 1 and not lines.size:
+            return counts
+        levels = counts.levels()
+    if comm.size > 1:
+        levels = gather_levels(levels, blocks, W, comm)
+    if lines.size:
+        rows, weights = lines.all()
+        found = [([new_id[row] for row in rows], weights)]
+        if tokens:
+            found.append((to_rows(levels, W), [level.count for level in levels]))
+        levels = from_rows(*merged(found), W)
+    return in_memory(Counts(words, levels), memory) if comm.rank == 0 else Counts(words, levels)
+
+
+def blocks_within(path, index, memory, **how):
+    """Yields the blocks of a text or a count file as long as the words of the index fit into `memory` bytes, if given.
+    Raises LmtkError, with the memory that is enough, when they do not.
+    """
+    blocks, recent = blocks_of(path, SMALL_BLOCK if memory else BLOCK, **how), deque(maxlen=2 * count() + 2)
+    for block in blocks:
+        recent.append(block)  # the index may lack the words of these
+        if memory and len(index) * WORD_BYTES > max(memory, LEAST):
+            words = len(index) + count_new(chain(recent, blocks), index, memory)
+            raise LmtkError(
+                f"-memory is too small: the vocabulary has {words} words; "
+                f"give {words * WORD_BYTES + LEAST >> 20}M or more, or limit it by -vocab"
+            )
+        yield block
+
+
+def count_new(blocks, index, memory):
+    """The number of different words in the blocks of a text that an index lacks, found with about `memory` bytes."""
+    hashes, most, new = Column(np.int64, True), max(memory // 32, 1), 0
+    for block in blocks:
+        words = {word for word in TOKEN.findall(block) if word not in index}
+        hashes.append(np.fromiter(map(hash, words), np.int64, len(words)))
+    parts = hashes.size // most + 1
+    for part in range(parts):
+        pieces = (hashes.read(a, min(a + most, hashes.size)) for a in range(0, hashes.size, most))
+        found = np.concatenate([np.zeros(0, np.int64), *(piece[piece % parts == part] for piece in pieces)])
+        found.sort()
+        new += np.count_nonzero(np.diff(found)) + 1 if len(found) else 0
+    return new
+
+
+def raw_blocks(texts, read_blocks, known, marks, unk, comm):
+    """Yields the blocks of this rank's part of the texts: (the number of the text, the place of the block in it, the
+    ids, with NEWLINE for each newline). A place is (number, piece); all pieces of a long line are of one rank. unk: the
+    id of <unk>.
+    """
+    for path, name in enumerate(texts):
+        places = deque()  # of the blocks that have been read, and whose ids have not been yielded
+
+        def mine(name=name, places=places):
+            number, piece = 0, 0
+            for block in read_blocks(name, pieces=True, as_is=marks.open_end):
+                if number % comm.size == comm.rank:
+                    places.append((number, piece))
+                    yield block
+                number, piece = (number + 1, 0) if block.endswith(b"\n") else (number, piece + 1)
+
+        for ids in ids_of(mine(), known, marks.tolower):
+            if marks.skip_symbols:
+                ids = ids[(ids != known[SOS]) & (ids != known[EOS]) & (ids != unk)]
+            yield path, places.popleft(), ids
+
+
+def weighted_parts(path, blocks, weight_of, known, order, floats, marks, sos, eos):
+    """Yields (rows, weights), as `counts.parse_rows` returns them, of the n-grams of each block of a text whose lines
+    have weights. Raises FormatError.
+    """
+    reader, nothing = Reader(known, marks.tolower), EOS if marks.eos else SOS if marks.sos else b""
+    for sentences, times in weighted_lines(path, blocks, floats, weight_of):
+        # a line without words is a sentence that ends at once
+        sentences = [sentence or nothing for sentence in sentences]
+        times = times[[bool(sentence) for sentence in sentences]]
+        if not len(times):
+            continue
+        ids, ends, _ = with_marks(reader.ids(b"\n".join([*sentences, b""])), marks, sos, eos)
+        length = np.diff(ends, prepend=0)
+        left = np.repeat(ends, length) - np.arange(len(ids))
+        times = np.repeat(times, length)
+        at = {k: np.flatnonzero(left >= k) for k in range(1, order + 1)}
+        yield {k: ids[at[k][:, None] + np.arange(k)] for k in at}, {k: times[at[k]] for k in at}
+    reader.finish()
+
+
+def weighted_lines(path, blocks, floats, weight_of=FIRST):
+    """Yields (the sentences, a list; how often each counts) of the blocks of a text whose lines have weights. Blank
+    lines are left out. Raises FormatError.
+    """
+    lines = 0
+    for block in blocks:
+        rows = [weight_of.match(line).group("weight", "words") for line in block.removesuffix(b"\n").split(b"\n")]
+        given = [weight for weight, _ in rows if weight]
+        times = parse_counts(given, floats)
+        if times is None:
+            number = next(n for n, (weight, _) in enumerate(rows) if weight and parse_counts([weight], floats) is None)
+            what = "a number" if floats else "a whole number (-float-counts takes others)"
+            found = f"expected how often the line counts, {what}, found '{shown(rows[number][0])}'"
+            raise FormatError(path, found, lines + number + 1)
+        lines += len(rows)
+        yield [sentence for weight, sentence in rows if weight], times
+
+
+def tell_beyond(memory, size, what):
+    """Warns if a job takes more memory than -memory allows."""
+    if memory and size > max(memory, TOLD):
+        told = f"{what}, which takes about {size >> 20} MB, more than -memory"
+        warnings.warn(told, LmtkWarning, stacklevel=1)
+
+
+def in_memory(counts, memory):
+    """Counts or runs.Spilled as Counts in memory. Warns if a model of them takes more than -memory allows."""
+    if isinstance(counts, Spilled):
+        counts = Counts(counts.words, counts.levels())
+    nodes = sum(len(level.keys) for level in counts.levels)
+    tell_beyond(memory, NODE * nodes, "counts, and a model of them, are made in memory")
+    return counts
+
+
+def whole_size(tokens, words, order):
+    """About how many bytes the estimation of a text's model takes with everything in memory."""
+    return max(100, 9 * order) * tokens + WORD_BYTES * words
+
+
+def whole_text(raw, index, marks, comm):
+    """The Positions of raw blocks, on rank 0. None if marks occur inside sentences, or if there is no word."""
+    try:
+        parts = list(bordered(raw, index[SOS], index[EOS], marks))
+    except MarksInside:
+        return None
+    ids = np.concatenate(parts or [np.zeros(0, np.int32)])
+    return Positions(index.words(), ids) if len(ids) else None
+
+
+def large_text(raw, index, marks, comm):
+    """The Text of Blocks. None if sentence marks occur inside sentences, or if no rank has a word."""
+    counts, mine, found = np.zeros(len(index), np.int64), index.words(), None
+    try:
+        for part in bordered(raw, index[SOS], index[EOS], marks):
+            counts += np.bincount(part + 1, minlength=len(counts))
+        found = mine
+    except MarksInside:
+        pass
+    words = common_words(raw.heads, mine, comm) if comm.size > 1 else mine
+    return Text(words, mine, raw, marks, counts) if comm.total(int(counts.sum())) and found else None
+
+
+def read_texts(raw, index, marks, memory, known):
+    """Raw blocks as ids (N,), starts (S + 1,) of the sentences, and the list of blocks for `common_words`, after a
+    first entry for the words `known` before the texts.
+    """
+    ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, known)]
+    starts.append(np.zeros(1, np.int64))
+    path = top = None
+    before = NEWLINE
+    for this, place, block in raw:
+        if this != path:
+            if before != NEWLINE or (marks.stream and path is not None):
+                starts.append(np.array([ids.size]))
+            path, top, before = this, blocks[-1][3], NEWLINE
+        more, ends, blank = with_marks(block, marks, index[SOS], index[EOS], before)
+        before = block[-1] if len(block) else before
+        if marks.blank:
+            last = ends[-1] if len(ends) else 0
+            ends = np.concatenate((ends, last + 2 * np.arange(1, blank + 1)))
+            more = np.insert(more, np.repeat(last, 2 * blank), np.tile([index[SOS], index[EOS]], blank))
+        starts.append(ids.size + ends)
+        ids.append(more)
+        top = max(top, int(more.max(initial=-1)) + 1)
+        blocks.append((path, place, len(more), top))
+    if before != NEWLINE or (marks.stream and path is not None):
+        starts.append(np.array([ids.size]))
+    return ids.array(), starts.array(), blocks
+
+
+def bordered(raw, sos, eos, marks):
+    """Yields the ids of Positions for each raw block. Raises MarksInside, also where the last line of a text lacks its
+    newline.
+    """
+    path, border, before = None, np.array([NEWLINE], np.int32), NEWLINE
+    for this, _, block in raw:
+        if marks.stream and path not in (None, this):
+            yield border
+        if path != this and before != NEWLINE:
+            raise MarksInside
+        if not len(block):
+            continue
+        path, previous, before = this, before, block[-1]
+        odd = (block == sos) | (block == eos)
+        if odd.any():
+            if not (marks.sos and marks.eos):
+                raise MarksInside
+            ids, ends, blank = with_marks(block, marks, sos, eos, previous)
+            ids[ends - 1] = NEWLINE
+            begins = np.append(0, ends)[int(previous != NEWLINE) :]
+            ids = np.delete(ids, begins[begins < len(ids)])
+            if (ids == sos).any() or (ids == eos).any():
+                raise MarksInside
+            place = np.flatnonzero(ids == NEWLINE)[:1] + 1 if len(ends) else 0  # not inside a sentence that goes on
+            block = np.insert(ids, np.repeat(place, blank * marks.blank), NEWLINE)
+        elif marks.stream:
+            block = block[block != NEWLINE]
+        elif not marks.blank:
+            ends = block == NEWLINE
+            after_end = np.append(previous == NEWLINE, ends[:-1])
+            if (ends & after_end).any():
+                block = block[~(ends & after_end)]
+        yield block
+    if before != NEWLINE:
+        raise MarksInside
+    if marks.stream:
+        yield border
+
+
+def inside(rows, weights):
+    """The (rows, weights) of only those n-grams that have no word OUTSIDE."""
+    kept = {k: (row >= 0).all(axis=1) for k, row in rows.items()}
+    return {k: rows[k][kept[k]] for k in rows}, {k: weights[k][kept[k]] for k in rows}
+
+
+def merged(found):
+    """Several (rows, weights) as one; `found` is emptied."""
+    rows, weights = [], []
+    for k in range(max(len(rows) for rows, _ in found)):
+        parts = [(r[k], w[k]) for r, w in found if k < len(r)]
+        for whole, some in zip((rows, weights), zip(*parts), strict=True):
+            whole.append(np.concatenate(some) if len(some) > 1 else some[0])
+    found.clear()
+    return rows, weights

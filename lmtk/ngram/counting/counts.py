@@ -1,0 +1,441 @@
+"""N-gram counts: text or count files -> a sorted trie of counts -> count files.
+
+An n-gram w_1 .. w_k is a node of level k. Its key is (node of w_1 .. w_(k-1)) * W + w_k, where W is the number of
+words. Its number is the place of that key among the level's sorted keys. The key of a single word is its id.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.errors import FormatError, LmtkError, shown
+from lmtk.files.streams import blocks
+from lmtk.machine.large import pays
+from lmtk.ngram.counting import kernels
+from lmtk.text.corpus import NEWLINE, Reader, tokens
+from lmtk.text.vocab import EOS, SOS
+
+SPARSE = 8  # positions of the text per n-gram; below it a table of positions is faster than a sort
+
+
+@dataclass(frozen=True)
+class Level:
+    """The n-grams of one order: keys (N,) int64, sorted; count (N,); first (N,), the position where each was first
+    seen.
+    """
+
+    keys: np.ndarray
+    count: np.ndarray
+    first: np.ndarray
+
+
+@dataclass(frozen=True)
+class Counts:
+    """words: id -> word; levels[k - 1]: the n-grams of order k. The prefix of every n-gram is a node too, with a count
+    of 0 if it was not counted.
+    """
+
+    words: list
+    levels: list
+
+    @property
+    def order(self):
+        return len(self.levels)
+
+    def parts(self, by_bytes):
+        """These counts alone, as one part: `runs.Spilled.parts` has several."""
+        yield self
+
+    def has(self, word):
+        """Whether a word occurs in an n-gram."""
+        if word not in self.words:
+            return False
+        W, w = len(self.words), self.words.index(word)
+        return any((level.keys % W == w).any() for level in self.levels)
+
+    def frequent(self, least, listed):
+        """The Counts without the n-grams of order k counted less than least[k - 1], and without the words that occur in
+        no n-gram any more, unless they are `listed`.
+        """
+        rows, weights = to_rows(self.levels, len(self.words)), []
+        for k, (level, low) in enumerate(zip(self.levels, least)):
+            kept = np.flatnonzero(level.count >= low)
+            kept = kept[np.argsort(level.first[kept], kind="stable")]
+            rows[k] = rows[k][kept]
+            weights.append(level.count[kept])
+        there = np.array([word in listed for word in self.words])
+        for row in rows:
+            there[row] = True
+        new, words = np.cumsum(there, dtype=np.int32) - 1, [word for word, stays in zip(self.words, there) if stays]
+        return Counts(words, from_rows([new[row] for row in rows], weights, len(words)))
+
+    def recomputed(self):
+        """The Counts in which an n-gram counts as often as the n-grams that go on from it, if there are any."""
+        levels, W = [self.levels[-1]], len(self.words)
+        for level in self.levels[-2::-1]:
+            parent, count = levels[0].keys // W, level.count.copy()
+            extended, sums = np.unique(parent), np.zeros(len(count), count.dtype)
+            np.add.at(sums, parent, levels[0].count)
+            count[extended] = sums[extended]
+            levels.insert(0, Level(level.keys, count, level.first))
+        return Counts(self.words, levels)
+
+    def up_to(self, order):
+        """The Counts with empty orders added up to `order`."""
+        nothing = Level(np.zeros(0, np.int64), self.levels[0].count[:0], np.zeros(0, np.int64))
+        return Counts(self.words, self.levels + [nothing] * (order - self.order))
+
+    @property
+    def tokens(self):
+        """How many words were counted, sentence marks aside."""
+        first = self.levels[0]
+        return sum(int(c) for w, c in zip(first.keys, first.count) if self.words[w] not in (SOS, EOS))
+
+
+def count_ids(ids, starts, order, W):
+    """Counts every n-gram up to `order` inside sentences: ids (N,) and starts (S + 1,) of sentences -> Levels."""
+    if pays("ngrams", len(ids), "count") and len(ids) < 1 << 31 and W < 1 << 30:
+        return sort_positions(ids, starts, order, W)
+    return sort_keys(ids, starts, order, W)
+
+
+def sort_positions(ids, starts, order, W):
+    """`count_ids` by a single sort of the text's positions."""
+    N = len(ids)
+    v = np.append(ids, np.resize(ids, order)) * np.int32(2)
+    v[starts[1:] - 1] += 1
+    # each row has room for as many n-grams as there are positions; pages that are never touched take no memory
+    keys, count, first = (np.empty((order, N), kind) for kind in (np.int64, np.int64, np.int32))
+    room = np.empty((2, N), np.int32)
+    place = room[kernels.suffix_order(ids, W, order, *room)]
+    sizes = np.empty(order, np.int64)
+    kernels.count_nodes(v, W, place, keys, count, first, sizes)
+    return [Level(*(column[k, :size] for column in (keys, count, first))) for k, size in enumerate(sizes.tolist())]
+
+
+def sort_keys(ids, starts, order, W):
+    """`count_ids` with one sort of 64-bit keys an order: a key is the node of the n-gram's prefix and its last word."""
+    left = np.repeat(starts[1:], np.diff(starts)) - np.arange(len(ids))  # tokens to the sentence's end
+    at = np.arange(len(ids))
+    node = ids.astype(np.int64)
+    levels = []
+    for k in range(1, order + 1):
+        if k > 1:
+            inside = left[at] >= k
+            at = at[inside]
+            node = node[inside] * W + ids[at + k - 1]
+        keys, first, node, count = np.unique(node, return_index=True, return_inverse=True, return_counts=True)
+        levels.append(Level(keys, count, at[first]))
+    return levels
+
+
+def find(keys, parent, word, W):
+    """Nodes (N,) of the children `word` of `parent` (N,) among a level's sorted keys; -1 if there is none, or if parent
+    or word is -1.
+    """
+    if not len(keys):
+        return np.full(len(word), -1)
+    key = parent * W + word
+    place = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+    return np.where((keys[place] == key) & (parent >= 0) & (word >= 0), place, -1)
+
+
+def find_rows(orders, rows, W):
+    """The nodes of n-grams, rows of ids (N, k), -1 for none. orders: the keys of the orders 1 .. k, or of more."""
+    node = np.zeros(len(rows), np.int64)
+    for keys, word in zip(orders, rows.T):
+        node = find(keys, node, word, W)
+    return node
+
+
+def values(array, node, default):
+    """array[node], or `default` where the node is -1."""
+    return np.where(node >= 0, array[node], default) if len(array) else np.full(len(node), default)
+
+
+def trie(rows, W):
+    """The nodes of n-grams given as rows of ids, rows[k - 1] (N_k, k), and of all their prefixes.
+
+    Yields for each order: keys, sorted; first, the index of each node's first row; node, the node of each row. The rows
+    of an order are those given, followed by the prefixes of the next order's rows.
+    """
+    rows = list(rows)
+    for k in range(len(rows) - 1, 0, -1):
+        rows[k - 1] = np.concatenate((rows[k - 1], rows[k][:, :-1]))
+    levels = []
+    for row in rows:
+        parent = find_rows(levels, row[:, :-1], W)
+        keys, first, node = np.unique(parent * W + row[:, -1], return_index=True, return_inverse=True)
+        levels.append(keys)
+        yield keys, first, node.ravel()
+
+
+def from_rows(rows, weights, W):
+    """Levels from n-grams given as rows of ids, repeats summed: rows[k - 1] (N, k), weights[k - 1] (N,).
+
+    Prefixes that are not among the rows become nodes of count 0. Large lists of rows and weights are emptied. Raises
+    LmtkError if the counts add up to 2^63 or more, or, if they are floats, to infinity.
+    """
+    for weight in weights:
+        check_sum(weight.sum(dtype=np.float64), weight.dtype.kind != "f")
+    if pays("ngrams", size := sum(map(len, rows)), "sort") and size < 1 << 31 and W < 1 << 30:
+        return sort_rows(rows, weights, W)
+    levels = []
+    for (keys, first, node), weight in zip(trie(rows, W), weights, strict=True):
+        count = np.zeros(len(keys), weight.dtype)
+        np.add.at(count, node[: len(weight)], weight)
+        levels.append(Level(keys, count, first))
+    return levels
+
+
+def check_sum(total, whole=True):
+    """Raises LmtkError if the sum of counts, total, does not fit into 63 bits or, for float counts, into a double."""
+    if total >= (2.0**63 if whole else np.inf):
+        raise LmtkError(f"the counts add up to more than {'2^63' if whole else 'a number can be'}")
+
+
+def sort_rows(rows, weights, W):
+    """`from_rows` of many, by counting sorts from the last word to the first."""
+    n, base = len(rows), np.cumsum([0, *map(len, rows)])
+    words = np.empty((n, base[-1]), np.int32)  # parts that short n-grams leave unwritten take no memory
+    for d in range(n):
+        for k in range(d, n):
+            words[d, base[k] : base[k + 1]] = rows[k][:, d]
+    rows.clear()
+    order, other = np.empty((2, base[-1]), np.int32)
+    for d in range(n - 1, -1, -1):
+        order[base[d] : base[d + 1]] = np.arange(base[d], base[d + 1])
+        kernels.sort_rows(order, words[d], base[d], W, other)
+        order, other = other, order
+    weight = np.concatenate(weights)
+    weights.clear()
+    keys, count, first = (np.empty((n, base[-1]), kind) for kind in (np.int64, weight.dtype, np.int32))
+    sizes = np.empty(n, np.int64)
+    kernels.count_rows(order, words, base, weight, W, keys, count, first, sizes)
+    return [Level(*(column[k, :size] for column in (keys, count, first))) for k, size in enumerate(sizes.tolist())]
+
+
+def to_rows(levels, W):
+    """The n-grams of each order as rows of ids, in the order of their keys: (N, k) for each k."""
+    rows = []
+    for level in levels:
+        word = (level.keys % W).astype(np.int32)[:, None]
+        rows.append(np.hstack((rows[-1][level.keys // W], word)) if rows else word)
+    return rows
+
+
+class BadLine(Exception):
+    """A line that is not words and a count. args: its number in the block, from 1, and the beginning of its text."""
+
+
+def parse_rows(block, index, order=None, floats=False, tolower=False):
+    """Count lines -> ({k: ids (N, k)}, {k: counts (N,)}) for each order k up to `order`.
+
+    `index` maps a word to its id. Raises BadLine.
+    """
+    found = tokens(block, tolower)
+    ends = np.flatnonzero(np.fromiter(map(b"\n".__eq__, found), bool, len(found)))
+    length = np.diff(ends, prepend=-1) - 2  # words on the line: neither the count nor the line's end
+    kept = length > -1
+    last = ends[kept] - 1
+    counts = parse_counts([found[i] for i in last], floats)
+    if counts is None or (length == 0).any():
+        raise BadLine(*bad_line(found, floats))
+    for i, words in zip(last.tolist(), length[kept].tolist()):
+        unread = words if order and words > order else 0
+        found[i - unread : i + 1] = [b"\n"] * (unread + 1)
+    ids = np.fromiter(map(index.__getitem__, found), np.int32, len(found))
+    length = length[kept]
+    rows, weights = {}, {}
+    for k in np.unique(length).tolist():
+        if order is None or k <= order:
+            here = length == k
+            rows[k] = ids[last[here][:, None] - np.arange(k, 0, -1)]
+            weights[k] = counts[here]
+    return rows, weights
+
+
+def parse_many(block, reader, order=None):
+    """`parse_rows` of a large block with whole counts, by a Reader. Raises BadLine."""
+    text = np.frombuffer(block, np.uint8).copy()
+    length, count = np.empty(block.count(b"\n"), np.int32), np.empty(block.count(b"\n"), np.int64)
+    at, line = kernels.read_count_lines(text, 0, length, count, 0)
+    while at < len(text):
+        end = block.index(b"\n", at)
+        words = tokens(block[at:end], reader.tolower)
+        found = parse_counts(words[-1:], False)
+        if found is None or len(words) < 2:
+            raise BadLine(*bad_line([*[b"\n"] * line, *words, b"\n"], False))
+        length[line], count[line] = len(words) - 1, found[0]
+        last = block.rindex(words[-1], at, end)
+        text[last : last + len(words[-1])] = ord(" ")
+        at, line = kernels.read_count_lines(text, end + 1, length, count, line + 1)
+    if order and (length > order).any():
+        line_ends = text == ord("\n")
+        long = np.repeat(length > order, np.diff(np.flatnonzero(line_ends), prepend=-1))
+        text[long & ~line_ends] = ord(" ")
+        length[length > order] = 0
+    ids = reader.ids(text.tobytes())
+    ids, ends = ids[ids != NEWLINE], np.cumsum(length)
+    rows, weights = {}, {}
+    for k in np.unique(length[length > 0]).tolist():
+        if order is None or k <= order:
+            here = length == k
+            rows[k], weights[k] = ids[ends[here][:, None] - np.arange(k, 0, -1)], count[here]
+    return rows, weights
+
+
+def read_rows(path, index, order=None, floats=False, tolower=False, text=None):
+    """A count file as (rows, weights), lists with an item for each order up to the highest in the file, or to `order`.
+    text: the blocks to read, None for the whole file. Raises FormatError.
+    """
+    parts = [*row_parts(path, index, order, floats, tolower, text)]
+    longest = max((k for rows, _ in parts for k in rows), default=1)
+    none = {k: np.zeros((0, k), np.int32) for k in range(1, longest + 1)}
+    parts.append((none, {k: np.zeros(0, np.float64 if floats else np.int64) for k in none}))
+    return tuple([np.concatenate([part[k] for part in column if k in part]) for k in none] for column in zip(*parts))
+
+
+def row_parts(path, index, order=None, floats=False, tolower=False, text=None):
+    """Yields (rows, weights) of each block of a count file, as `parse_rows` returns them. Raises FormatError."""
+    before, reader = 0, Reader(index, tolower)
+    for block in blocks(path) if text is None else text:
+        large = not floats and (reader.table or pays("text", len(block), "parse"))
+        try:
+            found = parse_many(block, reader, order) if large else parse_rows(block, index, order, floats, tolower)
+        except BadLine as e:
+            what = "a count" if floats else "a whole count (-float-counts takes others)"
+            raise FormatError(path, f"expected words and {what}, found '{e.args[1]}'", before + e.args[0]) from None
+        yield found
+        before += block.count(b"\n")
+    reader.finish()
+
+
+def parse_counts(texts, floats):
+    """Counts as bytes -> (N,) int64, or float64 with `floats`; None if one is not such a number, or negative."""
+    if not floats:
+        if not all(map(bytes.isdigit, texts)):
+            return None
+        try:
+            return np.array(list(map(int, texts)), np.int64)
+        except (OverflowError, ValueError):  # Python converts no more than 4300 digits
+            return None
+    try:
+        # float() and numpy take 1_000, which is no number elsewhere
+        counts = np.array([t.replace(b"_", b"x") for t in texts], dtype="S").astype(np.float64)
+    except ValueError:
+        return None
+    return counts if (np.isfinite(counts) & (counts >= 0)).all() else None
+
+
+def bad_line(found, floats):
+    """(the number of the first line that is not words and a count, the beginning of its text). found: tokens."""
+    number, words = 1, []
+    for word in found:
+        if word == b"\n":
+            if words and (len(words) < 2 or parse_counts(words[-1:], floats) is None):
+                return number, shown(b" ".join(words))[:60]
+            number, words = number + 1, []
+        else:
+            words.append(word)
+    raise AssertionError("a bad line was to be found")
+
+
+def walk(counts, by_bytes):
+    """Every n-gram as (depth, word, count), a prefix before its extensions: (N,) each.
+
+    Siblings are in the byte order of their words, or in the order in which they were first seen.
+    """
+    W = len(counts.words)
+    rank = ranks(counts.words) + 1
+    paths, depth, word, count = [], [], [], []
+    path = np.zeros((1, 0), np.int64)
+    for k, level in enumerate(counts.levels, 1):
+        last = level.keys % W
+        sibling = rank[last] if by_bytes else level.first + 1
+        parent = level.keys // W if k > 1 else np.zeros(len(last), np.int64)
+        path = np.column_stack((path[parent], sibling))
+        paths.append(np.pad(path, ((0, 0), (0, counts.order - k))))
+        depth.append(np.full(len(last), k))
+        word.append(last)
+        count.append(level.count)
+    place = np.lexsort(np.concatenate(paths).T[::-1])
+    return (np.concatenate(x)[place] for x in (depth, word, count))
+
+
+def write_counts(out, counts, by_bytes=False, only=None):
+    """Writes "w1 w2<TAB>n" lines of every order, or of the order `only`, without n-grams of count 0. counts: Counts, or
+    runs.Spilled. by_bytes: as in `walk`.
+    """
+    for part in counts.parts(by_bytes):
+        nodes = sum(len(level.keys) for level in part.levels)
+        whole = all(level.count.dtype == np.int64 for level in part.levels)
+        write = print_counts if whole and pays("ngrams", nodes, "print") and nodes < 1 << 31 else format_counts
+        write(out, part, by_bytes, only)
+
+
+def print_counts(out, counts, by_bytes, only):
+    """`format_counts` by kernels, of many n-grams with whole counts."""
+    W = len(counts.words)
+    ends = np.concatenate(([0], np.cumsum([len(word) for word in counts.words])))
+    letters = np.frombuffer(b"".join((*counts.words, bytes(16))), np.uint8)
+    rank = ranks(counts.words) if by_bytes else None
+    parents, words, numbers = [], [], []
+    place_of = np.zeros(1, np.int32)  # of each node of the level above: the place of its line in that level
+    for k, level in enumerate(counts.levels, 1):
+        parent, word = np.divmod(level.keys, W) if k > 1 else (np.zeros(len(level.keys), np.int64), level.keys)
+        above = place_of[parent]
+        nodes = np.arange(len(word), dtype=np.int32)
+        order = sorted_by(nodes, rank[word], W) if by_bytes else by_first(level.first, nodes)
+        order = sorted_by(order, above, len(place_of))
+        place_of = np.empty(len(order), np.int32)
+        place_of[order] = nodes
+        parents.append(above[order])
+        words.append(word[order].astype(np.int32))
+        numbers.append(level.count[order])
+    base = np.cumsum([0, *map(len, words)])
+    columns = [np.concatenate(column) for column in (parents, words, numbers)]
+    cursor, depth, room, text = np.zeros(counts.order, np.int64), 0, 1 << 20, np.empty(0, np.uint8)
+    while room:
+        text = np.empty(max(len(text), room), np.uint8)
+        depth, filled, room = kernels.print_counts(cursor, depth, base, *columns, only or 0, letters, ends, text)
+        out.write(text[:filled].data)
+
+
+def by_first(first, nodes):
+    """nodes (N,) sorted by the positions where they were first seen, which all differ."""
+    if first.max(initial=0) >= SPARSE * len(first):
+        return nodes[np.argsort(first)]
+    order = np.full(first.max() + 1, -1, np.int32)
+    order[first] = nodes
+    return order[order >= 0]
+
+
+def sorted_by(order, key, size):
+    """order (N,) int32 sorted by key[order], which is below `size`; the sort is stable."""
+    out = np.empty_like(order)
+    kernels.sort_by(order, key, size, out)
+    return out
+
+
+def ranks(words):
+    """The place of each word in byte order, (W,)."""
+    rank = np.empty(len(words), np.int32)
+    rank[sorted(range(len(words)), key=words.__getitem__)] = np.arange(len(words))
+    return rank
+
+
+def format_counts(out, counts, by_bytes, only):
+    """Writes the lines of `write_counts`."""
+    prefix = [b""] * (counts.order + 1)
+    words, found = counts.words, []
+    depths, last, numbers = (x.tolist() for x in walk(counts, by_bytes))
+    text = b"%s\t%.16g\n" if numbers and isinstance(numbers[0], float) else b"%s\t%d\n"
+    for depth, w, number in zip(depths, last, numbers, strict=True):
+        ngram = prefix[depth] = words[w] if depth == 1 else prefix[depth - 1] + b" " + words[w]
+        if number and only in (None, depth):
+            found.append(text % (ngram, number))
+            if len(found) == 1 << 16:
+                out.write(b"".join(found))
+                found.clear()
+    out.write(b"".join(found))

@@ -1,0 +1,257 @@
+"""Counting n-grams by one sort, and writing counts, for jobs that are worth compiling for.
+
+symbol  shape      meaning
+N W n   -          tokens, words, the highest order
+w       (N,)       the tokens' ids, int32
+order   (N,)       the positions, sorted by the n words from each on, int32, so that equal n-grams of any length up to n
+                   are next to each other
+v       (N + n,)   2 w_p, and 1 more if p ends its sentence, int32; the first n follow the last
+node    -          an n-gram's number among those of its length
+"""
+
+import numpy as np
+
+from lmtk.machine.jit import jit
+
+SOME = 256  # positions looked at together
+
+
+@jit
+def suffix_order(w, W, n, order, other):
+    """Sorts the positions by the n words from each on, by n counting sorts, from the last word to the first; the text
+    counts as a circle. order, other (N,) int32: memory to sort in. Returns which of the two has the result, 0 or 1.
+
+    A pass shifts every position by one and appends it to those with the same word: bound by two random accesses.
+    """
+    N = len(w)
+    start = np.zeros(W + 1, np.int32)
+    for p in range(N):
+        start[w[p] + 1] += 1
+    for i in range(W):
+        start[i + 1] += start[i]
+    for i in range(N):
+        order[i] = i
+    for _ in range(n):
+        head = start.copy()
+        for i in range(N):
+            p = order[i] - 1
+            if p < 0:
+                p += N
+            c = w[p]
+            place = head[c]
+            other[place] = p
+            head[c] = place + 1
+        order, other = other, order
+    return n % 2
+
+
+@jit
+def count_nodes(v, W, order, keys, count, first, sizes):
+    """keys, count, first (n, N) <- every node's key and count, int64, and the position where it was first seen, int32;
+    row k - 1 has the k-grams. sizes (n,) int64 <- the number of nodes of each length.
+
+    A k-gram that crosses the end of a sentence does not count, but it may come between two equal k-grams that do. So a
+    k-gram is new if any two neighbours since the last k-gram that counted have fewer than k words in common. Bound by
+    one random access a position; those of SOME positions are made together, so that they overlap. (Plain loops compile
+    in a fraction of the time of numpy's expressions.)
+    """
+    n, N = keys.shape
+    node, words = np.empty(n, np.int64), np.empty((SOME + 1, n), np.int32)
+    for k in range(n):
+        node[k] = words[SOME, k] = -1
+    new = 1  # from this length on, the next n-gram that counts is new
+    for start in range(0, N, SOME):
+        end = min(start + SOME, N)
+        for k in range(n):
+            words[0, k] = words[SOME, k]
+        for i in range(start, end):
+            p = order[i]
+            for k in range(n):
+                words[i - start + 1, k] = v[p + k]
+        for i in range(start, end):
+            p, j = order[i], i - start + 1
+            common = 0
+            while common < n and words[j, common] >> 1 == words[j - 1, common] >> 1:
+                common += 1
+            most = 1
+            while most < n and not words[j, most - 1] & 1:
+                most += 1
+            new = min(new, common + 1)
+            for k in range(most):
+                if k + 1 >= new:
+                    node[k] += 1
+                    keys[k, node[k]] = (words[j, k] >> 1) + (node[k - 1] * W if k else 0)
+                    count[k, node[k]] = 1
+                    first[k, node[k]] = p
+                else:
+                    count[k, node[k]] += 1
+                    if p < first[k, node[k]]:
+                        first[k, node[k]] = p
+            if new <= most:
+                new = most + 1
+    for k in range(n):
+        sizes[k] = node[k] + 1
+
+
+@jit
+def sort_by(order, key, size, out):
+    """out (N,) int32 <- `order`, sorted by key[order], which is below `size`, by a stable counting sort. Bound by two
+    random accesses an item.
+    """
+    start = np.zeros(size + 1, np.int32)
+    for i in range(len(key)):
+        start[key[i] + 1] += 1
+    for i in range(size):
+        start[i + 1] += start[i]
+    for i in range(len(order)):
+        c = key[order[i]]
+        out[start[c]] = order[i]
+        start[c] += 1
+
+
+@jit
+def sort_rows(order, words, begin, W, out):
+    """out[begin:] <- order[begin:], sorted by words[order], which are below W: `sort_by` from `begin` on."""
+    start = np.zeros(W + 1, np.int64)
+    start[0] = begin
+    for i in range(begin, len(words)):
+        start[words[i] + 1] += 1
+    for w in range(W):
+        start[w + 1] += start[w]
+    for i in range(begin, len(order)):
+        w = words[order[i]]
+        out[start[w]] = order[i]
+        start[w] += 1
+
+
+@jit
+def count_rows(order, words, base, weight, W, keys, count, first, sizes):
+    """`count_nodes` of n-grams with weights (M,); those of length k begin at base[k - 1].
+
+    order (M,): sorts them by their words (n, M), a prefix before its extensions. A node that is only a prefix has the
+    weight 0; its `first` is above those of all n-grams of its length, in the order of the longer n-grams.
+    """
+    n, last, long, node = len(base) - 1, np.full(len(base), -1), 0, np.full(len(base), -1)
+    some, length = np.empty((SOME, n), np.int32), np.empty(SOME, np.int64)
+    for start in range(0, len(order), SOME):
+        end = min(start + SOME, len(order))
+        for i in range(start, end):
+            m = 1
+            while base[m] <= order[i]:
+                m += 1
+            length[i - start] = m
+        for i in range(start, end):
+            for k in range(length[i - start]):
+                some[i - start, k] = words[k, order[i]]
+        for i in range(start, end):
+            m, r, common = length[i - start], order[i], 0
+            while common < min(m, long) and last[common] == some[i - start, common]:
+                common += 1
+            for k in range(common, m):
+                node[k] += 1
+                last[k] = some[i - start, k]
+                keys[k, node[k]] = last[k] + (node[k - 1] * W if k else 0)
+                count[k, node[k]], first[k, node[k]] = 0, base[n]
+            long = m
+            count[m - 1, node[m - 1]] += weight[r]
+            first[m - 1, node[m - 1]] = min(first[m - 1, node[m - 1]], r - base[m - 1])
+    sizes[:] = node[:n] + 1
+    for k in range(n - 2, -1, -1):
+        own = base[k + 1] - base[k]
+        for i in range(sizes[k + 1]):
+            p = keys[k + 1, i] // W
+            if first[k, p] >= own:
+                first[k, p] = min(first[k, p], own + first[k + 1, i])
+
+
+@jit
+def print_counts(cursor, depth, base, parent, word, count, only, letters, ends, text):
+    """text (uint8) <- lines "words<TAB>count" of n-grams, each before its extensions, until a line does not fit or all
+    are written. Returns the depth reached, how far `text` is filled, and the room that the next line needs, 0 at the
+    end.
+
+    Levels lie end to end, that of order k from base[k - 1] on, each in the order of its lines. Each n-gram has its
+    parent, as a place in the parent's level, word (int32) and count. cursor (n,), in place: how many of each level are
+    done; depth: the length of the last n-gram. A word is letters[ends[w] : ends[w + 1]]; letters have 16 bytes more at
+    their end. only: the one order to write, or 0. Bound by copying.
+    """
+    n = len(cursor)
+    at, path = 0, np.zeros(n, np.int32)
+    for k in range(depth):
+        path[k] = word[base[k] + cursor[k] - 1]
+    while True:
+        j = base[depth] + cursor[depth] if depth < n else 0
+        if depth < n and j < base[depth + 1] and (depth == 0 or parent[j] == cursor[depth - 1] - 1):
+            path[depth] = word[j]
+            if count[j] and (only == 0 or only == depth + 1):
+                room = 64 + depth
+                for k in range(depth + 1):
+                    room += ends[path[k] + 1] - ends[path[k]]
+                if at + room > len(text):
+                    return depth, at, room
+                for k in range(depth + 1):
+                    first = ends[path[k]]
+                    here = ends[path[k] + 1] - first
+                    for done in range(0, here, 16):
+                        source, target = letters[first + done : first + done + 16], text[at + done : at + done + 16]
+                        for c in range(16):
+                            target[c] = source[c]
+                    at += here
+                    text[at] = 32 if k < depth else 9
+                    at += 1
+                rest, digits = count[j], 1
+                while rest >= 10:
+                    rest //= 10
+                    digits += 1
+                rest = count[j]
+                for c in range(digits - 1, -1, -1):
+                    text[at + c] = 48 + rest % 10
+                    rest //= 10
+                text[at + digits] = 10
+                at += digits + 1
+            cursor[depth] += 1
+            depth += 1
+        elif depth == 0:
+            return depth, at, 0
+        else:
+            depth -= 1
+
+
+@jit
+def read_count_lines(text, at, size, count, found):
+    """size, count (N,) <- for the lines of text[at:], from the `found`-th line on: the number of words of each, and the
+    count after them; 0 for blank lines. In the text the counts become blanks, so that only words remain.
+
+    Stops at a line without words, at a count that is not a whole number below 10^18, and if there is no room. Returns
+    where it stopped and the number of lines.
+    """
+    while at < len(text) and found < len(size):
+        i, fields, begin, end = at, 0, 0, 0
+        while text[i] != 10:
+            c = text[i]
+            if c == 32 or c == 9 or c == 13:
+                i += 1
+                continue
+            begin = i
+            while c > 32 or (c != 10 and c != 32 and c != 9 and c != 13):
+                i += 1
+                c = text[i]
+            end = i
+            fields += 1
+        number = 0
+        if fields:
+            good = fields > 1 and end - begin <= 18
+            a = begin
+            while good and a < end:
+                good = 48 <= text[a] <= 57
+                number = number * 10 + (text[a] - 48)
+                a += 1
+            if not good:
+                break
+            for a in range(begin, end):
+                text[a] = 32
+            fields -= 1
+        size[found], count[found] = fields, number
+        found += 1
+        at = i + 1
+    return at, found

@@ -1,0 +1,350 @@
+"""Counting beyond memory: sorted runs of n-grams on disk, merged into one.
+
+A run is a file of nodes, (N, 3) int64: key, count, position where first seen; one order after the other. Keys are as in
+`counts`, made of the place of the n-gram's prefix and the last word, and are sorted. So runs are merged in one pass
+over each, an order at a time, while the prefixes' places are translated to those in the merged order below.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmtk.files.column import Column
+from lmtk.machine.memory import zeros
+from lmtk.ngram.counting.counts import Counts, Level, check_sum, count_ids, from_rows, ranks
+from lmtk.text.vocab import EOS, SOS
+
+FAN = 32  # runs merged at once
+NODE = 200  # bytes of memory that merging takes for each node
+LINE = 250  # bytes of memory that writing takes for each node
+BEHIND = 1 << 40  # added to `first` of nodes that are only prefixes: it puts them after all lines
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: the nodes of order k are the rows from ends[k - 1] up to ends[k] of the column."""
+
+    column: Column
+    ends: list
+
+    def level(self, k):
+        return self.column.array().reshape(-1, 3)[self.ends[k - 1] : self.ends[k]]
+
+    def size(self, k):
+        return self.ends[k] - self.ends[k - 1]
+
+    def rows(self, k, begin, end):
+        """A copy of the nodes of order k from `begin` up to `end`, at most."""
+        first, end = self.ends[k - 1], min(end, self.size(k))
+        return self.column.read(3 * (first + begin), 3 * (first + end)).reshape(-1, 3)
+
+
+def tokens_in(memory, order):
+    """How many tokens can be counted together in `memory` bytes."""
+    return max(1, memory // (16 + 20 * order))
+
+
+@dataclass(frozen=True)
+class Spilled:
+    """Counts on disk: words, as in Counts, and a Run. some: how many nodes may be in memory at once."""
+
+    words: list
+    run: Run
+    some: int
+
+    @property
+    def order(self):
+        return len(self.run.ends) - 1
+
+    @property
+    def tokens(self):
+        """As Counts.tokens."""
+        first = np.array(self.run.level(1))
+        return sum(int(c) for w, c in zip(first[:, 0], first[:, 1]) if self.words[w] not in (SOS, EOS))
+
+    def has(self, word):
+        """As Counts.has."""
+        if word not in self.words:
+            return False
+        W, w, orders = len(self.words), self.words.index(word), range(1, self.order + 1)
+        return any((rows[:, 0] % W == w).any() for k in orders for _, rows in self.pieces(k))
+
+    def pieces(self, k):
+        """Yields the nodes of order k in pieces: (the place of the first, rows (M, 3))."""
+        for a in range(0, self.run.size(k), self.some):
+            yield a, self.run.rows(k, a, a + self.some)
+
+    def nodes(self, k):
+        """Yields the n-grams of order k in pieces: (the node of the first context; and for each n-gram, (M,): its
+        context's distance from the first, its last word, its count).
+        """
+        W = len(self.words)
+        for _, rows in self.pieces(k):
+            parent, word = np.divmod(rows[:, 0], W) if k > 1 else (np.zeros(len(rows), np.int64), rows[:, 0])
+            yield int(parent[0]), parent - parent[0], word, np.ascontiguousarray(rows[:, 1])
+
+    def contexts_words(self, k, first, parent):
+        """(M,): the last words of the contexts of a piece of n-grams of order k. first, parent: from `nodes`."""
+        level = self.run.level(k - 1)
+        return (np.array(level[first : first + int(parent[-1]) + 1, 0]) % len(self.words))[parent]
+
+    def in_sentences(self):
+        """Whether <s> occurs only as the first word of n-grams, and </s> only as the last."""
+        sos, eos = (self.words.index(mark) if mark in self.words else None for mark in (SOS, EOS))
+        return not any(
+            (word == sos).any() or (self.contexts_words(k, first, parent) == eos).any()
+            for k in range(2, self.order + 1)
+            for first, parent, word, _ in self.nodes(k)
+        )
+
+    def levels(self):
+        """The levels of the Counts, in memory."""
+        levels = (self.run.level(k) for k in range(1, len(self.run.ends)))
+        return [Level(*(np.ascontiguousarray(column) for column in level.T)) for level in levels]
+
+    def frequent(self, least, listed):
+        """As Counts.frequent."""
+        W, sizes = len(self.words), np.diff(self.run.ends).tolist()
+        there = np.array([word in listed for word in self.words])
+        # stays: 2 with its count, 1 only as a prefix, whose `first` comes after all others of its order
+        stays, firsts = ([zeros(size, kind) for size in sizes] for kind in (np.uint8, np.int64))
+        for k in range(self.order, 0, -1):
+            for a, rows in self.pieces(k):
+                stay, first = stays[k - 1][a : a + len(rows)], firsts[k - 1][a : a + len(rows)]
+                own = rows[:, 1] >= least[k - 1]
+                stay[own], first[own] = 2, rows[own, 2]
+                keys, first = rows[stay > 0, 0], first[stay > 0]
+                there[keys % W] = True
+                if k > 1 and len(keys):
+                    begin = np.flatnonzero(np.diff(keys // W, prepend=-1))
+                    parent, behind = keys[begin] // W, BEHIND + np.minimum.reduceat(first, begin)
+                    known = stays[k - 2][parent] > 0  # from another piece
+                    firsts[k - 2][parent] = np.where(known, np.minimum(firsts[k - 2][parent], behind), behind)
+                    stays[k - 2][parent] = 1
+        words = [word for word, stays in zip(self.words, there) if stays]
+        return Spilled(words, self.remaining(stays, firsts, there), self.some)
+
+    def remaining(self, stays, firsts, there):
+        """The Run of the nodes that stay. stays, firsts: (N,) for each order, as in `frequent`; there (W,): whether
+        each word stays.
+        """
+        new, column, ends, number = np.cumsum(there) - 1, Column(np.int64, True), [0], np.zeros(1, np.int64)
+        for k, (stay, first) in enumerate(zip(stays, firsts, strict=True), 1):
+            above, number, size = number, zeros(len(stay), np.int64), 0
+            for a, rows in self.pieces(k):
+                z = a + len(rows)
+                parent, word = np.divmod(rows[:, 0], len(there))
+                count = np.where(stay[a:z] == 2, rows[:, 1], 0)
+                found = np.column_stack((above[parent] * (new[-1] + 1) + new[word], count, first[a:z]))[stay[a:z] > 0]
+                number[a:z] = size + np.cumsum(stay[a:z] > 0) - 1
+                column.append(found)
+                size += len(found)
+            ends.append(ends[-1] + size)
+        return Run(column, ends)
+
+    def parts(self, by_bytes):
+        """Yields Counts of the n-grams with some first words, so that `counts.write_counts` of one part after the other
+        gives the lines of all n-grams. by_bytes: as there.
+        """
+        first, W = np.array(self.run.level(1)), len(self.words)
+        place = np.argsort(ranks(self.words)[first[:, 0]] if by_bytes else first[:, 2])
+        ends = [np.arange(len(first) + 1)]  # for each order, where the n-grams of each first word begin
+        for k in range(2, len(self.run.ends)):
+            ends.append(self.below(k, ends[-1] * W))
+        sizes = sum(map(np.diff, ends))[place]
+        group = (np.cumsum(sizes) - sizes) // self.some
+        for nodes in np.split(place, np.flatnonzero(np.diff(group)) + 1):
+            yield Counts(self.words, [*self.levels_of(np.sort(nodes), ends)])
+
+    def below(self, k, keys):
+        """(N,): the number of keys of order k below each of these keys."""
+        parts = (np.searchsorted(rows[:, 0], keys) for _, rows in self.pieces(k))
+        return sum(parts, np.zeros(len(keys), np.int64))
+
+    def levels_of(self, nodes, ends):
+        """Yields each order's Level of the n-grams that begin with some nodes of order 1. ends: as in `parts`."""
+        above, W = None, len(self.words)
+        for k, end in enumerate(ends, 1):
+            begin, sizes, level = end[nodes], end[nodes + 1] - end[nodes], self.run.level(k)
+            cuts = np.flatnonzero(begin[1:] != end[nodes + 1][:-1]) + 1
+            spans = zip(begin[[0, *cuts]], end[nodes + 1][[*(cuts - 1), -1]])
+            rows = np.concatenate([level[a:z] for a, z in spans])
+            if k > 1:
+                rows[:, 0] -= np.repeat(above, sizes) * W
+            above = begin - np.cumsum(sizes) + sizes
+            yield Level(*(np.ascontiguousarray(column) for column in rows.T))
+
+
+class Lines:
+    """The lines of count files, part after part: ids and counts of each order; on disk with `spill`."""
+
+    def __init__(self, floats=False, spill=None):
+        self.kind, self.spill, self.columns, self.parts = np.float64 if floats else np.int64, spill, [], []
+
+    def add(self, rows, weights):
+        """Adds {k: ids (N, k)} and {k: counts (N,)}, as `counts.parse_rows` returns them."""
+        while len(self.columns) < max(rows, default=0):
+            self.columns.append((Column(np.int32, self.spill), Column(self.kind, self.spill)))
+        for k in rows:
+            for column, some in zip(self.columns[k - 1], (rows[k], weights[k])):
+                column.append(some)
+        self.parts.append([len(weights.get(k, ())) for k in range(1, len(self.columns) + 1)])
+
+    @property
+    def size(self):
+        return sum(counts.size for _, counts in self.columns)
+
+    def pieces(self, most):
+        """Yields (rows, weights), an array for each order, of whole parts: up to `most` lines, or one part."""
+        n = len(self.columns)
+        ends = np.cumsum([part + [0] * (n - len(part)) for part in self.parts], 0)
+        columns = [(ids.array().reshape(-1, k), counts.array()) for k, (ids, counts) in enumerate(self.columns, 1)]
+        begin, totals = np.zeros(n, np.int64), ends.sum(1)
+        while begin.sum() < self.size:
+            last = max(np.searchsorted(totals, begin.sum() + most, "right") - 1, 0)
+            last = max(last, np.searchsorted(totals, begin.sum(), "right"))
+            yield tuple([column[k][a:z] for k, (a, z) in enumerate(zip(begin, ends[last]))] for column in zip(*columns))
+            begin = ends[last]
+
+    def all(self):
+        """(rows, weights) of all lines, an array for each order; the Lines are emptied."""
+        ids, counts = zip(*(tuple(column.array() for column in self.columns.pop(0)) for _ in [*self.columns]))
+        return [some.reshape(-1, k) for k, some in enumerate(ids, 1)], [*counts]
+
+
+def count_spilling(ids, new_id, starts, order, W, memory):
+    """The Run of `counts.count_ids` of new_id[ids], made in about `memory` bytes."""
+    some = tokens_in(memory, order)
+
+    def made(begin):
+        return spilled(piece(ids, new_id, starts, begin, min(begin + some, len(ids)), order, W), np.int64(begin))
+
+    return merged(map(made, range(0, len(ids), some)), order, W, memory // NODE)
+
+
+def add_spilling(lines, of, W, text, memory):
+    """The Run of Lines, as `counts.from_rows` would count them, followed by the nodes of a text's Run (or None), made
+    in about `memory` bytes. of (W',): the new ids of the Lines' ids. Raises LmtkError as from_rows.
+    """
+    some, n = max(memory // NODE, 1), max(len(lines.columns), len(text.ends) - 1 if text else 0)
+    passed, totals = np.zeros(n, np.int64), np.zeros(n)
+
+    def made():
+        nonlocal passed
+        for rows, weights in lines.pieces(some):
+            rows = [of[row] for row in rows] + [np.zeros((0, k), np.int32) for k in range(len(rows) + 1, n + 1)]
+            weights = [np.array(weight) for weight in weights] + [np.zeros(0, np.int64)] * (n - len(weights))
+            sizes = np.array([len(row) for row in rows])
+            totals[:] += [weight.sum(dtype=np.float64) for weight in weights]
+            check_sum(totals.max())
+            yield spilled(places_among(from_rows(rows, weights, W), sizes, passed, W), 0)
+            passed = passed + sizes
+        if text:
+            yield behind(text, passed, some)
+
+    return merged(made(), n, W, some)
+
+
+def places_among(levels, sizes, passed, W):
+    """Levels of a part of the lines, with `first` counted among the lines of all parts, after those `passed` of their
+    order. A node that is only a prefix comes after all lines, by the first n-gram that it begins. sizes, passed (n,):
+    the number of lines of each order in the part, and before it.
+    """
+    found = []
+    for k in range(len(levels), 0, -1):
+        level, size = levels[k - 1], sizes[k - 1]
+        first = level.first + passed[k - 1]
+        if len(bare := np.flatnonzero(level.first >= size)):
+            begin = np.searchsorted(found[-1].keys, bare * W)
+            end = np.searchsorted(found[-1].keys, (bare + 1) * W)
+            both = np.column_stack((begin, end)).ravel()
+            first[bare] = BEHIND + np.minimum.reduceat(np.append(found[-1].first, 0), both)[::2]
+        found.append(Level(level.keys, level.count, first))
+    return found[::-1]
+
+
+def behind(run, passed, some):
+    """A Run with new `first`, and n orders: the nodes of an order count as seen one after the other, after `passed`
+    (n,) others.
+    """
+    column, ends = Column(np.int64, True), run.ends + [run.ends[-1]] * (len(passed) + 1 - len(run.ends))
+    for k in range(1, len(run.ends)):
+        for a in range(0, run.size(k), some):
+            rows = run.rows(k, a, a + some)
+            rows[:, 2] = passed[k - 1] + np.arange(a, a + len(rows))
+            column.append(rows)
+    return Run(column, ends)
+
+
+def merged(runs, order, W, some):
+    """One Run of several, `runs` being an iterator that makes them one after the other. some: as in `merge`."""
+    tiers = [[]]  # each run of a tier is made of FAN of the tier below
+    for run in runs:
+        tiers[0].append(run)
+        for t, tier in enumerate(tiers):
+            if len(tier) == FAN:
+                tiers[t + 1 :] = tiers[t + 1 :] or [[]]
+                tiers[t + 1].append(merge(tier, order, W, some))
+                tier.clear()
+    return merge([run for tier in reversed(tiers) for run in tier], order, W, some)
+
+
+def piece(ids, new_id, starts, begin, end, order, W):
+    """The levels of the n-grams that start from `begin` up to `end`; `first` is counted from `begin`. N-grams that
+    start after `end`, inside the last ones, are included with a count of 0.
+    """
+    a, b = np.searchsorted(starts, (begin + 1, end))
+    stop = min(end + order - 1, int(starts[b]))
+    ids = new_id[ids[begin:stop]]
+    levels = count_ids(ids, np.concatenate(([0], starts[a:b] - begin, [stop - begin])), order, W)
+    node = None
+    for level, over in zip(levels, count_ids(ids[end - begin :], np.array([0, stop - end]), order, W), strict=True):
+        keys = over.keys if node is None else node[over.keys // W] * W + over.keys % W
+        node = np.searchsorted(level.keys, keys)
+        level.count[node] -= over.count
+    return levels
+
+
+def spilled(levels, begin):
+    """The Run of the levels of a piece of a text that begins at `begin`."""
+    column, ends = Column(np.int64, True), [0]
+    for level in levels:
+        column.append(np.column_stack((level.keys, level.count, level.first + begin)))
+        ends.append(ends[-1] + len(level.keys))
+    return Run(column, ends)
+
+
+def merge(runs, order, W, some, spill=True):
+    """One Run of several, with about `some` nodes in memory at once if the runs are on disk. spill: whether the result
+    is on disk.
+    """
+    if len(runs) == 1:
+        return runs[0]
+    column, ends, node = Column(np.int64, spill), [0], None
+    for k in range(1, order + 1):
+        sizes, at, size = [run.size(k) for run in runs], [0] * len(runs), 0
+        new_node = [Column(np.int64, spill) for _ in runs]
+        while left := [r for r in range(len(runs)) if at[r] < sizes[r]]:
+            rows = [runs[r].rows(k, at[r], at[r] + max(1, some // len(left))) for r in left]
+            if k > 1:
+                for r, row in zip(left, rows, strict=True):
+                    parent, word = np.divmod(row[:, 0], W)
+                    row[:, 0] = node[r].read(parent[0], parent[-1] + 1)[parent - parent[0]] * W + word
+            # above the least of the last keys, other runs may have keys that have not been read yet
+            last = [row[-1, 0] for r, row in zip(left, rows, strict=True) if at[r] + len(row) < sizes[r]]
+            if last:
+                rows = [row[: np.searchsorted(row[:, 0], min(last), "right")] for row in rows]
+            keys, place = np.unique(np.concatenate([row[:, 0] for row in rows]), return_inverse=True)
+            found = np.column_stack((keys, np.zeros_like(keys), np.full_like(keys, np.iinfo(np.int64).max)))
+            np.add.at(found[:, 1], place, np.concatenate([row[:, 1] for row in rows]))
+            np.minimum.at(found[:, 2], place, np.concatenate([row[:, 2] for row in rows]))
+            column.append(found)
+            for r, row, part in zip(
+                left, rows, np.split(place, np.cumsum([len(row) for row in rows])[:-1]), strict=True
+            ):
+                new_node[r].append(part + size)
+                at[r] += len(row)
+            size += len(keys)
+        node = new_node
+        ends.append(ends[-1] + size)
+    return Run(column, ends)

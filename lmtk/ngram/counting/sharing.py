@@ -1,0 +1,70 @@
+"""Counting by the ranks of mpiexec. A text's blocks are dealt to the ranks; then each rank's n-grams are dealt to ranks
+by their first words. An n-gram and its prefixes have the same first word, so that each rank again gets sorted runs,
+which it merges.
+"""
+
+import numpy as np
+
+from lmtk.files.column import Column
+from lmtk.ngram.counting.counts import Level
+from lmtk.ngram.counting.runs import Run, merge
+
+
+def common_words(blocks, words, comm):
+    """The words of all ranks, each once, in the order in which one process would have seen them.
+
+    blocks: (path, place, tokens, words known after it) of each block that this rank has read; words: all that it
+    knows.
+    """
+    mine, before = [], 0
+    for path, place, _, known in blocks:
+        mine.append((path, place, words[before:known]))
+        before = known
+    everywhere = sorted((block for part in comm.gather(mine) for block in part), key=lambda block: block[:2])
+    return list(dict.fromkeys(word for _, _, new in everywhere for word in new))
+
+
+def shifts(blocks, comm):
+    """(where each of this rank's blocks begins among its own tokens, (B,); how much later among all ranks' tokens,
+    (B,)).
+    """
+    sizes = sorted((path, place, tokens) for part in comm.gather(blocks) for path, place, tokens, _ in part)
+    start, begin = {}, 0
+    for path, place, tokens in sizes:
+        start[path, place] = begin
+        begin += tokens
+    own = np.cumsum([0, *(tokens for _, _, tokens, _ in blocks)])[:-1]
+    return own, np.array([start[path, place] for path, place, _, _ in blocks]) - own
+
+
+def gather_levels(levels, blocks, W, comm):
+    """The sum of all ranks' levels, on rank 0; other ranks get levels of no use. blocks: as in `common_words`."""
+    own, shift = shifts(blocks, comm)
+    levels = [Level(x.keys, x.count, x.first + shift[np.searchsorted(own, x.first, "right") - 1]) for x in levels]
+    seen = np.zeros(W, np.int64)
+    seen[levels[0].keys] = levels[0].count
+    seen = np.cumsum(comm.sum(seen))
+    cuts = np.searchsorted(seen, seen[-1] * np.arange(1, comm.size) / comm.size, "right")
+    columns, ends = [[] for _ in range(comm.size)], [[0] for _ in range(comm.size)]
+    at, above = np.concatenate(([0], cuts, [W])), np.zeros(comm.size, np.int64)
+    for level in levels:
+        at = np.searchsorted(level.keys, at)
+        rows = np.column_stack((level.keys, level.count, level.first))
+        parts = [rows[a:b] - np.array([parent * W, 0, 0]) for a, b, parent in zip(at, at[1:], above)]
+        for part, column, end in zip(comm.swap(parts), columns, ends, strict=True):
+            column.append(part)
+            end.append(end[-1] + len(part))
+        above, at = at[:-1], at * W
+    runs = []
+    for column, end in zip(columns, ends, strict=True):
+        runs.append(Run(Column(np.int64, False), end))
+        runs[-1].column.append(np.concatenate(column))
+    run = merge(runs, len(levels), W, 1 << 62, False)
+    found, above = [], np.zeros(comm.size, np.int64)
+    for k in range(1, len(levels) + 1):
+        mine = np.ascontiguousarray(run.level(k))
+        parts = comm.swap([mine, *[mine[:0]] * (comm.size - 1)])
+        rows = np.concatenate([part + np.array([parent * W, 0, 0]) for part, parent in zip(parts, above, strict=True)])
+        above = np.cumsum([0, *map(len, parts)])[:-1]
+        found.append(Level(*(np.ascontiguousarray(column) for column in rows.T)))
+    return found

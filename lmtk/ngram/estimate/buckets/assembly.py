@@ -1,0 +1,236 @@
+"""A model in buckets -> its nodes, sorted by their prefixes: in memory, or in a file if memory is bounded.
+
+symbol  shape    meaning
+place   (N_k,)   the place of each of a bucket's n-grams of order k among all nodes of the order, int32; -1 if the model
+                 lacks it
+of      (N_k,)   the context of each event, one of the bucket's n-grams of order k - 1; at order 2 a word
+range   -        `size` places, whose records fit into memory together
+
+A record is made of two rows of int32, which are dealt to ranges of places. One comes from the bucket in which the
+n-gram is an event: its word, its probability and its suffix. The other comes from the bucket in which it is a context:
+its weight, and the number of n-grams that extend it. The second rows of an order tell where the children of each node
+begin. This goes back to the buckets, and gives the places of the next order's events.
+"""
+
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from lmtk.files.column import Shelf
+from lmtk.machine.jit import jit
+from lmtk.machine.memory import trim
+from lmtk.ngram.estimate import engine
+from lmtk.ngram.estimate.buckets.division import ends_of, stored
+from lmtk.ngram.estimate.buckets.passing import fetched
+from lmtk.ngram.estimate.suffix import number, orders_at, sum_up
+from lmtk.ngram.model.backoff import Backoff
+from lmtk.ngram.model.building import finished
+from lmtk.ngram.model.nodes import BOW, CHILD, NODE, WIDE, columns, room
+
+LEAST = 1 << 16  # places of a range
+f32 = np.float32
+
+
+def backoff_of(job, memory=None, home=None):
+    """The Backoff model of the Buckets of one process, as `engine.backoff_of` makes it. memory: bytes to use, or None.
+    home: as `building.in_file` has it.
+    """
+    W, n = len(job.vocab.words), job.order
+    size = max(memory // (4 * NODE.itemsize), LEAST) if memory else 1 << 30
+    nodes, where, records = room([W, *job.sizes[1:]], home)
+    put_words(job, records[0])
+    lacking = 0
+    for k, (above, here) in enumerate(pairwise(records), 2):
+        base = place_children(job, k, size, above)
+        dealt = Shelf()
+        lacking += sum(job.each(partial(deal_events, job, k, size, base, dealt), f"nodes of order {k}"))
+        for r in range(-(-len(here) // size)):
+            put_events(dealt.get(r, np.int32).reshape(-1, 4), columns(here))
+        if k < n:
+            for b, (place,) in zip(job.mine, fetched(job, k, [own_place])):
+                job.shelf.add(("place of contexts", b), place)
+    trim()
+    made = finished(nodes, where, W, linked=not lacking, home=home)
+    return Backoff(job.vocab, made)
+
+
+def put_words(job, records):
+    """Fills the records of order 1, except for their children."""
+    records["word"][:-1] = np.arange(len(job.log10p))
+    records["log10p"][:-1] = np.where(job.marks & engine.THERE, job.log10p, f32(np.nan))
+    records["log10bow"][:-1] = np.where(np.isnan(job.log10bow), f32(0), job.log10bow)
+
+
+def place_children(job, k, size, above):
+    """Sets the weights and the first children of the records of order k - 1. Returns a function, bucket -> where the
+    children of its n-grams of that order begin, (H,), numbered as in `of`.
+    """
+    child = above["child"]
+    dealt, lengths = Shelf(), {}
+    what = f"nodes of order {k - 1}"
+    if k == 2:
+        for types in job.each(partial(count_extensions, job, k), what):
+            child[:-1] += types
+        sum_up(child, 0)
+        return lambda b: child[:-1].copy()
+
+    def deal(b):
+        types, bow = count_extensions(job, k, b), job.shelf.get(("bow", b, k - 1), f32)
+        place = job.shelf.get(("place of contexts", b), np.int32)
+        rows, lengths[b] = np.empty((len(place), 3), np.int32), sizes_of(place, size, len(above))
+        deal_contexts(place, types, bow.view(np.int32), size, begins_of(lengths[b]), rows)
+        for r, some in enumerate(np.split(rows[: lengths[b].sum()], np.cumsum(lengths[b])[:-1])):
+            dealt.add((r, b), some)
+
+    job.each(deal, what)
+    back, total = Shelf(), 0
+    for r in range(-(-len(above) // size)):
+        for b in job.mine:
+            put_contexts(dealt.get((r, b), np.int32).reshape(-1, 3), columns(above))
+        total = sum_up(child[r * size : (r + 1) * size], total)
+        for b in job.mine:
+            back.add(b, child[dealt.get((r, b), np.int32)[::3]])
+
+    def base(b):
+        place = job.shelf.get(("place of contexts", b), np.int32)
+        job.shelf.drop(("place of contexts", b))
+        found = np.zeros(len(place), np.int32)
+        arrive(place, size, begins_of(lengths[b]), back.get(b, np.int32), found)
+        return found
+
+    return base
+
+
+def sizes_of(place, size, N):
+    """How many of the places are in each range, (R,). N: how many records the order has."""
+    there = place[place >= 0]
+    return np.bincount(there // size, minlength=-(-N // size))
+
+
+def begins_of(sizes):
+    return np.cumsum(sizes) - sizes
+
+
+def contexts_of(job, k, b):
+    """(`of` of a bucket's events of order k; whether the model has each, (N_k,))."""
+    begins, _, sizes = stored(job, b, "events")
+    there = job.shelf.get(("marks", b, k), np.uint8) & np.uint8(engine.THERE)
+    if k == 2:
+        return job.shelf.get(("events", "words", b), np.int32, 0, int(sizes[1])), there
+    of, rank = np.empty(len(there), np.int32), stored(job, b, "contexts")[1]
+    find_contexts(begins, job.shelf.get(("come", b), np.int32), rank, k, of)
+    return of, there
+
+
+def count_extensions(job, k, b):
+    """How many n-grams of order k extend each of a bucket's n-grams of order k - 1; at k = 2, each word."""
+    of, there = contexts_of(job, k, b)
+    H = len(job.log10p) if k == 2 else int(stored(job, b, "contexts")[2][k - 2])
+    return np.bincount(of[there > 0], minlength=H).astype(np.int32)
+
+
+def deal_events(job, k, size, base, dealt, b):
+    """Deals the rows of a bucket's events of order k to ranges. Returns how many lack their suffix."""
+    shelf, W = job.shelf, len(job.log10p)
+    begins, of, there = stored(job, b, "events")[0], *contexts_of(job, k, b)
+    place = np.empty(len(of), np.int32)
+    number_children(of, there, base(b), place)
+    shelf.add(("place", b, k), place)
+    below = np.arange(W, dtype=np.int32) if k == 2 else shelf.get(("place", b, k - 1), np.int32)
+    sizes = sizes_of(place, size, job.sizes[k - 1] + 1)
+    rows, p = np.empty((sizes.sum(), 4), np.int32), shelf.get(("p", b, k), f32)
+    given = k, place, below, p.view(np.int32), size, begins_of(sizes), rows
+    lacking = deal_rows(begins, ends_of(job, b, "events"), *given)
+    for r, some in enumerate(np.split(rows, np.cumsum(sizes)[:-1])):
+        dealt.add(r, some)
+    return lacking
+
+
+def own_place(job, b, k, to):
+    """The places of the events of order k in bucket b that end in a word of the bucket `to`."""
+    return job.shelf.get(("place", b, k), np.int32, *job.cuts[b][k, to : to + 2].tolist())
+
+
+@jit
+def find_contexts(begins, come, rank, k, of):
+    """of (N_k,) <- the contexts of events of order k > 2. rank: of the bucket's contexts, as in `suffix`."""
+    found = 0
+    for j in range(len(begins)):
+        f, m = orders_at(begins, j)
+        if f <= k and k <= m:
+            of[found] = number(rank, k - 1, np.int64(come[j]) + 1) - 1
+            found += 1
+
+
+@jit
+def number_children(of, there, base, place):
+    """place (N_k,) <- the places of events, -1 if not `there`; those of each context begin at base (H,), which advances
+    in place.
+    """
+    for i in range(len(of)):
+        place[i] = -1
+        if there[i]:
+            place[i] = base[of[i]]
+            base[of[i]] += 1
+
+
+@jit
+def deal_rows(begins, ended, k, place, below, p, size, head, rows):
+    """rows (M, 4) <- place, word, log10 p and suffix of the events of order k that have a place; those of each range
+    begin at head (R,), which advances in place. below: the places of the events of order k - 1. Returns how many lack
+    their suffix.
+    """
+    word, node, suffix, lacking = 0, 0, -1, 0
+    for j in range(len(begins)):
+        while ended[word + 1] <= j:
+            word += 1
+        f, m = orders_at(begins, j)
+        suffix += (f < k) & (k - 1 <= m)
+        if f <= k and k <= m:
+            if place[node] >= 0:
+                at = head[place[node] // size]
+                head[place[node] // size] += 1
+                end = below[word if k == 2 else suffix]
+                rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = place[node], word, p[node], end
+                lacking += end < 0
+            node += 1
+    return lacking
+
+
+@jit
+def deal_contexts(place, types, bow, size, head, rows):
+    """rows (M, 3) <- place, types and bow of the contexts that have a place; head as in `deal_rows`."""
+    for i in range(len(place)):
+        if place[i] >= 0:
+            at = head[place[i] // size]
+            head[place[i] // size] += 1
+            rows[at, 0], rows[at, 1], rows[at, 2] = place[i], types[i], bow[i]
+
+
+@jit
+def put_events(rows, records):
+    """records (N + 1, WIDE or NARROW) <- the rows of `deal_rows`."""
+    width = records.shape[1]
+    for i in range(len(rows)):
+        at = rows[i, 0]
+        records[at, 0], records[at, width - 1] = rows[i, 1], rows[i, 3]
+        records[at, 2 if width == WIDE else 1] = rows[i, 2]
+
+
+@jit
+def put_contexts(rows, records):
+    """records <- the rows of `deal_contexts`, types in place of the first child."""
+    for i in range(len(rows)):
+        records[rows[i, 0], CHILD], records[rows[i, 0], BOW] = rows[i, 1], rows[i, 2]
+        if rows[i, 2] & 0x7FFFFFFF > 0x7F800000:  # nan: no n-gram extends it
+            records[rows[i, 0], BOW] = 0
+
+
+@jit
+def arrive(place, size, head, came, out):
+    """out (N,) <- the values of `came` for places; those of each range begin at head (R,), which advances in place."""
+    for i in range(len(place)):
+        if place[i] >= 0:
+            out[i] = came[head[place[i] // size]]
+            head[place[i] // size] += 1

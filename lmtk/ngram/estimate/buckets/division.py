@@ -1,0 +1,204 @@
+"""A vocabulary divided into buckets, and the arrays that each bucket has on the shelf."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lmtk.errors import LmtkError, shown
+from lmtk.files.column import Shelf
+from lmtk.machine import threads
+from lmtk.machine.memory import trim
+from lmtk.ngram.estimate import engine
+from lmtk.ngram.estimate.suffix import kind_of_begins
+from lmtk.text.corpus import WORD_BYTES
+from lmtk.text.vocab import Vocab
+
+BYTES = 230  # bytes of memory for each position of a bucket while it is estimated, up to order 7
+THREAD = 128 << 20  # bytes of -memory for each thread
+LEAST = 64 << 20  # bytes for buckets, whatever -memory says
+PART = 1 << 18  # positions of a bucket where memory is not bounded, at most
+
+
+@dataclass
+class Buckets:
+    """A model in buckets, of which each rank has equally many.
+
+    seen (W,): how often each word occurs in the text or, for counts, how many n-grams are around it. bounds (B + 1,):
+    the first word of each bucket. alone, together: `together` buckets of up to `alone` positions are worked on at once,
+    larger ones one by one. ample: whether memory is unbounded. counts: whether the buckets are of counted n-grams, not
+    of a text's positions. inside (W + 1,): if not None, only n-grams of these words are kept. of (W,): the bucket of
+    each word.
+
+    cuts: {bucket: (n + 1, B + 1)}, how many of its events of each order end in a word before each bucket's words. came:
+    {bucket: (n + 1, B)}, how many of its contexts of each order are events of each bucket. log10p, log10bow, marks:
+    those of order 1, on every rank. sizes: the number of n-grams of each order in the model. needed: whether an n-gram
+    was left out, so that prefixes may be needed.
+
+    Until the buckets are sorted: records, a Shelf with those of each bucket; or text (N + n,), a circle, and places,
+    the places of each bucket's words in it. methods, exact: as in methods.Recipe; at the end the methods have their
+    discounts. show(share, what): is called with the share of a step that is done.
+    """
+
+    vocab: Vocab
+    order: int
+    comm: object
+    shelf: Shelf
+    seen: np.ndarray
+    bounds: np.ndarray
+    alone: int
+    together: int
+    ample: bool
+    counts: bool
+    inside: np.ndarray = None
+    of: np.ndarray = None
+    cuts: dict = field(default_factory=dict)
+    came: dict = field(default_factory=dict)
+    log10p: np.ndarray = None
+    log10bow: np.ndarray = None
+    marks: np.ndarray = None
+    sizes: list = None
+    needed: bool = False
+    records: Shelf = None
+    text: np.ndarray = None
+    places: dict = None
+    methods: list = None
+    exact: bool = False
+    scratch: threads.Scratch = field(default_factory=threads.Scratch)
+    show: Callable = lambda share, what: None
+
+    def __post_init__(self):
+        self.of = np.repeat(np.arange(len(self.bounds) - 1, dtype=np.uint16), np.diff(self.bounds))
+
+    @property
+    def rounds(self):
+        """How many buckets a rank has."""
+        return (len(self.bounds) - 1) // self.comm.size
+
+    @property
+    def mine(self):
+        return self.of_rank(self.comm.rank)
+
+    def of_rank(self, rank):
+        """The buckets of a rank."""
+        return range(rank, len(self.bounds) - 1, self.comm.size)
+
+    @property
+    def by_rank(self):
+        """(B,): the buckets in the order of their ranks."""
+        return np.arange(len(self.bounds) - 1).reshape(-1, self.comm.size).T.ravel()
+
+    def positions(self, b):
+        return int(self.seen[self.bounds[b] : self.bounds[b + 1]].sum())
+
+    def start(self, b):
+        """(W + 1,): the place of each word's first context in a bucket of a text, numbered from 0 on."""
+        first, last = self.bounds[b : b + 2]
+        start = np.zeros(len(self.seen) + 1, np.int64)
+        np.cumsum(self.seen[first:last], out=start[first + 1 : last + 1])
+        start[last + 1 :] = start[last]
+        return start
+
+    def forget(self):
+        """Gives back a step's memory that the next step would not use."""
+        self.scratch = threads.Scratch()
+        trim()
+
+    def each(self, work, what):
+        """[work(b) for b in mine], in threads if there is memory for several. Buckets of rare words come first: they
+        take the most memory, which the other buckets use afterwards.
+        """
+        done, found = [], {}
+
+        def whole(b):
+            found[b] = work(b)
+            done.append(b)
+            self.show(len(done) / self.rounds, what)
+
+        small = [b for b in reversed(self.mine) if self.positions(b) <= self.alone]
+        for b in reversed(self.mine):
+            if b not in small:
+                whole(b)
+        with ThreadPoolExecutor(self.together) as pool:
+            for _ in pool.map(whole, small):
+                pass
+        return [found[b] for b in self.mine]
+
+
+def divided(seen, what, vocab, order, memory, comm):
+    """Empty Buckets for the positions of a text, or for counted n-grams. seen: as in Buckets; what: "words" or
+    "n-grams"; memory: bytes, or None. Raises LmtkError if memory is too small for a bucket, or the text too large.
+    """
+    if memory:
+        threads.at_most(max(1, memory // THREAD))
+    N, W, workers = int(seen.sum()), len(vocab.words), threads.count()
+    each = max(BYTES, 35 * order - 40)
+    room = max(memory - WORD_BYTES * W, LEAST) // each if memory else None
+    most = max(1, room // workers if memory else min(PART, -(-N // (2 * workers * comm.size))))
+    bounds = ranges(seen, comm.size, most, not memory)
+    largest = int(np.diff(np.append(0, np.cumsum(seen))[bounds]).max())
+    word = shown(vocab.words[int(seen.argmax())])
+    if memory and largest > room:
+        needed = (largest * each + WORD_BYTES * W >> 20) + 1
+        raise LmtkError(
+            f"-memory is too small: the n-grams around '{word}', {largest} of {N} {what}, stay together in memory; "
+            f"give {needed}M or more"
+        )
+    if largest * (order + 1) >= 1 << 31 or len(bounds) > 1 << 16:
+        raise LmtkError(f"the text is too large: '{word}' stands in it {seen.max()} times, {len(bounds)} buckets")
+    workers = workers if not memory or 2 * most <= room else 1
+    return Buckets(vocab, order, comm, Shelf(), seen, bounds, most, workers, not memory, what != "words")
+
+
+def ranges(seen, ranks, most, even):
+    """The first word of each bucket, and the end, (B + 1,), with equally many buckets for each rank. A bucket has up to
+    `most` positions, or those of a single word; with `even`, all have about as many. seen (W,): the number of each
+    word's positions.
+    """
+    ends, W = np.cumsum(seen), len(seen)
+    if even:
+        B = ranks * (1 - int(-ends[-1] // (ranks * most)))
+        shares = ends[0] + (ends[-1] - ends[0]) * np.arange(1, B - 1) / (B - 1)
+        return np.array([0, 1, *np.clip(np.searchsorted(ends, shares), 1, W), W][: B + 1])
+    cuts, first = [0], 1
+    while first < W:
+        cuts.append(first)
+        first = max(first + 1, int(np.searchsorted(ends, ends[first - 1] + most, "right")))
+    return np.array(cuts + [W] * (1 + -len(cuts) % ranks))
+
+
+def edge(N):
+    """The place in Suffixes where the contexts begin in a bucket with N events: the next multiple of 64."""
+    return -(-N // 64) * 64
+
+
+def stored(job, b, name):
+    """(begins, rank, sizes) of a bucket's "events" or "contexts", as suffix.Suffixes has them."""
+    kinds = {"begins": kind_of_begins(job.order), "rank": np.uint64, "sizes": np.int64}
+    begins, rank, sizes = (job.shelf.get((name, what, b), kind) for what, kind in kinds.items())
+    return begins, rank.reshape(job.order, -1, 2), sizes
+
+
+def ends_of(job, b, name):
+    """(W + 1,): the place of each word's first event, or context, in a bucket."""
+    some, many = job.shelf.get((name, "ends", b), np.int64).reshape(2, -1)
+    ends = np.zeros(len(job.seen) + 1, np.int64)
+    ends[some + 1] = many
+    return np.cumsum(ends)
+
+
+def contexts_from(job, b):
+    """(begins, of, oldest), arguments of `passing.arrive`, of a bucket's contexts."""
+    begins = job.shelf.get(("contexts", "begins", b), kind_of_begins(job.order))
+    return begins, np.append(job.of, job.of[0]), job.shelf.get(("contexts", "words", b), np.int32)
+
+
+def replace(shelf, name, array):
+    shelf.drop(name)
+    shelf.add(name, array)
+
+
+def there(job, b, k):
+    """How many of a bucket's events of order k the model has."""
+    return int(np.count_nonzero(job.shelf.get(("marks", b, k), np.uint8) & engine.THERE))

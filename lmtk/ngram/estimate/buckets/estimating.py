@@ -1,0 +1,201 @@
+"""A text, or counts on disk, -> a model in buckets, which are sorted, counted and estimated one by one."""
+
+import dataclasses
+from functools import partial
+from itertools import pairwise
+from threading import Lock
+
+import numpy as np
+
+from lmtk.ngram.counting.runs import Spilled
+from lmtk.ngram.estimate import engine, suffix
+from lmtk.ngram.estimate.buckets import of_counts
+from lmtk.ngram.estimate.buckets.dealing import deal_out, share_text
+from lmtk.ngram.estimate.buckets.division import contexts_from, divided, edge, ends_of, replace, stored, there
+from lmtk.ngram.estimate.buckets.ordering import sort_bucket
+from lmtk.ngram.estimate.buckets.passing import arrive, heads
+from lmtk.ngram.estimate.smoothing import words_kept
+
+f32 = np.float32
+
+
+def count(text, vocab, recipe, marks, memory, comm, show=lambda share, what: None):
+    """A collection.Text, or runs.Spilled, -> Buckets with counted n-grams, discounts and order 1, for `estimate`. The
+    two functions together give the numbers of `engine.estimate`.
+
+    text: the part of each rank of `comm`. recipe: a methods.Recipe. memory: bytes, or None. show: as in Buckets. Raises
+    NoDiscount, and LmtkError as `divided` and engine.estimate do.
+    """
+    methods, exact, n = recipe.methods, recipe.exact, len(recipe.methods)
+    inside, size = words_kept(recipe, vocab)
+    if isinstance(text, Spilled):
+        job, sort = divided(of_counts.seen(text, vocab, n), "n-grams", vocab, n, memory, comm), of_counts.sort_bucket
+        seen = of_counts.deal_out(job, text, exact)
+    else:
+        job, sort = (
+            divided(comm.sum(text.seen(vocab)), "words", vocab, n, memory, comm),
+            partial(sort_bucket, marks=marks),
+        )
+        job.show = show
+        small = job.ample and comm.size <= n + 1 and job.seen.sum() < 1 << 31
+        (share_text if small else deal_out)(job, text.parts(vocab))
+        seen = comm.share(lambda: engine.seen_words(job.seen, vocab, marks))
+    job.show, job.inside, job.methods, job.exact = show, inside, methods, exact
+    last = int(engine.last_word(seen, vocab)) if exact and methods[0].counts == "before" else None
+    bigrams, counted = count_all(job, partial(sort, job, last=last))
+    job.records = job.text = job.places = None
+    job.forget()
+
+    features = features_of(job, recipe.heldout) if recipe.heldout else None
+
+    def order_1():
+        first = engine.unigrams(vocab, methods, seen, lambda: bigrams)
+        first.inside = inside
+        known = recipe.tuned(first, features) if recipe.heldout else recipe
+        return engine.smoothed_unigrams(vocab, known, size, first, counted)
+
+    job.methods, job.log10p, job.marks = comm.share(order_1)
+    job.log10bow = np.full(len(job.log10p), np.nan, f32)
+    return job
+
+
+def count_all(job, sort):
+    """Sorts every bucket by sort(b). Returns (how many bigrams end in each word (W,), the counts of counts n_1 .. of
+    each order from 2 on).
+    """
+    bigrams, lock = np.zeros(len(job.seen), np.int64), Lock()
+
+    def count(b):
+        ended, *found = sort(b)
+        with lock:
+            bigrams[:] += ended
+        return found
+
+    found = job.each(count, "sorting")
+    counted = [job.comm.sum(np.sum(columns, 0)) for columns in zip(*(counted for counted, _ in found))]
+    odd = [odd for part in job.comm.gather([odd for _, odd in found if odd]) for odd in part]
+    if odd:  # several buckets may claim lmplz's last n-gram: it is in the last of them
+        counted = [n + more for n, more in zip(counted, odd[-1])]
+    return job.comm.sum(bigrams), counted
+
+
+def estimate(job):
+    """Estimates the orders from 2 on of Buckets, on all ranks. Returns the Buckets."""
+    job.needed = job.comm.total(sum(job.each(partial(estimate_one, job), "estimating"))) > 0
+    if job.needed:
+        need_all(job, not job.exact)
+    common_words(job)
+    job.forget()
+    sizes = np.array([sum(there(job, b, k) for b in job.mine) for k in range(2, job.order + 1)], np.int64)
+    job.sizes = [int(np.count_nonzero(job.marks & engine.THERE)), *job.comm.sum(sizes).tolist()]
+    return job
+
+
+def loaded(job, b):
+    """The engine.Estimator of a bucket, from the arrays on its shelf."""
+    W, get, vocab = len(job.seen), job.shelf.get, job.vocab
+    (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
+    N, ended = len(e), ends_of(job, b, "events")
+    begins = np.concatenate((e, np.zeros(edge(N) - N, e.dtype), c))
+    rank = np.concatenate((e_rank[:, : edge(N) // 64], c_rank), 1)
+    rank[:, edge(N) // 64 :, 1] += e_sizes[:, None].astype(np.uint64)
+    sizes = (e_sizes + c_sizes).tolist()
+    both = [get((name, "words", b), np.int32) for name in ("events", "contexts")]
+    ends = np.cumsum([(0, 0), *zip(e_sizes[1:], c_sizes[1:])], 0).tolist()
+    words = [words[a:z] for at, to in pairwise(ends) for words, a, z in zip(both, at, to)]
+    words = np.concatenate([np.arange(W + 1, dtype=np.int32), *words])
+    base, start = np.cumsum([0, 0, W + 1, *sizes[1:]]), edge(N) + ends_of(job, b, "contexts")
+    blocks = suffix.blocks_of(begins, ended, words[base[2] :][: e_sizes[1]])
+    come = get(("come", b), np.int32) + np.int32(edge(N))
+    x = suffix.Suffixes(come, begins, rank, words, base, *blocks, start, ended, sizes)
+    if job.counts:
+        raw = [None, None, *(get(("raw", b, k), np.int64) for k in range(2, job.order + 1))]
+        x = dataclasses.replace(
+            x, raw=raw, fresh=[None, None, *(get(("fresh", b, k), np.int64) for k in range(2, job.order))]
+        )
+    work = engine.Estimator(x, vocab, job.methods, job.seen, inside=job.inside)
+    work.scratch = job.scratch
+    return work
+
+
+def features_of(job, heldout):
+    """The features of a HeldOut for the orders from 2 on, on every rank."""
+    found = heldout.unseen()
+    job.each(lambda b: heldout.of_estimator(loaded(job, b), found), "tuning discounts")
+    return [tuple(map(job.comm.sum, of_order)) for of_order in found]
+
+
+def estimate_one(job, b):
+    """Puts the probabilities of a bucket's events, and the weights of its contexts, on the shelf. Returns the number of
+    events that are left out.
+    """
+    work, shelf = loaded(job, b), job.shelf
+    work.begin(job.log10p, job.log10bow, job.marks)
+    lacking = work.estimate_all(job.methods, job.exact)
+    for k in range(2, job.order + 1):
+        events = job.cuts[b][k, -1]
+        for name, column in (("p", work.log10p[k][:events]), ("marks", work.marks[k][:events])):
+            shelf.add((name, b, k), column)
+        shelf.add(("bow", b, k), work.log10bow[k][events:])
+    return lacking
+
+
+def common_words(job):
+    """Gives every rank the weights and marks of order 1 that the others have found."""
+    needed = job.comm.max(job.marks & np.uint8(engine.NEEDED))
+    ends = zip(job.bounds[job.mine], job.bounds[1:][job.mine])
+    own = np.concatenate([np.arange(first, last) for first, last in ends])
+    for column in (job.log10bow, job.marks):
+        for rank, some in enumerate(job.comm.gather((own, column[own], column[-1:]))):
+            column[some[0]] = some[1]
+            if rank == 0:
+                column[-1:] = some[2]
+    job.marks |= needed
+
+
+def need_all(job, ends):
+    """`engine.need_all`, from the highest order down. The marks of contexts go to the buckets that have the same
+    n-grams as events.
+    """
+    for k in range(job.order, 1, -1):
+        job.each(partial(need_one, job, k, ends), f"prefixes of {k}-grams")
+        for t in range(job.rounds if k > 2 else 0):
+            b = job.mine[t]
+            many = job.came[b][k - 1].reshape(job.rounds, -1).T
+            marks, cuts = np.empty(many.sum(), np.uint8), np.cumsum(many.sum(1))
+            head = heads(job, many, cuts - many.sum(1))
+            column = job.shelf.get(("of contexts", b, k - 1), np.uint8)
+            arrive(*contexts_from(job, b), k - 1, head, marks, False, column)
+            parts = np.split(marks, cuts[:-1])
+            for rank, some in enumerate(job.comm.swap(parts)):
+                at, d = 0, job.of_rank(rank)[t]
+                for b in job.mine:
+                    begin, end = job.cuts[b][k - 1, d : d + 2].tolist()
+                    job.shelf.add(("needed", b, d), some[at : at + end - begin])
+                    at += end - begin
+        for b in job.mine if k > 2 else ():
+            needed = [job.shelf.get(("needed", b, d), np.uint8) for d in range(len(job.bounds) - 1)]
+            replace(
+                job.shelf, ("marks", b, k - 1), np.concatenate(needed) | job.shelf.get(("marks", b, k - 1), np.uint8)
+            )
+            for d in range(len(job.bounds) - 1):
+                job.shelf.drop(("needed", b, d))
+
+
+def need_one(job, k, ends, b):
+    """`engine.need_all` for a bucket and an order, without the marks that come from other buckets."""
+    work, shelf = loaded(job, b), job.shelf
+    work.begin(job.log10p, job.log10bow, job.marks)
+    for d in range(max(k - 1, 2), k + 1):
+        parts = [shelf.get((name, b, d), np.uint8) for name in ("marks", "of contexts")]
+        some = np.concatenate(parts)
+        work.marks[d][: len(some)] = some
+    events = job.cuts[b][:, -1]
+    if k > 2:
+        work.log10bow[k - 1][events[k - 1] :] = shelf.get(("bow", b, k - 1), f32)
+    for segment in work.suffixes.segments:
+        work.need_ends(k, work.need_contexts(k, segment), ends)
+    if k > 2:
+        replace(shelf, ("marks", b, k - 1), work.marks[k - 1][: events[k - 1]])
+        replace(shelf, ("of contexts", b, k - 1), work.marks[k - 1][events[k - 1] :])
+        replace(shelf, ("bow", b, k - 1), work.log10bow[k - 1][events[k - 1] :])

@@ -1,0 +1,134 @@
+"""Counts on disk -> events and contexts, as `dealing` and `ordering` make them of a text's positions.
+
+symbol  shape    meaning
+event   (k + 2,) int32: an n-gram of order k, ids as in the model's vocabulary, and its count as two int32. It goes to
+                 the bucket of its last word but one; <s> goes to the border's
+context (k,)     int32: the n-gram's words alone, which go to the bucket of its last word
+node    -        an n-gram's number among those of its order in suffix order: its node in `counts` if its words are
+                 reversed, where its suffixes are prefixes
+
+Every prefix of an n-gram is counted, if only 0 times, and so is in the bucket of its own last word. A suffix that was
+not counted is made in both buckets of its n-gram, in the same way, since it ends in the same two words.
+"""
+
+import numpy as np
+
+from lmtk.files.column import Column
+from lmtk.ngram.counting.counts import find, from_rows
+from lmtk.ngram.estimate import engine, leaves
+from lmtk.ngram.estimate.buckets.ordering import put_bucket
+from lmtk.ngram.estimate.suffix import kind_of_begins
+
+
+def ids_of(counts, vocab):
+    return np.array([vocab.index[word] for word in counts.words], np.int32)
+
+
+def seen(counts, vocab, order):
+    """(W,): how many n-grams, from order 2 on, have each word as their last or their last but one. Those of <s>, the
+    last id, are added to the border's.
+    """
+    id_of, found = ids_of(counts, vocab), np.zeros(len(vocab.words), np.int64)
+    for k in range(2, min(order, counts.order) + 1):
+        for first, parent, word, _ in counts.nodes(k):
+            for last in (word, counts.contexts_words(k, first, parent)):
+                found += np.bincount(id_of[last], minlength=len(found))
+    found[0] += found[-1]
+    return found[:-1]
+
+
+def deal_out(job, counts, exact):
+    """Deals the n-grams of the orders from 2 on to their buckets. Returns how often each word was seen, (W + 1,), -1 if
+    it was not counted. Raises LmtkError as engine.estimate does.
+    """
+    id_of, of = ids_of(counts, job.vocab), np.append(job.of, job.of[0])
+    once, above, found = np.full(len(job.seen) + 1, -1), None, False
+    for k in range(1, min(job.order, counts.order) + 1):
+        here = Column(np.int32, True)
+        for first, parent, word, count in counts.nodes(k):
+            rows = id_of[word][:, None]
+            if k == 1:
+                once[rows[:, 0]] = count
+            else:
+                found = found or bool((count[rows[:, 0] < job.vocab.V] > 0).any())
+                rows = np.hstack((above[first : first + int(parent[-1]) + 1][parent], rows))
+                deal(job, ("context", k), rows, of[rows[:, -1]])
+                deal(job, ("event", k), np.hstack((rows, count.view(np.int32).reshape(-1, 2))), of[rows[:, -2]])
+            here.append(rows)
+        above = here.array().reshape(-1, k)
+    if exact or not found:
+        engine.need_seen(once, job.vocab)
+    return once
+
+
+def deal(job, name, rows, mine):
+    place, sizes = np.argsort(mine, kind="stable"), np.bincount(mine, minlength=len(job.bounds) - 1)
+    for b, some in enumerate(np.split(rows[place], np.cumsum(sizes)[:-1])):
+        if len(some):
+            job.shelf.add((*name, b), some)
+
+
+def sort_bucket(job, b, last):
+    """`ordering.sort_bucket` of counts."""
+    n, W, (first, end) = job.order, len(job.seen), job.bounds[b : b + 2].tolist()
+    rows, weights = [np.zeros((0, 1), np.int32)], [np.zeros(0, np.int64)]
+    for k in range(2, n + 1):
+        found = taken(job, ("event", k, b)).reshape(-1, k + 2)
+        rows.append(found[:, k - 1 :: -1])
+        weights.append(np.ascontiguousarray(found[:, k:]).view(np.int64)[:, 0] + 1)
+    keys, raw, events, ended, places = in_suffix_order(rows, weights, W)
+    raw = [count - 1 for count in raw]  # -1 for n-grams that were not counted: counts went in with one more
+    rows = [np.arange(first, end, dtype=np.int32)[:, None]]
+    rows += [taken(job, ("context", k, b)).reshape(-1, k)[:, ::-1] for k in range(2, n + 1)]
+    context_keys, _, contexts, start, their_places = in_suffix_order(
+        rows, [np.zeros(len(x), np.int64) for x in rows], W
+    )
+    # an n-gram's context is that of its suffix, with the oldest word before it
+    context, of = [np.zeros(len(keys[0]), np.int32)], None
+    for k in range(2, n + 1):
+        suffix, oldest = np.divmod(keys[k - 1], W + 1)
+        if k == 2:
+            of = np.where(oldest == W, 0, oldest) - first
+        else:
+            of = find(context_keys[k - 2], of[suffix], oldest, W + 1)
+        context.append(of.astype(np.int32))
+    come, *_ = places
+    leaves.find_contexts(their_places[1], np.concatenate(context), their_places[2], events["begins"], come)
+    suffixes = [key // (W + 1) for key in keys]
+    fresh = [np.bincount(suffixes[k][raw[k] > 0], minlength=len(keys[k - 1])).astype(np.int64) for k in range(1, n)]
+    bigrams = np.zeros(W, np.int64)
+    bigrams[keys[0]] = fresh[0]
+    for k in range(2, n + 1):
+        job.shelf.add(("raw", b, k), raw[k - 1])
+        if k < n:
+            job.shelf.add(("fresh", b, k), fresh[k - 1])
+    own = [None, None, *raw[1:]], [None, None, *fresh[1:]]
+    return bigrams, *put_bucket(job, b, last, events, contexts, come, ended, start, *own)
+
+
+def taken(job, name):
+    found = job.shelf.get(name, np.int32)
+    job.shelf.drop(name)
+    return found
+
+
+def in_suffix_order(rows, weights, W):
+    """Puts n-grams and their suffixes in suffix order. rows (N, k): those of each order, ids from the last word back;
+    weights (N,). Returns (keys and weights of each order, as in `counts`; begins, rank, sizes and words of Suffixes, by
+    name; where the places of each last word begin, (W + 1,); leaf, base and first of leaves.find_places).
+    """
+    n = len(rows)
+    levels = from_rows([np.ascontiguousarray(x) for x in rows], weights, W + 1)
+    keys = [level.keys for level in levels]
+    suffixes = [np.zeros(len(keys[0]), np.int64), *(key // (W + 1) for key in keys[1:])]
+    base = np.cumsum([0, 0, *map(len, keys)])
+    size = len(keys[0]) + sum(np.count_nonzero(np.diff(x) == 0) for x in suffixes[1:])
+    begins, leaf, first = np.empty(size, kind_of_begins(n)), np.empty(size, np.int32), np.zeros(base[n], np.int32)
+    rank = np.zeros((n, size // 64 + 2, 2), np.uint64)
+    leaves.find_places(len(keys[0]), base, np.concatenate(suffixes).astype(np.int32), begins, leaf, first)
+    leaves.find_ranks(begins, rank)
+    words = np.concatenate([np.zeros(0, np.int32), *((key % (W + 1)).astype(np.int32) for key in keys[1:])])
+    start = np.zeros(W + 1, np.int64)
+    start[keys[0] + 1] = np.diff(np.append(first[: len(keys[0])], size))
+    found = {"begins": begins, "rank": rank, "sizes": np.array([*map(len, keys)], np.int64), "words": words}
+    return keys, [level.count for level in levels], found, np.cumsum(start), (leaf, base, first)

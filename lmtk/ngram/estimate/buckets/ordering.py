@@ -1,0 +1,187 @@
+"""The positions of a bucket -> its events and contexts in suffix order, which go on the shelf."""
+
+import numpy as np
+
+from lmtk.machine.jit import jit
+from lmtk.ngram.estimate import engine, suffix
+from lmtk.ngram.estimate.buckets.dealing import records
+from lmtk.ngram.estimate.buckets.division import contexts_from
+from lmtk.ngram.estimate.suffix import kind_of_begins, orders_at, prefetch
+
+SIZE = suffix.SOME
+
+
+def sort_bucket(job, b, last, marks):
+    """Puts a bucket's events and contexts on the shelf. Returns the number of bigrams that end in each word; the counts
+    of counts n_1 .. of the orders from 2 on; and how lmplz's last n-gram changes them (engine.count_last, of the word
+    `last`), or None if it cannot be in this bucket.
+    """
+    n, W, N = job.order, len(job.seen), job.positions(b)
+    with job.scratch.lent() as room:
+        flat = room("flat", n - 1 + N * (n + 1), np.int32)
+        rows = records(job, b, flat)
+        order, other, column = room("order", (3, N), np.int32)
+        start, heads = room("start", W + 1, np.int32), room("heads", (W, 2), np.int32)
+        sort_rows(rows, n, W, column, start, order, other)
+        contexts = compared(flat, n, order * np.int32(n + 1) + np.int32(n - 2), W, marks)
+        come, begins = np.empty(N, np.int32), np.empty(N, kind_of_begins(n))
+        ended = start.astype(np.int64)
+        heads[:, 0], heads[:, 1] = start[:-1], -1
+        follow(rows, order, contexts["begins"], marks.sos, marks.eos, heads, come, begins)
+        rank, sizes = np.zeros((n, N // 64 + 2, 2), np.uint64), np.empty(n, np.int64)
+        words = room("words", (n - 1, N), np.int32)
+        index(rows, order, come, begins, W, rank, sizes, words)
+        words = np.concatenate([some[:size] for some, size in zip(words, sizes[1:])])
+    events = {"begins": begins, "rank": rank, "sizes": sizes, "words": words}
+    found = put_bucket(job, b, last, events, contexts, come, ended, job.start(b))
+    bigrams = np.empty(W + 1, np.int64)
+    suffix.numbers(rank, 2, ended, bigrams)
+    return np.diff(bigrams), *found
+
+
+def put_bucket(job, b, last, events, contexts, come, ended, start, raw=None, fresh=None):
+    """Puts a bucket's events and contexts on the shelf. Returns the last two results of `sort_bucket`. ended, start
+    (W + 1,): where the events and the contexts of each last word begin. raw, fresh: as in Suffixes, for counts.
+    """
+    n, W, shelf, vocab = job.order, len(job.seen), job.shelf, job.vocab
+    begins, rank, sizes, words = (events[what] for what in ("begins", "rank", "sizes", "words"))
+    for name, columns in (("events", events), ("contexts", contexts)):
+        for what, column in columns.items():
+            shelf.add((name, what, b), column)
+    shelf.add(("come", b), come)
+    for name, ends in (("events", ended), ("contexts", start)):
+        some = np.flatnonzero(np.diff(ends))
+        shelf.add((name, "ends", b), np.stack((some, ends[some + 1] - ends[some])))
+    base = np.cumsum([0, 0, W + 1, *sizes[1:]])
+    words = np.concatenate((np.arange(W + 1, dtype=np.int32), words))
+    x = suffix.Suffixes(come, begins, rank, words, base, None, None, ended, ended, sizes.tolist(), raw, fresh)
+    job.came[b] = np.zeros((n + 1, len(job.bounds) - 1), np.int64)
+    count_sources(*contexts_from(job, b), job.came[b])
+    job.cuts[b] = np.array([0 * job.bounds, *(x.nodes(k, ended[job.bounds]) for k in range(1, n + 1))])
+    counted = engine.Estimator(x, vocab, job.methods, np.zeros(W, np.int64)).tallied(ended[min(vocab.V, W)])
+    odd = [np.zeros_like(n) for n in counted]
+    is_last = last is not None and engine.count_last(odd, x, ended[last], ended[last + 1], vocab)
+    return counted, odd if is_last else None
+
+
+@jit
+def sort_rows(rows, n, W, column, start, order, other):
+    """order (N,) <- the rows (N, n + 1), stably sorted by their words n - 1, n - 2 .. 0. start (W + 1,) <- how many
+    rows have a lower word n than each. column, other (N,): scratch. Bound by two random reads for each word of a row.
+    """
+    N = len(order)
+    into, from_ = (order, other) if n % 2 else (other, order)
+    for i in range(N):
+        from_[i] = i
+    for d in range(n + 1):
+        start[:] = 0
+        for i in range(N):
+            word = rows[i, d]
+            column[i] = word if word or d >= n - 1 else W  # as <s>, the border comes last
+        for i in range(N):
+            start[column[i]] += 1
+        total = 0
+        for w in range(W + 1):
+            here = start[w]
+            start[w] = total
+            total += here
+        for i in range(N if d < n else 0):
+            row = from_[i]
+            word = column[row]
+            into[start[word]] = row
+            start[word] += 1
+        into, from_ = from_, into
+
+
+@jit
+def follow(rows, order, contexts, sos, eos, heads, come, begins):
+    """come, begins (N,) <- as in `suffix`, for the events of sorted rows. contexts (N,): the `begins` of their
+    contexts. heads (W, 2): where the events of each word begin, and -1; in place.
+
+    Let i and i' > i be the contexts of two neighbouring events of a word. They have their last k words in common if no
+    context of order k begins after i and up to i'. The last place where a context of each order began tells this.
+    """
+    N, n = len(order), rows.shape[1] - 1
+    words, before = np.empty(SIZE, np.int32), np.empty(SIZE, np.int32)
+    begun = np.full(n + 2, -1)
+    for start in range(0, N, SIZE):
+        size = min(SIZE, N - start)
+        for i in range(size):
+            row = order[start + i]
+            words[i], before[i] = rows[row, n], rows[row, n - 1]
+        for i in range(size):
+            place, w = start + i, words[i]
+            f, m = orders_at(contexts, place)
+            for k in range(f, n):
+                begun[k] = place
+            at, last = heads[w, 0], heads[w, 1]
+            common = np.int64(last >= 0)
+            for k in range(1, n):
+                common += (last >= 0) & (begun[k] <= last)
+            m = min(m, n - 1) if before[i] else np.int64(sos)
+            m = m + 1 if eos or w else 0
+            come[at], begins[at] = place, (common + 1) | m << 4 * begins.itemsize
+            heads[w, 0], heads[w, 1] = at + 1, place
+
+
+@jit
+def index(rows, order, come, begins, W, rank, sizes, words):
+    """rank, sizes (n,), words (n - 1, N) <- as in Suffixes, for the events of sorted rows; words from order 2 on."""
+    N, n = len(order), len(sizes)
+    place, bits = np.empty(SIZE, np.int64), np.empty(n, np.uint64)
+    sizes[:] = 0
+    for start in range(0, N, SIZE):
+        size = min(SIZE, N - start)
+        for i in range(size):
+            place[i] = order[come[start + i]]
+            prefetch(rows, place[i] * (n + 1))
+        for block in range(0, size, 64):
+            b = (start + block) >> 6
+            bits[:] = 0
+            for k in range(n):
+                rank[k, b, 1] = np.uint64(sizes[k])
+            for i in range(block, min(block + 64, size)):
+                f, m = orders_at(begins, start + i)
+                for k in range(f, m + 1):
+                    bits[k - 1] |= np.uint64(1) << np.uint64(i - block)
+                    if k > 1:
+                        word = rows[place[i], n + 1 - k]
+                        words[k - 2, sizes[k - 1]] = word if word else W
+                    sizes[k - 1] += 1
+            for k in range(n):
+                rank[k, b, 0] = bits[k]
+    for k in range(n):
+        for block in range((N + 63) >> 6, rank.shape[1]):
+            rank[k, block, 1] = np.uint64(sizes[k])
+
+
+def compared(flat, n, order, W, marks):
+    """{name: array} of begins, rank, sizes and words, as in Suffixes, of contexts in suffix order. order (N,): the
+    places in `flat` before their last words.
+    """
+    N, R = len(order), suffix.RANGE
+    begins, places = np.empty(N, kind_of_begins(n)), np.arange(N, dtype=np.int32)
+    rank = np.zeros((n, N // 64 + 2, 2), np.uint64)
+    sizes, oldest, words = np.zeros((-(-N // R) + 1, n), np.int64), np.empty((n, R + 1), np.int32), []
+    for r, a in enumerate(range(0, N, R)):
+        given = a, min(a + R, N), W, marks.sos, marks.eos, begins, rank, sizes[r], oldest
+        suffix.compare(flat, n, order, places, *given)
+        words.append([oldest[k, : sizes[r, k]].copy() for k in range(1, n)])
+    suffix.shift_ranks(rank, sizes, N)
+    words = np.concatenate([np.zeros(0, np.int32), *(part for column in zip(*words) for part in column)])
+    return {"begins": begins, "rank": rank, "sizes": sizes[-1], "words": words}
+
+
+@jit
+def count_sources(begins, of, oldest, many):
+    """many (n + 1, B) += how many n-grams of each order have their last word but one in each bucket. oldest: the first
+    word of each bigram.
+    """
+    bigram, b = -1, 0
+    for i in range(len(begins)):
+        f, m = orders_at(begins, i)
+        if f <= 2 and m >= 2:
+            bigram += 1
+            b = of[oldest[bigram]]
+        for k in range(max(f, 2), m + 1):
+            many[k, b] += 1

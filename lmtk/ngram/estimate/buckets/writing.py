@@ -1,0 +1,151 @@
+"""A model in buckets -> ARPA, by one process or by all ranks together."""
+
+import contextlib
+import io
+import os
+from collections import deque
+
+import numpy as np
+
+from lmtk.machine import threads
+from lmtk.ngram.arpa import printing
+from lmtk.ngram.estimate import engine, suffix
+from lmtk.ngram.estimate.buckets.division import ends_of, stored
+from lmtk.ngram.estimate.buckets.passing import fetch
+
+f32 = np.float32
+
+
+def write_arpa(out, job, path=None, layout=None):
+    """Writes the model as ARPA, the bytes of printing.write_estimate. Rank 0 has `out`, the open file `path`; on the
+    others it is None.
+    """
+    layout, scratch, comm = layout or printing.plain(job.vocab.words), threads.Scratch(), job.comm
+    write = write_alone(out) if comm.size == 1 else write_together(out, comm, path)
+    with write as (lines, done):
+        if out:
+            printing.write_header(lines, job.sizes, layout)
+        for k in range(1, job.order + 1):
+            if out:
+                lines.write(b"\n\\%d-grams:\n" % k)
+            for t, model in enumerate(models_of(job, k), 1):
+                if model:
+                    printing.write_order(lines, model, k, layout, scratch)
+                done()
+                job.show(t / job.rounds, f"writing {k}-grams")
+        if out:
+            lines.write(b"\n\\end\\\n")
+        done()
+
+
+@contextlib.contextmanager
+def write_alone(out):
+    yield out, lambda: None
+
+
+class Kept:
+    """Keeps the bytes that are written, in memory that is used again."""
+
+    def __init__(self):
+        self.room, self.size = np.empty(0, np.uint8), 0
+
+    def write(self, some):
+        end = self.size + len(some)
+        if end > len(self.room):
+            room = np.empty(2 * end, np.uint8)
+            room[: self.size] = self.room[: self.size]
+            self.room = room
+        self.room[self.size : end] = np.frombuffer(some, np.uint8)
+        self.size = end
+
+
+@contextlib.contextmanager
+def write_together(out, comm, path):
+    """Yields (a Kept to which a rank writes, a function that all ranks must call equally often). The function puts the
+    bytes that the ranks have written since the last call, in the order of ranks, into rank 0's `out`.
+
+    If `out` is a plain file that all ranks can open, each rank writes to its own place in it, one call later, so that
+    none waits for the others' sizes; otherwise rank 0 receives all.
+    """
+    kept, end, ahead, spare = Kept(), 0, deque(), []
+    name, file = opened(out, comm)
+
+    def done():
+        ahead.append((kept.room, kept.size, comm.tell(kept.size)))
+        kept.room, kept.size = spare.pop() if spare else np.empty(0, np.uint8), 0
+        if len(ahead) > 1 or file is None:
+            put()
+
+    def put():
+        nonlocal end
+        room, size, told = ahead.popleft()
+        sizes = told()
+        at = end + sum(sizes[: comm.rank])
+        end += sum(sizes)
+        if file is not None:
+            put_at(file, room[:size], at)
+        elif out:
+            out.write(room[:size].data)
+            for rank in range(1, comm.size):
+                comm.receive(rank, out.write)
+        else:
+            comm.send(size, lambda begin, end: room[begin:end])
+        spare.append(room)
+
+    try:
+        yield kept, done
+        while ahead:
+            put()
+        comm.gather(None)  # rank 0's file is whole when every rank has written
+    except BaseException as e:
+        if file is not None:  # a failure here ends rank 0 too, which cannot remove the file then
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+        if isinstance(e, OSError) and e.filename is None:
+            e.filename = path
+        raise
+    finally:
+        if file is not None:
+            os.close(file)
+
+
+def opened(out, comm):
+    """(the name of rank 0's `out`, a descriptor of it on every rank: None where it is no plain file that all ranks can
+    write).
+    """
+    plain = out and isinstance(getattr(out, "raw", None), io.FileIO) and os.path.isfile(out.raw.name)
+    name, file = comm.gather(out.raw.name if plain else None)[0], None
+    with contextlib.suppress(OSError, TypeError):
+        file = os.open(name, os.O_WRONLY)
+    if comm.total(int(file is None)) and file is not None:
+        os.close(file)
+        return name, None
+    return name, file
+
+
+def put_at(file, data, at):
+    """Writes data (N,) of uint8 to its place in a file."""
+    while len(data):
+        size = os.pwrite(file, data, at)
+        data, at = data[size:], at + size
+
+
+def models_of(job, k):
+    """Yields, for each of a rank's buckets, the Estimate of the n-grams of order k whose lines it has, its contexts. At
+    order 1 rank 0 has one Estimate of all words, the others None.
+    """
+    if k == 1:
+        one = engine.Estimate(job.vocab, None, [job.log10p], [job.log10bow], [job.marks], None)
+        yield None if job.comm.rank else one
+    for b, (p, marks) in zip(job.mine, fetch(job, k)) if k > 1 else ():
+        begins, rank, sizes = stored(job, b, "contexts")
+        base = np.cumsum([0, 0, 0, *sizes[1:]])
+        # one word more, since words_of may read one behind the last
+        words = np.append(job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1])), np.int32(0))
+        x = suffix.Suffixes(
+            None, begins, rank, words, base, None, None, ends_of(job, b, "contexts"), None, sizes.tolist()
+        )
+        marks = (marks & np.uint8(engine.NEEDED)) | ~np.isnan(p)
+        p[np.isnan(p)] = 0  # not printed; kernels would leave a nan to Python
+        found = p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8)
+        yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in found), None)

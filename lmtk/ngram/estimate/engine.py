@@ -1,0 +1,540 @@
+"""Estimates a large text's model from its n-grams in suffix order: `smoothing` without look-ups.
+
+Threads take segments, ranges of the last words of contexts (`suffix`), and go through a segment order by order. The
+n-grams whose contexts end in the segment are gathered with their contexts, counts and suffixes, all of which are found
+in it too. Kernels smooth them (`smoothed`); `smoothing.smooth` does the few contexts that leave nothing for unseen
+words. Each segment writes to places of its own, so that the result does not depend on the threads.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from lmtk.errors import LmtkError
+from lmtk.machine.jit import jit
+from lmtk.machine.memory import trim
+from lmtk.machine.threads import Scratch, all_at_once
+from lmtk.ngram import mass
+from lmtk.ngram.estimate import suffix
+from lmtk.ngram.estimate.methods import EPSILON, Totals
+from lmtk.ngram.estimate.smoothing import (
+    Events,
+    Level,
+    counts_of_counts,
+    estimate_order,
+    probability,
+    smooth,
+    words_kept,
+)
+from lmtk.ngram.model.backoff import Backoff
+from lmtk.ngram.model.building import finished
+from lmtk.ngram.model.nodes import columns
+from lmtk.ngram.model.nodes import room as nodes_of_sizes
+from lmtk.text.vocab import Vocab
+
+f32 = np.float32
+PIECE = 1 << 16  # places counted together
+THERE, NEEDED = 1, 2  # marks: an n-gram is in the model; the ARPA file needs it, or its weight, for a longer one
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A model in suffix order. Each list has an array (N,) over the n-grams of each order: log10p, backed off if the
+    n-gram has no probability of its own; log10bow, nan if nothing extends the n-gram; marks, THERE and NEEDED; types,
+    the number of n-grams that extend it, if asked for. Order 1 has all words of the vocabulary.
+    """
+
+    vocab: Vocab
+    suffixes: suffix.Suffixes
+    log10p: list
+    log10bow: list
+    marks: list
+    types: list
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The n-grams of an order whose contexts are in a segment, as `suffix.gather` finds them; first: the node of the
+    first context; H: the number of contexts.
+    """
+
+    node: np.ndarray
+    context: np.ndarray
+    parent: np.ndarray
+    children: np.ndarray
+    raw: np.ndarray
+    first: int
+    H: int
+
+    @property
+    def contexts(self):
+        return slice(self.first, self.first + self.H)
+
+
+def gathered(x, segment, room):
+    """The Gathered of each order from 2 on, a list, of a segment of Suffixes x, in memory of `room`, a Scratch's."""
+    first, last, begin, _ = segment
+    n, sizes = x.order, np.empty(x.order + 1, np.int64)
+    local = contexts_of(x, 1, n - 1, segment, room)
+    blocks = x.by[first], x.by[last]
+    suffix.sizes_of(x.rank, x.blocks, *blocks, sizes)
+    rows = room("rows", (sizes.sum(), 5), np.int32)
+    suffix.gather(x.begins, x.come, x.rank, x.blocks, *blocks, begin, local, sizes, rows.reshape(-1))
+    nodes = [first, *(int(x.nodes(k, [begin])[0]) for k in range(2, n))]
+    rows = np.split(rows, np.cumsum(sizes[2:-1]))
+    found = [Gathered(*some.T, node, int(H) + 1) for some, node, H in zip(rows, nodes, local[-1], strict=True)]
+    if x.raw is None:
+        return found
+    own = [(x.raw[k][g.node], x.fresh[k][g.node] if k < n else g.children) for k, g in enumerate(found, 2)]
+    return [replace(g, raw=raw, children=fresh.astype(raw.dtype)) for g, (raw, fresh) in zip(found, own)]
+
+
+def contexts_of(x, k, many, segment, room):
+    """(N, many): the n-gram of each of the orders k, k + 1 .. at each place of a segment, numbered from 0 in it."""
+    first, last, begin, end = segment
+    local = room("local", (end - begin, many), np.int32)
+    words = (first, last) if first < len(x.start) - 1 else (0, 1)
+    suffix.contexts_at(x.begins, x.start, *words, k, local)
+    return local
+
+
+class Estimator:
+    """The state of an estimation; lists have order k at k. seen (W,): how often each word stands in the text. types:
+    whether the extensions of n-grams are to be counted. inside (W + 1,): the words whose n-grams alone are kept, or
+    None.
+    """
+
+    def __init__(self, suffixes, vocab, methods, seen, types=False, inside=None):
+        self.suffixes, self.vocab, self.methods, self.scratch = suffixes, vocab, methods, Scratch()
+        unk, n = vocab.unk_id, suffixes.order
+        odd = unk >= vocab.V and seen[unk] > 0  # <unk> is not predicted, but occurs in n-grams
+        self.unknown = with_words(suffixes, np.arange(len(vocab.words)) == unk) if odd else None
+        self.outside = with_words(suffixes, ~inside) if inside is not None else None
+        # whether there are n-grams that are not predicted, or not counted
+        self.others = odd or suffixes.raw is not None or suffixes.ended[vocab.V] < suffixes.ended[-1]
+        sizes = [0, len(vocab.words), *suffixes.sizes[1:]]
+        self.log10p = [None, None, *(np.empty(size, f32) for size in sizes[2:])]
+        self.log10bow = [None, None, *(np.empty(size, f32) for size in sizes[2:n]), np.empty(0, f32)]
+        self.marks = [None, None, *(np.zeros(size, np.uint8) for size in sizes[2:])]
+        self.types = [*(np.zeros(size if types else 0, np.int32) for size in sizes[:n]), np.empty(0, np.int32)]
+
+    def continued(self, k):
+        """Whether order k has Kneser-Ney's counts: the number of n-grams of the next order that end in an n-gram."""
+        return k < self.suffixes.order and self.methods[k - 1].continued
+
+    def tallied(self, end):
+        """The counts of counts n_1 .. n_r of each order from 2 on, a list, with r as large as the methods may ask for.
+        end: the place after those of the last predicted word.
+        """
+        x, V = self.suffixes, self.vocab.V
+        if x.raw:
+            return [self.tallied_counts(k, int(x.nodes(k, [end])[0])) for k in range(2, x.order + 1)]
+        begins = x.begins[:end]
+        cuts = np.empty(len(begins) // PIECE + 3, np.int64)
+        cuts = cuts[: suffix.cut_places(begins, PIECE, 2, cuts)]
+        of_counts = []
+        for k, method in enumerate(self.methods[1:], 2):
+            parts, first = np.zeros((len(cuts) - 1, asked(method) + 1), np.int64), x.nodes(k, cuts)
+
+            def piece(q, k=k, method=method, parts=parts, first=first):
+                with self.scratch.lent() as room:
+                    counts = room("tally", (2, int(cuts[q + 1] - cuts[q]) + 1), np.int32)
+                    fresh = self.continued(k) and method.counts == "before"
+                    given = x.oldest(k), first[q], V, fresh, counts, parts[q]
+                    suffix.tally(begins, k, cuts[q], cuts[q + 1], *given)
+
+            all_at_once(piece, range(len(parts)))
+            of_counts.append(parts.sum(0)[1:])
+        return of_counts
+
+    def tallied_counts(self, k, end):
+        """`tallied` for order k and the n-grams before `end`, if the Suffixes are of counts."""
+        x, method = self.suffixes, self.methods[k - 1]
+        if not method.smoothing.discounts:
+            return np.zeros(0, np.int64)
+        count, upto = x.raw[k][:end], asked(method)
+        there = count >= 0
+        if self.continued(k) and method.counts == "before":
+            count = np.where(x.oldest(k)[:end] < self.vocab.V, x.fresh[k][:end], count)
+        return np.bincount(np.minimum(count[there], upto + 1), minlength=upto + 2)[1 : upto + 1]
+
+    def begin(self, log10p, log10bow, marks):
+        """Takes the estimate of order 1; its log10bow is filled in later, in place."""
+        self.log10p[1], self.log10bow[1], self.marks[1] = log10p, log10bow, marks
+
+    def estimate_all(self, methods, exact):
+        """Estimates the orders from 2 on, and the weights of their contexts. Returns the number of n-grams without a
+        probability; those with an <unk> that is not predicted do not count.
+        """
+        p = probability(self.log10p[1])
+        lacking = sum(all_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
+        vocab, there = self.vocab, self.marks[1] > 0
+        return lacking + np.count_nonzero(~there[vocab.V :]) - (vocab.unk_id >= vocab.V and not there[vocab.unk_id])
+
+    def estimate(self, methods, exact, lower_p, segment):
+        """`estimate_all` for a segment. lower_p: 10^log10p of order 1."""
+        lacking, below = 0, slice(None)
+        with self.scratch.lent() as room:
+            for method, (k, found, count, events, odd) in zip(methods[1:], self.orders(segment, room)):
+                n = len(found.node)
+                given = [column[events] for column in (found.context, count, found.raw, found.parent)]
+                if self.outside:
+                    given[2] = np.where(self.outside[k][found.node[events]], -1, given[2])
+                given = *given, lambda some, k=k, below=below: self.log10p[k - 1][below][some], lower_p, found.H
+                mine = room("log10p", len(given[0]), f32), room(f"p{k % 2}", len(given[0]), np.float64)
+                bow, types = smoothed(given, method, self.vocab.V, exact, *mine, room), room("types", found.H, np.int32)
+                log10p, lower_p = mine
+                many = put(found.node[events], log10p, given[0], self.log10p[k], self.marks[k], types)
+                if many < n:
+                    lower_p = self.back_off(k, found, events, below, *mine, bow)
+                bow[(types == 0) & (bow == 0)] = np.nan
+                self.log10bow[k - 1][found.contexts] = bow
+                if len(self.types[k - 1]):
+                    self.types[k - 1][found.contexts] = types
+                lacking, below = lacking + n - many - odd, found.node
+        return lacking
+
+    def orders(self, segment, room):
+        """Yields for each order k from 2 on: k; the Gathered of a segment; their counts as the order's method wants
+        them; which n-grams are predicted; how many have an <unk> that is not predicted.
+        """
+        word = None
+        for k, found in enumerate(gathered(self.suffixes, segment, room), 2):
+            count, events, odd = found.raw, slice(None), 0
+            if self.continued(k):
+                count = found.children
+                suffix.own_counts(found.node, self.suffixes.oldest(k), found.raw, self.vocab.V, count)
+            if self.others:
+                word = found.parent if k == 2 else word[found.parent]
+                events, odd = self.events(k, found, word)
+            yield k, found, count, events, odd
+
+    def events(self, k, found, word):
+        """(which n-grams are predicted, how many have an <unk> that is not predicted). An n-gram is predicted if it is
+        counted, ends in a predicted word, and has no such <unk>. word (N,): the last word of each.
+        """
+        there, odd = (word < self.vocab.V) & (found.raw >= 0), 0
+        if self.unknown:
+            unknown = (word == self.vocab.unk_id) | self.unknown[k - 1][found.contexts][found.context]
+            there, odd = there & ~unknown, np.count_nonzero(unknown)
+        return np.flatnonzero(there), odd
+
+    def back_off(self, k, found, events, below, log10p, p, bow):
+        """Backs off for the n-grams without a probability of their own. Returns p of all n-grams, (N,)."""
+        lacking, all_p = np.ones(len(found.node), bool), np.empty(len(found.node))
+        lacking[events], all_p[events] = np.isnan(log10p), p
+        node = found.node[lacking]
+        self.log10p[k][node] = bow[found.context[lacking]] + self.log10p[k - 1][below][found.parent[lacking]]
+        self.marks[k][node] = 0
+        all_p[lacking] = probability(self.log10p[k][node])
+        return all_p
+
+    def need_contexts(self, k, segment):
+        """Marks the contexts of a segment's n-grams of order k that are THERE. Returns the suffixes of the n-grams that
+        are NEEDED.
+        """
+        with self.scratch.lent() as room:
+            below, found = [None, *gathered(self.suffixes, segment, room)][k - 2 : k]
+            marks, bow = self.marks[k][found.node], self.log10bow[k - 1][found.contexts]
+            extended = found.context[marks & THERE > 0]
+            self.marks[k - 1][found.contexts][extended] |= THERE | NEEDED
+            bow[extended] = np.where(np.isnan(bow[extended]), 0, bow[extended])
+            if len(self.types[k - 1]):
+                self.types[k - 1][found.contexts] = np.bincount(extended, minlength=found.H)
+            parents = found.parent[marks & NEEDED > 0]
+            return below.node[parents] if below else parents
+
+    def need_ends(self, k, suffixes, ends):
+        """Marks the suffixes of needed n-grams of order k. With `ends`, the suffixes have to be in the model too, as in
+        SRILM; otherwise only the weights of those in the model have to be written.
+        """
+        self.marks[k - 1][suffixes] |= THERE | NEEDED if ends and k > 2 else NEEDED
+
+    def need_all(self, ends):
+        """Marks every prefix of an n-gram, which an ARPA file needs, and the suffixes that `need_ends` marks."""
+        for k in range(self.suffixes.order, 1, -1):
+            suffixes = all_at_once(partial(self.need_contexts, k), self.suffixes.segments)
+            for some in suffixes:
+                self.need_ends(k, some, ends)
+
+
+def with_words(x, odd):
+    """Which n-grams of each order have one of the `odd` words (W + 1,) in them: a list with order k at k."""
+    last = np.zeros(len(x.begins), bool)
+    for ends in (x.ended, x.start):  # of a bucket's events, and of its contexts
+        last[ends[0] : ends[-1]] = np.repeat(odd[:-1], np.diff(ends))
+    found, (f, m) = [None, odd], suffix.orders_in(x.begins)
+    for k in range(2, x.order + 1):
+        at = np.flatnonzero((f <= k) & (k <= m))
+        here = last[at] if k == 2 else found[k - 1][x.nodes(k - 1, at + 1) - 1]
+        found.append(here | odd[x.oldest(k)])
+    return found
+
+
+def smoothed(given, method, V, exact, log10p, p, room):
+    """`smoothing.smooth` of the predicted n-grams of a segment: log10p (N,) <- log10 p in single precision, nan where
+    they are left out; p (N,) <- 10 to that. Returns log10 of the back-off weights (H,).
+
+    given: context, count, raw, parent, (N,); a function that gives log10p of some of the parents, the n-grams of the
+    lower order; p of all of these; H.
+    """
+    context, count, raw, parent, below, lower_p, H = given
+    kind = np.int32 if raw.dtype == np.int32 else np.float64  # counts that were read may be large, or fractions
+    h, lost = room("totals", (H, 4), kind), room("lost", H, kind)
+    cutoff = method.cutoff or -1  # -1: n-grams that are only prefixes of others, seen 0 times, are types too
+    sum_counts(context, count, raw, cutoff, h, lost)
+    T, types = h[:, 0].astype(np.float64), h[:, 1]
+    seen = T > 0
+    T[~seen] = 1
+    q, weight = method.smoothing.shares(method.parameters, Totals(T, types, h[:, 2], h[:, 3], V))
+    if lost.any():
+        weight = weight + lost / T
+    share = room("share", (H, 2), np.float64)
+    share[:, 0], share[:, 1] = q, weight if method.interpolate else 0
+    f, less = method.smoothing.kept(method.parameters)
+    lower, sums = room("lower", len(p), np.float64), room("sums", (H, 2), np.float64)
+    rule = np.array(f), float(less), float(method.minimum), cutoff, bool(exact)
+    interpolate(context, count, raw, parent, lower_p, *rule, share, p, lower, sums)
+    odd = np.zeros(H, bool) if method.idle or exact else (sums[:, 0] > 1 - EPSILON) & (types < V)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.log10(p, out=p)
+        log10p[:] = p
+        p[:] = log10p
+        np.power(10.0, p, out=p)
+        if exact:
+            return np.where(seen, np.log10(weight), 0).astype(f32)
+    sum_both(context, p, lower, sums)
+    left = mass.left(sums[:, 0], sums[:, 1])
+    bow, odd = left.weights(), odd | (left.scale > 0)
+    if odd.any():
+        some, contexts = np.flatnonzero(odd[context]), np.flatnonzero(odd)
+        number = np.cumsum(odd) - 1
+        cut = raw[some] <= method.cutoff if method.cutoff else None
+        events = Events(number[context[some]], count[some], below(parent[some]), len(contexts), cut)
+        log10p[some], bow[contexts] = smooth(events, 2, method, V, exact)
+        p[some] = probability(log10p[some])
+    return bow
+
+
+@jit
+def sum_counts(context, count, raw, cutoff, h, lost):
+    """h (H, 4) <- T, types, types2, types3 of methods.Totals; lost (H,) <- the sum of the counts of n-grams seen
+    `cutoff` times or less, which are no types.
+    """
+    h[:] = 0
+    lost[:] = 0
+    for i in range(len(context)):
+        of, c, there = context[i], count[i], raw[i] > cutoff
+        h[of, 0] += c
+        h[of, 1] += there
+        h[of, 2] += there & (c >= 2)
+        h[of, 3] += there & (c >= 3)
+        if not there:
+            lost[of] += c
+
+
+@jit
+def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, exact, share, p, lower, sums):
+    """p (N,) <- f(c) / q + weight p of the lower order, nan for an n-gram that is left out; lower (N,) <- p of the
+    lower order; sums[:, 0] (H,) <- the sum of p. share (H, 2): q and weight; f, less: as Smoothing.kept returns them.
+    """
+    sums[:] = 0
+    for i in range(len(context)):
+        of, c = context[i], count[i]
+        below = lower_p[parent[i]]
+        few = c <= len(f) - 1
+        whole = np.int64(c) if few else 0
+        kept = f[whole + (whole < c)] if few else c - less
+        kept = kept / share[of, 0] if c >= minimum else 0.0
+        there = (c > 0) & (raw[i] > cutoff) & (exact | (kept != 0))
+        found = kept + share[of, 1] * below
+        lower[i], p[i] = below, found if there else np.nan
+        sums[of, 0] += found if there else 0.0
+
+
+@jit
+def sum_both(context, p, lower, sums):
+    """sums (H, 2) <- the sums of p and of `lower` (N,) in each context, where p is a number."""
+    sums[:] = 0
+    for i in range(len(context)):
+        of, there = context[i], p[i] == p[i]
+        sums[of, 0] += p[i] if there else 0.0
+        sums[of, 1] += lower[i] if there else 0.0
+
+
+@jit
+def put(place, log10p, context, all_log10p, marks, types):
+    """all_log10p and marks, at place (N,) <- log10p (N,), and THERE unless it is nan. types (H,) <- for how many of
+    each context's n-grams it is not nan. Returns for how many in all.
+    """
+    many = 0
+    types[:] = 0
+    for i in range(len(place)):
+        there = log10p[i] == log10p[i]
+        all_log10p[place[i]] = log10p[i]
+        marks[place[i]] = there
+        types[context[i]] += there
+        many += there
+    return many
+
+
+def asked(method):
+    """How many counts of counts a method may ask for."""
+    return max(4, int(method.parameters[0]) + 1 if method.name == "gt" else 0)
+
+
+def seen_words(counts, vocab, marks):
+    """How often each word of the model is seen, (W,), -1 if it is not. counts (W - 1,): how often each id occurs in the
+    text; <s> is seen as often as the border. Raises LmtkError if no word is seen.
+    """
+    seen = np.append(counts, counts[0] if marks.sos else 0)
+    if not marks.eos:
+        seen[0] = 0
+    seen = np.where(seen > 0, seen, -1)
+    need_seen(seen, vocab)
+    return seen
+
+
+def need_seen(seen, vocab):
+    """Raises LmtkError if no predicted word is seen. seen (W,): how often each word was."""
+    if not (seen[: vocab.V] > 0).any():
+        raise LmtkError("no word of the vocabulary is counted")
+
+
+def ends_in_words(x, vocab):
+    """Whether Suffixes of counts have an n-gram of 2 words or more that ends in a word of the vocabulary."""
+    end = x.ended[min(vocab.V, len(x.ended) - 1)]
+    return any((x.raw[k][: x.nodes(k, [end])[0]] > 0).any() for k in range(2, x.order + 1))
+
+
+def unigrams(vocab, methods, seen, bigrams):
+    """Order 1 as a smoothing.Level. seen (W,): how often each word is seen, -1 if it is not counted. bigrams: a
+    function that gives the number of bigrams that end in each id of the text, (W - 1,).
+    """
+    counted, seen = seen >= 0, np.maximum(seen, 0)
+    words, count = np.arange(len(vocab.words), dtype=np.int32), seen
+    if len(methods) > 1 and methods[0].continued:
+        count = np.where(words < vocab.V, np.append(bigrams(), 0), seen)
+    nothing = np.zeros(len(words), np.int32)
+    return Level(words, nothing, words, nothing, count, counted, words, words == vocab.unk_id, seen)
+
+
+def smoothed_unigrams(vocab, recipe, size, first, counted):
+    """(the methods with their discounts, log10 p of the words, their marks). first: order 1 as a smoothing.Level;
+    counted: the counts of counts of each order from 2 on; size: as `smoothing.words_kept` returns it.
+    """
+    count = first.raw if recipe.methods[0].counts == "after" else first.count
+    if recipe.exact:
+        last = last_word(first.raw, vocab)
+        count = count.copy()
+        count[last] = first.raw[last]
+    given = [partial(counts_of_counts, first, count, vocab.V)]
+    given += [lambda r, n=n: n[:r].tolist() for n in counted]
+    used = [recipe.discounted(k, n) for k, n in enumerate(given, 1)]
+    estimate_order([first], 1, used[0], vocab, recipe.tell, size)
+    there = ~np.isnan(first.log10p)
+    return used, np.where(there, first.log10p, f32(-np.inf)), there.astype(np.uint8)
+
+
+def last_word(seen, vocab):
+    """The word that comes last in lmplz's order: the marks come first, then words as they were first seen. seen (W,):
+    how often each was seen.
+    """
+    words = np.flatnonzero(seen > 0)
+    others = words[(words != vocab.eos_id) & (words != vocab.unk_id) & (words != vocab.sos_id)]
+    return others[-1] if len(others) else words[0]
+
+
+def count_last(counted, x, a, b, vocab):
+    """`smoothing.last_nodes` for the orders 2 .. n - 1: moves the n-gram that is last in lmplz's order from its
+    continuation count to its raw count, in the counts of counts `counted`, in place. a, b: the places of the last word
+    in Suffixes x. Returns whether there is such an n-gram.
+    """
+    for k, n in enumerate(counted[:-1], 2):
+        f, m = suffix.orders_in(x.begins[a:b])
+        at = a + np.flatnonzero((f <= k) & (k <= m))
+        nodes = x.nodes(k, at)
+        kept = x.oldest(k)[nodes] != vocab.sos_id
+        if x.raw:
+            kept &= x.raw[k][nodes] > 0
+        at, nodes = at[kept], nodes[kept]
+        if not len(at):
+            return k > 2
+        a = at[-1]
+        ends = np.flatnonzero(suffix.orders_in(x.begins[a + 1 : b])[0] <= k)
+        b = a + 1 + ends[0] if len(ends) else b
+        fresh, raw = int(np.diff(x.nodes(k + 1, np.array([a, b])))[0]), b - a
+        if x.raw:
+            fresh, raw = x.fresh[k][nodes[-1]], x.raw[k][nodes[-1]]
+        for r, change in ((fresh, -1), (raw, 1)):
+            if 0 < r <= len(n):
+                n[r - 1] += change
+    return len(counted) > 1
+
+
+def estimate(suffixes, vocab, recipe, marks, types=False):
+    """Suffixes -> (Estimate, the methods with their discounts), equal to the model of `smoothing.estimate`. types:
+    whether the Estimate gets types, which `backoff_of` needs. Raises NoDiscount, and LmtkError if nothing is counted.
+    """
+    start, raw, methods, exact = suffixes.start, suffixes.raw, recipe.methods, recipe.exact
+    seen = raw[1] if raw else seen_words(np.diff(start), vocab, marks)
+    if raw and (exact or not ends_in_words(suffixes, vocab)):
+        need_seen(seen, vocab)
+    first = unigrams(vocab, methods, seen, lambda: suffixes.fresh[1][:-1] if raw else np.diff(suffixes.nodes(2, start)))
+    first.inside, size = words_kept(recipe, vocab)
+    work = Estimator(suffixes, vocab, methods, np.diff(start), types, first.inside)
+    counted = work.tallied(start[vocab.V] if len(start) > vocab.V else start[-1])
+    if recipe.heldout:
+        recipe = recipe.tuned(first, recipe.heldout.of_estimator(work, recipe.heldout.unseen()))
+    if exact and methods[0].counts == "before":
+        last = last_word(seen, vocab)
+        count_last(counted, suffixes, start[last], start[last + 1], vocab)
+    used, log10p, there = smoothed_unigrams(vocab, recipe, size, first, counted)
+    work.begin(log10p, np.full(len(log10p), np.nan, f32), there)
+    if work.estimate_all(used, exact):
+        work.need_all(not exact)
+    return Estimate(vocab, suffixes, *(x[1:] for x in (work.log10p, work.log10bow, work.marks, work.types))), used
+
+
+def backoff_of(model, home=None):
+    """The Backoff model of an Estimate with types: puts its n-grams in the order of their prefixes. The estimate's
+    columns are emptied. home: as for `building.finished`.
+    """
+    W, segments, scratch = len(model.vocab.words), model.suffixes.segments, Scratch()
+    sizes = [W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])]
+    vars(model.suffixes)["words"] = None  # the oldest words are not needed any more
+    trim()
+    memory, where, records = nodes_of_sizes(sizes, home)
+    place, lacking = np.arange(W, dtype=np.int32), 0
+    records[0]["word"][:-1] = place
+    records[0]["log10bow"][:-1] = np.where(np.isnan(model.log10bow[0]), f32(0), model.log10bow[0])
+    records[0]["log10p"][:-1] = np.where(model.marks[0] & THERE, model.log10p[0], f32(np.nan))
+    records[0]["child"][:-1] = model.types[0]
+    for k, (above, here) in enumerate(pairwise(records), 2):
+        suffix.sum_up(above["child"], 0)
+        new = np.full(len(model.log10bow[k - 1]), -1, np.int32)
+        work = partial(place_segment, model, k, place, above["child"], new, columns(here), scratch)
+        lacking += sum(all_at_once(work, segments))
+        place = new
+        for column in (model.log10p, model.log10bow, model.marks, model.types):
+            column[k - 1] = None
+        trim()  # freed memory goes back to the system, for the pages of the file
+    nodes = finished(memory, where, W, linked=not lacking, home=home)
+    return Backoff(model.vocab, nodes)
+
+
+def place_segment(model, k, place, child, new, rows, scratch, segment):
+    """Puts the n-grams of order k whose contexts are in a segment into rows, the records as `columns` returns them;
+    those of each context from its first child on. Returns how many lack a suffix.
+    """
+    x = model.suffixes
+    with scratch.lent() as room:
+        local = contexts_of(x, k - 1, 1, segment, room)
+        first = segment[0] if k == 2 else x.nodes(k - 1, segment[2:3])[0]
+        head = room("head", local[-1] + 1, np.int32)
+        head[:] = child[place[first : first + len(head)]]
+        given = x.begins, x.come, x.rank, k, x.blocks, x.by[segment[0]], x.by[segment[1]], segment[2], local, head
+        given = *given, place, *(column[k - 1] for column in (model.marks, model.log10p, model.log10bow, model.types))
+        return suffix.place(*given, rows, rows.view(f32), new)[0]

@@ -1,0 +1,190 @@
+"""Kneser-Ney's discounts tuned on held-out text (Hsu and Glass 2008), for small texts, whose counts of counts say
+little.
+
+An interpolated p is a_k + g_k p_(k-1) at each order k; a_k = (c - D(c)) / T and g_k = D n / T are linear in the
+discounts D of that order. So ln p of a text is concave in the discounts of one order while the others are fixed.
+Newton's method finds its maximum for one order after the other, in several sweeps.
+
+symbol   shape   meaning
+N R      -       predicted words of the held-out text; how many discounts an order has
+a        (N,)    c / T of each word after its context
+slope    (N, R)  the derivatives of (c - D(c)) / T by the discounts: -1 / T at the discount of c, else 0
+n        (N, R)  the derivatives of the lower order's weight: n_r / T, n_r being the context's n-grams with discount r
+features -       (a, slope, n) of an order; all are 0 in a context that was not seen
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from lmtk.errors import LmtkError
+from lmtk.machine.threads import all_at_once
+from lmtk.ngram.counting.counts import find, values
+from lmtk.ngram.estimate.engine import contexts_of
+from lmtk.ngram.estimate.smoothing import odd_contexts
+from lmtk.text.corpus import contexts
+from lmtk.text.vocab import Vocab
+
+LEAST = 1e-3  # the least discount, with which every context leaves something
+SWEEPS = 50  # over all orders, at most
+ENOUGH = 1e-7  # gain of ln p a word at which the sweeps end
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A held-out text, with a vocabulary and a Method for each order. words (N, n) int32: each predicted word, then the
+    words before it, the nearest first; -1 before the sentence.
+    """
+
+    words: np.ndarray
+    vocab: Vocab
+    methods: list
+
+    def discounts(self, k):
+        """R, how many discounts order k has."""
+        return len(self.methods[k - 1].smoothing.names)
+
+    def known(self, first, features):
+        """{k: Method} with the discounts under which the text is most likely. first: order 1 as a smoothing.Level;
+        features: those of the orders from 2 on.
+        """
+        one = np.zeros(len(self.words), np.int64)
+        event = first.counted & (first.word < self.vocab.V)
+        found = self.of_words(1, np.zeros_like(first.word), first.count, event, 1, one, self.words[:, 0])
+        return tuned([found, *features], self.methods, self.vocab.V)
+
+    def of_levels(self, levels):
+        """The features of the orders from 2 on, from smoothing.Levels of all orders."""
+        W, found = len(self.vocab.words), []
+        for k, level in enumerate(levels[1:], 2):
+            H = len(levels[k - 2].keys)
+            event = level.counted & (level.word < self.vocab.V)
+            event &= ~odd_contexts(levels[k - 2], slice(0, H), self.vocab)[level.parent]
+            context = np.zeros(len(self.words), np.int64)
+            for j, below in enumerate(levels[: k - 1]):
+                context = find(below.keys, context, self.words[:, k - 1 - j].astype(np.int64), W)
+            node = find(level.keys, context, self.words[:, 0].astype(np.int64), W)
+            found.append(self.of_words(k, level.parent, level.count, event, H, context, node))
+        return found
+
+    def unseen(self):
+        """Features of the orders from 2 on, all 0, for `of_estimator`."""
+        shapes = [(len(self.words), self.discounts(k)) for k in range(2, len(self.methods) + 1)]
+        return [(np.zeros(N), np.zeros((N, R)), np.zeros((N, R))) for N, R in shapes]
+
+    def of_estimator(self, work, features):
+        """`of_levels` from an engine.Estimator: fills `features`, made by `unseen`, for the words whose last context
+        word is in one of its segments. Returns them.
+        """
+        all_at_once(partial(self.of_segment, work, features), work.suffixes.segments)
+        return features
+
+    def of_segment(self, work, features, segment):
+        """`of_estimator` for a segment. N-grams are looked up from the last word to the oldest: an n-gram is found by
+        its suffix and its oldest word.
+        """
+        x, W, (first, last, *_) = work.suffixes, len(self.vocab.words), segment
+        some = np.flatnonzero((first <= self.words[:, 1]) & (self.words[:, 1] < last))
+        if not len(some):
+            return
+        word, *before = self.words[some].astype(np.int64).T
+        context = before[0] - first
+        with work.scratch.lent() as room:
+            local = contexts_of(x, 1, x.order - 1, segment, room)
+            for k, found, count, predicted, _ in work.orders(segment, room):
+                if k == 2:
+                    node = find(found.context.astype(np.int64) * W + found.parent, context, word, W)
+                else:
+                    new = np.flatnonzero(np.diff(local[:, k - 2], prepend=-1))
+                    keys = local[new, k - 3].astype(np.int64) * W + x.oldest(k - 1)[found.contexts]
+                    context = find(keys, context, before[k - 2], W)
+                    keys = found.parent.astype(np.int64) * W + x.oldest(k)[found.node]
+                    node = find(keys, node, before[k - 2], W)
+                event = np.zeros(len(count), bool)
+                event[predicted] = True
+                mine = self.of_words(k, found.context, count, event, found.H, context, node)
+                for whole, part in zip(features[k - 2], mine, strict=True):
+                    whole[some] = part
+
+    def of_words(self, k, parent, count, event, H, context, node):
+        """The features of order k. context, node (N,): the context of each held-out word, and its n-gram, -1 for none.
+        For the n-grams: parent, which of the H contexts each extends; count; event, whether it is predicted.
+        """
+        R, event = self.discounts(k), event & (count > 0)
+        kind = np.minimum(count, R).astype(np.int64)
+        T = values(np.bincount(parent[event], count[event], H), context, 0.0)
+        n = [np.bincount(parent[event & (kind == r)], minlength=H) for r in range(1, R + 1)]
+        seen = (node >= 0) & (T > 0)
+        seen[seen] = event[node[seen]]
+        T = np.where(T > 0, T, np.inf)
+        c = np.where(seen, count[node], 0) if len(count) else np.zeros(len(node))
+        slope = np.zeros((len(node), R))
+        slope[np.flatnonzero(seen), kind[node[seen]] - 1] = -1
+        return c / T, slope / T[:, None], np.stack([values(x, context, 0) for x in n], 1) / T[:, None]
+
+
+def held_out(corpus, vocab, methods):
+    """The HeldOut of a Corpus, for methods of interpolated Kneser-Ney. Raises LmtkError if the corpus has no predicted
+    word.
+    """
+    at = np.flatnonzero(corpus.scored & (corpus.ids < vocab.V))
+    if not len(at):
+        raise LmtkError("the held-out text has no word that the model predicts")
+    return HeldOut(np.column_stack((corpus.ids, contexts(corpus, len(methods))))[at], vocab, methods)
+
+
+def tuned(features, methods, V):
+    """{k: Method} with the discounts under which the words of these features are most likely. The likelihood includes
+    n-grams that a minimum will leave out.
+    """
+    D = [np.array([0.5, 1.0, 1.5])[: n.shape[1]] for _, _, n in features]
+    before = -np.inf
+    for _ in range(SWEEPS):
+        for k in range(len(D)):
+            D[k] = best(features, D, k, V)
+        gained = np.log(probability(features, D, V)[0]).mean()
+        if gained - before < ENOUGH:
+            break
+        before = gained
+    return {k: replace(methods[k - 1], parameters=tuple(map(float, d))) for k, d in enumerate(D, 1)}
+
+
+def probability(features, D, V):
+    """(p of each word with all orders, (N,); a list that has, for each order, p with the orders below it, from 1 / V
+    on).
+    """
+    p, below = np.full(len(features[0][0]), 1 / V), []
+    for (a, slope, n), d in zip(features, D, strict=True):
+        below.append(p)
+        p = a + slope @ d + np.where(n.any(1), n @ d, 1) * p
+    return p, below
+
+
+def best(features, D, k, V):
+    """The discounts of order k + 1 under which the words are most likely, while the other orders have those in D."""
+    p, below = probability(features, D, V)
+    weight = np.ones(len(p))
+    for (_, _, n), d in zip(features[k + 1 :], D[k + 1 :], strict=True):
+        weight *= np.where(n.any(1), n @ d, 1)
+    slope = weight[:, None] * (features[k][1] + features[k][2] * below[k][:, None])
+    d, most = D[k], np.arange(1, len(D[k]) + 1)
+    for _ in range(20):
+        ratio = slope / p[:, None]
+        gradient, hessian = ratio.sum(0), ratio.T @ ratio + 1e-9 * np.eye(len(d))
+        free = ~((d <= LEAST) & (gradient < 0) | (d >= most) & (gradient > 0))  # the others stay at their bounds
+        step = np.zeros(len(d))
+        step[free] = np.linalg.solve(hessian[np.ix_(free, free)], gradient[free])
+        size = 1.0
+        while size > 1e-6:
+            new = np.clip(d + size * step, LEAST, most)
+            there = p + slope @ (new - d)
+            if (there > 0).all() and np.log(there / p).sum() > 0:
+                break
+            size /= 2
+        else:
+            return d
+        moved, d, p = np.abs(new - d).max(), new, there
+        if moved < 1e-7:
+            return d
+    return d

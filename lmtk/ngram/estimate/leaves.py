@@ -1,0 +1,250 @@
+"""Counts -> their n-grams in suffix order, as `suffix` finds those of a text, for the engine.
+
+symbol  shape    meaning
+n W     -        the highest order; the last id of the vocabulary, <s>. </s> is 0
+N_k     -        how many n-grams of order k there are; every word is one of order 1
+node    -        an n-gram's number among those of its order: by the last word, then the one before it ..
+order   (N_k,)   the place in Counts of each node; int32 as all below
+context (N_k,)   the node of order k - 1 without the last word
+suffix  (N_k,)   the node of order k - 1 without the oldest word; it does not fall from one node to the next
+start   (W + 2,) the first node of each last word
+leaf    -        an n-gram that is no suffix of another. Leaves are the places of `suffix.Suffixes`. A text has a place
+                 for each time that an n-gram is seen; counts have one place, and the count is stored beside it
+
+In Counts, n-grams are grouped by their contexts. So once the order below is done, one counting sort by the last word
+puts an order in suffix order.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from lmtk.errors import LmtkError
+from lmtk.machine.jit import jit
+from lmtk.ngram.counting.counts import Level
+from lmtk.ngram.estimate.suffix import Suffixes, blocks_of, kind_of_begins, orders_at
+
+u64 = np.uint64
+
+
+@dataclass(frozen=True)
+class Turned:
+    """The arrays of an order, as in the table above."""
+
+    order: np.ndarray
+    context: np.ndarray
+    suffix: np.ndarray
+    start: np.ndarray
+
+
+def suffixes_of(counts, vocab):
+    """Counts of order 2 or more -> Suffixes; None if an n-gram has <s> in another place than the first, or </s> in
+    another than the last. Words and suffixes of n-grams that the Counts lack are added with a count of -1. Raises
+    LmtkError if there are 2^31 n-grams or more.
+    """
+    W, levels, k = len(vocab.words) - 1, with_all_words(counts), 2
+    id_of = np.array([vocab.index[word] for word in counts.words], np.int32)
+    words = np.full(W + 1, -1, np.int32)
+    words[id_of] = np.arange(len(id_of))
+    found = [None, Turned(words, None, None, np.arange(W + 2, dtype=np.int32))]
+    while k <= len(levels):
+        found[k:] = [turned(levels[k - 1], found[k - 1], id_of, W)]
+        if found[k] is None:
+            return None
+        if k > 2 and join(*vars(found[k - 1]).values(), *vars(found[k]).values()):
+            levels[k - 2 : k] = with_suffixes(*levels[k - 2 : k], found, k, id_of)
+            k -= 1  # the new ones may lack suffixes too
+        else:
+            k += 1
+    raw = [None, np.full(W + 1, -1, levels[0].count.dtype)]
+    raw[1][id_of] = levels[0].count
+    raw += [level.count[here.order] for level, here in zip(levels[1:], found[2:])]
+    return placed(found, raw, W)
+
+
+def with_all_words(counts):
+    """The levels of Counts, with every word in the first: words that were lacking get a count of -1."""
+    W, levels = len(counts.words), list(counts.levels)
+    words, second = levels[0].keys, levels[1].keys
+    count = np.full(W, -1, levels[0].count.dtype)
+    count[words] = levels[0].count
+    if len(words) < W:
+        levels[1] = replace(levels[1], keys=words[second // W] * W + second % W)
+    levels[0] = Level(np.arange(W), count, None)
+    return levels
+
+
+def turned(level, below, id_of, W):
+    """The Turned of a Level. Its suffixes are right for order 2; for others `join` sets them. None if <s> or </s> is
+    in the middle of an n-gram.
+    """
+    N, contexts = len(level.keys), int(below.order.max(initial=-1)) + 1
+    child, word, start = np.zeros(contexts + 1, np.int32), np.empty(N, np.int32), np.zeros(W + 2, np.int32)
+    split(level.keys, len(id_of), id_of, child, word, start)
+    order, context = np.empty((2, N), np.int32)
+    head = start[:-1].copy()
+    if turn(child, word, below.order, below.start[1], head, order, context) or start[W] < N:
+        return None
+    return Turned(order, context, np.repeat(np.arange(W + 1, dtype=np.int32), np.diff(start)), start)
+
+
+def with_suffixes(below, level, found, k, id_of):
+    """(Level k - 1 with the suffixes of k-grams that it lacks, counted -1 times; Level k with keys to match)."""
+    here, W = found[k], len(id_of)
+    nodes = np.flatnonzero(here.suffix < 0)
+    last = found[1].order[np.searchsorted(here.start, nodes, "right") - 1]
+    parent = found[k - 2].order[found[k - 1].suffix[here.context[nodes]]]
+    keys = np.union1d(below.keys, parent.astype(np.int64) * W + last)
+    moved = np.searchsorted(keys, below.keys)
+    count = np.full(len(keys), -1, below.count.dtype)
+    count[moved] = below.count
+    parent, word = np.divmod(level.keys, W)
+    return Level(keys, count, None), Level(moved[parent] * W + word, level.count, None)
+
+
+def placed(found, raw, W):
+    """The Suffixes of the Turned orders `found`, which is emptied. raw: how often each node was seen, by order. Raises
+    LmtkError if there are too many n-grams.
+    """
+    n, sizes = len(raw) - 1, [len(column) for column in raw[1:]]
+    if sum(sizes) >= 1 << 31:
+        raise LmtkError(f"the counts are too many: {sum(sizes)} n-grams, which 31 bits do not number")
+    base = np.cumsum([0, 0, *sizes])
+    context, suffix = np.zeros((2, base[-1]), np.int32)
+    for k, here in enumerate(found[2:], 2):
+        context[base[k] : base[k + 1]], suffix[base[k] : base[k + 1]] = here.context, here.suffix
+    found.clear()
+    suffixes = [suffix[a:b] for a, b in pairwise(base[1:])]
+    fresh = [None]
+    for k in range(1, n):
+        fresh.append(np.bincount(suffixes[k][raw[k + 1] > 0], minlength=sizes[k - 1]).astype(np.int32))
+    places = W + sum(np.count_nonzero(np.diff(x) == 0) for x in suffixes[1:])
+    begins, come = np.empty(places, kind_of_begins(n)), np.empty(places, np.int32)
+    rank = np.zeros((n, places // 64 + 2, 2), u64)
+    first = np.zeros(base[n], np.int32)
+    find_places(W, base, suffix, begins, come, first)
+    start = np.append(first[:W], places).astype(np.int64)
+    find_contexts(base, context, first, begins, come)
+    find_ranks(begins, rank)
+    words = np.concatenate((np.arange(W + 1, dtype=np.int32), np.empty(base[-1] - W - 1, np.int32)))
+    find_oldest(base, context, words)
+    blocks = blocks_of(begins, start, words[base[2] : base[3]])
+    return Suffixes(come, begins, rank, words, base[:-1], *blocks, start, start, sizes, raw, fresh)
+
+
+@jit
+def split(keys, W, id_of, child, word, start):
+    """From the keys (N,) of a Level: child (P + 1,) <- where the n-grams of each context begin; word (N,) <- the id of
+    each last word; start (W + 2,) <- how many n-grams end in a lower id than each.
+    """
+    for i in range(len(keys)):
+        parent = keys[i] // W
+        word[i] = id_of[keys[i] - parent * W]
+        child[parent + 1] += 1
+        start[word[i] + 1] += 1
+    for p in range(len(child) - 1):
+        child[p + 1] += child[p]
+    for w in range(len(start) - 1):
+        start[w + 1] += start[w]
+
+
+@jit
+def turn(child, word, contexts, ended, head, order, context):
+    """order, context (N,) <- as in the table, for an order's n-grams; those of each last word begin at head (W + 1,),
+    which advances in place. contexts: `order` of the order below, the first `ended` of which end in </s>. Returns how
+    many n-grams have a context that ends in </s>.
+    """
+    inside = 0
+    for c in range(len(contexts)):
+        p = contexts[c]
+        if p < 0:
+            continue
+        if c < ended:
+            inside += child[p + 1] - child[p]
+        for i in range(child[p], child[p + 1]):
+            at = head[word[i]]
+            head[word[i]] = at + 1
+            order[at], context[at] = i, c
+    return inside
+
+
+@jit
+def join(order_1, context_1, suffix_1, start_1, order, context, suffix, start):
+    """suffix <- the suffixes of an order, from its other arrays and those of the order below (_1); -1 if the order
+    below lacks one. Returns how many it lacks.
+    """
+    lacking = 0
+    for w in range(len(start) - 1):
+        a, end = start_1[w], start_1[w + 1]
+        for i in range(start[w], start[w + 1]):
+            above = suffix_1[context[i]]
+            while a < end and context_1[a] < above:
+                a += 1
+            there = a < end and context_1[a] == above
+            suffix[i] = a if there else -1
+            lacking += not there
+    return lacking
+
+
+@jit
+def find_places(W, base, suffix, begins, leaf, first):
+    """begins (L,) <- as in Suffixes, for the leaves; leaf (L,) <- the n-gram of each; first <- the first leaf of each
+    n-gram of the orders below n. N-grams of order k are numbered from base[k] on.
+    """
+    n, j = len(base) - 2, 0
+    now, at = base.copy(), np.zeros(n + 2, np.int64)
+    for w in range(W):
+        k, f, at[1] = 1, 1, w
+        first[w] = j
+        while k:
+            while k < n and now[k + 1] < base[k + 2] and suffix[now[k + 1]] == at[k] - base[k]:
+                k += 1
+                at[k] = now[k]
+                now[k] += 1
+                if k < n:
+                    first[at[k]] = j
+            begins[j], leaf[j] = f | k << 4 * begins.itemsize, at[k]
+            j += 1
+            while k > 1 and (now[k] == base[k + 1] or suffix[now[k]] != at[k - 1] - base[k - 1]):
+                k -= 1
+            f = k
+            if k == 1:
+                break
+            at[k] = now[k]
+            now[k] += 1
+            if k < n:
+                first[at[k]] = j
+
+
+@jit
+def find_contexts(base, context, first, begins, come):
+    """come (L,), the n-gram of each leaf, <- the first place of its context. Bound by a random read a leaf."""
+    for j in range(len(come)):
+        _, m = orders_at(begins, j)
+        come[j] = first[base[m - 1] + context[come[j]]] if m > 1 else 0
+
+
+@jit
+def find_ranks(begins, rank):
+    """rank <- as in Suffixes, from begins."""
+    N = len(begins)
+    for k in range(1, len(rank) + 1):
+        found = 0
+        for b in range(rank.shape[1]):
+            bits = u64(0)
+            for j in range(64 * b, min(64 * b + 64, N)):
+                f, m = orders_at(begins, j)
+                bits |= u64((f <= k) & (k <= m)) << u64(j & 63)
+            rank[k - 1, b, 0], rank[k - 1, b, 1] = bits, u64(found)
+            while bits:
+                bits &= bits - u64(1)
+                found += 1
+
+
+@jit
+def find_oldest(base, context, words):
+    """words <- the oldest word of every n-gram, which is that of its context; order 1 has been filled in before."""
+    for k in range(2, len(base) - 1):
+        for i in range(base[k], base[k + 1]):
+            words[i] = words[base[k - 1] + context[i]]

@@ -1,0 +1,422 @@
+"""Smoothing: counts -> a back-off model (Katz 1987; Chen and Goodman 1998), as SRILM's ngram-count estimates it.
+
+For each order, a method gives the terms of p (`methods`):
+
+    p(w | h) = f(c) / q(h)  [ + weight(h) p(w | h without its oldest word)   if it is interpolated ]
+
+The mass that the seen words leave goes to the unseen ones, by the back-off weight
+
+    bow(h) = (1 - sum p(w | h)) / (1 - sum p(w | h without its oldest word)),  both sums over the seen w,
+
+and at order 1 to the words of the vocabulary without a count. Logarithms are log10 in single precision, as in SRILM:
+the last digits of its models depend on it.
+"""
+
+import itertools
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from lmtk.errors import LmtkError
+from lmtk.ngram import mass
+from lmtk.ngram.counting.counts import find, to_rows, trie
+from lmtk.ngram.estimate.methods import EPSILON, Totals
+from lmtk.ngram.model.backoff import Backoff
+from lmtk.ngram.model.building import nodes_of
+
+ROUNDS = 1000  # rounds in which a total grows by one, as in SRILM; then it grows faster
+PIECE = 1 << 17  # n-grams estimated together
+f32 = np.float32
+
+
+@dataclass
+class Level:
+    """One order while it is estimated. For each n-gram, (N,): keys; parent, the node of its context; word, its last
+    word; suffix, the node without its oldest word; count, as the method wants it; raw, how often it was seen; inside,
+    whether all its words are kept, or None; counted, whether it was among the counts; first_word; unknown, whether
+    <unk> is in it. In single precision: log10p, nan if the n-gram is left out; log10bow; backed_off, log10 p of all
+    n-grams, including those left out.
+    """
+
+    keys: np.ndarray
+    parent: np.ndarray
+    word: np.ndarray
+    suffix: np.ndarray
+    count: np.ndarray
+    counted: np.ndarray
+    first_word: np.ndarray
+    unknown: np.ndarray
+    raw: np.ndarray = None
+    inside: np.ndarray = None
+    log10p: np.ndarray = None
+    log10bow: np.ndarray = None
+    backed_off: np.ndarray = None
+
+
+def levels_of(counts, vocab, order):
+    """Counts -> Levels with the vocabulary's ids. Every word is a node of order 1, and every prefix and suffix of an
+    n-gram is a node of its own order.
+    """
+    levels = []
+    for k, (keys, count, counted) in enumerate(nodes_of_rows(counts, vocab, order), 1):
+        if k == 1:
+            word, parent = keys, np.zeros(len(keys), np.int32)
+            suffix, first_word, unknown = parent, word, word == vocab.unk_id
+        else:
+            below = levels[-1]
+            kind = np.int32 if len(below.keys) < 1 << 31 else np.int64  # int32 takes half the memory
+            parent, word = (x.astype(kind) for x in np.divmod(keys, len(vocab.words)))
+            suffix = word if k == 2 else find(below.keys, below.suffix[parent].astype(np.int64), word, len(vocab.words))
+            first_word, unknown = below.first_word[parent], below.unknown[parent] | (word == vocab.unk_id)
+        levels.append(Level(keys, parent, word, suffix, count, counted, first_word, unknown))
+    return levels
+
+
+def nodes_of_rows(counts, vocab, order):
+    """Yields keys, count, counted, as Level has them, of each order."""
+    W = len(vocab.words)
+    ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words], np.int64)
+    rows = [ids[row] for row in to_rows(counts.levels, len(counts.words))][:order]
+    given = [level.count for level in counts.levels][:order]
+    rows[0] = np.concatenate((rows[0], np.arange(W)[:, None]))
+    for k in range(len(rows) - 1, 0, -1):
+        inside = distinct(np.concatenate((rows[k][:, :-1], rows[k][:, 1:])))  # repeats would double with each order
+        rows[k - 1] = np.concatenate((rows[k - 1], inside))
+    for weight, (keys, _, node) in zip(given, trie(rows, W)):
+        node = node[: len(weight)]
+        count = np.zeros(len(keys), weight.dtype)
+        np.add.at(count, node, weight)
+        counted = np.zeros(len(keys), bool)
+        counted[node] = True
+        yield keys, count, counted
+
+
+def distinct(rows):
+    """The rows (N, k) of ids, each once."""
+    rows = rows[np.lexsort(rows.T.astype(np.int32))]
+    return rows[np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[: len(rows)]]
+
+
+def counted_levels(counts, vocab, order, methods, exact=False):
+    """`levels_of` with the counts that each order's Method wants. Raises LmtkError if nothing is counted: with `exact`,
+    no word of the vocabulary; else no n-gram of any order that ends in one.
+    """
+    levels = levels_of(counts, vocab, order)
+    for level in levels:
+        level.raw = level.count
+    if not any((level.raw[level.word < vocab.V] > 0).any() for level in levels[: 1 if exact else None]):
+        raise LmtkError("no word of the vocabulary is counted")
+    for k, method in enumerate(methods[: len(levels) - 1], 1):
+        if method.smoothing.continuation and method.counts != "never":
+            levels[k - 1].count = continuation_counts(levels, k, vocab.V)
+    return levels
+
+
+def continuation_counts(levels, k, V):
+    """The counts of order k that Kneser-Ney smoothing wants below the highest order (Kneser and Ney 1995): the number
+    of different words that precede an n-gram. An n-gram that starts with a word that is not predicted, such as <s>,
+    keeps its own count, since nothing precedes it.
+    """
+    level, above = levels[k - 1], levels[k]
+    fresh = np.bincount(above.suffix[above.count > 0], minlength=len(level.keys)).astype(level.count.dtype)
+    return np.where(level.first_word < V, fresh, level.count)
+
+
+def counts_of_counts(level, count, V, upto):
+    """n_1 .. n_upto: how many of the counted n-grams that end in a predicted word have the count 1 .. upto."""
+    mine = count[level.counted & (level.word < V) & (count <= upto)]
+    return [int((mine == r).sum()) for r in range(1, upto + 1)]
+
+
+def last_nodes(levels, ids, vocab):
+    """The last n-gram of each order in lmplz's order, up to the first that begins with <s>: a list of nodes. In its
+    counts of counts, and only there, lmplz has the raw counts of these n-grams.
+
+    N-grams are sorted by their last words, then by the words before. The marks come first, then words as in `ids`.
+    """
+    rank = np.full(len(vocab.words), -1)
+    rank[ids] = np.arange(len(ids))
+    rank[[vocab.unk_id, vocab.sos_id, vocab.eos_id]] = -3, -2, -1
+    above, out = np.flatnonzero(levels[0].raw > 0), []
+    for level in levels:
+        if len(above):
+            out.append(above[np.argmax(rank[level.first_word[above]])])
+            k = len(out)
+            above = np.flatnonzero((levels[k].suffix == out[-1]) & (levels[k].raw > 0)) if k < len(levels) else []
+    return out
+
+
+def estimate(counts, vocab, recipe):
+    """Counts -> (Backoff, the methods with their discounts). recipe: a methods.Recipe. Raises NoDiscount, and LmtkError
+    if nothing is counted.
+    """
+    methods, exact, used = recipe.methods, recipe.exact, []
+    levels = counted_levels(counts, vocab, len(methods), methods, exact)
+    if recipe.heldout:
+        recipe = recipe.tuned(levels[0], recipe.heldout.of_levels(levels))
+    last = last_nodes(levels, [vocab.index.get(w, vocab.unk_id) for w in counts.words], vocab) if exact else []
+    for k, (method, level, odd) in enumerate(itertools.zip_longest(methods, levels, last), 1):
+        count = level.raw if method.counts == "after" else level.count
+        if odd is not None:
+            count = count.copy()
+            count[odd] = level.raw[odd]
+        used.append(recipe.discounted(k, partial(counts_of_counts, level, count, vocab.V)))
+    inside, size = words_kept(recipe, vocab)
+    if inside is not None:
+        for k, level in enumerate(levels, 1):
+            level.inside = inside[level.word] if k == 1 else inside[level.word] & levels[k - 2].inside[level.parent]
+    for k, method in enumerate(used, 1):
+        estimate_order(levels, k, method, vocab, recipe.tell, size, recipe.trusting)
+    fix_contexts(levels, exact)
+    done, place = [], np.zeros(1, np.int64)
+    for level in levels:
+        there = ~np.isnan(level.log10p) if done else np.ones(len(level.keys), bool)  # words stay without a p too
+        keys = place[level.parent[there]] * len(vocab.words) + level.word[there]
+        done.append((keys, level.log10p[there], level.log10bow[there]))
+        place = np.cumsum(there) - 1
+        vars(level).clear()  # large models leave little memory
+    return Backoff(vocab, nodes_of(done, len(vocab.words))), used
+
+
+def words_kept(recipe, vocab):
+    """(inside, size). inside (W,): the words whose n-grams are kept, which are those that the recipe lists, and the
+    marks; None for all words. size: with `exact`, the number of words of the uniform distribution, else False.
+    """
+    if recipe.listed is None:
+        return None, recipe.exact and max(vocab.V, recipe.size)
+    inside = np.array([w in recipe.listed for w in vocab.words])
+    inside[[vocab.sos_id, vocab.eos_id, vocab.unk_id]] = True
+    return inside, recipe.exact and max(int(inside[: vocab.V].sum()), recipe.size)
+
+
+def pieces(parent):
+    """Yields pairs of slices: about PIECE n-grams, and the contexts that only they extend. parent (N,): sorted.
+
+    The arrays of a piece stay in a cache from one pass to the next, and in memory that was touched before.
+    """
+    start = 0
+    while start < len(parent):
+        end = len(parent)
+        if start + PIECE < end:
+            end = np.searchsorted(parent, parent[start + PIECE])
+            if end == start:
+                end = np.searchsorted(parent, parent[start], side="right")
+        yield slice(start, end), slice(parent[start], parent[end - 1] + 1)
+        start = end
+
+
+def estimate_order(levels, k, method, vocab, tell, exact, trusting=False):
+    """Estimates, in `levels`, the probabilities of order k and the back-off weights of its contexts. exact: the size
+    from `words_kept`, or False. trusting: as a Recipe has it.
+    """
+    level, V = levels[k - 1], vocab.V
+    level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
+    if k > 1:
+        levels[k - 2].backed_off = backed_off(levels, k - 1)
+    for nodes, contexts in pieces(level.parent):
+        event, context = level.counted[nodes] & (level.word[nodes] < V), level.parent[nodes] - contexts.start
+        if k > 1:
+            event &= ~odd_contexts(levels[k - 2], contexts, vocab)[context]
+        n = np.flatnonzero(event)
+        lower = levels[k - 2].backed_off[level.suffix[nodes][n]] if k > 1 else None
+        cut = level.raw[nodes][n] <= method.cutoff if method.cutoff and k > 1 else None
+        if level.inside is not None:
+            cut = ~level.inside[nodes][n] if cut is None else cut | ~level.inside[nodes][n]
+        T = levels[k - 2].count[contexts] if trusting and k > 1 else None
+        events = Events(context[n], level.count[nodes][n], lower, contexts.stop - contexts.start, cut, T)
+        level.log10p[nodes][n], bow = smooth(events, k, method, V, exact)
+        if k > 1:
+            levels[k - 2].log10bow[contexts] = bow
+        else:
+            left = 1 - np.nansum(probability(level.log10p))
+            if exact:  # the unseen words' mass may be so small that 1 - sum would lose it
+                seen = np.count_nonzero(~np.isnan(level.log10p))
+                left = bow[0] * (1 - seen / exact if method.interpolate else 1)
+            elif left < EPSILON:
+                left = 0.0
+            give_to_unseen(level, vocab, left, tell, exact)
+
+
+def odd_contexts(below, contexts, vocab):
+    """Which of a slice of contexts, nodes of `below`, are never extended: those that end in </s>, and those with an
+    <unk> that is not predicted.
+    """
+    odd = below.word[contexts] == vocab.eos_id
+    return odd if vocab.unk_id < vocab.V else odd | below.unknown[contexts]
+
+
+@dataclass(frozen=True)
+class Events:
+    """The n-grams of an order that are counted, end in a predicted word, and extend one of H contexts that can be
+    extended. (N,) each: context, the number of the context; count; lower, log10 p of the suffix, None at order 1; cut,
+    whether the n-gram is left out and its count goes to the lower order, or None. T (H,): how often each context was
+    seen, if it is not the sum of the counts.
+    """
+
+    context: np.ndarray
+    count: np.ndarray
+    lower: np.ndarray
+    H: int
+    cut: np.ndarray | None = None
+    T: np.ndarray | None = None
+
+
+def smooth(events, k, method, V, exact):
+    """(log10 p (N,) of Events, nan if left out; log10 of the back-off weights (H,) of their contexts), in single
+    precision. At order 1 the second is the weight of the uniform distribution, not its logarithm. exact: as in
+    `estimate_order`.
+    """
+    of, c, H = events.context, events.count, events.H
+    if (cut := events.cut) is not None:
+        h, lost = totals(of[~cut], c[~cut], H, V), np.bincount(of[cut], c[cut], H)
+        h = replace(h, T=h.T + lost)
+        kept = (h.T[of] > 0) & ((c > 0) | (k == 1)) & ~cut
+    else:
+        h, lost = totals(of, c, H, V), None
+        kept = (c > 0) & (h.T[of] > 0) if k > 1 else h.T[of] > 0
+    if events.T is not None:
+        h = replace(h, T=events.T)
+        kept &= h.T[of] > 0
+    some = slice(None) if kept.all() else np.flatnonzero(kept)
+    of, c = of[some], c[some]
+    lower = np.full(len(c), uniform(exact, V)) if k == 1 else probability(events.lower[some])
+    p, weight, left_out = smoothed(method, of, c, h, lost, lower if method.interpolate else None, exact)
+    log10p = np.full(len(events.context), np.nan, f32)
+    with np.errstate(divide="ignore"):
+        found = np.log10(p).astype(f32)
+        found[left_out] = np.nan
+        if k == 1:
+            bow = weight
+        elif exact:
+            bow = np.where(h.T > 0, np.log10(weight), 0).astype(f32)
+        else:
+            bow = backoff_weights(found, of, lower, H)
+    log10p[some] = found
+    return log10p, bow
+
+
+def totals(of, c, H, V):
+    """The Totals of counts c (N,) in H contexts."""
+    kind = np.minimum(c, 3).astype(np.int64)
+    n = np.bincount(4 * of.astype(np.int64) + kind, minlength=4 * H).reshape(H, 4)
+    types3 = n[:, 3]
+    types2 = types3 + n[:, 2]
+    return Totals(np.bincount(of, c, H), types2 + n[:, 1] + n[:, 0], types2, types3, V)
+
+
+def uniform(exact, V):
+    """p of the uniform distribution: 1 / exact, or without `exact` 1 / V, with its log10 rounded to single precision as
+    in SRILM.
+    """
+    return 1 / exact if exact else 10.0 ** float(f32(-np.log10(V)))
+
+
+def smoothed(method, of, c, h, lost, lower, exact):
+    """(p of n-grams, the lower order's weight in each context, which n-grams are left out), from the n-grams' counts c
+    and contexts `of`, (N,) each, and h, the Totals. lower: p of the lower order, or None; lost: the sum of the counts
+    that are cut in each context, or None.
+
+    If nothing is left for a context's unseen words, the context is no longer interpolated; then its total grows by one
+    until something is left (Doug Paul's remedy, as in SRILM), and after ROUNDS rounds by a share of itself.
+    """
+    T, interpolated = h.T.astype(np.float64), np.full(len(h.T), lower is not None)
+    f, p = method.left_of(c.astype(np.float64)), np.empty(len(c))
+    left_out = np.zeros(len(c), bool)
+    todo = slice(None)
+    for round in itertools.count():
+        mine = of[todo]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            q, weight = method.smoothing.shares(method.parameters, replace(h, T=T))
+            if lost is not None:
+                weight = weight + lost / T
+        p[todo] = f[todo] / q[mine]
+        left_out[todo] = (p[todo] == 0) & (c[todo] > 0) & (not exact)
+        if lower is not None:
+            p[todo] += np.where(interpolated, weight, 0)[mine] * lower[todo]
+        if method.idle or exact:
+            return p, weight, left_out
+        sums = np.bincount(mine, np.where(left_out[todo], 0, p[todo]), len(T))
+        full = (sums > 1 - EPSILON) & (h.types < h.V)  # nothing is left, though there are unseen words
+        if not full.any():
+            return p, weight, left_out
+        low = full & ~interpolated
+        T[low] += 1 if round < ROUNDS else np.maximum(1, EPSILON * T[low])
+        interpolated &= ~full
+        left = full[mine]
+        todo = np.flatnonzero(left) if isinstance(todo, slice) else todo[left]
+
+
+def probability(log10):
+    """10^log10 in double precision."""
+    return 10.0 ** log10.astype(np.float64)
+
+
+def give_to_unseen(level, vocab, left, tell, size=0):
+    """Order 1: gives the mass that seen words leave to the words without a probability or, if there are none, to all.
+    Words that are counted, but only in contexts, get p = 0. size: the least number of words that share the mass,
+    including words outside the vocabulary; 0 for SRILM's rules.
+    """
+    words = level.word < vocab.V
+    level.log10p[level.word == vocab.sos_id] = -np.inf
+    if not size:
+        level.log10p[level.counted & ~words & (level.word != vocab.unk_id)] = -np.inf
+    # in KenLM, a word that was seen may have the probability 0
+    unseen = words & (np.isnan(level.log10p) if size else ~(level.log10p > -np.inf))
+    known = words if level.inside is None else words & level.inside
+    unseen &= known
+    many = unseen.sum() + max(size - known.sum(), 0)
+    with np.errstate(divide="ignore"):
+        if unseen.any():
+            tell(f"warning: distributing {left:.6g} left-over probability mass over {many} zeroton words")
+            level.log10p[unseen] = f32(np.log10(left / many))
+        elif left:
+            tell(f"warning: distributing {left:.6g} left-over probability mass over all {words.sum()} words")
+            level.log10p[words] = np.log10(probability(level.log10p[words]) + left / words.sum()).astype(f32)
+
+
+def backed_off(levels, k):
+    """log10 p of every node of order k, by back-off if it has no probability of its own. The order below must have its
+    `backed_off`.
+    """
+    level = levels[k - 1]
+    if k == 1:
+        return np.where(np.isnan(level.log10p), f32(-np.inf), level.log10p)
+    out = level.log10p.copy()
+    missing = np.flatnonzero(np.isnan(out))
+    below = levels[k - 2]
+    out[missing] = below.log10bow[level.parent[missing]] + below.backed_off[level.suffix[missing]]
+    return out
+
+
+def backoff_weights(log10p, of, lower, H):
+    """log10 back-off weights of H contexts; 0 for a context without n-grams. log10p (N,): that of the n-grams of the
+    contexts `of` (N,), nan if left out; lower (N,): p of their suffixes.
+
+    If the lower order leaves nothing, log10p is scaled in place, so that p sums to one.
+    """
+    there = ~np.isnan(log10p)
+    if not there.all():
+        of, lower = of[there], lower[there]
+    left = mass.left(np.bincount(of, probability(log10p[there]), H), np.bincount(of, lower, H))
+    if left.scale.any():
+        log10p[there] += left.scale[of]
+    return left.weights()
+
+
+def fix_contexts(levels, exact):
+    """Puts back prefixes that were left out, with backed-off probabilities: an ARPA file needs every prefix of its
+    n-grams. SRILM also needs the suffixes of these prefixes, and their prefixes; with `exact` they are not put back.
+    """
+    needed = np.zeros(len(levels[-1].keys), bool)
+    for k in range(len(levels), 0, -1):
+        level = levels[k - 1]
+        if k < len(levels):
+            faked = needed & np.isnan(level.log10p)
+            level.log10p[faked] = level.backed_off[faked]
+        there = ~np.isnan(level.log10p) | needed
+        if k > 1:
+            ends = level.suffix[needed] if k > 2 and not exact else []
+            needed = np.zeros(len(levels[k - 2].keys), bool)
+            needed[level.parent[there]] = True
+            needed[ends] = True

@@ -1,0 +1,272 @@
+"""KenLM's binary files, as its build_binary writes them: probing tables and the four kinds of trie. Only files that
+contain their words can be read.
+
+A file has a header, a vocabulary of hashes, the n-grams, and the words in the order of their ids, each followed by a 0
+byte. In a trie file, the n-grams are a trie from the last word to the first. Its records are packed bits: the word;
+log10 p and the back-off weight (31 and 32 bits of a float, or places in tables of numbers); a pointer to the record's
+first child. With array-compressed pointers, the upper bits of a pointer are in a table that has the first record of
+each value. Probing tables are those of `hashed`; a table of 1-grams comes before them. Everything is little-endian.
+"""
+
+import os
+import struct
+
+import numpy as np
+
+from lmtk.errors import FormatError
+from lmtk.ngram.arpa import reader
+from lmtk.ngram.model.backoff import Backoff
+from lmtk.ngram.model.hashed import LONGEST, MIDDLE, ONE, Hashed
+from lmtk.text.vocab import EOS, SOS, UNK, Vocab
+
+MAGIC = b"mmap lm http://kheafield.com/code format version "
+INCOMPLETE = b"mmap lm http://kheafield.com/code incomplete"
+VERSION = b"5\n\0"
+KINDS = [
+    "probing hash tables",
+    "probing hash tables with rest costs",
+    "trie",
+    "trie with quantization",
+    "trie with array-compressed pointers",
+    "trie with quantization and array-compressed pointers",
+]
+FIXED = 88  # bytes of the magic and the test values
+MIX, SHIFT = np.uint64(0xC6A4A7935BD1E995), np.uint64(47)  # of the hashes of words
+MISSING = np.float32(-100)  # log10 p of <unk> where the ARPA file had none
+
+
+def read(stream, path):
+    """(a Backoff or a Hashed, the name of its kind in KINDS). Raises FormatError."""
+    data = bytes_of(stream, path)
+    head = data[:FIXED].tobytes()
+    if head.startswith(INCOMPLETE):
+        raise FormatError(path, "a binary file of KenLM's that was not finished")
+    if not head.startswith(MAGIC + VERSION):
+        if (MAGIC + VERSION).startswith(head):
+            raise FormatError(path, "the file is cut short")
+        version = head[len(MAGIC) : len(MAGIC) + 4].split(b"\n")[0].decode("latin-1")
+        raise FormatError(path, f"a binary file of KenLM's, version {version}; this lmtk reads version 5")
+    try:
+        order, multiplier, kind, with_words, search = struct.unpack_from("<BxxxfIBxxxI", data, FIXED)
+        counts = np.frombuffer(data, "<u8", order, FIXED + 20).astype(np.int64).tolist()
+    except (struct.error, ValueError):
+        raise FormatError(path, "the file is cut short or damaged") from None
+    name = KINDS[kind] if kind < len(KINDS) else f"kind {kind}"
+    if kind == 1 or kind >= len(KINDS) or search != (1 if kind >= 2 else 0):
+        text = f"KenLM's binary form as {name}; lmtk reads its other kinds, or the ARPA file it is made of"
+        raise FormatError(path, text)
+    if not with_words:
+        raise FormatError(path, "KenLM's binary form without its words; build_binary leaves them out only with -v")
+    if order < 2 or min(counts) < 0 or max(counts) > len(data):
+        raise FormatError(path, "the file is cut short or damaged")
+    try:
+        if kind == 0:
+            return hashed_model(data, counts, multiplier, path), name
+        return model_of(data, counts, kind in (3, 5), kind in (4, 5), path), name
+    except (IndexError, ValueError):
+        raise FormatError(path, "the file is cut short or damaged") from None
+
+
+def bytes_of(stream, path):
+    """The bytes of a file: mapped if the file is regular and not compressed, else read from `stream`."""
+    if path != "-" and os.path.isfile(path):
+        with open(path, "rb") as raw:
+            if raw.read(len(MAGIC)) == MAGIC:
+                return np.memmap(path, np.uint8, "r")
+    return np.frombuffer(stream.read(), np.uint8)
+
+
+def hashed_model(data, counts, multiplier, path):
+    """The Hashed of probing tables. Raises IndexError where the file is too short."""
+    if not 1 < multiplier < 1e6:
+        raise IndexError
+
+    def part(kind, size):
+        nonlocal at
+        at += kind.itemsize * size
+        if at > len(data):
+            raise IndexError
+        return data[at - kind.itemsize * size : at].view(kind)
+
+    at = first_byte(counts)
+    version, V = part(np.dtype("<u4"), 2).tolist()
+    if version:
+        raise FormatError(path, f"KenLM's vocabulary of version {version}; this lmtk reads version 0")
+    buckets = [max(n + 1, int(np.float32(multiplier) * np.float32(n))) for n in counts]
+    part(np.dtype("V12"), buckets[0])  # skips the hashes and numbers of words
+    first = part(ONE, counts[0] + 1)
+    kinds = [MIDDLE] * (len(counts) - 2) + [LONGEST]
+    tables = [part(kind, n) for kind, n in zip(kinds, buckets[1:])]
+    if not 0 < V <= len(first):
+        raise IndexError
+    words = words_behind(data, at, V, path)
+    vocab = vocabulary(words, first["log10p"][0])
+    return Hashed(vocab, len(counts), numbers(vocab, words), first, tables, counts)
+
+
+def first_byte(counts):
+    """Where the vocabulary begins, after the header."""
+    return -(-(FIXED + 20 + 8 * len(counts)) // 8) * 8
+
+
+def vocabulary(words, unknown):
+    """The Vocab of KenLM's words, the first of which is <unk>. <unk> is predicted unless its log10 p, `unknown`, is
+    MISSING.
+    """
+    there = [w for i, w in enumerate(words) if w != SOS and (i or unknown != MISSING)]
+    others = [w for w in (SOS, EOS, UNK) if w not in set(there)]
+    return Vocab([*there, *others], len(there))
+
+
+def numbers(vocab, words):
+    """The place (W,) in KenLM's list of each word of `vocab`, 0 for words that are not in it."""
+    index = {w: i for i, w in enumerate(words)}
+    return np.array([index.get(w, 0) for w in vocab.words], np.int64)
+
+
+def hashes(words):
+    """(N,) uint64: what KenLM has in the place of each word, a hash (MurmurHash64A)."""
+    found, length = np.empty(len(words), np.uint64), np.array([len(word) for word in words])
+    for n in np.unique(length).tolist():
+        at = np.flatnonzero(length == n)
+        text = b"".join(words[i].ljust(-(-n // 8) * 8, b"\0") for i in at.tolist())
+        columns = np.frombuffer(text, "<u8").reshape(len(at), -1).T
+        h = np.full(len(at), n * int(MIX) % (1 << 64), np.uint64)
+        for column in columns[: n // 8]:
+            k = column * MIX
+            h = (h ^ ((k ^ (k >> SHIFT)) * MIX)) * MIX
+        for column in columns[n // 8 :]:  # the last bytes, fewer than 8
+            h = (h ^ column) * MIX
+        h = (h ^ (h >> SHIFT)) * MIX
+        found[at] = h ^ (h >> SHIFT)
+    return found
+
+
+def trie_numbers(words, number):
+    """KenLM's number (W,) of each word in a trie, where words are in the order of their hashes; number (W,): that in
+    other forms, 0 for <unk> and words that the model lacks.
+    """
+    at = np.flatnonzero(number)
+    by_hash, found = np.argsort(hashes([words[i] for i in at.tolist()])), np.zeros(len(words), np.int32)
+    found[at[by_hash]] = np.arange(1, len(at) + 1)
+    return found
+
+
+def model_of(data, counts, quantized, split, path):
+    """The Backoff model of a trie's bytes. quantized: whether log10 p and weights are in tables; split: whether the
+    upper bits of pointers are. Raises IndexError if the file is too short.
+    """
+    order, V = len(counts), counts[0]
+    at = first_byte(counts) + 8 + 8 * V  # after the vocabulary's hashes
+    if quantized:
+        version, p_bits, bow_bits = data[at : at + 3].tolist()
+        if version != 2 or not 0 < p_bits <= 25 or not 0 < bow_bits <= 25:
+            raise FormatError(path, f"KenLM's quantization of version {version}; this lmtk reads version 2")
+        at += 8
+        tables = []
+        for bits in [p_bits, bow_bits] * (order - 2) + [p_bits]:
+            tables.append(floats(data, at, 1 << bits))
+            at += 4 << bits
+    else:
+        p_bits, bow_bits = 31, 32
+    unigrams = data[at : at + 16 * (V + 2)].view([("p", "<f4"), ("bow", "<f4"), ("child", "<u8")])
+    at += 16 * (V + 2)
+    child = unigrams["child"][: V + 1].astype(np.int64)
+    levels = [(np.arange(V, dtype=np.int32)[:, None], unigrams["p"][:V], unigrams["bow"][:V])]
+    chop = int(data[at + 1]) if split and order > 2 else 0
+    word_bits = V.bit_length()
+    for k in range(2, order + 1):
+        N, last = counts[k - 1], k == order
+        numbers = p_bits if last else p_bits + bow_bits
+        pointer = 0 if last else counts[k].bit_length()
+        begins = None
+        if split and not last:
+            pointer, begins, at = upper_bits(data, at, N + 1, counts[k], chop)
+        bits = word_bits + numbers + pointer
+        size = ((1 + N) * bits + 7) // 8 + 8
+        if at + size > len(data):
+            raise IndexError
+        field = lambda first, width, more=0, at=at, bits=bits, N=N: unpacked(
+            data, 8 * at + first, bits, width, N + more
+        )
+        parent = parents(child, N)
+        rows = np.column_stack((field(0, word_bits).astype(np.int32), levels[-1][0][parent]))
+        if quantized:
+            # the place of the weight comes before that of p
+            p = tables[2 * k - 4][field(word_bits + (0 if last else bow_bits), p_bits)]
+            bow = None if last else tables[2 * k - 3][field(word_bits, bow_bits)]
+        else:
+            p = (field(word_bits, 31).astype(np.uint32) | np.uint32(1 << 31)).view(np.float32)
+            bow = None if last else field(word_bits + 31, 32).astype(np.uint32).view(np.float32)
+        levels.append((rows, p, np.zeros(N, np.float32) if last else bow))
+        if not last:
+            child = field(word_bits + numbers, pointer, 1).astype(np.int64)
+            if begins is not None:
+                upper = np.searchsorted(begins, np.arange(N + 1), "right") - 1
+                child |= upper << pointer
+        at += size
+    return backoff_model(levels, words_behind(data, at, V, path), path)
+
+
+def floats(data, at, size):
+    found = data[at : at + 4 * size].copy().view("<f4")
+    if len(found) != size:
+        raise IndexError
+    return found
+
+
+def unpacked(data, first, step, width, N):
+    """N numbers of `width` bits, `step` bits apart, from the bit `first` on: (N,) uint64."""
+    if not width:
+        return np.zeros(N, np.uint64)
+    bit = first + np.arange(N, dtype=np.int64) * step
+    byte, shift = bit >> 3, (bit & 7).astype(np.uint64)
+    found = np.zeros(N, np.uint64)
+    for j in range((width + 14) // 8):
+        found |= data[np.minimum(byte + j, len(data) - 1)].astype(np.uint64) << np.uint64(8 * j)
+    return found >> shift & np.uint64((1 << width) - 1)
+
+
+def upper_bits(data, at, size, largest, most):
+    """The table of the upper bits of `size` pointers, none above `largest`: (how many bits of a pointer stand in its
+    record; begins, the first record of each value of the upper bits; where the records begin). most: how many bits
+    KenLM may have put into the table.
+    """
+    bits = largest.bit_length()
+    chopped = min(range(min(bits, most) + 1), key=lambda c: (largest >> (bits - c)) * 64 - size * c)
+    entries = (largest >> (bits - chopped)) + 1
+    start = -(-at // 8) * 8 + 8
+    begins = data[start : start + 8 * entries].copy().view("<u8")
+    return bits - chopped, begins, at + 8 * (1 + entries) + 7
+
+
+def parents(child, N):
+    """The parent (N,) of each of N records; child (P + 1,): the first child of each parent. Raises IndexError if they
+    do not fit together.
+    """
+    if child[0] != 0 or child[-1] != N or (np.diff(child) < 0).any():
+        raise IndexError
+    return np.repeat(np.arange(len(child) - 1), np.diff(child))
+
+
+def words_behind(data, at, V, path):
+    words = data[at:].tobytes().split(b"\0")[:-1]
+    if len(words) != V or words[0].lower() != UNK:
+        raise FormatError(path, "damaged: its words do not fit its n-grams")
+    return [UNK, *words[1:]]
+
+
+def backoff_model(levels, words, path):
+    """The Backoff model of levels (rows of KenLM's ids, log10 p, log10 weights)."""
+    vocab = vocabulary(words, levels[0][1][0])
+    own = np.array([vocab.index[w] for w in words], np.int32)
+    kept = np.arange(len(words)) >= (levels[0][1][0] == MISSING)
+    sections = {}
+    for k, (rows, p, bow) in enumerate(levels, 1):
+        if rows.max(initial=0) >= len(words):
+            raise IndexError
+        joined = reader.joined(own[rows], p + np.float32(0), bow + np.float32(0))
+        named = [w for w, stays in zip(words, kept) if stays] if k == 1 else []
+        sections[k] = [reader.Rows(joined[kept] if k == 1 else joined, named, 0, 0.0, None)]
+    nodes, _ = reader.nodes_of_rows(sections, vocab)
+    return Backoff(vocab, nodes, numbers(vocab, words))

@@ -1,0 +1,450 @@
+"""Scoring by the arrays of `nodes`: the back-off recursion in kernels and in numpy."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from lmtk.machine.jit import inlined, jit, of_numba, sealed
+from lmtk.ngram.model.nodes import (
+    AT,
+    BOW,
+    CHILD,
+    WIDE,
+    WIDTH,
+    ZERO,
+    P,
+    address,
+    children_of,
+    number,
+    suffix_of,
+)
+from lmtk.ngram.model.searching import FEW, children, find_some, probe, search, slot_of
+from lmtk.text.kernels import look_up
+
+LANES = 48  # parts of a text that are scored side by side
+LISTED, WEIGHTS = LANES + 1, 100 * LANES  # the sizes of a list of parts, and of the array of their weights
+PART = 64  # tokens of a part, at least
+NULL, UNKNOWN = 0, 1  # states: after nothing, and after a word without a 1-gram
+u64 = np.uint64
+prefetch, local, array_at = (of_numba("lmtk.machine.unaligned", name) for name in ("prefetch", "local", "array_at"))
+
+
+def walk_plain(nodes, unigram, first, V, single, ids, fresh):
+    """`walk` in numpy, without tables: (log10p, used)."""
+    node, logp, used = unigram[ids], first[ids], np.ones(len(ids), np.int8)
+    weights = np.zeros(len(ids), np.float32)
+    for k, (above, level) in enumerate(pairwise(nodes.levels[1:]), 2):
+        context = np.append(np.int32(-1), node[:-1])
+        context[fresh] = -1
+        node = children(above, level, context, ids)
+        known = context >= 0
+        weight = np.where(known, above["log10bow"][context], np.float32(0))
+        if single:
+            goes_on = known & (above["child"][context + 1] > above["child"][context])
+            weight[weight == -np.inf] = ZERO
+            weight[(weight == 0) & ~goes_on] = -0.0
+            weight[~known] = 0.0 if k == 2 else -0.0
+            weight[fresh] = -0.0
+            logp = logp + weight
+        else:
+            weights += weight
+        value = np.where(node >= 0, level["log10p"][node], np.float32(np.nan))
+        value[ids >= V] = np.nan
+        used[~np.isnan(value)] = k
+        given = value < np.inf
+        logp[given] = as_single(value[given]) if single else value[given]
+        weights[given] = 0
+    return logp if single else logp + weights, used
+
+
+def context_nodes(nodes, unigram, context):
+    """The nodes of the last 1, 2 .. order - 1 words of a context, ids with the last word last; -1 for none."""
+    node, found = unigram[context], []
+    for above, level in pairwise(nodes.levels[1:]):
+        found.append(int(node[-1]) if len(node) else -1)
+        node = children(above, level, np.append(np.int32(-1), node[:-1]), np.asarray(context))
+    return found
+
+
+def spread(nodes, unigram, first, context):
+    """log10 p (V,) of all words after a context, ids with the last word last. first (V,): log10 p without a context."""
+    logp, weights = first.copy(), np.zeros(len(first), np.float32)
+    for k, node in enumerate(context_nodes(nodes, unigram, context), 1):
+        if node >= 0:
+            above, level = nodes.levels[k : k + 2]
+            weights += above["log10bow"][node]
+            low, high = np.clip(above["child"][node : node + 2], 0, len(level) - 1)
+            word, value = level["word"][low:high], level["log10p"][low:high]
+            own = (word >= 0) & (word < len(first)) & ~np.isnan(value)
+            logp[word[own]], weights[word[own]] = value[own], 0
+    return logp + weights
+
+
+def as_single(log10p):
+    """log10 p as KenLM keeps it: -99 for log 0, and -0 for 0."""
+    return np.where(log10p == -np.inf, np.float32(ZERO), np.where(log10p == 0, np.float32(-0.0), log10p))
+
+
+@inlined
+def weight_after(bow, goes_on, single):
+    """A context's weight, log10, in the form in which it is added. In KenLM (`single`) a weight of 0 has a sign, -0 if
+    no n-gram extends the context; and log 0 is -99.
+    """
+    if single and bow == 0:
+        return np.float32(0.0) if goes_on else np.float32(-0.0)
+    return np.float32(ZERO) if single and bow == -np.inf else bow
+
+
+@inlined
+def given(value, single):
+    """log10 p of an n-gram, with `single` as `as_single` has it."""
+    if single:
+        return np.float32(ZERO) if value == -np.inf else np.float32(-0.0) if value == 0 else value
+    return value
+
+
+@inlined
+def backed_off(p, weights, begin, many, single):
+    """log10 p plus weights[begin : begin + many], the longest context's first. All is in single precision, and the
+    weights of short contexts are added first. SRILM adds the sum of the weights to p; KenLM (`single`) begins with p.
+    """
+    total = p if single else np.float32(0)
+    for j in range(begin + many - 1, begin - 1, -1):
+        total += weights[u64(j)]
+    return total if single else p + total
+
+
+@inlined
+def fetch(memory, where, k, node):
+    """Prefetches the record of a node, and the end of its children."""
+    if k:
+        at = where[u64(k - 1), AT] + WIDE * node
+        prefetch(memory, at)
+        prefetch(memory, at + WIDE + CHILD)
+
+
+@sealed
+def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids, fresh, log10p, used):
+    """The back-off recursion (Katz 1987) for the tokens ids (N,):
+
+        p(w | c) = p of the n-gram c w if there is one, else bow(c) p(w | c without its oldest word).
+
+    log10p (N,) float32 <- log10 p; used (N,) int8 <- the length of the n-gram that gave it. unigram (W,) int32: the
+    1-gram of each word, -1 for none; first (W,) float32, its log10 p. fresh (N,): whether a token has no context. Words
+    from V on have no probability. single: KenLM's rounding and zeros, as in `weight_after` and `backed_off`.
+
+    The search goes from the longest context to shorter ones, by suffix links. The first node found is the next token's
+    context; at the highest order, its suffix is. So a token whose n-gram is in the model takes one search. A log10p of
+    +inf counts only for `used`: it marks n-grams that KenLM adds to a model.
+
+    The text is scored in LANES parts, each of which begins with the tokens of its first context. A round makes one
+    search in each part, so that their random reads, two or three a search, overlap. A round goes in passes, from lists
+    of parts to lists of parts, since a processor cannot predict a branch on what is found. Bound by these reads and by
+    instructions, about equally. Children and suffixes out of their orders, in a damaged file, are not followed.
+    """
+    n, size = len(where), len(ids)
+    lanes = max(min(LANES, size // (PART + n), WEIGHTS // (n + 1)), 1) if size else 0
+    t, begin, stop = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
+    # the context to search, of order 0 if only the 1-gram is left; the next token's context, -1 if not known yet
+    word, order, node = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
+    next_order, next_node, length = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
+    low, high, slot = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.int64)
+    found, many, p = local(LANES, np.int64), local(LANES, np.int64), local(LANES, np.float32)
+    live, few, table = local(LISTED, u64), local(LISTED, u64), local(LISTED, u64)
+    hit, root, done = local(LISTED, u64), local(LISTED, u64), local(LISTED, u64)
+    weights = local(WEIGHTS, np.float32)
+    for a in range(lanes):
+        begin[a], stop[a] = size * a // lanes, size * (a + 1) // lanes
+        t[a] = max(begin[a] - n + 1, 0)
+        word[a], root[a] = ids[t[a]], a
+        order[a] = node[a] = next_node[a] = many[a] = 0
+        next_order[a], length[a] = -1, 1
+    lives, roots = 0, lanes
+    while lives or roots:
+        fews = tables = hits = misses = dones = 0
+        for j in range(lives):
+            a = live[j]
+            low[a], high[a] = children_of(memory, where, order[a], node[a])
+            found[a] = -1
+            tabled = (high[a] - low[a] > FEW) & (spans[u64(order[a] + 1), 1] > 0)
+            table[tables] = few[fews] = a
+            tables += tabled
+            fews += (high[a] > low[a]) & (not tabled)
+        for j in range(tables):
+            a = table[j]
+            k = u64(order[a] + 1)
+            slot[a] = spans[k, 0] + slot_of(low[a], word[a], spans[k, 1])
+            prefetch(slots, slot[a])
+        for j in range(fews):
+            a = few[j]
+            k = u64(order[a])
+            prefetch(memory, where[k, AT] + where[k, WIDTH] * low[a])
+            prefetch(memory, where[k, AT] + where[k, WIDTH] * (high[a] - 1))
+        for j in range(tables):
+            a = table[j]
+            k = u64(order[a])
+            prefetch(memory, where[k, AT] + where[k, WIDTH] * number(slots, slot[a]))
+        for j in range(fews):
+            a = few[j]
+            k = u64(order[a])
+            found[a] = search(memory, where[k, AT], where[k, WIDTH], low[a], high[a], word[a])
+        for j in range(tables):
+            a = table[j]
+            k = u64(order[a])
+            at, places = spans[k + u64(1), 0], spans[k + u64(1), 1]
+            given_by = where[k, AT], where[k, WIDTH], low[a], high[a], word[a]
+            found[a] = probe(memory, slots, at, places, slot[a], *given_by)
+        for j in range(lives):
+            a = live[j]
+            hit[hits] = live[misses] = a
+            hits += found[a] >= 0
+            misses += found[a] < 0
+        for j in range(hits):
+            a = hit[j]
+            k = order[a]
+            if next_order[a] < 0:
+                next_order[a], next_node[a] = k + 1, found[a]
+                if k + 1 == n:
+                    next_order[a], next_node[a] = suffix_of(memory, where, far, n, found[a])
+                    fetch(memory, where, next_order[a], next_node[a])
+            value = logs[u64(where[u64(k), AT] + where[u64(k), WIDTH] * found[a] + where[u64(k), P])]
+            if word[a] < V and value == value and length[a] == 1:
+                length[a] = k + 1
+            if word[a] < V and value < np.inf:
+                p[a], done[dones] = value, a
+                dones += 1
+            else:
+                live[misses] = a
+                misses += 1
+        lives = 0
+        for j in range(misses):
+            a = live[j]
+            bow = logs[u64(where[u64(order[a] - 1), AT] + WIDE * node[a] + BOW)]
+            weights[u64(np.int64(a) * (n + 1) + many[a])] = weight_after(bow, high[a] > low[a], single)
+            many[a] += 1
+            order[a], node[a] = suffix_of(memory, where, far, order[a], node[a])
+            fetch(memory, where, order[a], node[a])
+            live[lives] = root[roots] = a
+            lives += order[a] > 0
+            roots += order[a] == 0
+        for j in range(roots):
+            a = root[j]
+            w = u64(word[a])
+            p[a], done[dones] = first[w], a
+            dones += 1
+            if next_order[a] < 0:
+                next_order[a], next_node[a] = (1, np.int64(unigram[w])) if unigram[w] >= 0 else (0, UNKNOWN)
+                fetch(memory, where, next_order[a], next_node[a])
+        roots = 0
+        for j in range(dones):
+            a = done[j]
+            i = t[a]
+            if i >= begin[a]:
+                log10p[u64(i)] = backed_off(given(p[a], single), weights, np.int64(a) * (n + 1), many[a], single)
+                used[u64(i)] = length[a]
+            t[a] = i = i + 1
+            if i == stop[a]:
+                continue
+            word[a], order[a], node[a] = ids[u64(i)], next_order[a], next_node[a]
+            if fresh[u64(i)] or n == 1:
+                order[a] = node[a] = 0
+            next_order[a], length[a], many[a] = -1, 1, 0
+            if order[a] == 0 and node[a] == UNKNOWN:
+                # KenLM's missing <unk> has the weight +0
+                weights[u64(np.int64(a) * (n + 1))], many[a] = 0, 1
+            live[lives] = root[roots] = a
+            lives += order[a] > 0
+            roots += order[a] == 0
+
+
+def handle(nodes, unigram, first):
+    """An int64 array: the addresses and lengths of a Walk's arrays, and room for the weights of `step`. Kernels that
+    are called often take it in place of the arrays, since a call costs 0.1 us an array. The arrays must outlive it.
+    """
+    arrays = nodes.memory, nodes.where, unigram, first, nodes.far, nodes.slots, nodes.spans
+    sizes = nodes.memory.size, nodes.order, len(unigram), len(nodes.far), nodes.slots.size, len(nodes.spans)
+    return np.array([*map(address, arrays), *sizes, *[0] * nodes.order], np.int64)
+
+
+@inlined
+def arrays_at(handle):
+    """memory, logs, where, far, slots, spans, unigram, first of a `handle`, given as its address."""
+    h = array_at(handle, 13, np.int64)
+    memory, logs = array_at(h[0], h[7], np.int32), array_at(h[0], h[7], np.float32)
+    where, far = array_at(h[1], (h[8], 4), np.int64), array_at(h[4], (h[10], 2), np.int32)
+    slots, spans = array_at(h[5], h[11], np.int32), array_at(h[6], (h[12], 2), np.int64)
+    unigram, first = array_at(h[2], h[9], np.int32), array_at(h[3], h[9], np.float32)
+    return memory, logs, where, far, slots, spans, unigram, first
+
+
+@jit(nogil=False)
+def step(handle, w, state):
+    """`walk` of one word w, as KenLM scores it: (log10 p, length used, state after w). It holds Python's lock, since
+    all calls use the same room in the handle.
+
+    state: the longest context, order << 32 | place; NULL or UNKNOWN if there is none. As in KenLM, a context that no
+    n-gram extends, and whose weight is 0, is shortened.
+    """
+    memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
+    n, k, node = len(where), state >> 32, state & 0xFFFFFFFF
+    weights, many, p, used = array_at(handle + 8 * 13, 2 * n, np.float32), 0, first[w], 1
+    after_order, after = np.int64(-1), np.int64(0)
+    if k == 0 and node == UNKNOWN:
+        weights[0], many = 0, 1
+    low, high, slot = seek(memory, where, slots, spans, k, node, w)
+    while k:
+        # the next search begins before this one is done, so that their random reads overlap
+        next_k, next_node = suffix_of(memory, where, far, k, node)
+        next_low, next_high, next_slot = seek(memory, where, slots, spans, next_k, next_node, w)
+        begin, width, found = where[k, AT], where[k, WIDTH], np.int64(-1)
+        if slot >= 0:
+            found = probe(memory, slots, spans[k + 1, 0], spans[k + 1, 1], slot, begin, width, low, high, w)
+        else:
+            found = search(memory, begin, width, low, high, w)
+        if found >= 0:
+            if after_order < 0:
+                after_order, after = k + 1, found
+            value = logs[begin + width * found + where[k, P]]
+            if value == value and used == 1:
+                used = k + 1
+            if value < np.inf:
+                p = value
+                break
+        weights[many] = weight_after(logs[where[k - 1, AT] + WIDE * node + BOW], high > low, True)
+        many += 1
+        k, node, low, high, slot = next_k, next_node, next_low, next_high, next_slot
+    if after_order < 0:
+        after_order, after = (
+            (np.int64(1), np.int64(unigram[w])) if unigram[w] >= 0 else (np.int64(0), np.int64(UNKNOWN))
+        )
+    while after_order:
+        at, size = where[after_order - 1, AT], where[after_order - 1, WIDTH]
+        at += size * after
+        if after_order < n and (memory[at + size + CHILD] > memory[at + CHILD] or logs[at + BOW] != 0):
+            break
+        after_order, after = suffix_of(memory, where, far, after_order, after)
+    return np.float64(backed_off(given(p, True), weights, 0, many, True)), used, after_order << 32 | after
+
+
+@inlined
+def seek(memory, where, slots, spans, k, node, w):
+    """Begins the search for w among the children of a node of order k: (first, end, first place in slots or -1)."""
+    if k == 0:
+        return np.int64(0), np.int64(0), np.int64(-1)
+    low, high = children_of(memory, where, k, node)
+    if spans[k + 1, 1] and high - low > FEW:
+        slot = spans[k + 1, 0] + slot_of(low, w, spans[k + 1, 1])
+        prefetch(slots, slot)
+        return low, high, slot
+    prefetch(memory, where[k, AT] + where[k, WIDTH] * low)
+    return low, high, np.int64(-1)
+
+
+def table_handle(slots, letters, ends, value):
+    """An int64 array: the addresses and lengths of the arrays of a text.corpus.Table."""
+    arrays = slots, letters, ends, value
+    return np.array([*map(address, arrays), *map(len, arrays)], np.int64)
+
+
+@inlined
+def table_at(table):
+    """slots, letters, ends, value of a `table_handle`, given as its address."""
+    t = array_at(table, 8, np.int64)
+    known, letters = array_at(t[0], (t[4], 2), np.uint64), array_at(t[1], t[5], np.uint8)
+    return known, letters, array_at(t[2], t[6], np.int64), array_at(t[3], t[7], np.int32)
+
+
+@jit(nogil=False)
+def score_text(handle, table, unk, text, sos, eos):
+    """(KenLM's log10 p of a sentence, in single precision; the number of its words, </s> included). text: the sentence
+    and a blank, uint8; table: a `table_handle`; sos, eos: the ids of the marks around it, or -1 for none.
+
+    All n-grams of the sentence are found first, an order at a time, so that their random reads overlap: the k-gram that
+    ends at token i extends the (k - 1)-gram that ends at i - 1. `walk` makes fewer searches, but needs many tokens for
+    its reads to overlap.
+    """
+    memory, logs, where, _, slots, spans, unigram, first = arrays_at(handle)
+    known, letters, ends, value = table_at(table)
+    ids, n, begin = np.empty(len(text) + 2, np.int32), len(where), np.int64(sos >= 0)
+    ids[0] = sos
+    N = begin + look_up(text, 0, known, letters, ends, value, 0, -1, unk, ids[begin:])[1]
+    if eos >= 0:
+        ids[N] = eos
+        N += 1
+    node = np.full((n, N), -1)  # node[k - 1, i]: the k-gram that ends at token i, -1 for none
+    for i in range(N):
+        node[0, i] = unigram[u64(ids[i])]
+        fetch(memory, where, 1, max(node[0, i], 0))
+    words, lows, highs = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64)
+    at, found = np.empty(N, np.int64), np.empty(N, np.int64)
+    for k in range(1, n):
+        many = 0
+        for i in range(1, N):
+            if node[k - 1, i - 1] >= 0:
+                at[many], words[many] = i, ids[i]
+                lows[many], highs[many] = children_of(memory, where, k, node[k - 1, i - 1])
+                many += highs[many] > lows[many]
+        find_some(memory, slots, spans[k + 1], where[k, AT], where[k, WIDTH], words, lows, highs, found, many)
+        for j in range(many):
+            node[k, at[j]] = found[j]
+            if found[j] >= 0 and k + 1 < n:
+                fetch(memory, where, k + 1, found[j])
+    total, weights = np.float32(0), np.empty(n + 1, np.float32)
+    for i in range(begin, N):
+        p, many = first[u64(ids[i])], 0
+        if i and (node[:, i - 1] < 0).all():
+            weights[0], many = 0, 1  # KenLM's missing <unk> has the weight +0
+        for k in range(min(n - 1, i), 0, -1):
+            context = node[k - 1, i - 1]
+            if context < 0:
+                continue
+            if node[k, i] >= 0:
+                value = logs[u64(where[k, AT] + where[k, WIDTH] * node[k, i] + where[k, P])]
+                if value < np.inf:
+                    p = value
+                    break
+            low, high = children_of(memory, where, k, context)
+            weights[many] = weight_after(logs[u64(where[k - 1, AT] + WIDE * context + BOW)], high > low, True)
+            many += 1
+        total += np.float32(backed_off(given(p, True), weights, 0, many, True))
+    return np.float64(total), N - begin
+
+
+@jit
+def score_lines(handle, ids, sos, eos, sums):
+    """sums (S,) float64 <- KenLM's log10 p of each line of `ids`, in which -1 separates lines: the sum over its words
+    in single precision, one after the other. sos, eos: the ids of marks to put before and after each line, or -1 for
+    none. Returns the number of words, </s> included.
+    """
+    lines = 1
+    for w in ids:
+        lines += w < 0
+    N = len(ids) - (lines - 1) + lines * ((sos >= 0) + (eos >= 0))
+    tokens, fresh, ends = np.empty(N, np.int32), np.zeros(N + 1, np.bool_), np.empty(lines, np.int64)
+    at, line = 0, 0
+    for i in range(len(ids) + 1):
+        if i == 0 or ids[i - 1] < 0:
+            fresh[at] = True
+            if sos >= 0:
+                tokens[at] = sos
+                at += 1
+        if i < len(ids) and ids[i] >= 0:
+            tokens[at] = ids[i]
+            at += 1
+            continue
+        if eos >= 0:
+            tokens[at] = eos
+            at += 1
+        ends[line] = at
+        line += 1
+    log10p, used = np.empty(N, np.float32), np.empty(N, np.int8)
+    memory, logs, where, far, slots, spans, unigram, first = arrays_at(handle)
+    walk(memory, logs, where, far, slots, spans, unigram, first, len(unigram), True, tokens, fresh, log10p, used)
+    at = 0
+    for line in range(lines):
+        total = np.float32(0)
+        for t in range(at + (sos >= 0), ends[line]):
+            total += log10p[t]
+        at = ends[line]
+        sums[line] = total
+    return N - lines * (sos >= 0)
