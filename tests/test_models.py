@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.edit import columns, model_of
 
-from lmtk.em import em, neighbours_for_unvisited
+from lmtk.em import estimate_weights, fill_unvisited
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.files import container
 from lmtk.files.registry import load
@@ -67,8 +67,8 @@ def neural(folder, marks=SENTENCES, unk=True, **options):
     vocab = make_vocab(sorted(set(TRAIN.encode().split())), unk, marks.eos)
     corpus = whole_corpus(str(folder / "train"), vocab, marks)
     heldout = whole_corpus(str(folder / "held"), vocab, marks)
-    data = training.examples(corpus, vocab, made.order, heldout, made.layer)
-    progress = training.before(training.initial(vocab, made, data.w), made)
+    data = training.make_examples(corpus, vocab, made.order, heldout, made.layer)
+    progress = training.begin(training.initial_network(vocab, made, data.w), made)
     for _ in training.train(progress, data, made, 1):
         pass
     return progress.best
@@ -309,7 +309,7 @@ def test_em_is_the_mean_share(data):
     p, bins = random.uniform(1e-6, 1, (N, J)), random.integers(0, B, N)
     start = np.full((B, J), 1 / J)
     heard = []
-    weights = em(np.log(p), bins, start, 3, 0, lambda i, w, L: heard.append(L))
+    weights = estimate_weights(np.log(p), bins, start, 3, 0, lambda i, w, L: heard.append(L))
     expected = start.tolist()
     for _ in range(3):
         expected = naive.em_step(p.tolist(), bins.tolist(), expected)
@@ -321,12 +321,12 @@ def test_em_is_the_mean_share(data):
 def test_a_word_that_weights_of_zero_rule_out_has_no_say():
     logp = np.log([[0.5, 0.25], [1e-300, 0.5]])
     logp[1, 0] = -np.inf
-    assert em(logp, np.zeros(2, int), np.array([[1.0, 0.0]]), 5, 0).tolist() == [[1, 0]]
+    assert estimate_weights(logp, np.zeros(2, int), np.array([[1.0, 0.0]]), 5, 0).tolist() == [[1, 0]]
 
 
 def test_an_unvisited_bin_takes_its_nearest_neighbours_weights():
     weights = np.arange(6.0)[:, None]
-    assert neighbours_for_unvisited(weights, np.array([1, 4])).ravel().tolist() == [1, 1, 1, 4, 4, 4]
+    assert fill_unvisited(weights, np.array([1, 4])).ravel().tolist() == [1, 1, 1, 4, 4, 4]
 
 
 def files_of(model):

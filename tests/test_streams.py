@@ -106,7 +106,7 @@ def test_a_full_disk_leaves_none_of_the_pictures(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(alignment, "plot", plot)
-    with pytest.raises(OSError), alignment.written(plots=str(tmp_path / "dir")) as write_alignment:
+    with pytest.raises(OSError), alignment.alignment_writer(plots=str(tmp_path / "dir")) as write_alignment:
         for i in range(5):
             write_alignment(i, f"{i}", [b"a"], [b"b"], -1.0, [0], np.ones((2, 2)))
     assert len(drawn) == 3 and names(tmp_path) == []

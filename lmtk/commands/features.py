@@ -91,7 +91,7 @@ def command(
         for given in targets:
             target = features.analogy(C, *given) if analogy else C[given[0]]
             own = os.fsdecode(vocab.words[given[0]]) + "\t" if neighbours and senses > 1 else ""
-            for i, cosine in list(zip(*features.nearest(C, target, ids[~np.isin(ids, given)])))[: top or 10]:
+            for i, cosine in list(zip(*features.rank_by_cosine(C, target, ids[~np.isin(ids, given)])))[: top or 10]:
                 sys.stdout.write(f"{own}{os.fsdecode(vocab.words[i])}\t{cosine:.7g}\n")
         return
     ids = ids[: top or (200 if plot else None)]
@@ -105,6 +105,6 @@ def command(
         raise LmtkError(f"{lm}: expected two features or more to draw, got one; train with -features 2 or more")
     if not all(1 <= i <= m for i in dimensions or []):
         raise UsageError(f"-dimensions takes numbers from 1 to {m}, the features of {lm}")
-    points, names = features.two_dimensions(C[ids], dimensions)
+    points, names = features.project(C[ids], dimensions)
     with open_out(plot) as out:
-        features.plot(out, kind, shown, points, names)
+        features.write_plot(out, kind, shown, points, names)

@@ -197,37 +197,37 @@ def learn(o):
     machine.use(o.threads)
     check_trained((o.source, o.target, o.heldout_source, o.heldout_target), o.model, o.log, o.plot)
     run.check_beside(o.model, o.resume)
-    settings = recipes.settings(given(o), o.paper)
+    settings = recipes.make_settings(given(o), o.paper)
     threads = o.threads or max(1, min(machine.count(), settings.minibatch // recipes.SHARE))
     texts = read(o, settings)
     x, y, text, held = texts.x, texts.y, texts.text, texts.held
     if not o.paper and o.rate is None:
-        settings = replace(settings, rate=recipes.rate(settings.epochs * training.steps(text, settings)))
+        settings = replace(settings, rate=recipes.learning_rate(settings.epochs * training.count_steps(text, settings)))
     if o.debug:
         tell_sizes(texts)
     life = run.Run(
         program="nmt-train", model=o.model, settings=settings,
         inputs={"source, -target or held-out texts": training.fingerprint(text, held)},
-        words=("shortlist or texts", [*x.words, *y.words]), steps=training.steps(text, settings),
-        unigram=training.unigram(text, held, y), save_every=o.save_every,
+        words=("shortlist or texts", [*x.words, *y.words]), steps=training.count_steps(text, settings),
+        unigram=training.unigram_logp(text, held, y), save_every=o.save_every,
         arrays=lambda progress, arrays: arrays,
-        parts=lambda progress: network.parts_of(training.kept(progress, x, y, settings, texts.pieces)),
+        parts=lambda progress: network.file_parts(training.best_model(progress, x, y, settings, texts.pieces)),
         line=line, remedies=(
             "Adadelta begins slowly, more -epochs may help" if o.paper else "a lower -rate or more -epochs may help",
             "more -dropout, fewer -hidden units or fewer -epochs may help",
         ),
     )  # fmt: skip
-    progress = training.begin(training.initial(x, y, settings, text.target), settings)
-    if run.begun(life, o.resume):
-        best = network.letters(progress.theta, network.layout(x, y, **settings.sizes))
-        progress = training.restored(*run.resumed(life, progress.arrays, best, o.debug), list(best), progress)
+    progress = training.begin(training.initial_theta(x, y, settings, text.target), settings)
+    if run.has_checkpoint(life, o.resume):
+        best = network.arrays_by_letter(progress.theta, network.make_layout(x, y, **settings.sizes))
+        progress = training.restore(*run.resume(life, progress.arrays, best, o.debug), list(best), progress)
 
     def bleu(theta):
-        return greedy_bleu(training.model(theta, x, y, settings), held.source, texts.references, texts.joined)
+        return greedy_bleu(training.make_model(theta, x, y, settings), held.source, texts.references, texts.joined)
 
     tell = Reporter(life, progress, o.debug, o.quiet, o.log, o.plot)
     how = bleu if held else None, threads, machine.Team(threads)
-    run.live(life, progress, training.train(progress, text, held, x, y, settings, *how), tell)
+    run.run_training(life, progress, training.train(progress, text, held, x, y, settings, *how), tell)
 
 
 def given(o):

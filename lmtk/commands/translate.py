@@ -130,7 +130,7 @@ def command(
     models = load_ensemble(model)
     check_attention(o, models)
     pieces = models[0].subwords
-    aligned = alignment.written(align, soft_align, align_html, align_plot, plot_format or "svg", bool(pieces))
+    aligned = alignment.alignment_writer(align, soft_align, align_html, align_plot, plot_format or "svg", bool(pieces))
     split = subwords.splitter(pieces, model[0])
     if score:
         write_scores(models, split, text, target, write, aligned, tolower, debug)
@@ -185,7 +185,7 @@ def check_attention(o, models):
 def write_translations(o, models, split, joined, aligned):
     """The translations of a text, as the options o have it.
 
-    split(words) -> words of the models; joined(words of the models) -> a line; aligned: of `alignment.written`.
+    split(words) -> words of the models; joined(words of the models) -> a line; aligned: an `alignment_writer`.
     """
     import sys
     from collections import Counter
@@ -193,7 +193,7 @@ def write_translations(o, models, split, joined, aligned):
     from lmtk.files.streams import blocks, open_out
     from lmtk.lm import LN10
     from lmtk.nmt.beam import Beam, Hypothesis, Translator
-    from lmtk.nmt.scoring import scored_alone
+    from lmtk.nmt.scoring import rescore_alone
     from lmtk.text.bitext import ids_of, read_dictionary, word_index
     from lmtk.text.corpus import TOKEN
     from lmtk.text.vocab import lower
@@ -228,7 +228,7 @@ def write_translations(o, models, split, joined, aligned):
                 if row and o.mbr:
                     hypotheses = [safest(o, hypotheses, [words_of(row, h) for h in hypotheses])]
                 if row and weighed:
-                    hypotheses = scored_alone(models, sentence, hypotheses, how)
+                    hypotheses = rescore_alone(models, sentence, hypotheses, how)
                 for rank, h in enumerate(hypotheses, 1):
                     target = shown(row, h)
                     out.write(shown_as(o, number, joined(target), h))
@@ -272,12 +272,12 @@ def write_scores(models, split, source, target, path, aligned, tolower, debug):
     """
     from lmtk.files.streams import open_out
     from lmtk.lm import LN10
-    from lmtk.nmt.alignment import strongest
-    from lmtk.nmt.scoring import GivenSource, blocks, score_pairs
+    from lmtk.nmt.alignment import strongest_links
+    from lmtk.nmt.scoring import GivenSource, read_targets, score_pairs
     from lmtk.reports.srilm import report
     from lmtk.text.bitext import paired
 
-    corpora = blocks(models[0], split, paired(source, target), tolower)
+    corpora = read_targets(models[0], split, paired(source, target), tolower)
     with open_out(path) as out, aligned as write_alignment:
         if debug:
             report(GivenSource(models), target, corpora, debug, out.write)
@@ -288,7 +288,7 @@ def write_scores(models, split, source, target, path, aligned, tolower, debug):
             for (x, y), (logp, alpha) in zip(targets.words, found, strict=True):
                 log10p = logp.sum() / LN10
                 out.write(f"{show(log10p)}\n".encode())
-                looks = [] if alpha is None else strongest(alpha)
+                looks = [] if alpha is None else strongest_links(alpha)
                 alpha = alpha if x and y else None
                 write_alignment(number, f"{number}", x, y, log10p, looks, alpha)
                 number += 1

@@ -254,10 +254,10 @@ def print_table(job):
 
 def score(job, model, parts):
     """-ppl and -counts. parts: the models that `model` was made of."""
-    from lmtk.lm import running_text
+    from lmtk.lm import find_running_text
 
     what, write = job.scoring, sys.stdout.buffer.write
-    if what.text and (clause := running_text(parts, what.marks)):
+    if what.text and (clause := find_running_text(parts, what.marks)):
         told = f"{clause}; if it was trained with -stream, score texts by lmtk ppl -stream"
         warnings.warn(told, LmtkWarning, stacklevel=1)
     for path in what.text:

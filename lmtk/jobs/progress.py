@@ -8,7 +8,7 @@ from dataclasses import replace
 from lmtk.files import curve
 from lmtk.files.streams import in_its_place
 from lmtk.jobs.bar import Bar
-from lmtk.run import ended
+from lmtk.run import has_ended
 
 
 class Reporter:
@@ -64,7 +64,7 @@ class Reporter:
         e, share = progress.curve[-1], self.share(progress)
         if self.debug:
             left = (now - self.begun) * (1 - share) / (share - self.first)
-            line = self.run.line(e, None if ended(progress, self.run.settings) else left)
+            line = self.run.line(e, None if has_ended(progress, self.run.settings) else left)
             self.bar.tell(line if not 0 < self.bar.width <= len(line) else curve.line(e))
         self.advise(progress)
         if self.log:
@@ -84,7 +84,7 @@ class Reporter:
         found = [curve.worse_than_frequencies(epochs, unigram), curve.learned_by_heart(epochs)]
         if not shown:
             best = [e for e in epochs if e.best]
-            found = [ended(progress, self.run.settings) and curve.worse_than_frequencies(best, unigram)]
+            found = [has_ended(progress, self.run.settings) and curve.worse_than_frequencies(best, unigram)]
         for what, remedy in zip(found, self.run.remedies):
             if what and remedy not in self.advised:
                 self.advised.add(remedy)

@@ -216,7 +216,7 @@ def translation_columns(job, lists):
     from lmtk.files.registry import load_translation
     from lmtk.files.streams import lines
     from lmtk.nbest.lists import source_lines
-    from lmtk.nmt.scoring import log10p
+    from lmtk.nmt.scoring import score_lines
     from lmtk.text.subwords import splitter
 
     rows = [row for _, row in lines(job.source)]
@@ -225,7 +225,7 @@ def translation_columns(job, lists):
     columns = []
     for path in job.model:
         model = load_translation(path)
-        columns.append(log10p(model, splitter(model.subwords, path), pairs, job.tolower))
+        columns.append(score_lines(model, splitter(model.subwords, path), pairs, job.tolower))
     return columns
 
 

@@ -92,7 +92,7 @@ def score(job):
     from lmtk.files import container
     from lmtk.files.streams import open_out
     from lmtk.jobs.bar import reading
-    from lmtk.lm import running_text
+    from lmtk.lm import find_running_text
     from lmtk.machine.threads import use
 
     what, tallies = job.scoring, []
@@ -100,7 +100,7 @@ def score(job):
     check_outputs(job.write, texts=[*what.text, *what.counts], inputs=inputs)
     use(job.threads)
     model = model_of(job)
-    if what.text and (clause := running_text([model], what.marks)):
+    if what.text and (clause := find_running_text([model], what.marks)):
         warnings.warn(f"{clause}; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1)
     out = open_out(job.write) if job.write else contextlib.nullcontext()
     # lines of words leave no room for a bar
@@ -223,8 +223,8 @@ def report_count_file(model, path, what, write):
 def opened(model):
     """The model with a vocabulary that grows, anew for each text. Raises UsageError for other kinds than nplm."""
     from lmtk.nplm.network import Network
-    from lmtk.nplm.oov import Open
+    from lmtk.nplm.oov import OpenNetwork
 
     if not isinstance(model, Network) or model.kind != "nplm":
         raise UsageError(f"-oov-features needs a model of the kind nplm, not {next(model.describe())[1]}")
-    return Open(model)
+    return OpenNetwork(model)

@@ -17,7 +17,7 @@ from lmtk.files.declared import VOCABULARY, Array, check_array, held, ids, whole
 from lmtk.files.streams import WORD, lines, lines_of
 from lmtk.joint.expansions import NUMBER, expanding_model, several_readings
 from lmtk.joint.mixture import check_part, folder_of, lowered, name_in, part_of
-from lmtk.lm import LN10, LanguageModel, Scores, opens
+from lmtk.lm import LN10, LanguageModel, Scores, has_sentence_starts
 from lmtk.ngram.classes.files import read_classes
 from lmtk.ngram.edit.vocabulary import add_words
 from lmtk.ngram.model import backoff
@@ -48,8 +48,8 @@ class ClassModel:
         return self.lm.order
 
     @property
-    def opens(self):
-        return opens(self.lm)
+    def has_sentence_starts(self):
+        return has_sentence_starts(self.lm)
 
     @cached_property
     def logp_word(self):

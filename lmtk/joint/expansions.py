@@ -86,8 +86,8 @@ class Expanding:
         return self.lm.order
 
     @property
-    def opens(self):
-        return self.lm.opens
+    def has_sentence_starts(self):
+        return self.lm.has_sentence_starts
 
     @cached_property
     def ngrams(self):

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lmtk.em import check_weights
-from lmtk.errors import FormatError, LmtkError, counted, first_of
+from lmtk.errors import FormatError, LmtkError, counted, first_words
 from lmtk.files import registry
 from lmtk.files.streams import lines_of
-from lmtk.lm import ABSENT, UNKNOWN, Scores, opens, reach
+from lmtk.lm import ABSENT, UNKNOWN, Scores, has_sentence_starts, reach
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import differences
 
@@ -43,8 +43,8 @@ class Mixture:
         return max(map(reach, self.parts))
 
     @property
-    def opens(self):
-        return all(map(opens, self.parts))
+    def has_sentence_starts(self):
+        return all(map(has_sentence_starts, self.parts))
 
     def score(self, corpus):
         """ln p of every scored token; the columns of `length` are those of the parts."""
@@ -110,7 +110,7 @@ def check_vocabularies(parts, names):
         if words:
             raise LmtkError(
                 f"the vocabularies of {names[0]} and {name} differ in {counted(len(words), 'word')} "
-                f"({first_of(words)}); "
+                f"({first_words(words)}); "
                 "train both with one (lmtk vocab -text A B, then -vocab and -unk), or give back-off models all words "
                 "(lmtk vocab -lm A B -write V, then lmtk ngram -lm A -vocab V -renorm -write-lm A2), or merge them "
                 "(lmtk ngram -mix-lm)"

@@ -15,13 +15,13 @@ from functools import cached_property
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError, first_of
+from lmtk.errors import FormatError, LmtkError, first_words
 from lmtk.files.declared import NAME, held, ids
 from lmtk.joint.mixture import folder_of, part_of
 from lmtk.lm import NONE, Scores
 from lmtk.ngram import mass
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.nplm.network import KINDS, Network, declared, taken
+from lmtk.nplm.network import KINDS, Network, declare_arrays, make_network
 from lmtk.text.corpus import Corpus
 
 TINY = 1e-300
@@ -131,7 +131,7 @@ def check_rest(vocab, order, rest, path):
     lacking = sorted(w for w in vocab.words[: vocab.V] if not rest.vocab.predicts(w))
     if lacking:
         raise LmtkError(
-            f"{path}: it does not predict all words of the network ({first_of(lacking)}); give both the same -vocab"
+            f"{path}: it does not predict all words of the network ({first_words(lacking)}); give both the same -vocab"
         )
 
 
@@ -141,10 +141,10 @@ def from_arrays(about, arrays, path):
 
     def wanted(sizes, size):
         N = size("shortlist", 0)
-        return declared(sizes, size, layer, output, N) | {"shortlist": ids(sizes.V, N, ascending=True)}
+        return declare_arrays(sizes, size, layer, output, N) | {"shortlist": ids(sizes.V, N, ascending=True)}
 
-    words, sizes = held(about, arrays, path, Network.told | {"rest": NAME}, wanted)
-    made, here = vars(taken(about, arrays, path, words, sizes, layer, output)), sizes.rest
+    words, sizes = held(about, arrays, path, Network.SETTINGS | {"rest": NAME}, wanted)
+    made, here = vars(make_network(about, arrays, path, words, sizes, layer, output)), sizes.rest
     if not len(arrays["shortlist"]):
         raise FormatError(path, "its shortlist is empty")
     name = os.path.join(folder_of(path), here)

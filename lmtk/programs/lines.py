@@ -453,7 +453,7 @@ def compute_best_mix(words):
     import_numpy()
     import numpy as np
 
-    from lmtk.em import em
+    from lmtk.em import estimate_weights
     from lmtk.lm import LN10
 
     given, files = assigned(words, **{"lambda": "0.5", "precision": "0.001", "verbose": "0"})
@@ -476,7 +476,9 @@ def compute_best_mix(words):
         sys.stderr.write(f"iteration {iteration}, lambda = ({show(weights[0])}), ppl = {np.exp(-L / total):g}\n")
 
     where = np.zeros(len(logp), np.int64)
-    best = em(logp, where, np.array([start]), 1_000_000, float(given["precision"]), tell, times)[0].tolist()
+    best = estimate_weights(logp, where, np.array([start]), 1_000_000, float(given["precision"]), tell, times)[
+        0
+    ].tolist()
     shares = [w / sum(best[: i + 1]) for i, w in enumerate(best)]
     print(f"{int(total)} non-oov words, best lambda ({show(best)})")
     print(f"pairwise cumulative lambda ({show([1, *shares[1:]])})")

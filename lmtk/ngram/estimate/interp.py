@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lmtk.em import check_weights, em, likelihood, neighbours_for_unvisited
+from lmtk.em import check_weights, estimate_weights, fill_unvisited, log_likelihood
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files import container
 from lmtk.files.declared import ORDER, VOCABULARY, Array, held
@@ -147,10 +147,12 @@ def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=
         tell(iteration, math.exp(-L / len(at)))
 
     B = bin_count(model.T)
-    alpha = em(logp, bins, np.full((B, order + 1), 1 / (order + 1)), iterations, tolerance, heard if tell else None)
+    alpha = estimate_weights(
+        logp, bins, np.full((B, order + 1), 1 / (order + 1)), iterations, tolerance, heard if tell else None
+    )
     if tell:
-        tell(None, math.exp(-likelihood(logp, bins, alpha) / len(at)))
-    model = replace(model, alpha=neighbours_for_unvisited(alpha, bins))
+        tell(None, math.exp(-log_likelihood(logp, bins, alpha) / len(at)))
+    model = replace(model, alpha=fill_unvisited(alpha, bins))
     return model, np.bincount(bins, minlength=B)
 
 

@@ -121,7 +121,7 @@ class Backoff:
         return length
 
     @property
-    def opens(self):
+    def has_sentence_starts(self):
         """Whether an n-gram of two words or more begins with <s>. A model without such n-grams does not tell: True."""
         if self.order < 2 or not self.nodes.size(2):
             return True
