@@ -16,7 +16,8 @@ from dataclasses import MISSING, dataclass, fields
 from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import container, curve, registry
 from lmtk.files.declared import CHECKPOINT, check_array, check_settings, like, vocabulary
-from lmtk.files.streams import open_in, open_out, written_in_place
+from lmtk.files.inputs import open_in
+from lmtk.files.outputs import is_written_in_place, open_out
 from lmtk.machine.parallel import ALONE
 
 STATE = "epoch", "step", "L", "best_epoch", "seconds"  # of a Progress, beside its curve
@@ -60,7 +61,7 @@ class Run:
 
 def checkpoint_of(model):
     """The path of a model's checkpoint; None if the model is written to a pipe or a device."""
-    return None if written_in_place(model) else model + ".ckpt"
+    return None if is_written_in_place(model) else model + ".ckpt"
 
 
 def kind_of(program):
@@ -101,7 +102,7 @@ def finish(program, model):
     if about is None:
         raise LmtkError(f"{checkpoint}: no epoch is over, so that there is no model yet; -resume goes on with it")
     best = {name.removeprefix("best."): a for name, a in arrays.items() if name.startswith("best.")}
-    registry.made(about, best | {"vocabulary": arrays["vocabulary"]}, checkpoint)  # a whole one, or an error
+    registry.make_model(about, best | {"vocabulary": arrays["vocabulary"]}, checkpoint)  # a whole one, or an error
     with open_out(model, lasting=True) as out:
         container.write(out, about["kind"], about["settings"], best, vocabulary(arrays, checkpoint))
     remove(checkpoint)

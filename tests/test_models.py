@@ -20,8 +20,8 @@ from reference.edit import columns, model_of
 from lmtk.em import estimate_weights, fill_unvisited
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.files import container
+from lmtk.files.outputs import open_out
 from lmtk.files.registry import load
-from lmtk.files.streams import open_out
 from lmtk.joint.classes import ClassModel, class_model, expanded, write_binary
 from lmtk.joint.mixture import Mixture, check_vocabularies, write_text
 from lmtk.joint.shortlist import check_rest, shortlisted
@@ -476,16 +476,16 @@ def test_arrays_that_are_made_in_a_file_stand_there_as_others_do(tmp_path, monke
     numbers = np.random.default_rng(1).integers(0, 99, 5000, np.int32)
     for begin in (container.PAGE + away for away in (72, 0, 76, 40, 30000)):  # the first is right
         with open_out(tmp_path / "mapped") as out:
-            found = container.mapped(out, begin, 20000).view(np.int32)
+            found = container.map_output(out, begin, 20000).view(np.int32)
             found[:] = numbers
-            again = container.mapped(out, begin, 20000).view(np.int32)
+            again = container.map_output(out, begin, 20000).view(np.int32)
             assert not again.any()  # it is made anew
             found[:] = numbers
             container.write(out, "test", {}, {"a": found, "b": np.arange(9)}, [b"w"])
         with open_out(tmp_path / "plain") as out:
             container.write(out, "test", {}, {"a": numbers, "b": np.arange(9)}, [b"w"])
         assert (tmp_path / "mapped").read_bytes() == (tmp_path / "plain").read_bytes()
-    assert container.mapped(io.BytesIO(), 0, 10) is None
+    assert container.map_output(io.BytesIO(), 0, 10) is None
 
 
 def test_a_later_format_is_named(texts, monkeypatch):

@@ -194,9 +194,9 @@ def test_ranks_that_do_not_wait_end_together(tmp_path):
 SMALL_BLOCKS = """
 import sys
 from lmtk.commands import records as options
-from lmtk.files import streams
+from lmtk.files import decoding
 from lmtk.machine.large import LARGE
-streams.blocks.__defaults__ = (40, False, False, False)
+decoding.blocks.__defaults__ = (40, False, False, False)
 LARGE["ngrams"] = int(sys.argv.pop(1))
 options.LEAST = 1
 sys.argv[0] = "lmtk"

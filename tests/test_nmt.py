@@ -8,8 +8,8 @@ import pytest
 
 from lmtk import units
 from lmtk.errors import FormatError
+from lmtk.files.outputs import open_out
 from lmtk.files.registry import load_translation
-from lmtk.files.streams import open_out
 from lmtk.machine import blas, factors
 from lmtk.nmt import alignment, beam, kernels, network, scoring, training
 from lmtk.text.bitext import Bitext

@@ -98,11 +98,11 @@ def test_blocks_of_a_text_are_one_text(texts, monkeypatch):  # noqa: F811
     model = neural(texts, unk=True)
     (texts / "open").write_text(OPEN * 3)
     _, ids, logp, _ = scored(model, texts / "open")
-    from lmtk.files import streams
+    from lmtk.files import decoding
     from lmtk.machine.large import LARGE
     from lmtk.text import corpus
 
-    monkeypatch.setattr(corpus, "blocks", lambda path, pieces: streams.blocks(path, 30, pieces=pieces))
+    monkeypatch.setattr(corpus, "blocks", lambda path, pieces: decoding.blocks(path, 30, pieces=pieces))
     monkeypatch.setitem(LARGE, "text", 1)
     _, again, found, _ = scored(model, texts / "open")
     assert (again == ids).all() and found == pytest.approx(logp, abs=1e-5)

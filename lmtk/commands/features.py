@@ -53,14 +53,14 @@ def command(
     import numpy as np
 
     from lmtk.files import figure
+    from lmtk.files.outputs import open_out
     from lmtk.files.registry import load
-    from lmtk.files.streams import open_out
     from lmtk.nplm import features
     from lmtk.nplm.model import Neural
     from lmtk.text.vocab import EOS, lower, read_vocab
 
     if plot:
-        figure.need("plot")
+        figure.check_matplotlib("plot")
     check_outputs(write, plot, inputs=[lm, words])
     model = load(lm)
     if not isinstance(model, Neural):

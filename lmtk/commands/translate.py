@@ -124,7 +124,7 @@ def command(
 
     check_outputs(write, align, soft_align, align_html, texts=[text, target], inputs=[*model, dictionary])
     if align_plot:
-        figure.need("align-plot")
+        figure.check_matplotlib("align-plot")
     o.threads = threads or stated() or 1
     use(threads, products=o.threads)
     models = load_ensemble(model)
@@ -190,7 +190,8 @@ def write_translations(o, models, split, joined, aligned):
     import sys
     from collections import Counter
 
-    from lmtk.files.streams import blocks, open_out
+    from lmtk.files.decoding import blocks
+    from lmtk.files.outputs import open_out
     from lmtk.lm import LN10
     from lmtk.nmt.beam import Beam, Hypothesis, Translator
     from lmtk.nmt.scoring import rescore_alone
@@ -270,7 +271,7 @@ def write_scores(models, split, source, target, path, aligned, tolower, debug):
 
     split, aligned: as in write_translations.
     """
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.lm import LN10
     from lmtk.nmt.alignment import strongest_links
     from lmtk.nmt.scoring import GivenSource, read_targets, score_pairs

@@ -28,8 +28,8 @@ def command(
     \b
     Example: lmtk vocab -text train.txt -mincount 4 -write vocab.txt
     """
+    from lmtk.files.outputs import open_out
     from lmtk.files.registry import load
-    from lmtk.files.streams import open_out
     from lmtk.jobs.bar import reading
     from lmtk.text.corpus import count_words
     from lmtk.text.vocab import EOS, SOS, read_vocab

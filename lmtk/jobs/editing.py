@@ -223,7 +223,7 @@ def output(job):
     """(the open file of -write-bin, the home of the nodes that are made there, as `building.in_file` has it), where
     that file takes one model as it is; else (None, None).
     """
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.ngram.model.building import in_file
 
     in_memory = not isinstance(job.lm, str) or job.write_bin in (None, job.lm)
@@ -285,7 +285,7 @@ def write(job, model, vocab, out):
     """-write-lm, -write-bin, -write-vocab. vocab: of the model as it is scored. out: the open file of -write-bin, or
     None.
     """
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.joint import classes
     from lmtk.ngram.arpa import writer
     from lmtk.ngram.model import compact

@@ -56,8 +56,8 @@ def mix(job, tell=lambda line: None):
     """
     import numpy as np
 
+    from lmtk.files.outputs import open_out
     from lmtk.files.registry import load
-    from lmtk.files.streams import open_out
     from lmtk.joint import mixture
     from lmtk.machine.threads import use
 

@@ -101,7 +101,7 @@ RULES = (
 
 def rescore(job):
     """Runs a RescoreJob. Returns the nbest.lists.Lists with the models' scores as features."""
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.machine.threads import stated, use
     from lmtk.nbest import lists as forms
 
@@ -213,8 +213,8 @@ def lm_columns(job, lists):
 
 def translation_columns(job, lists):
     """log10 p of all hypotheses under each translation model, (N,) each."""
+    from lmtk.files.decoding import lines
     from lmtk.files.registry import load_translation
-    from lmtk.files.streams import lines
     from lmtk.nbest.lists import source_lines
     from lmtk.nmt.scoring import score_lines
     from lmtk.text.subwords import splitter
@@ -307,7 +307,7 @@ def statistics(lists, references):
 
 def read_references(path, L):
     """The lines of a file, one for each of L lists."""
-    from lmtk.files.streams import lines
+    from lmtk.files.decoding import lines
 
     rows = list(lines(path))
     for number, line in rows:
@@ -326,7 +326,7 @@ def write_all(job, lists, totals, added):
     """Writes the lists, or their best hypotheses, into one file or a folder. totals, added: as in `weighted`."""
     import numpy as np
 
-    from lmtk.files.streams import open_folder
+    from lmtk.files.outputs import open_folder
     from lmtk.nbest import lists as forms
 
     order = np.arange(len(lists.words)) if totals is None else forms.ordered(totals, lists.starts)
@@ -349,7 +349,7 @@ def write_all(job, lists, totals, added):
 
 def write_best(path, lists, best):
     """Writes the words of the hypotheses `best`, a line each."""
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
 
     with open_out(path) as out:
         out.writelines(lists.words[i] + b"\n" for i in best)
@@ -357,7 +357,7 @@ def write_best(path, lists, best):
 
 def write_lists(path, lists, order, totals, added):
     """Writes the hypotheses `order` in the lists' own form. totals, added: as in `weighted`."""
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.nbest import lists as forms
 
     with open_out(path) as out:

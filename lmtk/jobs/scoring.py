@@ -90,7 +90,7 @@ RULES = (
 def score(job):
     """Runs a ScoreJob. Returns the reports.tally.Tally of each text in SRILM's report."""
     from lmtk.files import container
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.jobs.bar import reading
     from lmtk.lm import find_running_text
     from lmtk.machine.threads import use
@@ -156,7 +156,7 @@ def report_text(model, path, what, write):
     """SRILM's report of a text, as the Scoring `what` says. Returns (the Tally, None if lines are copied; the number of
     words that are <unk> or unknown, where <unk> has a probability).
     """
-    from lmtk.files.streams import blocks, lines, passages
+    from lmtk.files.decoding import blocks, lines, passages
     from lmtk.machine.large import pays
     from lmtk.machine.threads import ahead
     from lmtk.ngram.model.backoff import Backoff
@@ -208,7 +208,7 @@ def weighted_corpora(path, blocks, *how):
 
 def report_count_file(model, path, what, write):
     """SRILM's report of a count file, and of each passage before a line that is copied, as the Scoring `what` says."""
-    from lmtk.files.streams import lines, passages
+    from lmtk.files.decoding import lines, passages
     from lmtk.ngram.counting.counts import read_rows
     from lmtk.reports.srilm import report_counts
     from lmtk.text.corpus import Closed

@@ -280,7 +280,7 @@ def learn(job, comm):
 def prepare(job, comm):
     """(training.Settings, training.Data, the network before training, the model of -proposal, what the inputs are)."""
     from lmtk import run
-    from lmtk.files.streams import digest
+    from lmtk.files.inputs import digest
     from lmtk.machine.parallel import block
     from lmtk.nplm import training
     from lmtk.text.corpus import whole_corpus
@@ -395,5 +395,5 @@ def check_trained(texts, model, log, plot, inputs=()):
     if plot:
         if os.path.splitext(plot)[1] not in (".svg", ".png"):
             raise UsageError(f"-plot {plot}: the picture is .svg or .png")
-        figure.need("plot")
+        figure.check_matplotlib("plot")
     check_outputs(model, log, plot, texts=texts, inputs=inputs)

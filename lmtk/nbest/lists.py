@@ -11,7 +11,7 @@ from itertools import islice
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, counted, shown
-from lmtk.files.streams import lines
+from lmtk.files.decoding import lines
 from lmtk.lm import LN10
 from lmtk.reports.srilm import outcome
 from lmtk.text.corpus import TOKEN, Closed, Corpus, Marks, Reader, but_openings, with_marks

@@ -15,7 +15,7 @@ import numpy as np
 
 from lmtk.errors import shown
 from lmtk.files.figure import figure
-from lmtk.files.streams import open_folder, open_out
+from lmtk.files.outputs import open_folder, open_out
 from lmtk.text.subwords import word_numbers
 from lmtk.text.vocab import EOS
 

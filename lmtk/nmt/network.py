@@ -74,7 +74,7 @@ class Model:
         if self.sizes["tied"]:
             yield "output weights", "those of the target embeddings"
         yield "parameters", self.theta.size
-        yield from container.shown(self.settings)
+        yield from container.settings_for_people(self.settings)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 
 from lmtk.errors import FormatError, shown
 from lmtk.files.declared import ids, optional, reals
-from lmtk.files.streams import WORD, lines
+from lmtk.files.decoding import WORD, lines
 from lmtk.machine.jit import jit
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels, model, outputs

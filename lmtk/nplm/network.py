@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from lmtk.files import container
-from lmtk.files.declared import held, reals, whole
+from lmtk.files.declared import check_contents, reals, whole
 from lmtk.machine import threads
 from lmtk.nplm import classes, energy, kernels, model, outputs, running, senses, tree
 from lmtk.nplm.layers import LAYERS, Batch
@@ -130,7 +130,9 @@ class Network(model.Neural):
         yield "parameters", sum(a.size for a in self.named().values() if a.dtype == np.float32)
         yield from self.predicted()
         shown_above = {"order", "hidden", "features", "senses", "direct"}
-        yield from container.shown({name: value for name, value in self.settings.items() if name not in shown_above})
+        yield from container.settings_for_people(
+            {name: value for name, value in self.settings.items() if name not in shown_above}
+        )
 
     def predicted(self):
         yield "predicted words |V|", self.vocab.V
@@ -180,7 +182,7 @@ def from_arrays(about, arrays, path):
     """Make the Network from the arrays of a file. Raises FormatError if the arrays do not fit together."""
     layer, output = layer_and_output(about, arrays)
     settings = Network.SETTINGS | {"V": whole(OUTPUTS[output].least)}
-    words, sizes = held(
+    words, sizes = check_contents(
         about, arrays, path, settings, lambda sizes, size: declare_arrays(sizes, size, layer, output, sizes.V)
     )
     network = make_network(about, arrays, path, words, sizes, layer, output)

@@ -15,7 +15,7 @@ import numpy as np
 
 from lmtk.errors import Diverged, FormatError, LmtkError, counted
 from lmtk.files import curve
-from lmtk.files.streams import WORD, lines
+from lmtk.files.decoding import WORD, lines
 from lmtk.machine import memory
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import classes, energy, layers, objectives, running, tree

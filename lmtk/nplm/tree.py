@@ -19,7 +19,7 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.declared import ids
-from lmtk.files.streams import WORD, lines
+from lmtk.files.decoding import WORD, lines
 from lmtk.machine.jit import jit
 from lmtk.nplm import kernels, model, outputs
 from lmtk.nplm.pace import rate_factors

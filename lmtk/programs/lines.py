@@ -9,7 +9,9 @@ import sys
 from collections import Counter
 
 from lmtk.errors import FormatError, UsageError
-from lmtk.files.streams import WORD, blocks_of, lines, open_in, open_out
+from lmtk.files.decoding import WORD, decode_blocks, lines
+from lmtk.files.inputs import open_in
+from lmtk.files.outputs import open_out
 from lmtk.machine.memory import named_file
 from lmtk.machine.threads import import_numpy
 
@@ -107,7 +109,7 @@ def arpa_lines(path, longest=None):
     """
     marks, number, most = Marks(path), 0, longest or math.inf
     with open_in(path) as stream:
-        for block in blocks_of(stream, path, SOME):
+        for block in decode_blocks(stream, path, SOME):
             if marks.order > most and b"\n\\" not in block and block[:1] != b"\\":
                 number += block.count(b"\n")
                 continue

@@ -5,7 +5,7 @@ import re
 import sys
 
 from lmtk.errors import FormatError, UsageError
-from lmtk.files.streams import WORD, lines
+from lmtk.files.decoding import WORD, lines
 from lmtk.machine.threads import import_numpy
 from lmtk.programs.lines import sections
 

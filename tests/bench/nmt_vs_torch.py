@@ -111,8 +111,8 @@ def compare(works, amount, unit, rounds):
 
 def translating(path, text, torch, rounds):
     """Speeds on real sentences, by a model that was trained."""
+    from lmtk.files.decoding import lines
     from lmtk.files.registry import load_translation
-    from lmtk.files.streams import lines
     from lmtk.text.bitext import ids_of, word_index
 
     model = load_translation(path)

@@ -9,7 +9,7 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files import container
-from lmtk.files.declared import ORDER, VOCABULARY, Array, held
+from lmtk.files.declared import ORDER, VOCABULARY, Array, check_contents
 from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
@@ -183,7 +183,7 @@ def numbers_of(model):
 
 def from_arrays(about, arrays, path):
     """The model in a binary file's arrays. Raises FormatError."""
-    words, sizes = held(about, arrays, path, SETTINGS, holds)
+    words, sizes = check_contents(about, arrays, path, SETTINGS, holds)
     vocab = vocab_of(about["settings"], words, path)
     nodes = of_arrays(arrays, sizes.order, len(words), path)
     for k, (above, level) in enumerate(pairwise(nodes.levels)):

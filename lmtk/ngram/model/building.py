@@ -238,7 +238,7 @@ def in_file(out, sizes, places=None):
         return None
     if places is not None:
         begin, size = begin + size, 4 * places
-    found = container.mapped(out, begin, size) if size else None
+    found = container.map_output(out, begin, size) if size else None
     return None if found is None else found.view(np.int32)
 
 
