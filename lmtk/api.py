@@ -175,7 +175,7 @@ class Model:
 
         Raises OSError, and TypeError where the model is of another kind.
         """
-        from lmtk.files.streams import open_out
+        from lmtk.files.outputs import open_out
         from lmtk.ngram.arpa import writer
         from lmtk.ngram.model import backoff
 

@@ -1,4 +1,8 @@
-"""Mixture weights by expectation-maximisation on held-out text, one set of weights for each bin of contexts."""
+"""Mixture weights by expectation-maximisation on held-out text, one set of weights for each bin of contexts.
+
+The probabilities of each held-out token under J models come in; `estimate_weights` returns the weights of the models.
+They are used for mixtures of models and for the orders of deleted interpolation.
+"""
 
 import warnings
 
@@ -7,18 +11,18 @@ import numpy as np
 from lmtk.errors import FormatError, LmtkWarning, counted, name_of
 
 
-def em(logp, bins, weights, iterations, tolerance, tell=None, times=None):
-    """Weights that raise the likelihood of p = sum_j weights[bin, j] p_j, (B, J).
+def estimate_weights(logp, bins, weights, iterations, tolerance, tell=None, times=None):
+    """Weights (B, J) that increase the likelihood of p = sum_j weights[bin, j] p_j on held-out tokens.
 
-    logp (N, J): ln p_j of each held-out token; bins (N,): the bin of its context; weights (B, J): where to start.
-    Stops after `iterations`, or when no weight moves by more than `tolerance`. `tell(iteration, weights, L)` hears each
-    iteration's weights and their log-likelihood, natural, before they change. A bin without tokens keeps its weights.
-    times (N,): how often each token counts, once where it is None.
+    logp (N, J): ln p_j of each token; bins (N,): the bin of its context; weights (B, J): the first weights. Stops after
+    `iterations`, or when no weight changes by more than `tolerance`. `tell(iteration, weights, L)` is called in each
+    iteration with the weights and their log-likelihood, natural, before they change. A bin without tokens keeps its
+    weights. times (N,): how often each token counts; None: once.
     """
     B, J = weights.shape
     top = logp.max(axis=1)
     p = np.exp(logp - top[:, None])
-    possible = (p * weights[bins]).sum(axis=1) > 0  # weights of 0 can rule a token out; it then has no say
+    possible = (p * weights[bins]).sum(axis=1) > 0  # with weights of 0 a token can have p = 0; it is ignored
     if not possible.all():
         p, top, bins = p[possible], top[possible], bins[possible]
         times = times if times is None else times[possible]
@@ -43,21 +47,23 @@ def em(logp, bins, weights, iterations, tolerance, tell=None, times=None):
     return weights
 
 
-def likelihood(logp, bins, weights):
+def log_likelihood(logp, bins, weights):
     """ln p of the whole text under the weights."""
     top = logp.max(axis=1)
     return float((np.log((np.exp(logp - top[:, None]) * weights[bins]).sum(axis=1)) + top).sum())
 
 
-def neighbours_for_unvisited(weights, bins):
-    """Give a bin that no token is in the weights of the nearest one that has tokens (the lower of two)."""
+def fill_unvisited(weights, bins):
+    """Give each bin without tokens the weights of the nearest bin that has tokens (the lower one of two)."""
     visited = np.unique(bins)
     nearest = visited[np.abs(np.arange(len(weights))[:, None] - visited).argmin(axis=1)]
     return weights[nearest]
 
 
 def check_weights(weights, path):
-    """Weights read from a file: one that is no weight is an error, sets that do not sum to one are one warning."""
+    """Check weights that were read from a file: an invalid one is an error, and sets that do not sum to one give one
+    warning.
+    """
     if not (np.isfinite(weights) & (weights >= 0)).all():
         raise FormatError(path, "a weight is negative or no number")
     off = np.abs(weights.sum(axis=1) - 1)

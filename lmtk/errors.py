@@ -1,4 +1,7 @@
-"""Errors and warnings, one line each. `cli.main` turns them into a message and an exit status."""
+"""Errors and warnings, one line each. `cli.main` turns them into a message and an exit status.
+
+A message has three parts: what is wrong, where, and what to do about it. The functions format its words and numbers.
+"""
 
 
 class LmtkError(Exception):
@@ -14,7 +17,7 @@ class FormatError(LmtkError):
 
 
 class Diverged(LmtkError):
-    """A likelihood is not a finite number any more."""
+    """Training has failed: the likelihood is no longer a finite number."""
 
 
 class UsageError(LmtkError):
@@ -22,12 +25,12 @@ class UsageError(LmtkError):
 
 
 class LmtkWarning(UserWarning):
-    """Something odd that was tolerated; printed as one line on stderr."""
+    """A problem that does not stop the command; it is printed as one line on stderr."""
 
 
-# names that the user typed for options of ours, where lmtk stands in for another program: {ours: theirs}
+# if lmtk replaces another program: our option name -> the option name that the user typed
 typed = {}
-# functions that tell a line to a user at a terminal; `cli.main` puts them here
+# functions that show a line to a user at a terminal; set by `cli.main`
 notes = []
 
 
@@ -37,15 +40,15 @@ def name_of(path):
 
 
 def counted(n, one, many=None):
-    """A number with a noun or a clause, for messages: `many` (default: `one` and an s) where n is not 1."""
+    """Format a number with a noun or a clause, for messages; `many` (default: `one` and an s) is used unless n is 1."""
     return f"{n} {one if n == 1 else many or one + 's'}"
 
 
 def shown(word):
-    """A word, bytes, as a str for messages; bytes that are no UTF-8 become escapes."""
+    """Decode a word, bytes, for messages; bytes that are not UTF-8 become escapes."""
     return word.decode("utf-8", "backslashreplace")
 
 
-def first_of(words):
-    """The first three of some words, for a message."""
+def first_words(words):
+    """Format the first three words of a list, for messages."""
     return ", ".join(map(shown, words[:3])) + " ..." * (len(words) > 3)

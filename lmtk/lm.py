@@ -1,4 +1,9 @@
-"""The protocol of all language models, and sums and probabilities by their scores."""
+"""The interface of all language models, and what can be computed from their scores.
+
+A model scores a Corpus of ids at once: `LanguageModel.score` -> `Scores`. From these scores come the probabilities of
+all words after a context (`after`) and the sums over the vocabulary (`vocabulary_sums`). Perplexity, mixing, tuning and
+rescoring use the same interface.
+"""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +14,7 @@ import numpy as np
 from lmtk.text.corpus import Corpus, contexts, sentences
 from lmtk.text.vocab import EOS, Vocab
 
-NONE, UNKNOWN, ABSENT = -1, -2, -3  # in place of an n-gram's length
+NONE, UNKNOWN, ABSENT = -1, -2, -3  # values of Scores.length that are not a length
 LN10 = math.log(10)  # natural logs inside, log10 in files and reports
 
 
@@ -20,12 +25,13 @@ def probability(log10p):
 
 @dataclass(frozen=True)
 class Scores:
-    """logp: (N,) float64, ln p of each token given the words before it; -inf for p = 0, and 0 where it is not scored.
+    """The scores of a Corpus of N tokens by J models (one, or the parts of a mixture).
 
-    length: (N, J) int8, the length of the n-gram that each of J models used for a token; NONE where a model has no
-    n-grams, as neural ones, UNKNOWN where its p is 0, ABSENT where it took no part.
-    kinds: for each model the tag that a report shows for NONE, "nplm" and so on.
-    more: other figures of a report, (name, numbers (N,) or (N, J), the least -debug that shows them); nan is not shown.
+    logp: (N,) float64, ln p of each token given the words before it; -inf for p = 0, and 0 for tokens that are not
+    scored. length: (N, J) int8, the length of the n-gram that each model used for a token; NONE if the model has no
+    n-grams, as neural models; UNKNOWN if its p is 0; ABSENT if it was not used. kinds: for each model the tag that a
+    report shows for NONE, such as "nplm". more: other figures of a report: (name, numbers (N,) or (N, J), the lowest
+    -debug that shows them); nan is not shown.
     """
 
     logp: np.ndarray
@@ -35,13 +41,15 @@ class Scores:
 
 
 def scores_of(kind, logp):
-    """The Scores of a model without n-grams, of one kind: lengths are NONE."""
+    """The Scores of a model without n-grams, of one kind: all lengths are NONE."""
     return Scores(logp, np.full((len(logp), 1), NONE, np.int8), (kind,))
 
 
 class LanguageModel(Protocol):
-    """vocab: the words. order: a prediction depends on the last order - 1 words, or on `reach` words if the model has
-    that attribute. score: a Corpus of ids -> Scores.
+    """A language model.
+
+    vocab: the words. order: a prediction depends on the last order - 1 words, or on the last `reach` words if the model
+    has that attribute. score: a Corpus of ids -> Scores.
     """
 
     vocab: Vocab
@@ -51,57 +59,61 @@ class LanguageModel(Protocol):
 
 
 def reach(model):
-    """How many words before a word its probability depends on."""
+    """The number of preceding words that the probability of a word depends on."""
     return getattr(model, "reach", model.order - 1)
 
 
-def opens(model):
-    """Whether a model has n-grams that begin with <s>, as models of sentences do; True for kinds that do not tell."""
-    return getattr(model, "opens", True)
+def has_sentence_starts(model):
+    """Whether a model has n-grams that begin with <s>, as models of sentences do; True for kinds that do not say."""
+    return getattr(model, "has_sentence_starts", True)
 
 
-def running_text(models, marks):
-    """What shows that one of some models was made of running text, though `marks` has <s> or </s>: a clause for a
-    warning, or None.
+def find_running_text(models, marks):
+    """Find evidence that a model was made from running text, although `marks` has <s> or </s>.
+
+    Returns a clause for a warning, or None.
     """
     if marks.eos and not all(model.vocab.predicts(EOS) for model in models):
         return "the model predicts no </s>"
-    return "no n-gram of the model begins with <s>" if marks.sos and not all(map(opens, models)) else None
+    return "no n-gram of the model begins with <s>" if marks.sos and not all(map(has_sentence_starts, models)) else None
 
 
 def after(model, context):
-    """ln p of each predicted word, (V,), after a context, ids with the last word last. It is the model's own `after`,
-    if it has one, else the scores of V sentences that differ in their last word.
+    """ln p of each predicted word, (V,), after a context of ids, the last word last.
+
+    The model computes them if it has a method `after`. Otherwise they are the scores of V sentences that differ in
+    their last word.
     """
     if hasattr(model, "after"):
         return model.after(context)
     V = model.vocab.V
-    every = np.column_stack((np.broadcast_to(context, (V, len(context))), np.arange(V)))
-    return model.score(sentences(every)).logp[len(context) :: len(context) + 1]
+    rows = np.column_stack((np.broadcast_to(context, (V, len(context))), np.arange(V)))
+    return model.score(sentences(rows)).logp[len(context) :: len(context) + 1]
 
 
 def unique_rows(rows):
-    """(the distinct rows of whole numbers (N, k), sorted; which of them each row is, (N,)).
+    """(the distinct rows of whole numbers (N, k), sorted; the number of the distinct row of each row, (N,)).
 
-    As many columns as fit 64 bits make one key, so that it takes a fraction of the time of numpy's own unique.
+    As many columns as fit into 64 bits make one key, which takes a fraction of the time of numpy's unique on rows.
     """
     key, most = np.zeros(len(rows), np.int64), 1
     for column in rows.T:
         low = int(column.min(initial=0))
         size = int(column.max(initial=0)) - low + 1
         if most * size >= 1 << 62:
-            distinct, key = np.unique(key, return_inverse=True)
-            most = len(distinct)
+            keys, key = np.unique(key, return_inverse=True)
+            most = len(keys)
         key, most = key * size + (column - low), most * size
-    distinct, which = np.unique(key, return_inverse=True)
-    found = np.empty((len(distinct), rows.shape[1]), rows.dtype)
-    found[which] = rows
-    return found, which
+    keys, which = np.unique(key, return_inverse=True)
+    distinct = np.empty((len(keys), rows.shape[1]), rows.dtype)
+    distinct[which] = rows
+    return distinct, which
 
 
 def vocabulary_sums(model, corpus, positions, unk=True):
-    """The sum over the vocabulary, with or without <unk>, of p(. | context) at each of the positions of a corpus. It is
-    the model's own `sums`, if it has one, else made from its scores, once for equal contexts.
+    """The sum over the vocabulary, with or without <unk>, of p(. | context) at each of the positions of a corpus.
+
+    The model computes it if it has a method `sums`. Otherwise it is computed from the scores, once for equal contexts.
     """
     if hasattr(model, "sums"):
         return model.sums(corpus, positions, unk)

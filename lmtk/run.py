@@ -1,8 +1,9 @@
-"""The life of a training run, the same for all models: from its start or a checkpoint, epoch by epoch, to a model.
+"""The life of a training run, for all kinds of models: from the start or a checkpoint, epoch by epoch, to a model file.
 
-A model appears under its own name only when its run has ended by itself. Until then the best so far stands in the
-checkpoint, the model's name and ".ckpt", with all that the run needs to go on: -resume does that, -finish makes a model
-of the best so far.
+`run_training` follows a run, shows its progress, writes checkpoints and handles signals. The model file appears only
+when the run has ended by itself. Until then the best model so far is in the checkpoint, called like the model with
+".ckpt" appended, with everything that the run needs to continue. -resume continues it (`resume`); -finish writes the
+best model so far (`finish`).
 """
 
 import contextlib
@@ -15,7 +16,8 @@ from dataclasses import MISSING, dataclass, fields
 from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import container, curve, registry
 from lmtk.files.declared import CHECKPOINT, check_array, check_settings, like, vocabulary
-from lmtk.files.streams import open_in, open_out, written_in_place
+from lmtk.files.inputs import open_in
+from lmtk.files.outputs import is_written_in_place, open_out
 from lmtk.machine.parallel import ALONE
 
 STATE = "epoch", "step", "L", "best_epoch", "seconds"  # of a Progress, beside its curve
@@ -23,16 +25,16 @@ STATE = "epoch", "step", "L", "best_epoch", "seconds"  # of a Progress, beside i
 
 @dataclass(frozen=True)
 class Run:
-    """A training run, as `live` and the checkpoint need it.
+    """A training run, as `run_training` and the checkpoint need it.
 
-    program: the command's name; model: the file that it is to write; settings: a dataclass with epochs and patience (0:
-    without end) in it; inputs: a number for each option that names what the run reads, the same for the same content;
-    words: (the option that names it, the vocabulary); steps: minibatches an epoch; save_every: minibatches between
-    checkpoints, None: an epoch, 0: none; unigram: the mean ln p of the words of the training and of the held-out text
-    (None: without) by the unigram of the training text, which a model must be above.
-    arrays(progress, now): the arrays of a checkpoint; parts(progress): what the best model's file holds, as
-    `container.write` takes it; line(epoch, seconds to go): what -debug 1 tells of an epoch. remedies: what to do about
-    an epoch that is worse than the unigram, and about one that learns the text by heart.
+    program: the name of the command; model: the file to write; settings: a dataclass with epochs and patience (0: the
+    run does not end early); inputs: for each option that names an input, a number that is the same for the same
+    content; words: (the option that names the vocabulary, the words); steps: minibatches of an epoch; unigram: the mean
+    ln p of the words of the training text and of the held-out text (None without one) by the unigram of the training
+    text, which a model must exceed; save_every: minibatches between checkpoints, None: an epoch, 0: no checkpoints.
+    arrays(progress, network): the arrays of a checkpoint; parts(progress): the contents of the file of the best model,
+    as `container.write` takes them; line(epoch, seconds to go): what -debug 1 prints about an epoch. remedies: advice
+    for an epoch that is worse than the unigram, and for one that overfits the training text.
     """
 
     program: str
@@ -58,8 +60,8 @@ class Run:
 
 
 def checkpoint_of(model):
-    """The name of a model's checkpoint; None where the model is written to a pipe or a device."""
-    return None if written_in_place(model) else model + ".ckpt"
+    """The path of a model's checkpoint; None if the model is written to a pipe or a device."""
+    return None if is_written_in_place(model) else model + ".ckpt"
 
 
 def kind_of(program):
@@ -67,15 +69,15 @@ def kind_of(program):
 
 
 def check_beside(model, resume):
-    """Raise LmtkError where a run would begin beside the checkpoint of one that has not ended."""
+    """Raise LmtkError if a new run would overwrite the checkpoint of a run that has not ended."""
     checkpoint = checkpoint_of(model)
     if checkpoint and not resume and os.path.exists(checkpoint):
         ways = "-resume goes on with it, -finish makes a model of it; or remove it"
         raise LmtkError(f"{checkpoint}: a run that has not ended; {ways}")
 
 
-def read(program, checkpoint):
-    """(the settings, the arrays) of a checkpoint. Raises FormatError."""
+def read_checkpoint(program, checkpoint):
+    """Read (settings, arrays) of a checkpoint. Raises FormatError."""
     with open_in(checkpoint) as stream:
         about, arrays = container.read(stream, checkpoint)
     if about["kind"] != kind_of(program):
@@ -91,41 +93,43 @@ def read(program, checkpoint):
 
 
 def finish(program, model):
-    """-finish: write the best model in the checkpoint, and end the run. Raises LmtkError."""
+    """Do the work of -finish: write the best model in the checkpoint, and end the run. Raises LmtkError."""
     checkpoint = checkpoint_of(model)
     if not checkpoint or not os.path.exists(checkpoint):
         raise LmtkError(f"{checkpoint or model}: no checkpoint to make a model of")
-    about, arrays = read(program, checkpoint)
+    about, arrays = read_checkpoint(program, checkpoint)
     about = about["model"]
     if about is None:
         raise LmtkError(f"{checkpoint}: no epoch is over, so that there is no model yet; -resume goes on with it")
     best = {name.removeprefix("best."): a for name, a in arrays.items() if name.startswith("best.")}
-    registry.made(about, best | {"vocabulary": arrays["vocabulary"]}, checkpoint)  # a whole one, or an error
+    registry.make_model(about, best | {"vocabulary": arrays["vocabulary"]}, checkpoint)  # a whole one, or an error
     with open_out(model, lasting=True) as out:
         container.write(out, about["kind"], about["settings"], best, vocabulary(arrays, checkpoint))
     remove(checkpoint)
 
 
-def begun(run, resume):
-    """Whether there is a checkpoint to go on from."""
+def has_checkpoint(run, resume):
+    """Whether there is a checkpoint to continue from."""
     return bool(resume and run.checkpoint and os.path.exists(run.checkpoint))
 
 
-def option_of(setting):
-    """What an option is called that decides a setting, a field of a Run's settings."""
+def option_name(setting):
+    """The name of the option that sets a field of the settings of a Run."""
     return setting.metadata.get("option", setting.name.replace("_", "-"))
 
 
-def resumed(run, fresh, best, debug=0):
-    """(what a Progress is made of, the arrays) from the checkpoint of the same run; -debug 1 says from where.
+def resume(run, fresh, best, debug=0):
+    """Read the checkpoint of the same run: (the arguments of a Progress, the arrays). -debug 1 prints where the run
+    continues.
 
-    fresh: the arrays of a run before training; best: those of a model's file; the checkpoint's arrays must be like
-    both. Raises FormatError where it is that of another run, LmtkError where that cannot go on.
+    fresh: the arrays of a run before training; best: those of a model file; the arrays of the checkpoint must have the
+    same names and shapes. Raises FormatError if the checkpoint is from another run, LmtkError if the run cannot
+    continue.
     """
-    about, arrays = read(run.program, run.checkpoint)
+    about, arrays = read_checkpoint(run.program, run.checkpoint)
     # an earlier version's checkpoint lacks options that came later
     before = {f.name: f.default for f in fields(run.settings) if f.default is not MISSING} | about["run"]
-    changed = [option_of(f) for f in fields(run.settings) if before.get(f.name) != getattr(run.settings, f.name)]
+    changed = [option_name(f) for f in fields(run.settings) if before.get(f.name) != getattr(run.settings, f.name)]
     if vocabulary(arrays, run.checkpoint) != run.words[1]:
         changed.append(run.words[0])
     changed += [name for name, number in run.inputs.items() if about["inputs"].get(name) != number]
@@ -151,7 +155,7 @@ def resumed(run, fresh, best, debug=0):
 
 
 def write_checkpoint(run, progress, arrays, diverged=False):
-    """All that a run needs to go on, and the best model so far."""
+    """Write everything that a run needs to continue, and the best model so far."""
     state = {name: getattr(progress, name) for name in STATE}
     state |= {"curve": curve.rows(progress.curve), "diverged": diverged}
     about = {"run": vars(run.settings), "inputs": run.inputs, "state": state, "model": None}
@@ -171,7 +175,7 @@ def remove(checkpoint):
 
 @contextlib.contextmanager
 def interruptible():
-    """A list that gets the number of the signal that asks to stop; a second signal stops at once."""
+    """A list that gets the number of the signal that asks to stop. A second signal stops at once."""
     cut = []
 
     def note(number, frame):
@@ -190,36 +194,36 @@ def interruptible():
             signal.signal(s, handler)
 
 
-def ended(progress, settings):
-    """Whether all epochs are over, or as many as patience says without a better one."""
+def has_ended(progress, settings):
+    """Whether all epochs are done, or `patience` epochs have passed without a better one."""
     waited = progress.epoch - progress.best_epoch
     return progress.epoch >= settings.epochs or 0 < settings.patience <= waited
 
 
-def live(run, progress, stretches, tell, comm=ALONE):
-    """Follow a training to its end and write its model. A signal that cuts it makes the exit status 128 + its number.
+def run_training(run, progress, stretches, tell, comm=ALONE):
+    """Follow a training run to its end and write its model. After a signal, the exit status is 128 + its number.
 
-    stretches: of training that changes `progress`; an iterable of (epoch over, words seen, a function that gives what
-    run.arrays takes, which the ranks of `comm` call together). tell: a progress.Reporter. Raises Diverged.
+    stretches: an iterable that trains and changes `progress`. It yields (epoch over, words read, a function whose
+    result run.arrays takes, which the ranks of `comm` call together). tell: a progress.Reporter. Raises Diverged.
     """
     stop, last, saved = 0, progress.step, Saver(run, tell)
     with tell.bar, interruptible() as cut:
         try:
-            for over, words, now in () if ended(progress, run.settings) else stretches:
+            for over, words, now in () if has_ended(progress, run.settings) else stretches:
                 tell(progress, over, words)
                 stop = comm.largest(cut[0] if cut else 0)
-                if run.checkpoint and (stop or due(run.save_every, over, last, progress.step)):
+                if run.checkpoint and (stop or is_due(run.save_every, over, last, progress.step)):
                     arrays = run.arrays(progress, now())
                     if comm.rank == 0:
                         saved(progress, arrays)
                 last = progress.step
-                if stop or (over and ended(progress, run.settings)):
+                if stop or (over and has_ended(progress, run.settings)):
                     break
         except Diverged as e:
             # every rank comes here, one of them tells of it
             comm.follow()
-            raise Diverged(f"{e}{last_words(run, progress, saved)}") from None
-    if stop and not ended(progress, run.settings):
+            raise Diverged(f"{e}{save_diverged(run, progress, saved)}") from None
+    if stop and not has_ended(progress, run.settings):
         if comm.rank == 0:
             sys.stderr.write(f"lmtk {run.program}: interrupted{saved.what_now(progress)}\n")
         sys.exit(128 + stop)
@@ -229,13 +233,13 @@ def live(run, progress, stretches, tell, comm=ALONE):
         remove(run.checkpoint)
 
 
-def due(every, over, last, step):
-    """Whether a checkpoint is wanted after the minibatches from `last` to `step` of an epoch."""
+def is_due(every, over, last, step):
+    """Whether a checkpoint is to be written after the minibatches from `last` to `step` of an epoch."""
     return every != 0 and (over or (every and step // every > last // every))
 
 
-def last_words(run, progress, saved):
-    """What is left of a run that has diverged: the best model so far, in the checkpoint."""
+def save_diverged(run, progress, saved):
+    """Save the best model so far of a run that has diverged; returns a clause for the message about it."""
     if progress.best is None or not run.checkpoint:
         remove(run.checkpoint)
         return ""
@@ -244,7 +248,7 @@ def last_words(run, progress, saved):
 
 
 class Saver:
-    """Writes checkpoints; where one cannot be written there is one warning, and training goes on."""
+    """Writes checkpoints. If a checkpoint cannot be written, it warns once, and training continues."""
 
     def __init__(self, run, tell):
         self.run, self.tell, self.failed = run, tell, None
@@ -260,7 +264,7 @@ class Saver:
             self.failed = e.strerror
 
     def what_now(self, progress):
-        """How an interrupted run can go on, for its last line."""
+        """A clause for the last line of an interrupted run: how to continue it."""
         checkpoint = self.run.checkpoint
         if not checkpoint:
             return ""

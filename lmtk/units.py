@@ -1,12 +1,15 @@
-"""Recurrent hidden units with gates, over arrays: the gated unit of Cho et al. 2014 and the LSTM, for language models
-and translation alike.
+"""Recurrent hidden units with gates: the gated unit of Cho et al. 2014 and the LSTM, for `nplm` and `nmt`.
+
+A `Unit` is a record of functions for one step, forward and backward. `follow` computes the states of packed sequences
+step by step; `follow_back` is back-propagation through time. Threads share the sequences. For large work, `whole_run`
+selects kernels that compute all steps in one call.
 
 symbol  shape             meaning
 n k     -                 units; sequences at a step
-P       -                 steps of all sequences: packed time by time, those of the longest sequences first
+P       -                 steps of all sequences: packed time by time, the longest sequences first
 d       -                 (gates + 1) n
 G at b  (D, d) (P,) (d,)  the inputs: G[at] + b goes into the gates and the proposed state of a step; D distinct inputs,
-                          as words are, are multiplied once each
+                          such as words, are multiplied once each
 zr      (P, gates n)      inputs of the gates, then the gates
 t       (P, n)            inputs of the proposed state, then the proposed state
 s       (k, width n)      the state before a step
@@ -27,19 +30,17 @@ from lmtk.machine.large import pays
 
 @dataclass(frozen=True)
 class Unit:
-    """A kind of unit: how many gates it has; its width: a state is width n numbers, the first n its activations.
+    """A kind of unit. gates: the number of gates; width: a state is width n numbers, the first n are the activations.
 
-    step(zr, t, s, U, Q, new, kept): changes zr and t in place, and writes new (k, width n), the state after it, and
-    kept (k, n), what its backward step needs besides. U, and UT below: as `factor` makes them. Q: what is still to be
-    added to zr, as s S, or None.
-    back(gs, zr, t, s, kept, UT, gG): gs (k, width n), on entry dL/d(new state), on return dL/ds but for the part
-    through the gates. gG (k, (gates + 1) n) <- dL/d(inputs of the gates and of the proposed state).
-    before_U(states, kept, n): the vectors that U multiplies, (P, n). alike: S multiplies the same ones, so that one
-    product with [S | U] can do for both. Where it does, Q is that product, (k, (gates + 1) n), and step and back have
-    None for U and UT.
-    run, run_back: kernels for all steps of sequences at once, where calls of kernels for one step would take much of
-    the time; None: there are none. They get R and U of `follow`, or RT and UT of `follow_back`, as tiles, or None.
-    open: the gate whose biases begin at 1, so that a state stays (Jozefowicz et al. 2015); None: no gate's do.
+    step(zr, t, s, U, Q, new, kept): changes zr and t in place, and writes new (k, width n), the state after the step,
+    and kept (k, n), which the backward step needs. U, and UT below: from `factor`. Q: what must still be added to zr, s
+    S, or None. back(gs, zr, t, s, kept, UT, gG): gs (k, width n) is dL/d(new state) on entry; on return it is dL/ds
+    without the part through the gates. gG (k, (gates + 1) n) <- dL/d(inputs of the gates and of the proposed state).
+    before_U(states, kept, n): the vectors that U multiplies, (P, n). alike: whether S multiplies the same vectors, so
+    that one product with [S | U] replaces two. Then Q is this product, (k, (gates + 1) n), and step and back get None
+    for U and UT. run, run_back: kernels for all steps of sequences at once, used when the calls for single steps would
+    take much of the time; None: there are none. They get R and U of `follow`, or RT and UT of `follow_back`, as tiles,
+    or None. open: the gate whose biases start at 1, so that a state persists (Jozefowicz et al. 2015); None: no gate.
     """
 
     name: str
@@ -54,8 +55,8 @@ class Unit:
     open: int | None = None
 
 
-def compiled(zr, t):
-    """Whether a step is worth kernels, for which small jobs would wait longer; kernels want contiguous rows."""
+def is_worth_compiling(zr, t):
+    """Whether kernels compute this step: the job is large enough, and rows are contiguous, as the kernels need."""
     return pays("units", t.size) and t.dtype == np.float32 and t.flags.c_contiguous and zr.flags.c_contiguous
 
 
@@ -71,10 +72,10 @@ def sigmoid(x):
 def gated_step(zr, t, s, U, Q, new, rs):
     """The gated unit (Bahdanau et al. 2015, A.1.1): z_i, r_i <- sigma(zr); t, s~_i, <- tanh(t + [r_i o s_(i-1)] U).
 
-    The new state is s_i = (1 - z_i) o s_(i-1) + z_i o s~_i; r o s is kept.
+    The new state is s_i = (1 - z_i) o s_(i-1) + z_i o s~_i; r o s is kept for the backward step.
     """
     n = t.shape[1]
-    if compiled(zr, t):
+    if is_worth_compiling(zr, t):
         gate_sums(zr, s, rs, Q)
         state_sums(t, U(rs), zr, s, new)
         return
@@ -96,7 +97,10 @@ def gated_back(gs, zr, t, s, kept, UT, gG):
 
 @jit
 def update_backward(gs, zr, t, s, gG):
-    """The first half: gG (k, 3n) <- gradients of the inputs of z and of t, but not of r; gs (k, n) <- gs o (1 - z)."""
+    """First half of the backward step: gG (k, 3n) <- gradients of the inputs of z and t; gs (k, n) <- gs o (1 - z).
+
+    `reset_backward` writes the gradient of the input of r.
+    """
     k, n = gs.shape
     one = gs.dtype.type(1)
     for i in range(k):
@@ -109,7 +113,10 @@ def update_backward(gs, zr, t, s, gG):
 
 @jit
 def reset_backward(gs, zr, s, grs, gG):
-    """The second half, from grs (k, n), the gradient of r o s: gG <- that of the input of r; gs (k, n) += grs o r."""
+    """Second half of the backward step, from grs (k, n), the gradient of r o s.
+
+    gG <- the gradient of the input of r; gs (k, n) += grs o r.
+    """
     k, n = gs.shape
     one = gs.dtype.type(1)
     for i in range(k):
@@ -126,7 +133,7 @@ def lstm_step(zr, t, s, U, Q, new, seen):
     n = t.shape[1]
     if U is not None:
         t += U(s[:, :n])
-    if compiled(zr, t):
+    if is_worth_compiling(zr, t):
         lstm_sums(zr, t, s, new, seen, Q)
         return
     if Q is not None:
@@ -171,9 +178,10 @@ def lstm_backward(gs, zr, t, s, seen, gG):
 
 @inlined
 def begin_step(G, at, b, zr, t, start, begun, state, fresh, before, after):
-    """What precedes the products of a step: zr and t (k, .) <- the inputs, before (k, width n) <- the state.
+    """Prepare the products of a step: zr and t (k, .) <- the inputs, before (k, width n) <- the state.
 
-    The state is in `after`, from row `begun` on, as the last step wrote it; at the first step, begun -1, it is `state`.
+    The state is in `after`, from row `begun` on, where the previous step wrote it. At the first step, with begun -1, it
+    is in `state`.
     """
     k, n = t.shape
     gates, width = zr.shape[1], before.shape[1]
@@ -190,10 +198,11 @@ def begin_step(G, at, b, zr, t, start, begun, state, fresh, before, after):
 
 @jit
 def gated_run(G, at, b, zr, t, spans, state, fresh, gemm, S, U, before, after, kept):
-    """`follow` for a share of the sequences: zr, t, before, after and kept, (P, .), are written.
+    """Kernel of `follow` for a share of the sequences: writes zr, t, before, after and kept, (P, .).
 
-    spans (T, 2): where the share's steps begin and end; state (k, n): before the first; fresh (P,) bool or None. S, U:
-    as `multiply` takes factors.
+    It repeats `gated_step` for all steps in one call. spans (T, 2): where the steps of the share begin and end; state
+    (k, n): before the first step; fresh (P,) bool or None. S, U: as `multiply` takes factors. Bound by the products, P
+    n d multiplications.
     """
     n, begun = t.shape[1], -1
     Q, V = np.empty((len(state), 2 * n), t.dtype), np.empty((len(state), n), t.dtype)
@@ -210,7 +219,7 @@ def gated_run(G, at, b, zr, t, spans, state, fresh, gemm, S, U, before, after, k
 
 @jit
 def lstm_run(G, at, b, zr, t, spans, state, fresh, gemm, SU, _, before, after, kept):
-    """The same for an LSTM, whose S and U are one factor."""
+    """Kernel of `follow` for a share of the sequences, for an LSTM; S and U are one factor, SU."""
     n, begun = t.shape[1], -1
     Q = np.empty((len(state), 4 * n), t.dtype)
     for start, stop in spans:
@@ -224,7 +233,7 @@ def lstm_run(G, at, b, zr, t, spans, state, fresh, gemm, SU, _, before, after, k
 
 @inlined
 def add_gradient(gs, ga):
-    """gs (k, width n) += ga (k, n), the gradient of a step's activations, in place."""
+    """gs (k, width n) += ga (k, n), the gradient of the activations of a step, in place."""
     for j in range(len(gs)):
         for m in range(ga.shape[1]):
             gs[j, m] += ga[j, m]
@@ -232,7 +241,7 @@ def add_gradient(gs, ga):
 
 @inlined
 def clear_begun(gs, fresh, start):
-    """Where a sequence begins anew at a step, no gradient goes on to the steps before."""
+    """Set the gradient of the steps before to 0 for sequences that begin anew at this step."""
     if fresh is not None:
         for j in range(len(gs)):
             if fresh[start + j]:
@@ -241,8 +250,10 @@ def clear_begun(gs, fresh, start):
 
 @jit
 def gated_run_back(ga, spans, carried, fresh, gemm, ST, UT, zr, t, before, kept, gG):
-    """`follow_back` for a share of the sequences: gG (P, 3n) is written; carried (k, n), first zeros, has the gradient
-    that comes from later steps.
+    """Kernel of `follow_back` for a share of the sequences: writes gG (P, 3n).
+
+    It repeats `gated_back` for all steps in one call. carried (k, n), zeros at first, holds the gradient from later
+    steps.
     """
     n = t.shape[1]
     V = np.empty((len(carried), n), t.dtype)
@@ -260,7 +271,7 @@ def gated_run_back(ga, spans, carried, fresh, gemm, ST, UT, zr, t, before, kept,
 
 @jit
 def lstm_run_back(ga, spans, carried, fresh, gemm, RT, _, zr, t, before, kept, gG):
-    """The same for an LSTM: gG (P, 4n), carried (k, 2n)."""
+    """Kernel of `follow_back` for a share of the sequences, for an LSTM: writes gG (P, 4n); carried (k, 2n)."""
     for start, stop in spans[::-1]:
         now, gs = slice(start, stop), carried[: stop - start]
         add_gradient(gs, ga[now])
@@ -275,20 +286,22 @@ UNITS = {"gated": GATED, "lstm": LSTM}  # by the name of -unit, which is its nam
 
 
 def from_activations(unit, a):
-    """The state (.., width n) with the activations a (.., n), the memory behind them 0."""
+    """The state (.., width n) with the activations a (.., n); the memory behind them is 0."""
     return np.concatenate([a, *[np.zeros_like(a)] * (unit.width - 1)], axis=-1)
 
 
-def opened(unit, b):
-    """Biases b ((gates + 1) n,) before training, in place: those of the open gate become 1."""
+def open_gates(unit, b):
+    """Set the biases of the open gate to 1, in place, before training; b ((gates + 1) n,)."""
     if unit.open is not None:
         n = len(b) // (unit.gates + 1)
         b[unit.open * n : (unit.open + 1) * n] = 1
 
 
-def shared(team, work, rows, multiplications):
-    """[work(share)] for slices of the rows, or sequences: one slice for each thread of a team, where so many
-    multiplications in all their steps pay for threads.
+def run_shares(team, work, rows, multiplications):
+    """[work(share)] for slices of `rows` rows, or sequences: a slice for each thread of a team, or one slice for small
+    work.
+
+    multiplications: the number in all slices, which decides how many threads are worth while.
     """
     parts = shares(team, multiplications)
     size = -(-rows // parts)
@@ -296,8 +309,8 @@ def shared(team, work, rows, multiplications):
     return [work(cuts[0])] if parts == 1 else team(work, cuts)
 
 
-def steps(sizes, share):
-    """Yields for each time the steps of a share of the sequences, as a slice of the packed ones."""
+def share_steps(sizes, share):
+    """Yield for each time the steps of a share of the sequences, as a slice of the packed steps."""
     end = 0
     for k in sizes:
         if k <= share.start:
@@ -306,13 +319,15 @@ def steps(sizes, share):
         end += k
 
 
-def spans(sizes, share):
-    """The same for kernels: (T, 2), where each begins and ends."""
-    return np.array([(now.start, now.stop) for now in steps(sizes, share)])
+def step_spans(sizes, share):
+    """The steps of a share of the sequences for kernels: (T, 2), begin and end for each time."""
+    return np.array([(now.start, now.stop) for now in share_steps(sizes, share)])
 
 
-def in_one(unit, R, U, t):
-    """(`address`, R, U) for kernels of all steps at once, None where these do not pay; t (P, n), of all steps."""
+def whole_run(unit, R, U, t):
+    """(`address`, R, U) for kernels of all steps at once; None if the job is too small for them. t (P, n), of all
+    steps.
+    """
     there = all(isinstance(x, Tiles) and x.dtype == t.dtype == np.float32 for x in (R, U) if x)
     if not (unit.run and there and pays("states", t.size)):
         return None
@@ -320,11 +335,12 @@ def in_one(unit, R, U, t):
 
 
 def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
-    """The states of sequences whose inputs are G, at and b; sizes: for each t, how many sequences have a t-th step.
+    """The states of sequences whose inputs are G, at and b; sizes: for each t, the number of sequences with a t-th
+    step.
 
-    state (sizes[0], width n): before the first step, None: 0. fresh (P,) bool: before which steps it becomes 0. team:
-    threads, each of which takes a share of the sequences.
-    Returns the activations (P, n), what `follow_back` needs, and the last state of the longest sequences.
+    state (sizes[0], width n): before the first step, None: 0. fresh (P,) bool: the steps before which the state is
+    reset to 0. team: threads, each of which takes a share of the sequences. Returns the activations (P, n), what
+    `follow_back` needs, and the last state of the longest sequences.
     """
     P, (n, gates), kind = len(at), S.shape, G.dtype
     d = gates + unit.alike * n
@@ -333,14 +349,14 @@ def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
     before, after = np.empty((2, P, unit.width * n), kind)
     state = np.zeros((sizes[0], unit.width * n), kind) if state is None else state
     fresh = None if fresh is None or not fresh.any() else fresh
-    at_once, G = in_one(unit, R, U, t), np.ascontiguousarray(G)
+    at_once, G = whole_run(unit, R, U, t), np.ascontiguousarray(G)
 
     def go(share):
         if at_once:
-            unit.run(G, at, b, zr, t, spans(sizes, share), state[share], fresh, *at_once, before, after, kept)
+            unit.run(G, at, b, zr, t, step_spans(sizes, share), state[share], fresh, *at_once, before, after, kept)
             return
         new, Q = state[share], np.empty((share.stop - share.start, d), kind)
-        for now in steps(sizes, share):
+        for now in share_steps(sizes, share):
             rows, s, k = G[at[now]], before[now], now.stop - now.start
             np.add(rows[:, :gates], b[:gates], out=zr[now])
             np.add(rows[:, gates:], b[gates:], out=t[now])
@@ -350,12 +366,12 @@ def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
             new = after[now]
             unit.step(zr[now], t[now], s, U, R(s[:, :n], Q[:k]), new, kept[now])
 
-    shared(team, go, sizes[0], P * n * d)
+    run_shares(team, go, sizes[0], P * n * d)
     return after[:, :n], (zr, t, before, kept, fresh), after[P - sizes[-1] :].copy()
 
 
 def follow_back(unit, ga, sizes, S, U, memory, team=None):
-    """Back-propagation through time: gG (P, d), the gradient of G[at] + b of all steps, from ga (P, n), of their
+    """Back-propagation through time: gG (P, d), the gradient of G[at] + b of all steps, from ga (P, n), of the
     activations.
     """
     zr, t, before, kept, fresh = memory
@@ -363,13 +379,13 @@ def follow_back(unit, ga, sizes, S, U, memory, team=None):
     gG, d = np.empty((P, gates + n), ga.dtype), gates + unit.alike * n
     RT, UT = (factor(np.vstack((S.T, U.T))), None) if unit.alike else (factor(S.T), factor(U.T))
     carried = np.zeros((sizes[0], before.shape[1]), ga.dtype)
-    at_once = in_one(unit, RT, UT, t)
+    at_once = whole_run(unit, RT, UT, t)
 
     def go(share):
         if at_once:
-            unit.run_back(ga, spans(sizes, share), carried[share], fresh, *at_once, zr, t, before, kept, gG)
+            unit.run_back(ga, step_spans(sizes, share), carried[share], fresh, *at_once, zr, t, before, kept, gG)
             return
-        for now in reversed(list(steps(sizes, share))):
+        for now in reversed(list(share_steps(sizes, share))):
             gs = carried[share][: now.stop - now.start]
             gs[:, :n] += ga[now]
             unit.back(gs, zr[now], t[now], before[now], kept[now], UT, gG[now])
@@ -377,19 +393,19 @@ def follow_back(unit, ga, sizes, S, U, memory, team=None):
             if fresh is not None:
                 gs[fresh[now]] = 0
 
-    shared(team, go, sizes[0], P * n * d)
+    run_shares(team, go, sizes[0], P * n * d)
     return gG
 
 
-def of_weights(unit, memory, gG, gS, gU):
-    """The products, as `blas.products` takes them, that write gS and gU."""
+def weight_products(unit, memory, gG, gS, gU):
+    """The products that write gS and gU, as `blas.products` takes them."""
     _, _, before, kept, _ = memory
     (n, gates), before_U = gS.shape, unit.before_U(before, kept, len(gS))
     return (before[:, :n].T, gG[:, :gates], gS), (before_U.T, gG[:, gates:], gU)
 
 
-def summed(gG, at, D):
-    """The gradient of G (D, d), from gG (P, d), as `follow_back` gives it."""
+def sum_rows(gG, at, D):
+    """The gradient of G (D, d), from gG (P, d) of `follow_back`: the sum of the rows for each of the D inputs."""
     out = np.zeros((D, gG.shape[1]), gG.dtype)
     add_rows(gG, at, out)
     return out

@@ -108,9 +108,9 @@ def mpi(ranks, *words, text=None, **more):
 SMALL_BLOCKS = """
 import sys
 from lmtk.commands import options
-from lmtk.files import streams
+from lmtk.files import decoding
 from lmtk.machine.large import LARGE
-streams.blocks.__defaults__ = (40, False, False, False)
+decoding.blocks.__defaults__ = (40, False, False, False)
 LARGE["ngrams"] = int(sys.argv.pop(1))
 options.LEAST = 1
 sys.argv[0] = "lmtk"

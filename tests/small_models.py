@@ -37,8 +37,8 @@ def neural(folder, marks=SENTENCES, unk=True, **options):
     vocab = make_vocab(sorted(set(TRAIN.encode().split())), unk, marks.eos)
     corpus = whole_corpus(str(folder / "train"), vocab, marks)
     heldout = whole_corpus(str(folder / "held"), vocab, marks)
-    data = training.examples(corpus, vocab, made.order, heldout, made.layer)
-    progress = training.before(training.initial(vocab, made, data.w), made)
+    data = training.make_examples(corpus, vocab, made.order, heldout, made.layer)
+    progress = training.begin(training.initial_network(vocab, made, data.w), made)
     for _ in training.train(progress, data, made, 1):
         pass
     return progress.best
@@ -109,14 +109,14 @@ def prepared(folder, made, heldout="held"):
     vocab = make_vocab(sorted(set(TRAIN.encode().split())), True, True)
     held = whole_corpus(str(folder / heldout), vocab, Marks()) if heldout else None
     text = whole_corpus(str(folder / "train"), vocab, Marks())
-    data = training.examples(text, vocab, made.order, held, made.layer)
-    return data, training.initial(vocab, made, data.w)
+    data = training.make_examples(text, vocab, made.order, held, made.layer)
+    return data, training.initial_network(vocab, made, data.w)
 
 
 def run(folder, made, upto=None, progress=None, threads=1, heldout="held"):
     """Train on the toy text; stops after `upto` minibatches. Returns (progress, network then)."""
     data, fresh = prepared(folder, made, heldout)
-    progress = progress or training.before(fresh, made)
+    progress = progress or training.begin(fresh, made)
     run = training.train(progress, data, made, threads)
     now = [now for _, _, now in islice(run, upto)][-1]
     return progress, now()
@@ -126,9 +126,10 @@ def life(model, made, data, vocab):
     """A Run that is to write `model`."""
     return lifecycle.Run(
         program="nplm-train", model=str(model), settings=made, inputs={"text or -heldout": training.fingerprint(data)},
-        words=("vocab", vocab.words), steps=training.steps(data, made), unigram=training.unigram(data, vocab),
-        save_every=None, arrays=lambda progress, now: training.checkpointed(now, progress),
-        parts=lambda progress: training.kept(progress, made).parts(), line=None, remedies=("", ""),
+        words=("vocab", vocab.words), steps=training.count_steps(data, made),
+        unigram=training.unigram_logp(data, vocab),
+        save_every=None, arrays=lambda progress, now: training.checkpoint_arrays(now, progress),
+        parts=lambda progress: training.best_network(progress, made).parts(), line=None, remedies=("", ""),
     )  # fmt: skip
 
 
@@ -136,5 +137,5 @@ def by_checkpoint(folder, part, now, made, data, fresh):
     """The Progress of a run that goes on where another stands, from its checkpoint."""
     alike = life(folder / "model", made, data, fresh.vocab)
     lifecycle.write_checkpoint(alike, part, alike.arrays(part, now))
-    like = training.checkpointed(fresh, training.before(fresh, made)), fresh.named()
-    return training.restored(*lifecycle.resumed(alike, *like), fresh)
+    like = training.checkpoint_arrays(fresh, training.begin(fresh, made)), fresh.named()
+    return training.restore(*lifecycle.resume(alike, *like), fresh)

@@ -25,36 +25,40 @@ class Small:
         self.p, self.team, self.rates = p, Team(parts), (decay, feature_rate)
         self.direct = 0 if p.W is None else p.W.shape[1] // (m or p.C.shape[1])
         before = {name: getattr(p, name) for name in "CHdR" if hasattr(p, name)}
-        slow = slow or pace.even(len(p.C), len(p.b), 9)
-        self.theta, self.slow, self.output = sgd.begun(LAYERS[layer], before, self.direct, slow, m=m), slow, output
+        slow = slow or pace.full_pace(len(p.C), len(p.b), 9)
+        self.theta, self.slow, self.output = (
+            sgd.make_parameters(LAYERS[layer], before, self.direct, slow, m=m),
+            slow,
+            output,
+        )
         self.h = p.U.shape[1]
         if output == "full":
-            self.mine = outputs.split(p.U, p.W, p.b, parts)
+            self.mine = outputs.make_blocks(p.U, p.W, p.b, parts)
         elif output == "class":
-            self.mine = classes.split(p)
+            self.mine = classes.make_training_arrays(p)
         else:
-            self.mine = outputs.rows(p.U, p.W, p.b)
+            self.mine = outputs.make_rows(p.U, p.W, p.b)
 
-    def step(self, contexts, w, epsilon, *what, kept=None, given=None):
+    def step(self, contexts, w, epsilon, *what, kept=None, batch=None):
         """An update; what: the candidates and ln c, or the noise and its chances. Returns L and the norm of dL/dz."""
         mine, team, slow = self.mine, self.team, self.slow
         see = {
-            "full": lambda: partial(outputs.see, mine, team, slow.outputs, self.rates[0]),
-            "sampled": lambda: partial(sampled.see, mine, team, team.size, slow.outputs, *what),
-            "nce": lambda: partial(nce.see, mine, team, team.size, slow.outputs, *what),
-            "class": lambda: partial(classes.see, mine, slow),
-            "tree": lambda: partial(tree.see, mine.M, *what, slow.outputs),
+            "full": lambda: partial(outputs.update_output, mine, team, slow.outputs, self.rates[0]),
+            "sampled": lambda: partial(sampled.update_output, mine, team, team.size, slow.outputs, *what),
+            "nce": lambda: partial(nce.update_output, mine, team, team.size, slow.outputs, *what),
+            "class": lambda: partial(classes.update_output, mine, slow),
+            "tree": lambda: partial(tree.update_output, mine.M, *what, slow.outputs),
         }[self.output]()
-        return sgd.step(self.theta, see, contexts, w, epsilon, *self.rates, kept, given)
+        return sgd.step(self.theta, see, contexts, w, epsilon, *self.rates, kept, batch)
 
     def named(self):
         direct = self.p.W is not None
         if self.output == "class":
-            own = classes.join(self.mine, self.h, direct)
+            own = classes.gather_weights(self.mine, self.h, direct)
         else:
-            joined = outputs.join if self.output == "full" else outputs.of_rows
+            joined = outputs.gather_blocks if self.output == "full" else outputs.gather_rows
             own = joined(self.mine, self.h, direct)
-        return sgd.arrays(self.theta) | own
+        return sgd.copy_arrays(self.theta) | own
 
     def arrays(self):
         return [self.named()[name] for name in self.names]

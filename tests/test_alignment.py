@@ -19,12 +19,12 @@ WRITE = (7, "7-1", SOURCE, TARGET, -1.5, [2, 1], ALPHA)
 
 
 def test_links_leave_out_both_ends():
-    assert alignment.strongest(ALPHA) == [2, 1]
-    assert alignment.strongest(ALPHA[:, :1]) == []
+    assert alignment.strongest_links(ALPHA) == [2, 1]
+    assert alignment.strongest_links(ALPHA[:, :1]) == []
 
 
 def test_a_matrix_is_read_as_its_readers_do(tmp_path):
-    with alignment.written(soft=str(tmp_path / "soft")) as write:
+    with alignment.alignment_writer(soft=str(tmp_path / "soft")) as write:
         write(0, "0", [], [], 0.0, [], None)
         write(*WRITE)
         write(*WRITE)
@@ -61,7 +61,7 @@ class Page(HTMLParser):
 
 def test_a_page_is_whole_and_alone(tmp_path):
     path = tmp_path / "page"
-    with alignment.written(page=str(path)) as write:
+    with alignment.alignment_writer(page=str(path)) as write:
         write(0, "0", [], [], 0.0, [], None)
         write(*WRITE)
     text = path.read_text()
@@ -76,7 +76,7 @@ def test_a_page_is_whole_and_alone(tmp_path):
 def test_a_plot_shows_the_words(tmp_path, kind):
     pytest.importorskip("matplotlib")
     for folder in ("a", "b"):
-        with alignment.written(plots=str(tmp_path / folder), kind=kind) as write:
+        with alignment.alignment_writer(plots=str(tmp_path / folder), kind=kind) as write:
             write(*WRITE)
     found = (tmp_path / "a" / f"7-1.{kind}").read_bytes()
     assert found == (tmp_path / "b" / f"7-1.{kind}").read_bytes()
@@ -94,7 +94,7 @@ def test_a_plot_shows_the_words(tmp_path, kind):
 def test_the_plot_of_a_long_sentence_has_a_bounded_size(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(alignment, "WIDEST", 2)
-    with alignment.written(plots=str(tmp_path)) as write:
+    with alignment.alignment_writer(plots=str(tmp_path)) as write:
         write(0, "0", [b"a"] * 39, [b"b"], 0.0, [], np.full((2, 40), 1 / 40, np.float32))
     head = (tmp_path / "0.svg").read_text().partition("viewBox")[0]
     assert float(head.partition('width="')[2].partition("pt")[0]) < 3 * 72
@@ -111,4 +111,4 @@ def test_without_matplotlib(tmp_path):
 
 
 def test_weights_are_written_shortly():
-    assert [alignment.decimal(x) for x in (0.0, 1.0, 0.12345, 0.9996, 0.5)] == ["0", "1", "0.123", "1", "0.5"]
+    assert [alignment.format_weight(x) for x in (0.0, 1.0, 0.12345, 0.9996, 0.5)] == ["0", "1", "0.123", "1", "0.5"]

@@ -20,7 +20,7 @@ def epochs(*figures, **more):
 
 def test_rows_come_back():
     found = [Epoch(1, -5.5, -5.25, None, 0.02, best=True, seconds=1.5, speed=9.0), Epoch(2, None, -6, 31.5)]
-    assert curve.epochs(curve.rows(found)) == found and curve.fits(curve.rows(found))
+    assert curve.epochs(curve.rows(found)) == found and curve.is_table(curve.rows(found))
     without = curve.epochs(curve.rows(found, curve.TIMES))
     assert (without[0].seconds, without[0].training) == (0, -5.5)
 
@@ -34,11 +34,11 @@ def test_rows_come_back():
     ],
 )
 def test_what_is_no_curve(table):
-    assert not curve.fits(table)
+    assert not curve.is_table(table)
 
 
 def test_an_epoch_above_the_unigram_is_told():
-    above = lambda found, *unigram: curve.worse_than_frequencies(found, unigram)
+    above = lambda found, *unigram: curve.find_underfitting(found, unigram)
     base = -math.log(100)
     assert "held-out ppl= 120 is above" in above(epochs((50, 120)), base, base)
     assert "frequencies alone, 100" in above(epochs((50, 120)), base, base)
@@ -51,18 +51,18 @@ def test_an_epoch_above_the_unigram_is_told():
 
 def test_learning_by_heart_is_told():
     rising = epochs((50, 60), (40, 55), (30, 56), (20, 57))
-    assert curve.learned_by_heart(rising) and not curve.learned_by_heart(rising[:3])
-    assert not curve.learned_by_heart(epochs((50, 60), (40, 55), (30, 56), (31, 57)))
-    assert not curve.learned_by_heart(epochs((50, 60), (40, 57), (30, 56), (20, 55)))
-    assert not curve.learned_by_heart(epochs((50, 60), (40, 55), (30, 55.3), (20, 55.9)))
+    assert curve.find_overfitting(rising) and not curve.find_overfitting(rising[:3])
+    assert not curve.find_overfitting(epochs((50, 60), (40, 55), (30, 56), (31, 57)))
+    assert not curve.find_overfitting(epochs((50, 60), (40, 57), (30, 56), (20, 55)))
+    assert not curve.find_overfitting(epochs((50, 60), (40, 55), (30, 55.3), (20, 55.9)))
 
 
 def test_forms():
     found = [Epoch(1, -math.log(50), -math.log(60), 31.25, 0.02, best=True, seconds=61.26, speed=1234.6)]
     assert curve.log_head(False, True) == "epoch\tseconds\ttraining\theldout\tbleu\trate\twords/s\n"
     assert curve.log_line(found[0], True) == "1\t61.3\t50\t60\t31.25\t0.02\t1235\n"
-    assert curve.line(found[0]) == "epoch 1  ppl 50 held-out 60  BLEU 31.25  1,235 words/s  best"
-    assert curve.table(found).splitlines()[1].split() == ["1", "50", "60", "31.25", "0.02", "best"]
+    assert curve.format_line(found[0]) == "epoch 1  ppl 50 held-out 60  BLEU 31.25  1,235 words/s  best"
+    assert curve.format_table(found).splitlines()[1].split() == ["1", "50", "60", "31.25", "0.02", "best"]
     estimated = [Epoch(1, -1.0, estimated=True)]
-    assert "training ppl~" in curve.table(estimated) and curve.in_short(estimated[0]) == "ppl ~2.718"
+    assert "training ppl~" in curve.format_table(estimated) and curve.format_short(estimated[0]) == "ppl ~2.718"
     assert curve.log_head(True, False).split("\t")[2] == "training-estimate"

@@ -14,7 +14,7 @@ from lmtk import run
 from lmtk.errors import Diverged, FormatError
 from lmtk.machine.threads import Team
 from lmtk.nplm import energy, energy_sgd
-from lmtk.nplm.pace import even
+from lmtk.nplm.pace import full_pace
 from lmtk.text.corpus import Marks, contexts, whole_corpus
 
 LETTERS = "CHdvb"
@@ -103,7 +103,7 @@ def test_the_gradient_is_that_of_finite_differences(target, parts, sampled):
     L, _ = energy_sgd.step(
         mine,
         energy.EACH if target else energy.ONE_SET,
-        even(11, 11),
+        full_pace(11, 11),
         rows,
         w,
         words,
@@ -123,9 +123,9 @@ def test_decay_is_on_weights_and_C_has_its_own_rate():
     rows, w = minibatch(4)
     once, decayed, fast = (copied(start) for _ in range(3))
     every = np.arange(11)
-    energy_sgd.step(once, energy.EACH, even(11, 11), rows, w, every, None, 0.01, 0, 1, Team(1), 1)
-    energy_sgd.step(decayed, energy.EACH, even(11, 11), rows, w, every, None, 0.01, 0.5, 1, Team(1), 1)
-    energy_sgd.step(fast, energy.EACH, even(11, 11), rows, w, every, None, 0.01, 0, 3, Team(1), 1)
+    energy_sgd.step(once, energy.EACH, full_pace(11, 11), rows, w, every, None, 0.01, 0, 1, Team(1), 1)
+    energy_sgd.step(decayed, energy.EACH, full_pace(11, 11), rows, w, every, None, 0.01, 0.5, 1, Team(1), 1)
+    energy_sgd.step(fast, energy.EACH, full_pace(11, 11), rows, w, every, None, 0.01, 0, 3, Team(1), 1)
     for name in LETTERS:
         a, b, first = (getattr(x, name) for x in (once, decayed, start))
         assert b == pytest.approx(a if name in "db" else a - 4 * 0.01 * 0.5 * first, rel=1e-4, abs=1e-5), name
@@ -172,7 +172,7 @@ def test_a_checkpoint_of_the_other_model_is_refused(texts):
     mine = small_models.life(texts / "model", small_models.settings(), data, fresh.vocab)
     run.write_checkpoint(mine, part, mine.arrays(part, now))
     with pytest.raises(FormatError, match="-model differs"):
-        run.resumed(small_models.life(texts / "model", settings(), data, fresh.vocab), {}, {})
+        run.resume(small_models.life(texts / "model", settings(), data, fresh.vocab), {}, {})
 
 
 @pytest.mark.parametrize("more", [{}, {"target_weights": True}, {"objective": "sampled", "samples": 4}])

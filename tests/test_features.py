@@ -20,7 +20,7 @@ def vectors(N=30, m=4):
 def test_the_nearest_are_those_of_the_greatest_cosine():
     C, candidates = vectors(), np.arange(1, 30)
     C[7] = 0
-    ids, found = features.nearest(C, C[0], candidates)
+    ids, found = features.rank_by_cosine(C, C[0], candidates)
     expected = sorted(candidates, key=lambda i: (-cosine(C[0].tolist(), C[i].tolist()), i))
     assert ids.tolist() == expected
     assert found == pytest.approx([cosine(C[0].tolist(), C[i].tolist()) for i in ids], abs=1e-6)
@@ -30,21 +30,21 @@ def test_a_parallelogram_is_an_analogy():
     C = np.array([[2, 0], [0, 1], [-3, 0], [-5, 2.5]], np.float32)
     target = features.analogy(C, 0, 1, 2)
     assert target == pytest.approx([-2, 1])
-    assert features.nearest(C, target, np.arange(4))[0][0] == 3
+    assert features.rank_by_cosine(C, target, np.arange(4))[0][0] == 3
 
 
 def test_principal_dimensions_hold_the_most_variance():
     C = vectors() * np.array([1, 5, 0.1, 2], np.float32)
-    points, names = features.two_dimensions(C)
+    points, names = features.project(C)
     centred = C - C.mean(axis=0)
     singular = np.linalg.svd(centred, compute_uv=False)[:2]
     assert np.linalg.norm(points, axis=0) == pytest.approx(singular, rel=1e-5)
     assert abs(points[:, 0] @ points[:, 1]) < 1e-3
     shares = 100 * singular**2 / (centred**2).sum()
     assert names == [f"principal component {k} ({share:.1f} % of the variance)" for k, share in enumerate(shares, 1)]
-    assert (points == features.two_dimensions(C.copy())[0]).all()
-    assert (features.two_dimensions(C[:, :2])[0] == C[:, :2]).all()
-    points, names = features.two_dimensions(C, [4, 1])
+    assert (points == features.project(C.copy())[0]).all()
+    assert (features.project(C[:, :2])[0] == C[:, :2]).all()
+    points, names = features.project(C, [4, 1])
     assert (points == C[:, [3, 0]]).all() and names == ["feature 4", "feature 1"]
 
 
@@ -75,7 +75,7 @@ def test_labels_cover_none_and_stand_beside_their_dots():
 def test_odd_words_are_drawn():
     pytest.importorskip("matplotlib", reason="matplotlib is not installed; it draws")
     out = io.BytesIO()
-    features.plot(out, "svg", [b"$x$", b"\xff", b"<unk>", "é".encode()], vectors(4, 2), ["x", "y"])
+    features.write_plot(out, "svg", [b"$x$", b"\xff", b"<unk>", "é".encode()], vectors(4, 2), ["x", "y"])
     text = out.getvalue().decode()
     assert all(word in text for word in (">$x$<", r">\xff<", ">&lt;unk&gt;<", ">é<"))
 

@@ -17,7 +17,7 @@ from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import Team
 from lmtk.nplm import kernels, objectives, running, training
 from lmtk.nplm import model as scoring
-from lmtk.nplm.layers import LAYERS, Given
+from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.text.corpus import Marks, whole_corpus
 
 STEP = {"gru": naive.gated_unit, "lstm": naive.lstm}
@@ -40,7 +40,7 @@ def begun(model):
     fresh[B + 1] = True
     inputs = random.integers(0, V + 1, (T * B, 1))
     inputs[4] = inputs[1]
-    return inputs, Given([B] * T, state, fresh)
+    return inputs, Batch([B] * T, state, fresh)
 
 
 def activations(model, C, H, R, d, inputs, given):
@@ -61,7 +61,7 @@ def activations(model, C, H, R, d, inputs, given):
 def test_the_activations_are_those_of_the_twin(model):
     C, H, d, *_, R = parameters(model, False)
     inputs, given = begun(model)
-    words, at = kernels.distinct(inputs, V + 1)
+    words, at = kernels.distinct_ids(inputs, V + 1)
     assert len(words) < len(inputs)
     a, _, state = LAYERS[model].forward(SimpleNamespace(H=H, d=d, R=R), C[words, None], replace(given, at=at))
     assert a == pytest.approx(activations(model, C, H, R, d, inputs, given), abs=1e-5)
@@ -87,7 +87,7 @@ def test_the_gradient_is_that_of_finite_differences(model, output, direct, again
 
     mine = Small(theta, 2, output, model)
     what = (np.arange(V), np.zeros(V, np.float32)) if output == "sampled" else ()
-    L, _ = mine.step(inputs, w, 1e-2, *what, given=given)
+    L, _ = mine.step(inputs, w, 1e-2, *what, batch=given)
     assert pytest.approx(likelihood(*theta), abs=1e-3) == L
     assert_step(likelihood, theta, mine.arrays(), "CHdUWbR", every=3)
 
@@ -114,10 +114,10 @@ def test_a_minibatch_without_a_word_to_predict_is_read(model, texts):
     made = settings(model=model, minibatch=1, order=1)
     data, fresh = prepared(texts, made)
     w = np.where(np.arange(len(data.w)) == 1, -1, data.w)
-    learner = objectives.begun(fresh, replace(data, w=w), made, 1, ALONE)
+    learner = objectives.make_learner(fresh, replace(data, w=w), made, 1, ALONE)
     states = []
     for i in range(3):
-        learner.step(running.places(len(w), made, i), 0.01, 0, i)
+        learner.step(running.minibatch_places(len(w), made, i), 0.01, 0, i)
         states.append(learner.state()["state"].copy())
     assert not np.allclose(states[0], states[1]) and not np.allclose(states[1], states[2])
 
@@ -148,7 +148,7 @@ def test_threads_share_sequences(unit, monkeypatch):
         gS, gU = np.empty_like(S), np.empty_like(U)
         a, memory, last = units.follow(unit, G, at, b, sizes, S, U, state, fresh, team)
         gG = units.follow_back(unit, ga, sizes, S, U, memory, team)
-        blas.products(team, *units.of_weights(unit, memory, gG, gS, gU))
+        blas.products(team, *units.weight_products(unit, memory, gG, gS, gU))
         found.append([a, last, gG, gS, gU])
     for one, three in zip(*found, strict=True):
         assert one.shape == three.shape
@@ -178,10 +178,10 @@ def test_all_steps_at_once_are_one_after_another(unit, n, small, team, begun, mo
     for go, back in ((unit.run, unit.run_back), (None, None)):
         mine, gS, gU = replace(unit, run=go, run_back=back), np.empty_like(S), np.empty_like(U)
         both = (factors.factor(S, U), None) if unit.alike else (factors.factor(S), factors.factor(U))
-        assert bool(units.in_one(mine, *both, np.empty((P, n), np.float32))) == (go is not None)
+        assert bool(units.whole_run(mine, *both, np.empty((P, n), np.float32))) == (go is not None)
         a, memory, last = units.follow(mine, G, at, b, sizes, S, U, state if begun else None, fresh, team)
         gG = units.follow_back(mine, ga, sizes, S, U, memory, team)
-        blas.products(team, *units.of_weights(mine, memory, gG, gS, gU))
+        blas.products(team, *units.weight_products(mine, memory, gG, gS, gU))
         found.append([a, last, gG, gS, gU, *memory[:4]])
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
@@ -191,8 +191,8 @@ def test_all_steps_at_once_are_one_after_another(unit, n, small, team, begun, mo
 def test_minibatches_are_rows_of_the_text(N, minibatch, order):
     """Each word comes once, and a row goes on where it ended."""
     made = settings(minibatch=minibatch, order=order)
-    batches = [running.places(N, made, number) for number in range(running.minibatches(N, made))]
-    B = running.rows(made)[1]
+    batches = [running.minibatch_places(N, made, number) for number in range(running.count_minibatches(N, made))]
+    B = running.minibatch_shape(made)[1]
     rows = np.concatenate([at.reshape(-1, B) for at in batches])
     assert (np.diff(rows, axis=0) == 1).all()
     together = np.concatenate(batches)
@@ -208,7 +208,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, rows, more):
     made = settings(weight_decay=1e-3, dropout=0.2, **more)
     whole, _ = run(texts, made)
     data, fresh = prepared(texts, made)
-    part = training.before(fresh, made)
+    part = training.begin(fresh, made)
     now = [now for _, _, now in islice(training.train(part, data, made, 1), upto)][-1]
     again, _ = run(texts, made, progress=by_checkpoint(texts, part, now(), made, data, fresh))
     assert same(again.best, whole.best) and again.curve == whole.curve
@@ -243,7 +243,7 @@ def test_it_learns_from_farther_back_than_its_last_word(texts, model):
     (texts / "train").write_text("".join(f"{w} {v} a {w}\n" for w, v in random.choice(list("xyz"), (400, 2))))
     made = settings(model=model, order=6, hidden=8, rate=0.05, epochs=30, minibatch=24)
     data, fresh = prepared(texts, made, None)
-    progress = training.before(fresh, made)
+    progress = training.begin(fresh, made)
     for _ in training.train(progress, data, made, 1):
         pass
     text = whole_corpus(str(texts / "train"), fresh.vocab, Marks())

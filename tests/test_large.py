@@ -16,8 +16,8 @@ from reference import edit as reference
 
 from lmtk import cli
 from lmtk.commands import options
-from lmtk.files import registry, streams
-from lmtk.files.streams import open_out
+from lmtk.files import decoding, registry
+from lmtk.files.outputs import open_out
 from lmtk.lm import LN10
 from lmtk.machine.exponential import powers
 from lmtk.machine.large import LARGE
@@ -92,7 +92,7 @@ def test_counts_are_the_same_in_any_memory(tmp_path, monkeypatch, memory, order,
 def test_a_last_line_without_an_end_has_no_eos(tmp_path, monkeypatch, memory, large):
     """Symbols are skipped, and the blocks of the text are small. The text is not made Positions or a Text."""
     monkeypatch.setitem(LARGE, "ngrams", large)
-    monkeypatch.setattr(streams.blocks, "__defaults__", (40, False, False, False))
+    monkeypatch.setattr(decoding.blocks, "__defaults__", (40, False, False, False))
     lines = ["a b c", "", "c a", "b b a c a"] * 30
     (tmp_path / "t").write_text("\n".join(lines).replace("c a", "c <s> a <unk>") + "\t ")
     marks = Marks(blank=True, open_end=True, skip_symbols=True)
@@ -114,7 +114,7 @@ def test_counts_that_are_read_are_the_same_in_any_memory(tmp_path, monkeypatch, 
     """
     monkeypatch.setitem(LARGE, "ngrams", seed % 2 * (1 << 40) + 1)
     monkeypatch.setattr(runs, "FAN", 3)
-    monkeypatch.setattr(streams.blocks, "__defaults__", (40 * (seed % 5 + 1), False, False, False))
+    monkeypatch.setattr(decoding.blocks, "__defaults__", (40 * (seed % 5 + 1), False, False, False))
     random = np.random.default_rng(seed)
     for name in "ab":
         lines = [
@@ -212,7 +212,7 @@ def test_the_sums_of_a_large_text_are_those_of_a_small_one(tmp_path, monkeypatch
     monkeypatch.setitem(LARGE, "text", 1)
     for size in (1, 1000, 1 << 18):
         found = []
-        srilm.report_sums(model, text, streams.blocks(text, size), Marks(), found.append)
+        srilm.report_sums(model, text, decoding.blocks(text, size), Marks(), found.append)
         assert found == expected and unk != (b" 0 OOVs" not in expected[0])
 
 

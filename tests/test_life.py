@@ -40,7 +40,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(texts, monkeypatch, ca
     monkeypatch.setattr(run, "open_out", full)
     progress = training.Progress(fresh)
     with pytest.raises(OSError, match="No space left"):
-        run.live(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress))
+        run.run_training(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress))
     assert progress.epoch == 3 and not list(texts.glob("m*"))
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and "m.ckpt: No space left on device; training goes on without a new checkpoint" in err

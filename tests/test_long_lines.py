@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmtk.errors import FormatError
-from lmtk.files import registry, streams
-from lmtk.files.streams import blocks
+from lmtk.files import decoding, registry
+from lmtk.files.decoding import blocks
 from lmtk.machine.large import LARGE
 from lmtk.machine.parallel import ALONE
 from lmtk.ngram.counting.collection import Blocks, bordered, collect, raw_blocks
@@ -30,8 +30,8 @@ ids_of_text = st.lists(st.sampled_from([NEWLINE, 0, 1, 2, 3]), max_size=20)
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Lines are cut after 24 bytes."""
-    monkeypatch.setattr(streams, "BLOCK", 24)
-    monkeypatch.setattr(streams.blocks, "__defaults__", (10, False, False, False))
+    monkeypatch.setattr(decoding, "BLOCK", 24)
+    monkeypatch.setattr(decoding.blocks, "__defaults__", (10, False, False, False))
     monkeypatch.setattr(corpus, "TOGETHER", 7)
 
 
@@ -52,11 +52,11 @@ def text(tmp_path):
 def test_pieces_are_the_text_cut_between_words(tmp_path_factory, data, size):
     path = tmp_path_factory.mktemp("pieces") / "text"
     path.write_bytes(data)
-    before, streams.BLOCK = streams.BLOCK, 1
+    before, decoding.BLOCK = decoding.BLOCK, 1
     try:
         found = list(blocks(str(path), size, pieces=True))
     finally:
-        streams.BLOCK = before
+        decoding.BLOCK = before
     assert b"".join(found) == (data if data.endswith(b"\n") or not data else data + b"\n")
     assert all(block[-1:] in b" \n\t" or found[i + 1] == b"\n" for i, block in enumerate(found))
 

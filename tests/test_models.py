@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from reference.edit import columns, model_of
 from small_models import SENTENCES, interpolated, models, neural, of_classes, short, witten_bell
 
-from lmtk.em import em, neighbours_for_unvisited
+from lmtk.em import estimate_weights, fill_unvisited
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.files import container
+from lmtk.files.outputs import open_out
 from lmtk.files.registry import load
-from lmtk.files.streams import open_out
 from lmtk.joint.classes import ClassModel, expanded, write_binary
 from lmtk.joint.mixture import Mixture, check_vocabularies, write_text
 from lmtk.joint.shortlist import check_rest
@@ -221,7 +221,7 @@ def test_em_is_the_mean_share(data):
     p, bins = random.uniform(1e-6, 1, (N, J)), random.integers(0, B, N)
     start = np.full((B, J), 1 / J)
     heard = []
-    weights = em(np.log(p), bins, start, 3, 0, lambda i, w, L: heard.append(L))
+    weights = estimate_weights(np.log(p), bins, start, 3, 0, lambda i, w, L: heard.append(L))
     expected = start.tolist()
     for _ in range(3):
         expected = naive.em_step(p.tolist(), bins.tolist(), expected)
@@ -233,12 +233,12 @@ def test_em_is_the_mean_share(data):
 def test_a_word_that_weights_of_zero_rule_out_has_no_say():
     logp = np.log([[0.5, 0.25], [1e-300, 0.5]])
     logp[1, 0] = -np.inf
-    assert em(logp, np.zeros(2, int), np.array([[1.0, 0.0]]), 5, 0).tolist() == [[1, 0]]
+    assert estimate_weights(logp, np.zeros(2, int), np.array([[1.0, 0.0]]), 5, 0).tolist() == [[1, 0]]
 
 
 def test_an_unvisited_bin_takes_its_nearest_neighbours_weights():
     weights = np.arange(6.0)[:, None]
-    assert neighbours_for_unvisited(weights, np.array([1, 4])).ravel().tolist() == [1, 1, 1, 4, 4, 4]
+    assert fill_unvisited(weights, np.array([1, 4])).ravel().tolist() == [1, 1, 1, 4, 4, 4]
 
 
 def files_of(model):
@@ -388,16 +388,16 @@ def test_arrays_that_are_made_in_a_file_stand_there_as_others_do(tmp_path, monke
     numbers = np.random.default_rng(1).integers(0, 99, 5000, np.int32)
     for begin in (container.PAGE + away for away in (72, 0, 76, 40, 30000)):  # the first is right
         with open_out(tmp_path / "mapped") as out:
-            found = container.mapped(out, begin, 20000).view(np.int32)
+            found = container.map_output(out, begin, 20000).view(np.int32)
             found[:] = numbers
-            again = container.mapped(out, begin, 20000).view(np.int32)
+            again = container.map_output(out, begin, 20000).view(np.int32)
             assert not again.any()  # it is made anew
             found[:] = numbers
             container.write(out, "test", {}, {"a": found, "b": np.arange(9)}, [b"w"])
         with open_out(tmp_path / "plain") as out:
             container.write(out, "test", {}, {"a": numbers, "b": np.arange(9)}, [b"w"])
         assert (tmp_path / "mapped").read_bytes() == (tmp_path / "plain").read_bytes()
-    assert container.mapped(io.BytesIO(), 0, 10) is None
+    assert container.map_output(io.BytesIO(), 0, 10) is None
 
 
 def test_a_later_format_is_named(texts, monkeypatch):

@@ -49,11 +49,11 @@ def test_the_least_risk_is_that_of_the_twin_and_likeness_sacrebleus(seed):
     rng = random.Random(seed)
     translations = [some_words(rng) for _ in range(rng.randrange(1, 9))]
     logp = [rng.uniform(-9, 0) for _ in translations]
-    found = risk.likeness(translations)
+    found = risk.pairwise_bleu(translations)
     twin = [[naive.smoothed_bleu(t, r) for r in translations] for t in translations]
     np.testing.assert_allclose(found, twin, rtol=1e-12)
     for scale in (0, 0.5, 3):
-        assert risk.least(translations, logp, scale) == naive.least_risk(translations, logp, scale)
+        assert risk.least_risk(translations, logp, scale) == naive.least_risk(translations, logp, scale)
     sacrebleu = pytest.importorskip("sacrebleu")
     how = {"tokenize": "none", "smooth_method": "add-k", "smooth_value": 1, "use_effective_order": False}
     for t, row in zip(translations, found):
@@ -64,8 +64,8 @@ def test_the_least_risk_is_that_of_the_twin_and_likeness_sacrebleus(seed):
 
 
 def test_translations_of_equal_risk_the_first_one():
-    assert risk.least([[], []], [-1, -2], 1) == 0
-    assert risk.least([[b"a", b"b"], [b"a", b"c"], [b"a", b"b"]], [-2, -1, -2], 0) == 0
+    assert risk.least_risk([[], []], [-1, -2], 1) == 0
+    assert risk.least_risk([[b"a", b"b"], [b"a", b"c"], [b"a", b"b"]], [-2, -1, -2], 0) == 0
 
 
 def test_bleu_of_nothing_is_nothing():
@@ -91,7 +91,7 @@ def test_the_line_search_finds_the_best_interval(seed):
     gamma, found = tuning.best_on_line(a, b, starts, stats)
     assert found == pytest.approx(max(bleu_at((x + y) / 2) for x, y in pairwise(edges)))
     assert bleu_at(gamma) == pytest.approx(found)
-    assert tuning.bleu_of(a * gamma + b, starts, stats) == pytest.approx(found)
+    assert tuning.best_bleu(a * gamma + b, starts, stats) == pytest.approx(found)
 
 
 @pytest.mark.parametrize("fixed", [None, 0])
@@ -106,8 +106,8 @@ def test_tuning_finds_weights_that_were_hidden(fixed):
     stats = np.concatenate([tuning.statistics(words[i : i + n], [words[best[k]]]) for k, i in enumerate(starts[:-1])])
     starting = np.ones(K)
     found = tuning.tune(features, starts, stats, [starting], fixed, 1, 5)
-    before = tuning.bleu_of(nbest.totals(features, starting), starts, stats)
-    after = tuning.bleu_of(nbest.totals(features, found), starts, stats)
+    before = tuning.best_bleu(nbest.compute_totals(features, starting), starts, stats)
+    after = tuning.best_bleu(nbest.compute_totals(features, found), starts, stats)
     assert before < 0.6 < 0.9 < after
     assert (found[0] if fixed == 0 else np.abs(found).sum()) == pytest.approx(1)
     assert (found == tuning.tune(features, starts, stats, [starting], fixed, 1, 5)).all()
@@ -118,18 +118,18 @@ def test_a_feature_that_tells_nothing_apart_keeps_its_weight():
     stats = np.concatenate([tuning.statistics([b"a", b"b c d e"], [b"b c d e"]), tuning.statistics([b"x"] * 2, [b"x"])])
     found = tuning.tune(features, np.array([0, 2, 4]), stats, [np.array([-1.0, 1])], None, 1, 3)
     assert np.abs(found).sum() == pytest.approx(1) and found[1] != 0
-    assert tuning.bleu_of(nbest.totals(features, found), np.array([0, 2, 4]), stats) > 0
+    assert tuning.best_bleu(nbest.compute_totals(features, found), np.array([0, 2, 4]), stats) > 0
 
 
 def test_scores_do_not_depend_on_batches_or_company(monkeypatch):
     model = load(str(FILES / "wb.arpa"))
     sentences = [b"the cat saw the mat", b"", b"a zebra sat", b"the dog", b"the cat saw the mat", b"<s> the dog </s>"]
-    whole = nbest.log10p(model, sentences, -100)
+    whole = nbest.score_sentences(model, sentences, -100)
     monkeypatch.setattr(nbest, "BATCH", 1)
-    assert (nbest.log10p(model, sentences, -100) == whole).all()
+    assert (nbest.score_sentences(model, sentences, -100) == whole).all()
     assert whole[0] == whole[4] and whole[3] == whole[5]
     assert whole[0] == pytest.approx(-4.049218)  # logprob of ppl
-    assert whole[2] < -100 and nbest.log10p(model, sentences, 0)[2] > -10
+    assert whole[2] < -100 and nbest.score_sentences(model, sentences, 0)[2] > -10
 
 
 def written(text, tmp_path, name="list"):
@@ -157,20 +157,20 @@ def test_lists_of_moses(tmp_path):
     read = nbest.read([written(text, tmp_path)])
     assert read.starts.tolist() == [0, 2, 3] and read.names == [b"A", b"B", b"B"]
     model = load(str(FILES / "wb.arpa"))
-    logs = nbest.log10ps(read, model, -100)
-    scored = nbest.rescored(read, [logs], nbest.free_names(read, b"LM", 1))
+    logs = nbest.score_hypotheses(read, model, -100)
+    scored = nbest.add_scores(read, [logs], nbest.unused_names(read, b"LM", 1))
     assert scored.names[3:] == [b"LM0"] and scored.features.shape == (3, 4)
     assert scored.features[0, 3] == pytest.approx(-1.477121 * LN10, rel=1e-6)
-    replaced = nbest.rescored(read, [logs], [b"A"])
+    replaced = nbest.add_scores(read, [logs], [b"A"])
     assert replaced.features[:, 0] == pytest.approx(scored.features[:, 3])
     with pytest.raises(LmtkError, match="2 values"):
-        nbest.rescored(read, [logs], [b"B"])
+        nbest.add_scores(read, [logs], [b"B"])
 
 
 def test_alignments_before_the_features(tmp_path):
     read = nbest.read([written(b"0 ||| a b ||| 0-0 1-1 ||| F0= -3.21 ||| -3.21\n", tmp_path)])
     assert read.names == [b"F0"] and read.totals.tolist() == [-3.21]
-    assert nbest.moses_line(read, 0, None, []) == b"0 ||| a b ||| 0-0 1-1 ||| F0= -3.21 ||| -3.21"
+    assert nbest.format_moses(read, 0, None, []) == b"0 ||| a b ||| 0-0 1-1 ||| F0= -3.21 ||| -3.21"
 
 
 @pytest.mark.parametrize("cut", range(0, 130, 7))

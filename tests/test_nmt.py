@@ -8,8 +8,8 @@ import pytest
 
 from lmtk import units
 from lmtk.errors import FormatError
+from lmtk.files.outputs import open_out
 from lmtk.files.registry import load_translation
-from lmtk.files.streams import open_out
 from lmtk.machine import blas, factors
 from lmtk.nmt import alignment, beam, kernels, network, scoring, training
 from lmtk.text.bitext import Bitext
@@ -32,8 +32,8 @@ def sizes_of(attention=True, unit="gated", tied=False):
 
 def parameters(attention=True, dtype=np.float64, seed=1, unit="gated", tied=False):
     sizes = sizes_of(attention, unit, tied)
-    made = network.layout(vocab(6), vocab(5), **sizes)
-    theta = np.random.default_rng(seed).normal(0, 0.5, network.length(made)).astype(dtype)
+    made = network.make_layout(vocab(6), vocab(5), **sizes)
+    theta = np.random.default_rng(seed).normal(0, 0.5, network.count_parameters(made)).astype(dtype)
     return theta, made
 
 
@@ -48,9 +48,9 @@ def dropout(seed):
 @pytest.mark.parametrize("attention", [True, False])
 def test_scores_are_those_of_appendix_a(attention, unit, tied):
     theta, made = parameters(attention, unit=unit, tied=tied)
-    p = network.parts(theta, made)
+    p = network.split_theta(theta, made)
     found = network.score(p, SOURCE, TARGET, 7)
-    letters = {name: a.tolist() for name, a in network.letters(theta, made).items()}
+    letters = {name: a.tolist() for name, a in network.arrays_by_letter(theta, made).items()}
     for x, y, logp in zip(SOURCE, TARGET, found, strict=True):
         assert logp == pytest.approx(naive.translation_logp(letters, x.tolist(), y.tolist(), 7), rel=1e-9)
 
@@ -66,9 +66,11 @@ def test_the_gradient_is_that_of_finite_differences(attention, unit, tied, dropp
         return dropout(3) if dropped else network.no_dropout
 
     def cost(theta):
-        return network.cost(network.parts(theta, made), SOURCE, TARGET, 7, network.parts(g.copy(), made), drop())
+        return network.cost(
+            network.split_theta(theta, made), SOURCE, TARGET, 7, network.split_theta(g.copy(), made), drop()
+        )
 
-    L = network.cost(network.parts(theta, made), SOURCE, TARGET, 7, network.parts(g, made), drop())
+    L = network.cost(network.split_theta(theta, made), SOURCE, TARGET, 7, network.split_theta(g, made), drop())
     assert abs(L - cost(theta)) < 1e-9
     assert np.isfinite(g).all()
     slopes = np.empty_like(theta)
@@ -90,7 +92,7 @@ def test_the_gradient_of_smoothed_labels_is_that_of_finite_differences():
 
     gWo, gbo = np.empty_like(Wo), np.empty_like(bo)
     logp, gt = kernels.output_backward(t, w, Wo, bo, 0.5, 0.2, gWo, gbo)
-    assert logp == pytest.approx(kernels.output(t, w, Wo, bo))
+    assert logp == pytest.approx(kernels.score_outputs(t, w, Wo, bo))
     for a, g in ((t, gt), (Wo, gWo), (bo, gbo)):
         for at in np.ndindex(a.shape):
             a[at] += 1e-6
@@ -103,8 +105,10 @@ def test_the_gradient_of_smoothed_labels_is_that_of_finite_differences():
 def test_single_precision_is_near_double():
     theta, made = parameters()
     g, g32 = np.empty_like(theta), np.empty(len(theta), np.float32)
-    L = network.cost(network.parts(theta, made), SOURCE, TARGET, 7, network.parts(g, made))
-    L32 = network.cost(network.parts(theta.astype(np.float32), made), SOURCE, TARGET, 7, network.parts(g32, made))
+    L = network.cost(network.split_theta(theta, made), SOURCE, TARGET, 7, network.split_theta(g, made))
+    L32 = network.cost(
+        network.split_theta(theta.astype(np.float32), made), SOURCE, TARGET, 7, network.split_theta(g32, made)
+    )
     assert abs(L32 - L) < 1e-4
     assert g32 == pytest.approx(g, rel=1e-3, abs=1e-5)
 
@@ -113,9 +117,9 @@ def test_single_precision_is_near_double():
 def test_outputs_do_not_depend_on_their_blocks(monkeypatch, room):
     theta, made = parameters()
     g, whole = np.empty_like(theta), np.empty_like(theta)
-    network.cost(network.parts(theta, made), SOURCE, TARGET, 7, network.parts(whole, made))
+    network.cost(network.split_theta(theta, made), SOURCE, TARGET, 7, network.split_theta(whole, made))
     monkeypatch.setattr(kernels, "ROOM", room)
-    network.cost(network.parts(theta, made), SOURCE, TARGET, 7, network.parts(g, made))
+    network.cost(network.split_theta(theta, made), SOURCE, TARGET, 7, network.split_theta(g, made))
     assert g == pytest.approx(whole)
 
 
@@ -260,7 +264,7 @@ def test_batches_and_memory_do_not_change_translations(monkeypatch):
 @pytest.mark.parametrize("attention", [True, False])
 def test_words_have_the_scores_and_weights_of_appendix_a(attention):
     made = model(attention)
-    letters = {name: a.tolist() for name, a in network.letters(made.theta, made.layout).items()}
+    letters = {name: a.tolist() for name, a in network.arrays_by_letter(made.theta, made.layout).items()}
     for x, y, (logp, alpha) in zip(SOURCE, TARGET, scoring.score_pairs([made], SOURCE, TARGET), strict=True):
         for T in range(1, len(y) + 1):
             expected = naive.translation_logp(letters, x.tolist(), y[:T].tolist(), 7, weights := [])
@@ -274,7 +278,7 @@ def test_words_have_the_scores_and_weights_of_appendix_a(attention):
 def test_given_translations_have_the_likelihood_of_held_out_text(monkeypatch):
     made = model()
     expected = training.heldout_logp(made.at, Bitext(SOURCE, TARGET, 0), made.vocab.sos_id)
-    targets = scoring.targets_of(SOURCE, TARGET, made.vocab.sos_id)
+    targets = scoring.make_targets(SOURCE, TARGET, made.vocab.sos_id)
     for words in (1, 1 << 13):
         monkeypatch.setattr(scoring, "WORDS", words)
         logp = scoring.GivenSource([made]).score(targets).logp
@@ -287,8 +291,8 @@ def test_what_is_shown_of_a_translation_does_not_depend_on_its_company(attention
     models = [model(a, seed) for seed, a in enumerate(attention)]
     how, search = beam.Beam(3, wanted=3), beam.Translator(*models)
     sources = [s for s in SOURCE for _ in range(3)]
-    alone = [scoring.scored_alone(models, s, found, how) for s, found in zip(sources, search(sources, how, 1))]
-    whole = [scoring.scored_alone(models, s, found, how) for s, found in zip(sources, search(sources, how, 9))]
+    alone = [scoring.rescore_alone(models, s, found, how) for s, found in zip(sources, search(sources, how, 1))]
+    whole = [scoring.rescore_alone(models, s, found, how) for s, found in zip(sources, search(sources, how, 9))]
     for x, y in zip(alone, whole, strict=True):
         assert [(h.words, h.logp, h.rank) for h in x] == [(h.words, h.logp, h.rank) for h in y]
     for s, hypotheses, found in zip(sources, alone, search(sources, how, 9)):
@@ -296,7 +300,7 @@ def test_what_is_shown_of_a_translation_does_not_depend_on_its_company(attention
         assert [h.rank for h in hypotheses] == pytest.approx([h.rank for h in found], abs=1e-4)
         for h in hypotheses:
             assert h.alpha.shape == (len(h.words) + 1, len(s)) and h.alpha.sum(axis=1) == pytest.approx(1)
-            assert alignment.strongest(h.alpha) == h.links
+            assert alignment.strongest_links(h.alpha) == h.links
 
 
 def test_a_banned_word_is_not_generated():
@@ -330,7 +334,7 @@ def test_minibatches_hold_each_pair_once():
     settings = training.Settings(3, 4, 5, 2, 7, 1, 0.001, 0.0, 0.0, "likelihood", 0, None, 1)
     random = np.random.default_rng(1)
     texts = [[np.zeros(random.integers(1, 9), np.int32) for _ in range(300)] for _ in range(2)]
-    batches = list(training.minibatches(Bitext(*texts, 0), settings, 0))
+    batches = list(training.make_minibatches(Bitext(*texts, 0), settings, 0))
     assert sorted(np.concatenate(batches).tolist()) == list(range(300))
     assert len(batches) == 43 and max(map(len, batches)) == 7
 
@@ -343,7 +347,7 @@ def test_shares_of_a_minibatch_have_its_gradient(attention):
     settings = training.Settings(3, 4, units, 2, 5, 1, 0.01, 0.0, 0.1, "likelihood", 0, None, 1)
     found = []
     for threads in (1, 2, 3, 5):
-        theta = training.initial(vocab(6), vocab(5), settings, sides[1])
+        theta = training.initial_theta(vocab(6), vocab(5), settings, sides[1])
         progress = training.Progress(theta, theta * 0, theta * 0)
         for _ in training.train(progress, Bitext(*sides, 0), None, vocab(6), vocab(5), settings, threads=threads):
             pass
@@ -373,8 +377,8 @@ def test_the_average_is_of_the_last_share_of_the_updates():
 def test_first_values_are_those_of_appendix_b():
     source, target = vocab(40), vocab(50)
     settings = training.Settings(30, 40, 50, 20, 80, 1, None, 0.0, 0.0, "likelihood", 0, None, 1)
-    p = network.parts(
-        training.initial(source, target, settings, TARGET), network.layout(source, target, **settings.sizes)
+    p = network.split_theta(
+        training.initial_theta(source, target, settings, TARGET), network.make_layout(source, target, **settings.sizes)
     )
     for name in ("bx", "ba", "va", "bs", "by", "bo"):
         assert not getattr(p, name).any()

@@ -140,7 +140,7 @@ def test_the_gradient_is_that_of_finite_differences(direct, hidden, dropout):
         return
     theta = parameters(h=hidden, direct=direct)
     contexts, w = minibatch(6)
-    kept = kernels.keep([(6, 9), (6, hidden)], dropout, np.random.default_rng(1))
+    kept = kernels.dropout_factors([(6, 9), (6, hidden)], dropout, np.random.default_rng(1))
 
     def likelihood(C, H, d, U, W, b):
         x = C[contexts].reshape(len(w), -1) * kept[0]
@@ -165,7 +165,7 @@ def test_weight_decay_is_on_weights_and_not_on_biases():
 
 
 def test_dropout_leaves_out_a_share_and_keeps_the_sum():
-    a, b = kernels.keep([(400, 50), (3, 0)], 0.25, np.random.default_rng(1))
+    a, b = kernels.dropout_factors([(400, 50), (3, 0)], 0.25, np.random.default_rng(1))
     assert np.unique(a) == pytest.approx([0, 4 / 3]) and a.dtype == np.float32 and b.shape == (3, 0)
     assert a.mean() == pytest.approx(1, abs=0.01)
 
@@ -222,9 +222,11 @@ def test_a_last_block_may_be_smaller():
 
 def test_rates():
     made = settings(rate=0.1, decay=0.5)
-    assert training.rate(made, 0, 100) == 0.1 and training.rate(made, 4, 100) == pytest.approx(0.1 / 3)
+    assert training.learning_rate(made, 0, 100) == 0.1 and training.learning_rate(made, 4, 100) == pytest.approx(
+        0.1 / 3
+    )
     made = settings(rate=0.1)
-    assert [training.rate(made, t, 100) for t in (0, 50, 99)] == pytest.approx([0.1, 0.05, 0.001])
+    assert [training.learning_rate(made, t, 100) for t in (0, 50, 99)] == pytest.approx([0.1, 0.05, 0.001])
 
 
 def test_the_heldout_perplexity_is_that_of_ppl(texts):
@@ -245,9 +247,9 @@ def test_contexts_made_as_they_are_asked_for_are_those_of_the_text(texts, marks,
     corpus = whole_corpus(str(texts / "train"), vocab, marks)
     at = np.flatnonzero(corpus.scored)
     rows = corpora.contexts(corpus, n)[at]
-    found = training.windows(corpus, at, n, vocab.sos_id)
+    found = training.make_windows(corpus, at, n, vocab.sos_id)
     assert (found[np.arange(len(at))] == np.where(rows < 0, vocab.sos_id, rows)).all() and len(found) == len(at)
-    assert (np.concatenate(list(pace.parts(found))) == found[:]).all()
+    assert (np.concatenate(list(pace.split_contexts(found))) == found[:]).all()
     assert found[:].dtype == np.int32
 
 
@@ -271,10 +273,10 @@ def test_a_checkpoint_of_another_run_is_refused(texts):
     lifecycle.write_checkpoint(mine, part, mine.arrays(part, now))
     other = life(texts / "model", settings(weight_decay=0.1), data, fresh.vocab)
     with pytest.raises(FormatError, match="-weight-decay differs"):
-        lifecycle.resumed(other, {}, {})
+        lifecycle.resume(other, {}, {})
     other = life(texts / "model", made, prepared(texts, made, "train")[0], fresh.vocab)
     with pytest.raises(FormatError, match="-text or -heldout differs"):
-        lifecycle.resumed(other, {}, {})
+        lifecycle.resume(other, {}, {})
 
 
 def test_blocks_change_rounding_only(texts):
@@ -295,7 +297,7 @@ def test_patience(texts):
     made = settings(epochs=50, rate=0.3, patience=2)
     data, fresh = prepared(texts, made, "odd")
     progress, mine = training.Progress(fresh), life(texts / "model", made, data, fresh.vocab)
-    lifecycle.live(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress))
+    lifecycle.run_training(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress))
     assert progress.epoch == progress.best_epoch + 2 < 50
     assert load(mine.model).settings["curve"] == curve.rows(progress.curve, curve.TIMES)
 
@@ -336,7 +338,7 @@ def test_compiled_and_plain_scoring_agree(texts, monkeypatch):
 
 def test_distinct_rows():
     rows = np.random.default_rng(1).integers(0, 4, (200, 3))
-    first, number = scoring.distinct(rows, 4)
+    first, number = scoring.distinct_rows(rows, 4)
     assert (rows[first][number] == rows).all() and len(first) == len(np.unique(rows, axis=0))
 
 
@@ -346,7 +348,7 @@ def test_features_known_beforehand(tmp_path):
     path.write_text("2 3\nb 1 2 3\nzzz 4 5 6\n")
     given = training.read_features(str(path), vocab, 3)
     assert {vocab.words[i]: v.tolist() for i, v in given.items()} == {b"b": [1, 2, 3]}
-    C = training.initial(vocab, settings(), np.array([1]), given).C
+    C = training.initial_network(vocab, settings(), np.array([1]), given).C
     assert C[vocab.index[b"b"]].tolist() == [1, 2, 3]
     for bad, message in (
         ("b 1 2\n", "w2v:1: expected a word and 3 finite numbers .-features., got 2"),
@@ -362,4 +364,4 @@ def test_a_text_without_known_words(texts):
     vocab = make_vocab([b"nothing"], eos=False)
     corpus = whole_corpus(str(texts / "train"), vocab, Marks(False, False, True))
     with pytest.raises(LmtkError, match="no word of the vocabulary"):
-        training.examples(corpus, vocab, 3, None)
+        training.make_examples(corpus, vocab, 3, None)

@@ -34,8 +34,8 @@ def whole_and_resumed(folder, data, made, fresh, upto):
         now = [now for _, _, now in islice(training.train(progress, data, made, 1), upto)][-1]
         return progress, now()
 
-    whole, _ = trained(training.before(fresh, made))
-    part, now = trained(training.before(fresh, made), upto)
+    whole, _ = trained(training.begin(fresh, made))
+    part, now = trained(training.begin(fresh, made), upto)
     return whole, trained(by_checkpoint(folder, part, now, made, data, fresh))[0]
 
 
@@ -74,7 +74,7 @@ def test_a_sample_of_all_words_is_the_full_softmax():
 def test_a_network_that_is_kept_learns_no_more(model, objective, texts):
     made = settings(model=model, objective=objective, samples=5, rate=0.3)
     data, fresh = prepared(texts, made)
-    learner = objectives.begun(fresh, data, made, 1, ALONE)
+    learner = objectives.make_learner(fresh, data, made, 1, ALONE)
     network = learner.network()
     was = {name: a.copy() for name, a in network.named().items()}
     learner.step(np.arange(len(data.w)), 0.3, 0, 0)
@@ -148,7 +148,7 @@ def test_the_effective_sample_size():
     theta, (contexts, _) = parameters(), minibatch(6)
     drawn, q = np.array([0, 10, 3, 3, 7]), np.random.default_rng(3).dirichlet(np.ones(11))
     mine = Small(theta, output="sampled")
-    found = sampled.effective(mine.mine, sgd.forward(mine.theta, contexts)[0], drawn, q)
+    found = sampled.effective_sample_size(mine.mine, sgd.forward(mine.theta, contexts)[0], drawn, q)
     assert found == pytest.approx(naive.effective_samples(*lists(theta), contexts.tolist(), drawn, q), rel=1e-4)
 
 
@@ -157,8 +157,8 @@ def test_words_are_drawn_until_they_are_worth_enough(texts):
     data, network = prepared(texts, made)
     mine = Small([network.named().get(name) for name in "CHdUWb"], output="sampled")
     z, w = sgd.forward(mine.theta, data.contexts[:2])[0], data.w[:2]
-    draw = objectives.drawing(data, made, network.vocab.V, mine.mine)
-    plain = objectives.drawing(data, settings(objective="sampled", samples=1), network.vocab.V)
+    draw = objectives.make_draw(data, made, network.vocab.V, mine.mine)
+    plain = objectives.make_draw(data, settings(objective="sampled", samples=1), network.vocab.V)
     sizes = [[len(of(z, w, np.arange(2), 0, number)[0]) for number in range(40)] for of in (draw, plain)]
     assert np.mean(sizes[0]) > np.mean(sizes[1]) + 1
     assert max(sizes[0]) <= network.vocab.V
@@ -234,12 +234,12 @@ def test_checkpoints_from_before_the_objectives_are_read(texts):
     data, fresh = prepared(texts, made)
     mine = life(texts / "m", made, data, fresh.vocab)
     run.write_checkpoint(mine, training.Progress(fresh), fresh.named())
-    about, arrays = run.read("nplm-train", mine.checkpoint)
+    about, arrays = run.read_checkpoint("nplm-train", mine.checkpoint)
     old = {name: value for name, value in about["run"].items() if name not in ("objective", "samples")}
     arrays = {name: a.copy() for name, a in arrays.items() if name != "vocabulary"}
     with open(mine.checkpoint, "wb") as out:
         container.write(out, "nplm-checkpoint", about | {"run": old}, arrays, fresh.vocab.words)
-    assert run.resumed(mine, fresh.named(), fresh.named())[0]["epoch"] == 0
+    assert run.resume(mine, fresh.named(), fresh.named())[0]["epoch"] == 0
 
 
 def with_classes(direct, of=(0, 1, 1, 2, 0, 2, 2, 2, 1, 0, 2)):
@@ -275,7 +275,7 @@ def test_a_step_follows_the_slope_of_the_likelihood_of_classes(direct):
 @pytest.mark.parametrize("direct", [False, True])
 def test_classes_split_and_join(direct):
     model = with_classes(direct)
-    for name, a in classes.join(classes.split(model.theta), 5, direct).items():
+    for name, a in classes.gather_weights(classes.make_training_arrays(model.theta), 5, direct).items():
         b = getattr(model.theta, name)
         assert (a is None) == (b is None) and (a is None or (a == b).all())
 
@@ -292,17 +292,17 @@ def test_scores_of_classes_are_their_likelihood(monkeypatch):
 
 def test_classes_by_frequency():
     counts = np.array([1, 100, 1, 25, 1, 1, 1, 1, 1, 1])
-    found = classes.by_frequency(counts)
+    found = classes.classes_by_frequency(counts)
     assert found[1] == 0 and found[3] == 1 and sorted(set(found.tolist())) == list(range(found.max() + 1))
     assert (np.diff(found[np.argsort(-counts, kind="stable")]) >= 0).all()
-    assert classes.by_frequency(np.array([5])).tolist() == [0]
+    assert classes.classes_by_frequency(np.array([5])).tolist() == [0]
 
 
 def test_classes_of_a_file(tmp_path):
     vocab = make_vocab([b"a", b"b", b"c", b"d"], eos=False)
     path = tmp_path / "classes"
     path.write_text("X a\n\nY 0.5 c\nY 0.5 b\nY 0.1 zebra\n")
-    assert classes.read(str(path), vocab).tolist() == [0, 1, 1, 2]
+    assert classes.read_classes(str(path), vocab).tolist() == [0, 1, 1, 2]
     for bad, message in (
         ("X a\nY a\n", "classes:2: 'a' is in a second class"),
         ("a\n", "classes:1: expected a class and a word, got 1"),
@@ -310,7 +310,7 @@ def test_classes_of_a_file(tmp_path):
     ):
         path.write_text(bad)
         with pytest.raises(FormatError, match=message):
-            classes.read(str(path), vocab)
+            classes.read_classes(str(path), vocab)
 
 
 TREE = np.array([[11 + 1, 11 + 2], [11 + 3, 4], [11 + 4, 11 + 5], [0, 1], [2, 11 + 6], [11 + 7, 11 + 8], [3, 11 + 9],
@@ -366,7 +366,7 @@ def ways(found):
 @pytest.mark.parametrize("counts", [[5, 9, 1, 1, 2, 7, 3], [1] * 6, [1, 1], [2**i for i in range(12)]])
 def test_huffmans_tree_takes_the_fewest_decisions(counts):
     counts = np.array(counts)
-    found = tree.from_counts(counts)
+    found = tree.huffman_tree(counts)
     taken = ways(found)
     assert sum(len(way) * n for way, n in zip(taken, counts)) == naive.huffman_cost(counts.tolist())
     assert len(set(taken)) == len(counts)
@@ -376,12 +376,12 @@ def test_a_tree_keeps_the_beginnings_that_words_share():
     """Words of one string together, one whose string goes on above, a lone side left out, those without beside."""
     counts = np.array([5, 9, 1, 1, 2, 7, 3])
     strings = [b"00", b"01", b"01", b"1000", b"11", None, b"11"]
-    a, b, c, d, e, f, g = ways(tree.from_strings(strings, counts))
+    a, b, c, d, e, f, g = ways(tree.tree_of_strings(strings, counts))
     assert b[:-1] == c[:-1] and len(b) == len(c) and a[:-1] == b[:-2], "00 and 01 are one node"
     assert e[:-1] == g[:-1] and d[:-1] == e[:-2] and d[:-2] == a[:-2], "1000 takes one decision after the first"
     assert len(f) == 1, "no string: beside all others"
-    assert sorted(map(len, ways(tree.from_strings([b"", b"", b"0"], counts[:3])))) == [1, 2, 2]
-    assert (tree.from_strings([None] * 7, counts) == tree.from_counts(counts)).all()
+    assert sorted(map(len, ways(tree.tree_of_strings([b"", b"", b"0"], counts[:3])))) == [1, 2, 2]
+    assert (tree.tree_of_strings([None] * 7, counts) == tree.huffman_tree(counts)).all()
 
 
 def test_a_tree_of_features():
@@ -398,12 +398,12 @@ def test_a_tree_of_features():
         15: centre[1],
     }
     counts = np.ones(15, int)
-    strings = tree.bisected(features, counts)
+    strings = tree.bisect_words(features, counts)
     first = [s and s[:1] for s in strings]
     assert len({first[w] for w in even}) == len({first[w] for w in odd}) == 1
     assert strings[10] is None and len(set(strings)) == 15
-    assert len(ways(tree.from_strings(strings, counts))[10]) == 1
-    assert tree.bisected({3: np.ones(2)}, counts)[3] == b""
+    assert len(ways(tree.tree_of_strings(strings, counts))[10]) == 1
+    assert tree.bisect_words({3: np.ones(2)}, counts)[3] == b""
 
 
 def test_the_first_values_of_a_tree_are_the_unigram(texts):
@@ -447,14 +447,14 @@ def test_paths_of_a_file(tmp_path):
 
 def test_a_tree_needs_two_words():
     with pytest.raises(LmtkError, match="a tree needs two words"):
-        training.initial(make_vocab([b"a"], eos=False), settings(objective="tree"), np.array([0]))
+        training.initial_network(make_vocab([b"a"], eos=False), settings(objective="tree"), np.array([0]))
 
 
 @pytest.mark.parametrize("name", ["nce", "class", "tree"])
 def test_dropout_has_factors_for_each_example(name):
     """What a minibatch changes is the sum of what its examples change, each with its own factors."""
     contexts, w = minibatch(6)
-    kept = kernels.keep([(6, 9), (6, 5)], 0.3, np.random.default_rng(1))
+    kept = kernels.dropout_factors([(6, 9), (6, 5)], 0.3, np.random.default_rng(1))
     model = {"class": with_classes, "tree": with_tree}.get(name, lambda direct: None)(True)
     first = vars(model.theta) if model else dict(zip("CHdUWb", parameters(direct=True)))
     noise = np.array([0, 10, 3, 3, 7]), np.full(11, 1 / 11)
@@ -485,4 +485,4 @@ def test_a_run_with_a_shortlist_goes_on_to_the_same_bytes(texts, upto, dropout):
     assert again.curve == whole.curve and whole.curve[-1].heldout > whole.curve[0].heldout
     assert same(whole.best, again.best)
     others = np.flatnonzero(fresh.place[data.w] < 0)[:2]
-    assert objectives.begun(fresh, data, made, 1, ALONE).step(others, 0.1, 0, 0) == (0, 0)
+    assert objectives.make_learner(fresh, data, made, 1, ALONE).step(others, 0.1, 0, 0) == (0, 0)

@@ -18,7 +18,7 @@ OPEN = (
 
 def scored(model, path, marks=SENTENCES):
     """(the opened model, ids, ln p, the contexts) of a text's scored tokens."""
-    opened, parts = oov.Open(model), []
+    opened, parts = oov.OpenNetwork(model), []
     for corpus in read_corpus(str(path), model.vocab, marks, model.order, index=opened.index):
         rows = model.padded(contexts(corpus, model.order))
         parts.append([x[corpus.scored] for x in (corpus.ids, opened.score(corpus).logp, rows)])
@@ -82,8 +82,8 @@ def test_a_word_in_20_contexts_of_another_lands_near_what_it_stands_for(tmp_path
     (tmp_path / "new").write_text("\n".join(grammar(["wug"], 20)))
     made = training.Settings(3, 8, 6, False, 0.02, None, 1e-4, 2, 16, 6, 6, 1)
     vocab = make_vocab(sorted(set((tmp_path / "train").read_bytes().split())), True, True)
-    data = training.examples(whole_corpus(str(tmp_path / "train"), vocab, Marks()), vocab, 3, None)
-    progress = training.Progress(training.initial(vocab, made, data.w))
+    data = training.make_examples(whole_corpus(str(tmp_path / "train"), vocab, Marks()), vocab, 3, None)
+    progress = training.Progress(training.initial_network(vocab, made, data.w))
     for _ in training.train(progress, data, made, 1):
         pass
     opened = scored(progress.best, tmp_path / "new")[0]
@@ -98,11 +98,11 @@ def test_blocks_of_a_text_are_one_text(texts, monkeypatch):
     model = neural(texts, unk=True)
     (texts / "open").write_text(OPEN * 3)
     _, ids, logp, _ = scored(model, texts / "open")
-    from lmtk.files import streams
+    from lmtk.files import decoding
     from lmtk.machine.large import LARGE
     from lmtk.text import corpus
 
-    monkeypatch.setattr(corpus, "blocks", lambda path, pieces: streams.blocks(path, 30, pieces=pieces))
+    monkeypatch.setattr(corpus, "blocks", lambda path, pieces: decoding.blocks(path, 30, pieces=pieces))
     monkeypatch.setitem(LARGE, "text", 1)
     _, again, found, _ = scored(model, texts / "open")
     assert (again == ids).all() and found == pytest.approx(logp, abs=1e-5)

@@ -14,12 +14,12 @@ from lmtk.text.vocab import Vocab
 
 def test_the_curvature_is_the_largest_eigenvalue():
     X = np.random.default_rng(1).normal(0, 1, (40, 6)).astype(np.float32) + np.array([3, 0, 0, 1, 0, 0], np.float32)
-    assert pace.stiffest(X, 40) == pytest.approx(naive.stiffest(X.tolist(), 40), rel=1e-3)
+    assert pace.largest_eigenvalue(X, 40) == pytest.approx(naive.stiffest(X.tolist(), 40), rel=1e-3)
     largest = np.linalg.eigvalsh(X.T @ X)[-1] / 40
-    assert 0.9 * largest < pace.stiffest(X, 40) < 1.001 * largest
-    assert pace.stiffest(X[:, :0], 40) == pace.stiffest(X[:0], 0) == 0
+    assert 0.9 * largest < pace.largest_eigenvalue(X, 40) < 1.001 * largest
+    assert pace.largest_eigenvalue(X[:, :0], 40) == pace.largest_eigenvalue(X[:0], 0) == 0
     Y = np.random.default_rng(2).normal(0, 1, (6, 3)).astype(np.float32)
-    assert pace.stiffest(X, 40, Y) == pytest.approx(pace.stiffest(X @ Y, 40), rel=1e-5)
+    assert pace.largest_eigenvalue(X, 40, Y) == pytest.approx(pace.largest_eigenvalue(X @ Y, 40), rel=1e-5)
 
 
 @pytest.mark.parametrize("parts", [1, 2])
@@ -33,9 +33,9 @@ def test_a_step_goes_as_far_as_the_curvature_lets_it(parts):
         mine.step(contexts, w, 1e-2)
 
     layer = SimpleNamespace(H=H, d=d)
-    a, memory, _ = layers.window(layer, C[contexts], layers.Given())
+    a, memory, _ = layers.window(layer, C[contexts], layers.Batch())
     x = C[contexts].reshape(8, -1)
-    z = kernels.stack(a, x)
+    z = kernels.stack_activations(a, x)
     y = z @ np.hstack((U, W, b[:, None])).T
     p = np.exp(y) / np.exp(y).sum(axis=1, keepdims=True)
     p[np.arange(8), w] -= 1
@@ -58,7 +58,7 @@ def test_a_step_goes_as_far_as_the_curvature_lets_it(parts):
 def test_one_example_is_never_held_back():
     data = training.Data(np.zeros((5, 3), np.int32), np.arange(5) % 2, None)
     settings = training.Settings(4, 5, 3, False, 1e3, None, 0, 1.0, 1, 1, 1, 1)
-    found = pace.pace(settings, data, 4, pace.variances(data.w, 3))
+    found = pace.make_pace(settings, data, 4, pace.variances(data.w, 3))
     assert found.H == 0 and not found.C.any() and not found.outputs.any()
 
 
@@ -89,7 +89,7 @@ def test_sentences_of_three_words(model, objective):
     settings = training.Settings(
         n, 100, 60, False, 0.02, None, 0, 4.0, 256, 1, 1, 1, objective, 50 if objective == "nce" else 30, model
     )
-    progress = training.Progress(training.initial(vocab, settings, data.w))
+    progress = training.Progress(training.initial_network(vocab, settings, data.w))
     for _ in training.train(progress, data, settings, 1):
         pass
     logp = progress.best.score_contexts(data.contexts[:2000], data.w[:2000])

@@ -25,7 +25,7 @@ def parameters(direct, V=11, h=5, m=3, dtype=np.float32):
 def test_the_state_is_that_of_the_twin(direct):
     C, H, d, *_, R = parameters(direct)
     contexts, _ = minibatch(4)
-    _, (*_, A), _ = layers.recurrent(SimpleNamespace(H=H, d=d, R=R), C[contexts], layers.Given())
+    _, (*_, A), _ = layers.recurrent(SimpleNamespace(H=H, d=d, R=R), C[contexts], layers.Batch())
     for k, row in enumerate(contexts.tolist()):
         states = naive.recurrent(*(array.tolist() for array in (C, H, R, d)), row)
         assert A[:, k] == pytest.approx(np.array(states), abs=1e-5)
@@ -42,7 +42,7 @@ def test_the_gradient_is_that_of_finite_differences(direct, dropout, objective, 
     contexts, w = minibatch(6)
     if not again:
         contexts = np.random.default_rng(3).permutation(20)[: contexts.size].reshape(contexts.shape)
-    kept = kernels.keep([(6, 9), (6, 5)], dropout, np.random.default_rng(1))
+    kept = kernels.dropout_factors([(6, 9), (6, 5)], dropout, np.random.default_rng(1))
 
     def likelihood(C, H, d, U, W, b, R):
         x = (C[contexts].reshape(6, -1) * kept[0]).reshape(6, 3, 3)
@@ -81,8 +81,8 @@ def test_it_learns_from_farther_back_than_its_last_word(texts):
 
     vocab = make_vocab([b"x", b"y", b"z", b"a"])
     text = whole_corpus(str(texts / "train"), vocab, Marks())
-    data = training.examples(text, vocab, made.order, None)
-    progress = training.Progress(training.initial(vocab, made, data.w))
+    data = training.make_examples(text, vocab, made.order, None)
+    progress = training.Progress(training.initial_network(vocab, made, data.w))
     for _ in training.train(progress, data, made, 1):
         pass
     logp = progress.best.score(text).logp.reshape(400, 6)

@@ -40,7 +40,7 @@ def test_the_choice_is_that_of_the_twin(n1):
 @pytest.mark.parametrize("dropout", [0, 0.3])
 def test_the_gradient_is_that_of_finite_differences(model, direct, dropout):
     theta, (contexts, w) = parameters(model, direct), minibatch(6)
-    kept = kernels.keep([(6, 9), (6, 5)], dropout, np.random.default_rng(1))
+    kept = kernels.dropout_factors([(6, 9), (6, 5)], dropout, np.random.default_rng(1))
 
     def likelihood(C, H, d, U, W, b, R=None):
         X = C[contexts].reshape(6, 3, s, m).astype(np.float64)
@@ -68,7 +68,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, model):
     made = settings(model=model, senses=3, order=4, dropout=0.1)
     whole, _ = run(texts, made)
     data, fresh = prepared(texts, made)
-    part = training.before(fresh, made)
+    part = training.begin(fresh, made)
     now = [now for _, _, now in islice(training.train(part, data, made, 1), 5)][-1]
     again, _ = run(texts, made, progress=by_checkpoint(texts, part, now(), made, data, fresh))
     assert same(again.best, whole.best) and again.curve == whole.curve

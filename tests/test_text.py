@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
-from lmtk.files.streams import blocks, lines, open_in, open_out
+from lmtk.files.decoding import blocks, lines
+from lmtk.files.inputs import open_in
+from lmtk.files.outputs import open_out
 from lmtk.machine import threads as threads_module
 from lmtk.machine.large import LARGE
 from lmtk.ngram.counting.collection import collect

@@ -90,7 +90,7 @@ def command(**options):
 
     job = made(FeaturesJob, options)
     if job.plot:
-        figure.need("plot")
+        figure.check_matplotlib("plot")
     check_outputs(job.write, job.plot, inputs=[job.lm, job.words])
     model = load(job.lm)
     if not isinstance(model, Neural):
@@ -145,14 +145,14 @@ def print_nearest(job, C, vocab, ids, targets, senses):
     for words in targets:
         target = features.analogy(C, *words) if job.analogy else C[words[0]]
         own = os.fsdecode(vocab.words[words[0]]) + "\t" if job.neighbours and senses > 1 else ""
-        nearest = zip(*features.nearest(C, target, ids[~np.isin(ids, words)]))
+        nearest = zip(*features.rank_by_cosine(C, target, ids[~np.isin(ids, words)]))
         for i, cosine in list(nearest)[: job.top or 10]:
             sys.stdout.write(f"{own}{os.fsdecode(vocab.words[i])}\t{cosine:.7g}\n")
 
 
 def write(job, C, vocab, ids):
     """-write and -plot of the vectors `ids`, rows of C."""
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.nplm import features
 
     words, m = [vocab.words[i] for i in ids], C.shape[1]
@@ -164,6 +164,6 @@ def write(job, C, vocab, ids):
         raise LmtkError(f"{job.lm}: expected two features or more to draw, got one; train with -features 2 or more")
     if not all(1 <= i <= m for i in job.dimensions):
         raise UsageError(f"-dimensions takes numbers from 1 to {m}, the features of {job.lm}")
-    points, names = features.two_dimensions(C[ids], list(job.dimensions) or None)
+    points, names = features.project(C[ids], list(job.dimensions) or None)
     with open_out(job.plot) as out:
-        features.plot(out, job.picture, words, points, names)
+        features.write_plot(out, job.picture, words, points, names)

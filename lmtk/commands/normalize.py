@@ -39,7 +39,8 @@ def command(**options):
     \b
     Example: echo 'Ann paid 1,234.5 crowns.' | lmtk normalize -tokenize -tolower -numbers
     """
-    from lmtk.files.streams import blocks, open_out
+    from lmtk.files.decoding import blocks
+    from lmtk.files.outputs import open_out
     from lmtk.text.normalize import normalize
     from lmtk.text.vocab import read_vocab
 

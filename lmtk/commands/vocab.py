@@ -56,7 +56,7 @@ def command(**options):
     \b
     Example: lmtk vocab -text train.txt -mincount 4 -write vocab.txt
     """
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
 
     job = made(VocabularyJob, options)
     check_outputs(job.write, texts=job.text, inputs=job.lm)

@@ -1,9 +1,10 @@
 """Reading and writing files.
 
-`streams` opens every input and output: `-`, compressed files, pipes, blocks of bounded size, and outputs that appear
-whole or not at all. `registry` looks at the first bytes of a model file and calls the reader of its kind; `texts` names
-the kind of a text file that does not name itself. Binary files are safetensors, written and read by `container`, with
-the checksums of `sums`, which are computed while other work goes on. `declared` checks the settings and arrays of a
-binary file against what its kind declares. `column` keeps arrays that grow, on disk if memory is short. `figure` draws
-pictures with matplotlib, and `curve` keeps and draws the course of a training.
+`inputs` opens every input: `-`, pipes and compressed files. `decoding` turns texts into blocks of bounded size and into
+lines. `outputs` opens every output: a file appears complete or not at all, and the suffix chooses the compression.
+
+`registry` looks at the first bytes of a model file and calls the reader of its kind; `texts` finds the kind of a text
+file whose format does not name itself. Binary files are safetensors, written and read by `container`; `declared`
+checks their settings and arrays against the declaration of their kind. `column` holds growing arrays, on disk if
+memory is short. `figure` draws pictures with matplotlib; `curve` stores and draws the course of a training run.
 """

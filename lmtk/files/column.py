@@ -1,4 +1,8 @@
-"""Arrays that grow, on disk where memory is short."""
+"""Arrays that grow, in memory or in an unnamed temporary file.
+
+`Column` is one array, `Shelf` several arrays by name in one file. Such a file disappears with the process, however the
+process ends.
+"""
 
 import mmap
 import os
@@ -11,9 +15,7 @@ from lmtk.machine import memory
 
 
 class Column:
-    """An array that grows at its end, in memory or, with `spill`, in a file without a name. Such a file vanishes with
-    the process, however the process ends.
-    """
+    """An array that grows at its end, in memory or, with `spill`, in an unnamed temporary file."""
 
     def __init__(self, kind, spill):
         self.kind, self.parts, self.file, self.size = np.dtype(kind), [], None, 0
@@ -21,7 +23,7 @@ class Column:
             self.file = memory.temporary_file()
 
     def append(self, array):
-        """Adds an array at the end. Raises OSError, naming the folder of temporary files, if the disk is full."""
+        """Add an array at the end. On a full disk, raises OSError with the name of the folder of temporary files."""
         self.size += array.size
         array = np.ascontiguousarray(array, self.kind)
         if self.file is None:
@@ -35,14 +37,14 @@ class Column:
             raise
 
     def array(self):
-        """(N,), all that was appended so far. An array in a file is mapped, and read page by page when it is used."""
+        """All that was appended so far, (N,). An array in a file is mapped: pages are read when they are used."""
         if self.file is None:
             self.parts = [np.concatenate(self.parts or [np.zeros(0, self.kind)])]
             return self.parts[0]
         return memory.array_of(self.file, self.kind, mmap.ACCESS_READ) if self.size else np.zeros(0, self.kind)
 
     def read(self, begin, end):
-        """A copy of the numbers from `begin` up to `end`. Unlike with `array`, no pages of the file stay in memory."""
+        """A copy of the numbers from `begin` up to `end`. Unlike `array`, it keeps no pages of the file in memory."""
         out = np.empty(end - begin, self.kind)
         if self.file is None:
             out[:] = self.array().reshape(-1)[begin:end]
@@ -52,7 +54,7 @@ class Column:
 
 
 def read_at(file, out, at):
-    """Fills an array with the content of a file from byte `at` on."""
+    """Fill an array with the content of a file from byte `at` on."""
     data = out.view(np.uint8)
     while len(data):
         done = os.preadv(file.fileno(), [data], at)
@@ -60,14 +62,16 @@ def read_at(file, out, at):
 
 
 class Shelf:
-    """Arrays by name that grow at their ends, all in one file without a name. Several threads may use it."""
+    """Arrays by name that grow at their ends, all in one unnamed temporary file. Several threads may use it."""
 
     def __init__(self):
         self.parts, self.end, self.lock = {}, 0, Lock()
         self.file = memory.temporary_file(buffering=0)
 
     def add(self, name, array):
-        """Adds an array at the end of the array `name`. Raises OSError as Column.append."""
+        """Add an array at the end of the array `name`. If the disk is full, raises OSError with the folder of temporary
+        files.
+        """
         array = np.ascontiguousarray(array).reshape(-1)
         with self.lock:
             at, self.end = self.end, self.end + array.nbytes
@@ -85,7 +89,7 @@ class Shelf:
         return sum(size for size, _ in self.parts.get(name, ()))
 
     def read(self, name, out, begin=0):
-        """out (N,) <- the array `name` from `begin` on, which is of the type of `out`."""
+        """out (N,) <- the array `name` from `begin` on; `out` has its type."""
         place = -begin
         for size, where in self.parts.get(name, ()):
             a, b = max(place, 0), min(place + size, len(out))

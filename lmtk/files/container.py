@@ -1,11 +1,14 @@
-"""Binary files: safetensors with our own description in its metadata.
+"""Binary files: safetensors with a description of lmtk's in the metadata.
 
-The metadata has one entry, "lmtk": eight hexadecimal digits of CRC-32, a blank, and JSON with the kind, the format's
-version, the settings and, for each array, its type, shape and CRC-32. The array "vocabulary" holds the words as
-bytes, one a line.
+`write` takes the kind, the settings and the arrays of a model; `read` returns them and checks all sizes and checksums.
+`map_output` maps a part of a file that is being written, so that arrays can be computed in their place.
+
+The metadata has one entry, "lmtk": eight hexadecimal digits of CRC-32, a blank, and JSON with the kind, the version of
+the format, the settings and, for each array, its type, shape and CRC-32. The array "vocabulary" holds the words as
+bytes, one on each line.
 
 The arrays of a large file begin at a multiple of PAGE; blanks fill the header up to it. So arrays can be written to
-their places before their CRCs, and with them the length of the header, are known.
+their places before their checksums, and with them the length of the header, are known.
 """
 
 import errno
@@ -23,7 +26,7 @@ import numpy as np
 
 from lmtk import __version__
 from lmtk.errors import FormatError
-from lmtk.files.streams import Output
+from lmtk.files.outputs import Output
 from lmtk.machine import memory
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
@@ -40,8 +43,9 @@ def looks_binary(head):
 
 
 def write(out, kind, settings, arrays, words=None):
-    """Writes arrays (name -> ndarray) with their description. Equal contents give equal bytes. Arrays that are already
-    `mapped` in the file at their places are not written again.
+    """Write arrays (name -> ndarray) with their description. Equal contents give equal bytes.
+
+    Arrays that are already in their places in the file, by `map_output`, are not written again.
     """
     arrays = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
     if words is not None:
@@ -50,7 +54,7 @@ def write(out, kind, settings, arrays, words=None):
     crcs = in_threads(zlib.crc32, arrays.values()) if pays("binary", sum(a.nbytes for a in arrays.values())) else None
     crcs = crcs or map(zlib.crc32, arrays.values())
     described = {name: [kinds[a.dtype], list(a.shape), crc] for (name, a), crc in zip(arrays.items(), crcs)}
-    header, places = header_of(kind, settings, described)
+    header, places = make_header(kind, settings, described)
     for name, a in arrays.items():
         if place_in(out, a) not in (None, places[name]):
             arrays[name] = a.copy()  # it is mapped at another place, where another array will be written
@@ -64,7 +68,7 @@ def write(out, kind, settings, arrays, words=None):
         out.truncate()
 
 
-def header_of(kind, settings, described):
+def make_header(kind, settings, described):
     """(the bytes before the data of a file, {name: where its array begins}). described: {name: (type, shape, CRC)}."""
     about = {"kind": kind, "format": VERSION, "lmtk": __version__, "settings": settings, "arrays": described}
     text = json.dumps(about, sort_keys=True, separators=(",", ":"))
@@ -84,9 +88,10 @@ def header_of(kind, settings, described):
     return header, {name: len(header) + table[name]["data_offsets"][0] for name in order}
 
 
-def mapped(out, begin, size):
-    """(size,) uint8, zeros: a mapping of the file `out`, which is being written, from `begin` on. None if `out` is not
-    a regular, uncompressed file, or if the system cannot reserve room on the disk. Raises OSError if the disk is full.
+def map_output(out, begin, size):
+    """Map the file `out`, which is being written, from `begin` on: (size,) uint8, zeros.
+
+    Returns None if `out` is not a regular, uncompressed file. Raises OSError if the disk is full.
     """
     if not isinstance(getattr(out, "raw", None), Output) or not hasattr(os, "posix_fallocate"):
         return None
@@ -101,68 +106,68 @@ def mapped(out, begin, size):
     with suppress(OSError, ValueError):
         pages.madvise(memory.HUGEPAGE)
     memory.mapped.append(ref(pages, memory.mapped.remove))
-    found = np.frombuffer(pages, np.uint8)
+    mapping = np.frombuffer(pages, np.uint8)
     if any(len(other) > begin for other in mappings(out)):
-        found[begin:] = 0
-    out.raw.mappings.append(found)
-    return found[begin:]
+        mapping[begin:] = 0
+    out.raw.mappings.append(mapping)
+    return mapping[begin:]
 
 
 def mappings(out):
-    """The mappings of a file that is being written, a list of uint8 arrays that begin at its first byte."""
+    """The mappings of a file that is being written: uint8 arrays that begin at its first byte."""
     return getattr(getattr(out, "raw", None), "mappings", [])
 
 
 def place_in(out, array):
-    """Where an array begins in a file that is being written, if it is a mapping of it; else None."""
+    """The place of an array in a file that is being written, if the array is mapped from the file; else None."""
     at = array.__array_interface__["data"][0]
-    for found in mappings(out):
-        begin = found.__array_interface__["data"][0]
-        if begin <= at and at + array.nbytes <= begin + found.nbytes:
+    for mapping in mappings(out):
+        begin = mapping.__array_interface__["data"][0]
+        if begin <= at and at + array.nbytes <= begin + mapping.nbytes:
             return at - begin
     return None
 
 
-unfinished = []  # checks of CRCs that are left to `finish`
+unfinished = []  # checks of CRCs that `finish` will do
 
 
 def finish():
-    """Does the checks that `read` has put off with sums="later". Raises FormatError if a CRC is wrong."""
+    """Do the checks that `read` has put off with sums="later". Raises FormatError if a checksum is wrong."""
     while unfinished:
         unfinished.pop()()
 
 
 def read(stream, path, sums="now"):
-    """(about, arrays) of a file of ours. about: the description, {"kind": .., "settings": ..} and so on; arrays: {name:
-    ndarray}.
+    """Read (about, arrays) of a file.
 
-    A plain file is memory-mapped; a pipe is read whole. Every size is checked against the file, and the description and
-    every array against their CRCs. Raises FormatError.
+    about: the description, {"kind": .., "settings": ..} and so on; arrays: {name: ndarray}. A plain file is
+    memory-mapped; a pipe is read whole. All sizes are checked against the file, and the description and all arrays
+    against their checksums. Raises FormatError.
 
-    sums: when the CRCs of a large mapped file's arrays are checked: "now"; "later", in `finish`; or "never".
+    sums: when to check the arrays of a large mapped file: "now"; "later", in `finish`; or "never".
     """
     size = int.from_bytes(stream.read(8), "little")
     if size > MAX_HEADER:
-        raise cut(path)
-    about, spans = parsed(stream.read(size), size, path)
+        raise damage_error(path)
+    about, spans = parse_header(stream.read(size), size, path)
     total = max((end for _, end in spans.values()), default=0)
     try:
-        data = bytes_behind(stream, path, 8 + size, total)
+        data = read_data(stream, path, 8 + size, total)
         if data is None:
-            raise cut(path)
+            raise damage_error(path)
         arrays, expected = {}, []
         for name, (dtype, shape, crc) in about["arrays"].items():
             part = data[slice(*spans[name])]
             expected.append((part, crc))
             arrays[name] = part.view(DTYPES[dtype]).reshape(tuple(map(operator.index, shape)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        raise cut(path) from None
+        raise damage_error(path) from None
     large = pays("binary", total)
 
     def check():
-        for same in (in_threads if large else map)(lambda pair: zlib.crc32(pair[0]) == pair[1], expected):
-            if not same:
-                raise cut(path)
+        for is_right in (in_threads if large else map)(lambda pair: zlib.crc32(pair[0]) == pair[1], expected):
+            if not is_right:
+                raise damage_error(path)
 
     if not (large and isinstance(data, np.memmap)) or sums == "now":
         check()
@@ -171,13 +176,15 @@ def read(stream, path, sums="now"):
     return about, arrays
 
 
-def cut(path):
+def damage_error(path):
     return FormatError(path, "the file is cut short or damaged; was it written whole?")
 
 
-def parsed(header, size, path):
-    """(about, spans) of a header, whose length the file states as `size`. about: the description, as from
-    `container.read`; spans: {name: (begin, end)} of each array, counted from the end of the header. Raises FormatError.
+def parse_header(header, size, path):
+    """(about, spans) of a header, whose length is `size` according to the file.
+
+    about: the description, as in `read`; spans: {name: (begin, end)} of each array, counted from the end of the header.
+    Raises FormatError.
     """
     try:
         table = json.loads(header)
@@ -188,23 +195,25 @@ def parsed(header, size, path):
             or len(header) != size
             or not header.rstrip(b" ").endswith(b"}")
         ):
-            raise cut(path)
+            raise damage_error(path)
         if about["format"] > VERSION:
             raise FormatError(
                 path, f"written by lmtk {about['lmtk']}, format {about['format']}; this lmtk reads {VERSION}"
             )
         spans = {name: tuple(map(operator.index, entry["data_offsets"])) for name, entry in table.items()}
-        here = {name: [entry["dtype"], entry["shape"]] for name, entry in table.items()}
-        if here != {name: entry[:2] for name, entry in about["arrays"].items()} or not contiguous(spans.values()):
-            raise cut(path)
+        declared = {name: [entry["dtype"], entry["shape"]] for name, entry in table.items()}
+        if declared != {name: entry[:2] for name, entry in about["arrays"].items()} or not are_contiguous(
+            spans.values()
+        ):
+            raise damage_error(path)
         if not isinstance(about["kind"], str) or not isinstance(about["settings"], dict):
-            raise cut(path)
+            raise damage_error(path)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        raise cut(path) from None
+        raise damage_error(path) from None
     return about, spans
 
 
-def contiguous(spans):
+def are_contiguous(spans):
     """Whether (begin, end) pairs cover a range from 0 without holes or overlaps."""
     end = 0
     for first, last in sorted(spans):
@@ -214,8 +223,8 @@ def contiguous(spans):
     return True
 
 
-def bytes_behind(stream, path, offset, total):
-    """(total,) uint8, all bytes after a header of `offset` bytes; None if there are fewer or more."""
+def read_data(stream, path, offset, total):
+    """All bytes after a header of `offset` bytes, (total,) uint8; None if there are fewer or more."""
     try:
         plain = stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and path != "-"
     except (OSError, AttributeError, ValueError):
@@ -232,17 +241,17 @@ def bytes_behind(stream, path, offset, total):
     return np.frombuffer(b"".join(parts), np.uint8) if left == 1 else None
 
 
-def shown(settings):
-    """Yields settings as (name, value) pairs for people: named like options, nested ones in line, without None."""
+def settings_for_people(settings):
+    """Yield settings as (name, value) pairs: named like options, nested settings inlined, without None."""
     from lmtk.files import curve
 
     for name, value in settings.items():
         if isinstance(value, dict):
-            yield from shown(value)
+            yield from settings_for_people(value)
         elif value is not None and name != "curve":
             yield name.replace("_", "-"), {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-    if curve.fits(settings.get("curve")) and len(settings["curve"]) > 1:
-        yield "curve", "\n" + curve.table(curve.epochs(settings["curve"]))
+    if curve.is_table(settings.get("curve")) and len(settings["curve"]) > 1:
+        yield "curve", "\n" + curve.format_table(curve.epochs(settings["curve"]))
 
 
 def bytes_of(words):

@@ -1,23 +1,28 @@
-"""The curve of a training: the figures of its epochs, as a file's settings, a table, lines of -log, and a picture."""
+"""The curve of a training run: the figures of its epochs, and their forms in files, tables, logs and pictures.
+
+Training appends an `Epoch` for each epoch. `rows` and `epochs` convert the curve to and from the settings of a file;
+`format_table`, `format_line`, `log_line` and `write_plot` show it; `find_underfitting` and `find_overfitting` give
+advice.
+"""
 
 import math
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
 from lmtk.files.figure import figure
-from lmtk.files.streams import open_out
+from lmtk.files.outputs import open_out
 
-CLEARLY = 0.02  # nats a word, or 2 % of a perplexity: a smaller difference may be chance
-TIMES = "seconds", "speed"  # fields that differ between two runs of the same command, so that no model holds them
+CLEARLY = 0.02  # nats for each word, or 2 % of a perplexity: smaller differences may be chance
+TIMES = "seconds", "speed"  # fields that differ between two runs of the same command; models do not store them
 
 
 @dataclass(frozen=True)
 class Epoch:
     """The figures of an epoch. training, heldout: mean ln p of a word of each text, or None.
 
-    training: by the parameters at the time when each word was seen in the epoch; an estimate if `estimated`. rate: the
-    learning rate at the start of the epoch. bleu: in percent. best: whether it was the best epoch so far. seconds: the
-    time of training up to its end; speed: words a second.
+    training is by the parameters at the time when each word was read in the epoch; it is an estimate if `estimated`.
+    rate: the learning rate at the start of the epoch. bleu: in percent. best: whether it was the best epoch so far.
+    seconds: the training time up to its end; speed: words a second.
     """
 
     number: int
@@ -45,13 +50,16 @@ def perplexity(logp):
 
 
 def rows(curve, without=()):
-    """Epochs as a file's settings hold them: a list of the names of the fields, `without` some, then a row an epoch."""
+    """Convert epochs to the form in a file's settings: a list of the names of the fields, then a row for each epoch.
+
+    without: names of fields to leave out.
+    """
     names = [f.name for f in fields(Epoch) if f.name not in without]
     return [names, *([getattr(e, name) for name in names] for e in curve)]
 
 
-def fits(table):
-    """Whether a value, which may come from any file, is a table that `epochs` can take."""
+def is_table(table):
+    """Whether a value, which may come from any file, is a table that `epochs` can read."""
     number = lambda x: x is None or type(x) is bool or (type(x) in (int, float) and math.isfinite(x))
     return (
         isinstance(table, list)
@@ -65,26 +73,30 @@ def fits(table):
 
 
 def epochs(table):
-    """The inverse of `rows`."""
+    """Convert the form in a file's settings back to epochs."""
     names, *rows = table
     return [Epoch(**dict(zip(names, row))) for row in rows]
 
 
-def worse_than_frequencies(curve, unigram):
-    """A message if the last epoch's perplexity is clearly above the unigram's, else None. unigram: mean ln p of a word
-    of the training text under the unigram model, and that of the held-out text, or None. A training figure does not
-    count if it is an estimate, nor in the first epoch, when part of it is from before anything was learned.
+def find_underfitting(curve, unigram):
+    """A message if the last perplexity is clearly above that of the unigram model, else None.
+
+    unigram: mean ln p of a word of the training text under the unigram model, and of the held-out text, or None. A
+    training figure is ignored if it is an estimate, and in the first epoch, when part of it is from before anything was
+    learned.
     """
     e, (training, heldout) = curve[-1], unigram
-    name, found, base = ("held-out", e.heldout, heldout) if heldout is not None else ("training", e.training, training)
-    if found is None or found > base - CLEARLY or (heldout is None and (e.estimated or e.number == 1)):
+    name, logp, base = ("held-out", e.heldout, heldout) if heldout is not None else ("training", e.training, training)
+    if logp is None or logp > base - CLEARLY or (heldout is None and (e.estimated or e.number == 1)):
         return None
-    return f"{name} ppl= {perplexity(found):.4g} is above that of the words' frequencies alone, {perplexity(base):.4g}"
+    return f"{name} ppl= {perplexity(logp):.4g} is above that of the words' frequencies alone, {perplexity(base):.4g}"
 
 
-def learned_by_heart(curve):
-    """A message if the held-out perplexity has risen twice in a row, in the end clearly above the best, while the
-    training perplexity fell; else None.
+def find_overfitting(curve):
+    """A message if training overfits, else None.
+
+    That is: the held-out perplexity has risen twice in a row and is now clearly above the best, while the training
+    perplexity fell.
     """
     last = curve[-3:]
     if len(last) < 3 or any(e.best for e in last[1:]) or None in [x for e in last for x in (e.training, e.heldout)]:
@@ -97,10 +109,10 @@ def learned_by_heart(curve):
 
 
 def columns(curve):
-    """(name, function that returns an epoch's value, format) for each figure that some epoch has."""
-    about = "~" if any(e.estimated for e in curve) else ""
+    """(name, function that returns the value of an epoch, format) for each figure that some epoch has."""
+    mark = "~" if any(e.estimated for e in curve) else ""
     every = [
-        (f"training ppl{about}", lambda e: e.ppl, ".7g"),
+        (f"training ppl{mark}", lambda e: e.ppl, ".7g"),
         ("held-out ppl", lambda e: e.heldout_ppl, ".7g"),
         ("BLEU", lambda e: e.bleu, ".2f"),
         ("rate", lambda e: e.rate, ".4g"),
@@ -108,8 +120,8 @@ def columns(curve):
     return [column for column in every if any(column[1](e) is not None for e in curve)]
 
 
-def table(curve):
-    """Lines for people: the names of the figures, then a line for each epoch; the last best one is marked "best"."""
+def format_table(curve):
+    """The curve as lines: names of the figures, then a line for each epoch; the last best epoch is marked "best"."""
     shown, kept = columns(curve), max((e.number for e in curve if e.best), default=None)
     lines = ["  epoch" + "".join(f"  {name:>12}" for name, _, _ in shown)]
     for e in curve:
@@ -118,16 +130,16 @@ def table(curve):
     return "\n".join(lines)
 
 
-def in_short(e):
-    """The perplexities and BLEU of an epoch, for a part of a line."""
+def format_short(e):
+    """The perplexities and BLEU of an epoch, as a part of a line."""
     figures = (("~" if e.estimated else "", e.ppl), ("held-out ", e.heldout_ppl))
-    told = ["ppl", *(f"{name}{x:.4g}" for name, x in figures if x is not None)]
-    return " ".join(told if len(told) > 1 else []) + ("" if e.bleu is None else f"  BLEU {e.bleu:.2f}")
+    words = ["ppl", *(f"{name}{x:.4g}" for name, x in figures if x is not None)]
+    return " ".join(words if len(words) > 1 else []) + ("" if e.bleu is None else f"  BLEU {e.bleu:.2f}")
 
 
-def line(e):
-    """An epoch on a narrow terminal."""
-    return f"epoch {e.number}  {in_short(e)}  {e.speed:,.0f} words/s" + "  best" * e.best
+def format_line(e):
+    """An epoch as a line on a narrow terminal."""
+    return f"epoch {e.number}  {format_short(e)}  {e.speed:,.0f} words/s" + "  best" * e.best
 
 
 def log_head(estimated, bleu):
@@ -143,8 +155,8 @@ def log_line(e, bleu):
     return "\t".join([f"{e.number}", f"{e.seconds:.1f}", *shown]) + "\n"
 
 
-def plot(path, curve, unigram=(None, None)):
-    """The curve as a picture, SVG or PNG by the name's suffix: perplexities, and BLEU below them where there is one.
+def write_plot(path, curve, unigram=(None, None)):
+    """Draw the curve as a picture, SVG or PNG by the suffix: perplexities, and BLEU below them if there is any.
 
     unigram: mean ln p of a word of the training text, and of the held-out text, under the unigram model, or None. Its
     perplexity is drawn as a line that a run should stay below.

@@ -1,7 +1,8 @@
-"""The contents of binary files: each reader declares what its kind must hold, and files are checked before use.
+"""The contents of binary files: each kind declares what a file must hold, and files are checked before use.
 
 A reader declares its settings as a dict, name -> Setting or another dict, and its arrays as a function of the sizes,
-which returns name -> Array. A file that passes has all settings, and arrays of the right types, shapes and ranges.
+which returns name -> Array. `check_contents` compares a file with both. A file that passes has all settings, and arrays
+of the right types, shapes and ranges.
 """
 
 import json
@@ -23,7 +24,9 @@ KINDS = {"<f8": "F64", "<f4": "F32", "<i8": "I64", "<i4": "I32", "|u1": "U8"}
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting whose values satisfy fits(value). wanted: these values in words; needed: whether it must be present."""
+    """A setting whose values satisfy fits(value). wanted: a description of these values; needed: whether it must be
+    present.
+    """
 
     wanted: str
     fits: Callable
@@ -39,29 +42,29 @@ def one_of(*values):
 
 
 def optional(declared):
-    """The `declared` Setting or Array, which may also be missing."""
+    """A Setting or Array that may be missing."""
     return replace(declared, needed=False)
 
 
-def printable(x):
-    """Whether a text can be written in UTF-8, as one line."""
+def is_printable(x):
+    """Whether a text can be written in UTF-8 as one line."""
     return isinstance(x, str) and x.isprintable()
 
 
-def plain(x, depth=2):
+def is_option_value(x, depth=2):
     """Whether a value is one that an option can have: a scalar, a list of scalars, or a list of such lists."""
     if isinstance(x, list):
-        return depth > 0 and all(plain(y, depth - 1) for y in x)
-    return x is None or type(x) in (bool, int) or printable(x) or (type(x) is float and math.isfinite(x))
+        return depth > 0 and all(is_option_value(y, depth - 1) for y in x)
+    return x is None or type(x) in (bool, int) or is_printable(x) or (type(x) is float and math.isfinite(x))
 
 
 REAL = Setting("a finite number", lambda x: type(x) in (int, float) and math.isfinite(x))
-NAME = Setting("a text of one line", printable)
+NAME = Setting("a text of one line", is_printable)
 ORDER = whole(1, 99)
 WORD = Setting("a word in Latin-1", lambda x: isinstance(x, str) and x != "" and all(ord(c) < 256 for c in x))
 OPTIONS = Setting(
     "options with their values",
-    lambda x: isinstance(x, dict) and all(map(printable, x)) and all(map(plain, x.values())),
+    lambda x: isinstance(x, dict) and all(map(is_printable, x)) and all(map(is_option_value, x.values())),
 )
 VOCABULARY = {"V": whole(1), "unk": WORD}
 MODEL = {"kind", "settings"}
@@ -72,14 +75,14 @@ CHECKPOINT = {
     "model": Setting("kind and settings, or null", lambda x: x is None or (type(x) is dict and set(x) == MODEL)),
     "state": {
         **dict.fromkeys(("epoch", "step", "best_epoch"), whole()), **dict.fromkeys(("L", "seconds"), REAL),
-        "diverged": one_of(True, False), "curve": Setting("a table of epochs", curve.fits),
+        "diverged": one_of(True, False), "curve": Setting("a table of epochs", curve.is_table),
     },
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Array:
-    """An array of one of some types ("F32 F64") with finite numbers from low to high; with low None, any numbers.
+    """An array of one of the types ("F32 F64") with finite numbers from low to high; with low None, any numbers.
 
     ascending: each number is greater than the one before. needed: whether the array must be present.
     """
@@ -110,14 +113,15 @@ def like(arrays):
     }
 
 
-def held(about, arrays, path, settings, wanted):
-    """Checks a binary file, (about, arrays) as `container.read` gives it. Returns (words, sizes). Raises FormatError.
+def check_contents(about, arrays, path, settings, wanted):
+    """Check a binary file, (about, arrays) from `container.read`. Returns (words, sizes). Raises FormatError.
 
-    wanted(sizes, size) returns name -> Array. sizes has the settings as attributes, and W, the number of words;
-    size(name, axis) is the length of an array along an axis, for sizes that the settings do not state.
+    settings: the declared settings. wanted(sizes, size) returns name -> Array: sizes has the settings as attributes,
+    and W, the number of words; size(name, axis) is the length of an array along an axis, for sizes that are not
+    settings.
     """
     check_settings(about["settings"], settings, path)
-    found = vocabulary(arrays, path)
+    words = vocabulary(arrays, path)
 
     def size(name, axis):
         if name not in arrays:
@@ -127,14 +131,14 @@ def held(about, arrays, path, settings, wanted):
             raise FormatError(path, f"its array {name} has {len(shape)} dimensions, where more are wanted")
         return shape[axis]
 
-    sizes = SimpleNamespace(**about["settings"] | {"W": len(found)})
+    sizes = SimpleNamespace(**about["settings"] | {"W": len(words)})
     for name, declared in wanted(sizes, size).items():
         check_array(arrays.get(name), declared, name, path)
-    return found, sizes
+    return words, sizes
 
 
 def vocabulary(arrays, path):
-    """The words of a file. Raises FormatError if one is empty or has a blank in it."""
+    """The words of a file. Raises FormatError if a word is empty or has a blank in it."""
     check_array(
         arrays.get("vocabulary"), Array("U8", (arrays.get("vocabulary", np.empty(0)).size,)), "vocabulary", path
     )
@@ -144,35 +148,37 @@ def vocabulary(arrays, path):
     return words
 
 
-def check_settings(found, wanted, path, above=""):
-    """Raises FormatError if a setting is missing or does not fit. above: the name of the settings around these."""
+def check_settings(settings, wanted, path, above=""):
+    """Raise FormatError if a setting is missing or does not fit. above: the name of the settings that contain these."""
     for name, declared in wanted.items():
-        full, value = above + name, found.get(name)
+        full, value = above + name, settings.get(name)
         if isinstance(declared, dict):
             if not isinstance(value, dict):
-                raise FormatError(path, f"its setting {full} is {shown(value)}, where several settings are wanted")
+                raise FormatError(
+                    path, f"its setting {full} is {format_value(value)}, where several settings are wanted"
+                )
             check_settings(value, declared, path, full + ".")
-        elif (declared.needed or name in found) and not declared.fits(value):
-            is_now = f"its setting {full} is {shown(value)}" if name in found else f"no setting {full} in it"
+        elif (declared.needed or name in settings) and not declared.fits(value):
+            is_now = f"its setting {full} is {format_value(value)}" if name in settings else f"no setting {full} in it"
             raise FormatError(path, f"{is_now}, where {declared.wanted} is wanted")
 
 
-def shown(value):
+def format_value(value):
     """A value as JSON, cut to 40 characters."""
     text = json.dumps(value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 
 def check_array(a, declared, name, path):
-    """Raises FormatError if an array differs from its declaration. a: the array, or None if it is missing."""
+    """Raise FormatError if an array differs from its declaration. a: the array, or None if it is missing."""
     if a is None and not declared.needed:
         return
-    wanted = f"{' or '.join(NAMES[t] for t in declared.types.split())} {shape_of(declared.shape)}"
+    wanted = f"{' or '.join(NAMES[t] for t in declared.types.split())} {format_shape(declared.shape)}"
     if a is None:
         raise FormatError(path, f"no array {name} in it, where {wanted} is wanted")
     kind = KINDS[a.dtype.str]
     if kind not in declared.types.split() or a.shape != declared.shape:
-        raise FormatError(path, f"its array {name} is {NAMES[kind]} {shape_of(a.shape)}, where {wanted} is wanted")
+        raise FormatError(path, f"its array {name} is {NAMES[kind]} {format_shape(a.shape)}, where {wanted} is wanted")
     if declared.low is None or not a.size:
         return
     if kind[0] == "F" and not (np.isfinite(a.min()) and np.isfinite(a.max())):
@@ -187,5 +193,5 @@ def check_array(a, declared, name, path):
         )
 
 
-def shape_of(shape):
+def format_shape(shape):
     return f"({', '.join(map(str, shape))})"

@@ -1,12 +1,12 @@
-"""Pictures by matplotlib, an extra: same data, same bytes."""
+"""Pictures drawn by matplotlib, an optional package. The same data give the same bytes."""
 
 from contextlib import contextmanager
 
 from lmtk.errors import LmtkError, UsageError
 
 
-def need(option):
-    """Raises UsageError if matplotlib, which an option needs, is missing, and LmtkError if it cannot be loaded."""
+def check_matplotlib(option):
+    """Raise UsageError if matplotlib, which an option needs, is missing, and LmtkError if it cannot be loaded."""
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:

@@ -1,4 +1,9 @@
-"""The readers of all files, chosen by a file's first bytes."""
+"""The readers of all model files, chosen by the first bytes of a file.
+
+`load` reads a language model of any kind, `load_translation` and `load_ensemble` translation models, and `describe` a
+file of any kind for `lmtk info`. Readers are named as strings, "module:function", so that a command imports only the
+module that it needs.
+"""
 
 import importlib
 import re
@@ -6,7 +11,8 @@ import warnings
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import container, declared, texts
-from lmtk.files.streams import BOM, KENLM, blocks_of, open_in, rows_of, with_warnings
+from lmtk.files.decoding import BOM, KENLM, decode_blocks, split_lines, warn_about_bytes
+from lmtk.files.inputs import open_in
 
 TEXT = {
     b"\\interp\\": "lmtk.ngram.estimate.interp:read_text",
@@ -27,17 +33,17 @@ BINARY = {
     "class-ngram": "lmtk.joint.classes:from_arrays",
 }
 TRANSLATION = {"nmt": "lmtk.nmt.network:from_arrays"}
-DEEPEST = 8  # levels of models in models: each level doubles the work if it names a part twice
+DEEPEST = 8  # levels of models within models; a level that names a part twice doubles the work
 
 
-def function(name):
-    """The function that "module:name" names. Its module is imported now."""
+def import_function(name):
+    """Import the module of "module:function" and return the function."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def load_strictly(path, **how):
-    """`load`, but warnings become LmtkErrors."""
+    """Load a model like `load`, with warnings as LmtkErrors."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", LmtkWarning)
         try:
@@ -47,11 +53,11 @@ def load_strictly(path, **how):
 
 
 def load(path, seen=(), sums="now", home=None, linked=True):
-    """The language model in a file ("-": stdin), of whatever kind its content is. Raises FormatError.
+    """Load the language model in a file ("-": stdin), whatever its kind. Raises FormatError.
 
-    seen: the mixtures for which it is read, to detect one that names itself. sums: as in `container.read`. home: a
-    function like `building.map_in_file` without `out`, which gives memory for an ARPA file's nodes. linked: whether
-    these nodes get suffixes; `edit.vocabulary.merge` does not need them.
+    seen: the mixtures that contain this model, to detect a mixture that contains itself. sums: when to check the
+    arrays, as in `container.read`. home: a function like `building.map_in_file` without `out`, which gives memory for
+    the nodes of an ARPA file. linked: whether these nodes get suffixes; `edit.vocabulary.merge` does not need them.
     """
     if len(seen) > DEEPEST:
         raise FormatError(path, f"a model of models of models, more than {DEEPEST} deep")
@@ -65,39 +71,40 @@ def load(path, seen=(), sums="now", home=None, linked=True):
                 raise FormatError(path, "a translation model, which lmtk translate reads; a language model was wanted")
             if about["kind"] not in BINARY:
                 raise FormatError(path, f"a file of kind {about['kind']}, not a model")
-            return function(BINARY[about["kind"]])(about, arrays, path)
+            return import_function(BINARY[about["kind"]])(about, arrays, path)
         if head.startswith(b"SRILM_BINARY_NGRAM"):
             raise FormatError(path, "SRILM's binary form, which lmtk does not read; its ngram -write-lm gives ARPA")
         if head.startswith(KENLM):
-            return function(KENLM_READER)(stream, path)[0]
-        name = reader_of(head)
+            return import_function(KENLM_READER)(stream, path)[0]
+        name = find_reader(head)
         if b"\0" in head and not name:
             raise FormatError(path, "no model: neither a binary file of lmtk's nor a text")
-        name = name or ARPA  # whose reader says what is missing
-        return function(name)(stream, path, seen, *([home, linked] if name == ARPA else []))
+        name = name or ARPA  # its reader says what is missing
+        return import_function(name)(stream, path, seen, *([home, linked] if name == ARPA else []))
 
 
-def reader_of(head):
-    """The reader of a model whose text begins so: it begins with a name in TEXT, or has ARPA's line \\data\\. None: it
-    is no model, as far as can be seen.
+def find_reader(head):
+    r"""The reader of a model whose text begins with `head`: with a name in TEXT, or with ARPA's line \data\.
+
+    Returns None if this is not the beginning of a model.
     """
     start = head.removeprefix(BOM).lstrip()
     return next((r for magic, r in TEXT.items() if start.startswith(magic)), ARPA if DATA.search(start) else None)
 
 
 def load_translation(path):
-    """The translation model in a file ("-": stdin). Raises FormatError."""
+    """Load the translation model in a file ("-": stdin). Raises FormatError."""
     with open_in(path) as stream:
         if not container.looks_binary(stream.peek(64)[:64]):
             raise FormatError(path, "no translation model; nmt-train makes one")
         about, arrays = container.read(stream, path)
         if about["kind"] not in TRANSLATION:
             raise FormatError(path, f"a file of kind {about['kind']}; a translation model was wanted")
-        return function(TRANSLATION[about["kind"]])(about, arrays, path)
+        return import_function(TRANSLATION[about["kind"]])(about, arrays, path)
 
 
 def load_ensemble(paths):
-    """The translation models in files, a list. Raises FormatError if they differ in words or subwords."""
+    """Load the translation models in files, a list. Raises FormatError if they differ in words or subwords."""
     models = [load_translation(path) for path in paths]
     for path, model in zip(paths, models):
         for side, a, b in (("source", models[0].source, model.source), ("target", models[0].vocab, model.vocab)):
@@ -109,16 +116,16 @@ def load_ensemble(paths):
     return models
 
 
-def made(about, arrays, path):
-    """The model, of any kind, in a binary file that `container.read` has read. Raises FormatError."""
+def make_model(about, arrays, path):
+    """Make the model, of any kind, from a binary file that `container.read` has read. Raises FormatError."""
     kinds = BINARY | TRANSLATION
     if about["kind"] not in kinds:
         raise FormatError(path, f"a file of kind {about['kind']}, not a model")
-    return function(kinds[about["kind"]])(about, arrays, path)
+    return import_function(kinds[about["kind"]])(about, arrays, path)
 
 
 def describe(path, shown=10):
-    """A description of a file of any kind, for `lmtk info`: ([(name, value)], its words by id). Raises FormatError.
+    """Describe a file of any kind, for `lmtk info`: ([(name, value)], its words by id). Raises FormatError.
 
     shown: how many words of each class to show for a class file.
     """
@@ -127,22 +134,22 @@ def describe(path, shown=10):
         if container.looks_binary(head):
             about, arrays = container.read(stream, path)
             if about["kind"] in BINARY | TRANSLATION:
-                model = made(about, arrays, path)
+                model = make_model(about, arrays, path)
                 return list(model.describe()), model.vocab.words
             if not about["kind"].endswith("-checkpoint"):
                 raise FormatError(path, f"a file of kind {about['kind']}, which this lmtk does not know")
             declared.check_settings(about["settings"], declared.CHECKPOINT, path)
-            # the options of its run, and how far it is
+            # the options of its run, and how far it has come
             state = {name: about["settings"]["state"][name] for name in ("epoch", "step", "best_epoch", "curve")}
-            told = container.shown(about["settings"]["run"] | state)
-            return [("kind", about["kind"]), *told], declared.vocabulary(arrays, path)
+            options = container.settings_for_people(about["settings"]["run"] | state)
+            return [("kind", about["kind"]), *options], declared.vocabulary(arrays, path)
         if head.startswith(b"SRILM_BINARY"):
             return [("kind", "SRILM's binary form, which only SRILM reads")], []
         if head.startswith(KENLM):
-            model, kind = function(KENLM_READER)(stream, path)
+            model, kind = import_function(KENLM_READER)(stream, path)
             return [*model.describe(), ("file", f"KenLM's, {kind}")], model.vocab.words
-        name = reader_of(head)
+        name = find_reader(head)
         if not name:
-            return texts.describe(rows_of(with_warnings(blocks_of(stream, path), path)), shown)
-        model = function(name)(stream, path, ())
+            return texts.describe(split_lines(warn_about_bytes(decode_blocks(stream, path), path)), shown)
+        model = import_function(name)(stream, path, ())
     return list(model.describe()), model.vocab.words

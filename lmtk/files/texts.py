@@ -1,30 +1,36 @@
-"""Finds the kind of a text whose format does not name itself, from all of its lines."""
+"""Find the kind of a text file whose format does not name itself, from all of its lines, for `lmtk info`.
+
+`describe` tries one function for each kind: word classes, paths in a tree, alignments, n-best lists, weights, counts
+and word lists. Each looks at the rows of words of the file.
+"""
 
 import os
 import re
 from itertools import groupby
 
-from lmtk.files.streams import WORD
+from lmtk.files.decoding import WORD
 
 COUNT = re.compile(rb"[0-9][0-9.e+]*$")
 NUMBER = re.compile(rb"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?$", re.IGNORECASE)
 PROBABILITY = re.compile(rb"(?:0?\.[0-9]+(?:e-[0-9]+)?|[1-9](?:\.[0-9]+)?e-[0-9]+|1(?:\.0*)?)$")
 PATH = re.compile(rb"[01]+$")
 LINK = re.compile(rb"[0-9]+-[0-9]+$")
-BITS = 4  # words in a tree are shown in groups whose paths have these first bits in common
+BITS = 4  # words in a tree are grouped by this number of first bits of their paths
 BAR = b"|||"
 
 
 def describe(lines, shown=10):
-    """([(name, value)], the words if it is a word list) for `lines`, (number, line). shown: how many words of each
-    class to show. The functions below, one for each kind, return the same, or None if the rows are of another kind.
+    """Describe a text given as (number, line) pairs: ([(name, value)], the words if it is a word list).
+
+    shown: how many words of each class to show. The functions below, one for each kind, return the same, or None if the
+    rows are of another kind.
     """
     rows = [row for _, line in lines if (row := WORD.findall(line))]
     if not rows:
         return [("kind", "empty file")], []
     for kind in (classes, paths, soft_alignments, nbest, weights, links, counts, words):
-        if found := kind(rows, shown):
-            return found
+        if description := kind(rows, shown):
+            return description
     return [("kind", "text"), ("lines", len(rows)), ("tokens", sum(map(len, rows)))], []
 
 
@@ -32,7 +38,7 @@ def classes(rows, shown):
     """`class probability word ...`"""
     if min(map(len, rows)) > 2 and all(PROBABILITY.match(row[1]) for row in rows):
         members = [(row[0], -float(row[1]), b" ".join(row[2:])) for row in rows]
-        return [("kind", "word classes"), *groups(members, shown, "classes")], []
+        return [("kind", "word classes"), *group_table(members, shown, "classes")], []
 
 
 def paths(rows, shown):
@@ -41,7 +47,7 @@ def paths(rows, shown):
         members = [(row[0][:BITS], -float(row[2]), row[1]) for row in rows]
         longest = max(len(row[0]) for row in rows)
         kind = ("kind", "paths of words in a tree"), ("longest path", longest)
-        return [*kind, *groups(members, shown, "subtrees")], []
+        return [*kind, *group_table(members, shown, "subtrees")], []
 
 
 def soft_alignments(rows, shown):
@@ -54,12 +60,12 @@ def soft_alignments(rows, shown):
 
 
 def nbest(rows, shown):
-    """Moses' `key ||| words ||| features ||| total`, SRILM's three forms."""
+    """Moses' `key ||| words ||| features ||| total`, or one of SRILM's three formats."""
     if all(row.count(BAR) >= 3 for row in rows):
         names = dict.fromkeys(word[:-1] for row in rows for word in row if word[-1:] == b"=" and len(word) > 1)
-        told = [("features", os.fsdecode(b" ".join(names)))] if names else []
+        features = [("features", os.fsdecode(b" ".join(names)))] if names else []
         lists = len(list(groupby(rows, lambda row: row[0])))
-        return [("kind", "n-best lists of Moses' form"), ("lists", lists), ("hypotheses", len(rows)), *told], []
+        return [("kind", "n-best lists of Moses' form"), ("lists", lists), ("hypotheses", len(rows)), *features], []
     if rows[0] in ([b"NBestList1.0"], [b"NBestList2.0"]):
         return [("kind", f"n-best list, {os.fsdecode(rows[0][0])}"), ("hypotheses", len(rows) - 1)], []
     scores = all(len(row) > 2 and all(map(NUMBER.match, row[:3])) for row in rows)
@@ -71,8 +77,8 @@ def weights(rows, shown):
     """`Name= weight ...`"""
     named = all(row[0][-1:] == b"=" and len(row[0]) > 1 and len(row) > 1 for row in rows)
     if named and all(NUMBER.match(value) for row in rows for value in row[1:]):
-        told = [(os.fsdecode(row[0][:-1]), os.fsdecode(b" ".join(row[1:]))) for row in rows]
-        return [("kind", "weights of features"), *told], []
+        values = [(os.fsdecode(row[0][:-1]), os.fsdecode(b" ".join(row[1:]))) for row in rows]
+        return [("kind", "weights of features"), *values], []
 
 
 def links(rows, shown):
@@ -94,15 +100,16 @@ def words(rows, shown):
         return [("kind", "word list"), ("words", len(rows))], [row[0] for row in rows]
 
 
-def groups(members, shown, what):
-    """[(name, value)] with a table of groups of words, the first `shown` words of each. members: (group, sort key,
-    word).
+def group_table(members, shown, what):
+    """[(name, value)] with a table of groups of words, the first `shown` words of each.
+
+    members: (group, sort key, word).
     """
-    found = {}
+    words_of = {}
     for group, *word in members:
-        found.setdefault(group, []).append(word)
+        words_of.setdefault(group, []).append(word)
     lines = [
-        b"%s: %s" % (name, b" ".join(w for _, w in sorted(words)[:shown])) for name, words in sorted(found.items())
+        b"%s: %s" % (name, b" ".join(w for _, w in sorted(words)[:shown])) for name, words in sorted(words_of.items())
     ]
     table = "".join(f"\n  {os.fsdecode(line)}" for line in lines) if shown else ""
-    return [("words", len(members)), (what, f"{len(found)}{table}")]
+    return [("words", len(members)), (what, f"{len(words_of)}{table}")]

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 
-from lmtk.files import streams
+from lmtk.files import inputs
 
 LONG = 1 << 24  # bytes: what is read in about a second
 
@@ -76,8 +76,8 @@ def reading(paths, what, quiet=False):
             done += size
             bar(min(done / total, 1.0), what)
 
-        before, streams.watch = streams.watch, more if bar.bar else streams.watch
+        before, inputs.watch = inputs.watch, more if bar.bar else inputs.watch
         try:
             yield bar
         finally:
-            streams.watch = before
+            inputs.watch = before

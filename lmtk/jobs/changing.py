@@ -26,7 +26,7 @@ class Words:
 
 def words_of(job):
     """The Words of a job."""
-    from lmtk.files.streams import lines
+    from lmtk.files.decoding import lines
     from lmtk.joint.expansions import named
     from lmtk.text.vocab import read_vocab
 
@@ -82,7 +82,7 @@ def parts_of(job):
 
 def listed_models(path):
     """What -read-mix-lms reads: for each model its file, order and weight; the weights are made to sum to one."""
-    from lmtk.files.streams import lines
+    from lmtk.files.decoding import lines
 
     models = []
     for number, line in lines(path):

@@ -86,7 +86,7 @@ class Grouping:
 
 def sort_words(job):
     """Runs a ClassJob. Returns the ngram.classes.Classes."""
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.ngram.classes import files, induction
     from lmtk.ngram.counting.counts import write_counts
 
@@ -177,7 +177,7 @@ def merged(job, bigrams, g, bar):
     """
     import numpy as np
 
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.ngram.classes import files, induction
 
     data, words, save = bigrams.data, bigrams.words, job.save or 0

@@ -183,7 +183,7 @@ def vocabulary_of(job, lists, counts, unk):
 
 def write_counted(job, lists, words, written):
     """Writes the counts and words that the job names. written: a list with the counts, which is emptied."""
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.ngram.counting.counts import write_counts
     from lmtk.text.vocab import EOS, SOS
 

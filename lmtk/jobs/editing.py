@@ -224,7 +224,7 @@ def output(job):
     """(the open file of -write-bin, the home of the nodes that are made there, as `building.map_in_file` has it), where
     that file takes one model as it is; else (None, None).
     """
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.ngram.model.building import map_in_file
 
     in_memory = job.keep or not isinstance(job.lm, str) or job.write_bin in (None, job.lm)
@@ -255,10 +255,10 @@ def print_table(job):
 
 def score(job, model, parts):
     """-ppl and -counts. parts: the models that `model` was made of."""
-    from lmtk.lm import running_text
+    from lmtk.lm import find_running_text
 
     what, write = job.scoring, sys.stdout.buffer.write
-    if what.text and (clause := running_text(parts, what.marks)):
+    if what.text and (clause := find_running_text(parts, what.marks)):
         told = f"{clause}; if it was trained with -stream, score texts by lmtk ppl -stream"
         warnings.warn(told, LmtkWarning, stacklevel=1)
     for path in what.text:
@@ -286,7 +286,7 @@ def write(job, model, vocab, out):
     """-write-lm, -write-bin, -write-vocab. vocab: of the model as it is scored. out: the open file of -write-bin, or
     None.
     """
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.joint import classes
     from lmtk.ngram.arpa import writer
     from lmtk.ngram.model import compact

@@ -253,7 +253,7 @@ def is_in_buckets(job, counted):
 
 def recipe_of(job, counted):
     """The methods.Recipe of the model, without -heldout."""
-    from lmtk.files.streams import lines
+    from lmtk.files.decoding import lines
     from lmtk.ngram.estimate.methods import Recipe, with_discounts
 
     def tell(line):
@@ -340,7 +340,7 @@ def is_as_nodes(job, counted):
 
 def write_discounts(job, methods):
     """Writes the discounts of the methods to the files of discounts, if no model is made that would read them."""
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.ngram.estimate.methods import write_discounts
 
     for n, path in [] if job.reads_discounts else job.files:
@@ -352,7 +352,7 @@ def write_estimate(job, counted, write, backoff_of):
     """Writes a model as it is estimated: as ARPA by write(out), if it is not changed; all else from backoff_of(home),
     home being as `building.map_in_file` has it. Returns what `estimate` does.
     """
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.ngram.model import backoff, building
 
     changed = counted.is_changed
@@ -372,7 +372,7 @@ def write_backoff(job, counted, model, lm):
     """Writes a Backoff, once it is changed, to the files that the job names, as ARPA to `lm`. Returns the model if the
     job keeps it.
     """
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.ngram.arpa import kenlm_layout, writer
     from lmtk.ngram.edit import prune, vocabulary
     from lmtk.ngram.model import compact
@@ -397,7 +397,7 @@ def write_backoff(job, counted, model, lm):
 
 
 def write_class_model(job, counted, model):
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.joint import classes
 
     path = job.count.classes
@@ -411,7 +411,7 @@ def write_class_model(job, counted, model):
 
 def read_listed(job):
     """The words of -limit-vocab-file, which may be a pipe and so is read once; or None."""
-    from lmtk.files.streams import WORD, lines
+    from lmtk.files.decoding import WORD, lines
     from lmtk.text.vocab import lower
 
     if not job.limit_vocab_file:

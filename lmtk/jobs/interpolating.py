@@ -59,7 +59,7 @@ RULES = (
 
 def interpolate(job):
     """Runs an InterpolateJob. Returns the ngram.interp.Interpolated."""
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.ngram.estimate import interp
     from lmtk.text.corpus import Marks, whole_corpus
 

@@ -60,8 +60,8 @@ def mix(job, tell=lambda line: None):
     """
     import numpy as np
 
+    from lmtk.files.outputs import open_out
     from lmtk.files.registry import load
-    from lmtk.files.streams import open_out
     from lmtk.joint import mixture
     from lmtk.machine.threads import use
 
@@ -84,7 +84,7 @@ def mix(job, tell=lambda line: None):
 
 def learned(job, parts, binned, weights, tell):
     """The weights, (bins, parts), under which the held-out text is most likely. weights: those to start from."""
-    from lmtk.em import em, neighbours_for_unvisited
+    from lmtk.em import estimate_weights, fill_unvisited
 
     logp, bin_of = heldout_scores(job, parts, binned)
 
@@ -92,9 +92,11 @@ def learned(job, parts, binned, weights, tell):
         lambdas = f"lambda = ({short(weights[0])}), " if not job.bins else ""
         sys.stderr.write(f"iteration {iteration}, {lambdas}ppl = {math.exp(-L / len(logp)):.6g}\n")
 
-    weights = em(logp, bin_of, weights, job.iterations, job.tolerance, tell_iteration if job.debug else None)
+    weights = estimate_weights(
+        logp, bin_of, weights, job.iterations, job.tolerance, tell_iteration if job.debug else None
+    )
     if job.bins:
-        weights = neighbours_for_unvisited(weights, bin_of)
+        weights = fill_unvisited(weights, bin_of)
     tell_best(weights, bin_of, job.bins, tell)
     return weights
 

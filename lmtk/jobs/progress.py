@@ -6,9 +6,9 @@ import time
 from dataclasses import replace
 
 from lmtk.files import curve
-from lmtk.files.streams import in_its_place
+from lmtk.files.outputs import open_in_place
 from lmtk.jobs.bar import Bar
-from lmtk.run import ended
+from lmtk.run import has_ended
 
 
 class Reporter:
@@ -55,7 +55,7 @@ class Reporter:
         """What stands before the bar: the epoch, the last figures and the speed, as far as there is room."""
         epochs = self.run.settings.epochs
         text = f"epoch {min(progress.epoch + 1, epochs)}/{epochs}"
-        for more in ([curve.in_short(progress.curve[-1])] if progress.curve else []) + [f"{speed:,.0f} words/s"]:
+        for more in ([curve.format_short(progress.curve[-1])] if progress.curve else []) + [f"{speed:,.0f} words/s"]:
             text += f"  {more}" if len(text) + len(more) < self.bar.width - 24 else ""
         return text
 
@@ -64,14 +64,14 @@ class Reporter:
         e, share = progress.curve[-1], self.share(progress)
         if self.debug:
             left = (now - self.begun) * (1 - share) / (share - self.first)
-            line = self.run.line(e, None if ended(progress, self.run.settings) else left)
-            self.bar.tell(line if not 0 < self.bar.width <= len(line) else curve.line(e))
+            line = self.run.line(e, None if has_ended(progress, self.run.settings) else left)
+            self.bar.tell(line if not 0 < self.bar.width <= len(line) else curve.format_line(e))
         self.advise(progress)
         if self.log:
             self.log(e)
         if self.plot:
             try:
-                curve.plot(self.plot, progress.curve, self.run.unigram)
+                curve.write_plot(self.plot, progress.curve, self.run.unigram)
             except OSError as error:
                 self.warn(f"{self.plot}: {error.strerror}; training goes on without the picture")
                 self.plot = None
@@ -81,10 +81,10 @@ class Reporter:
         Where no epochs are shown, only the best one counts, at the end.
         """
         epochs, unigram, shown = progress.curve, self.run.unigram, self.debug or self.bar.width
-        found = [curve.worse_than_frequencies(epochs, unigram), curve.learned_by_heart(epochs)]
+        found = [curve.find_underfitting(epochs, unigram), curve.find_overfitting(epochs)]
         if not shown:
             best = [e for e in epochs if e.best]
-            found = [ended(progress, self.run.settings) and curve.worse_than_frequencies(best, unigram)]
+            found = [has_ended(progress, self.run.settings) and curve.find_underfitting(best, unigram)]
         for what, remedy in zip(found, self.run.remedies):
             if what and remedy not in self.advised:
                 self.advised.add(remedy)
@@ -96,7 +96,7 @@ class Log:
 
     def __init__(self, path, epochs, tell):
         self.path, self.tell = path, tell
-        self.out = sys.stdout.buffer if path == "-" else in_its_place(path)
+        self.out = sys.stdout.buffer if path == "-" else open_in_place(path)
         self.kind = None
         for e in epochs:
             self(e)

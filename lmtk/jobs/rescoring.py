@@ -101,7 +101,7 @@ RULES = (
 
 def rescore(job):
     """Runs a RescoreJob. Returns the nbest.lists.Lists with the models' scores as features."""
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.machine.threads import stated, use
     from lmtk.nbest import lists as forms
 
@@ -113,10 +113,10 @@ def rescore(job):
     check_form(job, lists)
     references = [read_references(path, len(lists.starts) - 1) for path in job.tune]
     own, added = lists.names, list(job.name) or default_names(lists, len(job.lm), len(job.model))
-    rows = forms.weights_in(job.weights) if job.weights else []
-    lists = forms.rescored(lists, columns_of(job, lists), added)
+    rows = forms.read_weights(job.weights) if job.weights else []
+    lists = forms.add_scores(lists, columns_of(job, lists), added)
     if lists.form == forms.MOSES:
-        lists = forms.making(lists, [row[1] for row in rows] + [b"words"] * job.words)
+        lists = forms.add_derived_features(lists, [row[1] for row in rows] + [b"words"] * job.words)
     lists, totals, learned = weighted(job, lists, rows, references, added)
     added = [*added, *(name for name in lists.names if name in forms.MADE and name not in own)]
     if job.write_weights:
@@ -141,10 +141,10 @@ def weighted(job, lists, rows, references, added):
 
     totals = learned = None
     if job.makes_score:
-        learned = forms.weights_of(rows, lists.names, job.weights) if job.weights else first_weights(lists)
+        learned = forms.match_weights(rows, lists.names, job.weights) if job.weights else first_weights(lists)
         if job.tune:
             lists, learned = tuned(job, lists, learned, references)
-        totals = forms.totals(lists.features, learned)
+        totals = forms.compute_totals(lists.features, learned)
     elif job.is_weighted:
         totals = sums(job, lists, added)
     if totals is not None and not np.isfinite(totals[np.isfinite(lists.features).all(axis=1)]).all():
@@ -197,7 +197,7 @@ def default_names(lists, lms, translation):
 
     if lists.form == nbest.SRILM:
         return nbest.SRILM_NAMES[1:2] * lms
-    return nbest.free_names(lists, b"LM", lms) + nbest.free_names(lists, b"NMT", translation)
+    return nbest.unused_names(lists, b"LM", lms) + nbest.unused_names(lists, b"NMT", translation)
 
 
 def lm_columns(job, lists):
@@ -208,16 +208,16 @@ def lm_columns(job, lists):
     penalty = job.unk_penalty
     if penalty is None:
         penalty = 0 if lists.form == nbest.SRILM else -100
-    return [nbest.log10ps(lists, load(path), penalty, job.tolower) for path in job.lm]
+    return [nbest.score_hypotheses(lists, load(path), penalty, job.tolower) for path in job.lm]
 
 
 def translation_columns(job, lists):
     """log10 p of all hypotheses under each translation model, (N,) each."""
+    from lmtk.files.decoding import lines
     from lmtk.files.registry import load_translation
-    from lmtk.files.streams import lines
     from lmtk.nbest.lists import source_lines
-    from lmtk.nmt.scoring import log10p
-    from lmtk.text.subwords import splitter
+    from lmtk.nmt.scoring import score_lines
+    from lmtk.text.subwords import make_splitter
 
     rows = [row for _, row in lines(job.source)]
     numbers = source_lines(lists, job.nbest, len(rows))
@@ -225,7 +225,7 @@ def translation_columns(job, lists):
     columns = []
     for path in job.model:
         model = load_translation(path)
-        columns.append(log10p(model, splitter(model.subwords, path), pairs, job.tolower))
+        columns.append(score_lines(model, make_splitter(model.subwords, path), pairs, job.tolower))
     return columns
 
 
@@ -239,10 +239,10 @@ def sums(job, lists, added):
 
     if lists.form == forms.SRILM:
         weights = [1, job.lmw[0] if job.lmw else forms.LMW, forms.WTW if job.wtw is None else job.wtw]
-        return forms.totals(lists.features, np.array(weights))
+        return forms.compute_totals(lists.features, np.array(weights))
     columns = [lists.columns(name)[0] for name in added]
-    totals = lists.totals + forms.totals(lists.features[:, columns], np.array(job.lmw))
-    return totals if job.wtw is None else totals + job.wtw * forms.word_counts(lists)
+    totals = lists.totals + forms.compute_totals(lists.features[:, columns], np.array(job.lmw))
+    return totals if job.wtw is None else totals + job.wtw * forms.count_words(lists)
 
 
 def first_weights(lists):
@@ -269,18 +269,18 @@ def tuned(job, lists, weights, references):
     say = lambda text: sys.stderr.write(text + "\n")
     tell = (lambda start, score: say(f"start {start}: BLEU = {100 * score:.2f}")) if job.debug >= 2 else None
     srilm = lists.form == forms.SRILM
-    bleu = lambda totals: tuning.bleu_of(totals, lists.starts, stats)
+    bleu = lambda totals: tuning.best_bleu(totals, lists.starts, stats)
     before = bleu(lists.totals)
 
     def best_of(lists, starts):
         fixed = 0 if srilm else None
         best = tuning.tune(lists.features, lists.starts, stats, starts, fixed, job.seed, job.restarts, tell)
-        best = forms.as_written(best)
-        return bleu(forms.totals(lists.features, best)), best
+        best = forms.round_as_written(best)
+        return bleu(forms.compute_totals(lists.features, best)), best
 
-    after, learned = best_of(lists, [weights] if srilm else [weights, forms.own_weights(lists)])
+    after, learned = best_of(lists, [weights] if srilm else [weights, forms.fit_weights(lists)])
     if after < before and not srilm and b"score" not in lists.names:
-        lists = forms.making(lists, [b"score"])
+        lists = forms.add_derived_features(lists, [b"score"])
         alone = np.append(np.zeros(len(weights)), 1.0)
         after, learned = max(best_of(lists, [alone]), (before, alone), key=lambda scored: scored[0])
         if job.debug:
@@ -307,7 +307,7 @@ def statistics(lists, references):
 
 def read_references(path, L):
     """The lines of a file, one for each of L lists."""
-    from lmtk.files.streams import lines
+    from lmtk.files.decoding import lines
 
     rows = list(lines(path))
     for number, line in rows:
@@ -326,10 +326,10 @@ def write_all(job, lists, totals, added):
     """Writes the lists, or their best hypotheses, into one file or a folder. totals, added: as in `weighted`."""
     import numpy as np
 
-    from lmtk.files.streams import open_folder
+    from lmtk.files.outputs import open_folder
     from lmtk.nbest import lists as forms
 
-    order = np.arange(len(lists.words)) if totals is None else forms.ordered(totals, lists.starts)
+    order = np.arange(len(lists.words)) if totals is None else forms.sort_lists(totals, lists.starts)
 
     def write(path, file=None):
         """Writes the lists of one of the input files, or of all, to `path`."""
@@ -349,7 +349,7 @@ def write_all(job, lists, totals, added):
 
 def write_best(path, lists, best):
     """Writes the words of the hypotheses `best`, a line each."""
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
 
     with open_out(path) as out:
         out.writelines(lists.words[i] + b"\n" for i in best)
@@ -357,7 +357,7 @@ def write_best(path, lists, best):
 
 def write_lists(path, lists, order, totals, added):
     """Writes the hypotheses `order` in the lists' own form. totals, added: as in `weighted`."""
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.nbest import lists as forms
 
     with open_out(path) as out:

@@ -194,12 +194,12 @@ def check_outputs(*paths, texts=(), inputs=()):
 
     Raises UsageError, OSError.
     """
-    from lmtk.files.streams import STDOUT, check_out, written_in_place
+    from lmtk.files.outputs import STDOUT, check_output, is_written_in_place
 
     paths = [path for path in paths if path]
     if sum(path in STDOUT for path in paths) > 1:
         raise UsageError("only one output can be stdout (-)")
-    files = [path for path in paths if not written_in_place(path)]
+    files = [path for path in paths if not is_written_in_place(path)]
     kept = {os.path.realpath(path): "a file" for path in inputs if path}
     kept |= {os.path.realpath(path): "a text" for path in texts if path}
     taken = [os.path.realpath(path) for path in files]
@@ -209,4 +209,4 @@ def check_outputs(*paths, texts=(), inputs=()):
         if file in kept:
             raise UsageError(f"the output {path} would take the place of {kept[file]} that is read")
     for path in paths:
-        check_out(path)
+        check_output(path)

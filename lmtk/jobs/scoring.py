@@ -90,9 +90,9 @@ RULES = (
 def score(job):
     """Runs a ScoreJob. Returns the reports.tally.Tally of each text in SRILM's report."""
     from lmtk.files import container
-    from lmtk.files.streams import open_out
+    from lmtk.files.outputs import open_out
     from lmtk.jobs.bar import reading
-    from lmtk.lm import running_text
+    from lmtk.lm import find_running_text
     from lmtk.machine.threads import use
 
     what, tallies = job.scoring, []
@@ -100,7 +100,7 @@ def score(job):
     check_outputs(job.write, texts=[*what.text, *what.counts], inputs=inputs)
     use(job.threads)
     model = model_of(job)
-    if what.text and (clause := running_text([model], what.marks)):
+    if what.text and (clause := find_running_text([model], what.marks)):
         warnings.warn(f"{clause}; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1)
     out = open_out(job.write) if job.write else contextlib.nullcontext()
     # lines of words leave no room for a bar
@@ -157,7 +157,7 @@ def report_text(model, path, what, write):
     """SRILM's report of a text, as the Scoring `what` says. Returns (the Tally, None if lines are copied; the number of
     words that are <unk> or unknown, where <unk> has a probability).
     """
-    from lmtk.files.streams import blocks, lines, passages
+    from lmtk.files.decoding import blocks, lines, passages
     from lmtk.machine.large import pays
     from lmtk.machine.threads import ahead
     from lmtk.ngram.model.backoff import Backoff
@@ -209,7 +209,7 @@ def weighted_corpora(path, blocks, *how):
 
 def report_count_file(model, path, what, write):
     """SRILM's report of a count file, and of each passage before a line that is copied, as the Scoring `what` says."""
-    from lmtk.files.streams import lines, passages
+    from lmtk.files.decoding import lines, passages
     from lmtk.ngram.counting.counts import read_rows
     from lmtk.reports.srilm import report_counts
     from lmtk.text.corpus import Closed
@@ -224,8 +224,8 @@ def report_count_file(model, path, what, write):
 def opened(model):
     """The model with a vocabulary that grows, anew for each text. Raises UsageError for other kinds than nplm."""
     from lmtk.nplm.network import Network
-    from lmtk.nplm.oov import Open
+    from lmtk.nplm.oov import OpenNetwork
 
     if not isinstance(model, Network) or model.kind != "nplm":
         raise UsageError(f"-oov-features needs a model of the kind nplm, not {next(model.describe())[1]}")
-    return Open(model)
+    return OpenNetwork(model)

@@ -260,25 +260,25 @@ def learn(job, comm):
         data = training.replace(data, proposal=mean_chances(noise, vocab))
     life = run.Run(
         program="nplm-train", model=job.lm, settings=settings, inputs=inputs,
-        words=("vocab, -unk, -no-eos or -stream", vocab.words), steps=training.steps(data, settings),
-        unigram=training.unigram(data, vocab), save_every=job.save_every,
-        arrays=lambda progress, now: training.checkpointed(now, progress),
-        parts=lambda progress: training.kept(progress, settings).parts(),
+        words=("vocab, -unk, -no-eos or -stream", vocab.words), steps=training.count_steps(data, settings),
+        unigram=training.unigram_logp(data, vocab), save_every=job.save_every,
+        arrays=lambda progress, now: training.checkpoint_arrays(now, progress),
+        parts=lambda progress: training.best_network(progress, settings).parts(),
         line=line, remedies=REMEDIES,
     )  # fmt: skip
-    fresh = training.before(network, settings)
-    like = training.checkpointed(network, fresh), network.named()
-    going_on = lambda: training.restored(*run.resumed(life, *like, job.debug), network)
-    progress = comm.share(going_on if run.begun(life, job.resume) else lambda: fresh)
+    fresh = training.begin(network, settings)
+    like = training.checkpoint_arrays(network, fresh), network.named()
+    going_on = lambda: training.restore(*run.resume(life, *like, job.debug), network)
+    progress = comm.share(going_on if run.has_checkpoint(life, job.resume) else lambda: fresh)
     tell = Reporter(life, progress, job.debug, job.quiet, job.log, job.plot, silent=comm.rank > 0)
     common = Common(comm) if job.parallel == "data" else None
-    run.live(life, progress, training.train(progress, data, settings, count(), comm, common), tell, comm)
+    run.run_training(life, progress, training.train(progress, data, settings, count(), comm, common), tell, comm)
 
 
 def prepare(job, comm):
     """(training.Settings, training.Data, the network before training, the model of -proposal, what the inputs are)."""
     from lmtk import run
-    from lmtk.files.streams import digest
+    from lmtk.files.inputs import digest
     from lmtk.machine.parallel import block
     from lmtk.nplm import training
     from lmtk.text.corpus import whole_corpus
@@ -293,7 +293,7 @@ def prepare(job, comm):
     settings = settings_of(job, vocab, noise)
     corpus = whole_corpus(job.text, vocab, job.marks)
     held = whole_corpus(job.heldout, vocab, job.marks) if job.heldout else None
-    data = training.examples(corpus, vocab, settings.order, held, settings.layer)
+    data = training.make_examples(corpus, vocab, settings.order, held, settings.layer)
     if held is not None and not len(training.heldout_tokens(held, vocab)):
         raise LmtkError(f"{job.heldout}: no word of the vocabulary in it")
     network = before_training(job, vocab, settings, data.w)
@@ -330,7 +330,7 @@ def settings_of(job, vocab, noise):
     given |= {"model": None if job.model == "nplm" else job.model, "dropout": job.dropout or None}
     given |= {"tied": job.tied or None, "proposal": "back-off" if noise else job.proposal}
     given |= {"target_weights": job.target_weights if is_energy(job) else None}
-    return recipes.settings(given, job.paper, vocab.V)
+    return recipes.make_settings(given, job.paper, vocab.V)
 
 
 def before_training(job, vocab, settings, w):
@@ -339,11 +339,11 @@ def before_training(job, vocab, settings, w):
     from lmtk.joint.mixture import name_in
     from lmtk.joint.shortlist import shortlisted
     from lmtk.nplm import training
-    from lmtk.nplm.classes import read as read_classes
+    from lmtk.nplm.classes import read_classes
 
     features = training.read_features(job.init_features, vocab, settings.features) if job.init_features else None
     grouped = read_classes(job.classes, vocab) if job.classes and settings.objective == "class" else None
-    network = training.initial(vocab, settings, w, features, grouped, words_tree(job, vocab))
+    network = training.initial_network(vocab, settings, w, features, grouped, words_tree(job, vocab))
     if settings.objective != "shortlist":
         return network
     rest = job.lm_rest
@@ -358,9 +358,9 @@ def words_tree(job, vocab):
         return None
     if job.classes:
         strings = tree.read_strings(job.classes, vocab)
-        return lambda counts: tree.from_strings(strings, counts)
+        return lambda counts: tree.tree_of_strings(strings, counts)
     vectors = training.read_features(job.tree_features, vocab)
-    return lambda counts: tree.from_strings(tree.bisected(vectors, counts), counts)
+    return lambda counts: tree.tree_of_strings(tree.bisect_words(vectors, counts), counts)
 
 
 def backoff(path):
@@ -393,5 +393,5 @@ def check_trained(texts, model, log, plot, inputs=()):
     if plot:
         if os.path.splitext(plot)[1] not in (".svg", ".png"):
             raise UsageError(f"-plot {plot}: the picture is .svg or .png")
-        figure.need("plot")
+        figure.check_matplotlib("plot")
     check_outputs(model, log, plot, texts=texts, inputs=inputs)

@@ -119,8 +119,8 @@ class Models:
 def translate(job, out=None):
     """Runs a TranslateJob. out: a binary stream for the output; None: that of the job's file."""
     from lmtk.files import figure
+    from lmtk.files.outputs import open_out
     from lmtk.files.registry import load_ensemble
-    from lmtk.files.streams import open_out
     from lmtk.machine.threads import use
     from lmtk.nmt import alignment
     from lmtk.text import subwords
@@ -128,7 +128,7 @@ def translate(job, out=None):
     files = job.write, job.align, job.soft_align, job.align_html
     check_outputs(*files, texts=[job.text, job.target], inputs=[*job.model, job.dictionary])
     if job.align_plot:
-        figure.need("align-plot")
+        figure.check_matplotlib("align-plot")
     use(job.threads, products=job.product_threads)
     ensemble = load_ensemble(job.model)
     check_attention(job, ensemble)
@@ -136,7 +136,7 @@ def translate(job, out=None):
     split = subwords.splitter(pieces, job.model[0])
     models = Models(ensemble, split, subwords.joined if pieces else b" ".join)
     pictures = job.align_plot, job.plot_format or "svg"
-    aligned = alignment.written(job.align, job.soft_align, job.align_html, *pictures, bool(pieces))
+    aligned = alignment.alignment_writer(job.align, job.soft_align, job.align_html, *pictures, bool(pieces))
     with contextlib.nullcontext(out) if out else open_out(job.write) as out, aligned as write_alignment:
         (write_scores if job.score else write_translations)(job, models, out, write_alignment)
 
@@ -150,8 +150,8 @@ def check_attention(job, models):
 
 
 def write_translations(job, models, out, write_alignment):
-    """Writes the translations of a text to `out`. write_alignment: of `alignment.written`."""
-    from lmtk.files.streams import blocks
+    """Writes the translations of a text to `out`. write_alignment: of `alignment.alignment_writer`."""
+    from lmtk.files.decoding import blocks
     from lmtk.lm import LN10
     from lmtk.text.bitext import read_dictionary
     from lmtk.text.corpus import TOKEN
@@ -186,7 +186,7 @@ def searching(job, models):
     hypotheses, the best first. A row without words has one empty hypothesis.
     """
     from lmtk.nmt.beam import Beam, Hypothesis, Translator
-    from lmtk.nmt.scoring import scored_alone
+    from lmtk.nmt.scoring import rescore_alone
     from lmtk.text.bitext import ids_of, word_index
     from lmtk.text.corpus import TOKEN
 
@@ -209,7 +209,7 @@ def searching(job, models):
                 lines = [TOKEN.findall(models.joined(shown(row, h))) for h in hypotheses]
                 hypotheses = [safest(job, hypotheses, lines)]
             if row and weighed:
-                hypotheses = scored_alone(models.models, sentence, hypotheses, how)
+                hypotheses = rescore_alone(models.models, sentence, hypotheses, how)
             yield row, hypotheses
 
     return search
@@ -242,7 +242,7 @@ def safest(job, hypotheses, targets):
 
     mean = sum(len(h.words) + h.ended for h in hypotheses) / len(hypotheses)
     ranks = [h.rank * mean**job.power for h in hypotheses]
-    return hypotheses[risk.least(targets, ranks, risk.SCALE if job.mbr_scale is None else job.mbr_scale)]
+    return hypotheses[risk.least_risk(targets, ranks, risk.SCALE if job.mbr_scale is None else job.mbr_scale)]
 
 
 def write_scores(job, models, out, write_alignment):
@@ -250,12 +250,12 @@ def write_scores(job, models, out, write_alignment):
     write_alignment: as in write_translations.
     """
     from lmtk.lm import LN10
-    from lmtk.nmt.alignment import strongest
-    from lmtk.nmt.scoring import GivenSource, blocks, score_pairs
+    from lmtk.nmt.alignment import strongest_links
+    from lmtk.nmt.scoring import GivenSource, read_targets, score_pairs
     from lmtk.reports.srilm import report
     from lmtk.text.bitext import paired
 
-    corpora = blocks(models.models[0], models.split, paired(job.text, job.target), job.tolower)
+    corpora = read_targets(models.models[0], models.split, paired(job.text, job.target), job.tolower)
     if job.debug:
         report(GivenSource(models.models), job.target, corpora, job.debug, out.write)
         return
@@ -265,6 +265,6 @@ def write_scores(job, models, out, write_alignment):
         for (x, y), (logp, alpha) in zip(targets.words, scored, strict=True):
             log10p = logp.sum() / LN10
             out.write(f"{show(log10p)}\n".encode())
-            looks = [] if alpha is None else strongest(alpha)
+            looks = [] if alpha is None else strongest_links(alpha)
             write_alignment(number, f"{number}", x, y, log10p, looks, alpha if x and y else None)
             number += 1

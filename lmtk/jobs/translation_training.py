@@ -114,7 +114,7 @@ def train(job):
     machine.use(job.threads)
     check_trained(job.texts, job.model, job.log, job.plot)
     run.check_beside(job.model, job.resume)
-    settings = recipes.settings(chosen(job), job.paper)
+    settings = recipes.make_settings(chosen(job), job.paper)
     learn(job, settings, read(job))
 
 
@@ -128,21 +128,21 @@ def learn(job, settings, texts):
     x, y, text, held = texts.x, texts.y, texts.text, texts.held
     threads = job.threads or max(1, min(machine.count(), settings.minibatch // recipes.SHARE))
     if not job.paper and job.rate is None:
-        settings = replace(settings, rate=recipes.rate(settings.epochs * training.steps(text, settings)))
+        settings = replace(settings, rate=recipes.learning_rate(settings.epochs * training.count_steps(text, settings)))
     if job.debug:
         tell_sizes(texts)
     life = run_of(job, settings, texts)
-    progress = training.begin(training.initial(x, y, settings, text.target), settings)
-    if run.begun(life, job.resume):
-        best = network.letters(progress.theta, network.layout(x, y, **settings.sizes))
-        progress = training.restored(*run.resumed(life, progress.arrays, best, job.debug), list(best), progress)
+    progress = training.begin(training.initial_theta(x, y, settings, text.target), settings)
+    if run.has_checkpoint(life, job.resume):
+        best = network.arrays_by_letter(progress.theta, network.make_layout(x, y, **settings.sizes))
+        progress = training.restore(*run.resume(life, progress.arrays, best, job.debug), list(best), progress)
 
     def bleu(theta):
-        return greedy_bleu(training.model(theta, x, y, settings), held.source, texts.references, texts.joined)
+        return greedy_bleu(training.make_model(theta, x, y, settings), held.source, texts.references, texts.joined)
 
     tell = Reporter(life, progress, job.debug, job.quiet, job.log, job.plot)
     how = bleu if held else None, threads, machine.Team(threads)
-    run.live(life, progress, training.train(progress, text, held, x, y, settings, *how), tell)
+    run.run_training(life, progress, training.train(progress, text, held, x, y, settings, *how), tell)
 
 
 def run_of(job, settings, texts):
@@ -155,10 +155,10 @@ def run_of(job, settings, texts):
     return run.Run(
         program="nmt-train", model=job.model, settings=settings,
         inputs={"source, -target or held-out texts": training.fingerprint(text, held)},
-        words=("shortlist or texts", [*x.words, *y.words]), steps=training.steps(text, settings),
-        unigram=training.unigram(text, held, y), save_every=job.save_every,
+        words=("shortlist or texts", [*x.words, *y.words]), steps=training.count_steps(text, settings),
+        unigram=training.unigram_logp(text, held, y), save_every=job.save_every,
         arrays=lambda progress, arrays: arrays,
-        parts=lambda progress: network.parts_of(training.kept(progress, x, y, settings, texts.pieces)),
+        parts=lambda progress: network.file_parts(training.best_model(progress, x, y, settings, texts.pieces)),
         line=line, remedies=(
             slow if job.paper else "a lower -rate or more -epochs may help",
             "more -dropout, fewer -hidden units or fewer -epochs may help",

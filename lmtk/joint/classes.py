@@ -1,7 +1,9 @@
-"""Class n-grams: p(w | context) = p(g_w | classes of the context) p(w | g_w), g_w being the class of w.
+"""Class n-grams: p(w | context) = p(g_w | classes of the context) p(w | g_w), where g_w is the class of w.
 
-Brown et al. 1992, section 3; the class-based rows of Table 1 of Bengio et al. 2003. A word is in one class; one that is
-in none stands for itself.
+Brown et al. 1992, section 3; the class-based rows of Table 1 of Bengio et al. 2003. A word is in one class; a word in
+no class stands for itself. A model of classes and a class file come in; `class_model` makes a `ClassModel`, which
+scores texts of words. If a text can be read in several ways, it makes an `expansions.Expanding` instead. `expanded`
+writes the model out as an n-gram model of words.
 """
 
 import os
@@ -13,11 +15,11 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted, name_of, shown
 from lmtk.files import container
-from lmtk.files.declared import VOCABULARY, Array, check_array, held, ids, whole
-from lmtk.files.streams import WORD, lines, lines_of
+from lmtk.files.declared import VOCABULARY, Array, check_array, check_contents, ids, whole
+from lmtk.files.decoding import WORD, lines, lines_in
 from lmtk.joint.expansions import NUMBER, expanding_model, several_readings
 from lmtk.joint.mixture import check_part, folder_of, lowered, name_in, part_of
-from lmtk.lm import LN10, LanguageModel, Scores, opens
+from lmtk.lm import LN10, LanguageModel, Scores, has_sentence_starts
 from lmtk.ngram.classes.files import read_classes
 from lmtk.ngram.edit.vocabulary import add_words
 from lmtk.ngram.model import backoff
@@ -31,9 +33,9 @@ SETTINGS = VOCABULARY | {"size": whole(), "classes": backoff.SETTINGS}  # of the
 
 @dataclass(frozen=True)
 class ClassModel:
-    """lm: a model of classes; g (W,) int32: the id in it of each word's class; p (W,): p(w | g_w).
+    """lm: a model of classes; g (W,) int32: for each word, the id of its class in lm; p (W,): p(w | g_w).
 
-    size: the number of classes; names: the files of the model and of the classes, none where one file has both.
+    size: the number of classes; names: the files of the model and of the classes, empty if one file has both.
     """
 
     vocab: Vocab
@@ -48,8 +50,8 @@ class ClassModel:
         return self.lm.order
 
     @property
-    def opens(self):
-        return opens(self.lm)
+    def has_sentence_starts(self):
+        return has_sentence_starts(self.lm)
 
     @cached_property
     def logp_word(self):
@@ -57,12 +59,12 @@ class ClassModel:
             return np.log(self.p)
 
     def score(self, corpus):
-        """ln p of every scored token; the tag is that of the model of classes."""
+        """ln p of every scored token; the tag in reports is that of the model of classes."""
         scores = self.lm.score(Corpus(self.g[corpus.ids], corpus.starts, corpus.scored))
         return Scores(np.where(corpus.scored, scores.logp + self.logp_word[corpus.ids], 0), scores.length)
 
     def lower(self, order):
-        """The same with shorter contexts."""
+        """The same model with shorter contexts."""
         return replace(self, lm=lowered(self.lm, order))
 
     def describe(self):
@@ -75,13 +77,12 @@ class ClassModel:
 
 
 def class_model(lm, name, path, classes=None, simple=False, rows=None):
-    """The ClassModel of a model of classes, read from `name`, and of the classes in the file `path`, or those given,
-    or in `rows`, its `streams.lines`.
+    """Make the ClassModel of a model of classes, read from `name`, and of the classes in the file `path`.
 
-    Where a text can have several readings, it is an `expansions.Expanding`: a word is in several classes, or in one and
-    in the model, or an expansion has several words. With `simple` a word in a class never stands for itself, p is as
-    the file has it, and, with a warning, only the first word of an expansion stands for the class, as in SRILM. Raises
-    LmtkError where the model predicts no class.
+    classes, rows: the contents of the file, if it was read before. If a text can be read in several ways, the result is
+    an `expansions.Expanding`: a word is in several classes, or in a class and in the model, or an expansion has several
+    words. With `simple`, as in SRILM, a word in a class never stands for itself, p is taken from the file, and only the
+    first word of an expansion stands for the class, with a warning. Raises LmtkError if the model predicts no class.
     """
     if classes is None:
         rows = [*lines(path)] if rows is None else rows
@@ -118,8 +119,9 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
 
 
 def first_words(rows, path):
-    """The `streams.lines` of a file of classes with the first word alone of each expansion, and the words that are
-    left out, {word: None}. Warns if there are any.
+    """The `lines` of a class file with only the first word of each expansion, and the words left out, {word: None}.
+
+    Warns if words are left out.
     """
     cut, later, several = [], {}, 0
     for number, line in rows:
@@ -138,18 +140,18 @@ def first_words(rows, path):
 
 
 def write_text(out, model, classes, path):
-    """The \\\\class-ngram\\\\ text, which names the two files relative to `path`, the file itself ("-": here)."""
+    r"""Write the \class-ngram\ file `path` ("-": stdout), which names its two files relative to its own folder."""
     text = ["\\class-ngram\\", f"model {name_in(path, model)}", f"classes {name_in(path, classes)}", "", "\\end\\", ""]
     out.write(os.fsencode("\n".join(text)))
 
 
 def read_text(stream, path, seen=()):
-    """The ClassModel in a \\\\class-ngram\\\\ file, with its parts. Raises FormatError."""
+    r"""Read the ClassModel in a \class-ngram\ file, with its parts. Raises FormatError."""
     here = os.path.realpath(path)
     if here in seen:
         raise FormatError(path, "a class model that is a part of itself")
     parts, ended = {}, False
-    for number, line in lines_of(stream, path):
+    for number, line in lines_in(stream, path):
         key, _, name = line.strip().partition(b" ")
         if key == b"\\end\\":
             ended = True
@@ -168,14 +170,14 @@ def read_text(stream, path, seen=()):
 
 
 def backoff_of(model, path):
-    """The model of classes, where it is a back-off model. Raises LmtkError."""
+    """The model of classes, which must be a back-off model. Raises LmtkError."""
     if not isinstance(model.lm, Backoff):
         raise LmtkError(f"{path}: its model of classes is no back-off n-gram, which was wanted")
     return model.lm
 
 
 def write_binary(out, model, path):
-    """The binary form: that of the model of classes, and the words with their classes. Raises LmtkError."""
+    """Write the binary form: the model of classes, and the words with their classes. Raises LmtkError."""
     settings, arrays = backoff.to_arrays(backoff_of(model, path))
     arrays |= {"classes": container.bytes_of(model.lm.vocab.words), "g": model.g, "p": model.p}
     about = {"classes": settings, "size": model.size, **vocab_settings(model.vocab)}
@@ -183,9 +185,9 @@ def write_binary(out, model, path):
 
 
 def from_arrays(about, arrays, path):
-    """The model in a binary file's arrays. Raises FormatError."""
+    """Make the model from the arrays of a binary file."""
     settings = about["settings"]
-    words, sizes = held(about, arrays, path, SETTINGS, holds)
+    words, sizes = check_contents(about, arrays, path, SETTINGS, holds)
     vocab = vocab_of(settings, words, path)
     lm = backoff.from_arrays({"settings": settings["classes"]}, arrays | {"vocabulary": arrays["classes"]}, path)
     check_array(arrays.get("g"), ids(len(lm.vocab.words), sizes.W), "g", path)
@@ -198,8 +200,9 @@ def holds(sizes, size):
 
 
 def expanded(model, most, path):
-    """The back-off model of words that equals a class model: each n-gram of classes is written out for all words of the
-    classes. Raises LmtkError where these are more than `most`.
+    """The back-off model of words that equals a class model: the n-grams of classes, written out for all their words.
+
+    Raises LmtkError if it has more than `most` n-grams.
     """
     lm, C, W = backoff_of(model, path), len(model.lm.vocab.words), len(model.vocab.words)
     members, many = np.argsort(model.g, kind="stable"), np.bincount(model.g, minlength=C)
@@ -230,6 +233,6 @@ def expanded(model, most, path):
 
 
 def spread(items, times):
-    """Each item as many times as `times` says, and the place of each copy among those of its item."""
+    """Repeat each item as often as `times` says; also returns the number of each copy among the copies of its item."""
     ends = np.cumsum(times)
     return np.repeat(items, times), np.arange(times.sum()) - np.repeat(ends - times, times)

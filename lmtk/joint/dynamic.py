@@ -1,5 +1,8 @@
-"""The mixtures of SRILM's ngram that are no sum with fixed weights: weights by how well the models predicted the words
-before (-bayes), log-linear ones (-loglinear-mix), those with a cache of the words before (-cache).
+"""The mixtures of SRILM's ngram whose weights are not fixed.
+
+`Bayes` (-bayes) weights models by how well they predicted the preceding words, `LogLinear` (-loglinear-mix) multiplies
+probabilities and normalizes the product, and `Cached` (-cache) mixes a model with the relative frequencies of recent
+words. All have the interface of `lmtk.lm`.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,24 +17,26 @@ from lmtk.text.corpus import Corpus, contexts, sentences
 
 
 def of_one_vocabulary(models):
-    """Back-off models as models of the words of all: what one lacks has the probability 0 in it."""
+    """Convert back-off models to the words of all of them; a word that a model lacks has the probability 0 in it."""
     vocab = unite_vocabularies([model.vocab for model in models])
     return [add_words(model, vocab.words[: vocab.V], vocab.predicts(vocab.unk)) for model in models]
 
 
 def single(log10p):
-    """Numbers rounded to single precision, in which SRILM keeps logarithms."""
+    """Round numbers to single precision, in which SRILM stores logarithms."""
     return log10p.astype(np.float32).astype(np.float64)
 
 
 def rounded(logp):
-    """Logarithms as SRILM has them, log10 in single precision, in natural units."""
+    """Round logarithms, natural, as SRILM does: log10 in single precision."""
     return single(logp / LN10) * LN10
 
 
 def joint(scored, vocab, rows, unk):
-    """log10 p of each row of ids (N, L), with no words before it, (N, J), as in SRILM: an opening <s> has p of </s>,
-    and words not predicted, as <unk> without `unk`, are passed over. scored: a Corpus -> ln p (., J).
+    """log10 p of each row of ids (N, L) with no words before it, by each model, (N, J), as in SRILM.
+
+    An opening <s> has the p of </s>. Words that are not predicted, such as <unk> without `unk`, are skipped. scored: a
+    function from a Corpus to ln p (., J).
     """
     N, L = rows.shape
     logp = scored(Corpus(rows.ravel(), np.arange(N + 1) * L, np.ones(N * L, bool))).reshape(N, L, -1)
@@ -46,8 +51,10 @@ def joint(scored, vocab, rows, unk):
 
 @dataclass(frozen=True)
 class Bayes:
-    """p = sum_j w_j p_j, w_j in proportion to weights[j] p_j(the `length` words before)^scale; parts have the same
-    words. unk: whether <unk> is one of these words; if not, it is left out where a part does not predict it.
+    """p = sum_j w_j p_j, with w_j proportional to weights[j] p_j(the `length` preceding words)^scale.
+
+    The parts have the same words. unk: whether <unk> is one of these words; if not, it is skipped if a part does not
+    predict it.
     """
 
     parts: list
@@ -85,7 +92,7 @@ class Bayes:
         return Scores(np.where(corpus.scored, mixed, 0), length, kinds, tuple(more))
 
     def before(self, corpus):
-        """ln p by each part, (N, J), of the `length` words before each token, as `joint` has it."""
+        """ln p by each part, (N, J), of the `length` words before each token, as in `joint`."""
         total = np.zeros((len(corpus.ids), len(self.parts)))
         rows = contexts(corpus, self.length + 1)[:, ::-1]
         for first in range(self.length):  # where the context begins
@@ -100,11 +107,11 @@ class Bayes:
 
 @dataclass(frozen=True)
 class LogLinear:
-    """p in proportion to the product of p_j^weights[j], over the vocabulary; parts have the same words. Logarithms are
-    in single precision, as in SRILM.
+    """p proportional to the product of p_j^weights[j], normalized over the vocabulary; the parts have the same words.
 
-    unk: whether <unk> is one of the words that the product is summed over. whole: log10 of that sum after each context
-    so far, cut to the words that one of the parts uses. A class model uses all words of the sentence, as in SRILM.
+    Logarithms are in single precision, as in SRILM. unk: whether <unk> is one of the words that the product is summed
+    over. whole: log10 of the sum after each context so far; a context is cut to the words that one of the parts uses. A
+    class model uses all words of the sentence, as in SRILM.
     """
 
     parts: list
@@ -131,7 +138,7 @@ class LogLinear:
 
     @cached_property
     def cut(self):
-        """Whether all parts say which words of a context they use."""
+        """Whether all parts can say which words of a context they use."""
         return all(hasattr(part, "used") for part in self.parts)
 
     def score(self, corpus):
@@ -153,7 +160,7 @@ class LogLinear:
         return Scores(out, length, *about, (("denom", denom, 2), ("cached", cached, 2)))
 
     def product(self, log10p):
-        """sum_j weights[j] log10 p_j (N, J), where a weight of 0 leaves a part out."""
+        """sum_j weights[j] log10 p_j (N, J); a part with the weight 0 is left out."""
         total = np.zeros(len(log10p))
         for column, weight in zip(single(log10p).T, self.weights):
             if weight:
@@ -166,14 +173,15 @@ class LogLinear:
         return self.product(np.column_stack(logp) / LN10)
 
     def used(self, context):
-        """The end of a context that the parts use, the longest of theirs, a tuple."""
+        """The end of a context that the parts use, a tuple; the longest of all parts."""
         uses = (part.used(own[context]) for part, own in zip(self.parts, self.ids))
         length = max(uses) if self.cut else len(context)
         return tuple(context[len(context) - length :].tolist())
 
     def sum_after(self, context, used):
-        """log10 of the sum over the vocabulary after a context, and the sum itself where it was not known before; used:
-        as `used` has it.
+        """log10 of the sum over the vocabulary after a context, and the sum itself if it was not known before.
+
+        used: the end of the context that the parts use.
         """
         total = None
         if not self.whole.get(used):
@@ -189,8 +197,9 @@ class LogLinear:
 
 @dataclass(frozen=True)
 class Cached:
-    """(1 - weight) p + weight r, r being the relative frequency of a word among the last `length` words; before any, r
-    is 0, as in SRILM. It remembers what it scored, from one corpus to the next.
+    """(1 - weight) p + weight r, where r is the relative frequency of a word among the last `length` words.
+
+    Before any word r is 0, as in SRILM. The cache is kept from one corpus to the next.
     """
 
     model: LanguageModel
@@ -228,6 +237,6 @@ class Cached:
         return replace(scores, logp=np.where(corpus.scored, logp, 0), more=more)
 
     def sums(self, corpus, positions, unk):
-        """`vocabulary_sums` of the corpus scored last: the frequencies in the cache sum to one, if it has words."""
+        """The sums over the vocabulary of the corpus scored last; the frequencies in a cache with words sum to one."""
         own = vocabulary_sums(self.model, corpus, positions, unk)
         return (1 - self.weight) * own + self.weight * self.known["filled"][positions]

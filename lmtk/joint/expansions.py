@@ -1,9 +1,9 @@
-"""Class n-grams in which a class may stand for several words in a row, and a word may be in several classes, or both be
-in a class and stand for itself.
+"""Class n-grams with several readings: a class stands for several words, or a word has several classes or also itself.
 
-A sentence has then several readings as classes and words. Its probability is the sum over them, by the forward
-algorithm: p(w_1 .. w_t) is summed over states, a state being a context of the model of classes and what is left of the
-expansion that the reading is in; and p(w_t | w_1 .. w_(t-1)) is the ratio of two such sums.
+A sentence then has several readings as classes and words. Its probability is the sum over the readings, computed by the
+forward algorithm: p(w_1 .. w_t) is summed over states. A state is a context of the model of classes and the rest of the
+expansion that the reading is in. p(w_t | w_1 .. w_(t-1)) is the ratio of two such sums. `expanded` writes the model out
+as an n-gram model of words.
 """
 
 import math
@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
-from lmtk.files.streams import WORD
+from lmtk.files.decoding import WORD
 from lmtk.lm import probability, scores_of
 from lmtk.ngram.arpa.reader import nodes_of_lines
 from lmtk.ngram.edit.renormalize import renormalize
@@ -30,8 +30,9 @@ NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
 
 def expansions_of(rows, path):
-    """[(class, p, words)] of the `streams.lines` of a file of classes, "CLASS [P] WORD ..."; without P those of a class
-    are equally likely. Raises FormatError.
+    """[(class, p, words)] of a class file, given as the `lines` of "CLASS [P] WORD ...".
+
+    Without P, the expansions of a class are equally likely. Raises FormatError.
     """
     found, size = [], {}
     for number, line in rows:
@@ -48,15 +49,17 @@ def expansions_of(rows, path):
 
 
 def named(rows):
-    """({classes}, {words}) of a file of classes, given as its `streams.lines`."""
+    """({classes}, {words}) of a class file, given as its `lines`."""
     fields = [found for _, line in rows if (found := WORD.findall(line))]
     words = {w for _, *rest in fields for w in rest[len(rest) > 1 and NUMBER.match(rest[0]) is not None :]}
     return {first for first, *_ in fields}, words
 
 
 def several_readings(rows, known):
-    """Whether a class of a file, given as its `streams.lines`, has an expansion of several words, or a word has several
-    classes, or has one and also stands for itself in a model that has classes; known: the vocabulary of the model.
+    """Whether a text can be read in several ways with a class file, given as its `lines`.
+
+    That is so if a class has an expansion of several words, if a word has several classes, or if a word has a class and
+    also stands for itself in the model. known: the vocabulary of the model.
     """
     class_of = {}
     for _, line in rows:
@@ -70,8 +73,10 @@ def several_readings(rows, known):
 
 @dataclass(frozen=True)
 class Expanding:
-    """lm: a back-off model of classes and words; own (W,): the id in it of each word as itself. starts: by its first
-    word, the id of a class in lm, p(words | class) and the other words of each expansion.
+    """lm: a back-off model of classes and words; own (W,): for each word, its id in lm as a word.
+
+    starts: for each first word, the expansions that begin with it: the id of the class in lm, p(words | class) and the
+    other words.
     """
 
     vocab: Vocab
@@ -86,8 +91,8 @@ class Expanding:
         return self.lm.order
 
     @property
-    def opens(self):
-        return self.lm.opens
+    def has_sentence_starts(self):
+        return self.lm.has_sentence_starts
 
     @cached_property
     def ngrams(self):
@@ -114,7 +119,7 @@ class Expanding:
         return 0.0
 
     def seen(self, context):
-        """The part of a context that lm looks at."""
+        """The part of a context that lm uses."""
         context, weights = context[max(len(context) - self.order + 1, 0) :], self.ngrams[1]
         while context and context not in weights:
             context = context[1:]
@@ -129,8 +134,9 @@ class Expanding:
         return scores_of("class-ngram", logp)
 
     def score_sentence(self, ids, scored, start, end, logp):
-        """The same of one sentence, into logp. Words that are not scored are read. After <s>, and after a word of
-        probability 0, the words themselves are the context.
+        """Write ln p of the scored tokens of one sentence into logp. Words that are not scored are read.
+
+        After <s>, and after a word of probability 0, the words themselves are the context.
         """
         states = {((), ()): 1.0}
         for t in range(start, end):
@@ -139,7 +145,7 @@ class Expanding:
                 logp[t] = np.log(p) if p > 0 else -np.inf
 
     def read(self, states, ids, scored):
-        """The states, {(context, rest): p}, after the last of the `ids` of a sentence, and its p after those before."""
+        """The states, {(context, rest): p}, after the last of the `ids` of a sentence, and its p after the others."""
         if ids[-1] == self.vocab.sos_id and not scored:
             return {(self.seen((int(self.own[ids[-1]]),)), ()): 1.0}, 1.0
         new = {}
@@ -170,7 +176,7 @@ class Expanding:
             return np.log(p)
 
     def steps(self, context, rest, word):
-        """How a reading goes on with a word: (what lm reads, or None inside an expansion; p; what is left of one)."""
+        """The ways to read a word: (what lm reads, or None inside an expansion; p; the rest of the expansion)."""
         if rest:
             if rest[0] == word:
                 yield None, 1.0, rest[1:]
@@ -192,8 +198,9 @@ class Expanding:
 
 
 def expanding_model(lm, name, rows, path):
-    """The Expanding of a back-off model, read from `name`, and of the classes in the file `path`, given as its
-    `streams.lines`. Raises LmtkError.
+    """Make the Expanding of a back-off model, read from `name`, and of the classes in the file `path`.
+
+    rows: the `lines` of the class file. Raises LmtkError.
     """
     if not isinstance(lm, Backoff):
         raise LmtkError(f"{name}: classes with expansions of several words want a back-off n-gram")
@@ -215,12 +222,12 @@ def expanding_model(lm, name, rows, path):
 
 
 def expanded(model, order, exact, most, path):
-    """A back-off model of words, about the same as an Expanding one, with n-grams up to `order`, 0 for all; as SRILM's.
+    """A back-off model of words, about equal to an Expanding one, with n-grams up to `order` (0: all), as in SRILM.
 
-    The joint probability of an n-gram of words is the sum over the n-grams of classes that expand to it, where
-    expansions at its ends may be cut. If the n-gram itself is not one of the model, its probability by the model is
-    added. p(w | h) is the ratio of two joint probabilities; for n-grams of `exact` words or more it is the model's own.
-    Raises LmtkError where there are more than `most`.
+    The joint probability of an n-gram of words is the sum over the n-grams of classes that expand to it; expansions at
+    its ends may be cut. If the n-gram itself is not in the model, its probability by the model is added. p(w | h) is
+    the ratio of two joint probabilities; for n-grams of `exact` words or more it is computed by the model itself.
+    Raises LmtkError if there are more than `most`.
     """
     joint = joint_probabilities(model, most, path)
     longest = max(map(len, joint))
@@ -255,7 +262,7 @@ def expanded(model, order, exact, most, path):
 
 
 def joint_probabilities(model, most, path):
-    """{ids of words: p} of all n-grams of words that those of the model of classes are expanded to."""
+    """{ids of words: p} of all n-grams of words that the n-grams of the model of classes expand to."""
     joint, listed, known, total = {}, model.ngrams[0], model.lm.vocab, 0
     of = {}  # id in lm -> the expansions of a class, or the word
     for first, found in model.starts.items():
@@ -284,8 +291,8 @@ def joint_probabilities(model, most, path):
 
 
 def context_probability(model, ids):
-    """p of a sequence of ids in the model of classes. An opening <s> has p(</s>); elsewhere, what is not predicted is
-    left out.
+    """p of a sequence of ids in the model of classes. An opening <s> has p(</s>); other words not predicted are
+    skipped.
     """
     known, total = model.lm.vocab, 1.0
     for i, w in enumerate(ids):

@@ -1,7 +1,8 @@
-"""Mixtures of models: p = sum_j weight_j p_j, with one set of weights or one for each bin of context frequencies.
+"""Mixtures of models: p = sum_j weight_j p_j, with one set of weights or a set for each bin of context frequencies.
 
 Section 2, "Mixture of models", of Bengio et al. 2003: fixed weights, weights learned on held-out text, or weights that
-depend on the frequency of the context, in the bins of the deleted-interpolation model that is among the parts.
+depend on the frequency of the context. The bins are those of the deleted-interpolation model among the parts.
+`read_text` and `write_text` read and write the file of a mixture, which names the files of its parts.
 """
 
 import os
@@ -10,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lmtk.em import check_weights
-from lmtk.errors import FormatError, LmtkError, counted, first_of
+from lmtk.errors import FormatError, LmtkError, counted, first_words
 from lmtk.files import registry
-from lmtk.files.streams import lines_of
-from lmtk.lm import ABSENT, UNKNOWN, Scores, opens, reach
+from lmtk.files.decoding import lines_in
+from lmtk.lm import ABSENT, UNKNOWN, Scores, has_sentence_starts, reach
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import differences
 
@@ -22,7 +23,7 @@ from lmtk.text.vocab import differences
 class Mixture:
     """parts: models of one vocabulary; weights (bins, parts); binned: the number of the part with these bins, or None.
 
-    names: the parts' files.
+    names: the files of the parts.
     """
 
     parts: list
@@ -43,8 +44,8 @@ class Mixture:
         return max(map(reach, self.parts))
 
     @property
-    def opens(self):
-        return all(map(opens, self.parts))
+    def has_sentence_starts(self):
+        return all(map(has_sentence_starts, self.parts))
 
     def score(self, corpus):
         """ln p of every scored token; the columns of `length` are those of the parts."""
@@ -69,7 +70,9 @@ class Mixture:
 
 
 def lowered(model, order):
-    """The model with contexts cut to order - 1 words; a model that can't is an error where it would have to."""
+    """The model with contexts cut to order - 1 words. Raises LmtkError if the model has longer contexts that cannot be
+    cut.
+    """
     if order >= model.order:
         return model
     if not hasattr(model, "lower"):
@@ -78,12 +81,12 @@ def lowered(model, order):
 
 
 def ids_in(part, vocab):
-    """The id that each word of `vocab` has in a model, int32."""
+    """The id in a model of each word of `vocab`, int32."""
     return np.array([part.vocab.index.get(w, part.vocab.unk_id) for w in vocab.words], np.int32)
 
 
 def part_scores(parts, corpus, binned):
-    """ln p of each part (N, J), the bin of each token (N,), and all parts' `length` and `kinds`."""
+    """ln p of each part (N, J), the bin of each token (N,), and `length` and `kinds` of all parts."""
     first = parts[0].vocab
     scores = []
     for part in parts:
@@ -104,13 +107,13 @@ def part_scores(parts, corpus, binned):
 
 
 def check_vocabularies(parts, names):
-    """Raises LmtkError where two parts predict different words."""
+    """Raise LmtkError if two parts predict different words."""
     for part, name in zip(parts[1:], names[1:]):
         words = differences(parts[0].vocab, part.vocab)
         if words:
             raise LmtkError(
                 f"the vocabularies of {names[0]} and {name} differ in {counted(len(words), 'word')} "
-                f"({first_of(words)}); "
+                f"({first_words(words)}); "
                 "train both with one (lmtk vocab -text A B, then -vocab and -unk), or give back-off models all words "
                 "(lmtk vocab -lm A B -write V, then lmtk ngram -lm A -vocab V -renorm -write-lm A2), or merge them "
                 "(lmtk ngram -mix-lm)"
@@ -128,19 +131,20 @@ def binned_part(parts):
 
 
 def folder_of(path):
-    """The folder to which the names in a file are relative; that of "-" is the working folder."""
+    """The folder that the names in a file are relative to; for "-" it is the working folder."""
     return os.path.dirname(os.path.realpath(path)) if path != "-" else os.getcwd()
 
 
 def part_of(path, name, seen=()):
-    """The model in the file `name`, which the file `path` names as its part. Raises LmtkError."""
+    """Load the model in the file `name`, a part of the mixture in the file `path`. Raises LmtkError."""
     check_part(path, name)
     return registry.load(name, (*seen, os.path.realpath(path)))
 
 
 def check_part(path, name):
-    """Raises LmtkError if the file `name`, which the file `path` names as its part, is missing or is not a regular
-    file. A FIFO or a device could make lmtk wait for ever.
+    """Raise LmtkError if the file `name`, a part of the mixture in the file `path`, is missing or not a regular file.
+
+    A FIFO or a device could make lmtk wait for ever.
     """
     part = os.path.relpath(name, folder_of(path))
     if not os.path.exists(name):
@@ -150,7 +154,7 @@ def check_part(path, name):
 
 
 def name_in(path, name):
-    """The name of a part as the file `path` has it. Raises LmtkError if the file of the part cannot be named there."""
+    """The name of a part in the mixture file `path`. Raises LmtkError if the file cannot be named there."""
     if "\n" in name:
         raise LmtkError(f"the file name {name!r} has a line end in it, so a model cannot refer to it; rename the file")
     if not os.path.isfile(name):
@@ -159,7 +163,7 @@ def name_in(path, name):
 
 
 def write_text(out, mixture, path):
-    """The \\\\mixture\\\\ text form. The parts' names are written relative to `path`, the file itself ("-": here)."""
+    r"""Write the \mixture\ file `path` ("-": stdout), which names its parts relative to its own folder."""
     text = ["\\mixture\\", *("model " + name_in(path, name) for name in mixture.names)]
     text += [f"bins {0 if mixture.binned is None else mixture.binned + 1} {len(mixture.weights)}", "", "\\weights\\"]
     text += [f"{i} " + " ".join(map(repr, row)) for i, row in enumerate(mixture.weights.tolist())]
@@ -167,13 +171,13 @@ def write_text(out, mixture, path):
 
 
 def read_text(stream, path, seen=()):
-    """The Mixture in a \\\\mixture\\\\ file, with its parts. Raises FormatError."""
+    r"""Read the Mixture in a \mixture\ file, with its parts. Raises FormatError."""
     here = os.path.realpath(path)
     if here in seen:
         raise FormatError(path, "a mixture that is a part of itself")
     names, rows, bins, where, ended = [], [], None, None, False
     folder = folder_of(path)
-    for number, line in lines_of(stream, path):
+    for number, line in lines_in(stream, path):
         words = line.split()
         if not words:
             continue

@@ -1,4 +1,4 @@
-"""Multiwords: several words joined by a letter, as "i_have_got". A model scores them as these words."""
+"""Multiwords: several words joined by a letter, as "i_have_got". A model scores them as a sequence of these words."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from lmtk.text.vocab import Vocab
 
 
 class Multiwords:
-    """A back-off model whose words are taken apart at a letter.
+    """A back-off model whose words are split at a letter.
 
-    index: word -> id, for the reader of a text; every word that comes gets one, as in SRILM. So a word with a part that
-    the model lacks has probability 0, and is not <unk>. parts: for each id the ids of its parts in the model.
+    index: word -> id, for the reader of a text; every new word gets an id, as in SRILM. So a word with a part that the
+    model lacks has probability 0, and is not <unk>. parts: for each id, the ids of its parts in the model.
     """
 
     def __init__(self, model, letter):
@@ -33,7 +33,7 @@ class Multiwords:
         return [index.get(part, index[self.nothing]) for part in found] if found else [index[word]]
 
     def score(self, corpus):
-        """ln p of every scored token: the sum, in single precision, of those of its parts; its tag is all of theirs."""
+        """ln p of every scored token: the sum over its parts, in single precision; its tag joins their tags."""
         self.parts += map(self.parts_of, self.vocab.words[len(self.parts) :])
         every = list(map(self.parts.__getitem__, corpus.ids.tolist()))
         many = np.array(list(map(len, every)), np.int64)

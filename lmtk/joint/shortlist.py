@@ -1,12 +1,14 @@
-"""A network for the frequent words and a back-off model for the rest (Schwenk and Gauvain 2002; Bengio et al. 2003,
-section 5.2, item 3).
+"""A network for the frequent words and a back-off model for the rest.
+
+Schwenk and Gauvain 2002; Bengio et al. 2003, section 5.2, item 3.
 
 P(w | context) = P_N(w | context) P_S(context)   for w in the shortlist
                  P_B(w | context)                for other words
 
-P_N is a softmax over the shortlist, and P_B is the back-off model's. P_S(context) is the sum of P_B over the shortlist,
-which P_N shares out; so the probabilities add up to one where the back-off model's do. Where that model predicts words
-that the network's vocabulary lacks, as </s> in a running text, P_B is divided by its sum over the network's vocabulary.
+P_N is a softmax over the shortlist, and P_B is by the back-off model. P_S(context) is the sum of P_B over the
+shortlist, which P_N distributes among its words. So the probabilities sum to one if those of the back-off model do. If
+that model predicts words that the network's vocabulary lacks, such as </s> in a running text, P_B is divided by its sum
+over the network's vocabulary.
 """
 
 import os
@@ -15,13 +17,13 @@ from functools import cached_property
 
 import numpy as np
 
-from lmtk.errors import FormatError, LmtkError, first_of
-from lmtk.files.declared import NAME, held, ids
+from lmtk.errors import FormatError, LmtkError, first_words
+from lmtk.files.declared import NAME, check_contents, ids
 from lmtk.joint.mixture import folder_of, part_of
 from lmtk.lm import NONE, Scores
 from lmtk.ngram import mass
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.nplm.network import KINDS, Network, declared, taken
+from lmtk.nplm.network import KINDS, Network, declare_arrays, make_network
 from lmtk.text.corpus import Corpus
 
 TINY = 1e-300
@@ -31,7 +33,7 @@ TINY = 1e-300
 class Shortlist(Network):
     """A Network with outputs U (N, h), W (N, (n-1)m) or None, b (N,) for the words `shortlist`, (N,) int32, ascending.
 
-    rest: the Backoff model of the other words; name: its file, as this one's names it, relative to the folder of this.
+    rest: the Backoff model of the other words; name: the file of `rest`, relative to the folder of this model's file.
     """
 
     rest: Backoff = None
@@ -43,7 +45,7 @@ class Shortlist(Network):
 
     @cached_property
     def place(self):
-        """(V,): where a word stands in the shortlist, -1 where it does not."""
+        """(V,): the place of each word in the shortlist, or -1."""
         place = np.full(self.vocab.V, -1)
         place[self.shortlist] = np.arange(len(self.shortlist))
         return place
@@ -56,8 +58,10 @@ class Shortlist(Network):
 
     @cached_property
     def masses(self):
-        """The sums of P_B over the shortlist in each context of the rest, as `mass.of_contexts` gives them, and those
-        over the vocabulary, None where this is that of the rest.
+        """The sums of P_B over the shortlist in each context of the rest, as in `mass.of_contexts`, and over the
+        vocabulary.
+
+        The latter are None if the vocabulary is that of the rest.
         """
         whole = self.vocab.V == self.rest.vocab.V
         return self.masses_of(self.shortlist), None if whole else self.masses_of(np.arange(self.vocab.V))
@@ -71,7 +75,7 @@ class Shortlist(Network):
         return np.where(w < 0, w, self.place[w])
 
     def score(self, corpus):
-        """Exact ln p of every scored token; the length is that of the rest, NONE in the shortlist."""
+        """Exact ln p of every scored token; the length is that of the rest, NONE for words of the shortlist."""
         at = np.flatnonzero(corpus.scored & (corpus.ids < self.vocab.V))
         logp, length = np.where(corpus.scored, -np.inf, 0), np.full((len(corpus.ids), 1), NONE, np.int8)
         logp[at], listed, all_lengths = self.of_tokens(corpus, at)
@@ -79,7 +83,7 @@ class Shortlist(Network):
         return Scores(logp, length, ("nplm",))
 
     def log_p(self, corpus, at, w):
-        """ln p of the words w, which stand at the places `at` of a text."""
+        """ln p of the words w at the places `at` of a text."""
         return self.of_tokens(corpus, at)[0]
 
     def of_tokens(self, corpus, at):
@@ -131,7 +135,7 @@ def check_rest(vocab, order, rest, path):
     lacking = sorted(w for w in vocab.words[: vocab.V] if not rest.vocab.predicts(w))
     if lacking:
         raise LmtkError(
-            f"{path}: it does not predict all words of the network ({first_of(lacking)}); give both the same -vocab"
+            f"{path}: it does not predict all words of the network ({first_words(lacking)}); give both the same -vocab"
         )
 
 
@@ -141,10 +145,10 @@ def from_arrays(about, arrays, path):
 
     def wanted(sizes, size):
         N = size("shortlist", 0)
-        return declared(sizes, size, layer, output, N) | {"shortlist": ids(sizes.V, N, ascending=True)}
+        return declare_arrays(sizes, size, layer, output, N) | {"shortlist": ids(sizes.V, N, ascending=True)}
 
-    words, sizes = held(about, arrays, path, Network.told | {"rest": NAME}, wanted)
-    made, here = vars(taken(about, arrays, path, words, sizes, layer, output)), sizes.rest
+    words, sizes = check_contents(about, arrays, path, Network.SETTINGS | {"rest": NAME}, wanted)
+    made, here = vars(make_network(about, arrays, path, words, sizes, layer, output)), sizes.rest
     if not len(arrays["shortlist"]):
         raise FormatError(path, "its shortlist is empty")
     name = os.path.join(folder_of(path), here)

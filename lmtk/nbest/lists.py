@@ -1,7 +1,9 @@
-"""N-best lists in the forms of Moses and of SRILM: read, scored by language models, ordered by weighted sums, written.
+"""N-best lists in the formats of Moses and SRILM: read, score by language models, sort by weighted sums, write.
 
-The score of a hypothesis is linear: total = sum_k weight_k feature_k. The features of a list of Moses are its own, by
-their names; those of SRILM's lists are `ac`, `lm` and `words`, the columns of nbest-format(5).
+`read` makes one `NBest` of all lists. `add_scores` adds the scores of models as features, `compute_totals` and
+`sort_lists` rank the hypotheses, and `write` writes them. The score of a hypothesis is linear: total = sum_k weight_k
+feature_k. Moses's lists name their features; the features of SRILM's lists are `ac`, `lm` and `words`, the columns of
+nbest-format(5).
 """
 
 import math
@@ -11,7 +13,7 @@ from itertools import islice
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, counted, shown
-from lmtk.files.streams import lines
+from lmtk.files.decoding import lines
 from lmtk.lm import LN10
 from lmtk.reports.srilm import outcome
 from lmtk.text.corpus import TOKEN, Closed, Corpus, Marks, Reader, but_openings, with_marks
@@ -31,11 +33,11 @@ class NBest:
 
     form: MOSES or SRILM.
     words: N hypotheses, bytes.
-    names, features: what each column is, and (N, K) float64; a feature with several values has as many columns.
-    totals: (N,) float64, the score that each hypothesis came with.
-    starts: (L + 1,), where each list starts.
-    files: (L,), which of the input files each list stands in.
-    fields: of each of Moses's lines its parts, and which of them holds the features; else None.
+    names, features: the names of the columns, and (N, K) float64; a feature with several values has several columns.
+    totals: (N,) float64, the scores in the input.
+    starts: (L + 1,), the hypothesis where each list starts.
+    files: (L,), the number of the input file of each list.
+    fields: for each line of Moses's lists, its parts, and the number of the part with the features; else None.
     """
 
     form: str
@@ -52,10 +54,10 @@ class NBest:
 
 
 def read(paths):
-    """The lists of all the files as one NBest; the form is told by the first line.
+    """Read the lists of all files as one NBest. The first line of a file decides its format.
 
-    Raises FormatError with the line where it is none of the forms, where a number is none, where features differ from
-    those before, and where a file is empty or of another form than the one before.
+    Raises FormatError with the line if it has none of the formats, if a number is invalid, if the features differ from
+    those before, and if a file is empty or has another format than the one before.
     """
     form, names, rows, starts, files = None, None, [], [], []
     for i, path in enumerate(paths):
@@ -64,26 +66,26 @@ def read(paths):
             try:
                 line.decode()
                 if parse is None:
-                    parse = PARSERS.get(line.strip(BLANKS), moses if b"|||" in line else plain)
-                    this = MOSES if parse is moses else SRILM
-                    if form not in (None, this):
-                        raise ValueError(f"a list of {this} form behind one of {form}; rescore them one by one")
-                    form = this
-                    if parse not in (moses, plain):
+                    parse = PARSERS.get(line.strip(BLANKS), parse_moses if b"|||" in line else parse_plain)
+                    line_form = MOSES if parse is parse_moses else SRILM
+                    if form not in (None, line_form):
+                        raise ValueError(f"a list of {line_form} form behind one of {form}; rescore them one by one")
+                    form = line_form
+                    if parse not in (parse_moses, parse_plain):
                         continue
-                own_key, own_names, *row = parse(line)
+                line_key, line_names, *row = parse(line)
                 if names is None:
-                    names = own_names
-                if own_names != names:
-                    raise ValueError(f"the features are {listed(own_names)}, those before {listed(names)}")
+                    names = line_names
+                if line_names != names:
+                    raise ValueError(f"the features are {format_names(line_names)}, those before {format_names(names)}")
             except UnicodeDecodeError:
                 raise FormatError(path, "not UTF-8; convert it with iconv", number) from None
             except ValueError as e:
                 raise FormatError(path, str(e), number) from None
-            if len(rows) == before or own_key != key:
+            if len(rows) == before or line_key != key:
                 starts.append(len(rows))
                 files.append(i)
-                key = own_key
+                key = line_key
             rows.append(row)
         if len(rows) == before:
             raise FormatError(path, "no hypotheses in it; is it an n-best list?", number)
@@ -93,8 +95,8 @@ def read(paths):
     return NBest(form, words, list(names), features, np.array(totals), starts, np.array(files), fields)
 
 
-def moses(line):
-    """`key ||| words ||| Name= v v ... ||| total [||| ...]`, where alignments may also stand before the features."""
+def parse_moses(line):
+    """Parse `key ||| words ||| Name= v v ... ||| total [||| ...]`; alignments may also come before the features."""
     fields = [field.strip(BLANKS) for field in line.split(b"|||")]
     at = 3 if len(fields) > 4 and b"=" not in fields[2] and b"=" in fields[3] else 2
     if len(fields) < 4:
@@ -107,34 +109,38 @@ def moses(line):
         if name is None:
             raise ValueError(f"wanted Name= before the features, found '{shown(token)}'")
         names.append(name)
-        values.append(number(token))
-    return fields[0], names, fields[1], values, number(fields[at + 1]), (fields, at)
+        values.append(parse_number(token))
+    return fields[0], names, fields[1], values, parse_number(fields[at + 1]), (fields, at)
 
 
-def plain(line):
-    """`acscore lmscore nwords words`, logarithms to base 10."""
+def parse_plain(line):
+    """Parse `acscore lmscore nwords words`, with logarithms to base 10."""
     fields = line.strip(BLANKS).split(None, 3)
     if len(fields) < 3:
         raise ValueError(f"wanted acscore lmscore nwords and the words, found {len(fields)} fields")
     try:
-        ac, lm, n = map(number, fields[:3])
+        ac, lm, n = map(parse_number, fields[:3])
     except ValueError as e:
         raise ValueError(f"wanted acscore lmscore nwords and the words, or Moses' fields with |||: {e}") from None
     words = fields[3] if len(fields) > 3 else b""
     return None, SRILM_NAMES, words, (ac, lm, n), ac + LMW * lm + WTW * n, None
 
 
-def decipher1(line):
-    """`(score) words` of an NBestList1.0: the score, of all models together and in bytelogs, is taken as acoustic."""
-    score, tokens = decipher_score(line)
-    return None, SRILM_NAMES, b" ".join(tokens), (score, 0.0, spoken(tokens)), score, None
-
-
-def decipher2(line):
-    """`(score) word ( st: s et: e g: lm a: ac ) ...` of an NBestList2.0. As in SRILM, the acoustic score is the score
-    less the words' scores of the language model; a unit is a part of the word before unless it starts after its end.
+def parse_decipher1(line):
+    """Parse `(score) words` of an NBestList1.0. The score, of all models and in bytelogs, is used as the acoustic
+    score.
     """
-    score, tokens = decipher_score(line)
+    score, tokens = split_decipher_score(line)
+    return None, SRILM_NAMES, b" ".join(tokens), (score, 0.0, count_spoken(tokens)), score, None
+
+
+def parse_decipher2(line):
+    """Parse `(score) word ( st: s et: e g: lm a: ac ) ...` of an NBestList2.0.
+
+    As in SRILM, the acoustic score is the score minus the language model scores of the words. A unit is a part of the
+    previous word unless it starts after the end of that word.
+    """
+    score, tokens = split_decipher_score(line)
     words, lm, end = [], 0.0, -1.0
     if len(tokens) % 11:
         raise ValueError("wanted word ( st: s et: e g: lm a: ac ) for each word")
@@ -142,28 +148,28 @@ def decipher2(line):
         word, *labels = tokens[i : i + 11]
         if [labels[j] for j in (0, 1, 3, 5, 7, 9)] != [b"(", b"st:", b"et:", b"g:", b"a:", b")"]:
             raise ValueError(f"wanted {shown(word)} ( st: s et: e g: lm a: ac ), found '{shown(b' '.join(labels))}'")
-        start, stop, g = number(labels[2]), number(labels[4]), number(labels[6])
+        start, stop, g = parse_number(labels[2]), parse_number(labels[4]), parse_number(labels[6])
         if start > end:
             words.append(word)
             lm, end = lm + g * BYTELOG, stop
-    return None, SRILM_NAMES, b" ".join(words), (score - lm, lm, spoken(words)), score, None
+    return None, SRILM_NAMES, b" ".join(words), (score - lm, lm, count_spoken(words)), score, None
 
 
-def decipher_score(line):
+def split_decipher_score(line):
     tokens = TOKEN.findall(line)
     if not tokens or tokens[0][:1] != b"(" or tokens[0][-1:] != b")":
         raise ValueError("wanted (score) before the words")
-    return number(tokens[0][1:-1]) * BYTELOG, tokens[1:]
+    return parse_number(tokens[0][1:-1]) * BYTELOG, tokens[1:]
 
 
-PARSERS = {b"NBestList1.0": decipher1, b"NBestList2.0": decipher2}
+PARSERS = {b"NBestList1.0": parse_decipher1, b"NBestList2.0": parse_decipher2}
 
 
-def spoken(tokens):
+def count_spoken(tokens):
     return float(len(tokens) - tokens.count(PAUSE))
 
 
-def number(field):
+def parse_number(field):
     """A finite number. Raises ValueError."""
     try:
         x = float(field)
@@ -174,13 +180,14 @@ def number(field):
     return x
 
 
-def listed(names):
+def format_names(names):
     return shown(b" ".join(names)) or "none"
 
 
-def log10p(model, sentences, penalty, tolower=False):
-    """log10 p of each sentence, (N,): the sum over its words and </s>, with `penalty` for a word that the model gives
-    no probability (OOVs and others). Equal sentences are scored once, many at a time.
+def score_sentences(model, sentences, penalty, tolower=False):
+    """log10 p of each sentence, (N,): the sum over its words and </s>.
+
+    penalty: used for a word without a probability, such as an OOV. Equal sentences are scored once, in large batches.
     """
     place = {}
     where = np.array([place.setdefault(s, len(place)) for s in sentences])
@@ -200,12 +207,12 @@ def log10p(model, sentences, penalty, tolower=False):
     return sums[where]
 
 
-def log10ps(nbest, model, penalty, tolower=False):
-    """`log10p` of all hypotheses, (N,); as SRILM has it, a language model sees nothing of pauses."""
+def score_hypotheses(nbest, model, penalty, tolower=False):
+    """log10 p of all hypotheses, (N,), as in `score_sentences`. As in SRILM, a language model does not see pauses."""
     sentences = nbest.words
     if nbest.form == SRILM:
         sentences = [without_pauses(s) for s in sentences]
-    return log10p(model, sentences, penalty, tolower)
+    return score_sentences(model, sentences, penalty, tolower)
 
 
 def without_pauses(sentence):
@@ -215,8 +222,9 @@ def without_pauses(sentence):
 
 
 def source_lines(nbest, paths, many):
-    """(N,) the line of the source, of so many, that each hypothesis of Moses's lists translates: the key, from 0 on.
-    Raises FormatError where a key is none of them.
+    """The source line that each hypothesis of Moses's lists translates, (N,): the key, from 0 on.
+
+    many: the number of source lines. Raises FormatError if a key is not the number of a line.
     """
     found = []
     for file, start, end in zip(nbest.files, nbest.starts[:-1], nbest.starts[1:]):
@@ -230,22 +238,23 @@ def source_lines(nbest, paths, many):
     return np.array(found)
 
 
-def free_names(nbest, stem, many):
-    """The first `many` of stem0, stem1 .. that are no features of the lists."""
+def unused_names(nbest, stem, many):
+    """The first `many` of the names stem0, stem1, .. that are not features of the lists."""
     free = (stem + b"%d" % i for i in range(len(nbest.names) + many))
     return list(islice((name for name in free if name not in nbest.names), many))
 
 
-def rescored(nbest, columns, names):
-    """The lists with models' log10 p, (N,) each. In SRILM's lists that of the one model is the feature `lm`. In Moses's
-    lists each model has a feature, ln p as is Moses's use: it replaces the one of its name, or is added.
+def add_scores(nbest, columns, names):
+    """Add the log10 p of models, (N,) each, to the lists. In SRILM's lists the score of the one model is the feature
+    `lm`.
 
-    Raises LmtkError where several have its name.
+    In Moses's lists each model has a feature, ln p as usual in Moses: it replaces the feature of that name, or is
+    added. Raises LmtkError if several features have the name.
     """
     unit = 1 if nbest.form == SRILM else LN10
     features, all_names = nbest.features, list(nbest.names)
     for column, name in zip(columns, names, strict=True):
-        column, at = as_written(unit * column), nbest.columns(name)
+        column, at = round_as_written(unit * column), nbest.columns(name)
         if len(at) > 1:
             raise LmtkError(f"-name {shown(name)}: the lists have {len(at)} values of that name; choose another")
         if at:
@@ -257,42 +266,44 @@ def rescored(nbest, columns, names):
     return replace(nbest, names=all_names, features=features)
 
 
-def as_written(numbers):
-    """Numbers as rounded when they are written, so that who reads them gets the same totals."""
+def round_as_written(numbers):
+    """Round numbers as they are written, so that readers of the file get the same totals."""
     return np.array([float(f"{x:.7g}") for x in numbers])
 
 
-def word_counts(nbest):
+def count_words(nbest):
     return np.array([len(TOKEN.findall(words)) for words in nbest.words], float)
 
 
-def totals(features, weights):
-    """sum_k weight_k feature_k of each hypothesis, (N,): in one order on any machine, unlike a matrix product."""
+def compute_totals(features, weights):
+    """sum_k weight_k feature_k of each hypothesis, (N,), in one order on any machine, unlike a matrix product."""
     return (features * weights).sum(axis=1)
 
 
-def ordered(totals, starts):
-    """(N,) the hypotheses of each list by descending total; equal ones keep their order."""
+def sort_lists(totals, starts):
+    """The hypotheses of each list by descending total, (N,); equal ones keep their order."""
     return np.lexsort((-totals, np.repeat(np.arange(len(starts) - 1), np.diff(starts))))
 
 
 # features that need no model: the words, since long translations lose by their sums of ln p, and the score that a list
 # came with, since it may be no sum of the features
-MADE = {b"words": word_counts, b"score": lambda nbest: nbest.totals}
+MADE = {b"words": count_words, b"score": lambda nbest: nbest.totals}
 
 
-def making(nbest, names):
-    """The lists with those of the features `names` that they lack and that can be made of a list itself."""
+def add_derived_features(nbest, names):
+    """Add those of the features `names` that the lists lack and that can be computed from the lists themselves."""
     for name in names:
         if name in MADE and name not in nbest.names:
-            features = np.column_stack((nbest.features, as_written(MADE[name](nbest))))
+            features = np.column_stack((nbest.features, round_as_written(MADE[name](nbest))))
             nbest = replace(nbest, names=[*nbest.names, name], features=features)
     return nbest
 
 
-def own_weights(nbest):
-    """Weights (K,) with which the sum of the features is nearest to the scores that the hypotheses came with, by least
-    squares of the differences within a list. Where a decoder's score is such a sum, these are its weights.
+def fit_weights(nbest):
+    """Weights (K,) with which the sum of the features is nearest to the scores in the input.
+
+    They are found by least squares of the differences within a list. If the scores of a decoder are such a sum, these
+    are its weights.
     """
     many = np.diff(nbest.starts)
     both = np.column_stack((nbest.features, nbest.totals))
@@ -300,9 +311,10 @@ def own_weights(nbest):
     return np.linalg.lstsq(within[:, :-1], within[:, -1])[0]
 
 
-def weights_in(path):
-    """(line, name, the words behind it) of the weights in a file: lines `Name= w w`, of a moses.ini those of its
-    section [weight]. Raises FormatError.
+def read_weights(path):
+    """(line, name, the words after it) of the weights in a file: lines `Name= w w`.
+
+    In a moses.ini these are the lines of the section [weight]. Raises FormatError.
     """
     rows = [(i, line.strip(BLANKS)) for i, line in lines(path)]
     section = next((i for i, (_, row) in enumerate(rows) if row == b"[weight]"), None)
@@ -320,9 +332,10 @@ def weights_in(path):
     return found
 
 
-def weights_of(rows, names, path):
-    """The weights of the features, (K,), from the rows of `weights_in`, a value for each of a name's columns. Raises
-    FormatError where a name is unknown, given twice or missing.
+def match_weights(rows, names, path):
+    """The weights of the features, (K,), from the rows of `read_weights`, a value for each column of a name.
+
+    Raises FormatError if a name is unknown, occurs twice or is missing.
     """
     found = {}
     for i, name, values in rows:
@@ -334,7 +347,7 @@ def weights_of(rows, names, path):
             wanted = counted(names.count(name), "weight")
             raise FormatError(path, f"wanted {wanted} of {shown(name)}, found {len(values)}", i)
         try:
-            found[name] = list(map(number, values))
+            found[name] = list(map(parse_number, values))
         except ValueError as e:
             raise FormatError(path, str(e), i) from None
     missing = [name for name in dict.fromkeys(names) if name not in found]
@@ -344,7 +357,7 @@ def weights_of(rows, names, path):
 
 
 def features_of(names):
-    return listed(list(dict.fromkeys(names)))
+    return format_names(list(dict.fromkeys(names)))
 
 
 def write_weights(out, names, weights):
@@ -354,17 +367,20 @@ def write_weights(out, names, weights):
 
 
 def write(out, nbest, order, totals, added):
-    """The hypotheses `order`, a line each; totals: (N,) where they are new, else None. added: the models' features."""
+    """Write the hypotheses `order`, one on each line.
+
+    totals: the new totals (N,), or None to keep the old ones. added: the features of models.
+    """
     for i in order:
-        out.write(b"%s\n" % (srilm_line(nbest, i) if nbest.form == SRILM else moses_line(nbest, i, totals, added)))
+        out.write(b"%s\n" % (format_srilm(nbest, i) if nbest.form == SRILM else format_moses(nbest, i, totals, added)))
 
 
-def srilm_line(nbest, i):
+def format_srilm(nbest, i):
     numbers = " ".join(f"{x:.7g}" for x in nbest.features[i]).encode()
     return numbers + b" " + nbest.words[i] if nbest.words[i] else numbers
 
 
-def moses_line(nbest, i, totals, added):
+def format_moses(nbest, i, totals, added):
     fields, at = nbest.fields[i]
     features = TOKEN.findall(fields[at])
     for name in added:

@@ -1,6 +1,7 @@
-"""Minimum Bayes risk (Kumar and Byrne 2004, equation 5): the translation of a list that is most like the others.
+"""Minimum Bayes risk (Kumar and Byrne 2004, equation 5): choose the translation of a list that is most like the others.
 
-The risk of a translation is the mean of 1 - BLEU against each of the list, weighted by the probability of that one.
+The risk of a translation is the mean of 1 - BLEU against each translation of the list, weighted by the probability of
+that translation.
 """
 
 import numpy as np
@@ -10,9 +11,10 @@ from lmtk.nbest.tuning import ORDERS, ngrams
 SCALE = 0.8  # of ln p, chosen on the held-out text of examples/4-multi30k
 
 
-def likeness(translations):
-    """(N, N): BLEU, of 0 to 1, of the i-th translation, a list of words, with the j-th as its reference; 1 is added to
-    the matches and n-grams of orders 2 to 4 (Lin and Och 2004).
+def pairwise_bleu(translations):
+    """(N, N): BLEU, from 0 to 1, of the i-th translation, a list of words, with the j-th translation as its reference.
+
+    1 is added to the matches and n-grams of orders 2 to 4 (Lin and Och 2004).
     """
     N, counts = len(translations), [ngrams(words) for words in translations]
     known = sorted(set().union(*counts), key=len)
@@ -31,10 +33,10 @@ def likeness(translations):
     return np.exp(logs / ORDERS)
 
 
-def least(translations, logp, scale):
-    """The number of the translation, a list of words, of the least risk; of equal ones the first.
+def least_risk(translations, logp, scale):
+    """The number of the translation, a list of words, with the least risk; the first of equal ones.
 
-    logp (N,): ln p of each, or what they are ranked by; a translation's weight is e^(scale logp).
+    logp (N,): ln p of each, or the numbers that they are ranked by; the weight of a translation is e^(scale logp).
     """
     p = np.exp(scale * (np.asarray(logp) - max(logp)))
-    return int(np.argmax(likeness(translations) @ p))
+    return int(np.argmax(pairwise_bleu(translations) @ p))

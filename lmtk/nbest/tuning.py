@@ -1,11 +1,12 @@
-"""The weights of the features of n-best lists that raise BLEU: minimum error rate training.
+"""Minimum error rate training: find the weights of the features of n-best lists that give the highest BLEU.
 
-Och, "Minimum error rate training in statistical machine translation" (2003), section 4: along a direction d from the
-weights w, the score of hypothesis i, (w + gamma d) . h_i, is a line in gamma; the best hypothesis of a list changes
-only where the upper envelope of its lines has a corner, and between the corners of all lists BLEU is constant.
+Och, "Minimum error rate training in statistical machine translation" (2003), section 4. Along a direction d from the
+weights w, the score of hypothesis i, (w + gamma d) . h_i, is a line in gamma. The best hypothesis of a list changes
+only where the upper envelope of its lines has a corner, and between the corners of all lists BLEU is constant. `tune`
+climbs from several starts: `climb` searches along each feature and along random directions by `best_on_line`.
 
 Symbols: N hypotheses in L lists, K features; a slope, b intercept of a line; statistics (., 9): the matched n-grams of
-orders 1 to 4, the n-grams of orders 1 to 4 (the first of which is the length), and the length of the reference.
+orders 1 to 4, the n-grams of orders 1 to 4 (the first is the length), and the length of the reference.
 """
 
 from collections import Counter
@@ -29,8 +30,8 @@ def ngrams(words):
 def statistics(hypotheses, references):
     """(N, 9) int64 of hypotheses of one sentence, bytes, against its references.
 
-    An n-gram matches as often as it stands in the reference that has it most often; the reference length is that of the
-    reference nearest to the hypothesis, of two the shorter one.
+    An n-gram matches as often as it occurs in the reference that has it most often. The reference length is that of the
+    reference nearest to the hypothesis; of two, the shorter one.
     """
     tokens = [TOKEN.findall(r) for r in references]
     most = Counter()
@@ -52,8 +53,8 @@ def statistics(hypotheses, references):
 def bleu(sums):
     """BLEU, between 0 and 1, of sums of statistics (., 9).
 
-    exp(min(0, 1 - r / c)) (p_1 p_2 p_3 p_4)^(1/4), Papineni et al. (2002), section 2.3. As sacrebleu has it by default,
-    the precision of the k-th order without a match is 1 / (2^k its n-grams); without any match BLEU is 0.
+    exp(min(0, 1 - r / c)) (p_1 p_2 p_3 p_4)^(1/4), Papineni et al. (2002), section 2.3. As in sacrebleu by default, the
+    precision of the k-th order without a match is 1 / (2^k its n-grams); without any match BLEU is 0.
     """
     match, total, r = sums[..., :ORDERS], sums[..., ORDERS : 2 * ORDERS], sums[..., -1]
     c = total[..., 0]
@@ -68,8 +69,9 @@ def bleu(sums):
 def envelope(a, b, starts, kept, corner):
     """The upper envelope of each list's lines a gamma + b; a (N,) must ascend in each list, and b where a is equal.
 
-    Writes to kept (N,) the lines on the envelopes, list by list and from gamma = -inf on, and to corner (N,) where each
-    begins, -inf for the first of a list. Returns how many lines are kept.
+    Writes to kept (N,) the lines on the envelopes, list by list and from gamma = -inf on, and to corner (N,) the place
+    where each begins, -inf for the first line of a list. Returns the number of lines kept. Each line is visited once
+    and removed at most once: O(N).
     """
     n = 0
     for s in range(len(starts) - 1):
@@ -120,7 +122,7 @@ def best_on_line(a, b, starts, stats):
     return float(edges[at] + edges[at + 1]) / 2, float(found[at])
 
 
-def bleu_of(totals, starts, stats):
+def best_bleu(totals, starts, stats):
     """BLEU of the first of the best hypotheses of each list."""
     lists = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     best = np.flatnonzero(totals == np.maximum.reduceat(totals, starts[:-1])[lists])
@@ -129,11 +131,12 @@ def bleu_of(totals, starts, stats):
 
 
 def tune(features, starts, stats, given, fixed, seed, restarts, tell=None):
-    """Weights (K,) with which the best hypotheses have the highest BLEU that was found.
+    """The weights (K,) with the highest BLEU of the best hypotheses that the search finds.
 
-    features (N, K); stats (N, 9); the search goes from each of `given`, weights (K,), and from `restarts` random points
-    along each feature and along as many random directions, until none of them gains anything. fixed: the feature whose
-    weight ends as 1, or None: then the absolute weights sum to one. tell(start, BLEU) after each start.
+    features (N, K); stats (N, 9). The search starts from each of `given`, weights (K,), and from `restarts` random
+    points. It goes along each feature and along as many random directions, until none of them improves BLEU. fixed: the
+    feature whose weight ends as 1, or None: then the absolute weights sum to one. tell(start, BLEU) is called after
+    each start.
     """
     random = np.random.default_rng(seed)
     K = features.shape[1]
@@ -162,8 +165,8 @@ def tune(features, starts, stats, given, fixed, seed, restarts, tell=None):
 
 
 def climb(h, starts, stats, w, moves, random):
-    """(weights, BLEU) at which no line search gains any more; moves (K,): which weights may change."""
-    score = bleu_of((h * w).sum(axis=1), starts, stats)
+    """(weights, BLEU) at which no line search improves BLEU any more; moves (K,): which weights may change."""
+    score = best_bleu((h * w).sum(axis=1), starts, stats)
     axes = np.eye(len(w))[moves]
     while len(axes):
         before = score
@@ -173,7 +176,7 @@ def climb(h, starts, stats, w, moves, random):
             if promised > score:
                 there = w + gamma * d
                 # rounding may spoil what a narrow interval promised
-                reached = bleu_of((h * there).sum(axis=1), starts, stats)
+                reached = best_bleu((h * there).sum(axis=1), starts, stats)
                 if reached > score:
                     w, score = there, reached
         if score == before:

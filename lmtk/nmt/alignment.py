@@ -1,7 +1,9 @@
-"""The alignment of a translation with its source, soft or as links, written for programs and for eyes.
+"""Write the alignment of a translation with its source: as links, as a matrix, as an HTML page or as a picture.
 
-alpha (Ty, Tx): the weights of the source's words, </s> among them, for each word of the translation and its </s>
-(equation 6 of Bahdanau et al. 2015; in figure 3 as greys, 0 black and 1 white).
+`alignment_writer` opens the files that are wanted and gives a function that writes each alignment to all of them.
+
+alpha (Ty, Tx): the attention weights. A row for each word of the translation and its </s>, a column for each word of
+the source and its </s> (equation 6 of Bahdanau et al. 2015; in figure 3 as greys, 0 is black and 1 is white).
 """
 
 import os
@@ -13,7 +15,7 @@ import numpy as np
 
 from lmtk.errors import shown
 from lmtk.files.figure import figure
-from lmtk.files.streams import open_folder, open_out
+from lmtk.files.outputs import open_folder, open_out
 from lmtk.text.subwords import word_numbers
 from lmtk.text.vocab import EOS
 
@@ -67,13 +69,13 @@ document.addEventListener("mousemove", e => {
 
 
 @contextmanager
-def written(links=None, soft=None, page=None, plots=None, kind="svg", pieces=False):
-    """A function write(number, name, source, target, log10p, looks, alpha): it writes an alignment in the forms wanted.
+def alignment_writer(links=None, soft=None, page=None, plots=None, kind="svg", pieces=False):
+    """A function write(number, name, source, target, log10p, looks, alpha) that writes an alignment in all wanted
+    formats.
 
-    links, soft, page: paths, or None; plots: the folder of the plots, each of which has the name that write gets;
-    pieces: whether words are in pieces, which only `links` puts together.
-    source, target: words, bytes; looks: for each word the place of the source word of the greatest weight; alpha, None:
-    only links are written.
+    links, soft, page: paths, or None; plots: the folder of the plots, whose files are called `name`; pieces: whether
+    words are in pieces, which only `links` joins. source, target: words, bytes; looks: for each word of the target, the
+    place of the source word with the greatest weight; alpha: if None, only links are written.
     """
     with ExitStack() as stack:
         link_out, soft_out, page_out = (path and stack.enter_context(open_out(path)) for path in (links, soft, page))
@@ -83,7 +85,7 @@ def written(links=None, soft=None, page=None, plots=None, kind="svg", pieces=Fal
 
         def write(number, name, source, target, log10p, looks, alpha):
             if link_out:
-                link_out.write(pharaoh(source, target, looks, pieces) + b"\n")
+                link_out.write(format_links(source, target, looks, pieces) + b"\n")
             if alpha is None:
                 return
             if soft_out:
@@ -92,20 +94,20 @@ def written(links=None, soft=None, page=None, plots=None, kind="svg", pieces=Fal
                 write_table(page_out, name, source, target, log10p, alpha)
             if plots:
                 with open_out(os.path.join(hidden, f"{name}.{kind}")) as out:
-                    plot(out, kind, source, target, alpha)
+                    write_plot(out, kind, source, target, alpha)
 
         yield write
         if page_out:
             page_out.write(FOOT)
 
 
-def strongest(alpha):
-    """For each word the place of the source word of the greatest weight, (Ty - 1,), </s> of both sides aside."""
+def strongest_links(alpha):
+    """For each word of the target, without </s>, the place of the source word with the greatest weight, (Ty - 1,)."""
     return alpha[:-1, :-1].argmax(axis=1).tolist() if alpha.shape[1] > 1 else []
 
 
-def pharaoh(source, target, looks, pieces):
-    """`0-0 2-1`: for each link the source word and the word of the translation; a word has the links of its pieces."""
+def format_links(source, target, looks, pieces):
+    """The links of all words, "0-0 2-1": source word and target word. A word gets the links of all its pieces."""
     pairs = [(j, i) for i, j in enumerate(looks)]
     if pieces:
         x, y = word_numbers(source), word_numbers(target)
@@ -114,8 +116,10 @@ def pharaoh(source, target, looks, pieces):
 
 
 def write_matrix(out, number, source, target, log10p, alpha):
-    """The form of Nematus: `number ||| target ||| score ||| source ||| Tx Ty`, then a line of Tx weights for
-    each of the Ty words of the target with </s>, and an empty line.
+    """Write the format of Nematus.
+
+    It is a line `number ||| target ||| score ||| source ||| Tx Ty`, then a line of Tx weights for each of the Ty words
+    of the target with </s>, then an empty line.
     """
     Ty, Tx = alpha.shape
     out.write(b"%d ||| %s ||| %.7g ||| %s ||| %d %d\n" % (number, b" ".join(target), log10p, b" ".join(source), Tx, Ty))
@@ -125,22 +129,22 @@ def write_matrix(out, number, source, target, log10p, alpha):
 
 
 def write_table(out, name, source, target, log10p, alpha):
-    """A section of the page."""
+    """Write a section of the HTML page."""
     head = "".join(f"<th>{escape(shown(word))}" for word in [*source, EOS])
     out.write(f"<section>\n<h2>{name}: log10 p = {log10p:.7g}</h2>\n<table>\n<tr><td>{head}\n".encode())
     for word, row in zip([*target, EOS], alpha, strict=True):
-        cells = "".join(f'<td style="--a:{decimal(a)}">' for a in row.tolist())
+        cells = "".join(f'<td style="--a:{format_weight(a)}">' for a in row.tolist())
         out.write(f"<tr><th>{escape(shown(word))}{cells}\n".encode())
     out.write(b"</table>\n</section>\n")
 
 
-def decimal(x):
-    """Three digits behind the point, as few as there are."""
+def format_weight(x):
+    """At most three digits after the point, without trailing zeros."""
     return f"{x:.3f}".rstrip("0").rstrip(".")
 
 
-def plot(out, kind, source, target, alpha):
-    """Figure 3: a matrix of greys, the source's words above, the target's at the left."""
+def write_plot(out, kind, source, target, alpha):
+    """Draw figure 3: a matrix of greys, the words of the source above, those of the target on the left."""
     from matplotlib.collections import PolyCollection
 
     Ty, Tx = alpha.shape

@@ -1,4 +1,10 @@
-"""Translation by beam search over many sentences at once (Bahdanau et al. 2015, section 4.2)."""
+"""Translation by beam search over many sentences at once (Bahdanau et al. 2015, section 4.2).
+
+Sentences of ids come in; for each, the best hypotheses come out. `Translator` sorts sentences into batches. `search`
+extends the live hypotheses of a batch word by word: `Decoder.step` computes the outputs, `kernels.best_words` selects
+the best continuations, and a sentence leaves the batch when no live hypothesis can win. Several models are an ensemble
+(`combine_steps`).
+"""
 
 from dataclasses import dataclass
 
@@ -11,13 +17,15 @@ from lmtk.nmt import kernels, network
 from lmtk.units import from_activations
 
 f32 = np.float32
-ROOM = 1 << 25  # numbers in a model's `Decoder.HC` for all batches at once: 128 MB
+ROOM = 1 << 25  # numbers in `Decoder.HC` of a model for all batches that are searched at once: 128 MB
 
 
 @dataclass(frozen=True)
 class Beam:
-    """How to search. size: hypotheses kept; normalize: the rank of a hypothesis of T words, </s> among them, is
-    ln p / T^normalize; factor, extra: a translation has at most `factor` times the source's words, and `extra` more;
+    """How to search.
+
+    size: the number of hypotheses kept; normalize: a hypothesis of T words, including </s>, is ranked by ln p /
+    T^normalize; factor, extra: a translation has at most `factor` times as many words as the source, plus `extra`;
     banned: the id of a word that is never generated, or None; wanted: how many of the best to return.
     """
 
@@ -31,9 +39,11 @@ class Beam:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """words: ids without </s>; ended: whether </s> follows, or the limit cut them off; logp: ln p, of </s> too; rank:
-    what hypotheses are ordered by; links: for each word the place of the source word of the greatest weight, empty
-    without attention; alpha: the source words' weights, </s> among them, for each word and </s>, where asked for.
+    """A translation.
+
+    words: ids without </s>; ended: whether </s> follows (if not, the length limit cut the translation); logp: ln p,
+    including </s>; rank: the number that hypotheses are sorted by; links: for each word the place of the source word
+    with the greatest weight, empty without attention; alpha: the attention weights, if requested.
     """
 
     words: list
@@ -45,9 +55,10 @@ class Hypothesis:
 
 
 class Tables:
-    """A model's arrays as the search multiplies them. G (V + 1, d + 2l): what each target word adds to a decoder step.
+    """The arrays of a model in the form that the search multiplies. G (V + 1, d + 2l): the part of a decoder step that
+    depends on the last word.
 
-    Matrices that multiply the same vector stand side by side: S [W_a U_z U_r U_o] for the state, C [C_z C_r C C_o] for
+    Matrices that multiply the same vector are side by side: S [W_a U_z U_r U_o] for the state, C [C_z C_r C C_o] for
     annotations, Wo [W_o; b_o] for the maxout units and a 1.
     """
 
@@ -59,25 +70,26 @@ class Tables:
 
 
 class Decoder:
-    """The decoder of one model for the live hypotheses of a batch of sentences, a row each; ended ones have no row."""
+    """The decoder of one model for a batch of sentences. Each live hypothesis has a row; hypotheses that have ended do
+    not.
+    """
 
     def __init__(self, tables, sentences):
         self.tables, p = tables, tables.p
         H, h, self.lengths, _ = network.annotate(p, sentences)
         K, T, A = H.shape
-        self.UH = kernels.look(H, p.Ua, p.ba) if p.how.alignment else None
+        self.UH = kernels.project_annotations(H, p.Ua, p.ba) if p.how.alignment else None
         # C c_i = sum_j alpha_ij C h_j: one product for each annotation h_j, instead of one for each context c_i of each
         # hypothesis
         self.HC = tables.C(H.reshape(-1, A)).reshape(K, T, -1)
         self.state = from_activations(tables.unit, np.tanh(h @ p.Ws + p.bs))
 
     def step(self, word, parents, parent, at):
-        """The outputs after the last words `word` (R,) of hypotheses, as `kernels.span_outputs` gives them, and alpha
-        (D, T), None without attention.
+        """The outputs after the last words `word` (R,) of hypotheses, as in `kernels.span_outputs`, and alpha (D, T).
 
-        parents (D,): the rows of the step before that go on, of the sentences `at` (D,); parent (R,): the place of each
-        hypothesis' row among them. What does not depend on the last word is computed once for each of these, alpha too:
-        c_i depends on s_(i-1).
+        parents (D,): the rows of the previous step that are continued, of the sentences `at` (D,); parent (R,): for
+        each hypothesis, the place of its row among `parents`. All that does not depend on the last word is computed
+        once for each parent, even alpha, since c_i depends on s_(i-1). alpha is None without attention.
         """
         tables, alpha, n, state = self.tables, None, len(self.tables.p.U), self.state[parents]
         units, gates, _ = tables.widths
@@ -95,7 +107,7 @@ class Decoder:
 
 
 class Translator:
-    """Models of the same vocabularies; several are an ensemble: a word's probability is the mean of theirs.
+    """Models of the same vocabularies. Several models are an ensemble: the probability of a word is the mean of theirs.
 
     threads: how many batches of sentences are searched at once.
     """
@@ -109,22 +121,22 @@ class Translator:
     def __call__(self, sentences, beam, together):
         """The hypotheses of each sentence of ids that ends with </s>, best first, in the order of the sentences.
 
-        together: the most sentences of a batch, which has fewer where ROOM is short.
+        together: the largest number of sentences in a batch; a batch has fewer if they do not fit into ROOM.
         """
         out, work = [None] * len(sentences), lambda batch: self.search([sentences[i] for i in batch], beam)
         width = max(tables.G.shape[1] for tables in self.tables)
-        batches = list(network.batches(sentences, together, ROOM // (width * self.team.size)))
+        batches = list(network.make_batches(sentences, together, ROOM // (width * self.team.size)))
         # a single batch has threads in its products
         for batch, hypotheses in zip(batches, (self.team if len(batches) > 1 else map)(work, batches), strict=True):
-            for i, found in zip(batch, hypotheses, strict=True):
-                out[i] = found
+            for i, ranked in zip(batch, hypotheses, strict=True):
+                out[i] = ranked
         return out
 
     def search(self, sentences, beam):
-        """The hypotheses of each sentence, best first.
+        """The hypotheses of each sentence of a batch, best first.
 
-        A sentence is done when no live hypothesis can come to rank above the best ended one (the last of those wanted,
-        where several are), or when `size` hypotheses have ended and no live one ranks above it now.
+        A sentence is done when no live hypothesis can still rank above the best ended one (or above the last one
+        wanted, if several are wanted), or when `size` hypotheses have ended and no live one ranks above it now.
         """
         B, K = beam.size, len(sentences)
         decoders = [Decoder(tables, sentences) for tables in self.tables]
@@ -132,38 +144,41 @@ class Translator:
         # links do not go to the source's </s>
         to_eos = np.where(np.arange(lengths.max()) == lengths[:, None] - 1, f32(-1), f32(0))
         limit = (beam.factor * (lengths - 1)).astype(np.int64) + beam.extra
-        # live hypotheses, sentence by sentence: their sentences, ln p, last words, rows of the step before that they
-        # continue, places among that step's best
-        at, total, word, row, mine = np.arange(K), np.zeros(K), np.full(K, self.sos), np.arange(K), np.zeros(K, int)
+        # for each live hypothesis, ordered by sentence: its sentence, ln p, last word, the row of the previous step
+        # that it continues, and its place among the best of that step
+        at, total, word, row, slots = np.arange(K), np.zeros(K), np.full(K, self.sos), np.arange(K), np.zeros(K, int)
         history, ended = [], [[] for _ in range(K)]
         while len(at):
             time = len(history) + 1
             alive, starts = np.unique(at, return_index=True)
-            parents, first, their = np.unique(row, return_index=True, return_inverse=True)
-            (y, tops, sums), alpha = combined([decoder.step(word, parents, their, at[first]) for decoder in decoders])
+            parents, first, place = np.unique(row, return_index=True, return_inverse=True)
+            steps = [decoder.step(word, parents, place, at[first]) for decoder in decoders]
+            (y, tops, sums), alpha = combine_steps(steps)
             if beam.banned is not None:
                 y[:, beam.banned] = -np.inf
             shape = len(alive), B
             parent, word, score = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.empty(shape)
             kernels.best_words(y, tops, total - sums, np.append(starts, len(at)), parent, word, score)
             parent = parent.ravel()
-            links = None if alpha is None else (alpha + to_eos[at[first]]).argmax(axis=1)[their[parent]]
-            history.append((mine[parent], word.ravel(), links))
+            links = None if alpha is None else (alpha + to_eos[at[first]]).argmax(axis=1)[place[parent]]
+            history.append((slots[parent], word.ravel(), links))
             last = time >= limit[alive]
             stop = (score > -np.inf) & ((word == self.eos) | last[:, None])
             for k, slot in zip(*np.nonzero(stop), strict=True):
-                found = ended[alive[k]]
-                found.append((-score[k, slot] / time**beam.normalize, len(found), score[k, slot], time, k * B + slot))
+                entries = ended[alive[k]]
+                entries.append(
+                    (-score[k, slot] / time**beam.normalize, len(entries), score[k, slot], time, k * B + slot)
+                )
             score[stop] = -np.inf
             live = score.max(axis=1)
             hope, now = live / limit[alive] ** beam.normalize, live / time**beam.normalize
             best = np.array(
                 [-sorted(ended[i])[beam.wanted - 1][0] if len(ended[i]) >= beam.wanted else -np.inf for i in alive]
             )
-            many = np.array([len(ended[i]) >= B for i in alive])
-            go = ~(last | (best >= hope) | (many & (best >= now)))
-            mine = np.flatnonzero((score > -np.inf) & go[:, None])
-            at, total, word, row = alive[mine // B], score.ravel()[mine], word.ravel()[mine], parent[mine]
+            is_full = np.array([len(ended[i]) >= B for i in alive])
+            go = ~(last | (best >= hope) | (is_full & (best >= now)))
+            slots = np.flatnonzero((score > -np.inf) & go[:, None])
+            at, total, word, row = alive[slots // B], score.ravel()[slots], word.ravel()[slots], parent[slots]
         return [[self.hypothesis(history, *entry) for entry in sorted(ended[i])[: beam.wanted]] for i in range(K)]
 
     def hypothesis(self, history, rank, _, logp, time, i):
@@ -180,8 +195,10 @@ class Translator:
         return Hypothesis(words, ended, float(logp), -float(rank), links)
 
 
-def combined(steps):
-    """The steps of several models as one: outputs whose softmax is the mean of theirs, and the mean of their alphas."""
+def combine_steps(steps):
+    """Combine the steps of several models: outputs whose softmax is the mean of their probabilities, and the mean
+    alpha.
+    """
     alphas = [alpha for _, alpha in steps if alpha is not None]
     alpha = sum(alphas) / f32(len(alphas)) if alphas else None
     if len(steps) == 1:

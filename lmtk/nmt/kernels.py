@@ -1,7 +1,11 @@
-"""RNNsearch and RNNencdec of Bahdanau, Cho, Bengio 2015, appendix A, over arrays: forward and backward.
+"""The equations of RNNsearch and RNNencdec, Bahdanau, Cho, Bengio 2015, appendix A, over arrays: forward and backward.
 
-A row of an array is a sentence or a word of one, so that the paper's `W e` is here `e @ W`. Matrices that multiply the
-same vector stand side by side in one array. `gX` is the gradient of the cost, minus the log-likelihood, by X.
+`attend` is the alignment model, `maxout` and `score_outputs` the deep output; functions in `_backward` are their
+gradients. `attend_at`, `step_inputs`, `span_outputs` and `best_words` are the forms for beam search. `adam` and
+`adadelta` are the updates of the parameters.
+
+A row of an array is a sentence or a word, so the paper's `W e` is `e @ W` here. Matrices that multiply the same vector
+are side by side in one array. `gX` is the gradient of the cost, minus the log-likelihood, by X.
 
 symbol  shape           meaning (appendix A)
 Kx V    -               words of the source; words of the target that are predicted
@@ -33,12 +37,14 @@ from lmtk.machine.factors import address, multiply, small, tiled
 from lmtk.machine.jit import jit
 
 ROOM = 1 << 22  # outputs that are computed at once
-SPAN, TILE = 128, 64  # outputs of a span, which the search can skip; of a tile of W_o, a divisor of SPAN
+SPAN = 128  # outputs of a span; the search skips spans whose maximum is too low
+TILE = 64  # outputs of a tile of W_o, a divisor of SPAN
 
 
-def look(H, Ua, ba):
-    """U_a h_j of all annotations, (K, T, n'), which does not depend on i (A.1.2). It is one product, since numpy would
-    multiply a stack of matrices one by one.
+def project_annotations(H, Ua, ba):
+    """U_a h_j of all annotations, (K, T, n'); it does not depend on i (A.1.2).
+
+    It is one product, since numpy would multiply a stack of matrices one by one.
     """
     return (H.reshape(-1, H.shape[2]) @ Ua + ba).reshape(*H.shape[:2], len(ba))
 
@@ -56,27 +62,27 @@ def attend(H, UH, absent, q, va):
     """alpha_i (K, T) and c_i (K, A) for a decoder state s_(i-1) of each sentence; q (K, n'): W_a s_(i-1).
 
     e_ij = v_a . tanh(W_a s_(i-1) + U_a h_j), A.1.2; alpha by equation 6; c_i = sum_j alpha_ij h_j, equation 5. H (K, T,
-    A), UH (K, T, n'); absent (K, T): 0 where a sentence has a word, -inf behind its end.
+    A), UH (K, T, n'); absent (K, T): 0 for the words of a sentence, -inf behind its end.
     """
     e = (tanh_sum(UH, q).reshape(-1, len(va)) @ va).reshape(absent.shape)
     e += absent
-    alpha = weights(e)
+    alpha = softmax_rows(e)
     return alpha, (alpha[:, None] @ H)[:, 0]
 
 
 def attend_at(H, UH, at, lengths, q, va):
-    """`attend` for R decoder states, several a sentence, the r-th of sentence at_r: alpha (R, T) and c (R, A).
+    """alpha (R, T) and c (R, A) for R decoder states, several for a sentence; the r-th belongs to sentence at_r.
 
-    q (R, n'), float32; lengths (K,): words of the sentences.
+    The equations are those of `attend`. q (R, n'), float32: W_a s_(i-1); lengths (K,): words of the sentences.
     """
     e = np.full((len(at), UH.shape[1]), -np.inf, UH.dtype)
     tanh_products(UH, np.ascontiguousarray(q), va, at, lengths, e)
-    alpha, c = weights(e), np.zeros((len(at), H.shape[2]), H.dtype)
+    alpha, c = softmax_rows(e), np.zeros((len(at), H.shape[2]), H.dtype)
     add_contexts(alpha, H, at, lengths, c)
     return alpha, c
 
 
-def weights(e):
+def softmax_rows(e):
     """Equation 6, in place: alpha_ij = exp(e_ij) / sum_k exp(e_ik)."""
     e -= e.max(axis=1, keepdims=True)
     np.exp(e, out=e)
@@ -97,9 +103,10 @@ def add_contexts(alpha, H, at, lengths, c):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def attend_backward(H, a, alpha, va, gc, lengths, gUH, gva, gq):
-    """From gc (K, A), the gradient of c: adds to gUH and gva, those of U_a h and v_a, in place, and writes gq (K, n').
+    """Back-propagate gc (K, A), the gradient of c: add to gUH and gva, of U_a h and v_a, in place, and write gq (K,
+    n').
 
-    a (K, T, n'): `tanh_sum`; alpha (K, T).
+    a (K, T, n'): from `tanh_sum`; alpha (K, T); lengths (K,): words of the sentences.
     """
     K, A, units = len(gc), gc.shape[1], a.shape[2]
     zero, one = gc.dtype.type(0), gc.dtype.type(1)
@@ -129,7 +136,7 @@ def attend_backward(H, a, alpha, va, gc, lengths, gUH, gva, gq):
 def contexts_backward(alpha, gc, starts, Ty, Tx, gH):
     """gH_j += sum_i alpha_ij gc_i for all sentences, in place, last words first: alpha (P, T), gc (P, A), gH (K, T, A).
 
-    starts: where the i-th words begin in P; Ty, Tx (K,): words of the target and of the source.
+    starts: the places in P where the i-th words begin; Ty, Tx (K,): words of the target and of the source.
     """
     for k in range(len(gH)):
         for j in range(Tx[k]):
@@ -148,11 +155,11 @@ def maxout(o):
 
 @jit
 def step_inputs(Q, c, G, parent, word, zr, proposed, t):
-    """The inputs of a decoder step of R hypotheses: zr (R, gates), proposed (R, n) and t (R, l + 1), the maxout units
-    and 1, are written.
+    """Write the inputs of a decoder step of R hypotheses: zr (R, gates), proposed (R, n), and t (R, l + 1), maxout
+    units and 1.
 
-    They are sums of the parts of the state, Q (D, n' + gates + 2l), and of the context, c (D, d + 2l), in row parent_r
-    both, and of the last word, G (V + 1, d + 2l), in row word_r.
+    They are sums of three parts: of the state, Q (D, n' + gates + 2l), and of the context, c (D, d + 2l), both in row
+    parent_r; and of the last word, G (V + 1, d + 2l), in row word_r.
     """
     gates, n, l = zr.shape[1], proposed.shape[1], t.shape[1] - 1
     units, d = Q.shape[1] - gates - 2 * l, gates + n
@@ -194,7 +201,7 @@ def log_softmax(y):
 
 
 def output_tiles(Wo, bo):
-    """[W_o; b_o] as `span_outputs` takes it. Words of probability 0 fill up the last span."""
+    """[W_o; b_o] in the form that `span_outputs` takes. The last span is filled up with words of probability 0."""
     (l, V), N = Wo.shape, -(-len(bo) // SPAN) * SPAN
     whole = np.zeros((l + 1, N), Wo.dtype)
     whole[:l, :V], whole[l, :V], whole[l, V:] = Wo, bo, -np.inf
@@ -202,7 +209,8 @@ def output_tiles(Wo, bo):
 
 
 def span_outputs(t, Wo):
-    """The outputs y = t [W_o; b_o], (P, N) float32, of t (P, l + 1), the maxout units and a 1; Wo: `output_tiles`.
+    """The outputs y = t [W_o; b_o], (P, N) float32, from t (P, l + 1), the maxout units and a 1; Wo: from
+    `output_tiles`.
 
     Returns y, the maxima of its spans, (P, N / SPAN), and ln of the sums of e^y, (P,) float64.
     """
@@ -214,7 +222,7 @@ def span_outputs(t, Wo):
 
 @jit
 def fill_spans(gemm, t, Wo, y, tops, parts, sums):
-    """The same, span by span, so that the outputs of a span are still in the cache for their maximum and sum.
+    """Write y, tops and sums of `span_outputs` span by span, while the outputs of a span are still in the cache.
 
     gemm: `factors.address`. parts, of the shape of tops, is written: the sums of the spans.
     """
@@ -226,9 +234,10 @@ def fill_spans(gemm, t, Wo, y, tops, parts, sums):
     join_sums(tops, parts, sums)
 
 
-def output(t, w, Wo, bo):
-    """ln p(y_i | s_i, y_(i-1), c_i) of the words w (P,) given t (P, l), float64: equation 4, p ~ exp(y_i . W_o t_i) in
-    A.2.2.
+def score_outputs(t, w, Wo, bo):
+    """ln p(y_i | s_i, y_(i-1), c_i) of the words w (P,) given t (P, l), (P,) float64: equation 4.
+
+    p ~ exp(y_i . W_o t_i), A.2.2.
     """
     logp = np.empty(len(w))
     rows = max(1, ROOM // len(bo))
@@ -244,7 +253,7 @@ def output(t, w, Wo, bo):
 def output_backward(t, w, Wo, bo, scale, smoothing, gWo, gbo):
     """ln p(w), (P,) float64, and gt (P, l); gWo and gbo are written.
 
-    The cost is -scale times (1 - smoothing) ln p(w) + smoothing times the mean of ln p over the vocabulary: label
+    The cost is -scale times ((1 - smoothing) ln p(w) + smoothing times the mean of ln p over the vocabulary): label
     smoothing, Szegedy et al. 2016, section 7.
     """
     logp, gt = np.empty(len(w)), np.empty_like(t)
@@ -279,11 +288,13 @@ def output_backward(t, w, Wo, bo, scale, smoothing, gWo, gbo):
 
 @jit
 def best_words(y, tops, base, starts, parent, word, score):
-    """The B best continuations of each sentence's hypotheses, best first; equal ones in the order of y.
+    """Find the B best continuations of the hypotheses of each sentence, best first; equal ones in the order of y.
 
-    y (R, N), tops: outputs of the hypotheses, those of the k-th sentence from starts_k on, and the maxima of their
-    spans, or bounds of them; base (R,): ln p of a hypothesis less ln of the sum of its softmax.
-    Writes the row of the hypothesis, its next word and the score, (K, B) each; the score is -inf where none is left.
+    y (R, N), tops: the outputs of the hypotheses and the maxima of their spans, or bounds of the maxima; the hypotheses
+    of sentence k are rows starts_k to starts_(k+1) - 1. base (R,): ln p of a hypothesis minus ln of the sum of its
+    softmax. Writes the row of the hypothesis, its next word and the score, (K, B) each; the score is -inf where there
+    are fewer than B. Most spans are skipped, since their maximum is below the B-th best score: bound by reading tops, R
+    N / SPAN numbers.
     """
     K, B = parent.shape
     score[:] = -np.inf

@@ -1,4 +1,10 @@
-"""The translation model of Bahdanau, Cho, Bengio 2015: its parameters, encoder and decoder of a minibatch, its file."""
+"""The translation model of Bahdanau, Cho, Bengio 2015: parameters, encoder, decoder, gradients, and its file.
+
+`Model` holds the parameters theta and two vocabularies. `annotate` is the encoder and `decode` the decoder for a
+minibatch whose targets are known; `annotate_backward` and `decode_backward` are their gradients. `cost` is one forward
+and backward pass of training, `score_words` a forward pass for scoring. The equations are in `kernels`, the recurrent
+units in `lmtk.units`. `from_arrays` and `write` read and write the model file.
+"""
 
 import math
 from dataclasses import dataclass
@@ -11,12 +17,12 @@ from lmtk.machine.blas import products
 from lmtk.machine.factors import factor
 from lmtk.nmt import kernels
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
-from lmtk.units import UNITS, Unit, follow, follow_back, from_activations, of_weights, summed
+from lmtk.units import UNITS, Unit, follow, follow_back, from_activations, sum_rows, weight_products
 
 f32 = np.float32
 SIZES = ("embedding", "hidden", "alignment", "maxout", "unit", "tied")
-GATES = {2: "gated", 3: "lstm"}  # older files have the number of gates for the unit
-TOLD = {
+GATES = {2: "gated", 3: "lstm"}  # older files have the number of gates instead of the unit
+SETTINGS = {
     "sizes": {
         **dict.fromkeys(("embedding", "hidden", "maxout"), declared.whole(1)),
         "alignment": declared.whole(0), "gates": declared.optional(declared.one_of(*GATES)),
@@ -31,11 +37,11 @@ TOLD = {
 
 @dataclass(frozen=True)
 class Model:
-    """theta of appendix A in one array, (N,) float32; `at` gives its parts by the letters of `kernels`.
+    """A translation model. theta: all parameters of appendix A in one array, (N,) float32; `at` gives them by letter.
 
-    sizes: embedding m, hidden n, alignment n' (0: no attention, RNNencdec), maxout l, unit: its name in `units.UNITS`,
-    tied: whether the output has the embeddings' weights; settings: the options of the run; subwords: the model that
-    splits words into subwords, empty where the vocabularies hold whole words.
+    sizes: embedding m, hidden n, alignment n' (0: no attention, RNNencdec), maxout l; unit: a name in `units.UNITS`;
+    tied: whether the output weights are the target embeddings. settings: the options of the run. subwords: the
+    sentencepiece model that splits words into pieces, empty if the vocabularies hold whole words.
     """
 
     vocab: Vocab
@@ -47,11 +53,11 @@ class Model:
 
     @property
     def at(self):
-        return parts(self.theta, self.layout)
+        return split_theta(self.theta, self.layout)
 
     @property
     def layout(self):
-        return layout(self.source, self.vocab, **self.sizes)
+        return make_layout(self.source, self.vocab, **self.sizes)
 
     def describe(self):
         attention = self.sizes["alignment"] > 0
@@ -68,15 +74,15 @@ class Model:
         if self.sizes["tied"]:
             yield "output weights", "those of the target embeddings"
         yield "parameters", self.theta.size
-        yield from container.shown(self.settings)
+        yield from container.settings_for_people(self.settings)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The structure of a network, as the arrays in theta have it.
+    """The structure of a network, and the order of its arrays in theta.
 
-    unit: of encoder and decoder; alignment: n', 0 without attention; tied: whether the output has the embeddings'
-    weights; shapes: letter -> shape, in the order of theta.
+    unit: of encoder and decoder; alignment: n', 0 without attention; tied: whether the output weights are the target
+    embeddings; shapes: letter -> shape, in the order of theta.
     """
 
     unit: Unit
@@ -85,7 +91,7 @@ class Layout:
     shapes: dict
 
 
-def layout(source, target, embedding, hidden, alignment, maxout, unit, tied):
+def make_layout(source, target, embedding, hidden, alignment, maxout, unit, tied):
     gates = UNITS[unit].gates
     m, n, units, l, d = embedding, hidden, alignment, maxout, (gates + 1) * hidden
     A = 2 * n if units else n
@@ -99,7 +105,7 @@ def layout(source, target, embedding, hidden, alignment, maxout, unit, tied):
     return Layout(UNITS[unit], units, tied, out)
 
 
-def letters(flat, how):
+def arrays_by_letter(flat, how):
     """Letter -> view of its part of a flat array; how: a Layout."""
     out, start = {}, 0
     for name, shape in how.shapes.items():
@@ -109,22 +115,22 @@ def letters(flat, how):
     return out
 
 
-def parts(flat, how):
-    """The same as attributes, with the Layout as `how`."""
-    return SimpleNamespace(how=how, **letters(flat, how))
+def split_theta(flat, how):
+    """The views of the parts of a flat array as attributes, with the Layout as `how`."""
+    return SimpleNamespace(how=how, **arrays_by_letter(flat, how))
 
 
-def length(how):
+def count_parameters(how):
     return sum(map(math.prod, how.shapes.values()))
 
 
 @dataclass(frozen=True)
 class Side:
-    """The sentences of a side of a minibatch, longest first, packed time by time: all first words, then all second
+    """The sentences of one side of a minibatch, longest first, packed time by time: all first words, then all second
     words.
 
-    words (P,): ids; sizes: for each t, how many sentences have a t-th word; row, time (P,): each word's sentence and
-    place in it; lengths (K,): of the sentences.
+    words (P,): ids; sizes: for each t, the number of sentences that have a t-th word; row, time (P,): the sentence and
+    the place of each word; lengths (K,): of the sentences.
     """
 
     words: np.ndarray
@@ -134,8 +140,8 @@ class Side:
     lengths: np.ndarray
 
 
-def packed(sentences):
-    """Sentences, longest first, as a Side."""
+def pack(sentences):
+    """Pack sentences, longest first, into a Side."""
     lengths = np.array([len(s) for s in sentences])
     T = lengths[0]
     words = np.zeros((len(sentences), T), np.int32)
@@ -146,13 +152,15 @@ def packed(sentences):
 
 
 def longest_first(sentences):
-    """Indices of the sentences, longest first; of equal lengths in their order."""
+    """The indices of the sentences, longest first; sentences of equal length stay in their order."""
     return np.argsort([-len(s) for s in sentences], kind="stable")
 
 
-def batches(sentences, together, words):
-    """Yields indices of sentences of similar length, longest first: `together` of them, or as many as have at most so
-    many words when padded to the longest of them, but one at least.
+def make_batches(sentences, together, words):
+    """Yield the indices of sentences of similar length, longest first.
+
+    A batch has `together` sentences, or as many as have at most `words` words when padded to the longest, but at least
+    one.
     """
     order, i = longest_first(sentences), 0
     while i < len(order):
@@ -162,12 +170,12 @@ def batches(sentences, together, words):
 
 
 def output_weights(p):
-    """W_o, (l, V), a view; tied, its columns are the embeddings of the target words (Press & Wolf 2017), and l is m."""
+    """W_o, (l, V), a view. If tied, it is the transposed target embeddings (Press & Wolf 2017), and l is m."""
     return p.Ey[: len(p.bo)].T if p.how.tied else p.Wo
 
 
 def widths(p):
-    """(n', the width of a unit's gates, d) of the decoder."""
+    """(n', the width of the gates of a unit, d) of the decoder."""
     n = len(p.U)
     gates = p.how.unit.gates * n
     return p.how.alignment, gates, gates + n
@@ -177,24 +185,25 @@ def no_dropout(shape):
     return None
 
 
-def masked(x, mask):
+def apply_mask(x, mask):
     return x if mask is None else x * mask
 
 
 def annotate(p, sentences, drop=no_dropout):
     """The encoder (A.2.1) over sentences of ids in any order.
 
-    Returns the annotations H (K, T, A) in the order of the sentences, zero behind their ends (without attention (K, 1,
-    n), the last state); the state (K, n) that s_0 is made of; the lengths (K,); and what `annotate_backward` needs.
+    drop: a function from a shape to a dropout mask. Returns the annotations H (K, T, A) in the order of the sentences,
+    0 behind their ends (without attention (K, 1, n), the last state); the state (K, n) that s_0 is computed from; the
+    lengths (K,); and what `annotate_backward` needs.
     """
     order = longest_first(sentences)
-    side = packed([sentences[i] for i in order])
+    side = pack([sentences[i] for i in order])
     n, K, T = len(p.fU), len(sentences), side.lengths[0]
     d = p.fS.shape[1] + n
     row, last = order[side.row], side.lengths[side.row] - 1 - side.time
     distinct, number = np.unique(side.words, return_inverse=True)
     mask_E = drop((len(distinct), p.Ex.shape[1]))
-    e = masked(p.Ex[distinct], mask_E)
+    e = apply_mask(p.Ex[distinct], mask_E)
     G = e @ p.Wx
     # the forward states h_j = (1 - z_j) o h_(j-1) + z_j o h~_j, h_0 = 0 (A.2.1; the unit itself is in units.py)
     f, f_kept, _ = follow(p.how.unit, G[:, :d], number, p.bx[:d], side.sizes, p.fS, p.fU)
@@ -222,7 +231,7 @@ def annotate(p, sentences, drop=no_dropout):
 
 
 def annotate_backward(p, g, gH, kept):
-    """The gradients of the encoder, written into g, from gH (K, T, A)."""
+    """Write the gradients of the encoder into g, from gH (K, T, A)."""
     side, n, U = kept.side, len(p.fU), len(kept.distinct)
     if p.how.alignment:
         gf, gb = gH[kept.row, side.time, :n], gH[kept.row, kept.last, n:]
@@ -231,29 +240,30 @@ def annotate_backward(p, g, gH, kept):
         gf[kept.ends] = gH[kept.row[kept.ends], 0]
     unit = p.how.unit
     rows = follow_back(unit, gf, side.sizes, p.fS, p.fU, kept.f)
-    gG, weights = summed(rows, kept.number, U), of_weights(unit, kept.f, rows, g.fS, g.fU)
+    gG, weights = sum_rows(rows, kept.number, U), weight_products(unit, kept.f, rows, g.fS, g.fU)
     if p.how.alignment:
         rows = follow_back(unit, gb, side.sizes, p.bS, p.bU, kept.b)
-        gG = np.hstack((gG, summed(rows, kept.reversed, U)))
-        weights += of_weights(unit, kept.b, rows, g.bS, g.bU)
+        gG = np.hstack((gG, sum_rows(rows, kept.reversed, U)))
+        weights += weight_products(unit, kept.b, rows, g.bS, g.bU)
     products(None, *weights)
     np.matmul(kept.e.T, gG, out=g.Wx)
     gG.sum(axis=0, out=g.bx)
     g.Ex[:] = 0
-    g.Ex[kept.distinct] = masked(gG @ p.Wx.T, kept.mask_E)
+    g.Ex[kept.distinct] = apply_mask(gG @ p.Wx.T, kept.mask_E)
 
 
 def decode(p, source, target, sos, drop=no_dropout):
-    """Encoder and decoder (A.2) over a minibatch whose target words are known: all of equation 4 but the softmax.
+    """Encoder and decoder (A.2) over a minibatch whose target words are known: equation 4 without the softmax.
 
-    source, target: lists of K sentences of ids, the targets longest first. Returns t (P, l), the maxout units; w (P,),
-    the words to predict; and what `decode_backward` needs.
+    source, target: lists of K sentences of ids, the targets longest first; sos: the id of <s>; drop: a function from a
+    shape to a dropout mask. Returns t (P, l), the maxout units; w (P,), the words to predict; and what
+    `decode_backward` needs.
     """
     H, h, lengths, encoder = annotate(p, source, drop)
     mask_H = drop(H.shape)
     mask_h = None if mask_H is None else np.ascontiguousarray(mask_H[:, 0, -h.shape[1] :])
-    h, H = masked(h, mask_h), masked(H, mask_H)
-    side = packed(target)
+    h, H = apply_mask(h, mask_h), apply_mask(H, mask_H)
+    side = pack(target)
     n, l, (units, gates, d) = len(p.U), p.Uo.shape[1] // 2, widths(p)
     P, K, A = len(side.words), len(target), H.shape[2]
     before = np.empty(P, np.int32)
@@ -263,7 +273,7 @@ def decode(p, source, target, sos, drop=no_dropout):
     before[K:] = side.words[starts[side.time[K:] - 1] + side.row[K:]]
     distinct, number = np.unique(before, return_inverse=True)
     mask_E = drop((len(distinct), p.Ey.shape[1]))
-    e = masked(p.Ey[distinct], mask_E)
+    e = apply_mask(p.Ey[distinct], mask_E)
     G = e @ p.Wy + p.by
     zr, t, o = G[number, :gates], G[number, gates:d], G[number, d:]
     # A.2.2: s_0 = tanh(W_s h_1), h_1 of the backward unit, and s_i by the unit from s_(i-1), E y_(i-1) and c_i
@@ -273,7 +283,7 @@ def decode(p, source, target, sos, drop=no_dropout):
     seen, c = np.empty((P, n), G.dtype), np.empty((P, A), G.dtype)
     # without attention the one annotation has all the weight
     q, alphas = np.empty((P, units), G.dtype), np.ones((P, H.shape[1]), G.dtype)
-    UH = kernels.look(H, p.Ua, p.ba) if units else None
+    UH = kernels.project_annotations(H, p.Ua, p.ba) if units else None
     fixed = H[:, 0] @ p.C if not units else None
     absent = np.where(np.arange(H.shape[1]) < lengths[:, None], 0, -np.inf).astype(H.dtype)
     S, U, C = factor(p.S), factor(p.U), factor(p.C)
@@ -297,7 +307,7 @@ def decode(p, source, target, sos, drop=no_dropout):
     o += states[:, :n] @ p.Uo
     o += c @ p.Co
     mask_t = drop((P, l))
-    out = masked(kernels.maxout(o), mask_t)
+    out = apply_mask(kernels.maxout(o), mask_t)
     kept = SimpleNamespace(
         encoder=encoder, H=H, UH=UH, h=h, s0=s0, lengths=lengths, side=side, starts=starts, number=number, e=e, q=q,
         distinct=distinct, zr=zr, t=t, o=o, states=states, seen=seen, c=c, alphas=alphas, mask_H=mask_H, mask_h=mask_h,
@@ -307,13 +317,14 @@ def decode(p, source, target, sos, drop=no_dropout):
 
 
 def decode_backward(p, g, gt, kept):
-    """All gradients but those of Wo and bo, written into g, from gt (P, l), the gradient of the maxout units. Where the
-    output is tied, the gradient of Ey is added to the one that it already has as W_o.
+    """Write all gradients except those of Wo and bo into g, from gt (P, l), the gradient of the maxout units.
+
+    If the output is tied, the gradient of Ey is added to g.Ey, which already holds its gradient as W_o.
     """
     side, starts, H, zr, t, states = kept.side, kept.starts, kept.H, kept.zr, kept.t, kept.states
     n, P, unit, (units, gates, d) = len(p.U), len(gt), p.how.unit, widths(p)
     s = states[:, :n]
-    go = kernels.maxout_backward(kept.o, masked(gt, kept.mask_t))
+    go = kernels.maxout_backward(kept.o, apply_mask(gt, kept.mask_t))
     np.matmul(s.T, go, out=g.Uo)
     np.matmul(kept.c.T, go, out=g.Co)
     gs_out, gc = go @ p.Uo.T, go @ p.Co.T
@@ -342,11 +353,11 @@ def decode_backward(p, g, gt, kept):
     np.matmul(s.T, gQ, out=g.S)
     np.matmul(unit.before_U(states, kept.seen, n).T, gG[:, gates:], out=g.U)
     np.matmul(kept.c.T, gG, out=g.C)
-    gG_distinct = np.hstack([summed(rows, kept.number, len(kept.distinct)) for rows in (gG, go)])
+    gG_distinct = np.hstack([sum_rows(rows, kept.number, len(kept.distinct)) for rows in (gG, go)])
     np.matmul(kept.e.T, gG_distinct, out=g.Wy)
     gG_distinct.sum(axis=0, out=g.by)
     g.Ey[len(p.bo) if p.how.tied else 0 :] = 0
-    g.Ey[kept.distinct] += masked(gG_distinct @ p.Wy.T, kept.mask_E)
+    g.Ey[kept.distinct] += apply_mask(gG_distinct @ p.Wy.T, kept.mask_E)
     if units:
         rows = gUH.reshape(-1, units)
         np.matmul(H.reshape(len(rows), -1).T, rows, out=g.Ua)
@@ -356,14 +367,15 @@ def decode_backward(p, g, gt, kept):
     np.matmul(kept.h.T, gs0, out=g.Ws)
     gs0.sum(axis=0, out=g.bs)
     gH[:, 0, H.shape[2] - n :] += gs0 @ p.Ws.T
-    annotate_backward(p, g, masked(gH, kept.mask_H), kept.encoder)
+    annotate_backward(p, g, apply_mask(gH, kept.mask_H), kept.encoder)
 
 
 def cost(p, source, target, sos, g, drop=no_dropout, smoothing=0.0, sentences=None):
-    """The sum of ln p over the words of a minibatch, or of a share of one; g gets the gradient of the cost.
+    """The sum of ln p over the words of a minibatch, or of a share of one; the gradient of the cost is written into g.
 
     The cost is the sum of -ln p, with label smoothing (`kernels.output_backward`), divided by `sentences`, the number
-    of those of the whole minibatch; None: of these here.
+    of sentences of the whole minibatch; None: the number of sentences in this call. drop: a function from a shape to a
+    dropout mask.
     """
     order = longest_first(target)
     source, target = [source[i] for i in order], [target[i] for i in order]
@@ -375,12 +387,13 @@ def cost(p, source, target, sos, g, drop=no_dropout, smoothing=0.0, sentences=No
 
 
 def score_words(p, source, target, sos):
-    """For each pair of a minibatch, whose targets end with </s>: ln p of the target's words, (T_y,) float64, and their
-    alpha, (T_y, T_x), or None without attention.
+    """The scores of each pair of a minibatch, whose targets end with </s>.
+
+    A score is ln p of the target's words, (T_y,) float64, and alpha, (T_y, T_x), or None without attention.
     """
     order = longest_first(target)
     t, w, kept = decode(p, [source[i] for i in order], [target[i] for i in order], sos)
-    logp, side = kernels.output(t, w, output_weights(p), p.bo), kept.side
+    logp, side = kernels.score_outputs(t, w, output_weights(p), p.bo), kept.side
     logp = np.split(logp[np.argsort(side.row, kind="stable")], np.cumsum(side.lengths)[:-1])
     out = [None] * len(order)
     for row, i in enumerate(order):
@@ -394,39 +407,41 @@ def score(p, source, target, sos):
     return np.array([logp.sum() for logp, _ in score_words(p, source, target, sos)])
 
 
-def parts_of(model):
-    """What a model's file holds, as `container.write` takes it."""
+def file_parts(model):
+    """The contents of a model's file, as `container.write` takes them."""
     about = {"sizes": model.sizes, "target": vocab_settings(model.vocab), "training": model.settings}
     about["source"] = {**vocab_settings(model.source), "words": len(model.source.words)}
-    arrays = letters(model.theta, model.layout)
+    arrays = arrays_by_letter(model.theta, model.layout)
     if model.subwords:
         arrays["subwords"] = np.frombuffer(model.subwords, np.uint8)
     return "nmt", about, arrays, [*model.source.words, *model.vocab.words]
 
 
 def write(out, model):
-    container.write(out, *parts_of(model))
+    container.write(out, *file_parts(model))
 
 
-def sizes_told(told):
-    """The sizes in a file. Files from before there were LSTMs name no unit, later ones have its number of gates; older
-    files do not say whether the output is tied.
+def read_sizes(stored):
+    """The sizes in a file, with defaults for older versions.
+
+    Files from before there were LSTMs name no unit, later ones have the number of gates; older files do not say whether
+    the output is tied.
     """
-    old = {"unit": GATES[told.get("gates") or 2], "tied": False}
-    return {name: (old | told)[name] for name in SIZES}
+    defaults = {"unit": GATES[stored.get("gates") or 2], "tied": False}
+    return {name: (defaults | stored)[name] for name in SIZES}
 
 
 def from_arrays(about, arrays, path):
-    """The Model in a file's arrays. Raises FormatError where their shapes do not fit together."""
+    """Make the Model from the arrays of a file. Raises FormatError if their shapes do not fit together."""
     words, settings = declared.vocabulary(arrays, path), about["settings"]
-    declared.check_settings(settings, TOLD, path)
-    many = settings["source"]["words"]
-    source = vocab_of(settings["source"], words[:many], path)
-    target = vocab_of(settings["target"], words[many:], path)
-    sizes = sizes_told(settings["sizes"])
-    wanted = layout(source, target, **sizes).shapes
-    for name, shape in wanted.items():
+    declared.check_settings(settings, SETTINGS, path)
+    source_words = settings["source"]["words"]
+    source = vocab_of(settings["source"], words[:source_words], path)
+    target = vocab_of(settings["target"], words[source_words:], path)
+    sizes = read_sizes(settings["sizes"])
+    shapes = make_layout(source, target, **sizes).shapes
+    for name, shape in shapes.items():
         declared.check_array(arrays.get(name), declared.reals(*shape), name, path)
-    theta = np.concatenate([arrays[name].ravel() for name in wanted])
+    theta = np.concatenate([arrays[name].ravel() for name in shapes])
     subwords = arrays["subwords"].tobytes() if "subwords" in arrays else b""
     return Model(target, source, sizes, theta, settings["training"], subwords)

@@ -1,20 +1,24 @@
-"""How to train: our settings, found by trials, and those of Bahdanau et al. 2015, appendix B."""
+"""Settings of a training run: ours, chosen by experiments, and those of Bahdanau et al. 2015, appendix B."""
 
 import math
 
 from lmtk.nmt.training import Settings
 
 OURS = {"minibatch": 40, "rate": None, "dropout": 0.3, "smoothing": 0.1}
-PAPER = {"minibatch": 80, "rate": None, "dropout": 0.0, "smoothing": 0.0}  # no rate: Adadelta finds its own
+PAPER = {"minibatch": 80, "rate": None, "dropout": 0.0, "smoothing": 0.0}  # Adadelta needs no rate
 ALIGNMENT, MAXOUT = 256, 128
-SHARE = 20  # sentences of a minibatch for which a thread pays
+SHARE = 20  # sentences of a minibatch that are enough work for a thread
 
 
-def settings(given, paper):
-    """Settings; given: those of the user, by name, None where there is none."""
-    return Settings(**(PAPER if paper else OURS) | {name: value for name, value in given.items() if value is not None})
+def make_settings(options, paper):
+    """Fill in the settings. options: the user's settings by name, None for those not set; paper: whether appendix B of
+    the paper provides the rest.
+    """
+    return Settings(
+        **(PAPER if paper else OURS) | {name: value for name, value in options.items() if value is not None}
+    )
 
 
-def rate(updates):
-    """Adam's rate at the start of a run of so many updates: the fewer they are, the farther each has to go."""
+def learning_rate(updates):
+    """Adam's learning rate at the start of a run of this many updates. It is higher for fewer updates."""
     return float(f"{0.001 * min(4.0, max(1.0, math.sqrt(4000 / updates))):.2g}")

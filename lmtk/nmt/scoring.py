@@ -1,6 +1,8 @@
 """Scores of given translations: ln p of their words, and their alignments.
 
-Given its source, a target is a text that is predicted word by word, so that it has the reports of language models.
+Pairs of sentences come in. `score_words` scores a minibatch, `score_pairs` any number of pairs in batches. Given its
+source, a target is a text that is predicted word by word. So `Targets` and `GivenSource` make a translation model look
+like a language model, which has the same reports. `read_targets` turns pairs of lines into Targets.
 """
 
 from dataclasses import dataclass, replace
@@ -14,17 +16,19 @@ from lmtk.text.bitext import ids_of, word_index
 from lmtk.text.corpus import TOKEN, Corpus
 from lmtk.text.vocab import lower
 
-TOGETHER, WORDS = 64, 1 << 13  # pairs at once, and the words of a side
+TOGETHER, WORDS = 64, 1 << 13  # pairs in a batch, words on a side of a batch
 LINES = 1 << 10  # lines that are read at once
 
 
 def score_words(models, sources, targets):
-    """`network.score_words` of a minibatch under the mean of the models' probabilities; alpha is the mean of theirs."""
-    found = [network.score_words(m.at, sources, targets, m.vocab.sos_id) for m in models]
+    """The scores of a minibatch as in `network.score_words`, by the mean of the models' probabilities and the mean
+    alpha.
+    """
+    scores = [network.score_words(m.at, sources, targets, m.vocab.sos_id) for m in models]
     if len(models) == 1:
-        return found[0]
+        return scores[0]
     out = []
-    for pair in zip(*found, strict=True):
+    for pair in zip(*scores, strict=True):
         alphas = [alpha for _, alpha in pair if alpha is not None]
         logp = np.logaddexp.reduce([logp for logp, _ in pair]) - np.log(len(models))
         out.append((logp, sum(alphas) / np.float32(len(alphas)) if alphas else None))
@@ -32,24 +36,25 @@ def score_words(models, sources, targets):
 
 
 def score_pairs(models, sources, targets):
-    """`score_words` of any number of pairs of sentences of ids that end with </s>, in their order."""
+    """The scores of any number of pairs of sentences of ids that end with </s>, in their order, as in `score_words`."""
     out = [None] * len(targets)
     longer = [max(pair, key=len) for pair in zip(sources, targets, strict=True)]
-    for batch in network.batches(longer, TOGETHER, WORDS):
-        found = score_words(models, [sources[i] for i in batch], [targets[i] for i in batch])
-        for i, pair in zip(batch, found, strict=True):
+    for batch in network.make_batches(longer, TOGETHER, WORDS):
+        scores = score_words(models, [sources[i] for i in batch], [targets[i] for i in batch])
+        for i, pair in zip(batch, scores, strict=True):
             out[i] = pair
     return out
 
 
-def scored_alone(models, sentence, found, beam):
-    """The hypotheses of a sentence, best first, with ln p, rank and alpha computed apart from other sentences.
+def rescore_alone(models, sentence, hypotheses, beam):
+    """Compute ln p, rank and alpha of the hypotheses of one sentence without other sentences; returns them best first.
 
-    The last digits of a product depend on how many rows it has; so the numbers shown do not depend on the batch.
+    The last digits of a matrix product depend on its number of rows. Scored alone, a sentence gets the same figures
+    whatever batch it was in.
     """
     eos, out = models[0].vocab.eos_id, []
-    targets = [np.array([*h.words, eos], np.int32) for h in found]
-    for h, (logps, alpha) in zip(found, score_words(models, [sentence] * len(found), targets), strict=True):
+    targets = [np.array([*h.words, eos], np.int32) for h in hypotheses]
+    for h, (logps, alpha) in zip(hypotheses, score_words(models, [sentence] * len(hypotheses), targets), strict=True):
         T = len(h.words) + h.ended
         logp = float(logps[:T].sum())
         out.append(replace(h, logp=logp, rank=logp / T**beam.normalize, alpha=alpha))
@@ -68,8 +73,8 @@ class Targets(Corpus):
         return [self.ids[i + 1 : j] for i, j in zip(self.starts[:-1], self.starts[1:], strict=True)]
 
 
-def targets_of(sources, targets, sos, lines=None, words=()):
-    """Pairs of sentences of ids that end with </s> as Targets; lines: what the targets were read from."""
+def make_targets(sources, targets, sos, lines=None, words=()):
+    """Make Targets from pairs of sentences of ids that end with </s>; lines: the lines of the targets."""
     starts = np.concatenate(([0], np.cumsum([len(y) + 1 for y in targets], dtype=np.int64)))
     ids, scored = np.full(starts[-1], sos, np.int32), np.ones(starts[-1], bool)
     scored[starts[:-1]] = False
@@ -78,31 +83,31 @@ def targets_of(sources, targets, sos, lines=None, words=()):
 
 
 class GivenSource:
-    """Translation models of the same vocabularies as a language model of Targets (the protocol of lmtk.lm)."""
+    """Translation models of the same vocabularies as a language model of Targets (the interface of lmtk.lm)."""
 
     def __init__(self, models):
         self.models, self.vocab = models, models[0].vocab
 
     def score(self, targets):
         logp = np.zeros(len(targets.ids))
-        found = score_pairs(self.models, targets.sources, targets.sentences())
-        logp[targets.scored] = np.concatenate([logp for logp, _ in found])
+        scores = score_pairs(self.models, targets.sources, targets.sentences())
+        logp[targets.scored] = np.concatenate([logp for logp, _ in scores])
         return scores_of("nmt", logp)
 
 
-def blocks(model, split, pairs, tolower=False):
-    """Pairs of lines of source and target as Targets, many at a time; split(words) -> those of the model."""
+def read_targets(model, split, pairs, tolower=False):
+    """Yield pairs of lines of source and target as Targets, in large blocks; split(words) -> the words of the model."""
     sides = [(word_index(vocab), vocab.eos_id) for vocab in (model.source, model.vocab)]
     pairs = iter(pairs)
     while block := list(islice(pairs, LINES)):
         words = [[split(TOKEN.findall(lower(line) if tolower else line)) for line in pair] for pair in block]
         x, y = ([ids_of(pair[i], *side) for pair in words] for i, side in enumerate(sides))
-        yield targets_of(x, y, model.vocab.sos_id, [line for _, line in block], words)
+        yield make_targets(x, y, model.vocab.sos_id, [line for _, line in block], words)
 
 
-def log10p(model, split, pairs, tolower=False):
+def score_lines(model, split, pairs, tolower=False):
     """log10 p of the targets of pairs of lines, (K,)."""
-    found = []
-    for targets in blocks(model, split, pairs, tolower):
-        found += [logp.sum() / LN10 for logp, _ in score_pairs([model], targets.sources, targets.sentences())]
-    return np.array(found)
+    scores = []
+    for targets in read_targets(model, split, pairs, tolower):
+        scores += [logp.sum() / LN10 for logp, _ in score_pairs([model], targets.sources, targets.sentences())]
+    return np.array(scores)

@@ -1,4 +1,10 @@
-"""Training (appendix B): a bitext to a Model, in epochs. A resumed run ends with the same bytes as an unbroken one."""
+"""Training (Bahdanau et al. 2015, appendix B) in epochs: from a Bitext to the Model with the best held-out score.
+
+`initial_theta` makes the parameters before training. `train` takes minibatches of pairs of similar length
+(`make_minibatches`), computes the gradient in threads and updates the parameters by Adam or Adadelta (`update`).
+`finish_epoch` measures the held-out text. The state of a run is a `Progress`, which a checkpoint stores: a resumed run
+ends with the same bytes as a run that never stopped.
+"""
 
 import math
 import zlib
@@ -11,20 +17,20 @@ from lmtk.files import curve
 from lmtk.machine import memory
 from lmtk.nmt import kernels, network
 from lmtk.nmt.network import Model
-from lmtk.units import opened
+from lmtk.units import open_gates
 
 f32 = np.float32
 POOL = 20  # minibatches whose sentences are sorted by length together (B.2)
-END = 0.05  # the share of the rate that is left at the end
-BATCH, WORDS = 64, 1 << 14  # held-out sentences at once, and their words
+END = 0.05  # the learning rate at the end, as a share of the first one
+BATCH, WORDS = 64, 1 << 14  # sentences and words of a batch of the held-out text
 
 
 @dataclass(frozen=True)
 class Settings:
     """The settings of a run; a checkpoint is resumed only with the same ones.
 
-    rate: of Adam, None: Adadelta (-paper); average: the share of the updates so far over which parameters are averaged,
-    None: they are not.
+    rate: the learning rate of Adam; None: Adadelta (-paper). average: the share of the updates so far over which the
+    parameters are averaged; None: they are not.
     """
 
     embedding: int
@@ -36,8 +42,8 @@ class Settings:
     rate: float | None
     dropout: float
     smoothing: float
-    keep: str  # the held-out measure of the best epoch, whose model is kept: "likelihood" or "BLEU"
-    patience: int  # epochs without a better one after which a run ends; 0: never
+    keep: str  # the held-out measure that chooses the best epoch: "likelihood" or "BLEU"
+    patience: int  # the run ends after this many epochs without a better one; 0: it does not end early
     bpe: int | None = None
     seed: int = 1
     unit: str = "gated"
@@ -51,11 +57,11 @@ class Settings:
 
 @dataclass
 class Progress:
-    """Where a run stands: `step` minibatches into `epoch` (from 0), L the sum of ln p over their words.
+    """The state of a run: `step` minibatches of `epoch` (from 0) are done, and L is the sum of ln p over their words.
 
     theta: the parameters; first, second: the running means of Adam or Adadelta; average: the mean of theta over the
     last updates, None without -average; best: the parameters with the highest held-out likelihood or BLEU so far, after
-    `best_epoch`; curve: a curve.Epoch for each finished epoch; seconds: of training so far.
+    `best_epoch`; curve: a curve.Epoch for each finished epoch; seconds: the training time so far.
     """
 
     theta: np.ndarray
@@ -72,7 +78,7 @@ class Progress:
 
     @property
     def result(self):
-        """The parameters that a model is made of."""
+        """The parameters that a model is made from."""
         return self.theta if self.average is None else self.average
 
     @property
@@ -87,18 +93,18 @@ def begin(theta, settings):
     return Progress(theta, theta * 0, theta * 0, theta.copy() if settings.average else None)
 
 
-def initial(source, target, settings, words):
-    """theta before training; words: the target's sentences. Recurrent matrices are orthogonal.
+def initial_theta(source, target, settings, words):
+    """theta before training; words: the sentences of the target. Recurrent matrices are orthogonal.
 
-    Adadelta starts as B.1 has it: W_a and U_a of deviation 0.001, v_a and biases 0, the rest 0.01. Adam starts from
-    deviations 1/sqrt(inputs), embeddings of 0.1, output biases at the logarithm of the words' frequencies, and the
-    biases of an LSTM's forget gates at 1.
+    For Adadelta, as in B.1: W_a and U_a have the deviation 0.001, v_a and biases are 0, the rest has 0.01. For Adam:
+    the deviations are 1/sqrt(inputs), of embeddings 0.1; output biases are the logarithms of the frequencies of the
+    words; the biases of the forget gates of an LSTM are 1.
     """
-    how = network.layout(source, target, **settings.sizes)
+    how = network.make_layout(source, target, **settings.sizes)
     random = np.random.default_rng(settings.seed)
-    theta = np.zeros(network.length(how), f32)
-    p, units, n, paper = network.parts(theta, how), settings.alignment, settings.hidden, settings.rate is None
-    for name, a in network.letters(theta, how).items():
+    theta = np.zeros(network.count_parameters(how), f32)
+    p, units, n, paper = network.split_theta(theta, how), settings.alignment, settings.hidden, settings.rate is None
+    for name, a in network.arrays_by_letter(theta, how).items():
         if a.ndim == 1 and (paper or name != "va"):
             continue
         small = 0.01 if paper else 0.1 if name in ("Ex", "Ey") else 1 / math.sqrt(len(a))
@@ -107,26 +113,27 @@ def initial(source, target, settings, words):
             gates = a[:, units:] if name == "S" else a
             a[:, : a.shape[1] - gates.shape[1]] *= 0.1 if paper else 1
             for j in range(0, gates.shape[1], n):
-                gates[:, j : j + n] = orthogonal(random, n)
+                gates[:, j : j + n] = random_orthogonal(random, n)
     if not paper:
         counts = np.bincount(np.concatenate(words), minlength=target.V) + 1
         p.bo[:] = np.log(counts / counts.sum())
         unit, d = how.unit, (how.unit.gates + 1) * n
         for b in (p.bx[:d], *([p.bx[d:]] if len(p.bx) > d else []), p.by[:d]):
-            opened(unit, b)
+            open_gates(unit, b)
     return theta
 
 
-def orthogonal(random, n):
+def random_orthogonal(random, n):
     q, r = np.linalg.qr(random.standard_normal((n, n)))
     return q * np.sign(np.diag(r))
 
 
-def minibatches(bitext, settings, epoch):
-    """Yields an epoch's minibatches, indices of pairs: shuffled, sorted by length in pools of 20 minibatches (B.2).
+def make_minibatches(bitext, settings, epoch):
+    """Yield the minibatches of an epoch, indices of pairs: shuffled, then sorted by length in pools of 20 minibatches
+    (B.2).
 
     The paper shuffles once. With Adam each epoch is shuffled anew, and so are the minibatches of a pool: lengths that
-    rise in each pool would bias Adam's mean of the gradients.
+    increase in each pool would bias Adam's mean of the gradients.
     """
     paper = settings.rate is None
     random = np.random.default_rng([settings.seed, 0 if paper else epoch])
@@ -139,7 +146,7 @@ def minibatches(bitext, settings, epoch):
             yield batches[i]
 
 
-def dropping(settings, epoch, step, share):
+def make_dropout(settings, epoch, step, share):
     """A function from a shape to a mask of inverted dropout, for one share of a minibatch."""
     if not settings.dropout:
         return network.no_dropout
@@ -153,21 +160,22 @@ def dropping(settings, epoch, step, share):
 
 
 def heldout_logp(p, bitext, sos):
-    """The mean of ln p over the words of a bitext, </s> among them."""
+    """The mean of ln p over the words of a bitext, including </s>."""
     total = 0.0
-    for batch in network.batches(bitext.source, BATCH, WORDS):
+    for batch in network.make_batches(bitext.source, BATCH, WORDS):
         total += network.score(p, [bitext.source[i] for i in batch], [bitext.target[i] for i in batch], sos).sum()
     return total / sum(map(len, bitext.target))
 
 
-def steps(bitext, settings):
-    """How many minibatches an epoch has."""
+def count_steps(bitext, settings):
+    """The number of minibatches of an epoch."""
     return -(-len(bitext.source) // settings.minibatch)
 
 
-def unigram(bitext, heldout, target):
-    """The mean ln p of the words of the training text and of the held-out one (None without one), by the unigram of the
-    former, one added to each count.
+def unigram_logp(bitext, heldout, target):
+    """The mean ln p of the words of the training text and of the held-out text, by the unigram of the training text.
+
+    One is added to each count. The second number is None without a held-out text.
     """
     words = np.concatenate(bitext.target)
     counts = np.bincount(words, minlength=target.V) + 1
@@ -176,29 +184,29 @@ def unigram(bitext, heldout, target):
 
 
 def train(progress, bitext, heldout, source, target, settings, bleu=None, threads=1, team=map):
-    """Train from where `progress` stands, changing it; yields (epoch over, target words seen, a function that gives the
-    arrays of a checkpoint) after each minibatch.
+    """Train from the state `progress`, and change it; yield (epoch over, target words, arrays) after each minibatch.
 
-    bleu: a function of the parameters, called after each epoch. threads: into how many shares a minibatch is divided;
-    team(function, items) works on them side by side. Raises Diverged where the likelihood is not finite; `progress`
-    then still has the best parameters so far.
+    target words: how many were read since the last yield; arrays: a function that gives the arrays of a checkpoint.
+    bleu: a function of the parameters, called after each epoch, or None. threads: the number of shares of a minibatch;
+    team(function, items) works on them in parallel. Raises Diverged if the likelihood is not finite; `progress` then
+    still has the best parameters so far.
     """
     memory.keep()
-    how = network.layout(source, target, **settings.sizes)
+    how = network.make_layout(source, target, **settings.sizes)
     gradients = [np.zeros_like(progress.theta) for _ in range(threads)]
-    p, g = network.parts(progress.theta, how), [network.parts(gradient, how) for gradient in gradients]
-    found = network.parts(progress.result, how)
-    last = steps(bitext, settings)
+    p, g = network.split_theta(progress.theta, how), [network.split_theta(gradient, how) for gradient in gradients]
+    result = network.split_theta(progress.result, how)
+    last = count_steps(bitext, settings)
     now, norm = lambda: progress.arrays, math.nan
     while progress.epoch < settings.epochs:
-        for number, batch in enumerate(minibatches(bitext, settings, progress.epoch)):
+        for number, batch in enumerate(make_minibatches(bitext, settings, progress.epoch)):
             if number < progress.step:
                 continue
 
             def cost(share, batch=batch, number=number):
-                drop = dropping(settings, progress.epoch, number, share)
-                mine = batch[share::threads]
-                x, y = [bitext.source[i] for i in mine], [bitext.target[i] for i in mine]
+                drop = make_dropout(settings, progress.epoch, number, share)
+                pairs = batch[share::threads]
+                x, y = [bitext.source[i] for i in pairs], [bitext.target[i] for i in pairs]
                 return network.cost(p, x, y, target.sos_id, g[share], drop, settings.smoothing, len(batch))
 
             shares = min(threads, len(batch))
@@ -218,20 +226,21 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
             seen = sum(len(bitext.target[i]) for i in batch)
             if progress.step < last:
                 yield False, seen, now
-        finish_epoch(progress, found, bitext, heldout, target, settings, bleu)
+        finish_epoch(progress, result, bitext, heldout, target, settings, bleu)
         yield True, seen, now
 
 
-def rate(settings, t, total):
-    """Adam's rate after t updates of `total`; it falls linearly to a twentieth. None with Adadelta."""
+def learning_rate(settings, t, total):
+    """Adam's learning rate after t updates of `total`; it falls linearly to a twentieth. None with Adadelta."""
     return None if settings.rate is None else settings.rate * (1 - (1 - END) * t / total)
 
 
 def update(progress, gradient, scale, settings, t, total):
-    """Update t of `total`: theta moves against scale times the gradient, of a norm of at most 1 (B.2); the average
-    follows (polynomial decay, Shamir & Zhang 2013, section 4).
+    """Make update t of `total`: theta moves against `scale` times the gradient, whose norm is then at most 1 (B.2).
+
+    progress.average follows by polynomial decay (Shamir & Zhang 2013, section 4).
     """
-    epsilon = rate(settings, t, total)
+    epsilon = learning_rate(settings, t, total)
     if epsilon is None:
         kernels.adadelta(progress.theta, gradient, progress.first, progress.second, scale)
     else:
@@ -242,34 +251,36 @@ def update(progress, gradient, scale, settings, t, total):
 
 
 def finish_epoch(progress, p, bitext, heldout, target, settings, bleu):
-    """Close an epoch: its line of the curve, and the parameters kept if they are the best; p: views of them.
+    """Finish an epoch: add a line to the curve, and keep the parameters if they are the best so far; p: views of them.
 
-    Raises Diverged.
+    bleu: a function of the parameters, or None. Raises Diverged.
     """
     held = heldout_logp(p, heldout, target.sos_id) if heldout else None
     if not np.isfinite(progress.theta).all() or not math.isfinite(held or 0):
         raise Diverged(f"the model is not finite after epoch {progress.epoch + 1}; a lower -rate may help")
-    training, found = progress.L / sum(map(len, bitext.target)), bleu(progress.result) if bleu else None
-    # of equal BLEU, as 0 at first, the likelihood decides
+    training = progress.L / sum(map(len, bitext.target))
+    heldout_bleu = bleu(progress.result) if bleu else None
+    # if BLEU is equal, as 0 is at first, the likelihood decides
     worth = lambda bleu, logp: (bleu, logp) if settings.keep == "BLEU" else logp
-    best = held is None or all(worth(found, held) > worth(e.bleu, e.heldout) for e in progress.curve)
-    last = steps(bitext, settings)
-    epsilon = rate(settings, progress.epoch * last, settings.epochs * last)
+    best = held is None or all(worth(heldout_bleu, held) > worth(e.bleu, e.heldout) for e in progress.curve)
+    last = count_steps(bitext, settings)
+    epsilon = learning_rate(settings, progress.epoch * last, settings.epochs * last)
     progress.epoch += 1
-    progress.curve.append(curve.Epoch(progress.epoch, training, held, found, epsilon, best=best))
+    progress.curve.append(curve.Epoch(progress.epoch, training, held, heldout_bleu, epsilon, best=best))
     progress.step, progress.L = 0, 0.0
     if best:
         progress.best, progress.best_epoch = progress.result.copy(), progress.epoch
 
 
-def kept(progress, source, target, settings, subwords=b""):
-    """The best Model so far with its settings and its curve, as its file holds them."""
-    return model(progress.best, source, target, settings, subwords, progress.curve)
+def best_model(progress, source, target, settings, subwords=b""):
+    """The best Model so far, with its settings and the curve in the form that its file stores."""
+    return make_model(progress.best, source, target, settings, subwords, progress.curve)
 
 
-def restored(state, arrays, letters, fresh):
-    """The Progress from a checkpoint's state and arrays; letters: the names of the parameters, in their order; fresh:
-    that of a run before training.
+def restore(state, arrays, letters, fresh):
+    """The Progress from the state and arrays of a checkpoint.
+
+    letters: the names of the parameters, in the order of theta; fresh: the Progress of a run before training.
     """
     best = None
     if state["best_epoch"]:
@@ -286,7 +297,7 @@ def fingerprint(*texts):
     return crc
 
 
-def model(theta, source, target, settings, subwords=b"", epochs=()):
+def make_model(theta, source, target, settings, subwords=b"", epochs=()):
     how = {name: value for name, value in vars(settings).items() if name not in network.SIZES}
     if epochs:
         how["curve"] = curve.rows(epochs, curve.TIMES)

@@ -1,9 +1,13 @@
-"""Outputs in two steps: P(class | context) P(word | class, context), exact and normalized by construction.
+"""The output layer with word classes: P(word | context) = P(class | context) P(word | class, context).
 
-Bengio et al. 2003, section 5.2, item 1, would train a smaller network for each cluster of words; here they share
-C and the hidden layer.
+The probabilities are exact, and they sum to one by construction. An update and a score compute the outputs of all
+classes and of the words of one class: about 2 sqrt(V) outputs instead of V.
 
-An update and a score see the classes and the words of one class, about 2 sqrt(V) outputs in place of V.
+Bengio et al. 2003 (section 5.2, item 1) propose a smaller network for each cluster of words. Here all classes share C
+and the hidden layer.
+
+The module reads a class file or makes classes by frequency, declares and initializes the arrays, computes ln p, and
+updates the weights.
 """
 
 import math
@@ -13,127 +17,138 @@ import numpy as np
 
 from lmtk.errors import FormatError, shown
 from lmtk.files.declared import ids, optional, reals
-from lmtk.files.streams import WORD, lines
+from lmtk.files.decoding import WORD, lines
 from lmtk.machine.jit import jit
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels, model, outputs
-from lmtk.nplm.pace import slowed
+from lmtk.nplm.pace import rate_factors
 
 f32 = np.float32
 
-# Uc (c, h), Wc (c, seen) or None, as W is, and bc (c,), float32: weights of the outputs of the c classes. classes (V,),
-# int32: the class of each word; no class is empty. U, W and b are those of the words, y normalized within each class.
+# Arrays of a model, float32 except classes:
+# Uc (c, h), Wc (c, seen), bc (c,)   output weights of the c classes; Wc is None without direct connections
+# classes (V,) int32                 the class of each word; no class is empty
+# U, W, b                            output weights of the words; the softmax runs over the words of one class
 
 
-def declared(V, h, seen, size):
+def declare_arrays(V, h, seen, size):
     c = size("bc", 0)
-    more = {"Uc": reals(c, h), "Wc": optional(reals(c, seen)), "bc": reals(c), "classes": ids(c, V)}
-    return outputs.of_words(V, h, seen, size) | more
+    of_classes = {"Uc": reals(c, h), "Wc": optional(reals(c, seen)), "bc": reals(c), "classes": ids(c, V)}
+    return outputs.declare_softmax(V, h, seen, size) | of_classes
 
 
 def check(p, V, path):
     if len(np.unique(p.classes)) < len(p.bc):
         raise FormatError(path, "one of its classes has no word")
     if (p.W is None) != (p.Wc is None):
-        raise FormatError(path, "its words have direct connections and its classes none, or the other way round")
+        raise FormatError(path, "only one of W and Wc is there; words and classes must both have direct connections")
 
 
-def about(p):
+def describe(p):
     yield "classes", len(p.bc)
 
 
 def log_p(p, hidden, rows, w, W):
-    """ln p(w | context), (N,) float64: in time that grows with the classes and their sizes, and not with V.
+    """ln p(w | context), (N,) float64. The time grows with the number of classes and their sizes, not with V.
 
-    It goes class by class, for few and large products. To look for equal contexts would take as long as to score them.
+    The words are scored class by class, which makes a few large matrix products. Equal contexts are scored again:
+    finding them would take as long as scoring them.
     """
-    M, top, place, ends = tables(p)
+    M, M_classes, place, ends = class_tables(p)
     first = ends - np.bincount(p.classes)
-    exp_rows = model.exponentials(len(rows) > model.MANY)
+    exp_rows = model.choose_exp_rows(len(rows) > model.MANY)
     order = np.argsort(p.classes[w], kind="stable")
     logp = np.empty(len(w))
 
     def score(part):
         at = order[part]
-        z, c, own = hidden(rows[at]), p.classes[w[at]], place[w[at]]
-        found = log_softmax(z, top, c, exp_rows)
-        for i, j in runs(c):
-            inside = slice(first[c[i]], ends[c[i]])
-            found[i:j] += log_softmax(z[i:j], M[inside], own[i:j] - inside.start, exp_rows)
-        logp[at] = found
+        z, c, row = hidden(rows[at]), p.classes[w[at]], place[w[at]]
+        part_logp = log_softmax(z, M_classes, c, exp_rows)
+        for i, j in equal_runs(c):
+            members = slice(first[c[i]], ends[c[i]])
+            part_logp[i:j] += log_softmax(z[i:j], M[members], row[i:j] - members.start, exp_rows)
+        logp[at] = part_logp
 
-    model.in_stretches(score, len(w))
+    model.run_in_stretches(score, len(w))
     return logp
 
 
 def variances(p, w):
-    """P(class) p (1 - p) of the words, p being P(word | class), in the order of `tables`, (V,); and p (1 - p) of the
-    classes, p being P(class), (c,): relative frequencies in the words w.
+    """The variances of the outputs, with relative frequencies in the words w as probabilities, for `pace`.
+
+    Returns P(class) p (1 - p) of the words, p being P(word | class), (V,) in the order of M in `class_tables`; and
+    p (1 - p) of the classes, p being P(class), (c,).
     """
     share = np.bincount(w[w >= 0], minlength=len(p.classes)) / len(w)
-    top = np.bincount(p.classes, weights=share)
-    inside = share * (1 - share / np.maximum(top[p.classes], 1e-30))
-    return inside[np.argsort(p.classes, kind="stable")], top * (1 - top)
+    class_share = np.bincount(p.classes, weights=share)
+    of_words = share * (1 - share / np.maximum(class_share[p.classes], 1e-30))
+    return of_words[np.argsort(p.classes, kind="stable")], class_share * (1 - class_share)
 
 
-OUTPUT = outputs.Output(declared, log_p, variances, check, about)
+OUTPUT = outputs.Output(declare_arrays, log_p, variances, check, describe)
 
 
-def tables(p):
-    """M (V, D), the rows of the outputs of the words, class by class; top (c, D), of the classes; place (V,), a word's
-    row of M; ends (c,), where each class ends in M.
+def class_tables(p):
+    """The weights of an output layer with classes, as scoring and training use them.
+
+    Returns M (V, D), the weights of the words, ordered by class; M_classes (c, D), the weights of the classes; place
+    (V,), the row of M of each word; and ends (c,), the row of M where each class ends.
     """
     by_class = np.argsort(p.classes, kind="stable")
     place = np.empty_like(by_class)
     place[by_class] = np.arange(len(by_class))
-    top = kernels.outputs(p.Uc, p.Wc, p.bc)
-    return kernels.outputs(p.U, p.W, p.b)[by_class], top, place, np.cumsum(np.bincount(p.classes))
+    M_classes = kernels.stack_weights(p.Uc, p.Wc, p.bc)
+    return kernels.stack_weights(p.U, p.W, p.b)[by_class], M_classes, place, np.cumsum(np.bincount(p.classes))
 
 
-def log_softmax(z, M, own, exp_rows):
-    """ln of the softmax of y = zM' at one output of each row, (K,) float64: z (K, D), M (V, D), own (K,) below V."""
+def log_softmax(z, M, target, exp_rows):
+    """ln of the softmax of y = zM' at one target output of each row, (K,) float64.
+
+    z (K, D), M (V, D), target (K,): numbers of outputs, below V.
+    """
     t = np.empty(len(z))
 
     def block(j, y):
         np.matmul(z, M[j : j + y.shape[1]].T, out=y)
-        mine = np.flatnonzero((own >= j) & (own < j + y.shape[1]))
-        t[mine] = y[mine, own[mine] - j]
+        in_block = np.flatnonzero((target >= j) & (target < j + y.shape[1]))
+        t[in_block] = y[in_block, target[in_block] - j]
 
     sums = model.log_sums(len(z), len(M), block, exp_rows)
     return t - sums
 
 
-def runs(values):
+def equal_runs(values):
     """(begin, end) of each run of equal values in an array that is not empty."""
     cuts = np.flatnonzero(np.diff(values)) + 1
     return zip((0, *cuts.tolist()), (*cuts.tolist(), len(values)))
 
 
-def by_frequency(counts):
-    """The class of each word, (V,) int32: sqrt(V) classes of words of like frequency, the most frequent in class 0.
+def classes_by_frequency(counts):
+    """Group words of similar frequency: the class of each word, (V,) int32. Class 0 has the most frequent words.
 
-    The square roots of the counts add up to about the same in each class, so that classes of rare words are larger.
+    There are about sqrt(V) classes. The square roots of the counts have about the same sum in each class, so classes of
+    rare words have more words.
     """
     order = np.argsort(-counts, kind="stable")
     mass = np.cumsum(np.sqrt(counts[order]))
     number = math.isqrt(len(counts) - 1) + 1
-    found = np.empty(len(counts), np.int32)
-    found[order] = np.minimum((mass - np.sqrt(counts[order])) * number / mass[-1], number - 1)
-    return dense(found)
+    classes = np.empty(len(counts), np.int32)
+    classes[order] = np.minimum((mass - np.sqrt(counts[order])) * number / mass[-1], number - 1)
+    return close_gaps(classes)
 
 
-def dense(found):
-    """Class numbers without gaps, in the same order."""
-    return np.unique(found, return_inverse=True)[1].astype(np.int32)
+def close_gaps(classes):
+    """Number classes from 0 without gaps, keeping their order."""
+    return np.unique(classes, return_inverse=True)[1].astype(np.int32)
 
 
-def read(path, vocab):
-    """The class of each word that `vocab` predicts, (V,) int32, from lines "class word" or "class probability word".
+def read_classes(path, vocab):
+    """Read a class file: the class of each word that `vocab` predicts, (V,) int32.
 
-    The latter are SRILM's. The words that have no class there form one; words that `vocab` does not predict are passed
-    over. Raises FormatError.
+    Lines are "class word", or SRILM's "class probability word". Words without a class in the file get one class
+    together. Words that `vocab` does not predict are ignored. Raises FormatError.
     """
-    names, found = {}, np.full(vocab.V, -1)
+    names, classes = {}, np.full(vocab.V, -1)
     for number, line in lines(path):
         fields = WORD.findall(line)
         if not fields:
@@ -143,17 +158,18 @@ def read(path, vocab):
         word = vocab.index.get(fields[-1], vocab.V)
         if word < vocab.V:
             name = names.setdefault(fields[0], len(names))
-            if found[word] not in (-1, name):
+            if classes[word] not in (-1, name):
                 raise FormatError(path, f"'{shown(fields[-1])}' is in a second class; a word can be in one", number)
-            found[word] = name
+            classes[word] = name
     if not names:
         raise FormatError(path, "no word of the vocabulary has a class in it")
-    return dense(np.where(found < 0, len(names), found))
+    return close_gaps(np.where(classes < 0, len(names), classes))
 
 
-def first(counts, classes, h, seen):
-    """Uc, Wc, bc and classes before training: bc the log of the classes' relative frequency, the rest 0; seen None:
-    without direct connections.
+def initial_arrays(counts, classes, h, seen):
+    """Uc, Wc, bc and classes before training: bc is the log of the relative frequency of each class, Uc and Wc are 0.
+
+    seen: features that the direct connections see; None: there are no direct connections.
     """
     sums = np.bincount(classes, weights=counts)
     c = len(sums)
@@ -163,9 +179,10 @@ def first(counts, classes, h, seen):
 
 @dataclass
 class Classes:
-    """The outputs in training: MT (D, c) of the classes, M (V, D) of all words, class by class, row by row.
+    """The output weights during training.
 
-    classes, place (V,): the class of a word and its row of M; ends (c,): where each class ends.
+    MT (D, c): of the classes, transposed; M (V, D): of the words, ordered by class. classes (V,): the class of each
+    word; place (V,): the row of M of each word; ends (c,): the row of M where each class ends.
     """
 
     MT: np.ndarray
@@ -175,54 +192,57 @@ class Classes:
     ends: np.ndarray
 
 
-def split(p, comm=ALONE):
-    M, top, place, ends = tables(p)
-    MT, M = comm.place(np.ascontiguousarray(top.T)), comm.place(np.ascontiguousarray(M))
+def make_training_arrays(p, comm=ALONE):
+    M, M_classes, place, ends = class_tables(p)
+    MT, M = comm.place(np.ascontiguousarray(M_classes.T)), comm.place(np.ascontiguousarray(M))
     return Classes(MT, M, p.classes, place, ends)
 
 
-def join(mine, h, direct):
-    """U, W, b, Uc, Wc and bc by letter, copied."""
-    words = zip("UWb", kernels.output_weights(mine.M[mine.place], h, direct))
-    return dict(words) | dict(zip(("Uc", "Wc", "bc"), kernels.output_weights(mine.MT.T, h, direct)))
+def gather_weights(layer, h, direct):
+    """Copies of U, W, b, Uc, Wc and bc by letter, from a `Classes` in training."""
+    words = zip("UWb", kernels.split_weights(layer.M[layer.place], h, direct))
+    return dict(words) | dict(zip(("Uc", "Wc", "bc"), kernels.split_weights(layer.MT.T, h, direct)))
 
 
-def shrink(mine, share, times):
-    """Weight decay of `times` updates, but of the biases."""
-    mine.MT[:-1] *= f32((1 - share) ** times)
-    mine.M[:, :-1] *= f32((1 - share) ** times)
+def shrink(layer, share, times):
+    """Apply the weight decay of `times` updates, each of which removes `share` of the weights. Biases do not decay."""
+    layer.MT[:-1] *= f32((1 - share) ** times)
+    layer.M[:, :-1] *= f32((1 - share) ** times)
 
 
-def see(mine, pace, z, w, epsilon, curvature):
-    """As `outputs.see`: an update of the softmax over the classes, and of that over the words of each example's class.
+def update_output(layer, pace, z, w, epsilon, curvature):
+    """Update the softmax over the classes and, for each example, the softmax over the words of its class.
 
-    pace: a Pace, of the words class by class.
+    layer: a `Classes`, changed in place. pace: a Pace whose outputs are in the order of layer.M. z (K, D): input of the
+    output layer; w (K,): the words; epsilon: the learning rate; curvature: as in `sgd.step`.
+    Returns (L, dL/dz); if L is not finite, nothing changes and dL/dz is None.
     """
-    order = np.argsort(mine.place[w], kind="stable")
+    order = np.argsort(layer.place[w], kind="stable")
     z, w = z[order], w[order]
-    c = mine.classes[w]
-    first = np.concatenate(([0], mine.ends))[c]
-    sizes, own = mine.ends[c] - first, mine.place[w] - first
-    y, gy, gz = np.empty((len(w), mine.MT.shape[1]), f32), np.empty(sizes.sum(), f32), np.empty_like(z)
-    inside = within(z, mine.M, first, sizes, own, gy, gz)
-    logp, scale = kernels.normalize(*(part[None] for part in kernels.block_forward(z, c, 0, mine.MT, y)), ALONE)
-    L = float(logp.sum()) + inside
+    c = layer.classes[w]
+    first = np.concatenate(([0], layer.ends))[c]
+    sizes, target = layer.ends[c] - first, layer.place[w] - first
+    y, gy, gz = np.empty((len(w), layer.MT.shape[1]), f32), np.empty(sizes.sum(), f32), np.empty_like(z)
+    L_words = within(z, layer.M, first, sizes, target, gy, gz)
+    logp, scale = kernels.normalize(*(part[None] for part in kernels.block_forward(z, c, 0, layer.MT, y)), ALONE)
+    L = float(logp.sum()) + L_words
     if not math.isfinite(L):
         return L, None
-    gz += kernels.block_backward(z, c, 0, mine.MT, y, scale[0], epsilon, 1, slowed(pace.top, curvature))
-    add_within(z, mine.M, first, sizes, gy, f32(epsilon) * slowed(pace.outputs, curvature))
-    back = np.empty_like(gz)
-    back[order] = gz
-    return L, back
+    gz += kernels.block_backward(z, c, 0, layer.MT, y, scale[0], epsilon, 1, rate_factors(pace.top, curvature))
+    add_within(z, layer.M, first, sizes, gy, f32(epsilon) * rate_factors(pace.outputs, curvature))
+    in_order = np.empty_like(gz)
+    in_order[order] = gz
+    return L, in_order
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def within(z, rows, first, sizes, own, gy, gz):
-    """A softmax over the words of a class for each example: gy <- dL/dy, one behind the other, gz <- dL/dz, in place.
+    """A softmax over the words of one class for each example: gy <- dL/dy and gz <- dL/dz, in place.
 
-    z, gz (K, D); rows (V, D): example k has the sizes[k] rows from first[k] on, its word the own[k]-th of them; gy (sum
-    of sizes,). Returns L, the sum of ln P(word | class, context). Bound by memory: D floats for each word of the class
-    come from beyond the second cache, once.
+    z, gz (K, D); rows (V, D): output weights. Example k uses the sizes[k] rows from first[k] on, and its word is the
+    own[k]-th of these rows. gy (sum of sizes,): the gradients of one example after the other.
+    Returns L, the sum of ln P(word | class, context). Bound by memory: each example reads D floats for each word of its
+    class once, from beyond the second-level cache.
     """
     K, D = z.shape
     L, t = 0.0, 0
@@ -253,7 +273,7 @@ def within(z, rows, first, sizes, own, gy, gz):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def add_within(z, rows, first, sizes, gy, rates):
-    """rows <- rows + rate dL/drows, in place, rates (V,), from the gy that `within` gave; other arguments as there."""
+    """rows <- rows + rate dL/drows, in place. rates (V,); gy: written by `within`; the other arguments are the same."""
     K, D = z.shape
     t = 0
     for k in range(K):

@@ -1,5 +1,7 @@
-"""The output of the energy-minimization network of Bengio et al. 2003, section 5.1: its kernels, and the probabilities
-of words. `layers.linear` is the layer below it.
+"""The output layer of the energy-minimization network of Bengio et al. 2003, section 5.1.
+
+Activations of the hidden layer `layers.linear` come in; exact ln p of words goes out. The energy of each pair of a
+context and an output word is computed by kernels; `energy_sgd` trains the network with them.
 
 symbol  shape       meaning
 V m h n -           as in `kernels`
@@ -8,11 +10,11 @@ H d     (h, nm) (h,)  hidden layer over x = (C(w_t), C(w_(t-1)), .. C(w_(t-n+1))
 v       (h, 1) or (h, V)  output weights, one set or one for each target word
 b       (V,)        biases; the normalization cancels those of E but b_(w_t)
 E       -           v . tanh(d + Hx) + b_(w_t); P(w_t | context) is e^-E over its sum for all words
-o u     (K, h) (h, V)  parts of d + Hx: each context's, each output word's; made once for each, not for each pair
+o u     (K, h) (h, V)  the parts of d + Hx that depend on the context, and on the output word
 A B     (K, h) (h, V)  e^(2o), e^(2u): tanh(o + u) = 1 - 2 / (1 + AB), one division for each pair and hidden unit
 y       (K, V)      -E
 
-The sums over pairs are K V h divisions, which bound both scoring and training; products of matrices are few.
+The sums over all pairs take K V h divisions, which bound both scoring and training; matrix products cost little.
 """
 
 from collections.abc import Callable
@@ -24,7 +26,7 @@ import numpy as np
 from lmtk.files.declared import reals
 from lmtk.machine.jit import jit
 from lmtk.nplm import model, outputs
-from lmtk.nplm.pace import slowed, stiffest
+from lmtk.nplm.pace import largest_eigenvalue, rate_factors
 
 f32 = np.float32
 COLUMNS = 512  # output words in one block: the second cache holds its part of B, the first a row of y
@@ -33,21 +35,22 @@ PAIRS = 10_000_000  # contexts times words from which on a compiled kernel pays 
 
 @dataclass(frozen=True)
 class Weights:
-    """The output weights v: one set for all words, or one for each.
+    """A kind of output weights v: one set for all words, or one set for each word.
 
-    common: whether they are one set; about: what `lmtk info` says of it; columns(V): how many columns v has.
-    of(v, words): v of some of the words, an index; gathered(parts): the gradient of v from those of blocks of words;
-    add(v, words, share, gv): v += share gv for the words, in place.
-    pace(slow, tanh): the pace of v in an update, as in `pace`, from tanh(o + u) of the examples, (K, h).
+    is_shared: whether all words share one set; label: what `lmtk info` shows; columns(V): the number of columns of v.
+    select(v, words): the part of v for these words, an index; combine(parts): the gradient of v from the gradients of
+    blocks of words; add(v, words, share, gv): v += share gv for these words, in place.
+    rate_factors(pace, tanh): the factors of the learning rate of v in an update (`pace`), from tanh(o + u) of the
+    examples, (K, h).
     """
 
-    common: bool
-    about: str
+    is_shared: bool
+    label: str
     columns: Callable
-    of: Callable
-    gathered: Callable
+    select: Callable
+    combine: Callable
     add: Callable
-    pace: Callable
+    rate_factors: Callable
 
 
 def add_to_all(v, words, share, gv):
@@ -60,56 +63,59 @@ def add_to_each(v, words, share, gv):
 
 ONE_SET = Weights(
     True, "one set", lambda V: 1, lambda v, words: v, sum, add_to_all,
-    lambda slow, tanh: slowed(slow.H, stiffest(tanh - tanh.mean(axis=0), len(tanh))),
+    lambda pace, tanh: rate_factors(pace.H, largest_eigenvalue(tanh - tanh.mean(axis=0), len(tanh))),
 )  # fmt: skip
 EACH = Weights(
     False, "for each word", lambda V: V, lambda v, words: v[:, words], partial(np.concatenate, axis=1), add_to_each,
-    lambda slow, tanh: slowed(slow.outputs, stiffest(tanh, len(tanh))),
+    lambda pace, tanh: rate_factors(pace.outputs, largest_eigenvalue(tanh, len(tanh))),
 )  # fmt: skip
-WEIGHTS = {"energy": ONE_SET, "energy-each": EACH}  # by the names of the outputs
+WEIGHTS = {"energy": ONE_SET, "energy-each": EACH}  # by the name of the output layer
 
 
-def output(weights):
+def make_output(weights):
     return outputs.Output(
         lambda V, h, seen, size: {
             "C": reals(size("C", 0), seen), "v": reals(h, weights.columns(V)), "b": reals(V)
         },
-        partial(log_p, weights), about=lambda p: [("output weights v", weights.about)],
-        what="energy-minimization network",
+        partial(log_p, weights), describe=lambda p: [("output weights v", weights.label)],
+        title="energy-minimization network",
     )  # fmt: skip
 
 
 def log_p(weights, p, hidden, rows, w, W):
-    """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,); z is [o | 1]."""
+    """ln p(w | context), (N,) float64, for contexts `rows` (N, n-1) of ids below W and words w (N,).
+
+    hidden(rows) -> z = [o | 1].
+    """
     V, v = len(p.b), np.array(p.v)
     many = len(rows) * V > PAIRS
-    exp_rows = model.exponentials(many)
+    exp_rows = model.choose_exp_rows(many)
     fill = minus_energies if many else minus_energies_plain
-    B, c = word_part(p.C[:V], p.H), constant(v, p.b)
+    B, c = word_part(p.C[:V], p.H), constant_part(v, p.b)
 
     def prepare(rows):
         A = exp_twice(hidden(rows)[:, :-1])
-        sums = model.log_sums(len(rows), V, lambda j, y: fill(A, B, v, weights.common, c, j, y), exp_rows)
+        sums = model.log_sums(len(rows), V, lambda j, y: fill(A, B, v, weights.is_shared, c, j, y), exp_rows)
 
-        def own(k, w):
-            return (2 * weights.of(v, w).T / (1 + A[k] * B[:, w].T)).sum(axis=1, dtype=np.float64) + c[w]
+        def outputs_of(k, w):
+            return (2 * weights.select(v, w).T / (1 + A[k] * B[:, w].T)).sum(axis=1, dtype=np.float64) + c[w]
 
-        return sums, own
+        return sums, outputs_of
 
-    return model.in_contexts(rows, w, W, prepare)
+    return model.score_distinct_contexts(rows, w, W, prepare)
 
 
 def exp_twice(o):
-    """e^(2o), bounded, so that a product of two is never 0 times infinity, nan; tanh is +-1 well inside the bounds."""
+    """e^(2o), clipped so that a product of two of them is never 0 times infinity; tanh is +-1 far inside the bounds."""
     return np.asarray(np.exp(np.clip(2 * o, -85, 85)), f32)
 
 
 def word_part(C, H):
-    """B = e^(2u), (h, V), u being the part of Hx that output words with the feature vectors C (V, m) make."""
+    """B = e^(2u), (h, V): u is the part of Hx that depends on the output words, whose features are C (V, m)."""
     return exp_twice(H[:, : C.shape[1]] @ C.T)
 
 
-def constant(v, b):
+def constant_part(v, b):
     """c (V,), the part of y = c + 2 sum_j v_j / (1 + A_j B_j) that does not depend on the context."""
     return np.asarray(-b - v.sum(axis=0))
 
@@ -118,8 +124,8 @@ def constant(v, b):
 def minus_energies(A, B, v, common, c, start, y):
     """y_ki <- c_i + 2 sum_j v_j / (1 + A_kj B_ji), which is -E, in place, for the words i from `start` on.
 
-    A (K, h), B (h, V), v (h, 1) where it is common, else (h, V), c (V,), y (K, V_i), float32. Bound by the division,
-    K V_i h of them.
+    A (K, h), B (h, V), c (V,), y (K, V_i), float32; v is (h, 1) if common to all words, else (h, V). The words are
+    visited in blocks, so that their part of B stays in the cache. Bound by K V_i h divisions.
     """
     (K, h), Vi = A.shape, y.shape[1]
     for first in range(0, Vi, COLUMNS):
@@ -143,7 +149,7 @@ def minus_energies(A, B, v, common, c, start, y):
 
 
 def minus_energies_plain(A, B, v, common, c, start, y):
-    """`minus_energies` for small jobs, which would wait longer for the compiler."""
+    """The same as `minus_energies` in numpy, for small jobs, where compiling a kernel would take longer."""
     these = slice(start, start + y.shape[1])
     y[:] = c[these]
     for j in range(A.shape[1]):
@@ -152,10 +158,10 @@ def minus_energies_plain(A, B, v, common, c, start, y):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def minus_energies_backward(A, B, v, common, start, g, go, gu, gv):
-    """go (K, h), gu (h, V_i) and gv = dL/do, dL/du and dL/dv, in place, from g (K, V_i) = dL/dy of the words from
-    `start` on; gv is (h, 1) where v is common, else (h, V_i).
+    """Back-propagate g = dL/dy of the words from `start` on, (K, V_i), to go, gu and gv, in place.
 
-    With s = 1 / (1 + AB), tanh = 1 - 2s: dy/do = dy/du = -4 v s (1 - s), dy/dv = 2s - 1. Bound by the division too.
+    go (K, h) = dL/do, gu (h, V_i) = dL/du, gv = dL/dv: (h, 1) if v is common, else (h, V_i).
+    With s = 1 / (1 + AB), tanh = 1 - 2s: dy/do = dy/du = -4 v s (1 - s), dy/dv = 2s - 1. Bound by K V_i h divisions.
     """
     (K, h), Vi = A.shape, g.shape[1]
     go[:], gu[:], gv[:] = f32(0), f32(0), f32(0)

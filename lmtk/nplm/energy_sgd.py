@@ -1,7 +1,8 @@
-"""Stochastic gradient ascent on ln P of the energy network, on all words or on a sample (section 5.1; `energy`).
+"""Stochastic gradient ascent on ln P of the energy network (`energy`; Bengio et al. 2003, section 5.1).
 
-With y = -E the gradient is that of a softmax: dL/dy_i = 1_(i=w) - P(i). It reaches H and C by two ways: through the
-context's o, and through each output word's u = H_0 C(i), H_0 being the first m columns of H.
+`step` takes a minibatch and updates the parameters, with all words or a sample of the words as outputs. With y = -E the
+gradient is that of a softmax: dL/dy_i = 1_(i=w) - P(i). H and C get gradients in two ways: through o of the context,
+and through u = H_0 C(i) of each output word, where H_0 is the first m columns of H.
 """
 
 import math
@@ -12,30 +13,29 @@ import numpy as np
 from lmtk.machine.exponential import exp_rows
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import kernels
-from lmtk.nplm.energy import constant, exp_twice, minus_energies, minus_energies_backward, word_part
+from lmtk.nplm.energy import constant_part, exp_twice, minus_energies, minus_energies_backward, word_part
 from lmtk.nplm.layers import linear, linear_back
-from lmtk.nplm.pace import slowed, stiffest
+from lmtk.nplm.pace import largest_eigenvalue, rate_factors
 
 f32 = np.float32
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(p, weights, slow, contexts, w, words, log_inclusion, epsilon, decay, feature_rate, team, parts):
-    """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place; p
-    has the arrays by letter; weights: an `energy.Weights`.
+def step(p, weights, pace, contexts, w, words, log_inclusion, epsilon, decay, feature_rate, team, parts):
+    """Make one update: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 
-    contexts (K, n-1) and w (K,): ids. The softmax is over `words`, ascending ids, all or some, in `parts` blocks. With
-    some, log_inclusion (V,) is ln of the probability that a word is among them; it is subtracted from y, but not for an
-    example's own word (`sampled`). The decay is on v, H and C, not on the biases b and d; C learns feature_rate times
-    faster; slow: a Pace.
-    Returns (sum of ln p, norm of dL/do), taken before the update; where the former is not finite nothing is updated.
+    p has the arrays by letter; weights: an `energy.Weights`; pace: a Pace. contexts (K, n-1) and w (K,): ids.
+    The softmax is over `words`, ascending ids, in `parts` blocks. If these are a sample, log_inclusion (V,) is ln of
+    the probability that a word is in the sample. It is subtracted from y, except for the word of the example itself
+    (`sampled`). v, H and C decay, the biases b and d do not. The rate of C is feature_rate times higher.
+    Returns (sum of ln p, norm of dL/do) from before the update. If the sum is not finite, nothing changes.
     """
     C, H, d, v, b = p.C, p.H, p.d, p.v, p.b
     K, V, h, m = len(w), len(words), len(d), C.shape[1]
     o, memory, _ = linear(p, C[contexts], None)
     A = exp_twice(o)
-    C_out, v_out = C[words], weights.of(v, words)
-    B, c = word_part(C_out, H), constant(v_out, b[words])
+    C_out, v_out = C[words], weights.select(v, words)
+    B, c = word_part(C_out, H), constant_part(v_out, b[words])
     if log_inclusion is not None:
         c -= log_inclusion[words]
     target = np.searchsorted(words, w)
@@ -43,19 +43,19 @@ def step(p, weights, slow, contexts, w, words, log_inclusion, epsilon, decay, fe
 
     def forward(start):
         y = np.empty((K, min(size, V - start)), f32)
-        minus_energies(A, B, v_out, weights.common, c, start, y)
-        mine = np.flatnonzero((target >= start) & (target < start + y.shape[1]))
-        at = mine, target[mine] - start
+        minus_energies(A, B, v_out, weights.is_shared, c, start, y)
+        in_block = np.flatnonzero((target >= start) & (target < start + y.shape[1]))
+        at = in_block, target[in_block] - start
         if log_inclusion is not None:
-            y[at] += log_inclusion[w[mine]]
+            y[at] += log_inclusion[w[in_block]]
         t = np.full(K, -np.inf, f32)
-        t[mine] = y[at]
+        t[in_block] = y[at]
         q, s = np.empty((2, K), f32)
         exp_rows(y, q, s)
         return y, at, q, s, t
 
-    found = team(forward, range(0, V, size))
-    logp, scale = kernels.normalize(*(np.stack(part) for part in list(zip(*found, strict=True))[2:]), ALONE)
+    outputs = team(forward, range(0, V, size))
+    logp, scale = kernels.normalize(*(np.stack(part) for part in list(zip(*outputs, strict=True))[2:]), ALONE)
     total = float(logp.sum())
     if not math.isfinite(total):
         return total, math.nan
@@ -66,15 +66,19 @@ def step(p, weights, slow, contexts, w, words, log_inclusion, epsilon, decay, fe
         g[at] += 1
         go, gu = np.empty((K, h), f32), np.empty((h, g.shape[1]), f32)
         gv = np.empty((h, weights.columns(g.shape[1])), f32)
-        minus_energies_backward(A, B, v_out, weights.common, start, g, go, gu, gv)
+        minus_energies_backward(A, B, v_out, weights.is_shared, start, g, go, gu, gv)
         return go, gu, gv, g.sum(axis=0)
 
-    blocks = list(zip(range(0, V, size), found, scale, strict=True))
+    blocks = list(zip(range(0, V, size), outputs, scale, strict=True))
     go, gu, gv, gy = zip(*team(backward, blocks), strict=True)
     go, gu, gy = sum(go), np.concatenate(gu, axis=1), np.concatenate(gy)
-    gv = weights.gathered(gv)
+    gv = weights.combine(gv)
     g, gC = linear_back(p, memory, go), gu.T @ H[:, :m]
-    paces = paces_of(weights, slow, A, B[:, target], H, weights.of(v_out, target), g, C, w) if slow.H else (1, 1, 1, 1)
+    paces = (
+        rate_factors_of(weights, pace, A, B[:, target], H, weights.select(v_out, target), g, C, w)
+        if pace.H
+        else (1, 1, 1, 1)
+    )
     of_C, of_H, of_v, of_b = (f32(epsilon) * part for part in paces)
     keep = 1 - K * epsilon * decay
     if decay:
@@ -92,17 +96,19 @@ def step(p, weights, slow, contexts, w, words, log_inclusion, epsilon, decay, fe
     return total, float(np.linalg.norm(go))
 
 
-def paces_of(weights, slow, A, B, H, v, g, C, w):
-    """The paces of C, of H and d, v, b, as in `pace`; B and v: those of the examples' words w; g: the layer's gradient.
+def rate_factors_of(weights, pace, A, B, H, v, g, C, w):
+    """The factors of the learning rates of C, of H and d, of v, and of b (`pace`).
 
-    For the curvature the examples' own words w stand for all output words: by their tanh(o + u), and by their dE/du.
+    B and v are the columns of the words w of the examples; g is the gradient of the hidden layer. The curvature is
+    estimated from the words w alone, by their tanh(o + u) and their dE/du, instead of from all output words.
     """
-    m, V = C.shape[1], len(slow.outputs)
+    m, V = C.shape[1], len(pace.outputs)
     s = 1 / (1 + A * B.T)
     tanh = 1 - 2 * s
     gu = 4 * v.T * s * (1 - s)
-    stiff = partial(stiffest, number=len(w))
-    of_H = stiff(*g.inputs) * stiff(g.go) + 2 * stiff(C[w]) * stiff(gu)
-    met = slow.C * f32(stiffest(g.gx.reshape(-1, m), g.gx.size // m))
-    met[:V] += slow.outputs * f32(slow.feature_rate * stiff(gu @ H[:, :m]))
-    return slowed(met, 1), slowed(slow.H, of_H), weights.pace(slow, tanh), slowed(slow.outputs, 1)
+    curvature = partial(largest_eigenvalue, number=len(w))
+    of_H = curvature(*g.inputs) * curvature(g.go) + 2 * curvature(C[w]) * curvature(gu)
+    of_C = pace.C * f32(largest_eigenvalue(g.gx.reshape(-1, m), g.gx.size // m))
+    of_C[:V] += pace.outputs * f32(pace.feature_rate * curvature(gu @ H[:, :m]))
+    b_factors = rate_factors(pace.outputs, 1)
+    return rate_factors(of_C, 1), rate_factors(pace.H, of_H), weights.rate_factors(pace, tanh), b_factors

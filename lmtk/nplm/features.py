@@ -1,4 +1,8 @@
-"""The learned features of words, C: which words are alike, and a picture of them (Bengio et al. 2003, section 5.2)."""
+"""The learned features C of words: which words are alike, and a picture (Bengio et al. 2003, section 5.2).
+
+Vectors of words come in. `rank_by_cosine` and `analogy` compare them, `write_word2vec` writes them, `project` reduces
+them to two dimensions, and `write_plot` draws the result with labels that do not overlap.
+"""
 
 from types import SimpleNamespace
 
@@ -6,44 +10,46 @@ import numpy as np
 
 from lmtk.errors import LmtkError, shown
 from lmtk.files.figure import figure
-from lmtk.nplm.senses import names
+from lmtk.nplm.senses import sense_names
 
 
 def senses_of(model):
-    """C as (words s, m), a row for each of a word's s senses, and a vocabulary of the senses."""
-    words = names(model.vocab.words, model.senses)
+    """C with a row for each of the s senses of a word, (words s, m), and a vocabulary of the senses."""
+    words = sense_names(model.vocab.words, model.senses)
     index = {word: i for i, word in enumerate(words)}
     return model.C.reshape(len(words), model.m), SimpleNamespace(words=words, index=index)
 
 
-def unit(vectors):
-    """(N, m) with rows of length 1; a row of zeros stays."""
+def normalize_rows(vectors):
+    """The rows (N, m) scaled to length 1; a row of zeros stays as it is."""
     vectors = vectors.astype(np.float64)
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(length > 0, length, 1)
 
 
-def nearest(C, target, candidates):
-    """Candidates, an array of word ids, in the order of the cosine of their features with `target`, (m,).
+def rank_by_cosine(C, target, candidates):
+    """Sort candidates, an array of word ids, by the cosine of their features with `target`, (m,).
 
-    Returns (ids, cosines), the greatest first, equal ones by id.
+    Returns (ids, cosines), the greatest cosine first, equal ones by id.
     """
-    cosine = unit(C[candidates]) @ unit(target[None])[0]
+    cosine = normalize_rows(C[candidates]) @ normalize_rows(target[None])[0]
     order = np.lexsort((candidates, -cosine))
     return candidates[order], cosine[order]
 
 
 def analogy(C, a, b, c):
-    """The features, (m,), of a word that is to c as b is to a (word ids): b - a + c, each of length 1."""
-    a, b, c = unit(C[[a, b, c]])
+    """The features, (m,), of a word that is to c as b is to a: b - a + c, each scaled to length 1; a, b, c are word
+    ids.
+    """
+    a, b, c = normalize_rows(C[[a, b, c]])
     return b - a + c
 
 
-def two_dimensions(vectors, dimensions=None):
-    """Vectors (N, m) -> (points (N, 2), the names of their two axes): two of the features, `dimensions`, numbered from
-    1, or the first two principal components; with m = 2 the features as they are.
+def project(vectors, dimensions=None):
+    """Vectors (N, m) -> (points (N, 2), the names of the two axes).
 
-    A component's sign is the one that makes its largest weight positive.
+    dimensions: the numbers of two features, from 1. Without them the axes are the first two principal components, each
+    with the sign that makes its largest weight positive; with m = 2 the points are the features.
     """
     if dimensions or vectors.shape[1] == 2:
         dimensions = dimensions or (1, 2)
@@ -58,18 +64,17 @@ def two_dimensions(vectors, dimensions=None):
 
 
 def write_word2vec(out, words, vectors):
-    """word2vec's text form: a line with the sizes, then on each line a word and its features, blanks between."""
+    """Write the text format of word2vec: a line with the sizes, then a line for each word and its features."""
     out.write(b"%d %d\n" % vectors.shape)
     for word, vector in zip(words, vectors, strict=True):
         out.write(word + b" " + " ".join(f"{x:.9g}" for x in vector.tolist()).encode() + b"\n")
 
 
-def plot(out, kind, words, points, names):
-    """A picture, "svg" or "png", with a dot for each word: points (N, 2); names: of the axes. Same words and points,
-    same bytes.
+def write_plot(out, kind, words, points, names):
+    """Draw a picture, "svg" or "png", with a dot for each word: points (N, 2); names: of the axes.
 
-    A word stands beside its dot where it covers no other. The first words are placed first; a word without a place is
-    left out.
+    A word is written beside its dot, in a place where it covers no other word. Words are placed in their order; a word
+    that finds no place is left out. The same words and points give the same bytes.
     """
     with figure(out, kind, (12, 12)) as drawn:
         axes = drawn.add_subplot(xlabel=names[0], ylabel=names[1])
@@ -89,29 +94,29 @@ def plot(out, kind, words, points, names):
 
 
 def free_places(dots, sizes, page, gap=3):
-    """Where the lower left corner of each label goes, (x, y) or None: beside its dot, on no other label, on the page.
+    """Choose the lower left corner of each label: (x, y) beside its dot, on no other label and on the page, else None.
 
-    dots, sizes (N, 2) and page (left, bottom, right, top), gap: pixels. Earlier labels choose first.
+    dots, sizes (N, 2), page (left, bottom, right, top) and gap are in pixels. Earlier labels choose first.
     """
     taken = np.empty((0, 4))
     places = []
     for (x, y), (w, h) in zip(dots, sizes):
         sides = [(gap, -h / 2), (-gap - w, -h / 2), (-w / 2, gap), (-w / 2, -gap - h)]
         corners = [(gap, gap), (-gap - w, gap), (gap, -gap - h), (-gap - w, -gap - h)]
-        found = None
+        corner = None
         for dx, dy in sides + corners:
             box = left, bottom, right, top = np.array([x + dx, y + dy, x + dx + w, y + dy + h])
             covers = (taken[:, 0] < right) & (taken[:, 2] > left) & (taken[:, 1] < top) & (taken[:, 3] > bottom)
             inside = left >= page[0] and bottom >= page[1] and right <= page[2] and top <= page[3]
             if inside and not covers.any():
-                found, taken = (left, bottom), np.vstack([taken, box])
+                corner, taken = (left, bottom), np.vstack([taken, box])
                 break
-        places.append(found)
+        places.append(corner)
     return places
 
 
 def ids_of(words, vocab, place):
-    """Word ids; raises LmtkError where a word is not in the vocabulary."""
+    """The ids of words. Raises LmtkError if a word is not in the vocabulary."""
     for word in words:
         if word not in vocab.index:
             raise LmtkError(f"{place}: no word '{shown(word)}' in the vocabulary; lmtk vocab -lm {place} lists it")

@@ -1,4 +1,8 @@
-"""The network of Bengio et al. 2003 over arrays: from activations to outputs, the softmax in blocks, and back.
+"""The equations of Bengio et al. 2003 over arrays: from activations to outputs, the softmax in blocks, and back.
+
+Activations a and features x of a minibatch come in. `stack_activations` makes z, `block_forward` computes a block of
+outputs, `normalize` combines the blocks into ln p, `block_backward` updates the output weights and returns dL/dz, and
+`add_features` updates C.
 
 symbol  shape             meaning (section 2)
 V       -                 words predicted, |V|; C has a row for words that only stand in contexts too
@@ -23,55 +27,55 @@ from lmtk.machine.exponential import exp_outputs
 from lmtk.machine.jit import jit
 
 f32 = np.float32
-LEAST = f32(1e-30)  # of a block's scale: its probabilities are as good as 0, and 1 / scale stays finite
+LEAST = f32(1e-30)  # the smallest scale of a block: the probabilities are practically 0, and 1 / scale stays finite
 
 
-def stack(a, x):
-    """z = [a | x | 1]: a (K, h), x (K, 0) where there are no direct connections."""
+def stack_activations(a, x):
+    """z = [a | x | 1]: a (K, h); x is (K, 0) without direct connections."""
     (K, h), seen = a.shape, x.shape[1]
     z = np.empty((K, h + seen + 1), f32)
     z[:, :h], z[:, h:-1], z[:, -1] = a, x, 1
     return z
 
 
-def outputs(U, W, b):
-    """M = [U | W | b]: one row for each output, which z is multiplied with."""
+def stack_weights(U, W, b):
+    """M = [U | W | b], one row for each output, so that y = zM'."""
     return np.column_stack((U, b) if W is None else (U, W, b))
 
 
-def output_weights(M, h, direct):
-    """(U, W, b) of M (V, D), copied; W is None without direct connections."""
+def split_weights(M, h, direct):
+    """Copy U, W and b out of M (V, D). W is None without direct connections."""
     U, W, b = (part.copy() for part in (M[:, :h], M[:, h:-1], M[:, -1]))
     return U, W if direct else None, b
 
 
-def distinct(ids, W):
-    """The distinct ids, below W, ascending, (D,), and the place of each of `ids` among them, of the shape of ids."""
-    there, place = np.zeros(W, bool), np.empty(W, np.intp)
-    there[ids] = True
-    found = np.flatnonzero(there)
-    place[found] = np.arange(len(found))
-    return found, place[ids]
+def distinct_ids(ids, W):
+    """The distinct ids, ascending, (D,), and the place of each id among them, shaped like `ids`; ids are below W."""
+    present, place = np.zeros(W, bool), np.empty(W, np.intp)
+    present[ids] = True
+    distinct = np.flatnonzero(present)
+    place[distinct] = np.arange(len(distinct))
+    return distinct, place[ids]
 
 
-def keep(shapes, share, random):
-    """Dropout: for each of the shapes an array, 0 in the given share of places and 1 / (1 - share) in the others.
+def dropout_factors(shapes, share, random):
+    """Dropout: an array for each shape, with 0 in a random share of the places and 1 / (1 - share) in the others.
 
-    random: a numpy Generator. The share is rounded to a 65536th.
+    random: a numpy Generator. The share is rounded to a multiple of 1/65536.
     """
     limit, scale = round(share * 65536), f32(1 / (1 - share))
     sizes = [math.prod(shape) for shape in shapes]
-    # the same as random.bytes, which takes three times as long
+    # random.bytes gives the same bytes, but takes three times as long
     drawn = random.bit_generator.random_raw(-(-sum(sizes) // 4)).view(np.uint16)[: sum(sizes)] >= limit
     return [part.reshape(shape) * scale for part, shape in zip(np.split(drawn, np.cumsum(sizes)[:-1]), shapes)]
 
 
 def block_forward(z, w, start, MT, y, log_c=None):
-    """Step 1(c) on the block of outputs from `start` on: y <- e^(zM' - q) in place, (K, V_i), q its own maximum.
+    """Step 1(c) on the block of outputs from `start` on: y <- e^(zM' - q) in place, (K, V_i).
 
-    w (K,): the target words. log_c (V,): where given, the outputs are y_j - ln c_j, but those of w remain y_w.
-    A block may be empty.
-    Returns q (K,); s (K,), the sums of y; t (K,), the output of w where it is in the block, else -inf.
+    q is the maximum of each row of the block. w (K,): the target words. log_c (V,), or None: subtracted from the
+    outputs, except from those of w. A block may be empty.
+    Returns q (K,); s (K,), the sums of y; and t (K,), the output of w if it is in the block, else -inf.
     """
     np.matmul(z, MT, out=y)
     q, s = np.empty((2, len(w)), f32)
@@ -81,11 +85,11 @@ def block_forward(z, w, start, MT, y, log_c=None):
 
 
 def normalize(q, s, t, comm):
-    """Steps 1(d)-1(f) over the blocks' q, s, t, each (blocks, K): Q = max q_i, S = sum s_i e^(q_i - Q).
+    """Steps 1(d)-1(f): combine q, s, t of all blocks, (blocks, K) each, by Q = max q_i and S = sum s_i e^(q_i - Q).
 
     comm: the ranks that hold blocks. One exchange shares both Q and the outputs of the target words.
-    Returns ln p of the target words, (K,) float64, nan where an output was not finite; and scale (blocks, K) float32:
-    p_j is y_j times its block's scale.
+    Returns ln p of the target words, (K,) float64, or nan if an output is not finite; and scale (blocks, K) float32:
+    p_j is y_j times the scale of its block.
     """
     most = np.stack((q.max(axis=0), t.max(axis=0)))
     most[np.isnan(most)] = np.inf  # MPI's maximum may lose nan
@@ -98,16 +102,16 @@ def normalize(q, s, t, comm):
 
 
 def block_backward(z, w, start, MT, y, scale, epsilon, keep, pace):
-    """Step 2(a) on a block: dL/dy_j = 1_(j=w) - p_j; M <- keep M + epsilon dL/dy' z, in place. Returns dL/dz (K, D),
-    whose last column is 0, since the 1 in z is constant.
+    """Step 2(a) on a block: dL/dy_j = 1_(j=w) - p_j; M <- keep M + epsilon dL/dy' z, in place.
 
-    `y` and `scale` are those of the forward pass; y is overwritten. `keep` does not shrink the bias b, last row of MT.
-    pace (V,): factors of epsilon, those of the block from `start` on. `scale` multiplies (K, D) arrays, not y, which
-    saves a pass over y.
+    `y` and `scale` come from the forward pass; y is overwritten. `keep` does not shrink the bias b, the last row of MT.
+    pace (V,): factors of epsilon for all outputs. `scale` multiplies (K, D) arrays instead of y, which saves a pass
+    over y.
+    Returns dL/dz (K, D). Its last column is 0, since the 1 in z is constant.
     """
-    mine = np.flatnonzero((w >= start) & (w < start + MT.shape[1]))
+    in_block = np.flatnonzero((w >= start) & (w < start + MT.shape[1]))
     scale = np.maximum(scale, LEAST)
-    y[mine, w[mine] - start] -= 1 / scale[mine]
+    y[in_block, w[in_block] - start] -= 1 / scale[in_block]
     gz = np.zeros_like(z)
     np.matmul(y, MT[:-1].T, out=gz[:, :-1])
     gz *= -scale[:, None]

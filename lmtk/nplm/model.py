@@ -1,4 +1,9 @@
-"""What the neural models have in common: the interface that training and files use, and the scoring of contexts."""
+"""What the neural models have in common: the interface that training and files use, and the scoring of contexts.
+
+A text goes in, exact ln p of each word goes out. `Neural.score` finds the words and their contexts,
+`score_distinct_contexts` computes equal contexts once, and `run_in_stretches` shares the work among threads.
+`log_sums` computes the normalizers of the softmax in blocks of outputs that fit into the caches.
+"""
 
 import numpy as np
 
@@ -11,20 +16,18 @@ from lmtk.text.corpus import contexts
 from lmtk.text.vocab import vocab_settings
 
 ROWS, COLUMNS = 2048, 512  # contexts and outputs of one product while scoring: few enough for the caches
-MANY = 20_000  # contexts from which on a compiled kernel pays for its start-up
+MANY = 20_000  # from this number of contexts on, a compiled kernel saves more time than it takes to load
 
 
 class Neural:
     """A frozen dataclass with C (words, m), the feature vectors of words, and other arrays.
 
-    kind: its name in a file; vocab, order, settings: its vocabulary, n, and the options that trained it, as its file
-    has them.
-    named(): its arrays by their names in files and checkpoints; having(arrays): a copy with these arrays in place of
-    its own.
-    score_contexts(rows, w): ln p(w | context), (N,) float64, exact, for contexts (N, n-1) and words w (N,).
+    kind: the kind in its file; vocab; order: n; settings: the options that trained it.
+    named(): the arrays by their names in files and checkpoints; having(arrays): a copy with these arrays replaced.
+    score_contexts(rows, w): exact ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,).
     """
 
-    told = VOCABULARY | {"order": ORDER, "training": OPTIONS}
+    SETTINGS = VOCABULARY | {"order": ORDER, "training": OPTIONS}
 
     def score(self, corpus):
         """Exact ln p of every scored token. Memory does not grow with the text."""
@@ -41,23 +44,23 @@ class Neural:
         return self.score_contexts(self.padded(contexts(corpus, self.order)[at]), w)
 
     def padded(self, rows):
-        """Contexts with <s> where they reach back over the start of the sentence, ids below 0."""
+        """Contexts in which <s> replaces ids below 0, the places before the start of a sentence."""
         return np.where(rows < 0, self.vocab.sos_id, rows)
 
     def parts(self):
-        """What its file holds, as `container.write` takes it."""
+        """The contents of the model's file, as `container.write` takes them."""
         about = {"order": self.order, **vocab_settings(self.vocab), "training": self.settings}
         return self.kind, about, self.named(), self.vocab.words
 
     def write(self, out):
-        """Its file, to a stream."""
+        """Write the model's file to a stream."""
         container.write(out, *self.parts())
 
 
-def distinct(rows, W):
-    """The distinct ones among rows of ids below W.
+def distinct_rows(rows, W):
+    """Find the distinct ones among rows of ids below W.
 
-    Returns (for each distinct row the index of one such row, for each row the number of its distinct one).
+    Returns (the index of one such row for each distinct row, the number of the distinct row of each row).
     """
     number = np.zeros(len(rows), np.int64)
     first = np.zeros(min(len(rows), 1), np.int64)
@@ -66,44 +69,44 @@ def distinct(rows, W):
     return first, number
 
 
-def in_contexts(rows, w, words, prepare):
-    """ln p(w | context), (N,) float64, for contexts (N, n-1), ids below `words`, and words w (N,); equal contexts once.
+def score_distinct_contexts(rows, w, words, prepare):
+    """ln p(w | context), (N,) float64, for contexts (N, n-1) of ids below `words`, and w (N,); equal contexts once.
 
-    prepare(rows) -> (ln sum_i e^(y_i) of each of the contexts, (K,); a function own(k, w), which gives the outputs y_w
-    of words w in the contexts numbered k).
+    prepare(rows) -> (ln sum_i e^(y_i) of each context, (K,); a function outputs_of(k, w) that gives the outputs y_w of
+    words w in the contexts numbered k).
     """
-    first, number = distinct(rows, words)
+    first, number = distinct_rows(rows, words)
     by_context = np.argsort(number, kind="stable")
     ends = np.searchsorted(number, np.arange(len(first)), "right", sorter=by_context)
     logp = np.empty(len(w))
 
     def score(part):
-        sums, own = prepare(rows[first[part]])
+        sums, outputs_of = prepare(rows[first[part]])
         tokens = by_context[ends[part.start - 1] if part.start else 0 : ends[part.stop - 1]]
-        mine = number[tokens] - part.start
+        context = number[tokens] - part.start
         # in steps, since one context may be asked for every word of the vocabulary
         for i in range(0, len(tokens), ROWS):
-            k, at = mine[i : i + ROWS], tokens[i : i + ROWS]
-            logp[at] = own(k, w[at]) - sums[k]
+            k, at = context[i : i + ROWS], tokens[i : i + ROWS]
+            logp[at] = outputs_of(k, w[at]) - sums[k]
 
-    in_stretches(score, len(first))
+    run_in_stretches(score, len(first))
     return logp
 
 
-def in_stretches(work, N):
-    """work(slice) for each stretch of ROWS of N rows, in threads."""
+def run_in_stretches(work, N):
+    """Call work(slice) for each stretch of ROWS of N rows, in threads."""
     tops = range(0, N, ROWS)
 
-    def some(tops):
+    def run(tops):
         for top in tops:
             work(slice(top, min(top + ROWS, N)))
 
     members = min(threads.count(), max(len(tops), 1))
-    threads.Team(members)(some, [tops[i::members] for i in range(members)])
+    threads.Team(members)(run, [tops[i::members] for i in range(members)])
 
 
 def log_sums(K, V, block, exp_rows):
-    """ln sum_i e^(y_i), (K,) float64, over V outputs: block(j, y) fills y (K, .) with those from j on.
+    """ln sum_i e^(y_i), (K,) float64, over V outputs: block(j, y) fills y (K, .) with the outputs from j on.
 
     Each block of outputs has its own maximum.
     """
@@ -124,8 +127,8 @@ def log_sums_of_product(z, M, exp_rows):
     return log_sums(len(z), len(M), lambda j, y: np.matmul(z, M[j : j + y.shape[1]].T, out=y), exp_rows)
 
 
-def exponentials(many):
-    """`exp_rows`, or its twin for small jobs, which would wait longer for the compiler."""
+def choose_exp_rows(many):
+    """`exp_rows` for large jobs, or the same in numpy for small jobs, where compiling a kernel would take longer."""
     return exp_rows if many else exp_rows_plain
 
 

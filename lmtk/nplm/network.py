@@ -1,4 +1,9 @@
-"""The network of Bengio et al. 2003, section 2, with any hidden layer and any output: its parameters, its scores."""
+"""The network of Bengio et al. 2003, section 2, with any hidden layer and any output layer: parameters, scores, file.
+
+`Network` holds the arrays and scores a text: contexts go through the hidden layer (`layers`) to z, and the output layer
+(OUTPUTS) computes ln p of the words. A recurrent layer reads the text in stretches instead (`running`).
+`declare_arrays` and `from_arrays` check and read a model file.
+"""
 
 import sys
 from dataclasses import dataclass, replace
@@ -7,25 +12,25 @@ from types import SimpleNamespace
 import numpy as np
 
 from lmtk.files import container
-from lmtk.files.declared import held, reals, whole
+from lmtk.files.declared import check_contents, reals, whole
 from lmtk.machine import threads
 from lmtk.nplm import classes, energy, kernels, model, outputs, running, senses, tree
-from lmtk.nplm.layers import LAYERS, Given
+from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.text.vocab import Vocab, vocab_of
 
 OUTPUTS = {
     "full": outputs.FULL, "tied": outputs.TIED, "class": classes.OUTPUT, "tree": tree.OUTPUT, "shortlist": outputs.FULL,
 }  # fmt: skip
-OUTPUTS |= {name: energy.output(weights) for name, weights in energy.WEIGHTS.items()}
+OUTPUTS |= {name: energy.make_output(weights) for name, weights in energy.WEIGHTS.items()}
 
 
 @dataclass(frozen=True)
 class Network(model.Neural):
-    """theta = (b, d, W, U, H, C), equation (1): y = b + Wx + U tanh(d + Hx), or those of other layers and outputs.
+    """The parameters theta = (b, d, W, U, H, C) of equation (1), y = b + Wx + U tanh(d + Hx), or those of other layers.
 
-    layer, output: names in LAYERS and OUTPUTS.
-    theta: the arrays by letter, float32, ids and classes int32; shapes as in `layers`, `kernels` and the module of the
-    output. C is (words, m), or (words, s m) with s senses a word. W is None without direct connections.
+    layer, output: names in LAYERS and OUTPUTS. theta: the arrays by letter, float32; ids and classes are int32. Their
+    shapes are in `layers`, in `kernels` and in the module of the output layer. C is (words, m), or (words, s m) with s
+    senses a word. W is None without direct connections. settings: the options of the training run.
     """
 
     vocab: Vocab
@@ -45,7 +50,7 @@ class Network(model.Neural):
 
     @property
     def m(self):
-        return features(self.layer, self.order, lambda name, axis: vars(self.theta)[name].shape[axis])
+        return count_features(self.layer, self.order, lambda name, axis: vars(self.theta)[name].shape[axis])
 
     @property
     def senses(self):
@@ -57,16 +62,18 @@ class Network(model.Neural):
 
     @property
     def direct(self):
-        """How many words' features the outputs see directly, through W; 0 without direct connections."""
+        """The number of words whose features the outputs see directly, through W; 0 without direct connections."""
         return 0 if getattr(self.theta, "W", None) is None else LAYERS[self.layer].sees(self.order)
 
     @property
     def reach(self):
-        """How many preceding words a probability depends on; where the layer carries its state, all of the sentence."""
+        """The number of preceding words that a probability depends on; the whole sentence if the layer carries its
+        state.
+        """
         return sys.maxsize if LAYERS[self.layer].carries else self.order - 1
 
     def places(self, w):
-        """The output unit of each of the words w; below 0: it has none."""
+        """The output unit of each of the words w; below 0 if a word has no unit."""
         return w
 
     def named(self):
@@ -77,12 +84,12 @@ class Network(model.Neural):
 
     def hidden(self, rows):
         """z = [a | x | 1] (K, D), the input of the output layer, for contexts (K, n-1)."""
-        return self.stacked(rows, Given())
+        return self.compute_z(rows, Batch())
 
-    def stacked(self, rows, given):
+    def compute_z(self, rows, batch):
         x, _ = senses.choose(self.C[rows], self.m)
-        a, _, _ = LAYERS[self.layer].forward(self.theta, x, given)
-        return kernels.stack(a, x[:, : self.direct].reshape(len(x), -1))
+        a, _, _ = LAYERS[self.layer].forward(self.theta, x, batch)
+        return kernels.stack_activations(a, x[:, : self.direct].reshape(len(x), -1))
 
     def score_contexts(self, rows, w):
         """ln p(w | context), (N,) float64, for contexts (N, n-1) and words w (N,); the layer must not carry a state."""
@@ -91,29 +98,29 @@ class Network(model.Neural):
     def log_p(self, corpus, at, w):
         if not LAYERS[self.layer].carries:
             return super().log_p(corpus, at, w)
-        logp, wanted, found, team = np.empty(len(at)), np.full(len(corpus.ids), -1), [], threads.Team(threads.count())
-        wanted[at] = np.arange(len(at))
+        logp, number, pending, team = np.empty(len(at)), np.full(len(corpus.ids), -1), [], threads.Team(threads.count())
+        number[at] = np.arange(len(at))
 
         def score():
-            z, which = (np.concatenate(parts) for parts in zip(*found))
-            found.clear()
+            z, numbers = (np.concatenate(parts) for parts in zip(*pending))
+            pending.clear()
             places = np.arange(len(z))[:, None]  # a context is an index into z
-            of = OUTPUTS[self.output].log_p
-            logp[which] = of(self.theta, lambda k: z[k[:, 0]], places, w[which], len(z))
+            log_p = OUTPUTS[self.output].log_p
+            logp[numbers] = log_p(self.theta, lambda k: z[k[:, 0]], places, w[numbers], len(z))
 
-        for text, sizes, counted in running.stretches(corpus, self.vocab.sos_id, self.order):
-            mine = np.flatnonzero(counted & (wanted[text.at] >= 0))
-            if len(mine):
-                z = self.stacked(text.inputs[:, None], Given(sizes, team=team))
-                found.append((z[mine], wanted[text.at[mine]]))
-            if sum(len(which) for _, which in found) > model.MANY:
+        for text, sizes, counted in running.cut_stretches(corpus, self.vocab.sos_id, self.order):
+            scored = np.flatnonzero(counted & (number[text.at] >= 0))
+            if len(scored):
+                z = self.compute_z(text.inputs[:, None], Batch(sizes, team=team))
+                pending.append((z[scored], number[text.at[scored]]))
+            if sum(len(numbers) for _, numbers in pending) > model.MANY:
                 score()
-        if found:
+        if pending:
             score()
         return logp
 
     def describe(self):
-        yield "kind", f"{self.kind}: {OUTPUTS[self.output].what}"
+        yield "kind", f"{self.kind}: {OUTPUTS[self.output].title}"
         yield "order n", self.order
         yield "hidden units h", self.h
         yield "features m", self.m
@@ -122,17 +129,20 @@ class Network(model.Neural):
         yield "direct connections", "yes" if self.direct else "no"
         yield "parameters", sum(a.size for a in self.named().values() if a.dtype == np.float32)
         yield from self.predicted()
-        told = {"order", "hidden", "features", "senses", "direct"}
-        yield from container.shown({name: value for name, value in self.settings.items() if name not in told})
+        shown_above = {"order", "hidden", "features", "senses", "direct"}
+        yield from container.settings_for_people(
+            {name: value for name, value in self.settings.items() if name not in shown_above}
+        )
 
     def predicted(self):
         yield "predicted words |V|", self.vocab.V
-        yield from OUTPUTS[self.output].about(self.theta)
+        yield from OUTPUTS[self.output].describe(self.theta)
 
 
 def kind_of(layer, output):
-    """The kind of a network in its file: nplm, nplm-rnn, nplm-class, nplm-rnn-class ..; both energy outputs:
-    nplm-energy.
+    """The kind of a network in its file: nplm, nplm-rnn, nplm-class, nplm-rnn-class, and so on.
+
+    Both energy output layers have the kind nplm-energy.
     """
     names = layer, output.removesuffix("-each")
     return "-".join(["nplm", *dict.fromkeys(name for name in names if name not in ("nplm", "full"))])
@@ -141,41 +151,46 @@ def kind_of(layer, output):
 KINDS = {kind_of(layer, output): (layer, output) for layer in LAYERS for output in OUTPUTS if output != "energy-each"}
 
 
-def told(about, arrays):
-    """The names of the layer and the output of a file's network. The shape of v tells the two energy outputs apart."""
+def layer_and_output(about, arrays):
+    """The names of the layer and of the output layer of a network in a file.
+
+    The shape of v tells the two energy output layers apart.
+    """
     layer, output = KINDS[about["kind"]]
     each = output == "energy" and "v" in arrays and arrays["v"].shape[1:] != (1,)
     return layer, "energy-each" if each else output
 
 
-def features(layer, n, size):
-    """m, the features of a word, from the sizes of the arrays: size(name, axis)."""
+def count_features(layer, n, size):
+    """m, the number of features of a word, from the sizes of the arrays: size(name, axis)."""
     words = LAYERS[layer].shapes(n, 1, 1)["H"][1]
     return size("H", 1) // words if words else size("C", 1)
 
 
-def declared(sizes, size, layer, output, V):
-    """The arrays of a network with V outputs, as `files.declared` describes them."""
-    m, known = features(layer, sizes.order, size), LAYERS[layer]
-    h = size("d", 0) // known.shapes(sizes.order, m, 1)["d"][0]
-    arrays = {name: reals(*shape) for name, shape in known.shapes(sizes.order, m, h).items()}
-    arrays["C"] = reals(sizes.W, m * max(size("C", 1) // max(m, 1), 1))  # as many senses as there are
-    arrays |= OUTPUTS[output].declared(V, h, known.sees(sizes.order) * m, size)
-    # an output that reads C says how many columns C has; the rows are words whatever the output
+def declare_arrays(sizes, size, layer, output, V):
+    """The arrays of a network with V outputs, in the notation of `files.declared`."""
+    m, hidden = count_features(layer, sizes.order, size), LAYERS[layer]
+    h = size("d", 0) // hidden.shapes(sizes.order, m, 1)["d"][0]
+    arrays = {name: reals(*shape) for name, shape in hidden.shapes(sizes.order, m, h).items()}
+    arrays["C"] = reals(sizes.W, m * max(size("C", 1) // max(m, 1), 1))  # m for each sense
+    arrays |= OUTPUTS[output].declare(V, h, hidden.sees(sizes.order) * m, size)
+    # an output layer that reads C declares its columns; the rows are always words
     return arrays | {"C": replace(arrays["C"], shape=(sizes.W, arrays["C"].shape[1]))}
 
 
 def from_arrays(about, arrays, path):
-    """The model in a file's arrays. Raises FormatError where they do not fit together."""
-    layer, output = told(about, arrays)
-    made = Network.told | {"V": whole(OUTPUTS[output].least)}
-    words, sizes = held(about, arrays, path, made, lambda sizes, size: declared(sizes, size, layer, output, sizes.V))
-    network = taken(about, arrays, path, words, sizes, layer, output)
+    """Make the Network from the arrays of a file. Raises FormatError if the arrays do not fit together."""
+    layer, output = layer_and_output(about, arrays)
+    settings = Network.SETTINGS | {"V": whole(OUTPUTS[output].least)}
+    words, sizes = check_contents(
+        about, arrays, path, settings, lambda sizes, size: declare_arrays(sizes, size, layer, output, sizes.V)
+    )
+    network = make_network(about, arrays, path, words, sizes, layer, output)
     OUTPUTS[output].check(network.theta, sizes.V, path)
     return network
 
 
-def taken(about, arrays, path, words, sizes, layer, output):
+def make_network(about, arrays, path, words, sizes, layer, output):
     absent = {"W": None, "Wc": None} if output == "class" else {"W": None}
     theta = absent | {name: a for name, a in arrays.items() if name != "vocabulary"}
     vocab = vocab_of(about["settings"], words, path)

@@ -1,23 +1,23 @@
-"""Words unseen in training: features and an output unit from where they stand (Bengio et al. 2003, end of section 5.1).
+"""Words unseen in training: their features and output units from their contexts (Bengio et al. 2003, end of section
+5.1).
 
 symbol  shape     meaning
-V W     -         words predicted; words known in training, those that only stand in contexts among them
-J       -         words that have joined so far; their ids are W, W + 1 ..
-z M     (K, D) (V, D)  [a | x | 1] and [U | W | b], as in `kernels`; a row of M is a word's output unit
+V W     -         words predicted; words known in training, including those that only occur in contexts
+J       -         words that have joined so far; their ids are W, W + 1, ..
+z M     (K, D) (V, D)  [a | x | 1] and [U | W | b], as in `kernels`; a row of M is the output unit of a word
 F       (V, m + D)  [C | M]: all parameters of a word
 y       (K,)      y_new, the output of a word that has not yet joined
 
-In a context where the network gives the words i of training P(i), a new word j gets F(j) = sum_i P(i) F(i): the paper's
-C(j), and the output unit likewise. An output is linear in its unit, so that of j in this context is sum_i P(i) y_i,
-which is ln S less the entropy of P, with S = sum_i e^(y_i).
+In a context where the network gives the training words i the probabilities P(i), a new word j gets F(j) = sum_i P(i)
+F(i): C(j) as in the paper, and the output unit in the same way. An output is linear in its unit, so the output of j in
+this context is sum_i P(i) y_i. This is ln S minus the entropy of P, with S = sum_i e^(y_i).
 
-The paper says what C(j) is and that j then has a probability. What it leaves open, and what we do:
-- The output unit: the same sum makes it. The paper's energy network has none, only a bias.
-- A word that comes again: F(j) is the mean of the sums of all its contexts so far; the word is predicted with the mean
-  of the earlier ones.
-- P is over the words of training only, whichever words have joined.
-- The normalization: over the words of training, those that have joined, and one new word, at every position. So the
-  probabilities sum to one before the next word is known. A new word is predicted as such, not its spelling.
+The paper defines C(j) and says that j then has a probability. It leaves open the following; this is what lmtk does: -
+The output unit is made by the same sum. The paper's energy network has only a bias. - A word that occurs again: F(j) is
+the mean of the sums of all its contexts so far; the word is predicted with the mean of the earlier contexts. - P is
+over the training words only, whichever words have joined. - The normalization runs over the training words, the words
+that have joined, and one new word, at every position. So the probabilities sum to one before the next word is known. A
+new word is predicted as new; its spelling is not.
 """
 
 import numpy as np
@@ -25,16 +25,17 @@ import numpy as np
 from lmtk.lm import scores_of
 from lmtk.machine import threads
 from lmtk.nplm import kernels
-from lmtk.nplm.model import COLUMNS, MANY, ROWS, exponentials
+from lmtk.nplm.model import COLUMNS, MANY, ROWS, choose_exp_rows
 from lmtk.text.corpus import Growing, contexts
 from lmtk.text.vocab import Vocab
 
 
-class Open:
-    """A Network that takes in the words of a text as it scores it, from its first block to its last.
+class OpenNetwork:
+    """A Network that adds the new words of a text to its vocabulary as it scores the text, from the first block to the
+    last.
 
-    index: word -> id, for the reader of the text; new words get ids there. F (J, m + D) and count (J,): the words that
-    have joined, and in how many contexts they stood.
+    index: word -> id, for the reader of the text, which gives new words the next ids. F (J, m + D) and count (J,): the
+    parameters of the words that have joined, and the number of their contexts so far.
     """
 
     def __init__(self, network):
@@ -42,18 +43,18 @@ class Open:
         self.vocab = network.vocab
         self.index = Growing(network.vocab.words)
         p = network.theta
-        self.F_known = np.hstack((p.C[: len(p.b)], kernels.outputs(p.U, p.W, p.b)))
+        self.F_known = np.hstack((p.C[: len(p.b)], kernels.stack_weights(p.U, p.W, p.b)))
         self.F, self.count = np.zeros((0, self.F_known.shape[1]), np.float32), np.zeros(0, np.int64)
 
     def score(self, corpus):
-        """ln p of every scored token; the text must follow that of the call before."""
+        """ln p of every scored token. The text must follow the text of the previous call."""
         self.vocab = Vocab(self.index.words(), self.network.vocab.V, self.network.vocab.unk)
         more = len(self.vocab.words) - len(self.network.vocab.words) - len(self.F)
         self.F = np.pad(self.F, ((0, more), (0, 0)))
         self.count = np.pad(self.count, (0, more))
         logp = np.zeros(len(corpus.ids))
         at = np.flatnonzero(corpus.scored)
-        exp_rows = exponentials(len(at) > MANY)
+        exp_rows = choose_exp_rows(len(at) > MANY)
         rows = self.network.padded(contexts(corpus, self.order))
         team = threads.Team(threads.count())
         for top in range(0, len(at), ROWS):
@@ -62,10 +63,10 @@ class Open:
         return scores_of("nplm", logp)
 
     def stretch(self, rows, w, exp_rows, team):
-        """ln p of the words w (K,) of a stretch of text in their contexts (K, n-1); its new words join."""
+        """ln p of the words w (K,) of a stretch of text in their contexts `rows` (K, n-1); new words join."""
         network, W, m = self.network, len(self.network.vocab.words), self.network.C.shape[1]
         at = np.flatnonzero(w >= W)
-        rows, level, before = versions(rows, w, W, W + len(self.F))
+        rows, level, before = number_versions(rows, w, W, W + len(self.F))
         C = np.vstack((network.C, self.F[:, :m], np.empty((len(at), m), np.float32)))
         times = self.count.copy()
         count = np.empty(len(at), np.int64)
@@ -94,7 +95,7 @@ class Open:
         return self.join(z, w, lnS, y, at, F, m)
 
     def join(self, z, w, lnS, y, at, F, m):
-        """ln p of a stretch, once F of its new words are known; which words have joined changes at each of `at`."""
+        """ln p of a stretch, given the F of its new words. At each position in `at` a word joins or joins again."""
         W, V = len(self.network.vocab.words), len(self.F_known)
         logp = np.full(len(w), -np.inf)
         own = np.flatnonzero(w < V)
@@ -120,12 +121,13 @@ class Open:
         return logp - total
 
 
-def versions(rows, w, W, first):
-    """Which version of the F of new words (ids from W on) a context sees; each occurrence of one in w makes a version.
+def number_versions(rows, w, W, first):
+    """Number the versions of F of the new words, with ids from W on, that the contexts see; each occurrence in w makes
+    one.
 
-    Returns rows, in which the numbers of the versions, from `first` on, replace words that stand in w before; level
-    (K,): what a context needs is made by contexts of lower levels; and for each occurrence the number of the previous
-    one of the same word, -1 if there is none.
+    Returns `rows` with the numbers of versions, from `first` on, instead of new words that occurred in w before; level
+    (K,): a context depends on versions made by contexts of lower levels; and for each occurrence the number of the
+    previous one of the same word, -1 if there is none.
     """
     rows, level, before = rows.copy(), np.zeros(len(w), np.int64), []
     last = {}  # word -> (its last occurrence, the level at which that is made)
@@ -145,10 +147,10 @@ def versions(rows, w, W, first):
 
 
 def expectations(z, F, m, wanted, exp_rows):
-    """Over the words of training, with P = e^y / S, y = Mz: ln S (K,), sum_i P_i y_i (K,), and sum_i P_i F_i of the
-    contexts `wanted`, a mask (K,).
+    """Over the training words, with P = e^y / S, y = Mz: ln S (K,), sum_i P_i y_i (K,), and sum_i P_i F_i.
 
-    In blocks of words, each with its own maximum; bound by the product zM'.
+    The last is computed only for the contexts `wanted`, a mask (K,). The sums run over blocks of words, each with its
+    own maximum. Bound by the product zM'.
     """
     K = len(z)
     Q, S, Y = np.full(K, -np.inf), np.zeros(K), np.zeros(K)

@@ -1,20 +1,24 @@
-"""How far an update may go: no parameter by more than the direction of highest curvature allows.
+"""Limits of the learning rates: no parameter moves farther than the direction of highest curvature allows.
 
 An update adds up the gradients of K examples. Along a direction in which many of them agree, the likelihood has up to K
-times the curvature that it has for one, and a rate that suits one example throws the parameters past the maximum,
-farther each time. This happens to the row of C for <s>, which stands in most contexts of short sentences; to H, whose
-inputs these contexts make alike; to the output of a word that half of the examples have. They drive each other up, and
-training diverges.
+times the curvature that it has for one example. A rate that suits one example then throws the parameters past the
+maximum, farther each time, and training diverges. This happens to the row of C for <s>, which is in most contexts of
+short sentences; to H, whose inputs these contexts make alike; and to the output of a word that half of the examples
+have.
 
-So each parameter has a pace in each update, a factor of its rate, at most 1:
+So each parameter has a factor of its learning rate in each update, at most 1:
 
-pace = min(1, MOST / (eps_0 K c curvature)).
+factor = min(1, MOST / (eps_0 K c curvature)).
+
+`make_pace` computes eps_0 K c of all parameters before training, a Pace. `rate_factors` computes the factors of an
+update from a Pace and a curvature. eps_0 is the first learning rate. c is the share of the examples that a parameter
+takes part in: 1 for H, d and R; for a row of C, how often its word is in a context; for an output, p (1 - p), where p
+is its share of the text.
 
 The curvature of a layer is that of its Fisher information in the two factors of Martens and Grosse 2015, of the inputs
 and of the gradients at the outputs, each with its largest eigenvalue: x and dL/do for H, d and R; z for the outputs;
-dL/dx, a block for each word, for C. c is the share of the examples that a parameter meets: 1 for H, d and R; for a row
-of C, how often its word stands in a context; for an output, p (1 - p), p being its share of the text. Rare words, and
-all parameters in a small minibatch, keep the full rate. With a minibatch of one example the update is the paper's.
+dL/dx, a block for each word, for C. Rare words, and all parameters in a small minibatch, keep the full rate. With a
+minibatch of one example the update is the paper's.
 """
 
 from dataclasses import dataclass
@@ -24,15 +28,16 @@ import numpy as np
 
 f32 = np.float32
 PART = 1 << 16  # contexts at once
-PASSES = 6  # over X in `stiffest`
-MOST = 0.5  # of 2, at which an update ends as far beyond the maximum as it began before it
+PASSES = 6  # over X in `largest_eigenvalue`
+MOST = 0.5  # bound of rate times curvature; at 2 an update ends as far beyond the maximum as it began before it
 
 
 @dataclass(frozen=True)
 class Pace:
-    """eps_0 K c of the parameters; 0: learns with the full rate.
+    """eps_0 K c of the parameters; with 0 a parameter learns with the full rate.
 
-    C (words,): of its rows, times -feature-rate; H: of H, d and R; outputs (V,): of outputs; top (c,): of classes.
+    C (words,): of the rows of C, times -feature-rate; H: of H, d and R; outputs (V,): of the outputs; top (c,): of the
+    classes.
     """
 
     C: np.ndarray
@@ -42,19 +47,19 @@ class Pace:
     feature_rate: float = 1.0
 
 
-def even(words, V, classes=0):
-    """The Pace with which everything learns with the full rate."""
+def full_pace(words, V, classes=0):
+    """The Pace with which all parameters learn with the full rate."""
     return Pace(np.zeros(words, f32), 0.0, np.zeros(V, f32), np.zeros(classes, f32))
 
 
-def pace(settings, data, words, outputs, top=None):
-    """The Pace of a run on these examples, for C of so many words.
+def make_pace(settings, data, words, outputs, top=None):
+    """The Pace of a run on these examples; C has `words` rows.
 
-    outputs (V,) and top (c,): the variances p (1 - p) of the outputs of words, or nodes, and of classes.
+    outputs (V,) and top (c,): the variances p (1 - p) of the outputs of words or nodes, and of classes.
     """
     K = min(settings.minibatch, len(data.w))
     moved = settings.rate * (K if K > 1 else 0)
-    met = sum(np.bincount(rows.ravel(), minlength=words) for rows in parts(data.contexts)) / len(data.w)
+    met = sum(np.bincount(rows.ravel(), minlength=words) for rows in split_contexts(data.contexts)) / len(data.w)
     top = None if top is None else f32(moved) * top.astype(f32)
     return Pace(
         f32(moved * settings.feature_rate) * met.astype(f32),
@@ -65,21 +70,21 @@ def pace(settings, data, words, outputs, top=None):
     )
 
 
-def parts(contexts):
-    """Contexts (N, n-1) in parts, since Windows make them on demand."""
+def split_contexts(contexts):
+    """Yield contexts (N, n-1) in parts, because `Windows` compute them on demand."""
     for i in range(0, len(contexts), PART):
         yield contexts[i : i + PART]
 
 
-def slowed(moved, curvature):
-    """The pace, from eps_0 K c, a number or an array, and the curvature."""
+def rate_factors(moved, curvature):
+    """The factors of the learning rates, at most 1, from eps_0 K c, a number or an array, and the curvature."""
     return MOST / np.maximum(moved * f32(curvature), f32(MOST))
 
 
-def stiffest(X, number, *more):
+def largest_eigenvalue(X, number, *more):
     """The largest eigenvalue of X'X / number, approached from below by three steps of the power method.
 
-    X (N, D); with more, X is the product of X and these, which is not computed.
+    X (N, D). With more arrays, X is the product of all of them, which is not computed.
     """
     factors = X, *more
     forth = lambda v: reduce(lambda v, Y: Y @ v, reversed(factors), v)
@@ -93,6 +98,6 @@ def stiffest(X, number, *more):
 
 
 def variances(w, V):
-    """p (1 - p) of each of V words, p being its share of all of w, (N,); ids below 0 are other words."""
+    """p (1 - p) of each of V words, where p is the share of the word in w, (N,). Ids below 0 are other words."""
     p = np.bincount(w[w >= 0], minlength=V) / len(w)
     return p * (1 - p)

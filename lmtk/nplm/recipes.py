@@ -1,4 +1,4 @@
-"""How to train: our settings, found by trials, and those of Bengio et al. 2003, section 4."""
+"""Settings of a training run: ours, chosen by experiments, and those of Bengio et al. 2003, section 4."""
 
 from lmtk.nplm.layers import LAYERS
 from lmtk.nplm.training import Settings
@@ -7,34 +7,36 @@ OURS = {
     "epochs": 5, "rate": 0.02, "decay": None, "weight_decay": 3e-5, "feature_rate": 4.0, "minibatch": 256,
     "objective": None,
 }  # fmt: skip
-# of layers that carry their state
+# for layers that carry their state
 RUNNING = {"epochs": 8, "rate": 0.03, "weight_decay": 0.0, "feature_rate": 1.0, "minibatch": 1024}
 # section 4, one example an update; 10 to 20 epochs for the Brown corpus, with early stopping by the held-out text
 PAPER = {
     "epochs": 20, "rate": 1e-3, "decay": 1e-8, "weight_decay": 1e-4, "feature_rate": 1.0, "minibatch": 1,
     "objective": "full",
 }  # fmt: skip
-FEW = 2000  # words up to which an update may as well see all of them
-DRAWN = "sampled", "nce"  # objectives that draw words
+FEW = 2000  # up to this number of words an update is trained on all of them
+DRAWN = "sampled", "nce"  # objectives that draw a sample of the words
 SAMPLES, SHORTLIST = 250, 2000
 
 
-def settings(given, paper, V):
-    """Settings for a vocabulary of V words; given: the user's, by name, None where there is none; paper: those of
-    section 4 for the rest.
+def make_settings(options, paper, V):
+    """Fill in the settings for a vocabulary of V words.
+
+    options: the user's settings by name, None for those not set; paper: whether section 4 of the paper provides the
+    rest.
     """
-    given = {name: value for name, value in given.items() if value is not None}
-    if any(name in given for name in ("samples", "proposal", "effective_samples")):
-        given.setdefault("objective", "sampled")
-    layer = LAYERS[given.get("model") or "nplm"]
+    options = {name: value for name, value in options.items() if value is not None}
+    if any(name in options for name in ("samples", "proposal", "effective_samples")):
+        options.setdefault("objective", "sampled")
+    layer = LAYERS[options.get("model") or "nplm"]
     ours = OURS | RUNNING if layer.carries else OURS
-    made = (PAPER if paper else ours) | given
-    made["objective"] = made["objective"] or ("full" if V <= FEW else "sampled")
-    made.setdefault("order", layer.order)
-    # while the rate still falls to 0 a worse epoch says little: most of the gain comes at the end
-    made.setdefault("patience", made["epochs"] if made["decay"] is None else 3)
-    if made["objective"] in DRAWN:
-        made.setdefault("samples", SAMPLES)
-    if made["objective"] == "shortlist":
-        made.setdefault("shortlist", SHORTLIST)
-    return Settings(**made)
+    values = (PAPER if paper else ours) | options
+    values["objective"] = values["objective"] or ("full" if V <= FEW else "sampled")
+    values.setdefault("order", layer.order)
+    # if the rate falls to 0, a worse epoch says little: most of the gain comes at the end
+    values.setdefault("patience", values["epochs"] if values["decay"] is None else 3)
+    if values["objective"] in DRAWN:
+        values.setdefault("samples", SAMPLES)
+    if values["objective"] == "shortlist":
+        values.setdefault("shortlist", SHORTLIST)
+    return Settings(**values)

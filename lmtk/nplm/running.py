@@ -1,18 +1,26 @@
-"""A text for layers that carry their state from word to word: its words in order, sentence by sentence."""
+"""Texts for layers that carry their state from word to word (gru, lstm).
+
+`text_steps` turns a text into steps, one for each word, in the order of the text. For scoring, `cut_stretches` cuts the
+sentences into stretches that are computed side by side. For training, the text is read in B rows side by side:
+`minibatch_places` gives the steps of a minibatch, and `make_feed` turns them into the inputs of the layer.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from lmtk.nplm.layers import Given
+from lmtk.nplm.layers import Batch
 
-LENGTH, WORDS = 512, 1 << 13  # of a stretch while scoring; of the stretches scored together
+LENGTH = 512  # words of a stretch, for scoring
+WORDS = 1 << 13  # words of a group of stretches
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps of a layer, a word each: at (N,), where the words stand in the text; inputs (N,), ids of the words before
-    them, <s> where there is none; fresh (N,) bool: whether a step is the first of a sentence.
+    """Steps of a layer, one for each word.
+
+    at (N,): the places of the words in the text; inputs (N,): ids of the words before them, <s> at the start of a
+    sentence; fresh (N,) bool: whether a step is the first of a sentence.
     """
 
     at: np.ndarray
@@ -20,8 +28,8 @@ class Steps:
     fresh: np.ndarray
 
 
-def steps(corpus, sos):
-    """The steps of all words of a Corpus. A first word of a sentence that is not scored, as <s>, is only an input."""
+def text_steps(corpus, sos):
+    """The steps of all words of a Corpus. A first word that is not scored, as <s>, is only an input."""
     ids, N = corpus.ids, len(corpus.ids)
     firsts = np.unique(corpus.starts[:-1])
     firsts = firsts[firsts < N]
@@ -34,14 +42,16 @@ def steps(corpus, sos):
     return Steps(at, inputs[at], fresh[at])
 
 
-def stretches(corpus, sos, n):
-    """Yields groups of stretches of a Corpus for scoring: (Steps, packed time by time, longest stretch first; for each
-    t, how many stretches have a t-th word; (P,) bool, which words count).
+def cut_stretches(corpus, sos, n):
+    """Yield groups of stretches of a Corpus for scoring.
 
-    A stretch is LENGTH words of one sentence, or fewer. Where it does not begin the sentence, the n - 1 words before it
-    come first, to prepare the state, and do not count. So a word's probability depends on its sentence alone.
+    A group is (Steps, packed time by time, longest stretch first; for each t, the number of stretches that have a t-th
+    word; (P,) bool, the words to score).
+
+    A stretch has at most LENGTH words of one sentence. If it begins inside the sentence, the n - 1 words before it come
+    first, to prepare the state; these are not scored. So the probability of a word depends on its sentence alone.
     """
-    text = steps(corpus, sos)
+    text = text_steps(corpus, sos)
     N, firsts = len(text.at), np.flatnonzero(text.fresh)
     ends = np.append(firsts[1:], N)
     number = -(-(ends - firsts) // LENGTH)
@@ -53,53 +63,53 @@ def stretches(corpus, sos, n):
     begin, length = begin - lead, length + lead
     order = np.argsort(-length, kind="stable")
     while len(order):
-        mine, order = np.split(order, [max(WORDS // length[order[0]], 1)])
-        time = np.arange(length[mine[0]])[:, None]
-        there = time < length[mine]
-        at = (begin[mine] + time)[there]
-        counted = np.broadcast_to(time >= lead[mine], there.shape)[there]
-        yield Steps(text.at[at], text.inputs[at], text.fresh[at]), there.sum(axis=1).tolist(), counted
+        group, order = np.split(order, [max(WORDS // length[order[0]], 1)])
+        time = np.arange(length[group[0]])[:, None]
+        present = time < length[group]
+        at = (begin[group] + time)[present]
+        scored = np.broadcast_to(time >= lead[group], present.shape)[present]
+        yield Steps(text.at[at], text.inputs[at], text.fresh[at]), present.sum(axis=1).tolist(), scored
 
 
-def rows(settings):
-    """(T, B): an update sees T consecutive words in each of B rows of the text."""
+def minibatch_shape(settings):
+    """(T, B): an update reads T consecutive words in each of B rows of the text."""
     T = min(settings.order, settings.minibatch)
     return T, settings.minibatch // T
 
 
-def size(settings):
-    """The words of a minibatch."""
-    T, B = rows(settings)
+def minibatch_size(settings):
+    """The number of words of a minibatch."""
+    T, B = minibatch_shape(settings)
     return T * B
 
 
-def minibatches(N, settings):
-    """How many minibatches the N steps of a text make, in B rows side by side."""
-    T, B = rows(settings)
+def count_minibatches(N, settings):
+    """The number of minibatches in a text of N steps."""
+    T, B = minibatch_shape(settings)
     L = -(-N // B)
     return -(-L // T)
 
 
-def places(N, settings, number):
-    """The indices of the steps of a minibatch, (T B,), time by time; an index from N on stands for no step."""
-    T, B = rows(settings)
+def minibatch_places(N, settings, number):
+    """The indices of the steps of a minibatch, (T B,), time by time; an index of N or more stands for no step."""
+    T, B = minibatch_shape(settings)
     L = -(-N // B)
     time = np.arange(number * T, min((number + 1) * T, L))
     return (time[:, None] + np.arange(B) * L).ravel()
 
 
-def fed(inputs, w, fresh, settings, team=None):
-    """A function feed(at, state) -> contexts (., 1), words (K,) and the `layers.Given` of the steps `at`, indices as
-    `places` gives them.
+def make_feed(inputs, w, fresh, settings, team=None):
+    """A function feed(at, state) -> (contexts (., 1), words (K,), a `layers.Batch`) of the steps `at`.
 
-    inputs (N, 1), w (N,) and fresh (N,): the text's; team: threads for the layer. Steps from N on have the word -1.
+    at: indices from `minibatch_places`; steps from N on get the word -1. inputs (N, 1), w (N,), fresh (N,): of the
+    text; team: threads for the layer.
     """
-    _, B = rows(settings)
+    _, B = minibatch_shape(settings)
     N = len(w)
 
     def feed(at, state):
-        there = np.minimum(at, N - 1)
-        words = np.where(at < N, w[there], -1)
-        return inputs[there], words, Given([B] * (len(at) // B), state, fresh[there], team)
+        places = np.minimum(at, N - 1)
+        words = np.where(at < N, w[places], -1)
+        return inputs[places], words, Batch([B] * (len(at) // B), state, fresh[places], team)
 
     return feed

@@ -1,22 +1,24 @@
-"""Several feature vectors for a word, its senses (section 5.2, item 6). The context chooses among them by the means of
-its words' vectors, as in Huang et al. 2012 and Neelakantan et al. 2014, but the choice is soft.
+"""Several feature vectors for a word, its senses (Bengio et al. 2003, section 5.2, item 6).
+
+The context chooses among the senses by the means of the vectors of its words, as in Huang et al. 2012 and Neelakantan
+et al. 2014, but the choice is soft: x is a weighted mean of the senses.
 
 symbol  shape             meaning
-s       -                 senses a word; C is (words, s m), a word's senses one behind another
+s       -                 senses of a word; C is (words, s m), the senses of a word one behind another
 X       (K, n1, s m)      rows of C for the n1 words of each context
-v       (K, n1, m)        the mean of a word's senses
+v       (K, n1, m)        the mean of the senses of a word
 c       (K, n1, m)        the context of a word: the sum of v over the other words
 a       (K, n1, s)        the weight of each sense: e^(C_k c) / sum over the senses
 x       (K, n1, m)        sum_k a_k C_k, the input of the layer
 
-A word that stands alone in its context has the mean of its senses.
+A word that is alone in its context gets the mean of its senses.
 """
 
 import numpy as np
 
 
 def choose(X, m):
-    """X -> x and what `back` needs; where a word has one sense, x is X."""
+    """X -> (x, what `back` needs). If words have one sense, x is X."""
     K, n1, width = X.shape
     if width == m:
         return X, None
@@ -51,6 +53,6 @@ def back(memory, gx):
     return gX.reshape(K, -1)
 
 
-def names(words, s):
-    """What the senses of words are called: word/1, word/2 .."""
+def sense_names(words, s):
+    """The names of the senses of words: word/1, word/2, and so on."""
     return [b"%s/%d" % (word, k + 1) for word in words for k in range(s)]

@@ -1,7 +1,8 @@
-"""Stochastic gradient ascent on the log-likelihood (Bengio et al. 2003, sections 2 and 3.2), of any layer and output.
+"""Stochastic gradient ascent on the log-likelihood (Bengio et al. 2003, sections 2 and 3.2), for any layers.
 
-An update takes a minibatch forward through the hidden layer to z, lets the output layer update its own weights and
-return dL/dz, and back-propagates dL/dz through the hidden layer to C.
+`step` makes one update from a minibatch of contexts and words. It computes z by the hidden layer (`forward`), calls the
+output layer, which updates its own weights and returns dL/dz, and back-propagates dL/dz to the hidden layer and to C
+(`backward`).
 """
 
 import math
@@ -14,19 +15,19 @@ from lmtk.machine.blas import shares
 from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import Team
 from lmtk.nplm import kernels, senses
-from lmtk.nplm.layers import Given, Layer
-from lmtk.nplm.pace import PASSES, Pace, even, slowed, stiffest
+from lmtk.nplm.layers import Batch, Layer
+from lmtk.nplm.pace import PASSES, Pace, full_pace, largest_eigenvalue, rate_factors
 
 f32 = np.float32
 
 
 @dataclass
 class Parameters:
-    """The parameters below the output layer in training: p has C and the arrays of the layer by letter.
+    """The parameters below the output layer in training: p has C and the arrays of the hidden layer by letter.
 
-    m: features of a sense; direct: how many words' features the outputs see, 0 without direct connections; pace:
-    factors of the learning rates; state: of a layer that carries one, after the last minibatch; team: threads, where
-    work pays for them.
+    m: the number of features of a sense of a word; direct: the number of words whose features the direct connections
+    see, 0 without them; pace: the limits of the learning rates; state: the state that the layer carries on, after the
+    last minibatch; team: threads for large work.
     """
 
     layer: Layer
@@ -38,44 +39,51 @@ class Parameters:
     team: Team | None = None
 
 
-def begun(layer, arrays, direct=0, pace=None, comm=ALONE, m=None, team=None):
-    """Parameters with arrays by letter, copied to where `comm` places them.
-    pace: None: all learn with the full rate. m: None: a word has one sense.
+def make_parameters(layer, arrays, direct=0, pace=None, comm=ALONE, m=None, team=None):
+    """Copy arrays, by letter, into Parameters, in memory that `comm` provides.
+
+    pace: a Pace; None: all parameters learn with the full rate. m: None: a word has one sense.
     """
     p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in arrays.items()})
-    return Parameters(layer, p, m or p.C.shape[1], direct, pace or even(len(p.C), 0), team=team)
+    return Parameters(layer, p, m or p.C.shape[1], direct, pace or full_pace(len(p.C), 0), team=team)
 
 
-def arrays(theta):
-    """Copies of the arrays, by letter."""
+def copy_arrays(theta):
+    """Copy C and the arrays of the hidden layer, by letter."""
     return {name: a.copy() for name, a in vars(theta.p).items()}
 
 
-def forward(theta, contexts, kept=None, given=None):
-    """Steps 1(a) and 1(b): z (K, D), the input of the output layer; what `backward` needs; the layer's state.
+def forward(theta, contexts, kept=None, batch=None):
+    """Steps 1(a) and 1(b): from contexts (K, n-1) to z.
 
-    kept: dropout's factors for x (., (n-1)m) and a (K, h), from `kernels.keep`; recurrent connections get all of a.
-    A layer with `once` gets each distinct word once, but not where dropout or senses make the features of its
-    occurrences differ, or where direct connections need x of each context.
+    kept: the dropout factors of x (., (n-1)m) and of a (K, h), from `kernels.dropout_factors`; recurrent connections
+    get all of a. batch: a `layers.Batch`.
+    A layer with `once` gets each distinct word once. Exceptions: dropout or senses give the occurrences of a word
+    different features, or direct connections need x of each context.
+    Returns z (K, D), the input of the output layer; what `backward` needs; and the state of the layer.
     """
     p, at = theta.p, None
     once = theta.layer.once and kept is None and theta.m == p.C.shape[1] and not theta.direct
     if once:
-        words, at = kernels.distinct(contexts, len(p.C))
+        words, at = kernels.distinct_ids(contexts, len(p.C))
         contexts = words[:, None]
     x, chosen = senses.choose(p.C[contexts], theta.m)
     if kept is not None:
         x *= kept[0].reshape(x.shape)
-    a, memory, state = theta.layer.forward(p, x, replace(given or Given(), at=at))
+    a, memory, state = theta.layer.forward(p, x, replace(batch or Batch(), at=at))
     a = a if kept is None else a * kept[1]
-    return kernels.stack(a, x[:, : theta.direct].reshape(len(a), -1)), (memory, chosen, contexts, once), state
+    return (
+        kernels.stack_activations(a, x[:, : theta.direct].reshape(len(a), -1)),
+        (memory, chosen, contexts, once),
+        state,
+    )
 
 
 def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
-    """Steps 2(c) and 2(d): updates C and the arrays of the layer in place, from dL/dz (K, D).
+    """Steps 2(c) and 2(d): update C and the arrays of the hidden layer in place, from gz = dL/dz (K, D).
 
-    The n - 1 steps of the layer rnn share its arrays, which learn with the mean of the steps' gradients: their sum
-    diverges at rates that suit the other parameters.
+    The n - 1 steps of the layer rnn share its arrays. These learn with the mean of the gradients of the steps, because
+    the sum diverges at rates that suit the other parameters.
     """
     p, pace, (K, D), m, (memory, chosen, contexts, once) = theta.p, theta.pace, gz.shape, theta.m, memory
     h = D - 1 - theta.direct * m
@@ -89,14 +97,14 @@ def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
     steps, rates = max(len(g.go) / K, 1), np.full(len(p.C), f32(epsilon * feature_rate))
     rate = epsilon / steps
     if pace.H:
-        behind, of_C = (g.go, K), (gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1])
+        of_C = gx.reshape(-1, p.C.shape[1]), gx.size // p.C.shape[1]
         if once:
             of_C = g.go, len(g.go), p.H
-        wanted = [behind, of_C, *((X, len(g.go)) for X in g.inputs)]
-        run = theta.team if shares(theta.team, PASSES * sum(X.size for X, *_ in wanted)) > 1 else map
-        back, features, *inputs = run(lambda of: stiffest(*of), wanted)
-        rate *= slowed(pace.H / steps, sum(inputs) * back)
-        rates *= slowed(pace.C, features)
+        factors = [(g.go, K), of_C, *((X, len(g.go)) for X in g.inputs)]
+        run = theta.team if shares(theta.team, PASSES * sum(X.size for X, *_ in factors)) > 1 else map
+        of_go, of_features, *of_inputs = run(lambda arguments: largest_eigenvalue(*arguments), factors)
+        rate *= rate_factors(pace.H / steps, sum(of_inputs) * of_go)
+        rates *= rate_factors(pace.C, of_features)
     if decay:
         shrink(theta, K * epsilon * decay, feature_rate)
     for name, gradient in g.arrays.items():
@@ -107,8 +115,9 @@ def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
 
 
 def shrink(theta, share, feature_rate, times=1):
-    """Weight decay of `times` updates: in each, every weight loses this share of itself, C feature_rate times that;
-    biases stay.
+    """Apply the weight decay of `times` updates, each of which removes `share` of the weights.
+
+    C loses feature_rate times as much; biases do not decay.
     """
     for name, a in vars(theta.p).items():
         if a.ndim > 1:
@@ -116,25 +125,29 @@ def shrink(theta, share, feature_rate, times=1):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(theta, see, contexts, w, epsilon, decay, feature_rate, kept=None, given=None):
-    """One update from a minibatch: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
+def step(theta, update_output, contexts, w, epsilon, decay, feature_rate, kept=None, batch=None):
+    """Make one update: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 
-    see(z, w, epsilon, curvature) -> (L, dL/dz) updates the output layer; curvature: of L along its weights, found from
-    z, 0 where all learn with the full rate. Where L is not finite nothing is updated.
-    contexts (K, n-1) and w (K,): ids; an example with w below 0 is read, but not predicted.
-    epsilon is the rate for one example, as in the paper; where theta has a pace, it is a factor of dL/dtheta. The decay
-    is on C, H and R, not on d; C learns feature_rate times faster. kept: as in `forward`; given: a `layers.Given`.
-    Returns (sum of ln p, norm of dL/dz), taken before the update.
+    update_output(z, w, epsilon, curvature) -> (L, dL/dz) updates the output layer. curvature is the largest curvature
+    of L along the output weights, estimated from z; 0 if all parameters learn with the full rate. If L is not finite,
+    nothing changes.
+
+    contexts (K, n-1) and w (K,): ids; an example with w below 0 is read, but not predicted. epsilon: the learning rate
+    for one example, as in the paper, before the limits of theta.pace. C, H and R decay, d does not. The rate of C is
+    feature_rate times higher. kept: the dropout factors of x and a, or None; batch: a `layers.Batch`.
+
+    Returns (sum of ln p, norm of dL/dz), from before the update.
     """
-    z, memory, theta.state = forward(theta, contexts, kept, given)
-    counted = np.flatnonzero(w >= 0)
-    some = z if len(counted) == len(w) else z[counted]
-    L, gz = see(some, w[counted], epsilon, stiffest(some, len(some)) if theta.pace.H else 0.0)
+    z, memory, theta.state = forward(theta, contexts, kept, batch)
+    predicted = np.flatnonzero(w >= 0)
+    z_out = z if len(predicted) == len(w) else z[predicted]
+    curvature = largest_eigenvalue(z_out, len(z_out)) if theta.pace.H else 0.0
+    L, gz = update_output(z_out, w[predicted], epsilon, curvature)
     if not math.isfinite(L):
         return L, math.nan
     norm = float(np.linalg.norm(gz))
-    if some is not z:
+    if z_out is not z:
         gz, part = np.zeros_like(z), gz
-        gz[counted] = part
+        gz[predicted] = part
     backward(theta, memory, gz, epsilon, decay, feature_rate, kept)
     return L, norm

@@ -1,4 +1,10 @@
-"""Training of a neural model on a corpus, in epochs; a resumed run ends with the bytes of one that never stopped."""
+"""Training of a neural model in epochs: from a Corpus to the network with the best held-out perplexity.
+
+`make_examples` makes contexts and words of a text, `initial_network` the model before training. `train` runs the epochs
+by an `objectives.Learner` and keeps the state of the run in a `Progress`. `checkpoint_arrays` and `restore` write and
+read this state: a resumed run ends with the same bytes as a run that never stopped. `read_features` reads word vectors
+to start from.
+"""
 
 import math
 import zlib
@@ -9,22 +15,24 @@ import numpy as np
 
 from lmtk.errors import Diverged, FormatError, LmtkError, counted
 from lmtk.files import curve
-from lmtk.files.streams import WORD, lines
+from lmtk.files.decoding import WORD, lines
 from lmtk.machine import memory
 from lmtk.machine.parallel import ALONE
 from lmtk.nplm import classes, energy, layers, objectives, running, tree
 from lmtk.nplm.model import Neural
 from lmtk.nplm.network import Network
 from lmtk.nplm.objectives import ESTIMATED, EXACT
-from lmtk.nplm.pace import parts
+from lmtk.nplm.pace import split_contexts
 
 f32 = np.float32
-ROUNDS = 64  # minibatches of each rank between two meetings, in asynchronous training
+ROUNDS = 64  # minibatches of each rank between two averages of the parameters, in asynchronous training
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a run; a checkpoint is resumed only with the same. Rates are for one example, as in the paper."""
+    """The settings of a run; a checkpoint is resumed only with the same ones. Rates are for one example, as in the
+    paper.
+    """
 
     order: int
     hidden: int
@@ -40,14 +48,14 @@ class Settings:
     seed: int
     objective: str = "full"
     samples: int | None = None  # S, with the objectives "sampled" and "nce"
-    model: str | None = None  # of layers.LAYERS; None: that of section 2
-    target_weights: bool | None = None  # with "energy": v for each target word
-    proposal: str | None = None  # what words are drawn from: "uniform", "back-off"; None: the unigram
-    effective_samples: float | None = None  # with "sampled": words are drawn until their effective number is this
-    shortlist: int | None = None  # with "shortlist": N, the words of the network
-    dropout: float | None = None  # the share of x and of a that an update leaves out; None: none
+    model: str | None = None  # the hidden layer, a name in layers.LAYERS; None: that of section 2
+    target_weights: bool | None = None  # with "energy": whether each target word has its own v
+    proposal: str | None = None  # the distribution that words are drawn from: "uniform", "back-off"; None: the unigram
+    effective_samples: float | None = None  # with "sampled": draw until this effective sample size is reached
+    shortlist: int | None = None  # with "shortlist": N, the number of words that the network predicts
+    dropout: float | None = None  # the share of x and of a that is set to 0 in an update; None: no dropout
     tied: bool | None = None  # whether U is C
-    senses: int | None = None  # feature vectors a word; None: one
+    senses: int | None = None  # feature vectors for each word; None: one
 
     @property
     def layer(self):
@@ -55,19 +63,20 @@ class Settings:
 
     @property
     def output(self):
-        """The name of the network's output."""
+        """The name of the output layer, as in `network.OUTPUTS`, or "shortlist"."""
         if self.model == "energy":
             return "energy-each" if self.target_weights else "energy"
-        own = self.objective in ("class", "tree", "shortlist")
-        return self.objective if own else "tied" if self.tied else "full"
+        if self.objective in ("class", "tree", "shortlist"):
+            return self.objective
+        return "tied" if self.tied else "full"
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The contexts (N, n-1) of words of a text, the last word first, made on demand: [rows] -> ids.
+    """The contexts (N, n-1) of words of a text, the last word first, computed on demand: windows[rows] -> ids.
 
-    ids: the text's; at (N,): where the words stand; before (.,): for each word of the text, how many words of its
-    sentence precede it, n - 1 at most. Before the first of a sentence stands <s>, whose id is sos.
+    ids: the text; at (N,): the places of the words; before (.,): for each word of the text, how many words of its
+    sentence precede it, at most n - 1. The places before the first word of a sentence get <s>, whose id is sos.
     """
 
     ids: np.ndarray
@@ -81,13 +90,13 @@ class Windows:
 
     def __getitem__(self, rows):
         at, back = self.at[rows], np.arange(1, self.n)
-        found = self.ids[np.maximum(at[:, None] - back, 0)]
-        found[self.before[at][:, None] < back] = self.sos
-        return found
+        contexts = self.ids[np.maximum(at[:, None] - back, 0)]
+        contexts[self.before[at][:, None] < back] = self.sos
+        return contexts
 
 
-def windows(corpus, at, n, sos):
-    """The Windows of the words of a Corpus that stand at the places `at`."""
+def make_windows(corpus, at, n, sos):
+    """The Windows of the words at the places `at` of a Corpus."""
     starts, ends = corpus.starts[:-1], corpus.starts[1:]
     before = np.full(len(corpus.ids), n - 1, np.int16)
     for k in range(n - 1):
@@ -97,11 +106,12 @@ def windows(corpus, at, n, sos):
 
 @dataclass(frozen=True)
 class Data:
-    """Training examples: contexts (N, n-1), an array or Windows, words w (N,), ids; heldout, a Corpus or None.
+    """Training examples: contexts (N, n-1), an array or Windows; words w (N,), ids; heldout, a Corpus or None.
 
-    For a layer that carries its state the examples are the steps of the text in order: contexts (N, 1) hold the word
-    before; w is -1 where a word is read, but not predicted; fresh (N,) bool: whether a step is the first of a sentence.
-    proposal: a function, contexts (K, n-1) -> (V,) probabilities, the proposal distribution; None: as the settings say.
+    For a layer that carries its state, the examples are the steps of the text in order: contexts (N, 1) hold the
+    previous word; w is -1 for a word that is read, but not predicted; fresh (N,) bool: whether a step is the first of a
+    sentence. proposal: a function, contexts (K, n-1) -> (V,) probabilities, the proposal distribution; None: the
+    settings choose it.
     """
 
     contexts: np.ndarray
@@ -113,10 +123,10 @@ class Data:
 
 @dataclass
 class Progress:
-    """Where a run stands: `step` minibatches into `epoch` (from 0), L the sum of ln p over them.
+    """The state of a run: `step` minibatches of `epoch` (from 0) are done, and L is the sum of ln p over them.
 
     best: the network with the lowest held-out perplexity so far, after `best_epoch`; curve: a curve.Epoch for each
-    finished epoch; seconds: of training so far; state: what the layer carries on, by name.
+    finished epoch; seconds: the training time so far; state: the arrays that the layer carries on, by name.
     """
 
     network: Neural
@@ -130,28 +140,28 @@ class Progress:
     state: dict = field(default_factory=dict)
 
 
-def examples(corpus, vocab, order, heldout, layer=layers.LAYERS["nplm"]):
-    """The scored words of a corpus with their contexts; raises LmtkError where there are none."""
+def make_examples(corpus, vocab, order, heldout, layer=layers.LAYERS["nplm"]):
+    """The scored words of a corpus with their contexts. Raises LmtkError if there are none."""
     counted = corpus.scored & (corpus.ids < vocab.V)
     at = np.flatnonzero(counted)
     if not len(at):
         raise LmtkError("no word of the vocabulary in the training text")
     if layer.carries:
-        text = running.steps(corpus, vocab.sos_id)
+        text = running.text_steps(corpus, vocab.sos_id)
         w = np.where(counted[text.at], corpus.ids[text.at], -1)
         return Data(text.inputs[:, None], w, heldout, fresh=text.fresh)
-    return Data(windows(corpus, at, order, vocab.sos_id), corpus.ids[at], heldout)
+    return Data(make_windows(corpus, at, order, vocab.sos_id), corpus.ids[at], heldout)
 
 
-def initial(vocab, settings, w, features=None, word_classes=None, words_tree=None):
-    """A network before training: U = W = 0 and b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
+def initial_network(vocab, settings, w, features=None, word_classes=None, words_tree=None):
+    """The network before training: U = W = 0, b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
 
-    The arrays of other layers are like H, and so is v of "energy": from v = 0 one set of output weights would take
-    epochs to leave 0. The b of "energy" is minus the log of the unigram.
-    w: the words of the text. features: id -> feature vector, (m,), for words that have one beforehand (a-priori
-    knowledge, section 5.2, item 4).
-    word_classes: the class of each word, (V,), for the objective "class"; None: classes of words of like frequency.
-    words_tree: a function of the words' counts, (V,), that makes the tree of the objective "tree"; None: Huffman's.
+    The arrays of other layers are like H, and so is v of "energy": from v = 0, one set of output weights would need
+    epochs to leave 0. The b of "energy" is minus the log of the unigram. w: the words of the text. features: id ->
+    feature vector, (m,), for words with vectors known beforehand (a-priori knowledge, section 5.2, item 4).
+    word_classes: the class of each word, (V,), for the objective "class"; None: classes of words of similar frequency.
+    words_tree: a function of the counts of the words, (V,), that makes the tree for the objective "tree"; None:
+    Huffman's.
     """
     n, m, h, V = settings.order, settings.features, settings.hidden, vocab.V
     random = np.random.default_rng(settings.seed)
@@ -160,37 +170,37 @@ def initial(vocab, settings, w, features=None, word_classes=None, words_tree=Non
         C[i] = vector
     counts = np.bincount(w[w >= 0], minlength=V) + 1
     b = np.log(counts / counts.sum()).astype(f32)
-    theta = {"C": C} | layers.begun(settings.layer, random, n, m, h)
+    theta = {"C": C} | layers.initial_arrays(settings.layer, random, n, m, h)
     seen = settings.layer.sees(n) * m if settings.direct else None
-    outputs, made = V, {"b": b}
+    outputs, of_output = V, {"b": b}
     if settings.objective == "tree":
         tree.check_words(V)
-        made["tree"] = (words_tree or tree.from_counts)(counts)
-        outputs, made["b"] = V - 1, tree.first(counts, made["tree"])
+        of_output["tree"] = (words_tree or tree.huffman_tree)(counts)
+        outputs, of_output["b"] = V - 1, tree.initial_biases(counts, of_output["tree"])
     if settings.objective == "class":
-        found = classes.by_frequency(counts) if word_classes is None else word_classes
-        made |= classes.first(counts, found, h, seen)
+        class_of = classes.classes_by_frequency(counts) if word_classes is None else word_classes
+        of_output |= classes.initial_arrays(counts, class_of, h, seen)
     if settings.model == "energy":
         v = random.standard_normal((h, energy.WEIGHTS[settings.output].columns(V))).astype(f32) / f32(math.sqrt(h))
         theta |= {"v": v, "b": -b}
         return Network(vocab, n, "energy", settings.output, SimpleNamespace(**theta), {})
     W = None if seen is None else np.zeros((outputs, seen), f32)
-    theta |= ({} if settings.tied else {"U": np.zeros((outputs, h), f32)}) | {"W": W} | made
+    theta |= ({} if settings.tied else {"U": np.zeros((outputs, h), f32)}) | {"W": W} | of_output
     output = "full" if settings.output == "shortlist" else settings.output
     return Network(vocab, n, settings.model or "nplm", output, SimpleNamespace(**theta), {})
 
 
-def rate(settings, t, total):
-    """eps_t after t examples of the `total` of all epochs: eps_0 / (1 + r t) (section 4), or falling linearly to 0."""
+def learning_rate(settings, t, total):
+    """eps_t after t examples of the `total` of all epochs: eps_0 / (1 + r t) (section 4), or a linear decrease to 0."""
     if settings.decay is None:
         return settings.rate * (1 - t / total)
     return settings.rate / (1 + settings.decay * t)
 
 
-def steps(data, settings):
-    """How many minibatches an epoch has."""
+def count_steps(data, settings):
+    """The number of minibatches of an epoch."""
     if data.fresh is not None:
-        return running.minibatches(len(data.w), settings)
+        return running.count_minibatches(len(data.w), settings)
     return -(-len(data.w) // settings.minibatch)
 
 
@@ -200,20 +210,21 @@ def heldout_tokens(corpus, vocab):
 
 
 def heldout_logp(network, corpus, comm=ALONE):
-    """The mean ln p of the tokens that have a probability, as in `lmtk ppl`; there must be one.
+    """The mean ln p of the tokens that have a probability, as in `lmtk ppl`; there must be at least one.
 
     Each rank of `comm` scores a part of them.
     """
-    mine = heldout_tokens(corpus, network.vocab)[comm.rank :: comm.size]
-    logp = network.log_p(corpus, mine, corpus.ids[mine])
+    at = heldout_tokens(corpus, network.vocab)[comm.rank :: comm.size]
+    logp = network.log_p(corpus, at, corpus.ids[at])
     logp = logp[logp != -np.inf]
     total, tokens = comm.sum(np.array([logp.sum(), len(logp)]))
     return float(total / tokens)
 
 
-def unigram(data, vocab):
-    """The mean ln p of the words of the training text and of the held-out one (None without one), by the unigram of the
-    former, one added to each count.
+def unigram_logp(data, vocab):
+    """The mean ln p of the words of the training text and of the held-out text, by the unigram of the training text.
+
+    One is added to each count. The second number is None without a held-out text.
     """
     counts = np.bincount(data.w[data.w >= 0], minlength=vocab.V) + 1
     logp = np.log(counts / counts.sum())
@@ -222,31 +233,29 @@ def unigram(data, vocab):
 
 
 def train(progress, data, settings, threads, comm=ALONE, common=None):
-    """Train from where `progress` stands, changing it; yields (epoch over, words, network now) after each minibatch.
+    """Train from the state `progress`, and change it; yield (epoch over, words, network) after each minibatch.
 
-    common: a `parallel.Common`, for asynchronous training (section 3.1): the minibatches are dealt out to the ranks.
-    After ROUNDS of them each, all ranks meet here, and this yields.
-
-    words: how many were seen since the last time. network now: a function, since a model is a copy of the parameters;
-    all ranks of `comm` call it together. Raises Diverged where the likelihood is not finite; `progress` then still has
-    the best network so far.
+    words: how many were read since the last yield. network: a function that copies the parameters into a model; all
+    ranks of `comm` call it together. common: a `parallel.Common` for asynchronous training (section 3.1): each rank
+    takes every size-th minibatch; after ROUNDS of them, all ranks average their parameters, and this yields. Raises
+    Diverged if the likelihood is not finite; `progress` then still has the best network so far.
     """
     memory.keep()
-    N, last = len(data.w), steps(data, settings)
-    K = running.size(settings) if data.fresh is not None else settings.minibatch
-    learner = objectives.begun(progress.network, data, settings, threads, common or comm, progress.state)
+    N, last = len(data.w), count_steps(data, settings)
+    K = running.minibatch_size(settings) if data.fresh is not None else settings.minibatch
+    learner = objectives.make_learner(progress.network, data, settings, threads, common or comm, progress.state)
     first, stride, rounds = (comm.rank, comm.size, ROUNDS) if common else (0, 1, 1)
 
     norm = next_norm = epsilon = math.nan
     while progress.epoch < settings.epochs:
-        batch = batches(data, settings, progress.epoch)
+        batch = make_batches(data, settings, progress.epoch)
         while progress.step < last:
             L, begin, end = 0.0, progress.step, min(progress.step + rounds * stride, last)
             for number in range(begin + first, end, stride):
                 t = progress.epoch * N + number * K
-                epsilon = rate(settings, t, settings.epochs * N)
-                found, next_norm = learner.step(batch(number), epsilon, progress.epoch, number)
-                L += found
+                epsilon = learning_rate(settings, t, settings.epochs * N)
+                step_L, next_norm = learner.step(batch(number), epsilon, progress.epoch, number)
+                L += step_L
             if common:
                 L = float(comm.sum(np.array([L]))[0])
                 common.average()
@@ -265,22 +274,23 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
         yield True, seen, learner.network
 
 
-def batches(data, settings, epoch):
-    """A function from the number of a minibatch to its examples: in an order drawn anew for each epoch, or in that of
-    the text where the layer carries its state.
+def make_batches(data, settings, epoch):
+    """A function from the number of a minibatch to the indices of its examples.
+
+    The order is drawn anew for each epoch; if the layer carries its state, it is the order of the text.
     """
     N, K = len(data.w), settings.minibatch
     if data.fresh is not None:
-        return lambda number: running.places(N, settings, number)
+        return lambda number: running.minibatch_places(N, settings, number)
     every = np.arange(N, dtype=np.int32 if N < 1 << 31 else np.int64)
     order = np.random.default_rng([settings.seed, epoch]).permutation(every)
     return lambda number: order[number * K : (number + 1) * K]
 
 
 def finish_epoch(progress, network, data, settings, comm):
-    """Close an epoch: its line of the curve, and the network kept if it is the best. Raises Diverged.
+    """Finish an epoch: add a line to the curve, and keep the network if it is the best so far. Raises Diverged.
 
-    An objective that is neither EXACT nor ESTIMATED says nothing of the training text's perplexity.
+    The curve has a training perplexity only if the objective is in EXACT or ESTIMATED.
     """
     heldout = heldout_logp(network, data.heldout, comm) if data.heldout is not None else None
     if heldout is not None and not math.isfinite(heldout):
@@ -289,7 +299,7 @@ def finish_epoch(progress, network, data, settings, comm):
     counted = np.count_nonzero(data.w >= 0)
     training = progress.L / counted if estimated or settings.objective in EXACT else None
     best = heldout is None or all(heldout > e.heldout for e in progress.curve)
-    epsilon = rate(settings, progress.epoch * N, settings.epochs * N)
+    epsilon = learning_rate(settings, progress.epoch * N, settings.epochs * N)
     progress.epoch += 1
     progress.curve.append(curve.Epoch(progress.epoch, training, heldout, None, epsilon, estimated, best))
     progress.step, progress.L = 0, 0.0
@@ -297,50 +307,51 @@ def finish_epoch(progress, network, data, settings, comm):
         progress.best, progress.best_epoch = network, progress.epoch
 
 
-def kept(progress, settings):
-    """The best network so far with its settings and its curve, as its file holds them."""
+def best_network(progress, settings):
+    """The best network so far, with its settings and the curve in the form that its file stores."""
     return replace(progress.best, settings=vars(settings) | {"curve": curve.rows(progress.curve, curve.TIMES)})
 
 
-def restored(state, arrays, network):
-    """The Progress from a checkpoint's state and arrays; network: a fresh one."""
+def restore(state, arrays, network):
+    """The Progress from the state and arrays of a checkpoint; network: the model before training."""
 
-    def taken(prefix):
+    def network_of(prefix):
         return network.having({name: arrays[prefix + name] for name in network.named()})
 
-    own = {name.removeprefix("state."): np.array(a) for name, a in arrays.items() if name.startswith("state.")}
-    return Progress(taken(""), best=taken("best.") if state["best_epoch"] else None, state=own, **state)
+    carried = {name.removeprefix("state."): np.array(a) for name, a in arrays.items() if name.startswith("state.")}
+    best = network_of("best.") if state["best_epoch"] else None
+    return Progress(network_of(""), best=best, state=carried, **state)
 
 
-def before(network, settings):
+def begin(network, settings):
     """The Progress of a run that begins."""
     if not settings.layer.carries:
         return Progress(network)
     width = settings.layer.width(settings.hidden)
-    return Progress(network, state={"state": np.zeros((running.rows(settings)[1], width), f32)})
+    return Progress(network, state={"state": np.zeros((running.minibatch_shape(settings)[1], width), f32)})
 
 
-def checkpointed(network, progress):
-    """The arrays of a checkpoint: those of the network now, and what its layer carries on."""
+def checkpoint_arrays(network, progress):
+    """The arrays of a checkpoint: those of the network and those that its layer carries on."""
     return network.named() | {f"state.{name}": a for name, a in progress.state.items()}
 
 
 def fingerprint(data):
     """A number that tells whether two runs read the same texts."""
     crc = 0
-    for rows in parts(data.contexts):
+    for rows in split_contexts(data.contexts):
         crc = zlib.crc32(rows, crc)
     crc = zlib.crc32(data.w, crc)
     return crc if data.heldout is None else zlib.crc32(data.heldout.starts, zlib.crc32(data.heldout.ids, crc))
 
 
 def read_features(path, vocab, m=None):
-    """Feature vectors of words of the vocabulary from a word2vec text file: id -> (m,) float32.
+    """Read feature vectors of words of the vocabulary from a word2vec text file: id -> (m,) float32.
 
-    m: None: as many features as the first vector has. The first line may be two numbers, of words and of features.
-    Raises FormatError where a line has not m numbers.
+    m: the number of features; None: as many as the first vector has. The first line may be the numbers of words and of
+    features. Raises FormatError if a line does not have m numbers.
     """
-    found, stated, vectors, wanted = {}, None, 0, " (-features)"
+    features, stated, vectors, origin = {}, None, 0, " (-features)"
     for number, line in lines(path):
         fields = WORD.findall(line)
         if number == 1 and len(fields) == 2 and all(map(bytes.isdigit, fields)):
@@ -349,22 +360,22 @@ def read_features(path, vocab, m=None):
         if not fields:
             continue
         if m is None:
-            m, wanted = max(len(fields) - 1, 1), " as on the first line"
+            m, origin = max(len(fields) - 1, 1), " as on the first line"
         try:
             vector = np.array(fields[1:], dtype="S").astype(f32)
         except ValueError:
             raise FormatError(path, f"expected a word and {counted(m, 'number')}", number) from None
         if len(vector) != m or not np.isfinite(vector).all():
             raise FormatError(
-                path, f"expected a word and {counted(m, 'finite number')}{wanted}, got {len(vector)}", number
+                path, f"expected a word and {counted(m, 'finite number')}{origin}, got {len(vector)}", number
             )
         vectors += 1
         if fields[0] in vocab.index:
-            found[vocab.index[fields[0]]] = vector
+            features[vocab.index[fields[0]]] = vector
     if stated not in (None, vectors):
         raise FormatError(
             path, f"the first line says {counted(stated, 'word')}, the file has {vectors}; is it cut short?"
         )
-    if not found:
+    if not features:
         raise FormatError(path, "no word of the vocabulary has features in it")
-    return found
+    return features

@@ -1,12 +1,15 @@
-"""Outputs that are the inner nodes of a binary tree with the words as leaves: exact, normalized by its construction
-(Bengio et al. 2003, section 5.2, item 2).
+"""The output layer that is a binary tree with the words as leaves (Bengio et al. 2003, section 5.2, item 2).
 
 At each node the network decides between the two sides. P(word | context) is the product of the probabilities of the
 decisions from the root down to the word,
 
 P(side 1 of node i | context) = 1 / (1 + e^(-y_i)),   y = b + Wx + U tanh(d + Hx).
 
-So an update and a score see about log2(V) outputs in place of V. Each of the V - 1 nodes has a row of U, W and b.
+The probabilities are exact, and they sum to one by construction. An update and a score compute about log2(V) outputs
+instead of V. Each of the V - 1 nodes has a row of U, W and b.
+
+The module builds trees from counts (Huffman), from strings of 0 and 1, or by bisecting the words' features; declares
+the arrays; computes ln p; and updates the weights.
 """
 
 import heapq
@@ -16,20 +19,21 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files.declared import ids
-from lmtk.files.streams import WORD, lines
+from lmtk.files.decoding import WORD, lines
 from lmtk.machine.jit import jit
 from lmtk.nplm import kernels, model, outputs
-from lmtk.nplm.pace import slowed
+from lmtk.nplm.pace import rate_factors
 
 f32, i32 = np.float32, np.int32
 
 
-# U (V-1, h), W (V-1, seen) or None, b (V-1,) for the nodes; tree (V-1, 2), int32: the children of each node, on the
-# sides 0 and 1: a word as its id, node i as V + i. Node 0 is the root; a child has a greater number than its parent.
+# Arrays of a model: U (V-1, h), W (V-1, seen) or None, b (V-1,) of the nodes; tree (V-1, 2) int32: the children of each
+# node, on the sides 0 and 1. A word is its id, node i is V + i. Node 0 is the root; children have greater numbers than
+# their parents.
 
 
-def declared(V, h, seen, size):
-    return outputs.of_words(V - 1, h, seen, size) | {"tree": ids(2 * V - 1, V - 1, 2)}
+def declare_arrays(V, h, seen, size):
+    return outputs.declare_softmax(V - 1, h, seen, size) | {"tree": ids(2 * V - 1, V - 1, 2)}
 
 
 def check(p, V, path):
@@ -39,31 +43,32 @@ def check(p, V, path):
         raise FormatError(path, "its tree does not lead from node 0 to each word once")
 
 
-def about(p):
+def describe(p):
     starts, _ = paths(p.tree)
     yield "decisions for a word", f"{np.diff(starts).mean():.4g}, at most {np.diff(starts).max()}"
 
 
 def log_p(p, hidden, rows, w, W):
-    """ln p(w | context), (N,) float64, in time that grows with the depth of the words, and not with V."""
-    M, (starts, path) = kernels.outputs(p.U, p.W, p.b), paths(p.tree)
+    """ln p(w | context), (N,) float64. The time grows with the depth of the words in the tree, not with V."""
+    M, (starts, path) = kernels.stack_weights(p.U, p.W, p.b), paths(p.tree)
     follow = log_likelihood if len(rows) > model.MANY else log_likelihood_plain
     logp = np.empty(len(w))
 
-    # equal contexts are not looked for: that takes as long as to score them
+    # equal contexts are scored again: finding them takes as long as scoring them
     def score(part):
         follow(hidden(rows[part]), M, starts, path, w[part], logp[part])
 
-    model.in_stretches(score, len(w))
+    model.run_in_stretches(score, len(w))
     return logp
 
 
-OUTPUT = outputs.Output(declared, log_p, lambda p, w: (variances(p.tree, w),), check, about, least=2)
+OUTPUT = outputs.Output(declare_arrays, log_p, lambda p, w: (variances(p.tree, w),), check, describe, least=2)
 
 
 def paths(tree):
-    """The path to each word, (starts, path): that of word w is path[starts[w]:starts[w + 1]], int32, from the root,
-    decisions as 2 node + side.
+    """The paths from the root to the words: (starts, path), where word w has path[starts[w]:starts[w + 1]], int32.
+
+    A decision is 2 node + side.
     """
     V = len(tree) + 1
     above = np.full(2 * V - 1, -1, i32)
@@ -82,8 +87,8 @@ def paths(tree):
     return starts, path
 
 
-def numbered(pairs, V):
-    """The array `tree`, its nodes numbered breadth first, from nodes joined bottom-up: pairs[i], children of V + i."""
+def number_nodes(pairs, V):
+    """The array `tree`, its nodes numbered breadth first; pairs[i]: the children of node V + i, joined bottom-up."""
     tree, order = np.empty((len(pairs), 2), i32), [len(pairs) - 1]
     for i, node in enumerate(order):
         for side, child in enumerate(pairs[node]):
@@ -94,8 +99,11 @@ def numbered(pairs, V):
     return tree
 
 
-class Joined:
-    """A tree built bottom-up: pairs[i] are the children of node V + i; weight: the counts of words, then of nodes."""
+class TreeBuilder:
+    """Builds a tree bottom-up.
+
+    pairs[i]: the children of node V + i; weight: the counts of the words, followed by those of the nodes.
+    """
 
     def __init__(self, counts):
         self.V, self.weight, self.pairs = len(counts), counts.tolist(), []
@@ -106,7 +114,7 @@ class Joined:
         return self.V + len(self.pairs) - 1
 
     def huffman(self, items):
-        """Joins words and nodes into one, which it returns: always the two rarest, until one is left (Huffman 1952)."""
+        """Join words and nodes until one node is left, always the two rarest (Huffman 1952); returns this node."""
         heap = [(self.weight[i], i) for i in items]
         heapq.heapify(heap)
         while len(heap) > 1:
@@ -116,45 +124,46 @@ class Joined:
         return heap[0][1]
 
     def tree(self):
-        return numbered(self.pairs, self.V)
+        return number_nodes(self.pairs, self.V)
 
 
-def from_counts(counts):
+def huffman_tree(counts):
     """Huffman's tree of words with these counts: the fewest decisions for a word of the text."""
-    joined = Joined(counts)
-    joined.huffman(range(len(counts)))
-    return joined.tree()
+    builder = TreeBuilder(counts)
+    builder.huffman(range(len(counts)))
+    return builder.tree()
 
 
-def from_strings(strings, counts):
-    """The tree in which words whose strings of 0 and 1 have a common prefix stand under one node.
+def tree_of_strings(strings, counts):
+    """The tree in which words whose strings of 0 and 1 have a common prefix are below one node.
 
-    strings: one for each word, bytes, or None. Huffman's procedure joins words of the same string, words whose string
-    is a prefix of others with the node of these, and words without a string, which stand beside all others.
+    strings: for each word bytes, or None. Huffman's procedure joins words of the same string; words whose string is a
+    prefix of others with the node of these others; and words without a string, which then become a branch beside all
+    others.
     """
-    joined, here = Joined(counts), {}
+    builder, items = TreeBuilder(counts), {}  # items: string -> words and nodes
     for w, string in enumerate(strings):
-        here.setdefault(string, []).append(w)
-    without = here.pop(None, [])
+        items.setdefault(string, []).append(w)
+    without = items.pop(None, [])
     by_length = {}
-    for string in here:
+    for string in items:
         by_length.setdefault(len(string), set()).add(string)
     for length in range(max(by_length, default=0), 0, -1):
-        for above in sorted({string[:-1] for string in by_length[length]}):
-            sides = [joined.huffman(here[s]) for s in (above + b"0", above + b"1") if s in here]
-            here.setdefault(above, []).append(joined.join(*sides) if len(sides) == 2 else sides[0])
-            by_length.setdefault(length - 1, set()).add(above)
-    top = [joined.huffman(items) for items in (here.get(b"", []), without) if items]
-    joined.huffman(top)
-    return joined.tree()
+        for prefix in sorted({string[:-1] for string in by_length[length]}):
+            sides = [builder.huffman(items[s]) for s in (prefix + b"0", prefix + b"1") if s in items]
+            items.setdefault(prefix, []).append(builder.join(*sides) if len(sides) == 2 else sides[0])
+            by_length.setdefault(length - 1, set()).add(prefix)
+    branches = [builder.huffman(branch) for branch in (items.get(b"", []), without) if branch]
+    builder.huffman(branches)
+    return builder.tree()
 
 
 def read_strings(path, vocab):
-    """The string of 0 and 1 of each word that `vocab` predicts, None where it has none.
+    """Read the string of 0 and 1 of each word that `vocab` predicts; None for a word that the file does not have.
 
     Lines are "string word [count]", as `lmtk ngram-class -write-paths` writes them. Raises FormatError.
     """
-    found = [None] * vocab.V
+    strings = [None] * vocab.V
     for number, line in lines(path):
         fields = WORD.findall(line)
         if not fields:
@@ -163,19 +172,20 @@ def read_strings(path, vocab):
             raise FormatError(path, "expected a path of 0 and 1 and a word, as ngram-class -write-paths has it", number)
         w = vocab.index.get(fields[1], vocab.V)
         if w < vocab.V:
-            if found[w] not in (None, fields[0]):
+            if strings[w] not in (None, fields[0]):
                 raise FormatError(path, f"'{shown(fields[1])}' has a second path; a word can have one", number)
-            found[w] = fields[0]
-    if not any(found):
+            strings[w] = fields[0]
+    if not any(strings):
         raise FormatError(path, "no word of the vocabulary has a path in it")
-    return found
+    return strings
 
 
-def bisected(features, counts):
-    """The string of 0 and 1 of each word, None without features, from halving the words again and again.
+def bisect_words(features, counts):
+    """The string of 0 and 1 of each word, from halving the set of words again and again; None for a word without
+    features.
 
-    features: id -> (m,). A set of words is cut across the first principal axis of their features, where both sides
-    weigh about the same; a word weighs the square root of its count.
+    features: id -> (m,). A set of words is cut across the first principal axis of their features, at the place where
+    both sides weigh about the same; the weight of a word is the square root of its count.
     """
     strings = [None] * len(counts)
     words = np.array(sorted(w for w in features if w < len(counts)), np.int64)
@@ -200,14 +210,16 @@ def bisected(features, counts):
     return strings
 
 
-def first(counts, tree):
-    """b before training, (V-1,): while U and W are 0, the words have their relative frequencies for probabilities."""
-    weight = weights(tree, counts)
+def initial_biases(counts, tree):
+    """b before training, (V-1,): as long as U and W are 0, the probabilities of the words are their relative
+    frequencies.
+    """
+    weight = node_counts(tree, counts)
     return np.log(weight[tree[:, 1]] / weight[tree[:, 0]]).astype(f32)
 
 
-def weights(tree, counts):
-    """The counts of the words, (V,), followed by those of the nodes, (V-1,): the sum over all words below each."""
+def node_counts(tree, counts):
+    """The counts of the words, (V,), followed by those of the nodes, (V-1,): the sum over the words below each node."""
     V = len(tree) + 1
     weight = np.concatenate((counts, np.zeros(V - 1)))
     for i in range(V - 2, -1, -1):
@@ -216,27 +228,28 @@ def weights(tree, counts):
 
 
 def variances(tree, w):
-    """P(node) p (1 - p), (V-1,): P(node) that a word is below the node, p that it then is on side 1; by frequencies in
-    w.
+    """P(node) p (1 - p), (V-1,), with relative frequencies in w as probabilities, for `pace`.
+
+    P(node) is the probability that a word is below the node; p is the probability that it is then on side 1.
     """
-    weight = weights(tree, np.bincount(w[w >= 0], minlength=len(tree) + 1) / len(w))
+    weight = node_counts(tree, np.bincount(w[w >= 0], minlength=len(tree) + 1) / len(w))
     zero, one = weight[tree].T
     return zero * one / np.maximum(zero + one, 1e-30)
 
 
 def check_words(V):
-    """Raises LmtkError where the words are too few for a tree."""
+    """Raise LmtkError if there are too few words for a tree."""
     if V < 2:
         raise LmtkError("a tree needs two words to predict, and the vocabulary has one")
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def log_likelihood(z, M, starts, path, w, logp):
-    """logp_k <- ln P(w_k | context), in place: the sum of ln 1 / (1 + e^(-+y_i)) over the decisions on its path.
+    """logp_k <- ln P(w_k | context), in place: the sum of ln 1 / (1 + e^(-+y_i)) over the decisions on the path of w_k.
 
-    z (K, D), M (V-1, D), starts and path as `paths` gives them, w (K,), logp (K,) float64. The two sides of a node add
-    up to one in all digits, since both are made of one e^-|y|. Bound by memory: rows of M, D floats a decision, that
-    are far from each other.
+    z (K, D), M (V-1, D); starts, path: from `paths`; w (K,), logp (K,) float64. The probabilities of both sides of a
+    node sum to one in all digits, since both are computed from one e^-|y|. One ln is taken of a product of many 1 +
+    e^-|y|. Bound by memory: each decision reads a row of M, D floats, that is far from the others.
     """
     K, D = z.shape
     for k in range(K):
@@ -258,21 +271,22 @@ def log_likelihood(z, M, starts, path, w, logp):
 
 
 def log_likelihood_plain(z, M, starts, path, w, logp):
-    """`log_likelihood` for small jobs, which would wait longer for the compiler."""
+    """The same as `log_likelihood` in numpy, for small jobs, where compiling a kernel would take longer."""
     for begin in range(0, len(w), 256):
-        some = slice(begin, begin + 256)
-        lengths = starts[w[some] + 1] - starts[w[some]]
+        part = slice(begin, begin + 256)
+        lengths = starts[w[part] + 1] - starts[w[part]]
         k = np.repeat(np.arange(len(lengths)), lengths)
-        steps = path[np.arange(len(k)) + np.repeat(starts[w[some]] - np.cumsum(lengths) + lengths, lengths)]
-        y = np.einsum("kd,kd->k", z[some][k], M[steps >> 1]) * np.where(steps & 1, -1, 1)
-        logp[some] = -np.bincount(k, np.logaddexp(0, y.astype(np.float64)), len(lengths))
+        steps = path[np.arange(len(k)) + np.repeat(starts[w[part]] - np.cumsum(lengths) + lengths, lengths)]
+        y = np.einsum("kd,kd->k", z[part][k], M[steps >> 1]) * np.where(steps & 1, -1, 1)
+        logp[part] = -np.bincount(k, np.logaddexp(0, y.astype(np.float64)), len(lengths))
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def descend(z, M, starts, path, w, gy, gz):
     """gy <- dL/dy of each decision, in order, and gz <- dL/dz (K, D), in place. Returns L, the sum of ln p.
 
-    dL/dy_i = side - 1 / (1 + e^(-y_i)); z, M, starts, path, w as in `log_likelihood`.
+    dL/dy_i = side - 1 / (1 + e^(-y_i)). z (K, D), M (V-1, D); starts, path: from `paths`; w (K,). Bound by memory: rows
+    of M, D floats for each decision, that are far from each other.
     """
     K, D = z.shape
     L, t = 0.0, 0
@@ -298,7 +312,7 @@ def descend(z, M, starts, path, w, gy, gz):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def add_decisions(z, M, starts, path, w, gy, rates):
-    """M <- M + rate dL/dM, in place, rates (V-1,), from the dL/dy that `descend` gave; other arguments as there."""
+    """M <- M + rate dL/dM, in place. rates (V-1,); gy: written by `descend`, whose other arguments are the same."""
     K, D = z.shape
     t = 0
     for k in range(K):
@@ -309,11 +323,16 @@ def add_decisions(z, M, starts, path, w, gy, rates):
                 row[c] += g * z[k, c]
 
 
-def see(M, starts, path, pace, z, w, epsilon, curvature):
-    """As `outputs.see`: an update of the decisions on the path to each word. M (V-1, D); pace (V-1,)."""
+def update_output(M, starts, path, pace, z, w, epsilon, curvature):
+    """Update the decisions on the path to each word.
+
+    M (V-1, D), changed in place; starts, path: from `paths`; pace (V-1,): eps_0 K c of the nodes; z (K, D): the input
+    of the output layer; w (K,): the words; epsilon: the learning rate; curvature: as in `sgd.step`. Returns (L, dL/dz);
+    if L is not finite, nothing changes and dL/dz is None.
+    """
     gy, gz = np.empty((starts[w + 1] - starts[w]).sum(), f32), np.empty_like(z)
     L = descend(z, M, starts, path, w, gy, gz)
     if not math.isfinite(L):
         return L, None
-    add_decisions(z, M, starts, path, w, gy, f32(epsilon) * slowed(pace, curvature))
+    add_decisions(z, M, starts, path, w, gy, f32(epsilon) * rate_factors(pace, curvature))
     return L, gz

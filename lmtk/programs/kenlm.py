@@ -145,7 +145,7 @@ def query(words):
 
 def filter(words):
     """copy|single|union|multiple [context] [raw] [vocab:|model:]FILE OUT: n-grams whose words are in a vocabulary."""
-    from lmtk.files.streams import lines
+    from lmtk.files.decoding import lines
 
     usage = "filter copy|single|union|multiple [context] [raw|arpa] vocab:FILE|model:FILE OUT, the other one on stdin"
     if len(words) < 3:
@@ -172,7 +172,8 @@ def filter(words):
 
 def filtered_counts(path, outs, where, context):
     """The n-grams of a count file that stay, written to `outs`; the arguments are those of filtered_arpa."""
-    from lmtk.files.streams import lines, open_out
+    from lmtk.files.decoding import lines
+    from lmtk.files.outputs import open_out
     from lmtk.ngram.arpa.filtering import files_of
 
     with contextlib.ExitStack() as files:

@@ -9,7 +9,9 @@ import sys
 from collections import Counter
 
 from lmtk.errors import FormatError, UsageError
-from lmtk.files.streams import WORD, blocks_of, lines, open_in, open_out
+from lmtk.files.decoding import WORD, decode_blocks, lines
+from lmtk.files.inputs import open_in
+from lmtk.files.outputs import open_out
 from lmtk.machine.memory import named_file
 from lmtk.machine.threads import import_numpy
 
@@ -107,7 +109,7 @@ def arpa_lines(path, longest=None):
     """
     marks, number, most = Marks(path), 0, longest or math.inf
     with open_in(path) as stream:
-        for block in blocks_of(stream, path, SOME):
+        for block in decode_blocks(stream, path, SOME):
             if marks.order > most and b"\n\\" not in block and block[:1] != b"\\":
                 number += block.count(b"\n")
                 continue
@@ -453,7 +455,7 @@ def compute_best_mix(words):
     import_numpy()
     import numpy as np
 
-    from lmtk.em import em
+    from lmtk.em import estimate_weights
     from lmtk.lm import LN10
 
     given, files = assigned(words, **{"lambda": "0.5", "precision": "0.001", "verbose": "0"})
@@ -476,7 +478,9 @@ def compute_best_mix(words):
         sys.stderr.write(f"iteration {iteration}, lambda = ({show(weights[0])}), ppl = {np.exp(-L / total):g}\n")
 
     where = np.zeros(len(logp), np.int64)
-    best = em(logp, where, np.array([start]), 1_000_000, float(given["precision"]), tell, times)[0].tolist()
+    best = estimate_weights(logp, where, np.array([start]), 1_000_000, float(given["precision"]), tell, times)[
+        0
+    ].tolist()
     shares = [w / sum(best[: i + 1]) for i, w in enumerate(best)]
     print(f"{int(total)} non-oov words, best lambda ({show(best)})")
     print(f"pairwise cumulative lambda ({show([1, *shares[1:]])})")

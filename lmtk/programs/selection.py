@@ -5,7 +5,7 @@ import re
 import sys
 
 from lmtk.errors import FormatError, UsageError
-from lmtk.files.streams import WORD, lines
+from lmtk.files.decoding import WORD, lines
 from lmtk.machine.threads import import_numpy
 from lmtk.programs.lines import sections
 
@@ -21,7 +21,7 @@ def select_vocab(words):
     import_numpy()
     import numpy as np
 
-    from lmtk.em import em
+    from lmtk.em import estimate_weights
 
     usage = "select-vocab [-quiet] [-scale X] -heldout FILE FILE FILE ..."
     given, files = {}, list(words)
@@ -48,7 +48,7 @@ def select_vocab(words):
     steps = []
     weights = np.full((1, len(files)), 1 / len(files))
     tell = lambda _, weights, L: steps.append((weights[0], L))
-    weights = em(np.log(p[at]), np.zeros(len(at), np.int64), weights, 500, 1e-5, tell, times)[0]
+    weights = estimate_weights(np.log(p[at]), np.zeros(len(at), np.int64), weights, 500, 1e-5, tell, times)[0]
     after = [new for new, _ in steps[1:]] + [weights]
     for number, (new, (_, L)) in enumerate(zip(after, steps), 1):
         if "quiet" not in given:

@@ -5,7 +5,7 @@ import os
 import sys
 
 from lmtk.errors import LmtkError, UsageError
-from lmtk.files.streams import WORD, lines
+from lmtk.files.decoding import WORD, lines
 from lmtk.programs.lines import filtered_arpa, temporary
 
 LONGEST = "99"  # an order that no n-gram in a count file is above

@@ -1,7 +1,8 @@
-"""Any model as KenLM sees one: log10 p in single precision, lengths of n-grams, numbers of words, `query`'s report.
+"""Any model as in KenLM: log10 p in single precision, lengths of n-grams, numbers of words, and the report of `query`.
 
-A word that the model does not have is <unk>, an OOV even where <unk> has a probability; where it has none, log10 p is
--100. Blank lines are sentences.
+A word that the model does not have is <unk>. It is an OOV even if <unk> has a probability; if <unk> has none, log10 p
+is -100. Blank lines are sentences. `scorer` makes a scoring function of a model, `numbers` the numbers of its words,
+and `report` prints what `query` prints.
 """
 
 import bisect
@@ -14,7 +15,8 @@ import numpy as np
 
 from lmtk.errors import LmtkWarning, name_of
 from lmtk.files import container
-from lmtk.files.streams import blocks, lines_of, open_in
+from lmtk.files.decoding import blocks, lines_in
+from lmtk.files.inputs import open_in
 from lmtk.lm import LN10
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
@@ -35,21 +37,21 @@ TOKEN = re.compile(rb"[^ \t\r\n\v\f]+")  # query's blanks, two more than lmtk's 
 
 
 def unknown_id(vocab):
-    """The id of the word that stands for unknown ones: <UNK> where the model has only that."""
+    """The id of the word that stands for unknown words: <UNK> if the model has only that spelling."""
     only_capitals = not vocab.predicts(vocab.unk) and vocab.predicts(CAPITALS)
     return vocab.index[CAPITALS] if only_capitals else vocab.unk_id
 
 
 def closed(vocab):
-    """Word -> id, both spellings of <unk> being the unknown word."""
+    """Word -> id, where both spellings of <unk> are the unknown word."""
     unk = unknown_id(vocab)
     return Closed(vocab.index | {UNK: unk, CAPITALS: unk}, unk)
 
 
 def walk(model, lengths=True):
-    """The Walk of a Backoff model as KenLM has it: log10 p in single precision, -100 for a word without a 1-gram.
+    """The Walk of a Backoff model as in KenLM: log10 p in single precision, -100 for a word without a 1-gram.
 
-    With `lengths` the lengths of n-grams are KenLM's too, which takes a pass over the model.
+    lengths: whether the lengths of n-grams are KenLM's too, which takes a pass over the model.
     """
     W, nodes = len(model.vocab.words), model.nodes
     if lengths and not is_suffix_closed(nodes):
@@ -61,9 +63,10 @@ def walk(model, lengths=True):
 
 
 def with_ends(model):
-    """The Nodes of a Backoff model with the n-grams that KenLM adds: every suffix of an n-gram that the model lacks, so
-    that longer ones are found from their end. These have no p of their own, for which +inf stands, but their length is
-    the one reported.
+    """The Nodes of a Backoff model with the n-grams that KenLM adds: every suffix of an n-gram that the model lacks.
+
+    With them, longer n-grams are found from their end. They have no p of their own, for which +inf stands, but their
+    length is reported.
     """
     W, orders, ngrams = len(model.vocab.words), [], []
     for k in range(1, model.order + 1):
@@ -82,10 +85,10 @@ def with_ends(model):
 
 
 def scorer(model, lengths=True):
-    """A function: Corpus -> (log10 p (N,), length of the n-gram used (N,)); nothing where a token is not scored.
+    """A function: Corpus -> (log10 p (N,), length of the n-gram used (N,)); both are undefined for tokens not scored.
 
-    Of a back-off model log10 p is float32, its terms added in KenLM's order; of other models float64, and the length is
-    that of the longest n-gram that any part used, or the words that a neural model looked at.
+    For a back-off model log10 p is float32, its terms added in KenLM's order. For other models it is float64, and the
+    length is the longest n-gram that any part used, or the number of words that a neural model used.
     """
     if isinstance(model, Hashed):
         return model.log10p
@@ -112,12 +115,12 @@ def score_any(model, corpus):
 
 
 def numbers(model, path):
-    """KenLM's number of each word, as a list by id: 0 for <unk>. A binary file of KenLM's or build_binary's states
-    them; else they go from 1 in the order of the ARPA file.
+    """KenLM's number of each word, as a list by id: 0 for <unk>.
 
-    path: where the model is from. A regular file is read again for its order. Elsewhere (a pipe, another binary form)
-    the order is that of the model's own list, which lacks the place of <s>: <s> is put where SRILM or lmplz would have
-    it. Other kinds of model: the order of their list.
+    path: the file of the model. A binary file of KenLM or build_binary states the numbers. A regular ARPA file is read
+    again, and numbers follow its order. Elsewhere (a pipe, another binary form) they follow the model's own list, which
+    does not have the place of <s>: <s> is put where SRILM or lmplz would put it. Other kinds of model: the order of
+    their list.
     """
     if getattr(model, "number", None) is not None:
         return model.number.tolist()
@@ -136,14 +139,14 @@ def numbers(model, path):
 
 
 def arpa_words(path):
-    """The words of an ARPA file in their order; None where `path` can't be read twice, or is a binary form."""
+    """The words of an ARPA file in their order; None if `path` cannot be read twice, or is a binary form."""
     if not os.path.isfile(path):
         return None
     words = None
     with open_in(path) as stream:
         if container.looks_binary(stream.peek(64)[:64]):
             return None
-        for _, line in lines_of(stream, path):
+        for _, line in lines_in(stream, path):
             fields = TOKEN.findall(line)
             if fields == [b"\\1-grams:"]:
                 words = []
@@ -155,7 +158,7 @@ def arpa_words(path):
 
 
 def sentences(path, vocab, marks, eager=False):
-    """The text of `path` in blocks of whole lines: (Corpus, the block, whether the last line is whole)."""
+    """Yield the text of `path` in blocks of whole lines: (Corpus, the block, whether the last line is complete)."""
     sos, eos = marks.sos, marks.eos
     reader, known = Reader(closed(vocab), marks.tolower), vocab.index
     for block in blocks(path, eager=eager, as_is=True):
@@ -180,7 +183,7 @@ def sentences(path, vocab, marks, eager=False):
 
 
 def sums_in_turn(numbers, first, last):
-    """The sums of numbers[first[i] : last[i]], (S,), each one after the other in the numbers' precision."""
+    """The sums of numbers[first[i] : last[i]], (S,), each added one after the other in the precision of the numbers."""
     total = np.zeros(len(first), numbers.dtype)
     longest_first = np.argsort(first - last, kind="stable")
     at, end = first[longest_first], last[longest_first]
@@ -193,7 +196,7 @@ def sums_in_turn(numbers, first, last):
 
 
 def in_turn(start, numbers):
-    """start + numbers, one after the other in double precision."""
+    """start + numbers, added one after the other in double precision."""
     return float(np.add.accumulate(np.append(np.float64(start), numbers))[-1])
 
 
@@ -211,7 +214,7 @@ LEVELS = ("summary", "sentence", "word")  # those of query -v; -debug N shows th
 
 
 def answers(block, first, last, whole, number, ids, length, log10p, sums, oovs):
-    """`lines.answers` in Python."""
+    """The same as `lines.answers`, in Python."""
     out = []
     for i, row in enumerate(block.split(b"\n")[: len(first)]):
         words = TOKEN.findall(row) + [EOS] * (i < whole)
@@ -223,9 +226,9 @@ def answers(block, first, last, whole, number, ids, length, log10p, sums, oovs):
 
 
 def report(model, lm, text, marks, shown, write, eager=False):
-    """What `query` prints of a text through `write`, which takes bytes: `shown` has some of LEVELS.
+    """Print what `query` prints about a text, through `write`, which takes bytes; `shown` has some of LEVELS.
 
-    lm: the model's file, for the numbers of its words. eager: sentences are answered as they come.
+    lm: the file of the model, for the numbers of its words. eager: sentences are answered as they come.
     """
     each, ends = "word" in shown, "sentence" in shown
     score, unk = scorer(model, each), unknown_id(model.vocab)

@@ -1,6 +1,6 @@
-"""The lines of words in reports of large texts, by kernels: those of SRILM's -debug 2 and of KenLM's query.
+"""The lines of words in reports of large texts, by kernels: SRILM's -debug 2 and KenLM's query.
 
-Numbers and words come as cells, which `ngram.printing` describes. Bound by copying these.
+Numbers and words are copied as cells, which `ngram.printing` describes. Bound by this copying.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ BLANK, TAB, LINE = 32, 9, 10
 
 
 def constant(text):
-    """Up to 8 bytes as `store8` takes them."""
+    """Up to 8 bytes in the form that `store8` takes."""
     return u64(int.from_bytes(text, "little"))
 
 
@@ -33,10 +33,10 @@ LOG, CLOSE, EOS, TOTAL, OOV = map(constant, (b"[ ", b"]\n", b"</s>", b"Total: ",
 
 
 def predictions(words, tags, tag, corpus, never, log10p, sos):
-    """The lines of -debug 2 of a corpus, bytes; and where those of each sentence end in them, (S,).
+    """The lines of -debug 2 of a corpus, bytes; and the places where those of each sentence end, (S,).
 
-    words: `word_cells` of the vocabulary. tags, tag (N,): the tags of models, and the number of each token's. never
-    (N,): p is 0. log10p: (N,) float64, of single precision. sos: the id of <s>.
+    words: `word_cells` of the vocabulary. tags, tag (N,): the tags of models, and the number of the tag of each token.
+    never (N,): whether p is 0. log10p: (N,) float64, of single precision. sos: the id of <s>.
     """
     form, empty = lambda x: f"{10 ** x.item():.7g}", np.zeros((len(log10p), 2), u64)
     p = cells_of(log10p, in_bytes(print_powers), form, BLANK, empty)
@@ -56,7 +56,7 @@ def predictions(words, tags, tag, corpus, never, log10p, sos):
 def print_predictions(
     starts, ids, scored, sos, tag, p, logs, tags, tag_ends, tag_cells, letters, ends, cells, text, stops
 ):
-    """The lines of `predictions`, in place."""
+    """Write the lines of `predictions` into `text`, in place."""
     at = 0
     for i in range(len(stops)):
         for t in range(starts[i], starts[i + 1]):
@@ -86,11 +86,11 @@ def print_predictions(
 
 
 def answers(block, first, last, whole, number, ids, length, log10p, sums, oovs):
-    """What query prints of the lines of a block, bytes: "word=number length log10p" for each token, and their sums.
+    """The lines that query prints for a block, bytes: "word=number length log10p" for each token, and the sums.
 
-    The tokens of line i are ids[first[i] : last[i]], with lengths and log10p (N,) float32. They are printed as they
-    stand in the block, and then, in the first `whole` lines, </s>. number (W,): KenLM's of each word. sums, oovs: those
-    of the first lines, float32 and integers.
+    The tokens of line i are ids[first[i] : last[i]], with lengths and log10p (N,) float32. They are printed as they are
+    written in the block, followed by </s> in the first `whole` lines. number (W,): KenLM's number of each word. sums,
+    oovs: of the first lines, float32 and integers.
     """
     log10p, sums = print_short(log10p, TAB), print_short(sums, BLANK)
     text = np.empty(len(block) + 48 * len(ids) + 64 * len(first) + 16, np.uint8)
@@ -99,7 +99,7 @@ def answers(block, first, last, whole, number, ids, length, log10p, sums, oovs):
 
 @jit
 def print_answers(block, first, last, whole, number, ids, length, log10p, sums, oovs, text):
-    """The lines of `answers`, in place. Returns how far text is filled."""
+    """Write the lines of `answers` into `text`, in place. Returns the number of bytes written."""
     at = place = 0
     for i in range(len(first)):
         for t in range(first[i], last[i]):
@@ -138,7 +138,7 @@ def is_blank(c):
 
 @inlined
 def put_number(text, at, n):
-    """Writes a whole number, of 0 or more, into text. Returns where it ends."""
+    """Write a whole number, 0 or more, into text. Returns the place where it ends."""
     digits, most = 1, 10
     while n >= most:
         digits, most = digits + 1, most * 10

@@ -1,4 +1,9 @@
-"""SRILM's perplexity report, from scores."""
+"""SRILM's perplexity report, from scores.
+
+`outcome` decides which tokens are OOVs and zeroprobs, `sentence_sums` adds up sentences, and `report` writes the lines
+at each level of -debug. `report_sums` is for large texts at -debug 0, `report_counts` for counts instead of a text, and
+`report_passages` for texts with lines that are copied as they are.
+"""
 
 from functools import partial
 from itertools import groupby
@@ -20,10 +25,10 @@ BLOCK = 1 << 18  # bytes of a large text that a thread reads and scores at once
 
 
 def outcome(vocab, corpus, scores):
-    """(oov, zero, log10p) of each token: bool, bool, float64 with 0 where it does not count.
+    """(oov, zero, log10p) of each token: bool, bool, float64 with 0 for tokens that do not count.
 
-    As in SRILM, an unknown word is an OOV where <unk> has no probability, and a word like others where it has one; and
-    log10 p is rounded to single precision, on which the last digits of its reports depend.
+    As in SRILM, an unknown word is an OOV only if <unk> has no probability. log10 p is rounded to single precision,
+    which the last digits of SRILM's reports depend on.
     """
     never = corpus.scored & (scores.logp == -np.inf)
     unknown = corpus.ids == vocab.unk_id
@@ -32,8 +37,9 @@ def outcome(vocab, corpus, scores):
 
 
 def sentence_sums(corpus, eos, oov, zero, log10p):
-    """What a Tally holds for each sentence of the corpus, five arrays (S,); `eos` marks </s>. A sentence counts
-    as often as the corpus says.
+    """The numbers of a Tally for each sentence of the corpus, five arrays (S,); `eos` is the id of </s>.
+
+    A sentence counts as often as the corpus says.
     """
     first = corpus.starts[:-1]
     if not len(corpus.ids):
@@ -66,7 +72,7 @@ def token_lines(words, corpus, scores, oov, zero, log10p, sums, start, end):
 
 
 def tags_of(scores, oov):
-    """The different tags of tokens at -debug 2, as `tag` makes them, bytes; and the number of each token's, (N,)."""
+    """The different tags of tokens at -debug 2, bytes; and the number of the tag of each token, (N,)."""
     which, token = oov.astype(np.int64), np.arange(len(oov))
     for length in scores.length.T:
         code = which * 256 + length + 128
@@ -79,7 +85,7 @@ def tags_of(scores, oov):
 
 
 def tag(scores, t, oov, debug):
-    """What the report shows of the models that gave a token its probability, as "[3gram][nplm]"."""
+    """The tag of a token in the report, which shows the models that gave it its probability: "[3gram][nplm]"."""
     shown = {UNKNOWN: "[OOV]", ABSENT: ""} | ({NONE: "[OOV]", 0: "[OOV]"} if oov else {})
     found = [shown.get(n, f"[{kind if n == NONE else f'{n}gram'}]") for n, kind in zip(scores.length[t], scores.kinds)]
     for name, x, level in scores.more:
@@ -90,7 +96,9 @@ def tag(scores, t, oov, debug):
 
 
 def prediction(tag, oov, zero, log10p, weight, total):
-    """What the line of a word says of its probability: tag, p, log10 p, its weight if not 1, and any `total`."""
+    """The part of a word's line after the word: tag, p, log10 p, the weight if it is not 1, and `total` if there is
+    one.
+    """
     p, logp = (0, "-inf") if oov or zero else (10**log10p, f"{log10p:.7g}")
     times = f" *{weight:.7g}" if weight != 1 else ""
     total = f" / {total:.7g}" if total is not None else ""
@@ -98,7 +106,9 @@ def prediction(tag, oov, zero, log10p, weight, total):
 
 
 def report(model, name, corpora, debug, write, unk=True):
-    """Writes SRILM's report of a text by `write`, which takes bytes, at `debug` 0 to 3. Returns what `tally` does."""
+    """Write SRILM's report of a text through `write`, which takes bytes, at `debug` 0 to 3. Returns the same as
+    `tally`.
+    """
     found = tally(model, corpora, debug, write, unk)
     check_sum(model, found[0])
     write(found[0].lines(f"file {name}: "))
@@ -106,15 +116,13 @@ def report(model, name, corpora, debug, write, unk=True):
 
 
 def check_sum(model, whole):
-    """Raises FormatError where a back-off model's file has made the sum of a Tally no number."""
+    """Raise FormatError if the file of a back-off model has made the sum of a Tally nan."""
     if np.isnan(whole.log10p) and hasattr(model, "nodes"):
         raise FormatError(model.nodes.path, "damaged: weights that are no numbers")
 
 
 def report_passages(model, name, passages, debug, write, unk=True):
-    """SRILM's report of a text with lines that are written as they are: each passage is corpora and the line after
-    them.
-    """
+    """Write SRILM's report of a text with lines that are copied: each passage is corpora and the line after them."""
     whole, any_, ahead = Tally(), False, False
     for texts, line in passages:
         own = tally(model, texts, debug, write, unk)[0]
@@ -129,9 +137,10 @@ def report_passages(model, name, passages, debug, write, unk=True):
 
 
 def tally(model, corpora, debug, write, unk=True):
-    """The Tally of a text, the number of blank lines, and that of unknown words that the model gave the probability of
-    <unk>: SRILM counts them as words like others, not as OOVs. Writes the sentences and words that `debug` asks for;
-    unk: whether sums over the vocabulary have <unk>.
+    """The Tally of a text, the number of blank lines, and the number of unknown words with the probability of <unk>.
+
+    SRILM counts the latter as words, not as OOVs. Writes the sentences and words that `debug` asks for; unk: whether
+    sums over the vocabulary include <unk>.
     """
     whole, blank, unknown, cells = Tally(), 0, 0, None
     for corpus in corpora:
@@ -176,8 +185,10 @@ def tally(model, corpora, debug, write, unk=True):
 
 
 def report_sums(model, name, texts, marks, write):
-    """`report` at debug 0 of a large text, by a back-off model. texts: blocks of the text, each read and scored in one
-    thread; pieces of long lines are scored by `tally` in between. marks: not those of a stream.
+    """Write `report` at debug 0 of a large text, by a back-off model.
+
+    texts: blocks of the text, each read and scored in one thread; pieces of long lines are scored by `tally` in
+    between. marks: must not be those of a stream.
     """
     vocab = model.vocab
     words = Table(Closed(vocab.index, vocab.unk_id))
@@ -214,24 +225,25 @@ def report_sums(model, name, texts, marks, write):
 
 
 def added(total, numbers):
-    """The total and the numbers (N,), added one after another, so that the sum does not depend on how they are cut."""
+    """Add the numbers (N,) to the total one after another, so that the sum does not depend on how they are divided."""
     return float(np.add.accumulate(np.concatenate(([total], numbers)))[-1])
 
 
 def is_piece(ends, block):
-    """Whether a block of a text is a piece of a long line. ends: the last byte of each block so far; the block's is
-    added.
+    """Whether a block of a text is a piece of a long line.
+
+    ends: the last byte of each block so far; that of this block is appended.
     """
     ends[:] = [*ends[-1:], block[-1:]]
     return ends != [b"\n", b"\n"]
 
 
 def report_counts(model, name, passages, debug, write, unk=True, entropy=False):
-    """SRILM's report of n-gram counts: each n-gram is a prediction of its last word, which counts so many times; with
-    `entropy`, as often as that times p of the whole n-gram, and all are one word.
+    """Write SRILM's report of n-gram counts: an n-gram is a prediction of its last word, which counts that many times.
 
-    passages: for each passage, and for each order in it, rows (N, k) of ids and their counts (N,), added up where
-    they repeat; and a line that is written behind it. An n-gram that ends in </s> is a sentence, else a word.
+    entropy: it counts as often as that times p of the whole n-gram, and all together are one word. passages: for each
+    passage, and for each order in it, rows (N, k) of ids and their counts (N,), added up where they repeat; and a line
+    that is written after it. An n-gram that ends in </s> is a sentence, else a word.
     """
     whole, by_bytes = Tally(), []
     for counts, line in passages:
@@ -249,8 +261,10 @@ def report_counts(model, name, passages, debug, write, unk=True, entropy=False):
 
 
 def counts_tally(model, counts, by_bytes, debug, write, unk, entropy):
-    """The Tally of counts, the lines of -debug 2 written, and whether there were any; by_bytes: the ids by words. unk,
-    entropy: as in `report_counts`.
+    """The Tally of counts, and whether there were any; the lines of -debug 2 are written.
+
+    by_bytes: the ids in the order of the words' bytes. unk: whether sums over the vocabulary include <unk>; entropy: as
+    in `report_counts`.
     """
     whole, vocab, any_ = Tally(), model.vocab, False
     words, rank = vocab.words, np.empty(len(vocab.words), np.int64)

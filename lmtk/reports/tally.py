@@ -1,10 +1,10 @@
-"""The sums of a text, as SRILM prints them."""
+"""The sums of a text in the form that SRILM prints."""
 
 import os
 
 
 class Tally:
-    """The sums of a stretch of text. log10p leaves out OOVs and zeroprobs, as both denominators do."""
+    """The sums of a part of a text. log10p leaves out OOVs and zeroprobs, as both denominators do."""
 
     def __init__(self, sentences=0, words=0, oovs=0, zeroprobs=0, log10p=0.0):
         self.sentences, self.words, self.oovs, self.zeroprobs, self.log10p = sentences, words, oovs, zeroprobs, log10p
@@ -31,7 +31,7 @@ class Tally:
 
 
 def perplexity(log10p, count):
-    """10^(-log10p / count) as SRILM prints it; "undefined" where nothing was predicted."""
+    """10^(-log10p / count) in SRILM's format; "undefined" if nothing was predicted."""
     if count <= 0:
         return "undefined"
     exponent = -log10p / count

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.errors import LmtkError, LmtkWarning, name_of, shown
+from lmtk.files.decoding import WORD, decode_blocks, lines, passages, split_lines
+from lmtk.files.inputs import open_in
+from lmtk.files.outputs import open_out
 from lmtk.files.registry import load
-from lmtk.files.streams import WORD, blocks_of, lines, open_in, open_out, passages, rows_of
 from lmtk.lm import LN10
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.tagging.candidates import Sentences, TagModel, make_candidates, make_sentences, make_tag_model
@@ -132,8 +134,8 @@ class Tagger:
         candidates = self.candidates([self.mapping.rows.get(i, {}) for i in numbers])
         index, line, whole = dict(self.words) | {b"\n": -1}, 0, []
         with open_in(path) as stream:
-            for block in blocks_of(stream, path, eager=True):
-                for text, escaped in passages(rows_of([block]), self.escape) if self.escape else [(block, b"")]:
+            for block in decode_blocks(stream, path, eager=True):
+                for text, escaped in passages(split_lines([block]), self.escape) if self.escape else [(block, b"")]:
                     words = TOKEN.findall(text)
                     folded = TOKEN.findall(self.words.fold(text)) if self.words.in_lower_case else words
                     ids = np.array([index.get(word, UNK) for word in folded] + [-1], np.int32)

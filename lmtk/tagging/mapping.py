@@ -8,7 +8,8 @@ from itertools import count
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning, name_of, shown
-from lmtk.files.streams import WORD, lines, open_out
+from lmtk.files.decoding import WORD, lines
+from lmtk.files.outputs import open_out
 from lmtk.ngram.arpa.reader import NUMBER
 from lmtk.tagging.hashing import in_order
 from lmtk.text.vocab import lower

@@ -6,7 +6,7 @@ from itertools import zip_longest
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, counted
-from lmtk.files.streams import blocks, lines, rows_of
+from lmtk.files.decoding import blocks, lines, split_lines
 from lmtk.text.corpus import TOKEN, Closed
 from lmtk.text.vocab import EOS, SOS, lower, make_vocab
 
@@ -28,7 +28,7 @@ class Bitext:
 def paired(source, target):
     """Yields the lines of two texts in pairs. Raises FormatError, at the end, if one text has more lines."""
     a = b = (0, b"")
-    for x, y in zip_longest(rows_of(blocks(source)), rows_of(blocks(target))):
+    for x, y in zip_longest(split_lines(blocks(source)), split_lines(blocks(target))):
         a, b = x or a, y or b
         if x and y:
             yield x[1], y[1]

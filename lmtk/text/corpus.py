@@ -13,7 +13,7 @@ from itertools import chain, cycle
 import numpy as np
 
 from lmtk.errors import LmtkError, name_of
-from lmtk.files.streams import blocks
+from lmtk.files.decoding import blocks
 from lmtk.machine.large import pays
 from lmtk.machine.threads import count
 from lmtk.text.kernels import look_up, read_lines, renumber

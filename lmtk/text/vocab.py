@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from lmtk.errors import FormatError, LmtkError, name_of, shown
-from lmtk.files.streams import lines
+from lmtk.files.decoding import lines
 
 UNK, SOS, EOS = b"<unk>", b"<s>", b"</s>"
 PAUSE = b"-pau-"  # as in SRILM, it occurs only in contexts and is never predicted

@@ -292,9 +292,9 @@ def by_peer(words, path, stdin=None):
 
 
 def by_lmtk(words, stdin=None):
-    from lmtk.files import streams
+    from lmtk.files import inputs
 
-    streams.read.clear()
+    inputs.opened_before.clear()
     old = sys.stdin
     with open(stdin or os.devnull) as sys.stdin:
         status, out, _, failed = run(["-as", *words])

@@ -10,7 +10,7 @@ import pytest
 from helpers import random_model
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
-from lmtk.files import streams
+from lmtk.files import decoding
 from lmtk.machine.large import LARGE
 from lmtk.ngram.arpa import reader, rows, writer
 from lmtk.ngram.counting import collection
@@ -218,7 +218,7 @@ COUNT_CASES = {
 def count_outcome(text, folder, monkeypatch, large, size, given):
     """What reading gives: words and levels, or the error."""
     monkeypatch.setitem(LARGE, "text", large)
-    blocks = streams.blocks
+    blocks = decoding.blocks
     monkeypatch.setattr(collection, "blocks_of", lambda path, _: blocks(path, size))
     (folder / "m").write_bytes(text)
     monkeypatch.chdir(folder)

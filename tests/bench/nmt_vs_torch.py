@@ -57,7 +57,7 @@ def main():
     text = Bitext(sentences(lengths), sentences(lengths + random.integers(0, 3, len(lengths))), 0)
     vocab = make_vocab([b"%d" % i for i in range(V)], True, True)
     settings = training.Settings(n, n, n, n // 2, K, 10**6, 1e-3, 0.0, 0.0, "likelihood", 0, None, 1)
-    chosen = list(training.minibatches(text, settings, 0))[:batches]
+    chosen = list(training.make_minibatches(text, settings, 0))[:batches]
     words = sum(len(text.target[i]) for batch in chosen for i in batch)
     works = {"lmtk": (ours, text, vocab, settings, chosen)}
     if torch:
@@ -66,7 +66,7 @@ def main():
         line, _ = compare(works, words, "words", given.rounds)
         print(f"RNNsearch n={n} minibatch={K}: {line}")
     steps, sources = 16, text.source[8 * K :: 5][: 60 if given.threads == 1 else 120]
-    model = network.Model(vocab, vocab, settings.sizes, training.initial(vocab, vocab, settings, text.target), {})
+    model = network.Model(vocab, vocab, settings.sizes, training.initial_theta(vocab, vocab, settings, text.target), {})
     # nothing ends before its time, so that both do the same steps
     model.at.bo[vocab.eos_id] = -50
     for B in (1, 5, 12):
@@ -111,8 +111,8 @@ def compare(works, amount, unit, rounds):
 
 def translating(path, text, torch, rounds):
     """Speeds on real sentences, by a model that was trained."""
+    from lmtk.files.decoding import lines
     from lmtk.files.registry import load_translation
-    from lmtk.files.streams import lines
     from lmtk.text.bitext import ids_of, word_index
 
     model = load_translation(path)
@@ -147,10 +147,10 @@ def ours(text, vocab, settings, batches):
     from lmtk.machine import memory
     from lmtk.nmt import network, training
 
-    how = network.layout(vocab, vocab, **settings.sizes)
-    theta = training.initial(vocab, vocab, settings, text.target)
+    how = network.make_layout(vocab, vocab, **settings.sizes)
+    theta = training.initial_theta(vocab, vocab, settings, text.target)
     gradient, progress = np.zeros_like(theta), training.Progress(theta, theta * 0, theta * 0)
-    p, g = network.parts(theta, how), network.parts(gradient, how)
+    p, g = network.split_theta(theta, how), network.split_theta(gradient, how)
     memory.keep()
     steps = iter(range(10**6))
 

@@ -87,8 +87,10 @@ def gates(np, torch, given):
         vocab = Vocab([b"w%d" % i for i in range(V)] + [b"<s>"], V)
         fresh = np.arange(len(text) - 1) == 0
         data = training.Data(text[:-1, None].astype(np.int32), text[1:], None, fresh=fresh)
-        learner = objectives.begun(training.initial(vocab, settings, data.w), data, settings, given.threads, ALONE)
-        places = [running.places(len(data.w), settings, number) for number in range(steps)]
+        learner = objectives.make_learner(
+            training.initial_network(vocab, settings, data.w), data, settings, given.threads, ALONE
+        )
+        places = [running.minibatch_places(len(data.w), settings, number) for number in range(steps)]
 
         def mine(places=places, learner=learner):
             for number, at in enumerate(places):
@@ -160,9 +162,11 @@ def ours(V, n, m, h, direct, contexts, w, threads, comm=None):
     H = random.normal(0, 0.1, (h, (n - 1) * m)).astype(np.float32)
     W = np.zeros((V, (n - 1) * m), np.float32) if direct else None
     b = np.full(V, -np.log(V), np.float32)
-    theta = sgd.begun(LAYERS["nplm"], {"C": C, "H": H, "d": np.zeros(h, np.float32)}, direct * (n - 1), comm=comm)
-    mine = outputs.split(np.zeros((V, h), np.float32), W, b, outputs.number(threads), comm)
-    see = partial(outputs.see, mine, Team(threads), pace.even(V, V).outputs, 3e-5)
+    theta = sgd.make_parameters(
+        LAYERS["nplm"], {"C": C, "H": H, "d": np.zeros(h, np.float32)}, direct * (n - 1), comm=comm
+    )
+    mine = outputs.make_blocks(np.zeros((V, h), np.float32), W, b, outputs.count_blocks(threads), comm)
+    see = partial(outputs.update_output, mine, Team(threads), pace.full_pace(V, V).outputs, 3e-5)
 
     def run():
         for x, y in zip(contexts, w):

@@ -105,7 +105,7 @@ def measured(text, part, objective, K, seed, rate, seconds):
     known, corpus, heldout = text
     layer = layers.LAYERS[model]
     order = layer.order
-    data = training.examples(corpus, known, order, heldout, layer)
+    data = training.make_examples(corpus, known, order, heldout, layer)
     common, own = OBJECTIVES[f"{model} {objective}"]
     cost = (common + own * known.V / 1000) * 1e-6
     if cost * LEAST > MOST:
@@ -120,11 +120,11 @@ def measured(text, part, objective, K, seed, rate, seconds):
     )  # fmt: skip
     counts = np.bincount(data.w[data.w >= 0], minlength=known.V) + 1
     p = counts / counts.sum()
-    network = training.initial(known, settings, data.w)
+    network = training.initial_network(known, settings, data.w)
     if objective == "shortlist":
         network = shortlisted(network, data.w, max(known.V // 4, 1), unigram(known, p), "unigram.lm", "unigram.lm")
     w = heldout.ids[heldout.scored & (heldout.ids < known.V)]
-    progress = training.before(network, settings)
+    progress = training.begin(network, settings)
     try:
         for over, *_ in training.train(progress, data, settings, 1):
             if over and part == "first":

@@ -8,7 +8,7 @@ from itertools import chain, groupby, islice
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkWarning, counted, name_of, shown
-from lmtk.files.streams import WORD, blocks_of, rows_of
+from lmtk.files.decoding import WORD, decode_blocks, split_lines
 from lmtk.machine import memory
 from lmtk.machine.large import LARGE, pays
 from lmtk.machine.threads import in_threads
@@ -128,13 +128,13 @@ def tell_sizes(path, stated, sizes):
 
 def numbered(stream, path, unigrams):
     """Yields (number, line) for the lines of a file; of a large file, Rows in place of the lines of n-grams."""
-    blocks = blocks_of(stream, path, BLOCK)
+    blocks = decode_blocks(stream, path, BLOCK)
     first = [*islice(blocks, LARGE["arpa"] // BLOCK + 1)]
     large = pays("arpa", sum(map(len, first)), "read")
     if large:  # the memory of one block is reused for the next
         memory.keep()
     blocks = chain(first, blocks)
-    yield from pieces(blocks, unigrams) if large else rows_of(blocks)
+    yield from pieces(blocks, unigrams) if large else split_lines(blocks)
 
 
 def parse(line, k):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, counted, name_of, shown
-from lmtk.files.streams import WORD, lines
+from lmtk.files.decoding import WORD, lines
 from lmtk.text.vocab import EOS, SOS, UNK
 
 
@@ -22,7 +22,7 @@ def read_classes(path, scaled=True, rows=None):
     """Reads a class file of SRILM's, "CLASS P WORD" lines. Without P the words of a class are equally likely.
 
     Probabilities that do not sum to one are scaled, with one warning; with scaled=False they stay as they are. rows:
-    the file's `streams.lines`, if they were read before. Raises FormatError, for instance if a word is in two classes.
+    the file's `decoding.lines`, if they were read before. Raises FormatError, for instance if a word is in two classes.
     """
     names, members, line_of, stated = {}, {}, {}, {}
     for number, line in lines(path) if rows is None else rows:

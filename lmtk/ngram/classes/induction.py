@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.errors import LmtkError, shown
-from lmtk.files.streams import SUFFIX
+from lmtk.files.outputs import SUFFIX
 from lmtk.ngram.classes import kernels
 from lmtk.ngram.classes.files import Classes, replaced
 from lmtk.ngram.counting.counts import Counts, from_rows

@@ -11,8 +11,8 @@ import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, shown
 from lmtk.files.column import Column, Shelf
-from lmtk.files.streams import BLOCK
-from lmtk.files.streams import blocks as blocks_of
+from lmtk.files.decoding import BLOCK
+from lmtk.files.decoding import blocks as blocks_of
 from lmtk.machine.large import pays
 from lmtk.machine.memory import at_most
 from lmtk.machine.parallel import ALONE

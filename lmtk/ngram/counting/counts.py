@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmtk.errors import FormatError, LmtkError, shown
-from lmtk.files.streams import blocks
+from lmtk.files.decoding import blocks
 from lmtk.machine.large import pays
 from lmtk.ngram.counting import kernels
 from lmtk.text.corpus import NEWLINE, Reader, tokens

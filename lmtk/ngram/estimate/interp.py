@@ -16,10 +16,10 @@ from functools import cached_property
 
 import numpy as np
 
-from lmtk.em import check_weights, em, likelihood, neighbours_for_unvisited
+from lmtk.em import check_weights, estimate_weights, fill_unvisited, log_likelihood
 from lmtk.errors import FormatError, LmtkError, shown
 from lmtk.files import container
-from lmtk.files.declared import ORDER, VOCABULARY, Array, held
+from lmtk.files.declared import ORDER, VOCABULARY, Array, check_contents
 from lmtk.lm import Scores
 from lmtk.ngram.counting.counts import BadLine, Level, find, find_rows, from_rows, parse_rows, to_rows, values
 from lmtk.text.corpus import contexts
@@ -147,10 +147,12 @@ def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=
         tell(iteration, math.exp(-L / len(at)))
 
     B = bin_count(model.T)
-    alpha = em(logp, bins, np.full((B, order + 1), 1 / (order + 1)), iterations, tolerance, heard if tell else None)
+    alpha = estimate_weights(
+        logp, bins, np.full((B, order + 1), 1 / (order + 1)), iterations, tolerance, heard if tell else None
+    )
     if tell:
-        tell(None, math.exp(-likelihood(logp, bins, alpha) / len(at)))
-    model = replace(model, alpha=neighbours_for_unvisited(alpha, bins))
+        tell(None, math.exp(-log_likelihood(logp, bins, alpha) / len(at)))
+    model = replace(model, alpha=fill_unvisited(alpha, bins))
     return model, np.bincount(bins, minlength=B)
 
 
@@ -246,7 +248,7 @@ def write_binary(out, model):
 
 def from_arrays(about, arrays, path):
     """The model in a binary file's arrays. Raises FormatError."""
-    words, sizes = held(about, arrays, path, VOCABULARY | {"order": ORDER}, holds)
+    words, sizes = check_contents(about, arrays, path, VOCABULARY | {"order": ORDER}, holds)
     levels = [Level(arrays[f"keys{k}"], arrays[f"count{k}"], None) for k in range(1, sizes.order + 1)]
     return checked(Interpolated(vocab_of(about["settings"], words, path), sizes.order, levels, arrays["alpha"]), path)
 

@@ -338,7 +338,7 @@ def lmplz(k, name="kn", cutoff=0, uniform=True):
 
 def with_discounts(method, rows, path):
     """The method with the discounts and the minimum of a file that SRILM's -kn or -gt wrote. rows: the file's
-    `streams.lines`. Raises FormatError.
+    `decoding.lines`. Raises FormatError.
     """
     found, minimum, names = {}, method.minimum, method.smoothing.names
     for number, line in rows:

@@ -14,7 +14,7 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files import container
-from lmtk.files.declared import ORDER, VOCABULARY, Array, held
+from lmtk.files.declared import ORDER, VOCABULARY, Array, check_contents
 from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
@@ -130,7 +130,7 @@ class Backoff:
         return length
 
     @property
-    def opens(self):
+    def has_sentence_starts(self):
         """Whether an n-gram of two words or more begins with <s>. True for a model that has only 1-grams."""
         if self.order < 2 or not self.nodes.size(2):
             return True
@@ -196,7 +196,7 @@ def numbers_of(model):
 
 def from_arrays(about, arrays, path):
     """Return the Backoff model of a binary file's arrays. Raises FormatError."""
-    words, sizes = held(about, arrays, path, SETTINGS, declare_arrays)
+    words, sizes = check_contents(about, arrays, path, SETTINGS, declare_arrays)
     vocab = vocab_of(about["settings"], words, path)
     nodes = read_arrays(arrays, sizes.order, len(words), path)
     for k, (above, level) in enumerate(pairwise(nodes.levels)):

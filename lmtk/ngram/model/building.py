@@ -250,7 +250,7 @@ def map_in_file(out, sizes, places=None):
         return None
     if places is not None:
         begin, size = begin + size, 4 * places
-    mapped = container.mapped(out, begin, size) if size else None
+    mapped = container.map_output(out, begin, size) if size else None
     return None if mapped is None else mapped.view(np.int32)
 
 

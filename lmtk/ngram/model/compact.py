@@ -11,7 +11,7 @@ import numpy as np
 
 from lmtk.errors import FormatError
 from lmtk.files import container
-from lmtk.files.declared import ORDER, VOCABULARY, Array, check_array, held, whole
+from lmtk.files.declared import ORDER, VOCABULARY, Array, check_array, check_contents, whole
 from lmtk.machine.jit import jit
 from lmtk.machine.large import pays
 from lmtk.ngram.model import backoff
@@ -125,7 +125,7 @@ def sizes_of(model):
 def from_arrays(about, arrays, path):
     """Return the Backoff model of a compact file's arrays. Raises FormatError."""
     settings = about["settings"]
-    words, header = held(
+    words, header = check_contents(
         about, arrays, path, SETTINGS, lambda sizes, size: {backoff.NUMBERS: backoff.declare_numbers(sizes.W)}
     )
     vocab, order, bits, W = vocab_of(settings, words, path), header.order, header.quantize, len(words)

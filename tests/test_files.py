@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from helpers import ENVIRONMENT
 
-from lmtk.files import streams
+from lmtk.files import decoding, inputs, outputs
 from lmtk.nmt import alignment
 
 # writes half of a file or of a folder, says so, and waits
 WRITER = """
 import sys, time
-from lmtk.files.streams import open_folder, open_out
+from lmtk.files.outputs import open_folder, open_out
 with open_{kind}("out") as out:
     {what}
     print("begun", flush=True)
@@ -44,12 +44,12 @@ def names(folder):
 
 
 def write(folder, kind):
-    streams.temporaries.cache_clear()
+    outputs.list_temporaries.cache_clear()
     if kind == "out":
-        with streams.open_out(str(folder / "out")) as out:
+        with outputs.open_out(str(folder / "out")) as out:
             out.write(b"whole")
     else:
-        with streams.open_folder(str(folder / "out")) as out:
+        with outputs.open_folder(str(folder / "out")) as out:
             Path(out, "b").touch()
 
 
@@ -69,7 +69,7 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_n
 
 def test_files_of_others_stay(tmp_path):
     """Temporary files of another host, of another output, and files that only look like them."""
-    host = streams.temporary_suffix()
+    host = outputs.temporary_suffix()
     others = ["out.tmp.elsewhere.7", f"other{host}7", f"out{host}x", "out.tmp", "out.tmp.7"]
     for name in others:
         (tmp_path / name).touch()
@@ -80,18 +80,18 @@ def test_files_of_others_stay(tmp_path):
 
 def test_a_folder_of_files_appears_whole_or_not_at_all(tmp_path):
     folder = tmp_path / "pictures"
-    with pytest.raises(ValueError), streams.open_folder(str(folder)) as out:
+    with pytest.raises(ValueError), outputs.open_folder(str(folder)) as out:
         Path(out, "a").touch()
         raise ValueError
     assert names(tmp_path) == []
     folder.mkdir()
     (folder / "a").write_text("old")
-    with pytest.raises(OSError) as failed, streams.open_folder(str(folder)) as out:
+    with pytest.raises(OSError) as failed, outputs.open_folder(str(folder)) as out:
         Path(out, "b").write_text("new")
         Path(out, "no", "c").touch()
     assert names(tmp_path) == ["pictures", "pictures/a"]
     assert failed.value.filename == str(folder / "no/c")
-    with streams.open_folder(str(folder)) as out:
+    with outputs.open_folder(str(folder)) as out:
         Path(out, "a").write_text("new")
     assert (folder / "a").read_text() == "new" and names(tmp_path) == ["pictures", "pictures/a"]
 
@@ -105,8 +105,8 @@ def test_a_full_disk_leaves_none_of_the_pictures(tmp_path, monkeypatch):
         if len(drawn) == 3:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(alignment, "plot", plot)
-    with pytest.raises(OSError), alignment.written(plots=str(tmp_path / "dir")) as write_alignment:
+    monkeypatch.setattr(alignment, "write_plot", plot)
+    with pytest.raises(OSError), alignment.alignment_writer(plots=str(tmp_path / "dir")) as write_alignment:
         for i in range(5):
             write_alignment(i, f"{i}", [b"a"], [b"b"], -1.0, [0], np.ones((2, 2)))
     assert len(drawn) == 3 and names(tmp_path) == []
@@ -116,20 +116,20 @@ def test_a_full_disk_leaves_none_of_the_pictures(tmp_path, monkeypatch):
 def test_what_is_read_is_told(tmp_path, monkeypatch, name):
     """The bar counts the bytes of files as they stand on disk, to their end."""
     path = str(tmp_path / name)
-    with streams.open_out(path) as out:
+    with outputs.open_out(path) as out:
         out.write(b"a b c\n" * 1_000_000)
     told = []
-    monkeypatch.setattr(streams, "watch", told.append)
-    assert sum(map(len, streams.blocks(path))) == 6_000_000
+    monkeypatch.setattr(inputs, "watch", told.append)
+    assert sum(map(len, decoding.blocks(path))) == 6_000_000
     assert sum(told) == os.path.getsize(path)
 
 
 def test_what_takes_the_place_of_a_file_goes_to_the_disk_while_it_is_written(tmp_path, monkeypatch):
     begun = []
-    monkeypatch.setattr(streams, "EARLY", 1 << 20)
-    monkeypatch.setattr(streams, "begin_writing", begun.append)
+    monkeypatch.setattr(outputs, "EARLY", 1 << 20)
+    monkeypatch.setattr(outputs, "begin_writing", begun.append)
     for times in (0, 3):
-        with streams.open_out(str(tmp_path / "out")) as out:
+        with outputs.open_out(str(tmp_path / "out")) as out:
             for _ in range(7):
                 out.write(b"x" * (1 << 19))
         assert len(begun) == times

@@ -1,0 +1,109 @@
+"""Open files for reading: "-" is stdin, and compressed files are recognised by their content.
+
+`open_in` opens a path and gives a stream of its bytes, decompressed if need be (gzip, bzip2, xz, zstd). It rejects a
+second reading of stdin or of an unnamed pipe, and turns damage of compressed data into a FormatError. `digest` computes
+a checksum of the content. `watch` tells a progress bar how many bytes were read.
+"""
+
+import io
+import os
+import stat
+import sys
+import zlib
+from contextlib import contextmanager
+
+from lmtk.errors import FormatError, UsageError, name_of
+
+watch = None  # a function that gets the number of bytes of each read, for a progress bar; or None
+opened_before = set()  # (device, inode) of stdin and unnamed pipes that were opened, and so can give nothing more
+MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+
+
+def zstd_module():
+    try:
+        from compression import zstd  # Python 3.14
+    except ImportError:
+        try:
+            from backports import zstd
+        except ImportError:
+            raise UsageError("zstd files need the package backports.zstd; pip install backports.zstd") from None
+    return zstd
+
+
+def decompress(raw, kind):
+    """A decompressed stream of `raw`, which starts with the magic number of `kind`."""
+    import bz2
+    import gzip
+    import lzma
+
+    readers = {"gzip": lambda raw: gzip.GzipFile(fileobj=raw), "bz2": bz2.BZ2File, "xz": lzma.LZMAFile}
+    reader = readers[kind](raw) if kind in readers else zstd_module().ZstdFile(raw)
+    return io.BufferedReader(reader, 1 << 20)
+
+
+class Watched(io.FileIO):
+    """A file that calls `watch` with the size of each read."""
+
+    def readinto(self, buffer):
+        size = super().readinto(buffer)
+        if watch:
+            watch(size)
+        return size
+
+
+def open_raw(path):
+    if watch is None:
+        return open(path, "rb", buffering=1 << 20)
+    return io.BufferedReader(Watched(path), 1 << 20)
+
+
+def reject_second_reading(raw, path):
+    """Raise UsageError if stdin or an unnamed pipe is opened a second time.
+
+    Nothing is left in it then, and it would be taken for an empty text.
+    """
+    status = os.fstat(raw.fileno())
+    is_unnamed = stat.S_ISFIFO(status.st_mode) and path.startswith(("/dev/", "/proc/"))
+    if is_unnamed or (path == "-" and not raw.isatty()):
+        if (place := (status.st_dev, status.st_ino)) in opened_before:
+            raise UsageError(f"{name_of(path)} can be read once, and here it is read a second time; give a file")
+        opened_before.add(place)
+
+
+@contextmanager
+def open_in(path):
+    """Open `path` ("-": stdin) for reading bytes, forward only, and decompress it if need be.
+
+    Raises OSError (missing, a directory, not readable), FormatError (compressed data that is cut short or damaged),
+    UsageError (stdin or a process substitution, a second time).
+    """
+    import lzma
+
+    raw = sys.stdin.buffer if path == "-" else open_raw(path)
+    try:
+        reject_second_reading(raw, path)
+        head = raw.peek(6)
+        kind = next((k for magic, k in MAGIC.items() if head.startswith(magic)), None)
+        yield decompress(raw, kind) if kind else raw
+    except (EOFError, zlib.error, lzma.LZMAError) as e:
+        raise FormatError(path, f"the compressed data is cut short or damaged ({e})") from None
+    except OSError as e:
+        # gzip and bz2 report damage as an OSError without a number
+        if e.errno is None:
+            raise FormatError(path, f"the compressed data is cut short or damaged ({e})") from None
+        if e.filename is None:
+            e.filename = name_of(path)
+        raise
+    finally:
+        if raw is not sys.stdin.buffer:
+            raw.close()
+
+
+def digest(path):
+    """The SHA-256, in hexadecimal, of the decompressed content of a file; None for a pipe, which is read only once."""
+    import hashlib
+
+    if path is None or not os.path.isfile(path):
+        return None
+    with open_in(path) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
