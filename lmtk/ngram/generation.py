@@ -1,4 +1,9 @@
-"""Random sentences from a back-off model."""
+"""Draws random sentences from a back-off model, and computes distributions over the next word.
+
+`sentences` draws word after word. A context is a tuple: the nodes of its last 1, 2 .. order - 1 words, which
+`follow` updates. `after` turns such a tuple into the probabilities of all words, and `mean_chances` averages them over
+many contexts.
+"""
 
 from functools import lru_cache
 
@@ -13,7 +18,7 @@ CACHED = 1 << 23  # probabilities that the cache of contexts holds
 
 
 def sentences(model, prefixes, seed=1, unk=False):
-    """Yields, for each prefix, a random continuation up to </s>, which is left out; both are lists of ids.
+    """Yield a random continuation of each prefix, up to but without </s>; prefix and continuation are lists of ids.
 
     A word is drawn from p(. | context) over the predicted words; without `unk` the unknown word is never drawn. All
     sentences share one sequence of random numbers. Raises LmtkError if the model predicts no </s>, or gives every word
@@ -28,21 +33,21 @@ def sentences(model, prefixes, seed=1, unk=False):
         nodes = (-1,) * (model.order - 1)
         for word in prefix:
             nodes = follow(model, nodes, word)
-        found, ended = [], len(prefix) and prefix[-1] == vocab.eos_id
-        while not ended and len(found) < LONGEST:
+        sentence, ended = [], len(prefix) and prefix[-1] == vocab.eos_id
+        while not ended and len(sentence) < LONGEST:
             sums = cumulative(nodes)
             if not sums[-1] > 0:
                 raise LmtkError("the model gives every word the probability 0 after some context")
             word = int(np.searchsorted(sums, random.random() * sums[-1], "right"))
             ended = word == vocab.eos_id
             if not ended:
-                found.append(word)
+                sentence.append(word)
                 nodes = follow(model, nodes, word)
-        yield found
+        yield sentence
 
 
 def follow(model, nodes, word):
-    """The context with a word added, a tuple: the nodes of its last 1, 2 .. order - 1 words, -1 for none."""
+    """Add a word to a context, a tuple of the nodes of its last 1, 2 .. order - 1 words, -1 for none."""
     levels, word = model.nodes.levels, np.array([word])
     above = (0, *nodes[:-1])
     return tuple(int(find_children(*levels[k : k + 2], np.array([node]), word)[0]) for k, node in enumerate(above))
@@ -68,9 +73,9 @@ def after(model, unk=True):
                 continue
             out *= bow[k - 1][node]
             first, last = levels[k - 1]["child"][node : node + 2]
-            word, own = levels[k]["word"][first:last], p[k][first:last]
-            stated = (word < V) & ~np.isnan(own)
-            out[word[stated]] = own[stated]
+            word, own_p = levels[k]["word"][first:last], p[k][first:last]
+            stated = (word < V) & ~np.isnan(own_p)
+            out[word[stated]] = own_p[stated]
         if not unk and unk_id < V:
             out[unk_id] = 0
         return out
@@ -84,10 +89,10 @@ def mean_chances(model, vocab):
     The mean (V,) has the words that `vocab` predicts. Words that the model does not predict have 0; the others are
     scaled to sum to one.
     """
-    known = model.vocab
-    ids = np.array([known.index.get(word, known.unk_id) for word in vocab.words])
-    predicted = np.array([known.predicts(word) for word in vocab.words[: vocab.V]])
-    own = np.where(predicted, ids[: vocab.V], 0)
+    model_vocab = model.vocab
+    ids = np.array([model_vocab.index.get(word, model_vocab.unk_id) for word in vocab.words])
+    predicted = np.array([model_vocab.predicts(word) for word in vocab.words[: vocab.V]])
+    model_ids = np.where(predicted, ids[: vocab.V], 0)
     chances = after(model)
 
     def mean(contexts):
@@ -95,7 +100,7 @@ def mean_chances(model, vocab):
         for k in range(1, rows.shape[1] + 1):
             nodes.append(find_rows(model.nodes, rows[:, :k][:, ::-1]).tolist())
         total = sum(map(chances, zip(*nodes))) if nodes else chances(())
-        q = np.where(predicted, total[own], 0)
+        q = np.where(predicted, total[model_ids], 0)
         return q / q.sum()
 
     return mean

@@ -1,4 +1,8 @@
-"""Masses of probability in the contexts of back-off models: what is left for unseen words, what a set of words gets."""
+"""Probability mass in the contexts of back-off models.
+
+`left` computes the left-over mass of contexts, from which their back-off weights follow. `of_contexts` computes the
+probability of a set of words after every context of a model, and `in_corpus` looks it up for the tokens of a text.
+"""
 
 import math
 from typing import NamedTuple
@@ -29,10 +33,10 @@ class Left(NamedTuple):
         """log10 back-off weights, (C,) float32: 0 if nothing is left on either side; -inf if p sums to more than one,
         for which SRILM writes -99 too.
         """
-        none = (self.numerator == 0) & (self.denominator == 0)
+        is_empty = (self.numerator == 0) & (self.denominator == 0)
         with np.errstate(divide="ignore", invalid="ignore"):
             bow = np.log10(self.numerator) - np.log10(self.denominator)
-        return np.where(self.over, -np.inf, np.where(none, 0, bow)).astype(f32)
+        return np.where(self.over, -np.inf, np.where(is_empty, 0, bow)).astype(f32)
 
 
 def left(sums, lower_sums):
@@ -52,7 +56,7 @@ def left(sums, lower_sums):
 
 @inlined
 def left_of_one(total, lower_total):
-    """`left` of one context, for kernels."""
+    """The left-over mass of one context, for kernels: the fields of `Left` as a tuple."""
     numerator, denominator = 1 - total, 1 - lower_total
     numerator = 0.0 if abs(numerator) < EPSILON else numerator
     denominator = 0.0 if abs(denominator) < EPSILON else denominator
@@ -65,7 +69,7 @@ def left_of_one(total, lower_total):
 
 @inlined
 def weight_of_one(numerator, denominator, over):
-    """`Left.weights` of one context, for kernels."""
+    """The log10 back-off weight of one context, for kernels; see `Left.weights`."""
     if over:
         return f32(-np.inf)
     if numerator == 0 and denominator == 0:

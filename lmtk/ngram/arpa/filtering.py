@@ -1,8 +1,8 @@
-"""The lines of an ARPA file whose n-grams stay, as KenLM's filter and SRILM's change-lm-vocab choose them.
+"""Filters the lines of an ARPA file by the words of their n-grams, as KenLM's filter and SRILM's change-lm-vocab do.
 
-A criterion is a function where(word). It returns None if no n-gram with the word stays, else a sorted list of the
-numbers of the sentences that contain the word; an empty list stands for all sentences. An n-gram stays if its words
-have a sentence in common.
+A criterion is a function where(word). It returns None if no n-gram with the word stays, else the sorted numbers of the
+sentences that contain the word. An empty list stands for all sentences. An n-gram stays if some sentence contains all
+its words. `files_of` judges one n-gram; `lines_of` judges the lines of a block of text by kernels.
 """
 
 import numpy as np
@@ -11,13 +11,13 @@ from lmtk.machine.jit import jit
 
 
 def files_of(ngram, where, files):
-    """The numbers of the files in which an n-gram stays, a list. files: how many there are, each with the n-grams of
-    one sentence, or a single one with those of all.
+    """Return the numbers of the output files that get an n-gram. files: the number of output files: either one for each
+    sentence, or 1 for the n-grams of all sentences.
     """
-    found = [where(word) for word in ngram]
-    if None in found:
+    sentence_lists = [where(word) for word in ngram]
+    if None in sentence_lists:
         return ()
-    first, *others = sorted(filter(None, found), key=len) or [range(files)]
+    first, *others = sorted(filter(None, sentence_lists), key=len) or [range(files)]
     shared = sorted(set(first).intersection(*others)) if others else first
     return shared if files > 1 else shared and (0,)
 
@@ -26,15 +26,15 @@ def sentences_of(words, where):
     """A criterion as arrays for `choose`: many (W,), the number of sentences of each word, -1 if none of its n-grams
     stays, 0 for all sentences; first (W,), where its sentences begin in the third array; the sentences' numbers.
     """
-    found = [where(word) for word in words]
-    many = np.array([-1 if some is None else len(some) for some in found], np.int64)
+    sentence_lists = [where(word) for word in words]
+    many = np.array([-1 if sentences is None else len(sentences) for sentences in sentence_lists], np.int64)
     first = np.append(0, np.cumsum(np.maximum(many, 0))[:-1])
-    return many, first, np.array([i for some in found for i in some or ()], np.int64)
+    return many, first, np.array([i for sentences in sentence_lists for i in sentences or ()], np.int64)
 
 
 def lines_of(text, rows, k, criterion):
-    """(the lines of a text that stay, uint8; their number). rows (N, k or more): the ids of the words of each line that
-    is not blank, of which the first k count. criterion: as `sentences_of` returns it.
+    """Return the lines of a text that stay, uint8, and how many stay. rows (N, k or more): the word ids of lines that
+    are not blank; the first k are used. criterion: the result of `sentences_of`.
     """
     kept, out = np.empty(len(rows), np.uint8), np.empty(len(text), np.uint8)
     number = choose(rows, k, *criterion, kept)

@@ -18,8 +18,8 @@ from lmtk.text.vocab import EOS, SOS
 
 
 def numbers(vocab):
-    """(the words as lmplz numbers them: <unk>, <s> and </s>, then the others in their order; the number (W,) of each
-    id).
+    """Number the words as lmplz does: <unk>, <s>, </s>, then the others in their order. Returns the words in the order
+    of these numbers, and the number (W,) of each id.
     """
     first = (vocab.unk, SOS, EOS)
     words = [*first, *(w for w in vocab.words if w not in first)]
@@ -28,8 +28,8 @@ def numbers(vocab):
 
 
 def layout(vocab, order):
-    """lmplz's printing.Layout, for an engine.Estimate of a text without <unk>. Among n-grams that differ only in their
-    oldest word, the one with <s> is the last in the estimate, but the first in lmplz's files.
+    """Return the printing.Layout of lmplz's files, for an engine.Estimate of a text without <unk>. Among n-grams that
+    differ only in their oldest word, the one with <s> is the last in the estimate, but the first in lmplz's files.
     """
     words, rank = numbers(vocab)
     print_lines = lines_of(words, order)
@@ -64,7 +64,7 @@ def lines_of(words, order):
 
 
 def write_text(out, model):
-    """Writes a Backoff model as an ARPA file in lmplz's form."""
+    """Write a Backoff model as an ARPA file in lmplz's form."""
     old = model.vocab
     words, rank = numbers(old)
     sizes = model.sizes
@@ -84,20 +84,22 @@ def write_text(out, model):
         weight = weight if k < model.order else None
         lines = partial(printed, cells=letters) if many else partial(formatted, words=words)
         spans = [slice(a, a + PIECE) for a in range(0, len(rows), PIECE)]
-        given = ((rows[s], p[s], None if weight is None else weight[s]) for s in spans)
-        out.writelines(in_threads(lambda part, lines=lines: lines(*part), given))
+        parts = ((rows[s], p[s], None if weight is None else weight[s]) for s in spans)
+        out.writelines(in_threads(lambda part, lines=lines: lines(*part), parts))
     out.write(b"\n\\end\\\n")
 
 
 def formatted(rows, p, weight, words):
-    """The lines of n-grams (N, k) with log10 p and weights (N,), float32; weight is None at the highest order."""
+    """Format the lines of n-grams (N, k) in Python. p, weight (N,) float32: log10; weight is None at the highest
+    order.
+    """
     ends = [b"\n"] * len(rows) if weight is None else [f"\t{shortest(x)}\n".encode() for x in weight]
     texts = (b" ".join([words[w] for w in row]) for row in rows.tolist())
     return b"".join([b"%s\t%s%s" % (shortest(x).encode(), text, end) for x, text, end in zip(p, texts, ends)])
 
 
 def printed(rows, p, weight, cells):
-    """`formatted` by kernels, with `word_cells`."""
+    """Print the lines of n-grams by kernels. rows, p, weight: as for `formatted`; cells: the result of `word_cells`."""
     letters, ends, short = cells
     flags = np.full(len(p), 1 if weight is None else 3, np.uint8)
     p = print_short(p, 9)

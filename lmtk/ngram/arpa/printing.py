@@ -42,7 +42,7 @@ class Layout:
 
 
 def plain(words):
-    """SRILM's Layout."""
+    """Return the Layout of SRILM's files."""
     cells = word_cells(words)
     longest = longest_word(cells)
     return Layout(b"\n", lambda rows, p, bow, flags, k, room: printed(rows, p, bow, flags, *cells, room, longest))

@@ -1,4 +1,9 @@
-"""ARPA files: the text form of back-off models. A log10 of -99 stands for log 0, which is -inf inside."""
+"""Reads ARPA files, the text form of back-off models.
+
+A file is read forward only, so that a pipe will do. A small file is parsed line by line; a large one in blocks whose
+n-grams the kernels of `rows` sort into a trie as the sections arrive. A log10 of -99 in the file stands for the
+logarithm of 0 and becomes -inf.
+"""
 
 import re
 import warnings

@@ -1,4 +1,4 @@
-"""Files of word classes, as SRILM writes and reads them."""
+"""Reads and writes files of word classes in SRILM's format, and replaces the words of a vocabulary by their classes."""
 
 import warnings
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ def probability(text):
 
 
 def write_classes(out, classes):
-    """Writes a class file of SRILM's, class after class; the words of each by falling probability, then bytes."""
+    """Write a class file in SRILM's format, class by class; words by falling probability, then by bytes."""
     for word, (c, p) in sorted(classes.members.items(), key=lambda item: (item[1][0], -item[1][1], item[0])):
         out.write(b"%s %.10g %s\n" % (classes.names[c], p, word))
 

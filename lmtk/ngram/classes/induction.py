@@ -1,8 +1,9 @@
-"""Word classes: induction by exchange and by merging, SRILM's file of them, and texts with classes for words.
+"""Groups words into classes so that a class bigram model makes the text most likely.
 
-Kneser and Ney 1993; Martin, Liermann, Ney 1998, "Algorithms for bigram and trigram word clustering", section 3. The
-likelihood of a text is that of the bigram model p(w | v) = p(g_w | g_v) p(w | g_w), g_w being the class of w, and the p
-relative frequencies.
+The model is p(w | v) = p(g_w | g_v) p(w | g_w), where g_w is the class of w and each p is a relative frequency. Two
+methods start from the bigram counts of a text: exchange moves single words between a fixed number of classes (Kneser
+and Ney 1993; Martin, Liermann, Ney 1998, "Algorithms for bigram and trigram word clustering", section 3), and merging
+joins the two classes that cost least until enough are left (Brown et al. 1992). `made` turns the result into Classes.
 """
 
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ def bigrams(counts):
 
 
 def by_use(data, words):
-    """Words (ids) by falling count, then bytes."""
+    """Sort words (ids) by falling count, then by bytes."""
     return np.array(sorted(words, key=lambda w: (-data.uses[w], data.words[w])), np.int64)
 
 
@@ -84,7 +85,7 @@ def given_classes(data, words, classes, path):
 
 @dataclass
 class Exchange:
-    """The state of the exchange: arrays as `class_kernels` has them. order: the words that may move, in turn. fixed:
+    """The state of the exchange: the arrays of the table in `kernels`. order: the words that may move, in turn. fixed:
     the term of the log likelihood that no move changes.
     """
 
@@ -103,23 +104,23 @@ class Exchange:
 
 
 def neighbours(data):
-    """start, word, count, own as in `class_kernels`."""
+    """Return the arrays start, word, count and own of the table in `kernels`."""
     W = len(data.words)
-    self = data.v == data.w
+    is_repeat = data.v == data.w
     own = np.zeros(W, np.int32)
-    own[data.v[self]] = data.count[self]
-    v, w, count = data.v[~self], data.w[~self], data.count[~self].astype(np.int32)
-    start, word, many = np.zeros((2, W + 1), np.int64), [], []
+    own[data.v[is_repeat]] = data.count[is_repeat]
+    v, w, count = data.v[~is_repeat], data.w[~is_repeat], data.count[~is_repeat].astype(np.int32)
+    start, word, counts = np.zeros((2, W + 1), np.int64), [], []
     for i, (from_, to) in enumerate(((v, w), (w, v))):
         np.cumsum(np.bincount(from_, minlength=W), out=start[i, 1:])
         sorted_ = np.argsort(from_, kind="stable")
         word.append(to[sorted_].astype(np.int32))
-        many.append(count[sorted_])
-    return start, np.array(word), np.array(many), own
+        counts.append(count[sorted_])
+    return start, np.array(word), np.array(counts), own
 
 
 def numbered(data, g, G):
-    """(g, C): g with a new class, from G on, for each word of the bigrams that had none, -1; the number of classes."""
+    """Give each word of the bigrams without a class (-1) a class of its own, from G on: (g, the number of classes)."""
     g = g.copy()
     alone = np.union1d(data.v[g[data.v] < 0], data.w[g[data.w] < 0])
     g[alone] = np.arange(G, G + len(alone))
@@ -288,11 +289,11 @@ def paths(data, classes):
     state = merging_of(Bigrams([b""] * C, key // C, key % C, count, None), order, G)
     for _ in mergers(state, order, G, 1):
         pass
-    found = [b""] * G
+    path_of = [b""] * G
     for a, b in state.merged[: state.m][::-1].tolist():
-        found[b] = found[a] + b"1"
-        found[a] += b"0"
-    return found
+        path_of[b] = path_of[a] + b"1"
+        path_of[a] += b"0"
+    return path_of
 
 
 def write_paths(out, data, classes):

@@ -1,4 +1,9 @@
-"""Texts and count files -> the sum of their counts."""
+"""Reads texts and count files, and adds up their counts.
+
+`collect` reads the texts in blocks, numbers their words, and counts their n-grams and the lines of count files
+and weighted texts. The result is Counts in memory, or `runs.Spilled` on disk. To estimate a model from a large text,
+counts are not needed: `collect` then returns the ids of the text, as Positions in memory or as a Text on disk.
+"""
 
 import re
 import warnings
@@ -25,12 +30,12 @@ from lmtk.text.kernels import renumber
 from lmtk.text.vocab import EOS, SOS, UNK
 
 SENTENCES = Marks()
-TOLD = 64 << 20  # bytes; there is no warning about a job that takes less
+TOLD = 64 << 20  # bytes; a job that takes less memory causes no warning
 NODE = 100  # bytes of memory that a counted n-gram takes when a model is estimated
 LEAST = 64 << 20  # bytes of -memory besides the words
 SMALL_BLOCK = 2 << 20  # bytes of a text that are read together if memory is bounded
 OUTSIDE = -2  # the id of a word whose n-grams are dropped
-# the first word of a line, and the others; and the last one
+# the weight of a line is its first word, or its last
 FIRST = re.compile(rb"[ \t\r]*(?P<weight>[^ \t\r]*)[ \t\r]*(?P<words>.*?)[ \t\r]*$", re.S)
 LAST = re.compile(rb"[ \t\r]*(?P<words>.*?)[ \t\r]*(?P<weight>[^ \t\r]*)[ \t\r]*$", re.S)
 
@@ -52,7 +57,7 @@ class Positions:
         return word in self.words and bool((self.ids == self.words.index(word)).any())
 
     def replaced(self, words, of):
-        """The Positions with other words in place of its own; of (W,): the new id of each old word."""
+        """The Positions with other words; of (W,): the new id of each old word."""
         return Positions(words, np.append(of, np.int32(NEWLINE))[self.ids])
 
     def of(self, vocab):
@@ -103,7 +108,7 @@ class Text:
         return any(n and w == word for w, n in zip(self.mine, self.counts[1:].tolist()))
 
     def replaced(self, words, of):
-        """As Positions.replaced."""
+        """The Text with other words; of (W,): the new id of each old word."""
         new = dict(zip(self.words, of.tolist()))
         return replace(self, words=words, mine=[words[new[word]] for word in self.mine])
 
@@ -114,8 +119,8 @@ class Text:
         """How often each id of a model's vocabulary occurs in this part, (W - 1,). Id 0 is the border; the last id,
         <s>, is left out.
         """
-        found = np.bincount(np.roll(self.new_id(vocab), 1), self.counts, len(vocab.words))
-        return found[:-1].astype(np.int64)
+        counts = np.bincount(np.roll(self.new_id(vocab), 1), self.counts, len(vocab.words))
+        return counts[:-1].astype(np.int64)
 
     def parts(self, vocab):
         """Yields the ids, int32, that a model's vocabulary gives the words, block by block; 0 is the border."""
@@ -233,8 +238,8 @@ def collect(
 
 
 def blocks_within(path, index, memory, **how):
-    """Yields the blocks of a text or a count file as long as the words of the index fit into `memory` bytes, if given.
-    Raises LmtkError, with the memory that is enough, when they do not.
+    """Yield the blocks of a text or a count file. Raises LmtkError when the words of the index no longer fit into
+    `memory` bytes, if given; the message says how much memory is enough.
     """
     blocks, recent = blocks_of(path, SMALL_BLOCK if memory else BLOCK, **how), deque(maxlen=2 * count() + 2)
     for block in blocks:
@@ -257,21 +262,21 @@ def count_new(blocks, index, memory):
     parts = hashes.size // most + 1
     for part in range(parts):
         pieces = (hashes.read(a, min(a + most, hashes.size)) for a in range(0, hashes.size, most))
-        found = np.concatenate([np.zeros(0, np.int64), *(piece[piece % parts == part] for piece in pieces)])
-        found.sort()
-        new += np.count_nonzero(np.diff(found)) + 1 if len(found) else 0
+        new_hashes = np.concatenate([np.zeros(0, np.int64), *(piece[piece % parts == part] for piece in pieces)])
+        new_hashes.sort()
+        new += np.count_nonzero(np.diff(new_hashes)) + 1 if len(new_hashes) else 0
     return new
 
 
 def raw_blocks(texts, read_blocks, known, marks, unk, comm):
-    """Yields the blocks of this rank's part of the texts: (the number of the text, the place of the block in it, the
-    ids, with NEWLINE for each newline). A place is (number, piece); all pieces of a long line are of one rank. unk: the
-    id of <unk>.
+    """Yield the blocks of this rank's part of the texts: (the number of the text, the place of the block in the text,
+    the ids, with NEWLINE for each newline). A place is (number of the block, number of the piece in a line longer than
+    a block). One rank gets all pieces of a long line. unk: the id of <unk>.
     """
     for path, name in enumerate(texts):
         places = deque()  # of the blocks that have been read, and whose ids have not been yielded
 
-        def mine(name=name, places=places):
+        def rank_blocks(name=name, places=places):
             number, piece = 0, 0
             for block in read_blocks(name, pieces=True, as_is=marks.open_end):
                 if number % comm.size == comm.rank:
@@ -279,7 +284,7 @@ def raw_blocks(texts, read_blocks, known, marks, unk, comm):
                     yield block
                 number, piece = (number + 1, 0) if block.endswith(b"\n") else (number, piece + 1)
 
-        for ids in ids_of(mine(), known, marks.tolower):
+        for ids in ids_of(rank_blocks(), known, marks.tolower):
             if marks.skip_symbols:
                 ids = ids[(ids != known[SOS]) & (ids != known[EOS]) & (ids != unk)]
             yield path, places.popleft(), ids
@@ -312,13 +317,13 @@ def weighted_lines(path, blocks, floats, weight_of=FIRST):
     lines = 0
     for block in blocks:
         rows = [weight_of.match(line).group("weight", "words") for line in block.removesuffix(b"\n").split(b"\n")]
-        given = [weight for weight, _ in rows if weight]
-        times = parse_counts(given, floats)
+        weights = [weight for weight, _ in rows if weight]
+        times = parse_counts(weights, floats)
         if times is None:
-            number = next(n for n, (weight, _) in enumerate(rows) if weight and parse_counts([weight], floats) is None)
-            what = "a number" if floats else "a whole number (-float-counts takes others)"
-            found = f"expected how often the line counts, {what}, found '{shown(rows[number][0])}'"
-            raise FormatError(path, found, lines + number + 1)
+            line = next(n for n, (weight, _) in enumerate(rows) if weight and parse_counts([weight], floats) is None)
+            expected = "a number" if floats else "a whole number (-float-counts takes others)"
+            message = f"expected how often the line counts, {expected}, found '{shown(rows[line][0])}'"
+            raise FormatError(path, message, lines + line + 1)
         lines += len(rows)
         yield [sentence for weight, sentence in rows if weight], times
 
@@ -326,8 +331,8 @@ def weighted_lines(path, blocks, floats, weight_of=FIRST):
 def tell_beyond(memory, size, what):
     """Warns if a job takes more memory than -memory allows."""
     if memory and size > max(memory, TOLD):
-        told = f"{what}, which takes about {size >> 20} MB, more than -memory"
-        warnings.warn(told, LmtkWarning, stacklevel=1)
+        message = f"{what}, which takes about {size >> 20} MB, more than -memory"
+        warnings.warn(message, LmtkWarning, stacklevel=1)
 
 
 def in_memory(counts, memory):
@@ -340,12 +345,12 @@ def in_memory(counts, memory):
 
 
 def whole_size(tokens, words, order):
-    """About how many bytes the estimation of a text's model takes with everything in memory."""
+    """About how many bytes it takes to estimate the model of a text in memory."""
     return max(100, 9 * order) * tokens + WORD_BYTES * words
 
 
 def whole_text(raw, index, marks, comm):
-    """The Positions of raw blocks, on rank 0. None if marks occur inside sentences, or if there is no word."""
+    """Return the Positions of raw blocks, on rank 0; None if marks occur inside sentences or the text is empty."""
     try:
         parts = list(bordered(raw, index[SOS], index[EOS], marks))
     except MarksInside:
@@ -355,21 +360,21 @@ def whole_text(raw, index, marks, comm):
 
 
 def large_text(raw, index, marks, comm):
-    """The Text of Blocks. None if sentence marks occur inside sentences, or if no rank has a word."""
-    counts, mine, found = np.zeros(len(index), np.int64), index.words(), None
+    """Return the Text of Blocks; None if sentence marks occur inside sentences or the text is empty."""
+    counts, rank_words, is_valid = np.zeros(len(index), np.int64), index.words(), False
     try:
         for part in bordered(raw, index[SOS], index[EOS], marks):
             counts += np.bincount(part + 1, minlength=len(counts))
-        found = mine
+        is_valid = True
     except MarksInside:
         pass
-    words = common_words(raw.heads, mine, comm) if comm.size > 1 else mine
-    return Text(words, mine, raw, marks, counts) if comm.total(int(counts.sum())) and found else None
+    words = common_words(raw.heads, rank_words, comm) if comm.size > 1 else rank_words
+    return Text(words, rank_words, raw, marks, counts) if comm.total(int(counts.sum())) and is_valid else None
 
 
 def read_texts(raw, index, marks, memory, known):
-    """Raw blocks as ids (N,), starts (S + 1,) of the sentences, and the list of blocks for `common_words`, after a
-    first entry for the words `known` before the texts.
+    """Put sentence marks into raw blocks. Returns the ids (N,), the starts (S + 1,) of the sentences, and a list of the
+    blocks: (path, place, tokens, words known after it). Its first entry is for the words `known` before the texts.
     """
     ids, starts, blocks = Column(np.int32, memory), Column(np.int64, memory), [(-1, -1, 0, known)]
     starts.append(np.zeros(1, np.int64))

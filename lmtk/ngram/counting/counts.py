@@ -1,7 +1,8 @@
-"""N-gram counts: text or count files -> a sorted trie of counts -> count files.
+"""Counts n-grams of texts and count files, as sorted levels, and writes them to count files.
 
-An n-gram w_1 .. w_k is a node of level k. Its key is (node of w_1 .. w_(k-1)) * W + w_k, where W is the number of
-words. Its number is the place of that key among the level's sorted keys. The key of a single word is its id.
+`count_ids` counts the n-grams of a text, `from_rows` those of count files; both return a Level for each order. An
+n-gram w_1 .. w_k is a node of level k. Its key is (node of w_1 .. w_(k-1)) * W + w_k, where W is the number of words.
+Its number is the place of that key among the level's sorted keys. The key of a single word is its id.
 """
 
 from dataclasses import dataclass
@@ -54,8 +55,8 @@ class Counts:
         return any((level.keys % W == w).any() for level in self.levels)
 
     def frequent(self, least, listed):
-        """The Counts without the n-grams of order k counted less than least[k - 1], and without the words that occur in
-        no n-gram any more, unless they are `listed`.
+        """The Counts without the n-grams of order k counted less than least[k - 1], and without the words that then
+        occur in no n-gram, unless they are `listed`.
         """
         rows, weights = to_rows(self.levels, len(self.words)), []
         for k, (level, low) in enumerate(zip(self.levels, least)):
@@ -63,14 +64,17 @@ class Counts:
             kept = kept[np.argsort(level.first[kept], kind="stable")]
             rows[k] = rows[k][kept]
             weights.append(level.count[kept])
-        there = np.array([word in listed for word in self.words])
+        word_stays = np.array([word in listed for word in self.words])
         for row in rows:
-            there[row] = True
-        new, words = np.cumsum(there, dtype=np.int32) - 1, [word for word, stays in zip(self.words, there) if stays]
+            word_stays[row] = True
+        new, words = (
+            np.cumsum(word_stays, dtype=np.int32) - 1,
+            [word for word, stays in zip(self.words, word_stays) if stays],
+        )
         return Counts(words, from_rows([new[row] for row in rows], weights, len(words)))
 
     def recomputed(self):
-        """The Counts in which an n-gram counts as often as the n-grams that go on from it, if there are any."""
+        """The Counts in which the count of each n-gram that has longer ones is the sum of their counts."""
         levels, W = [self.levels[-1]], len(self.words)
         for level in self.levels[-2::-1]:
             parent, count = levels[0].keys // W, level.count.copy()
@@ -87,7 +91,7 @@ class Counts:
 
     @property
     def tokens(self):
-        """How many words were counted, sentence marks aside."""
+        """The number of words that were counted, without sentence marks."""
         first = self.levels[0]
         return sum(int(c) for w, c in zip(first.keys, first.count) if self.words[w] not in (SOS, EOS))
 
@@ -141,7 +145,7 @@ def find(keys, parent, word, W):
 
 
 def find_rows(orders, rows, W):
-    """The nodes of n-grams, rows of ids (N, k), -1 for none. orders: the keys of the orders 1 .. k, or of more."""
+    """Find the nodes of n-grams, rows of ids (N, k); -1 for none. orders: the keys of orders 1 .. k or more."""
     node = np.zeros(len(rows), np.int64)
     for keys, word in zip(orders, rows.T):
         node = find(keys, node, word, W)
@@ -189,7 +193,7 @@ def from_rows(rows, weights, W):
 
 
 def check_sum(total, whole=True):
-    """Raises LmtkError if the sum of counts, total, does not fit into 63 bits or, for float counts, into a double."""
+    """Raise LmtkError if a sum of counts, `total`, does not fit into 63 bits or, for float counts, into a double."""
     if total >= (2.0**63 if whole else np.inf):
         raise LmtkError(f"the counts add up to more than {'2^63' if whole else 'a number can be'}")
 
@@ -286,8 +290,8 @@ def parse_many(block, reader, order=None):
 
 
 def read_rows(path, index, order=None, floats=False, tolower=False, text=None):
-    """A count file as (rows, weights), lists with an item for each order up to the highest in the file, or to `order`.
-    text: the blocks to read, None for the whole file. Raises FormatError.
+    """Read a count file: (rows, weights), lists with an array for each order up to the highest in the file, or to
+    `order`. text: the blocks to read, None for the whole file. Raises FormatError.
     """
     parts = [*row_parts(path, index, order, floats, tolower, text)]
     longest = max((k for rows, _ in parts for k in rows), default=1)
@@ -419,7 +423,7 @@ def sorted_by(order, key, size):
 
 
 def ranks(words):
-    """The place of each word in byte order, (W,)."""
+    """Return the rank of each word in byte order, (W,)."""
     rank = np.empty(len(words), np.int32)
     rank[sorted(range(len(words)), key=words.__getitem__)] = np.arange(len(words))
     return rank

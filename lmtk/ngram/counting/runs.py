@@ -1,8 +1,10 @@
-"""Counting beyond memory: sorted runs of n-grams on disk, merged into one.
+"""Counts more n-grams than fit in memory, by sorted runs on disk.
 
-A run is a file of nodes, (N, 3) int64: key, count, position where first seen; one order after the other. Keys are as in
-`counts`, made of the place of the n-gram's prefix and the last word, and are sorted. So runs are merged in one pass
-over each, an order at a time, while the prefixes' places are translated to those in the merged order below.
+A text, or the lines of count files, is counted piece by piece. The counts of a piece are written to disk as a run: its
+nodes sorted by key, (N, 3) int64 (key, count, position where first seen), one order after the other. A key is made of
+the place of the n-gram's prefix and the last word, as in `counts`. `merge` adds several runs in one pass over each, an
+order at a time, and translates the places of prefixes to those of the merged run. `Spilled` is the result: counts that
+stay on disk.
 """
 
 from dataclasses import dataclass
@@ -75,8 +77,8 @@ class Spilled:
             yield a, self.run.rows(k, a, a + self.some)
 
     def nodes(self, k):
-        """Yields the n-grams of order k in pieces: (the node of the first context; and for each n-gram, (M,): its
-        context's distance from the first, its last word, its count).
+        """Yield the n-grams of order k in pieces: (first, parent, word, count). first: the node of the first context;
+        for each n-gram, (M,): its context as a distance from `first`, its last word, its count.
         """
         W = len(self.words)
         for _, rows in self.pieces(k):
@@ -103,48 +105,52 @@ class Spilled:
         return [Level(*(np.ascontiguousarray(column) for column in level.T)) for level in levels]
 
     def frequent(self, least, listed):
-        """As Counts.frequent."""
+        """The Spilled counts without the n-grams of order k counted less than least[k - 1], and without the words that
+        then occur in no n-gram, unless they are `listed`.
+        """
         W, sizes = len(self.words), np.diff(self.run.ends).tolist()
-        there = np.array([word in listed for word in self.words])
-        # stays: 2 with its count, 1 only as a prefix, whose `first` comes after all others of its order
-        stays, firsts = ([zeros(size, kind) for size in sizes] for kind in (np.uint8, np.int64))
+        word_stays = np.array([word in listed for word in self.words])
+        # marks: 2 with its count, 1 only as a prefix, whose `first` comes after all others of its order
+        marks, firsts = ([zeros(size, kind) for size in sizes] for kind in (np.uint8, np.int64))
         for k in range(self.order, 0, -1):
             for a, rows in self.pieces(k):
-                stay, first = stays[k - 1][a : a + len(rows)], firsts[k - 1][a : a + len(rows)]
-                own = rows[:, 1] >= least[k - 1]
-                stay[own], first[own] = 2, rows[own, 2]
+                stay, first = marks[k - 1][a : a + len(rows)], firsts[k - 1][a : a + len(rows)]
+                is_frequent = rows[:, 1] >= least[k - 1]
+                stay[is_frequent], first[is_frequent] = 2, rows[is_frequent, 2]
                 keys, first = rows[stay > 0, 0], first[stay > 0]
-                there[keys % W] = True
+                word_stays[keys % W] = True
                 if k > 1 and len(keys):
                     begin = np.flatnonzero(np.diff(keys // W, prepend=-1))
                     parent, behind = keys[begin] // W, BEHIND + np.minimum.reduceat(first, begin)
-                    known = stays[k - 2][parent] > 0  # from another piece
-                    firsts[k - 2][parent] = np.where(known, np.minimum(firsts[k - 2][parent], behind), behind)
-                    stays[k - 2][parent] = 1
-        words = [word for word, stays in zip(self.words, there) if stays]
-        return Spilled(words, self.remaining(stays, firsts, there), self.some)
+                    is_marked = marks[k - 2][parent] > 0  # from another piece
+                    firsts[k - 2][parent] = np.where(is_marked, np.minimum(firsts[k - 2][parent], behind), behind)
+                    marks[k - 2][parent] = 1
+        words = [word for word, stays in zip(self.words, word_stays) if stays]
+        return Spilled(words, self.remaining(marks, firsts, word_stays), self.some)
 
-    def remaining(self, stays, firsts, there):
-        """The Run of the nodes that stay. stays, firsts: (N,) for each order, as in `frequent`; there (W,): whether
-        each word stays.
+    def remaining(self, marks, firsts, word_stays):
+        """Return the Run of the nodes that stay. marks, firsts: an array (N,) for each order. A mark is 2 for an n-gram
+        that keeps its count, 1 for a node that stays only as a prefix, and 0 for a node that goes. word_stays (W,):
+        whether each word stays.
         """
-        new, column, ends, number = np.cumsum(there) - 1, Column(np.int64, True), [0], np.zeros(1, np.int64)
-        for k, (stay, first) in enumerate(zip(stays, firsts, strict=True), 1):
-            above, number, size = number, zeros(len(stay), np.int64), 0
+        new, column, ends, number = np.cumsum(word_stays) - 1, Column(np.int64, True), [0], np.zeros(1, np.int64)
+        for k, (mark, first) in enumerate(zip(marks, firsts, strict=True), 1):
+            above, number, size = number, zeros(len(mark), np.int64), 0
             for a, rows in self.pieces(k):
                 z = a + len(rows)
-                parent, word = np.divmod(rows[:, 0], len(there))
-                count = np.where(stay[a:z] == 2, rows[:, 1], 0)
-                found = np.column_stack((above[parent] * (new[-1] + 1) + new[word], count, first[a:z]))[stay[a:z] > 0]
-                number[a:z] = size + np.cumsum(stay[a:z] > 0) - 1
-                column.append(found)
-                size += len(found)
+                parent, word = np.divmod(rows[:, 0], len(word_stays))
+                count = np.where(mark[a:z] == 2, rows[:, 1], 0)
+                keys = above[parent] * (new[-1] + 1) + new[word]
+                rows_left = np.column_stack((keys, count, first[a:z]))[mark[a:z] > 0]
+                number[a:z] = size + np.cumsum(mark[a:z] > 0) - 1
+                column.append(rows_left)
+                size += len(rows_left)
             ends.append(ends[-1] + size)
         return Run(column, ends)
 
     def parts(self, by_bytes):
-        """Yields Counts of the n-grams with some first words, so that `counts.write_counts` of one part after the other
-        gives the lines of all n-grams. by_bytes: as there.
+        """Yield the counts in parts, as Counts. A part has all n-grams with certain first words, and the parts are in
+        the order of a count file: sorted by bytes with `by_bytes`, else by first occurrence.
         """
         first, W = np.array(self.run.level(1)), len(self.words)
         place = np.argsort(ranks(self.words)[first[:, 0]] if by_bytes else first[:, 2])
@@ -213,7 +219,7 @@ class Lines:
 
 
 def count_spilling(ids, new_id, starts, order, W, memory):
-    """The Run of `counts.count_ids` of new_id[ids], made in about `memory` bytes."""
+    """Count the n-grams of the text new_id[ids] in about `memory` bytes, and return their Run."""
     some = tokens_in(memory, order)
 
     def made(begin):
@@ -250,22 +256,22 @@ def places_among(levels, sizes, passed, W):
     order. A node that is only a prefix comes after all lines, by the first n-gram that it begins. sizes, passed (n,):
     the number of lines of each order in the part, and before it.
     """
-    found = []
+    placed = []
     for k in range(len(levels), 0, -1):
         level, size = levels[k - 1], sizes[k - 1]
         first = level.first + passed[k - 1]
         if len(bare := np.flatnonzero(level.first >= size)):
-            begin = np.searchsorted(found[-1].keys, bare * W)
-            end = np.searchsorted(found[-1].keys, (bare + 1) * W)
+            begin = np.searchsorted(placed[-1].keys, bare * W)
+            end = np.searchsorted(placed[-1].keys, (bare + 1) * W)
             both = np.column_stack((begin, end)).ravel()
-            first[bare] = BEHIND + np.minimum.reduceat(np.append(found[-1].first, 0), both)[::2]
-        found.append(Level(level.keys, level.count, first))
-    return found[::-1]
+            first[bare] = BEHIND + np.minimum.reduceat(np.append(placed[-1].first, 0), both)[::2]
+        placed.append(Level(level.keys, level.count, first))
+    return placed[::-1]
 
 
 def behind(run, passed, some):
-    """A Run with new `first`, and n orders: the nodes of an order count as seen one after the other, after `passed`
-    (n,) others.
+    """Return a copy of a Run, extended to n orders, with new first positions: the nodes of each order are numbered one
+    after the other from `passed` (n,) on.
     """
     column, ends = Column(np.int64, True), run.ends + [run.ends[-1]] * (len(passed) + 1 - len(run.ends))
     for k in range(1, len(run.ends)):
@@ -277,7 +283,9 @@ def behind(run, passed, some):
 
 
 def merged(runs, order, W, some):
-    """One Run of several, `runs` being an iterator that makes them one after the other. some: as in `merge`."""
+    """Merge the runs that an iterator makes one after the other into one Run, FAN at a time. some: about how many nodes
+    are in memory at once.
+    """
     tiers = [[]]  # each run of a tier is made of FAN of the tier below
     for run in runs:
         tiers[0].append(run)
@@ -306,7 +314,7 @@ def piece(ids, new_id, starts, begin, end, order, W):
 
 
 def spilled(levels, begin):
-    """The Run of the levels of a piece of a text that begins at `begin`."""
+    """Write levels to disk as a Run. begin: the position of the piece in the text, added to each first position."""
     column, ends = Column(np.int64, True), [0]
     for level in levels:
         column.append(np.column_stack((level.keys, level.count, level.first + begin)))
@@ -335,10 +343,10 @@ def merge(runs, order, W, some, spill=True):
             if last:
                 rows = [row[: np.searchsorted(row[:, 0], min(last), "right")] for row in rows]
             keys, place = np.unique(np.concatenate([row[:, 0] for row in rows]), return_inverse=True)
-            found = np.column_stack((keys, np.zeros_like(keys), np.full_like(keys, np.iinfo(np.int64).max)))
-            np.add.at(found[:, 1], place, np.concatenate([row[:, 1] for row in rows]))
-            np.minimum.at(found[:, 2], place, np.concatenate([row[:, 2] for row in rows]))
-            column.append(found)
+            nodes = np.column_stack((keys, np.zeros_like(keys), np.full_like(keys, np.iinfo(np.int64).max)))
+            np.add.at(nodes[:, 1], place, np.concatenate([row[:, 1] for row in rows]))
+            np.minimum.at(nodes[:, 2], place, np.concatenate([row[:, 2] for row in rows]))
+            column.append(nodes)
             for r, row, part in zip(
                 left, rows, np.split(place, np.cumsum([len(row) for row in rows])[:-1]), strict=True
             ):

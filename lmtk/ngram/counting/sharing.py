@@ -11,16 +11,16 @@ from lmtk.ngram.counting.runs import Run, merge
 
 
 def common_words(blocks, words, comm):
-    """The words of all ranks, each once, in the order in which one process would have seen them.
+    """Return the words of all ranks, each once, in the order in which a single process would have met them.
 
-    blocks: (path, place, tokens, words known after it) of each block that this rank has read; words: all that it
-    knows.
+    blocks: (path, place, tokens, words known after it) of each block that this rank has read; words: all words of
+    this rank.
     """
-    mine, before = [], 0
+    new_words, before = [], 0
     for path, place, _, known in blocks:
-        mine.append((path, place, words[before:known]))
+        new_words.append((path, place, words[before:known]))
         before = known
-    everywhere = sorted((block for part in comm.gather(mine) for block in part), key=lambda block: block[:2])
+    everywhere = sorted((block for part in comm.gather(new_words) for block in part), key=lambda block: block[:2])
     return list(dict.fromkeys(word for _, _, new in everywhere for word in new))
 
 
@@ -33,14 +33,16 @@ def shifts(blocks, comm):
     for path, place, tokens in sizes:
         start[path, place] = begin
         begin += tokens
-    own = np.cumsum([0, *(tokens for _, _, tokens, _ in blocks)])[:-1]
-    return own, np.array([start[path, place] for path, place, _, _ in blocks]) - own
+    own_start = np.cumsum([0, *(tokens for _, _, tokens, _ in blocks)])[:-1]
+    return own_start, np.array([start[path, place] for path, place, _, _ in blocks]) - own_start
 
 
 def gather_levels(levels, blocks, W, comm):
-    """The sum of all ranks' levels, on rank 0; other ranks get levels of no use. blocks: as in `common_words`."""
-    own, shift = shifts(blocks, comm)
-    levels = [Level(x.keys, x.count, x.first + shift[np.searchsorted(own, x.first, "right") - 1]) for x in levels]
+    """Add up the levels of all ranks. Rank 0 gets the sum; the result on other ranks is meaningless. blocks: as in
+    `common_words`.
+    """
+    starts, shift = shifts(blocks, comm)
+    levels = [Level(x.keys, x.count, x.first + shift[np.searchsorted(starts, x.first, "right") - 1]) for x in levels]
     seen = np.zeros(W, np.int64)
     seen[levels[0].keys] = levels[0].count
     seen = np.cumsum(comm.sum(seen))
@@ -60,11 +62,11 @@ def gather_levels(levels, blocks, W, comm):
         runs.append(Run(Column(np.int64, False), end))
         runs[-1].column.append(np.concatenate(column))
     run = merge(runs, len(levels), W, 1 << 62, False)
-    found, above = [], np.zeros(comm.size, np.int64)
+    gathered, above = [], np.zeros(comm.size, np.int64)
     for k in range(1, len(levels) + 1):
-        mine = np.ascontiguousarray(run.level(k))
-        parts = comm.swap([mine, *[mine[:0]] * (comm.size - 1)])
+        merged_rows = np.ascontiguousarray(run.level(k))
+        parts = comm.swap([merged_rows, *[merged_rows[:0]] * (comm.size - 1)])
         rows = np.concatenate([part + np.array([parent * W, 0, 0]) for part, parent in zip(parts, above, strict=True)])
         above = np.cumsum([0, *map(len, parts)])[:-1]
-        found.append(Level(*(np.ascontiguousarray(column) for column in rows.T)))
-    return found
+        gathered.append(Level(*(np.ascontiguousarray(column) for column in rows.T)))
+    return gathered

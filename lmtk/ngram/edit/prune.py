@@ -33,14 +33,14 @@ f32 = np.float32
 
 
 def prune(model, threshold, minorder=2, history=None, own=False):
-    """The model without the n-grams of `minorder` words or more whose removal raises the model's own perplexity by a
-    smaller share than `threshold` (Stolcke 1998), with new weights.
+    """Remove the n-grams of `minorder` words or more whose removal raises the model's own perplexity by a smaller share
+    than `threshold` (Stolcke 1998), and recompute the weights.
 
     Leaving out the n-gram h w changes bow(h) to bow'(h), and the entropy by
         -p(h) {p(w|h) [log p(w|h') + log bow'(h) - log p(w|h)] + (1 - sum p(v|h)) [log bow'(h) - log bow(h)]}.
     Each n-gram is judged as if it alone were removed. The context of an n-gram that stays, stays too. p(h) is taken
-    from the model itself or from the model `history`: a Kneser-Ney model gives poor p(h) (Chelba et al. 2010). own: as
-    in `renormalize`.
+    from the model itself or from the model `history`: a Kneser-Ney model gives poor p(h) (Chelba et al. 2010). own:
+    whether the caller gives the model up, so that its memory may be reused.
     """
     arrays = _, logs, where, _ = copied(model, own)
     context = history_probabilities(history, model) if history else context_probabilities(arrays, model.vocab)
@@ -58,8 +58,8 @@ def prune(model, threshold, minorder=2, history=None, own=False):
 
 
 def prune_low(model, minorder=2):
-    """The model without the n-grams of `minorder` words or more whose probability is below the backed-off one, as by
-    SRILM's -prune-lowprobs. Weights are recomputed and n-grams judged again until all stay.
+    """Remove the n-grams of `minorder` words or more whose probability is below the backed-off one (SRILM's
+    -prune-lowprobs). Weights are recomputed and n-grams judged again until none is removed.
     """
     arrays = memory, _, where, _ = copied(model)
     order, dropped = len(where), True
@@ -83,7 +83,7 @@ def prune_low(model, minorder=2):
 
 
 def drop_empty(model):
-    """The model without the bare prefixes that no n-gram extends. Probabilities and weights stay."""
+    """Remove the bare prefixes that no n-gram extends. Probabilities and weights stay."""
     arrays = copied(model)
     base = np.concatenate(([0], np.cumsum(arrays[2][:, N])))
     return replace(model, nodes=select(arrays, len(model.vocab.words), stated(arrays), base))
@@ -108,7 +108,7 @@ def without(model, arrays, kept, base):
 
 
 def select(arrays, W, kept, base):
-    """The Nodes of the n-grams that are kept, and of their prefixes; kept, base: as for `without`."""
+    """Copy the n-grams that are kept, and their prefixes, to new Nodes. kept, base: as for `without`."""
     memory, _, where, _ = arrays
     stays, order = kept.copy(), len(where)
     for k in range(order, 1, -1):
@@ -120,9 +120,9 @@ def select(arrays, W, kept, base):
 
 
 def context_probabilities(arrays, vocab):
-    """log10 p of each n-gram below the highest order as a sequence of words, an array for each order. <s> at the
-    beginning counts as </s>, since a text has as many of both; in other places, words that are not predicted are left
-    out.
+    """Return log10 p(h) of every context h, an array for each order below the highest. p(h) is the probability of the
+    n-gram h as a sequence of words. A first <s> counts as </s>, since a text has as many of both. Other words that the
+    model does not predict are left out of the product.
     """
     memory, logs, where, _ = arrays
     at, size, width, p = where[0].tolist()
@@ -140,8 +140,8 @@ def context_probabilities(arrays, vocab):
 
 
 def history_probabilities(history, model):
-    """`context_probabilities` by another model, `history`; p is 0 for n-grams
-    with words that it lacks.
+    """Return log10 p(h) of every context h, as `context_probabilities` does, but by the model `history`. p(h) is 0 if h
+    has a word outside the vocabulary of `history`.
     """
     index, vocab = history.vocab.index, model.vocab
     ids = np.array([index.get(w, history.vocab.unk_id) for w in vocab.words], np.int32)
@@ -149,13 +149,13 @@ def history_probabilities(history, model):
     for k in range(1, model.order):
         rows = model.ngrams(k).rows
         corpus = Corpus(ids[rows].ravel(), np.arange(len(rows) + 1) * k, np.ones(rows.size, bool))
-        own = (history.score(corpus).logp / LN10).astype(np.float32).reshape(rows.shape)
+        log10p = (history.score(corpus).logp / LN10).astype(np.float32).reshape(rows.shape)
         opening = rows[:, 0] == vocab.sos_id
         closing = Corpus(np.array([history.vocab.eos_id], np.int32), np.array([0, 1]), np.ones(1, bool))
-        own[opening, 0] = (history.score(closing).logp / LN10).astype(np.float32)[0]
-        own[np.isneginf(own) & (rows >= vocab.V) & ~(opening[:, None] & (np.arange(k) == 0))] = 0
-        own[lacking[rows]] = -np.inf
-        out.append(np.add.accumulate(own, axis=1)[:, -1])
+        log10p[opening, 0] = (history.score(closing).logp / LN10).astype(np.float32)[0]
+        log10p[np.isneginf(log10p) & (rows >= vocab.V) & ~(opening[:, None] & (np.arange(k) == 0))] = 0
+        log10p[lacking[rows]] = -np.inf
+        out.append(np.add.accumulate(log10p, axis=1)[:, -1])
     return out
 
 

@@ -38,7 +38,7 @@ prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
 def renormalize(model, own=False):
-    """The model with the back-off weights that make every context's probabilities sum to one.
+    """Return the model with back-off weights that make the probabilities after every context sum to one.
 
     The left-over mass of the 1-grams goes to the words of probability 0 in equal parts or, if there are none, to all
     words. If a context has no unseen words to back off to, its n-grams are scaled to sum to one. If its n-grams sum to
@@ -46,7 +46,7 @@ def renormalize(model, own=False):
     an n-gram with its backed-off probability. A weight (log10) that becomes 0, or was -0.0, is stored as -0.0: a 0 that
     ARPA files state.
 
-    own: the model is not used any more, so that its memory may be used for the new one.
+    own: whether the caller gives the model up, so that its memory may be reused.
     """
     arrays = copied(model, own)
     warn_of_sums(update_model(arrays, model.vocab))
@@ -54,7 +54,7 @@ def renormalize(model, own=False):
 
 
 def warn_of_sums(contexts):
-    """Warns of the number of contexts whose probabilities sum to more than one, if there are any."""
+    """Warn if there are contexts whose probabilities sum to more than one. contexts: their number."""
     if contexts:
         text = f"the probabilities after {counted(contexts, 'context')} add up to more than one, and stay so"
         warnings.warn(text, LmtkWarning, stacklevel=3)
@@ -66,8 +66,8 @@ def leaves_mass(model):
 
 
 def update_all_weights(arrays, vocab, shown=False):
-    """Completes the 1-grams and sets all back-off weights, in place. shown: as for `update_weights`. Returns how many
-    contexts sum to more than one.
+    """Complete the 1-grams and set all back-off weights, in place. shown: as for `update_weights`. Returns the number
+    of contexts whose probabilities sum to more than one.
     """
     memory, logs, where, _ = arrays
     at, size, width, p = where[0].tolist()
@@ -80,7 +80,9 @@ def update_all_weights(arrays, vocab, shown=False):
 
 
 def update_model(arrays, vocab):
-    """`renormalize`, in place. Returns how many contexts sum to more than one."""
+    """Renormalize in place, as `renormalize` describes. Returns the number of contexts whose probabilities sum to more
+    than one.
+    """
     over = update_all_weights(arrays, vocab, shown=True)
     for k in range(2, len(arrays[2]) + 1):
         in_parts(lambda *part, k=k: fill_bare(*arrays, k, *part), arrays[2][k - 2, N])
@@ -88,9 +90,9 @@ def update_model(arrays, vocab):
 
 
 def complete_unigrams(log10p, predicted):
-    """(log10 p of the 1-grams (N,), completed by the mass that was left, so that they sum to one; 1 if they summed to
-    more, else 0). The mass goes to the predicted words of probability 0, or to all. Afterwards no predicted word is
-    nan.
+    """Give the left-over mass of the 1-grams to the predicted words of probability 0 or, without such words, to all.
+    Returns the new log10 p (N,), which is not nan for any predicted word, and 1 if the 1-grams summed to more than one,
+    else 0.
     """
     p = probability(log10p)
     left = 1 - np.nansum(p)
@@ -103,8 +105,8 @@ def complete_unigrams(log10p, predicted):
 
 
 def copied(model, own=False):
-    """(memory, logs, where, far) of a copy of a model's nodes. With `own`, when the model is not used any more, they
-    are those of the nodes themselves, unless these are in a file. Raises FormatError if a file's nodes are damaged.
+    """Copy a model's nodes and return their (memory, logs, where, far). With `own`, nodes in memory are not copied but
+    taken over; the caller gives the model up. Raises FormatError if a file's nodes are damaged.
     """
     model.nodes.checked_levels(len(model.vocab.words))
     nodes, memory = model.nodes, writable_memory(model.nodes) if own else None

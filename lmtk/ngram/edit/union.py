@@ -1,5 +1,7 @@
-"""Several tries as one, for large models: the n-grams of all models with the ids of another vocabulary, and their
-probabilities, mixed or copied.
+"""Puts the n-grams of several models into one trie, under the ids of a common vocabulary.
+
+`unite` goes through the orders. `merge_children` merges the children of each context, `put_nodes` writes them as
+records, and `mix_numbers` or `copy_numbers` sets their probabilities and weights.
 
 symbol  shape      meaning
 tries   (T, 2)     the address and the size of each trie's memory, int64; the memory is as in `nodes`
@@ -238,24 +240,24 @@ def copy_numbers(tries, old, k, node0, place, logs, where):
 
 
 def unite(models, ids, W, weights=None, own=False):
-    """(memory, where, far), as in `nodes`, of the n-grams of all models, over W words. ids[m]: the new ids of the words
-    of model m, -1 for words that are left out.
+    """Unite the n-grams of all models over W words: (memory, where, far), the arrays of `nodes`. ids[m]: the new ids of
+    the words of model m, -1 for words that are left out.
 
-    Back-off weights are those of the first model. Probabilities are the mixture with `weights`; without weights they
-    are those of the first model, and the n-grams that it lacks are bare. own: the models are not used any more; their
-    memory is given back, an order at a time. Memory is allocated for as many n-grams as all models have; parts that are
-    not written cost nothing.
+    Back-off weights are those of the first model. With `weights`, probabilities are those of the mixture; without, they
+    are those of the first model, and n-grams of other models only become bare prefixes. own: whether the caller gives
+    the models up; their memory is then freed, an order at a time. Memory is allocated for the n-grams of all models
+    together; the part that is never written costs nothing.
     """
     n = max(model.nodes.order for model in models)
     for model in models:
         model.nodes.checked_levels(len(model.vocab.words))
     tries = np.array([(address_of(model.nodes.memory), model.nodes.memory.size) for model in models], np.int64)
     old = np.zeros((len(models), n, 4), np.int64)
-    for mine, model in zip(old, models):
-        mine[: model.nodes.order] = model.nodes.where
+    for row, model in zip(old, models):
+        row[: model.nodes.order] = model.nodes.where
     number_of = np.full((len(models), max(map(len, ids))), -1, np.int32)
-    for mine, given in zip(number_of, ids):
-        mine[: len(given)] = given
+    for row, new_ids in zip(number_of, ids):
+        row[: len(new_ids)] = new_ids
     most = old[:, :, N].sum(axis=0)
     widths = [*[WIDE] * (n - 1), NARROW]
     memory, where = np.empty(int((most + 1) @ widths), np.int32), np.zeros((n, 4), np.int64)
@@ -265,15 +267,15 @@ def unite(models, ids, W, weights=None, own=False):
     base, rows = np.zeros(n, np.int64), np.empty((1 + most[:-1].sum(), len(models), 3), f32)
     rows[0] = -np.inf, 0, 0
     for k in range(1, n + 1):
-        found = merged_order(tries, old, number_of, k, parts)
+        pieces = merged_order(tries, old, number_of, k, parts)
         for model in models if own and k > 1 else ():
             release_order(model.nodes, k - 1)
-        begins = np.cumsum([0, *(len(word) for *_, word, _ in found)]).tolist()
+        begins = np.cumsum([0, *(len(word) for *_, word, _ in pieces)]).tolist()
         at, size, width = where[k - 1, AT], begins[-1], widths[k - 1]
         where[k - 1, N], end = size, at + width * size
         memory[end : end + width] = 0
         if k == 1:
-            for begin, (*_, word, _) in zip(begins, found):
+            for begin, (*_, word, _) in zip(begins, pieces):
                 one[word] = np.arange(begin, begin + len(word))
         else:
             memory[at - WIDE + CHILD] = size
@@ -284,7 +286,7 @@ def unite(models, ids, W, weights=None, own=False):
             begin, (first, last, child, word, _) = part
             put_nodes(k, first, last, begin, child, word, memory, where)
 
-        all_at_once(put, zip(begins, found))
+        all_at_once(put, zip(begins, pieces))
         if k > 1:
             far = add_suffixes(memory, where, table, np.array([[0, len(table)]] * n), k, one, far)
 
@@ -293,15 +295,15 @@ def unite(models, ids, W, weights=None, own=False):
             if weights is None:
                 copy_numbers(tries, old, k, begin, place, logs, where)
             else:
-                mine = np.array(weights, np.float64), k, first, last, begin, place
-                mix_numbers(tries, old, *mine, memory, logs, where, far, base, rows)
+                mixture = np.array(weights, np.float64), k, first, last, begin, place
+                mix_numbers(tries, old, *mixture, memory, logs, where, far, base, rows)
 
         def find(k=k):  # for the suffixes of the next order
             return build_table(memory, where, k) if 1 < k < n else none
 
-        table, *_ = all_at_once(lambda job: job(), [find, *(partial(numbers, part) for part in zip(begins, found))])
-        parts = [(begin, place) for begin, (*_, place) in zip(begins, found)]
-        del found, put, numbers
+        table, *_ = all_at_once(lambda job: job(), [find, *(partial(numbers, part) for part in zip(begins, pieces))])
+        parts = [(begin, place) for begin, (*_, place) in zip(begins, pieces)]
+        del pieces, put, numbers
     for model in models if own else ():
         release_order(model.nodes, n)
     return memory[: where[-1, AT] + NARROW * (where[-1, N] + 1)], where, far
@@ -319,7 +321,7 @@ def merged_order(tries, old, ids, k, parts):
         size, most = count_children(tries, old, k, above)
         child, word = np.empty(len(above) + 1, np.int32), np.empty(size, np.int32)
         place = np.empty((size, len(tries)), np.int32)
-        found = merge_children(tries, old, ids, k, above, most, child, word, place)
-        return first, first + len(above), child, word[:found], place[:found]
+        size_merged = merge_children(tries, old, ids, k, above, most, child, word, place)
+        return first, first + len(above), child, word[:size_merged], place[:size_merged]
 
     return all_at_once(merge, pieces)

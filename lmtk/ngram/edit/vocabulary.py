@@ -20,8 +20,8 @@ from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab
 
 
 def merge(models, weights, own=False):
-    """The static mixture sum_j weights[j] p_j of back-off models, all at once, with new back-off weights. own: as in
-    `renormalize`.
+    """Merge back-off models into their static mixture sum_j weights[j] p_j, all at once, with new back-off weights.
+    own: whether the memory of the models may be reused or freed.
     """
     vocab = unite_vocabularies([model.vocab for model in models])
     memory, where, far = unite(models, [ids_in(vocab, m) for m in models], len(vocab.words), weights, own)
@@ -30,9 +30,7 @@ def merge(models, weights, own=False):
 
 
 def merge_in_turn(models, weights, own=False):
-    """The static mixture of several models: the first two are merged, then the result and the third, and so on. own: as
-    in `merge`.
-    """
+    """Merge the first two models, then the result and the third, and so on. own: as in `merge`."""
     whole, total = models[0], weights[0]
     for model, weight in zip(models[1:], weights[1:], strict=True):
         total += weight
@@ -42,21 +40,21 @@ def merge_in_turn(models, weights, own=False):
 
 
 def limit(model, words):
-    """The model without the n-grams that hold words other than `words`, <s>, </s> and the unknown word. Probabilities
-    and weights stay.
+    """Remove the n-grams that contain a word other than `words`, <s>, </s> and the unknown word. Probabilities and
+    weights stay.
     """
     old = model.vocab
     allowed = {*words, SOS, EOS, old.unk}
     stays = np.array([w in allowed for w in old.words])
-    left = [w for w, stay in zip(old.words, stays) if stay]
-    smaller = renumbered([model], Vocab(left, int(stays[: old.V].sum()), old.unk))
+    kept_words = [w for w, stay in zip(old.words, stays) if stay]
+    smaller = renumbered([model], Vocab(kept_words, int(stays[: old.V].sum()), old.unk))
     has_bare = sum(model.sizes) < sum(model.nodes.where[:, N])
     return drop_empty(smaller) if has_bare else smaller
 
 
 def add_words(model, words, unk=False):
-    """The model with more words, which have probability 0: those of `words` that it does not predict and, with `unk`,
-    the unknown word. When the model is renormalized, the mass that 1-grams leave goes to them.
+    """Add words with probability 0: those of `words` that the model does not predict and, with `unk`, the unknown word.
+    When the model is renormalized, these words get the left-over mass of the 1-grams.
     """
     old = model.vocab
     new = dict.fromkeys(w for w in words if w not in (SOS, EOS, PAUSE, old.unk) and not old.predicts(w))
@@ -72,9 +70,7 @@ def add_words(model, words, unk=False):
 
 
 def rename_unknown(model, word):
-    """The model with `word` for unknown words. The word that stood for them before becomes an ordinary word if it was
-    predicted.
-    """
+    """Make `word` the unknown word. The previous unknown word becomes an ordinary word if it was predicted."""
     old = model.vocab
     words = [w for i, w in enumerate(old.words) if i < old.V or w != old.unk]
     vocab = Vocab(list(dict.fromkeys([*words, word])), old.V, word)
@@ -82,8 +78,8 @@ def rename_unknown(model, word):
 
 
 def predict_unknown(model, unknown):
-    """The model with its unknown word predicted; without `unknown`, as a word of contexts only, which gets nothing of
-    the mass that 1-grams leave. The word's probability stays.
+    """Make the unknown word a predicted word or, without `unknown`, a word of contexts only, which gets no left-over
+    mass of the 1-grams. The word's probability stays.
     """
     old = model.vocab
     if old.predicts(old.unk) == unknown:
@@ -95,32 +91,35 @@ def predict_unknown(model, unknown):
 
 
 def renumbered(models, vocab):
-    """The n-grams of all models with the ids of `vocab`. Probabilities and weights are those of the first model; the
-    n-grams that it lacks are bare prefixes. N-grams with words that `vocab` lacks are left out.
+    """Unite the n-grams of all models under the ids of `vocab`. Probabilities and weights are those of the first model;
+    n-grams of other models only become bare prefixes. N-grams with words outside `vocab` are left out.
     """
     ids = [ids_in(vocab, model) for model in models]
     return replace(models[0], vocab=vocab, nodes=wrap_records(*unite(models, ids, len(vocab.words))))
 
 
 def unite_vocabularies(vocabs):
-    """A Vocab that predicts the words of several. The first one's word for unknown words is taken."""
+    """Return a Vocab that predicts the words of all `vocabs`, with the unknown word of the first."""
     first = vocabs[0]
     words = [renamed(v, first) for v in vocabs]
-    known, old = set(first.words[: first.V]), set(first.words)
-    if all(known.issuperset(mine[: v.V]) and old.issuperset(mine[v.V :]) for v, mine in zip(vocabs, words)):
+    predicted_first, words_first = set(first.words[: first.V]), set(first.words)
+    if all(
+        predicted_first.issuperset(own_words[: v.V]) and words_first.issuperset(own_words[v.V :])
+        for v, own_words in zip(vocabs, words)
+    ):
         return first
-    predicted = dict.fromkeys(w for v, mine in zip(vocabs, words) for w in mine[: v.V])
-    others = dict.fromkeys(w for v, mine in zip(vocabs, words) for w in mine[v.V :])
+    predicted = dict.fromkeys(w for v, own_words in zip(vocabs, words) for w in own_words[: v.V])
+    others = dict.fromkeys(w for v, own_words in zip(vocabs, words) for w in own_words[v.V :])
     return Vocab([*predicted, *(w for w in others if w not in predicted)], len(predicted), first.unk)
 
 
 def renamed(vocab, first):
-    """A vocabulary's words, with the unknown word of `first` in place of its own."""
+    """Return the words of `vocab`, with its unknown word replaced by that of `first`."""
     return vocab.words if vocab.unk == first.unk else [first.unk if w == vocab.unk else w for w in vocab.words]
 
 
 def ids_in(vocab, model):
-    """(W,) int32: the ids of a model's words in `vocab`, -1 for those that it lacks."""
+    """Return the ids in `vocab` of a model's words, (W,) int32; -1 for words outside `vocab`."""
     if model.vocab == vocab:
         return np.arange(len(vocab.words), dtype=np.int32)
     words = renamed(model.vocab, vocab)

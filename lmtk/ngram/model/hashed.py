@@ -20,8 +20,10 @@ LONGEST = np.dtype([("key", "<u8"), ("log10p", "<f4")])
 
 @dataclass(frozen=True)
 class Hashed:
-    """number (W,): KenLM's number of each word. first (W',): a ONE for each number. tables: for each longer order a
-    hash table by key, of MIDDLE or LONGEST (linear probing; an entry with the key 0 is free). sizes: the number of
+    """A back-off model of hashed n-grams.
+
+    number (W,): KenLM's number of each word. first (W',): a record ONE for each number. tables: for each order above
+    1, a hash table of MIDDLE or LONGEST records (linear probing; the key 0 marks a free entry). sizes: the number of
     n-grams of each order.
 
     The sign bit of a log10 p is not a sign: KenLM clears it if a longer n-gram ends in this one.
@@ -35,8 +37,8 @@ class Hashed:
     sizes: list
 
     def score(self, corpus):
-        """Scores: ln p of every scored token, and the length of the n-gram used, UNKNOWN for a word that is not
-        predicted.
+        """Score a Corpus: ln p of every scored token, and the length of the n-gram that gave it, UNKNOWN for a word
+        that is not predicted.
         """
         log10p, used = self.log10p(corpus)
         outside = corpus.scored & (corpus.ids >= self.vocab.V)
@@ -82,7 +84,7 @@ def with_minus(log10p):
 
 
 def find_keys(table, keys):
-    """The places (N,) of keys (N,) in a table, -1 for those that it lacks."""
+    """Find keys (N,) in a table: their places (N,), -1 for keys that are not in the table."""
     place, places = (keys % np.uint64(len(table))).astype(np.int64), np.full(len(keys), -1)
     open_, turns = np.arange(len(keys)), 0
     while len(open_) and turns < len(table):

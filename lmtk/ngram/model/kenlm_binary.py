@@ -36,7 +36,7 @@ MISSING = np.float32(-100)  # log10 p of <unk> where the ARPA file had none
 
 
 def read(stream, path):
-    """(a Backoff or a Hashed, the name of its kind in KINDS). Raises FormatError."""
+    """Read a file of KenLM's: (a Backoff or a Hashed, the name of its kind in KINDS). Raises FormatError."""
     data = read_bytes(stream, path)
     head = data[:FIXED].tobytes()
     if head.startswith(INCOMPLETE):
@@ -68,7 +68,7 @@ def read(stream, path):
 
 
 def read_bytes(stream, path):
-    """The bytes of a file: mapped if the file is regular and not compressed, else read from `stream`."""
+    """Return the bytes of a file: mapped if the file is regular and not compressed, else read from `stream`."""
     if path != "-" and os.path.isfile(path):
         with open(path, "rb") as raw:
             if raw.read(len(MAGIC)) == MAGIC:
@@ -77,7 +77,7 @@ def read_bytes(stream, path):
 
 
 def read_probing(data, counts, multiplier, path):
-    """The Hashed of probing tables. Raises IndexError where the file is too short."""
+    """Return the Hashed model of a file with probing tables. Raises IndexError if the file is too short."""
     if not 1 < multiplier < 1e6:
         raise IndexError
 
@@ -105,7 +105,7 @@ def read_probing(data, counts, multiplier, path):
 
 
 def vocabulary_offset(counts):
-    """Where the vocabulary begins, after the header."""
+    """The byte at which the vocabulary begins, after the header."""
     return -(-(FIXED + 20 + 8 * len(counts)) // 8) * 8
 
 
@@ -119,13 +119,13 @@ def make_vocab(words, unknown):
 
 
 def kenlm_numbers(vocab, words):
-    """The place (W,) in KenLM's list of each word of `vocab`, 0 for words that are not in it."""
+    """Return KenLM's number of each word of `vocab`, (W,): its place in `words`, 0 for a word that is not there."""
     index = {w: i for i, w in enumerate(words)}
     return np.array([index.get(w, 0) for w in vocab.words], np.int64)
 
 
 def hash_words(words):
-    """(N,) uint64: what KenLM has in the place of each word, a hash (MurmurHash64A)."""
+    """Hash each word as KenLM does (MurmurHash64A): (N,) uint64."""
     hash_of, length = np.empty(len(words), np.uint64), np.array([len(word) for word in words])
     for n in np.unique(length).tolist():
         at = np.flatnonzero(length == n)
@@ -143,8 +143,8 @@ def hash_words(words):
 
 
 def trie_numbers(words, number):
-    """KenLM's number (W,) of each word in a trie, where words are in the order of their hashes; number (W,): that in
-    other forms, 0 for <unk> and words that the model lacks.
+    """Return KenLM's number (W,) of each word in a trie file, which sorts words by hash. number (W,): the number
+    in KenLM's other files, 0 for <unk> and for words that are not in the model.
     """
     at = np.flatnonzero(number)
     by_hash, numbers = np.argsort(hash_words([words[i] for i in at.tolist()])), np.zeros(len(words), np.int32)
@@ -153,8 +153,8 @@ def trie_numbers(words, number):
 
 
 def read_trie(data, counts, quantized, split, path):
-    """The Backoff model of a trie's bytes. quantized: whether log10 p and weights are in tables; split: whether the
-    upper bits of pointers are. Raises IndexError if the file is too short.
+    """Return the Backoff model of a trie file's bytes. quantized: whether log10 p and weights are places in tables;
+    split: whether the upper bits of pointers are kept in tables. Raises IndexError if the file is too short.
     """
     order, V = len(counts), counts[0]
     at = vocabulary_offset(counts) + 8 + 8 * V  # after the vocabulary's hashes
@@ -216,7 +216,7 @@ def read_floats(data, at, size):
 
 
 def unpack_fields(data, first, step, width, N):
-    """N numbers of `width` bits, `step` bits apart, from the bit `first` on: (N,) uint64."""
+    """Unpack N numbers of `width` bits, `step` bits apart, from the bit `first` on: (N,) uint64."""
     if not width:
         return np.zeros(N, np.uint64)
     bit = first + np.arange(N, dtype=np.int64) * step
@@ -241,8 +241,8 @@ def read_upper_bits(data, at, size, largest, most):
 
 
 def parents_of(child, N):
-    """The parent (N,) of each of N records; child (P + 1,): the first child of each parent. Raises IndexError if they
-    do not fit together.
+    """Return the parent of each of N records, (N,). child (P + 1,): the first child of each parent, and N. Raises
+    IndexError if the children are not in order.
     """
     if child[0] != 0 or child[-1] != N or (np.diff(child) < 0).any():
         raise IndexError

@@ -1,4 +1,10 @@
-"""Scoring by the arrays of `nodes`: the back-off recursion in kernels and in numpy."""
+"""Scores texts with a back-off model: the back-off recursion in kernels and in numpy.
+
+The arrays are those of the table in `nodes`. `walk` scores the tokens of a large text in one kernel, and `walk_plain`
+those of a small text in numpy. `step` scores one word, and `score_text` and `score_lines` score sentences in KenLM's
+arithmetic; these three take the arrays as a handle, an array of addresses. `log_probabilities` gives the distribution
+over all words after one context.
+"""
 
 from itertools import pairwise
 
@@ -30,7 +36,7 @@ prefetch, local, array_at = (of_numba("lmtk.machine.intrinsics", name) for name 
 
 
 def walk_plain(nodes, unigram, first, V, single, ids, fresh):
-    """`walk` in numpy, without tables: (log10p, used)."""
+    """Score the tokens ids (N,) in numpy: (log10p, used). The arguments and results are those of `walk`."""
     node, logp, used = unigram[ids], first[ids], np.ones(len(ids), np.int8)
     weights = np.zeros(len(ids), np.float32)
     for k, (above, level) in enumerate(pairwise(nodes.levels[1:]), 2):
@@ -58,7 +64,7 @@ def walk_plain(nodes, unigram, first, V, single, ids, fresh):
 
 
 def find_context_nodes(nodes, unigram, context):
-    """The nodes of the last 1, 2 .. order - 1 words of a context, ids with the last word last; -1 for none."""
+    """Find the nodes of the last 1, 2 .. order - 1 words of a context (ids, the most recent word last); -1 for none."""
     node, nodes_found = unigram[context], []
     for above, level in pairwise(nodes.levels[1:]):
         nodes_found.append(int(node[-1]) if len(node) else -1)
@@ -67,7 +73,7 @@ def find_context_nodes(nodes, unigram, context):
 
 
 def log_probabilities(nodes, unigram, first, context):
-    """log10 p (V,) of all words after a context, ids with the last word last. first (V,): log10 p without a context."""
+    """log10 p (V,) of all words after a context (ids, the latest word last). first (V,): log10 p of the 1-grams."""
     logp, weights = first.copy(), np.zeros(len(first), np.float32)
     for k, node in enumerate(find_context_nodes(nodes, unigram, context), 1):
         if node >= 0:
@@ -81,14 +87,14 @@ def log_probabilities(nodes, unigram, first, context):
 
 
 def as_kenlm_log(log10p):
-    """log10 p as KenLM keeps it: -99 for log 0, and -0 for 0."""
+    """log10 p in KenLM's form: -99 for the logarithm of 0, and -0 for 0."""
     return np.where(log10p == -np.inf, np.float32(ZERO), np.where(log10p == 0, np.float32(-0.0), log10p))
 
 
 @inlined
 def weight_after(bow, goes_on, single):
-    """A context's weight, log10, in the form in which it is added. In KenLM (`single`) a weight of 0 has a sign, -0 if
-    no n-gram extends the context; and log 0 is -99.
+    """The log10 weight of a context in the form in which it is added. With KenLM's rounding (`single`), a weight of 0
+    becomes -0 if no n-gram extends the context, and the logarithm of 0 becomes -99.
     """
     if single and bow == 0:
         return np.float32(0.0) if goes_on else np.float32(-0.0)
@@ -97,7 +103,7 @@ def weight_after(bow, goes_on, single):
 
 @inlined
 def given(value, single):
-    """log10 p of an n-gram, with `single` as `as_kenlm_log` has it."""
+    """log10 p of an n-gram; with `single` in KenLM's form: -99 for the logarithm of 0, and -0 for 0."""
     if single:
         return np.float32(ZERO) if value == -np.inf else np.float32(-0.0) if value == 0 else value
     return value
@@ -125,22 +131,26 @@ def fetch(memory, where, k, node):
 
 @sealed
 def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids, fresh, log10p, used):
-    """The back-off recursion (Katz 1987) for the tokens ids (N,):
+    """Hard to read: the parts of a text are scored side by side, in rounds of passes over lists of parts.
+
+    The back-off recursion (Katz 1987) for the tokens ids (N,):
 
         p(w | c) = p of the n-gram c w if there is one, else bow(c) p(w | c without its oldest word).
 
     log10p (N,) float32 <- log10 p; used (N,) int8 <- the length of the n-gram that gave it. unigram (W,) int32: the
     1-gram of each word, -1 for none; first (W,) float32, its log10 p. fresh (N,): whether a token has no context. Words
-    from V on have no probability. single: KenLM's rounding and zeros, as in `weight_after` and `backed_off`.
+    from V on do not have a probability. single: whether to use KenLM's rounding and signs of zero.
 
     The search goes from the longest context to shorter ones, by suffix links. The first node found is the next token's
     context; at the highest order, its suffix is. So a token whose n-gram is in the model takes one search. A log10p of
     +inf counts only for `used`: it marks n-grams that KenLM adds to a model.
 
     The text is scored in LANES parts, each of which begins with the tokens of its first context. A round makes one
-    search in each part, so that their random reads, two or three a search, overlap. A round goes in passes, from lists
-    of parts to lists of parts, since a processor cannot predict a branch on what is found. Bound by these reads and by
-    instructions, about equally. Children and suffixes out of their orders, in a damaged file, are not followed.
+    search in each part, so that their random reads, two or three a search, overlap. A round consists of passes; each
+    pass sorts a list of parts into new lists, since a processor cannot predict a branch on the result of a search.
+
+    Bound: these reads and the instructions, about equally. A damaged file's children and suffixes are kept within their
+    orders.
     """
     n, size = len(where), len(ids)
     lanes = max(min(LANES, size // (PART + n), WEIGHTS // (n + 1)), 1) if size else 0
@@ -258,8 +268,9 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
 
 
 def make_handle(nodes, unigram, first):
-    """An int64 array: the addresses and lengths of a Walk's arrays, and room for the weights of `step`. Kernels that
-    are called often take it in place of the arrays, since a call costs 0.1 us an array. The arrays must outlive it.
+    """Make a handle: an int64 array with the addresses and lengths of a Walk's arrays, and scratch memory for the
+    weights of `step`. Kernels that are called often take a handle, since passing an array costs 0.1 us. The arrays must
+    outlive the handle.
     """
     arrays = nodes.memory, nodes.where, unigram, first, nodes.far, nodes.slots, nodes.spans
     sizes = nodes.memory.size, nodes.order, len(unigram), len(nodes.far), nodes.slots.size, len(nodes.spans)
@@ -268,7 +279,7 @@ def make_handle(nodes, unigram, first):
 
 @inlined
 def arrays_at(handle):
-    """memory, logs, where, far, slots, spans, unigram, first of a `handle`, given as its address."""
+    """memory, logs, where, far, slots, spans, unigram, first of the handle at this address."""
     h = array_at(handle, 13, np.int64)
     memory, logs = array_at(h[0], h[7], np.int32), array_at(h[0], h[7], np.float32)
     where, far = array_at(h[1], (h[8], 4), np.int64), array_at(h[4], (h[10], 2), np.int32)
@@ -279,8 +290,8 @@ def arrays_at(handle):
 
 @jit(nogil=False)
 def step(handle, w, state):
-    """`walk` of one word w, as KenLM scores it: (log10 p, length used, state after w). It holds Python's lock, since
-    all calls use the same room in the handle.
+    """Score one word w in KenLM's arithmetic: (log10 p, the length of the n-gram used, the state after w). The kernel
+    holds Python's lock, since all calls share the scratch memory of the handle.
 
     state: the longest context, order << 32 | place; NULL or UNKNOWN if there is none. As in KenLM, a context that no
     n-gram extends, and whose weight is 0, is shortened.
@@ -328,7 +339,7 @@ def step(handle, w, state):
 
 @inlined
 def seek(memory, where, slots, spans, k, node, w):
-    """Begins the search for w among the children of a node of order k: (first, end, first place in slots or -1)."""
+    """Begin the search for w among the children of a node of order k: (first child, end, first slot or -1)."""
     if k == 0:
         return np.int64(0), np.int64(0), np.int64(-1)
     low, high = children_of(memory, where, k, node)
@@ -341,14 +352,14 @@ def seek(memory, where, slots, spans, k, node, w):
 
 
 def make_table_handle(slots, letters, ends, value):
-    """An int64 array: the addresses and lengths of the arrays of a text.corpus.Table."""
+    """Make a handle of a text.corpus.Table: an int64 array with the addresses and lengths of the table's arrays."""
     arrays = slots, letters, ends, value
     return np.array([*map(address_of, arrays), *map(len, arrays)], np.int64)
 
 
 @inlined
 def table_at(table):
-    """slots, letters, ends, value of a `make_table_handle`, given as its address."""
+    """slots, letters, ends, value of the table whose handle is at this address."""
     t = array_at(table, 8, np.int64)
     known, letters = array_at(t[0], (t[4], 2), np.uint64), array_at(t[1], t[5], np.uint8)
     return known, letters, array_at(t[2], t[6], np.int64), array_at(t[3], t[7], np.int32)
@@ -357,7 +368,8 @@ def table_at(table):
 @jit(nogil=False)
 def score_text(handle, table, unk, text, sos, eos):
     """(KenLM's log10 p of a sentence, in single precision; the number of its words, </s> included). text: the sentence
-    and a blank, uint8; table: a `make_table_handle`; sos, eos: the ids of the marks around it, or -1 for none.
+    and a blank, uint8; table: the address of a `make_table_handle`; sos, eos: the ids of the marks around the sentence,
+    or -1 for none.
 
     All n-grams of the sentence are found first, an order at a time, so that their random reads overlap: the k-gram that
     ends at token i extends the (k - 1)-gram that ends at i - 1. `walk` makes fewer searches, but needs many tokens for
