@@ -7,8 +7,8 @@ from lmtk.jobs.rules import check, made, wrong
 OPTIONS = {
     "Data": {"lm": MODELS, **shared("heldout"), "unk": UNK_AS_IS, **shared("no_sos no_eos stream tolower")},
     "Weights": {
-        "weight": option("A weight for each model (the last may be left out and takes the rest).", "X"),
-        "bins": option("Weights by the frequency of the context, learned on -heldout."),
+        "weight": option("A weight for each model (the last may be left out and gets the rest).", "X"),
+        "bins": option("Learn weights on -heldout for each range of context frequencies."),
     },
     "Output": shared("write debug"),
     "Training": shared("iterations tolerance"),
