@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from lmtk.commands.options import option, shared, takes
 from lmtk.errors import LmtkError, UsageError
-from lmtk.jobs.rules import Rule, check, check_outputs, made, one_stdin, required, wrong
+from lmtk.jobs.rules import Rule, build, check, check_outputs, one_stdin, required, wrong
 
 OPTIONS = {
     "Data": {
@@ -88,7 +88,7 @@ def command(**options):
     from lmtk.nplm import features
     from lmtk.nplm.model import Neural
 
-    job = made(FeaturesJob, options)
+    job = build(FeaturesJob, options)
     if job.plot:
         figure.need("plot")
     check_outputs(job.write, job.plot, inputs=[job.lm, job.words])

@@ -3,7 +3,7 @@ import os
 from lmtk.commands.options import MAX_ORDER, option, shared, takes, tell_memory
 from lmtk.errors import UsageError
 from lmtk.jobs.editing import EditJob, edit
-from lmtk.jobs.rules import check, given_weights, made, wrong
+from lmtk.jobs.rules import build, check, complete_weights, wrong
 
 OPTIONS = {
     "Model": {
@@ -106,7 +106,7 @@ def command(memuse, write_bin_lm, mix_lm_n, mix_lambda_n, **options):
     options["classes"] = None if options["classes"] == os.devnull else options["classes"]
     if mix_lm_n or mix_lambda_n:
         options |= numbered_models(options["mix_lm"], options["weight"], mix_lm_n, mix_lambda_n)
-    job = made(EditJob, options)
+    job = build(EditJob, options)
     check(job, RULES)
     edit(job)
     if memuse:
@@ -123,5 +123,5 @@ def numbered_models(first, weight, files, weights):
     if len(first) != 1 or len(weight) > 1 or sorted(files) != list(range(2, len(files) + 2)):
         raise UsageError("-mix-lm2 and so on follow one -mix-lm, without a gap, and one -lambda")
     later, own = [weights.get(n, 0.0) for n in sorted(files)], weight[0] if weight else 0.5
-    whole = given_weights([own, 1 - own - sum(later), *later], len(files) + 2)
+    whole = complete_weights([own, 1 - own - sum(later), *later], len(files) + 2)
     return {"mix_lm": (*first, *(files[n] for n in sorted(files))), "weight": tuple(whole)}

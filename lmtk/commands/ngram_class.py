@@ -1,6 +1,6 @@
 from lmtk.commands.options import MANY, option, shared, takes
 from lmtk.jobs.classing import ClassJob, sort_words
-from lmtk.jobs.rules import check, made, wrong
+from lmtk.jobs.rules import build, check, wrong
 
 OPTIONS = {
     "Data": {
@@ -50,6 +50,6 @@ def command(**options):
     \b
     Example: lmtk ngram-class -text train.txt -numclasses 500 -classes train.classes
     """
-    job = made(ClassJob, options)
+    job = build(ClassJob, options)
     check(job, RULES)
     sort_words(job)

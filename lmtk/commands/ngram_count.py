@@ -1,6 +1,6 @@
 from lmtk.commands.options import bytes_of, option, shared, takes, tell_memory
 from lmtk.jobs.estimating import EstimateJob, estimate
-from lmtk.jobs.rules import made
+from lmtk.jobs.rules import build
 from lmtk.jobs.smoothing import fallback_discounts
 
 OPTIONS = {
@@ -109,6 +109,6 @@ def command(memuse, write_binary_lm, **options):
         options["write"] = "-"
     if write_binary_lm and options["lm"]:
         options["lm"], options["write_bin"] = None, options["lm"]
-    estimate(made(EstimateJob, options))
+    estimate(build(EstimateJob, options))
     if memuse:
         tell_memory()

@@ -1,5 +1,5 @@
 from lmtk.commands.options import option, shared, takes
-from lmtk.jobs.rules import made
+from lmtk.jobs.rules import build
 from lmtk.jobs.translation_training import TrainTranslationJob, train
 
 OPTIONS = {
@@ -64,4 +64,4 @@ def command(**options):
     \b
     Example: lmtk nmt-train -source train.en -target train.fr -shortlist 6000 -model en-fr.bin
     """
-    train(made(TrainTranslationJob, options))
+    train(build(TrainTranslationJob, options))

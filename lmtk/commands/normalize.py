@@ -2,7 +2,7 @@ import os
 from dataclasses import dataclass
 
 from lmtk.commands.options import option, shared, takes
-from lmtk.jobs.rules import check_outputs, made, one_stdin
+from lmtk.jobs.rules import build, check_outputs, one_stdin
 
 OPTIONS = {
     "Data": {"text": option("Text to read (several; default: stdin).", "FILE"), **shared("tolower")},
@@ -43,7 +43,7 @@ def command(**options):
     from lmtk.text.normalize import normalize
     from lmtk.text.vocab import read_vocab
 
-    job = made(NormalizeJob, options)
+    job = build(NormalizeJob, options)
     for path in job.text:
         if path != "-":
             os.stat(path)  # all or none: what is missing is told before anything is written

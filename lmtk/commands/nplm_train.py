@@ -1,5 +1,5 @@
 from lmtk.commands.options import MAX_ORDER, option, shared, takes
-from lmtk.jobs.rules import made
+from lmtk.jobs.rules import build
 from lmtk.jobs.training import TrainJob, train
 
 OPTIONS = {
@@ -90,4 +90,4 @@ def command(**options):
     \b
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin
     """
-    train(made(TrainJob, options))
+    train(build(TrainJob, options))

@@ -90,18 +90,18 @@ def takes(job, options):
     job: the class, a frozen dataclass; records inside it count too. options: {heading: {field: Record}}.
     """
 
-    def made(function):
+    def decorate(function):
         declared, readers, parameters = fields_of(job), {}, []
         for heading, records in options.items():
             for name, record in records.items():
-                about = declared.get(name)
-                spelled = record.name or (option_of(about) if about else name.replace("_", "-"))
-                kind = record.type or about.type
-                default = default_of(about) if about and not record.type else record.default
-                told, readers[name] = declaration(spelled, kind, record, heading)
+                field = declared.get(name)
+                spelled = record.name or (option_of(field) if field else name.replace("_", "-"))
+                kind = record.type or field.type
+                default = default_of(field) if field and not record.type else record.default
+                annotation, readers[name] = declaration(spelled, kind, record, heading)
                 shown = None if default in ((), {}) else default
                 parameters.append(
-                    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=told)
+                    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=annotation)
                 )
 
         def command(**values):
@@ -111,7 +111,7 @@ def takes(job, options):
         command.__signature__ = inspect.Signature(parameters)
         return command
 
-    return made
+    return decorate
 
 
 def declaration(name, kind, record, heading):
@@ -134,8 +134,8 @@ def declaration(name, kind, record, heading):
         typed, read = (list[str] if get_origin(one) else str) | None, record.parse
     bounds = {bound: value for bound, value in bounds.items() if value is not None}
     names = [f"-{n}" for n in (name, *record.also)]
-    told = typer.Option(*names, help=record.help, metavar=record.metavar, rich_help_panel=heading, **bounds)
-    return Annotated[typed, told], read
+    typer_option = typer.Option(*names, help=record.help, metavar=record.metavar, rich_help_panel=heading, **bounds)
+    return Annotated[typed, typer_option], read
 
 
 def bytes_of(size):

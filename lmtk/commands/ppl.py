@@ -1,5 +1,5 @@
 from lmtk.commands.options import A_MODEL, MAX_ORDER, UNK_AS_IS, option, shared, takes
-from lmtk.jobs.rules import made
+from lmtk.jobs.rules import build
 from lmtk.jobs.scoring import ScoreJob, score
 
 OPTIONS = {
@@ -37,4 +37,4 @@ def command(unk, ppl, text, **options):
     \b
     Example: lmtk ppl -lm model.lm -unk -text test.txt
     """
-    score(made(ScoreJob, {"text": text + ppl, **options}))
+    score(build(ScoreJob, {"text": text + ppl, **options}))

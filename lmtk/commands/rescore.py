@@ -2,7 +2,7 @@ import os
 
 from lmtk.commands.options import MODELS, UNK_AS_IS, option, shared, takes
 from lmtk.jobs.rescoring import RescoreJob, rescore
-from lmtk.jobs.rules import made
+from lmtk.jobs.rules import build
 
 OPTIONS = {
     "Data": {
@@ -48,4 +48,4 @@ def command(unk, **options):
     \b
     Example: lmtk rescore -lm big.lm -nbest lists.txt -tune references.txt -best
     """
-    rescore(made(RescoreJob, options))
+    rescore(build(RescoreJob, options))

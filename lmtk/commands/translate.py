@@ -1,5 +1,5 @@
 from lmtk.commands.options import MANY, option, shared, takes
-from lmtk.jobs.rules import made
+from lmtk.jobs.rules import build
 from lmtk.jobs.translating import TranslateJob, translate
 
 OPTIONS = {
@@ -55,4 +55,4 @@ def command(**options):
     \b
     Example: lmtk translate -model en-fr.bin -text test.en > test.out
     """
-    translate(made(TranslateJob, options))
+    translate(build(TranslateJob, options))
