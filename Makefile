@@ -1,6 +1,6 @@
 # make demo   builds .venv and runs the quick start, from raw text to a table of perplexities
 # make test   builds .venv and runs the test suite
-# make test-all  the same, with all random cases of tests/attacks; against SRILM and KenLM too where they are on PATH
+# make test-all  the same, with all random cases and parameters; against SRILM and KenLM too where they are on PATH
 # make smoke  wheel and sdist, installed and removed again, by the Pythons at hand
 # make docs   manual pages and READMEs as HTML in build/docs (needs mandoc)
 PYTHON ?= python3
@@ -14,8 +14,8 @@ demo: .venv/installed
 test test-all: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -q -n auto $(if $(filter test-all,$@),--all)
-	$(MAKE) numpy1
+	$(BIN)/python -m pytest -q -n auto --dist worksteal $(if $(filter test-all,$@),--all)
+	$(MAKE) oldest
 
 # timings, side by side with references where they are installed; stability*.py are no timings, and take hours
 bench: .venv/installed
@@ -29,12 +29,14 @@ docs: .venv/installed
 	$(BIN)/pip install -q $(EDITABLE) '.[docs]'
 	$(BIN)/python man/pages.py build/docs
 
-# lmtk from Python with the oldest numpy, which other people's programs want
-numpy1: .venv-numpy1/installed
-	.venv-numpy1/bin/python -m pytest -q -p no:cacheprovider tests/test_api.py
-.venv-numpy1/installed: pyproject.toml
-	$(PYTHON) -m venv .venv-numpy1
-	.venv-numpy1/bin/pip install -q 'numpy<2' pytest hypothesis $(EDITABLE) .
+# the oldest numpy, which other people's programs want, numba and llvmlite: kernels, lmtk from Python, some commands
+OLDEST = numpy==1.26.* numba==0.61.* llvmlite==0.44.*
+oldest: .venv-oldest/installed
+	.venv-oldest/bin/python -m pytest -q -p no:cacheprovider tests/test_api.py tests/test_jit.py tests/test_systems.py
+	.venv-oldest/bin/python -m pytest -q -p no:cacheprovider tests/test_cases.py -k "lm-kneser or gates or tree-of"
+.venv-oldest/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install -q $(OLDEST) pytest hypothesis $(EDITABLE) .
 	touch $@
 
 .venv/bin/python:
@@ -47,7 +49,7 @@ numpy1: .venv-numpy1/installed
 	touch $@ .venv/installed
 
 clean:
-	rm -rf .venv .venv-numpy1 build *.egg-info
+	rm -rf .venv .venv-oldest build *.egg-info
 	$(MAKE) -C examples/1-quickstart clean
 
-.PHONY: demo test test-all numpy1 bench smoke docs clean
+.PHONY: demo test test-all oldest bench smoke docs clean

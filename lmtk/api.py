@@ -265,7 +265,9 @@ class Model:
             return self._step(handle, word, state)
         self._scored += 1
         if self._scored > FEW:
-            self._step = walking.step.dispatcher().compile("(int64, int64, int64)")
+            from lmtk.machine.fallback import for_python
+
+            self._step = for_python(walking.step).compile("(int64, int64, int64)")
         return walking.step(handle, word, state)
 
     @cached_property

@@ -20,7 +20,7 @@ import numpy as np
 
 from lmtk.machine.blas import shares
 from lmtk.machine.exponential import gate_sums, lstm_sums, state_sums
-from lmtk.machine.factors import Tiles, Whole, address, factor, multiply
+from lmtk.machine.factors import Tiles, address, factor, multiply
 from lmtk.machine.jit import inlined, jit
 from lmtk.machine.large import pays
 
@@ -313,7 +313,7 @@ def spans(sizes, share):
 
 def in_one(unit, R, U, t):
     """(`address`, R, U) for kernels of all steps at once, None where these do not pay; t (P, n), of all steps."""
-    there = all(isinstance(x, Tiles | Whole) and x.dtype == t.dtype == np.float32 for x in (R, U) if x)
+    there = all(isinstance(x, Tiles) and x.dtype == t.dtype == np.float32 for x in (R, U) if x)
     if not (unit.run and there and pays("states", t.size)):
         return None
     return address(), *(x and x.for_kernels() for x in (R, U))

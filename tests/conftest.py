@@ -1,29 +1,9 @@
-import os
 import signal
-import sys
-from pathlib import Path
 
 import pytest
+from helpers import HELD, TRAIN
 
 from lmtk.machine import memory
-
-TESTS = Path(__file__).parent
-FILES = TESTS / "files"
-# one kernel cache for the whole suite, the same environment for every command
-ENVIRONMENT = {
-    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    "HOME": os.environ.get("HOME", "/"),
-    "LC_ALL": "C.UTF-8",
-    "TZ": "UTC",
-    "COLUMNS": "80",
-    "NO_COLOR": "1",
-    "PYTHONHASHSEED": "0",
-    "OPENBLAS_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-    "FILES": str(FILES),
-    "BIN": str(TESTS.parent / "bin"),
-}
-
 
 # a shell's background jobs ignore interrupts, those of nohup a terminal that goes, and so would the commands tested
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,8 +14,32 @@ def pytest_addoption(parser):
     parser.addoption(
         "--update", action="store_true", help="write what the golden cases print as what they should print"
     )
-    parser.addoption("--all", action="store_true", help="tests/attacks: all of their random cases, not a few")
+    parser.addoption(
+        "--all",
+        action="store_true",
+        help="all random cases of tests/attacks, not a few, and the tests that take half a minute",
+    )
     parser.addoption("--seed", type=int, default=1, help="tests/attacks: the seed of their random cases")
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "sample(size): without --all, only so many of a test's parameters, evenly spread"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--all"):
+        return
+    groups = {}
+    for item in items:
+        if mark := item.get_closest_marker("sample"):
+            groups.setdefault(item.nodeid.split("[")[0], (mark.args[0], []))[1].append(item)
+    left_out = set()
+    for size, group in groups.values():
+        left_out.update({*group} - {group[i * len(group) // size] for i in range(size)})
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture
@@ -53,3 +57,10 @@ def seed(request):
 def unbounded(monkeypatch):
     """A command that runs in this process with -memory bounds the tests behind it too, but for this."""
     monkeypatch.setattr(memory, "bound", None)
+
+
+@pytest.fixture
+def texts(tmp_path):
+    (tmp_path / "train").write_text(TRAIN)
+    (tmp_path / "held").write_text(HELD)
+    return tmp_path

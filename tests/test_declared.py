@@ -4,7 +4,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import ENVIRONMENT, FILES
+from helpers import ENVIRONMENT, FILES
 from mutation import decoded, encoded
 
 

@@ -7,17 +7,14 @@ import subprocess
 import naive
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT
-from test_ngram import random_model
+from helpers import ENVIRONMENT, random_model
 
-from lmtk.ngram.arpa import reader
 from lmtk.tagging.candidates import make_candidates, make_sentences, make_tag_model
 from lmtk.tagging.hashing import in_order
 from lmtk.tagging.trellis import MAX_MARGINAL, PATHS, POSTERIOR, Decoder
 from lmtk.text.vocab import EOS, SOS
 
 WORDS = [b"<unk>", SOS, EOS, b"-pau-", *(w.encode() for w in "abcdex")]  # hidden ones; x is in no model
-LOG10 = math.log(10)
 
 
 def a_job(seed, most=4, T=5):
@@ -47,9 +44,9 @@ def every_path(job, scale):
     """log10 p of each sequence of hidden words, {sequence: log10 p}."""
     model, order, rows, sentence, lmw, mapw = job
     known, weights, found = model.vocab.words, {}, {}
-    for ngrams, logp, bow, _ in reader.ngrams(model.lower(min(order, model.order))):
-        for ngram, p, weight in zip(ngrams, logp, bow):
-            weights[tuple(known[i] for i in ngram)] = p / LOG10, weight / LOG10
+    for k in range(1, min(order, model.order) + 1):
+        for ngram, p, weight in zip(*(column.tolist() for column in model.ngrams(k))):
+            weights[tuple(known[i] for i in ngram)] = p, weight
 
     def log10p(context, h):
         return naive.backoff(weights, tuple(WORDS[g] for g in context), WORDS[h])
@@ -72,7 +69,7 @@ def test_all_sequences(seed):
     found = decoded(job, 4, PATHS, scale)
     for i in range(2):
         # as in SRILM, there may be more of probability 0
-        own = [k for k in range(found.count[i]) if found.score[i, k] > -math.inf]
+        own = [k for k in range(found.paths[i]) if found.score[i, k] > -math.inf]
         assert found.score[i, own].tolist() == pytest.approx(best, rel=1e-5)
         kept = [paths[tuple(found.path[k, i * T :][:T].tolist())] for k in own]
         assert kept == pytest.approx(best, rel=1e-5)

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import naive
 import numpy as np
 import pytest
-import test_nplm
-from test_models import neural, texts  # noqa: F401  a fixture
-from test_nplm import minibatch
+import small_models
+from small_models import neural
+from steps import assert_step, minibatch
 
 from lmtk import run
 from lmtk.errors import Diverged, FormatError
@@ -115,7 +115,7 @@ def test_the_gradient_is_that_of_finite_differences(target, parts, sampled):
         parts,
     )
     assert abs(L - likelihood(*double)) < 1e-3
-    test_nplm.assert_step(likelihood, double, arrays(mine), LETTERS)
+    assert_step(likelihood, double, arrays(mine), LETTERS)
 
 
 def test_decay_is_on_weights_and_C_has_its_own_rate():
@@ -134,7 +134,7 @@ def test_decay_is_on_weights_and_C_has_its_own_rate():
 
 @pytest.mark.parametrize("target", [False, True])
 @pytest.mark.parametrize("pairs", [0, energy.PAIRS])
-def test_scoring_is_the_papers_formula(texts, monkeypatch, target, pairs):  # noqa: F811
+def test_scoring_is_the_papers_formula(texts, monkeypatch, target, pairs):
     """With the compiled kernels and without."""
     model = neural(texts, direct=False, model="energy", target_weights=target, epochs=9)
     monkeypatch.setattr(energy, "PAIRS", pairs)
@@ -149,45 +149,45 @@ def test_scoring_is_the_papers_formula(texts, monkeypatch, target, pairs):  # no
 
 
 def settings(**changes):
-    return test_nplm.settings(model="energy", target_weights=changes.pop("target_weights", False), **changes)
+    return small_models.settings(model="energy", target_weights=changes.pop("target_weights", False), **changes)
 
 
 @pytest.mark.parametrize("more", [{}, {"target_weights": True}, {"objective": "sampled", "samples": 4}])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("upto", [1, 9, 10])
-def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, more, threads, upto):  # noqa: F811
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, more, threads, upto):
     made = settings(weight_decay=1e-3, **more)
-    whole, _ = test_nplm.run(texts, made, threads=threads)
-    part, now = test_nplm.run(texts, made, upto, threads=threads)
-    resumed = test_nplm.by_checkpoint(texts, part, now, made, *test_nplm.prepared(texts, made))
-    again, _ = test_nplm.run(texts, made, progress=resumed, threads=threads)
+    whole, _ = small_models.run(texts, made, threads=threads)
+    part, now = small_models.run(texts, made, upto, threads=threads)
+    resumed = small_models.by_checkpoint(texts, part, now, made, *small_models.prepared(texts, made))
+    again, _ = small_models.run(texts, made, progress=resumed, threads=threads)
     assert again.curve == whole.curve and again.best_epoch == whole.best_epoch
     for name in LETTERS:
         assert (again.best.named()[name] == whole.best.named()[name]).all()
 
 
-def test_a_checkpoint_of_the_other_model_is_refused(texts):  # noqa: F811
-    part, now = test_nplm.run(texts, test_nplm.settings(), 2)
-    data, fresh = test_nplm.prepared(texts, settings())
-    mine = test_nplm.life(texts / "model", test_nplm.settings(), data, fresh.vocab)
+def test_a_checkpoint_of_the_other_model_is_refused(texts):
+    part, now = small_models.run(texts, small_models.settings(), 2)
+    data, fresh = small_models.prepared(texts, settings())
+    mine = small_models.life(texts / "model", small_models.settings(), data, fresh.vocab)
     run.write_checkpoint(mine, part, mine.arrays(part, now))
     with pytest.raises(FormatError, match="-model differs"):
-        run.resumed(test_nplm.life(texts / "model", settings(), data, fresh.vocab), {}, {})
+        run.resumed(small_models.life(texts / "model", settings(), data, fresh.vocab), {}, {})
 
 
 @pytest.mark.parametrize("more", [{}, {"target_weights": True}, {"objective": "sampled", "samples": 4}])
-def test_training_learns(texts, more):  # noqa: F811
+def test_training_learns(texts, more):
     made = settings(epochs=40, rate=0.1, decay=0.0, patience=40, **more)
-    progress, _ = test_nplm.run(texts, made, heldout="train")
+    progress, _ = small_models.run(texts, made, heldout="train")
     held = [e.heldout_ppl for e in progress.curve]
     assert min(held) < held[0] * 0.7 and progress.best_epoch == held.index(min(held)) + 1
 
 
-def test_a_likelihood_that_is_no_number_stops_training(texts):  # noqa: F811
+def test_a_likelihood_that_is_no_number_stops_training(texts):
     with pytest.raises(Diverged, match=r"epoch \d+, step \d+: rate .*, gradient norm "):
-        test_nplm.run(texts, settings(rate=1e30, decay=0.0, weight_decay=1.0))
+        small_models.run(texts, settings(rate=1e30, decay=0.0, weight_decay=1.0))
 
 
-def test_order_1(texts):  # noqa: F811
-    progress, _ = test_nplm.run(texts, settings(order=1))
+def test_order_1(texts):
+    progress, _ = small_models.run(texts, settings(order=1))
     assert math.isfinite(progress.curve[-1].heldout)

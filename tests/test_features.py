@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT, FILES, TESTS
+from helpers import ENVIRONMENT, FILES, TESTS
 from naive import cosine
 
 from lmtk.nplm import features, training

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import naive
 import numpy as np
 import pytest
-from steps import Small, same
-from test_models import TRAIN, neural, texts  # noqa: F401  a fixture
-from test_nplm import assert_step, by_checkpoint, prepared, run, settings
+from helpers import TRAIN
+from small_models import by_checkpoint, neural, prepared, run, settings
+from steps import Small, assert_step, same
 
 from lmtk import units
 from lmtk.machine import blas, factors, large
@@ -110,7 +110,7 @@ def test_compiled_and_plain_units_agree(unit, monkeypatch):
 
 
 @pytest.mark.parametrize("model", ["gru", "lstm"])
-def test_a_minibatch_without_a_word_to_predict_is_read(model, texts):  # noqa: F811
+def test_a_minibatch_without_a_word_to_predict_is_read(model, texts):
     made = settings(model=model, minibatch=1, order=1)
     data, fresh = prepared(texts, made)
     w = np.where(np.arange(len(data.w)) == 1, -1, data.w)
@@ -162,7 +162,7 @@ def test_threads_share_sequences(unit, monkeypatch):
 @pytest.mark.parametrize("unit", units.UNITS.values(), ids=units.UNITS)
 def test_all_steps_at_once_are_one_after_another(unit, n, small, team, begun, monkeypatch):
     """The kernels over all steps, with products from inside of them, against steps that Python calls; factors are of
-    one tile, of several, and of panels, the last of which is full or not.
+    one tile or of several.
     """
     monkeypatch.setattr(blas, "SHARE", 1)
     monkeypatch.setattr(factors, "small", lambda: small)
@@ -202,7 +202,7 @@ def test_minibatches_are_rows_of_the_text(N, minibatch, order):
 @pytest.mark.parametrize("upto", [1, 5, 8, 9])
 @pytest.mark.parametrize("rows", [1, 2, 4])
 @pytest.mark.parametrize("more", [{"model": "gru"}, {"model": "lstm", "tied": True, "hidden": 3, "samples": 3}])
-def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, rows, more):  # noqa: F811
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, rows, more):
     """Between epochs and in the middle, where rows have their states."""
     more = more | {"minibatch": 3 * rows, "objective": "sampled" if "tied" in more else "full"}
     made = settings(weight_decay=1e-3, dropout=0.2, **more)
@@ -215,7 +215,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, rows, more): 
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_scoring_in_stretches(texts, monkeypatch, stream):  # noqa: F811
+def test_scoring_in_stretches(texts, monkeypatch, stream):
     """A sentence gets the same alone and among others; stretches with enough words before them, the same but for
     little."""
     marks = Marks.of(False, False, stream)
@@ -237,7 +237,7 @@ def test_scoring_in_stretches(texts, monkeypatch, stream):  # noqa: F811
 
 
 @pytest.mark.parametrize("model", STEP)
-def test_it_learns_from_farther_back_than_its_last_word(texts, model):  # noqa: F811
+def test_it_learns_from_farther_back_than_its_last_word(texts, model):
     """After "a" comes what stood two words before it."""
     random = np.random.default_rng(1)
     (texts / "train").write_text("".join(f"{w} {v} a {w}\n" for w, v in random.choice(list("xyz"), (400, 2))))

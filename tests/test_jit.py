@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT
+from helpers import ENVIRONMENT
 
-from lmtk.machine import images, jit, kernel_cache, large, objects
+from lmtk.machine import jit, kernel_cache, large
 from lmtk.machine.large import LARGE, pays
 
 KERNEL = """
@@ -102,7 +102,7 @@ def test_who_waits_at_a_terminal_is_told_of_the_compilation(tmp_path):
     """Once, however many kernels there are; not in a pipe, and not with -quiet."""
     job = (
         "import sys; from lmtk import cli; from lmtk.machine import jit; "
-        "cli.top = lambda words: jit.compiler() is not jit.compiler(); cli.main()"
+        "cli.top = lambda words: jit.compiler('compiling') is not jit.compiler('compiling'); cli.main()"
     )
     environment = ENVIRONMENT | {"NUMBA_CACHE_DIR": str(tmp_path)}
     for words, lines in ([], 1), (["-quiet"], 0):
@@ -116,17 +116,6 @@ def test_who_waits_at_a_terminal_is_told_of_the_compilation(tmp_path):
         os.close(terminal)
         assert told.count(b"compiling kernels") == lines and lines == (str(tmp_path).encode() in told)
     assert not subprocess.run(command[:3], capture_output=True, env=environment, check=True).stderr
-
-
-def test_numba_runs_the_kernels_where_its_parts_are_unknown(monkeypatch):
-    monkeypatch.setattr(images, "package_file", lambda *names: (_ for _ in ()).throw(OSError()))
-    images.runtime.cache_clear(), objects.by_objects.cache_clear()
-    try:
-        assert not objects.by_objects() and takes(3) == 0
-    finally:
-        monkeypatch.undo()
-        images.runtime.cache_clear(), objects.by_objects.cache_clear()
-    assert objects.by_objects()
 
 
 @jit.jit

@@ -11,9 +11,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT
+from helpers import ENVIRONMENT, random_model, random_text
 from reference import edit as reference
-from test_ngram import random_model
 
 from lmtk import cli
 from lmtk.commands import options
@@ -43,13 +42,6 @@ from lmtk.text.vocab import make_vocab
 METHODS = {"gt": (7,), "wb": (), "kn": ()}
 
 
-def random_text(folder, seed):
-    random = np.random.default_rng(seed)
-    lines = [" ".join(f"w{int(i)}" for i in random.zipf(1.5, random.integers(1, 20)) % 97) for _ in range(300)]
-    (folder / "t").write_text("\n".join(lines) + "\n")
-    return str(folder / "t")
-
-
 def estimated(text, name, order, marks, unk, words, interpolate):
     found = collect([text], [], order, words, marks)
     methods = [Method(name, METHODS[name], interpolate, 1 if k < 3 else 2) for k in range(1, order + 1)]
@@ -76,6 +68,7 @@ def test_a_model_estimated_in_pieces_is_the_same(tmp_path, monkeypatch, name, si
         assert np.array_equal(a.log10p, b.log10p, equal_nan=True) and np.array_equal(a.log10bow, b.log10bow)
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("memory", [1, 10_000, 50_000])
 @pytest.mark.parametrize("order", [1, 2, 4])
 @pytest.mark.parametrize("marks", [Marks(), Marks(False, True), Marks(False, False, True), Marks(blank=True)])

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ENVIRONMENT, FILES, TESTS
+from helpers import ENVIRONMENT, FILES, TESTS
 
 ROOT = TESTS.parent
 # a module imports from its own layer or an earlier one; folders and modules of lmtk/

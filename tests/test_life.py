@@ -7,9 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ENVIRONMENT, FILES
-from test_models import texts  # noqa: F401  a fixture
-from test_nplm import life, prepared, settings
+from helpers import ENVIRONMENT, FILES
+from small_models import life, prepared, settings
 
 from lmtk import run
 from lmtk.jobs.progress import Reporter
@@ -29,7 +28,7 @@ def ended(process):
     return process.returncode, err.splitlines()
 
 
-def test_a_checkpoint_that_cannot_be_written_is_a_warning(texts, monkeypatch, capsys):  # noqa: F811
+def test_a_checkpoint_that_cannot_be_written_is_a_warning(texts, monkeypatch, capsys):
     """One, in all epochs; the model itself, where it cannot be written either, is an error."""
 
     def full(path, lasting):

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT, FILES
+from helpers import ENVIRONMENT, FILES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import TESTS
+from helpers import TESTS
 
 from lmtk.commands import COMMANDS
 

@@ -5,7 +5,7 @@ import math
 import naive
 import numpy as np
 import pytest
-from conftest import FILES
+from helpers import FILES
 
 from lmtk.errors import LmtkError
 from lmtk.lm import vocabulary_sums

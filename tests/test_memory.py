@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from conftest import ENVIRONMENT, FILES
+from helpers import ENVIRONMENT, FILES
 
 COMMANDS = {
     "ppl": f"ppl -lm {FILES}/wb.arpa -text {FILES}/te.txt",
@@ -18,4 +18,4 @@ def test_little_memory_is_one_line(tmp_path, name, megabytes):
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith(f"lmtk {COMMANDS[name].split()[0]}: out of memory: ") and done.stderr.count("\n") == 1
-    assert done.stderr.split("; ")[0].count(" wants ") == 1 and list(tmp_path.iterdir()) == []
+    assert done.stderr.split("; ")[0].count(" needs ") == 1 and list(tmp_path.iterdir()) == []

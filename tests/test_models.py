@@ -6,124 +6,36 @@ import math
 import random
 import warnings
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 
 import naive
 import numpy as np
 import pytest
-from conftest import FILES
+from helpers import FILES, HELD, TRAIN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.edit import columns, model_of
+from small_models import SENTENCES, interpolated, models, neural, of_classes, short, witten_bell
 
 from lmtk.em import em, neighbours_for_unvisited
 from lmtk.errors import FormatError, LmtkError, LmtkWarning, UsageError
 from lmtk.files import container
 from lmtk.files.registry import load
 from lmtk.files.streams import open_out
-from lmtk.joint.classes import ClassModel, class_model, expanded, write_binary
+from lmtk.joint.classes import ClassModel, expanded, write_binary
 from lmtk.joint.mixture import Mixture, check_vocabularies, write_text
-from lmtk.joint.shortlist import check_rest, shortlisted
+from lmtk.joint.shortlist import check_rest
 from lmtk.lm import vocabulary_sums
 from lmtk.machine.large import LARGE
 from lmtk.ngram import mass
-from lmtk.ngram.classes import files
 from lmtk.ngram.counting.collection import collect
-from lmtk.ngram.estimate import interp, methods, smoothing
-from lmtk.ngram.model import backoff
+from lmtk.ngram.estimate import interp, smoothing
 from lmtk.ngram.model.nodes import N
-from lmtk.nplm import training
 from lmtk.nplm.model import Neural
 from lmtk.text.corpus import Corpus, Marks, contexts, read_corpus, sentences, whole_corpus
 from lmtk.text.vocab import make_vocab
 
-TRAIN = "the cat sat\na dog sat on the cat\nthe dog saw a cat on the mat\n\na cat saw the dog\n"
-HELD = "the dog sat on a mat\na cat sat\nthe zebra saw\n"
-SENTENCES = Marks()
 MARKS = [SENTENCES, Marks(sos=False), Marks(eos=False), Marks(False, False, True)]
-
-
-@pytest.fixture
-def texts(tmp_path):
-    (tmp_path / "train").write_text(TRAIN)
-    (tmp_path / "held").write_text(HELD)
-    return tmp_path
-
-
-def interpolated(folder, order=3, marks=SENTENCES, unk=True, iterations=5):
-    counts = collect([str(folder / "train")], [], order, marks=marks)
-    vocab = make_vocab(sorted(counts.words), unk, marks.eos)
-    heldout = whole_corpus(str(folder / "held"), vocab, marks)
-    return interp.estimate(counts, vocab, order, heldout, iterations, 0)[0]
-
-
-def neural(folder, marks=SENTENCES, unk=True, **options):
-    options = {
-        "order": 3, "hidden": 4, "features": 3, "direct": True, "rate": 0.1, "decay": None, "weight_decay": 1e-4,
-        "feature_rate": 2, "minibatch": 4, "epochs": 3, "patience": 3, "seed": 1,
-    } | options  # fmt: skip
-    made = training.Settings(**options)
-    vocab = make_vocab(sorted(set(TRAIN.encode().split())), unk, marks.eos)
-    corpus = whole_corpus(str(folder / "train"), vocab, marks)
-    heldout = whole_corpus(str(folder / "held"), vocab, marks)
-    data = training.examples(corpus, vocab, made.order, heldout, made.layer)
-    progress = training.before(training.initial(vocab, made, data.w), made)
-    for _ in training.train(progress, data, made, 1):
-        pass
-    return progress.best
-
-
-def witten_bell(order):
-    return methods.Recipe([methods.Method("wb", (), True, 1, 0)] * order)
-
-
-def of_classes(folder, marks=SENTENCES, unk=True):
-    """Classes of words of the text, of one that the text has not, and of <unk>; "cat", "the" and "mat" stay words."""
-    lines = ["D 0.75 dog", "D 0.25 newt", "V 0.5 sat", "V 0.5 saw", "A a", *["U on", "U <unk>"] * unk]
-    (folder / "classes").write_text("\n".join(lines))
-    replace = partial(files.replaced, classes=files.read_classes(str(folder / "classes")))
-    counts = collect([str(folder / "train")], [], 3, marks=marks, replace=replace)
-    vocab = make_vocab(sorted(counts.words), False, marks.eos)
-    model, _ = smoothing.estimate(counts, vocab, witten_bell(3))
-    return class_model(model, "model", str(folder / "classes"))
-
-
-def short(folder, marks=SENTENCES, unk=True, N=4, order=3, w=(3, 3, 0, 5, 5, 7)):
-    """A network for the N most frequent of the words w, and a back-off model, in the file "rest", for the others; its
-    weights are random.
-    """
-    vocab = make_vocab(sorted(set(TRAIN.encode().split())), unk, marks.eos)
-    counts = collect([str(folder / "train")], [], order, vocab.words[: vocab.V], marks)
-    rest, _ = smoothing.estimate(counts, vocab, witten_bell(order))
-    with open(folder / "rest", "wb") as out:
-        backoff.write_binary(out, rest)
-    network = shortlisted(neural(folder, marks, unk), np.array(w), N, rest, "rest", "rest")
-    random = np.random.default_rng(1)
-    return network.having({"U": random.normal(size=network.theta.U.shape).astype(np.float32)})
-
-
-def models(folder, marks=SENTENCES, unk=True):
-    a, b = interpolated(folder, marks=marks, unk=unk), neural(folder, marks, unk)
-    yield a
-    yield interpolated(folder, 1, marks, unk)
-    yield a.lower(2)
-    yield b
-    for objective in ("class", "tree"):
-        yield neural(folder, marks, unk, objective=objective)
-    yield short(folder, marks, unk)
-    yield neural(folder, marks, unk, model="rnn", order=4)
-    yield neural(folder, marks, unk, model="rnn", order=4, objective="class", senses=2)
-    yield neural(folder, marks, unk, order=4, senses=3)
-    yield neural(folder, marks, unk, model="gru", order=4, minibatch=8)
-    yield neural(folder, marks, unk, model="lstm", order=4, minibatch=8, objective="tree", direct=False)
-    yield neural(folder, marks, unk, model="lstm", order=4, minibatch=8, hidden=3, tied=True, direct=False)
-    for target in (False, True):
-        yield neural(folder, marks, unk, direct=False, model="energy", target_weights=target)
-    yield Mixture([a, b], np.array([[0.3, 0.7]]))
-    yield (c := of_classes(folder, marks, unk))
-    yield c.lower(2)
-    yield Mixture([b, a], np.random.default_rng(1).dirichlet([1, 1], len(a.alpha)), 1)
 
 
 @pytest.mark.parametrize("marks", MARKS)

@@ -1,6 +1,5 @@
 """Training by several ranks: the model of one process, whatever happens to a rank."""
 
-import importlib.util
 import signal
 import subprocess
 import sys
@@ -8,43 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT, FILES, TESTS
-from test_models import texts  # noqa: F401  a fixture
-from test_nplm import life, prepared, run, settings
+from helpers import APART, ENVIRONMENT, FILES, LMTK, SMALL_BLOCKS, TESTS, mpi, needs_mpi, start
+from small_models import life, prepared, run, settings
 
 from lmtk.errors import LmtkError
 from lmtk.files.registry import load
 from lmtk.machine import mpiexec, parallel
 from lmtk.run import write_checkpoint
 
-MPIEXEC = Path(sys.executable).parent / "mpiexec"
-# Open MPI wants to be asked for more ranks than processors, and for root
-OPEN_MPI = dict.fromkeys(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"], "1") | {
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-}
-APART = {"MPIR_CVAR_NOLOCAL": "1"}  # each rank on a node of its own; MPICH's
-PAIRS = {"MPIR_CVAR_ODD_EVEN_CLIQUES": "1"}  # ranks 0, 2 .. on a node, 1, 3 .. on another
-LMTK = [sys.executable, "-m", "lmtk"]
 TINY = ["-hidden", "4", "-features", "3", "-order", "3", "-epochs", "3", "-minibatch", "4", "-rate", "0.1"]
 DATA = ["-text", FILES / "tr.txt", "-heldout", FILES / "te.txt", "-unk"]
-
-needs_mpi = pytest.mark.skipif(
-    not (importlib.util.find_spec("mpi4py") and MPIEXEC.exists()), reason="mpi4py and its mpiexec are not installed"
-)
-
-
-def start(ranks, *words, program=LMTK, environment=(), **more):
-    environment = ENVIRONMENT | OPEN_MPI | {"PYTHONPATH": str(TESTS.parent)} | dict(environment)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | more
-    return subprocess.Popen([MPIEXEC, "-n", str(ranks), *program, *words], env=environment, text=True, **pipes)
-
-
-def mpi(ranks, *words, text=None, **more):
-    """(status, stdout, stderr) of a command under mpiexec."""
-    process = start(ranks, *words, stdin=subprocess.DEVNULL if text is None else subprocess.PIPE, **more)
-    out, err = process.communicate(text, timeout=60)
-    return process.returncode, out, err
 
 
 def same(a, b):
@@ -94,7 +66,7 @@ def test_only_rank_0_reports_and_the_times_are_told(tmp_path):
 
 
 @needs_mpi
-def test_one_process_begins_and_three_ranks_go_on(texts):  # noqa: F811
+def test_one_process_begins_and_three_ranks_go_on(texts):
     made = settings(order=3, features=3, hidden=4, epochs=3, patience=3)
     whole, _ = run(texts, made)
     part, now = run(texts, made, 5)
@@ -114,7 +86,7 @@ def test_one_process_begins_and_three_ranks_go_on(texts):  # noqa: F811
 @needs_mpi
 @pytest.mark.parametrize("how", [[], ["-parallel", "data"]])
 def test_ranks_that_are_interrupted_leave_a_checkpoint_for_one_process(tmp_path, how):
-    words = ["nplm-train", *DATA, *TINY, "-epochs", "2000", "-rate", "1e-3", "-debug", "1", "-lm", tmp_path / "m"]
+    words = ["nplm-train", *DATA, *TINY, "-epochs", "600", "-rate", "1e-3", "-debug", "1", "-lm", tmp_path / "m"]
     process = start(2, *words, "-mpi", *how)
     assert process.stderr.readline().startswith("epoch 1:")
     process.send_signal(signal.SIGINT)
@@ -123,7 +95,7 @@ def test_ranks_that_are_interrupted_leave_a_checkpoint_for_one_process(tmp_path,
     assert [p.name for p in tmp_path.iterdir()] == ["m.ckpt"]
     assert mpi(2, *words, "-mpi", *how)[0] == 1  # beside a run that has not ended
     done = subprocess.run([*LMTK, *words, "-resume"], env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    assert done.stderr.startswith("going on from") and "epoch 2000:" in done.stderr
+    assert done.stderr.startswith("going on from") and "epoch 600:" in done.stderr
 
 
 @needs_mpi
@@ -141,6 +113,7 @@ def test_what_fails_on_rank_0_ends_all(tmp_path):
         assert (status, out, err.count("\n")) == (2, "", 1) and message in err
 
 
+@pytest.mark.sample(9)
 @needs_mpi
 @pytest.mark.parametrize("nodes", [1, 3])
 @pytest.mark.parametrize(
@@ -191,20 +164,7 @@ def test_ranks_that_do_not_wait_end_together(tmp_path):
     assert (status, out, err.count("\n")) == (1, "", 1) and "the likelihood is not finite" in err
 
 
-SMALL_BLOCKS = """
-import sys
-from lmtk.commands import options
-from lmtk.files import streams
-from lmtk.machine.large import LARGE
-streams.blocks.__defaults__ = (40, False, False, False)
-LARGE["ngrams"] = int(sys.argv.pop(1))
-options.LEAST = 1
-sys.argv[0] = "lmtk"
-from lmtk.cli import main
-main()
-"""
-
-
+@pytest.mark.sample(9)
 @needs_mpi
 @pytest.mark.parametrize("ranks, where, large", [(3, APART, 1), (2, APART, 1 << 40), (2, {}, 1)])
 @pytest.mark.parametrize(

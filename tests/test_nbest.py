@@ -6,7 +6,7 @@ from itertools import pairwise
 import naive
 import numpy as np
 import pytest
-from conftest import FILES
+from helpers import FILES
 
 from lmtk.errors import LmtkError
 from lmtk.files.registry import load

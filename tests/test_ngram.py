@@ -6,7 +6,7 @@ import warnings
 import naive
 import numpy as np
 import pytest
-from conftest import FILES
+from helpers import FILES, random_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.edit import model_of
@@ -16,7 +16,6 @@ from lmtk.files import registry
 from lmtk.joint.mixture import Mixture
 from lmtk.lm import probability, vocabulary_sums
 from lmtk.ngram.arpa.writer import write_text
-from lmtk.ngram.counting.counts import trie
 from lmtk.ngram.edit.prune import prune
 from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.vocabulary import add_words, limit, merge, merge_in_turn
@@ -27,39 +26,6 @@ from lmtk.text.corpus import sentences as corpus_of_rows
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
 LN10 = math.log(10)
-
-
-def random_model(seed, order=3, words="abcde", unk=False, holes=True):
-    """A model with random n-grams, some of them without their prefix, and random probabilities that sum to one."""
-    random = np.random.default_rng(seed)
-    events = [EOS, *([UNK] if unk else []), *(w.encode() for w in words)]
-    vocab = Vocab([*events, SOS, *([] if unk else [UNK])], len(events))
-    V, W = vocab.V, len(vocab.words)
-    rows = [np.arange(V + 1)[:, None]]
-    for k in range(2, order + 1):
-        row = random.integers(1, V, (random.integers(0, 4 * V), k))
-        row[:, 0] = np.where(random.random(len(row)) < 0.3, vocab.sos_id, row[:, 0])
-        row[:, -1] = random.integers(0, V, len(row))
-        if not holes:
-            # an n-gram's context, and what is left of it without its oldest word, are n-grams too
-            known = [set(map(tuple, r.tolist())) for r in rows]
-            row = np.array([r for r in row.tolist() if tuple(r[:-1]) in known[-1]], np.int64).reshape(-1, k)
-        rows.append(row)
-    levels = []
-    for row, (keys, first, _) in zip(rows, trie(rows, W)):
-        parent = keys // W if len(levels) else np.zeros(len(keys), np.int64)
-        p = random.dirichlet(np.ones(V)) if not levels else random.uniform(0.01, 1, len(keys))
-        own = first < len(row)
-        if not levels:
-            p = np.append(p, 0)
-        else:
-            # the n-grams of a context sum to less than one
-            total = np.bincount(parent, p * own, parent.max(initial=0) + 1)[parent]
-            p *= random.uniform(0.3, 0.95) / np.where(own, total, 1)
-        with np.errstate(divide="ignore"):
-            log10p = np.where(own, np.log10(p), np.nan)
-        levels.append((keys, log10p, np.zeros(len(keys))))
-    return renormalize(model_of(vocab, levels))
 
 
 def sums(model, tries=40):

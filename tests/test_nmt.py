@@ -159,7 +159,7 @@ def test_fast_tanh():
 @pytest.mark.parametrize("B", [1, 3])
 @pytest.mark.parametrize("V", [7, 600])
 def test_best_words(B, V, small, monkeypatch):
-    """By BLAS, tile by tile, and by panels."""
+    """By BLAS, with and without kernels for small products."""
     monkeypatch.setattr(factors, "small", lambda: small)
     random = np.random.default_rng(1)
     Wo, bo = random.integers(-3, 3, (4, V)).astype(np.float32), random.integers(-1, 2, V).astype(np.float32)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT, FILES, TESTS
+from helpers import ENVIRONMENT, FILES, TESTS
 
 import lmtk
 from lmtk.errors import FormatError, LmtkError
@@ -112,10 +112,10 @@ def test_damage_in_a_large_file_is_seen_before_anything_is_said(tmp_path):
             lmtk.load(tmp_path / "damaged", check=True)
 
 
-def test_kernels_stay_within_bounds():
+def test_kernels_stay_within_bounds(amount):
     """The tests of kernels on n-grams, with numba's checks on."""
-    if os.environ.get("NUMBA_BOUNDSCHECK"):
-        return
+    if os.environ.get("NUMBA_BOUNDSCHECK") or not amount(0, 1):
+        pytest.skip("half a minute of compilation: with --all")
     cache = Path.home() / ".cache" / "lmtk" / "bounds"  # half a minute the first time
     files = [str(TESTS / f"{name}.py") for name in ("test_large", "attacks/test_hostile", "test_nodes")]
     environment = ENVIRONMENT | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}

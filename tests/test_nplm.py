@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
-from itertools import islice, product
+from itertools import product
 
 import naive
 import numpy as np
 import pytest
-from steps import Small, same
-from test_models import TRAIN, neural, texts  # noqa: F401  a fixture
+from helpers import TRAIN
+from small_models import by_checkpoint, life, neural, prepared, run, settings
+from steps import Small, assert_step, minibatch, parameters, same
 
 from lmtk import run as lifecycle
 from lmtk.errors import Diverged, FormatError, LmtkError
@@ -24,29 +25,6 @@ from lmtk.nplm import model as scoring
 from lmtk.text import corpus as corpora
 from lmtk.text.corpus import Marks, whole_corpus
 from lmtk.text.vocab import make_vocab
-
-
-def parameters(seed=1, V=11, h=5, m=3, n=4, direct=True, dtype=np.float32):
-    random = np.random.default_rng(seed)
-    C, H, d, U, W, b = (
-        random.normal(0, 0.5, shape).astype(dtype)
-        for shape in ((V + 1, m), (h, (n - 1) * m), (h,), (V, h), (V, (n - 1) * m), (V,))
-    )
-    return C, H, d, U, W if direct else None, b
-
-
-def assert_step(likelihood, before, after, names, every=1, shares=""):
-    """A step of 0.01 has moved the arrays by that times the slope of likelihood(*arrays); `shares` by a third."""
-    for i, (a, b, name) in enumerate(zip(before, after, names, strict=True)):
-        if a is not None:
-            for at, slope in naive.slopes(likelihood, before, i, every):
-                wanted = slope / (3 if name in shares else 1)
-                assert (b[at] - a[at]) / 1e-2 == pytest.approx(wanted, rel=2e-3, abs=2e-3), (name, at)
-
-
-def minibatch(K, seed=2, V=11, n=4):
-    random = np.random.default_rng(seed)
-    return random.integers(0, V + 1, (K, n - 1)).astype(np.int32), random.integers(0, V, K)
 
 
 @pytest.mark.parametrize("exp_rows", [exp_rows, scoring.exp_rows_plain])
@@ -121,7 +99,7 @@ def test_factors(K, widths, rows, small, monkeypatch):
     assert out == pytest.approx(np.hstack((wanted, 0 * wanted)))
 
 
-@pytest.mark.parametrize("small", [factors.SMALL, 0] if sgemm() else [0])
+@pytest.mark.parametrize("small", [factors.SMALL, 0, None] if sgemm() else [None])
 @pytest.mark.parametrize("K, N", [(1, 1), (3, 16), (100, 400), (257, 33), (64, 47)])
 def test_factors_in_kernels(K, N, small, monkeypatch):
     """`multiply`, for any number of rows; it writes nothing else."""
@@ -132,7 +110,7 @@ def test_factors_in_kernels(K, N, small, monkeypatch):
     for rows in range(20):
         X, out = (random.normal(size=(rows, n + 5)).astype(np.float32) for n in (K, N))
         wanted = np.hstack((X[:, :K] @ M, out[:, N:]))
-        factors.multiply(factors.address(), X[:, :K], by, out)
+        factors.multiply(0 if small is None else factors.address(), X[:, :K], by, out)
         assert out == pytest.approx(wanted, rel=1e-4, abs=1e-4)
 
 
@@ -193,7 +171,7 @@ def test_dropout_leaves_out_a_share_and_keeps_the_sum():
 
 
 @pytest.mark.parametrize("objective", ["full", "sampled", "nce", "class", "tree"])
-def test_dropout_is_in_training_and_a_cut_run_goes_on_with_the_same(texts, objective):  # noqa: F811
+def test_dropout_is_in_training_and_a_cut_run_goes_on_with_the_same(texts, objective):
     samples = 3 if objective in ("sampled", "nce") else None
     made = settings(dropout=0.5, objective=objective, samples=samples)
     whole, _ = run(texts, made)
@@ -249,51 +227,7 @@ def test_rates():
     assert [training.rate(made, t, 100) for t in (0, 50, 99)] == pytest.approx([0.1, 0.05, 0.001])
 
 
-def settings(**changes):
-    base = {
-        "order": 3, "hidden": 4, "features": 3, "direct": False, "rate": 0.1, "decay": None, "weight_decay": 0.0,
-        "feature_rate": 1.0, "minibatch": 4, "epochs": 4, "patience": 9, "seed": 1,
-    }  # fmt: skip
-    return training.Settings(**base | changes)
-
-
-def prepared(folder, made, heldout="held"):
-    """The toy text as (data, network before training)."""
-    vocab = make_vocab(sorted(set(TRAIN.encode().split())), True, True)
-    held = whole_corpus(str(folder / heldout), vocab, Marks()) if heldout else None
-    text = whole_corpus(str(folder / "train"), vocab, Marks())
-    data = training.examples(text, vocab, made.order, held, made.layer)
-    return data, training.initial(vocab, made, data.w)
-
-
-def run(folder, made, upto=None, progress=None, threads=1, heldout="held"):
-    """Train on the toy text; stops after `upto` minibatches. Returns (progress, network then)."""
-    data, fresh = prepared(folder, made, heldout)
-    progress = progress or training.before(fresh, made)
-    run = training.train(progress, data, made, threads)
-    now = [now for _, _, now in islice(run, upto)][-1]
-    return progress, now()
-
-
-def life(model, made, data, vocab):
-    """A Run that is to write `model`."""
-    return lifecycle.Run(
-        program="nplm-train", model=str(model), settings=made, inputs={"text or -heldout": training.fingerprint(data)},
-        words=("vocab", vocab.words), steps=training.steps(data, made), unigram=training.unigram(data, vocab),
-        save_every=None, arrays=lambda progress, now: training.checkpointed(now, progress),
-        parts=lambda progress: training.kept(progress, made).parts(), line=None, remedies=("", ""),
-    )  # fmt: skip
-
-
-def by_checkpoint(folder, part, now, made, data, fresh):
-    """The Progress of a run that goes on where another stands, from its checkpoint."""
-    alike = life(folder / "model", made, data, fresh.vocab)
-    lifecycle.write_checkpoint(alike, part, alike.arrays(part, now))
-    like = training.checkpointed(fresh, training.before(fresh, made)), fresh.named()
-    return training.restored(*lifecycle.resumed(alike, *like), fresh)
-
-
-def test_the_heldout_perplexity_is_that_of_ppl(texts):  # noqa: F811
+def test_the_heldout_perplexity_is_that_of_ppl(texts):
     progress, _ = run(texts, settings())
     from lmtk.reports.srilm import report
     from lmtk.text.corpus import read_corpus
@@ -306,7 +240,7 @@ def test_the_heldout_perplexity_is_that_of_ppl(texts):  # noqa: F811
 
 @pytest.mark.parametrize("marks", [Marks(), Marks(stream=True), Marks(sos=False)])
 @pytest.mark.parametrize("n", [1, 2, 5, 9])
-def test_contexts_made_as_they_are_asked_for_are_those_of_the_text(texts, marks, n):  # noqa: F811
+def test_contexts_made_as_they_are_asked_for_are_those_of_the_text(texts, marks, n):
     vocab = make_vocab(sorted(set(TRAIN.encode().split())), True, marks.eos)
     corpus = whole_corpus(str(texts / "train"), vocab, marks)
     at = np.flatnonzero(corpus.scored)
@@ -319,7 +253,7 @@ def test_contexts_made_as_they_are_asked_for_are_those_of_the_text(texts, marks,
 
 @pytest.mark.parametrize("upto", [1, 5, 9, 10, 17])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, threads):  # noqa: F811
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, threads):
     made = settings(weight_decay=1e-3, direct=True)
     whole, _ = run(texts, made, threads=threads)
     part, now = run(texts, made, upto, threads=threads)
@@ -329,7 +263,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, threads):  # 
     assert same(again.best, whole.best)
 
 
-def test_a_checkpoint_of_another_run_is_refused(texts):  # noqa: F811
+def test_a_checkpoint_of_another_run_is_refused(texts):
     made = settings()
     part, now = run(texts, made, 2)
     data, fresh = prepared(texts, made)
@@ -343,20 +277,20 @@ def test_a_checkpoint_of_another_run_is_refused(texts):  # noqa: F811
         lifecycle.resumed(other, {}, {})
 
 
-def test_blocks_change_rounding_only(texts):  # noqa: F811
+def test_blocks_change_rounding_only(texts):
     one, _ = run(texts, settings())
     three, _ = run(texts, settings(), threads=3)
     assert pytest.approx(one.best.theta.U, abs=1e-4) == three.best.theta.U
 
 
-def test_training_learns_and_keeps_the_best(texts):  # noqa: F811
+def test_training_learns_and_keeps_the_best(texts):
     progress, _ = run(texts, settings(epochs=30, rate=0.3, decay=0.0, patience=30), heldout="train")
     assert progress.curve[-1].ppl < progress.curve[0].ppl / 2
     held = [e.heldout for e in progress.curve]
     assert progress.best_epoch == held.index(max(held)) + 1
 
 
-def test_patience(texts):  # noqa: F811
+def test_patience(texts):
     (texts / "odd").write_text("mat mat mat\n")
     made = settings(epochs=50, rate=0.3, patience=2)
     data, fresh = prepared(texts, made, "odd")
@@ -366,18 +300,18 @@ def test_patience(texts):  # noqa: F811
     assert load(mine.model).settings["curve"] == curve.rows(progress.curve, curve.TIMES)
 
 
-def test_a_likelihood_that_is_no_number_stops_training(texts):  # noqa: F811
+def test_a_likelihood_that_is_no_number_stops_training(texts):
     with pytest.raises(Diverged, match=r"epoch \d+, step \d+: rate .*, gradient norm "):
         run(texts, settings(rate=1e30, decay=0.0, weight_decay=1.0))
 
 
-def test_order_1_and_no_hidden_units(texts):  # noqa: F811
+def test_order_1_and_no_hidden_units(texts):
     for changes in ({"order": 1}, {"hidden": 0, "direct": True}):
         progress, _ = run(texts, settings(**changes))
         assert math.isfinite(progress.curve[-1].heldout)
 
 
-def test_scoring_is_the_papers_formula(texts):  # noqa: F811
+def test_scoring_is_the_papers_formula(texts):
     model = neural(texts)
     corpus = whole_corpus(str(texts / "held"), model.vocab, Marks())
     from lmtk.text.corpus import contexts
@@ -390,7 +324,7 @@ def test_scoring_is_the_papers_formula(texts):  # noqa: F811
         assert math.exp(logp[t]) == pytest.approx(p[corpus.ids[t]], rel=1e-5)
 
 
-def test_compiled_and_plain_scoring_agree(texts, monkeypatch):  # noqa: F811
+def test_compiled_and_plain_scoring_agree(texts, monkeypatch):
     model = neural(texts)
     corpus = whole_corpus(str(texts / "train"), model.vocab, Marks())
     plain = model.score(corpus).logp
@@ -424,7 +358,7 @@ def test_features_known_beforehand(tmp_path):
             training.read_features(str(path), vocab, 3)
 
 
-def test_a_text_without_known_words(texts):  # noqa: F811
+def test_a_text_without_known_words(texts):
     vocab = make_vocab([b"nothing"], eos=False)
     corpus = whole_corpus(str(texts / "train"), vocab, Marks(False, False, True))
     with pytest.raises(LmtkError, match="no word of the vocabulary"):

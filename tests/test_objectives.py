@@ -6,10 +6,9 @@ from itertools import islice, pairwise
 import naive
 import numpy as np
 import pytest
-from conftest import FILES
-from steps import Small, network, same
-from test_models import short, texts  # noqa: F401  a fixture
-from test_nplm import assert_step, by_checkpoint, life, minibatch, parameters, prepared, settings
+from helpers import FILES
+from small_models import by_checkpoint, life, prepared, settings, short
+from steps import Small, assert_step, minibatch, network, parameters, same
 
 from lmtk import run
 from lmtk.errors import FormatError, LmtkError
@@ -72,7 +71,7 @@ def test_a_sample_of_all_words_is_the_full_softmax():
 @pytest.mark.parametrize(
     "model, objective", [(None, name) for name in objectives.OF_WORDS if name != "shortlist"] + [("energy", "full")]
 )
-def test_a_network_that_is_kept_learns_no_more(model, objective, texts):  # noqa: F811
+def test_a_network_that_is_kept_learns_no_more(model, objective, texts):
     made = settings(model=model, objective=objective, samples=5, rate=0.3)
     data, fresh = prepared(texts, made)
     learner = objectives.begun(fresh, data, made, 1, ALONE)
@@ -153,7 +152,7 @@ def test_the_effective_sample_size():
     assert found == pytest.approx(naive.effective_samples(*lists(theta), contexts.tolist(), drawn, q), rel=1e-4)
 
 
-def test_words_are_drawn_until_they_are_worth_enough(texts):  # noqa: F811
+def test_words_are_drawn_until_they_are_worth_enough(texts):
     made = settings(objective="sampled", samples=1, effective_samples=3)
     data, network = prepared(texts, made)
     mine = Small([network.named().get(name) for name in "CHdUWb"], output="sampled")
@@ -165,7 +164,7 @@ def test_words_are_drawn_until_they_are_worth_enough(texts):  # noqa: F811
     assert max(sizes[0]) <= network.vocab.V
 
 
-def test_a_proposal_is_mixed_with_the_unigram(texts):  # noqa: F811
+def test_a_proposal_is_mixed_with_the_unigram(texts):
     """What a function of the contexts gives no chance the unigram gives one; chances are those of the candidates."""
     text, random = np.repeat(np.arange(5), [1, 2, 3, 4, 10]), np.random.default_rng(1)
     proposal = sampled.Proposal(text, 5, 4, lambda contexts: np.eye(5)[contexts[0, 0]])
@@ -217,7 +216,7 @@ def test_shrinking_leaves_the_biases(times):
     "objective, samples, effective",
     [("sampled", 3, None), ("sampled", 2, 3), ("nce", 3, None), ("class", None, None), ("tree", None, None)],
 )
-def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, samples, effective, monkeypatch):  # noqa: F811
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, samples, effective, monkeypatch):
     monkeypatch.setattr(sampled, "DECAY_EVERY", 3)
     options = {"objective": objective, "samples": samples, "effective_samples": effective}
     made = settings(weight_decay=1e-3, direct=True, **options)
@@ -230,7 +229,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto, objective, sa
     assert same(whole.best, again.best)
 
 
-def test_checkpoints_from_before_the_objectives_are_read(texts):  # noqa: F811
+def test_checkpoints_from_before_the_objectives_are_read(texts):
     made = settings()
     data, fresh = prepared(texts, made)
     mine = life(texts / "m", made, data, fresh.vocab)
@@ -407,7 +406,7 @@ def test_a_tree_of_features():
     assert tree.bisected({3: np.ones(2)}, counts)[3] == b""
 
 
-def test_the_first_values_of_a_tree_are_the_unigram(texts):  # noqa: F811
+def test_the_first_values_of_a_tree_are_the_unigram(texts):
     data, network = prepared(texts, settings(objective="tree"))
     counts = np.bincount(data.w, minlength=network.vocab.V) + 1
     V = network.vocab.V
@@ -474,7 +473,7 @@ def test_dropout_has_factors_for_each_example(name):
 
 @pytest.mark.parametrize("dropout", [None, 0.2])
 @pytest.mark.parametrize("upto", [1, 5, 17])
-def test_a_run_with_a_shortlist_goes_on_to_the_same_bytes(texts, upto, dropout):  # noqa: F811
+def test_a_run_with_a_shortlist_goes_on_to_the_same_bytes(texts, upto, dropout):
     """Only examples of its words count; a minibatch may have none of them."""
     made = settings(objective="shortlist", shortlist=4, minibatch=2, dropout=dropout)
     data, fresh = prepared(texts, made)

@@ -5,7 +5,7 @@ import math
 import naive
 import numpy as np
 import pytest
-from test_models import SENTENCES, neural, texts  # noqa: F401  a fixture
+from small_models import SENTENCES, neural
 
 from lmtk.nplm import oov, training
 from lmtk.text.corpus import Marks, contexts, read_corpus, whole_corpus
@@ -28,7 +28,7 @@ def scored(model, path, marks=SENTENCES):
 @pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("unk", [False, True])
 @pytest.mark.parametrize("rows", [2, 2048])
-def test_new_words_are_those_of_plain_loops(texts, monkeypatch, direct, unk, rows):  # noqa: F811
+def test_new_words_are_those_of_plain_loops(texts, monkeypatch, direct, unk, rows):
     monkeypatch.setattr(oov, "ROWS", rows)
     monkeypatch.setattr(oov, "COLUMNS", 4)
     model = neural(texts, unk=unk, direct=direct)
@@ -45,7 +45,7 @@ def test_new_words_are_those_of_plain_loops(texts, monkeypatch, direct, unk, row
 
 @pytest.mark.parametrize("unk", [False, True])
 @pytest.mark.parametrize("end", [0, 1, 4, 7, 12])
-def test_the_enlarged_vocabulary_sums_to_one(texts, unk, end):  # noqa: F811
+def test_the_enlarged_vocabulary_sums_to_one(texts, unk, end):
     """After the same words each known word, each that has joined, and one new one."""
     model = neural(texts, marks=Marks(False, False, True), unk=unk)
     words = OPEN.split()[:end]
@@ -57,7 +57,7 @@ def test_the_enlarged_vocabulary_sums_to_one(texts, unk, end):  # noqa: F811
     assert total == pytest.approx(1, abs=2e-6)
 
 
-def test_without_new_words_one_is_expected_all_the_same(texts):  # noqa: F811
+def test_without_new_words_one_is_expected_all_the_same(texts):
     """p of the words of training falls by the share of a new word: e^-entropy to 1."""
     model = neural(texts, unk=True)
     (texts / "one").write_text("the cat sat")
@@ -94,7 +94,7 @@ def test_a_word_in_20_contexts_of_another_lands_near_what_it_stands_for(tmp_path
     assert set(nearest[:4]) == set(animals)
 
 
-def test_blocks_of_a_text_are_one_text(texts, monkeypatch):  # noqa: F811
+def test_blocks_of_a_text_are_one_text(texts, monkeypatch):
     model = neural(texts, unk=True)
     (texts / "open").write_text(OPEN * 3)
     _, ids, logp, _ = scored(model, texts / "open")

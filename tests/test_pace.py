@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import naive
 import numpy as np
 import pytest
-from steps import Small
-from test_nplm import minibatch, parameters
+from steps import Small, minibatch, parameters
 
 from lmtk.nplm import kernels, layers, pace, training
 from lmtk.text.vocab import Vocab

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 import naive
 import numpy as np
 import pytest
-from steps import Small, same
-from test_models import texts  # noqa: F401  a fixture
-from test_nplm import assert_step, by_checkpoint, minibatch, prepared, run, settings
+from small_models import by_checkpoint, prepared, run, settings
+from steps import Small, assert_step, minibatch, same
 
 from lmtk.nplm import kernels, layers, training
 
@@ -64,7 +63,7 @@ def test_the_gradient_is_that_of_finite_differences(direct, dropout, objective, 
 
 
 @pytest.mark.parametrize("objective", ["full", "sampled"])
-def test_weight_decay_is_on_the_recurrent_weights_too(texts, objective):  # noqa: F811
+def test_weight_decay_is_on_the_recurrent_weights_too(texts, objective):
     made = settings(model="rnn", objective=objective, samples=3 if objective == "sampled" else None, rate=1e-6)
     data, fresh = prepared(texts, made)
     progress, _ = run(texts, training.replace(made, weight_decay=1e3, decay=0.0, epochs=1, patience=1))
@@ -72,7 +71,7 @@ def test_weight_decay_is_on_the_recurrent_weights_too(texts, objective):  # noqa
     assert ratio == pytest.approx(np.full_like(ratio, 1 - 1e-3 * len(data.w)), rel=5e-3)
 
 
-def test_it_learns_from_farther_back_than_its_last_word(texts):  # noqa: F811
+def test_it_learns_from_farther_back_than_its_last_word(texts):
     """After "a" comes what stood two words before it."""
     random = np.random.default_rng(1)
     (texts / "train").write_text("".join(f"{w} {v} a {w}\n" for w, v in random.choice(list("xyz"), (400, 2))))
@@ -91,7 +90,7 @@ def test_it_learns_from_farther_back_than_its_last_word(texts):  # noqa: F811
 
 
 @pytest.mark.parametrize("upto", [5, 9])
-def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto):  # noqa: F811
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, upto):
     made = settings(model="rnn", direct=True, weight_decay=1e-3, dropout=0.2)
     whole, _ = run(texts, made)
     data, fresh = prepared(texts, made)

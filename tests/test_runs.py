@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ENVIRONMENT, FILES
+from helpers import ENVIRONMENT, FILES
 
 from lmtk.files import container
 from lmtk.files.registry import load

@@ -5,9 +5,8 @@ from itertools import islice
 import naive
 import numpy as np
 import pytest
-from steps import Small, same
-from test_models import neural, texts  # noqa: F401  a fixture
-from test_nplm import assert_step, by_checkpoint, minibatch, prepared, run, settings
+from small_models import by_checkpoint, neural, prepared, run, settings
+from steps import Small, assert_step, minibatch, same
 
 from lmtk.errors import FormatError
 from lmtk.files import container
@@ -65,7 +64,7 @@ def test_the_gradient_is_that_of_finite_differences(model, direct, dropout):
 
 
 @pytest.mark.parametrize("model", [None, "rnn"])
-def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, model):  # noqa: F811
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, model):
     made = settings(model=model, senses=3, order=4, dropout=0.1)
     whole, _ = run(texts, made)
     data, fresh = prepared(texts, made)
@@ -75,7 +74,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(texts, model):  # noqa: F8
     assert same(again.best, whole.best) and again.curve == whole.curve
 
 
-def test_a_file_says_how_many_senses_there_are(texts, tmp_path):  # noqa: F811
+def test_a_file_says_how_many_senses_there_are(texts, tmp_path):
     model = neural(texts, senses=3, order=4)
     assert (model.senses, model.m, model.C.shape[1]) == (3, 3, 9)
     kind, about, arrays, words = model.parts()
@@ -90,7 +89,7 @@ def test_a_file_says_how_many_senses_there_are(texts, tmp_path):  # noqa: F811
                 load(path)
 
 
-def test_senses_have_names_and_rows_of_their_own(texts):  # noqa: F811
+def test_senses_have_names_and_rows_of_their_own(texts):
     model = neural(texts, senses=2, order=3)
     C, vocab = features.senses_of(model)
     i = model.vocab.index[b"cat"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
-from conftest import FILES
+from helpers import FILES
 
 from lmtk.errors import LmtkError
 from lmtk.files.registry import load

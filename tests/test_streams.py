@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ENVIRONMENT
+from helpers import ENVIRONMENT
 
 from lmtk.files import streams
 from lmtk.nmt import alignment

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from conftest import ENVIRONMENT, FILES
+from helpers import ENVIRONMENT, FILES
 
 from lmtk.machine import blas, threads
 from lmtk.machine.threads import Team, in_turn

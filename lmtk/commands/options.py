@@ -173,4 +173,5 @@ def tell_memory():
     import sys
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    sys.stderr.write(f"memory used at most: {peak / 1024:.0f} MB\n")
+    unit = 1 if sys.platform == "darwin" else 1 << 10  # bytes
+    sys.stderr.write(f"memory used at most: {peak * unit / (1 << 20):.0f} MB\n")

@@ -86,9 +86,9 @@ def header_of(kind, settings, described):
 
 def mapped(out, begin, size):
     """(size,) uint8, zeros: a mapping of the file `out`, which is being written, from `begin` on. None if `out` is not
-    a regular, uncompressed file. Raises OSError if the disk is full.
+    a regular, uncompressed file, or if the system cannot reserve room on the disk. Raises OSError if the disk is full.
     """
-    if not isinstance(getattr(out, "raw", None), Output):
+    if not isinstance(getattr(out, "raw", None), Output) or not hasattr(os, "posix_fallocate"):
         return None
     try:
         os.posix_fallocate(out.fileno(), begin, size)  # else a page without room on the disk would end the process

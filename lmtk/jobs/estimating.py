@@ -304,7 +304,7 @@ def estimate_in_buckets(job, counted, comm):
         if comm.rank:
             write(None)
         else:
-            model = write_estimate(job, counted, write, partial(assembly.backoff_of, buckets, what.memory))
+            model = write_estimate(job, counted, write, lambda home: assembly.backoff_of(buckets, what.memory, home))
     sent = comm.total(comm.sent)
     if sent and comm.rank == 0:
         recipe.tell(f"the ranks sent one another {sent} bytes")
@@ -313,8 +313,8 @@ def estimate_in_buckets(job, counted, comm):
 
 def estimate_in_memory(job, counted, vocabulary):
     """Writes the model of what was counted, and the discounts that are wanted. Returns what `estimate` does."""
-    from lmtk.ngram.arpa import printing
-    from lmtk.ngram.estimate import engine, estimation, maxent
+    from lmtk.ngram.estimate import estimation, maxent
+    from lmtk.ngram.estimate.buckets import assembly, writing
     from lmtk.ngram.model import backoff
 
     layout, recipe, used = layout_of(job, counted, vocabulary), recipe_of(job, counted), None
@@ -329,8 +329,8 @@ def estimate_in_memory(job, counted, vocabulary):
     if isinstance(model, backoff.Backoff):
         return write_backoff(job, counted, model, job.lm)
     own = not is_as_nodes(job, counted)
-    write = partial(printing.write_estimate, model=model, layout=layout, own=own)
-    return write_estimate(job, counted, write, partial(engine.backoff_of, model))
+    write = partial(writing.write_arpa, job=model, layout=layout, own=own)
+    return write_estimate(job, counted, write, lambda home: assembly.backoff_of(model, home=home))
 
 
 def is_as_nodes(job, counted):

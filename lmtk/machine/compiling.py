@@ -1,8 +1,8 @@
-"""Compiles kernels to machine code by numba, which this module imports. `jit` loads and calls that code."""
+"""Compiles kernels to object files by numba, with parts of it that are not public. `objects` loads and calls them."""
 
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
-from types import FunctionType, NoneType
+from types import NoneType
 
 import numba
 import numpy as np
@@ -12,36 +12,18 @@ from numba.core import codegen
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys as runtime
-from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
 
-from lmtk.machine.images import address_of
-from lmtk.machine.kernel_cache import folder_for_numba
+from lmtk.machine.intrinsics import array_of
+from lmtk.machine.jit import dispatcher_of
 
-ENTRY, WORD = "entry", ir.IntType(64)
-# numba's settings for functions that only kernels call: they need no entries for Python and C
-ALONE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+BYTE, WORD = ir.IntType(8), ir.IntType(64)
 
 
-def dispatcher_of(function, settings):
-    """numba's dispatcher of a function, for kernels to call. In its scope, the kernels that it calls are dispatchers
-    too.
-    """
-    scope = dict(function.__globals__)
-    for name in function.__code__.co_names:
-        if found := getattr(scope.get(name), "in_numba", None):
-            scope[name] = found()
-    own = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
-    return numba.njit(**ALONE | settings)(own)
-
-
-def cached_dispatcher_of(function, settings):
-    """The dispatcher of a function, for Python to call, with numba's own cache, if there is a folder for it. That cache
-    does not see changes in other modules.
-    """
-    if folder := folder_for_numba():
-        numba.config.CACHE_DIR = folder
-    return dispatcher_of(function, settings | {"cache": folder is not None, "no_cpython_wrapper": False})
+def options(settings):
+    """numba's options for the settings of a kernel, which does not get entries for Python and C of its own."""
+    public = {name: value for name, value in settings.items() if name not in ("is_inlined", "allocates")}
+    private = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": settings["is_inlined"]}
+    return public | private | ({} if settings["allocates"] else {"_nrt": False})
 
 
 class Library(codegen.CPUCodeLibrary):
@@ -68,8 +50,15 @@ class Libraries(codegen.JITCPUCodegen):
     def set_env(self, name, environment):
         pass
 
-    def object_file(self, library):
-        return self._tm.emit_object(library._final_module)
+    def object_file(self, library, entry):
+        """The object file of a library. Only the function `entry` can be seen from outside, so that files with copies
+        of the same function can be loaded side by side.
+        """
+        module = library._final_module
+        for function in module.functions:
+            if not function.is_declaration and function.name != entry:
+                function.linkage = "internal"
+        return self._tm.emit_object(module)
 
 
 @contextmanager
@@ -92,23 +81,22 @@ def libraries():
     return Libraries("lmtk")
 
 
-def compiled(kernel, kinds):
-    """(image, results, machine code) of a kernel for arguments of these kinds.
+def compiled(kernel, kinds, entry):
+    """(results, object file) of a kernel for arguments of these kinds.
 
-    The code is a function around the kernel. It takes the values of `jit.kinds_of` and the address of the results, and
-    returns 1 if all went well. image: as from `image_of`, or the name of the symbol if the code is an object file.
-    results: the format by which Python's struct reads them; for a tuple, a list of one format.
+    The file has a function `entry` around the kernel. It takes the values of `jit.kinds_of` and the address of the
+    results, and returns 1 if all went well. results: the format by which Python's struct reads them; for a tuple, a
+    list of one format.
     """
-    dispatcher, given = kernel.in_numba(), tuple(map(type_of, kinds))
+    dispatcher, arguments = dispatcher_of(kernel, options), tuple(map(type_of, kinds))
     with apart():
-        dispatcher.compile(given)
-        code = dispatcher.overloads[given]
-        made = libraries().object_file(entry_of(code, kinds))
+        dispatcher.compile(arguments)
+        code = dispatcher.overloads[arguments]
+        file = libraries().object_file(entry_of(code, kinds, entry), entry)
     result = code.signature.return_type
     numbers = numbers_of(result)
     read = "".join(map(form, numbers))
-    image, bytes_of_it = image_of(made, ENTRY) or (ENTRY, made)
-    return image, read if numbers == [result] else [read], bytes_of_it
+    return read if numbers == [result] else [read], file
 
 
 def type_of(kind):
@@ -140,12 +128,12 @@ def form(kind):
     raise TypeError(f"a kernel returns {kind}, which is no number")
 
 
-def entry_of(code, kinds):
+def entry_of(code, kinds, name):
     """The Library of the function that `compiled` describes; code: numba's compilation of the kernel."""
     context, result = code.target_context, code.signature.return_type
-    module = context.create_module(ENTRY)
+    module = context.create_module(name)
     parameters = [of_it for kind in kinds for of_it in parameters_of(context, kind)]
-    entry = ir.Function(module, ir.FunctionType(WORD, [*parameters, WORD]), ENTRY)
+    entry = ir.Function(module, ir.FunctionType(WORD, [*parameters, WORD]), name)
     builder = ir.IRBuilder(entry.append_basic_block())
     values = iter(entry.args)
     arguments = [argument(context, builder, kind, values) for kind in kinds]
@@ -154,13 +142,13 @@ def entry_of(code, kinds):
     status, found = context.call_conv.call_function(builder, kernel, result, code.signature.args, arguments)
     with builder.if_then(status.is_error, likely=False):
         builder.ret(WORD(0))
-    out = builder.inttoptr(next(values), WORD.as_pointer())
+    out = pointer(builder, next(values), WORD)
     for i, kind in enumerate(numbers_of(result)):
         value = found if kind is result else builder.extract_value(found, i)
         value = context.cast(builder, value, kind, types.float64 if form(kind) == "d" else types.int64)
         builder.store(builder.bitcast(value, WORD), builder.gep(out, [WORD(i)]))
     builder.ret(WORD(1))
-    library = context.codegen().create_library(ENTRY)
+    library = context.codegen().create_library(name)
     library.add_linking_library(code.library)
     library.add_ir_module(module)
     library.finalize()
@@ -182,7 +170,7 @@ def argument(context, builder, kind, values):
     if kind is NoneType:
         return context.get_dummy_value()
     if kind is bytes:
-        return array(context, builder, type_of(kind), next(values), [next(values)])
+        return array_of(context, builder, type_of(kind), pointer(builder, next(values), BYTE), [next(values)])
     if isinstance(kind, type):
         return next(values)
     if not isinstance(kind[0], np.dtype):
@@ -192,124 +180,15 @@ def argument(context, builder, kind, values):
     fields = builder.add(next(values), WORD(object.__basicsize__))
     data, _, lengths, strides = (word_at(builder, fields, i) for i in range(4))
     shape, steps = ([word_at(builder, place, i) for i in range(kind[1])] for place in (lengths, strides))
-    return array(context, builder, type_of(kind), data, shape, steps)
+    whole = type_of(kind)
+    data = pointer(builder, data, context.get_data_type(whole.dtype))
+    # numpy's strides of a contiguous array can be anything along an axis of one item
+    return array_of(context, builder, whole, data, shape, None if whole.layout == "C" else steps)
+
+
+def pointer(builder, address, kind):
+    return builder.inttoptr(address, kind.as_pointer())
 
 
 def word_at(builder, address, i):
-    return builder.load(builder.gep(builder.inttoptr(address, WORD.as_pointer()), [WORD(i)]))
-
-
-def array(context, builder, kind, data, shape, steps=()):
-    """numba's array of the data at an address. The strides of a contiguous array are computed from its shape, since
-    those of numpy can be anything along an axis of one item.
-    """
-    item = context.get_data_type(kind.dtype)
-    size = WORD(context.get_abi_sizeof(item))
-    if kind.layout == "C":
-        steps, step = [], size
-        for length in reversed(shape):
-            steps.insert(0, step)
-            step = builder.mul(step, length)
-    made = make_array(kind)(context, builder)
-    data = builder.inttoptr(data, item.as_pointer())
-    populate_array(made, data=data, shape=shape, strides=steps, itemsize=size, meminfo=None)
-    return made._getvalue()
-
-
-@intrinsic
-def pointer_to(typing, address, kind):
-    """pointer_to(address, np.int32): a pointer of which numba's carray makes an array."""
-
-    def build(context, builder, signature, arguments):
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(kind.dtype)(address, kind), build
-
-
-SECTION = np.dtype("u4, u4, u8, u8, u8, u8, u4, u4, u8, u8")  # of the format ELF: Elf64_Shdr
-SECTION.names = "name", "kind", "flags", "address", "offset", "size", "link", "info", "align", "each"
-SYMBOL = np.dtype([("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"), ("value", "u8"), ("size", "u8")])
-BYTE = np.dtype(np.uint8)
-RELOCATION = np.dtype([("offset", "u8"), ("kind", "u4"), ("symbol", "u4"), ("addend", "i8")])
-X86_64, PROGBITS, SYMTAB, RELA, NOBITS = 62, 1, 2, 4, 8
-WRITE, ALLOC = 1, 2  # flags of sections
-OUTSIDE, COMMON = 0, 0xFFF2  # SHN_UNDEF, symbols defined elsewhere; SHN_COMMON, symbols for which the linker makes room
-ADDRESS = 1  # R_X86_64_64: eight bytes for an address
-PAGE, WIDEST = 4096, 64  # bytes: the unit of memory protection; the largest alignment of a number
-
-
-def image_of(code, symbol):
-    """(image, bytes) of an object file in the format ELF; None for a processor other than x86-64, for relocations other
-    than addresses, and for names that this process does not have.
-
-    image: a dict. size: that of the code in memory. fixed: how much of it is never written. entry: the place of the
-    symbol. local: how many places hold addresses within the code, to which its own address has to be added; they are
-    listed after the code, int64. outside: {name: places to which the address of that name has to be added}.
-    """
-    if int.from_bytes(code[18:20], "little") != X86_64:
-        return None
-    sections = np.frombuffer(
-        code, SECTION, int.from_bytes(code[60:62], "little"), int.from_bytes(code[40:48], "little")
-    )
-    table = next(s for s in sections if s["kind"] == SYMTAB)
-    symbols, names = part(code, table, SYMBOL), bytes(part(code, sections[table["link"]]))
-    begins, fixed, made = placed(code, sections)
-    local, outside, common, entry = [], {}, {}, None
-    for s in symbols:
-        if text_at(names, s["name"]) == symbol:
-            entry = begins[int(s["section"])] + int(s["value"])
-    for s in sections[sections["kind"] == RELA]:
-        for at, kind, which, addend in part(code, s, RELOCATION).tolist() if s["info"] in begins else ():
-            name, section = text_at(names, symbols[which]["name"]), int(symbols[which]["section"])
-            place = begins[s["info"]] + at
-            if kind != ADDRESS or (section not in begins and section not in (OUTSIDE, COMMON)):
-                return None
-            if section == OUTSIDE and not is_here(name):
-                return None
-            if section == OUTSIDE:
-                outside.setdefault(name, []).append(place)
-            else:
-                local.append(place)
-            if section == COMMON:
-                if name not in common:
-                    common[name] = len(made)
-                    made += bytes(-(-int(symbols[which]["size"]) // WIDEST) * WIDEST)
-                addend += common[name]
-            elif section in begins:
-                addend += begins[section] + int(symbols[which]["value"])
-            made[place : place + 8] = (addend % 2**64).to_bytes(8, "little")
-    about = {"size": len(made), "fixed": fixed, "entry": entry, "local": len(local), "outside": outside}
-    return about, bytes(made) + np.array(local, "<i8").tobytes()
-
-
-def is_here(name):
-    with suppress(ValueError):
-        return address_of(name) != 0
-    return False
-
-
-def placed(code, sections):
-    """({number of a section: where it begins}, where the writable sections begin, a bytearray of all sections)."""
-    begins, made, fixed = {}, bytearray(), None
-    flags = sections["flags"].tolist()
-    for written, i in sorted((bool(f & WRITE), i) for i, f in enumerate(flags) if f & ALLOC):
-        s = sections[i]
-        if s["kind"] not in (PROGBITS, NOBITS):
-            continue  # tables for exceptions, which kernels do not raise
-        if written and fixed is None:
-            made += bytes(-len(made) % PAGE)
-            fixed = len(made)
-        made += bytes(-len(made) % max(int(s["align"]), 1))
-        begins[i] = len(made)
-        made += bytes(part(code, s)) if s["kind"] == PROGBITS else bytes(int(s["size"]))
-    made += bytes(-len(made) % PAGE)
-    return begins, len(made) if fixed is None else fixed, made
-
-
-def part(code, section, kind=BYTE):
-    """The content of a section as an array of `kind`."""
-    return np.frombuffer(code, kind, int(section["size"]) // kind.itemsize, int(section["offset"]))
-
-
-def text_at(names, at):
-    return names[at : names.index(b"\0", at)].decode()
+    return builder.load(builder.gep(pointer(builder, address, WORD), [WORD(i)]))

@@ -1,48 +1,48 @@
 """Kernels: functions over arrays that numba compiles.
 
-The machine code of a kernel is kept in a cache, in a file for each combination of argument types. It is an image, which
-loads by a copy and some additions; on processors for which `compiling` makes no images, it is an object file, which
-llvmlite loads. numba is imported only to compile kernels that the cache lacks: its import alone takes longer than a
-small job.
+The machine code of a kernel is kept in a cache, in an object file for each combination of argument types. numba is
+imported only to compile kernels that the cache lacks: its import alone takes longer than a small job. Where that does
+not work, `fallback` runs the kernels.
 
 A kernel takes arrays, bytes (as an array of uint8), numbers, None and tuples of these, all by position. It returns
 nothing, a number or a tuple of numbers, and raises no exceptions.
 """
 
 import ctypes
+import json
 import os
+import re
 import sys
+from contextlib import suppress
 from functools import cache, partial, wraps
 from importlib import import_module
 from threading import RLock
-from types import CodeType, NoneType, SimpleNamespace
+from types import CodeType, FunctionType, NoneType, SimpleNamespace
 
 import numpy as np
 
 from lmtk.errors import notes
-from lmtk.machine import kernel_cache, memory
-from lmtk.machine.images import load, machine, native, save, saved, stamps
+from lmtk.machine import kernel_cache, memory, objects
 from lmtk.machine.kernel_cache import digest
-from lmtk.machine.objects import by_objects, link
 
+# modules of this package on which the code of all kernels depends
+PARTS = "jit", "objects", "compiling", "intrinsics"
 CONTIGUOUS = 0x1  # numpy's bit of flags.num
 lock = RLock()
 used = {}  # the keys are this process's kernels with the kinds of their arguments, in the order of their first calls
 
 
-def jit(function=None, **settings):
-    """The kernel of a function. settings: those of `numba.njit`. By default it releases Python's lock, and has numpy's
+def jit(function=None, is_inlined=False, allocates=True, **settings):
+    """The kernel of a function. is_inlined: whether its code becomes a part of the kernels that call it; allocates:
+    whether it makes arrays; settings: options of `numba.njit`. By default it releases Python's lock, and has numpy's
     error model, in which a division by zero gives inf.
     """
     if function is None:
-        return partial(jit, **settings)
-    settings = {"nogil": True, "error_model": "numpy"} | settings
+        return partial(jit, is_inlined=is_inlined, allocates=allocates, **settings)
     codes = {}
 
     @wraps(function)
     def call(*arguments):
-        if not by_objects():
-            return call.dispatcher()(*arguments)
         values = []
         kinds = kinds_of(arguments, values)
         code = codes.get(kinds)
@@ -50,35 +50,58 @@ def jit(function=None, **settings):
             with lock:
                 code = codes[kinds] = codes.get(kinds) or code_for(call, kinds)
                 used[call, kinds] = None
-        return code(*values)
+        return code(*values) if code is not fallback else fallback(call, arguments)
 
-    call.kernel_settings, call.codes = settings, codes
-    call.in_numba = cache(lambda: compiler().dispatcher_of(function, settings))
-    call.dispatcher = cache(lambda: compiler().cached_dispatcher_of(function, settings))
+    settings = {"nogil": True, "error_model": "numpy"} | settings
+    call.kernel_settings, call.codes = settings | {"is_inlined": is_inlined, "allocates": allocates}, codes
+    call.in_numba = partial(dispatcher_of, call)
     return call
 
 
-# for functions that kernels call for each item: a plain call would unpack their arrays and count references each time
-inlined = partial(jit, _nrt=False, forceinline=True)
-# for kernels that make no arrays: their code does not need numba's runtime, which would have to be loaded
-sealed = partial(jit, _nrt=False)
+# for functions that only kernels call: a plain call would unpack their arrays and count references each time
+inlined = partial(jit, is_inlined=True, allocates=False)
+# for kernels that make no arrays: their code does not need numba's runtime
+sealed = partial(jit, allocates=False)
+
+
+@cache
+def dispatcher_of(kernel, options, **more):
+    """numba's dispatcher of a kernel. In its scope, the kernels that it calls are dispatchers too. options: a function
+    from a kernel's settings to numba's options for it; more: further options of this kernel alone.
+    """
+    import numba
+
+    function = kernel.__wrapped__
+    scope = dict(function.__globals__)
+    for name in function.__code__.co_names:
+        if callee := getattr(scope.get(name), "in_numba", None):
+            scope[name] = callee(options)
+    copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
+    return numba.njit(**options(kernel.kernel_settings), **more)(copy)
 
 
 def of_numba(module, name):
     """A function of numba, or of a module that imports it, for kernels to call; imported when they are compiled."""
-    return SimpleNamespace(__qualname__=f"{module}.{name}", in_numba=lambda: getattr(import_module(module), name))
+    return SimpleNamespace(__qualname__=f"{module}.{name}", in_numba=lambda _: getattr(import_module(module), name))
 
 
-carray, pointer_to = of_numba("numba", "carray"), of_numba("lmtk.machine.compiling", "pointer_to")
+def fallback(kernel, arguments):
+    """The result of a kernel by public parts of numba."""
+    with lock:
+        run = compiler("fallback").run
+    return run(kernel, arguments)
 
 
-def compiler():
-    """The module `compiling`, which imports numba. Raises MemoryError if there is too little memory for numba."""
-    first = "lmtk.machine.compiling" not in sys.modules
-    memory.need(memory.KERNEL if "numba" in sys.modules else memory.NUMBA, "a kernel's compilation")
-    for tell in notes if first else ():
+@cache
+def compiler(name):
+    """The module `compiling` or `fallback`, which imports numba. On a terminal the user is told of it. Raises
+    MemoryError.
+    """
+    module = f"lmtk.machine.{name}"
+    memory.try_out(lambda: import_module("numba"), "numba")
+    for tell in notes if "numba" not in sys.modules else ():
         tell(f"compiling kernels, for some seconds; {kernel_cache.folder()[1] or 'no folder'} keeps them")
-    return import_module("lmtk.machine.compiling")
+    return import_module(module)
 
 
 def kinds_of(arguments, values):
@@ -111,19 +134,23 @@ def file_of(kernel, kinds):
 
 def record(job):
     """Notes in the cache, for `recorded`, the kernels that this process has used as those of a job, a name."""
-    if used and by_objects() and not recorded(job):
+    if used and objects.is_usable() and not recorded(job):
         known = {}
         for kernel, _ in used:
             meaning(kernel, known)
         sources = {sys.modules[function.__module__].__file__ for function in known}
-        save(record_of(job), [[file_of(*both) for both in used], stamps(sources)], "", b"")
+        names = [file_of(*both) for both in used]
+        kernel_cache.write(record_of(job), json.dumps([names, stamps(sources)]).encode())
 
 
 @cache
 def recorded(job):
     """Whether the cache has the kernels that an earlier process used for a job, and their sources are unchanged."""
-    (names, sources), *_ = (by_objects() and saved(record_of(job))) or [([], None)]
-    return bool(names) and stamps(sources) == sources and all(map(kernel_cache.has, names))
+    record = objects.is_usable() and kernel_cache.read(record_of(job))
+    if not record:
+        return False
+    names, sources = json.loads(record)
+    return stamps(sources) == sources and all(map(kernel_cache.has, names))
 
 
 def record_of(job):
@@ -131,16 +158,40 @@ def record_of(job):
     return f"job-{job}-{digest(repr((machine(), os.path.realpath(__file__))).encode()).hex()}"
 
 
+def stamps(paths):
+    """{path: [size, time]} of files, by which they count as unchanged, as in Python's own cache; None if one is
+    missing.
+    """
+    with suppress(OSError):
+        return {path: [(about := os.stat(path)).st_size, about.st_mtime_ns] for path in sorted(paths)}
+    return None
+
+
 def code_for(kernel, kinds):
-    """A function that calls the kernel's machine code for arguments of these kinds with the values of `kinds_of`."""
+    """A function that calls the kernel's machine code for arguments of these kinds with the values of `kinds_of`;
+    `fallback` if there is no such code.
+    """
+    if not objects.is_usable():
+        return fallback
     name = file_of(kernel, kinds)
-    found = saved(name)
-    if not found:
-        found = compiler().compiled(kernel, kinds)
-        save(name, *found)
-    about, results, code = found
-    address = load(about, code) if isinstance(about, dict) else link(name, about, code)
-    return native(kernel.__name__, address, c_types(kinds), results, kernel.kernel_settings["nogil"])
+    entry = f"{objects.ENTRY}_{name}"
+    data = kernel_cache.read(name)
+    if data is None:
+        try:
+            compiled = compiler("compiling").compiled
+            memory.try_out(lambda: compiled(kernel, kinds, entry), "a kernel's compilation")
+            results, code = compiled(kernel, kinds, entry)
+        except MemoryError:
+            raise
+        except Exception:  # a version of numba whose inner parts are different; if the kernel is wrong, numba says so
+            return fallback
+        data = json.dumps(results).encode() + b"\n" + code
+        kernel_cache.write(name, data)
+    results, _, code = data.partition(b"\n")
+    address = objects.load(entry, code)
+    return objects.native(
+        kernel.__name__, address, c_types(kinds), json.loads(results), kernel.kernel_settings["nogil"]
+    )
 
 
 def c_type(dtype):
@@ -163,6 +214,28 @@ def c_types(kinds):
         elif kind is not NoneType:
             found.append(c_type(np.dtype(kind)))
     return found
+
+
+@cache
+def machine():
+    """All that the code of every kernel depends on: the processor, the versions of Python, numba and llvmlite, and the
+    modules PARTS.
+    """
+    paths = [objects.package_file(package, "_version.py") for package in ("numba", "llvmlite")]
+    paths += [os.path.join(os.path.dirname(__file__), f"{name}.py") for name in PARTS]
+    contents = []
+    for path in paths:
+        with open(path, "rb") as file:
+            contents.append(digest(file.read()))
+    return processor(), sys.implementation.cache_tag, contents
+
+
+def processor():
+    """The lines of /proc/cpuinfo about the first processor that do not change from day to day."""
+    with open("/proc/cpuinfo", "rb") as file:
+        first = file.read(1 << 14).partition(b"\n\n")[0]
+    names = rb"vendor_id|cpu family|model|stepping|flags|CPU .*|Features"
+    return re.findall(rb"(?m)^(?:%s)[ \t]*:.*" % names, first)
 
 
 def digest_of(kernel, kinds):

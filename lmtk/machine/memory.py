@@ -1,7 +1,7 @@
 """The memory that is left under a limit of the address space (ulimit -v), malloc's settings, and arrays in files.
 
-A library that reaches the limit ends the process, or prints an error of its own; so its need is checked before it is
-loaded. Jobs with bounded memory (-memory) keep arrays in files.
+A library that reaches the limit ends the process, or prints an error of its own. So under a limit a library is first
+loaded by a child process. Jobs with bounded memory (-memory) keep arrays in files.
 """
 
 import contextlib
@@ -15,8 +15,6 @@ from weakref import ref
 from lmtk.errors import LmtkError
 
 MB = 1 << 20
-# what each adds to the address space: to import numpy, llvmlite, numba; to compile a kernel
-NUMPY, LLVM, NUMBA, KERNEL = 90 * MB, 160 * MB, 240 * MB, 64 * MB
 BUFFER = 48 * MB  # OpenBLAS's buffer for a thread, and the thread's stack
 
 
@@ -37,7 +35,28 @@ def need(size, what):
     """Raises MemoryError if fewer than `size` bytes are left. what: the name of the need, for the message."""
     left = room()
     if left is not None and left < size:
-        raise MemoryError(f"{what} wants {size // MB} MB, and ulimit -v leaves {max(left, 0) // MB}")
+        raise MemoryError(f"{what} needs {size // MB} MB, and ulimit -v leaves {max(left, 0) // MB}")
+
+
+def try_out(work, what):
+    """Under a limit, lets a child process do some work first. Raises MemoryError if that process fails. what: the name
+    of the work, for the message.
+    """
+    left = room()
+    if left is None:
+        return
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, 1), os.dup2(nothing, 2)
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    if os.waitpid(child, 0)[1]:
+        raise MemoryError(f"{what} needs more than the {max(left, 0) // MB} MB that ulimit -v leaves")
 
 
 ARENA_MAX, MMAP_MAX, MMAP_THRESHOLD, TOP_PAD, TRIM_THRESHOLD = -8, -4, -3, -2, -1  # of malloc.h

@@ -1,45 +1,89 @@
-"""Loads object files into memory by llvmlite, on systems without images."""
+"""The machine code of kernels: loaded by llvmlite, without numba, and called through ctypes."""
 
+import ctypes
 import os
 import sys
-from contextlib import suppress
 from functools import cache
+from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from struct import Struct
 
 from lmtk.machine import memory
-from lmtk.machine.images import LOADED, runtime
+
+ENTRY = "entry"  # the beginning of the names of the functions that are called
+LOADED = []  # object files, which must outlive their code
+
+
+def package_file(package, *names):
+    """The path of a file of a package. The package is not imported."""
+    return os.path.join(os.path.dirname(find_spec(package).origin), *names)
 
 
 @cache
-def llvmlite():
-    memory.need(memory.LLVM, "llvmlite")
-    import llvmlite.binding
-
-    llvmlite.binding.initialize_native_target()
-    llvmlite.binding.initialize_native_asmprinter()
-    return llvmlite.binding
-
-
-@cache
-def by_objects():
-    """Whether this package can load kernels; otherwise numba itself runs them. Loading needs Linux, numba's runtime,
-    and x86-64 or a llvmlite that loads object files.
+def runtime():
+    """{name: address} of the functions of numba that compiled code calls: memory for arrays, and errors. They are in
+    two C modules, which load without the rest of numba.
     """
-    if sys.platform != "linux" or "NUMBA_BOUNDSCHECK" in os.environ:
+    functions = {}
+    for prefix, *names in (("NRT_", "core", "runtime", "_nrt_python"), ("numba_", "_helperlib")):
+        path = package_file("numba", *names[:-1], names[-1] + EXTENSION_SUFFIXES[0])
+        spec = spec_from_file_location(".".join(["numba", *names]), path)
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        functions |= {name if name.startswith("_") else prefix + name: at for name, at in module.c_helpers.items()}
+    return functions
+
+
+@cache
+def is_usable():
+    """Whether the machine code that `compiling` makes can be loaded here. Otherwise `fallback` runs the kernels."""
+    if sys.platform != "linux" or os.uname().machine != "x86_64" or "NUMBA_BOUNDSCHECK" in os.environ:
         return False
-    with suppress(OSError, ImportError, AttributeError):
-        return bool(runtime()) and (os.uname().machine == "x86_64" or hasattr(llvmlite(), "JITLibraryBuilder"))
-    return False
+    try:
+        return bool(runtime())
+    except (OSError, ImportError, AttributeError):
+        return False
 
 
 @cache
 def linker():
-    return llvmlite().create_lljit_compiler()
+    """(LLVM's linker, its class for object files)."""
+    memory.try_out(lambda: import_module("llvmlite.binding"), "llvmlite")
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    for name, address in runtime().items():
+        llvm.add_symbol(name, address)
+    processor = llvm.Target.from_default_triple().create_target_machine()
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), processor), llvm.ObjectFileRef
 
 
-def link(name, symbol, code):
-    """Loads an object file into memory. Returns the address of its `symbol`."""
-    library = llvmlite().JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol)
-    for known, address in runtime().items():
-        library.import_symbol(known, address)
-    LOADED.append(library.link(linker(), name))
-    return LOADED[-1][symbol]
+def load(entry, code):
+    """Loads an object file into memory. Returns the address of its function `entry`, a name that no other file has."""
+    linked, file = linker()
+    LOADED.append(file.from_data(code))
+    linked.add_object_file(LOADED[-1])
+    linked.finalize_object()
+    return linked.get_function_address(entry)
+
+
+def native(name, address, parameters, results, nogil=True):
+    """A Python function that calls the machine code at `address`. parameters: types of ctypes; results: as from
+    `compiling.compiled`; nogil: whether it releases Python's lock.
+    """
+    kind = ctypes.CFUNCTYPE if nogil else ctypes.PYFUNCTYPE
+    take = kind(ctypes.c_int64, *parameters, ctypes.c_void_p)(address)
+    is_single = isinstance(results, str)
+    read = Struct(results if is_single else results[0])
+    Room = ctypes.c_char * read.size
+
+    def call(*values):
+        room = Room()
+        if not take(*values, room):
+            raise MemoryError(f"{name}: no room for what it works in")
+        numbers = read.unpack(room)
+        return numbers[0] if is_single else numbers or None
+
+    return call

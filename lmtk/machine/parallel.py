@@ -373,10 +373,11 @@ def pooled():
     with contextlib.ExitStack() as stack:
         world = stack.enter_context(ranks())
         node, heads, many = nodes(world)
-        lent = node.allgather((os.sched_getaffinity(0), threads.count()))
+        lent = node.allgather((threads.processors(), threads.count()))
         if heads:
             processors = set().union(*(some for some, _ in lent))
-            os.sched_setaffinity(0, processors)
+            if hasattr(os, "sched_setaffinity"):
+                os.sched_setaffinity(0, processors)
             threads.use(min(len(processors), sum(number for _, number in lent)))
         if many == 1:
             stack.close()

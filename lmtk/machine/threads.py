@@ -33,9 +33,9 @@ def import_numpy():
     """
     from lmtk.machine import memory
 
-    memory.need(memory.NUMPY, "numpy")
     said = os.environ.get("OPENBLAS_NUM_THREADS")
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    memory.try_out(lambda: import_module("numpy"), "numpy")
     import_module("numpy")
     if said is None:
         del os.environ["OPENBLAS_NUM_THREADS"]
@@ -51,7 +51,14 @@ def at_most(number):
 
 def count():
     """The number of threads to use: the one given to `use`, else the environment's, else one for each processor."""
-    return wanted or stated() or len(os.sched_getaffinity(0))
+    return wanted or stated() or len(processors())
+
+
+def processors():
+    """The set of the processors that this process may use. Without a way to ask the system, all of them."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
 
 
 def stated():

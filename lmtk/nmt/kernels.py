@@ -29,7 +29,7 @@ zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: t
 import numpy as np
 
 from lmtk.machine.exponential import exp_rows, join_sums, span_sums, tanh_products, tanh_sums
-from lmtk.machine.factors import address, multiply, tiled
+from lmtk.machine.factors import address, multiply, small, tiled
 from lmtk.machine.jit import jit
 
 ROOM = 1 << 22  # outputs that are computed at once
@@ -198,7 +198,7 @@ def output_tiles(Wo, bo):
     (l, V), N = Wo.shape, -(-len(bo) // SPAN) * SPAN
     whole = np.zeros((l + 1, N), Wo.dtype)
     whole[:l, :V], whole[l, :V], whole[l, V:] = Wo, bo, -np.inf
-    return tiled(whole, TILE).for_kernels()
+    return tiled(whole, TILE if small() else SPAN).for_kernels()
 
 
 def span_outputs(t, Wo):

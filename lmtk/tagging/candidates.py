@@ -15,6 +15,7 @@ later   (C,)     mapw log10 p(word | tag), its part of the score at other positi
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,8 +69,7 @@ def make_tag_model(model, order):
     return TagModel(nodes, unigram, log10p, np.concatenate([np.zeros(0, bool), *is_context]), begins)
 
 
-@dataclass(frozen=True)
-class Candidates:
+class Candidates(NamedTuple):
     """The arrays above."""
 
     start: np.ndarray
@@ -80,13 +80,10 @@ class Candidates:
     first: np.ndarray
     later: np.ndarray
 
-    @cached_property
+    @property
     def size(self):
         """The number of candidates in each row."""
         return np.diff(self.start)
-
-    def arrays(self):
-        return self.start, self.tag, self.word, self.node, self.alone, self.first, self.later
 
 
 def make_candidates(model, rows, log10, ids, mapw=1.0, is_inverse=False):

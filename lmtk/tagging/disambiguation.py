@@ -233,7 +233,7 @@ class Tagger:
             columns.append([b"".join(fields[begin:end]) for begin, end in bounds])
         if self.job.nbest == 1:
             return columns[0]
-        rows = zip(decoded.score.tolist(), decoded.count.tolist(), zip(*columns))
+        rows = zip(decoded.score.tolist(), decoded.paths.tolist(), zip(*columns))
         return [
             b"".join(
                 b"NBEST_%d %s %s" % (rank, figure(p), line) for rank, (p, line) in enumerate(zip(scores[:many], texts))

@@ -19,7 +19,7 @@ and an n-gram model there are C^(n - 1) states a position and C^n steps; the ran
 for each step are the bound.
 
 symbol  shape    meaning
-model            the arrays of TagModel; candidates: the arrays of Candidates
+model            the arrays of TagModel; candidates: those of Candidates
 trellis          (states, sums, paths, table)
 states           at, turn, tag, words, length, nodes
 at      (T + 2,) the states of position t are those from at[t + 1] up to at[t + 2]; state 0 is before the first position
@@ -38,7 +38,7 @@ table            as in `hashing`, its items being states
 """
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,23 +56,19 @@ HASH_BITS = 0xFFFFFFFF
 f32, f64, i64 = np.float32, np.float64, np.int64
 
 
-@dataclass(frozen=True)
-class Decoded:
+class Decoded(NamedTuple):
     """The result for S sentences with R positions and M candidates in all.
 
-    PATHS: path (N, R), the tags of the best N paths, int32; score (S, N), log10 of each path; count (S,), how many
+    PATHS: path (N, R), the tags of the best N paths, int32; score (S, N), log10 of each path; paths (S,), how many
     paths a sentence has, N at most. Else: path (1, R), the most likely tags; score (S, 1), log10 of the sum over all
     paths; tag (M,), int32, and share (M,), log10, the probability of each candidate, position by position.
     """
 
     path: np.ndarray
     score: np.ndarray
-    count: np.ndarray
+    paths: np.ndarray
     tag: np.ndarray
     share: np.ndarray
-
-    def arrays(self):
-        return self.path, self.score, self.count, self.tag, self.share
 
 
 class Decoder:
@@ -92,11 +88,11 @@ class Decoder:
         M = 0 if self.kind == PATHS else int(candidates.size[rows].sum())
         shapes = ((N, R), np.int32), ((S, N), f64), (S, i64), (M, np.int32), (M, f64)
         decoded, progress = Decoded(*(np.zeros(shape, dtype) for shape, dtype in shapes)), np.zeros(2, i64)
-        arguments = self.model.arrays(), candidates.arrays(), (rows, ends, progress), self.settings
+        arguments = self.model.arrays(), tuple(candidates), (rows, ends, progress), self.settings
         longest = int(np.diff(ends, prepend=0).max(initial=0))
         if not self.trellis or longest > self.positions:
             self.make_room(max(longest, self.positions), max(self.states, 4 * longest))
-        while not decode(*arguments, self.trellis, decoded.arrays()):
+        while not decode(*arguments, self.trellis, tuple(decoded)):
             self.make_room(self.positions, 2 * self.states)
         return decoded
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from conftest import ENVIRONMENT, FILES
+from helpers import ENVIRONMENT, FILES
 
 TRAINING = "-hidden 8 -features 4 -epochs 12 -minibatch 16 -threads 1 -quiet"
 # name: the command; each writes the file "out" and no other

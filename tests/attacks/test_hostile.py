@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from test_ngram import random_model
+from helpers import random_model
 
 from lmtk.errors import FormatError, LmtkError, LmtkWarning
 from lmtk.files import streams
@@ -240,6 +240,7 @@ GIVEN = [
 ]
 
 
+@pytest.mark.sample(46)
 @pytest.mark.parametrize("name", COUNT_CASES)
 @pytest.mark.parametrize("given", GIVEN)
 def test_small_and_large_count_files_are_read_alike(tmp_path, monkeypatch, name, given):

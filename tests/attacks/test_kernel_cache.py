@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 import pytest
-from conftest import ENVIRONMENT
+from helpers import ENVIRONMENT
 
 from lmtk.machine import kernel_cache
 

@@ -8,7 +8,7 @@ import time
 
 import jobs
 import pytest
-from conftest import ENVIRONMENT, FILES
+from helpers import ENVIRONMENT, FILES
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]
 

@@ -90,9 +90,9 @@ def stages(text, folder):
 
     from lmtk.files.registry import load
     from lmtk.machine import large
-    from lmtk.ngram.arpa import printing
     from lmtk.ngram.counting.collection import collect
-    from lmtk.ngram.estimate import engine, suffix
+    from lmtk.ngram.estimate import suffix
+    from lmtk.ngram.estimate.buckets import assembly, estimating, writing
     from lmtk.ngram.estimate.methods import Recipe, lmplz
     from lmtk.ngram.model import backoff
     from lmtk.text.corpus import Marks
@@ -111,15 +111,15 @@ def stages(text, folder):
 
     def smooth():
         recipe = Recipe([lmplz(k) for k in range(1, ORDER + 1)], (0.5, 1, 1.5), exact=True)
-        left["model"] = engine.estimate(left["ngrams"], left["vocab"], recipe, marks, types=True)[0]
+        left["model"] = estimating.estimate(estimating.count(left["ngrams"], left["vocab"], recipe, marks, types=True))
 
     def write():
         with open(os.devnull, "wb") as out:
-            printing.write_estimate(out, left["model"])
+            writing.write_arpa(out, left["model"])
 
     def write_binary():
         with open(os.devnull, "wb") as out:
-            backoff.write_binary(out, engine.backoff_of(left["model"]))
+            backoff.write_binary(out, assembly.backoff_of(left["model"]))
 
     def read_arpa():
         load(left["arpa"])
@@ -132,7 +132,7 @@ def stages(text, folder):
     smooth()
     left["arpa"] = os.path.join(folder, "stages.arpa")
     with open(left["arpa"], "wb") as out:
-        printing.write_estimate(out, left["model"])
+        writing.write_arpa(out, left["model"])
     left["keys"] = np.random.default_rng(1).integers(0, 1 << 62, len(left["ids"]))
     named = {"np.sort": sort, "text -> ids": read, "ids -> suffix order": order}
     named |= {"n-grams -> model": smooth, "model -> ARPA": write}

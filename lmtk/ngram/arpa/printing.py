@@ -17,16 +17,16 @@ from lmtk.machine.memory import give_back, trim
 from lmtk.machine.threads import Scratch, ahead, in_threads, in_turn
 from lmtk.ngram.arpa.digits import print_shortest, shortest
 from lmtk.ngram.edit.union import sort
-from lmtk.ngram.estimate import engine, suffix
+from lmtk.ngram.estimate import suffix
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, forget, mark_ends
 
 PIECE = 1 << 15  # n-grams, or places, printed together
 AHEAD = 8
 SOME = 512  # numbers whose digits are made together
 u64 = np.uint64
-leading_zeros = of_numba("numba.cpython.unsafe.numbers", "leading_zeros")
-store8 = of_numba("lmtk.machine.unaligned", "store8")
-prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+leading_zeros = of_numba("lmtk.machine.intrinsics", "leading_zeros")
+store8 = of_numba("lmtk.machine.intrinsics", "store8")
+prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,6 @@ def plain(words):
     cells = word_cells(words)
     longest = longest_word(cells)
     return Layout(b"\n", lambda rows, p, bow, flags, k, room: printed(rows, p, bow, flags, *cells, room, longest))
-
-
-def write_estimate(out, model, layout=None, own=False):
-    """Writes an engine.Estimate as ARPA, with lines sorted by the ids of their words, compared from the last word back.
-    own: as in `write_sorted`.
-    """
-    layout, scratch = layout or plain(model.vocab.words), Scratch()
-    if own:
-        give_back(model.suffixes.come)
-    write_header(out, [int(np.count_nonzero(marks & engine.THERE)) for marks in model.marks], layout)
-    for k in range(1, model.suffixes.order + 1):
-        out.write(b"\n\\%d-grams:\n" % k)
-        write_order(out, model, k, layout, scratch)
-        for columns in (model.log10p, model.log10bow, model.marks) if own else ():
-            give_back(columns[k - 1])
-    out.write(b"\n\\end\\\n")
 
 
 def write_header(out, sizes, layout):

@@ -18,7 +18,7 @@ AHEAD = 12
 DEAL = 1 << 15  # rows sorted together: they stay in a cache
 WRONG, FALLING = 1, 2  # an n-gram is repeated or lacks its prefix; the last words of a context are not in order
 u64 = np.uint64
-prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
 class Trie:

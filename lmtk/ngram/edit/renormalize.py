@@ -34,7 +34,7 @@ from lmtk.ngram.model.walking import backed_off
 
 AHEAD = 8
 f32 = np.float32
-prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
 def renormalize(model, own=False):

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from lmtk.machine.exponential import powers
-from lmtk.machine.jit import carray, inlined, jit, of_numba, pointer_to
+from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.threads import all_at_once, part_of
 from lmtk.ngram.model.building import with_suffixes
 from lmtk.ngram.model.nodes import (
@@ -43,12 +43,12 @@ SOME = 256  # n-grams whose random reads are made together
 END = np.uint64(0xFFFFFFFFFFFFFFFF)  # ends each list that is merged
 f32 = np.float32
 u64 = np.uint64
-prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+array_at, prefetch = (of_numba("lmtk.machine.intrinsics", name) for name in ("array_at", "prefetch"))
 
 
 @jit
 def trie_at(tries, m):
-    return carray(pointer_to(tries[m, 0], np.int32), tries[m, 1])
+    return array_at(tries[m, 0], tries[m, 1], np.int32)
 
 
 @inlined
@@ -195,7 +195,7 @@ def mix_numbers(tries, old, weights, k, first, last, node0, place, memory, logs,
             for m in range(T):
                 p, more, bow, at = f32(np.nan), f32(0), f32(0), old[m, k - 1, AT]
                 if place[begin + i, m] >= 0:
-                    given = carray(pointer_to(tries[m, 0], np.float32), tries[m, 1])
+                    given = array_at(tries[m, 0], tries[m, 1], np.float32)
                     at += old[m, k - 1, WIDTH] * np.int64(place[begin + i, m])
                     p = given[at + old[m, k - 1, P]]
                     bow = given[at + BOW] if old[m, k - 1, WIDTH] == WIDE else f32(0)
@@ -226,7 +226,7 @@ def copy_numbers(tries, old, k, node0, place, logs, where):
     become bare.
     """
     given, here = (
-        carray(pointer_to(tries[0, 0], np.float32), tries[0, 1]),
+        array_at(tries[0, 0], tries[0, 1], np.float32),
         where[k - 1, AT] + where[k - 1, WIDTH] * node0,
     )
     for i in range(len(place)):

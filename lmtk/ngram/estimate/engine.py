@@ -26,7 +26,6 @@ from lmtk.ngram.estimate.smoothing import (
     estimate_order,
     probability,
     smooth,
-    words_kept,
 )
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import finished
@@ -252,12 +251,18 @@ class Estimator:
         """
         self.marks[k - 1][suffixes] |= THERE | NEEDED if ends and k > 2 else NEEDED
 
-    def need_all(self, ends):
-        """Marks every prefix of an n-gram, which an ARPA file needs, and the suffixes that `need_ends` marks."""
-        for k in range(self.suffixes.order, 1, -1):
-            suffixes = all_at_once(partial(self.need_contexts, k), self.suffixes.segments)
-            for some in suffixes:
-                self.need_ends(k, some, ends)
+    def need_order(self, k, ends):
+        """Marks the prefixes of the n-grams of order k, which an ARPA file needs, and the suffixes that `need_ends`
+        marks.
+        """
+        for suffixes in all_at_once(partial(self.need_contexts, k), self.suffixes.segments):
+            self.need_ends(k, suffixes, ends)
+
+    @property
+    def estimated(self):
+        """The Estimate of all orders. Its columns are those of this Estimator."""
+        columns = (x[1:] for x in (self.log10p, self.log10bow, self.marks, self.types))
+        return Estimate(self.vocab, self.suffixes, *columns)
 
 
 def with_words(x, odd):
@@ -410,13 +415,13 @@ def ends_in_words(x, vocab):
 
 
 def unigrams(vocab, methods, seen, bigrams):
-    """Order 1 as a smoothing.Level. seen (W,): how often each word is seen, -1 if it is not counted. bigrams: a
-    function that gives the number of bigrams that end in each id of the text, (W - 1,).
+    """Order 1 as a smoothing.Level. seen (W,): how often each word is seen, -1 if it is not counted. bigrams (W - 1,):
+    the number of bigrams that end in each id of the text.
     """
     counted, seen = seen >= 0, np.maximum(seen, 0)
     words, count = np.arange(len(vocab.words), dtype=np.int32), seen
     if len(methods) > 1 and methods[0].continued:
-        count = np.where(words < vocab.V, np.append(bigrams(), 0), seen)
+        count = np.where(words < vocab.V, np.append(bigrams, 0), seen)
     nothing = np.zeros(len(words), np.int32)
     return Level(words, nothing, words, nothing, count, counted, words, words == vocab.unk_id, seen)
 
@@ -472,30 +477,6 @@ def count_last(counted, x, a, b, vocab):
             if 0 < r <= len(n):
                 n[r - 1] += change
     return len(counted) > 1
-
-
-def estimate(suffixes, vocab, recipe, marks, types=False):
-    """Suffixes -> (Estimate, the methods with their discounts), equal to the model of `smoothing.estimate`. types:
-    whether the Estimate gets types, which `backoff_of` needs. Raises NoDiscount, and LmtkError if nothing is counted.
-    """
-    start, raw, methods, exact = suffixes.start, suffixes.raw, recipe.methods, recipe.exact
-    seen = raw[1] if raw else seen_words(np.diff(start), vocab, marks)
-    if raw and (exact or not ends_in_words(suffixes, vocab)):
-        need_seen(seen, vocab)
-    first = unigrams(vocab, methods, seen, lambda: suffixes.fresh[1][:-1] if raw else np.diff(suffixes.nodes(2, start)))
-    first.inside, size = words_kept(recipe, vocab)
-    work = Estimator(suffixes, vocab, methods, np.diff(start), types, first.inside)
-    counted = work.tallied(start[vocab.V] if len(start) > vocab.V else start[-1])
-    if recipe.heldout:
-        recipe = recipe.tuned(first, recipe.heldout.of_estimator(work, recipe.heldout.unseen()))
-    if exact and methods[0].counts == "before":
-        last = last_word(seen, vocab)
-        count_last(counted, suffixes, start[last], start[last + 1], vocab)
-    used, log10p, there = smoothed_unigrams(vocab, recipe, size, first, counted)
-    work.begin(log10p, np.full(len(log10p), np.nan, f32), there)
-    if work.estimate_all(used, exact):
-        work.need_all(not exact)
-    return Estimate(vocab, suffixes, *(x[1:] for x in (work.log10p, work.log10bow, work.marks, work.types))), used
 
 
 def backoff_of(model, home=None):

@@ -11,9 +11,10 @@ from lmtk.ngram.estimate import smoothing
 
 
 def estimate(counted, vocab, recipe, marks, types=True):
-    """(an engine.Estimate or a Backoff, the methods with their discounts) from the one Counts or collection.Positions
-    in the list `counted`. The list is emptied, so that its memory is free for the engine. recipe: a methods.Recipe.
-    types: as in `engine.estimate`. Raises NoDiscount, and LmtkError if nothing is counted.
+    """(Buckets with one bucket in memory, or a Backoff; the methods with their discounts) from the one Counts or
+    collection.Positions in the list `counted`. The list is emptied, so that its memory is free for the engine. recipe:
+    a methods.Recipe. types: whether `buckets.assembly.backoff_of` may follow. Raises NoDiscount, and LmtkError if
+    nothing is counted.
     """
     ngrams, suffixes, order = counted.pop(), None, len(recipe.methods)
     if isinstance(ngrams, Positions):
@@ -29,6 +30,7 @@ def estimate(counted, vocab, recipe, marks, types=True):
     if suffixes is None:
         return smoothing.estimate(ngrams, vocab, recipe)
     del ngrams  # the last reference
-    from lmtk.ngram.estimate import engine
+    from lmtk.ngram.estimate.buckets import estimating
 
-    return engine.estimate(suffixes, vocab, recipe, marks, types)
+    job = estimating.estimate(estimating.count(suffixes, vocab, recipe, marks, types=types))
+    return job, job.methods

@@ -43,8 +43,8 @@ LOW = 14  # the highest order for which f and m fit 4 bits each
 SHARES = 8  # of the words, for each thread that sorts
 PIECE = 1 << 16  # about so many positions has a segment, up to order LOW: its arrays stay in a cache
 u64 = np.uint64
-load8 = of_numba("lmtk.machine.unaligned", "load8")
-prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+load8 = of_numba("lmtk.machine.intrinsics", "load8")
+prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from lmtk.ngram.model.searching import children, find_some, search, with_tables
 
 SOME = 256  # n-grams looked up together
 u64 = np.uint64
-prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
 def finished(memory, where, W, path="", linked=False, home=None):

@@ -11,7 +11,7 @@ from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N, frozen, number
 
 FEW = 8  # children; a search among so many is as fast as a table
 MANY = 1 << 18  # n-grams of a model; from so many on, tables pay
-prefetch = of_numba("lmtk.machine.unaligned", "prefetch")
+prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
 @inlined

@@ -26,7 +26,7 @@ LISTED, WEIGHTS = LANES + 1, 100 * LANES  # the sizes of a list of parts, and of
 PART = 64  # tokens of a part, at least
 NULL, UNKNOWN = 0, 1  # states: after nothing, and after a word without a 1-gram
 u64 = np.uint64
-prefetch, local, array_at = (of_numba("lmtk.machine.unaligned", name) for name in ("prefetch", "local", "array_at"))
+prefetch, local, array_at = (of_numba("lmtk.machine.intrinsics", name) for name in ("prefetch", "local", "array_at"))
 
 
 def walk_plain(nodes, unigram, first, V, single, ids, fresh):

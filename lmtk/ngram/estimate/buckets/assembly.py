@@ -33,9 +33,11 @@ f32 = np.float32
 
 
 def backoff_of(job, memory=None, home=None):
-    """The Backoff model of the Buckets of one process, as `engine.backoff_of` makes it. memory: bytes to use, or None.
-    home: as `building.in_file` has it.
+    """The Backoff model of the Buckets of one process. memory: bytes to use, or None. home: as for `building.finished`.
+    A bucket in memory needs types, and its columns are emptied.
     """
+    if job.work:
+        return engine.backoff_of(job.work.estimated, home)
     W, n = len(job.vocab.words), job.order
     size = max(memory // (4 * NODE.itemsize), LEAST) if memory else 1 << 30
     nodes, where, records = room([W, *job.sizes[1:]], home)

@@ -10,6 +10,7 @@ from lmtk.errors import LmtkError, shown
 from lmtk.files.column import Shelf
 from lmtk.machine import threads
 from lmtk.machine.memory import trim
+from lmtk.machine.parallel import ALONE
 from lmtk.ngram.estimate import engine
 from lmtk.ngram.estimate.suffix import kind_of_begins
 from lmtk.text.corpus import WORD_BYTES
@@ -35,6 +36,8 @@ class Buckets:
     {bucket: (n + 1, B)}, how many of its contexts of each order are events of each bucket. log10p, log10bow, marks:
     those of order 1, on every rank. sizes: the number of n-grams of each order in the model. needed: whether an n-gram
     was left out, so that prefixes may be needed.
+
+    work: the Estimator of the only bucket, if it stays in memory; then the shelf, cuts and came are not used.
 
     Until the buckets are sorted: records, a Shelf with those of each bucket; or text (N + n,), a circle, and places,
     the places of each bucket's words in it. methods, exact: as in methods.Recipe; at the end the methods have their
@@ -67,6 +70,7 @@ class Buckets:
     exact: bool = False
     scratch: threads.Scratch = field(default_factory=threads.Scratch)
     show: Callable = lambda share, what: None
+    work: engine.Estimator | None = None
 
     def __post_init__(self):
         self.of = np.repeat(np.arange(len(self.bounds) - 1, dtype=np.uint16), np.diff(self.bounds))
@@ -101,7 +105,9 @@ class Buckets:
         return start
 
     def forget(self):
-        """Gives back a step's memory that the next step would not use."""
+        """Gives back a step's memory that the next step would not use; nothing where the one bucket is in memory."""
+        if self.work:
+            return
         self.scratch = threads.Scratch()
         trim()
 
@@ -124,6 +130,14 @@ class Buckets:
             for _ in pool.map(whole, small):
                 pass
         return [found[b] for b in self.mine]
+
+
+def in_one(suffixes, vocab, recipe, inside, types):
+    """Buckets with one bucket, which stays in memory: all n-grams, as Suffixes. types: as for an engine.Estimator."""
+    seen = np.diff(suffixes.start)
+    job = Buckets(vocab, suffixes.order, ALONE, Shelf(), seen, np.array([0, len(seen)]), 0, 1, True, bool(suffixes.raw))
+    job.work = engine.Estimator(suffixes, vocab, recipe.methods, seen, types, inside)
+    return job
 
 
 def divided(seen, what, vocab, order, memory, comm):
@@ -201,4 +215,6 @@ def replace(shelf, name, array):
 
 def there(job, b, k):
     """How many of a bucket's events of order k the model has."""
+    if job.work:
+        return int(np.count_nonzero(job.work.marks[k] & engine.THERE))
     return int(np.count_nonzero(job.shelf.get(("marks", b, k), np.uint8) & engine.THERE))

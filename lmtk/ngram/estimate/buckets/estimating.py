@@ -7,11 +7,12 @@ from threading import Lock
 
 import numpy as np
 
+from lmtk.machine.parallel import ALONE
 from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets import of_counts
 from lmtk.ngram.estimate.buckets.dealing import deal_out, share_text
-from lmtk.ngram.estimate.buckets.division import contexts_from, divided, edge, ends_of, replace, stored, there
+from lmtk.ngram.estimate.buckets.division import contexts_from, divided, edge, ends_of, in_one, replace, stored, there
 from lmtk.ngram.estimate.buckets.ordering import sort_bucket
 from lmtk.ngram.estimate.buckets.passing import arrive, heads
 from lmtk.ngram.estimate.smoothing import words_kept
@@ -19,26 +20,28 @@ from lmtk.ngram.estimate.smoothing import words_kept
 f32 = np.float32
 
 
-def count(text, vocab, recipe, marks, memory, comm, show=lambda share, what: None):
-    """A collection.Text, or runs.Spilled, -> Buckets with counted n-grams, discounts and order 1, for `estimate`. The
-    two functions together give the numbers of `engine.estimate`.
+def count(ngrams, vocab, recipe, marks, memory=None, comm=ALONE, show=lambda share, what: None, types=False):
+    """Counts n-grams, and estimates the discounts and order 1: the Buckets that `estimate` goes on with.
 
-    text: the part of each rank of `comm`. recipe: a methods.Recipe. memory: bytes, or None. show: as in Buckets. Raises
-    NoDiscount, and LmtkError as `divided` and engine.estimate do.
+    ngrams: suffix.Suffixes, which make one bucket in memory; or a collection.Text or runs.Spilled, dealt to buckets,
+    the part of each rank of `comm`. recipe: a methods.Recipe. memory: bytes, or None. show: as in Buckets. types: as
+    for `in_one`. Raises NoDiscount, and LmtkError as `divided` does or if nothing is counted.
     """
     methods, exact, n = recipe.methods, recipe.exact, len(recipe.methods)
     inside, size = words_kept(recipe, vocab)
-    if isinstance(text, Spilled):
-        job, sort = divided(of_counts.seen(text, vocab, n), "n-grams", vocab, n, memory, comm), of_counts.sort_bucket
-        seen = of_counts.deal_out(job, text, exact)
+    if isinstance(ngrams, suffix.Suffixes):
+        job, sort = in_one(ngrams, vocab, recipe, inside, types), count_suffixes
+        seen = ngrams.raw[1] if ngrams.raw else engine.seen_words(job.seen, vocab, marks)
+        if ngrams.raw and (exact or not engine.ends_in_words(ngrams, vocab)):
+            engine.need_seen(seen, vocab)
+    elif isinstance(ngrams, Spilled):
+        job, sort = divided(of_counts.seen(ngrams, vocab, n), "n-grams", vocab, n, memory, comm), of_counts.sort_bucket
+        seen = of_counts.deal_out(job, ngrams, exact)
     else:
-        job, sort = (
-            divided(comm.sum(text.seen(vocab)), "words", vocab, n, memory, comm),
-            partial(sort_bucket, marks=marks),
-        )
-        job.show = show
+        job = divided(comm.sum(ngrams.seen(vocab)), "words", vocab, n, memory, comm)
+        job.show, sort = show, partial(sort_bucket, marks=marks)
         small = job.ample and comm.size <= n + 1 and job.seen.sum() < 1 << 31
-        (share_text if small else deal_out)(job, text.parts(vocab))
+        (share_text if small else deal_out)(job, ngrams.parts(vocab))
         seen = comm.share(lambda: engine.seen_words(job.seen, vocab, marks))
     job.show, job.inside, job.methods, job.exact = show, inside, methods, exact
     last = int(engine.last_word(seen, vocab)) if exact and methods[0].counts == "before" else None
@@ -49,7 +52,7 @@ def count(text, vocab, recipe, marks, memory, comm, show=lambda share, what: Non
     features = features_of(job, recipe.heldout) if recipe.heldout else None
 
     def order_1():
-        first = engine.unigrams(vocab, methods, seen, lambda: bigrams)
+        first = engine.unigrams(vocab, methods, seen, bigrams)
         first.inside = inside
         known = recipe.tuned(first, features) if recipe.heldout else recipe
         return engine.smoothed_unigrams(vocab, known, size, first, counted)
@@ -57,6 +60,15 @@ def count(text, vocab, recipe, marks, memory, comm, show=lambda share, what: Non
     job.methods, job.log10p, job.marks = comm.share(order_1)
     job.log10bow = np.full(len(job.log10p), np.nan, f32)
     return job
+
+
+def count_suffixes(job, b, last):
+    """What `count_all` wants of the one bucket in memory."""
+    x, V = job.work.suffixes, job.vocab.V
+    counted = job.work.tallied(x.start[V] if len(x.start) > V else x.start[-1])
+    if last is not None:
+        engine.count_last(counted, x, x.start[last], x.start[last + 1], job.vocab)
+    return x.fresh[1][:-1] if x.raw else np.diff(x.nodes(2, x.start)), counted, None
 
 
 def count_all(job, sort):
@@ -92,7 +104,9 @@ def estimate(job):
 
 
 def loaded(job, b):
-    """The engine.Estimator of a bucket, from the arrays on its shelf."""
+    """The engine.Estimator of a bucket: from the arrays on its shelf, unless it is in memory."""
+    if job.work:
+        return job.work
     W, get, vocab = len(job.seen), job.shelf.get, job.vocab
     (e, e_rank, e_sizes), (c, c_rank, c_sizes) = (stored(job, b, name) for name in ("events", "contexts"))
     N, ended = len(e), ends_of(job, b, "events")
@@ -126,13 +140,13 @@ def features_of(job, heldout):
 
 
 def estimate_one(job, b):
-    """Puts the probabilities of a bucket's events, and the weights of its contexts, on the shelf. Returns the number of
-    events that are left out.
+    """Estimates the probabilities of a bucket's events and the weights of its contexts. They are put on the shelf,
+    unless the bucket is in memory. Returns the number of events that are left out.
     """
     work, shelf = loaded(job, b), job.shelf
     work.begin(job.log10p, job.log10bow, job.marks)
     lacking = work.estimate_all(job.methods, job.exact)
-    for k in range(2, job.order + 1):
+    for k in range(2, job.order + 1) if not job.work else ():
         events = job.cuts[b][k, -1]
         for name, column in (("p", work.log10p[k][:events]), ("marks", work.marks[k][:events])):
             shelf.add((name, b, k), column)
@@ -154,12 +168,12 @@ def common_words(job):
 
 
 def need_all(job, ends):
-    """`engine.need_all`, from the highest order down. The marks of contexts go to the buckets that have the same
-    n-grams as events.
+    """Marks the prefixes of n-grams, which an ARPA file needs, and the suffixes that `Estimator.need_ends` marks, from
+    the highest order down. The marks of contexts go to the buckets that have the same n-grams as events.
     """
     for k in range(job.order, 1, -1):
         job.each(partial(need_one, job, k, ends), f"prefixes of {k}-grams")
-        for t in range(job.rounds if k > 2 else 0):
+        for t in range(job.rounds if k > 2 and not job.work else 0):
             b = job.mine[t]
             many = job.came[b][k - 1].reshape(job.rounds, -1).T
             marks, cuts = np.empty(many.sum(), np.uint8), np.cumsum(many.sum(1))
@@ -173,7 +187,7 @@ def need_all(job, ends):
                     begin, end = job.cuts[b][k - 1, d : d + 2].tolist()
                     job.shelf.add(("needed", b, d), some[at : at + end - begin])
                     at += end - begin
-        for b in job.mine if k > 2 else ():
+        for b in job.mine if k > 2 and not job.work else ():
             needed = [job.shelf.get(("needed", b, d), np.uint8) for d in range(len(job.bounds) - 1)]
             replace(
                 job.shelf, ("marks", b, k - 1), np.concatenate(needed) | job.shelf.get(("marks", b, k - 1), np.uint8)
@@ -183,8 +197,11 @@ def need_all(job, ends):
 
 
 def need_one(job, k, ends, b):
-    """`engine.need_all` for a bucket and an order, without the marks that come from other buckets."""
+    """`need_all` for a bucket and an order, without the marks that come from other buckets."""
     work, shelf = loaded(job, b), job.shelf
+    if job.work:
+        work.need_order(k, ends)
+        return
     work.begin(job.log10p, job.log10bow, job.marks)
     for d in range(max(k - 1, 2), k + 1):
         parts = [shelf.get((name, b, d), np.uint8) for name in ("marks", "of contexts")]
@@ -193,8 +210,7 @@ def need_one(job, k, ends, b):
     events = job.cuts[b][:, -1]
     if k > 2:
         work.log10bow[k - 1][events[k - 1] :] = shelf.get(("bow", b, k - 1), f32)
-    for segment in work.suffixes.segments:
-        work.need_ends(k, work.need_contexts(k, segment), ends)
+    work.need_order(k, ends)
     if k > 2:
         replace(shelf, ("marks", b, k - 1), work.marks[k - 1][: events[k - 1]])
         replace(shelf, ("of contexts", b, k - 1), work.marks[k - 1][events[k - 1] :])

@@ -8,6 +8,7 @@ from collections import deque
 import numpy as np
 
 from lmtk.machine import threads
+from lmtk.machine.memory import give_back
 from lmtk.ngram.arpa import printing
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.division import ends_of, stored
@@ -16,11 +17,14 @@ from lmtk.ngram.estimate.buckets.passing import fetch
 f32 = np.float32
 
 
-def write_arpa(out, job, path=None, layout=None):
-    """Writes the model as ARPA, the bytes of printing.write_estimate. Rank 0 has `out`, the open file `path`; on the
-    others it is None.
+def write_arpa(out, job, path=None, layout=None, own=False):
+    """Writes the model of Buckets as ARPA, with lines sorted by the ids of their words, compared from the last word
+    back. Rank 0 has `out`, the open file `path`; on the others it is None. own: the model is not used any more, so that
+    memory is given back on the way.
     """
     layout, scratch, comm = layout or printing.plain(job.vocab.words), threads.Scratch(), job.comm
+    if own:
+        give_back(job.work.suffixes.come)
     write = write_alone(out) if comm.size == 1 else write_together(out, comm, path)
     with write as (lines, done):
         if out:
@@ -33,6 +37,8 @@ def write_arpa(out, job, path=None, layout=None):
                     printing.write_order(lines, model, k, layout, scratch)
                 done()
                 job.show(t / job.rounds, f"writing {k}-grams")
+            for columns in (job.work.log10p, job.work.log10bow, job.work.marks) if own else ():
+                give_back(columns[k])
         if out:
             lines.write(b"\n\\end\\\n")
         done()
@@ -134,6 +140,9 @@ def models_of(job, k):
     """Yields, for each of a rank's buckets, the Estimate of the n-grams of order k whose lines it has, its contexts. At
     order 1 rank 0 has one Estimate of all words, the others None.
     """
+    if job.work:
+        yield job.work.estimated
+        return
     if k == 1:
         one = engine.Estimate(job.vocab, None, [job.log10p], [job.log10bow], [job.marks], None)
         yield None if job.comm.rank else one

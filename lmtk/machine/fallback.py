@@ -1,0 +1,29 @@
+"""Kernels by public parts of numba alone, with numba's own cache: on systems, and for versions of numba, for which
+`compiling` does not work. The first call of a kernel takes longer in each process, since numba has to be imported.
+"""
+
+from functools import cache
+
+import numba
+
+from lmtk.machine.jit import dispatcher_of
+from lmtk.machine.kernel_cache import folder_for_numba
+
+
+def run(kernel, arguments):
+    """The result of a kernel for these arguments."""
+    return for_python(kernel)(*arguments)
+
+
+@cache
+def for_python(kernel):
+    """numba's function for a kernel, to be called by Python. numba's cache does not see changes in other modules."""
+    folder = folder_for_numba()
+    if folder:
+        numba.config.CACHE_DIR = folder
+    return dispatcher_of(kernel, options, cache=folder is not None)
+
+
+def options(settings):
+    """numba's options for the settings of a kernel."""
+    return {name: value for name, value in settings.items() if name not in ("is_inlined", "allocates")}

@@ -1,0 +1,141 @@
+"""Intrinsics for kernels: eight bytes at any place of a uint8 array, prefetching, arrays at an address or on the stack,
+bits, and BLAS. They are made of public parts of numba and llvmlite alone, so that `fallback` works with them.
+
+Importing this module imports numba, so kernels name its functions by `jit.of_numba`.
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+BIT, INT, BYTE, WORD = (ir.IntType(bits) for bits in (1, 32, 8, 64))
+ROW_MAJOR, NO_TRANSPOSE = 101, 111  # of cblas.h
+
+
+def pointer(context, builder, kind, array, at):
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [at]), WORD.as_pointer())
+
+
+@intrinsic
+def load8(typing, array, at):
+    """array[at : at + 8] as a uint64, the lowest byte first. array: uint8; `at` need not be aligned."""
+
+    def build(context, builder, signature, arguments):
+        found = builder.load(pointer(context, builder, signature.args[0], *arguments))
+        found.align = 1
+        return found
+
+    return types.uint64(array, types.int64), build
+
+
+@intrinsic
+def store8(typing, array, at, value):
+    """array[at : at + 8] <- value, a uint64, the lowest byte first."""
+
+    def build(context, builder, signature, arguments):
+        builder.store(arguments[2], pointer(context, builder, signature.args[0], *arguments[:2])).align = 1
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.uint64), build
+
+
+@intrinsic
+def prefetch(typing, array, at):
+    """Prefetches the cache line of array[at], of any type. It does not wait, and the place may be out of range."""
+
+    def build(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        byte = builder.bitcast(builder.gep(data, [arguments[1]]), BYTE.as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [byte.type, INT, INT, INT])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte.type], kind)
+        builder.call(function, [byte, INT(0), INT(3), INT(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), build
+
+
+def array_of(context, builder, kind, data, shape, strides=None):
+    """An array of numba's type `kind` at the pointer `data`, which does not own its memory. strides: by default those
+    of a contiguous array.
+    """
+    array, item = context.make_array(kind)(context, builder), WORD(context.get_abi_sizeof(data.type.pointee))
+    steps, step, size = [], item, WORD(1)
+    for n in reversed(shape):
+        steps.insert(0, step)
+        step, size = builder.mul(step, n), builder.mul(size, n)
+    array.data, array.itemsize, array.nitems = data, item, size
+    array.shape, array.strides = words(builder, shape), words(builder, strides or steps)
+    return array._getvalue()
+
+
+def words(builder, numbers):
+    """Numbers as one value of LLVM."""
+    found = ir.Constant(ir.ArrayType(WORD, len(numbers)), ir.Undefined)
+    for i, number in enumerate(numbers):
+        found = builder.insert_value(found, number, i)
+    return found
+
+
+@intrinsic(prefer_literal=True)
+def local(typing, size, kind):
+    """An array (size,) on the stack, not initialised, for kernels that allocate nothing. size: a constant."""
+    if not isinstance(size, types.IntegerLiteral):
+        return None
+    array = types.Array(kind.dtype, 1, "C")
+
+    def build(context, builder, signature, arguments):
+        number = context.get_data_type(kind.dtype)
+        with builder.goto_entry_block():
+            room = builder.alloca(ir.ArrayType(number, size.literal_value))
+        first = builder.bitcast(room, number.as_pointer())
+        return array_of(context, builder, array, first, [WORD(size.literal_value)])
+
+    return array(size, kind), build
+
+
+@intrinsic
+def array_at(typing, address, shape, kind):
+    """The array at an address; shape: a number or a tuple; kind: the type of its numbers, such as np.int32."""
+    n = shape.count if isinstance(shape, types.BaseTuple) else 0
+    array = types.Array(kind.dtype, n or 1, "C")
+
+    def build(context, builder, signature, arguments):
+        data = builder.inttoptr(arguments[0], context.get_data_type(kind.dtype).as_pointer())
+        sizes = [builder.extract_value(arguments[1], i) for i in range(n)] or [arguments[1]]
+        return array_of(context, builder, array, data, sizes)
+
+    return array(types.int64, types.UniTuple(types.int64, n) if n else types.int64, kind), build
+
+
+def zeros_of(name):
+    """The intrinsic that counts the zero bits at an end of a uint64, by LLVM's function of this name."""
+
+    @intrinsic
+    def zeros(typing, number):
+        def build(context, builder, signature, arguments):
+            return getattr(builder, name)(arguments[0], BIT(0))
+
+        return types.uint64(types.uint64), build
+
+    return zeros
+
+
+trailing_zeros, leading_zeros = zeros_of("cttz"), zeros_of("ctlz")
+
+
+@intrinsic
+def sgemm(typing, address, rows, columns, depth, A, lda, B, ldb, C, ldc):
+    """C <- A B by the cblas_sgemm with 64-bit sizes at `address`. A (rows, depth), B (depth, columns) and C are
+    addresses of float32; lda, ldb, ldc: numbers from one row to the next.
+    """
+
+    def build(context, builder, signature, arguments):
+        real = ir.FloatType()
+        kinds = [INT] * 3 + [WORD] * 3 + [real] + [WORD] * 4 + [real] + [WORD] * 2
+        function = builder.inttoptr(arguments[0], ir.FunctionType(ir.VoidType(), kinds).as_pointer())
+        how = INT(ROW_MAJOR), INT(NO_TRANSPOSE), INT(NO_TRANSPOSE)
+        builder.call(function, [*how, *arguments[1:4], real(1), *arguments[4:8], real(0), *arguments[8:]])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 10), build
