@@ -215,7 +215,8 @@ def get_ready(job):
     inputs = job.classes, job.gen_prefixes, job.vocab if job.vocab != job.write_vocab else None
     check_outputs(job.write_lm, job.write_bin, job.write_vocab, texts=texts, inputs=inputs)
     files = [path for path in (job.lm, *job.mix_lm) if isinstance(path, str) and os.path.isfile(path)]
-    if any(pays("arpa", os.path.getsize(path)) for path in files):
+    # a Python program goes on when the job is done, and needs its memory back
+    if not job.keep and any(pays("arpa", os.path.getsize(path)) for path in files):
         memory.keep_all()
 
 
