@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lmtk.api import BLANKS, Model, as_bytes
-from lmtk.jobs.rules import made
+from lmtk.jobs.rules import build
 
 METHODS = {
     "gt": {},
@@ -59,7 +59,7 @@ def estimate(text, order=3, smoothing="kn", interpolate=True, vocab=None, unk=Tr
     with in_file(text) as path:
         source = None if is_name(text) else "the text"
         own = {"text": (path,), "order": order, "vocab": words, "unk": unk, "keep": True, "source": source}
-        return Model(run(made(EstimateJob, own | chosen | {"interpolate": interpolate} | listed(options))))
+        return Model(run(build(EstimateJob, own | chosen | {"interpolate": interpolate} | plain_options(options))))
 
 
 def method_options(smoothing):
@@ -80,7 +80,7 @@ def prune(model, threshold, **options):
 
     options: fields of `lmtk.jobs.editing.EditJob`. Raises LmtkError, OSError.
     """
-    return edited(model, {"prune": (threshold,)} | options)
+    return edit_model(model, {"prune": (threshold,)} | options)
 
 
 def merge(models, weights=(), **options):
@@ -92,14 +92,14 @@ def merge(models, weights=(), **options):
     `lmtk.jobs.editing.EditJob`. Raises LmtkError, OSError.
     """
     first, *others = models
-    return edited(first, {"mix_lm": tuple(map(inside, others)), "weight": tuple(weights)} | options)
+    return edit_model(first, {"mix_lm": tuple(map(inner_model, others)), "weight": tuple(weights)} | options)
 
 
-def edited(model, options):
+def edit_model(model, options):
     """The Model that an EditJob makes of a model."""
     from lmtk.jobs.editing import EditJob, edit
 
-    return Model(edit(made(EditJob, {"lm": inside(model), "keep": True} | listed(options))))
+    return Model(edit(build(EditJob, {"lm": inner_model(model), "keep": True} | plain_options(options))))
 
 
 def mix(models, weights=(), heldout=None, **options):
@@ -113,9 +113,9 @@ def mix(models, weights=(), heldout=None, **options):
     from lmtk.jobs.mixing import MixJob
     from lmtk.jobs.mixing import mix as run
 
-    own = {"lm": tuple(map(inside, models)), "weight": tuple(weights)}
+    own = {"lm": tuple(map(inner_model, models)), "weight": tuple(weights)}
     with in_file(heldout) as path:
-        return Model(run(made(MixJob, own | {"heldout": path} | listed(options))))
+        return Model(run(build(MixJob, own | {"heldout": path} | plain_options(options))))
 
 
 def classes(text, number, **options):
@@ -127,9 +127,9 @@ def classes(text, number, **options):
 
     with in_file(text) as path:
         own = {"text": (path,), "numclasses": number, "quiet": True}
-        sorted_words = sort_words(made(ClassJob, own | listed(options)))
-    names = [*sorted_words.names]
-    return {os.fsdecode(word): os.fsdecode(names[c]) for word, (c, *_) in sorted_words.members.items()}
+        result = sort_words(build(ClassJob, own | plain_options(options)))
+    names = [*result.names]
+    return {os.fsdecode(word): os.fsdecode(names[c]) for word, (c, *_) in result.members.items()}
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,8 @@ def perplexity(model, text, **options):
     from lmtk.jobs.scoring import ScoreJob, score
 
     with in_file(text) as path:
-        own = {"lm": inside(model), "text": (path,), "write": None}
-        (tally,) = score(made(ScoreJob, own | listed(options)))
+        own = {"lm": inner_model(model), "text": (path,), "write": None}
+        (tally,) = score(build(ScoreJob, own | plain_options(options)))
     return Perplexity(tally.sentences, tally.words, tally.oovs, tally.zeroprobs, float(tally.log10p))
 
 
@@ -190,7 +190,7 @@ def train(text, path, heldout=None, **options):
 
     with in_file(text) as training, in_file(heldout) as held:
         own = {"text": training, "lm": os.fsdecode(path), "heldout": held, "quiet": True}
-        run(made(TrainJob, own | listed(options)))
+        run(build(TrainJob, own | plain_options(options)))
     return Model(path)
 
 
@@ -210,17 +210,17 @@ def translate(model, text, **options):
     out = io.BytesIO()
     with in_file(text) as path:
         own = {"model": tuple(map(os.fsdecode, models)), "text": path, "write": None}
-        run(made(TranslateJob, own | listed(options)), out)
+        run(build(TranslateJob, own | plain_options(options)), out)
     return [os.fsdecode(line) for line in out.getvalue().split(b"\n")[:-1]]
 
 
-def listed(options):
+def plain_options(options):
     """Options with tuples for lists and strings for paths, as jobs have them."""
     plain = lambda x: os.fsdecode(x) if isinstance(x, os.PathLike) else x
     return {name: tuple(map(plain, x)) if isinstance(x, list) else plain(x) for name, x in options.items()}
 
 
-def inside(model):
+def inner_model(model):
     """A model as a job has it: the name of a file, or the model inside a Model."""
     if is_name(model):
         return os.fsdecode(model)

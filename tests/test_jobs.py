@@ -13,7 +13,18 @@ import lmtk.jobs
 from lmtk.commands import COMMANDS, click_command
 from lmtk.errors import UsageError
 from lmtk.jobs import rules
-from lmtk.jobs.rules import called, check, excludes, fields_of, given, made, needs, one_of, required, wrong
+from lmtk.jobs.rules import (
+    build,
+    check,
+    excludes,
+    fields_of,
+    needs,
+    one_of,
+    option_named,
+    options_given,
+    required,
+    wrong,
+)
 
 FOLDERS = lmtk.jobs, lmtk.commands
 MODULES = [
@@ -32,7 +43,7 @@ JOBS = [
 @dataclass(frozen=True)
 class Part:
     width: int = 1
-    lists: dict[int, str] = called("listN", {})
+    lists: dict[int, str] = option_named("listN", {})
 
 
 @dataclass(frozen=True)
@@ -40,13 +51,13 @@ class Whole:
     part: Part = dataclasses.field(default_factory=Part)
     text: tuple[str, ...] = ()
     big_one: bool = False
-    weight: float | None = called("lambda")
+    weight: float | None = option_named("lambda")
     kind: str = "plain"
 
 
 def message(rule, **values):
     try:
-        check(made(Whole, values), (rule,))
+        check(build(Whole, values), (rule,))
     except UsageError as e:
         return str(e)
     return None
@@ -68,13 +79,13 @@ def test_rules_say_which_options_are_wrong():
 
 
 def test_jobs_are_made_of_fields_that_exist():
-    job = made(Whole, {"width": 5, "text": ("a",)})
+    job = build(Whole, {"width": 5, "text": ("a",)})
     assert (job.part.width, job.text, job.part.lists) == (5, ("a",), {})
-    assert given(job, "width lists text weight") == ["-width", "-text"]
+    assert options_given(job, "width lists text weight") == ["-width", "-text"]
     with pytest.raises(TypeError, match="Whole has no field 'widht'"):
-        made(Whole, {"widht": 5})
+        build(Whole, {"widht": 5})
     with pytest.raises(KeyError):
-        given(job, "widht")
+        options_given(job, "widht")
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.__name__)
@@ -92,7 +103,7 @@ def test_rules_name_fields(module):
     """Every rule can be asked of a job with its defaults and of a job with other values: no field is misspelled."""
     job = [value for value in vars(module).values() if value in JOBS][-1]
     for values in ({}, {name: another(about.type) for name, about in fields_of(job).items()}):
-        unchecked = build(job, values)
+        unchecked = unchecked_job(job, values)
         for rule in module.RULES:
             assert rule.broken(unchecked) is None or "{" not in rule.broken(unchecked)
 
@@ -109,12 +120,12 @@ def another(kind):
     return {bool: True, int: 3, float: 0.5, str: "x", bytes: b"x"}[kind]
 
 
-def build(job, values):
+def unchecked_job(job, values):
     """A job that is not checked."""
     made = object.__new__(job)
     for about in dataclasses.fields(job):
         is_part = dataclasses.is_dataclass(about.type)
-        value = build(about.type, values) if is_part else values.get(about.name, rules.default_of(about))
+        value = unchecked_job(about.type, values) if is_part else values.get(about.name, rules.default_of(about))
         object.__setattr__(made, about.name, value)
     return made
 

@@ -4,23 +4,23 @@ from dataclasses import dataclass
 
 from lmtk.commands.options import option, shared, takes
 from lmtk.errors import LmtkError, UsageError
-from lmtk.jobs.rules import Rule, check, check_outputs, made, one_stdin, required, wrong
+from lmtk.jobs.rules import Rule, build, check, check_outputs, one_stdin, required, wrong
 
 OPTIONS = {
     "Data": {
         "lm": option("A neural model.", "FILE"),
-        "words": option("Only the words of this list.", "FILE"),
+        "words": option("Show only the words of this list.", "FILE"),
         **shared("tolower"),
     },
     "Job": {
-        "neighbours": option("Print the words most like this one.", "WORD", "neighbors", "word"),
+        "neighbours": option("Print the words that are most like WORD.", "WORD", "neighbors", "word"),
         "analogy": option("Print the words that are to C as B is to A.", "A B C"),
         "plot": option("Draw the words in two dimensions (.svg or .png).", "FILE"),
     },
     "Output": shared("write"),
     "Show": {
         "dimensions": option("Draw these features (default: the principal components).", "I J"),
-        "top": option("So many neighbours (default: 10) or words (plot: 200, write: all).", "N", low=1),
+        "top": option("Number of neighbours (default: 10) or words (plot: 200, write: all).", "N", low=1),
     },
 }
 
@@ -88,7 +88,7 @@ def command(**options):
     from lmtk.nplm import features
     from lmtk.nplm.model import Neural
 
-    job = made(FeaturesJob, options)
+    job = build(FeaturesJob, options)
     if job.plot:
         figure.check_matplotlib("plot")
     check_outputs(job.write, job.plot, inputs=[job.lm, job.words])

@@ -3,7 +3,7 @@ import sys
 from dataclasses import dataclass
 
 from lmtk.commands.options import option, takes
-from lmtk.jobs.rules import check, made, one_stdin, required
+from lmtk.jobs.rules import build, check, one_stdin, required
 
 OPTIONS = {
     "Data": {"lm": option("A file of any kind (several): models, checkpoints, counts, word lists.", "FILE")},
@@ -32,7 +32,7 @@ def command(**options):
     """
     from lmtk.errors import LmtkError, name_of
 
-    job, failures = made(DescribeJob, options), []
+    job, failures = build(DescribeJob, options), []
     described = 0
     for path in job.lm:
         try:

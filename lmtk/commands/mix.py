@@ -2,13 +2,13 @@ import sys
 
 from lmtk.commands.options import MODELS, UNK_AS_IS, option, shared, takes
 from lmtk.jobs.mixing import MixJob, mix
-from lmtk.jobs.rules import check, made, wrong
+from lmtk.jobs.rules import build, check, wrong
 
 OPTIONS = {
     "Data": {"lm": MODELS, **shared("heldout"), "unk": UNK_AS_IS, **shared("no_sos no_eos stream tolower")},
     "Weights": {
-        "weight": option("A weight for each model (the last may be left out and takes the rest).", "X"),
-        "bins": option("Weights by the frequency of the context, learned on -heldout."),
+        "weight": option("A weight for each model (the last may be left out and gets the rest).", "X"),
+        "bins": option("Learn weights on -heldout for each range of context frequencies."),
     },
     "Output": shared("write debug"),
     "Training": shared("iterations tolerance"),
@@ -32,6 +32,6 @@ def command(unk, **options):
     \b
     Example: lmtk mix -lm interp.lm -lm nplm.bin -heldout valid.txt -write mix.lm
     """
-    job = made(MixJob, options)
+    job = build(MixJob, options)
     check(job, RULES)
     mix(job, (sys.stderr if job.write == "-" else sys.stdout).write)

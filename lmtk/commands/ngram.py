@@ -3,15 +3,15 @@ import os
 from lmtk.commands.options import MAX_ORDER, option, shared, takes, tell_memory
 from lmtk.errors import UsageError
 from lmtk.jobs.editing import EditJob, edit
-from lmtk.jobs.rules import check, given_weights, made, wrong
+from lmtk.jobs.rules import build, check, complete_weights, wrong
 
 OPTIONS = {
     "Model": {
         "lm": option("A back-off or class model, as text or binary (-: stdin).", "FILE"),
         "read_mix_lms": option("-lm is a list of models to merge: FILE, then -weight X and -order N."),
-        "simple_classes": option("A word in a class never stands for itself."),
-        "expand_classes": option("Write classes out as words, in n-grams up to N (0: all).", "N", low=0),
-        "expand_most": option("Fail if these are more than N n-grams.", "N", low=1),
+        "simple_classes": option("A word in a class is never predicted as itself."),
+        "expand_classes": option("Expand classes into words, in n-grams of up to N words (0: all).", "N", low=0),
+        "expand_most": option("Fail if the expansion has more than N n-grams.", "N", low=1),
         "expand_exact": option(
             "Give n-grams of N words or more their exact probability where classes expand to several words (0: none).",
             "N",
@@ -23,28 +23,28 @@ OPTIONS = {
     "Output": {
         "write_lm": option("Write the model as an ARPA file (-: stdout).", "FILE"),
         "write_bin": option("Write the model in binary form.", "FILE"),
-        "write_bin_lm": option("SRILM's name of -write-bin.", "FILE", type=str),
+        "write_bin_lm": option("SRILM's name for -write-bin.", "FILE", type=str),
         **shared("compact quantize"),
         "kenlm_numbers": option(
-            "-write-bin has the numbers that KenLM gives the words in its forms of this name.", "probing|trie"
+            "Number the words of -write-bin as KenLM's binary form of this name does.", "probing|trie"
         ),
         "write_vocab": option("Write the words, in byte order.", "FILE"),
         **shared("memuse debug"),
     },
     "Change": {
-        "limit_vocab": option("Drop n-grams with words that are not in -vocab."),
-        "renorm": option("Compute the back-off weights anew, so that all sums are one."),
+        "limit_vocab": option("Drop n-grams with words outside -vocab."),
+        "renorm": option("Recompute the back-off weights, so that all sums are one."),
         "prune": option(
             "Drop n-grams whose removal raises perplexity by less than the share X (several: a table).", "X", low=0
         ),
         "minprune": option("Prune n-grams of N words or more.", "N", low=2),
-        "prune_history_lm": option("The model that gives -prune the contexts' probabilities.", "FILE"),
-        "prune_lowprobs": option("Drop n-grams whose probability is below what backing off gives."),
-        "unk": option("<unk> is a word: it is generated, and -renorm gives it a part of what is left over."),
+        "prune_history_lm": option("The model from which -prune takes the probabilities of contexts.", "FILE"),
+        "prune_lowprobs": option("Drop n-grams whose probability is below the backed-off probability."),
+        "unk": option("Treat <unk> as a word: generate it, and let -renorm give it left-over mass."),
     },
     "Mixture": {
         "mix_lm": option("A model to merge with -lm (several).", "FILE"),
-        "weight": option("A weight for -lm and each -mix-lm (the last may be left out and takes the rest).", "X"),
+        "weight": option("A weight for -lm and each -mix-lm (the last may be left out and gets the rest).", "X"),
         "mix_lm_n": option(
             "SRILM's spelling: -mix-lm2 FILE is the second to merge, up to 9.",
             "FILE",
@@ -52,29 +52,29 @@ OPTIONS = {
             type=dict[int, str],
         ),
         "mix_lambda_n": option(
-            "The weight of -mix-lmN; -mix-lm has the rest.", "X", name="mix-lambdaN", type=dict[int, float]
+            "The weight of -mix-lmN; -mix-lm gets the rest.", "X", name="mix-lambdaN", type=dict[int, float]
         ),
         "bayes": option(
             "Mix the models word by word, weighted by how well they predicted the N words before.", "N", low=0
         ),
-        "bayes_scale": option("Raise that probability to the power X.", "X", low=0),
+        "bayes_scale": option("-bayes: raise the probability of these words to the power X.", "X", low=0),
         "loglinear_mix": option("Mix the models' log probabilities word by word."),
-        "cache": option("Mix in the frequency of a word among the last N.", "N", low=0),
+        "cache": option("Mix in the frequency of a word among the last N words.", "N", low=0),
         "cache_lambda": option("The weight of -cache.", "X", low=0, high=1),
     },
     "Scoring": {
         "text": option("A text to score, as lmtk ppl does (several).", "FILE", "text", name="ppl"),
         "counts": option("N-gram counts to score (several).", "FILE"),
-        "count_order": option("Score counts of n-grams up to N only.", "N", low=1, high=MAX_ORDER),
+        "count_order": option("Score only counts of n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
         "float_counts": option("Counts may be fractions."),
-        "counts_entropy": option("Weight counts by the n-grams' probabilities: an entropy."),
+        "counts_entropy": option("Weight each count by the probability of its n-gram, which gives an entropy."),
         "text_has_weights": option("Each line of -ppl begins with its weight."),
         "reverse": option("Score lines from the last word to the first."),
-        "escape": option("Print lines that begin with TEXT as they are, among the scores.", "TEXT"),
-        "multiwords": option("Score words such as in_front_of as the words that they join."),
-        "multi_char": option("The letter that joins them.", "C"),
-        "skipoovs": option("Unknown words, and words soon after them, have the probability 0."),
-        "zeroprob_word": option("Words of probability 0 have that of WORD.", "WORD"),
+        "escape": option("Copy lines that begin with TEXT into the report.", "TEXT"),
+        "multiwords": option("Score a joined word such as in_front_of as separate words."),
+        "multi_char": option("The letter that joins the words of -multiwords.", "C"),
+        "skipoovs": option("Give probability 0 to unknown words and to words soon after them."),
+        "zeroprob_word": option("Give words of probability 0 the probability of WORD.", "WORD"),
         "unk_prob": option("log10 p of unknown words (-99: none).", "X"),
     },
     "Sentences": {
@@ -106,7 +106,7 @@ def command(memuse, write_bin_lm, mix_lm_n, mix_lambda_n, **options):
     options["classes"] = None if options["classes"] == os.devnull else options["classes"]
     if mix_lm_n or mix_lambda_n:
         options |= numbered_models(options["mix_lm"], options["weight"], mix_lm_n, mix_lambda_n)
-    job = made(EditJob, options)
+    job = build(EditJob, options)
     check(job, RULES)
     edit(job)
     if memuse:
@@ -123,5 +123,5 @@ def numbered_models(first, weight, files, weights):
     if len(first) != 1 or len(weight) > 1 or sorted(files) != list(range(2, len(files) + 2)):
         raise UsageError("-mix-lm2 and so on follow one -mix-lm, without a gap, and one -lambda")
     later, own = [weights.get(n, 0.0) for n in sorted(files)], weight[0] if weight else 0.5
-    whole = given_weights([own, 1 - own - sum(later), *later], len(files) + 2)
+    whole = complete_weights([own, 1 - own - sum(later), *later], len(files) + 2)
     return {"mix_lm": (*first, *(files[n] for n in sorted(files))), "weight": tuple(whole)}

@@ -1,33 +1,35 @@
 from lmtk.commands.options import MANY, option, shared, takes
 from lmtk.jobs.classing import ClassJob, sort_words
-from lmtk.jobs.rules import check, made, wrong
+from lmtk.jobs.rules import build, check, wrong
 
 OPTIONS = {
     "Data": {
         **shared("text"),
-        "counts": option("Counts of n-grams, of which the 2-grams serve (several).", "FILE"),
+        "counts": option("N-gram counts, of which the 2-grams are used (several).", "FILE"),
         **shared("vocab map_unk tolower no_sos no_eos stream"),
     },
     "Classes": {
         "numclasses": option("The number of classes.", "N", low=2),
         "init": option("Classes to start from.", "FILE"),
-        "noclass_vocab": option("Words that stay out of the classes, as <s> and </s> do.", "FILE"),
-        "incremental": option("Merge classes (Brown et al.): words come in turn, N classes at a time."),
-        "full": option("Merge classes, starting from one for each word."),
+        "noclass_vocab": option("Words that get no class, like <s> and </s>.", "FILE"),
+        "incremental": option("Merge classes (Brown et al.), adding words one by one to a window of N classes."),
+        "full": option("Merge classes, starting with one class for each word."),
         "iterations": option(
-            "At most N passes over the words (default: until none moves; 0 after merging).", "N", low=0
+            "At most N passes over the words (default: until no word moves; 0 after merging).", "N", low=0
         ),
-        "seed": option("Start from classes drawn at random, frequent words aside.", "N", low=0),
+        "seed": option("Start from random classes, except for the most frequent words.", "N", low=0),
     },
     "Output": {
-        "save": option("Write the classes after every N mergers too, to CLASSES.N.", "N", low=1),
+        "save": option("Also write the classes after every N mergers, to CLASSES.N.", "N", low=1),
         "classes": option("Where to write the classes (-: stdout).", "FILE"),
         "class_counts": option("Where to write the 1-grams and 2-grams of classes.", "FILE"),
         "write_paths": option("Where to write each word's path in the tree of classes, as 0 and 1.", "FILE"),
         **shared("quiet debug"),
     },
     "Parallel": {
-        "threads": option("Threads of the exchange; the classes are the same from 2 on.", "N", low=1, high=MANY),
+        "threads": option(
+            "Threads of the exchange; all numbers from 2 on give the same classes.", "N", low=1, high=MANY
+        ),
     },
 }
 RULES = (
@@ -48,6 +50,6 @@ def command(**options):
     \b
     Example: lmtk ngram-class -text train.txt -numclasses 500 -classes train.classes
     """
-    job = made(ClassJob, options)
+    job = build(ClassJob, options)
     check(job, RULES)
     sort_words(job)

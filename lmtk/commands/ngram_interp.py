@@ -1,6 +1,6 @@
 from lmtk.commands.options import option, shared, takes
 from lmtk.jobs.interpolating import InterpolateJob, interpolate
-from lmtk.jobs.rules import check, made, wrong
+from lmtk.jobs.rules import build, check, wrong
 
 OPTIONS = {
     "Data": {
@@ -29,6 +29,6 @@ def command(**options):
     \b
     Example: lmtk ngram-interp -read train.counts -heldout valid.txt -unk -lm interp.lm
     """
-    job = made(InterpolateJob, options)
+    job = build(InterpolateJob, options)
     check(job, RULES)
     interpolate(job)

@@ -1,16 +1,16 @@
 from lmtk.commands.options import option, shared, takes
-from lmtk.jobs.rules import made
+from lmtk.jobs.rules import build
 from lmtk.jobs.translation_training import TrainTranslationJob, train
 
 OPTIONS = {
     "Data": {
         "source": option("The training text to translate from.", "FILE"),
-        "target": option("Its translation, line by line.", "FILE"),
+        "target": option("The translation of -source, line by line.", "FILE"),
         "heldout_source": option("Held-out text to translate from.", "FILE"),
-        "heldout_target": option("Its translation.", "FILE"),
-        "shortlist": option("The most frequent words of each side; others are [UNK].", "N", low=1),
+        "heldout_target": option("The translation of -heldout-source, line by line.", "FILE"),
+        "shortlist": option("Keep the N most frequent words of each side; other words are [UNK].", "N", low=1),
         "bpe": option("Split words into N subwords, learned on both sides (default: whole words).", "N", low=2),
-        "max_length": option("Leave out pairs with a sentence of more words.", "N", low=1),
+        "max_length": option("Leave out pairs with a sentence of more than N words.", "N", low=1),
         **shared("tolower"),
     },
     "Output": {"model": option("The model to write.", "FILE"), **shared("log plot debug quiet")},
@@ -20,15 +20,13 @@ OPTIONS = {
         "hidden": option("n, hidden units.", "N", low=1),
         "embedding": option("m, size of the word embeddings.", "M", low=1),
         "maxout": option("l, maxout units of the deep output (default: 128, with -tied M).", "L", low=1),
-        "tied": option("A target word's embedding is its weights in the output too."),
+        "tied": option("Use the embedding of a target word as its output weights too."),
         "alignment": option("n', hidden units of the alignment model (default: 256).", "N'", low=1),
     },
     "Training": {
         "minibatch": option("Sentences in an update (default: 40, with -paper 80).", "N", low=1),
         "epochs": option("Passes over the text, at most.", "N", low=1),
-        "keep": option(
-            "The epoch that is kept has the best BLEU, or likelihood, of the held-out text.", "bleu|likelihood"
-        ),
+        "keep": option("Keep the epoch with the best BLEU, or likelihood, of the held-out text.", "bleu|likelihood"),
         "patience": option("Stop after N epochs without a better one (0: never).", "N", low=0),
         "rate": option(
             "Adam's rate at the start; it falls to a twentieth (default: 0.001; up to 0.004 for few updates).",
@@ -39,10 +37,13 @@ OPTIONS = {
             "The share of units dropped in training (default: 0.3, with -paper 0).", "X", low=0, high=0.99
         ),
         "smoothing": option(
-            "Label smoothing: the share that all words have (default: 0.1, with -paper 0).", "X", low=0, high=0.99
+            "Label smoothing: the share of probability for all words (default: 0.1, with -paper 0).",
+            "X",
+            low=0,
+            high=0.99,
         ),
         "average": option(
-            "The model is a mean of the weights over about the last X of all updates so far (default: none).",
+            "Average the weights over about the last share X of all updates so far (default: none).",
             "X",
             low=0,
             high=1,
@@ -63,4 +64,4 @@ def command(**options):
     \b
     Example: lmtk nmt-train -source train.en -target train.fr -shortlist 6000 -model en-fr.bin
     """
-    train(made(TrainTranslationJob, options))
+    train(build(TrainTranslationJob, options))

@@ -2,15 +2,15 @@ import os
 from dataclasses import dataclass
 
 from lmtk.commands.options import option, shared, takes
-from lmtk.jobs.rules import check_outputs, made, one_stdin
+from lmtk.jobs.rules import build, check_outputs, one_stdin
 
 OPTIONS = {
     "Data": {"text": option("Text to read (several; default: stdin).", "FILE"), **shared("tolower")},
     "Words": {
-        "tokenize": option("A blank between words and punctuation: it's (3.5) -> it's ( 3.5 )."),
-        "numbers": option("Numeric forms to <num>: 1,234.5 -45 3rd 1960s 12:30 50%."),
-        "proper": option("Capitalised words inside a sentence to <name>."),
-        "proper_list": option("The words of this list to <name>.", "FILE"),
+        "tokenize": option("Separate words from punctuation: it's (3.5) -> it's ( 3.5 )."),
+        "numbers": option("Replace numbers by <num>: 1,234.5 -45 3rd 1960s 12:30 50%."),
+        "proper": option("Replace capitalised words inside a sentence by <name>."),
+        "proper_list": option("Replace the words of this list by <name>.", "FILE"),
     },
     "Output": shared("write"),
 }
@@ -44,7 +44,7 @@ def command(**options):
     from lmtk.text.normalize import normalize
     from lmtk.text.vocab import read_vocab
 
-    job = made(NormalizeJob, options)
+    job = build(NormalizeJob, options)
     for path in job.text:
         if path != "-":
             os.stat(path)  # all or none: what is missing is told before anything is written

@@ -46,31 +46,35 @@ SHARED = {
     "vocab": option("Word list: the first field of each line.", "FILE"),
     "classes": option("Word classes, as ngram-class writes them.", "FILE"),
     "order": option("The longest n-grams.", "N", low=1, high=MAX_ORDER),
-    "unk": option("Treat unknown words as the word <unk>, which is predicted like others."),
-    "map_unk": option("The word that stands for unknown ones, in place of <unk>.", "WORD"),
-    "no_sos": option("No <s> before a sentence."),
-    "no_eos": option("No </s> after a sentence."),
-    "stream": option("The text is one running text: no <s>, no </s>, contexts cross line ends."),
+    "unk": option("Treat unknown words as the word <unk>, and predict it like any other word."),
+    "map_unk": option("The word that stands for unknown words, instead of <unk>.", "WORD"),
+    "no_sos": option("Do not put <s> before a sentence."),
+    "no_eos": option("Do not put </s> after a sentence."),
+    "stream": option("Read the text as one stream: no <s>, no </s>, contexts cross line ends."),
     "tolower": option("Lower case, as Unicode has it."),
     "heldout": option("Held-out text.", "FILE"),
     "write": option("Where to write (-: stdout).", "FILE"),
-    "debug": option("How much to tell: 0 nothing, 1 and more.", "N", low=0),
-    "threads": option("Threads that the neural model works on (default: all cores).", "N", low=1, high=MANY),
-    "compact": option("Write -write-bin in fewer bytes; it takes longer to load."),
-    "quantize": option("The same, log10 p and weights rounded to N bits.", "N", low=3, high=16),
-    "strict": option("What is odd in a model file is an error, not a warning."),
-    "quiet": option("No progress bar."),
-    "resume": option("Go on from MODEL.ckpt if it is there."),
-    "finish": option("Make a model of the best so far in MODEL.ckpt, and train no more."),
-    "log": option("Write the figures of each epoch as a line (tab-separated).", "FILE"),
+    "debug": option("How much to report: 0 is nothing, 1 and more are details.", "N", low=0),
+    "threads": option("Threads for neural models (default: all cores).", "N", low=1, high=MANY),
+    "compact": option("Write a smaller file with -write-bin, which takes longer to load."),
+    "quantize": option("Like -compact, with probabilities and weights rounded to N bits.", "N", low=3, high=16),
+    "strict": option("Treat oddities in a model file as errors, not as warnings."),
+    "quiet": option("Do not show a progress bar."),
+    "resume": option("Resume from MODEL.ckpt if it exists."),
+    "finish": option("Write the best model so far in MODEL.ckpt, and stop training."),
+    "log": option("Write a line with the figures of each epoch, separated by tabs.", "FILE"),
     "plot": option("Draw the curve after each epoch, as SVG or PNG (needs matplotlib).", "FILE"),
-    "save_every": option("A checkpoint (MODEL.ckpt) every N minibatches and epoch (0: only when cut off).", "N", low=0),
+    "save_every": option(
+        "Write MODEL.ckpt every N minibatches and after each epoch (0: only when interrupted).", "N", low=0
+    ),
     "iterations": option("At most N iterations of EM.", "N", low=0),
     "tolerance": option("Stop EM when no weight moves by more than X.", "X", low=0),
     "seed": option("Seed of the random numbers.", "N", low=0, high=2**64 - 1),
-    "memuse": option("Print the most memory that was used.", type=bool, default=False),
+    "memuse": option("Print the peak memory use.", type=bool, default=False),
 }
-UNK_AS_IS = option("Accepted as SRILM has it; unknown words are <unk> with it and without.", type=bool, default=False)
+UNK_AS_IS = option(
+    "Accepted for SRILM's scripts, without effect: unknown words are always <unk>.", type=bool, default=False
+)
 A_MODEL = option("A model of any kind.", "FILE")
 MODELS = option("A model of any kind (several).", "FILE")
 
@@ -86,18 +90,18 @@ def takes(job, options):
     job: the class, a frozen dataclass; records inside it count too. options: {heading: {field: Record}}.
     """
 
-    def made(function):
+    def decorate(function):
         declared, readers, parameters = fields_of(job), {}, []
         for heading, records in options.items():
             for name, record in records.items():
-                about = declared.get(name)
-                spelled = record.name or (option_of(about) if about else name.replace("_", "-"))
-                kind = record.type or about.type
-                default = default_of(about) if about and not record.type else record.default
-                told, readers[name] = declaration(spelled, kind, record, heading)
+                field = declared.get(name)
+                spelled = record.name or (option_of(field) if field else name.replace("_", "-"))
+                kind = record.type or field.type
+                default = default_of(field) if field and not record.type else record.default
+                annotation, readers[name] = declaration(spelled, kind, record, heading)
                 shown = None if default in ((), {}) else default
                 parameters.append(
-                    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=told)
+                    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=annotation)
                 )
 
         def command(**values):
@@ -107,7 +111,7 @@ def takes(job, options):
         command.__signature__ = inspect.Signature(parameters)
         return command
 
-    return made
+    return decorate
 
 
 def declaration(name, kind, record, heading):
@@ -130,8 +134,8 @@ def declaration(name, kind, record, heading):
         typed, read = (list[str] if get_origin(one) else str) | None, record.parse
     bounds = {bound: value for bound, value in bounds.items() if value is not None}
     names = [f"-{n}" for n in (name, *record.also)]
-    told = typer.Option(*names, help=record.help, metavar=record.metavar, rich_help_panel=heading, **bounds)
-    return Annotated[typed, told], read
+    typer_option = typer.Option(*names, help=record.help, metavar=record.metavar, rich_help_panel=heading, **bounds)
+    return Annotated[typed, typer_option], read
 
 
 def bytes_of(size):

@@ -1,28 +1,28 @@
 from lmtk.commands.options import A_MODEL, MAX_ORDER, UNK_AS_IS, option, shared, takes
-from lmtk.jobs.rules import made
+from lmtk.jobs.rules import build
 from lmtk.jobs.scoring import ScoreJob, score
 
 OPTIONS = {
     "Data": {
         "lm": A_MODEL,
         **shared("classes"),
-        "simple_classes": option("A word in a class never stands for itself."),
+        "simple_classes": option("A word in a class is never predicted as itself."),
         "text": option("Text to score, a sentence a line (several; -: stdin).", "FILE"),
-        "ppl": option("The same as -text, as SRILM has it.", "FILE", type=tuple[str, ...], default=()),
+        "ppl": option("SRILM's name for -text.", "FILE", type=tuple[str, ...], default=()),
         "counts": option("N-gram counts to score: the last word of each (several).", "FILE"),
-        "count_order": option("Score counts of n-grams up to N only.", "N", low=1, high=MAX_ORDER),
+        "count_order": option("Score only counts of n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
         "float_counts": option("Counts may be fractions."),
         "unk": UNK_AS_IS,
         **shared("no_sos no_eos stream tolower strict"),
     },
     "Output": {
         "format": option("Whose report to print: srilm or kenlm.", "srilm|kenlm"),
-        "debug": option("0: the report; 1: of each sentence too; 2: each word; 3: sums.", "N", low=0),
+        "debug": option("0: the report; 1: each sentence too; 2: each word; 3: sums of probabilities.", "N", low=0),
         **shared("write"),
     },
     "Scoring": {
-        "order": option("Use n-grams up to N only.", "N", low=1, high=MAX_ORDER),
-        "oov_features": option("Neural models: words unseen in training get features from where they stand, and p."),
+        "order": option("Use only n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
+        "oov_features": option("Neural models: give unseen words features and probabilities, from where they occur."),
     },
     "Parallel": shared("threads"),
 }
@@ -37,4 +37,4 @@ def command(unk, ppl, text, **options):
     \b
     Example: lmtk ppl -lm model.lm -unk -text test.txt
     """
-    score(made(ScoreJob, {"text": text + ppl, **options}))
+    score(build(ScoreJob, {"text": text + ppl, **options}))

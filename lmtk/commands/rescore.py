@@ -2,14 +2,14 @@ import os
 
 from lmtk.commands.options import MODELS, UNK_AS_IS, option, shared, takes
 from lmtk.jobs.rescoring import RescoreJob, rescore
-from lmtk.jobs.rules import made
+from lmtk.jobs.rules import build
 
 OPTIONS = {
     "Data": {
         "lm": MODELS,
         "nbest": option("N-best lists of Moses or SRILM (several; -: stdin).", "FILE"),
         "model": option("A translation model (several).", "FILE"),
-        "source": option("What the lists translate, for -model (-: stdin).", "FILE"),
+        "source": option("The text that the lists translate, for -model (-: stdin).", "FILE"),
         "name": option(
             "The features of -lm and -model in Moses's lists (default: LM0 .., NMT0 ..).",
             "NAME",
@@ -20,17 +20,17 @@ OPTIONS = {
         **shared("tolower"),
     },
     "Weights": {
-        "weights": option("Weights of all features: lines Name= w w; with -tune the first ones.", "FILE"),
-        "lmw": option("A weight for each model, added to the list's score.", "X"),
+        "weights": option("Weights of all features, lines Name= w w; with -tune the initial weights.", "FILE"),
+        "lmw": option("A weight for each model, whose score is added to the list's.", "X"),
         "wtw": option("The weight of a word, added to the list's score.", "X"),
-        "tune": option("References, a line a list, to learn the weights on (several).", "FILE"),
-        "words": option("Add the number of words as the feature words= of Moses's lists that lack it."),
+        "tune": option("References to learn the weights on, one line for each list (several).", "FILE"),
+        "words": option("Add the number of words as the feature words= to Moses's lists without it."),
         "restarts": option("Random starts of -tune.", "N", low=0),
         **shared("seed"),
     },
     "Output": {
         "write_weights": option("Where to write the weights.", "FILE"),
-        "best": option("Write the words of the best hypothesis of each list alone."),
+        "best": option("Write only the words of the best hypothesis of each list."),
         **shared("write"),
         "write_nbest_dir": option("Write each file of lists under its own name into DIR.", "DIR"),
         **shared("debug"),
@@ -48,4 +48,4 @@ def command(unk, **options):
     \b
     Example: lmtk rescore -lm big.lm -nbest lists.txt -tune references.txt -best
     """
-    rescore(made(RescoreJob, options))
+    rescore(build(RescoreJob, options))

@@ -1,44 +1,46 @@
 from lmtk.commands.options import MANY, option, shared, takes
-from lmtk.jobs.rules import made
+from lmtk.jobs.rules import build
 from lmtk.jobs.translating import TranslateJob, translate
 
 OPTIONS = {
     "Data": {
         "model": option("The translation model (several: an ensemble; -: stdin).", "FILE"),
         "text": option("Text to translate, a sentence a line (-: stdin).", "FILE"),
-        "score": option("Write log10 p of the -target of each line, and search for none."),
+        "score": option("Write log10 p of each line of -target, instead of a translation."),
         "target": option("Translations to score, line by line (-: stdin).", "FILE"),
         **shared("tolower"),
     },
     "Output": {
         **shared("write"),
-        "n_best": option("The N best translations, in Moses' form.", "N", low=1),
-        "scores": option("log10 p and a tab before each translation."),
+        "n_best": option("Write the N best translations, in Moses' form.", "N", low=1),
+        "scores": option("Write log10 p and a tab before each translation."),
         **shared("debug"),
     },
     "Search": {
-        "beam": option("Hypotheses kept a sentence; 1 is greedy (default: 12).", "N", low=1, high=10_000),
+        "beam": option("Hypotheses kept for a sentence; 1 is greedy (default: 12).", "N", low=1, high=10_000),
         "length_power": option(
             "Hypotheses are ranked by log p / length^X; 0: by log p (default: 1).", "X", low=0, high=10
         ),
-        "max_length_factor": option("At most X times the source's words, and 10 (default: 2).", "X", low=0, high=1000),
+        "max_length_factor": option(
+            "A translation has at most X times the words of its source, and 10 (default: 2).", "X", low=0, high=1000
+        ),
         "no_unk": option("Never generate [UNK]."),
-        "replace_unk": option("Put the source word it looks at in the place of [UNK]."),
-        "dictionary": option("For -replace-unk: lines of a source word and its translation.", "FILE"),
-        "mbr": option("Of the N best the one most like the others (minimum Bayes risk).", "N", low=1),
-        "mbr_scale": option("For -mbr: one counts by p^X (default: 0.8).", "X", low=0, high=100),
-        "batch": option("Sentences at once (default: 240/beam).", "N", low=1),
+        "replace_unk": option("Replace [UNK] by the source word that it attends to."),
+        "dictionary": option("-replace-unk: lines with a source word and its translation.", "FILE"),
+        "mbr": option("Choose among the N best the one most like the others (minimum Bayes risk).", "N", low=1),
+        "mbr_scale": option("-mbr: weight each translation by p^X (default: 0.8).", "X", low=0, high=100),
+        "batch": option("Sentences translated at once (default: 240/beam).", "N", low=1),
     },
     "Alignment": {
-        "align": option("Write which source word each word looks at, as 0-0 1-2.", "FILE"),
-        "soft_align": option("Write how much each word looks at each source word.", "FILE"),
-        "align_html": option("A page with the same as pictures.", "FILE"),
-        "align_plot": option("A picture of it for each sentence.", "DIR"),
+        "align": option("Write the source word that each word attends to, as 0-0 1-2.", "FILE"),
+        "soft_align": option("Write how much each word attends to each source word.", "FILE"),
+        "align_html": option("Write a page that shows the attention.", "FILE"),
+        "align_plot": option("Draw the attention of each sentence.", "DIR"),
         "plot_format": option("The format of the pictures: svg or png (default: svg).", "svg|png"),
     },
     "Parallel": {
         "threads": option(
-            "Threads, each for some sentences (default: OPENBLAS_NUM_THREADS, else 1).", "N", low=1, high=MANY
+            "Threads, each with sentences of its own (default: OPENBLAS_NUM_THREADS, else 1).", "N", low=1, high=MANY
         ),
     },
 }
@@ -53,4 +55,4 @@ def command(**options):
     \b
     Example: lmtk translate -model en-fr.bin -text test.en > test.out
     """
-    translate(made(TranslateJob, options))
+    translate(build(TranslateJob, options))

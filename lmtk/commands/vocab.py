@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 
 from lmtk.commands.options import option, shared, takes
-from lmtk.jobs.rules import Rule, check, check_outputs, from_stdin, made, needs, one_stdin
+from lmtk.jobs.rules import Rule, build, check, check_outputs, from_stdin, needs, one_stdin
 
 OPTIONS = {
     "Data": {
@@ -58,7 +58,7 @@ def command(**options):
     """
     from lmtk.files.outputs import open_out
 
-    job = made(VocabularyJob, options)
+    job = build(VocabularyJob, options)
     check_outputs(job.write, texts=job.text, inputs=job.lm)
     words = words_of(job)
     with open_out(job.write) as out:

@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 
 from lmtk.errors import FormatError, LmtkError
-from lmtk.jobs.rules import given_weights
+from lmtk.jobs.rules import complete_weights
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def words_of(job):
     return Words(vocab, rows, *named(rows))
 
 
-def changed(job, home=None, threshold=None):
+def change(job, home=None, threshold=None):
     """(the model that all steps before scoring and writing make, the models that are mixed with it word by word, the
     weights of them all). home: as `building.map_in_file` has it. threshold: of -prune, None: that of the job.
     """
@@ -58,17 +58,17 @@ def changed(job, home=None, threshold=None):
         models = [vocabulary.predict_unknown(m, False) for m in models]
     if merging:
         mix = vocabulary.merge if job.read_mix_lms else vocabulary.merge_in_turn
-        models = [told(job, "-mix-lm", mix(models, weights, own=job.is_own))]
+        models = [report_sizes(job, "-mix-lm", mix(models, weights, own=job.is_own))]
     if job.renorm:
-        models[0] = renormalized(models[0], closed or job.unk or job.by_word, job.is_own)
-    model, *others = classed(job, words, files[: len(models)], models) if job.classes else models
+        models[0] = renormalize_model(models[0], closed or job.unk or job.by_word, job.is_own)
+    model, *others = add_classes(job, words, files[: len(models)], models) if job.classes else models
     threshold = threshold if job.is_table else job.prune[0] if job.prune else None
     if threshold:
         history = job.prune_history_lm and read(job, words, job.prune_history_lm, model.order - 1, home, True)
-        own = job.is_own
-        model = told(job, f"-prune {threshold:g}", prune.prune(model, threshold, job.minprune, history, own=own))
+        pruned = prune.prune(model, threshold, job.minprune, history, own=job.is_own)
+        model = report_sizes(job, f"-prune {threshold:g}", pruned)
     if job.prune_lowprobs:
-        model = told(job, "-prune-lowprobs", prune.prune_low(model, job.minprune))
+        model = report_sizes(job, "-prune-lowprobs", prune.prune_low(model, job.minprune))
     return vocabulary.predict_unknown(model, True) if closed else model, others, weights
 
 
@@ -77,7 +77,7 @@ def parts_of(job):
     if job.read_mix_lms:
         return zip(*listed_models(job.lm))
     files = job.lm, *job.mix_lm
-    return files, [job.order] * len(files), given_weights(job.weight, len(files))
+    return files, [job.order] * len(files), complete_weights(job.weight, len(files))
 
 
 def listed_models(path):
@@ -111,13 +111,13 @@ def read(job, words, path, order, home, linked):
     from lmtk.ngram.edit import vocabulary
     from lmtk.ngram.model.backoff import Backoff
 
-    model = loaded(path, job.strict, home, linked) if isinstance(path, str) else path
+    model = load_model(path, job.strict, home, linked) if isinstance(path, str) else path
     name = path if isinstance(path, str) else job.name
     changed = job.is_changed or job.write_lm or job.write_vocab or job.generates or job.map_unk
     if isinstance(model, ClassModel) and job.expand_classes is not None:
-        return expanded(job, name, lowered(model, order or model.order))
+        return expand(job, name, lowered(model, order or model.order))
     if changed or job.write_bin:
-        model = merged_parts(model)
+        model = merge_parts(model)
     if not isinstance(model, Backoff):
         if changed or (job.write_bin and not isinstance(model, ClassModel)):
             check_kind(name, model)
@@ -125,12 +125,12 @@ def read(job, words, path, order, home, linked):
     if job.expand_classes is not None and not (job.classes or job.mix_lm or job.read_mix_lms):
         raise LmtkError(f"{name}: no class model, so that there is nothing to expand; -classes makes it one")
     model = model.lower(min(order or model.order, model.order))
-    model = model if job.classes else told(job, name, model)
+    model = model if job.classes else report_sizes(job, name, model)
     model = vocabulary.rename_unknown(model, os.fsencode(job.map_unk)) if job.map_unk else model
-    return told(job, "-limit-vocab", vocabulary.limit(model, words.kept)) if job.limit_vocab else model
+    return report_sizes(job, "-limit-vocab", vocabulary.limit(model, words.kept)) if job.limit_vocab else model
 
 
-def loaded(path, strict, home, linked):
+def load_model(path, strict, home, linked):
     """The model in a file."""
     from lmtk.files.registry import load, load_strictly
     from lmtk.jobs.bar import reading
@@ -154,7 +154,7 @@ def check_kind(name, model):
         raise LmtkError(f"{name_of(name)}: {kind}; a back-off n-gram was wanted{remedies.get(type(model), '')}")
 
 
-def merged_parts(model):
+def merge_parts(model):
     """A mixture of back-off models, with the same weights everywhere, as one back-off model; else the model."""
     from lmtk.joint.mixture import Mixture
     from lmtk.ngram.edit import vocabulary
@@ -162,13 +162,13 @@ def merged_parts(model):
 
     if not isinstance(model, Mixture) or model.binned is not None:
         return model
-    parts = [merged_parts(part) for part in model.parts]
+    parts = [merge_parts(part) for part in model.parts]
     if not all(isinstance(part, Backoff) for part in parts):
         return model
     return vocabulary.merge(parts, model.weights[0].tolist())
 
 
-def renormalized(model, whole, own):
+def renormalize_model(model, whole, own):
     """The model renormalized. Unless `whole`, the unknown word gets nothing of the mass that 1-grams leave."""
     from lmtk.ngram.edit import renormalize, vocabulary
 
@@ -177,7 +177,7 @@ def renormalized(model, whole, own):
     return vocabulary.predict_unknown(result, True) if apart else result
 
 
-def classed(job, words, paths, models):
+def add_classes(job, words, paths, models):
     """The models with -classes and -expand-classes, all over the same words. Where several are kept apart, those that
     predict no class are models of words, and stay so. paths: the models' files, for messages.
     """
@@ -193,13 +193,13 @@ def classed(job, words, paths, models):
             models[i] = vocabulary.add_words(models[i], own, every.predicts(every.unk))
         if classed[i] or not any(classed):
             models[i] = class_model(models[i], path, job.classes, simple=job.simple_classes, rows=words.rows)
-            models[i] = models[i] if job.expand_classes is None else expanded(job, path, models[i])
+            models[i] = models[i] if job.expand_classes is None else expand(job, path, models[i])
     if any((any(job.prune), job.prune_lowprobs, job.write_lm, job.write_vocab, job.generates)):
         check_kind(paths[0], models[0])
     return models
 
 
-def expanded(job, path, model):
+def expand(job, path, model):
     """-expand-classes of a class model. path: its file, for messages."""
     from lmtk.joint import classes, expansions
     from lmtk.joint.classes import ClassModel
@@ -207,12 +207,12 @@ def expanded(job, path, model):
 
     if isinstance(model, ClassModel):
         model = lowered(model, min(model.order, job.expand_classes or model.order))
-        return told(job, path, classes.expanded(model, job.expand_most, path))
+        return report_sizes(job, path, classes.expanded(model, job.expand_most, path))
     longest, exact = job.expand_classes, job.expand_exact
-    return told(job, path, expansions.expanded(model, longest, exact, job.expand_most, path))
+    return report_sizes(job, path, expansions.expanded(model, longest, exact, job.expand_most, path))
 
 
-def told(job, what, model):
+def report_sizes(job, what, model):
     """The model; -debug prints its numbers of n-grams."""
     if job.debug and not job.scores:
         sizes = ", ".join(f"{size} {k}-grams" for k, size in enumerate(model.sizes, 1))

@@ -94,7 +94,7 @@ def sort_words(job):
     check_outputs(job.classes, job.class_counts, job.write_paths, texts=job.text, inputs=inputs)
     start = files.read_classes(job.init) if job.init else None
     bigrams = bigrams_of(job, start)
-    state = sorted_words(job, bigrams, start)
+    state = exchange_words(job, bigrams, start)
     result = induction.made(bigrams.data, state, bigrams.unseen, bigrams.unk)
     if job.classes:
         with open_out(job.classes) as out:
@@ -140,7 +140,7 @@ def number_of_classes(job, start, words):
     return G
 
 
-def sorted_words(job, bigrams, start):
+def exchange_words(job, bigrams, start):
     """The words in classes, as `classes.exchange_of` has them, merged and exchanged. start: as in bigrams_of."""
     from lmtk.jobs.bar import Bar
     from lmtk.ngram.classes import induction
@@ -156,7 +156,7 @@ def sorted_words(job, bigrams, start):
 
         g = induction.given_classes(data, words, start, job.init) if start else None
         if job.merges:
-            g = merged(job, bigrams, g, bar)
+            g = merge_words(job, bigrams, g, bar)
         elif not start:
             g = induction.frequency_classes(data, words, G, job.seed)
         state = induction.exchange_of(data, g, G, words)
@@ -171,7 +171,7 @@ def sorted_words(job, bigrams, start):
     return state
 
 
-def merged(job, bigrams, g, bar):
+def merge_words(job, bigrams, g, bar):
     """The class of each word after merging, (W,). g: the classes to start from, which are merged as words are, or
     None.
     """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lmtk.errors import LmtkWarning
-from lmtk.jobs.rules import Rule, called, check, excludes, from_stdin, needs, unknown_word, wrong
+from lmtk.jobs.rules import Rule, check, excludes, from_stdin, needs, option_named, unknown_word, wrong
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class CountJob:
     read: tuple[str, ...] = ()
     order: int = 3
     write: str | None = None
-    write_n: dict[int, str] = called("writeN", {})
+    write_n: dict[int, str] = option_named("writeN", {})
     write_order: int = 0
     recompute: bool = False
     sort: bool = False
@@ -43,7 +43,7 @@ class CountJob:
     float_counts: bool = False
     read_with_mincounts: bool = False
     gtmin: float | None = None
-    gtmin_n: dict[int, float] = called("gtNmin", {})
+    gtmin_n: dict[int, float] = option_named("gtNmin", {})
     kenlm: bool = False
     open_end: bool = False
     skip_symbols: bool = False
@@ -78,7 +78,7 @@ class CountJob:
         return bool(self.write or self.write_n)
 
 
-def written_above(job):
+def order_not_counted(job):
     """The message about a -writeN for an order that is not counted, or None."""
     above = [n for n in job.write_n if n > job.order]
     return f"-write{above[0]}: the order is {job.order}" if above else None
@@ -86,7 +86,7 @@ def written_above(job):
 
 RULES = (
     Rule(lambda job: None if job.text or job.read else f"nothing to count: give -text or -read{from_stdin()}"),
-    Rule(written_above),
+    Rule(order_not_counted),
     wrong(
         lambda job: job.limit_vocab and not job.vocab and job.read, "-limit-vocab needs -vocab where counts are read"
     ),
@@ -136,7 +136,7 @@ def read_lists(job):
     return Lists(None if words is None else [*words, *nonevents], nonevents, classes)
 
 
-def collected(job, lists, comm, positions=False, parts=False):
+def collect_counts(job, lists, comm, positions=False, parts=False):
     """What `collection.collect` makes of the texts and count files. positions, parts: as in `collect`."""
     from lmtk.ngram.classes.files import replaced
     from lmtk.ngram.counting.collection import FIRST, LAST, collect
@@ -162,7 +162,7 @@ def collected(job, lists, comm, positions=False, parts=False):
     )
 
 
-def frequent(job, lists, counts):
+def drop_rare(job, lists, counts):
     """The counts without the n-grams that -read-with-mincounts drops."""
     from lmtk.text.vocab import EOS, SOS
 

@@ -10,14 +10,14 @@ from itertools import pairwise
 
 from lmtk.errors import LmtkError, LmtkWarning, name_of
 from lmtk.jobs.rules import (
-    called,
     check,
     check_outputs,
+    complete_weights,
     excludes,
-    given_weights,
     needs,
     one_of,
     one_stdin,
+    option_named,
     required,
     unknown_word,
     wrong,
@@ -58,7 +58,7 @@ class EditJob:
     vocab: str | None = None
     limit_vocab: bool = False
     mix_lm: tuple[str, ...] = ()
-    weight: tuple[float, ...] = called("lambda", ())
+    weight: tuple[float, ...] = option_named("lambda", ())
     bayes: int | None = None
     bayes_scale: float = 1.0
     loglinear_mix: bool = False
@@ -89,7 +89,7 @@ class EditJob:
         inputs = self.lm, self.classes, *self.mix_lm, self.vocab, self.gen_prefixes, self.prune_history_lm, *texts
         one_stdin(*(path for path in inputs if isinstance(path, str)))
         if not self.read_mix_lms:
-            given_weights(self.weight, 1 + len(self.mix_lm))
+            complete_weights(self.weight, 1 + len(self.mix_lm))
         if self.map_unk:
             unknown_word(self.map_unk)
 
@@ -189,15 +189,15 @@ def edit(job):
     """Runs an EditJob: scores, draws sentences and writes what the job names. Returns the model as it is written, if
     the job keeps it, and else None.
     """
-    from lmtk.jobs.changing import changed
-    from lmtk.jobs.wordwise import mixed
+    from lmtk.jobs.changing import change
+    from lmtk.jobs.wordwise import mix_for_scoring
 
     get_ready(job)
     if job.is_table:
         return print_table(job)
     with output(job) as (out, home):
-        model, others, weights = changed(job, home)
-        scored = mixed(job, [model, *others], weights)
+        model, others, weights = change(job, home)
+        scored = mix_for_scoring(job, [model, *others], weights)
         if job.scores:
             score(job, scored, [model, *others])
         if job.generates:
@@ -215,7 +215,8 @@ def get_ready(job):
     inputs = job.classes, job.gen_prefixes, job.vocab if job.vocab != job.write_vocab else None
     check_outputs(job.write_lm, job.write_bin, job.write_vocab, texts=texts, inputs=inputs)
     files = [path for path in (job.lm, *job.mix_lm) if isinstance(path, str) and os.path.isfile(path)]
-    if any(pays("arpa", os.path.getsize(path)) for path in files):
+    # a Python program goes on when the job is done, and needs its memory back
+    if not job.keep and any(pays("arpa", os.path.getsize(path)) for path in files):
         memory.keep_all()
 
 
@@ -237,13 +238,13 @@ def output(job):
 
 def print_table(job):
     """-prune with several values: a line for each, with the numbers of n-grams that stay and the perplexity."""
-    from lmtk.jobs.changing import changed
+    from lmtk.jobs.changing import change
     from lmtk.reports.srilm import Tally, report
     from lmtk.text.corpus import read_corpus
 
     texts = None
     for threshold in job.prune:
-        model, whole = changed(job, None, threshold)[0], Tally()
+        model, whole = change(job, None, threshold)[0], Tally()
         if texts is None:
             print("prune", "n-grams", *(f"{k}-grams" for k in range(1, model.order + 1)), "ppl", sep="\t")
             how = model.vocab, job.scoring.marks, model.order

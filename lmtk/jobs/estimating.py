@@ -222,14 +222,14 @@ def count_ngrams(job, lists, comm):
     twice = twice and not what.read and not what.weighted and all(map(os.path.isfile, what.text))
     counts_wanted = (what.writes_counts and not twice) or job.maxent or job.trust_totals or what.recompute
     positions = job.model_wanted and not counts_wanted and what.order > 1
-    counts = counting.collected(what, lists, comm, positions, comm.size == 1 or job.is_shared)
+    counts = counting.collect_counts(what, lists, comm, positions, comm.size == 1 or job.is_shared)
     if comm.size > 1 and isinstance(counts, Text) and job.kenlm_layout and comm.total(counts.has(what.unk)):
-        counts = counting.collected(what, lists, comm, positions)
+        counts = counting.collect_counts(what, lists, comm, positions)
     written = counts
     if twice and isinstance(counts, Text | Positions):
-        written = counting.collected(what, lists, comm)
+        written = counting.collect_counts(what, lists, comm)
     if what.read_with_mincounts and comm.rank == 0:
-        counts = written = counting.frequent(what, lists, counts)
+        counts = written = counting.drop_rare(what, lists, counts)
     if what.recompute:
         counts = written = counts.recomputed()
     if isinstance(counts, Spilled) and job.model_wanted:
@@ -268,7 +268,7 @@ def recipe_of(job, counted):
     return Recipe(methods, fallback, tell, known, kenlm, counted.listed, job.vocab_pad, trusting=job.trust_totals)
 
 
-def held_out(job, vocabulary):
+def read_heldout(job, vocabulary):
     """The heldout.HeldOut of -heldout, or None."""
     if not job.heldout:
         return None
@@ -294,7 +294,7 @@ def estimate_in_buckets(job, counted, comm):
         at_most(what.memory)
     layout = layout_of(job, counted, vocabulary)
     with Bar(job.debug > 0 or comm.rank > 0) as bar:
-        recipe = replace(recipe, heldout=comm.share(lambda: held_out(job, vocabulary)))
+        recipe = replace(recipe, heldout=comm.share(lambda: read_heldout(job, vocabulary)))
         buckets = estimating.count(counted.counts.pop(), vocabulary, recipe, what.marks, what.memory, comm, bar)
         write_discounts(job, buckets.methods)
         if not job.reads_discounts:
@@ -322,7 +322,7 @@ def estimate_in_memory(job, counted, vocabulary):
         counts, order = counted.counts.pop(), job.count.order
         model = maxent.estimate(counts, vocabulary, order, job.maxent_alpha, job.maxent_sigma2, recipe.tell)
     else:
-        recipe = replace(recipe, heldout=held_out(job, vocabulary))
+        recipe = replace(recipe, heldout=read_heldout(job, vocabulary))
         as_nodes = is_as_nodes(job, counted)
         model, used = estimation.estimate(counted.counts, vocabulary, recipe, job.count.marks, as_nodes)
     write_discounts(job, used)

@@ -66,7 +66,7 @@ def interpolate(job):
     texts = [*job.text, job.heldout]
     check_outputs(job.lm, job.write_bin, texts=texts, inputs=[*job.read, job.vocab])
     marks = Marks.of(job.no_sos, job.no_eos, job.stream, job.tolower)
-    counts, vocab = counted(job, marks)
+    counts, vocab = count(job, marks)
 
     def tell(iteration, ppl):
         when = f"iteration {iteration}" if iteration else "at the end"
@@ -86,7 +86,7 @@ def interpolate(job):
     return model
 
 
-def counted(job, marks):
+def count(job, marks):
     """(the counts of an InterpolateJob, the vocabulary of its model)."""
     from lmtk.ngram.counting.collection import collect
     from lmtk.text.vocab import EOS, make_vocab, read_vocab

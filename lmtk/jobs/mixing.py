@@ -6,7 +6,17 @@ import sys
 from dataclasses import dataclass
 
 from lmtk.errors import LmtkError
-from lmtk.jobs.rules import called, check, check_outputs, given_weights, needs, one_stdin, required, short, wrong
+from lmtk.jobs.rules import (
+    check,
+    check_outputs,
+    complete_weights,
+    needs,
+    one_stdin,
+    option_named,
+    required,
+    short,
+    wrong,
+)
 
 
 @dataclass(frozen=True)
@@ -19,7 +29,7 @@ class MixJob:
     """
 
     lm: tuple[str, ...] = ()
-    weight: tuple[float, ...] = called("lambda", ())
+    weight: tuple[float, ...] = option_named("lambda", ())
     heldout: str | None = None
     bins: bool = False
     write: str | None = None
@@ -35,7 +45,7 @@ class MixJob:
     def __post_init__(self):
         check(self, RULES)
         one_stdin(*self.lm, self.heldout)
-        given_weights(self.weight, len(self.lm))
+        complete_weights(self.weight, len(self.lm))
 
 
 RULES = (
@@ -71,10 +81,10 @@ def mix(job, tell=lambda line: None):
     names = [path if isinstance(path, str) else f"model {i}" for i, path in enumerate(job.lm, 1)]
     mixture.check_vocabularies(parts, names)
     binned = mixture.binned_part(parts) if job.bins else None
-    start = given_weights(job.weight, len(parts))
+    start = complete_weights(job.weight, len(parts))
     weights = np.array([start] * (len(parts[binned].alpha) if job.bins else 1))
     if job.heldout:
-        weights = learned(job, parts, binned, weights, tell)
+        weights = learn_weights(job, parts, binned, weights, tell)
     mixed = mixture.Mixture(parts, weights, binned, names)
     if job.write:
         with open_out(job.write) as out:
@@ -82,7 +92,7 @@ def mix(job, tell=lambda line: None):
     return mixed
 
 
-def learned(job, parts, binned, weights, tell):
+def learn_weights(job, parts, binned, weights, tell):
     """The weights, (bins, parts), under which the held-out text is most likely. weights: those to start from."""
     from lmtk.em import estimate_weights, fill_unvisited
 

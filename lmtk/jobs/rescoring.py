@@ -117,7 +117,7 @@ def rescore(job):
     lists = forms.add_scores(lists, columns_of(job, lists), added)
     if lists.form == forms.MOSES:
         lists = forms.add_derived_features(lists, [row[1] for row in rows] + [b"words"] * job.words)
-    lists, totals, learned = weighted(job, lists, rows, references, added)
+    lists, totals, learned = weigh(job, lists, rows, references, added)
     added = [*added, *(name for name in lists.names if name in forms.MADE and name not in own)]
     if job.write_weights:
         with open_out(job.write_weights) as out:
@@ -131,7 +131,7 @@ def columns_of(job, lists):
     return lm_columns(job, lists) + (translation_columns(job, lists) if job.model else [])
 
 
-def weighted(job, lists, rows, references, added):
+def weigh(job, lists, rows, references, added):
     """(the lists, the new score of each hypothesis (N,), the weights of all features); the last two are None where they
     are not wanted. rows: of the file of weights. added: the names of the models' features.
     """
@@ -143,10 +143,10 @@ def weighted(job, lists, rows, references, added):
     if job.makes_score:
         learned = forms.match_weights(rows, lists.names, job.weights) if job.weights else first_weights(lists)
         if job.tune:
-            lists, learned = tuned(job, lists, learned, references)
+            lists, learned = tune(job, lists, learned, references)
         totals = forms.compute_totals(lists.features, learned)
     elif job.is_weighted:
-        totals = sums(job, lists, added)
+        totals = add_scores(job, lists, added)
     if totals is not None and not np.isfinite(totals[np.isfinite(lists.features).all(axis=1)]).all():
         raise LmtkError("with these weights scores are beyond what a number can be")
     return lists, totals, learned
@@ -229,7 +229,7 @@ def translation_columns(job, lists):
     return columns
 
 
-def sums(job, lists, added):
+def add_scores(job, lists, added):
     """The new score of each hypothesis, (N,): the list's own and the weighted ones of -lmw and -wtw. added: the names
     of the models' features.
     """
@@ -254,7 +254,7 @@ def first_weights(lists):
     return np.array([1, forms.LMW, forms.WTW]) if lists.form == forms.SRILM else np.ones(len(lists.names))
 
 
-def tuned(job, lists, weights, references):
+def tune(job, lists, weights, references):
     """(the lists, the weights that -tune learns); -debug 1 tells the BLEU before and after, 2 that of each start.
 
     Where no weights of Moses's lists come to the BLEU that they came with, the score that they came with is made a

@@ -25,7 +25,7 @@ class Rule(NamedTuple):
     broken: Callable
 
 
-def called(name, default=None):
+def option_named(name, default=None):
     """A field of a job whose option has another name."""
     about = {"option": name}
     return field(default_factory=dict, metadata=about) if default == {} else field(default=default, metadata=about)
@@ -44,7 +44,7 @@ def fields_of(job):
     return found
 
 
-def made(job, values):
+def build(job, values):
     """The job, a class, with the fields that `values` has, {name: value}; the others have their defaults. Raises
     TypeError for a name that is not a field, UsageError where a rule is broken.
     """
@@ -60,12 +60,12 @@ def made(job, values):
     return part(job)
 
 
-def flat(job):
+def flatten(job):
     """{name: (its field, its value)} of a job's fields, those of the records inside the job among them."""
     found = {}
     for about in fields(job):
         value = getattr(job, about.name)
-        found |= flat(value) if is_dataclass(about.type) else {about.name: (about, value)}
+        found |= flatten(value) if is_dataclass(about.type) else {about.name: (about, value)}
     return found
 
 
@@ -73,9 +73,9 @@ def default_of(about):
     return about.default if about.default_factory is MISSING else about.default_factory()
 
 
-def given(job, names):
+def options_given(job, names):
     """The options, of those that `names` lists with blanks between them, that are given: as "-name"."""
-    values = flat(job)
+    values = flatten(job)
     chosen = [values[name] for name in names.split()]
     return [f"-{option_of(about)}" for about, value in chosen if value != default_of(about)]
 
@@ -85,7 +85,7 @@ def required(name):
     more = from_stdin if name == "text" else str
 
     def broken(job):
-        about, value = flat(job)[name]
+        about, value = flatten(job)[name]
         return None if value not in (None, "", ()) else f"-{option_of(about)} is missing{more()}"
 
     return Rule(broken)
@@ -95,11 +95,11 @@ def needs(names, others, message=None):
     """Each of the options `names` needs one of the options `others`."""
 
     def broken(job):
-        first = given(job, names)
-        if not first or given(job, others):
+        first = options_given(job, names)
+        if not first or options_given(job, others):
             return None
-        wanted = [f"-{option_of(flat(job)[name][0])}" for name in others.split()]
-        return filled(message, job) or f"{first[0]} needs {either(wanted)}"
+        wanted = [f"-{option_of(flatten(job)[name][0])}" for name in others.split()]
+        return fill_in(message, job) or f"{first[0]} needs {either(wanted)}"
 
     return Rule(broken)
 
@@ -108,26 +108,27 @@ def excludes(names, others, message=None):
     """None of the options `names` can be combined with any of the options `others`."""
 
     def broken(job):
-        first, second = given(job, names), given(job, others)
+        first, second = options_given(job, names), options_given(job, others)
         if not (first and second):
             return None
-        return filled(message, job) or f"{first[0]} cannot be combined with {second[0]}"
+        return fill_in(message, job) or f"{first[0]} cannot be combined with {second[0]}"
 
     return Rule(broken)
 
 
 def one_of(name, values):
     """The option takes one of these words."""
-    return wrong(lambda job: flat(job)[name][1] not in (None, *values), f"-{name} is {either(values)}, not {{{name}}}")
+    unknown = lambda job: flatten(job)[name][1] not in (None, *values)
+    return wrong(unknown, f"-{name} is {either(values)}, not {{{name}}}")
 
 
 def wrong(when, message):
     """`when(job)` must not be true."""
-    return Rule(lambda job: filled(message, job) if when(job) else None)
+    return Rule(lambda job: fill_in(message, job) if when(job) else None)
 
 
-def filled(message, job):
-    return message and message.format_map({name: value for name, (_, value) in flat(job).items()})
+def fill_in(message, job):
+    return message and message.format_map({name: value for name, (_, value) in flatten(job).items()})
 
 
 def check(job, rules):
@@ -166,7 +167,7 @@ def unknown_word(text):
     return word
 
 
-def given_weights(weights, parts):
+def complete_weights(weights, parts):
     """The weights of `parts` models, which sum to one: equal weights if none are given; the last may be left out."""
     if not weights:
         return [1 / parts] * parts

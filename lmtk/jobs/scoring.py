@@ -146,7 +146,7 @@ def score_text(job, model, path, tell):
         from lmtk.reports.kenlm import LEVELS, report
 
         return report(model, job.lm, path, what.marks, LEVELS[: what.debug + 1], tell)
-    tally, unknown = report_text(opened(model) if job.oov_features else model, path, what, tell)
+    tally, unknown = report_text(open_vocabulary(model) if job.oov_features else model, path, what, tell)
     if what.debug and unknown and not job.oov_features:
         name = os.fsdecode(model.vocab.words[model.vocab.unk_id])
         sys.stderr.write(f"{name_of(path)}: {counted(unknown, 'word is', 'words are')} {name} or unknown\n")
@@ -221,7 +221,7 @@ def report_count_file(model, path, what, write):
     report_counts(model, path, rows, what.debug, write, what.unk, what.counts_entropy)
 
 
-def opened(model):
+def open_vocabulary(model):
     """The model with a vocabulary that grows, anew for each text. Raises UsageError for other kinds than nplm."""
     from lmtk.nplm.network import Network
     from lmtk.nplm.oov import OpenNetwork

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lmtk.errors import UsageError
-from lmtk.jobs.rules import called, check, wrong
+from lmtk.jobs.rules import check, option_named, wrong
 
 SINGLE = "ndiscount_n", "wbdiscount_n", "ukndiscount_n", "kndiscount_n"
 
@@ -21,28 +21,28 @@ class Smoothing:
     """
 
     gtmin: float | None = None
-    gtmin_n: dict[int, float] = called("gtNmin", {})
+    gtmin_n: dict[int, float] = option_named("gtNmin", {})
     gtmax: int | None = None
-    gtmax_n: dict[int, int] = called("gtNmax", {})
-    gt: dict[int, str] = called("gtN", {})
-    kn_all: str | None = called("kn")
+    gtmax_n: dict[int, int] = option_named("gtNmax", {})
+    gt: dict[int, str] = option_named("gtN", {})
+    kn_all: str | None = option_named("kn")
     kn_counts_modified: bool = False
     kn_modify_counts_at_end: bool = False
-    kn: dict[int, str] = called("knN", {})
+    kn: dict[int, str] = option_named("knN", {})
     ndiscount: bool = False
-    ndiscount_n: tuple[int, ...] = called("ndiscountN", ())
+    ndiscount_n: tuple[int, ...] = option_named("ndiscountN", ())
     wbdiscount: bool = False
-    wbdiscount_n: tuple[int, ...] = called("wbdiscountN", ())
+    wbdiscount_n: tuple[int, ...] = option_named("wbdiscountN", ())
     cdiscount: float | None = None
-    cdiscount_n: dict[int, float] = called("cdiscountN", {})
+    cdiscount_n: dict[int, float] = option_named("cdiscountN", {})
     addsmooth: float | None = None
-    addsmooth_n: dict[int, float] = called("addsmoothN", {})
+    addsmooth_n: dict[int, float] = option_named("addsmoothN", {})
     ukndiscount: bool = False
-    ukndiscount_n: tuple[int, ...] = called("ukndiscountN", ())
+    ukndiscount_n: tuple[int, ...] = option_named("ukndiscountN", ())
     kndiscount: bool = False
-    kndiscount_n: tuple[int, ...] = called("kndiscountN", ())
+    kndiscount_n: tuple[int, ...] = option_named("kndiscountN", ())
     interpolate: bool = False
-    interpolate_n: tuple[int, ...] = called("interpolateN", ())
+    interpolate_n: tuple[int, ...] = option_named("interpolateN", ())
     discount_fallback: tuple[float, ...] | None = None
     prune_by_count: tuple[int, ...] = ()
     interpolate_unigrams: int = 1

@@ -286,7 +286,7 @@ def prepare(job, comm):
     inputs = job.vocab, job.classes, job.proposal, job.init_features, job.tree_features, job.lm_rest
     check_trained((job.text, job.heldout), job.lm, job.log, job.plot, inputs)
     run.check_beside(job.lm, job.resume)
-    noise = backoff(job.proposal) if job.proposal not in (None, "uniform") else None
+    noise = load_proposal(job.proposal) if job.proposal not in (None, "uniform") else None
     vocab = vocabulary_of(job)
     if job.shares_outputs:
         block(vocab.V, comm)  # fails here, on one rank, if it would on all
@@ -343,14 +343,14 @@ def before_training(job, vocab, settings, w):
 
     features = training.read_features(job.init_features, vocab, settings.features) if job.init_features else None
     grouped = read_classes(job.classes, vocab) if job.classes and settings.objective == "class" else None
-    network = training.initial_network(vocab, settings, w, features, grouped, words_tree(job, vocab))
+    network = training.initial_network(vocab, settings, w, features, grouped, tree_of(job, vocab))
     if settings.objective != "shortlist":
         return network
     rest = job.lm_rest
     return shortlisted(network, w, settings.shortlist, load(rest), rest, name_in(job.lm, rest))
 
 
-def words_tree(job, vocab):
+def tree_of(job, vocab):
     """The function that makes the tree of -objective tree from the words' counts; None: Huffman's."""
     from lmtk.nplm import training, tree
 
@@ -363,7 +363,7 @@ def words_tree(job, vocab):
     return lambda counts: tree.tree_of_strings(tree.bisect_words(vectors, counts), counts)
 
 
-def backoff(path):
+def load_proposal(path):
     """The back-off model in a file. Raises UsageError for other kinds."""
     from lmtk.files.registry import load
     from lmtk.ngram.model.backoff import Backoff

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lmtk.errors import FormatError
-from lmtk.jobs.rules import Rule, check, check_outputs, given, needs, one_stdin, required, show, wrong
+from lmtk.jobs.rules import Rule, check, check_outputs, needs, one_stdin, options_given, required, show, wrong
 
 ALIGNMENTS = "align soft_align align_html align_plot"
 BEAM, LENGTH_POWER, MAX_LENGTH_FACTOR = 12, 1, 2  # where these options are not given
@@ -73,7 +73,7 @@ class TranslateJob:
 
 def searches_and_scores(job):
     """The message about an option of the search that is given with -score, or None."""
-    options = given(job, "n_best mbr scores no_unk replace_unk batch beam length_power max_length_factor")
+    options = options_given(job, "n_best mbr scores no_unk replace_unk batch beam length_power max_length_factor")
     if job.score and options:
         return f"{options[0]} has no meaning with -score, which makes no translations"
     return None
@@ -93,7 +93,7 @@ RULES = (
     Rule(searches_and_scores),
     wrong(lambda job: job.score and job.debug > 2, "-debug goes to 2 here"),
     wrong(
-        lambda job: job.score and job.debug and given(job, ALIGNMENTS),
+        lambda job: job.score and job.debug and options_given(job, ALIGNMENTS),
         "alignments and the report of -debug do not go together",
     ),
     needs("plot_format", "align_plot", "-plot-format is for -align-plot, which is missing"),
@@ -143,7 +143,7 @@ def translate(job, out=None):
 
 def check_attention(job, models):
     """Raises FormatError where what is asked for needs attention and no model has it."""
-    asked = given(job, f"{ALIGNMENTS} replace_unk")
+    asked = options_given(job, f"{ALIGNMENTS} replace_unk")
     if asked and not any(m.sizes["alignment"] for m in models):
         wanted = f"no {asked[0]} with it"
         raise FormatError(job.model[0], f"a model without attention (RNNencdec) looks at no word: {wanted}")
@@ -159,7 +159,7 @@ def write_translations(job, models, out, write_alignment):
 
     dictionary = read_dictionary(job.dictionary) if job.dictionary else {}
     shown = partial(translated_words, job, models.models[0].vocab, dictionary)
-    search = searching(job, models)
+    search = make_search(job, models)
     number, tally = 0, Counter()
     for block in blocks(job.text, eager=True):
         lines = block.removesuffix(b"\n").split(b"\n")
@@ -181,7 +181,7 @@ def write_translations(job, models, out, write_alignment):
         sys.stderr.write(told.format_map(tally))
 
 
-def searching(job, models):
+def make_search(job, models):
     """A function: rows of words, and the `shown` of write_translations -> an iterator over pairs of a row and its
     hypotheses, the best first. A row without words has one empty hypothesis.
     """
@@ -207,7 +207,7 @@ def searching(job, models):
             sentence, hypotheses = next(searched) if row else (None, [empty])
             if row and job.mbr:
                 lines = [TOKEN.findall(models.joined(shown(row, h))) for h in hypotheses]
-                hypotheses = [safest(job, hypotheses, lines)]
+                hypotheses = [choose_safest(job, hypotheses, lines)]
             if row and weighed:
                 hypotheses = rescore_alone(models.models, sentence, hypotheses, how)
             yield row, hypotheses
@@ -234,7 +234,7 @@ def line_of(job, number, line, hypothesis):
     return logp + b"\t" + line + b"\n" if job.scores else line + b"\n"
 
 
-def safest(job, hypotheses, targets):
+def choose_safest(job, hypotheses, targets):
     """The hypothesis of the least risk, of a sentence's hypotheses, best first; targets: the words of each, as
     written.
     """

@@ -8,7 +8,7 @@ import os
 from lmtk.errors import LmtkError, UsageError
 
 
-def mixed(job, models, weights):
+def mix_for_scoring(job, models, weights):
     """The model that an EditJob scores with, made of one or more models, with their weights."""
     from lmtk.joint import dynamic, zeros
     from lmtk.joint.multiwords import Multiwords
@@ -30,7 +30,7 @@ def mixed(job, models, weights):
         more = (job.unk,) if job.loglinear_mix else (job.bayes, job.bayes_scale, job.unk)
         model = mix(parts, weights, *more)
     model = dynamic.Cached(model, job.cache, job.cache_lambda, job.unk) if job.cache else model
-    return nonzero(job, model, *instead)
+    return replace_zeros(job, model, *instead)
 
 
 def zeroprob_word(job):
@@ -40,7 +40,7 @@ def zeroprob_word(job):
     return lower(word) if job.scoring.tolower else word
 
 
-def nonzero(job, model, instead=None):
+def replace_zeros(job, model, instead=None):
     """The model with -zeroprob-word, the word `instead`, and -unk-prob."""
     from lmtk.joint.zeros import Nonzero
     from lmtk.lm import LN10
