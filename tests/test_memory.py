@@ -17,5 +17,5 @@ def test_little_memory_is_one_line(tmp_path, name, megabytes):
     command = f"ulimit -v {megabytes << 10}; exec lmtk {COMMANDS[name]}"
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"lmtk {COMMANDS[name].split()[0]}: out of memory: ") and done.stderr.count("\n") == 1
-    assert done.stderr.split("; ")[0].count(" needs ") == 1 and list(tmp_path.iterdir()) == []
+    assert done.stderr.startswith(f"lmtk {COMMANDS[name].split()[0]}: out of memory") and done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

@@ -122,9 +122,13 @@ def reserve(threads):
     """
     if memory.room() is None:
         return
-    memory.need(threads * memory.BUFFER, f"matrix products on {threads} thread{'s' * (threads > 1)}")
-    with contextlib.suppress(AttributeError):
-        take, give = library().blas_memory_alloc, library().blas_memory_free
-        take.restype, give.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-        for buffer in [take(0) for _ in range(min(threads, 64))]:  # it keeps at least so many
-            give(buffer)
+
+    def take_and_give():
+        with contextlib.suppress(AttributeError):
+            take, give = library().blas_memory_alloc, library().blas_memory_free
+            take.restype, give.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+            for buffer in [take(0) for _ in range(min(threads, 64))]:  # it keeps at least so many
+                give(buffer)
+
+    memory.try_out(take_and_give, f"matrix products on {threads} thread{'s' * (threads > 1)}")
+    take_and_give()

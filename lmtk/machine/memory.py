@@ -15,7 +15,6 @@ from weakref import ref
 from lmtk.errors import LmtkError
 
 MB = 1 << 20
-BUFFER = 48 * MB  # OpenBLAS's buffer for a thread, and the thread's stack
 
 
 def room():
@@ -29,13 +28,6 @@ def room():
     except OSError:
         return None
     return limit - pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def need(size, what):
-    """Raises MemoryError if fewer than `size` bytes are left. what: the name of the need, for the message."""
-    left = room()
-    if left is not None and left < size:
-        raise MemoryError(f"{what} needs {size // MB} MB, and ulimit -v leaves {max(left, 0) // MB}")
 
 
 def try_out(work, what):
