@@ -19,7 +19,8 @@ modules, switches = set(), 0
 
 def follow(frame, event, argument):
     global switches
-    if event == "call" and frame.f_globals.get("__name__", "").startswith("lmtk.ngram"):
+    running = frame.f_code.co_flags & 2  # a function, not a module or class that is imported
+    if event == "call" and running and frame.f_globals.get("__name__", "").startswith("lmtk.ngram"):
         name = frame.f_globals["__name__"]
         modules.add(name)
         caller = frame.f_back.f_globals.get("__name__", "")

@@ -88,7 +88,7 @@ def test_errors(tmp_path):
 @pytest.mark.parametrize("unk", [False, True])
 def test_every_kind_of_model(tmp_path, unk):
     """The probabilities of all words sum to one through this door too, and an unknown word is an OOV."""
-    from test_models import HELD, TRAIN
+    from helpers import HELD, TRAIN
 
     (tmp_path / "train").write_text(TRAIN)
     (tmp_path / "held").write_text(HELD)
@@ -261,7 +261,7 @@ def test_the_names_of_kenlms_module(tmp_path):
 
 
 def test_other_models_have_states_too(tmp_path):
-    from test_models import HELD, TRAIN
+    from helpers import HELD, TRAIN
 
     (tmp_path / "train").write_text(TRAIN)
     (tmp_path / "held").write_text(HELD)

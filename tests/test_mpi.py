@@ -202,7 +202,7 @@ def test_what_counting_ranks_cannot_do(tmp_path):
         (["-text", tmp_path / "nowhere"], 1, f"{tmp_path}/nowhere: No such file or directory"),
         (["-text", FILES / "tr.txt", "-vocab", tmp_path / "no"], 1, f"{tmp_path}/no: No such file or directory"),
         (["-read", FILES / "tr.txt"], 1, "expected words and a whole count"),
-        (["-text", "-"], 2, "files that each of them can read"),
+        (["-text", "-"], 2, "files that every rank can read"),
         (["-text", FILES / "tr.txt", "-stream"], 2, "texts of sentences"),
     ):
         code, out, err = mpi(3, "ngram-count", "-mpi", *words, "-write", tmp_path / "out", environment=APART)

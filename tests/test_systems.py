@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ENVIRONMENT, FILES
+from helpers import ENVIRONMENT, FILES
 
 MAIN = """
 import atexit, sys, lmtk.cli
