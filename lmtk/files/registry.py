@@ -143,6 +143,7 @@ def describe(path, shown=10):
             return [*model.describe(), ("file", f"KenLM's, {kind}")], model.vocab.words
         name = reader_of(head)
         if not name:
-            return texts.describe(rows_of(with_warnings(blocks_of(stream, path), path)), shown)
+            blocks = with_warnings(blocks_of(stream, path), path)
+            return texts.describe(rows_of(block for block in blocks if block.strip(b" \t\r\n")), shown)
         model = function(name)(stream, path, ())
     return list(model.describe()), model.vocab.words
