@@ -113,7 +113,7 @@ def test_what_fails_on_rank_0_ends_all(tmp_path):
         assert (status, out, err.count("\n")) == (2, "", 1) and message in err
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(5)
 @needs_mpi
 @pytest.mark.parametrize("nodes", [1, 3])
 @pytest.mark.parametrize(
