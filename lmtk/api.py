@@ -14,7 +14,7 @@ from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
 from lmtk.ngram.model import walking
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.nodes import address
+from lmtk.ngram.model.nodes import address_of
 from lmtk.reports import kenlm
 from lmtk.text.corpus import NEWLINE, Corpus, Table, sentences
 from lmtk.text.vocab import EOS, SOS
@@ -252,7 +252,7 @@ class Model:
     @cached_property
     def _handle(self):
         """The address of the walk's handle."""
-        return address(self._walk.handle) if isinstance(self.lm, Backoff) else 0
+        return address_of(self._walk.handle) if isinstance(self.lm, Backoff) else 0
 
     @cached_property
     def _full(self):
@@ -277,7 +277,7 @@ class Model:
 
     @cached_property
     def _full_handle(self):
-        return address(self._full_walk.handle) if isinstance(self.lm, Backoff) else 0
+        return address_of(self._full_walk.handle) if isinstance(self.lm, Backoff) else 0
 
     @cached_property
     def _null(self):
@@ -312,7 +312,7 @@ class Model:
 
     @cached_property
     def _table_handle(self):
-        return walking.table_handle(*self._table.arrays())
+        return walking.make_table_handle(*self._table.arrays())
 
     @cached_property
     def _scoring(self):
@@ -320,7 +320,7 @@ class Model:
         <s> and </s>.
         """
         index = self._index
-        return self._handle, address(self._table_handle), index.unk, index[SOS], index[EOS]
+        return self._handle, address_of(self._table_handle), index.unk, index[SOS], index[EOS]
 
     @cached_property
     def _plain(self):

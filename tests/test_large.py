@@ -187,7 +187,7 @@ def test_a_large_text_is_scored_as_a_small_one(tmp_path, monkeypatch, order, wor
         found = []
         for large, some in ((1 << 40, 0), (1, 1), (1, 100), (1, 1 << 14)):
             monkeypatch.setitem(LARGE, "ngrams", large)
-            monkeypatch.setattr(backoff, "TOGETHER", some)
+            monkeypatch.setattr(backoff, "BLOCK", some)
             monkeypatch.setattr(searching, "MANY", some)
             model = replace(model)  # its nodes are made anew
             for as_kenlm in (False, True):

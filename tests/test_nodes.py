@@ -164,15 +164,15 @@ def test_a_compact_file_is_the_same_model_and_no_harm_when_forged(tmp_path, bits
 
 
 def test_numbers_are_packed_in_any_width(monkeypatch):
-    monkeypatch.setattr(compact, "SOME", 16)
+    monkeypatch.setattr(compact, "CHUNK", 16)
     random = np.random.default_rng(1)
     for width in range(1, 31):
         for N in (0, 1, 7, 16, 33):
             x = random.integers(0, 1 << width, N)
-            bits = compact.packed(x, width)
-            assert len(bits) == (N * width + 7) // 8 and np.array_equal(compact.unpacked(bits, width, N), x)
+            bits = compact.pack_bits(x, width)
+            assert len(bits) == (N * width + 7) // 8 and np.array_equal(compact.unpack_bits(bits, width, N), x)
             found = np.empty(N, np.int32)
-            compact.unpack(bits, width, found)
+            compact.unpack_into(bits, width, found)
             assert np.array_equal(found, x)
 
 
@@ -196,8 +196,8 @@ def test_kenlms_tries_are_read(kind, tmp_path):
 
 def test_words_keep_kenlms_numbers():
     words = [b"<unk>", b"b", b"<s>", b"a", b"</s>"]
-    vocab = kenlm_binary.vocabulary(words, np.float32(-1))
-    assert [words[i] for i in kenlm_binary.numbers(vocab, words)] == vocab.words
+    vocab = kenlm_binary.make_vocab(words, np.float32(-1))
+    assert [words[i] for i in kenlm_binary.kenlm_numbers(vocab, words)] == vocab.words
 
 
 def spoilt(tmp_path, data, places, corpus):

@@ -50,7 +50,7 @@ def load(path, seen=(), sums="now", home=None, linked=True):
     """The language model in a file ("-": stdin), of whatever kind its content is. Raises FormatError.
 
     seen: the mixtures for which it is read, to detect one that names itself. sums: as in `container.read`. home: a
-    function like `building.in_file` without `out`, which gives memory for the nodes of an ARPA file. linked: whether
+    function like `building.map_in_file` without `out`, which gives memory for an ARPA file's nodes. linked: whether
     these nodes get suffixes; `edit.vocabulary.merge` does not need them.
     """
     if len(seen) > DEEPEST:

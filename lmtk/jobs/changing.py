@@ -40,7 +40,7 @@ def words_of(job):
 
 def changed(job, home=None, threshold=None):
     """(the model that all steps before scoring and writing make, the models that are mixed with it word by word, the
-    weights of them all). home: as `building.in_file` has it. threshold: of -prune, None: that of the job.
+    weights of them all). home: as `building.map_in_file` has it. threshold: of -prune, None: that of the job.
     """
     from lmtk.ngram.edit import prune, vocabulary
     from lmtk.ngram.model.backoff import Backoff

@@ -221,18 +221,18 @@ def get_ready(job):
 
 @contextlib.contextmanager
 def output(job):
-    """(the open file of -write-bin, the home of the nodes that are made there, as `building.in_file` has it), where
+    """(the open file of -write-bin, the home of the nodes that are made there, as `building.map_in_file` has it), where
     that file takes one model as it is; else (None, None).
     """
     from lmtk.files.streams import open_out
-    from lmtk.ngram.model.building import in_file
+    from lmtk.ngram.model.building import map_in_file
 
     in_memory = job.keep or not isinstance(job.lm, str) or job.write_bin in (None, job.lm)
     if job.is_changed or job.write_lm or job.classes or job.order or job.compact or job.quantize or in_memory:
         yield None, None
         return
     with open_out(job.write_bin) as out:
-        yield out, partial(in_file, out)
+        yield out, partial(map_in_file, out)
 
 
 def print_table(job):

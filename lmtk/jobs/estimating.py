@@ -350,7 +350,7 @@ def write_discounts(job, methods):
 
 def write_estimate(job, counted, write, backoff_of):
     """Writes a model as it is estimated: as ARPA by write(out), if it is not changed; all else from backoff_of(home),
-    home being as `building.in_file` has it. Returns what `estimate` does.
+    home being as `building.map_in_file` has it. Returns what `estimate` does.
     """
     from lmtk.files.streams import open_out
     from lmtk.ngram.model import backoff, building
@@ -361,7 +361,7 @@ def write_estimate(job, counted, write, backoff_of):
             write(out)
     if job.write_bin and not (changed or job.compact or job.quantize or job.class_lm or job.keep):
         with open_out(job.write_bin) as out:
-            backoff.write_binary(out, backoff_of(partial(building.in_file, out)))
+            backoff.write_binary(out, backoff_of(partial(building.map_in_file, out)))
         return None
     if is_as_nodes(job, counted):
         return write_backoff(job, counted, backoff_of(None), job.lm if changed else None)

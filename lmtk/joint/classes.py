@@ -22,7 +22,7 @@ from lmtk.ngram.classes.files import read_classes
 from lmtk.ngram.edit.vocabulary import add_words
 from lmtk.ngram.model import backoff
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.building import nodes_of
+from lmtk.ngram.model.building import build_nodes
 from lmtk.text.corpus import Corpus
 from lmtk.text.vocab import EOS, Vocab, make_vocab, vocab_of, vocab_settings
 
@@ -226,7 +226,7 @@ def expanded(model, most, path):
         log10p = (log10p[v].astype(np.float64) * LN10 + model.logp_word[w]) / LN10
         orders.append((u * W + w, log10p.astype(np.float32), log10bow[v]))
         node, nodes = v, len(c)
-    return Backoff(model.vocab, nodes_of(orders, W))
+    return Backoff(model.vocab, build_nodes(orders, W))
 
 
 def spread(items, times):

@@ -6,7 +6,7 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.lm import probability
-from lmtk.ngram.model.searching import children, find_rows
+from lmtk.ngram.model.searching import find_children, find_rows
 
 LONGEST = 50_000  # words; after so many, SRILM ends a sentence without </s>
 CACHED = 1 << 23  # probabilities that the cache of contexts holds
@@ -45,7 +45,7 @@ def follow(model, nodes, word):
     """The context with a word added, a tuple: the nodes of its last 1, 2 .. order - 1 words, -1 for none."""
     levels, word = model.nodes.levels, np.array([word])
     above = (0, *nodes[:-1])
-    return tuple(int(children(*levels[k : k + 2], np.array([node]), word)[0]) for k, node in enumerate(above))
+    return tuple(int(find_children(*levels[k : k + 2], np.array([node]), word)[0]) for k, node in enumerate(above))
 
 
 def after(model, unk=True):
@@ -53,7 +53,7 @@ def after(model, unk=True):
     it. Without `unk` the probability of the unknown word is 0.
     """
     V, unk_id = model.vocab.V, model.vocab.unk_id
-    levels = model.nodes.checked(len(model.vocab.words))[1:]
+    levels = model.nodes.checked_levels(len(model.vocab.words))[1:]
     # each exponential is taken once, instead of those of the whole vocabulary for every word drawn
     p = [probability(level["log10p"][:-1]) for level in levels]
     bow = [probability(level["log10bow"][:-1]) for level in levels[:-1]]

@@ -21,10 +21,10 @@ from lmtk.machine.threads import in_threads
 from lmtk.ngram.arpa.digits import shortest
 from lmtk.ngram.counting.counts import trie
 from lmtk.ngram.model.backoff import Backoff, Walk
-from lmtk.ngram.model.building import nodes_of
+from lmtk.ngram.model.building import build_nodes
 from lmtk.ngram.model.hashed import Hashed
-from lmtk.ngram.model.nodes import ends_in_itself, unigrams
-from lmtk.ngram.model.walking import as_single
+from lmtk.ngram.model.nodes import find_unigrams, is_suffix_closed
+from lmtk.ngram.model.walking import as_kenlm_log
 from lmtk.text.corpus import NEWLINE, Closed, Corpus, Reader
 from lmtk.text.vocab import EOS, SOS, UNK, lower
 
@@ -52,12 +52,12 @@ def walk(model, lengths=True):
     With `lengths` the lengths of n-grams are KenLM's too, which takes a pass over the model.
     """
     W, nodes = len(model.vocab.words), model.nodes
-    if lengths and not ends_in_itself(nodes):
+    if lengths and not is_suffix_closed(nodes):
         nodes = with_ends(model)
     first, log10p = nodes.levels[1][:-1], np.full(W, MISSING, np.float32)
     given = ~np.isnan(first["log10p"])
-    log10p[first["word"][given]] = as_single(first["log10p"][given])
-    return Walk(nodes, unigrams(nodes, W), log10p, W, single=True)
+    log10p[first["word"][given]] = as_kenlm_log(first["log10p"][given])
+    return Walk(nodes, find_unigrams(nodes, W), log10p, W, single=True)
 
 
 def with_ends(model):
@@ -78,7 +78,7 @@ def with_ends(model):
         log10p[first < len(row)] = np.inf
         log10p[is_own], log10bow[is_own] = own_p[first[is_own]], own_bow[first[is_own]]
         orders.append((keys, log10p, log10bow))
-    return nodes_of(orders, W)
+    return build_nodes(orders, W)
 
 
 def scorer(model, lengths=True):

@@ -11,7 +11,7 @@ from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, unique_rows, vocabulary_sums
 from lmtk.machine.large import pays
 from lmtk.machine.threads import Scratch, in_threads
 from lmtk.ngram.model import summing, walking
-from lmtk.ngram.model.nodes import address
+from lmtk.ngram.model.nodes import address_of
 from lmtk.reports.tally import Tally
 from lmtk.text.corpus import Closed, Table, corpora, sentences
 from lmtk.text.vocab import SOS, lower
@@ -181,8 +181,8 @@ def report_sums(model, name, texts, marks, write):
     """
     vocab = model.vocab
     words = Table(Closed(vocab.index, vocab.unk_id))
-    table = walking.table_handle(*words.arrays())
-    handles = address(model.walk.handle), address(table)
+    table = walking.make_table_handle(*words.arrays())
+    handles = address_of(model.walk.handle), address_of(table)
     given = vocab.V, vocab.unk_id, vocab.sos_id, vocab.eos_id, marks.sos, marks.eos
     whole, blank, unknown, of_pieces, scratch = Tally(), 0, 0, [], Scratch()
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lmtk.ngram.model.nodes import mark_ends, unigrams
+from lmtk.ngram.model.nodes import find_unigrams, mark_suffixes
 from lmtk.tagging.hashing import in_order
 
 f32 = np.float32
@@ -60,9 +60,9 @@ def make_tag_model(model, order):
         bow, child = level["log10bow"][:-1], level["child"]
         is_context.append((bow != 0) | np.signbit(bow) | (child[1:] > child[:-1]))
     for k in range(len(is_context), 1, -1):
-        mark_ends(nodes, k, is_context)
+        mark_suffixes(nodes, k, is_context)
     nodes = nodes.lower(min(order, nodes.order))
-    unigram, first = unigrams(nodes, len(model.vocab.words)), nodes.levels[1]["log10p"]
+    unigram, first = find_unigrams(nodes, len(model.vocab.words)), nodes.levels[1]["log10p"]
     log10p = np.where((unigram < 0) | np.isnan(first[unigram]), f32(-np.inf), first[unigram])
     is_context = is_context[: nodes.order - 1]
     begins = np.cumsum([0, *map(len, is_context)])

@@ -15,7 +15,7 @@ from lmtk.ngram.edit.prune import history_probabilities
 from lmtk.ngram.edit.renormalize import complete_unigrams, warn_of_sums
 from lmtk.ngram.edit.vocabulary import ids_in, unite_vocabularies
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.building import nodes_of
+from lmtk.ngram.model.building import build_nodes
 from lmtk.text.vocab import EOS, SOS, Vocab
 
 SOME = np.float32(0)
@@ -51,7 +51,7 @@ def columns(model):
 
 
 def model_of(vocab, levels):
-    return Backoff(vocab, nodes_of(levels, len(vocab.words)))
+    return Backoff(vocab, build_nodes(levels, len(vocab.words)))
 
 
 def changed(model, change):

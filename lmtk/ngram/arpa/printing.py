@@ -18,7 +18,7 @@ from lmtk.machine.threads import Scratch, ahead, in_threads, in_turn
 from lmtk.ngram.arpa.digits import print_shortest, shortest
 from lmtk.ngram.edit.union import sort
 from lmtk.ngram.estimate import suffix
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, forget, mark_ends
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_suffixes, release_order
 
 PIECE = 1 << 15  # n-grams, or places, printed together
 AHEAD = 8
@@ -103,7 +103,7 @@ def write_sorted(out, model, rank, own=False):
     if own:
         trim()
     nodes, cells, scratch = model.nodes, word_cells(model.vocab.words), Scratch()
-    levels, memory, where = nodes.checked(len(model.vocab.words)), nodes.memory, nodes.where
+    levels, memory, where = nodes.checked_levels(len(model.vocab.words)), nodes.memory, nodes.where
     longest = longest_word(cells)
     weighted = [np.empty(len(above) - 1, np.uint8) for above in levels[:-1]]
 
@@ -114,7 +114,7 @@ def write_sorted(out, model, rank, own=False):
     turned = [np.empty(0, np.int32) if is_so else rank for is_so in straight]
     weighted = [*weighted[1:], np.empty(0, np.uint8)]
     for k in range(nodes.order - 1, 1, -1):  # as in SRILM, the weights of suffixes of contexts are written too
-        mark_ends(nodes, k, weighted)
+        mark_suffixes(nodes, k, weighted)
 
     def contexts_of_orders():
         contexts = np.array([[0, len(levels[1]) - 1]], np.int32)
@@ -128,7 +128,7 @@ def write_sorted(out, model, rank, own=False):
     done = None  # the contexts of the order before
     for k, contexts in enumerate(ahead(contexts_of_orders()), 1):
         if own and done is not None:
-            forget(nodes, k - 1)
+            release_order(nodes, k - 1)
             give_back(done)
         out.write(b"\n\\%d-grams:\n" % k)
         cuts = np.empty((nodes.size(k) // PIECE + 2, 2), np.int64)

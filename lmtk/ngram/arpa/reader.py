@@ -15,8 +15,8 @@ from lmtk.machine.threads import in_threads
 from lmtk.ngram.arpa.rows import Trie, sort_rows
 from lmtk.ngram.counting.counts import trie
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.building import finished, nodes_of
-from lmtk.ngram.model.nodes import ZERO, without_tables
+from lmtk.ngram.model.building import build_nodes, finish
+from lmtk.ngram.model.nodes import ZERO, wrap_records
 from lmtk.text.corpus import TOKEN, Closed, Table
 from lmtk.text.vocab import EOS, SOS, UNK, Vocab
 
@@ -218,7 +218,7 @@ class Growing:
 
     A complete section becomes records, and its memory is reused for the next section. This stops at the first section
     that does not have as many n-grams as \\data\\ says, has lines that only `parse` could read, or lacks a prefix.
-    spare: memory for a section. sizes: {k: N} of the orders that are records. home: as for `building.in_file`.
+    spare: memory for a section. sizes: {k: N} of the orders that are records. home: as for `building.map_in_file`.
     """
 
     def __init__(self, unigrams=None, home=None):
@@ -368,7 +368,7 @@ def nodes_of_lines(sections, vocab):
         for array, column in ((log10p, 0), (log10bow, 2)):
             array[own] = single([entries[i][column] for i in first[own]])
         orders.append((keys, log10p, log10bow))
-    return nodes_of(orders, W), repeated
+    return build_nodes(orders, W), repeated
 
 
 def single(log10):
@@ -402,9 +402,9 @@ def nodes_of_rows(sections, vocab, growing=None, linked=True):
     if growing.home:
         memory.trim()  # freed memory goes back to the system, for the pages of the file
     if linked:
-        nodes = finished(trie.memory, trie.where, W, home=growing.home)
+        nodes = finish(trie.memory, trie.where, W, home=growing.home)
     else:
-        nodes = without_tables(trie.memory, trie.where, None)
+        nodes = wrap_records(trie.memory, trie.where, None)
     return nodes, repeated
 
 

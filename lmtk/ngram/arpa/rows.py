@@ -12,7 +12,7 @@ import numpy as np
 
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.threads import all_at_once
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, N, P, room
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, N, P, allocate
 
 AHEAD = 12
 DEAL = 1 << 15  # rows sorted together: they stay in a cache
@@ -22,13 +22,13 @@ prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
 class Trie:
-    """Records of n-grams over W words, for `building.finished`; they grow by one order at a time. memory, where: as in
-    `nodes`; order: the number of orders so far. sizes: those of all orders to come; home: as for `building.finished`.
+    """Records of n-grams over W words, for `building.finish`; they grow by one order at a time. memory, where: as in
+    `nodes`; order: the number of orders so far. sizes: those of all orders to come; home: as for `building.finish`.
     """
 
     def __init__(self, sizes, W, home=None):
         self.sizes, self.W, self.order = sizes, W, 0
-        self.memory, self.where, _ = room(sizes, home)
+        self.memory, self.where, _ = allocate(sizes, home)
 
     def add(self, rows):
         """Adds the rows of the next order. Returns whether that was possible: it is not if `sizes` states another

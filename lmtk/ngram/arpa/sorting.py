@@ -19,7 +19,7 @@ from lmtk.machine.jit import inlined, jit
 from lmtk.machine.threads import Scratch, ahead, in_parts, in_turn
 from lmtk.ngram.arpa.printing import PIECE
 from lmtk.ngram.counting.counts import sorted_by
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_ends
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_suffixes
 
 BYTES, LEAST = 512, 1 << 16  # bounded memory for each row of a range, which takes a tenth of it; rows of a range
 f32 = np.float32
@@ -31,7 +31,7 @@ def write_sections(out, model, rank, lines, context_first=False):
     printing.Layout, for rows of these numbers.
     """
     nodes, scratch = model.nodes, Scratch()
-    nodes.checked(len(model.vocab.words))
+    nodes.checked_levels(len(model.vocab.words))
     weighted, base = weights_written(nodes)
     most = max(memory.bound // BYTES, LEAST) if memory.bound else 1 << 40
     for k in range(1, nodes.order + 1):
@@ -62,7 +62,7 @@ def weights_written(nodes):
         mine = weighted[base[k - 1] :]
         in_parts(lambda a, b, k=k, mine=mine: look(nodes.memory, nodes.logs, where, k, a, b, mine), sizes[k - 1])
     for k in range(nodes.order - 1, 1, -1):
-        mark_ends(nodes, k, np.split(weighted, base[1:-2]))
+        mark_suffixes(nodes, k, np.split(weighted, base[1:-2]))
     return weighted, base
 
 

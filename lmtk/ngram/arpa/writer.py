@@ -9,7 +9,7 @@ import numpy as np
 from lmtk.machine import memory
 from lmtk.machine.large import pays
 from lmtk.ngram.counting.counts import ranks
-from lmtk.ngram.model.nodes import ZERO, mark_ends
+from lmtk.ngram.model.nodes import ZERO, mark_suffixes
 
 
 def write_text(out, model, sort=True, own=False):
@@ -59,7 +59,7 @@ def weights_stated(nodes):
         stated.append((log10bow != 0) | np.signbit(log10bow))
         stated[-1][nodes.parents(k + 1)[~np.isnan(longer)]] = True
     for k in range(len(stated), 1, -1):  # SRILM states the weights of suffixes of contexts too
-        mark_ends(nodes, k, stated)
+        mark_suffixes(nodes, k, stated)
     return [*stated, np.zeros(nodes.size(nodes.order), bool)]
 
 

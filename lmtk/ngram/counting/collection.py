@@ -250,7 +250,7 @@ def blocks_within(path, index, memory, **how):
 
 def count_new(blocks, index, memory):
     """The number of different words in the blocks of a text that an index lacks, found with about `memory` bytes."""
-    hashes, most, new = Column(np.int64, True), max(memory // 32, 1), 0
+    hashes, most, new = Column(np.int64, True), max(memory // 96, 1), 0
     for block in blocks:
         words = {word for word in TOKEN.findall(block) if word not in index}
         hashes.append(np.fromiter(map(hash, words), np.int64, len(words)))

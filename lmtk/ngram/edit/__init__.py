@@ -4,6 +4,6 @@
 models or changes their vocabulary, with the n-grams of several models put together by `union`. All of them work on the
 records of `nodes`, in kernels that take contexts in storage order; threads share the contexts. An edit copies the
 records, or takes them over with `own`, changes them in place, and returns a new model. Removing or adding n-grams makes
-new records, whose suffixes `building.finished` finds again. The kernels compile when they are first used, which takes
+new records, whose suffixes `building.finish` finds again. The kernels compile when they are first used, which takes
 2 to 4 seconds even for a small model; afterwards they come from the cache.
 """

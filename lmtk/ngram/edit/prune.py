@@ -25,8 +25,8 @@ from lmtk.ngram.edit.renormalize import (
     warn_of_sums,
 )
 from lmtk.ngram.mass import left_of_one
-from lmtk.ngram.model.building import finished
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, mark_ends, room, suffix_of
+from lmtk.ngram.model.building import finish
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, allocate, mark_suffixes, suffix_of
 from lmtk.text.corpus import Corpus
 
 f32 = np.float32
@@ -50,7 +50,7 @@ def prune(model, threshold, minorder=2, history=None, own=False):
         given = context[k - 2], float(threshold if k >= minorder else 0), kept[base[k - 1] : base[k]]
         given = *given, needed[k - 1], needed[k - 2]
         in_parts(lambda *part, k=k, given=given: judge(*arrays, k, *part, *given), where[k - 2, N])
-        mark_ends(model.nodes, k, needed)
+        mark_suffixes(model.nodes, k, needed)
     for k in range(1, len(where)):
         at, size, width, _ = where[k - 1].tolist()
         logs[at + BOW : at + BOW + size * width : width][needed[k - 1] == 0] = 0
@@ -78,7 +78,7 @@ def prune_low(model, minorder=2):
     needed = np.zeros_like(kept)
     for k in range(order, 1, -1):
         mark_contexts(memory, where, k, kept, needed, base)
-        mark_ends(model.nodes, k, np.split(needed, base[1:-1]))
+        mark_suffixes(model.nodes, k, np.split(needed, base[1:-1]))
     return without(model, arrays, kept | needed, base)
 
 
@@ -114,9 +114,9 @@ def select(arrays, W, kept, base):
     for k in range(order, 1, -1):
         mark_contexts(memory, where, k, stays, stays, base)
     sizes = [int(np.count_nonzero(stays[base[k] : base[k + 1]])) for k in range(order)]
-    new, new_where, _ = room(sizes)
+    new, new_where, _ = allocate(sizes)
     all_at_once(lambda k: copy_staying(memory, where, k, kept, stays, base, new, new_where), range(1, order + 1))
-    return finished(new, new_where, W)
+    return finish(new, new_where, W)
 
 
 def context_probabilities(arrays, vocab):

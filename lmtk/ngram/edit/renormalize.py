@@ -29,7 +29,7 @@ from lmtk.machine.memory import zeros
 from lmtk.machine.threads import in_parts
 from lmtk.ngram.estimate.methods import EPSILON
 from lmtk.ngram.mass import left_of_one, weight_of_one
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, frozen, suffix_of, writable
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, freeze, suffix_of, writable_memory
 from lmtk.ngram.model.walking import backed_off
 
 AHEAD = 8
@@ -50,7 +50,7 @@ def renormalize(model, own=False):
     """
     arrays = copied(model, own)
     warn_of_sums(update_model(arrays, model.vocab))
-    return replace(model, nodes=replace(model.nodes, memory=frozen(arrays[0]), path=""))
+    return replace(model, nodes=replace(model.nodes, memory=freeze(arrays[0]), path=""))
 
 
 def warn_of_sums(contexts):
@@ -106,8 +106,8 @@ def copied(model, own=False):
     """(memory, logs, where, far) of a copy of a model's nodes. With `own`, when the model is not used any more, they
     are those of the nodes themselves, unless these are in a file. Raises FormatError if a file's nodes are damaged.
     """
-    model.nodes.checked(len(model.vocab.words))
-    nodes, memory = model.nodes, writable(model.nodes) if own else None
+    model.nodes.checked_levels(len(model.vocab.words))
+    nodes, memory = model.nodes, writable_memory(model.nodes) if own else None
     if memory is None:
         memory = zeros(nodes.memory.size, np.int32)
         memory[:] = nodes.memory

@@ -20,7 +20,7 @@ import numpy as np
 from lmtk.machine.exponential import powers
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.threads import all_at_once, part_of
-from lmtk.ngram.model.building import with_suffixes
+from lmtk.ngram.model.building import add_suffixes
 from lmtk.ngram.model.nodes import (
     AT,
     BOW,
@@ -32,11 +32,11 @@ from lmtk.ngram.model.nodes import (
     WIDTH,
     N,
     P,
-    address,
-    forget,
+    address_of,
+    release_order,
     suffix_of,
 )
-from lmtk.ngram.model.searching import table_of
+from lmtk.ngram.model.searching import build_table
 
 AHEAD = 8
 SOME = 256  # n-grams whose random reads are made together
@@ -248,8 +248,8 @@ def unite(models, ids, W, weights=None, own=False):
     """
     n = max(model.nodes.order for model in models)
     for model in models:
-        model.nodes.checked(len(model.vocab.words))
-    tries = np.array([(address(model.nodes.memory), model.nodes.memory.size) for model in models], np.int64)
+        model.nodes.checked_levels(len(model.vocab.words))
+    tries = np.array([(address_of(model.nodes.memory), model.nodes.memory.size) for model in models], np.int64)
     old = np.zeros((len(models), n, 4), np.int64)
     for mine, model in zip(old, models):
         mine[: model.nodes.order] = model.nodes.where
@@ -267,7 +267,7 @@ def unite(models, ids, W, weights=None, own=False):
     for k in range(1, n + 1):
         found = merged_order(tries, old, number_of, k, parts)
         for model in models if own and k > 1 else ():
-            forget(model.nodes, k - 1)
+            release_order(model.nodes, k - 1)
         begins = np.cumsum([0, *(len(word) for *_, word, _ in found)]).tolist()
         at, size, width = where[k - 1, AT], begins[-1], widths[k - 1]
         where[k - 1, N], end = size, at + width * size
@@ -286,7 +286,7 @@ def unite(models, ids, W, weights=None, own=False):
 
         all_at_once(put, zip(begins, found))
         if k > 1:
-            far = with_suffixes(memory, where, table, np.array([[0, len(table)]] * n), k, one, far)
+            far = add_suffixes(memory, where, table, np.array([[0, len(table)]] * n), k, one, far)
 
         def numbers(part, k=k, far=far):
             begin, (first, last, _, _, place) = part
@@ -297,13 +297,13 @@ def unite(models, ids, W, weights=None, own=False):
                 mix_numbers(tries, old, *mine, memory, logs, where, far, base, rows)
 
         def find(k=k):  # for the suffixes of the next order
-            return table_of(memory, where, k) if 1 < k < n else none
+            return build_table(memory, where, k) if 1 < k < n else none
 
         table, *_ = all_at_once(lambda job: job(), [find, *(partial(numbers, part) for part in zip(begins, found))])
         parts = [(begin, place) for begin, (*_, place) in zip(begins, found)]
         del found, put, numbers
     for model in models if own else ():
-        forget(model.nodes, n)
+        release_order(model.nodes, n)
     return memory[: where[-1, AT] + NARROW * (where[-1, N] + 1)], where, far
 
 

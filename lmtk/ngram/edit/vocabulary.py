@@ -14,8 +14,8 @@ from lmtk.ngram.edit.prune import drop_empty
 from lmtk.ngram.edit.renormalize import update_model, warn_of_sums
 from lmtk.ngram.edit.union import unite
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.building import nodes_of
-from lmtk.ngram.model.nodes import N, without_tables
+from lmtk.ngram.model.building import build_nodes
+from lmtk.ngram.model.nodes import N, wrap_records
 from lmtk.text.vocab import EOS, PAUSE, SOS, Vocab
 
 
@@ -26,7 +26,7 @@ def merge(models, weights, own=False):
     vocab = unite_vocabularies([model.vocab for model in models])
     memory, where, far = unite(models, [ids_in(vocab, m) for m in models], len(vocab.words), weights, own)
     warn_of_sums(update_model((memory, memory.view(np.float32), where, far), vocab))
-    return replace(models[0], vocab=vocab, nodes=without_tables(memory, where, far))
+    return replace(models[0], vocab=vocab, nodes=wrap_records(memory, where, far))
 
 
 def merge_in_turn(models, weights, own=False):
@@ -67,7 +67,7 @@ def add_words(model, words, unk=False):
     predicted = [*old.words[: old.V], *new]
     vocab = Vocab(predicted + [w for w in old.words[old.V :] if w not in new], len(predicted), old.unk)
     ids = np.array(sorted(vocab.index[w] for w in new), np.int64)
-    unigrams = nodes_of([(ids, np.full(len(ids), -np.inf), np.zeros(len(ids)))], len(vocab.words))
+    unigrams = build_nodes([(ids, np.full(len(ids), -np.inf), np.zeros(len(ids)))], len(vocab.words))
     return renumbered([model, Backoff(vocab, unigrams)], vocab)
 
 
@@ -99,7 +99,7 @@ def renumbered(models, vocab):
     n-grams that it lacks are bare prefixes. N-grams with words that `vocab` lacks are left out.
     """
     ids = [ids_in(vocab, model) for model in models]
-    return replace(models[0], vocab=vocab, nodes=without_tables(*unite(models, ids, len(vocab.words))))
+    return replace(models[0], vocab=vocab, nodes=wrap_records(*unite(models, ids, len(vocab.words))))
 
 
 def unite_vocabularies(vocabs):

@@ -28,9 +28,9 @@ from lmtk.ngram.estimate.smoothing import (
     smooth,
 )
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.building import finished
-from lmtk.ngram.model.nodes import columns
-from lmtk.ngram.model.nodes import room as nodes_of_sizes
+from lmtk.ngram.model.building import finish
+from lmtk.ngram.model.nodes import allocate as nodes_of_sizes
+from lmtk.ngram.model.nodes import as_matrix
 from lmtk.text.vocab import Vocab
 
 f32 = np.float32
@@ -481,7 +481,7 @@ def count_last(counted, x, a, b, vocab):
 
 def backoff_of(model, home=None):
     """The Backoff model of an Estimate with types: puts its n-grams in the order of their prefixes. The estimate's
-    columns are emptied. home: as for `building.finished`.
+    columns are emptied. home: as for `building.finish`.
     """
     W, segments, scratch = len(model.vocab.words), model.suffixes.segments, Scratch()
     sizes = [W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])]
@@ -496,13 +496,13 @@ def backoff_of(model, home=None):
     for k, (above, here) in enumerate(pairwise(records), 2):
         suffix.sum_up(above["child"], 0)
         new = np.full(len(model.log10bow[k - 1]), -1, np.int32)
-        work = partial(place_segment, model, k, place, above["child"], new, columns(here), scratch)
+        work = partial(place_segment, model, k, place, above["child"], new, as_matrix(here), scratch)
         lacking += sum(all_at_once(work, segments))
         place = new
         for column in (model.log10p, model.log10bow, model.marks, model.types):
             column[k - 1] = None
         trim()  # freed memory goes back to the system, for the pages of the file
-    nodes = finished(memory, where, W, linked=not lacking, home=home)
+    nodes = finish(memory, where, W, linked=not lacking, home=home)
     return Backoff(model.vocab, nodes)
 
 

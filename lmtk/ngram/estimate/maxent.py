@@ -23,7 +23,7 @@ from lmtk.lm import LN10
 from lmtk.ngram.counting.counts import to_rows
 from lmtk.ngram.estimate.smoothing import levels_of
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.building import nodes_of
+from lmtk.ngram.model.building import build_nodes
 
 KEPT = 6  # pairs of differences that L-BFGS remembers
 ROUNDS, TRIALS = 1000, 40  # rounds of the optimiser, at most, and steps tried in each
@@ -106,7 +106,7 @@ def estimate(counts, vocab, order, alpha, sigma2, tell=lambda line: None):
     log10p[f.orders[0].start + vocab.sos_id] = -np.inf
     log10bow = ((logZ[f.suffix] - logZ) / LN10).astype(np.float32)
     orders = [(level.keys, log10p[nodes], log10bow[nodes]) for level, nodes in zip(levels, f.orders)]
-    return Backoff(vocab, nodes_of(orders, len(vocab.words)))
+    return Backoff(vocab, build_nodes(orders, len(vocab.words)))
 
 
 def predicted(counts, vocab):

@@ -23,7 +23,7 @@ from lmtk.ngram import mass
 from lmtk.ngram.counting.counts import find, to_rows, trie
 from lmtk.ngram.estimate.methods import EPSILON, Totals
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.building import nodes_of
+from lmtk.ngram.model.building import build_nodes
 
 ROUNDS = 1000  # rounds in which a total grows by one, as in SRILM; then it grows faster
 PIECE = 1 << 17  # n-grams estimated together
@@ -176,7 +176,7 @@ def estimate(counts, vocab, recipe):
         done.append((keys, level.log10p[there], level.log10bow[there]))
         place = np.cumsum(there) - 1
         vars(level).clear()  # large models leave little memory
-    return Backoff(vocab, nodes_of(done, len(vocab.words))), used
+    return Backoff(vocab, build_nodes(done, len(vocab.words))), used
 
 
 def words_kept(recipe, vocab):

@@ -1,4 +1,9 @@
-"""Back-off n-gram models (Katz 1987): their arrays, their scores, their binary form."""
+"""The back-off n-gram model (Katz 1987) that the rest of lmtk uses.
+
+A `Backoff` is a vocabulary and the nodes of `nodes`. It scores texts through its `Walk`, which has the arrays that the
+kernels of `walking` take; `ngrams` lists its n-grams. `write_binary` and `from_arrays` write and read the binary form:
+the nodes as they are scored, so that a mapped file needs no conversion.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,14 +18,14 @@ from lmtk.files.declared import ORDER, VOCABULARY, Array, held
 from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.large import pays
 from lmtk.machine.threads import in_threads
-from lmtk.ngram.model.building import arrays_of, of_arrays
-from lmtk.ngram.model.nodes import NARROW, WIDE, Nodes, unigrams
-from lmtk.ngram.model.searching import with_tables
-from lmtk.ngram.model.walking import context_nodes, handle, spread, walk, walk_plain
+from lmtk.ngram.model.building import file_arrays, read_arrays
+from lmtk.ngram.model.nodes import NARROW, WIDE, Nodes, find_unigrams
+from lmtk.ngram.model.searching import add_tables
+from lmtk.ngram.model.walking import find_context_nodes, log_probabilities, make_handle, walk, walk_plain
 from lmtk.text.vocab import Vocab, vocab_of, vocab_settings
 
-TOGETHER = 1 << 16  # tokens that a thread scores at once
-NUMBERS = "word_numbers"  # an array of a binary file
+BLOCK = 1 << 16  # tokens that a thread scores at once
+NUMBERS = "word_numbers"  # the array of a binary file that has KenLM's number of each word
 
 
 class NGrams(NamedTuple):
@@ -35,8 +40,8 @@ class NGrams(NamedTuple):
 
 @dataclass(frozen=True)
 class Walk:
-    """What scoring needs of a model: its nodes; node (W,) int32, the 1-gram of each word, -1 for none; log10p (W,)
-    float32, log10 p of each word; V and `single` as in `walking.walk`.
+    """The arrays that `walking.walk` takes. node (W,) int32: the 1-gram of each word, -1 for none; log10p (W,) float32:
+    log10 p of each 1-gram; V: only words below V have a probability; single: whether to score with KenLM's rounding.
     """
 
     nodes: Nodes
@@ -46,8 +51,8 @@ class Walk:
     single: bool = False
 
     def __call__(self, ids, fresh):
-        """(log10p (N,) float32, used (N,) int8) of the tokens `ids` (N,), as in `walking.walk`. fresh (N,): whether a
-        token has no context.
+        """Score the tokens ids (N,): log10p (N,) float32, and used (N,) int8, the length of the n-gram that gave it.
+        fresh (N,): whether a token has no context.
         """
         N, fresh = len(ids), fresh.copy()
         fresh[:1] = True
@@ -56,30 +61,31 @@ class Walk:
         log10p, used, nodes = np.empty(N, np.float32), np.empty(N, np.int8), self.nodes
         arrays = nodes.memory, nodes.logs, nodes.where, nodes.far, nodes.slots, nodes.spans, self.node, self.log10p
 
-        def some(first):
+        def score_block(first):
             # a block begins with the last words of the block before it, as contexts
-            begin, end = max(first - nodes.order + 1, 0), min(first + TOGETHER, N)
+            begin, end = max(first - nodes.order + 1, 0), min(first + BLOCK, N)
             p, length = np.empty(end - begin, np.float32), np.empty(end - begin, np.int8)
-            begun = fresh[begin:end].copy()
-            begun[0] = True
-            walk(*arrays, self.V, self.single, ids[begin:end], begun, p, length)
+            block_fresh = fresh[begin:end].copy()
+            block_fresh[0] = True
+            walk(*arrays, self.V, self.single, ids[begin:end], block_fresh, p, length)
             log10p[first:end], used[first:end] = p[first - begin :], length[first - begin :]
 
-        for _ in in_threads(some, range(0, N, TOGETHER)):
+        for _ in in_threads(score_block, range(0, N, BLOCK)):
             pass
         return log10p, used
 
     @cached_property
     def handle(self):
-        """`walking.handle` of this walk. It holds addresses: the walk has to outlive it."""
-        return handle(self.nodes, self.node, self.log10p)
+        """The arrays of this walk as addresses, for kernels that are called often; the walk has to outlive it."""
+        return make_handle(self.nodes, self.node, self.log10p)
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """p(w | c) is the probability of the n-gram c w where there is one, else bow(c) p(w | c without its oldest word).
+    """A back-off model: p(w | c) is the probability of the n-gram c w if the model has that n-gram, else
+    bow(c) p(w | c without its oldest word).
 
-    number (W,): KenLM's number of each word, if the model is from a binary file that has these numbers.
+    number (W,): KenLM's number of each word, or None; only binary files made from KenLM's have these numbers.
     """
 
     vocab: Vocab
@@ -92,13 +98,13 @@ class Backoff:
 
     def ngrams(self, k):
         """The NGrams of order k. Raises FormatError if the nodes of a file are damaged."""
-        level = self.nodes.checked(len(self.vocab.words))[k][:-1]
-        none = np.zeros(len(level), np.float32)
-        return NGrams(self.nodes.rows(k), level["log10p"], level["log10bow"] if k < self.order else none)
+        level = self.nodes.checked_levels(len(self.vocab.words))[k][:-1]
+        log10bow = level["log10bow"] if k < self.order else np.zeros(len(level), np.float32)
+        return NGrams(self.nodes.rows(k), level["log10p"], log10bow)
 
     def score(self, corpus):
-        """Scores: ln p of every scored token, from log10 p in single precision, and the length of the n-gram used,
-        UNKNOWN for a word without a 1-gram.
+        """Score a Corpus: ln p of every scored token, computed from log10 p in single precision, and the length of the
+        n-gram that gave it, UNKNOWN for a word without a 1-gram.
         """
         log10p, used = self.walk(corpus.ids, corpus.fresh)
         if len(self.bare):
@@ -107,22 +113,25 @@ class Backoff:
         return Scores(log10p.astype(np.float64) * LN10, used[:, None])
 
     def after(self, context):
-        """ln p of each predicted word, (V,), after a context: ids, the last word last."""
-        return spread(self.nodes, self.walk.node, self.walk.log10p[: self.vocab.V], context).astype(np.float64) * LN10
+        """ln p of each predicted word, (V,), after a context: a list of ids, the most recent word last."""
+        return (
+            log_probabilities(self.nodes, self.walk.node, self.walk.log10p[: self.vocab.V], context).astype(np.float64)
+            * LN10
+        )
 
     def used(self, context):
-        """On how many of the last words of a context, ids, the probabilities after it can depend."""
+        """The number of words at the end of a context, a list of ids, on which the next word's probability depends."""
         length = 0
-        for k, node in enumerate(context_nodes(self.nodes, self.walk.node, context), 1):
+        for k, node in enumerate(find_context_nodes(self.nodes, self.walk.node, context), 1):
             if node >= 0:
                 first, last = self.nodes.levels[k][node : node + 2]
-                shown = first["log10bow"] != 0 or np.signbit(first["log10bow"])
-                length = k if shown or first["child"] < last["child"] else length
+                has_weight = first["log10bow"] != 0 or np.signbit(first["log10bow"])
+                length = k if has_weight or first["child"] < last["child"] else length
         return length
 
     @property
     def opens(self):
-        """Whether an n-gram of two words or more begins with <s>. A model without such n-grams does not tell: True."""
+        """Whether an n-gram of two words or more begins with <s>. True for a model that has only 1-grams."""
         if self.order < 2 or not self.nodes.size(2):
             return True
         node = self.walk.node[self.vocab.sos_id]
@@ -131,7 +140,9 @@ class Backoff:
 
     @cached_property
     def bare(self):
-        """The ids of predicted words, and of the unknown word, that have no 1-gram or only a bare one."""
+        """The ids of words that should have a probability but do not: their 1-gram is missing or bare. Such words are
+        predicted, or the unknown word.
+        """
         first = self.nodes.levels[1]
         word = first["word"][:-1]
         bare = word[np.isnan(first["log10p"][:-1]) & ((word < self.vocab.V) | (word == self.vocab.unk_id))]
@@ -141,14 +152,14 @@ class Backoff:
     def walk(self):
         """The Walk of this model; log10 p is -inf for a word that is not predicted."""
         W, first = len(self.vocab.words), self.nodes.levels[1]
-        log10p, given = np.full(W, -np.inf, np.float32), ~np.isnan(first["log10p"][:-1])
-        log10p[first["word"][:-1][given]] = first["log10p"][:-1][given]
+        log10p, has_p = np.full(W, -np.inf, np.float32), ~np.isnan(first["log10p"][:-1])
+        log10p[first["word"][:-1][has_p]] = first["log10p"][:-1][has_p]
         log10p[self.vocab.V :] = -np.inf
-        return Walk(with_tables(self.nodes), unigrams(self.nodes, W), log10p, self.vocab.V)
+        return Walk(add_tables(self.nodes), find_unigrams(self.nodes, W), log10p, self.vocab.V)
 
     @property
     def sizes(self):
-        """How many n-grams there are of each order, a list; bare prefixes do not count."""
+        """The number of n-grams of each order, a list; bare prefixes do not count."""
         return [int(np.count_nonzero(~np.isnan(level["log10p"][:-1]))) for level in self.nodes.levels[1:]]
 
     def lower(self, order):
@@ -167,45 +178,50 @@ SETTINGS = VOCABULARY | {"order": ORDER}  # of the binary form
 
 
 def write_binary(out, model):
-    """Writes the binary form: the nodes as they are scored, with log10 in single precision, as in ARPA files."""
+    """Write the binary form of a Backoff model."""
     container.write(out, "backoff", *to_arrays(model), model.vocab.words)
 
 
 def to_arrays(model):
-    """(settings, arrays) of the binary form."""
-    return {"order": model.order, **vocab_settings(model.vocab)}, arrays_of(model.nodes) | numbers_of(model)
+    """Return (settings, arrays) of the binary form."""
+    return {"order": model.order, **vocab_settings(model.vocab)}, file_arrays(model.nodes) | numbers_of(model)
 
 
 def numbers_of(model):
-    """The array of KenLM's numbers of words, {name: (W,)}, which stands last in a file; {} if the model has none."""
+    """Return KenLM's numbers of the words as {name: array (W,)}, or {} if the model does not have them. This array
+    stands last in a file.
+    """
     return {} if model.number is None else {NUMBERS: np.asarray(model.number, np.int32)}
 
 
 def from_arrays(about, arrays, path):
-    """The model in a binary file's arrays. Raises FormatError."""
-    words, sizes = held(about, arrays, path, SETTINGS, holds)
+    """Return the Backoff model of a binary file's arrays. Raises FormatError."""
+    words, sizes = held(about, arrays, path, SETTINGS, declare_arrays)
     vocab = vocab_of(about["settings"], words, path)
-    nodes = of_arrays(arrays, sizes.order, len(words), path)
+    nodes = read_arrays(arrays, sizes.order, len(words), path)
     for k, (above, level) in enumerate(pairwise(nodes.levels)):
         if (above["child"][0], above["child"][-1]) != (0, len(level) - 1):
             raise FormatError(path, f"its array nodes{k} does not end where nodes{k + 1} ends")
-    unigrams(nodes, len(words))
+    find_unigrams(nodes, len(words))
     return Backoff(vocab, nodes, arrays.get(NUMBERS))
 
 
-def numbers_array(W):
-    """The declaration of KenLM's numbers of W words."""
+def declare_numbers(W):
+    """Declare the optional array of KenLM's numbers of W words."""
     return Array("I32", (W,), 0, W, needed=False)
 
 
-def holds(sizes, size):
-    """The arrays of the binary form. The children of nodes are not checked: that would take a pass over the model."""
-    arrays, n, less = {NUMBERS: numbers_array(sizes.W)}, sizes.order, 0
+def declare_arrays(sizes, size):
+    """Declare the arrays of the binary form, by name; size(name, axis) gives the lengths in the file. The children of
+    nodes are not checked, since that would take a pass over the model.
+    """
+    arrays, n, missing_columns = {NUMBERS: declare_numbers(sizes.W)}, sizes.order, 0
     if size("nodes1", 1) in (WIDE, NARROW):
         arrays["far"] = Array("I32", (max(size("far", 0), 1), 2))
         arrays["slots"], arrays["spans"] = Array("I32", (size("slots", 0),)), Array("I64", (n + 1, 2))
     else:
-        less = 1  # files from before version 0.2 have no suffixes
+        missing_columns = 1  # files from before version 0.2 do not have suffixes
     for k in range(1, n + 1):
-        arrays[f"nodes{k}"] = Array("I32", (max(size(f"nodes{k}", 0), 1), (WIDE if k < n else NARROW) - less))
+        width = (WIDE if k < n else NARROW) - missing_columns
+        arrays[f"nodes{k}"] = Array("I32", (max(size(f"nodes{k}", 0), 1), width))
     return arrays

@@ -1,4 +1,11 @@
-"""Builds Nodes: adds suffixes and tables to n-grams whose words and children are known, or takes all from a file."""
+"""Builds the Nodes of a model.
+
+`build_nodes` takes sorted n-grams. `finish` takes records with words, children and logarithms, and adds what scoring
+needs: it links each n-gram to its longest suffix and makes hash tables for contexts with many children. The kernels
+`link_suffixes` and `link_far` do this for large models; `link_suffixes_plain` does it in numpy for small ones.
+`read_arrays` and `file_arrays` convert between Nodes and the arrays of a binary file, and `map_in_file` lets nodes grow
+inside the output file.
+"""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -20,57 +27,61 @@ from lmtk.ngram.model.nodes import (
     WIDTH,
     N,
     Nodes,
-    address,
+    address_of,
+    allocate,
+    as_matrix,
     children_of,
-    columns,
-    ends_of,
-    frozen,
+    find_unigrams,
+    freeze,
+    lay_out,
     number,
-    records_of,
-    room,
     suffix_of,
-    unigrams,
-    without_tables,
+    view_records,
+    wrap_records,
 )
-from lmtk.ngram.model.searching import children, find_some, search, with_tables
+from lmtk.ngram.model.searching import add_tables, find_batch, find_children, search
 
 SOME = 256  # n-grams looked up together
 u64 = np.uint64
 prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
-def finished(memory, where, W, path="", linked=False, home=None):
-    """The Nodes of records that lack only their suffixes or, with `linked`, nothing. home: None, or a function
-    home(sizes, places=None) -> memory, as a partial of `in_file`. Raises FormatError if a 1-gram's word is out of
-    range.
+def finish(memory, where, W, path="", linked=False, home=None):
+    """Return the Nodes of records, after adding suffixes and tables. linked: whether the records already have suffixes.
+    home: None, or a function home(sizes, places=None) that returns memory for the tables, as `map_in_file` does. Raises
+    FormatError if a 1-gram's word id is not below W.
     """
     order, sizes = len(where), where[:, N].tolist()
-    nodes = without_tables(memory, where, ROOT, path)
-    one = unigrams(nodes, W)
+    nodes = wrap_records(memory, where, ROOT, path)
+    one = find_unigrams(nodes, W)
     if not pays("ngrams", sum(sizes), "link"):
-        return replace(nodes, far=frozen(link_suffixes_plain(records_of(memory, where), one)))
-    nodes, far = with_tables(nodes, home), ROOT
+        return replace(nodes, far=freeze(link_suffixes_plain(view_records(memory, where), one)))
+    nodes, far = add_tables(nodes, home), ROOT
     for k in range(2, order + 1) if not linked else ():
-        far = with_suffixes(memory, where, nodes.slots, nodes.spans, k, one, far)
-    return replace(nodes, far=frozen(far))
+        far = add_suffixes(memory, where, nodes.slots, nodes.spans, k, one, far)
+    return replace(nodes, far=freeze(far))
 
 
-def with_suffixes(memory, where, slots, spans, k, one, far):
-    """Sets the suffixes of the k-grams, once those of shorter n-grams are known. Returns `far`, extended by the far
-    suffixes of the k-grams. slots, spans: the tables of order k - 1, if there are any.
+def add_suffixes(memory, where, slots, spans, k, one, far):
+    """Set the suffixes of the k-grams; shorter n-grams must have theirs. Returns `far`, extended by the far suffixes of
+    the k-grams. slots, spans: the tables, of which that of order k - 1 is used. one (W,): the 1-gram of each word.
     """
     size = int(where[k - 2, N])
     some = part_of(size)
     parts = [(first, min(first + some, size)) for first in range(0, size, some)]
     missing = all_at_once(lambda part: link_suffixes(memory, where, slots, spans, k, *part, one), parts)
-    return with_far(memory, where, k, one, far, parts, missing)
+    return add_far_suffixes(memory, where, k, one, far, parts, missing)
 
 
 @jit
 def link_suffixes(memory, where, slots, spans, k, first, last, one):
-    """Sets the suffixes of the k-grams, k > 1, that extend the contexts from `first` up to `last`; -1 where the order
-    below lacks the suffix. The suffixes of shorter n-grams have to be known. Returns how many suffixes are lacking.
-    one (W,): the 1-gram of each word. Bound by two or three random reads an n-gram, which overlap for SOME n-grams.
+    """Hard to read: searches are collected and done SOME at a time, so that their random reads overlap.
+
+    Sets the suffixes of the k-grams, k > 1, that extend the contexts from `first` up to `last`. The suffix of the
+    n-gram h w is the child w of the suffix of h, so shorter n-grams must have their suffixes. A suffix becomes -1 if
+    order k - 1 does not have it; returns the number of these. one (W,): the 1-gram of each word.
+
+    Bound: two or three random reads an n-gram.
     """
     begin, width, missing = where[k - 1, AT], where[k - 1, WIDTH], 0
     above, size = where[k - 2, AT], where[k - 2, WIDTH]
@@ -104,22 +115,22 @@ def link_suffixes(memory, where, slots, spans, k, first, last, one):
 
 @inlined
 def link_some(memory, slots, span, above, size, width, ats, words, lows, highs, found, many):
-    """Sets the suffixes of the first `many` records at `ats`, found by `find_some`, -1 for none. Returns how many have
-    none.
+    """Search for the suffixes of the first `many` records at `ats`, and set them; -1 for none. Returns the number of
+    records without one. words, found: scratch memory of `find_batch`.
     """
     missing = 0
     for j in range(many):
         words[j] = number(memory, ats[j])
-    find_some(memory, slots, span, above, size, words, lows, highs, found, many)
+    find_batch(memory, slots, span, above, size, words, lows, highs, found, many)
     for j in range(many):
         memory[u64(ats[j] + width - 1)] = found[j]
         missing += found[j] < 0
     return missing
 
 
-def with_far(memory, where, k, one, far, parts, missing):
-    """Sets the suffixes that the order below lacks. Returns `far`, extended by them. missing: how many there are in
-    each of the `parts`, (first, last), of the contexts.
+def add_far_suffixes(memory, where, k, one, far, parts, missing):
+    """Set the suffixes of k-grams that order k - 1 does not have. Returns `far`, extended by them. parts: ranges
+    (first, last) of contexts; missing: the number of such suffixes in each part.
     """
     if not any(missing):
         return far
@@ -130,8 +141,8 @@ def with_far(memory, where, k, one, far, parts, missing):
 
 @jit
 def link_far(memory, where, k, first, last, one, far, more, j):
-    """Sets the suffixes that `link_suffixes` has not found: the longest shorter ones, or the root. They are written to
-    more (., 2), from j on; the caller appends `more` to `far`.
+    """Set the suffixes that `link_suffixes` left at -1. Such an n-gram gets its longest suffix of at most k - 2 words,
+    or the root. (order, place) of the suffix is written to more (., 2), from j on; the caller appends `more` to `far`.
     """
     begin, width = where[k - 1, AT], where[k - 1, WIDTH]
     above, size = where[k - 2, AT], where[k - 2, WIDTH]
@@ -155,12 +166,12 @@ def link_far(memory, where, k, first, last, one, far, more, j):
 
 
 def link_suffixes_plain(levels, one):
-    """Sets the suffixes of the records of all orders, in numpy. Returns `far`."""
+    """Set the suffixes of the records of all orders, in numpy. Returns `far`."""
     far, ends = ROOT, [np.arange(len(levels[1]) - 1)]
     for k, (above, level) in enumerate(pairwise(levels[1:]), 2):
         parent, word = np.repeat(np.arange(len(above) - 1), np.diff(above["child"])), level["word"][:-1]
         # below[j - 2]: the node of the last j words of each n-gram
-        below = [children(levels[j], levels[j + 1], ends[j - 1][parent], word) for j in range(1, k - 1)]
+        below = [find_children(levels[j], levels[j + 1], ends[j - 1][parent], word) for j in range(1, k - 1)]
         ends = [one[word], *below, np.arange(len(word))]
         suffix = ends[k - 2].copy()
         lacks = np.flatnonzero(suffix < 0)
@@ -173,11 +184,12 @@ def link_suffixes_plain(levels, one):
     return far
 
 
-def nodes_of(orders, W):
-    """The Nodes of sorted n-grams over W words. orders: for each order, keys (N,) int64, the place of the context times
-    W plus the last word; log10p and log10bow (N,), -inf for a probability of 0, nan for a bare prefix.
+def build_nodes(orders, W):
+    """Return the Nodes of sorted n-grams over W words. orders: (keys, log10p, log10bow) of each order, (N,) each. The
+    key of an n-gram, int64, is the place of its context in the order below, times W, plus its last word. A log10p is
+    -inf for a probability of 0, and nan for a bare prefix.
     """
-    memory, where, records = room([len(keys) for keys, *_ in orders])
+    memory, where, records = allocate([len(keys) for keys, *_ in orders])
     above = np.zeros(2, NODE)
     for (keys, log10p, log10bow), level in zip(orders, records):
         above["child"][:] = np.searchsorted(keys, np.arange(len(above)) * W)
@@ -185,73 +197,73 @@ def nodes_of(orders, W):
         if "log10bow" in level.dtype.names:
             level["log10bow"][:-1] = log10bow
         above = level
-    return finished(memory, where, W)
+    return finish(memory, where, W)
 
 
-def of_arrays(arrays, order, W, path):
-    """The Nodes of a file's arrays: nodes1 and so on, far, slots and spans, in one piece of memory if mapped.
+def read_arrays(arrays, order, W, path):
+    """Return the Nodes of a binary file's arrays: nodes1 .. noden, far, slots and spans. Mapped arrays are not copied.
 
-    A file from before version 0.2 has only nodes1 and so on, without the column of suffixes. Raises FormatError.
+    A file from before version 0.2 has only nodes1 .. noden, without the column of suffixes. Raises FormatError.
     """
     levels = [arrays[f"nodes{k}"] for k in range(1, order + 1)]
     sizes = [len(a) - 1 for a in levels]
     if "far" not in arrays:
-        memory, where, records = room(sizes)
+        memory, where, records = allocate(sizes)
         for a, level in zip(levels, records):
-            columns(level)[:, :-1] = a
-        without_tables(memory, where, ROOT, path).checked(W)
-        return finished(memory, where, W)
-    memory = whole = together(levels)
+            as_matrix(level)[:, :-1] = a
+        wrap_records(memory, where, ROOT, path).checked_levels(W)
+        return finish(memory, where, W)
+    memory = whole = memory_around(levels)
     if whole is None:
         memory = np.concatenate([a.reshape(-1) for a in levels])
-    begin, where, at = address(memory), [], 0
+    begin, where, at = address_of(memory), [], 0
     for a in levels:
-        at = (address(a) - begin) // 4 if whole is not None else at
+        at = (address_of(a) - begin) // 4 if whole is not None else at
         where.append([at, len(a) - 1, a.shape[1], PLACE[a.shape[1]]])
         at += a.size
-    more = (frozen(arrays[name]) for name in ("far", "slots", "spans"))
+    more = (freeze(arrays[name]) for name in ("far", "slots", "spans"))
     for begin, size in arrays["spans"].tolist():
         if size & (size - 1) or not 0 <= size <= len(arrays["slots"]) - begin <= len(arrays["slots"]):
-            raise FormatError(path, "damaged: its tables do not fit its slots")
-    return Nodes(frozen(memory), frozen(np.array(where, np.int64)), *more, path)
+            raise FormatError(path, "damaged: a hash table ends outside the array slots")
+    return Nodes(freeze(memory), freeze(np.array(where, np.int64)), *more, path)
 
 
-def arrays_of(nodes):
-    """The arrays of a file, by name: nodes1 and so on, far, slots, spans."""
-    nodes = with_tables(nodes)
-    levels = {f"nodes{k}": columns(level) for k, level in enumerate(nodes.levels[1:], 1)}
+def file_arrays(nodes):
+    """Return the arrays of a binary file, by name: nodes1 .. noden, far, slots, spans."""
+    nodes = add_tables(nodes)
+    levels = {f"nodes{k}": as_matrix(level) for k, level in enumerate(nodes.levels[1:], 1)}
     last = nodes.levels[-1]
     if last.dtype == NODE:  # the highest order of a model without its longer n-grams
-        levels[f"nodes{nodes.order}"] = columns(last[list(LAST.names)].astype(LAST))
+        levels[f"nodes{nodes.order}"] = as_matrix(last[list(LAST.names)].astype(LAST))
     return levels | {"far": nodes.far, "slots": nodes.slots, "spans": nodes.spans}
 
 
-def in_file(out, sizes, places=None):
-    """Memory, int32, mapped in the binary file `out` where the arrays of `arrays_of` will be: for nodes of `sizes`, or
-    with `places` for so many slots. None if `out` is not a regular file, or will be small.
+def map_in_file(out, sizes, places=None):
+    """Map the part of the binary file `out` that will hold the nodes of these sizes or, with `places`, so many slots.
+    Returns int32 memory, or None if `out` is not a regular file or will be small.
 
-    The place is a forecast. With far suffixes or a longer header the nodes will be elsewhere, and are then copied when
-    the file is written.
+    The position is a forecast, which saves a copy. If far suffixes or a longer header move the arrays, they are copied
+    when the file is written.
     """
-    begin, size = container.PAGE + (len(sizes) + 1) * 16 + ROOT.nbytes, 4 * ends_of(sizes)[1][-1]
+    begin, size = container.PAGE + (len(sizes) + 1) * 16 + ROOT.nbytes, 4 * lay_out(sizes)[1][-1]
     if len(sizes) > 9 or not pays("binary", size):  # nodes10 stands before nodes2
         return None
     if places is not None:
         begin, size = begin + size, 4 * places
-    found = container.mapped(out, begin, size) if size else None
-    return None if found is None else found.view(np.int32)
+    mapped = container.mapped(out, begin, size) if size else None
+    return None if mapped is None else mapped.view(np.int32)
 
 
-def together(arrays):
-    """The stretch of memory, int32, that holds all these arrays of one mapped file; None if they are not in one."""
+def memory_around(arrays):
+    """Return the int32 memory around these arrays, or None if they are not in one mapped file."""
     base = arrays[0]
     while isinstance(base.base, np.ndarray):
         base = base.base
-    first, last = address(base), address(base) + base.nbytes
-    if any(not first <= address(a) <= last - a.nbytes for a in arrays):
+    first, last = address_of(base), address_of(base) + base.nbytes
+    if any(not first <= address_of(a) <= last - a.nbytes for a in arrays):
         return None
-    begin = min(map(address, arrays))
-    end = max(address(a) + a.nbytes for a in arrays)
+    begin = min(map(address_of, arrays))
+    end = max(address_of(a) + a.nbytes for a in arrays)
     if begin % 4:
         return None
     return base.reshape(-1).view(np.uint8)[begin - first : end - first].view(np.int32)

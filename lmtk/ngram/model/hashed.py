@@ -48,14 +48,14 @@ class Hashed:
         ids, N = corpus.ids, len(corpus.ids)
         number = self.number[ids]
         before = np.arange(N) - np.repeat(corpus.starts[:-1], np.diff(corpus.starts))
-        log10p, used, key = negative(self.first["log10p"][number]), np.ones(N, np.int8), number.astype(np.uint64)
+        log10p, used, key = with_minus(self.first["log10p"][number]), np.ones(N, np.int8), number.astype(np.uint64)
         weights, at = [self.first["log10bow"][number]], np.arange(N)
         for k, table in enumerate(self.tables[: self.order - 1], 2):
             at = at[before[at] >= k - 1]
             key[at] = key[at] * A ^ (number[at - k + 1].astype(np.uint64) + np.uint64(1)) * B
-            place = find(table, key[at])
+            place = find_keys(table, key[at])
             at, place = at[place >= 0], place[place >= 0]
-            log10p[at], used[at] = negative(table["log10p"][place]), k
+            log10p[at], used[at] = with_minus(table["log10p"][place]), k
             if k < self.order:
                 weights.append(np.zeros(N, np.float32))
                 weights[-1][at] = table["log10bow"][place]
@@ -77,19 +77,19 @@ class Hashed:
         yield "predicted words |V|", self.vocab.V
 
 
-def negative(log10p):
+def with_minus(log10p):
     return -np.abs(log10p)
 
 
-def find(table, keys):
+def find_keys(table, keys):
     """The places (N,) of keys (N,) in a table, -1 for those that it lacks."""
-    place, found = (keys % np.uint64(len(table))).astype(np.int64), np.full(len(keys), -1)
+    place, places = (keys % np.uint64(len(table))).astype(np.int64), np.full(len(keys), -1)
     open_, turns = np.arange(len(keys)), 0
     while len(open_) and turns < len(table):
-        here = table["key"][place[open_]]
-        hit = here == keys[open_]
-        found[open_[hit]] = place[open_[hit]]
-        open_ = open_[~hit & (here != 0)]
+        keys_here = table["key"][place[open_]]
+        hit = keys_here == keys[open_]
+        places[open_[hit]] = place[open_[hit]]
+        open_ = open_[~hit & (keys_here != 0)]
         place[open_] = (place[open_] + 1) % len(table)
         turns += 1
-    return found
+    return places

@@ -37,7 +37,7 @@ MISSING = np.float32(-100)  # log10 p of <unk> where the ARPA file had none
 
 def read(stream, path):
     """(a Backoff or a Hashed, the name of its kind in KINDS). Raises FormatError."""
-    data = bytes_of(stream, path)
+    data = read_bytes(stream, path)
     head = data[:FIXED].tobytes()
     if head.startswith(INCOMPLETE):
         raise FormatError(path, "a binary file of KenLM's that was not finished")
@@ -61,13 +61,13 @@ def read(stream, path):
         raise FormatError(path, "the file is cut short or damaged")
     try:
         if kind == 0:
-            return hashed_model(data, counts, multiplier, path), name
-        return model_of(data, counts, kind in (3, 5), kind in (4, 5), path), name
+            return read_probing(data, counts, multiplier, path), name
+        return read_trie(data, counts, kind in (3, 5), kind in (4, 5), path), name
     except (IndexError, ValueError):
         raise FormatError(path, "the file is cut short or damaged") from None
 
 
-def bytes_of(stream, path):
+def read_bytes(stream, path):
     """The bytes of a file: mapped if the file is regular and not compressed, else read from `stream`."""
     if path != "-" and os.path.isfile(path):
         with open(path, "rb") as raw:
@@ -76,7 +76,7 @@ def bytes_of(stream, path):
     return np.frombuffer(stream.read(), np.uint8)
 
 
-def hashed_model(data, counts, multiplier, path):
+def read_probing(data, counts, multiplier, path):
     """The Hashed of probing tables. Raises IndexError where the file is too short."""
     if not 1 < multiplier < 1e6:
         raise IndexError
@@ -88,7 +88,7 @@ def hashed_model(data, counts, multiplier, path):
             raise IndexError
         return data[at - kind.itemsize * size : at].view(kind)
 
-    at = first_byte(counts)
+    at = vocabulary_offset(counts)
     version, V = part(np.dtype("<u4"), 2).tolist()
     if version:
         raise FormatError(path, f"KenLM's vocabulary of version {version}; this lmtk reads version 0")
@@ -99,34 +99,34 @@ def hashed_model(data, counts, multiplier, path):
     tables = [part(kind, n) for kind, n in zip(kinds, buckets[1:])]
     if not 0 < V <= len(first):
         raise IndexError
-    words = words_behind(data, at, V, path)
-    vocab = vocabulary(words, first["log10p"][0])
-    return Hashed(vocab, len(counts), numbers(vocab, words), first, tables, counts)
+    words = read_words(data, at, V, path)
+    vocab = make_vocab(words, first["log10p"][0])
+    return Hashed(vocab, len(counts), kenlm_numbers(vocab, words), first, tables, counts)
 
 
-def first_byte(counts):
+def vocabulary_offset(counts):
     """Where the vocabulary begins, after the header."""
     return -(-(FIXED + 20 + 8 * len(counts)) // 8) * 8
 
 
-def vocabulary(words, unknown):
+def make_vocab(words, unknown):
     """The Vocab of KenLM's words, the first of which is <unk>. <unk> is predicted unless its log10 p, `unknown`, is
     MISSING.
     """
-    there = [w for i, w in enumerate(words) if w != SOS and (i or unknown != MISSING)]
-    others = [w for w in (SOS, EOS, UNK) if w not in set(there)]
-    return Vocab([*there, *others], len(there))
+    predicted = [w for i, w in enumerate(words) if w != SOS and (i or unknown != MISSING)]
+    others = [w for w in (SOS, EOS, UNK) if w not in set(predicted)]
+    return Vocab([*predicted, *others], len(predicted))
 
 
-def numbers(vocab, words):
+def kenlm_numbers(vocab, words):
     """The place (W,) in KenLM's list of each word of `vocab`, 0 for words that are not in it."""
     index = {w: i for i, w in enumerate(words)}
     return np.array([index.get(w, 0) for w in vocab.words], np.int64)
 
 
-def hashes(words):
+def hash_words(words):
     """(N,) uint64: what KenLM has in the place of each word, a hash (MurmurHash64A)."""
-    found, length = np.empty(len(words), np.uint64), np.array([len(word) for word in words])
+    hash_of, length = np.empty(len(words), np.uint64), np.array([len(word) for word in words])
     for n in np.unique(length).tolist():
         at = np.flatnonzero(length == n)
         text = b"".join(words[i].ljust(-(-n // 8) * 8, b"\0") for i in at.tolist())
@@ -138,8 +138,8 @@ def hashes(words):
         for column in columns[n // 8 :]:  # the last bytes, fewer than 8
             h = (h ^ column) * MIX
         h = (h ^ (h >> SHIFT)) * MIX
-        found[at] = h ^ (h >> SHIFT)
-    return found
+        hash_of[at] = h ^ (h >> SHIFT)
+    return hash_of
 
 
 def trie_numbers(words, number):
@@ -147,17 +147,17 @@ def trie_numbers(words, number):
     other forms, 0 for <unk> and words that the model lacks.
     """
     at = np.flatnonzero(number)
-    by_hash, found = np.argsort(hashes([words[i] for i in at.tolist()])), np.zeros(len(words), np.int32)
-    found[at[by_hash]] = np.arange(1, len(at) + 1)
-    return found
+    by_hash, numbers = np.argsort(hash_words([words[i] for i in at.tolist()])), np.zeros(len(words), np.int32)
+    numbers[at[by_hash]] = np.arange(1, len(at) + 1)
+    return numbers
 
 
-def model_of(data, counts, quantized, split, path):
+def read_trie(data, counts, quantized, split, path):
     """The Backoff model of a trie's bytes. quantized: whether log10 p and weights are in tables; split: whether the
     upper bits of pointers are. Raises IndexError if the file is too short.
     """
     order, V = len(counts), counts[0]
-    at = first_byte(counts) + 8 + 8 * V  # after the vocabulary's hashes
+    at = vocabulary_offset(counts) + 8 + 8 * V  # after the vocabulary's hashes
     if quantized:
         version, p_bits, bow_bits = data[at : at + 3].tolist()
         if version != 2 or not 0 < p_bits <= 25 or not 0 < bow_bits <= 25:
@@ -165,7 +165,7 @@ def model_of(data, counts, quantized, split, path):
         at += 8
         tables = []
         for bits in [p_bits, bow_bits] * (order - 2) + [p_bits]:
-            tables.append(floats(data, at, 1 << bits))
+            tables.append(read_floats(data, at, 1 << bits))
             at += 4 << bits
     else:
         p_bits, bow_bits = 31, 32
@@ -181,15 +181,15 @@ def model_of(data, counts, quantized, split, path):
         pointer = 0 if last else counts[k].bit_length()
         begins = None
         if split and not last:
-            pointer, begins, at = upper_bits(data, at, N + 1, counts[k], chop)
+            pointer, begins, at = read_upper_bits(data, at, N + 1, counts[k], chop)
         bits = word_bits + numbers + pointer
         size = ((1 + N) * bits + 7) // 8 + 8
         if at + size > len(data):
             raise IndexError
-        field = lambda first, width, more=0, at=at, bits=bits, N=N: unpacked(
+        field = lambda first, width, more=0, at=at, bits=bits, N=N: unpack_fields(
             data, 8 * at + first, bits, width, N + more
         )
-        parent = parents(child, N)
+        parent = parents_of(child, N)
         rows = np.column_stack((field(0, word_bits).astype(np.int32), levels[-1][0][parent]))
         if quantized:
             # the place of the weight comes before that of p
@@ -205,29 +205,29 @@ def model_of(data, counts, quantized, split, path):
                 upper = np.searchsorted(begins, np.arange(N + 1), "right") - 1
                 child |= upper << pointer
         at += size
-    return backoff_model(levels, words_behind(data, at, V, path), path)
+    return build_model(levels, read_words(data, at, V, path), path)
 
 
-def floats(data, at, size):
-    found = data[at : at + 4 * size].copy().view("<f4")
-    if len(found) != size:
+def read_floats(data, at, size):
+    values = data[at : at + 4 * size].copy().view("<f4")
+    if len(values) != size:
         raise IndexError
-    return found
+    return values
 
 
-def unpacked(data, first, step, width, N):
+def unpack_fields(data, first, step, width, N):
     """N numbers of `width` bits, `step` bits apart, from the bit `first` on: (N,) uint64."""
     if not width:
         return np.zeros(N, np.uint64)
     bit = first + np.arange(N, dtype=np.int64) * step
     byte, shift = bit >> 3, (bit & 7).astype(np.uint64)
-    found = np.zeros(N, np.uint64)
+    fields = np.zeros(N, np.uint64)
     for j in range((width + 14) // 8):
-        found |= data[np.minimum(byte + j, len(data) - 1)].astype(np.uint64) << np.uint64(8 * j)
-    return found >> shift & np.uint64((1 << width) - 1)
+        fields |= data[np.minimum(byte + j, len(data) - 1)].astype(np.uint64) << np.uint64(8 * j)
+    return fields >> shift & np.uint64((1 << width) - 1)
 
 
-def upper_bits(data, at, size, largest, most):
+def read_upper_bits(data, at, size, largest, most):
     """The table of the upper bits of `size` pointers, none above `largest`: (how many bits of a pointer stand in its
     record; begins, the first record of each value of the upper bits; where the records begin). most: how many bits
     KenLM may have put into the table.
@@ -240,7 +240,7 @@ def upper_bits(data, at, size, largest, most):
     return bits - chopped, begins, at + 8 * (1 + entries) + 7
 
 
-def parents(child, N):
+def parents_of(child, N):
     """The parent (N,) of each of N records; child (P + 1,): the first child of each parent. Raises IndexError if they
     do not fit together.
     """
@@ -249,24 +249,24 @@ def parents(child, N):
     return np.repeat(np.arange(len(child) - 1), np.diff(child))
 
 
-def words_behind(data, at, V, path):
+def read_words(data, at, V, path):
     words = data[at:].tobytes().split(b"\0")[:-1]
     if len(words) != V or words[0].lower() != UNK:
         raise FormatError(path, "damaged: its words do not fit its n-grams")
     return [UNK, *words[1:]]
 
 
-def backoff_model(levels, words, path):
+def build_model(levels, words, path):
     """The Backoff model of levels (rows of KenLM's ids, log10 p, log10 weights)."""
-    vocab = vocabulary(words, levels[0][1][0])
-    own = np.array([vocab.index[w] for w in words], np.int32)
+    vocab = make_vocab(words, levels[0][1][0])
+    ids = np.array([vocab.index[w] for w in words], np.int32)
     kept = np.arange(len(words)) >= (levels[0][1][0] == MISSING)
     sections = {}
     for k, (rows, p, bow) in enumerate(levels, 1):
         if rows.max(initial=0) >= len(words):
             raise IndexError
-        joined = reader.joined(own[rows], p + np.float32(0), bow + np.float32(0))
-        named = [w for w, stays in zip(words, kept) if stays] if k == 1 else []
-        sections[k] = [reader.Rows(joined[kept] if k == 1 else joined, named, 0, 0.0, None)]
+        joined = reader.joined(ids[rows], p + np.float32(0), bow + np.float32(0))
+        unigram_words = [w for w, stays in zip(words, kept) if stays] if k == 1 else []
+        sections[k] = [reader.Rows(joined[kept] if k == 1 else joined, unigram_words, 0, 0.0, None)]
     nodes, _ = reader.nodes_of_rows(sections, vocab)
-    return Backoff(vocab, nodes, numbers(vocab, words))
+    return Backoff(vocab, nodes, kenlm_numbers(vocab, words))

@@ -1,4 +1,9 @@
-"""Finds a node's child with a given word: by binary search or, among many children, by a hash table."""
+"""Finds the child of a node that has a given word: by binary search or, among many children, in a hash table.
+
+Kernels call `search`, `probe` and, for several searches at once, `find_batch`. In numpy, `find_children` finds one
+child for each of many nodes, and `find_rows` finds whole n-grams. `add_tables` makes the hash tables of a model, which
+are its arrays `slots` and `spans` (see `nodes`).
+"""
 
 from dataclasses import replace
 
@@ -7,24 +12,25 @@ import numpy as np
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.memory import zeros
 from lmtk.machine.threads import all_at_once
-from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N, frozen, number
+from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N, freeze, number
 
-FEW = 8  # children; a search among so many is as fast as a table
-MANY = 1 << 18  # n-grams of a model; from so many on, tables pay
+FEW = 8  # children; among so few, binary search is as fast as a hash table
+MANY = 1 << 18  # n-grams; a smaller model gets no tables
 prefetch = of_numba("lmtk.machine.intrinsics", "prefetch")
 
 
 @inlined
 def slot_of(low, word, size):
-    """The first place to look for a word among the children from `low` on, in a table of `size` places."""
+    """The hash of a word and the first child `low` of its context: where to begin probing a table of `size` places."""
     h = (np.uint64(low) << np.uint64(32) | np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(h >> np.uint64(32)) & (size - 1)
 
 
 @inlined
 def search(memory, begin, width, low, high, w):
-    """The node from low up to high, of the order at `begin`, that has the word w; -1 for none. Among FEW nodes it takes
-    three steps whatever it finds, since a processor could not predict a branch that ends the search.
+    """Binary search: the node from `low` up to `high` that has the word w; -1 for none. `begin` is where the records of
+    the order begin in the memory, `width` their size. The last FEW nodes take three steps without a branch, since a
+    processor could not predict where the search ends.
     """
     if low >= high:
         return np.int64(-1)
@@ -42,7 +48,9 @@ def search(memory, begin, width, low, high, w):
 
 @inlined
 def probe(memory, slots, table, places, slot, begin, width, low, high, w):
-    """`search` by a table that takes up `places` slots from `table` on; slot: the first to look at."""
+    """The same search in a hash table of `places` slots that begins at the slot `table`; slot: the first to look at.
+    The other arguments are those of `search`.
+    """
     for _ in range(places):
         found = number(slots, slot)
         if found < 0 or (low <= found < high and number(memory, begin + width * found) == w):
@@ -52,9 +60,10 @@ def probe(memory, slots, table, places, slot, begin, width, low, high, w):
 
 
 @inlined
-def find_some(memory, slots, span, begin, width, words, lows, highs, found, many):
-    """found (many,) <- the nodes from lows up to highs, of the order at `begin`, that have these words, -1 for none.
-    span: that of the order's table. The random reads of all searches overlap.
+def find_batch(memory, slots, span, begin, width, words, lows, highs, found, many):
+    """Do `many` searches at once, so that their random reads overlap. found (many,) <- for each search j, the node from
+    lows[j] up to highs[j] that has words[j]; -1 for none. span: the row of `spans` of the order; begin, width: as for
+    `search`.
     """
     table, places = span[0], span[1]
     for j in range(many):
@@ -75,9 +84,9 @@ def find_some(memory, slots, span, begin, width, words, lows, highs, found, many
             found[j] = search(memory, begin, width, lows[j], highs[j], words[j])
 
 
-def children(above, level, node, word):
-    """The children with these words (N,) of nodes (N,), in numpy; -1 if there is none, or if node or word is -1. above,
-    level: the records of the nodes' order and of the next.
+def find_children(above, level, node, word):
+    """Find the children with these words (N,) of the nodes (N,), in numpy: (N,), -1 for none. A node or word of -1 has
+    no child. above, level: the records of the nodes' order and of the next.
     """
     end = len(level) - 1
     low = np.clip(above["child"][node], 0, end)
@@ -92,18 +101,22 @@ def children(above, level, node, word):
 
 
 def find_rows(nodes, rows):
-    """The nodes (N,) of n-grams, rows of ids (N, k); -1 for n-grams that are absent, and for rows with an id of -1."""
+    """Find the nodes (N,) of n-grams, rows of ids (N, k); -1 for n-grams that the model does not have. An id of -1 is
+    in no n-gram.
+    """
     node = np.zeros(len(rows), np.int64)
     for above, level, word in zip(nodes.levels, nodes.levels[1:], rows.T):
-        node = children(above, level, node, word)
+        node = find_children(above, level, node, word)
     return node
 
 
-def tables(nodes, home=None):
-    """(slots, spans) for nodes that have none; home: as for `building.finished`."""
+def build_tables(nodes, home=None):
+    """Make the tables of all orders: (slots, spans). home: None, or a function home(sizes, places) that returns memory
+    for so many slots.
+    """
     orders = range(2, nodes.order + 1)
-    many = all_at_once(lambda k: count_many(nodes.memory, nodes.where, k), orders)
-    sizes = [0, 0, *map(places_for, many)]
+    many = all_at_once(lambda k: count_in_tables(nodes.memory, nodes.where, k), orders)
+    sizes = [0, 0, *map(table_size, many)]
     spans = np.array([[end - size, size] for end, size in zip(np.cumsum(sizes), sizes)], np.int64)
     slots = home and home(nodes.where[:, N].tolist(), sum(sizes))
     if slots is None:
@@ -112,41 +125,41 @@ def tables(nodes, home=None):
     def make(k):
         table = slots[spans[k, 0] :][: spans[k, 1]]
         table.fill(-1)
-        fill(nodes.memory, nodes.where, k, table)
+        fill_table(nodes.memory, nodes.where, k, table)
 
     all_at_once(make, sorted(orders, key=lambda k: -sizes[k]))
-    return frozen(slots), frozen(spans)
+    return freeze(slots), freeze(spans)
 
 
-def places_for(many):
-    """How many places a table of so many n-grams has: a power of two, at least twice as many."""
+def table_size(many):
+    """The number of places of a table of `many` n-grams: a power of two, at least 2 * many."""
     return 1 << (2 * many - 1).bit_length() if many else 0
 
 
-def table_of(memory, where, k):
-    """The table, (places,) int32, of order k alone."""
-    table = np.full(places_for(count_many(memory, where, k)), -1, np.int32)
-    fill(memory, where, k, table)
+def build_table(memory, where, k):
+    """Make the table of order k alone, (places,) int32."""
+    table = np.full(table_size(count_in_tables(memory, where, k)), -1, np.int32)
+    fill_table(memory, where, k, table)
     return table
 
 
 @jit
-def count_many(memory, where, k):
-    """How many n-grams of order k extend contexts with more than FEW extensions."""
+def count_in_tables(memory, where, k):
+    """The number of n-grams of order k whose context has more than FEW children: those that are kept in a table."""
     begin, total, width = where[k - 2, AT], where[k - 1, N], where[k - 2, WIDTH]
-    found, last = 0, 0
+    number_in_tables, last = 0, 0
     for i in range(where[k - 2, N]):
         at = begin + width * i
         low, high = max(memory[at + CHILD], last), min(memory[at + width + CHILD], total)
         if high - low > FEW:
-            found += high - low
+            number_in_tables += high - low
             last = high
-    return found
+    return number_in_tables
 
 
 @jit
-def fill(memory, where, k, table):
-    """table (places,) int32, full of -1, <- the n-grams that `count_many` counts, by open addressing."""
+def fill_table(memory, where, k, table):
+    """Put the n-grams of order k whose context has more than FEW children into table (places,) int32, all -1 before."""
     begin, total, width = where[k - 2, AT], where[k - 1, N], where[k - 2, WIDTH]
     below, narrow, last = where[k - 1, AT], where[k - 1, WIDTH], 0
     for i in range(where[k - 2, N]):
@@ -161,9 +174,11 @@ def fill(memory, where, k, table):
                 table[slot] = child
 
 
-def with_tables(nodes, home=None):
-    """The Nodes, with new tables if they have none and are so many that tables pay. home: as for `tables`."""
+def add_tables(nodes, home=None):
+    """Return the Nodes with tables. A model that has tables, or fewer than MANY n-grams, is returned unchanged. home:
+    as for `build_tables`.
+    """
     if len(nodes.slots) or sum(nodes.where[:, N]) < MANY:
         return nodes
-    slots, spans = tables(nodes, home)
+    slots, spans = build_tables(nodes, home)
     return replace(nodes, slots=slots, spans=spans)

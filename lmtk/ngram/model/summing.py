@@ -1,4 +1,8 @@
-"""Sums of a large text's probabilities."""
+"""Scores a large text straight from its bytes, and adds up the log probabilities of each line.
+
+`sum_text` looks up the words of a piece of text, puts sentence marks around its lines, scores the tokens by
+`walking.walk`, and returns a sum for each line and the counts that a perplexity report needs.
+"""
 
 import numpy as np
 
@@ -6,7 +10,7 @@ from lmtk.machine.jit import sealed
 from lmtk.ngram.model.walking import arrays_at, table_at, walk
 from lmtk.text.kernels import look_up
 
-# name -> (type, numbers for each byte of a text and two more) of the arrays in which `sum_text` works
+# the arrays in which `sum_text` works: name -> (type, entries for each byte of the text; two more bytes are assumed)
 ROOM = {
     "sums": (np.float64, 1),
     "ends": (np.int64, 1),
@@ -20,14 +24,15 @@ ROOM = {
 
 @sealed
 def sum_text(handle, table, marks, text, room):
-    """sums (S,) <- for each line of a text that is not blank, the sum of its words' log10 p, added in double precision
-    one after the other, without words of probability 0. Marks that a line already has are not doubled.
+    """sums (S,) <- the sum of log10 p over the words of each line that is not blank, added one after the other in
+    double precision. Words of probability 0 are left out.
 
-    handle: the address of a model's `walking.handle`; table: that of a `walking.table_handle`; marks: V, the ids of
-    <unk>, <s> and </s>, and whether lines that lack <s>, or </s>, get it; room: the arrays of ROOM.
+    handle: the address of an array made by `walking.make_handle`; table: the address of one made by
+    `walking.make_table_handle`. marks: V; the ids of <unk>, <s> and </s>; whether <s>, and whether </s>, is added to
+    lines without it. room: the arrays of ROOM.
 
-    Returns the numbers of a reports.tally.Tally: those of sums; of sentences; of words; of `unk` with p = 0; of other
-    words with p = 0; of `unk` with p > 0; of blank lines.
+    Returns the number of sums; of sentences; of words; of `unk` with p = 0; of other words with p = 0; of `unk` with
+    p > 0; of blank lines.
     """
     V, unk, sos, eos, add_sos, add_eos = marks
     sums, ends, ids, tokens, log10p, fresh, used = room

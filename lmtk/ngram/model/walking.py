@@ -13,12 +13,12 @@ from lmtk.ngram.model.nodes import (
     WIDTH,
     ZERO,
     P,
-    address,
+    address_of,
     children_of,
     number,
     suffix_of,
 )
-from lmtk.ngram.model.searching import FEW, children, find_some, probe, search, slot_of
+from lmtk.ngram.model.searching import FEW, find_batch, find_children, probe, search, slot_of
 from lmtk.text.kernels import look_up
 
 LANES = 48  # parts of a text that are scored side by side
@@ -36,14 +36,14 @@ def walk_plain(nodes, unigram, first, V, single, ids, fresh):
     for k, (above, level) in enumerate(pairwise(nodes.levels[1:]), 2):
         context = np.append(np.int32(-1), node[:-1])
         context[fresh] = -1
-        node = children(above, level, context, ids)
-        known = context >= 0
-        weight = np.where(known, above["log10bow"][context], np.float32(0))
+        node = find_children(above, level, context, ids)
+        has_context = context >= 0
+        weight = np.where(has_context, above["log10bow"][context], np.float32(0))
         if single:
-            goes_on = known & (above["child"][context + 1] > above["child"][context])
+            goes_on = has_context & (above["child"][context + 1] > above["child"][context])
             weight[weight == -np.inf] = ZERO
             weight[(weight == 0) & ~goes_on] = -0.0
-            weight[~known] = 0.0 if k == 2 else -0.0
+            weight[~has_context] = 0.0 if k == 2 else -0.0
             weight[fresh] = -0.0
             logp = logp + weight
         else:
@@ -51,36 +51,36 @@ def walk_plain(nodes, unigram, first, V, single, ids, fresh):
         value = np.where(node >= 0, level["log10p"][node], np.float32(np.nan))
         value[ids >= V] = np.nan
         used[~np.isnan(value)] = k
-        given = value < np.inf
-        logp[given] = as_single(value[given]) if single else value[given]
-        weights[given] = 0
+        has_value = value < np.inf
+        logp[has_value] = as_kenlm_log(value[has_value]) if single else value[has_value]
+        weights[has_value] = 0
     return logp if single else logp + weights, used
 
 
-def context_nodes(nodes, unigram, context):
+def find_context_nodes(nodes, unigram, context):
     """The nodes of the last 1, 2 .. order - 1 words of a context, ids with the last word last; -1 for none."""
-    node, found = unigram[context], []
+    node, nodes_found = unigram[context], []
     for above, level in pairwise(nodes.levels[1:]):
-        found.append(int(node[-1]) if len(node) else -1)
-        node = children(above, level, np.append(np.int32(-1), node[:-1]), np.asarray(context))
-    return found
+        nodes_found.append(int(node[-1]) if len(node) else -1)
+        node = find_children(above, level, np.append(np.int32(-1), node[:-1]), np.asarray(context))
+    return nodes_found
 
 
-def spread(nodes, unigram, first, context):
+def log_probabilities(nodes, unigram, first, context):
     """log10 p (V,) of all words after a context, ids with the last word last. first (V,): log10 p without a context."""
     logp, weights = first.copy(), np.zeros(len(first), np.float32)
-    for k, node in enumerate(context_nodes(nodes, unigram, context), 1):
+    for k, node in enumerate(find_context_nodes(nodes, unigram, context), 1):
         if node >= 0:
             above, level = nodes.levels[k : k + 2]
             weights += above["log10bow"][node]
             low, high = np.clip(above["child"][node : node + 2], 0, len(level) - 1)
             word, value = level["word"][low:high], level["log10p"][low:high]
-            own = (word >= 0) & (word < len(first)) & ~np.isnan(value)
-            logp[word[own]], weights[word[own]] = value[own], 0
+            has_p = (word >= 0) & (word < len(first)) & ~np.isnan(value)
+            logp[word[has_p]], weights[word[has_p]] = value[has_p], 0
     return logp + weights
 
 
-def as_single(log10p):
+def as_kenlm_log(log10p):
     """log10 p as KenLM keeps it: -99 for log 0, and -0 for 0."""
     return np.where(log10p == -np.inf, np.float32(ZERO), np.where(log10p == 0, np.float32(-0.0), log10p))
 
@@ -97,7 +97,7 @@ def weight_after(bow, goes_on, single):
 
 @inlined
 def given(value, single):
-    """log10 p of an n-gram, with `single` as `as_single` has it."""
+    """log10 p of an n-gram, with `single` as `as_kenlm_log` has it."""
     if single:
         return np.float32(ZERO) if value == -np.inf else np.float32(-0.0) if value == 0 else value
     return value
@@ -257,13 +257,13 @@ def walk(memory, logs, where, far, slots, spans, unigram, first, V, single, ids,
             roots += order[a] == 0
 
 
-def handle(nodes, unigram, first):
+def make_handle(nodes, unigram, first):
     """An int64 array: the addresses and lengths of a Walk's arrays, and room for the weights of `step`. Kernels that
     are called often take it in place of the arrays, since a call costs 0.1 us an array. The arrays must outlive it.
     """
     arrays = nodes.memory, nodes.where, unigram, first, nodes.far, nodes.slots, nodes.spans
     sizes = nodes.memory.size, nodes.order, len(unigram), len(nodes.far), nodes.slots.size, len(nodes.spans)
-    return np.array([*map(address, arrays), *sizes, *[0] * nodes.order], np.int64)
+    return np.array([*map(address_of, arrays), *sizes, *[0] * nodes.order], np.int64)
 
 
 @inlined
@@ -340,15 +340,15 @@ def seek(memory, where, slots, spans, k, node, w):
     return low, high, np.int64(-1)
 
 
-def table_handle(slots, letters, ends, value):
+def make_table_handle(slots, letters, ends, value):
     """An int64 array: the addresses and lengths of the arrays of a text.corpus.Table."""
     arrays = slots, letters, ends, value
-    return np.array([*map(address, arrays), *map(len, arrays)], np.int64)
+    return np.array([*map(address_of, arrays), *map(len, arrays)], np.int64)
 
 
 @inlined
 def table_at(table):
-    """slots, letters, ends, value of a `table_handle`, given as its address."""
+    """slots, letters, ends, value of a `make_table_handle`, given as its address."""
     t = array_at(table, 8, np.int64)
     known, letters = array_at(t[0], (t[4], 2), np.uint64), array_at(t[1], t[5], np.uint8)
     return known, letters, array_at(t[2], t[6], np.int64), array_at(t[3], t[7], np.int32)
@@ -357,7 +357,7 @@ def table_at(table):
 @jit(nogil=False)
 def score_text(handle, table, unk, text, sos, eos):
     """(KenLM's log10 p of a sentence, in single precision; the number of its words, </s> included). text: the sentence
-    and a blank, uint8; table: a `table_handle`; sos, eos: the ids of the marks around it, or -1 for none.
+    and a blank, uint8; table: a `make_table_handle`; sos, eos: the ids of the marks around it, or -1 for none.
 
     All n-grams of the sentence are found first, an order at a time, so that their random reads overlap: the k-gram that
     ends at token i extends the (k - 1)-gram that ends at i - 1. `walk` makes fewer searches, but needs many tokens for
@@ -384,7 +384,7 @@ def score_text(handle, table, unk, text, sos, eos):
                 at[many], words[many] = i, ids[i]
                 lows[many], highs[many] = children_of(memory, where, k, node[k - 1, i - 1])
                 many += highs[many] > lows[many]
-        find_some(memory, slots, spans[k + 1], where[k, AT], where[k, WIDTH], words, lows, highs, found, many)
+        find_batch(memory, slots, spans[k + 1], where[k, AT], where[k, WIDTH], words, lows, highs, found, many)
         for j in range(many):
             node[k, at[j]] = found[j]
             if found[j] >= 0 and k + 1 < n:

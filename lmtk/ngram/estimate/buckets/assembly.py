@@ -25,8 +25,8 @@ from lmtk.ngram.estimate.buckets.division import ends_of, stored
 from lmtk.ngram.estimate.buckets.passing import fetched
 from lmtk.ngram.estimate.suffix import number, orders_at, sum_up
 from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.building import finished
-from lmtk.ngram.model.nodes import BOW, CHILD, NODE, WIDE, columns, room
+from lmtk.ngram.model.building import finish
+from lmtk.ngram.model.nodes import BOW, CHILD, NODE, WIDE, allocate, as_matrix
 
 LEAST = 1 << 16  # places of a range
 f32 = np.float32
@@ -40,7 +40,7 @@ def backoff_of(job, memory=None, home=None):
         return engine.backoff_of(job.work.estimated, home)
     W, n = len(job.vocab.words), job.order
     size = max(memory // (4 * NODE.itemsize), LEAST) if memory else 1 << 30
-    nodes, where, records = room([W, *job.sizes[1:]], home)
+    nodes, where, records = allocate([W, *job.sizes[1:]], home)
     put_words(job, records[0])
     lacking = 0
     for k, (above, here) in enumerate(pairwise(records), 2):
@@ -48,12 +48,12 @@ def backoff_of(job, memory=None, home=None):
         dealt = Shelf()
         lacking += sum(job.each(partial(deal_events, job, k, size, base, dealt), f"nodes of order {k}"))
         for r in range(-(-len(here) // size)):
-            put_events(dealt.get(r, np.int32).reshape(-1, 4), columns(here))
+            put_events(dealt.get(r, np.int32).reshape(-1, 4), as_matrix(here))
         if k < n:
             for b, (place,) in zip(job.mine, fetched(job, k, [own_place])):
                 job.shelf.add(("place of contexts", b), place)
     trim()
-    made = finished(nodes, where, W, linked=not lacking, home=home)
+    made = finish(nodes, where, W, linked=not lacking, home=home)
     return Backoff(job.vocab, made)
 
 
@@ -89,7 +89,7 @@ def place_children(job, k, size, above):
     back, total = Shelf(), 0
     for r in range(-(-len(above) // size)):
         for b in job.mine:
-            put_contexts(dealt.get((r, b), np.int32).reshape(-1, 3), columns(above))
+            put_contexts(dealt.get((r, b), np.int32).reshape(-1, 3), as_matrix(above))
         total = sum_up(child[r * size : (r + 1) * size], total)
         for b in job.mine:
             back.add(b, child[dealt.get((r, b), np.int32)[::3]])
