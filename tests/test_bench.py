@@ -39,6 +39,7 @@ def test_every_script_is_here():
     assert sorted(SMALL) == sorted(LINES) == sorted(path.stem for path in (TESTS / "bench").glob("*.py"))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", SMALL)
 def test_a_script_prints_its_rows(name, tmp_path):
     line = [sys.executable, TESTS / "bench" / f"{name}.py", *shlex.split(SMALL[name])]

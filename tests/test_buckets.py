@@ -26,7 +26,7 @@ from lmtk.ngram.estimate.methods import Recipe
 from lmtk.text.corpus import Marks
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(13)
 @dataclass
 class Parts:
     """What buckets want of a collection.Text."""
@@ -62,7 +62,7 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
         the_same_nodes(seed, model, other, monkeypatch)
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
     """Of a few n-grams read together, in buckets of single words and of many."""

@@ -170,6 +170,7 @@ def test_memory_does_not_grow_with_a_line(tmp_path, command, most):
     assert status == 0 and used < most, message
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("content", [b"\0", b"x", b"\n", b" "])
 @pytest.mark.parametrize("command", [f"{COUNT} bomb", "exec lmtk vocab -text bomb", "exec lmtk info bomb"])
 def test_a_bomb_takes_little_memory(tmp_path, command, content):

@@ -113,7 +113,7 @@ def test_what_fails_on_rank_0_ends_all(tmp_path):
         assert (status, out, err.count("\n")) == (2, "", 1) and message in err
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(5)
 @needs_mpi
 @pytest.mark.parametrize("nodes", [1, 3])
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_ranks_that_do_not_wait_end_together(tmp_path):
     assert (status, out, err.count("\n")) == (1, "", 1) and "the likelihood is not finite" in err
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(5)
 @needs_mpi
 @pytest.mark.parametrize("ranks, where, large", [(3, APART, 1), (2, APART, 1 << 40), (2, {}, 1)])
 @pytest.mark.parametrize(

@@ -150,6 +150,7 @@ def describe(path, shown=10):
             return [*model.describe(), ("file", f"KenLM's, {kind}")], model.vocab.words
         name = find_reader(head)
         if not name:
-            return texts.describe(split_lines(warn_about_bytes(decode_blocks(stream, path), path)), shown)
+            blocks = warn_about_bytes(decode_blocks(stream, path), path)
+            return texts.describe(split_lines(block for block in blocks if block.strip(b" \t\r\n")), shown)
         model = import_function(name)(stream, path, ())
     return list(model.describe()), model.vocab.words

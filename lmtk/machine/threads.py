@@ -6,6 +6,7 @@ of our sizes, most of all on a busy processor.
 """
 
 import os
+import sys
 from collections import deque
 from contextlib import contextmanager
 from functools import partial
@@ -31,6 +32,8 @@ def import_numpy():
     """Imports numpy without OpenBLAS's threads. By default it starts one for each processor, which spins for 0.1 s;
     `use` starts those that are wanted. Raises MemoryError if there is too little memory for numpy.
     """
+    if "numpy" in sys.modules:
+        return
     from lmtk.machine import memory
 
     said = os.environ.get("OPENBLAS_NUM_THREADS")

@@ -1,9 +1,10 @@
 """Sequence tagging by an n-gram model: the most likely tags behind the words of a text.
 
 A source (`mapping`, for SRILM's disambig) says which tags each word may have, and with what probability. `candidates`
-looks these tags up in a back-off model and lays them out in arrays, and cuts the text into sentences of positions.
-`trellis` makes the states of each position, which are the model's contexts, and links them by scored steps. It finds
-the N best paths (Viterbi), or the probability of each tag (forward-backward). `hashing` lists states and tags in the
-order of SRILM's hash tables, so that ties and last digits are SRILM's. `disambiguation` runs a whole job, from its
-options to the printed lines; another program of this kind needs only a source of candidates and a job of its own.
+looks these tags up in a back-off model, lays them out in arrays, and cuts the text into sentences of positions.
+`trellis` makes the states of each position, which are contexts of the model, and finds the N best paths through them
+(Viterbi) or the probability of each tag (forward-backward). `hashing` lists states and tags in the order of SRILM's
+hash tables, so that ties and last digits are SRILM's. `disambiguation` runs a whole job, from its options to the
+printed lines. Hidden events need another source of candidates and a job of their own; lattices also need positions
+with several predecessors, which `trellis.forward` would go through.
 """
