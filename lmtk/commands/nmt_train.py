@@ -253,13 +253,13 @@ def read(o, settings):
     from lmtk.text.bitext import bitext, make_shortlist, read_pairs
 
     pairs = read_pairs(o.source, o.target, o.tolower)
-    pieces = subwords.learn((words for pair in pairs for words in pair), o.bpe) if o.bpe else b""
-    split = subwords.splitter(pieces, o.source)
+    pieces = subwords.learn_pieces((words for pair in pairs for words in pair), o.bpe) if o.bpe else b""
+    split = subwords.make_splitter(pieces, o.source)
     pairs = [(split(a), split(b)) for a, b in pairs]
     x = make_shortlist([a for a, _ in pairs], o.shortlist, o.source)
     y = make_shortlist([b for _, b in pairs], o.shortlist, o.target)
     texts = SimpleNamespace(x=x, y=y, text=bitext(pairs, x, y, o.max_length), held=None, pieces=pieces)
-    texts.joined = subwords.joined if o.bpe else b" ".join
+    texts.joined = subwords.join_pieces if o.bpe else b" ".join
     if o.heldout_source:
         heldout = [pair for pair in read_pairs(o.heldout_source, o.heldout_target, o.tolower) if all(pair)]
         texts.held = bitext([(split(a), split(b)) for a, b in heldout], x, y)

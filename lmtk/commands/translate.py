@@ -131,11 +131,11 @@ def command(
     check_attention(o, models)
     pieces = models[0].subwords
     aligned = alignment.alignment_writer(align, soft_align, align_html, align_plot, plot_format or "svg", bool(pieces))
-    split = subwords.splitter(pieces, model[0])
+    split = subwords.make_splitter(pieces, model[0])
     if score:
         write_scores(models, split, text, target, write, aligned, tolower, debug)
     else:
-        write_translations(o, models, split, subwords.joined if pieces else b" ".join, aligned)
+        write_translations(o, models, split, subwords.join_pieces if pieces else b" ".join, aligned)
 
 
 def check(o):
@@ -263,7 +263,7 @@ def safest(o, hypotheses, targets):
 
     mean = sum(len(h.words) + h.ended for h in hypotheses) / len(hypotheses)
     ranks = [h.rank * mean**o.length_power for h in hypotheses]
-    return hypotheses[risk.least(targets, ranks, risk.SCALE if o.mbr_scale is None else o.mbr_scale)]
+    return hypotheses[risk.least_risk(targets, ranks, risk.SCALE if o.mbr_scale is None else o.mbr_scale)]
 
 
 def write_scores(models, split, source, target, path, aligned, tolower, debug):
@@ -276,9 +276,9 @@ def write_scores(models, split, source, target, path, aligned, tolower, debug):
     from lmtk.nmt.alignment import strongest_links
     from lmtk.nmt.scoring import GivenSource, read_targets, score_pairs
     from lmtk.reports.srilm import report
-    from lmtk.text.bitext import paired
+    from lmtk.text.bitext import read_line_pairs
 
-    corpora = read_targets(models[0], split, paired(source, target), tolower)
+    corpora = read_targets(models[0], split, read_line_pairs(source, target), tolower)
     with open_out(path) as out, aligned as write_alignment:
         if debug:
             report(GivenSource(models), target, corpora, debug, out.write)
