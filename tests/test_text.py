@@ -324,9 +324,9 @@ def test_lower_case_is_unicode_and_leaves_bad_bytes():
 def test_subwords_give_their_words_back():
     pytest.importorskip("sentencepiece")
     rows = [b"the red cars see the big houses".split(), "la voiture été".encode().split()] * 5
-    model = subwords.learn(rows, 40)
-    assert model == subwords.learn(rows, 40)
-    split = subwords.splitter(model, "m")
+    model = subwords.learn_pieces(rows, 40)
+    assert model == subwords.learn_pieces(rows, 40)
+    split = subwords.make_splitter(model, "m")
     for words in [
         b"the redder house".split(),
         ["zebraß", "\u2581", "a\u2581b", "\u2581\u2581c", "\u00a0", "\u3000x", "\ufb01n"],
@@ -335,10 +335,10 @@ def test_subwords_give_their_words_back():
     ]:
         words = [w if isinstance(w, bytes) else w.encode() for w in words]
         pieces = split(words)
-        assert subwords.joined(pieces) == b" ".join(words)
+        assert subwords.join_pieces(pieces) == b" ".join(words)
         numbers = subwords.word_numbers(pieces)
         for i, word in enumerate(words):
-            assert subwords.joined([p for p, n in zip(pieces, numbers, strict=True) if n == i]) == word
+            assert subwords.join_pieces([p for p, n in zip(pieces, numbers, strict=True) if n == i]) == word
     assert len(split([b"the"])) < len(split([b"zebra"]))
 
 
@@ -346,18 +346,18 @@ def test_subwords_that_cannot_be_are_errors():
     pytest.importorskip("sentencepiece")
     for size in (2, 10**6):
         with pytest.raises(LmtkError):
-            subwords.learn([b"the red cars".split()], size)
+            subwords.learn_pieces([b"the red cars".split()], size)
     with pytest.raises(FormatError):
-        subwords.splitter(b"nonsense", "m")
-    assert subwords.splitter(b"", "m")([b"a", b"b"]) == [b"a", b"b"]
+        subwords.make_splitter(b"nonsense", "m")
+    assert subwords.make_splitter(b"", "m")([b"a", b"b"]) == [b"a", b"b"]
 
 
 def test_subwords_need_their_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(UsageError, match="pip install sentencepiece"):
-        subwords.learn([[b"a"]], 9)
+        subwords.learn_pieces([[b"a"]], 9)
     with pytest.raises(UsageError, match="pip install sentencepiece"):
-        subwords.splitter(b"model", "m")
+        subwords.make_splitter(b"model", "m")
 
 
 @given(st.text("ab1 .,:'-()<>\u201c\u0940\u3002$\n", max_size=40))

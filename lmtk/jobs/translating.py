@@ -133,8 +133,8 @@ def translate(job, out=None):
     ensemble = load_ensemble(job.model)
     check_attention(job, ensemble)
     pieces = ensemble[0].subwords
-    split = subwords.splitter(pieces, job.model[0])
-    models = Models(ensemble, split, subwords.joined if pieces else b" ".join)
+    split = subwords.make_splitter(pieces, job.model[0])
+    models = Models(ensemble, split, subwords.join_pieces if pieces else b" ".join)
     pictures = job.align_plot, job.plot_format or "svg"
     aligned = alignment.alignment_writer(job.align, job.soft_align, job.align_html, *pictures, bool(pieces))
     with contextlib.nullcontext(out) if out else open_out(job.write) as out, aligned as write_alignment:

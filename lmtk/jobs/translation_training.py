@@ -187,8 +187,8 @@ def read(job):
     from lmtk.text.bitext import bitext, make_shortlist, read_pairs
 
     pairs = read_pairs(job.source, job.target, job.tolower)
-    pieces = subwords.learn((words for pair in pairs for words in pair), job.bpe) if job.bpe else b""
-    split = subwords.splitter(pieces, job.source)
+    pieces = subwords.learn_pieces((words for pair in pairs for words in pair), job.bpe) if job.bpe else b""
+    split = subwords.make_splitter(pieces, job.source)
     pairs = [(split(a), split(b)) for a, b in pairs]
     x = make_shortlist([a for a, _ in pairs], job.shortlist, job.source)
     y = make_shortlist([b for _, b in pairs], job.shortlist, job.target)
@@ -197,7 +197,7 @@ def read(job):
         heldout = [pair for pair in read_pairs(job.heldout_source, job.heldout_target, job.tolower) if all(pair)]
         held = bitext([(split(a), split(b)) for a, b in heldout], x, y)
         references = [b" ".join(b) for _, b in heldout]
-    return Texts(x, y, text, held, pieces, subwords.joined if job.bpe else b" ".join, references)
+    return Texts(x, y, text, held, pieces, subwords.join_pieces if job.bpe else b" ".join, references)
 
 
 def tell_sizes(texts):

@@ -1,4 +1,7 @@
-"""SRILM's ways to treat what a model cannot predict: -skipoovs, -zeroprob-word and -unk-prob of its ngram."""
+"""What SRILM's ngram does with words that a model cannot predict: -skipoovs, -zeroprob-word and -unk-prob.
+
+Each class wraps a language model and changes its scores; the interface is that of `lmtk.lm`.
+"""
 
 from dataclasses import dataclass, replace
 

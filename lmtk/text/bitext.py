@@ -25,7 +25,7 @@ class Bitext:
     left_out: int
 
 
-def paired(source, target):
+def read_line_pairs(source, target):
     """Yields the lines of two texts in pairs. Raises FormatError, at the end, if one text has more lines."""
     a = b = (0, b"")
     for x, y in zip_longest(split_lines(blocks(source)), split_lines(blocks(target))):
@@ -40,7 +40,9 @@ def paired(source, target):
 
 def read_pairs(source, target, tolower=False):
     """The lines of two texts as pairs of token lists. Raises FormatError if one has more lines, or no word."""
-    rows = [[TOKEN.findall(lower(line) if tolower else line) for line in pair] for pair in paired(source, target)]
+    rows = [
+        [TOKEN.findall(lower(line) if tolower else line) for line in pair] for pair in read_line_pairs(source, target)
+    ]
     for i, path in enumerate((source, target)):
         if not any(row[i] for row in rows):
             raise FormatError(path, "no words in it; is it the right file?")

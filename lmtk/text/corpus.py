@@ -1,6 +1,10 @@
-"""Text as ids: bytes -> tokens -> ids -> sentences.
+"""From text to ids: bytes -> tokens -> ids -> sentences.
 
-A token is a run of bytes other than space, tab, CR and LF: nothing else splits.
+`ids_of` reads the ids of a text by an index of its words, `Growing` or `Closed`, in threads if the text is large.
+`with_marks` adds <s> and </s> to each line, and `corpora` makes a Corpus of each block of a text. `contexts` gives the
+words before each token.
+
+A token is a run of bytes other than space, tab, CR and LF; no other character separates tokens.
 """
 
 import re
@@ -110,9 +114,10 @@ class Closed(dict):
 
 
 class Reader:
-    """Reads the ids of a text's blocks by an index of words, Growing or Closed: in Python, and from the first large
-    block on by the kernel. `finish` gives the new words to a Growing index. It must be called after the last block, and
-    may be called after others.
+    """Reads the ids of the blocks of a text by an index of words, Growing or Closed.
+
+    It reads in Python, and from the first large block on by the kernel. `finish` gives the new words to a Growing
+    index. It must be called after the last block, and may be called after others.
     """
 
     def __init__(self, index, tolower=False):
@@ -198,7 +203,7 @@ class Table:
         self.given, self.next_id = self.known, -1 if self.closed else len(index) - 1
 
     def room(self, words, letters):
-        """Makes an empty table for so many words and bytes of words, at least."""
+        """Allocate an empty table for at least so many words and bytes of words."""
         half = 1 << max(12, (words - 1).bit_length())
         self.slots = np.zeros((2 * half, 2), np.uint64)
         self.letters = np.empty(max(letters, 1 << 16), np.uint8)
@@ -213,7 +218,7 @@ class Table:
         return self.slots, self.letters, self.ends, self.value
 
     def add(self, text):
-        """Adds the words of a text, with the ids from 0 on. None may be in the table, and the table must have room."""
+        """Add the words of a text, with the ids from 0 on. The table must have room for them, and none of them yet."""
         self.look_up(np.frombuffer(text, np.uint8), 0, 0, np.empty(len(text), np.int32))
 
     def grow(self):
@@ -329,11 +334,11 @@ def read_corpus(path, vocab, marks, order=1, keep_lines=False, index=None):
 
 
 def corpora(blocks, vocab, marks, order=1, keep_lines=False, index=None):
-    """Yields a Corpus for each block of a text: whole sentences, or a piece of a long one or of a running text.
+    """Yield a Corpus for each block of a text: whole sentences, or a piece of a long one or of a running text.
 
     A Corpus that continues a sentence starts with the last `order` - 1 tokens of that sentence, which are not scored
-    again. keep_lines: the blocks must have whole lines. index: a Growing index, which knows the words of a block when
-    its Corpus is yielded; without it, words outside the vocabulary are <unk>.
+    again. keep_lines: the blocks must have whole lines. index: a Growing index, which has the words of a block when its
+    Corpus is yielded; without it, words outside the vocabulary are <unk>.
     """
     index = Closed(vocab.index, vocab.unk_id) if index is None else index
     sos, eos = index[SOS], index[EOS]

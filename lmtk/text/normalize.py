@@ -27,16 +27,16 @@ SYMBOL = re.compile(r"(</?\w+>)")
 ABBREVIATION = re.compile(r"(?=(?:[^\W\d_]{2}\.)*[^\W\d_]\.)(?:[^\W\d_]{1,2}\.){2,}")
 
 
-def numbers(text):
-    """Text with <num> for numeric forms (1,234.5 -45 3rd 1960s 12:30 50%); the punctuation around them stays."""
+def replace_numbers(text):
+    """Replace numbers (1,234.5 -45 3rd 1960s 12:30 50%) by <num>; the punctuation around them stays."""
     return NUMERIC.sub(rb"\1<num>", text)
 
 
-def proper_nouns(text, names=None):
-    """Text with <name> for capitalised words inside a sentence or, if `names` (a set of bytes) are given, for these
-    words wherever they occur.
+def replace_proper_nouns(text, names=None):
+    """Replace proper nouns by <name>: capitalised words inside a sentence, or the words `names`, a set of bytes, if
+    given.
 
-    A sentence starts with a line and after . ! or ?. The pronoun I does not count.
+    A sentence starts with a line and after . ! or ?. The pronoun I is not a proper noun.
     """
     out = []
     for line in text.decode("utf-8", "surrogateescape").split("\n"):
@@ -62,27 +62,27 @@ def proper_nouns(text, names=None):
     return "\n".join(out).encode("utf-8", "surrogateescape")
 
 
-def tokens(text):
-    """Text with a blank between words and the punctuation and symbols (Unicode's categories P and S) that touch them.
+def separate_tokens(text):
+    """Put blanks between words and the punctuation and symbols (Unicode categories P and S) that touch them.
 
     These marks stay inside a word: ' - _ @ . and Hebrew's geresh and gershayim between letters or digits; , : / and
     Arabic's separators between digits; the points of an abbreviation (U.S.). A repeated mark (...) is one token; <num>
     and the like stay whole.
     """
     words = text.decode("utf-8", "surrogateescape")
-    return WORD.sub(lambda match: apart(match[0]), words).encode("utf-8", "surrogateescape")
+    return WORD.sub(lambda match: split_word(match[0]), words).encode("utf-8", "surrogateescape")
 
 
 @lru_cache(1 << 16)
-def apart(word):
-    """A word without blanks as its tokens with blanks between them."""
+def split_word(word):
+    """Split a word into its tokens, with blanks between them."""
     if word.isalnum():
         return word
     return " ".join(token for part in SYMBOL.split(word) for token in ([part] if SYMBOL.match(part) else pieces(part)))
 
 
 def pieces(part):
-    """The tokens of a word that has no symbol such as <num> in it."""
+    """Yield the tokens of a word without symbols such as <num>."""
     whole = len(ABBREVIATION.match(part)[0]) if ABBREVIATION.match(part) else 0
     # for each character: itself if it is a mark to split off, "" if it belongs to the word
     marks = [
@@ -108,15 +108,17 @@ def stays(mark, before, after):
 
 
 def normalize(text, tolower=False, to_num=False, proper=False, names=None, tokenize=False):
-    """Whole lines of text, normalized. Proper nouns come first, since lower case would hide them, and numbers before
-    `tokens` splits their signs off. names: a set of bytes, or None.
+    """Normalize whole lines of text. names: a set of bytes, or None.
+
+    Proper nouns are replaced first, since lower case would hide them. Numbers are replaced before `separate_tokens`
+    splits their signs off.
     """
     if proper:
-        text = proper_nouns(text)
+        text = replace_proper_nouns(text)
     if names is not None:
-        text = proper_nouns(text, names)
+        text = replace_proper_nouns(text, names)
     if to_num:
-        text = numbers(text)
+        text = replace_numbers(text)
     if tokenize:
-        text = tokens(text)
+        text = separate_tokens(text)
     return lower(text) if tolower else text

@@ -10,10 +10,10 @@ from lmtk.errors import FormatError, LmtkError, UsageError
 from lmtk.text.bitext import UNKNOWN
 
 MARK = "\u2581".encode()
-LONGEST = 200  # bytes; no longer word is split: the time of a translation grows with the square of a line's pieces
+LONGEST = 200  # bytes of a word that is split; translation time grows with the square of the pieces of a line
 
 
-def library():
+def import_sentencepiece():
     try:
         import sentencepiece
     except ImportError:
@@ -21,16 +21,17 @@ def library():
     return sentencepiece
 
 
-def learn(rows, size):
-    """A sentencepiece model, as bytes, with `size` pieces learned from lists of words. Raises LmtkError if the words do
-    not have so many pieces.
+def learn_pieces(rows, size):
+    """Learn a sentencepiece model, as bytes, with `size` pieces from lists of words.
+
+    Raises LmtkError if the words do not have that many pieces.
     """
     lines, out = (b" ".join(row).decode("utf-8", "replace") for row in rows), io.BytesIO()
     how = {"model_type": "bpe", "vocab_size": size, "num_threads": 1, "minloglevel": 9}
     # no normalization, and all characters are kept; sentence marks are lmtk's own
     how |= {"normalization_rule_name": "identity", "character_coverage": 1.0, "bos_id": -1, "eos_id": -1}
     try:
-        library().SentencePieceTrainer.train(sentence_iterator=lines, model_writer=out, **how)
+        import_sentencepiece().SentencePieceTrainer.train(sentence_iterator=lines, model_writer=out, **how)
     except (RuntimeError, OSError):
         raise LmtkError(
             f"-bpe {size}: these texts have no {size} subwords, or as many characters; give another number"
@@ -38,16 +39,16 @@ def learn(rows, size):
     return out.getvalue()
 
 
-def splitter(model, path):
-    """The function that splits a list of words into pieces; if `model` is empty, the pieces are the words themselves.
+def make_splitter(model, path):
+    """A function that splits a list of words into pieces; with an empty model, the pieces are the words themselves.
 
-    A word that sentencepiece would not give back unchanged, since it is not UTF-8 or has MARK in it, is one piece; so
-    is a word of more than LONGEST bytes. Raises FormatError.
+    A word that sentencepiece would not give back unchanged, since it is not UTF-8 or contains MARK, is one piece; so is
+    a word of more than LONGEST bytes. Raises FormatError.
     """
     if not model:
         return lambda words: words
     try:
-        encode = library().SentencePieceProcessor(model_proto=bytes(model)).encode
+        encode = import_sentencepiece().SentencePieceProcessor(model_proto=bytes(model)).encode
     except (RuntimeError, ValueError):
         raise FormatError(path, "its subwords are no model of sentencepiece; was it written whole?") from None
 
@@ -64,17 +65,17 @@ def splitter(model, path):
 
 
 def begins(piece):
-    """Whether a piece begins a word. [UNK] does, which stands for a whole word."""
+    """Whether a piece begins a word. So does [UNK], which stands for a whole word."""
     return piece.startswith(MARK) or piece == UNKNOWN
 
 
-def joined(pieces):
-    """The text that these pieces make."""
+def join_pieces(pieces):
+    """Join pieces into a text."""
     return b"".join(b" " + p.removeprefix(MARK) if begins(p) else p for p in pieces).removeprefix(b" ")
 
 
 def word_numbers(pieces):
-    """The number, from 0, of the word to which each piece belongs, a list."""
+    """For each piece, the number of its word, from 0; a list."""
     out, number = [], -1
     for piece in pieces:
         number += begins(piece) or number < 0
