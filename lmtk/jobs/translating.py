@@ -253,9 +253,9 @@ def write_scores(job, models, out, write_alignment):
     from lmtk.nmt.alignment import strongest_links
     from lmtk.nmt.scoring import GivenSource, read_targets, score_pairs
     from lmtk.reports.srilm import report
-    from lmtk.text.bitext import paired
+    from lmtk.text.bitext import read_line_pairs
 
-    corpora = read_targets(models.models[0], models.split, paired(job.text, job.target), job.tolower)
+    corpora = read_targets(models.models[0], models.split, read_line_pairs(job.text, job.target), job.tolower)
     if job.debug:
         report(GivenSource(models.models), job.target, corpora, job.debug, out.write)
         return
