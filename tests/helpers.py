@@ -35,6 +35,9 @@ ENVIRONMENT = {
 TRAIN = "the cat sat\na dog sat on the cat\nthe dog saw a cat on the mat\n\na cat saw the dog\n"
 HELD = "the dog sat on a mat\na cat sat\nthe zebra saw\n"
 
+# for commands whose kernels check the bounds of arrays; they are compiled once, in half a minute
+BOUNDS_CHECKED = ENVIRONMENT | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(Path.home() / ".cache/lmtk/bounds")}
+
 
 def random_model(seed, order=3, words="abcde", unk=False, holes=True):
     """A model with random n-grams, some of them without their prefix, and random probabilities that sum to one."""

@@ -5,11 +5,10 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import ENVIRONMENT, FILES, TESTS
+from helpers import BOUNDS_CHECKED, ENVIRONMENT, FILES, TESTS
 
 import lmtk
 from lmtk.errors import FormatError, LmtkError
@@ -116,12 +115,10 @@ def test_kernels_stay_within_bounds(amount):
     """The tests of kernels on n-grams, with numba's checks on."""
     if os.environ.get("NUMBA_BOUNDSCHECK") or not amount(0, 1):
         pytest.skip("half a minute of compilation: with --all")
-    cache = Path.home() / ".cache" / "lmtk" / "bounds"  # half a minute the first time
     files = [str(TESTS / f"{name}.py") for name in ("test_large", "attacks/test_hostile", "test_nodes")]
-    environment = ENVIRONMENT | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
     chosen = "scored or written or forged or read_alike or linked or edited"
     run = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen, *files]
-    done = subprocess.run(run, env=environment, capture_output=True, text=True)
+    done = subprocess.run(run, env=BOUNDS_CHECKED, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
 
 

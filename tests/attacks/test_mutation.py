@@ -4,7 +4,7 @@ import os
 
 import mutation
 import pytest
-from helpers import ENVIRONMENT
+from helpers import BOUNDS_CHECKED
 
 
 def shown(findings):
@@ -19,11 +19,10 @@ def test_mutated_files_are_read_or_are_a_line(how, amount, seed):
     assert ran == cases
 
 
-def test_kernels_stay_in_bounds(tmp_path, amount, seed):
+def test_kernels_stay_in_bounds(amount, seed):
     if not (cases := amount(0, 1000)):
         pytest.skip("half a minute of compilation: with --all")
-    environment = os.environ | ENVIRONMENT | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     arguments = ["-seed", str(seed + 1), "-cases", str(cases), "-kinds", "backoff", "class-ngram"]
-    findings, ran = mutation.fuzz(arguments, environment)
+    findings, ran = mutation.fuzz(arguments, os.environ | BOUNDS_CHECKED)
     assert not findings, f"seed {seed + 1}\n{shown(findings)}"
     assert ran == cases
