@@ -245,7 +245,7 @@ def blocks_within(path, index, memory, **how):
     for block in blocks:
         recent.append(block)  # the index may lack the words of these
         if memory and len(index) * WORD_BYTES > max(memory, LEAST):
-            words = len(index) + count_new(chain(recent, blocks), index, memory)
+            words = count_different(index, chain(recent, blocks), memory)
             raise LmtkError(
                 f"-memory is too small: the vocabulary has {words} words; "
                 f"give {words * WORD_BYTES + LEAST >> 20}M or more, or limit it by -vocab"
@@ -253,19 +253,23 @@ def blocks_within(path, index, memory, **how):
         yield block
 
 
-def count_new(blocks, index, memory):
-    """The number of different words in the blocks of a text that an index lacks, found with about `memory` bytes."""
-    hashes, most, new = Column(np.int64, True), max(memory // 96, 1), 0
+def count_different(index, blocks, memory):
+    """The number of different words in an index, which is emptied, and in the blocks of a text, found with about
+    `memory` bytes. Words are told apart by their hashes.
+    """
+    hashes, most, total = Column(np.int64, True), max(memory // 96, 1), 0
+    hashes.append(np.fromiter(map(hash, index), np.int64, len(index)))
+    index.clear()
     for block in blocks:
-        words = {word for word in TOKEN.findall(block) if word not in index}
+        words = set(TOKEN.findall(block))
         hashes.append(np.fromiter(map(hash, words), np.int64, len(words)))
     parts = hashes.size // most + 1
     for part in range(parts):
         pieces = (hashes.read(a, min(a + most, hashes.size)) for a in range(0, hashes.size, most))
-        new_hashes = np.concatenate([np.zeros(0, np.int64), *(piece[piece % parts == part] for piece in pieces)])
-        new_hashes.sort()
-        new += np.count_nonzero(np.diff(new_hashes)) + 1 if len(new_hashes) else 0
-    return new
+        of_part = np.concatenate([np.zeros(0, np.int64), *(piece[piece % parts == part] for piece in pieces)])
+        of_part.sort()
+        total += np.count_nonzero(np.diff(of_part)) + 1 if len(of_part) else 0
+    return total
 
 
 def raw_blocks(texts, read_blocks, known, marks, unk, comm):
