@@ -126,7 +126,7 @@ def model_of(job):
     model = job.lm
     if isinstance(model, str):
         with reading([job.lm], "reading the model"):
-            model = load_strictly(job.lm) if job.strict else load(job.lm, sums="beside")
+            model = load_strictly(job.lm) if job.strict else load(job.lm, sums="later")
     if job.classes:
         from lmtk.joint.classes import class_model
 
