@@ -13,14 +13,14 @@ def shown(findings):
 
 @pytest.mark.parametrize("how", ["", "-small"])
 def test_mutated_files_are_read_or_are_a_line(how, amount, seed):
-    cases = amount(500, 3000)
+    cases = amount(150, 400)
     findings, ran = mutation.fuzz(["-seed", str(seed), "-cases", str(cases), *how.split()])
     assert not findings, f"seed {seed}\n{shown(findings)}"
     assert ran == cases
 
 
 def test_kernels_stay_in_bounds(amount, seed):
-    if not (cases := amount(0, 1000)):
+    if not (cases := amount(0, 100)):
         pytest.skip("half a minute of compilation: with --all")
     arguments = ["-seed", str(seed + 1), "-cases", str(cases), "-kinds", "backoff", "class-ngram"]
     findings, ran = mutation.fuzz(arguments, os.environ | BOUNDS_CHECKED)
