@@ -20,13 +20,12 @@ from lmtk.ngram.edit.renormalize import (
     estimate,
     fetch_suffix,
     lower_p,
+    renormalize,
     update_all_weights,
-    update_model,
-    warn_of_sums,
 )
 from lmtk.ngram.mass import left_of_one
 from lmtk.ngram.model.building import finish
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, allocate, mark_suffixes, suffix_of
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, allocate, mark_suffixes, suffix_of, view_records
 from lmtk.text.corpus import Corpus
 
 f32 = np.float32
@@ -42,18 +41,17 @@ def prune(model, threshold, minorder=2, history=None, own=False):
     from the model itself or from the model `history`: a Kneser-Ney model gives poor p(h) (Chelba et al. 2010). own:
     whether the caller gives the model up, so that its memory may be reused.
     """
-    arrays = _, logs, where, _ = copied(model, own)
+    arrays = memory, _, where, _ = copied(model, own)
     context = history_probabilities(history, model) if history else context_probabilities(arrays, model.vocab)
-    base = np.concatenate(([0], np.cumsum(where[:, N])))
+    base = first_marks(where)
     kept, needed = np.ones(base[-1], np.uint8), [np.zeros(size, np.uint8) for size in where[:, N]]
     for k in range(len(where), 1, -1):
         given = context[k - 2], float(threshold if k >= minorder else 0), kept[base[k - 1] : base[k]]
         given = *given, needed[k - 1], needed[k - 2]
         in_parts(lambda *part, k=k, given=given: judge(*arrays, k, *part, *given), where[k - 2, N])
         mark_suffixes(model.nodes, k, needed)
-    for k in range(1, len(where)):
-        at, size, width, _ = where[k - 1].tolist()
-        logs[at + BOW : at + BOW + size * width : width][needed[k - 1] == 0] = 0
+    for level, marks in zip(view_records(memory, where)[1:-1], needed):
+        level["log10bow"][:-1][marks == 0] = 0
     return without(model, arrays, kept, base)
 
 
@@ -72,7 +70,7 @@ def prune_low(model, minorder=2):
             drop = lambda *part, k=k: drop_low(*arrays, k, *part, extended[k - 2])
             dropped += sum(in_parts(drop, where[k - 2, N]))
         update_all_weights(arrays, model.vocab)
-    base = np.concatenate(([0], np.cumsum(where[:, N])))
+    base = first_marks(where)
     kept = stated(arrays)
     kept[: base[1]] = 1
     needed = np.zeros_like(kept)
@@ -85,15 +83,18 @@ def prune_low(model, minorder=2):
 def drop_empty(model):
     """Remove the bare prefixes that no n-gram extends. Probabilities and weights stay."""
     arrays = copied(model)
-    base = np.concatenate(([0], np.cumsum(arrays[2][:, N])))
-    return replace(model, nodes=select(arrays, len(model.vocab.words), stated(arrays), base))
+    return replace(model, nodes=select(arrays, len(model.vocab.words), stated(arrays), first_marks(arrays[2])))
+
+
+def first_marks(where):
+    """(n + 1,): where the marks of each order begin in an array for the n-grams of all orders, and its end."""
+    return np.concatenate(([0], np.cumsum(where[:, N])))
 
 
 def stated(arrays):
     """Whether each n-gram, those of all orders in one array, has a probability of its own: uint8."""
-    _, logs, where, _ = arrays
-    p = [logs[at + p : at + p + size * width : width] for at, size, width, p in where.tolist()]
-    return np.concatenate([~np.isnan(x) for x in p]).astype(np.uint8)
+    levels = view_records(arrays[0], arrays[2])[1:]
+    return np.concatenate([~np.isnan(level["log10p"][:-1]) for level in levels]).astype(np.uint8)
 
 
 def without(model, arrays, kept, base):
@@ -101,10 +102,7 @@ def without(model, arrays, kept, base):
     base[k - 1]. A removed n-gram that is the prefix of a kept one becomes a bare prefix, which gets its backed-off
     probability.
     """
-    nodes = select(arrays, len(model.vocab.words), kept, base)
-    memory = nodes.memory.base
-    warn_of_sums(update_model((memory, memory.view(f32), nodes.where, nodes.far), model.vocab))
-    return replace(model, nodes=nodes)
+    return renormalize(replace(model, nodes=select(arrays, len(model.vocab.words), kept, base)), own=True)
 
 
 def select(arrays, W, kept, base):
@@ -124,9 +122,9 @@ def context_probabilities(arrays, vocab):
     n-gram h as a sequence of words. A first <s> counts as </s>, since a text has as many of both. Other words that the
     model does not predict are left out of the product.
     """
-    memory, logs, where, _ = arrays
-    at, size, width, p = where[0].tolist()
-    words, first = memory[at : at + size * width : width], logs[at + p : at + p + size * width : width].copy()
+    memory, _, where, _ = arrays
+    unigrams = view_records(memory, where)[1][:-1]
+    words, first = unigrams["word"], unigrams["log10p"].copy()
     first[np.isnan(first)] = -np.inf
     first[np.isneginf(first) & (words >= vocab.V)] = 0
     closing = first[words == vocab.eos_id]

@@ -29,7 +29,7 @@ from lmtk.machine.memory import zeros
 from lmtk.machine.threads import in_parts
 from lmtk.ngram.estimate.methods import EPSILON
 from lmtk.ngram.mass import left_of_one, weight_of_one
-from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, freeze, suffix_of, writable_memory
+from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, freeze, suffix_of, view_records, writable_memory
 from lmtk.ngram.model.walking import backed_off
 
 AHEAD = 8
@@ -49,7 +49,9 @@ def renormalize(model, own=False):
     own: whether the caller gives the model up, so that its memory may be reused.
     """
     arrays = copied(model, own)
-    warn_of_sums(update_model(arrays, model.vocab))
+    warn_of_sums(update_all_weights(arrays, model.vocab, shown=True))
+    for k in range(2, model.order + 1):
+        in_parts(lambda *part, k=k: fill_bare(*arrays, k, *part), arrays[2][k - 2, N])
     return replace(model, nodes=replace(model.nodes, memory=freeze(arrays[0]), path=""))
 
 
@@ -69,23 +71,12 @@ def update_all_weights(arrays, vocab, shown=False):
     """Complete the 1-grams and set all back-off weights, in place. shown: as for `update_weights`. Returns the number
     of contexts whose probabilities sum to more than one.
     """
-    memory, logs, where, _ = arrays
-    at, size, width, p = where[0].tolist()
-    words, first = memory[at : at + size * width : width], logs[at + p : at + p + size * width : width]
+    memory, _, where, _ = arrays
+    unigrams = view_records(memory, where)[1][:-1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        first[:], over = complete_unigrams(first.copy(), words < vocab.V)
+        unigrams["log10p"], over = complete_unigrams(unigrams["log10p"].copy(), unigrams["word"] < vocab.V)
     for k in range(2, len(where) + 1):
         over += sum(in_parts(lambda *part, k=k: update_weights(*arrays, k, *part, shown), where[k - 2, N]))
-    return over
-
-
-def update_model(arrays, vocab):
-    """Renormalize in place, as `renormalize` describes. Returns the number of contexts whose probabilities sum to more
-    than one.
-    """
-    over = update_all_weights(arrays, vocab, shown=True)
-    for k in range(2, len(arrays[2]) + 1):
-        in_parts(lambda *part, k=k: fill_bare(*arrays, k, *part), arrays[2][k - 2, N])
     return over
 
 

@@ -11,7 +11,7 @@ from itertools import repeat
 import numpy as np
 
 from lmtk.ngram.edit.prune import drop_empty
-from lmtk.ngram.edit.renormalize import update_model, warn_of_sums
+from lmtk.ngram.edit.renormalize import renormalize
 from lmtk.ngram.edit.union import unite
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.building import build_nodes
@@ -25,8 +25,7 @@ def merge(models, weights, own=False):
     """
     vocab = unite_vocabularies([model.vocab for model in models])
     memory, where, far = unite(models, [ids_in(vocab, m) for m in models], len(vocab.words), weights, own)
-    warn_of_sums(update_model((memory, memory.view(np.float32), where, far), vocab))
-    return replace(models[0], vocab=vocab, nodes=wrap_records(memory, where, far))
+    return renormalize(replace(models[0], vocab=vocab, nodes=wrap_records(memory, where, far)), own=True)
 
 
 def merge_in_turn(models, weights, own=False):
