@@ -52,3 +52,8 @@ def shown(word):
 def first_words(words):
     """Format the first three words of a list, for messages."""
     return ", ".join(map(shown, words[:3])) + " ..." * (len(words) > 3)
+
+
+def option_name(field):
+    """The name, without the dash, of the option that sets a dataclass field."""
+    return field.metadata.get("option", field.name.replace("_", "-"))

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 
-from lmtk.errors import Diverged, FormatError, LmtkError
+from lmtk.errors import Diverged, FormatError, LmtkError, option_name
 from lmtk.files import container, curve, registry
 from lmtk.files.declared import CHECKPOINT, check_array, check_settings, like, vocabulary
 from lmtk.files.inputs import open_in
@@ -111,11 +111,6 @@ def finish(program, model):
 def has_checkpoint(run, resume):
     """Whether there is a checkpoint to continue from."""
     return bool(resume and run.checkpoint and os.path.exists(run.checkpoint))
-
-
-def option_name(setting):
-    """The name of the option that sets a field of the settings of a Run."""
-    return setting.metadata.get("option", setting.name.replace("_", "-"))
 
 
 def resume(run, fresh, best, debug=0):

@@ -13,8 +13,8 @@ from typing import Annotated, NamedTuple, get_args, get_origin
 import typer
 
 from lmtk.commands.spelling import Option, checked
-from lmtk.errors import UsageError
-from lmtk.jobs.rules import default_of, fields_of, option_of
+from lmtk.errors import UsageError, option_name
+from lmtk.jobs.rules import default_of, fields_of
 
 MAX_ORDER = 99
 MANY = 1024  # threads
@@ -95,7 +95,7 @@ def takes(job, options):
         for heading, records in options.items():
             for name, record in records.items():
                 field = declared.get(name)
-                spelled = record.name or (option_of(field) if field else name.replace("_", "-"))
+                spelled = record.name or (option_name(field) if field else name.replace("_", "-"))
                 kind = record.type or field.type
                 default = default_of(field) if field and not record.type else record.default
                 annotation, readers[name] = declaration(spelled, kind, record, heading)

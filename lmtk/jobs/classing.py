@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 
 from lmtk.errors import LmtkError, UsageError, counted, name_of
-from lmtk.jobs.rules import Rule, check, check_outputs, from_stdin, needs, one_stdin, unknown_word, wrong
+from lmtk.jobs.rules import Rule, check, check_outputs, from_stdin, marks_of, needs, one_stdin, unknown_word, wrong
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,9 @@ def bigrams_of(job, start):
     """The Bigrams that a job sorts. start: the classes of -init, or None."""
     from lmtk.ngram.classes import induction
     from lmtk.ngram.counting.collection import collect
-    from lmtk.text.corpus import Marks
     from lmtk.text.vocab import EOS, SOS, read_vocab
 
-    marks, unk = Marks.of(job.no_sos, job.no_eos, job.stream, job.tolower), os.fsencode(job.map_unk)
+    marks, unk = marks_of(job), os.fsencode(job.map_unk)
     listed = read_vocab(job.vocab, job.tolower) if job.vocab else None
     apart = {SOS, EOS, *(read_vocab(job.noclass_vocab, job.tolower) if job.noclass_vocab else ())}
     counts = collect(job.text, job.counts, 2, listed, marks, unk)

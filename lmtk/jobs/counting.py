@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lmtk.errors import LmtkWarning
-from lmtk.jobs.rules import Rule, check, excludes, from_stdin, needs, option_named, unknown_word, wrong
+from lmtk.jobs.rules import Rule, check, excludes, from_stdin, marks_of, needs, option_named, unknown_word, wrong
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ class CountJob:
 
     @property
     def marks(self):
-        from lmtk.text.corpus import Marks
-
         if self.kenlm:
+            from lmtk.text.corpus import Marks
+
             how = {"open_end": self.open_end, "skip_symbols": self.skip_symbols}
             return Marks(blank=True, tolower=self.tolower, **how)
-        return Marks.of(self.no_sos, self.no_eos, self.stream, self.tolower)
+        return marks_of(self)
 
     @property
     def unk(self):

@@ -6,16 +6,7 @@ import warnings
 from dataclasses import dataclass
 
 from lmtk.errors import LmtkWarning
-from lmtk.jobs.rules import (
-    Rule,
-    check,
-    check_outputs,
-    from_stdin,
-    one_stdin,
-    required,
-    show,
-    unknown_word,
-)
+from lmtk.jobs.rules import Rule, check, check_outputs, from_stdin, marks_of, one_stdin, required, show, unknown_word
 
 
 @dataclass(frozen=True)
@@ -61,11 +52,11 @@ def interpolate(job):
     """Runs an InterpolateJob. Returns the ngram.interp.Interpolated."""
     from lmtk.files.outputs import open_out
     from lmtk.ngram.estimate import interp
-    from lmtk.text.corpus import Marks, whole_corpus
+    from lmtk.text.corpus import whole_corpus
 
     texts = [*job.text, job.heldout]
     check_outputs(job.lm, job.write_bin, texts=texts, inputs=[*job.read, job.vocab])
-    marks = Marks.of(job.no_sos, job.no_eos, job.stream, job.tolower)
+    marks = marks_of(job)
     counts, vocab = count(job, marks)
 
     def tell(iteration, ppl):

@@ -10,6 +10,7 @@ from lmtk.jobs.rules import (
     check,
     check_outputs,
     complete_weights,
+    marks_of,
     needs,
     one_stdin,
     option_named,
@@ -118,9 +119,9 @@ def heldout_scores(job, parts, binned):
     import numpy as np
 
     from lmtk.joint import mixture
-    from lmtk.text.corpus import Marks, read_corpus
+    from lmtk.text.corpus import read_corpus
 
-    marks = Marks.of(job.no_sos, job.no_eos, job.stream, job.tolower)
+    marks = marks_of(job)
     logps, bins = [], []
     for corpus in read_corpus(job.heldout, parts[0].vocab, marks, max(part.order for part in parts)):
         logp, bin_of, *_ = mixture.part_scores(parts, corpus, binned)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, field, fields, is_dataclass
 from typing import NamedTuple
 
-from lmtk.errors import UsageError, counted
+from lmtk.errors import UsageError, counted, option_name
 
 
 class Rule(NamedTuple):
@@ -31,9 +31,11 @@ def option_named(name, default=None):
     return field(default_factory=dict, metadata=about) if default == {} else field(default=default, metadata=about)
 
 
-def option_of(about):
-    """The name of a field's option, without the dash."""
-    return about.metadata.get("option", about.name.replace("_", "-"))
+def marks_of(job):
+    """The text.corpus.Marks of a job's fields no_sos, no_eos, stream, tolower and, if it has one, reverse."""
+    from lmtk.text.corpus import Marks
+
+    return Marks.of(job.no_sos, job.no_eos, job.stream, job.tolower, getattr(job, "reverse", False))
 
 
 def fields_of(job):
@@ -77,7 +79,7 @@ def options_given(job, names):
     """The options, of those that `names` lists with blanks between them, that are given: as "-name"."""
     values = flatten(job)
     chosen = [values[name] for name in names.split()]
-    return [f"-{option_of(about)}" for about, value in chosen if value != default_of(about)]
+    return [f"-{option_name(about)}" for about, value in chosen if value != default_of(about)]
 
 
 def required(name):
@@ -86,7 +88,7 @@ def required(name):
 
     def broken(job):
         about, value = flatten(job)[name]
-        return None if value not in (None, "", ()) else f"-{option_of(about)} is missing{more()}"
+        return None if value not in (None, "", ()) else f"-{option_name(about)} is missing{more()}"
 
     return Rule(broken)
 
@@ -98,7 +100,7 @@ def needs(names, others, message=None):
         first = options_given(job, names)
         if not first or options_given(job, others):
             return None
-        wanted = [f"-{option_of(flatten(job)[name][0])}" for name in others.split()]
+        wanted = [f"-{option_name(flatten(job)[name][0])}" for name in others.split()]
         return fill_in(message, job) or f"{first[0]} needs {either(wanted)}"
 
     return Rule(broken)

@@ -8,7 +8,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from lmtk.errors import LmtkWarning, UsageError, counted, name_of
-from lmtk.jobs.rules import Rule, check, check_outputs, excludes, from_stdin, one_of, one_stdin, required, wrong
+from lmtk.jobs.rules import (
+    Rule,
+    check,
+    check_outputs,
+    excludes,
+    from_stdin,
+    marks_of,
+    one_of,
+    one_stdin,
+    required,
+    wrong,
+)
 
 
 @dataclass(frozen=True)
@@ -39,9 +50,7 @@ class Scoring:
 
     @property
     def marks(self):
-        from lmtk.text.corpus import Marks
-
-        return Marks.of(self.no_sos, self.no_eos, self.stream, self.tolower, self.reverse)
+        return marks_of(self)
 
 
 @dataclass(frozen=True)

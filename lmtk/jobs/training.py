@@ -13,6 +13,7 @@ from lmtk.jobs.rules import (
     check,
     check_outputs,
     either,
+    marks_of,
     needs,
     one_of,
     one_stdin,
@@ -93,9 +94,7 @@ class TrainJob:
 
     @property
     def marks(self):
-        from lmtk.text.corpus import Marks
-
-        return Marks.of(self.no_sos, self.no_eos, self.stream, self.tolower)
+        return marks_of(self)
 
     @property
     def shares_outputs(self):
