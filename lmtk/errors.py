@@ -17,7 +17,7 @@ class FormatError(LmtkError):
 
 
 class Diverged(LmtkError):
-    """Training has failed: the likelihood is no longer a finite number."""
+    """Training diverged: the likelihood is not a finite number any more."""
 
 
 class UsageError(LmtkError):

@@ -32,12 +32,13 @@ def estimate(text, order=3, smoothing="kn", interpolate=True, vocab=None, unk=Tr
     smoothing: "kn" (modified Kneser-Ney), "ukn" (the original one), "gt" (Katz), "wb" (Witten-Bell), "n" (natural); or
     a name and its parameter, ("cd", D) for absolute discounting, ("add", delta) for additive smoothing.
     interpolate: whether lower orders are added in, where the method knows how.
-    vocab: the words, str or bytes, others being <unk>; None: those of the text. unk: whether <unk> is predicted.
+    vocab: a list of words, str or bytes; other words become <unk>. None: all words of the text.
+    unk: whether <unk> is predicted.
     options: minimum, n-grams counted less are left out: a number, or one for each order, the last of them for all
     above; fallback, D1, D2, D3+ for an order whose counts give Kneser-Ney no discounts, as those of a small text; and
     fields of `lmtk.jobs.estimating.EstimateJob`, its CountJob and its Smoothing.
 
-    Raises LmtkError where there is nothing to count or there are no discounts, OSError, ValueError.
+    Raises LmtkError if nothing is counted or the counts give no discounts, OSError, ValueError.
     """
     from lmtk.jobs.estimating import EstimateJob
     from lmtk.jobs.estimating import estimate as run

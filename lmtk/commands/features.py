@@ -137,7 +137,7 @@ def targets_of(job, model, vocab, senses):
 
 
 def print_nearest(job, C, vocab, ids, targets, senses):
-    """Prints the words whose vectors are nearest. C (W, m): the vectors. targets: as `targets_of` has them."""
+    """Prints the words whose vectors are nearest. C (W, m): the vectors. targets: from `targets_of`."""
     import numpy as np
 
     from lmtk.nplm import features

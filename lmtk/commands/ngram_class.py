@@ -5,7 +5,7 @@ from lmtk.jobs.rules import build, check, wrong
 OPTIONS = {
     "Data": {
         **shared("text"),
-        "counts": option("N-gram counts, of which the 2-grams are used (several).", "FILE"),
+        "counts": option("N-gram counts; only the 2-grams are used (several).", "FILE"),
         **shared("vocab map_unk tolower no_sos no_eos stream"),
     },
     "Classes": {

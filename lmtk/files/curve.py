@@ -79,7 +79,7 @@ def epochs(table):
 
 
 def find_underfitting(curve, unigram):
-    """A message if the last perplexity is clearly above that of the unigram model, else None.
+    """Return a message if the last perplexity is clearly above the unigram model's perplexity, else None.
 
     unigram: mean ln p of a word of the training text under the unigram model, and of the held-out text, or None. A
     training figure is ignored if it is an estimate, and in the first epoch, when part of it is from before anything was

@@ -103,13 +103,10 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
         # fill the block up, since a shorter one would count as the last
         block, offset = block[len(BOM) :] + read(len(BOM)), len(BOM)
     limit, parts, last, has_nul = max(size, BLOCK) if pieces else LONGEST_LINE, [], b"", False
-    number, counts_lines = (
-        1,
-        not os.path.isfile(path),
-    )  # an error in a file counts its lines by reading it again
+    number, counts_lines = 1, not os.path.isfile(path)  # a file is read again to count the lines before an error
 
     def checked(text, whole):
-        """The text, of which `whole` tells if it ends with a line. Raises FormatError."""
+        """Return the text, after the checks. whole: whether the text ends with a line end. Raises FormatError."""
         begin = find_long_word(text)
         if begin < 0 and (whole or pieces):
             return text

@@ -24,7 +24,7 @@ SUFFIX = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 
 
 class Output(io.FileIO):
-    """A file to write, parts of which may be mapped into memory (`container.map_output`).
+    """An output file. `container.map_output` may map parts of the file into memory.
 
     early: whether bytes go to the disk while the file is written. Otherwise a rename over another file waits until the
     whole file has its place on the disk, half a second for each GB.
