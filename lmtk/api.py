@@ -144,7 +144,7 @@ class Model:
         from starts[i] up to starts[i + 1], as the model's vocabulary has them, without <s> and </s>.
         """
         if isinstance(sentences, (str, bytes)):
-            raise TypeError("a list or an iterator of sentences is wanted, not one text")
+            raise TypeError("expected a list or an iterator of sentences, not one string")
         if isinstance(sentences, tuple) and len(sentences) == 2 and isinstance(sentences[0], np.ndarray):
             parts = self._parts_of_ids(*sentences)
         else:
@@ -180,7 +180,7 @@ class Model:
         from lmtk.ngram.model import backoff
 
         if not isinstance(self.lm, Backoff):
-            raise TypeError(f"expected a back-off model to write, not a {type(self.lm).__name__}")
+            raise TypeError(f"only back-off models can be written, not a {type(self.lm).__name__}")
         with open_out(os.fsdecode(path)) as out:
             backoff.write_binary(out, self.lm) if binary else writer.write_text(out, self.lm)
 
@@ -354,7 +354,7 @@ class Model:
     def _parts_of_ids(self, ids, starts):
         ids, W = np.asarray(ids, np.int32), len(self.vocab.words)
         if len(ids) and not (ids.min() >= 0 and ids.max() < W):
-            raise ValueError(f"ids from 0 to {W - 1} were wanted")
+            raise ValueError(f"ids must lie between 0 and {W - 1}")
         for first in range(0, len(starts) - 1, TOGETHER):
             some = np.asarray(starts[first : first + TOGETHER + 1])
             yield lambda some=some: np.insert(ids[some[0] : some[-1]], some[1:-1] - some[0], NEWLINE).astype(np.int32)

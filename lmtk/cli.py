@@ -11,6 +11,7 @@ import warnings
 
 from lmtk import __version__
 from lmtk.commands import COMMANDS, click_command
+from lmtk.commands.absent import about_program
 from lmtk.commands.spelling import INPUT, nearest, spelled, table
 from lmtk.errors import LmtkError, LmtkWarning, UsageError, notes, typed
 from lmtk.machine import large, mpiexec
@@ -162,8 +163,9 @@ def top(words):
 
 def no_command(word):
     if word in PROGRAMS:
-        return f"no command {word}; the program of that name is lmtk -as {word}, or in the folder that lmtk -bin names"
-    return f"no {'option' if word.startswith('-') else 'command'} {word}{nearest(word, COMMANDS)}"
+        return f"no command {word}; run lmtk -as {word}, or the program in the folder that lmtk -bin prints"
+    kind = "option" if word.startswith("-") else "command"
+    return f"no {kind} {word}{about_program(word) or nearest(word, COMMANDS) or '; lmtk -help lists them'}"
 
 
 def programs_folder():
@@ -279,7 +281,7 @@ def attempt(program, words):
     except ModuleNotFoundError as e:
         if not sys.modules.get("lmtk") or (e.name or "").startswith("lmtk"):
             raise
-        say(program, f"{sys.executable} lacks the package {e.name}; lmtk wants the Python that it is installed for")
+        say(program, f"{sys.executable} cannot import {e.name}; activate the environment where lmtk is installed")
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

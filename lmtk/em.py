@@ -65,7 +65,7 @@ def check_weights(weights, path):
     warning.
     """
     if not (np.isfinite(weights) & (weights >= 0)).all():
-        raise FormatError(path, "a weight is negative or no number")
+        raise FormatError(path, "a weight is negative or not a number")
     off = np.abs(weights.sum(axis=1) - 1)
     if (off > 1e-4).any():
         worst = weights.sum(axis=1)[off.argmax()]

@@ -67,9 +67,9 @@ def method_options(smoothing):
     """The options of a smoothing method. Raises ValueError."""
     name, *parameters = [smoothing] if isinstance(smoothing, str) else smoothing
     if name not in METHODS:
-        raise ValueError(f"no method {name!r}; there are {', '.join(METHODS)}")
+        raise ValueError(f"unknown method {name!r}; choose one of {', '.join(METHODS)}")
     if len(parameters) != (name in ("cd", "add")):
-        raise ValueError('only "cd" and "add" have a parameter, and they want it')
+        raise ValueError('only "cd" and "add" take a parameter, and they need one')
     return {METHODS[name]: parameters[0]} if parameters else dict(METHODS[name])
 
 

@@ -53,7 +53,7 @@ def completion(words):
     """The completion of all commands for the one shell that is named, as a script. Raises UsageError for others."""
     writers = {"bash": bash, "zsh": zsh, "fish": fish}
     if len(words) != 1 or words[0] not in writers:
-        raise UsageError("completion is for one shell: bash, zsh or fish")
+        raise UsageError("name one shell: lmtk completion bash, zsh or fish")
     return writers[words[0]]({name: spellings(name) for name in COMMANDS})
 
 

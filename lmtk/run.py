@@ -73,7 +73,7 @@ def check_beside(model, resume):
     checkpoint = checkpoint_of(model)
     if checkpoint and not resume and os.path.exists(checkpoint):
         ways = "-resume goes on with it, -finish makes a model of it; or remove it"
-        raise LmtkError(f"{checkpoint}: a run that has not ended; {ways}")
+        raise LmtkError(f"{checkpoint}: an unfinished run; {ways}")
 
 
 def read_checkpoint(program, checkpoint):
@@ -83,12 +83,12 @@ def read_checkpoint(program, checkpoint):
     if about["kind"] != kind_of(program):
         raise FormatError(checkpoint, f"a file of kind {about['kind']}, not a checkpoint of {program}")
     if "model" not in about["settings"]:
-        raise FormatError(checkpoint, "a checkpoint of an earlier lmtk; remove it and begin anew")
+        raise FormatError(checkpoint, "a checkpoint of an earlier version of lmtk; remove it and start again")
     check_settings(about["settings"], CHECKPOINT, checkpoint)
     state = about["settings"]["state"]
     epoch, best, epochs = state["epoch"], state["best_epoch"], len(state["curve"]) - 1
     if epochs != epoch or (best > 0) != (epoch > 0) or best > epoch or (best > 0) != bool(about["settings"]["model"]):
-        raise FormatError(checkpoint, f"epoch {epoch}, the best one {best} and a curve of {epochs} do not go together")
+        raise FormatError(checkpoint, f"damaged: epoch {epoch}, best epoch {best} and a curve of {epochs} epochs do not match")
     return about["settings"], arrays
 
 
@@ -96,11 +96,11 @@ def finish(program, model):
     """Do the work of -finish: write the best model in the checkpoint, and end the run. Raises LmtkError."""
     checkpoint = checkpoint_of(model)
     if not checkpoint or not os.path.exists(checkpoint):
-        raise LmtkError(f"{checkpoint or model}: no checkpoint to make a model of")
+        raise LmtkError(f"{checkpoint or model}: no checkpoint found to make a model from")
     about, arrays = read_checkpoint(program, checkpoint)
     about = about["model"]
     if about is None:
-        raise LmtkError(f"{checkpoint}: no epoch is over, so that there is no model yet; -resume goes on with it")
+        raise LmtkError(f"{checkpoint}: no epoch is finished, so there is no model yet; -resume continues the run")
     best = {name.removeprefix("best."): a for name, a in arrays.items() if name.startswith("best.")}
     registry.make_model(about, best | {"vocabulary": arrays["vocabulary"]}, checkpoint)  # a whole one, or an error
     with open_out(model, lasting=True) as out:
@@ -133,7 +133,7 @@ def resume(run, fresh, best, debug=0):
     if changed:
         names = ", ".join(f"-{name}" for name in changed)
         why = f"a checkpoint of another run: {names} {'differs' if len(changed) == 1 else 'differ'}"
-        raise FormatError(run.checkpoint, f"{why}; give the same, or end it with -finish, or remove it")
+        raise FormatError(run.checkpoint, f"{why}; use the same options, finish the run with -finish, or remove the checkpoint")
     state = about["state"]
     if state["diverged"]:
         raise LmtkError(

@@ -94,11 +94,11 @@ def command(**options):
     check_outputs(job.write, job.plot, inputs=[job.lm, job.words])
     model = load(job.lm)
     if not isinstance(model, Neural):
-        raise LmtkError(f"{job.lm}: expected a neural model, which has features, got another kind; see lmtk nplm-train")
+        raise LmtkError(f"{job.lm}: not a neural model, so its words have no features; lmtk nplm-train makes one")
     senses = getattr(model, "senses", 1)
     C, vocab = features.senses_of(model) if senses > 1 else (model.C, model.vocab)
     if senses > 1 and (whole := [word for word in job.analogy if os.fsencode(word) in model.vocab.index]):
-        raise LmtkError(f"{job.lm}: {whole[0]} has {senses} senses; give one of them, as {whole[0]}/1")
+        raise LmtkError(f"{job.lm}: {whole[0]} has {senses} senses; choose one, such as {whole[0]}/1")
     ids = ids_of(job, model, senses)
     if job.neighbours or job.analogy:
         print_nearest(job, C, vocab, ids, targets_of(job, model, vocab, senses), senses)
@@ -161,9 +161,9 @@ def write(job, C, vocab, ids):
             features.write_word2vec(out, words, C[ids])
         return
     if m < 2:
-        raise LmtkError(f"{job.lm}: expected two features or more to draw, got one; train with -features 2 or more")
+        raise LmtkError(f"{job.lm}: a picture needs two features, and the model has one; train with -features 2 or more")
     if not all(1 <= i <= m for i in job.dimensions):
-        raise UsageError(f"-dimensions takes numbers from 1 to {m}, the features of {job.lm}")
+        raise UsageError(f"-dimensions takes numbers from 1 to {m}, because the words of {job.lm} have {m} features")
     points, names = features.project(C[ids], list(job.dimensions) or None)
     with open_out(job.plot) as out:
         features.write_plot(out, job.picture, words, points, names)

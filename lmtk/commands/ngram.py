@@ -119,9 +119,9 @@ def numbered_models(first, weight, files, weights):
     """
     lacking = [n for n, x in weights.items() if n not in files and x]
     if lacking:
-        raise UsageError(f"-mix-lambda{lacking[0]} is for -mix-lm{lacking[0]}, which is missing")
+        raise UsageError(f"-mix-lambda{lacking[0]} needs -mix-lm{lacking[0]}")
     if len(first) != 1 or len(weight) > 1 or sorted(files) != list(range(2, len(files) + 2)):
-        raise UsageError("-mix-lm2 and so on follow one -mix-lm, without a gap, and one -lambda")
+        raise UsageError("-mix-lm2, -mix-lm3 ... must be numbered without a gap, after one -mix-lm and one -lambda")
     later, own = [weights.get(n, 0.0) for n in sorted(files)], weight[0] if weight else 0.5
     whole = complete_weights([own, 1 - own - sum(later), *later], len(files) + 2)
     return {"mix_lm": (*first, *(files[n] for n in sorted(files))), "weight": tuple(whole)}

@@ -145,7 +145,7 @@ def bytes_of(size):
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([bKMGT]?)", size)
     many = float(found[1]) * 1024.0 ** "bKMGT".index(found[2] or "K") if found else 0
     if many < 1:
-        raise UsageError(f"-memory {size}: a size is a number above 0 and b, K, M, G or T")
+        raise UsageError(f"-memory {size} is not a size; give a number above 0 and b, K, M, G or T, such as 2G")
     return int(min(max(many, LEAST), 2.0**60))
 
 
@@ -163,7 +163,7 @@ def orders(values):
     """The orders of a family of flags, as -kndiscount2."""
     for order in values or []:
         if not 1 <= order <= MAX_ORDER:
-            raise UsageError(f"there is no order {order}")
+            raise UsageError(f"order {order} does not exist; orders go from 1 to {MAX_ORDER}")
     return values or []
 
 

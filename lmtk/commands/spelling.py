@@ -8,10 +8,18 @@ import warnings
 from typing import NamedTuple
 
 from lmtk.commands import COMMANDS, click_command
+from lmtk.commands.absent import about_option
 from lmtk.errors import LmtkWarning, UsageError
 
 # the one obvious input of a command: words that follow no option are its values
-INPUT = {"normalize": "-text", "vocab": "-text", "ppl": "-text", "features": "-lm", "info": "-lm"}
+INPUT = {
+    "normalize": "-text",
+    "vocab": "-text",
+    "ppl": "-text",
+    "translate": "-text",
+    "features": "-lm",
+    "info": "-lm",
+}
 # two options for one thing: the name in some commands, and the names in others
 ALIKE = {"-model": ["-lm"], "-lm": ["-model"], "-text": ["-read"], "-write": ["-write-lm", "-lm"], "-ppl": ["-text"]}
 MOST = 2**31 - 1  # of a whole number in an option that says no other bound
@@ -30,6 +38,8 @@ def elsewhere(name, options):
     for alike in ALIKE.get(name, ()):
         if alike in options:
             return f"; did you mean {alike}?"
+    if hint := about_option(name, options):
+        return hint
     others = [other for other in COMMANDS if name not in options and name in table(click_command(other))]
     if others:
         return f"; lmtk {others[0]} has it" if len(others) == 1 else f"; {', '.join(others)} have it"
@@ -50,12 +60,12 @@ def spelled(words, options, plain=None, stray=False):
         word = words.pop(0)
         if not is_option(word):
             if stray and word:
-                warnings.warn(f"{word}: a word behind no option, passed over", LmtkWarning, stacklevel=1)
+                warnings.warn(f"'{word}' has no option before it and is ignored", LmtkWarning, stacklevel=1)
                 continue
             if not plain:
-                _, first, *_ = options  # behind -help, what the command reads
-                hint = f", as in {first} {word}" if os.path.exists(word) else ""
-                raise UsageError(f"unexpected word '{word}'; values stand behind their option{hint}")
+                _, first, *_ = options  # after -help, what the command reads
+                hint = f"; did you mean {first} {word}?" if os.path.exists(word) else ""
+                raise UsageError(f"'{word}' has no option before it{hint}")
             out += [plain, checked(plain, word, options[plain])]
             continue
         word, equals, value = word.partition("=")

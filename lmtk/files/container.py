@@ -177,7 +177,7 @@ def read(stream, path, sums="now"):
 
 
 def damage_error(path):
-    return FormatError(path, "the file is cut short or damaged; was it written whole?")
+    return FormatError(path, "the file is incomplete or damaged; write it again")
 
 
 def parse_header(header, size, path):

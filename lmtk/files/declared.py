@@ -125,10 +125,10 @@ def check_contents(about, arrays, path, settings, wanted):
 
     def size(name, axis):
         if name not in arrays:
-            raise FormatError(path, f"no array {name} in it")
+            raise FormatError(path, f"damaged: the array {name} is missing")
         shape = arrays[name].shape
         if axis >= len(shape):
-            raise FormatError(path, f"its array {name} has {len(shape)} dimensions, where more are wanted")
+            raise FormatError(path, f"damaged: the array {name} has {len(shape)} dimensions; expected more")
         return shape[axis]
 
     sizes = SimpleNamespace(**about["settings"] | {"W": len(words)})
@@ -144,7 +144,7 @@ def vocabulary(arrays, path):
     )
     words = words_of(arrays)
     if b"" in words or any(blank in arrays["vocabulary"] for blank in b" \t"):
-        raise FormatError(path, "its vocabulary has words that are empty or hold blanks")
+        raise FormatError(path, "damaged: its vocabulary has words that are empty or contain blanks")
     return words
 
 
@@ -155,12 +155,12 @@ def check_settings(settings, wanted, path, above=""):
         if isinstance(declared, dict):
             if not isinstance(value, dict):
                 raise FormatError(
-                    path, f"its setting {full} is {format_value(value)}, where several settings are wanted"
+                    path, f"damaged: the setting {full} is {format_value(value)}; expected several settings"
                 )
             check_settings(value, declared, path, full + ".")
         elif (declared.needed or name in settings) and not declared.fits(value):
             is_now = f"its setting {full} is {format_value(value)}" if name in settings else f"no setting {full} in it"
-            raise FormatError(path, f"{is_now}, where {declared.wanted} is wanted")
+            raise FormatError(path, f"{is_now}; expected {declared.wanted}")
 
 
 def format_value(value):
@@ -175,21 +175,21 @@ def check_array(a, declared, name, path):
         return
     wanted = f"{' or '.join(NAMES[t] for t in declared.types.split())} {format_shape(declared.shape)}"
     if a is None:
-        raise FormatError(path, f"no array {name} in it, where {wanted} is wanted")
+        raise FormatError(path, f"damaged: the array {name} is missing; expected {wanted}")
     kind = KINDS[a.dtype.str]
     if kind not in declared.types.split() or a.shape != declared.shape:
-        raise FormatError(path, f"its array {name} is {NAMES[kind]} {format_shape(a.shape)}, where {wanted} is wanted")
+        raise FormatError(path, f"damaged: the array {name} is {NAMES[kind]} {format_shape(a.shape)}; expected {wanted}")
     if declared.low is None or not a.size:
         return
     if kind[0] == "F" and not (np.isfinite(a.min()) and np.isfinite(a.max())):
-        raise FormatError(path, f"its array {name} holds numbers that are not finite")
+        raise FormatError(path, f"damaged: the array {name} has numbers that are not finite")
     if declared.ascending and not (a[1:] > a[:-1]).all():
-        raise FormatError(path, f"the numbers of its array {name} do not ascend")
+        raise FormatError(path, f"damaged: the numbers of the array {name} do not ascend")
     least, most = (a[0], a[-1]) if declared.ascending else (a.min(), a.max())
     if least < declared.low or most > declared.high:
         raise FormatError(
             path,
-            f"its array {name} has numbers from {least} to {most}, where {declared.low} to {declared.high} is wanted",
+            f"damaged: the array {name} has numbers from {least} to {most}; expected {declared.low} to {declared.high}",
         )
 
 

@@ -54,7 +54,7 @@ def warn_about_bytes(blocks, path):
         warnings.warn(f"{line}; for {FORMS[form]}: iconv -f {form} -t utf-8", LmtkWarning, stacklevel=2)
     if returns:
         line = f"{name}: {counted(returns, 'carriage return')} inside lines, taken as blanks; tr '\\r' '\\n'"
-        warnings.warn(f"{line} makes them ends of lines", LmtkWarning, stacklevel=2)
+        warnings.warn(f"{line} turns them into line ends", LmtkWarning, stacklevel=2)
 
 
 def warn_if_model(blocks, path):
@@ -91,9 +91,9 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
     while block and len(block) < len(BOM) and (more := read(size)):
         block += more
     if block[8:].startswith(MODEL) or block.startswith(KENLM):
-        raise FormatError(path, "a binary file, as of models; a text was wanted")
+        raise FormatError(path, "a binary file, such as a model; expected a text")
     if block.startswith(b"SRILM_BINARY"):
-        raise FormatError(path, "SRILM's binary form, which lmtk does not read; its -write and -write-lm give text")
+        raise FormatError(path, "SRILM's binary form, which lmtk does not read; convert it to text with SRILM's -write or -write-lm")
     if block.startswith(UTF16):
         texts, fills = decode_utf16(block, stream, size, path), False
         read = lambda _: next(texts, b"")
@@ -120,7 +120,7 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
         if not has_nul and b"\0" in block:
             has_nul = True
             warnings.warn(
-                f"{name_of(path)}: NUL bytes in the text, taken as part of their words", LmtkWarning, stacklevel=2
+                f"{name_of(path)}: NUL bytes in the text; they stay in their words", LmtkWarning, stacklevel=2
             )
         end = len(block) if fills and len(block) < size else block.rfind(b"\n") + 1
         if not end and sum(map(len, parts)) + len(block) < limit:
@@ -186,7 +186,7 @@ def decode_utf16(block, stream, size, path):
             text = decoder.decode(block, not block)
         except UnicodeDecodeError as e:
             place = at - pending + e.start
-            raise FormatError(path, f"a byte order mark of UTF-16, but at byte {place} no UTF-16: {e.reason}") from None
+            raise FormatError(path, f"the byte order mark says UTF-16, but byte {place} is not UTF-16 ({e.reason})") from None
         at += len(block)
         if text:
             yield text.encode()

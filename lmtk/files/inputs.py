@@ -66,7 +66,7 @@ def reject_second_reading(raw, path):
     is_unnamed = stat.S_ISFIFO(status.st_mode) and path.startswith(("/dev/", "/proc/"))
     if is_unnamed or (path == "-" and not raw.isatty()):
         if (place := (status.st_dev, status.st_ino)) in opened_before:
-            raise UsageError(f"{name_of(path)} can be read once, and here it is read a second time; give a file")
+            raise UsageError(f"{name_of(path)} can be read only once, and this job reads it twice; give a file")
         opened_before.add(place)
 
 
@@ -86,11 +86,11 @@ def open_in(path):
         kind = next((k for magic, k in MAGIC.items() if head.startswith(magic)), None)
         yield decompress(raw, kind) if kind else raw
     except (EOFError, zlib.error, lzma.LZMAError) as e:
-        raise FormatError(path, f"the compressed data is cut short or damaged ({e})") from None
+        raise FormatError(path, f"the compressed data is incomplete or damaged ({e})") from None
     except OSError as e:
         # gzip and bz2 report damage as an OSError without a number
         if e.errno is None:
-            raise FormatError(path, f"the compressed data is cut short or damaged ({e})") from None
+            raise FormatError(path, f"the compressed data is incomplete or damaged ({e})") from None
         if e.filename is None:
             e.filename = name_of(path)
         raise

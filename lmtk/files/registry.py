@@ -60,25 +60,25 @@ def load(path, seen=(), sums="now", home=None, linked=True):
     the nodes of an ARPA file. linked: whether these nodes get suffixes; `edit.vocabulary.merge` does not need them.
     """
     if len(seen) > DEEPEST:
-        raise FormatError(path, f"a model of models of models, more than {DEEPEST} deep")
+        raise FormatError(path, f"models inside models, more than {DEEPEST} deep")
     with open_in(path) as stream:
         head = stream.peek(1 << 12)
         if not head:
-            raise FormatError(path, "the file is empty; a model was wanted")
+            raise FormatError(path, "the file is empty; expected a model")
         if container.looks_binary(head):
             about, arrays = container.read(stream, path, sums)
             if about["kind"] in TRANSLATION:
-                raise FormatError(path, "a translation model, which lmtk translate reads; a language model was wanted")
+                raise FormatError(path, "a translation model, which lmtk translate reads; expected a language model")
             if about["kind"] not in BINARY:
-                raise FormatError(path, f"a file of kind {about['kind']}, not a model")
+                raise FormatError(path, f"not a model but a file of the kind {about['kind']}")
             return import_function(BINARY[about["kind"]])(about, arrays, path)
         if head.startswith(b"SRILM_BINARY_NGRAM"):
-            raise FormatError(path, "SRILM's binary form, which lmtk does not read; its ngram -write-lm gives ARPA")
+            raise FormatError(path, "SRILM's binary form, which lmtk does not read; convert it to ARPA with SRILM's ngram -write-lm")
         if head.startswith(KENLM):
             return import_function(KENLM_READER)(stream, path)[0]
         name = find_reader(head)
         if b"\0" in head and not name:
-            raise FormatError(path, "no model: neither a binary file of lmtk's nor a text")
+            raise FormatError(path, "not a model; it looks like a binary file of another program")
         name = name or ARPA  # its reader says what is missing
         return import_function(name)(stream, path, seen, *([home, linked] if name == ARPA else []))
 
@@ -96,7 +96,7 @@ def load_translation(path):
     """Load the translation model in a file ("-": stdin). Raises FormatError."""
     with open_in(path) as stream:
         if not container.looks_binary(stream.peek(64)[:64]):
-            raise FormatError(path, "no translation model; nmt-train makes one")
+            raise FormatError(path, "not a translation model; lmtk nmt-train makes one")
         about, arrays = container.read(stream, path)
         if about["kind"] not in TRANSLATION:
             raise FormatError(path, f"a file of kind {about['kind']}; a translation model was wanted")
@@ -111,7 +111,7 @@ def load_ensemble(paths):
             if a.words != b.words or model.subwords != models[0].subwords:
                 raise FormatError(
                     path,
-                    f"other {side} words than {paths[0]} has; models of an ensemble must be trained on the same texts",
+                    f"its {side} words differ from those of {paths[0]}; train the models of an ensemble on the same texts",
                 )
     return models
 
@@ -120,7 +120,7 @@ def make_model(about, arrays, path):
     """Make the model, of any kind, from a binary file that `container.read` has read. Raises FormatError."""
     kinds = BINARY | TRANSLATION
     if about["kind"] not in kinds:
-        raise FormatError(path, f"a file of kind {about['kind']}, not a model")
+        raise FormatError(path, f"not a model but a file of the kind {about['kind']}")
     return import_function(kinds[about["kind"]])(about, arrays, path)
 
 
@@ -137,7 +137,7 @@ def describe(path, shown=10):
                 model = make_model(about, arrays, path)
                 return list(model.describe()), model.vocab.words
             if not about["kind"].endswith("-checkpoint"):
-                raise FormatError(path, f"a file of kind {about['kind']}, which this lmtk does not know")
+                raise FormatError(path, f"a file of the kind {about['kind']}, which this version of lmtk does not know")
             declared.check_settings(about["settings"], declared.CHECKPOINT, path)
             # the options of its run, and how far it has come
             state = {name: about["settings"]["state"][name] for name in ("epoch", "step", "best_epoch", "curve")}

@@ -94,10 +94,10 @@ def listed_models(path):
             if options or len(words) % 2 or (name and not models[-1][2] >= 0):
                 raise ValueError
         except ValueError:
-            raise FormatError(path, "expected a model's file, -weight X and -order N", number) from None
+            raise FormatError(path, "expected a model's file, then -weight X and -order N", number) from None
     total = sum(weight for _, _, weight in models)
     if not total:
-        raise FormatError(path, "no models with weights in it")
+        raise FormatError(path, "no models in it; each line is a model's file, -weight X and -order N")
     return [(name, order, weight / total) for name, order, weight in models]
 
 
@@ -123,7 +123,7 @@ def read(job, words, path, order, home, linked):
             check_kind(name, model)
         return lowered(model, order) if order and hasattr(model, "lower") else model
     if job.expand_classes is not None and not (job.classes or job.mix_lm or job.read_mix_lms):
-        raise LmtkError(f"{name}: no class model, so that there is nothing to expand; -classes makes it one")
+        raise LmtkError(f"{name}: not a class model, so it has nothing to expand; add -classes FILE")
     model = model.lower(min(order or model.order, model.order))
     model = model if job.classes else report_sizes(job, name, model)
     model = vocabulary.rename_unknown(model, os.fsencode(job.map_unk)) if job.map_unk else model

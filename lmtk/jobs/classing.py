@@ -52,10 +52,10 @@ class ClassJob:
         return self.incremental or self.full
 
 
-SEEDED = "-seed is a way to start, and so are -init and merging (-incremental, -full)"
-SAVED = "-save writes -classes while they are merged (-incremental, -full)"
+SEEDED = "-seed starts from random classes; it cannot be combined with -init, -incremental or -full"
+SAVED = "-save needs -classes and a merging algorithm (-incremental or -full)"
 RULES = (
-    Rule(lambda job: None if job.text or job.counts else f"nothing to learn from: give -text or -counts{from_stdin()}"),
+    Rule(lambda job: None if job.text or job.counts else f"a text or counts are needed: give -text or -counts{from_stdin()}"),
     wrong(lambda job: not job.init and job.numclasses is None, "-numclasses is missing"),
     wrong(lambda job: job.seed is not None and (job.init is not None or job.merges), SEEDED),
     needs("save", "classes", SAVED),
@@ -119,7 +119,7 @@ def bigrams_of(job, start):
     apart = {SOS, EOS, *(read_vocab(job.noclass_vocab, job.tolower) if job.noclass_vocab else ())}
     counts = collect(job.text, job.counts, 2, listed, marks, unk)
     if counts.order < 2 or not counts.levels[1].count.sum():
-        raise LmtkError(f"{name_of((*job.text, *job.counts)[0])}: no 2-grams in it to learn from")
+        raise LmtkError(f"{name_of((*job.text, *job.counts)[0])}: it has no 2-grams to learn classes from")
     data = induction.bigrams(counts)
     free = [w for w, word in enumerate(data.words) if word not in apart]
     words = induction.by_use(data, [w for w in free if data.uses[w]])
@@ -131,11 +131,11 @@ def number_of_classes(job, start, words):
     """The number of classes for so many words. start: the classes of -init, or None. Raises LmtkError, UsageError."""
     G = len(start.names) if start and not (job.merges and job.numclasses) else min(job.numclasses, max(words, 2))
     if start and not job.merges and job.numclasses not in (None, G):
-        raise UsageError(f"-numclasses is {job.numclasses}, and -init has {counted(G, 'class', 'classes')}")
+        raise UsageError(f"-numclasses is {job.numclasses}, but -init has {counted(G, 'class', 'classes')}")
     if G < 2:
-        raise LmtkError(f"{job.init}: all words are in one class; two or more classes were wanted")
+        raise LmtkError(f"{job.init}: all words are in one class; expected two or more classes")
     if words < G:
-        raise LmtkError(f"{counted(words, 'word')} can't make {G} classes; is it the right text?")
+        raise LmtkError(f"{counted(words, 'word')} are too few for {G} classes; lower -numclasses")
     return G
 
 

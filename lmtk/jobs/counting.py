@@ -81,32 +81,32 @@ class CountJob:
 def order_not_counted(job):
     """The message about a -writeN for an order that is not counted, or None."""
     above = [n for n in job.write_n if n > job.order]
-    return f"-write{above[0]}: the order is {job.order}" if above else None
+    return f"-write{above[0]} is above the order of the counts, {job.order}; raise -order" if above else None
 
 
 RULES = (
-    Rule(lambda job: None if job.text or job.read else f"nothing to count: give -text or -read{from_stdin()}"),
+    Rule(lambda job: None if job.text or job.read else f"a text or counts are needed: give -text or -read{from_stdin()}"),
     Rule(order_not_counted),
     wrong(
-        lambda job: job.limit_vocab and not job.vocab and job.read, "-limit-vocab needs -vocab where counts are read"
+        lambda job: job.limit_vocab and not job.vocab and job.read, "-limit-vocab with -read needs -vocab"
     ),
-    wrong(lambda job: job.write_order > job.order, "-write-order {write_order}: the order is {order}"),
-    excludes("read_with_mincounts", "text", "-read-with-mincounts is for -read alone"),
+    wrong(lambda job: job.write_order > job.order, "-write-order {write_order} is above the order of the counts, {order}; raise -order"),
+    excludes("read_with_mincounts", "text", "-read-with-mincounts cannot be combined with -text"),
     needs(
         "text_has_weights text_has_weights_last",
         "text",
-        "-text-has-weights needs -text, and does not go with -stream or -kenlm",
+        "-text-has-weights needs -text and cannot be combined with -stream or -kenlm",
     ),
     excludes(
         "text_has_weights text_has_weights_last",
         "stream kenlm",
-        "-text-has-weights needs -text, and does not go with -stream or -kenlm",
+        "-text-has-weights needs -text and cannot be combined with -stream or -kenlm",
     ),
     needs("open_end skip_symbols", "kenlm"),
     needs("open_end skip_symbols", "text"),
     excludes("open_end skip_symbols", "vocab"),
-    excludes("kenlm", "no_sos no_eos stream map_unk", "-kenlm has <s>, </s> and <unk> as they are"),
-    excludes("nonevents", "kenlm", "-nonevents does not go with -kenlm and -maxent"),
+    excludes("kenlm", "no_sos no_eos stream map_unk", "-kenlm fixes <s>, </s> and <unk>; leave out -no-sos, -no-eos, -stream and -map-unk"),
+    excludes("nonevents", "kenlm", "-nonevents cannot be combined with -kenlm or -maxent"),
     excludes("recompute", "kenlm memory mpi"),
 )
 

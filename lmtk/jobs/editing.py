@@ -144,44 +144,44 @@ def refused_in_table(job):
 
 RULES = (
     required("lm"),
-    needs("compact", "write_bin", "-compact is for -write-bin, which is missing"),
+    needs("compact", "write_bin", "-compact needs -write-bin"),
     needs("quantize kenlm_numbers", "write_bin"),
     one_of("kenlm_numbers", ("probing", "trie")),
     needs("limit_vocab", "vocab"),
-    needs("weight", "mix_lm", "-lambda is for -mix-lm, which is missing"),
+    needs("weight", "mix_lm", "-lambda needs -mix-lm"),
     excludes("read_mix_lms", "mix_lm classes"),
     needs("bayes loglinear_mix", "mix_lm read_mix_lms"),
     wrong(
         lambda job: (job.by_word or job.cache) and makes_model(job),
-        "-bayes, -loglinear-mix and -cache make no back-off model: give -ppl or -counts alone",
+        "-bayes, -loglinear-mix and -cache can only score (-ppl, -counts); they do not make a back-off model",
     ),
     wrong(
         lambda job: job.multiwords and (job.by_word or job.cache or makes_model(job)),
-        "-multiwords is for -ppl and -counts, of one model",
+        "-multiwords works only with -ppl and -counts of one model",
     ),
     wrong(
         lambda job: (
             (job.skipoovs or job.zeroprob_word or job.unk_prob is not None)
             and (not job.scores or job.generates or job.is_table)
         ),
-        "-skipoovs, -zeroprob-word and -unk-prob are for -ppl and -counts",
+        "-skipoovs, -zeroprob-word and -unk-prob work only with -ppl and -counts",
     ),
-    needs("reverse text_has_weights", "text", "-reverse and -text-has-weights are for -ppl"),
-    wrong(lambda job: job.scoring.text_has_weights and job.is_table, "-reverse and -text-has-weights are for -ppl"),
+    needs("reverse text_has_weights", "text", "-reverse and -text-has-weights need -ppl"),
+    wrong(lambda job: job.scoring.text_has_weights and job.is_table, "-reverse and -text-has-weights need -ppl"),
     needs("counts_entropy", "counts"),
     excludes("counts_entropy", "cache"),
     excludes(
         "skipoovs",
         "loglinear_mix multiwords classes",
-        "-skipoovs does not go with -loglinear-mix, -multiwords and -classes",
+        "-skipoovs cannot be combined with -loglinear-mix, -multiwords or -classes",
     ),
-    excludes("zeroprob_word", "cache", "-zeroprob-word does not go with -cache"),
+    excludes("zeroprob_word", "cache", "-zeroprob-word cannot be combined with -cache"),
     wrong(
         refused_in_table,
-        "-prune with several values prints a table of sizes and perplexities for -ppl; give one to write",
+        "-prune with several values prints a table of sizes and perplexities; to write a model, give one value",
     ),
     wrong(writes_several_to_stdout, "only one of the outputs can be stdout"),
-    wrong(lambda job: job.scoring.debug > 3 and job.scores, "-debug goes to 3 here"),
+    wrong(lambda job: job.scoring.debug > 3 and job.scores, "-debug takes values up to 3"),
 )
 
 

@@ -100,39 +100,39 @@ class EstimateJob:
 def check_method(job, n, method):
     """Raises UsageError where the smoothing method of order n does not suit the other options."""
     if job.count.float_counts and method.smoothing.discounts:
-        raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; see -wbdiscount{n}")
+        raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; with -float-counts use -wbdiscount{n}")
     if job.heldout and not (method.smoothing.continuation and method.interpolate):
-        raise UsageError(f"order {n}: -heldout tunes interpolated Kneser-Ney smoothing (-kndiscount -interpolate)")
+        raise UsageError(f"order {n}: -heldout works with interpolated Kneser-Ney smoothing only; add -kndiscount -interpolate")
 
 
 RULES = (
     needs(
         "limit_vocab_file interpolate_unigrams vocab_pad verbose_header",
         "kenlm",
-        "-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header are for -kenlm",
+        "-limit-vocab-file, -interpolate-unigrams, -vocab-pad and -verbose-header need -kenlm",
     ),
     needs("kenlm_layout", "kenlm"),
     excludes(
         "vocab_pad",
         "interpolate_unigrams",
-        "-vocab-pad is for words that are interpolated (-interpolate-unigrams 1)",
+        "-vocab-pad needs interpolated 1-grams (-interpolate-unigrams 1)",
     ),
-    needs("class_lm", "classes", "-class-lm is of the classes that -classes gives"),
+    needs("class_lm", "classes", "-class-lm needs -classes"),
     wrong(
         lambda job: job.class_lm and (job.lm or job.write_bin) and "-" in (job.count.classes, job.lm or job.write_bin),
-        "a class model names its parts' files; stdin and stdout (-) can't be named",
+        "a class model refers to its parts by file name, so they cannot be stdin or stdout (-)",
     ),
     excludes("heldout", "classes"),
-    wrong(lambda job: job.heldout and not job.model_wanted, "-heldout is for a model; give -lm or -write-bin"),
-    excludes("nonevents", "maxent", "-nonevents does not go with -kenlm and -maxent"),
+    wrong(lambda job: job.heldout and not job.model_wanted, "-heldout needs a model to tune; add -lm or -write-bin"),
+    excludes("nonevents", "maxent", "-nonevents cannot be combined with -kenlm or -maxent"),
     excludes("trust_totals", "kenlm memory mpi maxent heldout"),
-    wrong(lambda job: not job.maxent_sigma2, "-maxent-sigma2 is above 0"),
+    wrong(lambda job: not job.maxent_sigma2, "-maxent-sigma2 must be above 0"),
     excludes(
         "maxent",
         "kenlm heldout prune_by_count gt kn kn_all",
-        "-maxent does not go with -kenlm, -heldout, -prune-by-count and files of discounts",
+        "-maxent cannot be combined with -kenlm, -heldout, -prune-by-count or files of discounts",
     ),
-    needs("compact", "write_bin", "-compact is for -write-bin, which is missing"),
+    needs("compact", "write_bin", "-compact needs -write-bin"),
     needs("quantize", "write_bin"),
 )
 
@@ -179,16 +179,16 @@ def tell_ignored(job):
     """Warns of smoothing that has no effect."""
     smoothing, asked = job.smoothing, job.smoothing.is_chosen or job.count.kenlm
     if not job.model_wanted and (job.maxent or smoothing.interpolate or asked):
-        warnings.warn("smoothing is for a model; give -lm or -write-bin", LmtkWarning, stacklevel=1)
+        warnings.warn("smoothing options have no effect without a model; add -lm or -write-bin", LmtkWarning, stacklevel=1)
     if job.maxent and (smoothing.interpolate or smoothing.interpolate_n or asked):
-        warnings.warn("-maxent is a method by itself; other smoothing is left alone", LmtkWarning, stacklevel=1)
+        warnings.warn("-maxent replaces smoothing; the smoothing options are ignored", LmtkWarning, stacklevel=1)
 
 
 def count(job, comm):
     """The Counted of a job, with the ranks of `comm`."""
     what = job.count
     if comm.size > 1 and (what.stream or "-" in what.text):
-        raise UsageError("-mpi reads texts of sentences from files that every rank can read; leave out -stream and -")
+        raise UsageError("-mpi needs texts in files that every rank can read; it cannot be combined with -stream or stdin (-)")
     # counts and word lists may be made in place
     vocab = what.vocab if isinstance(what.vocab, str) and what.vocab != what.write_vocab else None
     inputs = [*(path for path in what.read if path != what.write), what.classes, job.heldout, what.nonevents, vocab]

@@ -44,7 +44,7 @@ class InterpolateJob:
 
 RULES = (
     required("heldout"),
-    Rule(lambda job: None if job.read or job.text else f"nothing to learn from: give -read or -text{from_stdin()}"),
+    Rule(lambda job: None if job.read or job.text else f"a text or counts are needed: give -read or -text{from_stdin()}"),
 )
 
 
@@ -89,7 +89,7 @@ def count(job, marks):
     vocab = make_vocab(words if job.vocab else sorted(counts.words), job.unk, marks.eos, unk, source)
     if marks.eos and not counts.levels[0].count[counts.levels[0].keys == counts.words.index(EOS)].sum():
         warnings.warn(
-            "the counts have no </s>; if they were made with -stream, give it here too", LmtkWarning, stacklevel=1
+            "the counts have no </s>; if they were made with -stream, add -stream here too", LmtkWarning, stacklevel=1
         )
     return counts, vocab
 

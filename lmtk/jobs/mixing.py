@@ -51,15 +51,15 @@ class MixJob:
 
 RULES = (
     required("lm"),
-    needs("bins", "heldout", "-bins learns its weights on -heldout"),
-    wrong(lambda job: job.write and "-" in job.lm, "a mixture names its parts' files; stdin (-) can't be named"),
+    needs("bins", "heldout", "-bins needs -heldout"),
+    wrong(lambda job: job.write and "-" in job.lm, "a mixture refers to its parts by file name, so they cannot be stdin (-)"),
     wrong(
         lambda job: job.write and not all(isinstance(path, str) for path in job.lm),
-        "a mixture names its parts' files; write the models in memory first",
+        "a mixture refers to its parts by file name; write the models in memory first",
     ),
     wrong(
         lambda job: job.write and any(os.path.realpath(path) == os.path.realpath(job.write) for path in job.lm),
-        "a mixture names its parts' files; -write {write} would take the place of one",
+        "-write {write} would replace a model that the mixture refers to; choose another name",
     ),
 )
 
@@ -129,7 +129,7 @@ def heldout_scores(job, parts, binned):
         logps.append(logp[known])
         bins.append(bin_of[known])
     if not sum(map(len, logps)):
-        raise LmtkError(f"{job.heldout}: no word in it that the models predict")
+        raise LmtkError(f"{job.heldout}: the models predict none of its words; is it the right text?")
     return np.concatenate(logps), np.concatenate(bins)
 
 

@@ -64,7 +64,7 @@ def added_and_made(job):
     """The message about two ways to make the score, or None."""
     if job.makes_score and (job.lmw or job.wtw is not None):
         adding, making = "lmw" if job.lmw else "wtw", "tune" if job.tune else "weights"
-        return f"-{adding} adds to the list's score, and -{making} makes it anew; give one of them"
+        return f"-{adding} adds to the list's score, but -{making} replaces it; give one of them"
     return None
 
 
@@ -84,18 +84,18 @@ def overwrites_lists(job):
 RULES = (
     required("nbest"),
     wrong(lambda job: not (job.models or job.is_weighted or job.words), "-lm is missing"),
-    wrong(lambda job: bool(job.model) != bool(job.source), "-model and -source go together"),
+    wrong(lambda job: bool(job.model) != bool(job.source), "-model and -source must be given together"),
     Rule(added_and_made),
     needs("best", "weights tune lmw wtw", "-best needs weights: -weights, -lmw or -tune"),
     needs("write_weights", "weights tune", "-write-weights needs -tune or -weights"),
     Rule(names_for_models),
-    wrong(lambda job: len(set(job.name)) < len(job.name), "-name: two models have the same one"),
+    wrong(lambda job: len(set(job.name)) < len(job.name), "-name gives two models the same name"),
     wrong(
         lambda job: job.write_nbest_dir and len({os.path.basename(path) for path in job.nbest}) < len(job.nbest),
-        "-write-nbest-dir: two of the lists have the same name",
+        "-write-nbest-dir needs lists with different file names",
     ),
-    wrong(overwrites_lists, "-write-nbest-dir {write_nbest_dir}: the lists that are read are there"),
-    excludes("write_nbest_dir", "write", "-write and -write-nbest-dir: give one of them"),
+    wrong(overwrites_lists, "-write-nbest-dir {write_nbest_dir} is the folder of the lists that are read; choose another"),
+    excludes("write_nbest_dir", "write", "-write cannot be combined with -write-nbest-dir"),
 )
 
 
@@ -148,7 +148,7 @@ def weigh(job, lists, rows, references, added):
     elif job.is_weighted:
         totals = add_scores(job, lists, added)
     if totals is not None and not np.isfinite(totals[np.isfinite(lists.features).all(axis=1)]).all():
-        raise LmtkError("with these weights scores are beyond what a number can be")
+        raise LmtkError("these weights give scores that are not finite; use smaller weights")
     return lists, totals, learned
 
 
@@ -164,7 +164,7 @@ def check_form(job, lists):
     if srilm:
         check(job, OF_SRILM)
     elif job.models and job.wtw is not None and not job.lmw:
-        raise UsageError("-lmw is missing, a weight for each model")
+        raise UsageError("-wtw needs -lmw, with a weight for each model")
     else:
         for name in job.name if job.lmw else ():
             if name in lists.names:
@@ -174,10 +174,10 @@ def check_form(job, lists):
 
 
 OF_SRILM = (
-    wrong(lambda job: job.model, "-model is for lists of Moses's, whose keys are the numbers of the source's lines"),
+    wrong(lambda job: job.model, "-model works with Moses lists only, because their keys are line numbers of -source"),
     wrong(
         lambda job: len(job.nbest) > 1 and not (job.best or job.write_nbest_dir),
-        "several lists of SRILM's can't stand in one file; give -write-nbest-dir or -best",
+        "several SRILM lists cannot be written to one file; give -write-nbest-dir or -best",
     ),
     Rule(
         lambda job: (
@@ -290,7 +290,7 @@ def tune(job, lists, weights, references):
         say(f"{size}: BLEU = {100 * before:.2f}, tuned {100 * after:.2f}")
     if after < before:
         what = f"BLEU = {100 * after:.2f}, and {100 * before:.2f} as they came"
-        warnings.warn(f"no weights come to the lists' own order: {what}", LmtkWarning, stacklevel=2)
+        warnings.warn(f"no weights reproduce the order of the lists: {what}", LmtkWarning, stacklevel=2)
     return lists, learned
 
 
@@ -317,7 +317,7 @@ def read_references(path, L):
             raise FormatError(path, "not UTF-8; convert it with iconv", number) from None
     if len(rows) != L:
         raise FormatError(
-            path, f"{counted(len(rows), 'reference')} for {counted(L, 'list')}; a line is wanted for each"
+            path, f"{counted(len(rows), 'reference')} for {counted(L, 'list')}; one line per list is needed"
         )
     return [line for _, line in rows]
 

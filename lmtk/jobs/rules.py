@@ -165,7 +165,7 @@ def unknown_word(text):
     """The value of -map-unk as bytes. Raises UsageError if it is not one word."""
     word = os.fsencode(text)
     if word in (b"<s>", b"</s>") or len(word.split()) != 1 or word.strip() != word:
-        raise UsageError(f"-map-unk takes a word that is no sentence mark, not '{text}'")
+        raise UsageError(f"-map-unk takes one word other than <s> and </s>, not '{text}'")
     return word
 
 
@@ -208,8 +208,8 @@ def check_outputs(*paths, texts=(), inputs=()):
     taken = [os.path.realpath(path) for path in files]
     for path, file in zip(files, taken):
         if taken.count(file) > 1:
-            raise UsageError(f"two outputs would be written to {path}; give them names of their own")
+            raise UsageError(f"two outputs would be written to {path}; give them different names")
         if file in kept:
-            raise UsageError(f"the output {path} would take the place of {kept[file]} that is read")
+            raise UsageError(f"the output {path} would replace {kept[file]} that the job reads; choose another name")
     for path in paths:
         check_output(path)

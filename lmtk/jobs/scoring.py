@@ -87,12 +87,12 @@ RULES = (
     required("lm"),
     Rule(lambda job: None if job.scoring.text or job.scoring.counts else f"-text is missing{from_stdin()}"),
     one_of("format", ("srilm", "kenlm")),
-    wrong(lambda job: job.format == "kenlm" and job.scoring.counts, "-counts has no report in KenLM's format"),
-    wrong(lambda job: job.format == "kenlm" and job.scoring.stream, "-stream has no report in KenLM's format"),
-    wrong(lambda job: job.scoring.debug > most_debug(job) == 3, "-debug goes to 3 here"),
-    wrong(lambda job: job.scoring.debug > most_debug(job) == 2, "-debug goes to 2 here"),
-    excludes("oov_features", "counts", "-oov-features is for -text in SRILM's report, not for -counts"),
-    excludes("oov_features", "format", "-oov-features is for -text in SRILM's report, not for kenlm"),
+    wrong(lambda job: job.format == "kenlm" and job.scoring.counts, "-counts cannot be combined with -format kenlm"),
+    wrong(lambda job: job.format == "kenlm" and job.scoring.stream, "-stream cannot be combined with -format kenlm"),
+    wrong(lambda job: job.scoring.debug > most_debug(job) == 3, "-debug takes values up to 3"),
+    wrong(lambda job: job.scoring.debug > most_debug(job) == 2, "-debug takes values up to 2 here"),
+    excludes("oov_features", "counts", "-oov-features cannot be combined with -counts"),
+    excludes("oov_features", "format", "-oov-features cannot be combined with -format kenlm"),
 )
 
 
@@ -110,7 +110,7 @@ def score(job):
     use(job.threads)
     model = model_of(job)
     if what.text and (clause := find_running_text([model], what.marks)):
-        warnings.warn(f"{clause}; if it was trained with -stream, give it here too", LmtkWarning, stacklevel=1)
+        warnings.warn(f"{clause}; if it was trained with -stream, add -stream here too", LmtkWarning, stacklevel=1)
     out = open_out(job.write) if job.write else contextlib.nullcontext()
     # lines of words leave no room for a bar
     with out as out, reading([*what.text, *what.counts], "scoring", quiet=what.debug > 0) as bar:
@@ -236,5 +236,5 @@ def open_vocabulary(model):
     from lmtk.nplm.oov import OpenNetwork
 
     if not isinstance(model, Network) or model.kind != "nplm":
-        raise UsageError(f"-oov-features needs a model of the kind nplm, not {next(model.describe())[1]}")
+        raise UsageError(f"-oov-features needs a model made by lmtk nplm-train, not {next(model.describe())[1]}")
     return OpenNetwork(model)

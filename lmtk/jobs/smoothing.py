@@ -87,7 +87,7 @@ def rising(cutoffs):
 RULES = (
     wrong(
         lambda job: job.prune_by_count and not rising(job.prune_by_count),
-        "-prune-by-count takes 0 for words (lmtk vocab -mincount leaves words out), then rising numbers",
+        "-prune-by-count takes 0 for 1-grams, then numbers that rise; to drop rare words use lmtk vocab -mincount",
     ),
 )
 
@@ -99,7 +99,7 @@ def methods_of(smoothing, order, kenlm=False):
     chosen, files, at = smoothing.chosen(kenlm), smoothing.files(order), smoothing
     several = [name for name, (everywhere, _) in chosen.items() if everywhere or (name == "kn" and at.kn_all)]
     if len(several) > 1:
-        raise UsageError(f"several smoothing methods for all orders: {', '.join(several)}")
+        raise UsageError(f"several smoothing methods for all orders ({', '.join(several)}); choose one")
     when = "never" if at.kn_counts_modified else "after" if at.kn_modify_counts_at_end else "before"
     cutoffs, found = at.prune_by_count or [0], []
     for n in range(1, order + 1):
@@ -137,9 +137,9 @@ def fallback_discounts(values):
     try:
         D = [positive(v) for v in values]
     except ValueError:
-        raise UsageError("-discount-fallback takes numbers: D1 D2 D3+") from None
+        raise UsageError("-discount-fallback takes three numbers, D1 D2 D3+") from None
     if len(D) > 3 or any(d > r for r, d in enumerate(D, 1)):
-        raise UsageError("-discount-fallback takes up to three discounts, D1 up to 1, D2 up to 2, D3+ up to 3")
+        raise UsageError("-discount-fallback takes up to three discounts: D1 from 0 to 1, D2 to 2, D3+ to 3")
     return *D, *[D[-1]] * (3 - len(D))
 
 

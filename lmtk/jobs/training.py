@@ -135,51 +135,51 @@ RULES = (
     required("lm"),
     required("text"),
     Rule(no_such_model),
-    wrong(lambda job: is_energy(job) and job.direct, "-model energy has no direct connections; leave out -direct"),
+    wrong(lambda job: is_energy(job) and job.direct, "-direct cannot be combined with -model energy"),
     wrong(
         lambda job: is_energy(job) and job.hidden == 0,
-        "-model energy needs hidden units; -hidden 0 leaves only the biases",
+        "-model energy needs hidden units; -hidden must be above 0",
     ),
     wrong(
         lambda job: job.model == "rnn" and job.order == 1,
-        "-model rnn needs an -order of 2 or more; with 1 it reads no word",
+        "-model rnn needs -order 2 or more",
     ),
     wrong(
         lambda job: job.model in ("rnn", *RUNNING) and job.hidden == 0,
-        "-model {model} needs hidden units; give -hidden",
+        "-model {model} needs hidden units; -hidden must be above 0",
     ),
     wrong(
         lambda job: job.tied and job.hidden != job.features,
-        "-tied needs as many -hidden as -features, not {hidden} and {features}",
+        "-tied needs -hidden and -features to be equal, not {hidden} and {features}",
     ),
-    wrong(lambda job: job.tied and job.direct, "-tied leaves no room for direct connections; leave out -direct"),
+    wrong(lambda job: job.tied and job.direct, "-tied cannot be combined with -direct"),
     wrong(
         lambda job: job.tied and not draws(job) and job.objective != "full",
         "-tied needs -objective full, sampled or nce",
     ),
     wrong(lambda job: job.tied and is_energy(job), "-tied cannot be combined with -model energy"),
-    wrong(lambda job: is_energy(job) and job.dropout, "-model energy has no -dropout"),
+    wrong(lambda job: is_energy(job) and job.dropout, "-dropout cannot be combined with -model energy"),
     wrong(
         lambda job: job.senses and job.model in (*RUNNING, "energy"),
-        "-senses are chosen by the words of a window, and -model {model} has none",
+        "-senses needs -model nplm or rnn, not {model}",
     ),
-    wrong(lambda job: job.senses and job.tied, "-senses and -tied do not go together: U has one vector a word"),
+    wrong(lambda job: job.senses and job.tied, "-senses cannot be combined with -tied"),
     wrong(
         lambda job: job.senses and job.init_features,
-        "-senses begin with features of their own; leave out -init-features",
+        "-senses cannot be combined with -init-features",
     ),
     wrong(
         lambda job: job.hidden == 0 and not job.direct,
-        "-hidden 0 leaves no way from the features to the outputs; add -direct",
+        "-hidden 0 needs -direct, or nothing connects the features to the outputs",
     ),
     wrong(lambda job: job.target_weights and not is_energy(job), "-target-weights needs -model energy"),
     wrong(
         lambda job: job.objective == "shortlist" and not job.lm_rest,
-        "-objective shortlist needs -lm-rest, the model of the other words",
+        "-objective shortlist needs -lm-rest, a back-off model for the other words",
     ),
     wrong(lambda job: job.lm_rest and job.objective != "shortlist", "-lm-rest needs -objective shortlist"),
     wrong(lambda job: job.shortlist and job.objective != "shortlist", "-shortlist needs -objective shortlist"),
-    wrong(lambda job: job.lm_rest == "-", "-lm-rest names a file that stays, not stdin"),
+    wrong(lambda job: job.lm_rest == "-", "-lm-rest must be a file, not stdin, because the model refers to it"),
     wrong(lambda job: job.samples and not draws(job), "-samples needs -objective sampled or nce"),
     wrong(lambda job: job.proposal and not draws(job), "-proposal needs -objective sampled or nce"),
     wrong(
@@ -188,29 +188,29 @@ RULES = (
     ),
     wrong(
         lambda job: job.effective_samples and is_energy(job),
-        "-effective-samples looks at outputs that -model energy has not",
+        "-effective-samples cannot be combined with -model energy",
     ),
     wrong(
         lambda job: job.classes and job.objective not in ("class", "tree"), "-classes needs -objective class or tree"
     ),
     wrong(lambda job: job.tree_features and job.objective != "tree", "-tree-features needs -objective tree"),
-    wrong(lambda job: job.classes and job.tree_features, "-classes and -tree-features are two trees; give one"),
+    wrong(lambda job: job.classes and job.tree_features, "-classes cannot be combined with -tree-features"),
     needs("parallel", "mpi"),
     one_of("parallel", ("outputs", "data")),
     wrong(
         lambda job: job.shares_outputs and is_energy(job),
         "-mpi cannot share the outputs of -model energy; add -parallel data",
     ),
-    wrong(lambda job: job.mpi and job.tied, "-mpi cannot share outputs that are -tied"),
+    wrong(lambda job: job.mpi and job.tied, "-mpi cannot be combined with -tied"),
     wrong(
         lambda job: job.mpi and job.parallel == "data" and job.model in RUNNING,
-        "-parallel data deals out examples, and -model {model} reads a running text; leave it out",
+        "-parallel data cannot be combined with -model {model}, which reads the text in order",
     ),
     wrong(
         lambda job: job.shares_outputs and job.objective in ("class", "tree"),
         "-mpi cannot share the outputs of -objective {objective}; add -parallel data",
     ),
-    wrong(is_read_twice, "-text {text} is read twice without -vocab; give -vocab or a file"),
+    wrong(is_read_twice, "-text {text} can be read only once, but without -vocab it is read twice; give -vocab or a file"),
 )
 # what to do about an epoch that is worse than the unigram, and about one that learns the text by heart
 REMEDIES = (
@@ -294,7 +294,7 @@ def prepare(job, comm):
     held = whole_corpus(job.heldout, vocab, job.marks) if job.heldout else None
     data = training.make_examples(corpus, vocab, settings.order, held, settings.layer)
     if held is not None and not len(training.heldout_tokens(held, vocab)):
-        raise LmtkError(f"{job.heldout}: no word of the vocabulary in it")
+        raise LmtkError(f"{job.heldout}: none of its words is in the vocabulary; is it the right text?")
     network = before_training(job, vocab, settings, data.w)
     inputs = {
         "text or -heldout": training.fingerprint(data),
@@ -369,7 +369,7 @@ def load_proposal(path):
 
     model = load(path)
     if not isinstance(model, Backoff):
-        raise UsageError(f"-proposal is uniform or a back-off model, not {next(model.describe())[1]}")
+        raise UsageError(f"-proposal takes uniform or a back-off model, not {next(model.describe())[1]}")
     return model
 
 
@@ -391,6 +391,6 @@ def check_trained(texts, model, log, plot, inputs=()):
 
     if plot:
         if os.path.splitext(plot)[1] not in (".svg", ".png"):
-            raise UsageError(f"-plot {plot}: the picture is .svg or .png")
+            raise UsageError(f"-plot {plot} must end in .svg, .png or .pdf")
         figure.check_matplotlib("plot")
     check_outputs(model, log, plot, texts=texts, inputs=inputs)

@@ -75,7 +75,7 @@ def searches_and_scores(job):
     """The message about an option of the search that is given with -score, or None."""
     options = options_given(job, "n_best mbr scores no_unk replace_unk batch beam length_power max_length_factor")
     if job.score and options:
-        return f"{options[0]} has no meaning with -score, which makes no translations"
+        return f"{options[0]} cannot be combined with -score, which makes no translations"
     return None
 
 
@@ -83,27 +83,27 @@ def wider_than_beam(job):
     """The message about a number of translations that the beam does not hold, or None."""
     for name, number in (("n-best", job.n_best), ("mbr", job.mbr)):
         if number and number > job.width:
-            return f"-{name} {number} needs a -beam as wide, not {job.width}"
+            return f"-{name} {number} needs -beam {number} or more, not {job.width}"
     return None
 
 
 RULES = (
     required("model"),
-    wrong(lambda job: job.score != bool(job.target), "-score and -target go together"),
+    wrong(lambda job: job.score != bool(job.target), "-score and -target must be given together"),
     Rule(searches_and_scores),
-    wrong(lambda job: job.score and job.debug > 2, "-debug goes to 2 here"),
+    wrong(lambda job: job.score and job.debug > 2, "-debug takes values up to 2 with -score"),
     wrong(
         lambda job: job.score and job.debug and options_given(job, ALIGNMENTS),
-        "alignments and the report of -debug do not go together",
+        "alignment options cannot be combined with -score -debug",
     ),
-    needs("plot_format", "align_plot", "-plot-format is for -align-plot, which is missing"),
-    wrong(lambda job: job.plot_format not in (None, "svg", "png"), "-plot-format is svg or png, not {plot_format}"),
+    needs("plot_format", "align_plot", "-plot-format needs -align-plot"),
+    wrong(lambda job: job.plot_format not in (None, "svg", "png"), "-plot-format takes svg or png, not {plot_format}"),
     Rule(wider_than_beam),
-    wrong(lambda job: job.n_best and job.mbr, "-mbr chooses one translation, -n-best writes several; give one of them"),
-    needs("mbr_scale", "mbr", "-mbr-scale is for -mbr, which is missing"),
-    wrong(lambda job: job.n_best and job.scores, "-scores has no meaning with -n-best, which has scores already"),
-    wrong(lambda job: job.no_unk and job.replace_unk, "-replace-unk has nothing to do with -no-unk; give one of them"),
-    needs("dictionary", "replace_unk", "-dictionary is for -replace-unk, which is missing"),
+    wrong(lambda job: job.n_best and job.mbr, "-mbr cannot be combined with -n-best"),
+    needs("mbr_scale", "mbr", "-mbr-scale needs -mbr"),
+    wrong(lambda job: job.n_best and job.scores, "-scores cannot be combined with -n-best, which writes scores anyway"),
+    wrong(lambda job: job.no_unk and job.replace_unk, "-replace-unk cannot be combined with -no-unk"),
+    needs("dictionary", "replace_unk", "-dictionary needs -replace-unk"),
 )
 
 
@@ -146,7 +146,7 @@ def check_attention(job, models):
     asked = options_given(job, f"{ALIGNMENTS} replace_unk")
     if asked and not any(m.sizes["alignment"] for m in models):
         wanted = f"no {asked[0]} with it"
-        raise FormatError(job.model[0], f"a model without attention (RNNencdec) looks at no word: {wanted}")
+        raise FormatError(job.model[0], f"this model has no attention (RNNencdec): {wanted}")
 
 
 def write_translations(job, models, out, write_alignment):

@@ -72,17 +72,17 @@ RULES = (
     required("target"),
     wrong(
         lambda job: (job.heldout_source is None) != (job.heldout_target is None),
-        "-heldout-source and -heldout-target go together",
+        "-heldout-source and -heldout-target must be given together",
     ),
     one_of("attention", ("additive", "none")),
     one_of("unit", ("gated", "lstm")),
     one_of("keep", ("bleu", "likelihood")),
-    wrong(lambda job: job.attention == "none" and job.alignment, "-alignment has no meaning with -attention none"),
+    wrong(lambda job: job.attention == "none" and job.alignment, "-alignment cannot be combined with -attention none"),
     wrong(
         lambda job: job.tied and job.maxout not in (None, job.embedding),
-        "-tied needs as many -maxout units as the -embedding is long, {embedding}",
+        "-tied needs -maxout to equal -embedding ({embedding})",
     ),
-    excludes("rate", "paper", "-rate has no meaning with -paper: Adadelta finds its own"),
+    excludes("rate", "paper", "-rate cannot be combined with -paper: Adadelta sets its own rate"),
 )
 
 

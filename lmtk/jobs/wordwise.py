@@ -50,6 +50,6 @@ def replace_zeros(job, model, instead=None):
         return model
     index = getattr(model, "index", model.vocab.index)
     if instead is not None and instead not in index and index is model.vocab.index:
-        raise UsageError(f"-zeroprob-word {job.zeroprob_word}: the model does not have this word")
+        raise UsageError(f"-zeroprob-word {job.zeroprob_word}: the model has no such word")
     unknown = None if job.unk_prob is None else -math.inf if job.unk_prob == ZERO else job.unk_prob * LN10
     return Nonzero(model, None if instead is None else index[instead], unknown)

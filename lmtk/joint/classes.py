@@ -101,9 +101,9 @@ def class_model(lm, name, path, classes=None, simple=False, rows=None):
     any_ = any(map(known.predicts, classes.names))
     if both is not None and not (any_ and simple):
         which = f"{shown(both)}, which has a class in {path}"
-        raise LmtkError(f"{name}: it predicts {which}; was it made with these -classes?")
+        raise LmtkError(f"{name}: it predicts {which}; use the -classes that it was made with")
     if not any_:
-        raise LmtkError(f"{name}: it predicts no class of {path}; was it made with these -classes?")
+        raise LmtkError(f"{name}: it predicts no class of {path}; use the -classes that it was made with")
     names = set(classes.names)
     words = dict.fromkeys([*classes.members, *(w for w in known.words[: known.V] if w not in names)])
     unk = known.unk in classes.members or known.predicts(known.unk)
@@ -149,7 +149,7 @@ def read_text(stream, path, seen=()):
     r"""Read the ClassModel in a \class-ngram\ file, with its parts. Raises FormatError."""
     here = os.path.realpath(path)
     if here in seen:
-        raise FormatError(path, "a class model that is a part of itself")
+        raise FormatError(path, "a class model that contains itself")
     parts, ended = {}, False
     for number, line in lines_in(stream, path):
         key, _, name = line.strip().partition(b" ")
@@ -161,9 +161,9 @@ def read_text(stream, path, seen=()):
         elif key not in (b"", b"\\class-ngram\\"):
             raise FormatError(path, "expected 'model FILE' and 'classes FILE', once each", number)
     if not ended:
-        raise FormatError(path, "no \\end\\; the file is cut short")
+        raise FormatError(path, "the line \\end\\ is missing, so the file is incomplete")
     if len(parts) < 2:
-        raise FormatError(path, "a class model names its model and its classes; one is missing")
+        raise FormatError(path, "a class model needs a line 'model FILE' and a line 'classes FILE'; one is missing")
     lm = part_of(path, parts[b"model"], seen)
     check_part(path, parts[b"classes"])
     return class_model(lm, parts[b"model"], parts[b"classes"])
@@ -172,7 +172,7 @@ def read_text(stream, path, seen=()):
 def backoff_of(model, path):
     """The model of classes, which must be a back-off model. Raises LmtkError."""
     if not isinstance(model.lm, Backoff):
-        raise LmtkError(f"{path}: its model of classes is no back-off n-gram, which was wanted")
+        raise LmtkError(f"{path}: its model of classes is not a back-off n-gram")
     return model.lm
 
 

@@ -203,7 +203,7 @@ def expanding_model(lm, name, rows, path):
     rows: the `lines` of the class file. Raises LmtkError.
     """
     if not isinstance(lm, Backoff):
-        raise LmtkError(f"{name}: classes with expansions of several words want a back-off n-gram")
+        raise LmtkError(f"{name}: classes with expansions of several words need a back-off n-gram")
     expansions, known = expansions_of(rows, path), lm.vocab
     names = {c for c, _, _ in expansions}
     words = {w for _, _, expansion in expansions for w in expansion} - {SOS, EOS}

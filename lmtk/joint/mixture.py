@@ -76,7 +76,7 @@ def lowered(model, order):
     if order >= model.order:
         return model
     if not hasattr(model, "lower"):
-        raise LmtkError(f"-order {order}: the order of this kind of model, {model.order}, is fixed")
+        raise LmtkError(f"-order {order}: this kind of model has the fixed order {model.order}")
     return model.lower(order)
 
 
@@ -114,7 +114,7 @@ def check_vocabularies(parts, names):
             raise LmtkError(
                 f"the vocabularies of {names[0]} and {name} differ in {counted(len(words), 'word')} "
                 f"({first_words(words)}); "
-                "train both with one (lmtk vocab -text A B, then -vocab and -unk), or give back-off models all words "
+                "train both with the same vocabulary (lmtk vocab -text A B, then -vocab and -unk), or add the missing words to back-off models "
                 "(lmtk vocab -lm A B -write V, then lmtk ngram -lm A -vocab V -renorm -write-lm A2), or merge them "
                 "(lmtk ngram -mix-lm)"
             )
@@ -126,7 +126,7 @@ def binned_part(parts):
         if hasattr(part, "bins"):
             return i
     raise LmtkError(
-        "-bins needs an interpolated model (ngram-interp) among the models: its counts give the frequencies"
+        "-bins needs a model of ngram-interp among the models, because its counts give the frequencies"
     )
 
 
@@ -148,15 +148,15 @@ def check_part(path, name):
     """
     part = os.path.relpath(name, folder_of(path))
     if not os.path.exists(name):
-        raise LmtkError(f"{path}: its part {part} is not there; a model that names its parts moves together with them")
+        raise LmtkError(f"{path}: its part {part} does not exist; move a model together with the files that it refers to")
     if not os.path.isfile(name):
-        raise LmtkError(f"{path}: its part {part} is not a regular file; name a copy in a regular file")
+        raise LmtkError(f"{path}: its part {part} is not a regular file; copy it to one")
 
 
 def name_in(path, name):
     """The name of a part in the mixture file `path`. Raises LmtkError if the file cannot be named there."""
     if "\n" in name:
-        raise LmtkError(f"the file name {name!r} has a line end in it, so a model cannot refer to it; rename the file")
+        raise LmtkError(f"the file name {name!r} contains a line end, so a model cannot refer to it; rename the file")
     if not os.path.isfile(name):
         raise LmtkError(f"{name} is not a regular file, so a model cannot refer to it as its part")
     return os.path.relpath(name, folder_of(path))
@@ -174,7 +174,7 @@ def read_text(stream, path, seen=()):
     r"""Read the Mixture in a \mixture\ file, with its parts. Raises FormatError."""
     here = os.path.realpath(path)
     if here in seen:
-        raise FormatError(path, "a mixture that is a part of itself")
+        raise FormatError(path, "a mixture that contains itself")
     names, rows, bins, where, ended = [], [], None, None, False
     folder = folder_of(path)
     for number, line in lines_in(stream, path):
@@ -204,14 +204,14 @@ def read_text(stream, path, seen=()):
     if not ended:
         raise FormatError(path, "no \\end\\; the file is cut short")
     if not names or not rows or bins is None or len(rows) != bins[1] or not 0 <= bins[0] <= len(names):
-        raise FormatError(path, "not a whole mixture: its models, bins and weights do not fit together")
+        raise FormatError(path, "damaged: the mixture's models, bins and weights do not match")
     weights = np.array(rows)
     check_weights(weights, path)
     parts = [part_of(path, name, seen) for name in names]
     check_vocabularies(parts, names)
     binned = bins[0] - 1 if bins[0] else None
     if binned is not None and (not hasattr(parts[binned], "alpha") or len(parts[binned].alpha) != len(weights)):
-        raise FormatError(path, f"{names[binned]} has not the bins of this mixture; was it made anew?")
+        raise FormatError(path, f"{names[binned]} has other bins than this mixture; make the mixture again")
     if binned is None and len(weights) != 1:
-        raise FormatError(path, "several sets of weights without bins")
+        raise FormatError(path, "damaged: several sets of weights, but no bins")
     return Mixture(parts, weights, binned, names)

@@ -116,7 +116,7 @@ def shortlisted(network, w, N, rest, path, name):
     """
     V = network.vocab.V
     if N >= V:
-        raise LmtkError(f"a shortlist of {N} words leaves none of the {V} for {path}; give a smaller -shortlist")
+        raise LmtkError(f"a shortlist of {N} words covers all {V} words, so {path} has nothing to predict; lower -shortlist")
     check_rest(network.vocab, network.order, rest, path)
     counts = np.bincount(w[w >= 0], minlength=V)
     listed = np.sort(np.argsort(-counts, kind="stable")[:N]).astype(np.int32)
@@ -129,13 +129,13 @@ def shortlisted(network, w, N, rest, path, name):
 def check_rest(vocab, order, rest, path):
     """Raises LmtkError where a model is no back-off model, lacks words of the network's or has longer contexts."""
     if not isinstance(rest, Backoff):
-        raise LmtkError(f"{path}: no back-off model, which ngram-count makes ({next(rest.describe())[1]})")
+        raise LmtkError(f"{path}: not a back-off model but {next(rest.describe())[1]}; ngram-count makes one")
     if rest.order > order:
-        raise LmtkError(f"{path}: its order, {rest.order}, is above that of the network, {order}; give -order")
+        raise LmtkError(f"{path}: its order {rest.order} is above the order {order} of the network; raise -order")
     lacking = sorted(w for w in vocab.words[: vocab.V] if not rest.vocab.predicts(w))
     if lacking:
         raise LmtkError(
-            f"{path}: it does not predict all words of the network ({first_words(lacking)}); give both the same -vocab"
+            f"{path}: it lacks words of the network ({first_words(lacking)}); make both with the same -vocab"
         )
 
 
@@ -152,7 +152,7 @@ def from_arrays(about, arrays, path):
     if not len(arrays["shortlist"]):
         raise FormatError(path, "its shortlist is empty")
     name = os.path.join(folder_of(path), here)
-    its_own = FormatError(path, "a network that is a model of the other words for itself")
+    its_own = FormatError(path, "a network that refers to itself for the other words")
     if os.path.realpath(name) == os.path.realpath(path):
         raise its_own
     try:

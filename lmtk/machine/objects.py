@@ -82,7 +82,7 @@ def native(name, address, parameters, results, nogil=True):
     def call(*values):
         room = Room()
         if not take(*values, room):
-            raise MemoryError(f"{name}: no room for what it works in")
+            raise MemoryError(f"{name}: not enough memory for its work")
         numbers = read.unpack(room)
         return numbers[0] if is_single else numbers or None
 

@@ -311,7 +311,7 @@ def ranks(timed=False):
     except ImportError:
         raise UsageError("-mpi needs the package mpi4py; pip install mpi4py mpich") from None
     except RuntimeError as e:
-        raise UsageError(f"-mpi finds no MPI library ({e}); pip install mpich") from None
+        raise UsageError(f"-mpi needs an MPI library ({e}); pip install mpich") from None
     comm = Many(MPI, timed)
     if mpiexec.started() != comm.size:
         raise UsageError(

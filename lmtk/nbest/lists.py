@@ -69,7 +69,7 @@ def read(paths):
                     parse = PARSERS.get(line.strip(BLANKS), parse_moses if b"|||" in line else parse_plain)
                     line_form = MOSES if parse is parse_moses else SRILM
                     if form not in (None, line_form):
-                        raise ValueError(f"a list of {line_form} form behind one of {form}; rescore them one by one")
+                        raise ValueError(f"a list of {line_form} form after one of {form}; rescore them one by one")
                     form = line_form
                     if parse not in (parse_moses, parse_plain):
                         continue
@@ -77,7 +77,7 @@ def read(paths):
                 if names is None:
                     names = line_names
                 if line_names != names:
-                    raise ValueError(f"the features are {format_names(line_names)}, those before {format_names(names)}")
+                    raise ValueError(f"the features are {format_names(line_names)}, but those of earlier lines are {format_names(names)}")
             except UnicodeDecodeError:
                 raise FormatError(path, "not UTF-8; convert it with iconv", number) from None
             except ValueError as e:
@@ -100,14 +100,14 @@ def parse_moses(line):
     fields = [field.strip(BLANKS) for field in line.split(b"|||")]
     at = 3 if len(fields) > 4 and b"=" not in fields[2] and b"=" in fields[3] else 2
     if len(fields) < 4:
-        raise ValueError(f"wanted key ||| words ||| features ||| total, found {len(fields)} fields")
+        raise ValueError(f"expected key ||| words ||| features ||| total, found {len(fields)} fields")
     name, names, values = None, [], []
     for token in TOKEN.findall(fields[at]):
         if token[-1:] in (b"=", b":"):
             name = token[:-1]
             continue
         if name is None:
-            raise ValueError(f"wanted Name= before the features, found '{shown(token)}'")
+            raise ValueError(f"expected Name= before the features, found '{shown(token)}'")
         names.append(name)
         values.append(parse_number(token))
     return fields[0], names, fields[1], values, parse_number(fields[at + 1]), (fields, at)
@@ -117,11 +117,11 @@ def parse_plain(line):
     """Parse `acscore lmscore nwords words`, with logarithms to base 10."""
     fields = line.strip(BLANKS).split(None, 3)
     if len(fields) < 3:
-        raise ValueError(f"wanted acscore lmscore nwords and the words, found {len(fields)} fields")
+        raise ValueError(f"expected acscore lmscore nwords and the words, found {len(fields)} fields")
     try:
         ac, lm, n = map(parse_number, fields[:3])
     except ValueError as e:
-        raise ValueError(f"wanted acscore lmscore nwords and the words, or Moses' fields with |||: {e}") from None
+        raise ValueError(f"expected acscore lmscore nwords and the words, or Moses' fields with |||: {e}") from None
     words = fields[3] if len(fields) > 3 else b""
     return None, SRILM_NAMES, words, (ac, lm, n), ac + LMW * lm + WTW * n, None
 
@@ -143,11 +143,11 @@ def parse_decipher2(line):
     score, tokens = split_decipher_score(line)
     words, lm, end = [], 0.0, -1.0
     if len(tokens) % 11:
-        raise ValueError("wanted word ( st: s et: e g: lm a: ac ) for each word")
+        raise ValueError("expected word ( st: s et: e g: lm a: ac ) for each word")
     for i in range(0, len(tokens), 11):
         word, *labels = tokens[i : i + 11]
         if [labels[j] for j in (0, 1, 3, 5, 7, 9)] != [b"(", b"st:", b"et:", b"g:", b"a:", b")"]:
-            raise ValueError(f"wanted {shown(word)} ( st: s et: e g: lm a: ac ), found '{shown(b' '.join(labels))}'")
+            raise ValueError(f"expected {shown(word)} ( st: s et: e g: lm a: ac ), found '{shown(b' '.join(labels))}'")
         start, stop, g = parse_number(labels[2]), parse_number(labels[4]), parse_number(labels[6])
         if start > end:
             words.append(word)
@@ -158,7 +158,7 @@ def parse_decipher2(line):
 def split_decipher_score(line):
     tokens = TOKEN.findall(line)
     if not tokens or tokens[0][:1] != b"(" or tokens[0][-1:] != b")":
-        raise ValueError("wanted (score) before the words")
+        raise ValueError("expected (score) before the words")
     return parse_number(tokens[0][1:-1]) * BYTELOG, tokens[1:]
 
 
@@ -176,7 +176,7 @@ def parse_number(field):
     except ValueError:
         x = math.nan
     if not math.isfinite(x) or b"_" in field:
-        raise ValueError(f"'{shown(field)}' is no number")
+        raise ValueError(f"'{shown(field)}' is not a number")
     return x
 
 
@@ -233,7 +233,7 @@ def source_lines(nbest, paths, many):
             wanted = (
                 f"the number of a line of -source, 0 to {many - 1}," if many else "nothing, since -source is empty,"
             )
-            raise FormatError(paths[file], f"wanted {wanted} as the key of a list, found '{shown(key)}'")
+            raise FormatError(paths[file], f"expected {wanted} as the key of a list, found '{shown(key)}'")
         found += [int(key)] * (end - start)
     return np.array(found)
 
@@ -327,7 +327,7 @@ def read_weights(path):
             continue
         name, *values = TOKEN.findall(row)
         if name[-1:] not in (b"=", b":"):
-            raise FormatError(path, f"wanted Name= and weights, found '{shown(row)}'", i)
+            raise FormatError(path, f"expected Name= and weights, found '{shown(row)}'", i)
         found.append((i, name[:-1], values))
     return found
 
@@ -345,14 +345,14 @@ def match_weights(rows, names, path):
             raise FormatError(path, f"a second line for {shown(name)}", i)
         if len(values) != names.count(name):
             wanted = counted(names.count(name), "weight")
-            raise FormatError(path, f"wanted {wanted} of {shown(name)}, found {len(values)}", i)
+            raise FormatError(path, f"expected {wanted} of {shown(name)}, found {len(values)}", i)
         try:
             found[name] = list(map(parse_number, values))
         except ValueError as e:
             raise FormatError(path, str(e), i) from None
     missing = [name for name in dict.fromkeys(names) if name not in found]
     if missing:
-        raise FormatError(path, f"no weight of {shown(missing[0])}; add a line {shown(missing[0])}= 0 to leave it out")
+        raise FormatError(path, f"the weight of {shown(missing[0])} is missing; to ignore this feature add a line {shown(missing[0])}= 0")
     return np.array([found[name].pop(0) for name in names])
 
 

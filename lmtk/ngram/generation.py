@@ -26,7 +26,7 @@ def sentences(model, prefixes, seed=1, unk=False):
     """
     vocab, random = model.vocab, np.random.default_rng(seed)
     if vocab.eos_id >= vocab.V:
-        raise LmtkError("the model predicts no </s>, so its sentences would have no end")
+        raise LmtkError("the model never predicts </s>, so its sentences would not end")
     chances = after(model, unk)
     cumulative = lru_cache(max(CACHED // vocab.V, 1))(lambda nodes: np.cumsum(chances(nodes)))
     for prefix in prefixes:

@@ -217,7 +217,7 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
             if not math.isfinite(L) or not math.isfinite(next_norm):
                 raise Diverged(
                     f"the likelihood is not finite at epoch {progress.epoch + 1}, step {number + 1}: gradient norm "
-                    f"{norm:.4g} the step before; a lower -rate may help"
+                    f"{norm:.4g} the step before; try a lower -rate"
                 )
             norm, t = next_norm, progress.epoch * last + number
             update(progress, gradient, min(1.0, 1 / max(norm, 1e-30)), settings, t, settings.epochs * last)
@@ -257,7 +257,7 @@ def finish_epoch(progress, p, bitext, heldout, target, settings, bleu):
     """
     held = heldout_logp(p, heldout, target.sos_id) if heldout else None
     if not np.isfinite(progress.theta).all() or not math.isfinite(held or 0):
-        raise Diverged(f"the model is not finite after epoch {progress.epoch + 1}; a lower -rate may help")
+        raise Diverged(f"the model is not finite after epoch {progress.epoch + 1}; try a lower -rate")
     training = progress.L / sum(map(len, bitext.target))
     heldout_bleu = bleu(progress.result) if bleu else None
     # if BLEU is equal, as 0 is at first, the likelihood decides

@@ -39,9 +39,9 @@ def declare_arrays(V, h, seen, size):
 
 def check(p, V, path):
     if len(np.unique(p.classes)) < len(p.bc):
-        raise FormatError(path, "one of its classes has no word")
+        raise FormatError(path, "damaged: a class has no word")
     if (p.W is None) != (p.Wc is None):
-        raise FormatError(path, "only one of W and Wc is there; words and classes must both have direct connections")
+        raise FormatError(path, "damaged: only one of W and Wc is there; words and classes must both have direct connections")
 
 
 def describe(p):
@@ -162,7 +162,7 @@ def read_classes(path, vocab):
                 raise FormatError(path, f"'{shown(fields[-1])}' is in a second class; a word can be in one", number)
             classes[word] = name
     if not names:
-        raise FormatError(path, "no word of the vocabulary has a class in it")
+        raise FormatError(path, "it has a class for no word of the vocabulary")
     return close_gaps(np.where(classes < 0, len(names), classes))
 
 

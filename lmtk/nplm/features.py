@@ -119,5 +119,5 @@ def ids_of(words, vocab, place):
     """The ids of words. Raises LmtkError if a word is not in the vocabulary."""
     for word in words:
         if word not in vocab.index:
-            raise LmtkError(f"{place}: no word '{shown(word)}' in the vocabulary; lmtk vocab -lm {place} lists it")
+            raise LmtkError(f"{place}: '{shown(word)}' is not in the vocabulary; lmtk vocab -lm {place} lists its words")
     return np.array([vocab.index[word] for word in words], np.int64)

@@ -145,7 +145,7 @@ def make_examples(corpus, vocab, order, heldout, layer=layers.LAYERS["nplm"]):
     counted = corpus.scored & (corpus.ids < vocab.V)
     at = np.flatnonzero(counted)
     if not len(at):
-        raise LmtkError("no word of the vocabulary in the training text")
+        raise LmtkError("the training text has no word of the vocabulary")
     if layer.carries:
         text = running.text_steps(corpus, vocab.sos_id)
         w = np.where(counted[text.at], corpus.ids[text.at], -1)
@@ -262,7 +262,7 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
             if not math.isfinite(L):
                 raise Diverged(
                     f"the likelihood is not finite at epoch {progress.epoch + 1}, step {progress.step + 1}: rate "
-                    f"{epsilon:.4g}, gradient norm {norm:.4g} the step before; a lower -rate may help"
+                    f"{epsilon:.4g}, gradient norm {norm:.4g} the step before; try a lower -rate"
                 )
             norm = next_norm
             progress.L += L
@@ -377,5 +377,5 @@ def read_features(path, vocab, m=None):
             path, f"the first line says {counted(stated, 'word')}, the file has {vectors}; is it cut short?"
         )
     if not features:
-        raise FormatError(path, "no word of the vocabulary has features in it")
+        raise FormatError(path, "it has features for no word of the vocabulary")
     return features

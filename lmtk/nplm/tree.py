@@ -40,7 +40,7 @@ def check(p, V, path):
     tree = p.tree
     once = np.array_equal(np.sort(tree, None), np.delete(np.arange(2 * V - 1), V))
     if not once or (tree - V <= np.arange(V - 1)[:, None])[tree >= V].any():
-        raise FormatError(path, "its tree does not lead from node 0 to each word once")
+        raise FormatError(path, "damaged: its tree does not lead from node 0 to each word once")
 
 
 def describe(p):
@@ -169,14 +169,14 @@ def read_strings(path, vocab):
         if not fields:
             continue
         if len(fields) not in (2, 3) or fields[0].strip(b"01"):
-            raise FormatError(path, "expected a path of 0 and 1 and a word, as ngram-class -write-paths has it", number)
+            raise FormatError(path, "expected a path of 0s and 1s, then a word (ngram-class -write-paths writes this form)", number)
         w = vocab.index.get(fields[1], vocab.V)
         if w < vocab.V:
             if strings[w] not in (None, fields[0]):
                 raise FormatError(path, f"'{shown(fields[1])}' has a second path; a word can have one", number)
             strings[w] = fields[0]
     if not any(strings):
-        raise FormatError(path, "no word of the vocabulary has a path in it")
+        raise FormatError(path, "it has a path for no word of the vocabulary")
     return strings
 
 
@@ -240,7 +240,7 @@ def variances(tree, w):
 def check_words(V):
     """Raise LmtkError if there are too few words for a tree."""
     if V < 2:
-        raise LmtkError("a tree needs two words to predict, and the vocabulary has one")
+        raise LmtkError("a tree needs at least two words to predict, and the vocabulary has one")
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})

@@ -70,11 +70,11 @@ def check(values):
     read = [path for path in texts + inputs if path]
     written = [path for name, path in values.items() if name.startswith("-write-")]
     if not {"-map", "-classes", "-text-map"} & {*values}:
-        raise UsageError("no map; -map, -classes or -text-map says what the words of a text may stand for")
+        raise UsageError("no map; give -map, -classes or -text-map")
     if not any(texts) and not written:
         raise UsageError("no text; disambig -text FILE -map FILE [-lm FILE] [OPTION ...]")
     if read.count("-") > 1:
-        raise UsageError("only one file can be standard input")
+        raise UsageError("only one input can be stdin (-)")
     for path in read:
         if path != "-":
             os.stat(path)

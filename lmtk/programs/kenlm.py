@@ -68,7 +68,7 @@ def lmplz(words):
     if rest:  # as lmplz does; scripts write there a type that build_binary takes
         warnings.warn(f"{' '.join(rest)}: a word behind no option, passed over", LmtkWarning, stacklevel=1)
     if o.intermediate or o.collapse_values:
-        raise UsageError("--intermediate and --collapse_values write what only KenLM reads; --arpa writes the model")
+        raise UsageError("--intermediate and --collapse_values write files that only KenLM reads; use --arpa")
     if o.temp_prefix:
         os.environ["TMPDIR"] = o.temp_prefix if os.path.isdir(o.temp_prefix) else os.path.dirname(o.temp_prefix) or "."
     typed.update(LMPLZ)

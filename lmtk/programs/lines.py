@@ -290,7 +290,7 @@ def reverse_lm(words):
                     sys.stderr.write(f"warning: p({os.fsdecode(v)}|{os.fsdecode(w)}) > 0\n")
                 out.write(b"%s\t%s %s\n" % (f"{new:.6g}".encode(), w, v))
             elif k:
-                raise FormatError(path, "a bigram model was wanted")
+                raise FormatError(path, "expected a bigram model")
             else:
                 out.write(line + b"\n")
     return [("ngram", ["-order", "2", "-lm", name, "-renorm", "-write-lm", "-"])]
@@ -471,7 +471,7 @@ def compute_best_mix(words):
     known = (logp > NEVER).any(axis=1)
     logp, times = logp[known] * LN10, times[known]
     if not len(logp):
-        raise FormatError(files[0], "no word in it that has a probability")
+        raise FormatError(files[0], "none of its words has a probability")
     total = times.sum()
 
     def tell(iteration, weights, L):

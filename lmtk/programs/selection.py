@@ -82,7 +82,7 @@ def unigrams(path):
                     found[word] = found.get(word, 0) + 1
             return found
     except (ValueError, IndexError):
-        raise FormatError(path, "neither counts of words nor an ARPA file") from None
+        raise FormatError(path, "expected word counts or an ARPA file") from None
     for word, count in pairs:
         if not re.search(rb"<.*>", word):
             found[word] = found.get(word, 0) + count

@@ -245,7 +245,7 @@ def report(model, lm, text, marks, shown, write, eager=False):
             # so does query: such a line's words are counted, their probabilities are not
             name = name_of(text)
             warnings.warn(
-                f"{name}: the last line has no line end; as with KenLM its words count, their probabilities do not",
+                f"{name}: the last line has no line end, so (as in KenLM) its words are counted but not scored",
                 LmtkWarning,
                 stacklevel=2,
             )

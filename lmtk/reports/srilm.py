@@ -118,7 +118,7 @@ def report(model, name, corpora, debug, write, unk=True):
 def check_sum(model, whole):
     """Raise FormatError if the file of a back-off model has made the sum of a Tally nan."""
     if np.isnan(whole.log10p) and hasattr(model, "nodes"):
-        raise FormatError(model.nodes.path, "damaged: weights that are no numbers")
+        raise FormatError(model.nodes.path, "damaged: weights that are not numbers")
 
 
 def report_passages(model, name, passages, debug, write, unk=True):

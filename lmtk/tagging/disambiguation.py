@@ -110,13 +110,13 @@ class Tagger:
         model = load(path)
         if not isinstance(model, Backoff):
             kind = next(value for name, value in model.describe() if name == "kind")
-            raise LmtkError(f"{name_of(path)}: {kind}; a back-off n-gram was wanted")
+            raise LmtkError(f"{name_of(path)}: expected a back-off n-gram, not {kind}")
         tag_model = make_tag_model(model, self.job.order)
         for i in np.flatnonzero(tag_model.unigram >= 0).tolist():
             name = self.tags.fold(model.vocab.words[i])
             if self.index.setdefault(name, i) != i:
                 both = " and ".join(shown(model.vocab.words[j]) for j in (self.index[name], i))
-                raise LmtkError(f"{name_of(path)}: -tolower2 makes one word of {both}")
+                raise LmtkError(f"{name_of(path)}: -tolower2 maps {both} to one word")
             if self.job.text_map:  # numbered now, as in SRILM, where the numbers decide ties
                 self.tags[name]
         return tag_model

@@ -35,7 +35,7 @@ def read_line_pairs(source, target):
     if a[0] != b[0]:
         shorter = source if a[0] < b[0] else target
         fewer, more = sorted((a[0], b[0]))
-        raise FormatError(shorter, f"{counted(fewer, 'line')}, where the other side has {more}; they must be pairs")
+        raise FormatError(shorter, f"{counted(fewer, 'line')}, but the other side has {more}; source and target must have the same number of lines")
 
 
 def read_pairs(source, target, tolower=False):
@@ -55,11 +55,11 @@ def read_dictionary(path):
     for number, line in lines(path):
         found = line.strip(BLANKS).split(None, 1)
         if len(found) == 1:
-            raise FormatError(path, "wanted a word and its translation, found one word", number)
+            raise FormatError(path, "expected a word and its translation, found one word", number)
         if found:
             out.setdefault(*found)
     if not out:
-        raise FormatError(path, "no words in it; is it a dictionary?")
+        raise FormatError(path, "no words in it; expected lines with a word and its translation")
     return out
 
 

@@ -34,7 +34,7 @@ def learn_pieces(rows, size):
         import_sentencepiece().SentencePieceTrainer.train(sentence_iterator=lines, model_writer=out, **how)
     except (RuntimeError, OSError):
         raise LmtkError(
-            f"-bpe {size}: these texts have no {size} subwords, or as many characters; give another number"
+            f"-bpe {size}: these texts cannot be split into {size} subwords; try another number"
         ) from None
     return out.getvalue()
 
@@ -50,7 +50,7 @@ def make_splitter(model, path):
     try:
         encode = import_sentencepiece().SentencePieceProcessor(model_proto=bytes(model)).encode
     except (RuntimeError, ValueError):
-        raise FormatError(path, "its subwords are no model of sentencepiece; was it written whole?") from None
+        raise FormatError(path, "damaged: its subwords are not a sentencepiece model") from None
 
     @lru_cache(1 << 16)
     def pieces(word):

@@ -51,13 +51,13 @@ def vocab_of(settings, words, path):
     """The Vocab of a model's file. Raises FormatError if the settings do not fit the words, or the words are wrong."""
     V, unk = settings["V"], settings["unk"].encode("latin-1")
     if not 0 < V <= len(words):
-        raise FormatError(path, f"it predicts {V} words of a vocabulary of {len(words)}")
+        raise FormatError(path, f"damaged: it predicts {V} words, but its vocabulary has {len(words)}")
     vocab = Vocab(words, V, unk)
     if len(vocab.index) != len(words):
-        raise FormatError(path, "a word stands in its vocabulary twice")
+        raise FormatError(path, "damaged: a word occurs twice in its vocabulary")
     for word in (unk, SOS, EOS):
         if word not in vocab.index:
-            raise FormatError(path, f"no {shown(word)} in its vocabulary")
+            raise FormatError(path, f"its vocabulary has no {shown(word)}")
     return vocab
 
 
@@ -73,7 +73,7 @@ def make_vocab(words, unk=False, eos=True, unk_word=UNK, source="the vocabulary"
     for word, _ in special:
         plain.pop(word, None)
     if not plain:
-        raise LmtkError(f"{name_of(source)}: no words in it, and a vocabulary needs one")
+        raise LmtkError(f"{name_of(source)}: no words in it, so no vocabulary can be made")
     events = [w for w, predicted in special if predicted] + list(plain)
     return Vocab(events + [w for w, predicted in special if not predicted], len(events), unk_word)
 

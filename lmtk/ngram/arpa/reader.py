@@ -78,7 +78,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
         elif found := SECTION.match(line):
             order = int(found[1])
             if order != len(sections) + 1:
-                raise FormatError(path, f"the {order}-grams follow the {len(sections)}-grams", number)
+                raise FormatError(path, f"the {order}-grams follow the {len(sections)}-grams; orders must rise by one", number)
             growing.add(sections, stated)
             sections[order] = []
         elif order == 0:
@@ -94,10 +94,10 @@ def read_text(stream, path, seen=(), home=None, linked=True):
             sections[order].append(entry)
     if order is None:
         raise FormatError(
-            path, "no model: neither a binary file of lmtk's, nor \\interp\\, \\mixture\\ or ARPA's \\data\\"
+            path, "not a model; it looks like a text (an ARPA file has a line \\data\\)"
         )
     if not ended:
-        raise FormatError(path, "no \\end\\; the file is cut short")
+        raise FormatError(path, "the line \\end\\ is missing, so the file is incomplete")
     if not sections.get(1):
         raise FormatError(path, "the model has no 1-grams")
     if positive:
@@ -115,7 +115,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
     try:
         nodes, repeated = nodes_of_rows(sections, vocab, growing, linked) if many else nodes_of_lines(sections, vocab)
     except KeyError as e:
-        raise FormatError(path, f"the word {shown(e.args[0])} has no 1-gram") from None
+        raise FormatError(path, f"the word {shown(e.args[0])} of an n-gram is not among the 1-grams") from None
     if repeated:
         told = f"{name_of(path)}: {counted(repeated, 'repeated n-gram')}; the first of each is kept"
         warnings.warn(told, LmtkWarning, stacklevel=2)

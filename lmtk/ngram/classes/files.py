@@ -35,12 +35,12 @@ def read_classes(path, scaled=True, rows=None):
         name, word = fields[0], fields[-1]
         if word in members:
             raise FormatError(
-                path, f"{shown(word)} has a class in line {line_of[word]} already; a word is in one", number
+                path, f"{shown(word)} already has a class in line {line_of[word]}; a word can be in one class only", number
             )
         if {name, word} & {SOS, EOS} or name == UNK:
-            raise FormatError(path, "<s> and </s> are in no class, and neither they nor <unk> name one", number)
+            raise FormatError(path, "<s> and </s> cannot be in a class, and a class cannot be called <s>, </s> or <unk>", number)
         if stated.setdefault(name, len(fields)) != len(fields):
-            raise FormatError(path, "a class states the probabilities of all its words or of none", number)
+            raise FormatError(path, "a class must give the probabilities of all its words or of none", number)
         members[word] = names.setdefault(name, len(names)), p
         line_of[word] = number
     if not members:
@@ -51,7 +51,7 @@ def read_classes(path, scaled=True, rows=None):
         raise FormatError(path, "a class and a probability, but no word", line_of[first])
     both = next((name for name in names if name in members), None)
     if both:
-        raise FormatError(path, f"{shown(both)} is a class and a word", line_of[both])
+        raise FormatError(path, f"{shown(both)} is both a class and a word", line_of[both])
     sums = np.bincount([c for c, _ in members.values()], [p for _, p in members.values()])
     empty = np.flatnonzero(sums == 0)
     if len(empty):
@@ -62,7 +62,7 @@ def read_classes(path, scaled=True, rows=None):
         worst = sums[np.where(off, np.abs(sums - 1), 0).argmax()]
         many = counted(off.sum(), "class", "classes")
         what = f"the probabilities of {many} do not sum to one; one sums to {worst:.7g}"
-        warnings.warn(f"{name_of(path)}: {what}; they are scaled", LmtkWarning, stacklevel=2)
+        warnings.warn(f"{name_of(path)}: {what}; they are scaled to sum to one", LmtkWarning, stacklevel=2)
     return Classes(list(names), {word: (c, p / sums[c]) for word, (c, p) in members.items()})
 
 
@@ -92,6 +92,6 @@ def replaced(words, classes):
     index = {w: i for i, w in enumerate(new)}
     if len(index) < len(new):
         both = next(w for w in classes.names if w in rest)
-        raise LmtkError(f"the word {shown(both)} is the name of a class, too")
+        raise LmtkError(f"{shown(both)} is both a word and a class; rename the class")
     of = [3 + classes.members[w][0] if w in classes.members else index[w] for w in words]
     return new, np.array(of, np.int32)

@@ -47,7 +47,7 @@ def bigrams(counts):
     if not uses.any():
         uses = np.maximum(np.bincount(v, count, W), np.bincount(w, count, W)).astype(np.int64)
     if count.sum() >= 1 << 31:
-        raise LmtkError("more than 2^31 bigrams; leave out a part of the text")
+        raise LmtkError("more than 2^31 bigrams; use less text")
     return Bigrams(counts.words, v, w, count, uses)
 
 
@@ -77,7 +77,7 @@ def given_classes(data, words, classes, path):
         member = classes.members.get(data.words[w])
         if member is None:
             raise LmtkError(
-                f"{path}: no class for the word {shown(data.words[w])}; -noclass-vocab names words without one"
+                f"{path}: no class for the word {shown(data.words[w])}; list words without a class in -noclass-vocab"
             )
         g[w] = member[0]
     return g

@@ -405,7 +405,7 @@ def seen_words(counts, vocab, marks):
 def need_seen(seen, vocab):
     """Raises LmtkError if no predicted word is seen. seen (W,): how often each word was."""
     if not (seen[: vocab.V] > 0).any():
-        raise LmtkError("no word of the vocabulary is counted")
+        raise LmtkError("the counts have no word of the vocabulary")
 
 
 def ends_in_words(x, vocab):

@@ -129,7 +129,7 @@ def estimate(counts, vocab, order, heldout, iterations=5, tolerance=0.001, tell=
     no predicted word, or if the counts end below `order`.
     """
     if counts.order < order:
-        raise LmtkError(f"the counts end at order {counts.order}; order {order} was asked for")
+        raise LmtkError(f"the counts end at order {counts.order}, below -order {order}")
     ids = np.array([vocab.index.get(w, vocab.unk_id) for w in counts.words])
     rows = [ids[row] for row in to_rows(counts.levels[:order], len(counts.words))]
     levels = from_rows(rows, [level.count for level in counts.levels[:order]], len(vocab.words))
@@ -181,7 +181,7 @@ def read_text(stream, path, seen=()):
     """The model in an \\interp\\ file. Raises FormatError."""
     data = stream.read().replace(b"\r\n", b"\n")
     if not data.rstrip(b"\n").endswith(b"\n\\end\\"):
-        raise FormatError(path, "no \\end\\ at the end; the file is cut short")
+        raise FormatError(path, "the line \\end\\ is missing, so the file is incomplete")
     header, *sections = data[data.index(b"\\interp\\") :].split(b"\n\n\\")
     lines_before = data[: data.index(b"\\interp\\")].count(b"\n") + header.count(b"\n") + 3
     try:
@@ -211,7 +211,7 @@ def read_text(stream, path, seen=()):
     except UnknownWord as e:
         raise FormatError(path, f"the word {e.args[0]} of an n-gram is not in \\words\\") from None
     except (ValueError, KeyError, IndexError):
-        raise FormatError(path, "not a whole \\interp\\ model: a section or a number is missing or odd") from None
+        raise FormatError(path, "damaged: a section of the \\interp\\ model, or a number in it, is missing or wrong") from None
     return checked(Interpolated(vocab, order, from_rows(rows, counts, len(words)), alpha), path)
 
 
@@ -234,7 +234,7 @@ def checked(model, path):
     """The model, unchanged. Warns of weights that do not sum to one; raises FormatError if there are too few bins."""
     check_weights(model.alpha, path)
     if model.T <= 0 or len(model.alpha) < bin_count(model.T):
-        raise FormatError(path, "the weights' bins and the counts do not fit together")
+        raise FormatError(path, "damaged: the bins of the weights do not match the counts")
     return model
 
 

@@ -109,7 +109,7 @@ def placed(found, raw, W):
     """
     n, sizes = len(raw) - 1, [len(column) for column in raw[1:]]
     if sum(sizes) >= 1 << 31:
-        raise LmtkError(f"the counts are too many: {sum(sizes)} n-grams, which 31 bits do not number")
+        raise LmtkError(f"too many n-grams: {sum(sizes)}, where at most 2^31 are possible; prune or use less text")
     base = np.cumsum([0, 0, *sizes])
     context, suffix = np.zeros((2, base[-1]), np.int32)
     for k, here in enumerate(found[2:], 2):

@@ -98,7 +98,7 @@ def estimate(counts, vocab, order, alpha, sigma2, tell=lambda line: None):
     levels = levels_of(predicted(counts, vocab), vocab, order)
     f = features(levels, vocab.V)
     if not f.M.sum():
-        raise LmtkError("no word of the vocabulary is counted")
+        raise LmtkError("the counts have no word of the vocabulary")
     weights = least(lambda x: f.loss(x, sigma2), len(f.event), alpha / f.M.sum(), tell)
     S, _, _, Z = f.sums(weights)
     logZ = np.log(Z)

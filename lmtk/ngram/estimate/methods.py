@@ -318,7 +318,7 @@ def srilm(k, name, parameters=None, interpolate=False, minimum=None, above=None,
     discounts counts up to 1 at order 1, up to 7 at the orders 2 to 9, and up to 5 above.
     """
     if (upto or 0) > MOST:
-        raise UsageError(f"-gt{k}max goes to {MOST}, not {upto}")
+        raise UsageError(f"-gt{k}max takes values up to {MOST}, not {upto}")
     if name == "gt":
         parameters = ((1 if k == 1 else 7 if k <= 9 else 5) if upto is None else upto,)
     if minimum is None:
@@ -362,7 +362,7 @@ def with_discounts(method, rows, path):
         upto = max((int(name) for name in found if re.fullmatch("[1-9][0-9]{0,3}", name)), default=0)
         return replace(method, parameters=tuple(found.get(str(r), 1.0) for r in range(1, upto + 1)), minimum=minimum)
     if any(name not in found for name in names):
-        raise FormatError(path, f"no discounts of {len(names)} kinds in it; was it written for another method?")
+        raise FormatError(path, f"expected {len(names)} discounts; was the file written for another method?")
     return replace(method, parameters=tuple(found[name] for name in names), minimum=minimum)
 
 

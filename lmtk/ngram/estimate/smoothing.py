@@ -106,7 +106,7 @@ def counted_levels(counts, vocab, order, methods, exact=False):
     for level in levels:
         level.raw = level.count
     if not any((level.raw[level.word < vocab.V] > 0).any() for level in levels[: 1 if exact else None]):
-        raise LmtkError("no word of the vocabulary is counted")
+        raise LmtkError("the counts have no word of the vocabulary")
     for k, method in enumerate(methods[: len(levels) - 1], 1):
         if method.smoothing.continuation and method.counts != "never":
             levels[k - 1].count = continuation_counts(levels, k, vocab.V)

@@ -40,31 +40,31 @@ def read(stream, path):
     data = read_bytes(stream, path)
     head = data[:FIXED].tobytes()
     if head.startswith(INCOMPLETE):
-        raise FormatError(path, "a binary file of KenLM's that was not finished")
+        raise FormatError(path, "an unfinished KenLM binary file")
     if not head.startswith(MAGIC + VERSION):
         if (MAGIC + VERSION).startswith(head):
-            raise FormatError(path, "the file is cut short")
+            raise FormatError(path, "the file is incomplete")
         version = head[len(MAGIC) : len(MAGIC) + 4].split(b"\n")[0].decode("latin-1")
-        raise FormatError(path, f"a binary file of KenLM's, version {version}; this lmtk reads version 5")
+        raise FormatError(path, f"a KenLM binary file of version {version}; this lmtk reads version 5")
     try:
         order, multiplier, kind, with_words, search = struct.unpack_from("<BxxxfIBxxxI", data, FIXED)
         counts = np.frombuffer(data, "<u8", order, FIXED + 20).astype(np.int64).tolist()
     except (struct.error, ValueError):
-        raise FormatError(path, "the file is cut short or damaged") from None
+        raise FormatError(path, "the file is incomplete or damaged") from None
     name = KINDS[kind] if kind < len(KINDS) else f"kind {kind}"
     if kind == 1 or kind >= len(KINDS) or search != (1 if kind >= 2 else 0):
         text = f"KenLM's binary form as {name}; lmtk reads its other kinds, or the ARPA file it is made of"
         raise FormatError(path, text)
     if not with_words:
-        raise FormatError(path, "KenLM's binary form without its words; build_binary leaves them out only with -v")
+        raise FormatError(path, "a KenLM binary file without its words; build it without -v")
     if order < 2 or min(counts) < 0 or max(counts) > len(data):
-        raise FormatError(path, "the file is cut short or damaged")
+        raise FormatError(path, "the file is incomplete or damaged")
     try:
         if kind == 0:
             return read_probing(data, counts, multiplier, path), name
         return read_trie(data, counts, kind in (3, 5), kind in (4, 5), path), name
     except (IndexError, ValueError):
-        raise FormatError(path, "the file is cut short or damaged") from None
+        raise FormatError(path, "the file is incomplete or damaged") from None
 
 
 def read_bytes(stream, path):
@@ -252,7 +252,7 @@ def parents_of(child, N):
 def read_words(data, at, V, path):
     words = data[at:].tobytes().split(b"\0")[:-1]
     if len(words) != V or words[0].lower() != UNK:
-        raise FormatError(path, "damaged: its words do not fit its n-grams")
+        raise FormatError(path, "damaged: its words do not match its n-grams")
     return [UNK, *words[1:]]
 
 

@@ -160,7 +160,7 @@ def divided(seen, what, vocab, order, memory, comm):
             f"give {needed}M or more"
         )
     if largest * (order + 1) >= 1 << 31 or len(bounds) > 1 << 16:
-        raise LmtkError(f"the text is too large: '{word}' stands in it {seen.max()} times, {len(bounds)} buckets")
+        raise LmtkError(f"the text is too large for -memory: '{word}' occurs {seen.max()} times, {len(bounds)} buckets")
     workers = workers if not memory or 2 * most <= room else 1
     return Buckets(vocab, order, comm, Shelf(), seen, bounds, most, workers, not memory, what != "words")
 

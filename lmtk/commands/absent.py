@@ -1,0 +1,124 @@
+"""Names that users of SRILM and KenLM type and that lmtk does not have: what each does there, and what to use instead.
+
+`about_program` and `about_option` make the end of an error message of a name. An empty remedy means that lmtk has
+nothing for it.
+"""
+
+NEURAL = "neural: lmtk nplm-train or nmt-train; n-grams: lmtk ngram-count -lm"
+
+# words in place of a command -> (what it is, what to use)
+PROGRAMS = {
+    "-v": ("", "lmtk -version prints the version"),
+    "train": ("", NEURAL),
+    "estimate": ("", "lmtk ngram-count -text FILE -lm MODEL estimates a model"),
+    "count": ("", "lmtk ngram-count counts n-grams"),
+    "perplexity": ("", "lmtk ppl -lm MODEL -text FILE prints the perplexity"),
+    "score": ("", "lmtk ppl -lm MODEL -text FILE -debug 1 prints a score for each sentence"),
+    "eval": ("", "lmtk ppl -lm MODEL -text FILE prints the perplexity"),
+    "prune": ("", "lmtk ngram -lm MODEL -prune X -write-lm FILE prunes a model"),
+    "convert": ("", "lmtk ngram -lm MODEL -write-lm FILE (or -write-bin FILE) converts a model"),
+    "merge": ("", "lmtk ngram -mix-lm merges models into one; lmtk mix mixes models of any kind"),
+    "interpolate": ("", "lmtk ngram -mix-lm merges models into one; lmtk mix mixes models of any kind"),
+    "sample": ("", "lmtk ngram -lm MODEL -gen N prints random sentences"),
+    "generate": ("", "lmtk ngram -lm MODEL -gen N prints random sentences"),
+    "align": ("", "lmtk translate -align FILE writes alignments"),
+    "anti-ngram": ("expected counts of n-grams in n-best lists", ""),
+    "fngram": ("factored models", ""),
+    "fngram-count": ("factored models", ""),
+    "hidden-ngram": ("hidden events between words", ""),
+    "lattice-tool": ("lattices", "lmtk rescore reads n-best lists"),
+    "multi-ngram": ("models of joined words", "lmtk ngram -multiwords scores joined words"),
+    "nbest-lattice": ("word lattices of n-best lists", "lmtk rescore -best chooses a hypothesis"),
+    "nbest-mix": ("mixtures of n-best lists", ""),
+    "nbest-optimize": ("weights of n-best scores", "lmtk rescore -tune REFERENCES learns weights"),
+    "nbest-rover": ("voting among n-best lists", "lmtk rescore -best chooses a hypothesis"),
+    "rescore-nbest": ("new scores for n-best lists", "lmtk rescore -lm MODEL -nbest LISTS"),
+    "rescore-reweight": ("new weights for n-best lists", "lmtk rescore -nbest LISTS -weights FILE -best"),
+    "make-ngram-pfsg": ("a finite-state network of a model", ""),
+    "segment": ("sentence boundaries", ""),
+    "segment-nbest": ("sentence boundaries in n-best lists", ""),
+    "make-sub-lm": ("the lower orders of a model", "lmtk ngram -lm MODEL -order N -write-lm FILE"),
+    "ngram-lm": ("", "lmtk ngram-count -lm FILE estimates a model"),
+    "kenlm": ("", "lmtk -as lmplz, build_binary, query or filter takes KenLM's options"),
+}
+
+# SRILM's options -> (what they do there, what to use)
+OPTIONS = {
+    "-smoothing": ("", "-kndiscount, -wbdiscount, -cdiscount D, -addsmooth D and -ndiscount choose a smoothing method"),
+    "-discount": ("", "-kndiscount, -wbdiscount, -cdiscount D, -addsmooth D and -ndiscount choose a smoothing method"),
+    "-m": ("", "-features M is the number of features of a word"),
+    "-v": ("", "-debug 1 reports more; lmtk -version prints the version"),
+    "-verbose": ("", "-debug 1 reports more"),
+    "-o": ("", "-order N is the order; -write FILE or -lm FILE is the output"),
+    "-n": ("", "-order N is the order"),
+    "-adapt-marginals": ("adapts a model to 1-gram probabilities", "lmtk mix mixes in a model of the new domain"),
+    "-base-marginals": ("adapts a model to 1-gram probabilities", "lmtk mix mixes in a model of the new domain"),
+    "-codebook": ("reads quantised probabilities", "-write-bin FILE -quantize N writes a quantised model"),
+    "-write-codebook": ("writes quantised probabilities", "-write-bin FILE -quantize N writes a quantised model"),
+    "-write-with-codebook": ("writes quantised probabilities", "-write-bin FILE -quantize N writes a quantised model"),
+    "-context-priors": ("reads mixture weights for each context", "lmtk mix -bins learns weights by context frequency"),
+    "-count-lm": ("mixes orders with weights for each count", "lmtk ngram-interp estimates such a model"),
+    "-init-lm": ("starts the training of -count-lm", "lmtk ngram-interp estimates such a model"),
+    "-em-iters": ("trains -count-lm", "lmtk ngram-interp -iterations N"),
+    "-em-delta": ("trains -count-lm", "lmtk ngram-interp -tolerance X"),
+    "-decipher": ("scores as the DECIPHER recogniser does", ""),
+    "-decipher-lm": ("replaces a recogniser's score in n-best lists", "lmtk rescore adds scores to n-best lists"),
+    "-decipher-nbest": ("writes n-best lists in DECIPHER's form", "lmtk rescore keeps the form of the lists"),
+    "-df": ("models disfluencies", ""),
+    "-dynamic": ("adapts a model while it scores", "-cache N mixes in the last N words"),
+    "-dynamic-lambda": ("adapts a model while it scores", "-cache-lambda X weighs the last words"),
+    "-factored": ("scores with a factored model", ""),
+    "-hidden-vocab": ("models hidden events between words", ""),
+    "-hidden-not": ("models hidden events between words", ""),
+    "-hiddens": ("models hidden states", ""),
+    "-intersect": ("keeps only the n-grams of another count file", ""),
+    "-interact": ("asks for merges of classes", ""),
+    "-kn-counts-modify-at-end": ("computes continuation counts last", "-kn-modify-counts-at-end"),
+    "-max-nbest": ("limits the length of n-best lists", "shorten the lists before lmtk rescore"),
+    "-maxwordsperclass": ("limits the size of classes", "a larger -numclasses gives smaller classes"),
+    "-meta-tag": ("reads counts of counts", ""),
+    "-msweb-lm": ("asks a web service", ""),
+    "-nbest": ("rescores an n-best list", "lmtk rescore -lm MODEL -nbest LISTS"),
+    "-nbest-files": ("rescores n-best lists", "lmtk rescore -lm MODEL -nbest LISTS"),
+    "-rescore": ("rescores an n-best list", "lmtk rescore -lm MODEL -nbest LISTS"),
+    "-rescore-ngram": ("changes a model's probabilities", "lmtk mix or lmtk ngram -mix-lm"),
+    "-rescore-lmw": ("weighs the model's score", "lmtk rescore -lmw X"),
+    "-rescore-wtw": ("weighs the number of words", "lmtk rescore -wtw X"),
+    "-no-reorder": ("keeps the order of an n-best list", "lmtk rescore keeps it without weights"),
+    "-noise": ("skips noise words in n-best lists", "remove them before lmtk rescore"),
+    "-noise-vocab": ("skips noise words in n-best lists", "remove them before lmtk rescore"),
+    "-null": ("uses a model with probability 1 for all words", ""),
+    "-read-google": ("reads a folder of Google's n-grams", "give -read each of its files"),
+    "-server-port": ("answers queries over the network", "use the model in Python: man lmtk-python"),
+    "-use-server": ("asks a server for probabilities", "read the model with -lm"),
+    "-skip": ("uses skip n-grams", ""),
+    "-skip-init": ("uses skip n-grams", ""),
+    "-split-multiwords": ("splits joined words in n-best lists", "-multiwords scores joined words"),
+    "-stop-words": ("uses a model of stop words", ""),
+    "-tagged": ("counts words with tags", ""),
+    "-vocab-aliases": ("maps words while it reads", "map the text with sed before counting"),
+    "-write-binary": ("writes counts in binary form", "-write FILE.gz writes compressed counts"),
+    "-write-oldbin-lm": ("writes an old binary form", "-write-bin FILE writes lmtk's binary form"),
+    "-write-text": ("writes counts as text", "-write FILE"),
+    "-write-vocab-index": ("writes words with their numbers", "-write-vocab FILE writes the words"),
+}
+
+
+def about_program(name):
+    """The end of the message that there is no command of this name; "" if the name is not in PROGRAMS."""
+    subject, remedy = PROGRAMS.get(name, ("", ""))
+    if not subject:
+        return remedy and f"; {remedy}"
+    return f", SRILM's program for {subject}; {remedy or 'lmtk has nothing like it'}"
+
+
+def about_option(name, options):
+    """The end of the message that a command, with these options, has no option of this name; "" if the name is not in
+    OPTIONS, or if another command has the option that would replace it.
+    """
+    effect, remedy = OPTIONS.get(name, ("", ""))
+    if remedy.startswith("-") and remedy.split()[0].rstrip(",") not in options:
+        return ""
+    if not effect:
+        return remedy and f"; {remedy}"
+    return f"; in SRILM it {effect}; " + (f"in lmtk: {remedy}" if remedy else "lmtk cannot do that")
