@@ -18,12 +18,21 @@ def __getattr__(name):
         raise AttributeError(name)
     from importlib import import_module
 
+    if name == "errors":
+        return import_module("lmtk.errors")
     if name in FUNCTIONS:
         return getattr(import_module("lmtk.functions"), name)
     kenlm_module = import_module("lmtk.kenlm_module")
     if name not in kenlm_module.__all__:
         raise AttributeError(f"module 'lmtk' has no attribute '{name}'")
     return getattr(kenlm_module, name)
+
+
+def __dir__():
+    """The names for users; help(lmtk) shows their documentation."""
+    from lmtk.kenlm_module import __all__ as kenlm
+
+    return sorted({"load", "errors", "__version__", *FUNCTIONS, *kenlm})
 
 
 def load(path, check=False):

@@ -281,7 +281,11 @@ def attempt(program, words):
     except ModuleNotFoundError as e:
         if not sys.modules.get("lmtk") or (e.name or "").startswith("lmtk"):
             raise
-        say(program, f"{sys.executable} cannot import {e.name}; activate the environment where lmtk is installed")
+        say(
+            program,
+            f"{sys.executable} cannot import {e.name}, which lmtk needs; activate the environment where lmtk is "
+            "installed, or run PATH=$(lmtk -bin):$PATH",
+        )
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lmtk.api import BLANKS, Model, as_bytes
+from lmtk.errors import LmtkError
 from lmtk.jobs.rules import build
 
 METHODS = {
@@ -42,6 +43,7 @@ def estimate(text, order=3, smoothing="kn", interpolate=True, vocab=None, unk=Tr
     """
     from lmtk.jobs.estimating import EstimateJob
     from lmtk.jobs.estimating import estimate as run
+    from lmtk.ngram.estimate.methods import NoDiscount
 
     minimum, fallback = options.pop("minimum", 1), options.pop("fallback", None)
     least = [minimum] if isinstance(minimum, (int, float)) else [*minimum]
@@ -60,7 +62,11 @@ def estimate(text, order=3, smoothing="kn", interpolate=True, vocab=None, unk=Tr
     with in_file(text) as path:
         source = None if is_name(text) else "the text"
         own = {"text": (path,), "order": order, "vocab": words, "unk": unk, "keep": True, "source": source}
-        return Model(run(build(EstimateJob, own | chosen | {"interpolate": interpolate} | plain_options(options))))
+        job = build(EstimateJob, own | chosen | {"interpolate": interpolate} | plain_options(options))
+        try:
+            return Model(run(job))
+        except NoDiscount as e:
+            raise LmtkError(f'{e.cause}; add fallback=(0.5, 1, 1.5), or use smoothing="wb"') from None
 
 
 def method_options(smoothing):

@@ -72,7 +72,7 @@ def check_beside(model, resume):
     """Raise LmtkError if a new run would overwrite the checkpoint of a run that has not ended."""
     checkpoint = checkpoint_of(model)
     if checkpoint and not resume and os.path.exists(checkpoint):
-        ways = "-resume goes on with it, -finish makes a model of it; or remove it"
+        ways = "-resume continues it, -finish writes its best model; or remove the checkpoint"
         raise LmtkError(f"{checkpoint}: an unfinished run; {ways}")
 
 
@@ -88,7 +88,8 @@ def read_checkpoint(program, checkpoint):
     state = about["settings"]["state"]
     epoch, best, epochs = state["epoch"], state["best_epoch"], len(state["curve"]) - 1
     if epochs != epoch or (best > 0) != (epoch > 0) or best > epoch or (best > 0) != bool(about["settings"]["model"]):
-        raise FormatError(checkpoint, f"damaged: epoch {epoch}, best epoch {best} and a curve of {epochs} epochs do not match")
+        mismatch = f"epoch {epoch}, best epoch {best} and a curve of {epochs} epochs do not match"
+        raise FormatError(checkpoint, f"damaged: {mismatch}")
     return about["settings"], arrays
 
 
@@ -132,13 +133,14 @@ def resume(run, fresh, best, debug=0):
         changed = ["model"]
     if changed:
         names = ", ".join(f"-{name}" for name in changed)
+        remedy = "use the same options, finish that run with -finish, or remove the checkpoint"
         why = f"a checkpoint of another run: {names} {'differs' if len(changed) == 1 else 'differ'}"
-        raise FormatError(run.checkpoint, f"{why}; use the same options, finish the run with -finish, or remove the checkpoint")
+        raise FormatError(run.checkpoint, f"{why}; {remedy}")
     state = about["state"]
     if state["diverged"]:
         raise LmtkError(
-            f"{run.checkpoint}: a run that diverged, which would come to the same end; -finish makes a model of its "
-            f"epoch {state['best_epoch']}; or remove it"
+            f"{run.checkpoint}: this run diverged and would diverge again; -finish writes the model of epoch "
+            f"{state['best_epoch']}, or remove the checkpoint"
         )
     wanted = like(fresh) | ({f"best.{name}": a for name, a in like(best).items()} if state["best_epoch"] else {})
     for name, array in wanted.items():

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from lmtk.commands.options import option, shared, takes
 from lmtk.errors import LmtkError, UsageError
+from lmtk.files.figure import KINDS
 from lmtk.jobs.rules import Rule, build, check, check_outputs, one_stdin, required, wrong
 
 OPTIONS = {
@@ -13,9 +14,9 @@ OPTIONS = {
         **shared("tolower"),
     },
     "Job": {
-        "neighbours": option("Print the words that are most like WORD.", "WORD", "neighbors", "word"),
+        "neighbours": option("Print the words that are most like WORD (several).", "WORD", "neighbors", "word"),
         "analogy": option("Print the words that are to C as B is to A.", "A B C"),
-        "plot": option("Draw the words in two dimensions (.svg or .png).", "FILE"),
+        "plot": option("Draw the words in two dimensions (.svg, .png or .pdf).", "FILE"),
     },
     "Output": shared("write"),
     "Show": {
@@ -27,13 +28,13 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class FeaturesJob:
-    """Show the features of words in a neural model: the neighbours of a word, an analogy of three words, a table in
+    """Show the features of words in a neural model: the neighbours of words, an analogy of three words, a table in
     `write`, or a picture in `plot`. dimensions: the two features that are drawn; none: the principal components. top:
     the number of words.
     """
 
     lm: str | None = None
-    neighbours: str | None = None
+    neighbours: tuple[str, ...] = ()
     analogy: tuple[str, ...] = ()
     write: str | None = None
     plot: str | None = None
@@ -61,12 +62,10 @@ RULES = (
     required("lm"),
     wrong(
         lambda job: sum(map(bool, (job.neighbours, job.analogy, job.write, job.plot))) != 1,
-        "one of -neighbours, -analogy, -write and -plot is wanted",
+        "give one of -neighbours, -analogy, -write and -plot",
     ),
     Rule(analogy_of_three),
-    wrong(
-        lambda job: job.picture not in (None, "svg", "png"), "-plot takes the name of a .svg or .png file, not {plot}"
-    ),
+    wrong(lambda job: job.picture not in (None, *KINDS), "-plot {plot} must end in .svg, .png or .pdf"),
     wrong(
         lambda job: job.dimensions and (not job.plot or len(job.dimensions) != 2),
         "-dimensions takes two numbers, and -plot",
@@ -101,7 +100,7 @@ def command(**options):
         raise LmtkError(f"{job.lm}: {whole[0]} has {senses} senses; choose one, such as {whole[0]}/1")
     ids = ids_of(job, model, senses)
     if job.neighbours or job.analogy:
-        print_nearest(job, C, vocab, ids, targets_of(job, model, vocab, senses), senses)
+        print_nearest(job, C, vocab, ids, targets_of(job, model, vocab, senses))
     else:
         write(job, C, vocab, ids[: job.top or (200 if job.plot else None)])
 
@@ -128,26 +127,27 @@ def targets_of(job, model, vocab, senses):
     from lmtk.nplm import features
     from lmtk.text.vocab import lower
 
-    words = [os.fsencode(word) for word in job.analogy or [job.neighbours]]
+    words = [os.fsencode(word) for word in job.analogy or job.neighbours]
     words = list(map(lower, words)) if job.tolower else words
-    if job.neighbours and senses > 1:
-        (word,) = features.ids_of(words, model.vocab, job.lm)
-        return [[word * senses + k] for k in range(senses)]
-    return [features.ids_of(words, vocab, job.lm)]
+    if job.analogy:
+        return [features.ids_of(words, vocab, job.lm)]
+    return [[word * senses + k] for word in features.ids_of(words, model.vocab, job.lm) for k in range(senses)]
 
 
-def print_nearest(job, C, vocab, ids, targets, senses):
-    """Prints the words whose vectors are nearest. C (W, m): the vectors. targets: from `targets_of`."""
+def print_nearest(job, C, vocab, ids, targets):
+    """Prints the words whose vectors are nearest. C (W, m): the vectors. targets: from `targets_of`; with several of
+    them each line begins with its own target.
+    """
     import numpy as np
 
     from lmtk.nplm import features
 
     for words in targets:
         target = features.analogy(C, *words) if job.analogy else C[words[0]]
-        own = os.fsdecode(vocab.words[words[0]]) + "\t" if job.neighbours and senses > 1 else ""
+        first = os.fsdecode(vocab.words[words[0]]) + "\t" if len(targets) > 1 else ""
         nearest = zip(*features.rank_by_cosine(C, target, ids[~np.isin(ids, words)]))
         for i, cosine in list(nearest)[: job.top or 10]:
-            sys.stdout.write(f"{own}{os.fsdecode(vocab.words[i])}\t{cosine:.7g}\n")
+            sys.stdout.write(f"{first}{os.fsdecode(vocab.words[i])}\t{cosine:.7g}\n")
 
 
 def write(job, C, vocab, ids):
@@ -161,7 +161,9 @@ def write(job, C, vocab, ids):
             features.write_word2vec(out, words, C[ids])
         return
     if m < 2:
-        raise LmtkError(f"{job.lm}: a picture needs two features, and the model has one; train with -features 2 or more")
+        raise LmtkError(
+            f"{job.lm}: a picture needs two features, and the model has one; train with -features 2 or more"
+        )
     if not all(1 <= i <= m for i in job.dimensions):
         raise UsageError(f"-dimensions takes numbers from 1 to {m}, because the words of {job.lm} have {m} features")
     points, names = features.project(C[ids], list(job.dimensions) or None)

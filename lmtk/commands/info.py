@@ -3,7 +3,7 @@ import sys
 from dataclasses import dataclass
 
 from lmtk.commands.options import option, takes
-from lmtk.jobs.rules import build, check, one_stdin, required
+from lmtk.jobs.rules import build, check, one_stdin, wrong
 
 OPTIONS = {
     "Data": {"lm": option("A file of any kind (several): models, checkpoints, counts, word lists.", "FILE")},
@@ -19,7 +19,7 @@ class DescribeJob:
     words: int = 10
 
     def __post_init__(self):
-        check(self, (required("lm"),))
+        check(self, (wrong(lambda job: not job.lm, "give a file: lmtk info FILE"),))
         one_stdin(*self.lm)
 
 

@@ -85,8 +85,10 @@ OPTIONS = {
 }
 RULES = (
     wrong(
-        lambda job: not (job.write_lm or job.write_bin or job.write_vocab or job.scores or job.generates),
-        "nothing to do: give -write-lm, -write-bin, -write-vocab, -ppl, -counts, -gen or -gen-prefixes",
+        lambda job: (
+            not (job.write_lm or job.write_bin or job.write_vocab or job.scores or job.generates or job.is_table)
+        ),
+        "no output is asked for; give -write-lm, -write-bin, -write-vocab, -ppl, -counts, -gen or -gen-prefixes",
     ),
 )
 

@@ -63,7 +63,7 @@ SHARED = {
     "resume": option("Resume from MODEL.ckpt if it exists."),
     "finish": option("Write the best model so far in MODEL.ckpt, and stop training."),
     "log": option("Write a line with the figures of each epoch, separated by tabs.", "FILE"),
-    "plot": option("Draw the curve after each epoch, as SVG or PNG (needs matplotlib).", "FILE"),
+    "plot": option("Draw the curve after each epoch, as .svg, .png or .pdf (needs matplotlib).", "FILE"),
     "save_every": option(
         "Write MODEL.ckpt every N minibatches and after each epoch (0: only when interrupted).", "N", low=0
     ),

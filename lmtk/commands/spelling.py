@@ -66,6 +66,8 @@ def spelled(words, options, plain=None, stray=False):
                 _, first, *_ = options  # after -help, what the command reads
                 hint = f"; did you mean {first} {word}?" if os.path.exists(word) else ""
                 raise UsageError(f"'{word}' has no option before it{hint}")
+            if plain in out and not options[plain].several:
+                raise UsageError(f"'{word}' has no option before it, and {plain} takes only one value")
             out += [plain, checked(plain, word, options[plain])]
             continue
         word, equals, value = word.partition("=")

@@ -14,7 +14,8 @@ OPTIONS = {
         **shared("write"),
         "n_best": option("Write the N best translations, in Moses' form.", "N", low=1),
         "scores": option("Write log10 p and a tab before each translation."),
-        **shared("debug"),
+        "reference": option("Print BLEU against these translations, line by line.", "FILE"),
+        **shared("debug quiet"),
     },
     "Search": {
         "beam": option("Hypotheses kept for a sentence; 1 is greedy (default: 12).", "N", low=1, high=10_000),
@@ -36,7 +37,7 @@ OPTIONS = {
         "soft_align": option("Write how much each word attends to each source word.", "FILE"),
         "align_html": option("Write a page that shows the attention.", "FILE"),
         "align_plot": option("Draw the attention of each sentence.", "DIR"),
-        "plot_format": option("The format of the pictures: svg or png (default: svg).", "svg|png"),
+        "plot_format": option("The format of the pictures: svg, png or pdf (default: svg).", "svg|png|pdf"),
     },
     "Parallel": {
         "threads": option(

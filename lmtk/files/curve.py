@@ -156,7 +156,7 @@ def log_line(e, bleu):
 
 
 def write_plot(path, curve, unigram=(None, None)):
-    """Draw the curve as a picture, SVG or PNG by the suffix: perplexities, and BLEU below them if there is any.
+    """Draw the curve as a picture of the kind that the suffix of `path` names: perplexities, and BLEU below if known.
 
     unigram: mean ln p of a word of the training text, and of the held-out text, under the unigram model, or None. Its
     perplexity is drawn as a line that a run should stay below.
@@ -164,7 +164,7 @@ def write_plot(path, curve, unigram=(None, None)):
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     scores = any(e.bleu is not None for e in curve)
-    kind, size = "png" if path.endswith(".png") else "svg", (6, 6 if scores else 4)
+    kind, size = path.rpartition(".")[2], (6, 6 if scores else 4)
     with open_out(path) as out, figure(out, kind, size) as drawn:
         axes = drawn.subplots(1 + scores, sharex=True, squeeze=False)[:, 0]
         about = " (estimate)" if any(e.estimated for e in curve) else ""
@@ -179,7 +179,7 @@ def write_plot(path, curve, unigram=(None, None)):
         if base:
             axes[0].axhline(base, color="0.6", ls=":", lw=1, label="unigram")
         for e in [e for e in curve if e.best][-1:]:
-            axes[0].axvline(e.number, color="0.85", lw=1, zorder=0)
+            axes[0].axvline(e.number, color="0.85", lw=1, zorder=0, label="epoch kept")
         axes[0].set_yscale("log")
         axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes[0].yaxis.set_major_formatter("{x:g}")
@@ -187,7 +187,8 @@ def write_plot(path, curve, unigram=(None, None)):
         axes[0].set_ylabel("perplexity")
         axes[0].legend(frameon=False)
         if scores:
-            axes[1].plot([e.number for e in curve], [e.bleu for e in curve], "o-", ms=3, color="C2")
+            axes[1].plot([e.number for e in curve], [e.bleu for e in curve], "o-", ms=3, color="C2", label="held-out")
+            axes[1].legend(frameon=False)
             axes[1].set_ylabel("held-out BLEU")
         axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
         axes[-1].set_xlim(0.9, max(len(curve), 2) + 0.1)

@@ -178,7 +178,9 @@ def check_array(a, declared, name, path):
         raise FormatError(path, f"damaged: the array {name} is missing; expected {wanted}")
     kind = KINDS[a.dtype.str]
     if kind not in declared.types.split() or a.shape != declared.shape:
-        raise FormatError(path, f"damaged: the array {name} is {NAMES[kind]} {format_shape(a.shape)}; expected {wanted}")
+        raise FormatError(
+            path, f"damaged: the array {name} is {NAMES[kind]} {format_shape(a.shape)}; expected {wanted}"
+        )
     if declared.low is None or not a.size:
         return
     if kind[0] == "F" and not (np.isfinite(a.min()) and np.isfinite(a.max())):

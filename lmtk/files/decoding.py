@@ -23,6 +23,7 @@ UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 MODEL = b'{"__metadata__":'  # the bytes from the ninth on in a safetensors file
 KENLM = b"mmap lm http://kheafield.com/code "
 FORMS = {"latin1": "Latin-1", "utf-16le": "UTF-16"}
+JSONL = re.compile(rb"\s*\{\s*\"[^\"\n]*\"\s*:")
 ARPA = re.compile(rb"\s*\\data\\[ \t\r]*\n[ \t]*ngram[ \t]")
 NO_UTF8 = re.compile("[\udc80-\udcff].*")  # the rest of a line, in a text decoded with surrogateescape
 WORD = re.compile(rb"[^ \t\r\n]+")  # as in SRILM and KenLM, no other character separates words
@@ -58,11 +59,14 @@ def warn_about_bytes(blocks, path):
 
 
 def warn_if_model(blocks, path):
-    """Yield the blocks of a text; warn if it is an ARPA file."""
+    """Yield the blocks of a text; warn if it is an ARPA file or JSON lines."""
     for i, block in enumerate(blocks):
         if i == 0 and ARPA.match(block):
-            message = f"{name_of(path)}: a model by its first lines, taken as a text"
+            message = f"{name_of(path)}: it looks like a model, but is read as a text"
             warnings.warn(message, LmtkWarning, stacklevel=2)
+        elif i == 0 and JSONL.match(block):
+            message = f"{name_of(path)}: it looks like JSON lines, but is read as a text; extract the text first"
+            warnings.warn(f"{message} (jq -r .text)", LmtkWarning, stacklevel=2)
         yield block
 
 
@@ -93,7 +97,9 @@ def decode_blocks(stream, path, size=BLOCK, eager=False, pieces=False, as_is=Fal
     if block[8:].startswith(MODEL) or block.startswith(KENLM):
         raise FormatError(path, "a binary file, such as a model; expected a text")
     if block.startswith(b"SRILM_BINARY"):
-        raise FormatError(path, "SRILM's binary form, which lmtk does not read; convert it to text with SRILM's -write or -write-lm")
+        raise FormatError(
+            path, "SRILM's binary form, which lmtk does not read; convert it to text with SRILM's -write or -write-lm"
+        )
     if block.startswith(UTF16):
         texts, fills = decode_utf16(block, stream, size, path), False
         read = lambda _: next(texts, b"")
@@ -186,7 +192,9 @@ def decode_utf16(block, stream, size, path):
             text = decoder.decode(block, not block)
         except UnicodeDecodeError as e:
             place = at - pending + e.start
-            raise FormatError(path, f"the byte order mark says UTF-16, but byte {place} is not UTF-16 ({e.reason})") from None
+            raise FormatError(
+                path, f"the byte order mark says UTF-16, but byte {place} is not UTF-16 ({e.reason})"
+            ) from None
         at += len(block)
         if text:
             yield text.encode()

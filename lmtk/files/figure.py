@@ -4,6 +4,9 @@ from contextlib import contextmanager
 
 from lmtk.errors import LmtkError, UsageError
 
+# kinds of pictures, which are the endings of their names -> metadata that keeps dates and versions out of the file
+KINDS = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None}}
+
 
 def check_matplotlib(option):
     """Raise UsageError if matplotlib, which an option needs, is missing, and LmtkError if it cannot be loaded."""
@@ -17,7 +20,7 @@ def check_matplotlib(option):
 
 @contextmanager
 def figure(out, kind, size):
-    """A matplotlib Figure of `size` inches, which is written to `out` as "svg" or "png" when the block ends."""
+    """A matplotlib Figure of `size` inches, which is written to `out` as one of KINDS when the block ends."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -26,4 +29,4 @@ def figure(out, kind, size):
     with matplotlib.rc_context(style):
         drawn = Figure(figsize=size, layout="constrained")
         yield drawn
-        drawn.savefig(out, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {"Software": None})
+        drawn.savefig(out, format=kind, dpi=150, metadata=KINDS[kind])

@@ -73,7 +73,9 @@ def load(path, seen=(), sums="now", home=None, linked=True):
                 raise FormatError(path, f"not a model but a file of the kind {about['kind']}")
             return import_function(BINARY[about["kind"]])(about, arrays, path)
         if head.startswith(b"SRILM_BINARY_NGRAM"):
-            raise FormatError(path, "SRILM's binary form, which lmtk does not read; convert it to ARPA with SRILM's ngram -write-lm")
+            raise FormatError(
+                path, "SRILM's binary form, which lmtk does not read; convert it to ARPA with SRILM's ngram -write-lm"
+            )
         if head.startswith(KENLM):
             return import_function(KENLM_READER)(stream, path)[0]
         name = find_reader(head)
@@ -111,7 +113,7 @@ def load_ensemble(paths):
             if a.words != b.words or model.subwords != models[0].subwords:
                 raise FormatError(
                     path,
-                    f"its {side} words differ from those of {paths[0]}; train the models of an ensemble on the same texts",
+                    f"its {side} words differ from those of {paths[0]}; train them on the same texts",
                 )
     return models
 

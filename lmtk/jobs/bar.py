@@ -3,46 +3,60 @@
 import contextlib
 import os
 import sys
+import time
+from datetime import timedelta
 
 from lmtk.files import inputs
 
 LONG = 1 << 24  # bytes: what is read in about a second
+SETTLED = 2  # seconds of work after which the time to go can be told
+UNKNOWN = "-:--:--"  # a time to go
 
 
 class Bar:
     """bar(share, text) shows how much of the work is done, where stderr is a terminal; bar.tell(line) writes a line
-    above it.
+    above it. The bar appears with the first share, so that it does not stand at 0 % while kernels compile.
 
-    begun: the share that is done when it begins. width: of the terminal, 0 where there is none.
+    width: of the terminal, 0 where there is none.
     """
 
-    def __init__(self, quiet, begun=0.0):
-        self.bar, self.begun, self.width = None, begun, 0
+    def __init__(self, quiet):
+        self.bar, self.width, self.since = None, 0, None
         if not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, Progress, TextColumn
             from rich.table import Column
 
             text = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True))
-            columns = text, BarColumn(None), TextColumn("{task.percentage:3.0f}%"), TimeRemainingColumn()
+            columns = text, BarColumn(None), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.fields[left]}")
             self.bar = Progress(*columns, console=Console(stderr=True), transient=True, expand=True)
             self.width = self.bar.console.width
 
     def __enter__(self):
-        if self.bar:
-            self.task = self.bar.add_task("", total=1.0, completed=self.begun)
-            self.bar.start()
         return self
 
     def __exit__(self, *_):
-        if self.bar:
+        if self.bar and self.since:
             self.bar.stop()
 
     def __call__(self, share, text):
-        if self.bar:
-            if share < self.bar.tasks[0].completed:  # new work has begun: the time to go is that of this alone
-                self.bar.reset(self.task)
-            self.bar.update(self.task, completed=share, description=text)
+        if not self.bar:
+            return
+        now = time.monotonic()
+        if self.since is None:
+            self.task = self.bar.add_task(text, total=1.0, completed=share, left=UNKNOWN)
+            self.bar.start()
+        if self.since is None or share < self.share:  # new work has begun: the time to go is that of this alone
+            self.since, self.first = now, share
+        self.share = share
+        self.bar.update(self.task, completed=share, description=text, left=self.time_to_go(now))
+
+    def time_to_go(self, now):
+        """The time to go by the mean speed since the first share, once that is known well enough, as h:mm:ss."""
+        spent, done = now - self.since, self.share - self.first
+        if spent < SETTLED or done <= 0:
+            return UNKNOWN
+        return str(timedelta(seconds=round(spent * (1 - self.share) / done)))
 
     def aside(self, write):
         """`write`, with the bar taken away meanwhile."""
@@ -50,10 +64,12 @@ class Bar:
             return write
 
         def between(data):
-            self.bar.stop()
+            if self.since:
+                self.bar.stop()
             write(data)
             sys.stdout.flush()
-            self.bar.start()
+            if self.since:
+                self.bar.start()
 
         return between
 

@@ -148,10 +148,10 @@ def check_kind(name, model):
     from lmtk.ngram.model.backoff import Backoff
 
     if not isinstance(model, Backoff):
-        kind, expand = next(value for name, value in model.describe() if name == "kind"), "which -expand-classes makes"
-        remedies = {Mixture: "; its parts are of other kinds"}
-        remedies |= dict.fromkeys((ClassModel, Expanding), f", {expand} of it")
-        raise LmtkError(f"{name_of(name)}: {kind}; a back-off n-gram was wanted{remedies.get(type(model), '')}")
+        kind = next(value for name, value in model.describe() if name == "kind")
+        remedies = {Mixture: "; lmtk mix and lmtk ppl take models of any kind"}
+        remedies |= dict.fromkeys((ClassModel, Expanding), "; add -expand-classes to turn it into one")
+        raise LmtkError(f"{name_of(name)}: expected a back-off n-gram, not {kind}{remedies.get(type(model), '')}")
 
 
 def merge_parts(model):

@@ -55,7 +55,11 @@ class ClassJob:
 SEEDED = "-seed starts from random classes; it cannot be combined with -init, -incremental or -full"
 SAVED = "-save needs -classes and a merging algorithm (-incremental or -full)"
 RULES = (
-    Rule(lambda job: None if job.text or job.counts else f"a text or counts are needed: give -text or -counts{from_stdin()}"),
+    Rule(
+        lambda job: (
+            None if job.text or job.counts else f"a text or counts are needed: give -text or -counts{from_stdin()}"
+        )
+    ),
     wrong(lambda job: not job.init and job.numclasses is None, "-numclasses is missing"),
     wrong(lambda job: job.seed is not None and (job.init is not None or job.merges), SEEDED),
     needs("save", "classes", SAVED),

@@ -85,12 +85,15 @@ def order_not_counted(job):
 
 
 RULES = (
-    Rule(lambda job: None if job.text or job.read else f"a text or counts are needed: give -text or -read{from_stdin()}"),
-    Rule(order_not_counted),
-    wrong(
-        lambda job: job.limit_vocab and not job.vocab and job.read, "-limit-vocab with -read needs -vocab"
+    Rule(
+        lambda job: None if job.text or job.read else f"a text or counts are needed: give -text or -read{from_stdin()}"
     ),
-    wrong(lambda job: job.write_order > job.order, "-write-order {write_order} is above the order of the counts, {order}; raise -order"),
+    Rule(order_not_counted),
+    wrong(lambda job: job.limit_vocab and not job.vocab and job.read, "-limit-vocab with -read needs -vocab"),
+    wrong(
+        lambda job: job.write_order > job.order,
+        "-write-order {write_order} is above the order of the counts, {order}; raise -order",
+    ),
     excludes("read_with_mincounts", "text", "-read-with-mincounts cannot be combined with -text"),
     needs(
         "text_has_weights text_has_weights_last",
@@ -105,7 +108,11 @@ RULES = (
     needs("open_end skip_symbols", "kenlm"),
     needs("open_end skip_symbols", "text"),
     excludes("open_end skip_symbols", "vocab"),
-    excludes("kenlm", "no_sos no_eos stream map_unk", "-kenlm fixes <s>, </s> and <unk>; leave out -no-sos, -no-eos, -stream and -map-unk"),
+    excludes(
+        "kenlm",
+        "no_sos no_eos stream map_unk",
+        "-kenlm fixes <s>, </s> and <unk>; leave out -no-sos, -no-eos, -stream and -map-unk",
+    ),
     excludes("nonevents", "kenlm", "-nonevents cannot be combined with -kenlm or -maxent"),
     excludes("recompute", "kenlm memory mpi"),
 )

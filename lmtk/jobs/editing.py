@@ -237,7 +237,9 @@ def output(job):
 
 
 def print_table(job):
-    """-prune with several values: a line for each, with the numbers of n-grams that stay and the perplexity."""
+    """-prune with several values: a line for each, with the numbers of n-grams that stay and, with -ppl, the
+    perplexity.
+    """
     from lmtk.jobs.changing import change
     from lmtk.reports.srilm import Tally, report
     from lmtk.text.corpus import read_corpus
@@ -246,12 +248,14 @@ def print_table(job):
     for threshold in job.prune:
         model, whole = change(job, None, threshold)[0], Tally()
         if texts is None:
-            print("prune", "n-grams", *(f"{k}-grams" for k in range(1, model.order + 1)), "ppl", sep="\t")
+            sizes = [f"{k}-grams" for k in range(1, model.order + 1)]
+            print("prune", "n-grams", *sizes, *["ppl"] * job.scores, sep="\t")
             how = model.vocab, job.scoring.marks, model.order
             texts = [(path, [*read_corpus(path, *how)]) for path in job.scoring.text]  # all models have the same words
         for path, corpora in texts:
             whole.add(report(model, path, corpora, 0, lambda line: None)[0])
-        print(f"{threshold:g}", sum(model.sizes), *model.sizes, whole.ppl, sep="\t", flush=True)
+        ppl = [whole.ppl] if job.scores else []
+        print(f"{threshold:g}", sum(model.sizes), *model.sizes, *ppl, sep="\t", flush=True)
 
 
 def score(job, model, parts):

@@ -100,9 +100,13 @@ class EstimateJob:
 def check_method(job, n, method):
     """Raises UsageError where the smoothing method of order n does not suit the other options."""
     if job.count.float_counts and method.smoothing.discounts:
-        raise UsageError(f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; with -float-counts use -wbdiscount{n}")
+        raise UsageError(
+            f"order {n}: Good-Turing and Kneser-Ney smoothing need whole counts; with -float-counts use -wbdiscount{n}"
+        )
     if job.heldout and not (method.smoothing.continuation and method.interpolate):
-        raise UsageError(f"order {n}: -heldout works with interpolated Kneser-Ney smoothing only; add -kndiscount -interpolate")
+        raise UsageError(
+            f"order {n}: -heldout works with interpolated Kneser-Ney smoothing only; add -kndiscount -interpolate"
+        )
 
 
 RULES = (
@@ -179,7 +183,9 @@ def tell_ignored(job):
     """Warns of smoothing that has no effect."""
     smoothing, asked = job.smoothing, job.smoothing.is_chosen or job.count.kenlm
     if not job.model_wanted and (job.maxent or smoothing.interpolate or asked):
-        warnings.warn("smoothing options have no effect without a model; add -lm or -write-bin", LmtkWarning, stacklevel=1)
+        warnings.warn(
+            "smoothing options have no effect without a model; add -lm or -write-bin", LmtkWarning, stacklevel=1
+        )
     if job.maxent and (smoothing.interpolate or smoothing.interpolate_n or asked):
         warnings.warn("-maxent replaces smoothing; the smoothing options are ignored", LmtkWarning, stacklevel=1)
 
@@ -188,7 +194,9 @@ def count(job, comm):
     """The Counted of a job, with the ranks of `comm`."""
     what = job.count
     if comm.size > 1 and (what.stream or "-" in what.text):
-        raise UsageError("-mpi needs texts in files that every rank can read; it cannot be combined with -stream or stdin (-)")
+        raise UsageError(
+            "-mpi needs texts in files that every rank can read; it cannot be combined with -stream or stdin (-)"
+        )
     # counts and word lists may be made in place
     vocab = what.vocab if isinstance(what.vocab, str) and what.vocab != what.write_vocab else None
     inputs = [*(path for path in what.read if path != what.write), what.classes, job.heldout, what.nonevents, vocab]

@@ -44,7 +44,9 @@ class InterpolateJob:
 
 RULES = (
     required("heldout"),
-    Rule(lambda job: None if job.read or job.text else f"a text or counts are needed: give -read or -text{from_stdin()}"),
+    Rule(
+        lambda job: None if job.read or job.text else f"a text or counts are needed: give -read or -text{from_stdin()}"
+    ),
 )
 
 

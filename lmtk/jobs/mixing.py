@@ -52,7 +52,10 @@ class MixJob:
 RULES = (
     required("lm"),
     needs("bins", "heldout", "-bins needs -heldout"),
-    wrong(lambda job: job.write and "-" in job.lm, "a mixture refers to its parts by file name, so they cannot be stdin (-)"),
+    wrong(
+        lambda job: job.write and "-" in job.lm,
+        "a mixture refers to its parts by file name, so they cannot be stdin (-)",
+    ),
     wrong(
         lambda job: job.write and not all(isinstance(path, str) for path in job.lm),
         "a mixture refers to its parts by file name; write the models in memory first",

@@ -22,7 +22,7 @@ class Reporter:
         self.first = self.share(progress)
         self.before, self.words, self.shown = progress.seconds, 0, 0.0
         self.begun = self.epoch_begun = time.monotonic()
-        self.bar, self.advised, self.log = Bar(quiet or silent, self.first), set(), None
+        self.bar, self.advised, self.log = Bar(quiet or silent), set(), None
         if log and not silent:
             self.log = Log(log, progress.curve, self)
 

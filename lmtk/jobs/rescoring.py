@@ -94,7 +94,9 @@ RULES = (
         lambda job: job.write_nbest_dir and len({os.path.basename(path) for path in job.nbest}) < len(job.nbest),
         "-write-nbest-dir needs lists with different file names",
     ),
-    wrong(overwrites_lists, "-write-nbest-dir {write_nbest_dir} is the folder of the lists that are read; choose another"),
+    wrong(
+        overwrites_lists, "-write-nbest-dir {write_nbest_dir} is the folder of the lists that are read; choose another"
+    ),
     excludes("write_nbest_dir", "write", "-write cannot be combined with -write-nbest-dir"),
 )
 

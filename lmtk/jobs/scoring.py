@@ -83,7 +83,17 @@ def most_debug(job):
     return 3 if job.format == "srilm" and not job.oov_features else 2
 
 
+def model_missing(job):
+    """The message that there is no model, or None. A model given without -lm was taken as a text."""
+    texts = job.scoring.text
+    if job.lm or not texts or texts[0] == "-":
+        return None
+    were = "was taken as the text" if len(texts) == 1 else "were taken as texts"
+    return f"-lm is missing; {', '.join(map(str, texts))} {were} to score; give the model as -lm FILE"
+
+
 RULES = (
+    Rule(model_missing),
     required("lm"),
     Rule(lambda job: None if job.scoring.text or job.scoring.counts else f"-text is missing{from_stdin()}"),
     one_of("format", ("srilm", "kenlm")),
@@ -158,7 +168,8 @@ def score_text(job, model, path, tell):
     tally, unknown = report_text(open_vocabulary(model) if job.oov_features else model, path, what, tell)
     if what.debug and unknown and not job.oov_features:
         name = os.fsdecode(model.vocab.words[model.vocab.unk_id])
-        sys.stderr.write(f"{name_of(path)}: {counted(unknown, 'word is', 'words are')} {name} or unknown\n")
+        clause = f"{counted(unknown, 'word is', 'words are')} not in the model and scored as {name}"
+        sys.stderr.write(f"{name_of(path)}: {clause}; OOVs counts only words without a probability\n")
     return tally
 
 

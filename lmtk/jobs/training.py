@@ -210,7 +210,9 @@ RULES = (
         lambda job: job.shares_outputs and job.objective in ("class", "tree"),
         "-mpi cannot share the outputs of -objective {objective}; add -parallel data",
     ),
-    wrong(is_read_twice, "-text {text} can be read only once, but without -vocab it is read twice; give -vocab or a file"),
+    wrong(
+        is_read_twice, "-text {text} can be read only once, but without -vocab it is read twice; give -vocab or a file"
+    ),
 )
 # what to do about an epoch that is worse than the unigram, and about one that learns the text by heart
 REMEDIES = (
@@ -390,7 +392,7 @@ def check_trained(texts, model, log, plot, inputs=()):
     from lmtk.files import figure
 
     if plot:
-        if os.path.splitext(plot)[1] not in (".svg", ".png"):
+        if os.path.splitext(plot)[1][1:] not in figure.KINDS:
             raise UsageError(f"-plot {plot} must end in .svg, .png or .pdf")
         figure.check_matplotlib("plot")
     check_outputs(model, log, plot, texts=texts, inputs=inputs)

@@ -1,15 +1,20 @@
 """Translating a text by beam search, or scoring translations that are given."""
 
 import contextlib
+import os
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from lmtk.errors import FormatError
+from lmtk.errors import FormatError, LmtkWarning, counted, name_of
+from lmtk.files.figure import KINDS
+from lmtk.jobs.bar import Bar
 from lmtk.jobs.rules import Rule, check, check_outputs, needs, one_stdin, options_given, required, show, wrong
 
+UNKNOWN_SHARE = 0.2  # of the words of a text: above it a warning says that the model does not know them
 ALIGNMENTS = "align soft_align align_html align_plot"
 BEAM, LENGTH_POWER, MAX_LENGTH_FACTOR = 12, 1, 2  # where these options are not given
 
@@ -23,7 +28,8 @@ class TranslateJob:
     max_length_factor: a translation has at most so many times the words of its sentence, and 10. mbr: choose among so
     many translations by minimum Bayes risk; mbr_scale: one counts by p^mbr_scale. n_best: write so many translations.
     dictionary: a file of words and translations for replace_unk. align, soft_align, align_html: files of alignments;
-    align_plot: a folder of pictures. batch: sentences translated at once. write: a file, None: nowhere.
+    align_plot: a folder of pictures. batch: sentences translated at once. reference: a file of translations, by which
+    BLEU is measured. write: a file, None: nowhere.
     """
 
     model: tuple[str, ...] = ()
@@ -47,13 +53,15 @@ class TranslateJob:
     align_plot: str | None = None
     plot_format: str | None = None
     batch: int | None = None
+    reference: str | None = None
     threads: int | None = None
     tolower: bool = False
+    quiet: bool = False
     debug: int = 0
 
     def __post_init__(self):
         check(self, RULES)
-        one_stdin(*self.model, self.text, self.target, self.dictionary)
+        one_stdin(*self.model, self.text, self.target, self.dictionary, self.reference)
 
     @property
     def width(self):
@@ -73,7 +81,9 @@ class TranslateJob:
 
 def searches_and_scores(job):
     """The message about an option of the search that is given with -score, or None."""
-    options = options_given(job, "n_best mbr scores no_unk replace_unk batch beam length_power max_length_factor")
+    options = options_given(
+        job, "n_best mbr scores no_unk replace_unk batch beam length_power max_length_factor reference"
+    )
     if job.score and options:
         return f"{options[0]} cannot be combined with -score, which makes no translations"
     return None
@@ -97,7 +107,7 @@ RULES = (
         "alignment options cannot be combined with -score -debug",
     ),
     needs("plot_format", "align_plot", "-plot-format needs -align-plot"),
-    wrong(lambda job: job.plot_format not in (None, "svg", "png"), "-plot-format takes svg or png, not {plot_format}"),
+    wrong(lambda job: job.plot_format not in (None, *KINDS), "-plot-format takes svg, png or pdf, not {plot_format}"),
     Rule(wider_than_beam),
     wrong(lambda job: job.n_best and job.mbr, "-mbr cannot be combined with -n-best"),
     needs("mbr_scale", "mbr", "-mbr-scale needs -mbr"),
@@ -126,7 +136,7 @@ def translate(job, out=None):
     from lmtk.text import subwords
 
     files = job.write, job.align, job.soft_align, job.align_html
-    check_outputs(*files, texts=[job.text, job.target], inputs=[*job.model, job.dictionary])
+    check_outputs(*files, texts=[job.text, job.target, job.reference], inputs=[*job.model, job.dictionary])
     if job.align_plot:
         figure.check_matplotlib("align-plot")
     use(job.threads, products=job.product_threads)
@@ -157,28 +167,94 @@ def write_translations(job, models, out, write_alignment):
     from lmtk.text.corpus import TOKEN
     from lmtk.text.vocab import lower
 
+    first = models.models[0]
     dictionary = read_dictionary(job.dictionary) if job.dictionary else {}
-    shown = partial(translated_words, job, models.models[0].vocab, dictionary)
-    search = make_search(job, models)
-    number, tally = 0, Counter()
-    for block in blocks(job.text, eager=True):
-        lines = block.removesuffix(b"\n").split(b"\n")
-        rows = [models.split(TOKEN.findall(lower(line) if job.tolower else line)) for line in lines]
-        for row, hypotheses in search(rows, shown):
-            for rank, h in enumerate(hypotheses, 1):
-                target = shown(row, h)
-                out.write(line_of(job, number, models.joined(target), h))
-                name = f"{number}-{rank}" if job.n_best else f"{number}"
-                write_alignment(number, name, row, target, h.logp / LN10, h.links, h.alpha)
-            number += 1
-            best, blank = hypotheses[0], not row
-            words = len(TOKEN.findall(models.joined(shown(row, best))))
-            unknown = best.words.count(models.models[0].vocab.unk_id)
-            tally.update(sentences=int(not blank), blank=int(blank), words=words, unknown=unknown)
-        out.flush()
+    shown = partial(translated_words, job, first.vocab, dictionary)
+    search, number, tally = make_search(job, models), 0, Counter()
+    references = References(job.reference, job.tolower) if job.reference else None
+    with Bar(job.quiet) as bar:
+        total = count_lines(job.text) if bar.width else 0
+        write = bar.aside(out.write) if job.write == "-" and sys.stdout.isatty() else out.write
+        for block in blocks(job.text, eager=True):
+            lines = block.removesuffix(b"\n").split(b"\n")
+            rows = [models.split(TOKEN.findall(lower(line) if job.tolower else line)) for line in lines]
+            for row, hypotheses in search(rows, shown):
+                for rank, h in enumerate(hypotheses, 1):
+                    target = shown(row, h)
+                    write(line_of(job, number, models.joined(target), h))
+                    name = f"{number}-{rank}" if job.n_best else f"{number}"
+                    write_alignment(number, name, row, target, h.logp / LN10, h.links, h.alpha)
+                number += 1
+                tally.update(count_words(row, first.source))
+                best = models.joined(shown(row, hypotheses[0]))
+                unknown = hypotheses[0].words.count(first.vocab.unk_id)
+                tally.update(sentences=bool(row), blank=not row, words=len(TOKEN.findall(best)), unknown=unknown)
+                if references is not None:
+                    references.add(best)
+                if total:
+                    bar(number / total, "translating")
+            out.flush()
+    warn_of_unknown(job, tally)
     if job.debug:
         told = "{sentences} sentences, {blank} blank lines, {words} words, {unknown} of them [UNK]\n"
         sys.stderr.write(told.format_map(tally))
+    if references is not None:
+        sys.stderr.write(references.report(number))
+
+
+def count_lines(path):
+    """The number of lines of a file; 0 for a pipe, which can be read only once."""
+    from lmtk.files.decoding import blocks
+
+    return sum(block.count(b"\n") for block in blocks(path)) if os.path.isfile(path) else 0
+
+
+def count_words(row, source):
+    """Counts of the words in a sentence: those that the vocabulary `source` does not have, and of these the ones that
+    it has in lower case.
+    """
+    from lmtk.text.vocab import lower
+
+    missing = [word for word in row if word not in source.index]
+    return {"seen": len(row), "missing": len(missing), "upper": sum(lower(word) in source.index for word in missing)}
+
+
+def warn_of_unknown(job, tally):
+    """Warns if the model does not know many of the words that were read."""
+    if tally["missing"] <= UNKNOWN_SHARE * tally["seen"]:
+        return
+    told = f"{tally['missing']} of {counted(tally['seen'], 'source word')} are unknown to the model"
+    if tally["upper"]:
+        told += f"; with -tolower only {tally['missing'] - tally['upper']} would be"
+    warnings.warn(f"{name_of(job.text)}: {told}", LmtkWarning, stacklevel=2)
+
+
+class References:
+    """Reference translations, line by line, and the statistics of BLEU against them."""
+
+    def __init__(self, path, tolower):
+        from lmtk.files.decoding import lines
+        from lmtk.text.vocab import lower
+
+        self.path, self.change, self.stats = path, lower if tolower else bytes, []
+        self.lines = [self.change(line) for _, line in lines(path)]
+
+    def add(self, translation):
+        """Counts the translation of the next line."""
+        from lmtk.nbest.tuning import statistics
+
+        number = len(self.stats)
+        reference = self.lines[number] if number < len(self.lines) else b""
+        self.stats.append(statistics([self.change(translation)], [reference])[0])
+
+    def report(self, number):
+        """A line with BLEU and sacrebleu's signature. Raises FormatError if there were not `number` references."""
+        from lmtk.nbest.tuning import SIGNATURE, bleu
+
+        if len(self.lines) != number:
+            raise FormatError(self.path, f"{counted(len(self.lines), 'line')}, but the text has {number}")
+        signature = SIGNATURE if self.change is bytes else SIGNATURE.replace("case:mixed", "case:lc")
+        return f"BLEU|{signature} = {100 * float(bleu(sum(self.stats))):.2f}\n"
 
 
 def make_search(job, models):

@@ -215,8 +215,8 @@ def expanded(model, most, path):
         total += int(rows[node].sum())
         if total > most:
             raise LmtkError(
-                f"{path}: {total} n-grams of words and more, where -expand-most allows {most}; a lower -expand-classes "
-                "gives fewer"
+                f"{path}: the expansion has {total} n-grams or more, above the limit of {most}; "
+                "lower -expand-classes or raise -expand-most"
             )
         # a row for each node of classes and word of its last class, by parent and word
         v, place = spread(np.arange(len(c)), many[c])

@@ -113,10 +113,9 @@ def check_vocabularies(parts, names):
         if words:
             raise LmtkError(
                 f"the vocabularies of {names[0]} and {name} differ in {counted(len(words), 'word')} "
-                f"({first_words(words)}); "
-                "train both with the same vocabulary (lmtk vocab -text A B, then -vocab and -unk), or add the missing words to back-off models "
-                "(lmtk vocab -lm A B -write V, then lmtk ngram -lm A -vocab V -renorm -write-lm A2), or merge them "
-                "(lmtk ngram -mix-lm)"
+                f"({first_words(words)}); train both with one vocabulary (lmtk vocab -text A B, then -vocab and "
+                "-unk), or add the missing words to back-off models (lmtk vocab -lm A B -write V, then lmtk ngram -lm "
+                "A -vocab V -renorm -write-lm A2), or merge them (lmtk ngram -mix-lm)"
             )
 
 
@@ -125,9 +124,7 @@ def binned_part(parts):
     for i, part in enumerate(parts):
         if hasattr(part, "bins"):
             return i
-    raise LmtkError(
-        "-bins needs a model of ngram-interp among the models, because its counts give the frequencies"
-    )
+    raise LmtkError("-bins needs a model of ngram-interp among the models, because its counts give the frequencies")
 
 
 def folder_of(path):
@@ -148,7 +145,9 @@ def check_part(path, name):
     """
     part = os.path.relpath(name, folder_of(path))
     if not os.path.exists(name):
-        raise LmtkError(f"{path}: its part {part} does not exist; move a model together with the files that it refers to")
+        raise LmtkError(
+            f"{path}: its part {part} does not exist; move a model together with the files that it refers to"
+        )
     if not os.path.isfile(name):
         raise LmtkError(f"{path}: its part {part} is not a regular file; copy it to one")
 

@@ -116,7 +116,9 @@ def shortlisted(network, w, N, rest, path, name):
     """
     V = network.vocab.V
     if N >= V:
-        raise LmtkError(f"a shortlist of {N} words covers all {V} words, so {path} has nothing to predict; lower -shortlist")
+        raise LmtkError(
+            f"a shortlist of {N} words covers all {V} words, so {path} has nothing to predict; lower -shortlist"
+        )
     check_rest(network.vocab, network.order, rest, path)
     counts = np.bincount(w[w >= 0], minlength=V)
     listed = np.sort(np.argsort(-counts, kind="stable")[:N]).astype(np.int32)

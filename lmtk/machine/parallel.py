@@ -315,7 +315,7 @@ def ranks(timed=False):
     comm = Many(MPI, timed)
     if mpiexec.started() != comm.size:
         raise UsageError(
-            f"mpiexec started {mpiexec.started()} ranks, the MPI library that mpi4py found sees {comm.size}; "
+            f"mpiexec started {mpiexec.started()} ranks, but the MPI library of mpi4py sees {comm.size}; "
             "use the mpiexec of that library"
         )
     forget_segments(comm)

@@ -77,7 +77,8 @@ def read(paths):
                 if names is None:
                     names = line_names
                 if line_names != names:
-                    raise ValueError(f"the features are {format_names(line_names)}, but those of earlier lines are {format_names(names)}")
+                    now, before = format_names(line_names), format_names(names)
+                    raise ValueError(f"the features are {now}, but those of earlier lines are {before}")
             except UnicodeDecodeError:
                 raise FormatError(path, "not UTF-8; convert it with iconv", number) from None
             except ValueError as e:
@@ -352,7 +353,10 @@ def match_weights(rows, names, path):
             raise FormatError(path, str(e), i) from None
     missing = [name for name in dict.fromkeys(names) if name not in found]
     if missing:
-        raise FormatError(path, f"the weight of {shown(missing[0])} is missing; to ignore this feature add a line {shown(missing[0])}= 0")
+        raise FormatError(
+            path,
+            f"the weight of {shown(missing[0])} is missing; to ignore this feature add a line {shown(missing[0])}= 0",
+        )
     return np.array([found[name].pop(0) for name in names])
 
 

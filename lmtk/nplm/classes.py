@@ -41,7 +41,9 @@ def check(p, V, path):
     if len(np.unique(p.classes)) < len(p.bc):
         raise FormatError(path, "damaged: a class has no word")
     if (p.W is None) != (p.Wc is None):
-        raise FormatError(path, "damaged: only one of W and Wc is there; words and classes must both have direct connections")
+        raise FormatError(
+            path, "damaged: only one of W and Wc is there; words and classes must both have direct connections"
+        )
 
 
 def describe(p):

@@ -71,7 +71,7 @@ def write_word2vec(out, words, vectors):
 
 
 def write_plot(out, kind, words, points, names):
-    """Draw a picture, "svg" or "png", with a dot for each word: points (N, 2); names: of the axes.
+    """Draw a picture, of a kind in figure.KINDS, with a dot for each word: points (N, 2); names: of the axes.
 
     A word is written beside its dot, in a place where it covers no other word. Words are placed in their order; a word
     that finds no place is left out. The same words and points give the same bytes.
@@ -119,5 +119,7 @@ def ids_of(words, vocab, place):
     """The ids of words. Raises LmtkError if a word is not in the vocabulary."""
     for word in words:
         if word not in vocab.index:
-            raise LmtkError(f"{place}: '{shown(word)}' is not in the vocabulary; lmtk vocab -lm {place} lists its words")
+            raise LmtkError(
+                f"{place}: '{shown(word)}' is not in the vocabulary; lmtk vocab -lm {place} lists its words"
+            )
     return np.array([vocab.index[word] for word in words], np.int64)

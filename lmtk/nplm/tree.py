@@ -169,7 +169,9 @@ def read_strings(path, vocab):
         if not fields:
             continue
         if len(fields) not in (2, 3) or fields[0].strip(b"01"):
-            raise FormatError(path, "expected a path of 0s and 1s, then a word (ngram-class -write-paths writes this form)", number)
+            raise FormatError(
+                path, "expected a path of 0s and 1s, then a word (ngram-class -write-paths writes this form)", number
+            )
         w = vocab.index.get(fields[1], vocab.V)
         if w < vocab.V:
             if strings[w] not in (None, fields[0]):

@@ -35,7 +35,10 @@ def read_line_pairs(source, target):
     if a[0] != b[0]:
         shorter = source if a[0] < b[0] else target
         fewer, more = sorted((a[0], b[0]))
-        raise FormatError(shorter, f"{counted(fewer, 'line')}, but the other side has {more}; source and target must have the same number of lines")
+        raise FormatError(
+            shorter,
+            f"{counted(fewer, 'line')}, but the other side has {more}; both must have the same number of lines",
+        )
 
 
 def read_pairs(source, target, tolower=False):

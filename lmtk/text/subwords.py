@@ -33,9 +33,7 @@ def learn_pieces(rows, size):
     try:
         import_sentencepiece().SentencePieceTrainer.train(sentence_iterator=lines, model_writer=out, **how)
     except (RuntimeError, OSError):
-        raise LmtkError(
-            f"-bpe {size}: these texts cannot be split into {size} subwords; try another number"
-        ) from None
+        raise LmtkError(f"-bpe {size}: these texts cannot be split into {size} subwords; try another number") from None
     return out.getvalue()
 
 

@@ -26,6 +26,10 @@ class Vocab:
     def __post_init__(self):
         object.__setattr__(self, "index", dict(zip(self.words, range(len(self.words)))))
 
+    def __repr__(self):
+        first = b" ".join(self.words[:3]).decode("utf-8", "backslashreplace")
+        return f"<Vocab of {len(self.words)} words, {self.V} of them predicted: {first} ...>"
+
     @property
     def unk_id(self):
         return self.index[self.unk]

@@ -78,7 +78,9 @@ def read_text(stream, path, seen=(), home=None, linked=True):
         elif found := SECTION.match(line):
             order = int(found[1])
             if order != len(sections) + 1:
-                raise FormatError(path, f"the {order}-grams follow the {len(sections)}-grams; orders must rise by one", number)
+                raise FormatError(
+                    path, f"the {order}-grams follow the {len(sections)}-grams; orders must rise by one", number
+                )
             growing.add(sections, stated)
             sections[order] = []
         elif order == 0:
@@ -93,9 +95,7 @@ def read_text(stream, path, seen=(), home=None, linked=True):
                 positive, worst = positive + 1, max(worst, entry[0])
             sections[order].append(entry)
     if order is None:
-        raise FormatError(
-            path, "not a model; it looks like a text (an ARPA file has a line \\data\\)"
-        )
+        raise FormatError(path, "not a model; it looks like a text (an ARPA file has a line \\data\\)")
     if not ended:
         raise FormatError(path, "the line \\end\\ is missing, so the file is incomplete")
     if not sections.get(1):

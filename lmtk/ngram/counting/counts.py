@@ -195,7 +195,7 @@ def from_rows(rows, weights, W):
 def check_sum(total, whole=True):
     """Raise LmtkError if a sum of counts, `total`, does not fit into 63 bits or, for float counts, into a double."""
     if total >= (2.0**63 if whole else np.inf):
-        raise LmtkError(f"the counts add up to more than {'2^63' if whole else 'a number can be'}")
+        raise LmtkError(f"the sum of the counts is above {'2^63' if whole else '1.8e308'}, the largest number possible")
 
 
 def sort_rows(rows, weights, W):

@@ -211,7 +211,9 @@ def read_text(stream, path, seen=()):
     except UnknownWord as e:
         raise FormatError(path, f"the word {e.args[0]} of an n-gram is not in \\words\\") from None
     except (ValueError, KeyError, IndexError):
-        raise FormatError(path, "damaged: a section of the \\interp\\ model, or a number in it, is missing or wrong") from None
+        raise FormatError(
+            path, "damaged: a section of the \\interp\\ model, or a number in it, is missing or wrong"
+        ) from None
     return checked(Interpolated(vocab, order, from_rows(rows, counts, len(words)), alpha), path)
 
 

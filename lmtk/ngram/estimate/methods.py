@@ -23,7 +23,13 @@ EPSILON = 3e-6  # a smaller probability mass counts as none, as in SRILM
 
 
 class NoDiscount(LmtkError):
-    """The counts of counts do not give the discounts that a method needs."""
+    """The counts of counts n_1 .. n_r of an order do not give the discounts that Kneser-Ney smoothing needs."""
+
+    def __init__(self, order, n):
+        found = ", ".join(f"n{r} = {n_r}" for r, n_r in enumerate(n, 1))
+        self.order = order
+        self.cause = f"order {order} has too few different counts for Kneser-Ney discounts ({found})"
+        super().__init__(f"{self.cause}; add -discount-fallback, or use Witten-Bell smoothing (-wbdiscount{order})")
 
 
 @dataclass(frozen=True)
@@ -184,11 +190,8 @@ def kneser_ney_discounts(method, k, n, fallback, tell, kenlm):
     D, why = (one_discount if len(names) == 1 else three_discounts)(n, kenlm)
     if why:
         if fallback is None:
-            found = ", ".join(f"n{r} = {n_r}" for r, n_r in enumerate(n, 1))
-            raise NoDiscount(
-                f"no Kneser-Ney discounts for order {k}: {found}; {why}; give fallback discounts (-discount-fallback), "
-                f"or use Witten-Bell smoothing (ngram-count -wbdiscount{k})"
-            )
+            tell(why)
+            raise NoDiscount(k, n)
         D = tuple(fallback[: len(names)])
         sys.stderr.write(f"fallback discounts for order {k}: {' '.join(map(str, D))}\n")
     for name, value in zip(names, D):
