@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 
-from lmtk.errors import Diverged, FormatError, LmtkError, option_name
+from lmtk.errors import Diverged, FormatError, LmtkError, notes, option_name
 from lmtk.files import container, curve, registry
 from lmtk.files.declared import CHECKPOINT, check_array, check_settings, like, vocabulary
 from lmtk.files.inputs import open_in
@@ -93,13 +93,15 @@ def read_checkpoint(program, checkpoint):
     return about["settings"], arrays
 
 
-def finish(program, model):
-    """Do the work of -finish: write the best model in the checkpoint, and end the run. Raises LmtkError."""
+def finish(program, model, debug=0):
+    """Do the work of -finish: write the best model in the checkpoint, end the run, and say which epoch it is from, at
+    -debug 1 or on a terminal. Raises LmtkError.
+    """
     checkpoint = checkpoint_of(model)
     if not checkpoint or not os.path.exists(checkpoint):
         raise LmtkError(f"{checkpoint or model}: no checkpoint found to make a model from")
     about, arrays = read_checkpoint(program, checkpoint)
-    about = about["model"]
+    state, about = about["state"], about["model"]
     if about is None:
         raise LmtkError(f"{checkpoint}: no epoch is finished, so there is no model yet; -resume continues the run")
     best = {name.removeprefix("best."): a for name, a in arrays.items() if name.startswith("best.")}
@@ -107,6 +109,10 @@ def finish(program, model):
     with open_out(model, lasting=True) as out:
         container.write(out, about["kind"], about["settings"], best, vocabulary(arrays, checkpoint))
     remove(checkpoint)
+    kept = curve.epochs(state["curve"])[state["best_epoch"] - 1]
+    line = f"{model}: the model of epoch {kept.number}, {curve.format_short(kept)}"
+    for tell in [sys.stderr.write] if debug else notes:
+        tell(line + "\n" * bool(debug))
 
 
 def has_checkpoint(run, resume):
@@ -192,9 +198,9 @@ def interruptible():
 
 
 def has_ended(progress, settings):
-    """Whether all epochs are done, or `patience` epochs have passed without a better one."""
+    """Whether all epochs or -minutes are over, or `patience` epochs have passed without a better one."""
     waited = progress.epoch - progress.best_epoch
-    return progress.epoch >= settings.epochs or 0 < settings.patience <= waited
+    return progress.out_of_time or progress.epoch >= settings.epochs or 0 < settings.patience <= waited
 
 
 def run_training(run, progress, stretches, tell, comm=ALONE):

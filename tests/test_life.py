@@ -12,6 +12,7 @@ from small_models import life, prepared, settings
 
 from lmtk import run
 from lmtk.jobs.progress import Reporter
+from lmtk.jobs.training import Life
 from lmtk.nplm import training
 
 TRAIN = ["-m", "lmtk", "nplm-train", "-text", FILES / "words.txt", "-heldout", FILES / "words.txt", "-hidden", "8"]
@@ -40,10 +41,21 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(texts, monkeypatch, ca
     monkeypatch.setattr(run, "open_out", full)
     progress = training.Progress(fresh)
     with pytest.raises(OSError, match="No space left"):
-        run.run_training(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress))
+        run.run_training(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress, Life()))
     assert progress.epoch == 3 and not list(texts.glob("m*"))
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and "m.ckpt: No space left on device; training goes on without a new checkpoint" in err
+
+
+def test_minutes_end_a_run_within_an_epoch(texts):
+    """The rate falls to 0 by then; the figures of the last epoch are of the words that it has read."""
+    made = settings(epochs=1_000_000, patience=0, decay=None, minutes=0.01)
+    data, fresh = prepared(texts, made)
+    mine, progress = life(texts / "m", made, data, fresh.vocab), training.Progress(fresh)
+    run.run_training(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress, Life()))
+    *_, before, last = progress.curve
+    assert progress.out_of_time and (texts / "m").exists() and len(progress.curve) < 1_000_000
+    assert last.rate == 0 and last.training == pytest.approx(before.training, abs=1)
 
 
 def test_a_run_that_is_killed_goes_on_from_its_last_checkpoint(tmp_path):

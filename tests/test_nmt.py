@@ -363,7 +363,7 @@ def test_the_average_is_of_the_last_share_of_the_updates():
     progress = training.begin(random.normal(size=6).astype(np.float32), settings)
     seen = []
     for t in range(40):
-        training.update(progress, random.normal(size=6).astype(np.float32), 1.0, settings, t, 40)
+        training.update(progress, random.normal(size=6).astype(np.float32), 1.0, settings, t, t / 40)
         seen.append(progress.theta.astype(float))
     mean = seen[0]
     for t, theta in enumerate(seen, 1):

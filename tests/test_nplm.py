@@ -16,6 +16,7 @@ from lmtk.errors import Diverged, FormatError, LmtkError
 from lmtk.files import curve
 from lmtk.files.registry import load
 from lmtk.jobs.progress import Reporter
+from lmtk.jobs.training import Life
 from lmtk.machine import factors
 from lmtk.machine.blas import add_product, sgemm
 from lmtk.machine.exponential import exp_outputs, exp_rows
@@ -222,11 +223,9 @@ def test_a_last_block_may_be_smaller():
 
 def test_rates():
     made = settings(rate=0.1, decay=0.5)
-    assert training.learning_rate(made, 0, 100) == 0.1 and training.learning_rate(made, 4, 100) == pytest.approx(
-        0.1 / 3
-    )
+    assert training.learning_rate(made, 0, 0) == 0.1 and training.learning_rate(made, 4, 0.04) == pytest.approx(0.1 / 3)
     made = settings(rate=0.1)
-    assert [training.learning_rate(made, t, 100) for t in (0, 50, 99)] == pytest.approx([0.1, 0.05, 0.001])
+    assert [training.learning_rate(made, t, t / 100) for t in (0, 50, 99)] == pytest.approx([0.1, 0.05, 0.001])
 
 
 def test_the_heldout_perplexity_is_that_of_ppl(texts):
@@ -297,7 +296,7 @@ def test_patience(texts):
     made = settings(epochs=50, rate=0.3, patience=2)
     data, fresh = prepared(texts, made, "odd")
     progress, mine = training.Progress(fresh), life(texts / "model", made, data, fresh.vocab)
-    lifecycle.run_training(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress))
+    lifecycle.run_training(mine, progress, training.train(progress, data, made, 1), Reporter(mine, progress, Life()))
     assert progress.epoch == progress.best_epoch + 2 < 50
     assert load(mine.model).settings["curve"] == curve.rows(progress.curve, curve.TIMES)
 

@@ -25,7 +25,7 @@ OPTIONS = {
     },
     "Training": {
         "minibatch": option("Sentences in an update (default: 40, with -paper 80).", "N", low=1),
-        "epochs": option("Passes over the text, at most.", "N", low=1),
+        "epochs": option("Passes over the text, at most (default: 16; with -minutes as many as fit).", "N", low=1),
         "keep": option("Keep the epoch with the best BLEU, or likelihood, of the held-out text.", "bleu|likelihood"),
         "patience": option("Stop after N epochs without a better one (0: never).", "N", low=0),
         "rate": option(
@@ -43,13 +43,13 @@ OPTIONS = {
             high=0.99,
         ),
         "average": option(
-            "Average the weights over about the last share X of all updates so far (default: none).",
+            "Average the weights over the last share X of the updates, such as 0.1 for a tenth (default: none).",
             "X",
             low=0,
             high=1,
         ),
         "paper": option("The paper's recipe: Adadelta, its first values, minibatches of 80, no dropout, no smoothing."),
-        **shared("seed save_every resume finish"),
+        **shared("minutes seed save_every resume finish"),
     },
     "Parallel": shared("threads"),
 }

@@ -29,7 +29,9 @@ OPTIONS = {
     },
     "Training": {
         "paper": option("The paper's recipe: its rate, decay and weight decay, all words, one example per update."),
-        "epochs": option("Passes over the text (default: 5; gru, lstm 8; with -paper 20).", "N", low=1),
+        "epochs": option(
+            "Passes over the text (default: 5; gru, lstm 8; with -paper 20; with -minutes as many as fit).", "N", low=1
+        ),
         "rate": option(
             "eps_0, the rate of one example (default: 0.02; gru, lstm 0.03; with -paper 0.001).", "X", low=0
         ),
@@ -49,7 +51,7 @@ OPTIONS = {
             "N",
             low=1,
         ),
-        **shared("seed save_every resume finish"),
+        **shared("minutes seed save_every resume finish"),
     },
     "Objective": {
         "objective": option(

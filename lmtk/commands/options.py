@@ -64,6 +64,7 @@ SHARED = {
     "finish": option("Write the best model so far in MODEL.ckpt, and stop training."),
     "log": option("Write a line with the figures of each epoch, separated by tabs.", "FILE"),
     "plot": option("Draw the curve after each epoch, as .svg, .png or .pdf (needs matplotlib).", "FILE"),
+    "minutes": option("Train for X minutes; the rate falls to its last value in that time.", "X", low=0.001),
     "save_every": option(
         "Write MODEL.ckpt every N minibatches and after each epoch (0: only when interrupted).", "N", low=0
     ),

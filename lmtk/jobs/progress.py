@@ -5,6 +5,7 @@ import sys
 import time
 from dataclasses import replace
 
+from lmtk.clock import UNLIMITED, Clock
 from lmtk.files import curve
 from lmtk.files.outputs import open_in_place
 from lmtk.jobs.bar import Bar
@@ -17,17 +18,18 @@ class Reporter:
     tell(progress, epoch over, words seen since the last call). silent: on ranks other than the first.
     """
 
-    def __init__(self, run, progress, debug=0, quiet=False, log=None, plot=None, silent=False):
-        self.run, self.debug, self.silent, self.plot = run, debug, silent, plot
-        self.first = self.share(progress)
+    def __init__(self, run, progress, life, silent=False):
+        self.run, self.debug, self.silent, self.plot = run, life.debug, silent, life.plot
         self.before, self.words, self.shown = progress.seconds, 0, 0.0
         self.begun = self.epoch_begun = time.monotonic()
-        self.bar, self.advised, self.log = Bar(quiet or silent), set(), None
-        if log and not silent:
-            self.log = Log(log, progress.curve, self)
+        self.clock = Clock(run.settings.minutes, progress.seconds)
+        self.first = self.share(progress)
+        self.bar, self.advised, self.log = Bar(life.quiet or silent), set(), None
+        if life.log and not silent:
+            self.log = Log(life.log, progress.curve, self)
 
     def share(self, progress):
-        return (progress.epoch + progress.step / self.run.steps) / self.run.settings.epochs
+        return self.clock.share((progress.epoch + progress.step / self.run.steps) / self.run.settings.epochs)
 
     def elapsed(self):
         """Seconds of training, those before a checkpoint among them."""
@@ -54,7 +56,7 @@ class Reporter:
     def state(self, progress, speed):
         """What stands before the bar: the epoch, the last figures and the speed, as far as there is room."""
         epochs = self.run.settings.epochs
-        text = f"epoch {min(progress.epoch + 1, epochs)}/{epochs}"
+        text = f"epoch {min(progress.epoch + 1, epochs)}" + (f"/{epochs}" if epochs < UNLIMITED else "")
         for more in ([curve.format_short(progress.curve[-1])] if progress.curve else []) + [f"{speed:,.0f} words/s"]:
             text += f"  {more}" if len(text) + len(more) < self.bar.width - 24 else ""
         return text

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lmtk.errors import LmtkError, UsageError
@@ -13,6 +13,7 @@ from lmtk.jobs.rules import (
     check,
     check_outputs,
     either,
+    excludes,
     marks_of,
     needs,
     one_of,
@@ -21,6 +22,25 @@ from lmtk.jobs.rules import (
     unknown_word,
     wrong,
 )
+
+
+@dataclass(frozen=True)
+class Life:
+    """How a training runs, whatever it trains.
+
+    minutes: it ends after this time. save_every: minibatches between checkpoints. resume: continue from the checkpoint.
+    finish: write the best model in the checkpoint instead. log, plot: files of the figures of each epoch. debug, quiet:
+    what is shown.
+    """
+
+    minutes: float | None = None
+    save_every: int | None = None
+    resume: bool = False
+    finish: bool = False
+    log: str | None = None
+    plot: str | None = None
+    debug: int = 0
+    quiet: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,8 +54,7 @@ class TrainJob:
     dropout: the share of units that an update leaves out. objective: full, shortlist, sampled, nce, class or tree.
     shortlist: words of the network; lm_rest: the model of the others. samples: words drawn for a minibatch.
     effective_samples: draw until the sample is worth so many words. proposal: uniform, or a back-off model's file.
-    parallel: what the ranks of mpi share, outputs or data. save_every: minibatches between checkpoints. resume: go on
-    from the checkpoint. finish: make a model of the checkpoint.
+    parallel: what the ranks of mpi share, outputs or data.
     """
 
     text: str | None = None
@@ -78,16 +97,10 @@ class TrainJob:
     no_eos: bool = False
     stream: bool = False
     tolower: bool = False
-    save_every: int | None = None
-    resume: bool = False
-    finish: bool = False
-    log: str | None = None
-    plot: str | None = None
-    debug: int = 0
-    quiet: bool = False
+    life: Life = field(default_factory=Life)
 
     def __post_init__(self):
-        check(self, RULES[:1] if self.finish else RULES)
+        check(self, RULES[:1] if self.life.finish else RULES)
         features = self.init_features, self.classes, self.tree_features, self.proposal
         one_stdin(self.text, self.heldout, self.vocab, *features)
         unknown_word(self.map_unk)
@@ -195,6 +208,7 @@ RULES = (
     ),
     wrong(lambda job: job.tree_features and job.objective != "tree", "-tree-features needs -objective tree"),
     wrong(lambda job: job.classes and job.tree_features, "-classes cannot be combined with -tree-features"),
+    excludes("minutes", "mpi"),
     needs("parallel", "mpi"),
     one_of("parallel", ("outputs", "data")),
     wrong(
@@ -235,9 +249,9 @@ def train(job):
     if not job.mpi:
         tell_alone()
     use(job.threads or (1 if job.mpi else None))
-    with ranks(job.debug > 0) if job.mpi else contextlib.nullcontext(ALONE) as comm:
-        if job.finish:
-            comm.share(lambda: run.finish("nplm-train", job.lm))
+    with ranks(job.life.debug > 0) if job.mpi else contextlib.nullcontext(ALONE) as comm:
+        if job.life.finish:
+            comm.share(lambda: run.finish("nplm-train", job.lm, job.life.debug))
             return
         learn(job, comm)
         times = comm.times()
@@ -259,21 +273,21 @@ def learn(job, comm):
     vocab = network.vocab
     if noise:
         data = training.replace(data, proposal=mean_chances(noise, vocab))
-    life = run.Run(
+    course = run.Run(
         program="nplm-train", model=job.lm, settings=settings, inputs=inputs,
         words=("vocab, -unk, -no-eos or -stream", vocab.words), steps=training.count_steps(data, settings),
-        unigram=training.unigram_logp(data, vocab), save_every=job.save_every,
+        unigram=training.unigram_logp(data, vocab), save_every=job.life.save_every,
         arrays=lambda progress, now: training.checkpoint_arrays(now, progress),
         parts=lambda progress: training.best_network(progress, settings).parts(),
         line=line, remedies=REMEDIES,
     )  # fmt: skip
     fresh = training.begin(network, settings)
     like = training.checkpoint_arrays(network, fresh), network.named()
-    going_on = lambda: training.restore(*run.resume(life, *like, job.debug), network)
-    progress = comm.share(going_on if run.has_checkpoint(life, job.resume) else lambda: fresh)
-    tell = Reporter(life, progress, job.debug, job.quiet, job.log, job.plot, silent=comm.rank > 0)
+    going_on = lambda: training.restore(*run.resume(course, *like, job.life.debug), network)
+    progress = comm.share(going_on if run.has_checkpoint(course, job.life.resume) else lambda: fresh)
+    tell = Reporter(course, progress, job.life, silent=comm.rank > 0)
     common = Common(comm) if job.parallel == "data" else None
-    run.run_training(life, progress, training.train(progress, data, settings, count(), comm, common), tell, comm)
+    run.run_training(course, progress, training.train(progress, data, settings, count(), comm, common), tell, comm)
 
 
 def prepare(job, comm):
@@ -285,8 +299,8 @@ def prepare(job, comm):
     from lmtk.text.corpus import whole_corpus
 
     inputs = job.vocab, job.classes, job.proposal, job.init_features, job.tree_features, job.lm_rest
-    check_trained((job.text, job.heldout), job.lm, job.log, job.plot, inputs)
-    run.check_beside(job.lm, job.resume)
+    check_trained((job.text, job.heldout), job.lm, job.life, inputs)
+    run.check_beside(job.lm, job.life.resume)
     noise = load_proposal(job.proposal) if job.proposal not in (None, "uniform") else None
     vocab = vocabulary_of(job)
     if job.shares_outputs:
@@ -327,7 +341,7 @@ def settings_of(job, vocab, noise):
     from lmtk.nplm import recipes
 
     names = "order", "hidden", "features", "direct", "seed", "senses", *CHOSEN
-    given = {name: getattr(job, name) for name in names}
+    given = {name: getattr(job, name) for name in names} | {"minutes": job.life.minutes}
     given |= {"model": None if job.model == "nplm" else job.model, "dropout": job.dropout or None}
     given |= {"tied": job.tied or None, "proposal": "back-off" if noise else job.proposal}
     given |= {"target_weights": job.target_weights if is_energy(job) else None}
@@ -387,12 +401,12 @@ def line(epoch, to_go):
     return f"{told}{epoch.speed:.0f} words/s" + " best" * (epoch.best and epoch.heldout is not None)
 
 
-def check_trained(texts, model, log, plot, inputs=()):
+def check_trained(texts, model, life, inputs=()):
     """Checks, before training, that the model and the files of -log and -plot can be written."""
     from lmtk.files import figure
 
-    if plot:
-        if os.path.splitext(plot)[1][1:] not in figure.KINDS:
-            raise UsageError(f"-plot {plot} must end in .svg, .png or .pdf")
+    if life.plot:
+        if os.path.splitext(life.plot)[1][1:] not in figure.KINDS:
+            raise UsageError(f"-plot {life.plot} must end in .svg, .png or .pdf")
         figure.check_matplotlib("plot")
-    check_outputs(model, log, plot, texts=texts, inputs=inputs)
+    check_outputs(model, life.log, life.plot, texts=texts, inputs=inputs)

@@ -3,11 +3,11 @@
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from lmtk.jobs.rules import check, excludes, one_of, one_stdin, required, wrong
-from lmtk.jobs.training import check_trained
+from lmtk.jobs.training import Life, check_trained
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class TrainTranslationJob:
     shortlist: the most frequent words of each side. bpe: the number of subwords. max_length: words of a sentence.
     minibatch: sentences an update. epochs: passes over the text. keep: bleu or likelihood, by which the best epoch is
     chosen. patience: epochs without a better one, 0: without end. rate: of Adam. dropout, smoothing: shares. average:
-    the share of all updates over which weights are averaged. save_every, resume, finish: as in TrainJob.
+    the share of all updates over which weights are averaged.
     """
 
     source: str | None = None
@@ -38,7 +38,7 @@ class TrainTranslationJob:
     bpe: int | None = None
     max_length: int = 50
     minibatch: int | None = None
-    epochs: int = 16
+    epochs: int | None = None
     keep: str = "bleu"
     patience: int = 5
     rate: float | None = None
@@ -49,16 +49,10 @@ class TrainTranslationJob:
     tolower: bool = False
     seed: int = 1
     threads: int | None = None
-    save_every: int | None = None
-    resume: bool = False
-    finish: bool = False
-    log: str | None = None
-    plot: str | None = None
-    debug: int = 0
-    quiet: bool = False
+    life: Life = field(default_factory=Life)
 
     def __post_init__(self):
-        check(self, RULES[:1] if self.finish else RULES)
+        check(self, RULES[:1] if self.life.finish else RULES)
         one_stdin(*self.texts)
 
     @property
@@ -108,12 +102,12 @@ def train(job):
     from lmtk.machine import threads as machine
     from lmtk.nmt import recipes
 
-    if job.finish:
-        run.finish("nmt-train", job.model)
+    if job.life.finish:
+        run.finish("nmt-train", job.model, job.life.debug)
         return
     machine.use(job.threads)
-    check_trained(job.texts, job.model, job.log, job.plot)
-    run.check_beside(job.model, job.resume)
+    check_trained(job.texts, job.model, job.life)
+    run.check_beside(job.model, job.life.resume)
     settings = recipes.make_settings(chosen(job), job.paper)
     learn(job, settings, read(job))
 
@@ -127,22 +121,23 @@ def learn(job, settings, texts):
 
     x, y, text, held = texts.x, texts.y, texts.text, texts.held
     threads = job.threads or max(1, min(machine.count(), settings.minibatch // recipes.SHARE))
+    steps = training.count_steps(text, settings)
     if not job.paper and job.rate is None:
-        settings = replace(settings, rate=recipes.learning_rate(settings.epochs * training.count_steps(text, settings)))
-    if job.debug:
+        settings = replace(settings, rate=recipes.learning_rate(min(settings.epochs, recipes.EPOCHS) * steps))
+    if job.life.debug:
         tell_sizes(texts)
-    life = run_of(job, settings, texts)
+    course = run_of(job, settings, texts)
     progress = training.begin(training.initial_theta(x, y, settings, text.target), settings)
-    if run.has_checkpoint(life, job.resume):
+    if run.has_checkpoint(course, job.life.resume):
         best = network.arrays_by_letter(progress.theta, network.make_layout(x, y, **settings.sizes))
-        progress = training.restore(*run.resume(life, progress.arrays, best, job.debug), list(best), progress)
+        progress = training.restore(*run.resume(course, progress.arrays, best, job.life.debug), list(best), progress)
 
     def bleu(theta):
         return greedy_bleu(training.make_model(theta, x, y, settings), held.source, texts.references, texts.joined)
 
-    tell = Reporter(life, progress, job.debug, job.quiet, job.log, job.plot)
+    tell = Reporter(course, progress, job.life)
     how = bleu if held else None, threads, machine.Team(threads)
-    run.run_training(life, progress, training.train(progress, text, held, x, y, settings, *how), tell)
+    run.run_training(course, progress, training.train(progress, text, held, x, y, settings, *how), tell)
 
 
 def run_of(job, settings, texts):
@@ -156,7 +151,7 @@ def run_of(job, settings, texts):
         program="nmt-train", model=job.model, settings=settings,
         inputs={"source, -target or held-out texts": training.fingerprint(text, held)},
         words=("shortlist or texts", [*x.words, *y.words]), steps=training.count_steps(text, settings),
-        unigram=training.unigram_logp(text, held, y), save_every=job.save_every,
+        unigram=training.unigram_logp(text, held, y), save_every=job.life.save_every,
         arrays=lambda progress, arrays: arrays,
         parts=lambda progress: network.file_parts(training.best_model(progress, x, y, settings, texts.pieces)),
         line=line, remedies=(
@@ -178,6 +173,7 @@ def chosen(job):
         "average": job.average or None,
         "keep": "BLEU" if job.keep == "bleu" else job.keep,
         "patience": job.patience if job.heldout_source else 0,
+        "minutes": job.life.minutes,
     }
 
 

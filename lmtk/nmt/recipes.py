@@ -2,11 +2,13 @@
 
 import math
 
+from lmtk.clock import UNLIMITED
 from lmtk.nmt.training import Settings
 
 OURS = {"minibatch": 40, "rate": None, "dropout": 0.3, "smoothing": 0.1}
 PAPER = {"minibatch": 80, "rate": None, "dropout": 0.0, "smoothing": 0.0}  # Adadelta needs no rate
 ALIGNMENT, MAXOUT = 256, 128
+EPOCHS = 16
 SHARE = 20  # sentences of a minibatch that are enough work for a thread
 
 
@@ -14,9 +16,9 @@ def make_settings(options, paper):
     """Fill in the settings. options: the user's settings by name, None for those not set; paper: whether appendix B of
     the paper provides the rest.
     """
-    return Settings(
-        **(PAPER if paper else OURS) | {name: value for name, value in options.items() if value is not None}
-    )
+    options = {name: value for name, value in options.items() if value is not None}
+    options.setdefault("epochs", UNLIMITED if "minutes" in options else EPOCHS)
+    return Settings(**(PAPER if paper else OURS) | options)
 
 
 def learning_rate(updates):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lmtk.clock import Clock
 from lmtk.errors import Diverged
 from lmtk.files import curve
 from lmtk.machine import memory
@@ -49,6 +50,7 @@ class Settings:
     unit: str = "gated"
     tied: bool = False
     average: float | None = None
+    minutes: float | None = None  # the run ends after this time, with the rate then at its last value
 
     @property
     def sizes(self):
@@ -61,7 +63,8 @@ class Progress:
 
     theta: the parameters; first, second: the running means of Adam or Adadelta; average: the mean of theta over the
     last updates, None without -average; best: the parameters with the highest held-out likelihood or BLEU so far, after
-    `best_epoch`; curve: a curve.Epoch for each finished epoch; seconds: the training time so far.
+    `best_epoch`; curve: a curve.Epoch for each finished epoch; seconds: the training time so far; out_of_time: whether
+    -minutes are over.
     """
 
     theta: np.ndarray
@@ -75,6 +78,7 @@ class Progress:
     best_epoch: int = 0
     curve: list = field(default_factory=list)
     seconds: float = 0.0
+    out_of_time: bool = False
 
     @property
     def result(self):
@@ -198,9 +202,12 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
     result = network.split_theta(progress.result, how)
     last = count_steps(bitext, settings)
     now, norm = lambda: progress.arrays, math.nan
+    clock, total = Clock(settings.minutes, progress.seconds), settings.epochs * last
     while progress.epoch < settings.epochs:
+        words = 0
         for number, batch in enumerate(make_minibatches(bitext, settings, progress.epoch)):
             if number < progress.step:
+                words += count_target(bitext, batch)
                 continue
 
             def cost(share, batch=batch, number=number):
@@ -220,27 +227,37 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
                     f"{norm:.4g} the step before; try a lower -rate"
                 )
             norm, t = next_norm, progress.epoch * last + number
-            update(progress, gradient, min(1.0, 1 / max(norm, 1e-30)), settings, t, settings.epochs * last)
+            update(progress, gradient, min(1.0, 1 / max(norm, 1e-30)), settings, t, clock.share(t / total))
             progress.L += L
             progress.step += 1
-            seen = sum(len(bitext.target[i]) for i in batch)
+            seen = count_target(bitext, batch)
+            words += seen
+            progress.out_of_time = clock.is_over()
+            if progress.out_of_time:
+                break
             if progress.step < last:
                 yield False, seen, now
-        finish_epoch(progress, result, bitext, heldout, target, settings, bleu)
+        rate = learning_rate(settings, clock.share(progress.epoch / settings.epochs))
+        finish_epoch(progress, result, words, heldout, target, rate, settings.keep, bleu)
         yield True, seen, now
 
 
-def learning_rate(settings, t, total):
-    """Adam's learning rate after t updates of `total`; it falls linearly to a twentieth. None with Adadelta."""
-    return None if settings.rate is None else settings.rate * (1 - (1 - END) * t / total)
+def count_target(bitext, batch):
+    """The number of target words in a minibatch."""
+    return sum(len(bitext.target[i]) for i in batch)
 
 
-def update(progress, gradient, scale, settings, t, total):
-    """Make update t of `total`: theta moves against `scale` times the gradient, whose norm is then at most 1 (B.2).
+def learning_rate(settings, share):
+    """Adam's learning rate when this share of the run is done; it falls linearly to a twentieth. None with Adadelta."""
+    return None if settings.rate is None else settings.rate * (1 - (1 - END) * share)
 
-    progress.average follows by polynomial decay (Shamir & Zhang 2013, section 4).
+
+def update(progress, gradient, scale, settings, t, share):
+    """Make update t: theta moves against `scale` times the gradient, whose norm is then at most 1 (B.2).
+
+    share: of the run that is done. progress.average follows by polynomial decay (Shamir & Zhang 2013, section 4).
     """
-    epsilon = learning_rate(settings, t, total)
+    epsilon = learning_rate(settings, share)
     if epsilon is None:
         kernels.adadelta(progress.theta, gradient, progress.first, progress.second, scale)
     else:
@@ -250,23 +267,22 @@ def update(progress, gradient, scale, settings, t, total):
         kernels.average(progress.average, progress.theta, 1 / max(1.0, settings.average * (t + 1)))
 
 
-def finish_epoch(progress, p, bitext, heldout, target, settings, bleu):
+def finish_epoch(progress, p, words, heldout, target, rate, keep, bleu):
     """Finish an epoch: add a line to the curve, and keep the parameters if they are the best so far; p: views of them.
 
+    words: the target words of the epoch. rate: the learning rate. keep: the measure by which the best epoch is chosen.
     bleu: a function of the parameters, or None. Raises Diverged.
     """
     held = heldout_logp(p, heldout, target.sos_id) if heldout else None
     if not np.isfinite(progress.theta).all() or not math.isfinite(held or 0):
         raise Diverged(f"the model is not finite after epoch {progress.epoch + 1}; try a lower -rate")
-    training = progress.L / sum(map(len, bitext.target))
+    training = progress.L / words
     heldout_bleu = bleu(progress.result) if bleu else None
     # if BLEU is equal, as 0 is at first, the likelihood decides
-    worth = lambda bleu, logp: (bleu, logp) if settings.keep == "BLEU" else logp
+    worth = lambda bleu, logp: (bleu, logp) if keep == "BLEU" else logp
     best = held is None or all(worth(heldout_bleu, held) > worth(e.bleu, e.heldout) for e in progress.curve)
-    last = count_steps(bitext, settings)
-    epsilon = learning_rate(settings, progress.epoch * last, settings.epochs * last)
     progress.epoch += 1
-    progress.curve.append(curve.Epoch(progress.epoch, training, held, heldout_bleu, epsilon, best=best))
+    progress.curve.append(curve.Epoch(progress.epoch, training, held, heldout_bleu, rate, best=best))
     progress.step, progress.L = 0, 0.0
     if best:
         progress.best, progress.best_epoch = progress.result.copy(), progress.epoch

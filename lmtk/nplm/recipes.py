@@ -1,5 +1,6 @@
 """Settings of a training run: ours, chosen by experiments, and those of Bengio et al. 2003, section 4."""
 
+from lmtk.clock import UNLIMITED
 from lmtk.nplm.layers import LAYERS
 from lmtk.nplm.training import Settings
 
@@ -30,7 +31,7 @@ def make_settings(options, paper, V):
         options.setdefault("objective", "sampled")
     layer = LAYERS[options.get("model") or "nplm"]
     ours = OURS | RUNNING if layer.carries else OURS
-    values = (PAPER if paper else ours) | options
+    values = (PAPER if paper else ours) | ({"epochs": UNLIMITED} if "minutes" in options else {}) | options
     values["objective"] = values["objective"] or ("full" if V <= FEW else "sampled")
     values.setdefault("order", layer.order)
     # if the rate falls to 0, a worse epoch says little: most of the gain comes at the end

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from lmtk.clock import Clock
 from lmtk.errors import Diverged, FormatError, LmtkError, counted
 from lmtk.files import curve
 from lmtk.files.decoding import WORD, lines
@@ -56,6 +57,7 @@ class Settings:
     dropout: float | None = None  # the share of x and of a that is set to 0 in an update; None: no dropout
     tied: bool | None = None  # whether U is C
     senses: int | None = None  # feature vectors for each word; None: one
+    minutes: float | None = None  # the run ends after this time, with the rate then at 0; None: after the epochs
 
     @property
     def layer(self):
@@ -126,7 +128,8 @@ class Progress:
     """The state of a run: `step` minibatches of `epoch` (from 0) are done, and L is the sum of ln p over them.
 
     best: the network with the lowest held-out perplexity so far, after `best_epoch`; curve: a curve.Epoch for each
-    finished epoch; seconds: the training time so far; state: the arrays that the layer carries on, by name.
+    finished epoch; seconds: the training time so far; out_of_time: whether -minutes are over; state: the arrays that
+    the layer carries on, by name.
     """
 
     network: Neural
@@ -137,6 +140,7 @@ class Progress:
     best_epoch: int = 0
     curve: list = field(default_factory=list)
     seconds: float = 0.0
+    out_of_time: bool = False
     state: dict = field(default_factory=dict)
 
 
@@ -190,10 +194,12 @@ def initial_network(vocab, settings, w, features=None, word_classes=None, words_
     return Network(vocab, n, settings.model or "nplm", output, SimpleNamespace(**theta), {})
 
 
-def learning_rate(settings, t, total):
-    """eps_t after t examples of the `total` of all epochs: eps_0 / (1 + r t) (section 4), or a linear decrease to 0."""
+def learning_rate(settings, t, share):
+    """eps_t after t examples, when this share of the run is done: eps_0 / (1 + r t) (section 4), or falling linearly
+    to 0.
+    """
     if settings.decay is None:
-        return settings.rate * (1 - t / total)
+        return settings.rate * (1 - share)
     return settings.rate / (1 + settings.decay * t)
 
 
@@ -246,14 +252,15 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
     learner = objectives.make_learner(progress.network, data, settings, threads, common or comm, progress.state)
     first, stride, rounds = (comm.rank, comm.size, ROUNDS) if common else (0, 1, 1)
 
+    clock, total = Clock(settings.minutes, progress.seconds), settings.epochs * N
     norm = next_norm = epsilon = math.nan
     while progress.epoch < settings.epochs:
         batch = make_batches(data, settings, progress.epoch)
-        while progress.step < last:
+        while progress.step < last and not progress.out_of_time:
             L, begin, end = 0.0, progress.step, min(progress.step + rounds * stride, last)
             for number in range(begin + first, end, stride):
                 t = progress.epoch * N + number * K
-                epsilon = learning_rate(settings, t, settings.epochs * N)
+                epsilon = learning_rate(settings, t, clock.share(t / total))
                 step_L, next_norm = learner.step(batch(number), epsilon, progress.epoch, number)
                 L += step_L
             if common:
@@ -268,9 +275,10 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
             progress.L += L
             progress.step, progress.state = end, learner.state()
             seen = min(end * K, N) - begin * K
-            if end < last:
+            progress.out_of_time = clock.is_over()
+            if end < last and not progress.out_of_time:
                 yield False, seen, learner.network
-        finish_epoch(progress, learner.network(), data, settings, comm)
+        finish_epoch(progress, learner.network(), data, settings, comm, clock)
         yield True, seen, learner.network
 
 
@@ -287,8 +295,9 @@ def make_batches(data, settings, epoch):
     return lambda number: order[number * K : (number + 1) * K]
 
 
-def finish_epoch(progress, network, data, settings, comm):
-    """Finish an epoch: add a line to the curve, and keep the network if it is the best so far. Raises Diverged.
+def finish_epoch(progress, network, data, settings, comm, clock):
+    """Finish an epoch, or the part of it that the time allowed: add a line to the curve, and keep the network if it is
+    the best so far. Raises Diverged.
 
     The curve has a training perplexity only if the objective is in EXACT or ESTIMATED.
     """
@@ -296,10 +305,11 @@ def finish_epoch(progress, network, data, settings, comm):
     if heldout is not None and not math.isfinite(heldout):
         raise Diverged(f"the held-out likelihood is not finite after epoch {progress.epoch + 1}; try a lower -rate")
     N, estimated = len(data.w), settings.objective in ESTIMATED
-    counted = np.count_nonzero(data.w >= 0)
+    counted = count_scored(data, settings, progress)
     training = progress.L / counted if estimated or settings.objective in EXACT else None
     best = heldout is None or all(heldout > e.heldout for e in progress.curve)
-    epsilon = learning_rate(settings, progress.epoch * N, settings.epochs * N)
+    t = progress.epoch * N
+    epsilon = learning_rate(settings, t, clock.share(t / (settings.epochs * N)))
     progress.epoch += 1
     progress.curve.append(curve.Epoch(progress.epoch, training, heldout, None, epsilon, estimated, best))
     progress.step, progress.L = 0, 0.0
@@ -307,9 +317,18 @@ def finish_epoch(progress, network, data, settings, comm):
         progress.best, progress.best_epoch = network, progress.epoch
 
 
+def count_scored(data, settings, progress):
+    """The number of words that the epoch of `progress` has predicted so far."""
+    if progress.step == count_steps(data, settings):
+        return np.count_nonzero(data.w >= 0)
+    batch = make_batches(data, settings, progress.epoch)
+    return sum(np.count_nonzero(data.w[batch(number)] >= 0) for number in range(progress.step))
+
+
 def best_network(progress, settings):
     """The best network so far, with its settings and the curve in the form that its file stores."""
-    return replace(progress.best, settings=vars(settings) | {"curve": curve.rows(progress.curve, curve.TIMES)})
+    about = {name: value for name, value in vars(settings).items() if name != "minutes" or value}
+    return replace(progress.best, settings=about | {"curve": curve.rows(progress.curve, curve.TIMES)})
 
 
 def restore(state, arrays, network):
