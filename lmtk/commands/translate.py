@@ -1,3 +1,5 @@
+import os
+
 from lmtk.commands.options import MANY, option, shared, takes
 from lmtk.jobs.rules import build
 from lmtk.jobs.translating import TranslateJob, translate
@@ -56,4 +58,18 @@ def command(**options):
     \b
     Example: lmtk translate -model en-fr.bin -text test.en > test.out
     """
+    *models, last = options["model"] or [None]
+    if models and options["text"] == "-" and is_text(last):  # -model takes several values: in "-model m text" also text
+        options |= {"model": tuple(models), "text": last}
     translate(build(TranslateJob, options))
+
+
+def is_text(path):
+    """Whether a file is there and is not in binary form, as a model would be."""
+    from lmtk.files.container import looks_binary
+    from lmtk.files.inputs import open_in
+
+    if not os.path.isfile(path):
+        return False
+    with open_in(path) as stream:
+        return not looks_binary(stream.peek(64)[:64])
