@@ -1,7 +1,19 @@
-"""lmtk: a command-line language-modelling toolkit.
+"""lmtk: a language-modelling toolkit for the command line and for Python.
 
-`lmtk.load(path)` reads any model that the commands write. `lmtk.functions` has the jobs of the commands, and
-`lmtk.kenlm_module` the names of KenLM's module; all of these are names of `lmtk` too.
+    model = lmtk.estimate("train.txt", order=3)  # as lmtk ngram-count does
+    model.write("model.arpa")
+    model = lmtk.load("model.arpa")              # a model of any kind
+    model.score("the dog barks")                 # log10 of the probability
+
+load                                  reads a model of any kind, and returns a Model
+estimate, prune, merge, mix, classes  make n-gram models and mixtures
+perplexity                            scores texts
+train, translate                      neural language models and translation
+Model, LanguageModel, State, ...      the names of the module kenlm
+errors.LmtkError                      bad data or a failure at run time; errors.FormatError is one about a file
+errors.UsageError                     options that do not fit together
+
+man lmtk-python describes all of them.
 """
 
 import os
@@ -38,10 +50,10 @@ def __dir__():
 def load(path, check=False):
     """Read a model of any kind (n-gram, interpolated, neural, mixture) from a file (str, bytes or os.PathLike) or "-".
 
-    A binary file is mapped. The checksums of one above 16 MB are looked at with `check` only; others always are.
-    Returns a `lmtk.api.Model`: score(sentence), full_scores(sentence), perplexity(sentence), "word" in model, order;
-    all logarithms are to base 10. Raises OSError where the file can't be read, `lmtk.errors.FormatError` where it is
-    no whole model.
+    A binary file is mapped into memory. check: whether to compare the checksums of a file above 16 MB too; those of
+    smaller files are always compared. Returns a Model: score(sentence), full_scores(sentence), perplexity(sentence),
+    "word" in model, order. All logarithms are to base 10. Raises OSError if the file cannot be read, and
+    lmtk.errors.FormatError if it is not a complete model.
     """
     from lmtk.api import Model
     from lmtk.files.registry import load as read

@@ -10,18 +10,18 @@ from lmtk.jobs.rules import Rule, build, check, check_outputs, one_stdin, requir
 OPTIONS = {
     "Data": {
         "lm": option("A neural model.", "FILE"),
-        "words": option("Show only the words of this list.", "FILE"),
+        "words": option("Show only the words in this list.", "FILE"),
         **shared("tolower"),
     },
     "Job": {
-        "neighbours": option("Print the words that are most like WORD (several).", "WORD", "neighbors", "word"),
-        "analogy": option("Print the words that are to C as B is to A.", "A B C"),
+        "neighbours": option("Print the words nearest to WORD (several).", "WORD", "neighbors", "word"),
+        "analogy": option("Print the words that relate to C as B relates to A.", "A B C"),
         "plot": option("Draw the words in two dimensions (.svg, .png or .pdf).", "FILE"),
     },
     "Output": shared("write"),
     "Show": {
-        "dimensions": option("Draw these features (default: the principal components).", "I J"),
-        "top": option("Number of neighbours (default: 10) or words (plot: 200, write: all).", "N", low=1),
+        "dimensions": option("Draw features I and J (default: the first two principal components).", "I J"),
+        "top": option("How many words to show (default: 10; with -plot 200; with -write all).", "N", low=1),
     },
 }
 

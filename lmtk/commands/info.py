@@ -6,7 +6,7 @@ from lmtk.commands.options import option, takes
 from lmtk.jobs.rules import build, check, one_stdin, wrong
 
 OPTIONS = {
-    "Data": {"lm": option("A file of any kind (several): models, checkpoints, counts, word lists.", "FILE")},
+    "Data": {"lm": option("A file of any kind (several): model, checkpoint, counts or word list.", "FILE")},
     "Output": {"words": option("Show the first N words.", "N", low=0)},
 }
 

@@ -7,8 +7,8 @@ from lmtk.jobs.rules import build, check, wrong
 OPTIONS = {
     "Data": {"lm": MODELS, **shared("heldout"), "unk": UNK_AS_IS, **shared("no_sos no_eos stream tolower")},
     "Weights": {
-        "weight": option("A weight for each model (the last may be left out and gets the rest).", "X"),
-        "bins": option("Learn weights on -heldout for each range of context frequencies."),
+        "weight": option("A weight for each model; the last may be left out (default: equal weights).", "X"),
+        "bins": option("Learn separate weights for each range of context frequencies."),
     },
     "Output": shared("write debug"),
     "Training": shared("iterations tolerance"),
@@ -24,7 +24,7 @@ RULES = (
 
 @takes(MixJob, OPTIONS)
 def command(unk, **options):
-    """Mix models of any kinds: weights given, or learned on held-out text by EM.
+    """Mix models of any kind, with weights that are given or learned on held-out text by EM.
 
     Prints the weights as SRILM's compute-best-mix does; -debug 1 each iteration's. The file that -write makes names
     the models, which stay where they are, and is a model itself.

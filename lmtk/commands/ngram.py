@@ -8,12 +8,14 @@ from lmtk.jobs.rules import build, check, complete_weights, wrong
 OPTIONS = {
     "Model": {
         "lm": option("A back-off or class model, as text or binary (-: stdin).", "FILE"),
-        "read_mix_lms": option("-lm is a list of models to merge: FILE, then -weight X and -order N."),
-        "simple_classes": option("A word in a class is never predicted as itself."),
-        "expand_classes": option("Expand classes into words, in n-grams of up to N words (0: all).", "N", low=0),
-        "expand_most": option("Fail if the expansion has more than N n-grams.", "N", low=1),
+        "read_mix_lms": option("-lm is a list of models to merge, one per line: FILE -weight X -order N."),
+        "simple_classes": option("Predict words in a class only through their class."),
+        "expand_classes": option(
+            "Turn a class model into a word model, with n-grams of up to N words (0: all).", "N", low=0
+        ),
+        "expand_most": option("Stop with an error if the expansion has more than N n-grams.", "N", low=1),
         "expand_exact": option(
-            "Give n-grams of N words or more their exact probability where classes expand to several words (0: none).",
+            "Give n-grams of N words or more their exact probabilities if classes expand to several words (0: none).",
             "N",
             low=0,
         ),
@@ -23,30 +25,34 @@ OPTIONS = {
     "Output": {
         "write_lm": option("Write the model as an ARPA file (-: stdout).", "FILE"),
         "write_bin": option("Write the model in binary form.", "FILE"),
-        "write_bin_lm": option("SRILM's name for -write-bin.", "FILE", type=str),
+        "write_bin_lm": option("The same as -write-bin (SRILM's name).", "FILE", type=str),
         **shared("compact quantize"),
         "kenlm_numbers": option(
-            "Number the words of -write-bin as KenLM's binary form of this name does.", "probing|trie"
+            "Number the words of -write-bin as KenLM's binary format of this type does.", "probing|trie"
         ),
-        "write_vocab": option("Write the words, in byte order.", "FILE"),
+        "write_vocab": option("Write the vocabulary, in byte order.", "FILE"),
         **shared("memuse debug"),
     },
     "Change": {
-        "limit_vocab": option("Drop n-grams with words outside -vocab."),
-        "renorm": option("Recompute the back-off weights, so that all sums are one."),
+        "limit_vocab": option("Remove n-grams with words outside -vocab."),
+        "renorm": option("Recompute the back-off weights, so that probabilities sum to one."),
         "prune": option(
-            "Drop n-grams whose removal raises perplexity by less than the share X (several: a table).", "X", low=0
+            "Remove n-grams whose removal raises perplexity by less than the fraction X (several: a table of sizes).",
+            "X",
+            low=0,
         ),
-        "minprune": option("Prune n-grams of N words or more.", "N", low=2),
-        "prune_history_lm": option("The model from which -prune takes the probabilities of contexts.", "FILE"),
-        "prune_lowprobs": option("Drop n-grams whose probability is below the backed-off probability."),
-        "unk": option("Treat <unk> as a word: generate it, and let -renorm give it left-over mass."),
+        "minprune": option("Prune only n-grams of N words or more.", "N", low=2),
+        "prune_history_lm": option(
+            "Take the probabilities of contexts for -prune from this model (for Kneser-Ney models).", "FILE"
+        ),
+        "prune_lowprobs": option("Remove n-grams whose probability is below the backed-off probability."),
+        "unk": option("Treat <unk> as a word: generate it, and let -renorm give it left-over probability mass."),
     },
     "Mixture": {
         "mix_lm": option("A model to merge with -lm (several).", "FILE"),
-        "weight": option("A weight for -lm and each -mix-lm (the last may be left out and gets the rest).", "X"),
+        "weight": option("A weight for -lm and for each -mix-lm; the last may be left out.", "X"),
         "mix_lm_n": option(
-            "SRILM's spelling: -mix-lm2 FILE is the second to merge, up to 9.",
+            "A second model to merge (-mix-lm2), a third (-mix-lm3), up to 9 (SRILM's spelling).",
             "FILE",
             name="mix-lmN",
             type=dict[int, str],
@@ -55,11 +61,11 @@ OPTIONS = {
             "The weight of -mix-lmN; -mix-lm gets the rest.", "X", name="mix-lambdaN", type=dict[int, float]
         ),
         "bayes": option(
-            "Mix the models word by word, weighted by how well they predicted the N words before.", "N", low=0
+            "Mix the models word by word, weighted by how well they predicted the last N words.", "N", low=0
         ),
-        "bayes_scale": option("-bayes: raise the probability of these words to the power X.", "X", low=0),
-        "loglinear_mix": option("Mix the models' log probabilities word by word."),
-        "cache": option("Mix in the frequency of a word among the last N words.", "N", low=0),
+        "bayes_scale": option("With -bayes: raise the probability of the last words to the power X.", "X", low=0),
+        "loglinear_mix": option("Mix the log probabilities of the models word by word."),
+        "cache": option("Mix in a unigram cache of the last N words (0: none).", "N", low=0),
         "cache_lambda": option("The weight of -cache.", "X", low=0, high=1),
     },
     "Scoring": {
@@ -67,15 +73,15 @@ OPTIONS = {
         "counts": option("N-gram counts to score (several).", "FILE"),
         "count_order": option("Score only counts of n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
         "float_counts": option("Counts may be fractions."),
-        "counts_entropy": option("Weight each count by the probability of its n-gram, which gives an entropy."),
+        "counts_entropy": option("Weight each count by the probability of its n-gram, to compute an entropy."),
         "text_has_weights": option("Each line of -ppl begins with its weight."),
-        "reverse": option("Score lines from the last word to the first."),
+        "reverse": option("Score each line from its last word to its first."),
         "escape": option("Copy lines that begin with TEXT into the report.", "TEXT"),
         "multiwords": option("Score a joined word such as in_front_of as separate words."),
-        "multi_char": option("The letter that joins the words of -multiwords.", "C"),
-        "skipoovs": option("Give probability 0 to unknown words and to words soon after them."),
+        "multi_char": option("The character that joins the words of -multiwords.", "C"),
+        "skipoovs": option("Give probability 0 to unknown words and to the words whose context includes them."),
         "zeroprob_word": option("Give words of probability 0 the probability of WORD.", "WORD"),
-        "unk_prob": option("log10 p of unknown words (-99: none).", "X"),
+        "unk_prob": option("log10 p of unknown words (-99: probability 0).", "X"),
     },
     "Sentences": {
         "gen": option("Print N random sentences.", "N", low=0),
@@ -98,7 +104,7 @@ def command(memuse, write_bin_lm, mix_lm_n, mix_lambda_n, **options):
     """Prune, merge, cut, renormalise or convert a back-off model, ARPA or binary; score texts with it, or draw
     sentences from it. Write a class model as one file, or as a model of words.
 
-    Steps are taken in this order: -order, -map-unk, -limit-vocab, -vocab, -mix-lm, -renorm, -classes, -expand-classes,
+    The steps run in this order: -order, -map-unk, -limit-vocab, -vocab, -mix-lm, -renorm, -classes, -expand-classes,
     -prune, -prune-lowprobs, -bayes or -loglinear-mix, -cache, -ppl, -counts, -gen, -gen-prefixes, then writing. -mix-lm
     makes a back-off model that approximates the mixture; lmtk mix makes the exact one.
 

@@ -11,24 +11,24 @@ OPTIONS = {
     "Classes": {
         "numclasses": option("The number of classes.", "N", low=2),
         "init": option("Classes to start from.", "FILE"),
-        "noclass_vocab": option("Words that get no class, like <s> and </s>.", "FILE"),
-        "incremental": option("Merge classes (Brown et al.), adding words one by one to a window of N classes."),
-        "full": option("Merge classes, starting with one class for each word."),
+        "noclass_vocab": option("Words that get no class, such as <s> and </s>.", "FILE"),
+        "incremental": option("Merge classes (Brown et al.) in a window of N classes, adding words one by one."),
+        "full": option("Merge classes, starting from one class per word."),
         "iterations": option(
-            "At most N passes over the words (default: until no word moves; 0 after merging).", "N", low=0
+            "Make at most N passes over the words (default: until no word moves; 0 after merging).", "N", low=0
         ),
-        "seed": option("Start from random classes, except for the most frequent words.", "N", low=0),
+        "seed": option("Start from random classes for all but the most frequent words.", "N", low=0),
     },
     "Output": {
         "save": option("Also write the classes after every N mergers, to CLASSES.N.", "N", low=1),
-        "classes": option("Where to write the classes (-: stdout).", "FILE"),
-        "class_counts": option("Where to write the 1-grams and 2-grams of classes.", "FILE"),
-        "write_paths": option("Where to write each word's path in the tree of classes, as 0 and 1.", "FILE"),
+        "classes": option("Output file for the classes (-: stdout).", "FILE"),
+        "class_counts": option("Output file for the 1-gram and 2-gram counts of classes.", "FILE"),
+        "write_paths": option("Output file for the path of each word in the tree of classes, as 0s and 1s.", "FILE"),
         **shared("quiet debug"),
     },
     "Parallel": {
         "threads": option(
-            "Threads of the exchange; all numbers from 2 on give the same classes.", "N", low=1, high=MANY
+            "Threads of the exchange algorithm; any number above 1 gives the same classes.", "N", low=1, high=MANY
         ),
     },
 }

@@ -9,8 +9,8 @@ OPTIONS = {
         "float_counts": option("Read counts that are not whole numbers."),
     },
     "Output": {
-        "lm": option("The model to write, as text (-: stdout).", "FILE"),
-        "write_bin": option("The model to write in binary form.", "FILE"),
+        "lm": option("Output file for the model, as text (-: stdout).", "FILE"),
+        "write_bin": option("Output file for the model, in binary form.", "FILE"),
         **shared("debug"),
     },
     "Model": shared("order"),

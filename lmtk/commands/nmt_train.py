@@ -13,18 +13,18 @@ OPTIONS = {
         "max_length": option("Leave out pairs with a sentence of more than N words.", "N", low=1),
         **shared("tolower"),
     },
-    "Output": {"model": option("The model to write.", "FILE"), **shared("log plot debug quiet")},
+    "Output": {"model": option("Output file for the model.", "FILE"), **shared("log plot debug quiet")},
     "Model": {
-        "attention": option("additive: RNNsearch; none: RNNencdec.", "additive|none"),
-        "unit": option("The hidden unit: gated, the paper's, or lstm.", "gated|lstm"),
-        "hidden": option("n, hidden units.", "N", low=1),
-        "embedding": option("m, size of the word embeddings.", "M", low=1),
-        "maxout": option("l, maxout units of the deep output (default: 128, with -tied M).", "L", low=1),
+        "attention": option("The attention: additive (RNNsearch) or none (RNNencdec).", "additive|none"),
+        "unit": option("The kind of hidden unit: gated (the paper's) or lstm.", "gated|lstm"),
+        "hidden": option("n, the number of hidden units.", "N", low=1),
+        "embedding": option("m, the size of the word embeddings.", "M", low=1),
+        "maxout": option("l, the number of maxout units of the deep output (default: 128, with -tied M).", "L", low=1),
         "tied": option("Use the embedding of a target word as its output weights too."),
-        "alignment": option("n', hidden units of the alignment model (default: 256).", "N'", low=1),
+        "alignment": option("n', the number of hidden units of the alignment model (default: 256).", "N'", low=1),
     },
     "Training": {
-        "minibatch": option("Sentences in an update (default: 40, with -paper 80).", "N", low=1),
+        "minibatch": option("Number of sentence pairs in an update (default: 40, with -paper 80).", "N", low=1),
         "epochs": option("Passes over the text, at most (default: 16; with -minutes as many as fit).", "N", low=1),
         "keep": option("Keep the epoch with the best BLEU, or likelihood, of the held-out text.", "bleu|likelihood"),
         "patience": option("Stop after N epochs without a better one (0: never).", "N", low=0),
@@ -34,10 +34,10 @@ OPTIONS = {
             low=0,
         ),
         "dropout": option(
-            "The share of units dropped in training (default: 0.3, with -paper 0).", "X", low=0, high=0.99
+            "The fraction of units dropped in training (default: 0.3, with -paper 0).", "X", low=0, high=0.99
         ),
         "smoothing": option(
-            "Label smoothing: the share of probability for all words (default: 0.1, with -paper 0).",
+            "Label smoothing: the probability that is spread over all words (default: 0.1, with -paper 0).",
             "X",
             low=0,
             high=0.99,
@@ -48,7 +48,9 @@ OPTIONS = {
             low=0,
             high=1,
         ),
-        "paper": option("The paper's recipe: Adadelta, its first values, minibatches of 80, no dropout, no smoothing."),
+        "paper": option(
+            "Use the paper's recipe: Adadelta, its first values, minibatches of 80, no dropout, no smoothing."
+        ),
         **shared("minutes seed save_every resume finish"),
     },
     "Parallel": shared("threads"),
@@ -59,7 +61,7 @@ OPTIONS = {
 def command(**options):
     """Train the translation model of Bahdanau et al. 2015, RNNsearch.
 
-    The model with the highest held-out BLEU is kept. -debug 1 prints a line an epoch.
+    The model with the highest held-out BLEU is kept. -debug 1 prints one line per epoch.
 
     \b
     Example: lmtk nmt-train -source train.en -target train.fr -shortlist 6000 -model en-fr.bin

@@ -7,7 +7,7 @@ from lmtk.jobs.rules import build, check_outputs, one_stdin
 OPTIONS = {
     "Data": {"text": option("Text to read (several; default: stdin).", "FILE"), **shared("tolower")},
     "Words": {
-        "tokenize": option("Separate words from punctuation: it's (3.5) -> it's ( 3.5 )."),
+        "tokenize": option("Separate punctuation from words: it's (3.5) -> it's ( 3.5 )."),
         "numbers": option("Replace numbers by <num>: 1,234.5 -45 3rd 1960s 12:30 50%."),
         "proper": option("Replace capitalised words inside a sentence by <name>."),
         "proper_list": option("Replace the words of this list by <name>.", "FILE"),

@@ -7,33 +7,35 @@ OPTIONS = {
         "text": option("Training text (-: stdin).", "FILE"),
         **shared("heldout vocab unk map_unk no_sos no_eos stream tolower"),
     },
-    "Output": {"lm": option("The model to write.", "FILE"), **shared("log plot debug quiet")},
+    "Output": {"lm": option("Output file for the model.", "FILE"), **shared("log plot debug quiet")},
     "Model": {
         "model": option(
             "nplm: a window of words; rnn, gru, lstm: recurrent; energy: section 5.1 of the paper.",
             "nplm|rnn|gru|lstm|energy",
         ),
-        "target_weights": option("-model energy: output weights v for each word."),
+        "target_weights": option("With -model energy: separate output weights v for each word."),
         "order": option(
-            "n: predict a word from the n-1 words before it (default: 8, rnn 10, gru and lstm 32).",
+            "n: each word is predicted from the n-1 words before it (default: 8, rnn 10, gru and lstm 32).",
             "N",
             low=1,
             high=MAX_ORDER,
         ),
-        "hidden": option("h, hidden units (0: none, with -direct).", "H", low=0),
-        "features": option("m, features of a word.", "M", low=1),
-        "senses": option("K feature vectors for each word, among which the context chooses.", "K", low=2, high=100),
-        "direct": option("W: direct connections from the features to the outputs."),
-        "tied": option("U = C: the features of a word are also its output weights (h = m)."),
-        "init_features": option("Initial features C of words (word2vec text).", "FILE"),
+        "hidden": option("h, the number of hidden units (0 needs -direct).", "H", low=0),
+        "features": option("m, the number of features of a word.", "M", low=1),
+        "senses": option("Give each word K feature vectors, among which the context chooses.", "K", low=2, high=100),
+        "direct": option("Add W, direct connections from the features to the outputs."),
+        "tied": option("Use the features of a word as its output weights too (U = C, needs h = m)."),
+        "init_features": option("Start from these features of words (word2vec text format).", "FILE"),
     },
     "Training": {
-        "paper": option("The paper's recipe: its rate, decay and weight decay, all words, one example per update."),
+        "paper": option("Use the paper's recipe: its rate, decay and weight decay, all words, one example per update."),
         "epochs": option(
             "Passes over the text (default: 5; gru, lstm 8; with -paper 20; with -minutes as many as fit).", "N", low=1
         ),
         "rate": option(
-            "eps_0, the rate of one example (default: 0.02; gru, lstm 0.03; with -paper 0.001).", "X", low=0
+            "eps_0, the initial learning rate for one example (default: 0.02; gru, lstm 0.03; with -paper 0.001).",
+            "X",
+            low=0,
         ),
         "decay": option(
             "r: the rate is eps_0/(1+rt) after t examples (default: falls linearly to 0, with -paper 1e-8).",
@@ -41,11 +43,17 @@ OPTIONS = {
             low=0,
         ),
         "weight_decay": option(
-            "Decay of U, W, H and C, not of the biases (default: 3e-5; gru, lstm 0; with -paper 1e-4).", "X", low=0
+            "Weight decay of U, W, H and C, not of the biases (default: 3e-5; gru, lstm 0; with -paper 1e-4).",
+            "X",
+            low=0,
         ),
-        "feature_rate": option("Learn C with X times the rate (default: 4; gru, lstm 1; with -paper 1).", "X", low=0),
-        "dropout": option("The share of x and a that an update leaves out.", "X", low=0, high=0.99),
-        "minibatch": option("K, examples in an update (default: 256; gru, lstm 1024; with -paper 1).", "K", low=1),
+        "feature_rate": option(
+            "Learn the features C with X times the rate (default: 4; gru, lstm 1; with -paper 1).", "X", low=0
+        ),
+        "dropout": option("The fraction of x and a that an update leaves out.", "X", low=0, high=0.99),
+        "minibatch": option(
+            "K, the number of examples in an update (default: 256; gru, lstm 1024; with -paper 1).", "K", low=1
+        ),
         "patience": option(
             "Stop after N epochs without a better held-out perplexity (default: 3 with -decay, else never).",
             "N",
@@ -55,21 +63,25 @@ OPTIONS = {
     },
     "Objective": {
         "objective": option(
-            "The words in an update (default: sampled; full with -paper or at most 2000 words).",
+            "Which output words an update trains (default: sampled; full with -paper or at most 2000 words).",
             "full|shortlist|sampled|nce|class|tree",
         ),
-        "shortlist": option("-objective shortlist: N, words of the network (default: 2000).", "N", low=1),
-        "lm_rest": option("-objective shortlist: the back-off model of the other words.", "FILE"),
-        "classes": option("Classes for -objective class, paths for tree (default: from the frequencies).", "FILE"),
-        "tree_features": option("-objective tree: features of words, from which the tree is made.", "FILE"),
+        "shortlist": option(
+            "With -objective shortlist: N, the number of words that the network predicts (default: 2000).", "N", low=1
+        ),
+        "lm_rest": option("With -objective shortlist: the back-off model for the other words.", "FILE"),
+        "classes": option(
+            "Classes for -objective class, or paths for -objective tree (default: from the frequencies).", "FILE"
+        ),
+        "tree_features": option("With -objective tree: features of words, from which the tree is built.", "FILE"),
         "samples": option(
-            "-objective sampled or nce: S, words drawn for a minibatch (default: 250).",
+            "With -objective sampled or nce: S, the number of words drawn for a minibatch (default: 250).",
             "S",
             low=1,
             high=1_000_000,
         ),
         "effective_samples": option(
-            "-objective sampled: draw words until the effective sample size is X.", "X", low=1, high=1_000_000
+            "With -objective sampled: draw words until the effective sample size is X.", "X", low=1, high=1_000_000
         ),
         "proposal": option(
             "The distribution that words are drawn from: uniform, or a back-off model (default: unigram).", "FILE"
@@ -77,8 +89,10 @@ OPTIONS = {
     },
     "Parallel": {
         **shared("threads"),
-        "mpi": option("Train with the ranks of mpiexec."),
-        "parallel": option("-mpi: the ranks share the output units, or the text (default: outputs).", "outputs|data"),
+        "mpi": option("Train with the ranks started by mpiexec."),
+        "parallel": option(
+            "With -mpi: what the ranks share, the output units or the text (default: outputs).", "outputs|data"
+        ),
     },
 }
 
@@ -87,7 +101,7 @@ OPTIONS = {
 def command(**options):
     """Train the neural model of Bengio et al. 2003: y = b + Wx + U tanh(d + Hx).
 
-    The model with the best held-out perplexity is kept. -debug 1 prints a line an epoch.
+    The model with the best held-out perplexity is kept. -debug 1 prints one line per epoch.
 
     \b
     Example: lmtk nplm-train -text train.txt -heldout valid.txt -unk -hidden 50 -lm nplm.bin

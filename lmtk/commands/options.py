@@ -42,40 +42,38 @@ def option(help, metavar=None, *also, **settings):
 
 
 SHARED = {
-    "text": option("Text to read, a sentence a line (several; -: stdin).", "FILE"),
-    "vocab": option("Word list: the first field of each line.", "FILE"),
-    "classes": option("Word classes, as ngram-class writes them.", "FILE"),
-    "order": option("The longest n-grams.", "N", low=1, high=MAX_ORDER),
-    "unk": option("Treat unknown words as the word <unk>, and predict it like any other word."),
-    "map_unk": option("The word that stands for unknown words, instead of <unk>.", "WORD"),
-    "no_sos": option("Do not put <s> before a sentence."),
-    "no_eos": option("Do not put </s> after a sentence."),
-    "stream": option("Read the text as one stream: no <s>, no </s>, contexts cross line ends."),
-    "tolower": option("Lower case, as Unicode has it."),
+    "text": option("Text to read, one sentence per line (several; -: stdin).", "FILE"),
+    "vocab": option("Word list: the first word of each line counts.", "FILE"),
+    "classes": option("Word classes, in the form that ngram-class writes.", "FILE"),
+    "order": option("The length of the longest n-grams.", "N", low=1, high=MAX_ORDER),
+    "unk": option("Replace unknown words by <unk>, which is predicted like any other word."),
+    "map_unk": option("Use this word for unknown words, instead of <unk>.", "WORD"),
+    "no_sos": option("Do not add <s> at the beginning of a sentence."),
+    "no_eos": option("Do not add </s> at the end of a sentence."),
+    "stream": option("Read the text as one running text: no <s> and </s>, and contexts cross line ends."),
+    "tolower": option("Convert to lower case (Unicode)."),
     "heldout": option("Held-out text.", "FILE"),
-    "write": option("Where to write (-: stdout).", "FILE"),
-    "debug": option("How much to report: 0 is nothing, 1 and more are details.", "N", low=0),
-    "threads": option("Threads for neural models (default: all cores).", "N", low=1, high=MANY),
-    "compact": option("Write a smaller file with -write-bin, which takes longer to load."),
-    "quantize": option("Like -compact, with probabilities and weights rounded to N bits.", "N", low=3, high=16),
-    "strict": option("Treat oddities in a model file as errors, not as warnings."),
+    "write": option("Output file (-: stdout).", "FILE"),
+    "debug": option("How much to report: 0 is nothing, higher values give more details.", "N", low=0),
+    "threads": option("Number of threads for neural models (default: all cores).", "N", low=1, high=MANY),
+    "compact": option("Make the file of -write-bin smaller; it takes longer to load."),
+    "quantize": option("Like -compact, and round probabilities and back-off weights to N bits.", "N", low=3, high=16),
+    "strict": option("Treat warnings about the model file as errors."),
     "quiet": option("Do not show a progress bar."),
-    "resume": option("Resume from MODEL.ckpt if it exists."),
-    "finish": option("Write the best model so far in MODEL.ckpt, and stop training."),
-    "log": option("Write a line with the figures of each epoch, separated by tabs.", "FILE"),
-    "plot": option("Draw the curve after each epoch, as .svg, .png or .pdf (needs matplotlib).", "FILE"),
+    "resume": option("Continue from the checkpoint MODEL.ckpt, if it exists."),
+    "finish": option("Write the best model of the checkpoint MODEL.ckpt and end the run."),
+    "log": option("Write a table with one line per epoch, separated by tabs.", "FILE"),
+    "plot": option("Draw the learning curve as .svg, .png or .pdf (needs matplotlib).", "FILE"),
     "minutes": option("Train for X minutes; the rate falls to its last value in that time.", "X", low=0.001),
     "save_every": option(
         "Write MODEL.ckpt every N minibatches and after each epoch (0: only when interrupted).", "N", low=0
     ),
-    "iterations": option("At most N iterations of EM.", "N", low=0),
+    "iterations": option("Run at most N iterations of EM.", "N", low=0),
     "tolerance": option("Stop EM when no weight moves by more than X.", "X", low=0),
     "seed": option("Seed of the random numbers.", "N", low=0, high=2**64 - 1),
     "memuse": option("Print the peak memory use.", type=bool, default=False),
 }
-UNK_AS_IS = option(
-    "Accepted for SRILM's scripts, without effect: unknown words are always <unk>.", type=bool, default=False
-)
+UNK_AS_IS = option("No effect; accepted for SRILM scripts.", type=bool, default=False)
 A_MODEL = option("A model of any kind.", "FILE")
 MODELS = option("A model of any kind (several).", "FILE")
 

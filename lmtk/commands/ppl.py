@@ -6,9 +6,9 @@ OPTIONS = {
     "Data": {
         "lm": A_MODEL,
         **shared("classes"),
-        "simple_classes": option("A word in a class is never predicted as itself."),
-        "text": option("Text to score, a sentence a line (several; -: stdin).", "FILE"),
-        "ppl": option("SRILM's name for -text.", "FILE", type=tuple[str, ...], default=()),
+        "simple_classes": option("Predict words in a class only through their class."),
+        "text": option("Text to score, one sentence per line (several; -: stdin).", "FILE"),
+        "ppl": option("The same as -text (SRILM's name).", "FILE", type=tuple[str, ...], default=()),
         "counts": option("N-gram counts to score: the last word of each (several).", "FILE"),
         "count_order": option("Score only counts of n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
         "float_counts": option("Counts may be fractions."),
@@ -16,13 +16,13 @@ OPTIONS = {
         **shared("no_sos no_eos stream tolower strict"),
     },
     "Output": {
-        "format": option("Whose report to print: srilm or kenlm.", "srilm|kenlm"),
+        "format": option("The report to print: srilm or kenlm.", "srilm|kenlm"),
         "debug": option("0: the report; 1: each sentence too; 2: each word; 3: sums of probabilities.", "N", low=0),
         **shared("write"),
     },
     "Scoring": {
         "order": option("Use only n-grams of up to N words.", "N", low=1, high=MAX_ORDER),
-        "oov_features": option("Neural models: give unseen words features and probabilities, from where they occur."),
+        "oov_features": option("Neural models: derive features and probabilities of unseen words from their contexts."),
     },
     "Parallel": shared("threads"),
 }
@@ -30,7 +30,7 @@ OPTIONS = {
 
 @takes(ScoreJob, OPTIONS)
 def command(unk, ppl, text, **options):
-    """Perplexity of a text under any model, in SRILM's report or KenLM's.
+    """Compute the perplexity of texts under a model of any kind, and report it as SRILM or KenLM does.
 
     -debug 1 adds the sentences, 2 the words, 3 the sum of the probabilities over the vocabulary.
 

@@ -6,13 +6,13 @@ from lmtk.jobs.rules import Rule, build, check, check_outputs, from_stdin, needs
 OPTIONS = {
     "Data": {
         **shared("text"),
-        "lm": option("A model whose words to take, of any kind (several).", "FILE"),
+        "lm": option("Add the words of this model, of any kind (several).", "FILE"),
         **shared("vocab tolower"),
     },
     "Words": {
-        "mincount": option("Only words seen N times or more in the texts.", "N", low=0),
-        "top": option("Only the N most frequent words.", "N", low=1),
-        "limit_vocab": option("Only words that stand in the -vocab list too."),
+        "mincount": option("Write only words that occur N times or more in the texts.", "N", low=0),
+        "top": option("Write only the N most frequent words.", "N", low=1),
+        "limit_vocab": option("Write only words that are in the -vocab list too."),
     },
     "Output": shared("write"),
 }

@@ -16,7 +16,7 @@ class RescoreJob:
     lm, model: files of language models and of translation models. nbest: files of lists. source: the text that the
     lists translate. name: the features of the models, bytes. weights: a file of weights; lmw: a weight for each model;
     wtw: the weight of a word. tune: files of references to learn weights on, from `restarts` random starts. best: write
-    the best hypothesis of each list alone. unk_penalty: log10 p of a word without probability.
+    the best hypothesis of each list alone. unk_penalty: log10 p of a word without a probability.
     """
 
     lm: tuple[str, ...] = ()
