@@ -44,7 +44,9 @@ def manual(source):
 def text(source):
     """A README as HTML; links to other READMEs and to pages lead to their HTML."""
     body = markdown.markdown(source.read_text(), extensions=["tables", "fenced_code"])
-    return re.sub(r'href="([^":]*?)README\.md"', r'href="\1index.html"', body)
+    body = re.sub(r'href="([^":]*?)README\.md"', r'href="\1index.html"', body)
+    body = re.sub(r'href="man/([^":]*)"', r'href="\1.html"', body)
+    return re.sub(r'href="(\w+)\.md"', r'href="\1.html"', body)
 
 
 def main(out):
@@ -63,8 +65,11 @@ def main(out):
         folder = out / "examples" / source.parent.name
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "index.html").write_text(page(source.parent.name, text(source), "../../"))
-        for picture in source.parent.glob("*.svg"):
-            (folder / picture.name).write_bytes(picture.read_bytes())
+        for file in (*source.parent.glob("*.svg"), source.parent / "Makefile"):
+            (folder / file.name).write_bytes(file.read_bytes())
+    for name in ("CHANGELOG", "CONTRIBUTING"):
+        (out / f"{name}.html").write_text(page(name.title(), text(TOP / f"{name}.md")))
+    (out / "LICENSE").write_bytes((TOP / "LICENSE").read_bytes())
     items = "".join(f'<li><a href="examples/{p.parent.name}/index.html">{p.parent.name}</a></li>' for p in examples)
     pages = f"<h2>Manual pages</h2><table>{''.join(rows)}</table>\n<h2>Examples</h2><ul>{items}</ul>"
     index = f"{text(TOP / 'README.md')}\n{pages}"

@@ -1,0 +1,53 @@
+"""The commands that the README shows run, one after the other, on small texts."""
+
+import re
+import subprocess
+
+import pytest
+from helpers import ENVIRONMENT, TESTS
+
+TOP = TESTS.parent
+README = (TOP / "README.md").read_text()
+TABLE = re.findall(r"^\| [^|]+ \| `(lmtk .*?|python3 .*?)` \|", README, re.MULTILINE)
+SHOWN = re.findall(r"^    \$ (lmtk .*)$", README, re.MULTILINE)
+TEXTS = """
+python3 TOP/examples/1-quickstart/prose.py > all.txt
+head -n 1000 all.txt > raw.txt
+lmtk normalize -tokenize -tolower -text raw.txt -write normal.txt
+awk 'NR % 5 != 0' normal.txt > train.txt
+awk 'NR % 10 == 5' normal.txt > valid.txt
+awk 'NR % 10 == 0' normal.txt > test.txt
+python3 TOP/examples/3-translate/pairs.py 45 1 > pairs.tsv
+head -n 40 pairs.tsv | cut -f 1 > train.en
+head -n 40 pairs.tsv | cut -f 2 > train.fr
+tail -n 5 pairs.tsv | cut -f 1 > test.en
+tail -n 5 pairs.tsv | cut -f 2 > test.fr
+lmtk ngram-count -text train.fr -wbdiscount -lm fr.arpa
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("readme")
+    run(TEXTS.replace("TOP", str(TOP)), folder)
+    return folder
+
+
+def run(commands, folder):
+    done = subprocess.run(["sh", "-euc", commands], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_first_result(folder):
+    """The text differs between versions of Python, so the form of the report is checked and not its figures."""
+    assert len(SHOWN) == 2
+    shape = r"file test.txt: \d+ sentences, \d+ words, \d+ OOVs\n0 zeroprobs, logprob= \S+ ppl= \S+ ppl1= \S+\n"
+    assert re.fullmatch(shape, run("\n".join(SHOWN), folder))
+    assert re.search(shape, re.sub("^    ", "", README, flags=re.MULTILINE))
+
+
+def test_the_commands_of_the_table(folder):
+    assert len(TABLE) >= 14
+    for command in TABLE:
+        run(command, folder)
