@@ -108,7 +108,10 @@ def test_a_large_text_of_empty_lines_is_one_of_no_words(tmp_path, monkeypatch, m
     monkeypatch.setattr(sys, "argv", ["lmtk", *map(str, command)])
     with pytest.raises(SystemExit) as done:
         cli.main()
-    assert (done.value.code, capsys.readouterr().err) == (1, "lmtk ngram-count: no word of the vocabulary is counted\n")
+    assert (done.value.code, capsys.readouterr().err) == (
+        1,
+        "lmtk ngram-count: the counts have no word of the vocabulary\n",
+    )
 
 
 @pytest.mark.sample(27)

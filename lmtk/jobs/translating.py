@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from lmtk.errors import FormatError, LmtkWarning, counted, name_of
+from lmtk.errors import FormatError, LmtkWarning, counted
 from lmtk.files.figure import KINDS
 from lmtk.jobs.bar import Bar
 from lmtk.jobs.rules import Rule, check, check_outputs, needs, one_stdin, options_given, required, show, wrong
@@ -226,7 +226,7 @@ def warn_of_unknown(job, tally):
     told = f"{tally['missing']} of {counted(tally['seen'], 'source word')} are unknown to the model"
     if tally["upper"]:
         told += f"; with -tolower only {tally['missing'] - tally['upper']} would be"
-    warnings.warn(f"{name_of(job.text)}: {told}", LmtkWarning, stacklevel=2)
+    warnings.warn(told, LmtkWarning, stacklevel=2)
 
 
 class References:

@@ -237,8 +237,9 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
                 break
             if progress.step < last:
                 yield False, seen, now
+        held = heldout_logp(result, heldout, target.sos_id) if heldout else None
         rate = learning_rate(settings, clock.share(progress.epoch / settings.epochs))
-        finish_epoch(progress, result, words, heldout, target, rate, settings.keep, bleu)
+        finish_epoch(progress, words, held, rate, settings.keep, bleu)
         yield True, seen, now
 
 
@@ -267,13 +268,12 @@ def update(progress, gradient, scale, settings, t, share):
         kernels.average(progress.average, progress.theta, 1 / max(1.0, settings.average * (t + 1)))
 
 
-def finish_epoch(progress, p, words, heldout, target, rate, keep, bleu):
-    """Finish an epoch: add a line to the curve, and keep the parameters if they are the best so far; p: views of them.
+def finish_epoch(progress, words, held, rate, keep, bleu):
+    """Finish an epoch: add a line to the curve, and keep the parameters if they are the best so far.
 
-    words: the target words of the epoch. rate: the learning rate. keep: the measure by which the best epoch is chosen.
-    bleu: a function of the parameters, or None. Raises Diverged.
+    words: the target words of the epoch. held: the mean ln p of the held-out text, or None. rate: the learning rate.
+    keep: the measure by which the best epoch is chosen. bleu: a function of the parameters, or None. Raises Diverged.
     """
-    held = heldout_logp(p, heldout, target.sos_id) if heldout else None
     if not np.isfinite(progress.theta).all() or not math.isfinite(held or 0):
         raise Diverged(f"the model is not finite after epoch {progress.epoch + 1}; try a lower -rate")
     training = progress.L / words
