@@ -71,9 +71,7 @@ def test_counts_are_estimated_in_suffix_order_as_they_stand(seed, monkeypatch):
     for large in (1 << 40, 1):
         monkeypatch.setitem(LARGE, "ngrams", large)
         model, used, told = outcome(
-            lambda tell: estimation.estimate(
-                [counts], vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own), None
-            )
+            lambda tell: estimation.estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own))
         )
         monkeypatch.setitem(LARGE, "ngrams", 1 << 40)
         text = whole = None

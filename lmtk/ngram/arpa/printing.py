@@ -53,10 +53,10 @@ def write_header(out, sizes, layout):
     out.write(layout.begin + b"\\data\\\n" + sizes)
 
 
-def write_order(out, model, k, layout, scratch):
-    """Writes the lines of order k of an engine.Estimate."""
-    x = model.suffixes
-    columns = model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]
+def write_order(out, x, columns, k, layout, scratch):
+    """Writes the lines of the n-grams of order k in Suffixes x, which are not used at order 1. columns: log10p,
+    log10bow and marks, (N,) each, as in an engine.Estimator.
+    """
     if k == 1:
         cuts = np.append(np.arange(0, len(columns[0]), len(columns[0]) if layout.siblings else PIECE), len(columns[0]))
         nodes = cuts[None]

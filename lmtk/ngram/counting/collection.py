@@ -43,11 +43,12 @@ LAST = re.compile(rb"[ \t\r]*(?P<words>.*?)[ \t\r]*(?P<weight>[^ \t\r]*)[ \t\r]*
 @dataclass(frozen=True)
 class Positions:
     """A large text whose n-grams `suffix` finds by one sort. words: as in Counts; ids (N,), with a border, -1, after
-    each sentence in place of its marks.
+    each sentence in place of its marks; marks: which of them n-grams have.
     """
 
     words: list
     ids: np.ndarray
+    marks: Marks
 
     @property
     def tokens(self):
@@ -58,7 +59,7 @@ class Positions:
 
     def replaced(self, words, of):
         """The Positions with other words; of (W,): the new id of each old word."""
-        return Positions(words, np.append(of, np.int32(NEWLINE))[self.ids])
+        return Positions(words, np.append(of, np.int32(NEWLINE))[self.ids], self.marks)
 
     def of(self, vocab):
         """The ids (N,) int32 that a model's vocabulary gives the words; 0 is the border."""
@@ -360,7 +361,7 @@ def whole_text(raw, index, marks, comm):
     except MarksInside:
         return None
     ids = np.concatenate(parts or [np.zeros(0, np.int32)])
-    return Positions(index.words(), ids) if len(ids) else None
+    return Positions(index.words(), ids, marks) if len(ids) else None
 
 
 def large_text(raw, index, marks, comm):

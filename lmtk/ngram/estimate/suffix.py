@@ -36,6 +36,7 @@ import numpy as np
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.memory import HUGEPAGE
 from lmtk.machine.threads import Scratch, all_at_once, count, in_turn
+from lmtk.text.corpus import Marks
 
 SOME = 512  # positions whose random reads are made together, so that they overlap
 RANGE = 1 << 16  # positions compared together, a multiple of 64
@@ -54,6 +55,8 @@ class Suffixes:
 
     With counts (`leaves`), places do not tell how often an n-gram was seen. Then there are two lists with order k at k:
     raw (N_k,), how often each n-gram was seen; fresh (N_k,), of how many counted n-grams it is the suffix.
+
+    With a text, marks tells whether <s> and </s> count.
     """
 
     come: np.ndarray
@@ -68,6 +71,7 @@ class Suffixes:
     sizes: list
     raw: list | None = None
     fresh: list | None = None
+    marks: Marks | None = None
 
     @property
     def order(self):
@@ -142,7 +146,7 @@ def suffix_order(x, n, W, marks):
     shift_ranks(rank, sizes, N)
     sizes = sizes[-1].tolist()
     blocks = blocks_of(begins, start, words[base[2] :][: sizes[1]])
-    return Suffixes(come, begins, rank, words, base, *blocks, start, start, sizes)
+    return Suffixes(come, begins, rank, words, base, *blocks, start, start, sizes, marks=marks)
 
 
 def kind_of_begins(n):
