@@ -132,7 +132,7 @@ def test_the_rest_of_a_shortlist_must_fit(texts):
     with pytest.raises(LmtkError, match="a shortlist of 10 words covers all 10 words"):
         short(texts, N=model.vocab.V)
     (texts / "rest").write_bytes(data)
-    with pytest.raises(FormatError, match="for itself"):
+    with pytest.raises(FormatError, match="refers to itself"):
         load(str(texts / "rest"))
 
 
