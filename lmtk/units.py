@@ -26,6 +26,7 @@ from lmtk.machine.exponential import gate_sums, lstm_sums, state_sums
 from lmtk.machine.factors import Tiles, address, factor, multiply
 from lmtk.machine.jit import inlined, jit
 from lmtk.machine.large import pays
+from lmtk.machine.threads import map_at_once
 
 
 @dataclass(frozen=True)
@@ -297,16 +298,16 @@ def open_gates(unit, b):
         b[unit.open * n : (unit.open + 1) * n] = 1
 
 
-def run_shares(team, work, rows, multiplications):
-    """[work(share)] for slices of `rows` rows, or sequences: a slice for each thread of a team, or one slice for small
+def run_shares(threads, work, rows, multiplications):
+    """[work(share)] for slices of `rows` rows, or sequences: a slice for each of the threads, or one slice for small
     work.
 
     multiplications: the number in all slices, which decides how many threads are worth while.
     """
-    parts = shares(team, multiplications)
+    parts = shares(threads, multiplications)
     size = -(-rows // parts)
     cuts = [slice(i, min(i + size, rows)) for i in range(0, rows, size)]
-    return [work(cuts[0])] if parts == 1 else team(work, cuts)
+    return [work(cuts[0])] if parts == 1 else map_at_once(work, cuts, threads)
 
 
 def share_steps(sizes, share):
@@ -334,12 +335,12 @@ def whole_run(unit, R, U, t):
     return address(), *(x and x.for_kernels() for x in (R, U))
 
 
-def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
+def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, threads=1):
     """The states of sequences whose inputs are G, at and b; sizes: for each t, the number of sequences with a t-th
     step.
 
     state (sizes[0], width n): before the first step, None: 0. fresh (P,) bool: the steps before which the state is
-    reset to 0. team: threads, each of which takes a share of the sequences. Returns the activations (P, n), what
+    reset to 0. threads: how many threads share the sequences. Returns the activations (P, n), what
     `follow_back` needs, and the last state of the longest sequences.
     """
     P, (n, gates), kind = len(at), S.shape, G.dtype
@@ -366,11 +367,11 @@ def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
             new = after[now]
             unit.step(zr[now], t[now], s, U, R(s[:, :n], Q[:k]), new, kept[now])
 
-    run_shares(team, go, sizes[0], P * n * d)
+    run_shares(threads, go, sizes[0], P * n * d)
     return after[:, :n], (zr, t, before, kept, fresh), after[P - sizes[-1] :].copy()
 
 
-def follow_back(unit, ga, sizes, S, U, memory, team=None):
+def follow_back(unit, ga, sizes, S, U, memory, threads=1):
     """Back-propagation through time: gG (P, d), the gradient of G[at] + b of all steps, from ga (P, n), of the
     activations.
     """
@@ -393,7 +394,7 @@ def follow_back(unit, ga, sizes, S, U, memory, team=None):
             if fresh is not None:
                 gs[fresh[now]] = 0
 
-    run_shares(team, go, sizes[0], P * n * d)
+    run_shares(threads, go, sizes[0], P * n * d)
     return gG
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import trim
-from lmtk.machine.threads import Scratch, all_at_once
+from lmtk.machine.threads import Scratch, map_at_once
 from lmtk.ngram import mass
 from lmtk.ngram.estimate import suffix
 from lmtk.ngram.estimate.methods import EPSILON, Totals
@@ -144,7 +144,7 @@ class Estimator:
                     given = x.oldest(k), first[q], V, fresh, counts, parts[q]
                     suffix.tally(begins, k, cuts[q], cuts[q + 1], *given)
 
-            all_at_once(piece, range(len(parts)))
+            map_at_once(piece, range(len(parts)))
             of_counts.append(parts.sum(0)[1:])
         return of_counts
 
@@ -168,7 +168,7 @@ class Estimator:
         probability; those with an <unk> that is not predicted do not count.
         """
         p = probability(self.log10p[1])
-        lacking = sum(all_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
+        lacking = sum(map_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
         vocab, there = self.vocab, self.marks[1] > 0
         return lacking + np.count_nonzero(~there[vocab.V :]) - (vocab.unk_id >= vocab.V and not there[vocab.unk_id])
 
@@ -255,7 +255,7 @@ class Estimator:
         """Marks the prefixes of the n-grams of order k, which an ARPA file needs, and the suffixes that `need_ends`
         marks.
         """
-        for suffixes in all_at_once(partial(self.need_contexts, k), self.suffixes.segments):
+        for suffixes in map_at_once(partial(self.need_contexts, k), self.suffixes.segments):
             self.need_ends(k, suffixes, ends)
 
     @property
@@ -497,7 +497,7 @@ def backoff_of(model, home=None):
         suffix.sum_up(above["child"], 0)
         new = np.full(len(model.log10bow[k - 1]), -1, np.int32)
         work = partial(place_segment, model, k, place, above["child"], new, as_matrix(here), scratch)
-        lacking += sum(all_at_once(work, segments))
+        lacking += sum(map_at_once(work, segments))
         place = new
         for column in (model.log10p, model.log10bow, model.marks, model.types):
             column[k - 1] = None
