@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from lmtk.machine.exponential import exp_rows
+from lmtk.exponential import exp_rows
 from lmtk.machine.parallel import ALONE
 from lmtk.machine.threads import map_at_once
 from lmtk.nplm import kernels

@@ -7,10 +7,10 @@ A text goes in, exact ln p of each word goes out. `Neural.score` finds the words
 
 import numpy as np
 
+from lmtk.exponential import exp_rows
 from lmtk.files import container
 from lmtk.files.declared import OPTIONS, ORDER, VOCABULARY
 from lmtk.lm import scores_of
-from lmtk.machine.exponential import exp_rows
 from lmtk.machine.threads import map_at_once
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import vocab_settings

@@ -22,8 +22,8 @@ from dataclasses import replace
 import numpy as np
 
 from lmtk.errors import LmtkWarning, counted
+from lmtk.exponential import powers
 from lmtk.lm import probability
-from lmtk.machine.exponential import powers
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.memory import zeros
 from lmtk.machine.threads import map_at_once, parts_of

@@ -19,7 +19,7 @@ from functools import partial
 
 import numpy as np
 
-from lmtk.machine.exponential import powers
+from lmtk.exponential import powers
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.threads import map_at_once, part_size
 from lmtk.ngram.model.building import add_suffixes
