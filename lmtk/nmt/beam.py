@@ -12,7 +12,7 @@ import numpy as np
 
 from lmtk.machine import memory
 from lmtk.machine.factors import factor
-from lmtk.machine.threads import Team
+from lmtk.machine.threads import map_at_once
 from lmtk.nmt import kernels, network
 from lmtk.units import from_activations
 
@@ -114,7 +114,7 @@ class Translator:
     """
 
     def __init__(self, *models, threads=1, tell=lambda number: None):
-        self.team, self.tell = Team(threads), tell
+        self.threads, self.tell = threads, tell
         self.sos, self.eos = models[0].vocab.sos_id, models[0].vocab.eos_id
         memory.keep()
         self.tables = [Tables(model.at) for model in models]
@@ -132,9 +132,10 @@ class Translator:
 
         out = [None] * len(sentences)
         width = max(tables.G.shape[1] for tables in self.tables)
-        batches = list(network.make_batches(sentences, together, ROOM // (width * self.team.size)))
+        batches = list(network.make_batches(sentences, together, ROOM // (width * self.threads)))
         # a single batch has threads in its products
-        for batch, hypotheses in zip(batches, (self.team if len(batches) > 1 else map)(work, batches), strict=True):
+        found = map_at_once(work, batches, self.threads) if len(batches) > 1 else map(work, batches)
+        for batch, hypotheses in zip(batches, found, strict=True):
             for i, ranked in zip(batch, hypotheses, strict=True):
                 out[i] = ranked
         return out

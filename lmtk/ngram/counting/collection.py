@@ -21,7 +21,7 @@ from lmtk.files.decoding import blocks as blocks_of
 from lmtk.machine.large import pays
 from lmtk.machine.memory import at_most
 from lmtk.machine.parallel import ALONE
-from lmtk.machine.threads import count, in_parts
+from lmtk.machine.threads import count, map_at_once, parts_of
 from lmtk.ngram.counting.counts import Counts, count_ids, from_rows, parse_counts, row_parts, to_rows
 from lmtk.ngram.counting.runs import LINE, Lines, Spilled, add_spilling, count_spilling, spilled, tokens_in
 from lmtk.ngram.counting.sharing import common_words, gather_levels
@@ -64,7 +64,7 @@ class Positions:
     def of(self, vocab):
         """The ids (N,) int32 that a model's vocabulary gives the words; 0 is the border."""
         new_id, ids = np.array([vocab.index[word] for word in self.words] + [0], np.int32), np.empty_like(self.ids)
-        in_parts(lambda a, b: renumber(self.ids[a:b], new_id, ids[a:b]), len(ids))
+        map_at_once(lambda part: renumber(self.ids[slice(*part)], new_id, ids[slice(*part)]), parts_of(len(ids)))
         return ids
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
-from lmtk.machine.threads import Scratch, all_at_once
+from lmtk.machine.threads import Scratch, map_at_once
 from lmtk.ngram.estimate import suffix
 from lmtk.ngram.estimate.smoothing import (
     Events,
@@ -120,7 +120,7 @@ class Estimator:
                     given = x.oldest(k), first[q], V, fresh, counts, parts[q]
                     suffix.tally(begins, k, cuts[q], cuts[q + 1], *given)
 
-            all_at_once(piece, range(len(parts)))
+            map_at_once(piece, range(len(parts)))
             of_counts.append(parts.sum(0)[1:])
         return of_counts
 
@@ -144,7 +144,7 @@ class Estimator:
         probability; those with an <unk> that is not predicted do not count.
         """
         p = probability(self.log10p[1])
-        lacking = sum(all_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
+        lacking = sum(map_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
         vocab, there = self.vocab, self.marks[1] > 0
         return lacking + np.count_nonzero(~there[vocab.V :]) - (vocab.unk_id >= vocab.V and not there[vocab.unk_id])
 
@@ -230,7 +230,7 @@ class Estimator:
         """Marks the prefixes of the n-grams of order k, which an ARPA file needs, and the suffixes that `need_ends`
         marks.
         """
-        for suffixes in all_at_once(partial(self.need_contexts, k), self.suffixes.segments):
+        for suffixes in map_at_once(partial(self.need_contexts, k), self.suffixes.segments):
             self.need_ends(k, suffixes, ends)
 
 

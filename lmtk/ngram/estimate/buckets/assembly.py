@@ -21,7 +21,7 @@ import numpy as np
 from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import trim
-from lmtk.machine.threads import Scratch, all_at_once
+from lmtk.machine.threads import Scratch, map_at_once
 from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.division import ends_of, stored
 from lmtk.ngram.estimate.buckets.passing import fetched
@@ -67,7 +67,7 @@ def put_from_memory(work, records):
         sum_up(above["child"], 0)
         new = np.full(len(work.log10bow[k]), -1, np.int32)
         put = partial(put_segment, work, k, place, above["child"], new, as_matrix(here), scratch)
-        lacking += sum(all_at_once(put, work.suffixes.segments))
+        lacking += sum(map_at_once(put, work.suffixes.segments))
         place = new
         for column in (work.log10p, work.log10bow, work.marks, work.types):
             column[k] = None
