@@ -105,7 +105,6 @@ def test_scores_of_pieces_are_those_of_lines(text, marks, large, monkeypatch, re
     model = registry.load(str(FILES / "wb.arpa"))
     if large:
         monkeypatch.setitem(LARGE, "text", 1)
-        monkeypatch.setitem(LARGE, "binary", 1)
     expected, found = [], []
     blank = srilm.report(model, text, corpora(blocks(text), model.vocab, marks, 3), 0, expected.append)[1]
     request.getfixturevalue("small_pieces")
