@@ -27,7 +27,7 @@ from lmtk.joint.mixture import Mixture, check_vocabularies, write_text
 from lmtk.joint.shortlist import check_rest
 from lmtk.lm import vocabulary_sums
 from lmtk.ngram import mass
-from lmtk.ngram.counting.collection import collect
+from lmtk.ngram.counting.collection import Sources, collect
 from lmtk.ngram.estimate import interp, smoothing
 from lmtk.ngram.model.nodes import N
 from lmtk.nplm.model import Neural
@@ -99,7 +99,7 @@ def test_a_shortlist_shares_out_what_the_rest_gives_its_words(texts):
 def test_a_rest_with_more_words_is_scaled(texts):
     """The vocabulary of the network is that of a running text, and the rest predicts </s> and another word too."""
     (texts / "train").write_text(TRAIN + "another\n")
-    counts = collect([str(texts / "train")], [], 3)
+    counts = collect(Sources([str(texts / "train")], [], 3))
     rest, _ = smoothing.estimate(counts, make_vocab(sorted(counts.words), True), witten_bell(3))
     (texts / "train").write_text(TRAIN)
     marks = Marks(False, False, True)
@@ -287,7 +287,7 @@ def test_a_mixture_file_names_its_parts_relative_to_itself(texts, monkeypatch):
 
 def test_parts_may_order_their_words_differently(texts):
     a = interpolated(texts)
-    counts = collect([str(texts / "train")], [], 3)
+    counts = collect(Sources([str(texts / "train")], [], 3))
     vocab = make_vocab(sorted(counts.words, reverse=True), True, True)
     heldout = whole_corpus(str(texts / "held"), vocab, Marks())
     b = interp.estimate(counts, vocab, 3, heldout)[0]
