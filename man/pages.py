@@ -55,8 +55,8 @@ tr + tr td, tbody td { border-top: 1px solid var(--faint); } .head td, .foot td,
 .head-rtitle, .foot-os { text-align: right; } .permalink { color: inherit; text-decoration: none; }
 img { max-width: 100%; height: auto; background: #fff; } dt { margin-top: .6em; } dd { margin-left: 1.6em; }
 main { min-width: 0; padding-bottom: 2rem; overflow-wrap: break-word; } p code { overflow-wrap: anywhere; }
-@media (max-width: 50rem) { .columns { display: block; } nav { border: 0; border-top: 1px solid var(--faint); }
-  nav { padding: 0; } .head { display: none; } td, th { padding-right: .5em; } dd { margin-left: 1em; } .Bd-indent { margin-left: 0; } }
+@media (max-width: 50rem) { .columns { display: block; } .head { display: none; } dd, .Bd-indent { margin-left: 1em; }
+  nav { border: 0; border-top: 1px solid var(--faint); padding: 0; } td, th { padding-right: .5em; } }
 @media (min-width: 50rem) { nav { position: sticky; top: 0; max-height: 100vh; overflow-y: auto; } }
 """
 
