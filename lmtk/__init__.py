@@ -22,29 +22,25 @@ __version__ = "0.1.0"
 
 
 FUNCTIONS = "estimate", "prune", "merge", "mix", "classes", "perplexity", "train", "translate"
+KENLM = "ARPALoadComplain", "Config", "FullScoreReturn", "LanguageModel", "LoadMethod", "Model", "State"
+__all__ = ["errors", "load", *FUNCTIONS, *KENLM]
 
 
 def __getattr__(name):
-    """The functions of lmtk.functions, and the names of KenLM's module; neither is imported before it is used."""
-    if name.startswith("__"):
-        raise AttributeError(name)
+    """Imports what the name belongs to when it is first used, so that `import lmtk` is quick."""
     from importlib import import_module
 
     if name == "errors":
         return import_module("lmtk.errors")
     if name in FUNCTIONS:
         return getattr(import_module("lmtk.functions"), name)
-    kenlm_module = import_module("lmtk.kenlm_module")
-    if name not in kenlm_module.__all__:
-        raise AttributeError(f"module 'lmtk' has no attribute '{name}'")
-    return getattr(kenlm_module, name)
+    if name in KENLM:
+        return getattr(import_module("lmtk.kenlm_module"), name)
+    raise AttributeError(f"module 'lmtk' has no attribute '{name}'")
 
 
 def __dir__():
-    """The names for users; help(lmtk) shows their documentation."""
-    from lmtk.kenlm_module import __all__ as kenlm
-
-    return sorted({"load", "errors", "__version__", *FUNCTIONS, *kenlm})
+    return [*__all__, "__version__"]
 
 
 def load(path, check=False):

@@ -11,7 +11,7 @@ from lmtk.errors import FormatError
 from lmtk.files.registry import load
 from lmtk.lm import reach
 from lmtk.machine.large import pays
-from lmtk.machine.threads import in_threads
+from lmtk.machine.threads import map_in_order
 from lmtk.ngram.model import walking
 from lmtk.ngram.model.backoff import Backoff
 from lmtk.ngram.model.nodes import address_of
@@ -154,7 +154,7 @@ class Model:
             work = lambda lines: self._sums(lines(), *marks)
         else:
             work = lambda lines: self._sums_of_any(lines(), *marks)
-        found = list(in_threads(work, parts))
+        found = list(map_in_order(work, parts))
         return np.concatenate(found) if found else np.zeros(0)
 
     def full_scores(self, sentence, bos=True, eos=True):

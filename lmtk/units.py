@@ -21,11 +21,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmtk.exponential import FAST, sigma, tanh
 from lmtk.machine.blas import shares
-from lmtk.machine.exponential import gate_sums, lstm_sums, state_sums
 from lmtk.machine.factors import Tiles, address, factor, multiply
 from lmtk.machine.jit import inlined, jit
 from lmtk.machine.large import pays
+from lmtk.machine.threads import map_at_once
+
+f32 = np.float32
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,58 @@ def sigmoid(x):
     x *= x.dtype.type(0.5)
     x += x.dtype.type(0.5)
     return x
+
+
+@jit(fastmath=FAST)
+def gate_sums(zr, s, rs, G):
+    """The gates of `gated_step`: zr (k, 2n) <- sigma(zr + G) in place, rs (k, n) <- r o s. G may be None."""
+    k, n = rs.shape
+    for i in range(k):
+        if G is not None:
+            for j in range(2 * n):
+                zr[i, j] += G[i, j]
+        for j in range(n):
+            zr[i, j] = sigma(zr[i, j])
+        for j in range(n):
+            r = sigma(zr[i, n + j])
+            zr[i, n + j] = r
+            rs[i, j] = r * s[i, j]
+
+
+@jit(fastmath=FAST)
+def state_sums(t, u, zr, s, new):
+    """The state of `gated_step`: t (k, n) <- tanh(t + u) in place, new (k, n) <- (1 - z) o s + z o t."""
+    k, n = t.shape
+    for i in range(k):
+        for j in range(n):
+            v = tanh(t[i, j] + u[i, j])
+            t[i, j] = v
+            new[i, j] = s[i, j] + zr[i, j] * (v - s[i, j])
+
+
+@jit(fastmath=FAST)
+def lstm_sums(zr, t, s, new, seen, G):
+    """`lstm_step` after its products: zr (k, 3n) <- i, f, o = sigma(zr); t (k, n) <- tanh(t), both in place; new
+    (k, 2n) <- the state, o o tanh(c) and c = f o c + i o t; seen (k, n) <- tanh(c). G is added first: (k, 3n) to zr,
+    (k, 4n) to zr and t, or None.
+    """
+    k, n = t.shape
+    for j in range(k):
+        if G is not None:
+            for m in range(3 * n):
+                zr[j, m] += G[j, m]
+            for m in range(3 * n, G.shape[1]):
+                t[j, m - 3 * n] += G[j, m]
+        for m in range(n):
+            zr[j, m], zr[j, n + m] = sigma(zr[j, m]), sigma(zr[j, n + m])
+        for m in range(n):
+            t[j, m] = tanh(t[j, m])
+            new[j, n + m] = zr[j, n + m] * s[j, n + m] + zr[j, m] * t[j, m]
+        for m in range(n):
+            o = sigma(zr[j, 2 * n + m])
+            zr[j, 2 * n + m] = o
+            seen[j, m] = tanh(new[j, n + m])
+            new[j, m] = o * seen[j, m]
 
 
 def gated_step(zr, t, s, U, Q, new, rs):
@@ -297,16 +352,16 @@ def open_gates(unit, b):
         b[unit.open * n : (unit.open + 1) * n] = 1
 
 
-def run_shares(team, work, rows, multiplications):
-    """[work(share)] for slices of `rows` rows, or sequences: a slice for each thread of a team, or one slice for small
+def run_shares(threads, work, rows, multiplications):
+    """[work(share)] for slices of `rows` rows, or sequences: a slice for each of the threads, or one slice for small
     work.
 
     multiplications: the number in all slices, which decides how many threads are worth while.
     """
-    parts = shares(team, multiplications)
+    parts = shares(threads, multiplications)
     size = -(-rows // parts)
     cuts = [slice(i, min(i + size, rows)) for i in range(0, rows, size)]
-    return [work(cuts[0])] if parts == 1 else team(work, cuts)
+    return [work(cuts[0])] if parts == 1 else map_at_once(work, cuts, threads)
 
 
 def share_steps(sizes, share):
@@ -334,12 +389,12 @@ def whole_run(unit, R, U, t):
     return address(), *(x and x.for_kernels() for x in (R, U))
 
 
-def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
+def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, threads=1):
     """The states of sequences whose inputs are G, at and b; sizes: for each t, the number of sequences with a t-th
     step.
 
     state (sizes[0], width n): before the first step, None: 0. fresh (P,) bool: the steps before which the state is
-    reset to 0. team: threads, each of which takes a share of the sequences. Returns the activations (P, n), what
+    reset to 0. threads: how many threads share the sequences. Returns the activations (P, n), what
     `follow_back` needs, and the last state of the longest sequences.
     """
     P, (n, gates), kind = len(at), S.shape, G.dtype
@@ -366,11 +421,11 @@ def follow(unit, G, at, b, sizes, S, U, state=None, fresh=None, team=None):
             new = after[now]
             unit.step(zr[now], t[now], s, U, R(s[:, :n], Q[:k]), new, kept[now])
 
-    run_shares(team, go, sizes[0], P * n * d)
+    run_shares(threads, go, sizes[0], P * n * d)
     return after[:, :n], (zr, t, before, kept, fresh), after[P - sizes[-1] :].copy()
 
 
-def follow_back(unit, ga, sizes, S, U, memory, team=None):
+def follow_back(unit, ga, sizes, S, U, memory, threads=1):
     """Back-propagation through time: gG (P, d), the gradient of G[at] + b of all steps, from ga (P, n), of the
     activations.
     """
@@ -393,7 +448,7 @@ def follow_back(unit, ga, sizes, S, U, memory, team=None):
             if fresh is not None:
                 gs[fresh[now]] = 0
 
-    run_shares(team, go, sizes[0], P * n * d)
+    run_shares(threads, go, sizes[0], P * n * d)
     return gG
 
 

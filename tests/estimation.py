@@ -57,15 +57,15 @@ def counts_of(ids, marks, vocab, order):
     return Counts(vocab.words, levels)
 
 
-def whole_of(suffixes, vocab, recipe, marks):
+def whole_of(suffixes, vocab, recipe):
     """(the Buckets of a model whose one bucket is in memory, the methods with their discounts)."""
-    job = estimating.estimate(estimating.count(suffixes, vocab, recipe, marks, types=True))
+    job = estimating.estimate(estimating.count(suffixes, vocab, recipe, types=True))
     return job, job.methods
 
 
 def by_suffixes(ids, marks, vocab, methods, exact, tell):
     ngrams = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)
-    return whole_of(ngrams, vocab, Recipe(methods, (0.5, 1, 1.5), tell, exact=exact), marks)
+    return whole_of(ngrams, vocab, Recipe(methods, (0.5, 1, 1.5), tell, exact=exact))
 
 
 def outcome(estimate, *given):

@@ -7,7 +7,6 @@ import naive
 import numpy as np
 import pytest
 
-from lmtk.machine.threads import Team
 from lmtk.nplm import classes, nce, outputs, pace, sampled, sgd, tree
 from lmtk.nplm.layers import LAYERS
 from lmtk.nplm.network import Network
@@ -22,7 +21,7 @@ class Small:
     def __init__(self, theta, parts=1, output="full", layer="nplm", slow=None, decay=0, feature_rate=1, m=None):
         self.names = NAMES[: len(theta)] if not isinstance(theta, dict) else "".join(theta)
         p = SimpleNamespace(**theta) if isinstance(theta, dict) else SimpleNamespace(**dict(zip(NAMES, theta)))
-        self.p, self.team, self.rates = p, Team(parts), (decay, feature_rate)
+        self.p, self.threads, self.rates = p, parts, (decay, feature_rate)
         self.direct = 0 if p.W is None else p.W.shape[1] // (m or p.C.shape[1])
         before = {name: getattr(p, name) for name in "CHdR" if hasattr(p, name)}
         slow = slow or pace.full_pace(len(p.C), len(p.b), 9)
@@ -41,11 +40,11 @@ class Small:
 
     def step(self, contexts, w, epsilon, *what, kept=None, batch=None):
         """An update; what: the candidates and ln c, or the noise and its chances. Returns L and the norm of dL/dz."""
-        mine, team, slow = self.mine, self.team, self.slow
+        mine, threads, slow = self.mine, self.threads, self.slow
         see = {
-            "full": lambda: partial(outputs.update_output, mine, team, slow.outputs, self.rates[0]),
-            "sampled": lambda: partial(sampled.update_output, mine, team, team.size, slow.outputs, *what),
-            "nce": lambda: partial(nce.update_output, mine, team, team.size, slow.outputs, *what),
+            "full": lambda: partial(outputs.update_output, mine, threads, slow.outputs, self.rates[0]),
+            "sampled": lambda: partial(sampled.update_output, mine, threads, threads, slow.outputs, *what),
+            "nce": lambda: partial(nce.update_output, mine, threads, threads, slow.outputs, *what),
             "class": lambda: partial(classes.update_output, mine, slow),
             "tree": lambda: partial(tree.update_output, mine.M, *what, slow.outputs),
         }[self.output]()

@@ -156,14 +156,17 @@ def test_estimate_is_ngram_count(tmp_path, monkeypatch, smoothing, large):
     ("wrong", "why"),
     [
         ({"order": 0}, "an order of 1 or more is wanted, not 0"),
-        ({"smoothing": "x"}, "no method 'x'; there are gt, wb, n, cd, add, ukn, kn"),
-        ({"smoothing": "cd"}, "have a parameter, and they want it"),
-        ({"smoothing": ("kn", 0.7)}, "have a parameter, and they want it"),
+        ({"smoothing": "x"}, "unknown method 'x'; choose one of gt, wb, n, cd, add, ukn, kn"),
+        ({"smoothing": "cd"}, "take a parameter, and they need one"),
+        ({"smoothing": ("kn", 0.7)}, "take a parameter, and they need one"),
         ({"minimum": []}, "minimum is a number, or one for each order"),
         ({"fallback": (0.5,)}, "fallback is D1, D2 and D3+"),
         ({"vocab": "the"}, "vocab is a list of words, not a text"),
         ({"text": []}, "the text: no words in it"),
-        ({"text": ["one\ntwo"]}, "no Kneser-Ney discounts for order 1"),
+        (
+            {"text": ["one\ntwo"]},
+            "Kneser-Ney discounts (n1 = 3, n2 = 0, n3 = 0, n4 = 0); add fallback=",
+        ),
     ],
 )
 def test_what_cannot_be_estimated(wrong, why):
@@ -172,7 +175,7 @@ def test_what_cannot_be_estimated(wrong, why):
 
 
 def test_other_models_are_not_written_from_python(tmp_path):
-    with pytest.raises(TypeError, match="expected a back-off model to write, not a Network"):
+    with pytest.raises(TypeError, match="only back-off models can be written, not a Network"):
         lmtk.load(FILES / "old" / "plain").write(tmp_path / "m")
 
 

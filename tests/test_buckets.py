@@ -26,12 +26,12 @@ from lmtk.ngram.estimate.methods import Recipe
 from lmtk.text.corpus import Marks
 
 
-@pytest.mark.sample(13)
 @dataclass
 class Parts:
     """What buckets want of a collection.Text."""
 
     ids: np.ndarray
+    marks: Marks = collection.SENTENCES
 
     def seen(self, vocab):
         return np.bincount(self.ids, minlength=len(vocab.words) - 1).astype(np.int64)
@@ -40,6 +40,7 @@ class Parts:
         return np.array_split(self.ids, 3)
 
 
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
     """In memory and on disk; buckets of single words and of many, records dealt out in pieces of any size."""
@@ -51,7 +52,7 @@ def test_random_jobs_are_estimated_as_in_memory(seed, monkeypatch):
 
     def by_buckets(ids, marks, vocab, methods, exact, tell):
         recipe = Recipe(methods, (0.5, 1, 1.5), tell, exact=exact)
-        return estimating.estimate(estimating.count(Parts(ids), vocab, recipe, marks, (seed % 2) << 30, ALONE)), None
+        return estimating.estimate(estimating.count(Parts(ids, marks), vocab, recipe, (seed % 2) << 30, ALONE)), None
 
     model, _, told = outcome(by_suffixes, *given)
     other, _, heard = outcome(by_buckets, *given)
@@ -70,7 +71,7 @@ def test_random_counts_are_estimated_as_in_memory(seed, monkeypatch):
     counts = Counts(counts.words, [replace(level, count=level.count.astype(np.int64)) for level in counts.levels])
     monkeypatch.setitem(LARGE, "ngrams", 1)
     monkeypatch.setattr(threads, "wanted", seed % 3 + 1)
-    given = lambda tell: (vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own), Marks())
+    given = lambda tell: (vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own))
 
     def whole(tell):
         suffixes = leaves.suffixes_of(counts.up_to(len(methods)), vocab)
@@ -101,8 +102,8 @@ def test_discounts_are_tuned_as_in_memory(seed, monkeypatch):
     monkeypatch.setattr(division, "BYTES", (1 << 30) // 600)
     x = suffix.suffix_order(ids, len(methods), len(vocab.words) - 1, marks)
     recipe = Recipe(methods, heldout=text)
-    model, _ = whole_of(x, vocab, recipe, marks)
-    job = estimating.count(Parts(ids), vocab, recipe, marks, (seed % 4 < 2) << 30, ALONE)
+    model, _ = whole_of(x, vocab, recipe)
+    job = estimating.count(Parts(ids, marks), vocab, recipe, (seed % 4 < 2) << 30, ALONE)
     other = estimating.estimate(job)
     assert written(writing.write_arpa, other) == written(writing.write_arpa, model)
 

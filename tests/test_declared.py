@@ -61,28 +61,32 @@ def element(name, place, value):
 
 
 WRONG = [  # kind, what is changed, what is said
-    ("nplm", set_to("order", "x"), 'its setting order is "x", where a whole number from 1 to 99 is wanted'),
-    ("nplm", set_to("order", True), "its setting order is true, where a whole number from 1 to 99 is wanted"),
-    ("nplm", set_to("order", None), "no setting order in it, where a whole number from 1 to 99 is wanted"),
-    ("nplm", set_to("order", 4), "its array C is float32 (12, 3), where float32 (12, 2) is wanted"),
-    ("nplm", set_to("training", [1]), "its setting training is [1], where options with their values is wanted"),
-    ("nplm", set_to("V", 10**6), "its array U is float32 (10, 2), where float32 (1000000, 2) is wanted"),
-    ("nplm", array("H", None), "no array H in it"),
-    ("nplm", array("C", None), "no array C in it"),
-    ("nplm", array("d", lambda a: a.astype("f8")), "its array d is float64 (2), where float32 (2) is wanted"),
-    ("nplm", element("b", 3, float("nan")), "its array b holds numbers that are not finite"),
-    ("nplm", array("vocabulary", lambda a: a[:-4]), "its array C is float32 (12, 3), where float32 (11, 3) is wanted"),
-    ("energy", array("C", lambda a: a[:0]), "its array C is float32 (0, 3), where float32 (12, 3) is wanted"),
-    ("tree", element("tree", (0, 0), 10**6), "its array tree has numbers from"),
-    ("tree", element("tree", (0, 0), 0), "its tree does not lead from node 0 to each word once"),
-    ("class", element("classes", slice(None), 0), "one of its classes has no word"),
-    ("interp", element("keys2", 1, 0), "the numbers of its array keys2 do not ascend"),
-    ("interp", element("count1", 0, -1), "its array count1 has numbers from -1 to"),
-    ("backoff", set_to("unk", 7), "its setting unk is 7, where a word in Latin-1 is wanted"),
-    ("backoff", set_to("unk", "zebra"), "no zebra in its vocabulary"),
-    ("backoff", array("nodes1", lambda a: a[:, :2].copy()), "its array nodes1 is int32"),
-    ("nmt", set_to("sizes.gates", 5), "its setting sizes.gates is 5, where 2 or 3 is wanted"),
-    ("nmt", set_to("sizes", 5), "its setting sizes is 5, where several settings are wanted"),
+    ("nplm", set_to("order", "x"), 'its setting order is "x"; expected a whole number from 1 to 99'),
+    ("nplm", set_to("order", True), "its setting order is true; expected a whole number from 1 to 99"),
+    ("nplm", set_to("order", None), "no setting order in it; expected a whole number from 1 to 99"),
+    ("nplm", set_to("order", 4), "damaged: the array C is float32 (12, 3); expected float32 (12, 2)"),
+    ("nplm", set_to("training", [1]), "its setting training is [1]; expected options with their values"),
+    ("nplm", set_to("V", 10**6), "damaged: the array U is float32 (10, 2); expected float32 (1000000, 2)"),
+    ("nplm", array("H", None), "damaged: the array H is missing"),
+    ("nplm", array("C", None), "damaged: the array C is missing"),
+    ("nplm", array("d", lambda a: a.astype("f8")), "damaged: the array d is float64 (2); expected float32 (2)"),
+    ("nplm", element("b", 3, float("nan")), "damaged: the array b has numbers that are not finite"),
+    (
+        "nplm",
+        array("vocabulary", lambda a: a[:-4]),
+        "damaged: the array C is float32 (12, 3); expected float32 (11, 3)",
+    ),
+    ("energy", array("C", lambda a: a[:0]), "damaged: the array C is float32 (0, 3); expected float32 (12, 3)"),
+    ("tree", element("tree", (0, 0), 10**6), "damaged: the array tree has numbers from"),
+    ("tree", element("tree", (0, 0), 0), "damaged: its tree does not lead from node 0 to each word once"),
+    ("class", element("classes", slice(None), 0), "damaged: a class has no word"),
+    ("interp", element("keys2", 1, 0), "damaged: the numbers of the array keys2 do not ascend"),
+    ("interp", element("count1", 0, -1), "damaged: the array count1 has numbers from -1 to"),
+    ("backoff", set_to("unk", 7), "its setting unk is 7; expected a word in Latin-1"),
+    ("backoff", set_to("unk", "zebra"), "its vocabulary has no zebra"),
+    ("backoff", array("nodes1", lambda a: a[:, :2].copy()), "damaged: the array nodes1 is int32"),
+    ("nmt", set_to("sizes.gates", 5), "its setting sizes.gates is 5; expected 2 or 3"),
+    ("nmt", set_to("sizes", 5), "damaged: the setting sizes is 5; expected several settings"),
 ]
 
 
@@ -114,5 +118,5 @@ def test_a_header_that_claims_much_is_not_believed(models, monkeypatch, size):
         limited = ["sh", "-c", f"ulimit -v 600000; {command}"]
         done = subprocess.run(limited, cwd=models, env=ENVIRONMENT, capture_output=True, text=True)
         place = "wrong" if "cat" not in command else "stdin"
-        said = f"lmtk info: {place}: the file is cut short or damaged; was it written whole?\n"
+        said = f"lmtk info: {place}: the file is incomplete or damaged; write it again\n"
         assert (done.returncode, done.stdout, done.stderr) == (1, "", said)

@@ -12,7 +12,6 @@ from steps import assert_step, minibatch
 
 from lmtk import run
 from lmtk.errors import Diverged, FormatError
-from lmtk.machine.threads import Team
 from lmtk.nplm import energy, energy_sgd
 from lmtk.nplm.pace import full_pace
 from lmtk.text.corpus import Marks, contexts, whole_corpus
@@ -111,7 +110,6 @@ def test_the_gradient_is_that_of_finite_differences(target, parts, sampled):
         1e-2,
         0,
         1,
-        Team(parts),
         parts,
     )
     assert abs(L - likelihood(*double)) < 1e-3
@@ -123,9 +121,9 @@ def test_decay_is_on_weights_and_C_has_its_own_rate():
     rows, w = minibatch(4)
     once, decayed, fast = (copied(start) for _ in range(3))
     every = np.arange(11)
-    energy_sgd.step(once, energy.EACH, full_pace(11, 11), rows, w, every, None, 0.01, 0, 1, Team(1), 1)
-    energy_sgd.step(decayed, energy.EACH, full_pace(11, 11), rows, w, every, None, 0.01, 0.5, 1, Team(1), 1)
-    energy_sgd.step(fast, energy.EACH, full_pace(11, 11), rows, w, every, None, 0.01, 0, 3, Team(1), 1)
+    energy_sgd.step(once, energy.EACH, full_pace(11, 11), rows, w, every, None, 0.01, 0, 1, 1)
+    energy_sgd.step(decayed, energy.EACH, full_pace(11, 11), rows, w, every, None, 0.01, 0.5, 1, 1)
+    energy_sgd.step(fast, energy.EACH, full_pace(11, 11), rows, w, every, None, 0.01, 0, 3, 1)
     for name in LETTERS:
         a, b, first = (getattr(x, name) for x in (once, decayed, start))
         assert b == pytest.approx(a if name in "db" else a - 4 * 0.01 * 0.5 * first, rel=1e-4, abs=1e-5), name

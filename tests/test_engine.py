@@ -71,9 +71,7 @@ def test_counts_are_estimated_in_suffix_order_as_they_stand(seed, monkeypatch):
     for large in (1 << 40, 1):
         monkeypatch.setitem(LARGE, "ngrams", large)
         model, used, told = outcome(
-            lambda tell: estimation.estimate(
-                [counts], vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own), None
-            )
+            lambda tell: estimation.estimate(counts, vocab, Recipe(methods, (0.5, 1, 1.5), tell, {}, exact, *own))
         )
         monkeypatch.setitem(LARGE, "ngrams", 1 << 40)
         text = whole = None
@@ -108,7 +106,10 @@ def test_a_large_text_of_empty_lines_is_one_of_no_words(tmp_path, monkeypatch, m
     monkeypatch.setattr(sys, "argv", ["lmtk", *map(str, command)])
     with pytest.raises(SystemExit) as done:
         cli.main()
-    assert (done.value.code, capsys.readouterr().err) == (1, "lmtk ngram-count: no word of the vocabulary is counted\n")
+    assert (done.value.code, capsys.readouterr().err) == (
+        1,
+        "lmtk ngram-count: the counts have no word of the vocabulary\n",
+    )
 
 
 @pytest.mark.sample(27)

@@ -14,7 +14,6 @@ from steps import Small, assert_step, same
 from lmtk import units
 from lmtk.machine import blas, factors, large
 from lmtk.machine.parallel import ALONE
-from lmtk.machine.threads import Team
 from lmtk.nplm import kernels, objectives, running, training
 from lmtk.nplm import model as scoring
 from lmtk.nplm.layers import LAYERS, Batch
@@ -144,23 +143,23 @@ def test_threads_share_sequences(unit, monkeypatch):
     shapes = (9, d), (d,), (n, unit.gates * n), (n, n), (7, unit.width * n), (P, n)
     G, b, S, U, state, ga = (random.normal(0, 1, shape) for shape in shapes)
     fresh, found = np.arange(P) == 9, []
-    for team in (None, Team(3)):
+    for threads in (1, 3):
         gS, gU = np.empty_like(S), np.empty_like(U)
-        a, memory, last = units.follow(unit, G, at, b, sizes, S, U, state, fresh, team)
-        gG = units.follow_back(unit, ga, sizes, S, U, memory, team)
-        blas.products(team, *units.weight_products(unit, memory, gG, gS, gU))
+        a, memory, last = units.follow(unit, G, at, b, sizes, S, U, state, fresh, threads)
+        gG = units.follow_back(unit, ga, sizes, S, U, memory, threads)
+        blas.products(threads, *units.weight_products(unit, memory, gG, gS, gU))
         found.append([a, last, gG, gS, gU])
     for one, three in zip(*found, strict=True):
         assert one.shape == three.shape
         assert one == pytest.approx(three, abs=1e-12)
 
 
-@pytest.mark.parametrize("team", [None, Team(2)], ids=["alone", "team"])
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("small", [factors.SMALL, 0] if blas.sgemm() else [0])
 @pytest.mark.parametrize("n", [19, 24, 192])
 @pytest.mark.parametrize("unit", units.UNITS.values(), ids=units.UNITS)
-def test_all_steps_at_once_are_one_after_another(unit, n, small, team, begun, monkeypatch):
+def test_all_steps_at_once_are_one_after_another(unit, n, small, threads, begun, monkeypatch):
     """The kernels over all steps, with products from inside of them, against steps that Python calls; factors are of
     one tile or of several.
     """
@@ -179,9 +178,9 @@ def test_all_steps_at_once_are_one_after_another(unit, n, small, team, begun, mo
         mine, gS, gU = replace(unit, run=go, run_back=back), np.empty_like(S), np.empty_like(U)
         both = (factors.factor(S, U), None) if unit.alike else (factors.factor(S), factors.factor(U))
         assert bool(units.whole_run(mine, *both, np.empty((P, n), np.float32))) == (go is not None)
-        a, memory, last = units.follow(mine, G, at, b, sizes, S, U, state if begun else None, fresh, team)
-        gG = units.follow_back(mine, ga, sizes, S, U, memory, team)
-        blas.products(team, *units.weight_products(mine, memory, gG, gS, gU))
+        a, memory, last = units.follow(mine, G, at, b, sizes, S, U, state if begun else None, fresh, threads)
+        gG = units.follow_back(mine, ga, sizes, S, U, memory, threads)
+        blas.products(threads, *units.weight_products(mine, memory, gG, gS, gU))
         found.append([a, last, gG, gS, gU, *memory[:4]])
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)

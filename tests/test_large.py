@@ -16,10 +16,10 @@ from reference import edit as reference
 
 from lmtk import cli
 from lmtk.commands import options
+from lmtk.exponential import powers
 from lmtk.files import decoding, registry
 from lmtk.files.outputs import open_out
 from lmtk.lm import LN10
-from lmtk.machine.exponential import powers
 from lmtk.machine.large import LARGE
 from lmtk.ngram.arpa import kenlm_layout, printing, writer
 from lmtk.ngram.counting import runs

@@ -14,7 +14,7 @@ LAYERS = [
     ["machine"],
     ["files"],
     ["text"],
-    ["em", "lm", "units"],
+    ["em", "exponential", "lm", "units"],
     ["ngram", "nplm", "nmt"],
     ["tagging"],
     ["joint"],

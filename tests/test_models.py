@@ -68,7 +68,7 @@ def test_a_class_model_written_out_is_the_same_model(texts, unk):
     corpus = Corpus(corpus.ids, corpus.starts, scored)
     assert words.score(corpus).logp == pytest.approx(model.score(corpus).logp, abs=2e-6)
     size = int(words.nodes.where[:, N].sum())
-    with pytest.raises(LmtkError, match=r"model: .* n-grams of words and more"):
+    with pytest.raises(LmtkError, match=r"model: the expansion has .* n-grams or more"):
         expanded(model, size - 1, "model")
     assert expanded(model, size, "model").order == n
 
@@ -123,16 +123,16 @@ def test_the_rest_of_a_shortlist_must_fit(texts):
     other = make_vocab(sorted(set(TRAIN.encode().split())), False)
     longer = model_of(model.vocab, [*columns(model.rest), 3 * (np.zeros(0),)])
     for rest, message in (
-        (interpolated(texts), "no back-off model, which ngram-count makes"),
-        (longer, "its order, 4, is above that of the network, 3"),
-        (replace(model.rest, vocab=other), r"does not predict all words of the network \(<unk>\)"),
+        (interpolated(texts), "not a back-off model but .*; ngram-count makes one"),
+        (longer, "its order 4 is above the order 3 of the network"),
+        (replace(model.rest, vocab=other), r"lacks words of the network \(<unk>\)"),
     ):
         with pytest.raises(LmtkError, match=message):
             check_rest(model.vocab, model.order, rest, "rest")
-    with pytest.raises(LmtkError, match="a shortlist of 10 words leaves none of the 10"):
+    with pytest.raises(LmtkError, match="a shortlist of 10 words covers all 10 words"):
         short(texts, N=model.vocab.V)
     (texts / "rest").write_bytes(data)
-    with pytest.raises(FormatError, match="for itself"):
+    with pytest.raises(FormatError, match="refers to itself"):
         load(str(texts / "rest"))
 
 

@@ -108,7 +108,7 @@ def test_what_fails_on_rank_0_ends_all(tmp_path):
     ):
         status, out, err = mpi(3, "nplm-train", "-mpi", *DATA, *TINY, *words, "-lm", tmp_path / "m")
         assert (status, out, err.count("\n")) == (1, "", 1) and message in err
-    for words, message in ((["-hidden", "0"], "add -direct"), (["-map-unk", "<s>"], "-map-unk takes a word")):
+    for words, message in ((["-hidden", "0"], "needs -direct"), (["-map-unk", "<s>"], "-map-unk takes one word")):
         status, out, err = mpi(3, "nplm-train", "-mpi", *DATA, *words, "-lm", tmp_path / "m")
         assert (status, out, err.count("\n")) == (2, "", 1) and message in err
 
@@ -202,8 +202,8 @@ def test_what_counting_ranks_cannot_do(tmp_path):
         (["-text", tmp_path / "nowhere"], 1, f"{tmp_path}/nowhere: No such file or directory"),
         (["-text", FILES / "tr.txt", "-vocab", tmp_path / "no"], 1, f"{tmp_path}/no: No such file or directory"),
         (["-read", FILES / "tr.txt"], 1, "expected words and a whole count"),
-        (["-text", "-"], 2, "files that every rank can read"),
-        (["-text", FILES / "tr.txt", "-stream"], 2, "texts of sentences"),
+        (["-text", "-"], 2, "every rank can read"),
+        (["-text", FILES / "tr.txt", "-stream"], 2, "cannot be combined with -stream"),
     ):
         code, out, err = mpi(3, "ngram-count", "-mpi", *words, "-write", tmp_path / "out", environment=APART)
         assert (code, out, err.count("\n")) == (status, "", 1) and message in err

@@ -222,7 +222,7 @@ def test_unknown_words_are_generated_where_asked_for():
 
 
 def test_sentences_need_an_end():
-    with pytest.raises(LmtkError, match="predicts no </s>"):
+    with pytest.raises(LmtkError, match="never predicts </s>"):
         list(sentences(model_of(Vocab([b"a", EOS, SOS, UNK], 1), [(np.array([0]), [0], [0])]), [[2]]))
     with pytest.raises(LmtkError, match="the probability 0"):
         zero = np.array([0, 1]), [-np.inf, -np.inf], np.zeros(2)

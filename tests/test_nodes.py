@@ -89,7 +89,7 @@ def test_forged_weights_that_are_no_numbers_are_one_error(tmp_path, monkeypatch,
     with open(path, "wb") as out:
         container.write(out, "backoff", settings, arrays, model.vocab.words)
     said = []
-    with pytest.raises(FormatError, match="damaged: weights that are no numbers"):
+    with pytest.raises(FormatError, match="damaged: weights that are not numbers"):
         report_text(load(path), str(FILES / "te.txt"), Scoring(), said.append)
     assert not said
 

@@ -13,13 +13,13 @@ from steps import Small, assert_step, minibatch, parameters, same
 
 from lmtk import run as lifecycle
 from lmtk.errors import Diverged, FormatError, LmtkError
+from lmtk.exponential import exp_outputs, exp_rows
 from lmtk.files import curve
 from lmtk.files.registry import load
 from lmtk.jobs.progress import Reporter
 from lmtk.jobs.training import Life
 from lmtk.machine import factors
 from lmtk.machine.blas import add_product, sgemm
-from lmtk.machine.exponential import exp_outputs, exp_rows
 from lmtk.machine.factors import factor
 from lmtk.nplm import kernels, pace, training
 from lmtk.nplm import model as scoring

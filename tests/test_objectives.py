@@ -306,7 +306,7 @@ def test_classes_of_a_file(tmp_path):
     for bad, message in (
         ("X a\nY a\n", "classes:2: 'a' is in a second class"),
         ("a\n", "classes:1: expected a class and a word, got 1"),
-        ("X zebra\n", "no word of the vocabulary"),
+        ("X zebra\n", "for no word of the vocabulary"),
     ):
         path.write_text(bad)
         with pytest.raises(FormatError, match=message):
@@ -436,9 +436,9 @@ def test_paths_of_a_file(tmp_path):
     assert tree.read_strings(str(path), vocab) == [b"00", None, b"01", None, None, None, None][: vocab.V]
     for bad, message in (
         ("00 a\n01 a\n", "paths:2: 'a' has a second path"),
-        ("X a\n", "paths:1: expected a path of 0 and 1 and a word"),
+        ("X a\n", "paths:1: expected a path of 0s and 1s, then a word"),
         ("0 a 1 2\n", "paths:1: expected a path"),
-        ("0 zebra\n", "no word of the vocabulary"),
+        ("0 zebra\n", "for no word of the vocabulary"),
     ):
         path.write_text(bad)
         with pytest.raises(FormatError, match=message):
@@ -446,7 +446,7 @@ def test_paths_of_a_file(tmp_path):
 
 
 def test_a_tree_needs_two_words():
-    with pytest.raises(LmtkError, match="a tree needs two words"):
+    with pytest.raises(LmtkError, match="a tree needs at least two words"):
         training.initial_network(make_vocab([b"a"], eos=False), settings(objective="tree"), np.array([0]))
 
 

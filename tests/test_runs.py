@@ -58,7 +58,7 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(tmp_path, number, sta
         about, _ = container.read(stream, str(tmp_path / "cut.ckpt"))
     assert about["settings"]["state"]["epoch"] < 50
     refused = lmtk(*train, "-lm", tmp_path / "cut")
-    assert refused.returncode == 1 and b"-resume goes on with it, -finish makes a model of it" in refused.stderr
+    assert refused.returncode == 1 and b"-resume continues it, -finish writes its best model" in refused.stderr
     shutil.copy(tmp_path / "cut.ckpt", tmp_path / "other.ckpt")
     assert lmtk("nplm-train", "-finish", "-lm", tmp_path / "other").returncode == 0
     made = load(str(tmp_path / "other")).settings["curve"]

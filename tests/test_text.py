@@ -241,7 +241,7 @@ def test_compression_by_suffix_and_content(tmp_path, suffix):
 def test_a_cut_gzip_file_is_named(tmp_path):
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(b"a b c\n" * 9999)[:-9])
-    with pytest.raises(FormatError, match=r"x\.gz: the compressed data is cut short"):
+    with pytest.raises(FormatError, match=r"x\.gz: the compressed data is incomplete"):
         list(lines(str(path)))
 
 

@@ -9,8 +9,8 @@ import time
 import pytest
 from helpers import ENVIRONMENT, FILES
 
-from lmtk.machine import blas, threads
-from lmtk.machine.threads import Team, in_turn
+from lmtk.machine import blas
+from lmtk.machine.threads import map_at_once, map_in_order
 
 TRAIN = f"nplm-train -text {FILES}/tr.txt -heldout {FILES}/te.txt -unk -hidden 2 -features 2 -order 3 -epochs 1 -lm m"
 PAIRS = f"-source {FILES}/nmt-train.en -target {FILES}/nmt-train.fr"
@@ -19,7 +19,7 @@ from lmtk.machine import blas, threads
 blas.set_threads(2)
 def told(event, arguments):
     if event == "os.rename" and arguments[1].endswith("/m"):
-        print("threads", blas.threads(), threads.count())
+        print("threads", blas.thread_count(), threads.count())
 sys.addaudithook(told)
 lmtk.cli.main()"""
 
@@ -45,20 +45,20 @@ def test_one_thread_is_one(tmp_path, words):
     assert "threads 1 1" in done.stdout.splitlines(), done.stderr
 
 
-@pytest.mark.skipif(blas.threads() is None, reason="numpy is not the wheel's, with an OpenBLAS of its own")
-def test_a_team_leaves_the_threads_of_others_alone():
-    before = blas.threads()
+@pytest.mark.skipif(blas.thread_count() is None, reason="numpy is not the wheel's, with an OpenBLAS of its own")
+def test_threads_of_products_are_restored():
+    before = blas.thread_count()
     try:
         blas.set_threads(min(2, os.cpu_count()))
-        given = blas.threads()
-        assert Team(2)(lambda item: blas.threads(), [1, 2]) == [1, 1]
-        assert blas.threads() == given
+        given = blas.thread_count()
+        assert map_at_once(lambda item: blas.thread_count(), [1, 2], 2) == [1, 1]
+        assert blas.thread_count() == given
     finally:
         blas.set_threads(before)
 
 
 @pytest.mark.parametrize("where", ["here", "there"])
-def test_a_team_stops_at_the_first_error(where):
+def test_work_stops_at_the_first_error(where):
     done, mine, begun = [], threading.get_ident(), threading.Event()
 
     def work(item):
@@ -70,26 +70,38 @@ def test_a_team_stops_at_the_first_error(where):
         done.append(item)
 
     with pytest.raises(KeyboardInterrupt):
-        Team(2)(work, range(100))
+        map_at_once(work, range(100), 2)
     time.sleep(0.05)
     assert len(done) < 10
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_turns_come_in_the_order_of_items_and_end_with_the_first_error(number, monkeypatch):
-    monkeypatch.setattr(threads, "wanted", number)
-    done = []
-
-    def work(i, turn, bad=None):
+def test_results_come_in_the_order_of_items_and_end_with_the_first_error(number):
+    def work(i):
         time.sleep(0.002 * (i % 3 == 0))
-        if i == bad:
+        if i == 17:
             raise ValueError(f"item {i}")
-        with turn:
-            done.append(i)
+        return i
 
-    in_turn(work, range(20))
-    assert done == list(range(20))
-    done.clear()
-    with pytest.raises(ValueError, match="item 7"):
-        in_turn(lambda i, turn: work(i, turn, 7), range(20))
-    assert done == list(range(7))
+    assert list(map_in_order(work, range(17), number)) == list(range(17))
+    done = []
+    with pytest.raises(ValueError, match="item 17"):
+        done.extend(map_in_order(work, range(20), number))
+    assert done == list(range(17))
+
+
+def test_work_in_threads_may_use_threads_itself():
+    inner = lambda i: sum(map_at_once(lambda j: 10 * i + j, range(4), 3))
+    assert map_at_once(inner, range(20), 3) == [40 * i + 6 for i in range(20)]
+
+
+def test_a_forked_process_has_threads_of_its_own():
+    code = """import os
+from lmtk.machine.threads import map_at_once
+square = lambda i: i * i
+map_at_once(square, range(9), 3)
+child = os.fork()
+assert map_at_once(square, range(9), 3) == [i * i for i in range(9)]
+if child:
+    assert os.waitpid(child, 0)[1] == 0"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)

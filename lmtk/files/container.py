@@ -29,7 +29,7 @@ from lmtk.errors import FormatError
 from lmtk.files.outputs import Output
 from lmtk.machine import memory
 from lmtk.machine.large import pays
-from lmtk.machine.threads import in_threads
+from lmtk.machine.threads import map_in_order
 
 VERSION = 1
 DTYPES = {"I64": "<i8", "F64": "<f8", "F32": "<f4", "I32": "<i4", "U8": "<u1"}  # in the order of a file's arrays
@@ -51,7 +51,7 @@ def write(out, kind, settings, arrays, words=None):
     if words is not None:
         arrays["vocabulary"] = bytes_of(words)
     kinds = {np.dtype(code): name for name, code in DTYPES.items()}
-    crcs = in_threads(zlib.crc32, arrays.values()) if pays("binary", sum(a.nbytes for a in arrays.values())) else None
+    crcs = map_in_order(zlib.crc32, arrays.values()) if pays("binary", sum(a.nbytes for a in arrays.values())) else None
     crcs = crcs or map(zlib.crc32, arrays.values())
     described = {name: [kinds[a.dtype], list(a.shape), crc] for (name, a), crc in zip(arrays.items(), crcs)}
     header, places = make_header(kind, settings, described)
@@ -165,7 +165,7 @@ def read(stream, path, sums="now"):
     large = pays("binary", total)
 
     def check():
-        for is_right in (in_threads if large else map)(lambda pair: zlib.crc32(pair[0]) == pair[1], expected):
+        for is_right in (map_in_order if large else map)(lambda pair: zlib.crc32(pair[0]) == pair[1], expected):
             if not is_right:
                 raise damage_error(path)
 

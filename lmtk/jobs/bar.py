@@ -29,8 +29,10 @@ class Bar:
 
             text = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True))
             columns = text, BarColumn(None), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.fields[left]}")
-            self.bar = Progress(*columns, console=Console(stderr=True), transient=True, expand=True)
-            self.width = self.bar.console.width
+            console = Console(stderr=True)
+            console.width -= 2  # for the terminal's ^C, which would otherwise begin a line below the bar
+            self.bar = Progress(*columns, console=console, transient=True, expand=True)
+            self.width = console.width
 
     def __enter__(self):
         return self

@@ -170,13 +170,14 @@ def estimate(job):
         if not comm:
             return None
         counted = count(job, comm)
-        if is_in_buckets(job, counted):
-            return estimate_in_buckets(job, counted, comm)
+        if job.model_wanted and is_in_buckets(counted):
+            return make_model(job, counted, comm)
         if comm.rank:
             return None
-    vocabulary = vocabulary_of(job, counted) if job.model_wanted else None
+    if job.model_wanted:
+        return make_model(job, counted, ALONE)
     counting.write_counted(job.count, counted.lists, counted.words, counted.written)
-    return estimate_in_memory(job, counted, vocabulary) if job.model_wanted else None
+    return None
 
 
 def tell_ignored(job):
@@ -251,12 +252,12 @@ def vocabulary_of(job, counted):
     return counting.vocabulary_of(job.count, counted.lists, counted, job.unk or job.count.kenlm)
 
 
-def is_in_buckets(job, counted):
+def is_in_buckets(counted):
     """Whether the model is made bucket by bucket."""
     from lmtk.ngram.counting.collection import Text
     from lmtk.ngram.counting.runs import Spilled
 
-    return job.model_wanted and isinstance(counted.counts[0], Text | Spilled)
+    return isinstance(counted.counts[0], Text | Spilled)
 
 
 def recipe_of(job, counted):
@@ -286,59 +287,40 @@ def read_heldout(job, vocabulary):
     return held_out(whole_corpus(job.heldout, vocabulary, job.count.marks), vocabulary, job.methods)
 
 
-def estimate_in_buckets(job, counted, comm):
-    """Makes the model of a collection.Text, or of runs.Spilled, with the ranks of `comm`; rank 0 writes it. Returns
-    what `estimate` does.
-    """
+def make_model(job, counted, comm):
+    """Makes the model of what was counted, with the ranks of `comm`; rank 0 writes it. Returns what `estimate` does."""
     from lmtk.jobs.bar import Bar
     from lmtk.machine.memory import at_most
-    from lmtk.ngram.estimate.buckets import assembly, estimating, writing
+    from lmtk.ngram.estimate import estimation
 
-    what, model = job.count, None
-    vocabulary, recipe = comm.each(lambda: (vocabulary_of(job, counted), recipe_of(job, counted)))
+    what, in_buckets, kept = job.count, is_in_buckets(counted), None
+    vocabulary = comm.each(lambda: vocabulary_of(job, counted))
     if comm.rank == 0:
         counting.write_counted(what, counted.lists, counted.words, counted.written)
-    if what.memory:
+    recipe = comm.each(lambda: recipe_of(job, counted))
+    if job.maxent:
+        return write_backoff(job, counted, maxent_model(job, counted, vocabulary, recipe.tell), job.lm)
+    if in_buckets and what.memory:
         at_most(what.memory)
     layout = layout_of(job, counted, vocabulary)
-    with Bar(job.debug > 0 or comm.rank > 0) as bar:
+    form = "nodes" if is_as_nodes(job, counted) else "lines" if job.lm else "discounts"
+    with Bar(not in_buckets or job.debug > 0 or comm.rank > 0) as bar:
         recipe = replace(recipe, heldout=comm.share(lambda: read_heldout(job, vocabulary)))
-        buckets = estimating.count(counted.counts.pop(), vocabulary, recipe, what.marks, what.memory, comm, bar)
-        write_discounts(job, buckets.methods)
-        if not job.reads_discounts:
-            return None
-        estimating.estimate(buckets)
-        write = lambda out: writing.write_arpa(out, buckets, job.lm, layout)
-        if comm.rank:
-            write(None)
-        else:
-            model = write_estimate(job, counted, write, lambda home: assembly.backoff_of(buckets, what.memory, home))
+        model, methods = estimation.estimate(counted.counts.pop(), vocabulary, recipe, form, what.memory, comm, bar)
+        write_discounts(job, methods)
+        if model:
+            kept = write_model(job, counted, model, layout, comm.rank)
     sent = comm.total(comm.sent)
     if sent and comm.rank == 0:
         recipe.tell(f"the ranks sent one another {sent} bytes")
-    return model
+    return kept
 
 
-def estimate_in_memory(job, counted, vocabulary):
-    """Writes the model of what was counted, and the discounts that are wanted. Returns what `estimate` does."""
-    from lmtk.ngram.estimate import estimation, maxent
-    from lmtk.ngram.estimate.buckets import assembly, writing
-    from lmtk.ngram.model import backoff
+def maxent_model(job, counted, vocabulary, tell):
+    from lmtk.ngram.estimate import maxent
 
-    layout, recipe, used = layout_of(job, counted, vocabulary), recipe_of(job, counted), None
-    if job.maxent:
-        counts, order = counted.counts.pop(), job.count.order
-        model = maxent.estimate(counts, vocabulary, order, job.maxent_alpha, job.maxent_sigma2, recipe.tell)
-    else:
-        recipe = replace(recipe, heldout=read_heldout(job, vocabulary))
-        as_nodes = is_as_nodes(job, counted)
-        model, used = estimation.estimate(counted.counts, vocabulary, recipe, job.count.marks, as_nodes)
-    write_discounts(job, used)
-    if isinstance(model, backoff.Backoff):
-        return write_backoff(job, counted, model, job.lm)
-    own = not is_as_nodes(job, counted)
-    write = partial(writing.write_arpa, job=model, layout=layout, own=own)
-    return write_estimate(job, counted, write, lambda home: assembly.backoff_of(model, home=home))
+    counts, order = counted.counts.pop(), job.count.order
+    return maxent.estimate(counts, vocabulary, order, job.maxent_alpha, job.maxent_sigma2, tell)
 
 
 def is_as_nodes(job, counted):
@@ -356,23 +338,28 @@ def write_discounts(job, methods):
             write_discounts(out, methods[n - 1])
 
 
-def write_estimate(job, counted, write, backoff_of):
-    """Writes a model as it is estimated: as ARPA by write(out), if it is not changed; all else from backoff_of(home),
-    home being as `building.map_in_file` has it. Returns what `estimate` does.
+def write_model(job, counted, model, layout, rank):
+    """Writes a model as it is estimated, a Backoff or Buckets. ARPA is written from Buckets unless the model is changed
+    first; all else is written from a Backoff. Returns what `estimate` does.
     """
     from lmtk.files.outputs import open_out
     from lmtk.ngram.model import backoff, building
 
-    changed = counted.is_changed
-    if job.lm and not changed:
+    if isinstance(model, backoff.Backoff):
+        return write_backoff(job, counted, model, job.lm)
+    from lmtk.ngram.estimate.buckets import assembly, writing
+
+    changed, as_nodes, memory = counted.is_changed, is_as_nodes(job, counted), job.count.memory
+    if rank:
+        writing.write_arpa(None, model, job.lm, layout)
+    elif job.lm and not changed:
         with open_out(job.lm) as out:
-            write(out)
+            writing.write_arpa(out, model, job.lm, layout, own=not as_nodes)
     if job.write_bin and not (changed or job.compact or job.quantize or job.class_lm or job.keep):
         with open_out(job.write_bin) as out:
-            backoff.write_binary(out, backoff_of(partial(building.map_in_file, out)))
-        return None
-    if is_as_nodes(job, counted):
-        return write_backoff(job, counted, backoff_of(None), job.lm if changed else None)
+            backoff.write_binary(out, assembly.backoff_of(model, memory, partial(building.map_in_file, out)))
+    elif as_nodes:
+        return write_backoff(job, counted, assembly.backoff_of(model, memory), job.lm if changed else None)
     return None
 
 

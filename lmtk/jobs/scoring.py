@@ -6,6 +6,7 @@ import sys
 import warnings
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat, takewhile
 
 from lmtk.errors import LmtkWarning, UsageError, counted, name_of
 from lmtk.jobs.rules import (
@@ -179,7 +180,7 @@ def report_text(model, path, what, write):
     """
     from lmtk.files.decoding import blocks, lines, passages
     from lmtk.machine.large import pays
-    from lmtk.machine.threads import ahead
+    from lmtk.machine.threads import map_in_order
     from lmtk.ngram.model.backoff import Backoff
     from lmtk.reports.srilm import BLOCK, report, report_passages, report_sums
     from lmtk.text.corpus import corpora
@@ -200,7 +201,8 @@ def report_text(model, path, what, write):
         return tally, unknown
     texts = read(blocks(path, pieces=pieces), *how)
     if index is None and large:  # no read of a file can wait
-        texts = ahead(texts)
+        pieces = iter(texts)
+        texts = takewhile(bool, map_in_order(lambda _: next(pieces, None), repeat(None), threads=1))
     tally, blank, unknown = report(model, path, texts, debug, write, what.unk)
     if debug and blank:
         sys.stderr.write(f"{name_of(path)}: {counted(blank, 'blank line')} skipped\n")

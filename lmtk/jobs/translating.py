@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from lmtk.errors import FormatError, LmtkWarning, counted, name_of
+from lmtk.errors import FormatError, LmtkWarning, counted
 from lmtk.files.figure import KINDS
 from lmtk.jobs.bar import Bar
 from lmtk.jobs.rules import Rule, check, check_outputs, needs, one_stdin, options_given, required, show, wrong
@@ -170,10 +170,17 @@ def write_translations(job, models, out, write_alignment):
     first = models.models[0]
     dictionary = read_dictionary(job.dictionary) if job.dictionary else {}
     shown = partial(translated_words, job, first.vocab, dictionary)
-    search, number, tally = make_search(job, models), 0, Counter()
+    number, tally, searched = 0, Counter(), []
     references = References(job.reference, job.tolower) if job.reference else None
     with Bar(job.quiet) as bar:
         total = count_lines(job.text) if bar.width else 0
+
+        def tell(sentences):
+            searched.append(sentences)
+            if total:
+                bar(sum(searched) / total, "translating")
+
+        search = make_search(job, models, tell)
         write = bar.aside(out.write) if job.write == "-" and sys.stdout.isatty() else out.write
         for block in blocks(job.text, eager=True):
             lines = block.removesuffix(b"\n").split(b"\n")
@@ -191,8 +198,6 @@ def write_translations(job, models, out, write_alignment):
                 tally.update(sentences=bool(row), blank=not row, words=len(TOKEN.findall(best)), unknown=unknown)
                 if references is not None:
                     references.add(best)
-                if total:
-                    bar(number / total, "translating")
             out.flush()
     warn_of_unknown(job, tally)
     if job.debug:
@@ -226,7 +231,7 @@ def warn_of_unknown(job, tally):
     told = f"{tally['missing']} of {counted(tally['seen'], 'source word')} are unknown to the model"
     if tally["upper"]:
         told += f"; with -tolower only {tally['missing'] - tally['upper']} would be"
-    warnings.warn(f"{name_of(job.text)}: {told}", LmtkWarning, stacklevel=2)
+    warnings.warn(told, LmtkWarning, stacklevel=2)
 
 
 class References:
@@ -257,9 +262,9 @@ class References:
         return f"BLEU|{signature} = {100 * float(bleu(sum(self.stats))):.2f}\n"
 
 
-def make_search(job, models):
+def make_search(job, models, tell):
     """A function: rows of words, and the `shown` of write_translations -> an iterator over pairs of a row and its
-    hypotheses, the best first. A row without words has one empty hypothesis.
+    hypotheses, the best first. A row without words has one empty hypothesis. tell: of the Translator.
     """
     from lmtk.nmt.beam import Beam, Hypothesis, Translator
     from lmtk.nmt.scoring import rescore_alone
@@ -267,7 +272,7 @@ def make_search(job, models):
     from lmtk.text.corpus import TOKEN
 
     first, factor = models.models[0], job.max_length_factor
-    translator = Translator(*models.models, threads=job.product_threads)
+    translator = Translator(*models.models, threads=job.product_threads, tell=tell)
     index, eos = word_index(first.source), first.source.eos_id
     factor = MAX_LENGTH_FACTOR if factor is None else factor
     banned, wanted = first.vocab.unk_id if job.no_unk else None, job.n_best or job.mbr or 1

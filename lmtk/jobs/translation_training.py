@@ -136,7 +136,7 @@ def learn(job, settings, texts):
         return greedy_bleu(training.make_model(theta, x, y, settings), held.source, texts.references, texts.joined)
 
     tell = Reporter(course, progress, job.life)
-    how = bleu if held else None, threads, machine.Team(threads)
+    how = bleu if held else None, threads
     run.run_training(course, progress, training.train(progress, text, held, x, y, settings, *how), tell)
 
 

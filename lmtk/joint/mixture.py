@@ -201,7 +201,7 @@ def read_text(stream, path, seen=()):
                 path, "expected 'model FILE', 'bins PART NUMBER', or a bin and a weight for each model", number
             ) from None
     if not ended:
-        raise FormatError(path, "no \\end\\; the file is cut short")
+        raise FormatError(path, "the line \\end\\ is missing, so the file is incomplete")
     if not names or not rows or bins is None or len(rows) != bins[1] or not 0 <= bins[0] <= len(names):
         raise FormatError(path, "damaged: the mixture's models, bins and weights do not match")
     weights = np.array(rows)

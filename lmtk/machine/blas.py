@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from lmtk.machine import memory
+from lmtk.machine.threads import map_at_once
 
 SHARE = 6_000_000  # multiplications of a product that pay for one more thread
 ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE = 101, 111, 112
@@ -43,32 +44,36 @@ def sgemm():
     return function
 
 
-def shares(team, multiplications):
-    """The number of shares of a product of so many multiplications for a `threads.Team`; None: this thread alone."""
-    return 1 if team is None else max(1, min(team.size, multiplications // SHARE))
+def shares(threads, multiplications):
+    """The number of shares, up to one for each thread, in which a product of so many multiplications is made."""
+    return max(1, min(threads, multiplications // SHARE))
 
 
-def product(team, A, B, out=None):
-    """A B, written to `out` if given; in shares for a team if that pays."""
-    return products(team, (A, B, out))[0]
+def product(threads, A, B, out=None):
+    """A B, written to `out` if given; in shares for several threads if that pays."""
+    return products(threads, (A, B, out))[0]
 
 
-def products(team, *wanted):
-    """[A B for A, B, out in wanted], each written to its `out` unless that is None. If it pays, a team does shares of
-    all of them at once: rows of A, or columns of B if there are more of these.
+def products(threads, *factors):
+    """[A B for A, B, out in factors], each written to its `out` unless that is None. If it pays, threads make shares of
+    all products at once: rows of A, or columns of B if there are more of these.
     """
-    found, jobs, parts = [], [], 1
-    for A, B, out in wanted:
+    results, jobs, parts = [], [], 1
+    for A, B, out in factors:
         out = np.empty((len(A), B.shape[1]), A.dtype) if out is None else out
-        number, size = shares(team, A.size * B.shape[1]), max(out.shape)
+        number, size = shares(threads, A.size * B.shape[1]), max(out.shape)
         for i in range(0, size, -(-size // number) or 1):
             cut = slice(i, i + -(-size // number))
             jobs.append((A[cut], B, out[cut]) if len(A) >= B.shape[1] else (A, B[:, cut], out[:, cut]))
         parts = max(parts, number)
-        found.append(out)
-    run = map if parts == 1 else team
-    list(run(lambda job: np.matmul(*job[:2], out=job[2]), jobs))
-    return found
+        results.append(out)
+    multiply = lambda job: np.matmul(*job[:2], out=job[2])
+    if parts == 1:
+        for job in jobs:
+            multiply(job)
+    else:
+        map_at_once(multiply, jobs, threads)
+    return results
 
 
 def add_product(alpha, A, B, beta, M):
@@ -96,7 +101,7 @@ def set_threads(threads):
         call(ctypes.c_int(threads))
 
 
-def threads():
+def thread_count():
     """The number of threads of matrix products; None without OpenBLAS."""
     call = named("openblas_get_num_threads64_")
     return call and call()
@@ -105,7 +110,7 @@ def threads():
 @contextlib.contextmanager
 def one_thread():
     """Makes each matrix product in a block of code run on one thread."""
-    before = threads()
+    before = thread_count()
     if before in (None, 1):
         yield
         return

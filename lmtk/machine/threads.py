@@ -9,16 +9,17 @@ import os
 import sys
 from collections import deque
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from itertools import chain, islice
 
+MOST = 1024  # threads
 wanted = None  # the number given to `use`
 
 
 def use(number=None, products=1):
     """Sets the number of threads; None leaves it to `count`. products: the number of BLAS's own threads for each matrix
-    product that is not a Team's.
+    product outside `map_at_once`.
     """
     from lmtk.machine import blas
 
@@ -70,9 +71,11 @@ def stated():
     return int(said) if said.isdigit() else 0
 
 
-def in_threads(work, items):
-    """Yields work(item) for the items in turn; threads work a few items ahead. A single item needs no thread."""
-    items, threads = iter(items), count()
+def map_in_order(work, items, threads=None):
+    """Yields work(item) for each item, in the order of the items. Other threads, `count` by default, work a few items
+    ahead of the caller. A single item needs no thread. The items themselves are made by this thread.
+    """
+    items, threads = iter(items), threads or count()
     first = list(islice(items, 2))
     if len(first) < 2:
         yield from map(work, first)
@@ -80,81 +83,66 @@ def in_threads(work, items):
     from concurrent.futures import ThreadPoolExecutor  # its import takes as long as a small job
 
     with ThreadPoolExecutor(threads) as pool:
-        ahead = deque()
+        begun = deque()
         for item in chain(first, items):
-            ahead.append(pool.submit(work, item))
-            if len(ahead) > 2 * threads:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+            begun.append(pool.submit(work, item))
+            if len(begun) == 2 * threads:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
 
 
-def all_at_once(work, items):
-    """[work(item) for item in items], on `count` threads."""
-    from concurrent.futures import ThreadPoolExecutor
+def map_at_once(work, items, threads=None):
+    """[work(item) for item in items], on this thread and others, `count` in all by default. Each matrix product runs on
+    one thread.
 
-    if count() == 1:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(count()) as pool:
-        return list(pool.map(work, items))
-
-
-def in_parts(work, size):
-    """[work(first, last)] for parts of the numbers from 0 to below `size`, on `count` threads."""
-    some = part_of(size)
-    parts = ((first, min(first + some, size)) for first in range(0, size, some))
-    return all_at_once(lambda part: work(*part), parts)
-
-
-def part_of(size):
-    """The size of a part of `size` items: small enough that threads end together, large enough to be worth a call."""
-    return max(size // (16 * count()), 1 << 12)
-
-
-def in_turn(work, items):
-    """Calls work(item, turn) for the items, on `count` threads. Each call has one block `with turn:`, and these blocks
-    run in the order of the items.
+    A thread that is done with an item takes the next one, so that a thread slowed down by another process does fewer.
+    After an error no thread takes another item.
     """
-    from threading import Condition
+    from lmtk.machine.blas import one_thread
 
-    now, failed, changed = 0, float("inf"), Condition()
+    items = list(items)
+    results, places = [None] * len(items), iter(range(len(items)))
 
-    @contextmanager
-    def turn(i):
-        nonlocal now
-        with changed:
-            changed.wait_for(lambda: now == i or failed < i)
-        if failed < i:
-            raise RuntimeError("the work on an item before failed")
-        yield
-        with changed:
-            now += 1
-            changed.notify_all()
-
-    def whole(pair):
-        nonlocal failed
-        i, item = pair
+    def take():
         try:
-            work(item, turn(i))
-        except BaseException:
-            with changed:
-                failed = min(failed, i)
-                changed.notify_all()
-            raise
+            for i in places:
+                results[i] = work(items[i])
+        finally:
+            deque(places, 0)
 
-    all_at_once(whole, enumerate(items))
+    with one_thread():
+        helpers = [helper_pool(os.getpid()).submit(take) for _ in range(min(threads or count(), len(items)) - 1)]
+        try:
+            take()
+        finally:
+            started = [helper for helper in helpers if not helper.cancel()]
+            for helper in started:
+                helper.exception()  # waits
+        for helper in started:
+            helper.result()
+    return results
 
 
-def ahead(items):
-    """Yields the items; a thread makes each while the one before is in use."""
+@cache
+def helper_pool(process):
+    """The threads of `map_at_once`. They start when they are needed, and stay: to start them takes as long as many a
+    product. A forked process has none of its parent's threads, and gets a pool of its own. process: its number.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
-    items, end = iter(items), object()
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, items, end)
-        while (item := coming.result()) is not end:
-            coming = pool.submit(next, items, end)
-            yield item
+    return ThreadPoolExecutor(MOST)
+
+
+def parts_of(size):
+    """The numbers from 0 to below `size` in ranges (first, end), as items for `map_at_once`."""
+    step = part_size(size)
+    return [(first, min(first + step, size)) for first in range(0, size, step)]
+
+
+def part_size(size):
+    """How many of `size` numbers make a range: few enough that threads end together, enough to be worth a call."""
+    return max(size // (16 * count()), 1 << 12)
 
 
 class Scratch:
@@ -183,42 +171,3 @@ def array_in(room, name, shape, kind):
     if name not in room or len(room[name]) < size:
         room[name] = np.empty(size, np.uint8)
     return room[name][:size].view(kind).reshape(shape)
-
-
-class Team:
-    """Threads that do the same work on different items, each matrix product on one thread.
-
-    A thread that is done with an item takes the next one, so that a thread slowed down by another process does fewer.
-    """
-
-    def __init__(self, size):
-        from concurrent.futures import ThreadPoolExecutor
-
-        from lmtk.machine.blas import one_thread
-
-        self.alone, self.size = one_thread, size
-        self.pool = ThreadPoolExecutor(size - 1) if size > 1 else None
-
-    def __call__(self, work, items):
-        """[work(item) for item in items], on this thread and the others of the team."""
-        items = list(items)
-        found, places = [None] * len(items), iter(range(len(items)))
-
-        def take():
-            try:
-                for i in places:
-                    found[i] = work(items[i])
-            finally:
-                deque(places, 0)  # after an error no thread takes another item
-
-        with self.alone():
-            others = min(self.size, len(items)) - 1
-            rest = [self.pool.submit(take) for _ in range(others)]
-            try:
-                take()
-            finally:
-                for other in rest:
-                    other.exception()  # waits
-            for other in rest:
-                other.result()
-        return found

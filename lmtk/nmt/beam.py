@@ -12,7 +12,7 @@ import numpy as np
 
 from lmtk.machine import memory
 from lmtk.machine.factors import factor
-from lmtk.machine.threads import Team
+from lmtk.machine.threads import map_at_once
 from lmtk.nmt import kernels, network
 from lmtk.units import from_activations
 
@@ -109,11 +109,12 @@ class Decoder:
 class Translator:
     """Models of the same vocabularies. Several models are an ensemble: the probability of a word is the mean of theirs.
 
-    threads: how many batches of sentences are searched at once.
+    threads: how many batches of sentences are searched at once. tell: is called with the number of sentences of each
+    batch that is done.
     """
 
-    def __init__(self, *models, threads=1):
-        self.team = Team(threads)
+    def __init__(self, *models, threads=1, tell=lambda number: None):
+        self.threads, self.tell = threads, tell
         self.sos, self.eos = models[0].vocab.sos_id, models[0].vocab.eos_id
         memory.keep()
         self.tables = [Tables(model.at) for model in models]
@@ -123,11 +124,18 @@ class Translator:
 
         together: the largest number of sentences in a batch; a batch has fewer if they do not fit into ROOM.
         """
-        out, work = [None] * len(sentences), lambda batch: self.search([sentences[i] for i in batch], beam)
+
+        def work(batch):
+            hypotheses = self.search([sentences[i] for i in batch], beam)
+            self.tell(len(batch))
+            return hypotheses
+
+        out = [None] * len(sentences)
         width = max(tables.G.shape[1] for tables in self.tables)
-        batches = list(network.make_batches(sentences, together, ROOM // (width * self.team.size)))
+        batches = list(network.make_batches(sentences, together, ROOM // (width * self.threads)))
         # a single batch has threads in its products
-        for batch, hypotheses in zip(batches, (self.team if len(batches) > 1 else map)(work, batches), strict=True):
+        found = map_at_once(work, batches, self.threads) if len(batches) > 1 else map(work, batches)
+        for batch, hypotheses in zip(batches, found, strict=True):
             for i, ranked in zip(batch, hypotheses, strict=True):
                 out[i] = ranked
         return out

@@ -32,13 +32,14 @@ zr t s  (P, 2n) (P, n) (P, n)  gates, proposed states, states before the step: t
 
 import numpy as np
 
-from lmtk.machine.exponential import exp_rows, join_sums, span_sums, tanh_products, tanh_sums
+from lmtk.exponential import FAST, exp, exp_rows, ordered, tanh
 from lmtk.machine.factors import address, multiply, small, tiled
 from lmtk.machine.jit import jit
 
 ROOM = 1 << 22  # outputs that are computed at once
 SPAN = 128  # outputs of a span; the search skips spans whose maximum is too low
 TILE = 64  # outputs of a tile of W_o, a divisor of SPAN
+f32, i32 = np.float32, np.int32
 
 
 def project_annotations(H, Ua, ba):
@@ -47,6 +48,21 @@ def project_annotations(H, Ua, ba):
     It is one product, since numpy would multiply a stack of matrices one by one.
     """
     return (H.reshape(-1, H.shape[2]) @ Ua + ba).reshape(*H.shape[:2], len(ba))
+
+
+@jit(fastmath=FAST)
+def tanh_sums(UH, q, a):
+    """a (K, T, n) <- tanh(UH + q), UH (K, T, n), q (K, n). tanh v = 1 - 2 / (e^2v + 1), error under 2e-7."""
+    K, T, n = a.shape
+    for k in range(K):
+        add = q[k]
+        for j in range(T):
+            row, out = UH[k, j], a[k, j]
+            for i in range(n):
+                v = f32(2) * (row[i] + add[i])
+                v = f32(-40.0) if v < f32(-40.0) else v
+                v = f32(40.0) if v > f32(40.0) else v
+                out[i] = f32(1) - f32(2) / (exp(v) + f32(1))
 
 
 def tanh_sum(UH, q):
@@ -68,6 +84,18 @@ def attend(H, UH, absent, q, va):
     e += absent
     alpha = softmax_rows(e)
     return alpha, (alpha[:, None] @ H)[:, 0]
+
+
+@jit(fastmath=FAST)
+def tanh_products(UH, q, v, at, lengths, e):
+    """e_rj <- v . tanh(UH_kj + q_r), k = at_r, for j below lengths_k. UH (K, T, n), q (R, n), e (R, T)."""
+    for r in range(len(at)):
+        k, add = at[r], q[r]
+        for j in range(lengths[k]):
+            row, total = UH[k, j], f32(0)
+            for i in range(len(v)):
+                total += v[i] * tanh(row[i] + add[i])
+            e[r, j] = total
 
 
 def attend_at(H, UH, at, lengths, q, va):
@@ -218,6 +246,37 @@ def span_outputs(t, Wo):
     tops, parts = np.empty((2, len(t), y.shape[1] // SPAN), t.dtype)
     fill_spans(address(), t, Wo, y, tops, parts, sums)
     return y, tops, sums
+
+
+@jit(fastmath=FAST)
+def span_sums(y, i, span, top, s):
+    """For the i-th span of `span` numbers of each row k: top_ki <- the maximum, s_ki <- the sum of e^(y - top_ki).
+
+    y (K, V), where V is a multiple of span; top, s (K, V / span). Terms are at least e^-87.
+    """
+    bits = y.view(i32)
+    for k in range(len(y)):
+        row, whole = y[k, i * span : (i + 1) * span], bits[k, i * span : (i + 1) * span]
+        most, total = i32(-0x80000000), f32(0)
+        for j in range(span):
+            v = ordered(whole[j])
+            most = v if v > most else most
+        most = i32(ordered(most)).view(f32)
+        for j in range(span):
+            v = row[j] - most
+            total += exp(v if v > f32(-87.0) else f32(-87.0))
+        top[k, i], s[k, i] = most, total
+
+
+@jit(fastmath=FAST)
+def join_sums(top, part, s):
+    """s_k <- ln sum_i part_ki e^(top_ki), float64: ln of the sum of a row's spans, with top and part by `span_sums`."""
+    for k in range(len(s)):
+        most, total = top[k].max(), f32(0)
+        for i in range(top.shape[1]):
+            v = top[k, i] - most
+            total += part[k, i] * exp(v if v > f32(-87.0) else f32(-87.0))
+        s[k] = most + np.log(total)
 
 
 @jit

@@ -245,7 +245,7 @@ def annotate_backward(p, g, gH, kept):
         rows = follow_back(unit, gb, side.sizes, p.bS, p.bU, kept.b)
         gG = np.hstack((gG, sum_rows(rows, kept.reversed, U)))
         weights += weight_products(unit, kept.b, rows, g.bS, g.bU)
-    products(None, *weights)
+    products(1, *weights)
     np.matmul(kept.e.T, gG, out=g.Wx)
     gG.sum(axis=0, out=g.bx)
     g.Ex[:] = 0

@@ -16,6 +16,7 @@ from lmtk.clock import Clock
 from lmtk.errors import Diverged
 from lmtk.files import curve
 from lmtk.machine import memory
+from lmtk.machine.threads import map_at_once
 from lmtk.nmt import kernels, network
 from lmtk.nmt.network import Model
 from lmtk.units import open_gates
@@ -187,12 +188,12 @@ def unigram_logp(bitext, heldout, target):
     return float(logp[words].mean()), float(logp[np.concatenate(heldout.target)].mean()) if heldout else None
 
 
-def train(progress, bitext, heldout, source, target, settings, bleu=None, threads=1, team=map):
+def train(progress, bitext, heldout, source, target, settings, bleu=None, threads=1):
     """Train from the state `progress`, and change it; yield (epoch over, target words, arrays) after each minibatch.
 
     target words: how many were read since the last yield; arrays: a function that gives the arrays of a checkpoint.
-    bleu: a function of the parameters, called after each epoch, or None. threads: the number of shares of a minibatch;
-    team(function, items) works on them in parallel. Raises Diverged if the likelihood is not finite; `progress` then
+    bleu: a function of the parameters, called after each epoch, or None. threads: how many work
+    on shares of a minibatch. Raises Diverged if the likelihood is not finite; `progress` then
     still has the best parameters so far.
     """
     memory.keep()
@@ -217,7 +218,7 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
                 return network.cost(p, x, y, target.sos_id, g[share], drop, settings.smoothing, len(batch))
 
             shares = min(threads, len(batch))
-            L, gradient = sum(team(cost, range(shares))), gradients[0]
+            L, gradient = sum(map_at_once(cost, range(shares), threads)), gradients[0]
             for other in gradients[1:shares]:
                 gradient += other
             next_norm = math.sqrt(float(np.dot(gradient, gradient)))
@@ -237,8 +238,9 @@ def train(progress, bitext, heldout, source, target, settings, bleu=None, thread
                 break
             if progress.step < last:
                 yield False, seen, now
+        held = heldout_logp(result, heldout, target.sos_id) if heldout else None
         rate = learning_rate(settings, clock.share(progress.epoch / settings.epochs))
-        finish_epoch(progress, result, words, heldout, target, rate, settings.keep, bleu)
+        finish_epoch(progress, words, held, rate, settings.keep, bleu)
         yield True, seen, now
 
 
@@ -267,13 +269,12 @@ def update(progress, gradient, scale, settings, t, share):
         kernels.average(progress.average, progress.theta, 1 / max(1.0, settings.average * (t + 1)))
 
 
-def finish_epoch(progress, p, words, heldout, target, rate, keep, bleu):
-    """Finish an epoch: add a line to the curve, and keep the parameters if they are the best so far; p: views of them.
+def finish_epoch(progress, words, held, rate, keep, bleu):
+    """Finish an epoch: add a line to the curve, and keep the parameters if they are the best so far.
 
-    words: the target words of the epoch. rate: the learning rate. keep: the measure by which the best epoch is chosen.
-    bleu: a function of the parameters, or None. Raises Diverged.
+    words: the target words of the epoch. held: the mean ln p of the held-out text, or None. rate: the learning rate.
+    keep: the measure by which the best epoch is chosen. bleu: a function of the parameters, or None. Raises Diverged.
     """
-    held = heldout_logp(p, heldout, target.sos_id) if heldout else None
     if not np.isfinite(progress.theta).all() or not math.isfinite(held or 0):
         raise Diverged(f"the model is not finite after epoch {progress.epoch + 1}; try a lower -rate")
     training = progress.L / words

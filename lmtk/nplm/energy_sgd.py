@@ -10,8 +10,9 @@ from functools import partial
 
 import numpy as np
 
-from lmtk.machine.exponential import exp_rows
+from lmtk.exponential import exp_rows
 from lmtk.machine.parallel import ALONE
+from lmtk.machine.threads import map_at_once
 from lmtk.nplm import kernels
 from lmtk.nplm.energy import constant_part, exp_twice, minus_energies, minus_energies_backward, word_part
 from lmtk.nplm.layers import linear, linear_back
@@ -21,13 +22,15 @@ f32 = np.float32
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(p, weights, pace, contexts, w, words, log_inclusion, epsilon, decay, feature_rate, team, parts):
+def step(p, weights, pace, contexts, w, words, log_inclusion, epsilon, decay, feature_rate, threads):
     """Make one update: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 
     p has the arrays by letter; weights: an `energy.Weights`; pace: a Pace. contexts (K, n-1) and w (K,): ids.
-    The softmax is over `words`, ascending ids, in `parts` blocks. If these are a sample, log_inclusion (V,) is ln of
-    the probability that a word is in the sample. It is subtracted from y, except for the word of the example itself
-    (`sampled`). v, H and C decay, the biases b and d do not. The rate of C is feature_rate times higher.
+    The softmax is over `words`, ascending ids, in a block for each of the threads. If the words are a sample,
+    log_inclusion (V,) is ln of the probability that a word is in the sample. It is subtracted from y, except for the
+    word of the example itself (`sampled`). v, H and C decay, the biases b and d do not. The rate of C is
+    feature_rate times higher.
+
     Returns (sum of ln p, norm of dL/do) from before the update. If the sum is not finite, nothing changes.
     """
     C, H, d, v, b = p.C, p.H, p.d, p.v, p.b
@@ -39,7 +42,7 @@ def step(p, weights, pace, contexts, w, words, log_inclusion, epsilon, decay, fe
     if log_inclusion is not None:
         c -= log_inclusion[words]
     target = np.searchsorted(words, w)
-    size = -(-V // parts)
+    size = -(-V // threads)
 
     def forward(start):
         y = np.empty((K, min(size, V - start)), f32)
@@ -54,7 +57,7 @@ def step(p, weights, pace, contexts, w, words, log_inclusion, epsilon, decay, fe
         exp_rows(y, q, s)
         return y, at, q, s, t
 
-    outputs = team(forward, range(0, V, size))
+    outputs = map_at_once(forward, range(0, V, size), threads)
     logp, scale = kernels.normalize(*(np.stack(part) for part in list(zip(*outputs, strict=True))[2:]), ALONE)
     total = float(logp.sum())
     if not math.isfinite(total):
@@ -70,7 +73,7 @@ def step(p, weights, pace, contexts, w, words, log_inclusion, epsilon, decay, fe
         return go, gu, gv, g.sum(axis=0)
 
     blocks = list(zip(range(0, V, size), outputs, scale, strict=True))
-    go, gu, gv, gy = zip(*team(backward, blocks), strict=True)
+    go, gu, gv, gy = zip(*map_at_once(backward, blocks, threads), strict=True)
     go, gu, gy = sum(go), np.concatenate(gu, axis=1), np.concatenate(gy)
     gv = weights.combine(gv)
     g, gC = linear_back(p, memory, go), gu.T @ H[:, :m]

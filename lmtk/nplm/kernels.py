@@ -22,8 +22,8 @@ import math
 
 import numpy as np
 
+from lmtk.exponential import exp_outputs
 from lmtk.machine.blas import add_product
-from lmtk.machine.exponential import exp_outputs
 from lmtk.machine.jit import jit
 
 f32 = np.float32

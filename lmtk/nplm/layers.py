@@ -28,7 +28,6 @@ import numpy as np
 
 from lmtk import units
 from lmtk.machine.blas import product, products
-from lmtk.machine.threads import Team
 
 f32 = np.float32
 
@@ -75,7 +74,7 @@ class Layer:
 class Batch:
     """The inputs of a layer for a minibatch, in addition to x.
 
-    team: threads that share the work.
+    threads: how many threads share the work.
     at (K, n-1): the row of x (D, 1, m) with the features of each word; None: x has a row for each word.
     The others are for a layer that carries its state. sizes: for each t, how many rows of the text have a t-th word.
     state (rows, width): the state before the first word; None: 0. fresh (K,) bool: words before which the state is
@@ -85,7 +84,7 @@ class Batch:
     sizes: list | None = None
     state: np.ndarray | None = None
     fresh: np.ndarray | None = None
-    team: Team | None = None
+    threads: int = 1
     at: np.ndarray | None = None
 
 
@@ -98,7 +97,7 @@ def as_rows(x, batch):
 def window(p, x, batch):
     """Steps 1(a), 1(b) of section 3.2: o <- d + Hx; a <- tanh(o)."""
     x = x.reshape(len(x), -1)
-    a = product(batch.team, x, p.H.T)
+    a = product(batch.threads, x, p.H.T)
     a += p.d
     np.tanh(a, out=a)
     return a, (x, batch, a), None
@@ -127,14 +126,14 @@ def recurrent(p, x, batch):
     """A_0 = 0, A_k = tanh(d + Hx(n-k) + R A_(k-1)). The array A (n, K, h) holds the states from A_0 to A_(n-1)."""
     x, at = as_rows(x, batch)
     (K, n1), h = at.shape, len(p.d)
-    o = (product(batch.team, x, p.H.T) + p.d)[at]
+    o = (product(batch.threads, x, p.H.T) + p.d)[at]
     A = np.zeros((n1 + 1, K, h), f32)
 
     def go(share):
         for k in range(n1):
             np.tanh(o[share, n1 - 1 - k] + A[k, share] @ p.R.T, out=A[k + 1, share])
 
-    units.run_shares(batch.team, go, K, K * n1 * p.R.size)
+    units.run_shares(batch.threads, go, K, K * n1 * p.R.size)
     return A[-1], (x, at, batch, A), None
 
 
@@ -153,7 +152,7 @@ def recurrent_back(p, memory, ga):
             step = step @ p.R
         return gR
 
-    gR = sum(units.run_shares(batch.team, back, K, K * n1 * p.R.size))
+    gR = sum(units.run_shares(batch.threads, back, K, K * n1 * p.R.size))
     gx, arrays = backward_inputs(p, x, batch, go.reshape(-1, h))
     return Gradient(gx, arrays | {"R": gR}, go.reshape(-1, h), (x[at.ravel()], A[:-1].reshape(-1, h)))
 
@@ -164,7 +163,7 @@ def backward_inputs(p, x, batch, go, *more):
     more: other products, as `blas.products` takes them, which are computed in the same call.
     """
     ge = go if batch.at is None else units.sum_rows(go, batch.at.ravel(), len(x))
-    gx, gH, *_ = products(batch.team, (ge, p.H, None), (ge.T, x, None), *more)
+    gx, gH, *_ = products(batch.threads, (ge, p.H, None), (ge.T, x, None), *more)
     return gx, {"H": gH, "d": ge.sum(axis=0)}
 
 
@@ -173,15 +172,15 @@ def recurrent_fields(unit):
 
     def forward(p, x, batch):
         (x, at), g = as_rows(x, batch), unit.gates * p.R.shape[1]
-        inputs = product(batch.team, x, p.H.T), at.ravel(), p.d
-        how = batch.sizes, p.R[:g].T, p.R[g:].T, batch.state, batch.fresh, batch.team
+        inputs = product(batch.threads, x, p.H.T), at.ravel(), p.d
+        how = batch.sizes, p.R[:g].T, p.R[g:].T, batch.state, batch.fresh, batch.threads
         a, memory, state = units.follow(unit, *inputs, *how)
         return a, (x, at, batch, memory), state
 
     def backward(p, memory, ga):
         (x, at, batch, memory), h = memory, p.R.shape[1]
         g, gR = unit.gates * h, np.empty_like(p.R.T)
-        go = units.follow_back(unit, ga, batch.sizes, p.R[:g].T, p.R[g:].T, memory, batch.team)
+        go = units.follow_back(unit, ga, batch.sizes, p.R[:g].T, p.R[g:].T, memory, batch.threads)
         weights = units.weight_products(unit, memory, go, gR[:, :g], gR[:, g:])
         gx, arrays = backward_inputs(p, x, batch, go, *weights)
         return Gradient(gx, arrays | {"R": gR.T}, go, (x[at.ravel()], memory[2][:, :h]))

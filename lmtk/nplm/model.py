@@ -7,11 +7,11 @@ A text goes in, exact ln p of each word goes out. `Neural.score` finds the words
 
 import numpy as np
 
+from lmtk.exponential import exp_rows
 from lmtk.files import container
 from lmtk.files.declared import OPTIONS, ORDER, VOCABULARY
 from lmtk.lm import scores_of
-from lmtk.machine import threads
-from lmtk.machine.exponential import exp_rows
+from lmtk.machine.threads import map_at_once
 from lmtk.text.corpus import contexts
 from lmtk.text.vocab import vocab_settings
 
@@ -95,14 +95,7 @@ def score_distinct_contexts(rows, w, words, prepare):
 
 def run_in_stretches(work, N):
     """Call work(slice) for each stretch of ROWS of N rows, in threads."""
-    tops = range(0, N, ROWS)
-
-    def run(tops):
-        for top in tops:
-            work(slice(top, min(top + ROWS, N)))
-
-    members = min(threads.count(), max(len(tops), 1))
-    threads.Team(members)(run, [tops[i::members] for i in range(members)])
+    map_at_once(lambda top: work(slice(top, min(top + ROWS, N))), range(0, N, ROWS))
 
 
 def log_sums(K, V, block, exp_rows):

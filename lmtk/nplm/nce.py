@@ -12,6 +12,7 @@ has succeeded.
 import numpy as np
 
 from lmtk.machine.blas import add_product
+from lmtk.machine.threads import map_at_once
 from lmtk.nplm import kernels, outputs
 from lmtk.nplm.pace import rate_factors
 
@@ -21,7 +22,7 @@ NOISE = 1.0  # bound of the sum of the gradients -dL/dy of the noise of an examp
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def update_output(rows, team, parts, pace, drawn, q, z, w, epsilon, curvature):
+def update_output(rows, threads, parts, pace, drawn, q, z, w, epsilon, curvature):
     """Update the rows of M of the words w (K,) and of the noise words, to increase
 
     L = sum_k (ln P(text | w_k) + sum_j ln (1 - P(text | j))), j over the drawn words (S,), as often as they were drawn.
@@ -29,7 +30,7 @@ def update_output(rows, team, parts, pace, drawn, q, z, w, epsilon, curvature):
     The gradient of a noise word is dL/dy_j = -P(text | j). If these P of an example sum to more than 1, which the
     probabilities of a softmax cannot, they are divided by their sum.
 
-    rows: an `outputs.Rows`; parts: the number of blocks for the threads of `team`; pace (V,): eps_0 K c of the outputs;
+    rows: an `outputs.Rows`; parts: the number of blocks for the threads; pace (V,): eps_0 K c of the outputs;
     q (V,): the distribution of the noise; z (K, D): the input of the output layer; epsilon: the learning rate;
     curvature: as in `sgd.step`.
 
@@ -54,7 +55,7 @@ def update_output(rows, team, parts, pace, drawn, q, z, w, epsilon, curvature):
         return MT, g, target, 1 - p[target], np.stack((seen, others, g.sum(axis=1)))
 
     pieces = outputs.slice_words(words, rows.first, len(rows), parts)
-    results = team(forward, pieces)
+    results = map_at_once(forward, pieces, threads)
     seen, others, noise_gradient = rows.comm.sum(sum(sums for *_, sums in results))
     L = float((np.log(seen) - np.log(seen + np.maximum(others, 0))).sum())
     if not np.isfinite(L):
@@ -71,4 +72,4 @@ def update_output(rows, team, parts, pace, drawn, q, z, w, epsilon, curvature):
         rows.put(words[piece], MT)
         return gz
 
-    return L, rows.comm.sum(sum(team(backward, list(zip(pieces, results, strict=True)))))
+    return L, rows.comm.sum(sum(map_at_once(backward, zip(pieces, results, strict=True), threads)))

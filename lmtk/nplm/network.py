@@ -13,7 +13,7 @@ import numpy as np
 
 from lmtk.files import container
 from lmtk.files.declared import check_contents, reals, whole
-from lmtk.machine import threads
+from lmtk.machine.threads import count
 from lmtk.nplm import classes, energy, kernels, model, outputs, running, senses, tree
 from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.text.vocab import Vocab, vocab_of
@@ -98,7 +98,7 @@ class Network(model.Neural):
     def log_p(self, corpus, at, w):
         if not LAYERS[self.layer].carries:
             return super().log_p(corpus, at, w)
-        logp, number, pending, team = np.empty(len(at)), np.full(len(corpus.ids), -1), [], threads.Team(threads.count())
+        logp, number, pending, threads = np.empty(len(at)), np.full(len(corpus.ids), -1), [], count()
         number[at] = np.arange(len(at))
 
         def score():
@@ -111,7 +111,7 @@ class Network(model.Neural):
         for text, sizes, counted in running.cut_stretches(corpus, self.vocab.sos_id, self.order):
             scored = np.flatnonzero(counted & (number[text.at] >= 0))
             if len(scored):
-                z = self.compute_z(text.inputs[:, None], Batch(sizes, team=team))
+                z = self.compute_z(text.inputs[:, None], Batch(sizes, threads=threads))
                 pending.append((z[scored], number[text.at[scored]]))
             if sum(len(numbers) for _, numbers in pending) > model.MANY:
                 score()

@@ -1,13 +1,13 @@
 """Objectives: how each model learns from a minibatch.
 
 A model and a name of an objective come in; a `Learner` goes out, whose `step` makes one update. An objective decides
-which words the output layer is trained on. It is a function (now, data, settings, pace, team, comm, C) ->
+which words the output layer is trained on. It is a function (now, data, settings, pace, threads, comm, C) ->
 `OutputTrainer`:
 now       the model that training starts from; it is not changed
 data      a `training.Data`
 settings  a `training.Settings`
 pace      a Pace, the limits of the learning rates
-team      threads
+threads   the number of threads
 comm      the ranks
 C         the features in training, which a tied output layer shares
 
@@ -22,7 +22,6 @@ from types import SimpleNamespace
 import numpy as np
 
 from lmtk.machine.blas import shares
-from lmtk.machine.threads import Team
 from lmtk.nplm import classes, energy, energy_sgd, kernels, nce, outputs, running, sampled, sgd, tree
 from lmtk.nplm.layers import LAYERS, Batch
 from lmtk.nplm.network import OUTPUTS
@@ -59,18 +58,18 @@ class Learner:
     state: Callable = dict
 
 
-def train_on_all(now, data, settings, pace, team, comm, C):
+def train_on_all(now, data, settings, pace, threads, comm, C):
     """Train the softmax of section 2 on all words, or on all words of the shortlist."""
     p = now.theta
-    layer = outputs.make_blocks(p.U, p.W, p.b, outputs.count_blocks(team.size), comm)
+    layer = outputs.make_blocks(p.U, p.W, p.b, outputs.count_blocks(threads), comm)
 
     def update(z, w, epsilon, curvature, at, epoch, number):
-        return outputs.update_output(layer, team, pace.outputs, settings.weight_decay, z, w, epsilon, curvature)
+        return outputs.update_output(layer, threads, pace.outputs, settings.weight_decay, z, w, epsilon, curvature)
 
     return OutputTrainer(update, lambda: outputs.gather_blocks(layer, now.h, p.W is not None))
 
 
-def train_on_sample(now, data, settings, pace, team, comm, C):
+def train_on_sample(now, data, settings, pace, threads, comm, C):
     """Train the softmax on a sample of the words. A tied output layer with the objective "full" is trained on all."""
     rows, V = make_rows(now, comm, C), len(now.theta.b)
     draw = make_draw(data, settings, V, rows)
@@ -81,22 +80,22 @@ def train_on_sample(now, data, settings, pace, team, comm, C):
     def update(z, w, epsilon, curvature, at, epoch, number):
         words = draw(z, w, at, epoch, number)
         return sampled.update_output(
-            rows, team, count_blocks(team, z, words[0]), pace.outputs, *words, z, w, epsilon, curvature
+            rows, threads, count_blocks(threads, z, words[0]), pace.outputs, *words, z, w, epsilon, curvature
         )
 
     return row_trainer(rows, now, update)
 
 
-def count_blocks(team, z, words):
+def count_blocks(threads, z, words):
     """The number of blocks for the outputs y = zM' of these words.
 
     Threads wait for each other twice, after the forward and the backward pass, so a block must have twice the
     multiplications that one wait is worth.
     """
-    return shares(team, z.size * len(words) // 2)
+    return shares(threads, z.size * len(words) // 2)
 
 
-def train_against_noise(now, data, settings, pace, team, comm, C):
+def train_against_noise(now, data, settings, pace, threads, comm, C):
     """Train by noise-contrastive estimation (`nce`)."""
     rows = make_rows(now, comm, C)
     proposal = make_proposal(data, settings, len(now.theta.b))
@@ -104,13 +103,13 @@ def train_against_noise(now, data, settings, pace, team, comm, C):
     def update(z, w, epsilon, curvature, at, epoch, number):
         noise = proposal.sample(np.random.default_rng([settings.seed, epoch, number]), data.contexts[at])
         return nce.update_output(
-            rows, team, count_blocks(team, z, noise[0]), pace.outputs, *noise, z, w, epsilon, curvature
+            rows, threads, count_blocks(threads, z, noise[0]), pace.outputs, *noise, z, w, epsilon, curvature
         )
 
     return row_trainer(rows, now, update)
 
 
-def train_classes(now, data, settings, pace, team, comm, C):
+def train_classes(now, data, settings, pace, threads, comm, C):
     """Train the softmax over the classes and, for each example, the softmax over the words of its class."""
     layer = classes.make_training_arrays(now.theta, comm)
 
@@ -122,7 +121,7 @@ def train_classes(now, data, settings, pace, team, comm, C):
     )
 
 
-def train_tree(now, data, settings, pace, team, comm, C):
+def train_tree(now, data, settings, pace, threads, comm, C):
     """Train the decisions at the nodes of a tree of words."""
     rows, ways = make_rows(now, comm, C), tree.paths(now.theta.tree)
 
@@ -190,23 +189,24 @@ def make_learner(now, data, settings, threads, comm, state=None):
     """
     if now.layer == "energy":
         return make_energy_learner(now, data, settings, threads, comm)
-    p, layer, team = vars(now.theta), LAYERS[now.layer], Team(threads)
+    p, layer = vars(now.theta), LAYERS[now.layer]
     w = now.places(data.w)
     pace = make_pace(settings, data, len(now.C), *OUTPUTS[now.output].variances(now.theta, w))
     before = {name: p[name] for name in ("C", *layer.shapes(now.order, now.m, now.h))}
-    theta = sgd.make_parameters(layer, before, now.direct, pace, comm, now.m, team)
-    trainer = OBJECTIVES[now.output][settings.objective](now, replace(data, w=w), settings, pace, team, comm, theta.p.C)
+    theta = sgd.make_parameters(layer, before, now.direct, pace, comm, now.m, threads)
+    make_trainer = OBJECTIVES[now.output][settings.objective]
+    trainer = make_trainer(now, replace(data, w=w), settings, pace, threads, comm, theta.p.C)
     decay, keep = make_decay(theta, trainer, data, settings), make_dropout(settings, layer)
     each = settings.weight_decay if trainer.shrink is None else 0
     theta.state = (state or {}).get("state")
-    feed = running.make_feed(data.contexts, w, data.fresh, settings, team) if layer.carries else None
+    feed = running.make_feed(data.contexts, w, data.fresh, settings, threads) if layer.carries else None
 
     def step(at, epsilon, epoch, number):
         if feed:
             contexts, words, batch = feed(at, theta.state if number else None)
             at = np.minimum(at, len(w) - 1)
         else:
-            at, batch = at[w[at] >= 0], Batch(team=team)
+            at, batch = at[w[at] >= 0], Batch(threads=threads)
             contexts, words = data.contexts[at], w[at]
         kept = keep(len(contexts), len(words), epoch, number)
         if not (words >= 0).any():
@@ -261,7 +261,7 @@ def make_decay(theta, trainer, data, settings):
 
 def make_energy_learner(now, data, settings, threads, comm):
     """Make the Learner of the energy network, which is trained on all words or on a sample of the words."""
-    p, team = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in now.named().items()}), Team(threads)
+    p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in now.named().items()})
     V, weights = len(p.b), energy.WEIGHTS[now.output]
     pace = make_pace(settings, data, len(now.C), variances(data.w, V))
     rates = settings.weight_decay, settings.feature_rate
@@ -269,6 +269,6 @@ def make_energy_learner(now, data, settings, threads, comm):
 
     def step(at, epsilon, epoch, number):
         words = draw(None, data.w[at], at, epoch, number)
-        return energy_sgd.step(p, weights, pace, data.contexts[at], data.w[at], *words, epsilon, *rates, team, threads)
+        return energy_sgd.step(p, weights, pace, data.contexts[at], data.w[at], *words, epsilon, *rates, threads)
 
     return Learner(step, lambda: now.having({name: a.copy() for name, a in vars(p).items()}))

@@ -56,13 +56,12 @@ class OpenNetwork:
         at = np.flatnonzero(corpus.scored)
         exp_rows = choose_exp_rows(len(at) > MANY)
         rows = self.network.padded(contexts(corpus, self.order))
-        team = threads.Team(threads.count())
         for top in range(0, len(at), ROWS):
             part = at[top : top + ROWS]
-            logp[part] = self.stretch(rows[part], corpus.ids[part], exp_rows, team)
+            logp[part] = self.stretch(rows[part], corpus.ids[part], exp_rows)
         return scores_of("nplm", logp)
 
-    def stretch(self, rows, w, exp_rows, team):
+    def stretch(self, rows, w, exp_rows):
         """ln p of the words w (K,) of a stretch of text in their contexts `rows` (K, n-1); new words join."""
         network, W, m = self.network, len(self.network.vocab.words), self.network.C.shape[1]
         at = np.flatnonzero(w >= W)
@@ -85,8 +84,8 @@ class OpenNetwork:
             def work(part, now=now, wanted=wanted):
                 return expectations(z[now[part]], self.F_known, m, wanted[part], exp_rows)
 
-            members = min(threads.count(), 1 + len(now) // 64)
-            found = team(work, np.array_split(np.arange(len(now)), members))
+            shares = min(threads.count(), 1 + len(now) // 64)
+            found = threads.map_at_once(work, np.array_split(np.arange(len(now)), shares))
             lnS[now], y[now], expected = (np.concatenate(parts) for parts in zip(*found, strict=True))
             for i, mean in zip(np.searchsorted(at, now[wanted]), expected, strict=True):
                 old = self.F[w[at[i]] - W] if before[i] < 0 else F[before[i]]

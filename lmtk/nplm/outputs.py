@@ -16,6 +16,7 @@ import numpy as np
 
 from lmtk.files.declared import optional, reals
 from lmtk.machine import parallel
+from lmtk.machine.threads import map_at_once
 from lmtk.nplm import kernels, model
 from lmtk.nplm.pace import rate_factors, variances
 
@@ -132,7 +133,7 @@ def gather_blocks(layer, h, direct):
     return dict(zip("UWb", kernels.split_weights(layer.comm.join(MT.T, layer.V), h, direct)))
 
 
-def update_output(layer, team, pace, decay, z, w, epsilon, curvature, log_c=None):
+def update_output(layer, threads, pace, decay, z, w, epsilon, curvature, log_c=None):
     """Update the softmax over output units in blocks, as in section 3.2.
 
     For each block, a thread computes the outputs y, their maximum, the sum of their exponentials and the block's share
@@ -150,7 +151,7 @@ def update_output(layer, team, pace, decay, z, w, epsilon, curvature, log_c=None
         MT = block.take()
         return block, MT, y, kernels.block_forward(z, w, block.start, MT, y, log_c)
 
-    outputs = team(forward, zip(layer.blocks, layer.output_buffers(K), strict=True))
+    outputs = map_at_once(forward, zip(layer.blocks, layer.output_buffers(K), strict=True), threads)
     logp, scale = kernels.normalize(*map(np.stack, zip(*(sums for *_, sums in outputs))), layer.comm)
     L = float(logp.sum())
     if not np.isfinite(L):
@@ -164,7 +165,7 @@ def update_output(layer, team, pace, decay, z, w, epsilon, curvature, log_c=None
             block.put(MT)
         return gz
 
-    return L, layer.comm.sum(sum(team(backward, zip(outputs, scale, strict=True))))
+    return L, layer.comm.sum(sum(map_at_once(backward, zip(outputs, scale, strict=True), threads)))
 
 
 @dataclass

@@ -98,11 +98,11 @@ def minibatch_places(N, settings, number):
     return (time[:, None] + np.arange(B) * L).ravel()
 
 
-def make_feed(inputs, w, fresh, settings, team=None):
+def make_feed(inputs, w, fresh, settings, threads=1):
     """A function feed(at, state) -> (contexts (., 1), words (K,), a `layers.Batch`) of the steps `at`.
 
     at: indices from `minibatch_places`; steps from N on get the word -1. inputs (N, 1), w (N,), fresh (N,): of the
-    text; team: threads for the layer.
+    text; threads: the number of threads for the layer.
     """
     _, B = minibatch_shape(settings)
     N = len(w)
@@ -110,6 +110,6 @@ def make_feed(inputs, w, fresh, settings, team=None):
     def feed(at, state):
         places = np.minimum(at, N - 1)
         words = np.where(at < N, w[places], -1)
-        return inputs[places], words, Batch([B] * (len(at) // B), state, fresh[places], team)
+        return inputs[places], words, Batch([B] * (len(at) // B), state, fresh[places], threads)
 
     return feed

@@ -73,10 +73,10 @@ class Proposal:
         return self.candidates(w, *self.sample(random, contexts))
 
 
-def update_output(rows, team, parts, pace, words, log_c, z, w, epsilon, curvature):
+def update_output(rows, threads, parts, pace, words, log_c, z, w, epsilon, curvature):
     """Update the softmax over the candidates `words`: only their rows of M change.
 
-    rows: an `outputs.Rows`; parts: the number of blocks for the threads of `team`; pace (V,): eps_0 K c of the outputs;
+    rows: an `outputs.Rows`; parts: the number of blocks for the threads; pace (V,): eps_0 K c of the outputs;
     log_c (V,): ln c of all words; z (K, D): the input of the output layer; w (K,): the words; epsilon: the learning
     rate; curvature: as in `sgd.step`.
 
@@ -87,7 +87,7 @@ def update_output(rows, team, parts, pace, words, log_c, z, w, epsilon, curvatur
         ids = words[piece]
         blocks.append(outputs.Block(piece.start, len(ids), partial(rows.take, ids), partial(rows.put, ids)))
     layer, place = outputs.Blocks(blocks, len(words), rows.comm), np.searchsorted(words, w)
-    return outputs.update_output(layer, team, pace[words], 0, z, place, epsilon, curvature, log_c[words])
+    return outputs.update_output(layer, threads, pace[words], 0, z, place, epsilon, curvature, log_c[words])
 
 
 def effective_sample_size(rows, z, drawn, q):

@@ -13,7 +13,7 @@ import numpy as np
 
 from lmtk.machine.blas import shares
 from lmtk.machine.parallel import ALONE
-from lmtk.machine.threads import Team
+from lmtk.machine.threads import map_at_once
 from lmtk.nplm import kernels, senses
 from lmtk.nplm.layers import Batch, Layer
 from lmtk.nplm.pace import PASSES, Pace, full_pace, largest_eigenvalue, rate_factors
@@ -27,7 +27,7 @@ class Parameters:
 
     m: the number of features of a sense of a word; direct: the number of words whose features the direct connections
     see, 0 without them; pace: the limits of the learning rates; state: the state that the layer carries on, after the
-    last minibatch; team: threads for large work.
+    last minibatch; threads: the number of threads for large work.
     """
 
     layer: Layer
@@ -36,16 +36,16 @@ class Parameters:
     direct: int
     pace: Pace
     state: np.ndarray | None = None
-    team: Team | None = None
+    threads: int = 1
 
 
-def make_parameters(layer, arrays, direct=0, pace=None, comm=ALONE, m=None, team=None):
+def make_parameters(layer, arrays, direct=0, pace=None, comm=ALONE, m=None, threads=1):
     """Copy arrays, by letter, into Parameters, in memory that `comm` provides.
 
     pace: a Pace; None: all parameters learn with the full rate. m: None: a word has one sense.
     """
     p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in arrays.items()})
-    return Parameters(layer, p, m or p.C.shape[1], direct, pace or full_pace(len(p.C), 0), team=team)
+    return Parameters(layer, p, m or p.C.shape[1], direct, pace or full_pace(len(p.C), 0), threads=threads)
 
 
 def copy_arrays(theta):
@@ -101,8 +101,10 @@ def backward(theta, memory, gz, epsilon, decay, feature_rate, kept=None):
         if once:
             of_C = g.go, len(g.go), p.H
         factors = [(g.go, K), of_C, *((X, len(g.go)) for X in g.inputs)]
-        run = theta.team if shares(theta.team, PASSES * sum(X.size for X, *_ in factors)) > 1 else map
-        of_go, of_features, *of_inputs = run(lambda arguments: largest_eigenvalue(*arguments), factors)
+        largest = lambda arguments: largest_eigenvalue(*arguments)
+        of_go, of_features, *of_inputs = map_at_once(
+            largest, factors, shares(theta.threads, PASSES * sum(X.size for X, *_ in factors))
+        )
         rate *= rate_factors(pace.H / steps, sum(of_inputs) * of_go)
         rates *= rate_factors(pace.C, of_features)
     if decay:

@@ -393,7 +393,7 @@ def read_features(path, vocab, m=None):
             features[vocab.index[fields[0]]] = vector
     if stated not in (None, vectors):
         raise FormatError(
-            path, f"the first line says {counted(stated, 'word')}, the file has {vectors}; is it cut short?"
+            path, f"the first line says {counted(stated, 'word')}, but the file has {vectors}; is it complete?"
         )
     if not features:
         raise FormatError(path, "it has features for no word of the vocabulary")

@@ -67,7 +67,8 @@ class Marks:
         whole file.
         """
         if not self.ended:
-            what = "no \\end\\; the file is cut short" if self.begun else "no ARPA file: it has no \\1-grams:"
+            what = "the line \\end\\ is missing, so the file is incomplete"
+            what = what if self.begun else "not an ARPA file: it has no line \\1-grams:"
             raise FormatError(self.path, what)
         stated, sizes = ({k: size for k, size in x.items() if k <= most} for x in (self.stated, self.sizes))
         if stated != sizes:

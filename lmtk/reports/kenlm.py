@@ -19,7 +19,7 @@ from lmtk.files.decoding import blocks, lines_in
 from lmtk.files.inputs import open_in
 from lmtk.lm import LN10
 from lmtk.machine.large import pays
-from lmtk.machine.threads import in_threads
+from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa.digits import shortest
 from lmtk.ngram.counting.counts import trie
 from lmtk.ngram.model.backoff import Backoff, Walk
@@ -265,7 +265,7 @@ def report(model, lm, text, marks, shown, write, eager=False):
 
     total = total_of_oovs = 0.0
     tokens = oovs = 0
-    for lines, of_oovs, sums, known, size in (map if eager else in_threads)(
+    for lines, of_oovs, sums, known, size in (map if eager else map_in_order)(
         answered, sentences(text, model.vocab, marks, eager)
     ):
         write(lines)

@@ -14,7 +14,7 @@ from lmtk.errors import FormatError
 from lmtk.joint.dynamic import joint
 from lmtk.lm import ABSENT, LN10, NONE, UNKNOWN, unique_rows, vocabulary_sums
 from lmtk.machine.large import pays
-from lmtk.machine.threads import Scratch, in_threads
+from lmtk.machine.threads import Scratch, map_in_order
 from lmtk.ngram.model import summing, walking
 from lmtk.ngram.model.nodes import address_of
 from lmtk.reports.tally import Tally
@@ -212,7 +212,7 @@ def report_sums(model, name, texts, marks, write):
             lines, *numbers = summing.sum_text(*handles, given, text, arrays)
             return arrays[0][:lines].copy(), numbers
 
-    for sums, (*numbers, unknown_here, blank_here) in in_threads(summed, whole_lines()):
+    for sums, (*numbers, unknown_here, blank_here) in map_in_order(summed, whole_lines()):
         whole.log10p = added(whole.log10p, sums)
         whole.add(Tally(*numbers))
         blank, unknown = blank + blank_here, unknown + unknown_here

@@ -111,7 +111,7 @@ def stages(text, folder):
 
     def smooth():
         recipe = Recipe([lmplz(k) for k in range(1, ORDER + 1)], (0.5, 1, 1.5), exact=True)
-        left["model"] = estimating.estimate(estimating.count(left["ngrams"], left["vocab"], recipe, marks, types=True))
+        left["model"] = estimating.estimate(estimating.count(left["ngrams"], left["vocab"], recipe, types=True))
 
     def write():
         with open(os.devnull, "wb") as out:

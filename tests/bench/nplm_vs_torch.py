@@ -153,7 +153,6 @@ def ours(V, n, m, h, direct, contexts, w, threads, comm=None):
     import numpy as np
 
     from lmtk.machine.parallel import ALONE
-    from lmtk.machine.threads import Team
     from lmtk.nplm import outputs, pace, sgd
     from lmtk.nplm.layers import LAYERS
 
@@ -166,7 +165,7 @@ def ours(V, n, m, h, direct, contexts, w, threads, comm=None):
         LAYERS["nplm"], {"C": C, "H": H, "d": np.zeros(h, np.float32)}, direct * (n - 1), comm=comm
     )
     mine = outputs.make_blocks(np.zeros((V, h), np.float32), W, b, outputs.count_blocks(threads), comm)
-    see = partial(outputs.update_output, mine, Team(threads), pace.full_pace(V, V).outputs, 3e-5)
+    see = partial(outputs.update_output, mine, threads, pace.full_pace(V, V).outputs, 3e-5)
 
     def run():
         for x, y in zip(contexts, w):

@@ -8,7 +8,7 @@ import numpy as np
 
 from lmtk.machine import memory
 from lmtk.machine.large import pays
-from lmtk.machine.threads import in_threads
+from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa import sorting
 from lmtk.ngram.arpa.digits import shortest
 from lmtk.ngram.arpa.printing import PIECE, Layout, print_rows, print_short, word_cells
@@ -85,7 +85,7 @@ def write_text(out, model):
         lines = partial(printed, cells=letters) if many else partial(formatted, words=words)
         spans = [slice(a, a + PIECE) for a in range(0, len(rows), PIECE)]
         parts = ((rows[s], p[s], None if weight is None else weight[s]) for s in spans)
-        out.writelines(in_threads(lambda part, lines=lines: lines(*part), parts))
+        out.writelines(map_in_order(lambda part, lines=lines: lines(*part), parts))
     out.write(b"\n\\end\\\n")
 
 

@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.memory import give_back, trim
-from lmtk.machine.threads import Scratch, ahead, in_threads, in_turn
+from lmtk.machine.threads import Scratch, map_in_order
 from lmtk.ngram.arpa.digits import print_shortest, shortest
 from lmtk.ngram.edit.union import sort
 from lmtk.ngram.estimate import suffix
@@ -53,10 +53,10 @@ def write_header(out, sizes, layout):
     out.write(layout.begin + b"\\data\\\n" + sizes)
 
 
-def write_order(out, model, k, layout, scratch):
-    """Writes the lines of order k of an engine.Estimate."""
-    x = model.suffixes
-    columns = model.log10p[k - 1], model.log10bow[k - 1], model.marks[k - 1]
+def write_order(out, x, columns, k, layout, scratch):
+    """Writes the lines of the n-grams of order k in Suffixes x, which are not used at order 1. columns: log10p,
+    log10bow and marks, (N,) each, as in an engine.Estimator.
+    """
     if k == 1:
         cuts = np.append(np.arange(0, len(columns[0]), len(columns[0]) if layout.siblings else PIECE), len(columns[0]))
         nodes = cuts[None]
@@ -66,7 +66,7 @@ def write_order(out, model, k, layout, scratch):
         cuts = cuts[: suffix.cut_places(x.begins, PIECE, most, cuts)]
         nodes = np.array([x.nodes(d, cuts) for d in range(1, k + 1)])
 
-    def lines_of(q, turn):
+    def lines_of(q):
         with scratch.lent() as room:
             first, last = nodes[-1, q : q + 2]
             mine = [column[first:last] for column in columns]
@@ -78,11 +78,10 @@ def write_order(out, model, k, layout, scratch):
                 suffix.words_of(x.begins, k, cuts[q], cuts[q + 1], nodes[:, q], word, x.start, x.words, x.base, rows)
             flags, weights = room("flags", last - first, np.uint8), room("weights", len(mine[1]), np.float32)
             mark_lines(mine[2], mine[1], flags, weights)
-            text = layout.lines(rows, mine[0], weights, flags, k, room)
-            with turn:
-                out.write(text)
+            return bytes(layout.lines(rows, mine[0], weights, flags, k, room))
 
-    in_turn(lines_of, range(len(cuts) - 1))
+    for text in map_in_order(lines_of, range(len(cuts) - 1)):
+        out.write(text)
 
 
 @jit
@@ -110,7 +109,7 @@ def write_sorted(out, model, rank, own=False):
     def look(k):
         return look_at_children(levels[k]["child"], levels[k + 1]["word"], levels[k + 1]["log10p"], rank, weighted[k])
 
-    straight, many = zip(*in_threads(look, range(nodes.order)))
+    straight, many = zip(*map_in_order(look, range(nodes.order)))
     turned = [np.empty(0, np.int32) if is_so else rank for is_so in straight]
     weighted = [*weighted[1:], np.empty(0, np.uint8)]
     for k in range(nodes.order - 1, 1, -1):  # as in SRILM, the weights of suffixes of contexts are written too
@@ -126,7 +125,8 @@ def write_sorted(out, model, rank, own=False):
             yield contexts
 
     done = None  # the contexts of the order before
-    for k, contexts in enumerate(ahead(contexts_of_orders()), 1):
+    ordered = contexts_of_orders()
+    for k, contexts in enumerate(map_in_order(lambda _: next(ordered), range(nodes.order), threads=1), 1):
         if own and done is not None:
             release_order(nodes, k - 1)
             give_back(done)
@@ -134,7 +134,7 @@ def write_sorted(out, model, rank, own=False):
         cuts = np.empty((nodes.size(k) // PIECE + 2, 2), np.int64)
         cuts = cuts[: cut_lines(contexts, PIECE, cuts)].tolist()
 
-        def lines_of(cut, turn, k=k, contexts=contexts):
+        def lines_of(cut, k=k, contexts=contexts):
             (begin, before), (end, after) = cut
             with scratch.lent() as room:
                 rows, flags = room("rows", (k, after - before), np.int32), room("flags", after - before, np.uint8)
@@ -145,11 +145,9 @@ def write_sorted(out, model, rank, own=False):
                 )
                 if own and k == nodes.order:  # of lower orders the next contexts are still being made
                     give_back(contexts[begin:end])
-                text = printed(rows, p, bow, flags, *cells, room, longest)
-                with turn:
-                    out.write(text)
+                return bytes(printed(rows, p, bow, flags, *cells, room, longest))
 
-        in_turn(lines_of, pairwise(cuts))
+        out.writelines(map_in_order(lines_of, pairwise(cuts)))
         done = contexts
 
 

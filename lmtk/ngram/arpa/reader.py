@@ -16,7 +16,7 @@ from lmtk.errors import FormatError, LmtkWarning, counted, name_of, shown
 from lmtk.files.decoding import WORD, decode_blocks, split_lines
 from lmtk.machine import memory
 from lmtk.machine.large import LARGE, pays
-from lmtk.machine.threads import in_threads
+from lmtk.machine.threads import map_in_order
 from lmtk.ngram.arpa.rows import Trie, sort_rows
 from lmtk.ngram.counting.counts import trie
 from lmtk.ngram.model.backoff import Backoff
@@ -185,7 +185,7 @@ def pieces(blocks, unigrams):
     def read(item):
         return item, read_block(*item, unigrams, free)
 
-    for (block, guess), (found, lines, after) in in_threads(read, guessed()):
+    for (block, guess), (found, lines, after) in map_in_order(read, guessed()):
         if guess != order:
             found, lines, after = read_block(block, order, unigrams, free)
         yield from ((line + number, piece) for number, piece in found)

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from lmtk.machine.jit import inlined, jit, of_numba
-from lmtk.machine.threads import all_at_once
+from lmtk.machine.threads import map_at_once
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, ZERO, N, P, allocate
 
 AHEAD = 12
@@ -44,7 +44,7 @@ class Trie:
             (first, low), (last, high) = part
             return put_rows(rows, k, self.W, place, first, last, low, high, self.memory, self.where)
 
-        if any(all_at_once(put, pairwise(deals))):
+        if any(map_at_once(put, pairwise(deals))):
             return False
         if k > 1:
             self.memory[self.where[k - 2, AT] + WIDE * self.sizes[k - 2] + CHILD] = len(rows)

@@ -16,7 +16,7 @@ import numpy as np
 from lmtk.files.column import Shelf
 from lmtk.machine import memory
 from lmtk.machine.jit import inlined, jit
-from lmtk.machine.threads import Scratch, ahead, in_parts, in_turn
+from lmtk.machine.threads import Scratch, map_at_once, map_in_order, parts_of
 from lmtk.ngram.arpa.printing import PIECE
 from lmtk.ngram.counting.counts import sorted_by
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDE, WIDTH, N, P, mark_suffixes
@@ -43,14 +43,12 @@ def write_sections(out, model, rank, lines, context_first=False):
             for column in columns:
                 place = sorted_by(place, np.ascontiguousarray(rows[:, column]), len(rank))
 
-            def lines_of(begin, turn, k=k, rows=rows, place=place):
+            def lines_of(begin, k=k, rows=rows, place=place):
                 with scratch.lent() as room:
                     some = rows[place[begin : begin + PIECE]].T.copy()
-                    text = lines(some[:k], *some[k : k + 2].view(f32), some[k + 2].astype(np.uint8), k, room)
-                    with turn:
-                        out.write(text)
+                    return bytes(lines(some[:k], *some[k : k + 2].view(f32), some[k + 2].astype(np.uint8), k, room))
 
-            in_turn(lines_of, range(0, len(rows), PIECE))
+            out.writelines(map_in_order(lines_of, range(0, len(rows), PIECE)))
 
 
 def weights_written(nodes):
@@ -60,7 +58,8 @@ def weights_written(nodes):
     weighted = memory.zeros(base[-2], np.uint8)
     for k in range(1, nodes.order):
         mine = weighted[base[k - 1] :]
-        in_parts(lambda a, b, k=k, mine=mine: look(nodes.memory, nodes.logs, where, k, a, b, mine), sizes[k - 1])
+        work = lambda part, k=k, mine=mine: look(nodes.memory, nodes.logs, where, k, *part, mine)
+        map_at_once(work, parts_of(sizes[k - 1]))
     for k in range(nodes.order - 1, 1, -1):
         mark_suffixes(nodes, k, np.split(weighted, base[1:-2]))
     return weighted, base
@@ -76,12 +75,12 @@ def ranges(nodes, k, lead, rank, weighted, most):
     while cuts[-1] < len(rank):
         before = ends[cuts[-1] - 1] if cuts[-1] else 0
         cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, before + most, "right"))))
-    pieces = (rows_of(nodes, k, a, rank, weighted) for a in range(0, nodes.size(k), PIECE))
+    pieces = map_in_order(lambda a: rows_of(nodes, k, a, rank, weighted), range(0, nodes.size(k), PIECE))
     if len(cuts) == 2:
         yield np.concatenate([*pieces, np.zeros((0, k + 3), np.int32)])
         return
     of, shelf = np.repeat(np.arange(len(cuts) - 1, dtype=np.uint16), np.diff(cuts)), Shelf()
-    for rows in ahead(pieces):
+    for rows in pieces:
         mine = of[rows[:, lead]]
         place, sizes = np.argsort(mine, kind="stable"), np.bincount(mine, minlength=len(cuts) - 1)
         for r, some in enumerate(np.split(rows[place], np.cumsum(sizes)[:-1])):

@@ -21,7 +21,7 @@ from lmtk.files.decoding import blocks as blocks_of
 from lmtk.machine.large import pays
 from lmtk.machine.memory import at_most
 from lmtk.machine.parallel import ALONE
-from lmtk.machine.threads import count, in_parts
+from lmtk.machine.threads import count, map_at_once, parts_of
 from lmtk.ngram.counting.counts import Counts, count_ids, from_rows, parse_counts, row_parts, to_rows
 from lmtk.ngram.counting.runs import LINE, Lines, Spilled, add_spilling, count_spilling, spilled, tokens_in
 from lmtk.ngram.counting.sharing import common_words, gather_levels
@@ -43,11 +43,12 @@ LAST = re.compile(rb"[ \t\r]*(?P<words>.*?)[ \t\r]*(?P<weight>[^ \t\r]*)[ \t\r]*
 @dataclass(frozen=True)
 class Positions:
     """A large text whose n-grams `suffix` finds by one sort. words: as in Counts; ids (N,), with a border, -1, after
-    each sentence in place of its marks.
+    each sentence in place of its marks; marks: which of them n-grams have.
     """
 
     words: list
     ids: np.ndarray
+    marks: Marks
 
     @property
     def tokens(self):
@@ -58,12 +59,12 @@ class Positions:
 
     def replaced(self, words, of):
         """The Positions with other words; of (W,): the new id of each old word."""
-        return Positions(words, np.append(of, np.int32(NEWLINE))[self.ids])
+        return Positions(words, np.append(of, np.int32(NEWLINE))[self.ids], self.marks)
 
     def of(self, vocab):
         """The ids (N,) int32 that a model's vocabulary gives the words; 0 is the border."""
         new_id, ids = np.array([vocab.index[word] for word in self.words] + [0], np.int32), np.empty_like(self.ids)
-        in_parts(lambda a, b: renumber(self.ids[a:b], new_id, ids[a:b]), len(ids))
+        map_at_once(lambda part: renumber(self.ids[slice(*part)], new_id, ids[slice(*part)]), parts_of(len(ids)))
         return ids
 
 
@@ -360,7 +361,7 @@ def whole_text(raw, index, marks, comm):
     except MarksInside:
         return None
     ids = np.concatenate(parts or [np.zeros(0, np.int32)])
-    return Positions(index.words(), ids) if len(ids) else None
+    return Positions(index.words(), ids, marks) if len(ids) else None
 
 
 def large_text(raw, index, marks, comm):

@@ -13,7 +13,7 @@ import numpy as np
 from lmtk.lm import LN10
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import zeros
-from lmtk.machine.threads import all_at_once, in_parts
+from lmtk.machine.threads import map_at_once, parts_of
 from lmtk.ngram.edit.renormalize import (
     AHEAD,
     copied,
@@ -48,7 +48,7 @@ def prune(model, threshold, minorder=2, history=None, own=False):
     for k in range(len(where), 1, -1):
         given = context[k - 2], float(threshold if k >= minorder else 0), kept[base[k - 1] : base[k]]
         given = *given, needed[k - 1], needed[k - 2]
-        in_parts(lambda *part, k=k, given=given: judge(*arrays, k, *part, *given), where[k - 2, N])
+        map_at_once(lambda part, k=k, given=given: judge(*arrays, k, *part, *given), parts_of(where[k - 2, N]))
         mark_suffixes(model.nodes, k, needed)
     for level, marks in zip(view_records(memory, where)[1:-1], needed):
         level["log10bow"][:-1][marks == 0] = 0
@@ -67,8 +67,8 @@ def prune_low(model, minorder=2):
     while dropped:
         dropped = 0
         for k in range(minorder, order + 1):
-            drop = lambda *part, k=k: drop_low(*arrays, k, *part, extended[k - 2])
-            dropped += sum(in_parts(drop, where[k - 2, N]))
+            drop = lambda part, k=k: drop_low(*arrays, k, *part, extended[k - 2])
+            dropped += sum(map_at_once(drop, parts_of(where[k - 2, N])))
         update_all_weights(arrays, model.vocab)
     base = first_marks(where)
     kept = stated(arrays)
@@ -113,7 +113,7 @@ def select(arrays, W, kept, base):
         mark_contexts(memory, where, k, stays, stays, base)
     sizes = [int(np.count_nonzero(stays[base[k] : base[k + 1]])) for k in range(order)]
     new, new_where, _ = allocate(sizes)
-    all_at_once(lambda k: copy_staying(memory, where, k, kept, stays, base, new, new_where), range(1, order + 1))
+    map_at_once(lambda k: copy_staying(memory, where, k, kept, stays, base, new, new_where), range(1, order + 1))
     return finish(new, new_where, W)
 
 
@@ -132,8 +132,8 @@ def context_probabilities(arrays, vocab):
     out = [first]
     for k in range(2, len(where)):
         out.append(zeros(where[k - 1, N], np.float32))
-        given = k, vocab.V, *out[-2:]
-        in_parts(lambda a, b, given=given: context_p(*arrays, given[0], a, b, *given[1:]), where[k - 2, N])
+        work = lambda part, k=k, columns=out[-2:]: context_p(*arrays, k, *part, vocab.V, *columns)
+        map_at_once(work, parts_of(where[k - 2, N]))
     return out
 
 

@@ -22,11 +22,11 @@ from dataclasses import replace
 import numpy as np
 
 from lmtk.errors import LmtkWarning, counted
+from lmtk.exponential import powers
 from lmtk.lm import probability
-from lmtk.machine.exponential import powers
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.memory import zeros
-from lmtk.machine.threads import in_parts
+from lmtk.machine.threads import map_at_once, parts_of
 from lmtk.ngram.estimate.methods import EPSILON
 from lmtk.ngram.mass import left_of_one, weight_of_one
 from lmtk.ngram.model.nodes import AT, BOW, CHILD, WIDTH, N, P, freeze, suffix_of, view_records, writable_memory
@@ -51,7 +51,7 @@ def renormalize(model, own=False):
     arrays = copied(model, own)
     warn_of_sums(update_all_weights(arrays, model.vocab, shown=True))
     for k in range(2, model.order + 1):
-        in_parts(lambda *part, k=k: fill_bare(*arrays, k, *part), arrays[2][k - 2, N])
+        map_at_once(lambda part, k=k: fill_bare(*arrays, k, *part), parts_of(arrays[2][k - 2, N]))
     return replace(model, nodes=replace(model.nodes, memory=freeze(arrays[0]), path=""))
 
 
@@ -76,7 +76,8 @@ def update_all_weights(arrays, vocab, shown=False):
     with np.errstate(divide="ignore", invalid="ignore"):
         unigrams["log10p"], over = complete_unigrams(unigrams["log10p"].copy(), unigrams["word"] < vocab.V)
     for k in range(2, len(where) + 1):
-        over += sum(in_parts(lambda *part, k=k: update_weights(*arrays, k, *part, shown), where[k - 2, N]))
+        update = lambda part, k=k: update_weights(*arrays, k, *part, shown)
+        over += sum(map_at_once(update, parts_of(where[k - 2, N])))
     return over
 
 

@@ -19,9 +19,9 @@ from functools import partial
 
 import numpy as np
 
-from lmtk.machine.exponential import powers
+from lmtk.exponential import powers
 from lmtk.machine.jit import inlined, jit, of_numba
-from lmtk.machine.threads import all_at_once, part_of
+from lmtk.machine.threads import map_at_once, part_size
 from lmtk.ngram.model.building import add_suffixes
 from lmtk.ngram.model.nodes import (
     AT,
@@ -286,7 +286,7 @@ def unite(models, ids, W, weights=None, own=False):
             begin, (first, last, child, word, _) = part
             put_nodes(k, first, last, begin, child, word, memory, where)
 
-        all_at_once(put, zip(begins, pieces))
+        map_at_once(put, zip(begins, pieces))
         if k > 1:
             far = add_suffixes(memory, where, table, np.array([[0, len(table)]] * n), k, one, far)
 
@@ -301,7 +301,7 @@ def unite(models, ids, W, weights=None, own=False):
         def find(k=k):  # for the suffixes of the next order
             return build_table(memory, where, k) if 1 < k < n else none
 
-        table, *_ = all_at_once(lambda job: job(), [find, *(partial(numbers, part) for part in zip(begins, pieces))])
+        table, *_ = map_at_once(lambda job: job(), [find, *(partial(numbers, part) for part in zip(begins, pieces))])
         parts = [(begin, place) for begin, (*_, place) in zip(begins, pieces)]
         del pieces, put, numbers
     for model in models if own else ():
@@ -313,7 +313,7 @@ def merged_order(tries, old, ids, k, parts):
     """A list of (first, last, child, word, place): the n-grams of order k after the contexts first .. last, as
     `merge_children` makes them. parts: [(node, place)], the places (., T) of the contexts from `node` on.
     """
-    some = part_of(sum(len(place) for _, place in parts))
+    some = part_size(sum(len(place) for _, place in parts))
     pieces = ((node + at, place[at : at + some]) for node, place in parts for at in range(0, len(place), some))
 
     def merge(piece):
@@ -324,4 +324,4 @@ def merged_order(tries, old, ids, k, parts):
         size_merged = merge_children(tries, old, ids, k, above, most, child, word, place)
         return first, first + len(above), child, word[:size_merged], place[:size_merged]
 
-    return all_at_once(merge, pieces)
+    return map_at_once(merge, pieces)

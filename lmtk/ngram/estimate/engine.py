@@ -8,49 +8,25 @@ words. Each segment writes to places of its own, so that the result does not dep
 
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 
 from lmtk.errors import LmtkError
 from lmtk.machine.jit import jit
-from lmtk.machine.memory import trim
-from lmtk.machine.threads import Scratch, all_at_once
-from lmtk.ngram import mass
+from lmtk.machine.threads import Scratch, map_at_once
 from lmtk.ngram.estimate import suffix
-from lmtk.ngram.estimate.methods import EPSILON, Totals
 from lmtk.ngram.estimate.smoothing import (
     Events,
     Level,
     counts_of_counts,
     estimate_order,
     probability,
-    smooth,
+    smooth_large,
 )
-from lmtk.ngram.model.backoff import Backoff
-from lmtk.ngram.model.building import finish
-from lmtk.ngram.model.nodes import allocate as nodes_of_sizes
-from lmtk.ngram.model.nodes import as_matrix
-from lmtk.text.vocab import Vocab
 
 f32 = np.float32
 PIECE = 1 << 16  # places counted together
 THERE, NEEDED = 1, 2  # marks: an n-gram is in the model; the ARPA file needs it, or its weight, for a longer one
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A model in suffix order. Each list has an array (N,) over the n-grams of each order: log10p, backed off if the
-    n-gram has no probability of its own; log10bow, nan if nothing extends the n-gram; marks, THERE and NEEDED; types,
-    the number of n-grams that extend it, if asked for. Order 1 has all words of the vocabulary.
-    """
-
-    vocab: Vocab
-    suffixes: suffix.Suffixes
-    log10p: list
-    log10bow: list
-    marks: list
-    types: list
 
 
 @dataclass(frozen=True)
@@ -144,7 +120,7 @@ class Estimator:
                     given = x.oldest(k), first[q], V, fresh, counts, parts[q]
                     suffix.tally(begins, k, cuts[q], cuts[q + 1], *given)
 
-            all_at_once(piece, range(len(parts)))
+            map_at_once(piece, range(len(parts)))
             of_counts.append(parts.sum(0)[1:])
         return of_counts
 
@@ -168,7 +144,7 @@ class Estimator:
         probability; those with an <unk> that is not predicted do not count.
         """
         p = probability(self.log10p[1])
-        lacking = sum(all_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
+        lacking = sum(map_at_once(partial(self.estimate, methods, exact, p), self.suffixes.segments))
         vocab, there = self.vocab, self.marks[1] > 0
         return lacking + np.count_nonzero(~there[vocab.V :]) - (vocab.unk_id >= vocab.V and not there[vocab.unk_id])
 
@@ -177,17 +153,16 @@ class Estimator:
         lacking, below = 0, slice(None)
         with self.scratch.lent() as room:
             for method, (k, found, count, events, odd) in zip(methods[1:], self.orders(segment, room)):
-                n = len(found.node)
-                given = [column[events] for column in (found.context, count, found.raw, found.parent)]
+                n, node, raw = len(found.node), found.node[events], found.raw[events]
                 if self.outside:
-                    given[2] = np.where(self.outside[k][found.node[events]], -1, given[2])
-                given = *given, lambda some, k=k, below=below: self.log10p[k - 1][below][some], lower_p, found.H
-                mine = room("log10p", len(given[0]), f32), room(f"p{k % 2}", len(given[0]), np.float64)
-                bow, types = smoothed(given, method, self.vocab.V, exact, *mine, room), room("types", found.H, np.int32)
-                log10p, lower_p = mine
-                many = put(found.node[events], log10p, given[0], self.log10p[k], self.marks[k], types)
+                    raw = np.where(self.outside[k][node], -1, raw)
+                columns = found.context[events], count[events], raw, found.parent[events]
+                grams = Events(k, *columns, lower_p, found.H)
+                log10p, lower_p, bow = smooth_large(grams, method, self.vocab.V, exact, room)
+                types = room("types", found.H, np.int32)
+                many = put(node, log10p, columns[0], self.log10p[k], self.marks[k], types)
                 if many < n:
-                    lower_p = self.back_off(k, found, events, below, *mine, bow)
+                    lower_p = self.back_off(k, found, events, below, log10p, lower_p, bow)
                 bow[(types == 0) & (bow == 0)] = np.nan
                 self.log10bow[k - 1][found.contexts] = bow
                 if len(self.types[k - 1]):
@@ -255,14 +230,8 @@ class Estimator:
         """Marks the prefixes of the n-grams of order k, which an ARPA file needs, and the suffixes that `need_ends`
         marks.
         """
-        for suffixes in all_at_once(partial(self.need_contexts, k), self.suffixes.segments):
+        for suffixes in map_at_once(partial(self.need_contexts, k), self.suffixes.segments):
             self.need_ends(k, suffixes, ends)
-
-    @property
-    def estimated(self):
-        """The Estimate of all orders. Its columns are those of this Estimator."""
-        columns = (x[1:] for x in (self.log10p, self.log10bow, self.marks, self.types))
-        return Estimate(self.vocab, self.suffixes, *columns)
 
 
 def with_words(x, odd):
@@ -276,97 +245,6 @@ def with_words(x, odd):
         here = last[at] if k == 2 else found[k - 1][x.nodes(k - 1, at + 1) - 1]
         found.append(here | odd[x.oldest(k)])
     return found
-
-
-def smoothed(given, method, V, exact, log10p, p, room):
-    """`smoothing.smooth` of the predicted n-grams of a segment: log10p (N,) <- log10 p in single precision, nan where
-    they are left out; p (N,) <- 10 to that. Returns log10 of the back-off weights (H,).
-
-    given: context, count, raw, parent, (N,); a function that gives log10p of some of the parents, the n-grams of the
-    lower order; p of all of these; H.
-    """
-    context, count, raw, parent, below, lower_p, H = given
-    kind = np.int32 if raw.dtype == np.int32 else np.float64  # counts that were read may be large, or fractions
-    h, lost = room("totals", (H, 4), kind), room("lost", H, kind)
-    cutoff = method.cutoff or -1  # -1: n-grams that are only prefixes of others, seen 0 times, are types too
-    sum_counts(context, count, raw, cutoff, h, lost)
-    T, types = h[:, 0].astype(np.float64), h[:, 1]
-    seen = T > 0
-    T[~seen] = 1
-    q, weight = method.smoothing.shares(method.parameters, Totals(T, types, h[:, 2], h[:, 3], V))
-    if lost.any():
-        weight = weight + lost / T
-    share = room("share", (H, 2), np.float64)
-    share[:, 0], share[:, 1] = q, weight if method.interpolate else 0
-    f, less = method.smoothing.kept(method.parameters)
-    lower, sums = room("lower", len(p), np.float64), room("sums", (H, 2), np.float64)
-    rule = np.array(f), float(less), float(method.minimum), cutoff, bool(exact)
-    interpolate(context, count, raw, parent, lower_p, *rule, share, p, lower, sums)
-    odd = np.zeros(H, bool) if method.idle or exact else (sums[:, 0] > 1 - EPSILON) & (types < V)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        np.log10(p, out=p)
-        log10p[:] = p
-        p[:] = log10p
-        np.power(10.0, p, out=p)
-        if exact:
-            return np.where(seen, np.log10(weight), 0).astype(f32)
-    sum_both(context, p, lower, sums)
-    left = mass.left(sums[:, 0], sums[:, 1])
-    bow, odd = left.weights(), odd | (left.scale > 0)
-    if odd.any():
-        some, contexts = np.flatnonzero(odd[context]), np.flatnonzero(odd)
-        number = np.cumsum(odd) - 1
-        cut = raw[some] <= method.cutoff if method.cutoff else None
-        events = Events(number[context[some]], count[some], below(parent[some]), len(contexts), cut)
-        log10p[some], bow[contexts] = smooth(events, 2, method, V, exact)
-        p[some] = probability(log10p[some])
-    return bow
-
-
-@jit
-def sum_counts(context, count, raw, cutoff, h, lost):
-    """h (H, 4) <- T, types, types2, types3 of methods.Totals; lost (H,) <- the sum of the counts of n-grams seen
-    `cutoff` times or less, which are no types.
-    """
-    h[:] = 0
-    lost[:] = 0
-    for i in range(len(context)):
-        of, c, there = context[i], count[i], raw[i] > cutoff
-        h[of, 0] += c
-        h[of, 1] += there
-        h[of, 2] += there & (c >= 2)
-        h[of, 3] += there & (c >= 3)
-        if not there:
-            lost[of] += c
-
-
-@jit
-def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, exact, share, p, lower, sums):
-    """p (N,) <- f(c) / q + weight p of the lower order, nan for an n-gram that is left out; lower (N,) <- p of the
-    lower order; sums[:, 0] (H,) <- the sum of p. share (H, 2): q and weight; f, less: as Smoothing.kept returns them.
-    """
-    sums[:] = 0
-    for i in range(len(context)):
-        of, c = context[i], count[i]
-        below = lower_p[parent[i]]
-        few = c <= len(f) - 1
-        whole = np.int64(c) if few else 0
-        kept = f[whole + (whole < c)] if few else c - less
-        kept = kept / share[of, 0] if c >= minimum else 0.0
-        there = (c > 0) & (raw[i] > cutoff) & (exact | (kept != 0))
-        found = kept + share[of, 1] * below
-        lower[i], p[i] = below, found if there else np.nan
-        sums[of, 0] += found if there else 0.0
-
-
-@jit
-def sum_both(context, p, lower, sums):
-    """sums (H, 2) <- the sums of p and of `lower` (N,) in each context, where p is a number."""
-    sums[:] = 0
-    for i in range(len(context)):
-        of, there = context[i], p[i] == p[i]
-        sums[of, 0] += p[i] if there else 0.0
-        sums[of, 1] += lower[i] if there else 0.0
 
 
 @jit
@@ -477,45 +355,3 @@ def count_last(counted, x, a, b, vocab):
             if 0 < r <= len(n):
                 n[r - 1] += change
     return len(counted) > 1
-
-
-def backoff_of(model, home=None):
-    """The Backoff model of an Estimate with types: puts its n-grams in the order of their prefixes. The estimate's
-    columns are emptied. home: as for `building.finish`.
-    """
-    W, segments, scratch = len(model.vocab.words), model.suffixes.segments, Scratch()
-    sizes = [W, *(int(np.count_nonzero(marks & THERE)) for marks in model.marks[1:])]
-    vars(model.suffixes)["words"] = None  # the oldest words are not needed any more
-    trim()
-    memory, where, records = nodes_of_sizes(sizes, home)
-    place, lacking = np.arange(W, dtype=np.int32), 0
-    records[0]["word"][:-1] = place
-    records[0]["log10bow"][:-1] = np.where(np.isnan(model.log10bow[0]), f32(0), model.log10bow[0])
-    records[0]["log10p"][:-1] = np.where(model.marks[0] & THERE, model.log10p[0], f32(np.nan))
-    records[0]["child"][:-1] = model.types[0]
-    for k, (above, here) in enumerate(pairwise(records), 2):
-        suffix.sum_up(above["child"], 0)
-        new = np.full(len(model.log10bow[k - 1]), -1, np.int32)
-        work = partial(place_segment, model, k, place, above["child"], new, as_matrix(here), scratch)
-        lacking += sum(all_at_once(work, segments))
-        place = new
-        for column in (model.log10p, model.log10bow, model.marks, model.types):
-            column[k - 1] = None
-        trim()  # freed memory goes back to the system, for the pages of the file
-    nodes = finish(memory, where, W, linked=not lacking, home=home)
-    return Backoff(model.vocab, nodes)
-
-
-def place_segment(model, k, place, child, new, rows, scratch, segment):
-    """Puts the n-grams of order k whose contexts are in a segment into rows, the records as `columns` returns them;
-    those of each context from its first child on. Returns how many lack a suffix.
-    """
-    x = model.suffixes
-    with scratch.lent() as room:
-        local = contexts_of(x, k - 1, 1, segment, room)
-        first = segment[0] if k == 2 else x.nodes(k - 1, segment[2:3])[0]
-        head = room("head", local[-1] + 1, np.int32)
-        head[:] = child[place[first : first + len(head)]]
-        given = x.begins, x.come, x.rank, k, x.blocks, x.by[segment[0]], x.by[segment[1]], segment[2], local, head
-        given = *given, place, *(column[k - 1] for column in (model.marks, model.log10p, model.log10bow, model.types))
-        return suffix.place(*given, rows, rows.view(f32), new)[0]

@@ -1,36 +1,50 @@
-"""Counts or a text's positions -> a back-off model: by the `engine`, in suffix order, or by `smoothing`.
+"""What was counted -> a back-off model.
 
-`smoothing` goes from counts to a model in numpy. It has three uses. It is the reference for the tests of the engine. It
-spares small jobs the kernels, which take longer to load than such a job. And it does what is not worth a kernel: order
-1, n-grams with sentence marks in the middle, and contexts with counts of their own.
+A large job goes through `buckets`, which run the kernels of `engine` on n-grams in suffix order: in one bucket in
+memory, or in many where memory is bounded or ranks share the work. `smoothing` goes from counts to a model in numpy.
+This spares small jobs the kernels, which take longer to load than such a job. `smoothing` also does what is not worth a
+kernel: order 1, n-grams with sentence marks in the middle, and contexts with counts of their own.
 """
 
 from lmtk.machine.large import pays
-from lmtk.ngram.counting.collection import Positions
+from lmtk.machine.parallel import ALONE
+from lmtk.ngram.counting.collection import Positions, Text
+from lmtk.ngram.counting.counts import Counts
+from lmtk.ngram.counting.runs import Spilled
 from lmtk.ngram.estimate import smoothing
 
 
-def estimate(counted, vocab, recipe, marks, types=True):
-    """(Buckets with one bucket in memory, or a Backoff; the methods with their discounts) from the one Counts or
-    collection.Positions in the list `counted`. The list is emptied, so that its memory is free for the engine. recipe:
-    a methods.Recipe. types: whether `buckets.assembly.backoff_of` may follow. Raises NoDiscount, and LmtkError if
+def estimate(counts, vocab, recipe, form="nodes", memory=None, comm=ALONE, show=lambda share, what: None):
+    """Estimates a model. Returns (the model, the methods with their discounts).
+
+    counts: Counts; or collection.Positions, collection.Text or runs.Spilled, with which the model is Buckets, else a
+    Backoff or, if there are many counts, Buckets. The caller should not keep them, so that their memory becomes free.
+    recipe: a methods.Recipe. form: what is wanted, "lines" for an ARPA file, "nodes" for a Backoff, or "discounts":
+    there is no model then. memory, comm, show: as for `buckets.estimating.count`. Raises NoDiscount, and LmtkError if
     nothing is counted.
     """
-    ngrams, suffixes, order = counted.pop(), None, len(recipe.methods)
-    if isinstance(ngrams, Positions):
-        from lmtk.ngram.estimate import suffix
-
-        suffixes = suffix.suffix_order(ngrams.of(vocab), order, len(vocab.words) - 1, marks)
-    else:
-        ngrams = ngrams.up_to(order)
-        if order > 1 and not recipe.trusting and pays("ngrams", sum(len(level.keys) for level in ngrams.levels)):
-            from lmtk.ngram.estimate import leaves
-
-            suffixes = leaves.suffixes_of(ngrams, vocab)
-    if suffixes is None:
-        return smoothing.estimate(ngrams, vocab, recipe)
-    del ngrams  # the last reference
+    if not isinstance(counts, Text | Spilled):
+        counts = in_suffix_order(counts, vocab, recipe)
+        if isinstance(counts, Counts):
+            model, methods = smoothing.estimate(counts, vocab, recipe)
+            return model if form != "discounts" else None, methods
     from lmtk.ngram.estimate.buckets import estimating
 
-    job = estimating.estimate(estimating.count(suffixes, vocab, recipe, marks, types=types))
-    return job, job.methods
+    buckets = estimating.count(counts, vocab, recipe, memory, comm, show, form == "nodes")
+    del counts  # the last reference
+    return estimating.estimate(buckets) if form != "discounts" else None, buckets.methods
+
+
+def in_suffix_order(counts, vocab, recipe):
+    """The suffix.Suffixes of Positions, or of many Counts if `engine` can estimate from them; else the Counts."""
+    order = len(recipe.methods)
+    if isinstance(counts, Positions):
+        from lmtk.ngram.estimate.suffix import suffix_order
+
+        return suffix_order(counts.of(vocab), order, len(vocab.words) - 1, counts.marks)
+    counts = counts.up_to(order)
+    if order > 1 and not recipe.trusting and pays("ngrams", sum(len(level.keys) for level in counts.levels)):
+        from lmtk.ngram.estimate.leaves import suffixes_of
+
+        return suffixes_of(counts, vocab) or counts
+    return counts

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from lmtk.errors import LmtkError
-from lmtk.machine.threads import all_at_once
+from lmtk.machine.threads import map_at_once
 from lmtk.ngram.counting.counts import find, values
 from lmtk.ngram.estimate.engine import contexts_of
 from lmtk.ngram.estimate.smoothing import odd_contexts
@@ -77,7 +77,7 @@ class HeldOut:
         """`of_levels` from an engine.Estimator: fills `features`, made by `unseen`, for the words whose last context
         word is in one of its segments. Returns them.
         """
-        all_at_once(partial(self.of_segment, work, features), work.suffixes.segments)
+        map_at_once(partial(self.of_segment, work, features), work.suffixes.segments)
         return features
 
     def of_segment(self, work, features, segment):

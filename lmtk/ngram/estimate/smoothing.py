@@ -19,6 +19,7 @@ from functools import partial
 import numpy as np
 
 from lmtk.errors import LmtkError
+from lmtk.machine.jit import jit
 from lmtk.ngram import mass
 from lmtk.ngram.counting.counts import find, to_rows, trie
 from lmtk.ngram.estimate.methods import EPSILON, Totals
@@ -210,24 +211,26 @@ def estimate_order(levels, k, method, vocab, tell, exact, trusting=False):
     """Estimates, in `levels`, the probabilities of order k and the back-off weights of its contexts. exact: the size
     from `words_kept`, or False. trusting: as a Recipe has it.
     """
-    level, V = levels[k - 1], vocab.V
+    level, V, below, lower_p = levels[k - 1], vocab.V, None, None
     level.log10p, level.log10bow = np.full(len(level.keys), np.nan, f32), np.zeros(len(level.keys), f32)
     if k > 1:
-        levels[k - 2].backed_off = backed_off(levels, k - 1)
+        below = levels[k - 2]
+        below.backed_off = backed_off(levels, k - 1)
+        lower_p = probability(below.backed_off)
     for nodes, contexts in pieces(level.parent):
         event, context = level.counted[nodes] & (level.word[nodes] < V), level.parent[nodes] - contexts.start
-        if k > 1:
-            event &= ~odd_contexts(levels[k - 2], contexts, vocab)[context]
+        if below:
+            event &= ~odd_contexts(below, contexts, vocab)[context]
         n = np.flatnonzero(event)
-        lower = levels[k - 2].backed_off[level.suffix[nodes][n]] if k > 1 else None
-        cut = level.raw[nodes][n] <= method.cutoff if method.cutoff and k > 1 else None
+        raw = level.raw[nodes][n]
         if level.inside is not None:
-            cut = ~level.inside[nodes][n] if cut is None else cut | ~level.inside[nodes][n]
-        T = levels[k - 2].count[contexts] if trusting and k > 1 else None
-        events = Events(context[n], level.count[nodes][n], lower, contexts.stop - contexts.start, cut, T)
-        level.log10p[nodes][n], bow = smooth(events, k, method, V, exact)
-        if k > 1:
-            levels[k - 2].log10bow[contexts] = bow
+            raw = np.where(level.inside[nodes][n], raw, -1)
+        T = below.count[contexts] if trusting and below else None
+        columns = context[n], level.count[nodes][n], raw, level.suffix[nodes][n]
+        events = Events(k, *columns, lower_p, contexts.stop - contexts.start, T)
+        level.log10p[nodes][n], _, bow = smooth(events, method, V, exact)
+        if below:
+            below.log10bow[contexts] = bow
         else:
             left = 1 - np.nansum(probability(level.log10p))
             if exact:  # the unseen words' mass may be so small that 1 - sum would lose it
@@ -248,52 +251,150 @@ def odd_contexts(below, contexts, vocab):
 
 @dataclass(frozen=True)
 class Events:
-    """The n-grams of an order that are counted, end in a predicted word, and extend one of H contexts that can be
-    extended. (N,) each: context, the number of the context; count; lower, log10 p of the suffix, None at order 1; cut,
-    whether the n-gram is left out and its count goes to the lower order, or None. T (H,): how often each context was
-    seen, if it is not the sum of the counts.
+    """The predicted n-grams of order k that were counted. Each extends one of H contexts.
+
+    (N,) each: context, the number of the context; count, as the method wants it; raw, how often the n-gram was seen,
+    -1 if it is left out for its words; parent, the number of its suffix in the order below. lower_p (M,): p of the
+    n-grams of the order below, None at order 1. T (H,): how often each context was seen, None if that is the sum of
+    the counts.
+
+    An n-gram that is left out, since it was seen `cutoff` times or less or for its words, gives its count to the lower
+    order.
     """
 
+    k: int
     context: np.ndarray
     count: np.ndarray
-    lower: np.ndarray
+    raw: np.ndarray
+    parent: np.ndarray
+    lower_p: np.ndarray
     H: int
-    cut: np.ndarray | None = None
-    T: np.ndarray | None = None
+    T: np.ndarray = None
 
 
-def smooth(events, k, method, V, exact):
-    """(log10 p (N,) of Events, nan if left out; log10 of the back-off weights (H,) of their contexts), in single
-    precision. At order 1 the second is the weight of the uniform distribution, not its logarithm. exact: as in
-    `estimate_order`.
+def smooth(events, method, V, exact):
+    """(log10 p (N,) of Events in single precision, nan if left out; p (N,), 10 to that; log10 of the back-off weights
+    (H,) of their contexts). At order 1 the last is the weight of the uniform distribution, not its logarithm. exact: as
+    in `estimate_order`.
     """
-    of, c, H = events.context, events.count, events.H
-    if (cut := events.cut) is not None:
-        h, lost = totals(of[~cut], c[~cut], H, V), np.bincount(of[cut], c[cut], H)
-        h = replace(h, T=h.T + lost)
-        kept = (h.T[of] > 0) & ((c > 0) | (k == 1)) & ~cut
-    else:
-        h, lost = totals(of, c, H, V), None
-        kept = (c > 0) & (h.T[of] > 0) if k > 1 else h.T[of] > 0
-    if events.T is not None:
-        h = replace(h, T=events.T)
-        kept &= h.T[of] > 0
-    some = slice(None) if kept.all() else np.flatnonzero(kept)
-    of, c = of[some], c[some]
-    lower = np.full(len(c), uniform(exact, V)) if k == 1 else probability(events.lower[some])
-    p, weight, left_out = smoothed(method, of, c, h, lost, lower if method.interpolate else None, exact)
+    context, count, H = events.context, events.count, events.H
+    cut = events.raw <= (method.cutoff or -1)
+    lost = np.bincount(context[cut], count[cut], H) if cut.any() else None
+    h = totals(context[~cut], count[~cut], H, V)
+    T = h.T if lost is None else h.T + lost
+    h = replace(h, T=T if events.T is None else events.T)
+    kept = (T > 0)[context] & (h.T > 0)[context] & ~cut
+    if events.k > 1:
+        kept &= count > 0
+    kept = slice(None) if kept.all() else np.flatnonzero(kept)
+    context, count = context[kept], count[kept]
+    lower = np.full(len(count), uniform(exact, V)) if events.k == 1 else events.lower_p[events.parent[kept]]
+    p, weight, left_out = discounted(method, context, count, h, lost, lower if method.interpolate else None, exact)
     log10p = np.full(len(events.context), np.nan, f32)
     with np.errstate(divide="ignore"):
-        found = np.log10(p).astype(f32)
-        found[left_out] = np.nan
-        if k == 1:
+        kept_log10p = np.log10(p).astype(f32)
+        kept_log10p[left_out] = np.nan
+        if events.k == 1:
             bow = weight
         elif exact:
             bow = np.where(h.T > 0, np.log10(weight), 0).astype(f32)
         else:
-            bow = backoff_weights(found, of, lower, H)
-    log10p[some] = found
-    return log10p, bow
+            bow = backoff_weights(kept_log10p, context, lower, H)
+    log10p[kept] = kept_log10p
+    return log10p, probability(log10p), bow
+
+
+def smooth_large(events, method, V, exact, room):
+    """`smooth` by kernels, for an order above 1. The log10 p and p returned are memory of `room`, a Scratch's; p stays
+    until the order after the next is smoothed.
+
+    `smooth` does the few contexts that leave nothing for unseen words, or too much.
+    """
+    context, count, raw, parent, H, N = (
+        *(events.context, events.count, events.raw, events.parent),
+        events.H,
+        len(events.raw),
+    )
+    kind = np.int32 if raw.dtype == np.int32 else np.float64  # counts that were read may be large, or fractions
+    h, lost = room("totals", (H, 4), kind), room("lost", H, kind)
+    cutoff = method.cutoff or -1  # -1: n-grams that are only prefixes of others, seen 0 times, are types too
+    sum_counts(context, count, raw, cutoff, h, lost)
+    T, types = h[:, 0].astype(np.float64), h[:, 1]
+    seen = T > 0
+    T[~seen] = 1
+    q, weight = method.smoothing.shares(method.parameters, Totals(T, types, h[:, 2], h[:, 3], V))
+    if lost.any():
+        weight = weight + lost / T
+    share = room("share", (H, 2), np.float64)
+    share[:, 0], share[:, 1] = q, weight if method.interpolate else 0
+    f, less = method.smoothing.kept(method.parameters)
+    log10p, p = room("log10p", N, f32), room(f"p{events.k % 2}", N, np.float64)
+    lower, sums = room("lower", N, np.float64), room("sums", (H, 2), np.float64)
+    rule = np.array(f), float(less), float(method.minimum), cutoff, bool(exact)
+    interpolate(context, count, raw, parent, events.lower_p, *rule, share, p, lower, sums)
+    full = np.zeros(H, bool) if method.idle or exact else (sums[:, 0] > 1 - EPSILON) & (types < V)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.log10(p, out=p)
+        log10p[:] = p
+        p[:] = log10p
+        np.power(10.0, p, out=p)
+        if exact:
+            return log10p, p, np.where(seen, np.log10(weight), 0).astype(f32)
+    sum_both(context, p, lower, sums)
+    left = mass.left(sums[:, 0], sums[:, 1])
+    bow, full = left.weights(), full | (left.scale > 0)
+    if full.any():
+        some, number = np.flatnonzero(full[context]), np.cumsum(full) - 1
+        columns = number[context[some]], count[some], raw[some], parent[some]
+        full_events = Events(events.k, *columns, events.lower_p, np.count_nonzero(full))
+        log10p[some], p[some], bow[full] = smooth(full_events, method, V, exact)
+    return log10p, p, bow
+
+
+@jit
+def sum_counts(context, count, raw, cutoff, h, lost):
+    """h (H, 4) <- T, types, types2, types3 of methods.Totals; lost (H,) <- the sum of the counts of n-grams seen
+    `cutoff` times or less, which are no types.
+    """
+    h[:] = 0
+    lost[:] = 0
+    for i in range(len(context)):
+        of, c, there = context[i], count[i], raw[i] > cutoff
+        h[of, 0] += c
+        h[of, 1] += there
+        h[of, 2] += there & (c >= 2)
+        h[of, 3] += there & (c >= 3)
+        if not there:
+            lost[of] += c
+
+
+@jit
+def interpolate(context, count, raw, parent, lower_p, f, less, minimum, cutoff, exact, share, p, lower, sums):
+    """p (N,) <- f(c) / q + weight p of the lower order, nan for an n-gram that is left out; lower (N,) <- p of the
+    lower order; sums[:, 0] (H,) <- the sum of p. share (H, 2): q and weight; f, less: as Smoothing.kept returns them.
+    """
+    sums[:] = 0
+    for i in range(len(context)):
+        of, c = context[i], count[i]
+        below = lower_p[parent[i]]
+        few = c <= len(f) - 1
+        whole = np.int64(c) if few else 0
+        kept = f[whole + (whole < c)] if few else c - less
+        kept = kept / share[of, 0] if c >= minimum else 0.0
+        there = (c > 0) & (raw[i] > cutoff) & (exact | (kept != 0))
+        found = kept + share[of, 1] * below
+        lower[i], p[i] = below, found if there else np.nan
+        sums[of, 0] += found if there else 0.0
+
+
+@jit
+def sum_both(context, p, lower, sums):
+    """sums (H, 2) <- the sums of p and of `lower` (N,) in each context, where p is a number."""
+    sums[:] = 0
+    for i in range(len(context)):
+        of, there = context[i], p[i] == p[i]
+        sums[of, 0] += p[i] if there else 0.0
+        sums[of, 1] += lower[i] if there else 0.0
 
 
 def totals(of, c, H, V):
@@ -312,7 +413,7 @@ def uniform(exact, V):
     return 1 / exact if exact else 10.0 ** float(f32(-np.log10(V)))
 
 
-def smoothed(method, of, c, h, lost, lower, exact):
+def discounted(method, of, c, h, lost, lower, exact):
     """(p of n-grams, the lower order's weight in each context, which n-grams are left out), from the n-grams' counts c
     and contexts `of`, (N,) each, and h, the Totals. lower: p of the lower order, or None; lost: the sum of the counts
     that are cut in each context, or None.

@@ -35,7 +35,8 @@ import numpy as np
 
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.memory import HUGEPAGE
-from lmtk.machine.threads import Scratch, all_at_once, count, in_turn
+from lmtk.machine.threads import Scratch, count, map_at_once, map_in_order
+from lmtk.text.corpus import Marks
 
 SOME = 512  # positions whose random reads are made together, so that they overlap
 RANGE = 1 << 16  # positions compared together, a multiple of 64
@@ -54,6 +55,8 @@ class Suffixes:
 
     With counts (`leaves`), places do not tell how often an n-gram was seen. Then there are two lists with order k at k:
     raw (N_k,), how often each n-gram was seen; fresh (N_k,), of how many counted n-grams it is the suffix.
+
+    With a text, marks tells whether <s> and </s> count.
     """
 
     come: np.ndarray
@@ -68,6 +71,7 @@ class Suffixes:
     sizes: list
     raw: list | None = None
     fresh: list | None = None
+    marks: Marks | None = None
 
     @property
     def order(self):
@@ -106,20 +110,20 @@ def suffix_order(x, n, W, marks):
     x = around[n - 1 : n - 1 + N]  # frees the memory of the x given, unless the caller holds it
     parts = np.linspace(0, N, threads + 1).astype(np.int64)
     counts = np.zeros((threads, W), np.int32)
-    all_at_once(lambda t: count_ids(x, parts[t], parts[t + 1], counts[t]), range(threads))
+    map_at_once(lambda t: count_ids(x, parts[t], parts[t + 1], counts[t]), range(threads))
     start = np.concatenate(([0], np.cumsum(counts.sum(0), dtype=np.int64)))
     bounds = cut_words(start, SHARES * threads)
     shares = range(len(bounds))
     edges = [*((start[a], start[b]) for a, b in pairwise(bounds)), (0, start[1])]
     order, other = np.empty(N, np.int32), np.empty(N, np.int32)
     head = (start[:-1] + np.cumsum(counts, 0) - counts).astype(np.int32)
-    all_at_once(lambda t: sort_first(x, parts[t], parts[t + 1], head[t], order), range(threads))
+    map_at_once(lambda t: sort_first(x, parts[t], parts[t + 1], head[t], order), range(threads))
     heads = heads_of(x, parts, bounds, start, W)
     for _ in range(n - 2):
-        all_at_once(lambda s, a=order, b=other: sort_next(x, a, *edges[s], heads[s].copy(), b), shares)
+        map_at_once(lambda s, a=order, b=other: sort_next(x, a, *edges[s], heads[s].copy(), b), shares)
         order, other = other, order
     come = other
-    all_at_once(lambda s: sort_last(x, order, *edges[s], heads[s].copy(), come), shares)
+    map_at_once(lambda s: sort_last(x, order, *edges[s], heads[s].copy(), come), shares)
     begins, rank = np.empty(N, kind_of_begins(n)), np.zeros((n, N // 64 + 2, 2), u64)
     ranges = [(a, min(a + RANGE, N)) for a in range(0, N, RANGE)]
     sizes = np.zeros((len(ranges) + 1, n), np.int64)
@@ -128,21 +132,20 @@ def suffix_order(x, n, W, marks):
     words, ends, scratch = untouched(W + 1 + N * (n - 1), np.int32), base.copy(), Scratch()
     words[: W + 1] = np.arange(W + 1)
 
-    def compared(r, turn):
+    def oldest_words(r):
         with scratch.lent() as room:
-            found = room("words", (n, RANGE + 1), np.int32)
-            compare(around, n, order, come, *ranges[r], W, marks.sos, marks.eos, begins, rank, sizes[r], found)
-            with turn:
-                begin = ends.copy()
-                ends[1:] += sizes[r]
-            for k in range(2, n + 1):
-                words[begin[k] :][: sizes[r, k - 1]] = found[k - 1, : sizes[r, k - 1]]
+            oldest = room("words", (n, RANGE + 1), np.int32)
+            compare(around, n, order, come, *ranges[r], W, marks.sos, marks.eos, begins, rank, sizes[r], oldest)
+            return [oldest[k, : sizes[r, k]].copy() for k in range(1, n)]
 
-    in_turn(compared, range(len(ranges)))
+    for oldest in map_in_order(oldest_words, range(len(ranges))):
+        for k, column in enumerate(oldest, 2):
+            words[ends[k] :][: len(column)] = column
+            ends[k] += len(column)
     shift_ranks(rank, sizes, N)
     sizes = sizes[-1].tolist()
     blocks = blocks_of(begins, start, words[base[2] :][: sizes[1]])
-    return Suffixes(come, begins, rank, words, base, *blocks, start, start, sizes)
+    return Suffixes(come, begins, rank, words, base, *blocks, start, start, sizes, marks=marks)
 
 
 def kind_of_begins(n):
@@ -194,7 +197,7 @@ def heads_of(x, parts, bounds, start, W):
     segment = np.full(W, S - 1, np.int32)
     segment[1:] = np.repeat(np.arange(S - 1), np.diff(bounds))
     pairs = np.zeros((len(parts) - 1, S, W), np.int32)
-    all_at_once(lambda t: count_pairs(x, parts[t], parts[t + 1], segment, pairs[t]), range(len(parts) - 1))
+    map_at_once(lambda t: count_pairs(x, parts[t], parts[t + 1], segment, pairs[t]), range(len(parts) - 1))
     heads = np.empty((S + 1, W), np.int32)
     heads[0] = start[:-1]
     for s in range(S):

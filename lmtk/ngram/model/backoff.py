@@ -17,7 +17,7 @@ from lmtk.files import container
 from lmtk.files.declared import ORDER, VOCABULARY, Array, check_contents
 from lmtk.lm import LN10, UNKNOWN, Scores
 from lmtk.machine.large import pays
-from lmtk.machine.threads import in_threads
+from lmtk.machine.threads import map_in_order
 from lmtk.ngram.model.building import file_arrays, read_arrays
 from lmtk.ngram.model.nodes import NARROW, WIDE, Nodes, find_unigrams
 from lmtk.ngram.model.searching import add_tables
@@ -70,7 +70,7 @@ class Walk:
             walk(*arrays, self.V, self.single, ids[begin:end], block_fresh, p, length)
             log10p[first:end], used[first:end] = p[first - begin :], length[first - begin :]
 
-        for _ in in_threads(score_block, range(0, N, BLOCK)):
+        for _ in map_in_order(score_block, range(0, N, BLOCK)):
             pass
         return log10p, used
 

@@ -16,7 +16,7 @@ from lmtk.errors import FormatError
 from lmtk.files import container
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.large import pays
-from lmtk.machine.threads import all_at_once, part_of
+from lmtk.machine.threads import map_at_once, parts_of
 from lmtk.ngram.model.nodes import (
     AT,
     CHILD,
@@ -66,10 +66,8 @@ def add_suffixes(memory, where, slots, spans, k, one, far):
     """Set the suffixes of the k-grams; shorter n-grams must have theirs. Returns `far`, extended by the far suffixes of
     the k-grams. slots, spans: the tables, of which that of order k - 1 is used. one (W,): the 1-gram of each word.
     """
-    size = int(where[k - 2, N])
-    some = part_of(size)
-    parts = [(first, min(first + some, size)) for first in range(0, size, some)]
-    missing = all_at_once(lambda part: link_suffixes(memory, where, slots, spans, k, *part, one), parts)
+    parts = parts_of(int(where[k - 2, N]))
+    missing = map_at_once(lambda part: link_suffixes(memory, where, slots, spans, k, *part, one), parts)
     return add_far_suffixes(memory, where, k, one, far, parts, missing)
 
 
@@ -135,7 +133,7 @@ def add_far_suffixes(memory, where, k, one, far, parts, missing):
     if not any(missing):
         return far
     more, begins = np.empty((sum(missing), 2), np.int32), np.cumsum([0, *missing]).tolist()
-    all_at_once(lambda part: link_far(memory, where, k, *part[0], one, far, more, part[1]), zip(parts, begins))
+    map_at_once(lambda part: link_far(memory, where, k, *part[0], one, far, more, part[1]), zip(parts, begins))
     return np.concatenate((far, more))
 
 

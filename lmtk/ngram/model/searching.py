@@ -11,7 +11,7 @@ import numpy as np
 
 from lmtk.machine.jit import inlined, jit, of_numba
 from lmtk.machine.memory import zeros
-from lmtk.machine.threads import all_at_once
+from lmtk.machine.threads import map_at_once
 from lmtk.ngram.model.nodes import AT, CHILD, WIDTH, N, freeze, number
 
 FEW = 8  # children; among so few, binary search is as fast as a hash table
@@ -115,7 +115,7 @@ def build_tables(nodes, home=None):
     for so many slots.
     """
     orders = range(2, nodes.order + 1)
-    many = all_at_once(lambda k: count_in_tables(nodes.memory, nodes.where, k), orders)
+    many = map_at_once(lambda k: count_in_tables(nodes.memory, nodes.where, k), orders)
     sizes = [0, 0, *map(table_size, many)]
     spans = np.array([[end - size, size] for end, size in zip(np.cumsum(sizes), sizes)], np.int64)
     slots = home and home(nodes.where[:, N].tolist(), sum(sizes))
@@ -127,7 +127,7 @@ def build_tables(nodes, home=None):
         table.fill(-1)
         fill_table(nodes.memory, nodes.where, k, table)
 
-    all_at_once(make, sorted(orders, key=lambda k: -sizes[k]))
+    map_at_once(make, sorted(orders, key=lambda k: -sizes[k]))
     return freeze(slots), freeze(spans)
 
 

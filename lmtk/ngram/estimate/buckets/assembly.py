@@ -12,6 +12,7 @@ its weight, and the number of n-grams that extend it. The second rows of an orde
 begin. This goes back to the buckets, and gives the places of the next order's events.
 """
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -20,7 +21,8 @@ import numpy as np
 from lmtk.files.column import Shelf
 from lmtk.machine.jit import jit
 from lmtk.machine.memory import trim
-from lmtk.ngram.estimate import engine
+from lmtk.machine.threads import Scratch, map_at_once
+from lmtk.ngram.estimate import engine, suffix
 from lmtk.ngram.estimate.buckets.division import ends_of, stored
 from lmtk.ngram.estimate.buckets.passing import fetched
 from lmtk.ngram.estimate.suffix import number, orders_at, sum_up
@@ -33,28 +35,19 @@ f32 = np.float32
 
 
 def backoff_of(job, memory=None, home=None):
-    """The Backoff model of the Buckets of one process. memory: bytes to use, or None. home: as for `building.finished`.
-    A bucket in memory needs types, and its columns are emptied.
+    """The Backoff model of the Buckets of one process. memory: bytes to use, or None. home: as for `building.finish`. A
+    bucket in memory needs types, and its columns are emptied.
     """
-    if job.work:
-        return engine.backoff_of(job.work.estimated, home)
-    W, n = len(job.vocab.words), job.order
-    size = max(memory // (4 * NODE.itemsize), LEAST) if memory else 1 << 30
+    W, work = len(job.vocab.words), job.work
+    if work:
+        work.suffixes = replace(work.suffixes, words=None)  # the oldest words are not needed any more
+        trim()
     nodes, where, records = allocate([W, *job.sizes[1:]], home)
     put_words(job, records[0])
-    lacking = 0
-    for k, (above, here) in enumerate(pairwise(records), 2):
-        base = place_children(job, k, size, above)
-        dealt = Shelf()
-        lacking += sum(job.each(partial(deal_events, job, k, size, base, dealt), f"nodes of order {k}"))
-        for r in range(-(-len(here) // size)):
-            put_events(dealt.get(r, np.int32).reshape(-1, 4), as_matrix(here))
-        if k < n:
-            for b, (place,) in zip(job.mine, fetched(job, k, [own_place])):
-                job.shelf.add(("place of contexts", b), place)
+    size = max(memory // (4 * NODE.itemsize), LEAST) if memory else 1 << 30
+    lacking = put_from_memory(work, records) if work else put_from_shelf(job, size, records)
     trim()
-    made = finish(nodes, where, W, linked=not lacking, home=home)
-    return Backoff(job.vocab, made)
+    return Backoff(job.vocab, finish(nodes, where, W, linked=not lacking, home=home))
 
 
 def put_words(job, records):
@@ -62,6 +55,57 @@ def put_words(job, records):
     records["word"][:-1] = np.arange(len(job.log10p))
     records["log10p"][:-1] = np.where(job.marks & engine.THERE, job.log10p, f32(np.nan))
     records["log10bow"][:-1] = np.where(np.isnan(job.log10bow), f32(0), job.log10bow)
+
+
+def put_from_memory(work, records):
+    """Fills the records of the orders from 2 on from an engine.Estimator, segment by segment, and empties its columns.
+    Returns how many n-grams lack their suffix.
+    """
+    lacking, place, scratch = 0, np.arange(len(work.log10p[1]), dtype=np.int32), Scratch()
+    records[0]["child"][:-1] = work.types[1]
+    for k, (above, here) in enumerate(pairwise(records), 2):
+        sum_up(above["child"], 0)
+        new = np.full(len(work.log10bow[k]), -1, np.int32)
+        put = partial(put_segment, work, k, place, above["child"], new, as_matrix(here), scratch)
+        lacking += sum(map_at_once(put, work.suffixes.segments))
+        place = new
+        for column in (work.log10p, work.log10bow, work.marks, work.types):
+            column[k] = None
+        trim()  # freed memory goes back to the system, for the pages of the file
+    return lacking
+
+
+def put_segment(work, k, place, child, new, rows, scratch, segment):
+    """Puts the n-grams of order k whose contexts are in a segment into rows, the records as a matrix; those of each
+    context from its first child on. Returns how many lack their suffix.
+    """
+    x = work.suffixes
+    with scratch.lent() as room:
+        local = engine.contexts_of(x, k - 1, 1, segment, room)
+        first = segment[0] if k == 2 else x.nodes(k - 1, segment[2:3])[0]
+        head = room("head", local[-1] + 1, np.int32)
+        head[:] = child[place[first : first + len(head)]]
+        columns = (column[k] for column in (work.marks, work.log10p, work.log10bow, work.types))
+        blocks = x.blocks, x.by[segment[0]], x.by[segment[1]]
+        places = x.begins, x.come, x.rank
+        return suffix.place(*places, k, *blocks, segment[2], local, head, place, *columns, rows, rows.view(f32), new)[0]
+
+
+def put_from_shelf(job, size, records):
+    """Fills the records of the orders from 2 on from the arrays on the shelf, `size` records at a time. Returns how
+    many n-grams lack their suffix.
+    """
+    lacking = 0
+    for k, (above, here) in enumerate(pairwise(records), 2):
+        base = place_children(job, k, size, above)
+        dealt = Shelf()
+        lacking += sum(job.each(partial(deal_events, job, k, size, base, dealt), f"nodes of order {k}"))
+        for r in range(-(-len(here) // size)):
+            put_events(dealt.get(r, np.int32).reshape(-1, 4), as_matrix(here))
+        if k < job.order:
+            for b, (place,) in zip(job.mine, fetched(job, k, [own_place])):
+                job.shelf.add(("place of contexts", b), place)
+    return lacking
 
 
 def place_children(job, k, size, above):

@@ -20,7 +20,7 @@ from lmtk.ngram.estimate.smoothing import words_kept
 f32 = np.float32
 
 
-def count(ngrams, vocab, recipe, marks, memory=None, comm=ALONE, show=lambda share, what: None, types=False):
+def count(ngrams, vocab, recipe, memory=None, comm=ALONE, show=lambda share, what: None, types=False):
     """Counts n-grams, and estimates the discounts and order 1: the Buckets that `estimate` goes on with.
 
     ngrams: suffix.Suffixes, which make one bucket in memory; or a collection.Text or runs.Spilled, dealt to buckets,
@@ -31,7 +31,7 @@ def count(ngrams, vocab, recipe, marks, memory=None, comm=ALONE, show=lambda sha
     inside, size = words_kept(recipe, vocab)
     if isinstance(ngrams, suffix.Suffixes):
         job, sort = in_one(ngrams, vocab, recipe, inside, types), count_suffixes
-        seen = ngrams.raw[1] if ngrams.raw else engine.seen_words(job.seen, vocab, marks)
+        seen = ngrams.raw[1] if ngrams.raw else engine.seen_words(job.seen, vocab, ngrams.marks)
         if ngrams.raw and (exact or not engine.ends_in_words(ngrams, vocab)):
             engine.need_seen(seen, vocab)
     elif isinstance(ngrams, Spilled):
@@ -39,10 +39,10 @@ def count(ngrams, vocab, recipe, marks, memory=None, comm=ALONE, show=lambda sha
         seen = of_counts.deal_out(job, ngrams, exact)
     else:
         job = divided(comm.sum(ngrams.seen(vocab)), "words", vocab, n, memory, comm)
-        job.show, sort = show, partial(sort_bucket, marks=marks)
+        job.show, sort = show, partial(sort_bucket, marks=ngrams.marks)
         small = job.ample and comm.size <= n + 1 and job.seen.sum() < 1 << 31
         (share_text if small else deal_out)(job, ngrams.parts(vocab))
-        seen = comm.share(lambda: engine.seen_words(job.seen, vocab, marks))
+        seen = comm.share(lambda: engine.seen_words(job.seen, vocab, ngrams.marks))
     job.show, job.inside, job.methods, job.exact = show, inside, methods, exact
     last = int(engine.last_word(seen, vocab)) if exact and methods[0].counts == "before" else None
     bigrams, counted = count_all(job, partial(sort, job, last=last))

@@ -23,6 +23,7 @@ def write_arpa(out, job, path=None, layout=None, own=False):
     memory is given back on the way.
     """
     layout, scratch, comm = layout or printing.plain(job.vocab.words), threads.Scratch(), job.comm
+    own = own and job.work
     if own:
         give_back(job.work.suffixes.come)
     write = write_alone(out) if comm.size == 1 else write_together(out, comm, path)
@@ -32,9 +33,9 @@ def write_arpa(out, job, path=None, layout=None, own=False):
         for k in range(1, job.order + 1):
             if out:
                 lines.write(b"\n\\%d-grams:\n" % k)
-            for t, model in enumerate(models_of(job, k), 1):
-                if model:
-                    printing.write_order(lines, model, k, layout, scratch)
+            for t, (x, columns) in enumerate(orders_of(job, k), 1):
+                if columns:
+                    printing.write_order(lines, x, columns, k, layout, scratch)
                 done()
                 job.show(t / job.rounds, f"writing {k}-grams")
             for columns in (job.work.log10p, job.work.log10bow, job.work.marks) if own else ():
@@ -136,25 +137,24 @@ def put_at(file, data, at):
         data, at = data[size:], at + size
 
 
-def models_of(job, k):
-    """Yields, for each of a rank's buckets, the Estimate of the n-grams of order k whose lines it has, its contexts. At
-    order 1 rank 0 has one Estimate of all words, the others None.
+def orders_of(job, k):
+    """Yields, for each of a rank's buckets, the n-grams of order k whose lines it has, its contexts: their Suffixes,
+    and log10p, log10bow and marks, (N,) each. At order 1 rank 0 has all words, and None for Suffixes; the others have
+    no columns.
     """
     if job.work:
-        yield job.work.estimated
-        return
-    if k == 1:
-        one = engine.Estimate(job.vocab, None, [job.log10p], [job.log10bow], [job.marks], None)
-        yield None if job.comm.rank else one
-    for b, (p, marks) in zip(job.mine, fetch(job, k)) if k > 1 else ():
-        begins, rank, sizes = stored(job, b, "contexts")
-        base = np.cumsum([0, 0, 0, *sizes[1:]])
-        # one word more, since words_of may read one behind the last
-        words = np.append(job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1])), np.int32(0))
-        x = suffix.Suffixes(
-            None, begins, rank, words, base, None, None, ends_of(job, b, "contexts"), None, sizes.tolist()
-        )
-        marks = (marks & np.uint8(engine.NEEDED)) | ~np.isnan(p)
-        p[np.isnan(p)] = 0  # not printed; kernels would leave a nan to Python
-        found = p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8)
-        yield engine.Estimate(job.vocab, x, *([None] * (k - 1) + [column] for column in found), None)
+        work = job.work
+        yield work.suffixes, (work.log10p[k], work.log10bow[k], work.marks[k])
+    elif k == 1:
+        yield None, () if job.comm.rank else (job.log10p, job.log10bow, job.marks)
+    else:
+        for b, (p, marks) in zip(job.mine, fetch(job, k)):
+            begins, rank, sizes = stored(job, b, "contexts")
+            base = np.cumsum([0, 0, 0, *sizes[1:]])
+            # one word more, since words_of may read one behind the last
+            words = np.append(job.shelf.get(("contexts", "words", b), np.int32, 0, int(base[k + 1])), np.int32(0))
+            start = ends_of(job, b, "contexts")
+            x = suffix.Suffixes(None, begins, rank, words, base, None, None, start, None, sizes.tolist())
+            marks = (marks & np.uint8(engine.NEEDED)) | ~np.isnan(p)
+            p[np.isnan(p)] = 0  # not printed; kernels would leave a nan to Python
+            yield x, (p, job.shelf.get(("bow", b, k), f32), marks.astype(np.uint8))

@@ -73,52 +73,6 @@ def exp_outputs(y, q, s, own, log_c, t):
 
 
 @jit(fastmath=FAST)
-def span_sums(y, i, span, top, s):
-    """For the i-th span of `span` numbers of each row k: top_ki <- the maximum, s_ki <- the sum of e^(y - top_ki).
-
-    y (K, V), where V is a multiple of span; top, s (K, V / span). Terms are at least e^-87.
-    """
-    bits = y.view(i32)
-    for k in range(len(y)):
-        row, whole = y[k, i * span : (i + 1) * span], bits[k, i * span : (i + 1) * span]
-        most, total = i32(-0x80000000), f32(0)
-        for j in range(span):
-            v = ordered(whole[j])
-            most = v if v > most else most
-        most = i32(ordered(most)).view(f32)
-        for j in range(span):
-            v = row[j] - most
-            total += exp(v if v > f32(-87.0) else f32(-87.0))
-        top[k, i], s[k, i] = most, total
-
-
-@jit(fastmath=FAST)
-def join_sums(top, part, s):
-    """s_k <- ln sum_i part_ki e^(top_ki), float64: ln of the sum of a row's spans, with top and part by `span_sums`."""
-    for k in range(len(s)):
-        most, total = top[k].max(), f32(0)
-        for i in range(top.shape[1]):
-            v = top[k, i] - most
-            total += part[k, i] * exp(v if v > f32(-87.0) else f32(-87.0))
-        s[k] = most + np.log(total)
-
-
-@jit(fastmath=FAST)
-def tanh_sums(UH, q, a):
-    """a (K, T, n) <- tanh(UH + q), UH (K, T, n), q (K, n). tanh v = 1 - 2 / (e^2v + 1), error under 2e-7."""
-    K, T, n = a.shape
-    for k in range(K):
-        add = q[k]
-        for j in range(T):
-            row, out = UH[k, j], a[k, j]
-            for i in range(n):
-                v = f32(2) * (row[i] + add[i])
-                v = f32(-40.0) if v < f32(-40.0) else v
-                v = f32(40.0) if v > f32(40.0) else v
-                out[i] = f32(1) - f32(2) / (exp(v) + f32(1))
-
-
-@jit(fastmath=FAST)
 def sigma(v):
     """1 / (1 + e^-v) of one number, error under 2e-7."""
     v = f32(-80.0) if v < f32(-80.0) else v  # nan stays nan
@@ -130,70 +84,6 @@ def sigma(v):
 def tanh(v):
     """2 sigma(2v) - 1 of one number."""
     return f32(2) * sigma(f32(2) * v) - f32(1)
-
-
-@jit(fastmath=FAST)
-def tanh_products(UH, q, v, at, lengths, e):
-    """e_rj <- v . tanh(UH_kj + q_r), k = at_r, for j below lengths_k. UH (K, T, n), q (R, n), e (R, T)."""
-    for r in range(len(at)):
-        k, add = at[r], q[r]
-        for j in range(lengths[k]):
-            row, total = UH[k, j], f32(0)
-            for i in range(len(v)):
-                total += v[i] * tanh(row[i] + add[i])
-            e[r, j] = total
-
-
-@jit(fastmath=FAST)
-def gate_sums(zr, s, rs, G):
-    """The gates of `units.gated_step`: zr (k, 2n) <- sigma(zr + G) in place, rs (k, n) <- r o s. G may be None."""
-    k, n = rs.shape
-    for i in range(k):
-        if G is not None:
-            for j in range(2 * n):
-                zr[i, j] += G[i, j]
-        for j in range(n):
-            zr[i, j] = sigma(zr[i, j])
-        for j in range(n):
-            r = sigma(zr[i, n + j])
-            zr[i, n + j] = r
-            rs[i, j] = r * s[i, j]
-
-
-@jit(fastmath=FAST)
-def state_sums(t, u, zr, s, new):
-    """The state of `units.gated_step`: t (k, n) <- tanh(t + u) in place, new (k, n) <- (1 - z) o s + z o t."""
-    k, n = t.shape
-    for i in range(k):
-        for j in range(n):
-            v = tanh(t[i, j] + u[i, j])
-            t[i, j] = v
-            new[i, j] = s[i, j] + zr[i, j] * (v - s[i, j])
-
-
-@jit(fastmath=FAST)
-def lstm_sums(zr, t, s, new, seen, G):
-    """`units.lstm_step` after its products: zr (k, 3n) <- i, f, o = sigma(zr); t (k, n) <- tanh(t), both in place; new
-    (k, 2n) <- the state, o o tanh(c) and c = f o c + i o t; seen (k, n) <- tanh(c). G is added first: (k, 3n) to zr,
-    (k, 4n) to zr and t, or None.
-    """
-    k, n = t.shape
-    for j in range(k):
-        if G is not None:
-            for m in range(3 * n):
-                zr[j, m] += G[j, m]
-            for m in range(3 * n, G.shape[1]):
-                t[j, m - 3 * n] += G[j, m]
-        for m in range(n):
-            zr[j, m], zr[j, n + m] = sigma(zr[j, m]), sigma(zr[j, n + m])
-        for m in range(n):
-            t[j, m] = tanh(t[j, m])
-            new[j, n + m] = zr[j, n + m] * s[j, n + m] + zr[j, m] * t[j, m]
-        for m in range(n):
-            o = sigma(zr[j, 2 * n + m])
-            zr[j, 2 * n + m] = o
-            seen[j, m] = tanh(new[j, n + m])
-            new[j, m] = o * seen[j, m]
 
 
 @jit(fastmath={"contract"})
