@@ -23,7 +23,7 @@ TASKS = {
     "Score text": ["lmtk-ppl.1", "lmtk-rescore.1"],
     "Mix models": ["lmtk-mix.1"],
     "Neural models": ["lmtk-nplm-train.1", "lmtk-features.1", "lmtk-nplm.7"],
-    "Translate": ["lmtk-nmt-train.1", "lmtk-translate.1"],
+    "Translate": ["lmtk-nmt-train.1", "lmtk-translate.1", "lmtk-nmt.7"],
     "Files": [
         *("lmtk-info.1", "lmtk-counts.5", "lmtk-classes.5", "lmtk-interp.5"),
         *("lmtk-mixture.5", "lmtk-model.5"),
