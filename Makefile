@@ -2,7 +2,7 @@
 # make test   builds .venv and runs the test suite
 # make test-all  the same, with all random cases and parameters; against SRILM and KenLM too where they are on PATH
 # make smoke  wheel and sdist, installed and removed again, by the Pythons at hand
-# make docs   manual pages and READMEs as HTML in build/docs (needs mandoc)
+# make docs   README, manual pages and examples as HTML in build/docs (needs mandoc)
 PYTHON ?= python3
 BIN = $(CURDIR)/.venv/bin
 # by a path, so that the package is found before a folder of its name, as the checkout is to whoever works beside it

@@ -83,3 +83,15 @@ def test_docs_are_linked(tmp_path):
     for page in pages:
         for link in re.findall(r'(?:href|src)="([^"#:]+)', page.read_text()):
             assert (page.parent / link).exists(), f"{page.relative_to(tmp_path)}: {link}"
+
+
+def test_the_functions_of_the_equations_exist():
+    """ "Where the equations are" names a file and a function for each equation, and a plain twin in naive.py."""
+    table = re.findall(
+        r"\| `(lmtk/\S+)` \| `(\w+)` \| (?:`(\w+)` )?\|$", (MAN / "equations.md").read_text(), re.MULTILINE
+    )
+    assert len(table) > 35
+    defined = lambda path: set(re.findall(r"^(?:def|class) (\w+)", path.read_text(), re.MULTILINE))
+    for file, function, plain in table:
+        assert function in defined(MAN.parent / file), (file, function)
+        assert not plain or plain in defined(TESTS / "naive.py"), plain
