@@ -137,5 +137,5 @@ def by_checkpoint(folder, part, now, made, data, fresh):
     """The Progress of a run that goes on where another stands, from its checkpoint."""
     alike = life(folder / "model", made, data, fresh.vocab)
     lifecycle.write_checkpoint(alike, part, alike.arrays(part, now))
-    like = training.checkpoint_arrays(fresh, training.begin(fresh, made)), fresh.named()
+    like = training.checkpoint_arrays(training.begin(fresh, made).network, training.begin(fresh, made)), fresh.named()
     return training.restore(*lifecycle.resume(alike, *like), fresh)

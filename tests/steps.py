@@ -46,7 +46,7 @@ class Small:
             "sampled": lambda: partial(sampled.update_output, mine, threads, threads, slow.outputs, *what),
             "nce": lambda: partial(nce.update_output, mine, threads, threads, slow.outputs, *what),
             "class": lambda: partial(classes.update_output, mine, slow),
-            "tree": lambda: partial(tree.update_output, mine.M, *what, slow.outputs),
+            "tree": lambda: partial(tree.update_output, mine, *what, slow.outputs),
         }[self.output]()
         return sgd.step(self.theta, see, contexts, w, epsilon, *self.rates, kept, batch)
 

@@ -22,7 +22,8 @@ LETTERS = "CHdvb"
 def parameters(target, seed=1, V=11, h=5, m=3, n=4, dtype=np.float32):
     random = np.random.default_rng(seed)
     shapes = (V + 1, m), (h, n * m), (h,), (h, V if target else 1), (V,)
-    return SimpleNamespace(**dict(zip(LETTERS, (random.normal(0, 0.7, shape).astype(dtype) for shape in shapes))))
+    arrays = dict(zip(LETTERS, (random.normal(0, 0.7, shape).astype(dtype) for shape in shapes)))
+    return SimpleNamespace(**arrays, b_low=np.zeros(V, dtype))
 
 
 def arrays(model, dtype=np.float64):

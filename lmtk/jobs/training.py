@@ -282,7 +282,7 @@ def learn(job, comm):
         line=line, remedies=REMEDIES,
     )  # fmt: skip
     fresh = training.begin(network, settings)
-    like = training.checkpoint_arrays(network, fresh), network.named()
+    like = training.checkpoint_arrays(fresh.network, fresh), network.named()
     going_on = lambda: training.restore(*run.resume(course, *like, job.life.debug), network)
     progress = comm.share(going_on if run.has_checkpoint(course, job.life.resume) else lambda: fresh)
     tell = Reporter(course, progress, job.life, silent=comm.rank > 0)

@@ -184,11 +184,14 @@ class Classes:
     """The output weights during training.
 
     MT (D, c): of the classes, transposed; M (V, D): of the words, ordered by class. classes (V,): the class of each
-    word; place (V,): the row of M of each word; ends (c,): the row of M where each class ends.
+    word; place (V,): the row of M of each word; ends (c,): the row of M where each class ends. low_classes (c,), low
+    (V,): what single precision rounds off the biases of both.
     """
 
     MT: np.ndarray
+    low_classes: np.ndarray
     M: np.ndarray
+    low: np.ndarray
     classes: np.ndarray
     place: np.ndarray
     ends: np.ndarray
@@ -197,13 +200,18 @@ class Classes:
 def make_training_arrays(p, comm=ALONE):
     M, M_classes, place, ends = class_tables(p)
     MT, M = comm.place(np.ascontiguousarray(M_classes.T)), comm.place(np.ascontiguousarray(M))
-    return Classes(MT, M, p.classes, place, ends)
+    low = np.empty_like(p.b)
+    low[place] = getattr(p, "b_low", 0)
+    low_classes = comm.place(np.zeros_like(p.bc) + getattr(p, "bc_low", f32(0)))
+    return Classes(MT, low_classes, M, comm.place(low), p.classes, place, ends)
 
 
 def gather_weights(layer, h, direct):
-    """Copies of U, W, b, Uc, Wc and bc by letter, from a `Classes` in training."""
+    """Copies of U, W, b, Uc, Wc and bc by letter, and of b_low and bc_low, from a `Classes` in training."""
     words = zip("UWb", kernels.split_weights(layer.M[layer.place], h, direct))
-    return dict(words) | dict(zip(("Uc", "Wc", "bc"), kernels.split_weights(layer.MT.T, h, direct)))
+    of_classes = zip(("Uc", "Wc", "bc"), kernels.split_weights(layer.MT.T, h, direct))
+    low = {"b_low": layer.low[layer.place], "bc_low": layer.low_classes.copy()}
+    return dict(words) | dict(of_classes) | low
 
 
 def shrink(layer, share, times):
@@ -230,8 +238,12 @@ def update_output(layer, pace, z, w, epsilon, curvature):
     L = float(logp.sum()) + L_words
     if not math.isfinite(L):
         return L, None
-    gz += kernels.block_backward(z, c, 0, layer.MT, y, scale[0], epsilon, 1, rate_factors(pace.top, curvature))
-    add_within(z, layer.M, first, sizes, gy, f32(epsilon) * rate_factors(pace.outputs, curvature))
+    of_classes = layer.MT, layer.low_classes, y, scale[0], epsilon, 1, rate_factors(pace.top, curvature)
+    gz += kernels.block_backward(z, c, 0, *of_classes)
+    rates = f32(epsilon) * rate_factors(pace.outputs, curvature)
+    add_within(z, layer.M, first, sizes, gy, rates)
+    rows = np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(len(gy))
+    kernels.add_biases(layer.M, layer.low, rows, rates[rows] * gy)
     in_order = np.empty_like(gz)
     in_order[order] = gz
     return L, in_order
@@ -275,7 +287,9 @@ def within(z, rows, first, sizes, own, gy, gz):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def add_within(z, rows, first, sizes, gy, rates):
-    """rows <- rows + rate dL/drows, in place. rates (V,); gy: written by `within`; the other arguments are the same."""
+    """rows <- rows + rate dL/drows, in place, but for the biases, the last column. rates (V,); gy: written by `within`;
+    the other arguments are the same.
+    """
     K, D = z.shape
     t = 0
     for k in range(K):
@@ -283,5 +297,5 @@ def add_within(z, rows, first, sizes, gy, rates):
         for i in range(sizes[k]):
             row, v = rows[first[k] + i], rates[first[k] + i] * gy[t]
             t += 1
-            for c in range(D):
+            for c in range(D - 1):
                 row[c] += v * x[c]

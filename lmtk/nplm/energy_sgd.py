@@ -25,7 +25,8 @@ f32 = np.float32
 def step(p, weights, pace, contexts, w, words, log_inclusion, epsilon, decay, feature_rate, threads):
     """Make one update: theta += epsilon * sum over the examples of (dL/dtheta - decay * theta), in place.
 
-    p has the arrays by letter; weights: an `energy.Weights`; pace: a Pace. contexts (K, n-1) and w (K,): ids.
+    p has the arrays by letter, and b_low, what single precision rounds off b; weights: an `energy.Weights`; pace: a
+    Pace. contexts (K, n-1) and w (K,): ids.
     The softmax is over `words`, ascending ids, in a block for each of the threads. If the words are a sample,
     log_inclusion (V,) is ln of the probability that a word is in the sample. It is subtracted from y, except for the
     word of the example itself (`sampled`). v, H and C decay, the biases b and d do not. The rate of C is
@@ -83,20 +84,28 @@ def step(p, weights, pace, contexts, w, words, log_inclusion, epsilon, decay, fe
         else (1, 1, 1, 1)
     )
     of_C, of_H, of_v, of_b = (f32(epsilon) * part for part in paces)
-    keep = 1 - K * epsilon * decay
     if decay:
-        v *= f32(keep)
-        H *= f32(keep)
-        C *= f32(1 - K * epsilon * feature_rate * decay)
+        shrink(p, feature_rate, K * epsilon * decay)
     H[:, :m] += of_H * (gu @ C_out)
     H[:, m:] += of_H * g.arrays["H"]
     d += of_H * g.arrays["d"]
     weights.add(v, words, of_v, gv)
-    b[words] -= (of_b * np.ones(len(b), f32))[words] * gy
+    high, low, steps = b[words], p.b_low[words], -(of_b * np.ones(len(b), f32))[words] * gy
+    kernels.add_exactly(high, low, steps)
+    b[words], p.b_low[words] = steps, low
     rates = f32(feature_rate) * of_C * np.ones(len(C), f32)
     C[words] += rates[words, None] * gC
     kernels.add_features(C, contexts, g.gx, rates)
     return total, float(np.linalg.norm(go))
+
+
+def shrink(p, feature_rate, share, times=1):
+    """Apply the weight decay of `times` updates, each of which removes `share` of v and H, and feature_rate times as
+    much of C.
+    """
+    p.v *= f32((1 - share) ** times)
+    p.H *= f32((1 - share) ** times)
+    p.C *= f32((1 - share * feature_rate) ** times)
 
 
 def rate_factors_of(weights, pace, A, B, H, v, g, C, w):

@@ -101,12 +101,11 @@ def normalize(q, s, t, comm):
     return T - Q - np.log(S), (share / S).astype(f32)
 
 
-def block_backward(z, w, start, MT, y, scale, epsilon, keep, pace):
+def block_backward(z, w, start, MT, low, y, scale, epsilon, keep, pace):
     """Step 2(a) on a block: dL/dy_j = 1_(j=w) - p_j; M <- keep M + epsilon dL/dy' z, in place.
 
-    `y` and `scale` come from the forward pass; y is overwritten. `keep` does not shrink the bias b, the last row of MT.
-    pace (V,): factors of epsilon for all outputs. `scale` multiplies (K, D) arrays instead of y, which saves a pass
-    over y.
+    `y` and `scale` come from the forward pass; y is overwritten. MT, low, keep: as in `add_weights`. pace (V,): factors
+    of epsilon for all outputs. `scale` multiplies (K, D) arrays instead of y, which saves a pass over y.
     Returns dL/dz (K, D). Its last column is 0, since the 1 in z is constant.
     """
     in_block = np.flatnonzero((w >= start) & (w < start + MT.shape[1]))
@@ -115,13 +114,47 @@ def block_backward(z, w, start, MT, y, scale, epsilon, keep, pace):
     gz = np.zeros_like(z)
     np.matmul(y, MT[:-1].T, out=gz[:, :-1])
     gz *= -scale[:, None]
-    MT[-1] /= f32(keep)
     pace = pace[start : start + MT.shape[1]]
     slow = np.flatnonzero(pace < 1)  # a few frequent words
-    before = MT[:, slow] * f32(keep)
-    add_product(-epsilon, z * scale[:, None], y, keep, MT)
-    MT[:, slow] = before + pace[slow] * (MT[:, slow] - before)
+    y[:, slow] *= pace[slow]
+    add_weights(-epsilon, z * scale[:, None], y, keep, MT, low)
     return gz
+
+
+def add_weights(rate, z, gy, keep, MT, low):
+    """M <- keep M + rate gy' z, in place, for a block of outputs. `keep` does not shrink the biases b, the last row of
+    MT.
+
+    low (V_i,): what single precision rounds off the biases. With one example in an update, a step rate gy_j of a bias
+    is often less than half a unit in its last place. Without `low` these steps would be lost, and only the steps
+    upwards, of the words that occur, would count.
+    """
+    b = MT[-1].copy()
+    MT[-1] = 0  # then the product leaves the steps of the biases here
+    add_product(rate, z, gy, keep, MT)
+    add_exactly(b, low, MT[-1])
+
+
+@jit
+def add_exactly(b, low, steps):
+    """b + low + steps, exactly: steps <- the sum in single precision, low <- the rest. All (V_i,), in place."""
+    for j in range(len(b)):
+        exact = np.float64(b[j]) + np.float64(low[j]) + np.float64(steps[j])
+        steps[j] = f32(exact)
+        low[j] = f32(exact - np.float64(steps[j]))
+
+
+@jit
+def add_biases(M, low, rows, steps):
+    """Add steps (N,) to the biases of the `rows` (N,) of M, one after the other, in place. low (V,): as in
+    `add_weights`.
+    """
+    D = M.shape[1]
+    for i in range(len(rows)):
+        j = rows[i]
+        exact = np.float64(M[j, D - 1]) + np.float64(low[j]) + np.float64(steps[i])
+        M[j, D - 1] = f32(exact)
+        low[j] = f32(exact - np.float64(M[j, D - 1]))
 
 
 @jit

@@ -11,7 +11,6 @@ has succeeded.
 
 import numpy as np
 
-from lmtk.machine.blas import add_product
 from lmtk.machine.threads import map_at_once
 from lmtk.nplm import kernels, outputs
 from lmtk.nplm.pace import rate_factors
@@ -42,7 +41,7 @@ def update_output(rows, threads, parts, pace, drawn, q, z, w, epsilon, curvature
     log_noise = np.log(len(drawn) * q[words]).astype(f32)
 
     def forward(piece):
-        MT = rows.take(words[piece])
+        MT, low = rows.take(words[piece])
         ratio = np.exp(np.minimum(z @ MT - log_noise[piece], HIGHEST))  # e^y / (S q)
         k = np.flatnonzero((place[: len(w)] >= piece.start) & (place[: len(w)] < piece.stop))
         target = k, place[k] - piece.start
@@ -52,7 +51,7 @@ def update_output(rows, threads, parts, pace, drawn, q, z, w, epsilon, curvature
         others += ratio @ n[piece]
         p = ratio / (1 + ratio)
         g = p * -n[piece]
-        return MT, g, target, 1 - p[target], np.stack((seen, others, g.sum(axis=1)))
+        return (MT, low), g, target, 1 - p[target], np.stack((seen, others, g.sum(axis=1)))
 
     pieces = outputs.slice_words(words, rows.first, len(rows), parts)
     results = map_at_once(forward, pieces, threads)
@@ -64,12 +63,12 @@ def update_output(rows, threads, parts, pace, drawn, q, z, w, epsilon, curvature
     factors = rate_factors(pace[words], curvature)
 
     def backward(work):
-        piece, (MT, g, target, target_gradient, _) = work
+        piece, ((MT, low), g, target, target_gradient, _) = work
         g *= share
         g[target] += target_gradient
         gz = g @ MT.T
-        add_product(epsilon, z, g * factors[piece], 1, MT)
-        rows.put(words[piece], MT)
+        kernels.add_weights(epsilon, z, g * factors[piece], 1, MT, low)
+        rows.put(words[piece], MT, low)
         return gz
 
     return L, rows.comm.sum(sum(map_at_once(backward, zip(pieces, results, strict=True), threads)))

@@ -14,6 +14,7 @@ C         the features in training, which a tied output layer shares
 `make_learner` joins a hidden layer and an objective; `make_energy_learner` is for the energy network.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,12 +36,13 @@ class OutputTrainer:
     update(z, w, epsilon, curvature, at, epoch, number) -> (L, dL/dz): updates the weights from the examples `at`, which
     are minibatch `number` of `epoch`, both from 0. arrays() -> copies of the weights by letter; all ranks call it
     together. shrink(share, times): applies the weight decay of `times` updates at once, each of which removes `share`
-    of the weights; None: each update decays all weights.
+    of the weights, after every `every` updates; None: each update decays all weights.
     """
 
     update: Callable
     arrays: Callable
     shrink: Callable | None = None
+    every: int = 1
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,15 @@ class Learner:
 
 def train_on_all(now, data, settings, pace, threads, comm, C):
     """Train the softmax of section 2 on all words, or on all words of the shortlist."""
-    p = now.theta
-    layer = outputs.make_blocks(p.U, p.W, p.b, outputs.count_blocks(threads), comm)
+    p, every = now.theta, decay_interval(data, settings, 1)
+    layer = outputs.make_blocks(p.U, p.W, p.b, outputs.count_blocks(threads), comm, p.b_low)
+    each = settings.weight_decay if every == 1 else 0
 
     def update(z, w, epsilon, curvature, at, epoch, number):
-        return outputs.update_output(layer, threads, pace.outputs, settings.weight_decay, z, w, epsilon, curvature)
+        return outputs.update_output(layer, threads, pace.outputs, each, z, w, epsilon, curvature)
 
-    return OutputTrainer(update, lambda: outputs.gather_blocks(layer, now.h, p.W is not None))
+    shrink = None if each else layer.shrink
+    return OutputTrainer(update, lambda: outputs.gather_blocks(layer, now.h, p.W is not None), shrink, every)
 
 
 def train_on_sample(now, data, settings, pace, threads, comm, C):
@@ -83,7 +87,7 @@ def train_on_sample(now, data, settings, pace, threads, comm, C):
             rows, threads, count_blocks(threads, z, words[0]), pace.outputs, *words, z, w, epsilon, curvature
         )
 
-    return row_trainer(rows, now, update)
+    return row_trainer(rows, now, data, settings, update)
 
 
 def count_blocks(threads, z, words):
@@ -106,7 +110,7 @@ def train_against_noise(now, data, settings, pace, threads, comm, C):
             rows, threads, count_blocks(threads, z, noise[0]), pace.outputs, *noise, z, w, epsilon, curvature
         )
 
-    return row_trainer(rows, now, update)
+    return row_trainer(rows, now, data, settings, update)
 
 
 def train_classes(now, data, settings, pace, threads, comm, C):
@@ -116,9 +120,9 @@ def train_classes(now, data, settings, pace, threads, comm, C):
     def update(z, w, epsilon, curvature, at, epoch, number):
         return classes.update_output(layer, pace, z, w, epsilon, curvature)
 
-    return OutputTrainer(
-        update, lambda: classes.gather_weights(layer, now.h, now.theta.W is not None), partial(classes.shrink, layer)
-    )
+    arrays = lambda: classes.gather_weights(layer, now.h, now.theta.W is not None)
+    every = decay_interval(data, settings, sampled.DECAY_EVERY)
+    return OutputTrainer(update, arrays, partial(classes.shrink, layer), every)
 
 
 def train_tree(now, data, settings, pace, threads, comm, C):
@@ -126,20 +130,19 @@ def train_tree(now, data, settings, pace, threads, comm, C):
     rows, ways = make_rows(now, comm, C), tree.paths(now.theta.tree)
 
     def update(z, w, epsilon, curvature, at, epoch, number):
-        return tree.update_output(rows.M, *ways, pace.outputs, z, w, epsilon, curvature)
+        return tree.update_output(rows, *ways, pace.outputs, z, w, epsilon, curvature)
 
-    return row_trainer(rows, now, update)
+    return row_trainer(rows, now, data, settings, update)
 
 
 def make_rows(now, comm, C):
     p = vars(now.theta)
-    return outputs.make_rows(p.get("U"), p.get("W"), p["b"], comm, C)
+    return outputs.make_rows(p.get("U"), p.get("W"), p["b"], comm, C, p["b_low"])
 
 
-def row_trainer(rows, now, update):
-    return OutputTrainer(
-        update, lambda: outputs.gather_rows(rows, now.h, vars(now.theta).get("W") is not None), rows.shrink
-    )
+def row_trainer(rows, now, data, settings, update):
+    arrays = lambda: outputs.gather_rows(rows, now.h, vars(now.theta).get("W") is not None)
+    return OutputTrainer(update, arrays, rows.shrink, decay_interval(data, settings, sampled.DECAY_EVERY))
 
 
 def make_proposal(data, settings, V):
@@ -169,6 +172,8 @@ def make_draw(data, settings, V, rows=None):
     return draw
 
 
+BIASES = "b", "bc"  # of words and classes
+LEAST_DECAY = 2.0**-15  # the share of the weights that a decay takes away, at the least
 OBJECTIVES = {  # by output, and then by name
     "full": {"full": train_on_all, "sampled": train_on_sample, "nce": train_against_noise},
     "tied": {"full": train_on_sample, "sampled": train_on_sample, "nce": train_against_noise},
@@ -187,6 +192,7 @@ def make_learner(now, data, settings, threads, comm, state=None):
 
     state: for a resumed run, the arrays that `Learner.state` returned.
     """
+    now = with_low(now)
     if now.layer == "energy":
         return make_energy_learner(now, data, settings, threads, comm)
     p, layer = vars(now.theta), LAYERS[now.layer]
@@ -223,6 +229,20 @@ def make_learner(now, data, settings, threads, comm, state=None):
     return Learner(step, network, lambda: {} if theta.state is None else {"state": theta.state})
 
 
+def with_low(network):
+    """The network in training: with b_low, and bc_low where there are classes, what single precision rounds off the
+    biases. They begin at 0.
+    """
+    arrays = network.named()
+    return network.having({f"{name}_low": np.zeros_like(arrays[name]) for name in BIASES if name in arrays} | arrays)
+
+
+def without_low(network):
+    """The network as its file has it: without b_low and bc_low."""
+    arrays = {name: a for name, a in vars(network.theta).items() if not name.endswith("_low")}
+    return replace(network, theta=SimpleNamespace(**arrays))
+
+
 def make_dropout(settings, layer):
     """A function keep(rows, K, epoch, number) -> the dropout factors for `rows` rows of x and K rows of a.
 
@@ -240,23 +260,48 @@ def make_dropout(settings, layer):
 
 
 def make_decay(theta, trainer, data, settings):
-    """A function decay(epsilon, number) that applies weight decay if each update changes only a few parameters.
+    """A function decay(epsilon, number) that applies weight decay if not each update does.
 
-    Every DECAY_EVERY updates, and at the end of an epoch, it applies the decay of all updates since the last time.
+    Every trainer.every updates, and at the end of an epoch, it applies the decay of all updates since the last time.
     """
-    N, K = len(data.w), settings.minibatch
-    steps = -(-N // K)
-    if data.fresh is not None:
-        K, steps = running.minibatch_size(settings), running.count_minibatches(N, settings)
+
+    def shrink(share, times):
+        trainer.shrink(share, times)
+        sgd.shrink(theta, share, settings.feature_rate, times)
+
+    return decay_together(data, settings, trainer.every, shrink) if trainer.shrink else lambda *_: None
+
+
+def decay_together(data, settings, every, shrink):
+    """A function decay(epsilon, number) that calls shrink(share, times) every so many updates and at the end of an
+    epoch, for all updates since the last time.
+    """
+    K, steps = minibatches(data, settings)
 
     def decay(epsilon, number):
-        due = (number + 1) % sampled.DECAY_EVERY or sampled.DECAY_EVERY
-        if trainer.shrink and settings.weight_decay and (due == sampled.DECAY_EVERY or number + 1 == steps):
-            share = K * epsilon * settings.weight_decay
-            trainer.shrink(share, due)
-            sgd.shrink(theta, share, settings.feature_rate, due)
+        due = (number + 1) % every or every
+        if settings.weight_decay and (due == every or number + 1 == steps):
+            shrink(K * epsilon * settings.weight_decay, due)
 
     return decay
+
+
+def decay_interval(data, settings, least):
+    """The number of updates, `least` or more, whose weight decay is applied at once.
+
+    Single precision rounds the share that one update takes away from a weight to a multiple of 6e-8. With one example
+    in an update, as in the paper, this share is 1e-7 or 1e-8. So it is collected until it is LEAST_DECAY.
+    """
+    K, _ = minibatches(data, settings)
+    share = K * settings.rate * settings.weight_decay
+    return max(least, math.ceil(LEAST_DECAY / share)) if share else least
+
+
+def minibatches(data, settings):
+    """(The number of examples in a minibatch, the number of minibatches in an epoch)."""
+    if data.fresh is not None:
+        return running.minibatch_size(settings), running.count_minibatches(len(data.w), settings)
+    return settings.minibatch, -(-len(data.w) // settings.minibatch)
 
 
 def make_energy_learner(now, data, settings, threads, comm):
@@ -264,11 +309,16 @@ def make_energy_learner(now, data, settings, threads, comm):
     p = SimpleNamespace(**{name: comm.place(a.copy()) for name, a in now.named().items()})
     V, weights = len(p.b), energy.WEIGHTS[now.output]
     pace = make_pace(settings, data, len(now.C), variances(data.w, V))
-    rates = settings.weight_decay, settings.feature_rate
+    every = decay_interval(data, settings, 1)
+    rates = settings.weight_decay if every == 1 else 0, settings.feature_rate
+    shrink = partial(energy_sgd.shrink, p, settings.feature_rate)
+    decay = decay_together(data, settings, every, shrink) if every > 1 else lambda *_: None
     draw = make_draw(data, settings, V) if settings.objective == "sampled" else lambda *_: (np.arange(V), None)
 
     def step(at, epsilon, epoch, number):
         words = draw(None, data.w[at], at, epoch, number)
-        return energy_sgd.step(p, weights, pace, data.contexts[at], data.w[at], *words, epsilon, *rates, threads)
+        result = energy_sgd.step(p, weights, pace, data.contexts[at], data.w[at], *words, epsilon, *rates, threads)
+        decay(epsilon, number)
+        return result
 
     return Learner(step, lambda: now.having({name: a.copy() for name, a in vars(p).items()}))

@@ -78,8 +78,8 @@ TIED = Output(lambda V, h, seen, size: {"C": reals(size("C", 0), h), "b": reals(
 class Block:
     """A block of `size` output units, from unit `start` on.
 
-    take() -> the weights MT (D, size) of the block. put(MT) stores the weights after an update; None: updates change
-    the result of take() in place.
+    take() -> the weights MT (D, size) of the block and `low` (size,), what single precision rounds off its biases.
+    put(MT, low) stores both after an update; None: updates change the result of take() in place.
     """
 
     start: int
@@ -106,31 +106,44 @@ class Blocks:
             self.buffers = [np.empty((K, block.size), f32) for block in self.blocks]
         return [y[:K] for y in self.buffers]
 
+    def shrink(self, share, times):
+        """Apply the weight decay of `times` updates to U and W."""
+        for block in self.blocks:
+            block.take()[0][:-1] *= f32((1 - share) ** times)
+
 
 def count_blocks(threads):
     """The number of blocks for this number of threads: two for each, so that a slower thread can work on fewer."""
     return threads if threads == 1 else 2 * threads
 
 
-def make_blocks(U, W, b, parts, comm=parallel.ALONE):
+def make_blocks(U, W, b, parts, comm=parallel.ALONE, low=None):
     """Copy U, W and b of section 2 into the Blocks of this rank, in memory that `comm` provides.
 
     Each rank has ceil(V / ranks) output units, the last rank fewer (section 3.2). These are cut into `parts` blocks of
-    equal size, the last block smaller.
+    equal size, the last block smaller. low (V,): what single precision rounds off b; None: 0.
     """
+    low = np.zeros_like(b) if low is None else low
     first, end = parallel.block(len(b), comm)
     size = -(-(end - first) // parts)
     rows = (slice(i, min(i + size, end)) for i in range(first, end, size))
     stacked = (U, b[:, None]) if W is None else (U, W, b[:, None])
     blocks = [(part.start, np.ascontiguousarray(np.hstack([a[part] for a in stacked]).T, f32)) for part in rows]
-    blocks = [(start, comm.place(MT)) for start, MT in blocks]
-    return Blocks([Block(start, MT.shape[1], lambda MT=MT: MT) for start, MT in blocks], len(b), comm)
+    blocks = [(start, comm.place(MT), comm.place(low[start : start + MT.shape[1]].copy())) for start, MT in blocks]
+    return Blocks([Block(start, len(low), lambda pair=(MT, low): pair) for start, MT, low in blocks], len(b), comm)
 
 
 def gather_blocks(layer, h, direct):
-    """Gather copies of U, W and b from the Blocks of all ranks, on every rank. W is None without direct connections."""
-    MT = np.concatenate([block.take() for block in layer.blocks], axis=1)
-    return dict(zip("UWb", kernels.split_weights(layer.comm.join(MT.T, layer.V), h, direct)))
+    """Gather copies of U, W, b and b_low from the Blocks of all ranks, on every rank. W is None without direct
+    connections.
+    """
+    MT = np.concatenate([np.vstack(block.take()) for block in layer.blocks], axis=1)
+    return split_trained(layer.comm.join(MT.T, layer.V), h, direct)
+
+
+def split_trained(M, h, direct):
+    """Copy U, W, b and b_low out of [U | W | b | b_low] (V, D + 1)."""
+    return dict(zip("UWb", kernels.split_weights(M[:, :-1], h, direct))) | {"b_low": M[:, -1].copy()}
 
 
 def update_output(layer, threads, pace, decay, z, w, epsilon, curvature, log_c=None):
@@ -148,8 +161,8 @@ def update_output(layer, threads, pace, decay, z, w, epsilon, curvature, log_c=N
 
     def forward(work):
         block, y = work
-        MT = block.take()
-        return block, MT, y, kernels.block_forward(z, w, block.start, MT, y, log_c)
+        MT, low = block.take()
+        return block, (MT, low), y, kernels.block_forward(z, w, block.start, MT, y, log_c)
 
     outputs = map_at_once(forward, zip(layer.blocks, layer.output_buffers(K), strict=True), threads)
     logp, scale = kernels.normalize(*map(np.stack, zip(*(sums for *_, sums in outputs))), layer.comm)
@@ -159,10 +172,10 @@ def update_output(layer, threads, pace, decay, z, w, epsilon, curvature, log_c=N
     keep, pace = 1 - K * epsilon * decay, rate_factors(pace, curvature)
 
     def backward(work):
-        (block, MT, y, _), scale = work
-        gz = kernels.block_backward(z, w, block.start, MT, y, scale, epsilon, keep, pace)
+        (block, weights, y, _), scale = work
+        gz = kernels.block_backward(z, w, block.start, *weights, y, scale, epsilon, keep, pace)
         if block.put:
-            block.put(MT)
+            block.put(*weights)
         return gz
 
     return L, layer.comm.sum(sum(map_at_once(backward, zip(outputs, scale, strict=True), threads)))
@@ -173,10 +186,11 @@ class Rows:
     """The output units of one rank, from unit `first` on, for updates that change a few: M (V_i, D), row by row.
 
     If the output layer is tied, M is None: then U is C, the array of features that the hidden layer trains too, and b
-    is an array of its own. V: the number of output units of all ranks.
+    is an array of its own. low (V_i,): what single precision rounds off b. V: the number of output units of all ranks.
     """
 
     M: np.ndarray | None
+    low: np.ndarray
     V: int
     first: int = 0
     comm: object = parallel.ALONE
@@ -187,12 +201,15 @@ class Rows:
         return len(self.b if self.M is None else self.M)
 
     def take(self, words):
-        """Copy the weights MT (D, .) of these words of this rank; the weights of a word are contiguous."""
+        """Copy the weights MT (D, .) of these words of this rank, and `low` of their biases; the weights of a word are
+        contiguous.
+        """
         if self.M is None:
-            return np.vstack((self.C[words].T, self.b[words]))
-        return self.M[words - self.first].T
+            return np.vstack((self.C[words].T, self.b[words])), self.low[words]
+        return self.M[words - self.first].T, self.low[words - self.first]
 
-    def put(self, words, MT):
+    def put(self, words, MT, low):
+        self.low[words - self.first] = low
         if self.M is None:
             self.C[words], self.b[words] = MT[:-1].T, MT[-1]
         else:
@@ -204,21 +221,26 @@ class Rows:
             self.M[:, :-1] *= f32((1 - share) ** times)
 
 
-def make_rows(U, W, b, comm=parallel.ALONE, C=None):
-    """Copy U, W and b into the Rows of this rank. If U is None, the layer is tied to C, which is not copied."""
+def make_rows(U, W, b, comm=parallel.ALONE, C=None, low=None):
+    """Copy U, W and b into the Rows of this rank. If U is None, the layer is tied to C, which is not copied. low (V,):
+    what single precision rounds off b; None: 0.
+    """
+    low = np.zeros_like(b) if low is None else low
     if U is None:
-        return Rows(None, len(b), 0, comm, C, comm.place(b.copy()))
+        return Rows(None, comm.place(low.copy()), len(b), 0, comm, C, comm.place(b.copy()))
     first, end = parallel.block(len(b), comm)
     part = slice(first, end)
     M = kernels.stack_weights(U[part], None if W is None else W[part], b[part])
-    return Rows(comm.place(np.ascontiguousarray(M, f32)), len(b), first, comm)
+    return Rows(comm.place(np.ascontiguousarray(M, f32)), comm.place(low[part].copy()), len(b), first, comm)
 
 
 def gather_rows(layer, h, direct):
-    """Gather copies of U, W and b from the Rows of all ranks, on every rank; only b if the layer is tied."""
+    """Gather copies of U, W, b and b_low from the Rows of all ranks, on every rank; only of the biases if the layer is
+    tied.
+    """
     if layer.M is None:
-        return {"b": layer.b.copy()}
-    return dict(zip("UWb", kernels.split_weights(layer.comm.join(layer.M, layer.V), h, direct)))
+        return {"b": layer.b.copy(), "b_low": layer.low.copy()}
+    return split_trained(layer.comm.join(np.column_stack((layer.M, layer.low)), layer.V), h, direct)
 
 
 def slice_words(words, first, V, parts):

@@ -13,7 +13,7 @@ RUNNING = {"epochs": 8, "rate": 0.03, "weight_decay": 0.0, "feature_rate": 1.0, 
 # section 4, one example an update; 10 to 20 epochs for the Brown corpus, with early stopping by the held-out text
 PAPER = {
     "epochs": 20, "rate": 1e-3, "decay": 1e-8, "weight_decay": 1e-4, "feature_rate": 1.0, "minibatch": 1,
-    "objective": "full",
+    "objective": "full", "paper": True,
 }  # fmt: skip
 FEW = 2000  # up to this number of words an update is trained on all of them
 DRAWN = "sampled", "nce"  # objectives that draw a sample of the words

@@ -98,7 +98,7 @@ def effective_sample_size(rows, z, drawn, q):
     """
     words, n = np.unique(drawn, return_counts=True)
     (local,) = outputs.slice_words(words, rows.first, len(rows), 1)  # the words of this rank
-    y = z @ rows.take(words[local]) - np.log(q[words[local]]).astype(f32)
+    y = z @ rows.take(words[local])[0] - np.log(q[words[local]]).astype(f32)
     r = np.exp(y - rows.comm.max(y.max(axis=1, initial=-np.inf))[:, None])
     total, squares = rows.comm.sum(np.stack((r @ n[local], (r * r) @ n[local])))
     return float((total * total / squares).mean())

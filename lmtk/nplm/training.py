@@ -22,10 +22,11 @@ from lmtk.machine.parallel import ALONE
 from lmtk.nplm import classes, energy, layers, objectives, running, tree
 from lmtk.nplm.model import Neural
 from lmtk.nplm.network import Network
-from lmtk.nplm.objectives import ESTIMATED, EXACT
+from lmtk.nplm.objectives import ESTIMATED, EXACT, with_low, without_low
 from lmtk.nplm.pace import split_contexts
 
 f32 = np.float32
+LATER = "paper", "minutes"  # settings that a model's file has only if they are given
 ROUNDS = 64  # minibatches of each rank between two averages of the parameters, in asynchronous training
 
 
@@ -57,6 +58,7 @@ class Settings:
     dropout: float | None = None  # the share of x and of a that is set to 0 in an update; None: no dropout
     tied: bool | None = None  # whether U is C
     senses: int | None = None  # feature vectors for each word; None: one
+    paper: bool | None = None  # random first values of all weights, and the text in order
     minutes: float | None = None  # the run ends after this time, with the rate then at 0; None: after the epochs
 
     @property
@@ -159,6 +161,7 @@ def make_examples(corpus, vocab, order, heldout, layer=layers.LAYERS["nplm"]):
 
 def initial_network(vocab, settings, w, features=None, word_classes=None, words_tree=None):
     """The network before training: U = W = 0, b the log of the unigram, C and H Gaussian of deviation 1/sqrt(inputs).
+    With settings.paper U and W are Gaussian too, and b is 0.
 
     The arrays of other layers are like H, and so is v of "energy": from v = 0, one set of output weights would need
     epochs to leave 0. The b of "energy" is minus the log of the unigram. w: the words of the text. features: id ->
@@ -173,7 +176,7 @@ def initial_network(vocab, settings, w, features=None, word_classes=None, words_
     for i, vector in (features or {}).items():
         C[i] = vector
     counts = np.bincount(w[w >= 0], minlength=V) + 1
-    b = np.log(counts / counts.sum()).astype(f32)
+    b = np.zeros(V, f32) if settings.paper else np.log(counts / counts.sum()).astype(f32)
     theta = {"C": C} | layers.initial_arrays(settings.layer, random, n, m, h)
     seen = settings.layer.sees(n) * m if settings.direct else None
     outputs, of_output = V, {"b": b}
@@ -188,8 +191,10 @@ def initial_network(vocab, settings, w, features=None, word_classes=None, words_
         v = random.standard_normal((h, energy.WEIGHTS[settings.output].columns(V))).astype(f32) / f32(math.sqrt(h))
         theta |= {"v": v, "b": -b}
         return Network(vocab, n, "energy", settings.output, SimpleNamespace(**theta), {})
-    W = None if seen is None else np.zeros((outputs, seen), f32)
-    theta |= ({} if settings.tied else {"U": np.zeros((outputs, h), f32)}) | {"W": W} | of_output
+    draw = random.standard_normal if settings.paper else np.zeros
+    deviation = f32(1 / math.sqrt(max(h + (seen or 0), 1)))
+    W = None if seen is None else draw((outputs, seen)).astype(f32) * deviation
+    theta |= ({} if settings.tied else {"U": draw((outputs, h)).astype(f32) * deviation}) | {"W": W} | of_output
     output = "full" if settings.output == "shortlist" else settings.output
     return Network(vocab, n, settings.model or "nplm", output, SimpleNamespace(**theta), {})
 
@@ -285,13 +290,14 @@ def train(progress, data, settings, threads, comm=ALONE, common=None):
 def make_batches(data, settings, epoch):
     """A function from the number of a minibatch to the indices of its examples.
 
-    The order is drawn anew for each epoch; if the layer carries its state, it is the order of the text.
+    The order is drawn anew for each epoch. It is that of the text with settings.paper, and if the layer carries its
+    state.
     """
     N, K = len(data.w), settings.minibatch
     if data.fresh is not None:
         return lambda number: running.minibatch_places(N, settings, number)
     every = np.arange(N, dtype=np.int32 if N < 1 << 31 else np.int64)
-    order = np.random.default_rng([settings.seed, epoch]).permutation(every)
+    order = every if settings.paper else np.random.default_rng([settings.seed, epoch]).permutation(every)
     return lambda number: order[number * K : (number + 1) * K]
 
 
@@ -314,7 +320,7 @@ def finish_epoch(progress, network, data, settings, comm, clock):
     progress.curve.append(curve.Epoch(progress.epoch, training, heldout, None, epsilon, estimated, best))
     progress.step, progress.L = 0, 0.0
     if best:
-        progress.best, progress.best_epoch = network, progress.epoch
+        progress.best, progress.best_epoch = without_low(network), progress.epoch
 
 
 def count_scored(data, settings, progress):
@@ -327,23 +333,24 @@ def count_scored(data, settings, progress):
 
 def best_network(progress, settings):
     """The best network so far, with its settings and the curve in the form that its file stores."""
-    about = {name: value for name, value in vars(settings).items() if name != "minutes" or value}
+    about = {name: value for name, value in vars(settings).items() if name not in LATER or value}
     return replace(progress.best, settings=about | {"curve": curve.rows(progress.curve, curve.TIMES)})
 
 
 def restore(state, arrays, network):
     """The Progress from the state and arrays of a checkpoint; network: the model before training."""
 
-    def network_of(prefix):
+    def network_of(prefix, network=network):
         return network.having({name: arrays[prefix + name] for name in network.named()})
 
     carried = {name.removeprefix("state."): np.array(a) for name, a in arrays.items() if name.startswith("state.")}
     best = network_of("best.") if state["best_epoch"] else None
-    return Progress(network_of(""), best=best, state=carried, **state)
+    return Progress(network_of("", with_low(network)), best=best, state=carried, **state)
 
 
 def begin(network, settings):
     """The Progress of a run that begins."""
+    network = with_low(network)
     if not settings.layer.carries:
         return Progress(network)
     width = settings.layer.width(settings.hidden)

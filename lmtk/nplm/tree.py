@@ -314,27 +314,33 @@ def descend(z, M, starts, path, w, gy, gz):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def add_decisions(z, M, starts, path, w, gy, rates):
-    """M <- M + rate dL/dM, in place. rates (V-1,); gy: written by `descend`, whose other arguments are the same."""
+    """M <- M + rate dL/dM, in place, but for the biases, the last column. rates (V-1,); gy: written by `descend`, whose
+    other arguments are the same.
+    """
     K, D = z.shape
     t = 0
     for k in range(K):
         for j in range(starts[w[k]], starts[w[k] + 1]):
             row, g = M[path[j] >> 1], rates[path[j] >> 1] * gy[t]
             t += 1
-            for c in range(D):
+            for c in range(D - 1):
                 row[c] += g * z[k, c]
 
 
-def update_output(M, starts, path, pace, z, w, epsilon, curvature):
+def update_output(rows, starts, path, pace, z, w, epsilon, curvature):
     """Update the decisions on the path to each word.
 
-    M (V-1, D), changed in place; starts, path: from `paths`; pace (V-1,): eps_0 K c of the nodes; z (K, D): the input
-    of the output layer; w (K,): the words; epsilon: the learning rate; curvature: as in `sgd.step`. Returns (L, dL/dz);
-    if L is not finite, nothing changes and dL/dz is None.
+    rows: an `outputs.Rows` of the nodes, changed in place; starts, path: from `paths`; pace (V-1,): eps_0 K c of the
+    nodes; z (K, D): the input of the output layer; w (K,): the words; epsilon: the learning rate; curvature: as in
+    `sgd.step`. Returns (L, dL/dz); if L is not finite, nothing changes and dL/dz is None.
     """
-    gy, gz = np.empty((starts[w + 1] - starts[w]).sum(), f32), np.empty_like(z)
+    lengths, M = starts[w + 1] - starts[w], rows.M
+    gy, gz = np.empty(lengths.sum(), f32), np.empty_like(z)
     L = descend(z, M, starts, path, w, gy, gz)
     if not math.isfinite(L):
         return L, None
-    add_decisions(z, M, starts, path, w, gy, f32(epsilon) * rate_factors(pace, curvature))
+    rates = f32(epsilon) * rate_factors(pace, curvature)
+    add_decisions(z, M, starts, path, w, gy, rates)
+    nodes = path[np.repeat(starts[w] - np.cumsum(lengths) + lengths, lengths) + np.arange(len(gy))] >> 1
+    kernels.add_biases(M, rows.low, nodes, rates[nodes] * gy)
     return L, gz

@@ -1,0 +1,125 @@
+"""The algorithm of Bengio et al. 2003 at the size of its experiments: |V| = 17,906, one example in an update."""
+
+import numpy as np
+import pytest
+
+from lmtk.machine.parallel import ALONE
+from lmtk.nplm import objectives, training
+from lmtk.text.vocab import make_vocab
+
+V, RATE = 17_906, 1e-3
+WORDS = [b"w%05d" % i for i in range(V - 2)]  # <s> is not predicted; </s> and <unk> are
+
+
+def settings(**more):
+    made = {"order": 5, "hidden": 100, "features": 30, "direct": True, "rate": RATE, "decay": 1e-8, "weight_decay": 0.0}
+    made |= {"feature_rate": 1.0, "minibatch": 1, "epochs": 1, "patience": 1, "seed": 1, "objective": "full"}
+    return training.Settings(**made | {"paper": True} | more)
+
+
+def zipf(N, seed=1):
+    """A Data of N examples, whose words have the frequencies of Zipf's law but for the rarest hundred, which are only
+    in contexts of no example.
+    """
+    random = np.random.default_rng(seed)
+    chances = 1 / np.arange(10, V - 90)
+    words = random.choice(V - 100, N + 4, p=chances / chances.sum()).astype(np.int32)
+    contexts = np.lib.stride_tricks.sliding_window_view(words[:-1], 4)[:N]
+    return training.Data(np.ascontiguousarray(contexts), words[4:], None)
+
+
+def learned(made, data):
+    """The network after all the updates of an epoch, and the one before."""
+    vocab = make_vocab(WORDS, True, True)
+    assert vocab.V == V
+    first = training.begin(training.initial_network(vocab, made, data.w), made).network
+    learner = objectives.make_learner(first, data, made, 1, ALONE)
+    for number in range(len(data.w)):
+        epsilon = training.learning_rate(made, number, 0)
+        L, _ = learner.step(np.array([number]), epsilon, 0, number)
+        assert np.isfinite(L)
+    return learner.network(), first
+
+
+def update(p, contexts, w, epsilon, decay):
+    """One update in double precision, steps 1 and 2 of section 3.2 written down for one processor."""
+    x = p["C"][contexts].ravel()
+    a = np.tanh(p["d"] + p["H"] @ x)
+    y = p["b"] + p["W"] @ x + p["U"] @ a
+    gy = -np.exp(y - y.max())
+    gy /= -gy.sum()
+    gy[w] += 1
+    go = (1 - a * a) * (p["U"].T @ gy)
+    gx = p["W"].T @ gy + p["H"].T @ go
+    if decay:
+        for name in "CHUW":
+            p[name] *= 1 - epsilon * decay
+    p["b"] += epsilon * gy
+    p["W"] += epsilon * gy[:, None] * x
+    p["U"] += epsilon * gy[:, None] * a
+    p["d"] += epsilon * go
+    p["H"] += epsilon * go[:, None] * x
+    np.add.at(p["C"], contexts, epsilon * gx.reshape(len(contexts), -1))
+    return gy
+
+
+@pytest.fixture
+def updates(request):
+    return 2000 if request.config.getoption("--all") else 200
+
+
+def test_every_array_is_that_of_double_precision(updates):
+    data, made = zipf(updates), settings(weight_decay=1e-4)
+    network, first = learned(made, data)
+    p = {name: getattr(first.theta, name).astype(float) for name in "CHdUWb"}
+    for number, (contexts, w) in enumerate(zip(data.contexts, data.w)):
+        update(p, contexts, w, training.learning_rate(made, number, 0), made.weight_decay)
+    for name in "CHdUWb":
+        assert np.abs(getattr(network.theta, name) - p[name]).max() < 1e-4 * max(np.abs(p[name]).max(), 1), name
+        moved = np.abs(p[name] - getattr(first.theta, name)).max()
+        assert np.abs(getattr(network.theta, name) - p[name]).max() < 0.01 * moved, name
+
+
+@pytest.mark.parametrize("model", ["nplm", "energy"])
+@pytest.mark.parametrize("objective", ["full", "sampled"])
+def test_output_biases_do_not_drift(model, objective, updates):
+    """The gradients of the biases of a softmax sum to 0, so their sum stays. Single precision alone keeps only the
+    steps upwards.
+    """
+    more = {"model": "energy", "direct": False} if model == "energy" else {}
+    data = zipf(updates // 4 if model == "energy" else updates)
+    made = settings(objective=objective, samples=100 if objective == "sampled" else None, paper=None, **more)
+    network, first = learned(made, data)
+    if objective == "sampled":  # the gradients of a sample sum to 0 too
+        assert np.count_nonzero(network.theta.b != first.theta.b) < V
+    upwards = len(data.w) * RATE
+    total = lambda p: float(p.b.astype(float).sum() + getattr(p, "b_low", np.zeros(1)).astype(float).sum())
+    assert abs(total(network.theta) - total(first.theta)) < 0.01 * upwards
+
+
+@pytest.mark.parametrize("decay", [1e-4, 1e-5])
+@pytest.mark.parametrize("model", ["nplm", "energy"])
+def test_weights_without_gradient_only_decay(model, decay, updates):
+    """A row of C that occurs in no context shrinks by the product of 1 - eps_t decay."""
+    data = zipf(updates // 4 if model == "energy" else updates)
+    more = {"model": "energy", "direct": False} if model == "energy" else {}
+    made = settings(weight_decay=decay, **more)
+    network, first = learned(made, data)
+    row = {"nplm": V - 50, "energy": V}[model]  # <s> is not an output word
+    before, after = (p.theta.C[row].astype(float) for p in (first, network))
+    shares = [1 - training.learning_rate(made, t, 0) * decay for t in range(len(data.w))]
+    assert 1 - (after @ before) / (before @ before) == pytest.approx(
+        1 - np.prod(shares), rel=0.01 if len(data.w) > 1000 else 0.3
+    )
+
+
+def test_the_text_is_read_in_order_and_all_weights_are_random():
+    data, made = zipf(5), settings()
+    batch = training.make_batches(data, made, 0)
+    assert [batch(number).tolist() for number in range(5)] == [[0], [1], [2], [3], [4]]
+    p = training.initial_network(make_vocab(WORDS, True, True), made, data.w).theta
+    for name in "CHUW":
+        a = getattr(p, name)
+        inputs = {"C": 30, "H": 120, "U": 220, "W": 220}[name]
+        assert a.std() == pytest.approx(inputs**-0.5, rel=0.02) and abs(a.mean()) < 0.01
+    assert not p.b.any() and not p.d.any()
